@@ -1,1 +1,25 @@
-//! quire-resource
+//! What an account contains: resource ids, partition keys and their hash, container definitions and policies.
+//!
+//! Everything here is pure: text or JSON in, validated types out. Errors carry the service's message; which
+//! status they become is the server's business.
+//! Not here: where resources are kept (see `quire-engine`), HTTP (see `quire-server`).
+
+mod container; // ContainerDefinition: validation and normalisation of a container's JSON
+mod epk; // effective partition keys: V1, V2, MultiHash
+mod indexing; // indexing policy: paths, precedence, composite, spatial, vector, full text
+mod name; // id rules
+mod partition_key; // definitions, values, header text, extraction from items
+mod rid; // `_rid`s and `_self` links
+mod session; // session tokens
+mod throughput; // manual and autoscale offers
+mod ttl;
+
+pub use container::{ConflictResolution, ContainerDefinition, ContainerError, UniqueKey};
+pub use epk::{EffectivePartitionKey, EpkRange};
+pub use indexing::{IndexingMode, IndexingPolicy};
+pub use name::{NameError, check_item_id, check_name};
+pub use partition_key::{Component, PartitionKey, PartitionKeyDefinition, PartitionKeyError, PartitionKeyKind};
+pub use rid::{ChildKind, ResourceId, RidError};
+pub use session::{SessionToken, SessionTokenError};
+pub use throughput::{Throughput, ThroughputError};
+pub use ttl::{ItemTtl, TtlError, expires_at};

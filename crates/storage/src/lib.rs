@@ -1,1 +1,176 @@
-//! quire-storage
+//! The storage contract: an ordered byte map with short snapshots and guarded atomic commits.
+//!
+//! [`Storage`] is what an engine needs from a backend and nothing more: it moves bytes and has no idea what an
+//! item, a container or JSON is. [`memory`] is the reference, [`fault`] wraps any storage and misbehaves on
+//! demand, [`conformance`] is the suite every implementation passes unchanged.
+
+pub mod conformance;
+pub mod fault;
+pub mod memory;
+
+use std::ops::Bound;
+
+/// One of a handful of separate key spaces. What they hold is the caller's business; a backend may tune each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Space(pub u8);
+
+pub const SPACE_COUNT: u8 = 5;
+
+/// Identifies a guarded sequence of commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionId(pub u64);
+
+#[derive(Clone, Debug)]
+pub struct Caps {
+    pub key_bytes_max: usize,
+    pub value_bytes_max: usize,
+    pub commit_bytes_max: usize,
+    pub commit_ops_max: usize,
+    pub commit_spans_partitions: bool,
+}
+
+/// Contract, checked by [`conformance`]: a snapshot never sees a later commit; a commit is all or nothing, also
+/// across a crash; nothing is visible before it is durable; a commit retried with the same token is a no-op that
+/// gives the first answer.
+pub trait Storage: Send + Sync {
+    fn caps(&self) -> &Caps;
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>, StorageError>;
+    /// Blocks until the commit is durable and visible. Callers on several threads share one sync.
+    fn commit(&self, commit: Commit) -> Result<Committed, CommitError>;
+    /// Where a partition stands: its epoch and last LSN; `None` before its first commit.
+    fn position(&self, partition: PartitionId) -> Result<Option<Position>, StorageError>;
+    /// Raises the epoch so that commits with an older one are [`CommitError::Fenced`].
+    fn fence(&self, partition: PartitionId, epoch: u64) -> Result<Position, StorageError>;
+    /// What a finished or unknown commit came to, by its token (kept for an hour).
+    fn resolve(&self, token: Token) -> Result<Option<Committed>, StorageError>;
+    /// Figures for metrics, by name.
+    fn statistics(&self) -> Vec<(&'static str, u64)>;
+    /// Asks for background space reclamation of a key range whose rows were deleted; a hint.
+    fn compact(&self, space: Space, range: KeyRange);
+    /// Flushes and closes; later calls fail with [`StorageError::Closed`].
+    fn close(&self) -> Result<(), StorageError>;
+}
+
+pub trait Snapshot: Send + Sync {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
+    fn multi_get(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError>;
+    /// One page of rows. `more` says that a budget ended it before the range did.
+    fn scan(&self, scan: &Scan) -> Result<ScanPage, StorageError>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    pub start: Bound<Vec<u8>>,
+    pub end: Bound<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Forward,
+    Backward,
+}
+
+#[derive(Clone, Debug)]
+pub struct Scan {
+    pub space: Space,
+    pub range: KeyRange,
+    pub direction: Direction,
+    pub rows_max: usize,
+    /// At least one row is returned however large it is.
+    pub bytes_max: usize,
+    pub keys_only: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ScanPage {
+    pub rows: Vec<(Vec<u8>, Vec<u8>)>,
+    pub more: bool,
+}
+
+/// Random, chosen by the caller, unique per commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token(pub u128);
+
+/// Asserts that the partition stands at `previous_lsn` under `epoch`, and moves it to `next_lsn`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    pub partition: PartitionId,
+    pub epoch: u64,
+    pub previous_lsn: u64,
+    pub next_lsn: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub epoch: u64,
+    pub lsn: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    Put { space: Space, key: Vec<u8>, value: Vec<u8> },
+    Delete { space: Space, key: Vec<u8> },
+    /// An item's index delta in one op: every row's key is `prefix · middle · suffix`, its value empty.
+    Rows { space: Space, prefix: Vec<u8>, suffix: Vec<u8>, added: Vec<Vec<u8>>, removed: Vec<Vec<u8>> },
+}
+
+#[derive(Clone, Debug)]
+pub struct Commit {
+    pub guards: Vec<Guard>,
+    pub token: Token,
+    /// At most one op per key.
+    pub ops: Vec<Op>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Rises with every commit of this storage.
+    pub sequence: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    #[error("partition {partition:?} is at LSN {actual_lsn}, not where the commit expects it")]
+    Conflict { partition: PartitionId, actual_lsn: u64 },
+    #[error("partition {partition:?} belongs to epoch {epoch} now")]
+    Fenced { partition: PartitionId, epoch: u64 },
+    /// It may or may not have happened: `resolve` or retry with the same token.
+    #[error("outcome of commit {token:?} is unknown")]
+    Unknown { token: Token },
+    #[error("commit of {bytes} bytes and {ops} ops is too large")]
+    TooLarge { bytes: usize, ops: usize },
+    #[error("storage is busy")]
+    Busy,
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    #[error("storage is closed")]
+    Closed,
+    /// A failed write or sync: reads go on, writes are refused until the storage is opened again.
+    #[error("storage takes no writes after a failed {during}")]
+    Poisoned { during: &'static str },
+    #[error("corrupt data: {what}")]
+    Corrupt { what: String },
+    #[error("i/o error while {doing}")]
+    Io { doing: String, source: std::io::Error },
+}
+
+impl KeyRange {
+    /// All keys that begin with `prefix`.
+    pub fn prefix(prefix: &[u8]) -> KeyRange {
+        let start = Bound::Included(prefix.to_vec());
+        let end = successor(prefix).map_or(Bound::Unbounded, Bound::Excluded);
+        KeyRange { start, end }
+    }
+}
+
+/// The smallest key above every key that begins with `prefix`.
+pub fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != 0xFF)?;
+    let mut key = prefix[..=last].to_vec();
+    key[last] += 1;
+    Some(key)
+}

@@ -1,0 +1,74 @@
+//! Everything that can go wrong, as a caller can act on it.
+
+use quire_resource::{ContainerError, NameError, PartitionKeyError, ThroughputError, TtlError};
+use quire_sql::SqlError;
+use quire_storage::StorageError;
+use quire_value::ParseError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error("{kind} {id:?} not found")]
+    ResourceNotFound { kind: &'static str, id: String },
+    /// the database or container above it is missing
+    #[error("owner {kind} {id:?} not found")]
+    OwnerNotFound { kind: &'static str, id: String },
+    #[error("item {id:?} not found")]
+    ItemNotFound { id: String },
+    #[error("{kind} {id:?} already exists")]
+    AlreadyExists { kind: &'static str, id: String },
+    #[error("item {id:?} already exists")]
+    ItemExists { id: String },
+    #[error("unique key {paths} is taken")]
+    UniqueKeyTaken { paths: String },
+    /// two different partition keys with one hash and one id
+    #[error("partition key hash collision")]
+    HashCollision,
+    #[error("precondition failed")]
+    PreconditionFailed,
+    #[error("request body is not valid JSON")]
+    BadJson(#[from] ParseError),
+    /// generic 400 with the service's text
+    #[error("{message}")]
+    BadRequest { message: String },
+    #[error("required properties missing: {names}")]
+    MissingProperties { names: String },
+    #[error(transparent)]
+    BadName(#[from] NameError),
+    #[error(transparent)]
+    BadContainer(#[from] ContainerError),
+    #[error(transparent)]
+    BadPartitionKey(#[from] PartitionKeyError),
+    #[error("no partition key given")]
+    PartitionKeyMissing,
+    #[error("partition key of the header differs from the item's")]
+    PartitionKeyMismatch,
+    #[error(transparent)]
+    BadTtl(#[from] TtlError),
+    #[error(transparent)]
+    BadThroughput(#[from] ThroughputError),
+    #[error("item of {bytes} bytes is larger than {bytes_max}")]
+    ItemTooLarge { bytes: usize, bytes_max: usize },
+    #[error("read session not available")]
+    SessionNotAvailable,
+    #[error("partition {id:?} is gone")]
+    PartitionGone { id: String },
+    #[error("container rid does not match")]
+    ContainerRidMismatch,
+    #[error("invalid continuation token")]
+    BadContinuation,
+    #[error(transparent)]
+    Sql(#[from] SqlError),
+    #[error("{feature} is not supported yet")]
+    NotSupported { feature: String },
+    #[error("forbidden: {reason}")]
+    Forbidden { reason: String },
+    /// too many writers wait for one lock: retry
+    #[error("too many concurrent writers")]
+    Contended,
+    #[error("the engine is overloaded")]
+    Overloaded,
+    #[error("storage failed")]
+    Storage(#[from] StorageError),
+    #[error("corrupt data: {what}")]
+    Corrupt { what: String },
+}
