@@ -1,0 +1,96 @@
+//! Bounded blocking calls: the engine waits for disks and locks, async workers must not.
+//!
+//! Reads and writes have places of their own, so that writers waiting for a lock or a sync never keep a read out.
+//! A call beyond the places waits in a queue with a cap; beyond the cap it is refused at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use quire_engine::EngineError;
+use tokio::sync::Semaphore;
+
+pub(crate) struct Pool {
+    reads: Lane,
+    writes: Lane,
+}
+
+struct Lane {
+    places: Arc<Semaphore>,
+    waiting: AtomicUsize,
+    waiting_max: usize,
+}
+
+impl Pool {
+    pub fn new(reads_max: usize, writes_max: usize, waiting_max: usize) -> Pool {
+        Pool { reads: Lane::new(reads_max, waiting_max), writes: Lane::new(writes_max, waiting_max) }
+    }
+
+    /// Runs a call that only reads. `Overloaded` when the queue is full; a panic of `call` goes on in the caller.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, EngineError> {
+        self.reads.run(call).await
+    }
+
+    /// Runs a call that writes.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, EngineError> {
+        self.writes.run(call).await
+    }
+}
+
+impl Lane {
+    fn new(places: usize, waiting_max: usize) -> Lane {
+        Lane { places: Arc::new(Semaphore::new(places)), waiting: AtomicUsize::new(0), waiting_max }
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let place = match self.places.clone().try_acquire_owned() {
+            Ok(place) => place,
+            Err(_) => self.wait().await?,
+        };
+        // The place travels with the call: a client that goes away does not free a thread that is still working.
+        let done = tokio::task::spawn_blocking(move || {
+            let answer = call();
+            drop(place);
+            answer
+        });
+        match done.await {
+            Ok(answer) => Ok(answer),
+            Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+            Err(_) => Err(EngineError::Overloaded), // the runtime is shutting down
+        }
+    }
+
+    async fn wait(&self) -> Result<tokio::sync::OwnedSemaphorePermit, EngineError> {
+        let waiting = Waiting::enter(&self.waiting, self.waiting_max)?;
+        let place = self.places.clone().acquire_owned().await.map_err(|_| EngineError::Overloaded)?;
+        drop(waiting);
+        Ok(place)
+    }
+}
+
+/// One caller in the queue; leaves it when dropped, also by a client that hangs up.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn enter(count: &'a AtomicUsize, count_max: usize) -> Result<Waiting<'a>, EngineError> {
+        let waiting = Waiting(count);
+        if count.fetch_add(1, Ordering::Relaxed) >= count_max {
+            return Err(EngineError::Overloaded);
+        }
+        Ok(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
