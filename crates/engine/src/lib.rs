@@ -5,7 +5,18 @@
 //! Not here: HTTP and its bodies (see `quire-server`), the choice of a storage (see `quire-cli`).
 
 mod api; // requests and answers
+mod cache; // ready answers of point reads
+mod container; // an open container: definition and partitions
+mod engine; // opening, closing, the control plane
 mod error;
+mod items; // create, read, replace, upsert, delete, list, query
+mod keys; // every key and value form in the storage
+mod locks; // who may write what at the same time
+mod partition; // a container's partitions: ranges, positions, counts
+mod sequencer; // one commit for all that wait, dense LSNs
+mod shared; // what every part of the engine needs
 
 pub use api::*;
+pub use container::Container;
+pub use engine::Engine;
 pub use error::EngineError;

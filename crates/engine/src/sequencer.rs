@@ -1,0 +1,1 @@
+//! One commit for all that wait, dense LSNs.
