@@ -1,1 +1,1 @@
-//! conformance
+//! Empty.

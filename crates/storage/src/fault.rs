@@ -1,1 +1,1 @@
-//! fault
+//! Empty.

@@ -2,11 +2,14 @@
 //!
 //! [`Storage`] is what an engine needs from a backend and nothing more: it moves bytes and has no idea what an
 //! item, a container or JSON is. [`memory`] is the reference, [`fault`] wraps any storage and misbehaves on
-//! demand, [`conformance`] is the suite every implementation passes unchanged.
+//! demand, [`conformance`] is the suite every implementation passes unchanged. [`rows`] and [`ledger`] hold what
+//! implementations share: checking and unfolding a commit, and deciding on its guards.
 
-pub mod conformance;
-pub mod fault;
-pub mod memory;
+pub mod conformance; // the suite
+pub mod fault; // any storage, misbehaving on demand
+pub mod ledger; // positions of partitions, and what a guard comes to
+pub mod memory; // the reference
+pub mod rows; // a commit as single rows, checked
 
 use std::ops::Bound;
 
@@ -16,22 +19,31 @@ pub struct Space(pub u8);
 
 pub const SPACE_COUNT: u8 = 5;
 
+/// How many commits a backend remembers the tokens of, at least, within the hour. A retry comes within seconds.
+pub const TOKENS_KEPT: usize = 32_768;
+
 /// Identifies a guarded sequence of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u64);
 
+/// What one commit may hold; beyond it a commit is refused as a whole.
 #[derive(Clone, Debug)]
 pub struct Caps {
     pub key_bytes_max: usize,
     pub value_bytes_max: usize,
+    /// Keys and values of all rows together, [`Op::Rows`] unfolded.
     pub commit_bytes_max: usize,
+    /// Rows, [`Op::Rows`] unfolded.
     pub commit_ops_max: usize,
     pub commit_spans_partitions: bool,
 }
 
 /// Contract, checked by [`conformance`]: a snapshot never sees a later commit; a commit is all or nothing, also
 /// across a crash; nothing is visible before it is durable; a commit retried with the same token is a no-op that
-/// gives the first answer.
+/// gives the first answer. Keys are not empty and not longer than the caps say.
+///
+/// A partition nobody has written stands at LSN 0 under epoch 0. A guard with an older epoch is fenced; one with a
+/// newer epoch raises it. A commit without guards is allowed and only atomic.
 pub trait Storage: Send + Sync {
     fn caps(&self) -> &Caps;
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, StorageError>;
@@ -39,9 +51,11 @@ pub trait Storage: Send + Sync {
     fn commit(&self, commit: Commit) -> Result<Committed, CommitError>;
     /// Where a partition stands: its epoch and last LSN; `None` before its first commit.
     fn position(&self, partition: PartitionId) -> Result<Option<Position>, StorageError>;
-    /// Raises the epoch so that commits with an older one are [`CommitError::Fenced`].
+    /// Raises the epoch so that commits with an older one are [`CommitError::Fenced`]. Never lowers it: the answer
+    /// says where the partition stands now.
     fn fence(&self, partition: PartitionId, epoch: u64) -> Result<Position, StorageError>;
-    /// What a finished or unknown commit came to, by its token (kept for an hour).
+    /// What a finished or unknown commit came to, by its token. Tokens are kept for an hour or for
+    /// [`TOKENS_KEPT`] later commits, whichever ends first.
     fn resolve(&self, token: Token) -> Result<Option<Committed>, StorageError>;
     /// Figures for metrics, by name.
     fn statistics(&self) -> Vec<(&'static str, u64)>;
@@ -54,7 +68,8 @@ pub trait Storage: Send + Sync {
 pub trait Snapshot: Send + Sync {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
     fn multi_get(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError>;
-    /// One page of rows. `more` says that a budget ended it before the range did.
+    /// One page of rows in the order of `direction`. `more` says that a budget ended it before the range did:
+    /// at least one further row exists. A range whose start lies beyond its end is empty.
     fn scan(&self, scan: &Scan) -> Result<ScanPage, StorageError>;
 }
 
@@ -76,8 +91,9 @@ pub struct Scan {
     pub range: KeyRange,
     pub direction: Direction,
     pub rows_max: usize,
-    /// At least one row is returned however large it is.
+    /// Keys and values (only keys with `keys_only`). At least one row is returned however large it is.
     pub bytes_max: usize,
+    /// Values come back empty.
     pub keys_only: bool,
 }
 
@@ -91,7 +107,8 @@ pub struct ScanPage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token(pub u128);
 
-/// Asserts that the partition stands at `previous_lsn` under `epoch`, and moves it to `next_lsn`.
+/// Asserts that the partition stands at `previous_lsn` under `epoch`, and moves it to `next_lsn`, which is the same
+/// (a mere assertion) or later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
     pub partition: PartitionId,
@@ -108,10 +125,23 @@ pub struct Position {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    Put { space: Space, key: Vec<u8>, value: Vec<u8> },
-    Delete { space: Space, key: Vec<u8> },
+    Put {
+        space: Space,
+        key: Vec<u8>,
+        value: Vec<u8>,
+    },
+    Delete {
+        space: Space,
+        key: Vec<u8>,
+    },
     /// An item's index delta in one op: every row's key is `prefix · middle · suffix`, its value empty.
-    Rows { space: Space, prefix: Vec<u8>, suffix: Vec<u8>, added: Vec<Vec<u8>>, removed: Vec<Vec<u8>> },
+    Rows {
+        space: Space,
+        prefix: Vec<u8>,
+        suffix: Vec<u8>,
+        added: Vec<Vec<u8>>,
+        removed: Vec<Vec<u8>>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -141,6 +171,9 @@ pub enum CommitError {
     TooLarge { bytes: usize, ops: usize },
     #[error("storage is busy")]
     Busy,
+    /// A caller's mistake, such as two ops for one key; nothing happened.
+    #[error("malformed commit: {what}")]
+    Malformed { what: &'static str },
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
@@ -152,6 +185,8 @@ pub enum StorageError {
     /// A failed write or sync: reads go on, writes are refused until the storage is opened again.
     #[error("storage takes no writes after a failed {during}")]
     Poisoned { during: &'static str },
+    #[error("there is no key space {0}", space.0)]
+    UnknownSpace { space: Space },
     #[error("corrupt data: {what}")]
     Corrupt { what: String },
     #[error("i/o error while {doing}")]
@@ -159,6 +194,23 @@ pub enum StorageError {
 }
 
 impl KeyRange {
+    /// Every key.
+    pub fn all() -> KeyRange {
+        KeyRange { start: Bound::Unbounded, end: Bound::Unbounded }
+    }
+
+    /// Whether no key can lie inside, as with a start beyond the end.
+    pub fn is_empty(&self) -> bool {
+        match (&self.start, &self.end) {
+            (Bound::Unbounded, Bound::Excluded(end)) => end.is_empty(),
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+            (Bound::Included(start), Bound::Included(end)) => start > end,
+            (Bound::Included(start), Bound::Excluded(end))
+            | (Bound::Excluded(start), Bound::Included(end))
+            | (Bound::Excluded(start), Bound::Excluded(end)) => start >= end,
+        }
+    }
+
     /// All keys that begin with `prefix`.
     pub fn prefix(prefix: &[u8]) -> KeyRange {
         let start = Bound::Included(prefix.to_vec());
@@ -173,4 +225,29 @@ pub fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut key = prefix[..=last].to_vec();
     key[last] += 1;
     Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn successor_skips_trailing_ff() {
+        assert_eq!(successor(b"a"), Some(b"b".to_vec()));
+        assert_eq!(successor(b"a\xFF\xFF"), Some(b"b".to_vec()));
+        assert_eq!(successor(b"a\x00"), Some(b"a\x01".to_vec()));
+        assert_eq!(successor(b"\xFF"), None);
+        assert_eq!(successor(b""), None);
+    }
+
+    #[test]
+    fn empty_ranges_are_recognised() {
+        let key = |text: &str| text.as_bytes().to_vec();
+        let range = |start, end| KeyRange { start, end }.is_empty();
+        assert!(range(Bound::Included(key("b")), Bound::Included(key("a"))));
+        assert!(range(Bound::Excluded(key("a")), Bound::Excluded(key("a"))));
+        assert!(range(Bound::Included(key("a")), Bound::Excluded(key("a"))));
+        assert!(!range(Bound::Included(key("a")), Bound::Included(key("a"))));
+        assert!(!range(Bound::Unbounded, Bound::Included(key("a"))));
+    }
 }
