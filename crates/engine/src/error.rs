@@ -71,4 +71,17 @@ pub enum EngineError {
     Storage(#[from] StorageError),
     #[error("corrupt data: {what}")]
     Corrupt { what: String },
+    /// a write whose outcome the storage could not tell, or one that waits behind such a write: 503, retry
+    #[error("the outcome of a write is not known yet")]
+    Unresolved,
+    #[error("the store has format {found}, this version reads up to {supported}")]
+    NewerFormat { found: u32, supported: u32 },
+    #[error("the storage to restore into is not empty")]
+    StorageNotEmpty,
+    #[error("a backup is running already")]
+    BackupRunning,
+    #[error("bad backup: {what}")]
+    BadBackup { what: String },
+    #[error("i/o error while {doing}")]
+    Io { doing: String, source: std::io::Error },
 }
