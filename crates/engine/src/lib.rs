@@ -20,3 +20,6 @@ pub use api::*;
 pub use container::Container;
 pub use engine::Engine;
 pub use error::EngineError;
+// Parts of `EngineError` and of requests that callers must name.
+pub use quire_sql::{Diagnostic, Parameters, SqlError};
+pub use quire_storage::StorageError;

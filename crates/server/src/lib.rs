@@ -6,6 +6,7 @@
 
 mod auth; // who asks, and what they may do
 mod config; // settings and limits
+mod headers; // request headers read, response headers written
 mod pool; // bounded blocking calls into the engine
 mod request; // one request, read completely
 mod routes; // from a URL to a handler
