@@ -1,1 +1,186 @@
-//! Empty.
+//! The suite that every storage passes unchanged.
+//!
+//! An implementation provides a [`Subject`], something that can be opened, closed and killed, and calls [`run`].
+//! Each case starts on an empty storage. Random cases print their seed; `QUIRE_SEED` repeats one.
+
+#![allow(clippy::unwrap_used, reason = "a test suite: a panic is its verdict")]
+
+mod cases;
+mod model;
+
+use crate::fault::Random;
+use crate::{
+    Commit, CommitError, Committed, Direction, Guard, KeyRange, Op, PartitionId, Scan, Snapshot, Space,
+    Storage, Token,
+};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// A storage that can be opened again.
+pub trait Subject {
+    fn storage(&self) -> Arc<dyn Storage>;
+    /// Closes and opens.
+    fn reopen(&mut self);
+    /// Opens again as after a crash: nothing was flushed or closed. The default closes.
+    fn crash(&mut self) {
+        self.reopen();
+    }
+}
+
+/// Runs every case on a new subject each.
+pub fn run(make: impl Fn() -> Box<dyn Subject>) {
+    for (name, case) in CASES {
+        eprintln!("conformance: {name}");
+        case(&mut Bench::new(make()));
+    }
+}
+
+type Case = fn(&mut Bench);
+
+const CASES: &[(&str, Case)] = &[
+    ("an empty storage answers nothing", cases::empty),
+    ("rows come back as written", cases::put_get_delete),
+    ("spaces are separate", cases::spaces),
+    ("a space that does not exist is refused", cases::unknown_space),
+    ("multi_get answers in the order of its keys", cases::multi_get),
+    ("a snapshot never sees a later commit", cases::snapshot_isolation),
+    ("a snapshot outlives many later commits", cases::long_snapshot),
+    ("scans honour bounds in both directions", cases::scan_bounds),
+    ("scans honour their budgets", cases::scan_budgets),
+    ("paged scans give every row once", cases::scan_pages),
+    ("prefix ranges at their edges", cases::prefixes),
+    ("rows ops unfold", cases::rows_ops),
+    ("a commit is all or nothing", cases::atomic),
+    ("guards are dense", cases::guards),
+    ("a commit may span partitions", cases::guards_of_several_partitions),
+    ("fencing", cases::fencing),
+    ("a retried token gives the first answer", cases::tokens),
+    ("a failed commit leaves its token free", cases::failed_token),
+    ("sequences rise", cases::sequences),
+    ("too large a commit changes nothing", cases::too_large),
+    ("a malformed commit changes nothing", cases::malformed),
+    ("concurrent commits to different partitions", cases::concurrent_partitions),
+    ("concurrent commits to one partition", cases::concurrent_conflicts),
+    ("concurrent retries of one token", cases::concurrent_token),
+    ("readers see whole commits under writers", cases::concurrent_readers),
+    ("everything survives closing", cases::survives_reopen),
+    ("everything survives a crash", cases::survives_crash),
+    ("a closed storage says so", cases::closed),
+    ("hints and figures", cases::hints_and_figures),
+    ("random operations match a map", model::random_operations),
+];
+
+/// A subject with what cases need.
+struct Bench {
+    subject: Box<dyn Subject>,
+    storage: Arc<dyn Storage>,
+    next_token: u128,
+}
+
+impl Bench {
+    fn new(subject: Box<dyn Subject>) -> Bench {
+        let storage = subject.storage();
+        Bench { subject, storage, next_token: 1 << 100 }
+    }
+
+    fn reopen(&mut self) {
+        self.storage = Arc::new(crate::memory::MemoryStorage::new()); // lets go of the old one
+        self.subject.reopen();
+        self.storage = self.subject.storage();
+    }
+
+    fn crash(&mut self) {
+        self.storage = Arc::new(crate::memory::MemoryStorage::new()); // lets go of the old one
+        self.subject.crash();
+        self.storage = self.subject.storage();
+    }
+
+    fn token(&mut self) -> Token {
+        self.next_token += 1;
+        Token(self.next_token)
+    }
+
+    /// A commit without guards.
+    fn write(&mut self, ops: Vec<Op>) -> Committed {
+        self.try_write(ops).expect("commit")
+    }
+
+    fn try_write(&mut self, ops: Vec<Op>) -> Result<Committed, CommitError> {
+        let token = self.token();
+        self.storage.commit(Commit { guards: vec![], token, ops })
+    }
+
+    fn guarded(&mut self, guards: &[Guard]) -> Result<Committed, CommitError> {
+        let token = self.token();
+        let ops = guards.iter().map(|guard| put(0, &lsn_key(guard), b"x")).collect();
+        self.storage.commit(Commit { guards: guards.to_vec(), token, ops })
+    }
+
+    fn snapshot(&self) -> Box<dyn Snapshot> {
+        self.storage.snapshot().expect("snapshot")
+    }
+
+    fn get(&self, space: u8, key: &[u8]) -> Option<Vec<u8>> {
+        self.snapshot().get(Space(space), key).expect("get")
+    }
+
+    fn keys(&self, space: u8) -> Vec<Vec<u8>> {
+        keys_in(&*self.snapshot(), space, KeyRange::all(), Direction::Forward)
+    }
+}
+
+fn lsn_key(guard: &Guard) -> Vec<u8> {
+    [guard.partition.0.to_be_bytes(), guard.next_lsn.to_be_bytes()].concat()
+}
+
+fn put(space: u8, key: &[u8], value: &[u8]) -> Op {
+    Op::Put { space: Space(space), key: key.to_vec(), value: value.to_vec() }
+}
+
+fn delete(space: u8, key: &[u8]) -> Op {
+    Op::Delete { space: Space(space), key: key.to_vec() }
+}
+
+fn guard(partition: u64, epoch: u64, previous_lsn: u64, next_lsn: u64) -> Guard {
+    Guard { partition: PartitionId(partition), epoch, previous_lsn, next_lsn }
+}
+
+fn whole_scan(space: u8, range: KeyRange, direction: Direction) -> Scan {
+    Scan {
+        space: Space(space),
+        range,
+        direction,
+        rows_max: usize::MAX,
+        bytes_max: usize::MAX,
+        keys_only: false,
+    }
+}
+
+fn keys_in(snapshot: &dyn Snapshot, space: u8, range: KeyRange, direction: Direction) -> Vec<Vec<u8>> {
+    let page = snapshot.scan(&whole_scan(space, range, direction)).expect("scan");
+    assert!(!page.more, "a scan without budgets is complete");
+    page.rows.into_iter().map(|(key, _)| key).collect()
+}
+
+/// The range that continues a page after `key`.
+fn rest(range: &KeyRange, direction: Direction, key: Vec<u8>) -> KeyRange {
+    match direction {
+        Direction::Forward => KeyRange { start: Bound::Excluded(key), end: range.end.clone() },
+        Direction::Backward => KeyRange { start: range.start.clone(), end: Bound::Excluded(key) },
+    }
+}
+
+/// From `QUIRE_SEED`, else one per run.
+fn seed() -> u64 {
+    let given = std::env::var("QUIRE_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| {
+        use std::hash::{BuildHasher, Hasher};
+        std::hash::RandomState::new().build_hasher().finish()
+    });
+    eprintln!("QUIRE_SEED={seed}");
+    seed
+}
+
+fn random() -> Random {
+    Random(seed())
+}

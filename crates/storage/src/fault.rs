@@ -1,1 +1,487 @@
-//! Empty.
+//! A storage that misbehaves on demand.
+//!
+//! [`FaultStorage`] wraps any storage. What goes wrong is scripted call by call, drawn from a seeded generator, or
+//! both (the script first). Every fault keeps the contract: a commit that answers `Unknown` has happened as a whole
+//! or not at all, a poisoned storage still reads. Over [`MemoryStorage`] it can also crash and come back without
+//! its newest commits, which no honest storage does and a caller must notice.
+
+use crate::memory::MemoryStorage;
+use crate::{
+    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Scan, ScanPage, Snapshot, Space,
+    Storage, StorageError, Token,
+};
+use parking_lot::{Mutex, RwLock};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What becomes of one commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitFault {
+    /// Nothing goes wrong.
+    Pass,
+    /// Refused as if another writer had been first; nothing happens.
+    Conflict,
+    /// Refused as if a newer owner had fenced the partition; nothing happens.
+    Fenced,
+    /// Refused for load; nothing happens.
+    Busy,
+    /// Happens, but the answer is lost.
+    UnknownDone,
+    /// Does not happen, and the answer is lost.
+    UnknownNotDone,
+    /// Happens after a wait.
+    Delay(Duration),
+    /// The sync fails: nothing happens, and no write is taken until the storage is opened again.
+    Poison,
+    /// The sync fails, but the bytes had reached the disk: seen after the storage is opened again.
+    PoisonDone,
+}
+
+/// What becomes of one read (`get`, `multi_get`, `scan`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadFault {
+    Pass,
+    Fail,
+    Delay(Duration),
+}
+
+/// How often a seeded plan injects what, in thousandths of the calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rates {
+    pub conflict: u32,
+    pub busy: u32,
+    pub unknown_done: u32,
+    pub unknown_not_done: u32,
+    pub delay: u32,
+    pub read_failure: u32,
+}
+
+/// The longest wait a seeded plan injects.
+const SEEDED_DELAY_MAX: Duration = Duration::from_millis(2);
+
+pub struct FaultStorage<S> {
+    inner: RwLock<Arc<S>>,
+    plan: Arc<Mutex<Plan>>,
+    caps: Caps,
+}
+
+#[derive(Default)]
+struct Plan {
+    commits: VecDeque<CommitFault>,
+    reads: VecDeque<ReadFault>,
+    seeded: Option<Seeded>,
+    poisoned: bool,
+    /// Commits that reached the disk although their sync failed.
+    after_reopen: Vec<Commit>,
+    injected: u64,
+    history: Option<History>,
+}
+
+struct Seeded {
+    random: Random,
+    rates: Rates,
+}
+
+/// What happened since a copy was taken, so that the newest part can be lost.
+struct History {
+    base: MemoryStorage,
+    commits: Vec<(u64, Commit)>,
+    fences: Vec<(PartitionId, u64)>,
+}
+
+impl<S: Storage> FaultStorage<S> {
+    /// Faultless until told otherwise.
+    pub fn new(inner: S) -> FaultStorage<S> {
+        let caps = inner.caps().clone();
+        FaultStorage { inner: RwLock::new(Arc::new(inner)), plan: Arc::default(), caps }
+    }
+
+    /// Draws faults from `seed`, the same for the same sequence of calls.
+    pub fn seeded(inner: S, seed: u64, rates: Rates) -> FaultStorage<S> {
+        let storage = FaultStorage::new(inner);
+        storage.plan.lock().seeded = Some(Seeded { random: Random(seed), rates });
+        storage
+    }
+
+    /// What becomes of the next commits, in this order.
+    pub fn script_commits(&self, faults: impl IntoIterator<Item = CommitFault>) {
+        self.plan.lock().commits.extend(faults);
+    }
+
+    /// What becomes of the next reads, in this order.
+    pub fn script_reads(&self, faults: impl IntoIterator<Item = ReadFault>) {
+        self.plan.lock().reads.extend(faults);
+    }
+
+    /// No further faults; a poisoned storage stays poisoned until it is opened again.
+    pub fn behave(&self) {
+        let mut plan = self.plan.lock();
+        plan.commits.clear();
+        plan.reads.clear();
+        plan.seeded = None;
+    }
+
+    /// How many calls were tampered with.
+    pub fn injected(&self) -> u64 {
+        self.plan.lock().injected
+    }
+
+    pub fn inner(&self) -> Arc<S> {
+        self.inner.read().clone()
+    }
+
+    /// Opens it again on `inner`: the poison is gone, and what had reached the disk is there.
+    pub fn reopen_on(&self, inner: S) -> Result<(), CommitError> {
+        *self.inner.write() = Arc::new(inner);
+        let pending = {
+            let mut plan = self.plan.lock();
+            plan.poisoned = false;
+            std::mem::take(&mut plan.after_reopen)
+        };
+        pending.into_iter().try_for_each(|commit| self.commit_inner(commit).map(drop))
+    }
+
+    fn commit_inner(&self, commit: Commit) -> Result<Committed, CommitError> {
+        let inner = self.inner();
+        let recording = self.plan.lock().history.is_some();
+        if !recording {
+            return inner.commit(commit);
+        }
+        let committed = inner.commit(commit.clone())?;
+        if let Some(history) = &mut self.plan.lock().history {
+            history.commits.push((committed.sequence, commit));
+        }
+        Ok(committed)
+    }
+}
+
+impl FaultStorage<MemoryStorage> {
+    /// From now on the newest commits can be lost by [`Self::reopen_losing`].
+    pub fn record(&self) {
+        let base = self.inner().duplicate();
+        self.plan.lock().history = Some(History { base, commits: Vec::new(), fences: Vec::new() });
+    }
+
+    /// A crash and a restart, with everything acknowledged still there.
+    pub fn reopen(&self) -> Result<(), CommitError> {
+        let next = self.inner().reopen();
+        self.reopen_on(next)
+    }
+
+    /// A crash after which the newest `count` recorded commits are gone, as with a disk that lied about its syncs.
+    pub fn reopen_losing(&self, count: usize) -> Result<(), CommitError> {
+        let Some(mut history) = self.plan.lock().history.take() else { return self.reopen() };
+        history.commits.sort_by_key(|(sequence, _)| *sequence);
+        history.commits.dedup_by_key(|(sequence, _)| *sequence);
+        history.commits.truncate(history.commits.len().saturating_sub(count));
+        let survivor = history.base;
+        for (partition, epoch) in history.fences {
+            survivor.fence(partition, epoch)?;
+        }
+        for (_, commit) in history.commits {
+            survivor.commit(commit)?;
+        }
+        self.reopen_on(survivor)?;
+        self.record();
+        Ok(())
+    }
+}
+
+impl<S: Storage> Storage for FaultStorage<S> {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>, StorageError> {
+        let inner = self.inner().snapshot()?;
+        Ok(Box::new(FaultSnapshot { inner, plan: self.plan.clone() }))
+    }
+
+    fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
+        let fault = self.plan.lock().next_commit()?;
+        let token = commit.token;
+        match fault {
+            CommitFault::Pass => self.commit_inner(commit),
+            CommitFault::Conflict => Err(self.pretended(&commit, |partition, position| {
+                CommitError::Conflict { partition, actual_lsn: position.lsn + 1 }
+            })),
+            CommitFault::Fenced => Err(self.pretended(&commit, |partition, position| CommitError::Fenced {
+                partition,
+                epoch: position.epoch + 1,
+            })),
+            CommitFault::Busy => Err(CommitError::Busy),
+            CommitFault::UnknownDone => {
+                self.commit_inner(commit)?;
+                Err(CommitError::Unknown { token })
+            }
+            CommitFault::UnknownNotDone => Err(CommitError::Unknown { token }),
+            CommitFault::Delay(time) => {
+                std::thread::sleep(time);
+                self.commit_inner(commit)
+            }
+            CommitFault::Poison => Err(self.poison(None)),
+            CommitFault::PoisonDone => Err(self.poison(Some(commit))),
+        }
+    }
+
+    fn position(&self, partition: PartitionId) -> Result<Option<Position>, StorageError> {
+        self.inner().position(partition)
+    }
+
+    fn fence(&self, partition: PartitionId, epoch: u64) -> Result<Position, StorageError> {
+        if self.plan.lock().poisoned {
+            return Err(poisoned());
+        }
+        let position = self.inner().fence(partition, epoch)?;
+        if let Some(history) = &mut self.plan.lock().history {
+            history.fences.push((partition, epoch));
+        }
+        Ok(position)
+    }
+
+    fn resolve(&self, token: Token) -> Result<Option<Committed>, StorageError> {
+        self.inner().resolve(token)
+    }
+
+    fn statistics(&self) -> Vec<(&'static str, u64)> {
+        let mut statistics = self.inner().statistics();
+        statistics.push(("faults_injected", self.injected()));
+        statistics
+    }
+
+    fn compact(&self, space: Space, range: KeyRange) {
+        self.inner().compact(space, range);
+    }
+
+    fn close(&self) -> Result<(), StorageError> {
+        self.inner().close()
+    }
+}
+
+impl<S: Storage> FaultStorage<S> {
+    /// An error about the commit's first partition; a commit without guards cannot conflict and is only busy.
+    fn pretended(
+        &self,
+        commit: &Commit,
+        error: impl Fn(PartitionId, Position) -> CommitError,
+    ) -> CommitError {
+        let Some(guard) = commit.guards.first() else { return CommitError::Busy };
+        match self.inner().position(guard.partition) {
+            Ok(position) => error(guard.partition, position.unwrap_or(Position { epoch: 0, lsn: 0 })),
+            Err(failure) => failure.into(),
+        }
+    }
+
+    fn poison(&self, reached_the_disk: Option<Commit>) -> CommitError {
+        let mut plan = self.plan.lock();
+        plan.poisoned = true;
+        plan.after_reopen.extend(reached_the_disk);
+        poisoned().into()
+    }
+}
+
+fn poisoned() -> StorageError {
+    StorageError::Poisoned { during: "sync (injected)" }
+}
+
+impl Plan {
+    fn next_commit(&mut self) -> Result<CommitFault, StorageError> {
+        if self.poisoned {
+            return Err(poisoned());
+        }
+        let scripted = self.commits.pop_front();
+        let fault =
+            scripted.unwrap_or_else(|| self.seeded.as_mut().map_or(CommitFault::Pass, Seeded::commit));
+        self.injected += u64::from(fault != CommitFault::Pass);
+        Ok(fault)
+    }
+
+    fn next_read(&mut self) -> ReadFault {
+        let scripted = self.reads.pop_front();
+        let fault = scripted.unwrap_or_else(|| self.seeded.as_mut().map_or(ReadFault::Pass, Seeded::read));
+        self.injected += u64::from(fault != ReadFault::Pass);
+        fault
+    }
+}
+
+impl Seeded {
+    fn commit(&mut self) -> CommitFault {
+        let mut drawn = self.random.below(1000);
+        let delay = CommitFault::Delay(SEEDED_DELAY_MAX.mul_f64(self.random.below(1000) as f64 / 1000.0));
+        let table = [
+            (self.rates.conflict, CommitFault::Conflict),
+            (self.rates.busy, CommitFault::Busy),
+            (self.rates.unknown_done, CommitFault::UnknownDone),
+            (self.rates.unknown_not_done, CommitFault::UnknownNotDone),
+            (self.rates.delay, delay),
+        ];
+        for (rate, fault) in table {
+            if drawn < u64::from(rate) {
+                return fault;
+            }
+            drawn -= u64::from(rate);
+        }
+        CommitFault::Pass
+    }
+
+    fn read(&mut self) -> ReadFault {
+        let fails = self.random.below(1000) < u64::from(self.rates.read_failure);
+        if fails { ReadFault::Fail } else { ReadFault::Pass }
+    }
+}
+
+struct FaultSnapshot {
+    inner: Box<dyn Snapshot>,
+    plan: Arc<Mutex<Plan>>,
+}
+
+impl FaultSnapshot {
+    fn before_read(&self) -> Result<(), StorageError> {
+        let fault = self.plan.lock().next_read();
+        match fault {
+            ReadFault::Pass => {}
+            ReadFault::Delay(time) => std::thread::sleep(time),
+            ReadFault::Fail => {
+                let source = std::io::Error::other("injected");
+                return Err(StorageError::Io { doing: "reading".into(), source });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Snapshot for FaultSnapshot {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        self.before_read()?;
+        self.inner.get(space, key)
+    }
+
+    fn multi_get(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
+        self.before_read()?;
+        self.inner.multi_get(space, keys)
+    }
+
+    fn scan(&self, scan: &Scan) -> Result<ScanPage, StorageError> {
+        self.before_read()?;
+        self.inner.scan(scan)
+    }
+}
+
+/// splitmix64: small, seeded, good enough to choose faults and test inputs.
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`, which is not zero.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Guard, Op};
+
+    const PARTITION: PartitionId = PartitionId(1);
+
+    fn commit(lsn: u64) -> Commit {
+        let guard = Guard { partition: PARTITION, epoch: 0, previous_lsn: lsn - 1, next_lsn: lsn };
+        let op = Op::Put { space: Space(1), key: lsn.to_be_bytes().to_vec(), value: b"x".to_vec() };
+        Commit { guards: vec![guard], token: Token(u128::from(lsn)), ops: vec![op] }
+    }
+
+    fn rows(storage: &impl Storage) -> usize {
+        let scan = Scan {
+            space: Space(1),
+            range: KeyRange::all(),
+            direction: crate::Direction::Forward,
+            rows_max: 1000,
+            bytes_max: usize::MAX,
+            keys_only: true,
+        };
+        storage.snapshot().unwrap().scan(&scan).unwrap().rows.len()
+    }
+
+    #[test]
+    fn unknown_is_resolved_by_the_token() {
+        let storage = FaultStorage::new(MemoryStorage::new());
+        storage.script_commits([CommitFault::UnknownDone, CommitFault::Pass, CommitFault::UnknownNotDone]);
+        assert!(matches!(storage.commit(commit(1)), Err(CommitError::Unknown { .. })));
+        assert_eq!(storage.resolve(Token(1)).unwrap(), Some(Committed { sequence: 1 }));
+        assert_eq!(storage.commit(commit(1)).unwrap().sequence, 1);
+        assert!(matches!(storage.commit(commit(2)), Err(CommitError::Unknown { .. })));
+        assert_eq!(storage.resolve(Token(2)).unwrap(), None);
+        assert_eq!(storage.commit(commit(2)).unwrap().sequence, 2);
+        assert_eq!(storage.injected(), 2);
+    }
+
+    #[test]
+    fn refusals_change_nothing() {
+        let storage = FaultStorage::new(MemoryStorage::new());
+        storage.script_commits([CommitFault::Conflict, CommitFault::Fenced, CommitFault::Busy]);
+        assert!(matches!(storage.commit(commit(1)), Err(CommitError::Conflict { actual_lsn: 1, .. })));
+        assert!(matches!(storage.commit(commit(1)), Err(CommitError::Fenced { epoch: 1, .. })));
+        assert!(matches!(storage.commit(commit(1)), Err(CommitError::Busy)));
+        assert_eq!(rows(&storage), 0);
+        storage.commit(commit(1)).unwrap();
+    }
+
+    #[test]
+    fn poisoned_reads_go_on_and_a_reopened_storage_writes_again() {
+        let storage = FaultStorage::new(MemoryStorage::new());
+        storage.commit(commit(1)).unwrap();
+        storage.script_commits([CommitFault::PoisonDone]);
+        let is_poisoned = |result| matches!(result, Err(CommitError::Storage(StorageError::Poisoned { .. })));
+        assert!(is_poisoned(storage.commit(commit(2))));
+        assert!(is_poisoned(storage.commit(commit(2))));
+        assert!(storage.fence(PARTITION, 9).is_err());
+        assert_eq!(rows(&storage), 1);
+        storage.reopen().unwrap();
+        assert_eq!(rows(&storage), 2);
+        assert_eq!(storage.position(PARTITION).unwrap(), Some(Position { epoch: 0, lsn: 2 }));
+        storage.commit(commit(3)).unwrap();
+    }
+
+    #[test]
+    fn a_lying_disk_loses_the_newest_commits() {
+        let storage = FaultStorage::new(MemoryStorage::new());
+        storage.commit(commit(1)).unwrap();
+        storage.record();
+        assert!((2..=5).all(|lsn| storage.commit(commit(lsn)).is_ok()));
+        storage.reopen_losing(2).unwrap();
+        assert_eq!(rows(&storage), 3);
+        assert_eq!(storage.position(PARTITION).unwrap(), Some(Position { epoch: 0, lsn: 3 }));
+        storage.commit(commit(4)).unwrap();
+    }
+
+    #[test]
+    fn reads_fail_on_demand() {
+        let storage = FaultStorage::new(MemoryStorage::new());
+        storage.script_reads([ReadFault::Pass, ReadFault::Fail]);
+        let snapshot = storage.snapshot().unwrap();
+        assert!(snapshot.get(Space(0), b"a").is_ok());
+        assert!(matches!(snapshot.get(Space(0), b"a"), Err(StorageError::Io { .. })));
+        assert!(snapshot.get(Space(0), b"a").is_ok());
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_faults() {
+        let rates = Rates { conflict: 100, unknown_done: 100, unknown_not_done: 100, ..Rates::default() };
+        let outcome = |seed| {
+            let storage = FaultStorage::seeded(MemoryStorage::new(), seed, rates);
+            (0..200).map(|_| storage.commit(commit(1)).is_ok()).collect::<Vec<_>>()
+        };
+        assert_eq!(outcome(7), outcome(7));
+        assert_ne!(outcome(7), outcome(8));
+    }
+}

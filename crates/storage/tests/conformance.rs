@@ -1,0 +1,61 @@
+//! The suite on what this crate provides.
+
+use quire_storage::Storage;
+use quire_storage::conformance::{Subject, run};
+use quire_storage::fault::{CommitFault, FaultStorage};
+use quire_storage::memory::MemoryStorage;
+use std::sync::Arc;
+
+struct Memory(Arc<MemoryStorage>);
+
+impl Subject for Memory {
+    fn storage(&self) -> Arc<dyn Storage> {
+        self.0.clone()
+    }
+
+    fn reopen(&mut self) {
+        self.0.close().expect("closes");
+        self.crash();
+    }
+
+    fn crash(&mut self) {
+        self.0 = Arc::new(self.0.reopen());
+    }
+}
+
+struct Fault(Arc<FaultStorage<MemoryStorage>>);
+
+impl Subject for Fault {
+    fn storage(&self) -> Arc<dyn Storage> {
+        self.0.clone()
+    }
+
+    fn reopen(&mut self) {
+        self.0.close().expect("closes");
+        self.crash();
+    }
+
+    fn crash(&mut self) {
+        self.0.reopen().expect("opens");
+    }
+}
+
+#[test]
+fn memory() {
+    run(|| Box::new(Memory(Arc::new(MemoryStorage::new()))));
+}
+
+#[test]
+fn fault_without_faults() {
+    run(|| Box::new(Fault(Arc::new(FaultStorage::new(MemoryStorage::new())))));
+}
+
+#[test]
+fn fault_recording_and_scripted_to_pass() {
+    run(|| {
+        let storage = FaultStorage::new(MemoryStorage::new());
+        storage.record();
+        storage.script_commits([CommitFault::Pass; 10]);
+        Box::new(Fault(Arc::new(storage)))
+    });
+}
