@@ -9,205 +9,214 @@ use quire_value::{Object, Value};
 
 use crate::EngineError;
 use crate::api::{Migrate, Options, Page, PageRequest, Precondition, Resource};
+use crate::catalog::row::StoreRow;
+use crate::catalog::{self, Catalog};
 use crate::container::Container;
+use crate::jobs::Jobs;
 use crate::shared::Shared;
 
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
-}
-
-impl Resource {
-    /// The whole resource: `body`, then `_rid`, `_self`, `_etag`, `_ts` and the constant link members of its kind.
-    /// (A permission's `_token` is added by the server.)
-    pub fn to_json(&self) -> Object {
-        todo!()
-    }
+    pub(crate) catalog: Arc<Catalog>,
+    jobs: Jobs,
 }
 
 impl Engine {
-    pub fn open(_storage: Arc<dyn Storage>, _options: Options) -> Result<Engine, EngineError> {
-        todo!()
+    /// Opens what is in the storage, or makes a new account in an empty one.
+    pub fn open(storage: Arc<dyn Storage>, options: Options) -> Result<Engine, EngineError> {
+        let StoreRow { incarnation, secret } = catalog::open_store(&*storage)?;
+        let shared = Shared::new(storage, options, secret, incarnation);
+        let catalog = Arc::new(Catalog::open(Arc::clone(&shared))?);
+        let jobs = Jobs::start(Arc::clone(&shared), Arc::clone(&catalog))?;
+        Ok(Engine { shared, catalog, jobs })
     }
     /// Stops background work, flushes, closes the storage.
     pub fn close(&self) -> Result<(), EngineError> {
-        todo!()
+        self.jobs.stop();
+        Ok(self.shared.storage.close()?)
     }
     /// Random, made with the store, kept in it: for MACs of resource tokens and continuations.
     pub fn secret(&self) -> [u8; 32] {
-        todo!()
+        self.shared.secret
     }
     pub fn incarnation(&self) -> u32 {
-        todo!()
+        self.shared.incarnation
     }
 
     // ---- databases. `segment` is a path segment: a name, or a rid where no such name exists.
     pub fn create_database(
         &self,
-        _body: &Value,
-        _throughput: Option<Throughput>,
+        body: &Value,
+        throughput: Option<Throughput>,
     ) -> Result<Arc<Resource>, EngineError> {
-        todo!()
+        self.catalog.create_database(body, throughput)
     }
-    pub fn database(&self, _segment: &str) -> Result<Arc<Resource>, EngineError> {
-        todo!()
+    pub fn database(&self, segment: &str) -> Result<Arc<Resource>, EngineError> {
+        self.catalog.database(segment)
     }
     pub fn databases(&self) -> Vec<Arc<Resource>> {
-        todo!()
+        self.catalog.databases()
     }
-    pub fn delete_database(&self, _segment: &str, _precondition: &Precondition) -> Result<(), EngineError> {
-        todo!()
+    pub fn delete_database(&self, segment: &str, precondition: &Precondition) -> Result<(), EngineError> {
+        let deleted = self.catalog.delete_database(segment, precondition);
+        self.jobs.wake();
+        deleted
     }
 
     // ---- containers
     pub fn create_container(
         &self,
-        _database: &str,
-        _body: &Value,
-        _throughput: Option<Throughput>,
+        database: &str,
+        body: &Value,
+        throughput: Option<Throughput>,
     ) -> Result<Arc<Container>, EngineError> {
-        todo!()
+        self.catalog.create_container(database, body, throughput)
     }
-    pub fn container(&self, _database: &str, _container: &str) -> Result<Arc<Container>, EngineError> {
-        todo!()
+    pub fn container(&self, database: &str, container: &str) -> Result<Arc<Container>, EngineError> {
+        self.catalog.container(database, container)
     }
-    pub fn containers(&self, _database: &str) -> Result<Vec<Arc<Container>>, EngineError> {
-        todo!()
+    pub fn containers(&self, database: &str) -> Result<Vec<Arc<Container>>, EngineError> {
+        self.catalog.containers(database)
     }
     pub fn replace_container(
         &self,
-        _database: &str,
-        _container: &str,
-        _body: &Value,
-        _precondition: &Precondition,
+        database: &str,
+        container: &str,
+        body: &Value,
+        precondition: &Precondition,
     ) -> Result<Arc<Container>, EngineError> {
-        todo!()
+        self.catalog.replace_container(database, container, body, precondition)
     }
     pub fn delete_container(
         &self,
-        _database: &str,
-        _container: &str,
-        _precondition: &Precondition,
+        database: &str,
+        container: &str,
+        precondition: &Precondition,
     ) -> Result<(), EngineError> {
-        todo!()
+        let deleted = self.catalog.delete_container(database, container, precondition);
+        self.jobs.wake();
+        deleted
     }
 
     // ---- users, permissions, client encryption keys: `upsert` answers whether it created
     pub fn create_user(
         &self,
-        _database: &str,
-        _body: &Value,
-        _upsert: bool,
+        database: &str,
+        body: &Value,
+        upsert: bool,
     ) -> Result<(Arc<Resource>, bool), EngineError> {
-        todo!()
+        self.catalog.create_user(database, body, upsert)
     }
-    pub fn user(&self, _database: &str, _user: &str) -> Result<Arc<Resource>, EngineError> {
-        todo!()
+    pub fn user(&self, database: &str, user: &str) -> Result<Arc<Resource>, EngineError> {
+        self.catalog.user(database, user)
     }
-    pub fn users(&self, _database: &str) -> Result<Vec<Arc<Resource>>, EngineError> {
-        todo!()
+    pub fn users(&self, database: &str) -> Result<Vec<Arc<Resource>>, EngineError> {
+        self.catalog.users(database)
     }
     pub fn replace_user(
         &self,
-        _database: &str,
-        _user: &str,
-        _body: &Value,
-        _precondition: &Precondition,
+        database: &str,
+        user: &str,
+        body: &Value,
+        precondition: &Precondition,
     ) -> Result<Arc<Resource>, EngineError> {
-        todo!()
+        self.catalog.replace_user(database, user, body, precondition)
     }
     pub fn delete_user(
         &self,
-        _database: &str,
-        _user: &str,
-        _precondition: &Precondition,
+        database: &str,
+        user: &str,
+        precondition: &Precondition,
     ) -> Result<(), EngineError> {
-        todo!()
+        let deleted = self.catalog.delete_user(database, user, precondition);
+        self.jobs.wake();
+        deleted
     }
     pub fn create_permission(
         &self,
-        _database: &str,
-        _user: &str,
-        _body: &Value,
-        _upsert: bool,
+        database: &str,
+        user: &str,
+        body: &Value,
+        upsert: bool,
     ) -> Result<(Arc<Resource>, bool), EngineError> {
-        todo!()
+        self.catalog.create_permission(database, user, body, upsert)
     }
     pub fn permission(
         &self,
-        _database: &str,
-        _user: &str,
-        _permission: &str,
+        database: &str,
+        user: &str,
+        permission: &str,
     ) -> Result<Arc<Resource>, EngineError> {
-        todo!()
+        self.catalog.permission(database, user, permission)
     }
-    pub fn permissions(&self, _database: &str, _user: &str) -> Result<Vec<Arc<Resource>>, EngineError> {
-        todo!()
+    pub fn permissions(&self, database: &str, user: &str) -> Result<Vec<Arc<Resource>>, EngineError> {
+        self.catalog.permissions(database, user)
     }
     pub fn replace_permission(
         &self,
-        _database: &str,
-        _user: &str,
-        _permission: &str,
-        _body: &Value,
-        _precondition: &Precondition,
+        database: &str,
+        user: &str,
+        permission: &str,
+        body: &Value,
+        precondition: &Precondition,
     ) -> Result<Arc<Resource>, EngineError> {
-        todo!()
+        self.catalog.replace_permission(database, user, permission, body, precondition)
     }
     pub fn delete_permission(
         &self,
-        _database: &str,
-        _user: &str,
-        _permission: &str,
-        _precondition: &Precondition,
+        database: &str,
+        user: &str,
+        permission: &str,
+        precondition: &Precondition,
     ) -> Result<(), EngineError> {
-        todo!()
+        self.catalog.delete_permission(database, user, permission, precondition)
     }
     /// For resource tokens: the permission as it is now, by rid.
-    pub fn permission_by_rid(&self, _rid: &ResourceId) -> Option<Arc<Resource>> {
-        todo!()
+    pub fn permission_by_rid(&self, rid: &ResourceId) -> Option<Arc<Resource>> {
+        self.catalog.permission_by_rid(rid)
     }
     pub fn create_client_encryption_key(
         &self,
-        _database: &str,
-        _body: &Value,
+        database: &str,
+        body: &Value,
     ) -> Result<Arc<Resource>, EngineError> {
-        todo!()
+        self.catalog.create_client_encryption_key(database, body)
     }
-    pub fn client_encryption_key(&self, _database: &str, _key: &str) -> Result<Arc<Resource>, EngineError> {
-        todo!()
+    pub fn client_encryption_key(&self, database: &str, key: &str) -> Result<Arc<Resource>, EngineError> {
+        self.catalog.client_encryption_key(database, key)
     }
-    pub fn client_encryption_keys(&self, _database: &str) -> Result<Vec<Arc<Resource>>, EngineError> {
-        todo!()
+    pub fn client_encryption_keys(&self, database: &str) -> Result<Vec<Arc<Resource>>, EngineError> {
+        self.catalog.client_encryption_keys(database)
     }
     pub fn replace_client_encryption_key(
         &self,
-        _database: &str,
-        _key: &str,
-        _body: &Value,
-        _precondition: &Precondition,
+        database: &str,
+        key: &str,
+        body: &Value,
+        precondition: &Precondition,
     ) -> Result<Arc<Resource>, EngineError> {
-        todo!()
+        self.catalog.replace_client_encryption_key(database, key, body, precondition)
     }
 
     // ---- offers, by their rid text
-    pub fn offer(&self, _rid: &str) -> Result<Arc<Resource>, EngineError> {
-        todo!()
+    pub fn offer(&self, rid: &str) -> Result<Arc<Resource>, EngineError> {
+        self.catalog.offer(rid)
     }
     pub fn offers(&self) -> Vec<Arc<Resource>> {
-        todo!()
+        self.catalog.offers()
     }
     pub fn replace_offer(
         &self,
-        _rid: &str,
-        _body: &Value,
-        _migrate: Option<Migrate>,
-        _precondition: &Precondition,
+        rid: &str,
+        body: &Value,
+        migrate: Option<Migrate>,
+        precondition: &Precondition,
     ) -> Result<Arc<Resource>, EngineError> {
-        todo!()
+        self.catalog.replace_offer(rid, body, migrate, precondition)
     }
     /// `x-ms-cosmos-min-throughput`
-    pub fn minimum_throughput(&self, _offer: &Resource) -> u32 {
-        todo!()
+    pub fn minimum_throughput(&self, offer: &Resource) -> u32 {
+        self.catalog.minimum_throughput(offer)
     }
 
     /// A query over resources that are already in memory (feeds of databases, containers, offers, ...).
@@ -223,6 +232,17 @@ impl Engine {
 
     /// Figures for `/_quire/metrics`, by name: group commit, storage, compaction, cache, reclaim backlog.
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
-        todo!()
+        let mut figures = self.shared.statistics();
+        figures.extend(self.jobs.statistics());
+        figures.extend(self.catalog.statistics());
+        figures.extend(self.shared.storage.statistics());
+        figures
+    }
+}
+
+/// An engine that is dropped without [`Engine::close`] still ends its thread; the storage is left to its owner.
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.jobs.stop();
     }
 }

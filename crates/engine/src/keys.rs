@@ -34,3 +34,15 @@ pub(crate) fn partition_id(container: u32, partition: u32) -> PartitionId {
 }
 
 // ---- catalog keys (owned by the catalog)
+
+/// Everything a container has in the storage: its rows by prefix, its counts and its rid counter.
+pub(crate) fn container_ranges(container: u32) -> Vec<(Space, Vec<u8>)> {
+    let prefix = container_prefix(container);
+    let counters = [CATALOG_COUNTS, CATALOG_RID_COUNTER].map(|tag| (CATALOG, [&[tag], &prefix[..]].concat()));
+    CONTAINER_SPACES.into_iter().map(|space| (space, prefix.to_vec())).chain(counters).collect()
+}
+
+/// The guarded sequence of the commits that empty a deleted container; no partition has this id.
+pub(crate) fn reclaim_sequence(container: u32) -> PartitionId {
+    partition_id(container, u32::MAX)
+}

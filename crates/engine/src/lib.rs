@@ -6,13 +6,16 @@
 
 mod api; // requests and answers
 mod cache; // ready answers of point reads
+mod catalog; // databases, containers, users, permissions, keys, offers
 mod container; // an open container: definition and partitions
 mod engine; // opening, closing, the control plane
 mod error;
 mod items; // create, read, replace, upsert, delete, list, query
+mod jobs; // emptying what was deleted
 mod keys; // every key and value form in the storage
 mod locks; // who may write what at the same time
 mod partition; // a container's partitions: ranges, positions, counts
+mod resource; // catalog resources as clients see them
 mod sequencer; // one commit for all that wait, dense LSNs
 mod shared; // what every part of the engine needs
 

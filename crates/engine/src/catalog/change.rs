@@ -1,0 +1,269 @@
+//! One change of the catalog: rows and the next state are built, committed together, then published.
+//!
+//! A commit whose outcome the storage cannot tell is kept and sent again, with the same token, before the next change:
+//! it either happened or happens then, so its state is the right one to go on from.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+use quire_resource::ResourceId;
+use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, Position, Storage, Token};
+use quire_value::Object;
+
+use super::keys::{self, RowId};
+use super::row::{self, Counters, ResourceRow};
+use super::state::{Job, Owner, State};
+use super::{Catalog, EngineError, Resource};
+use crate::keys::{CATALOG, CATALOG_PARTITION};
+use crate::partition::PartitionLayout;
+
+/// Waits between attempts to learn what became of a commit, or to get past a busy storage.
+const RETRY_WAITS_MS: [u64; 6] = [1, 5, 20, 50, 100, 200];
+
+/// What the one change at a time knows beside the state.
+pub(super) struct Writer {
+    pub position: Position,
+    pub counters: Counters,
+    /// Seconds; never falls.
+    pub ts: i64,
+    pub unresolved: Option<Unresolved>,
+}
+
+pub(super) struct Unresolved {
+    commit: Commit,
+    next: Next,
+}
+
+/// What is true once the commit is durable.
+struct Next {
+    state: State,
+    counters: Counters,
+    lsn: u64,
+    ts: i64,
+}
+
+/// A change under construction. Nothing happens until [`Change::commit`].
+pub(super) struct Change<'a> {
+    catalog: &'a Catalog,
+    writer: MutexGuard<'a, Writer>,
+    pub state: State,
+    counters: Counters,
+    lsn: u64,
+    ts: i64,
+    stamps: u16,
+    ops: Vec<Op>,
+}
+
+/// What became of a commit that was sent.
+pub(crate) enum Sent {
+    Done,
+    /// Nothing happened.
+    Failed(EngineError),
+    /// It may or may not have happened.
+    Unknown,
+}
+
+impl Catalog {
+    /// Waits for its turn.
+    pub(super) fn change(&self) -> Result<Change<'_>, EngineError> {
+        let mut writer = self.writer.lock();
+        self.settle(&mut writer)?;
+        let (counters, lsn) = (writer.counters, writer.position.lsn + 1);
+        let ts = writer.ts.max(self.shared.now_seconds());
+        let state = State::clone(&self.state.load());
+        Ok(Change { catalog: self, writer, state, counters, lsn, ts, stamps: 0, ops: Vec::new() })
+    }
+
+    /// Finishes what an unresolved commit left, if there is one.
+    pub fn settle_unresolved(&self) -> Result<(), EngineError> {
+        self.settle(&mut self.writer.lock())
+    }
+
+    /// Removes rows that no state knows any more.
+    pub fn remove_rows(&self, keys: Vec<Vec<u8>>) -> Result<(), EngineError> {
+        let mut change = self.change()?;
+        keys.into_iter().for_each(|key| change.delete_key(key));
+        change.commit()
+    }
+
+    pub fn finish_job(&self, job: Job) -> Result<(), EngineError> {
+        let mut change = self.change()?;
+        change.state.jobs.remove(&job);
+        change.delete_key(keys::job_key(job));
+        change.commit()
+    }
+
+    /// Finishes the commit that a former change left unresolved.
+    fn settle(&self, writer: &mut Writer) -> Result<(), EngineError> {
+        let Some(unresolved) = writer.unresolved.take() else { return Ok(()) };
+        match send(&*self.shared.storage, &unresolved.commit) {
+            Sent::Done => self.publish(writer, unresolved.next),
+            Sent::Failed(error) => {
+                // The storage refuses for now (busy, poisoned); what became of the commit is still open.
+                writer.unresolved = Some(unresolved);
+                return Err(error);
+            }
+            Sent::Unknown => {
+                writer.unresolved = Some(unresolved);
+                return Err(EngineError::Unresolved);
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(&self, writer: &mut Writer, next: Next) {
+        writer.position.lsn = next.lsn;
+        writer.counters = next.counters;
+        writer.ts = next.ts;
+        self.state.store(Arc::new(next.state));
+    }
+}
+
+impl Change<'_> {
+    /// A new resource of what the client sent; its rid is made of a fresh number.
+    pub fn stamp(&mut self, rid: ResourceId, id: String, body: Object) -> Arc<Resource> {
+        self.stamps += 1;
+        let etag = etag(self.catalog.shared.incarnation, self.lsn, self.stamps);
+        Arc::new(Resource { rid, id, body, etag, ts: self.ts })
+    }
+
+    pub fn ts(&self) -> i64 {
+        self.ts
+    }
+
+    pub fn put(&mut self, resource: &Resource) {
+        self.put_row(RowId::Resource(resource.rid), resource, &[]);
+    }
+
+    pub fn put_container(&mut self, resource: &Resource, layout: &[PartitionLayout]) {
+        self.put_row(RowId::Resource(resource.rid), resource, layout);
+    }
+
+    pub fn put_offer(&mut self, owner: Owner, resource: &Resource) {
+        let ResourceId::Offer(number) = resource.rid else { unreachable!("an offer has an offer's rid") };
+        self.put_row(RowId::Offer { owner, number }, resource, &[]);
+    }
+
+    fn put_row(&mut self, id: RowId, resource: &Resource, layout: &[PartitionLayout]) {
+        let key = keys::row_key(id);
+        let value = ResourceRow::encode(&key, resource, layout);
+        self.ops.push(Op::Put { space: CATALOG, key, value });
+    }
+
+    pub fn delete(&mut self, rid: ResourceId) {
+        self.delete_key(keys::row_key(RowId::Resource(rid)));
+    }
+
+    pub fn delete_key(&mut self, key: Vec<u8>) {
+        self.ops.push(Op::Delete { space: CATALOG, key });
+    }
+
+    pub fn delete_offer_of(&mut self, owner: Owner) {
+        if let Some(offer) = self.state.remove_offer_of(owner)
+            && let ResourceId::Offer(number) = offer.resource.rid
+        {
+            self.delete_key(keys::row_key(RowId::Offer { owner, number }));
+        }
+    }
+
+    pub fn add_job(&mut self, job: Job) {
+        let key = keys::job_key(job);
+        let value = row::encode_job(&key);
+        self.state.jobs.insert(job);
+        self.ops.push(Op::Put { space: CATALOG, key, value });
+    }
+
+    /// The next number of a kind, at most `number_max`.
+    pub fn number(
+        &mut self,
+        counter: impl FnOnce(&mut Counters) -> &mut u64,
+        number_max: u64,
+    ) -> Result<u64, EngineError> {
+        let next = counter(&mut self.counters);
+        let number = *next;
+        if number > number_max {
+            return Err(EngineError::Forbidden { reason: "all resource ids are used up".to_owned() });
+        }
+        *next += 1;
+        Ok(number)
+    }
+
+    /// Durable and published when it returns `Ok`.
+    pub fn commit(mut self) -> Result<(), EngineError> {
+        if self.counters != self.writer.counters {
+            let value = self.counters.encode(&keys::COUNTERS);
+            self.ops.push(Op::Put { space: CATALOG, key: keys::COUNTERS.to_vec(), value });
+        }
+        let commit = guarded_commit(CATALOG_PARTITION, self.writer.position, self.lsn, self.ops)?;
+        let next = Next { state: self.state, counters: self.counters, lsn: self.lsn, ts: self.ts };
+        match send(&*self.catalog.shared.storage, &commit) {
+            Sent::Done => {
+                self.catalog.publish(&mut self.writer, next);
+                Ok(())
+            }
+            Sent::Failed(error) => Err(error),
+            Sent::Unknown => {
+                self.writer.unresolved = Some(Unresolved { commit, next });
+                Err(EngineError::Unresolved)
+            }
+        }
+    }
+}
+
+/// `"iiiiiiii-ssss-0000-cccc-llllllllllll"`: incarnation, place in its commit, the mark of the catalog, LSN. Never
+/// repeats; items' etags carry their partition instead of the mark.
+fn etag(incarnation: u32, lsn: u64, stamp: u16) -> String {
+    format!("\"{incarnation:08x}-{stamp:04x}-0000-ca7a-{lsn:012x}\"")
+}
+
+pub(crate) fn guarded_commit(
+    partition: PartitionId,
+    position: Position,
+    next_lsn: u64,
+    ops: Vec<Op>,
+) -> Result<Commit, EngineError> {
+    let guard = Guard { partition, epoch: position.epoch, previous_lsn: position.lsn, next_lsn };
+    Ok(Commit { guards: vec![guard], token: token()?, ops })
+}
+
+fn token() -> Result<Token, EngineError> {
+    let mut bytes = [0; 16];
+    fill_random(&mut bytes)?;
+    Ok(Token(u128::from_le_bytes(bytes)))
+}
+
+pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), EngineError> {
+    getrandom::fill(bytes).map_err(|error| EngineError::Io {
+        doing: "asking the system for random bytes".to_owned(),
+        source: std::io::Error::other(error.to_string()),
+    })
+}
+
+/// Sends a commit until its outcome is known or patience ends.
+pub(crate) fn send(storage: &dyn Storage, commit: &Commit) -> Sent {
+    let mut unknown = false;
+    for wait_ms in RETRY_WAITS_MS {
+        match storage.commit(commit.clone()) {
+            Ok(_) => return Sent::Done,
+            Err(CommitError::Unknown { .. }) => unknown = true,
+            Err(CommitError::Busy) => {}
+            // A refusal says nothing about an attempt before it that may have gone through.
+            Err(_) if unknown => return Sent::Unknown,
+            Err(error) => return Sent::Failed(refusal(error)),
+        }
+        thread::sleep(Duration::from_millis(wait_ms));
+    }
+    if unknown { Sent::Unknown } else { Sent::Failed(EngineError::Overloaded) }
+}
+
+fn refusal(error: CommitError) -> EngineError {
+    match error {
+        CommitError::Storage(error) => EngineError::Storage(error),
+        CommitError::TooLarge { .. } => {
+            EngineError::BadRequest { message: "Request size is too large".to_owned() }
+        }
+        error => EngineError::Corrupt { what: format!("a commit was refused: {error}") },
+    }
+}

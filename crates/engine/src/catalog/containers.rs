@@ -1,0 +1,186 @@
+//! Containers.
+
+use std::sync::Arc;
+
+use quire_resource::{ContainerDefinition, EpkRange, ResourceId, Throughput};
+use quire_sql::{SqlError, check_computed_property};
+use quire_value::Value;
+
+use super::change::Change;
+use super::keys::{self, RowId};
+use super::row::ResourceRow;
+use super::state::{Job, Owner};
+use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_not_found};
+use crate::api::Precondition;
+use crate::container::Container;
+use crate::keys::CATALOG;
+use crate::partition::{PartitionLayout, PartitionSet};
+
+/// The top bit tells containers from users in a rid.
+const CONTAINER_NUMBER_MAX: u64 = (1 << 31) - 1;
+/// What the service gives to a container that asks for nothing and shares nothing.
+const DEFAULT_THROUGHPUT: Throughput = Throughput::Manual(400);
+/// Throughput of one partition.
+const PARTITION_THROUGHPUT: u32 = 10_000;
+
+impl Catalog {
+    pub fn create_container(
+        &self,
+        database: &str,
+        body: &Value,
+        throughput: Option<Throughput>,
+    ) -> Result<Arc<Container>, EngineError> {
+        self.owner_database(database)?;
+        let definition = define(body)?;
+        let mut change = self.change()?;
+        let found = change.state.databases.find(database).cloned();
+        let database = found.ok_or_else(|| owner_not_found("database", database))?;
+        if database.containers.named(&definition.id).is_some() {
+            return Err(already_exists("container", &definition.id));
+        }
+        let is_shared = change.state.offer_of(Owner::of_database(database.number())).is_some();
+        let throughput = throughput.or((!is_shared).then_some(DEFAULT_THROUGHPUT));
+        let number = change.number(|counters| &mut counters.container, CONTAINER_NUMBER_MAX)? as u32;
+        let rid = ResourceId::Container { database: database.number(), container: number };
+        let layout = self.layout(&definition, throughput);
+        let partitions = PartitionSet::open(&self.shared, number, rid, &definition, &layout)?;
+        let resource = change.stamp(rid, definition.id.clone(), definition.json.clone());
+        change.put_container(&resource, &layout);
+        if let Some(throughput) = throughput {
+            change.create_offer(Owner { database: database.number(), container: number }, throughput)?;
+        }
+        let database = database.resource.clone();
+        let container =
+            Container { resource, definition, database, number, partitions: Arc::new(partitions) };
+        change.publish_container(container)
+    }
+
+    /// As many partitions as the server's setting or the throughput asks for, whichever is more.
+    fn layout(
+        &self,
+        definition: &ContainerDefinition,
+        throughput: Option<Throughput>,
+    ) -> Vec<PartitionLayout> {
+        let asked = throughput.map_or(0, |throughput| throughput.maximum().div_ceil(PARTITION_THROUGHPUT));
+        let count = asked.max(self.shared.options.partitions).max(1);
+        let ranges = EpkRange::split_evenly(&definition.partition_key, count as usize);
+        let layout = |(id, range)| PartitionLayout { id, range, parents: Vec::new() };
+        (0..).zip(ranges).map(layout).collect()
+    }
+
+    pub fn containers(&self, database: &str) -> Result<Vec<Arc<Container>>, EngineError> {
+        Ok(self.owner_database(database)?.containers.iter().cloned().collect())
+    }
+
+    pub fn replace_container(
+        &self,
+        database: &str,
+        container: &str,
+        body: &Value,
+        precondition: &Precondition,
+    ) -> Result<Arc<Container>, EngineError> {
+        let mut change = self.change()?;
+        let existing = change.container(database, container)?;
+        check_precondition(precondition, &existing.resource)?;
+        let (id, _) = body::named(body)?;
+        body::check_same_id(&existing.resource.id, &id)?;
+        let definition = existing.definition.replace(body)?;
+        check_computed_properties(&definition)?;
+        let layout = self.stored_layout(existing.resource.rid)?;
+        let resource = change.stamp(existing.resource.rid, id, definition.json.clone());
+        change.put_container(&resource, &layout);
+        change.publish_container(Container {
+            resource,
+            definition,
+            database: existing.database.clone(),
+            number: existing.number,
+            partitions: existing.partitions.clone(),
+        })
+    }
+
+    /// The partitions in the container's row; they outlive every definition.
+    fn stored_layout(&self, rid: ResourceId) -> Result<Vec<PartitionLayout>, EngineError> {
+        let key = keys::row_key(RowId::Resource(rid));
+        let value = self.shared.storage.snapshot()?.get(CATALOG, &key)?;
+        let value =
+            value.ok_or_else(|| EngineError::Corrupt { what: format!("no row of container {rid}") })?;
+        Ok(ResourceRow::decode(&key, &value, rid)?.layout)
+    }
+
+    pub fn delete_container(
+        &self,
+        database: &str,
+        container: &str,
+        precondition: &Precondition,
+    ) -> Result<(), EngineError> {
+        let mut change = self.change()?;
+        let container = change.container(database, container)?;
+        check_precondition(precondition, &container.resource)?;
+        let rid = container.resource.rid;
+        change.delete(rid);
+        if let Some(owner) = Owner::of(&rid) {
+            change.delete_offer_of(owner);
+        }
+        change.add_job(Job::Container { container: container.number });
+        if let Some(database) = change.state.databases.edit(&container.database.rid) {
+            database.containers.remove(&rid);
+        }
+        change.commit_retiring([&container])
+    }
+}
+
+impl Change<'_> {
+    fn container(&self, database: &str, container: &str) -> Result<Arc<Container>, EngineError> {
+        let found = self.state.databases.find(database);
+        let database = found.ok_or_else(|| owner_not_found("database", database))?;
+        database.containers.find(container).cloned().ok_or_else(|| not_found("container", container))
+    }
+
+    fn publish_container(mut self, container: Container) -> Result<Arc<Container>, EngineError> {
+        let container = Arc::new(container);
+        if let Some(database) = self.state.databases.edit(&container.database.rid) {
+            database.containers.insert(container.clone());
+        }
+        self.commit()?;
+        Ok(container)
+    }
+
+    /// Commits a delete. The containers take no write from before the commit on; again when it certainly failed.
+    pub(super) fn commit_retiring<'a>(
+        self,
+        containers: impl IntoIterator<Item = &'a Arc<Container>>,
+    ) -> Result<(), EngineError> {
+        let containers: Vec<&Arc<Container>> = containers.into_iter().collect();
+        containers.iter().for_each(|container| container.partitions.retire());
+        let committed = self.commit();
+        match committed {
+            Ok(()) | Err(EngineError::Unresolved) => {}
+            Err(_) => containers.iter().for_each(|container| container.partitions.revive()),
+        }
+        committed
+    }
+}
+
+fn define(body: &Value) -> Result<ContainerDefinition, EngineError> {
+    body::named(body)?;
+    let definition = ContainerDefinition::create(body)?;
+    check_computed_properties(&definition)?;
+    Ok(definition)
+}
+
+fn check_computed_properties(definition: &ContainerDefinition) -> Result<(), EngineError> {
+    for (name, query) in &definition.computed_properties {
+        check_computed_property(name, query).map_err(|error| body::invalid(compile_message(&error)))?;
+    }
+    Ok(())
+}
+
+fn compile_message(error: &SqlError) -> String {
+    match error {
+        SqlError::Compile(diagnostics) => match diagnostics.first() {
+            Some(first) => first.message.clone(),
+            None => error.to_string(),
+        },
+        error => error.to_string(),
+    }
+}

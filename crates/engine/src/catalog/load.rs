@@ -1,0 +1,215 @@
+//! From rows to the state in memory, and the first rows of a new store.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use quire_resource::{ContainerDefinition, ResourceId};
+use quire_storage::{Direction, KeyRange, Op, Position, Scan, Snapshot, Space, Storage};
+use quire_value::Value;
+
+use super::change::{self, Sent, Writer};
+use super::keys::{self, RowId};
+use super::row::{self, Counters, ResourceRow, StoreRow};
+use super::state::{DatabaseEntry, Job, OfferEntry, State, UserEntry};
+use super::{Catalog, EngineError};
+use crate::container::Container;
+use crate::keys::{CATALOG, CATALOG_PARTITION, CONTAINER_SPACES};
+use crate::partition::PartitionSet;
+use crate::shared::Shared;
+
+const SCAN_ROWS_MAX: usize = 1000;
+const SCAN_BYTES_MAX: usize = 4 << 20;
+
+/// The store row; made, with a new secret, in a storage that has never been used.
+pub(crate) fn open_store(storage: &dyn Storage) -> Result<StoreRow, EngineError> {
+    match read_store(&*storage.snapshot()?)? {
+        Some(store) => Ok(store),
+        None if is_empty(storage)? => create_store(storage),
+        None => {
+            Err(EngineError::Corrupt { what: "rows, but no store row: an interrupted restore?".to_owned() })
+        }
+    }
+}
+
+pub(crate) fn read_store(snapshot: &dyn Snapshot) -> Result<Option<StoreRow>, EngineError> {
+    let value = snapshot.get(CATALOG, &keys::STORE)?;
+    value.map(|value| StoreRow::decode(&keys::STORE, &value)).transpose()
+}
+
+/// Nothing was ever committed by an engine.
+pub(crate) fn is_empty(storage: &dyn Storage) -> Result<bool, EngineError> {
+    let snapshot = storage.snapshot()?;
+    for space in CONTAINER_SPACES.into_iter().chain([CATALOG]) {
+        let everything = KeyRange { start: Bound::Unbounded, end: Bound::Unbounded };
+        let scan = Scan { rows_max: 1, keys_only: true, ..scan(space, everything) };
+        if !snapshot.scan(&scan)?.rows.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(storage.position(CATALOG_PARTITION)?.is_none())
+}
+
+fn create_store(storage: &dyn Storage) -> Result<StoreRow, EngineError> {
+    let mut secret = [0; 32];
+    change::fill_random(&mut secret)?;
+    let store = StoreRow { incarnation: 1, secret };
+    let rows = [
+        (keys::STORE, store.encode(&keys::STORE)),
+        (keys::COUNTERS, Counters::default().encode(&keys::COUNTERS)),
+    ];
+    let ops = rows.map(|(key, value)| Op::Put { space: CATALOG, key: key.to_vec(), value }).to_vec();
+    let commit = change::guarded_commit(CATALOG_PARTITION, Position { epoch: 0, lsn: 0 }, 1, ops)?;
+    match change::send(storage, &commit) {
+        Sent::Done => Ok(store),
+        Sent::Failed(error) => Err(error),
+        Sent::Unknown => Err(EngineError::Unresolved),
+    }
+}
+
+impl Catalog {
+    /// Reads every catalog row once; containers look up where their partitions stand when they are first used.
+    pub fn open(shared: Arc<Shared>) -> Result<Catalog, EngineError> {
+        let snapshot = shared.storage.snapshot()?;
+        let position =
+            shared.storage.position(CATALOG_PARTITION)?.ok_or_else(|| corrupt("a store without position"))?;
+        let counters =
+            snapshot.get(CATALOG, &keys::COUNTERS)?.ok_or_else(|| corrupt("a store without counters"))?;
+        let counters = Counters::decode(&keys::COUNTERS, &counters)?;
+        let mut loading = Loading { shared: &shared, state: State::default(), ts: 0 };
+        loading.load(&*snapshot)?;
+        let Loading { state, ts, .. } = loading;
+        let writer = Mutex::new(Writer { position, counters, ts, unresolved: None });
+        Ok(Catalog { state: ArcSwap::from_pointee(state), writer, shared })
+    }
+}
+
+struct Loading<'a> {
+    shared: &'a Arc<Shared>,
+    state: State,
+    ts: i64,
+}
+
+impl Loading<'_> {
+    fn load(&mut self, snapshot: &dyn Snapshot) -> Result<(), EngineError> {
+        for_each_row(snapshot, CATALOG, &keys::JOBS, |key, value| {
+            row::check_job(key, value)?;
+            let job = keys::parse_job_key(key).ok_or_else(|| corrupt("key of a job row"))?;
+            self.state.jobs.insert(job);
+            Ok(())
+        })?;
+        // Keys are ordered so that owners come before what they own.
+        for_each_row(snapshot, CATALOG, &keys::RESOURCES, |key, value| {
+            let id = keys::parse_row_key(key).ok_or_else(|| corrupt("key of a catalog row"))?;
+            let row = ResourceRow::decode(key, value, id.rid())?;
+            self.ts = self.ts.max(row.resource.ts);
+            if self.is_deleted(id) { Ok(()) } else { self.add(id, row) }
+        })
+    }
+
+    /// Whether the row is left over from an owner that was deleted.
+    fn is_deleted(&self, id: RowId) -> bool {
+        let database = match id {
+            RowId::Resource(
+                ResourceId::Container { database, .. }
+                | ResourceId::User { database, .. }
+                | ResourceId::ClientEncryptionKey { database, .. },
+            ) => database,
+            RowId::Resource(ResourceId::Permission { database, user, .. }) => {
+                if self.state.jobs.contains(&Job::User { database, user }) {
+                    return true;
+                }
+                database
+            }
+            RowId::Offer { owner, .. } => owner.database,
+            RowId::Resource(_) => return false,
+        };
+        self.state.jobs.contains(&Job::Database { database })
+    }
+
+    fn add(&mut self, id: RowId, row: ResourceRow) -> Result<(), EngineError> {
+        let resource = row.resource.clone();
+        match id {
+            RowId::Resource(ResourceId::Database(_)) => {
+                self.state.databases.insert(Arc::new(DatabaseEntry::new(resource)));
+            }
+            RowId::Resource(ResourceId::Container { database, container }) => {
+                let container = self.open_container(database, container, row)?;
+                self.database(database)?.containers.insert(Arc::new(container));
+            }
+            RowId::Resource(ResourceId::User { database, .. }) => {
+                let user = UserEntry { resource, permissions: Default::default() };
+                self.database(database)?.users.insert(Arc::new(user));
+            }
+            RowId::Resource(ResourceId::Permission { database, user, .. }) => {
+                let rid = ResourceId::User { database, user };
+                let user = self.database(database)?.users.edit(&rid);
+                user.ok_or_else(|| corrupt("a permission without user"))?.permissions.insert(resource);
+            }
+            RowId::Resource(ResourceId::ClientEncryptionKey { database, .. }) => {
+                self.database(database)?.keys.insert(resource);
+            }
+            RowId::Offer { owner, .. } => self.state.insert_offer(OfferEntry { resource, owner }),
+            RowId::Resource(ResourceId::Offer(_) | ResourceId::Child { .. }) => {
+                return Err(corrupt("key of a catalog row"));
+            }
+        }
+        Ok(())
+    }
+
+    fn database(&mut self, database: u32) -> Result<&mut DatabaseEntry, EngineError> {
+        let entry = self.state.databases.edit(&ResourceId::Database(database));
+        entry.ok_or_else(|| corrupt("a resource without database"))
+    }
+
+    fn open_container(
+        &mut self,
+        database: u32,
+        number: u32,
+        row: ResourceRow,
+    ) -> Result<Container, EngineError> {
+        let database = self.database(database)?.resource.clone();
+        let ResourceRow { resource, layout } = row;
+        let definition = ContainerDefinition::create(&Value::Object(resource.body.clone()))
+            .map_err(|error| EngineError::Corrupt { what: format!("container {}: {error}", resource.rid) })?;
+        let partitions = PartitionSet::open(self.shared, number, resource.rid, &definition, &layout)?;
+        Ok(Container { resource, definition, database, number, partitions: Arc::new(partitions) })
+    }
+}
+
+/// Every row under a prefix, in key order, in pages of one snapshot.
+pub(crate) fn for_each_row(
+    snapshot: &dyn Snapshot,
+    space: Space,
+    prefix: &[u8],
+    mut row: impl FnMut(&[u8], &[u8]) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    let mut range = KeyRange::prefix(prefix);
+    loop {
+        let page = snapshot.scan(&scan(space, range.clone()))?;
+        for (key, value) in &page.rows {
+            row(key, value)?;
+        }
+        match page.rows.into_iter().next_back() {
+            Some((last, _)) if page.more => range.start = Bound::Excluded(last),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// One page of a range, forward, keys and values.
+pub(crate) fn scan(space: Space, range: KeyRange) -> Scan {
+    Scan {
+        space,
+        range,
+        direction: Direction::Forward,
+        rows_max: SCAN_ROWS_MAX,
+        bytes_max: SCAN_BYTES_MAX,
+        keys_only: false,
+    }
+}
+
+fn corrupt(what: &str) -> EngineError {
+    EngineError::Corrupt { what: what.to_owned() }
+}

@@ -1,0 +1,97 @@
+//! What the account contains: databases, containers, users, permissions, client encryption keys, offers.
+//!
+//! Every resource is one durable row; the whole catalog is also in memory as one immutable [`State`], so that reads
+//! take no lock and touch no storage. Invariants:
+//! 1. a state is published only after the commit that makes it true is durable;
+//! 2. changes are made one at a time, each one storage commit of the catalog's own sequence with the next LSN;
+//! 3. numbers come from durable counters and are never given out twice, so a recreated resource has a new rid;
+//! 4. a deleted thing leaves the catalog in one commit, and a job row in that same commit names what is left to do.
+
+mod body; // what a client may send
+mod change; // one change: rows and next state, committed and published
+mod client_encryption_keys;
+mod containers;
+mod databases;
+pub(crate) mod keys; // the catalog's keys
+mod load; // from rows to the state in memory
+mod offers;
+mod permissions;
+pub(crate) mod row; // how rows look
+pub(crate) mod state; // the catalog in memory
+mod users;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use crate::EngineError;
+use crate::api::{Precondition, Resource};
+use crate::container::Container;
+use crate::shared::Shared;
+use change::Writer;
+use state::{DatabaseEntry, State, UserEntry};
+
+pub(crate) use change::{Sent, guarded_commit, send};
+pub(crate) use load::{for_each_row, open_store, scan};
+
+pub(crate) struct Catalog {
+    shared: Arc<Shared>,
+    state: ArcSwap<State>,
+    writer: Mutex<Writer>,
+}
+
+impl Catalog {
+    pub fn state(&self) -> Arc<State> {
+        self.state.load_full()
+    }
+
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        let state = self.state.load();
+        let users = state.databases.iter().map(|database| database.users.len());
+        vec![
+            ("databases", state.databases.len() as u64),
+            ("containers", state.containers().count() as u64),
+            ("users", users.sum::<usize>() as u64),
+            ("offers", state.offers.len() as u64),
+        ]
+    }
+
+    /// The database as the owner of something: when it is missing, what was asked for has no owner.
+    fn owner_database(&self, segment: &str) -> Result<Arc<DatabaseEntry>, EngineError> {
+        let state = self.state.load();
+        state.databases.find(segment).cloned().ok_or_else(|| owner_not_found("database", segment))
+    }
+
+    pub fn container(&self, database: &str, container: &str) -> Result<Arc<Container>, EngineError> {
+        let state = self.state.load();
+        let database = state.databases.find(database).ok_or_else(|| owner_not_found("database", database))?;
+        database.containers.find(container).cloned().ok_or_else(|| not_found("container", container))
+    }
+}
+
+/// Finds a user as the owner of something.
+fn owner_user<'a>(database: &'a DatabaseEntry, segment: &str) -> Result<&'a Arc<UserEntry>, EngineError> {
+    database.users.find(segment).ok_or_else(|| owner_not_found("user", segment))
+}
+
+fn not_found(kind: &'static str, id: &str) -> EngineError {
+    EngineError::ResourceNotFound { kind, id: id.to_owned() }
+}
+
+fn owner_not_found(kind: &'static str, id: &str) -> EngineError {
+    EngineError::OwnerNotFound { kind, id: id.to_owned() }
+}
+
+fn already_exists(kind: &'static str, id: &str) -> EngineError {
+    EngineError::AlreadyExists { kind, id: id.to_owned() }
+}
+
+/// `If-Match` on a resource that exists.
+fn check_precondition(precondition: &Precondition, resource: &Resource) -> Result<(), EngineError> {
+    match precondition.if_match.as_deref() {
+        None | Some("*") => Ok(()),
+        Some(etag) if etag == resource.etag => Ok(()),
+        Some(_) => Err(EngineError::PreconditionFailed),
+    }
+}

@@ -1,0 +1,263 @@
+//! How catalog rows look in the storage.
+//!
+//! Every row: format (1 byte, now 1), CRC-32 of key and rest (4 bytes), rest. Integers are little-endian; `text` is a
+//! 4-byte length and that many bytes.
+//!
+//! | row       | rest                                                                                          |
+//! |-----------|-----------------------------------------------------------------------------------------------|
+//! | store     | engine format (4), incarnation (4), secret (32)                                               |
+//! | counters  | next database, container, user, permission, client encryption key, offer (8 each)             |
+//! | resource  | ts (8), etag text, body as JSON text, partition count (4), partitions                         |
+//! | partition | id (4), min text, max text, parent count (4), parents (4 each)                                |
+//! | job       | nothing: the key says it all                                                                  |
+//!
+//! Only containers have partitions. The store row is the first thing read, and its engine format is checked before
+//! anything else is: a newer one is refused.
+
+use std::sync::Arc;
+
+use quire_resource::{EffectivePartitionKey, EpkRange, ResourceId};
+use quire_value::{Limits, Object, Value, text};
+
+use crate::EngineError;
+use crate::api::Resource;
+use crate::partition::PartitionLayout;
+
+/// What this version writes and the newest it reads.
+pub(crate) const ENGINE_FORMAT: u32 = 1;
+const ROW_FORMAT: u8 = 1;
+/// Bodies were accepted from clients with the same limit.
+const BODY_LIMITS: Limits = Limits { depth_max: 128 };
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoreRow {
+    pub incarnation: u32,
+    pub secret: [u8; 32],
+}
+
+/// The next number of each kind. Numbers are account-wide and never given out twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub database: u64,
+    pub container: u64,
+    pub user: u64,
+    pub permission: u64,
+    pub client_encryption_key: u64,
+    pub offer: u64,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        let first = 1;
+        Counters {
+            database: first,
+            container: first,
+            user: first,
+            permission: first,
+            client_encryption_key: first,
+            offer: first,
+        }
+    }
+}
+
+pub(crate) struct ResourceRow {
+    pub resource: Arc<Resource>,
+    pub layout: Vec<PartitionLayout>,
+}
+
+impl StoreRow {
+    pub fn encode(&self, key: &[u8]) -> Vec<u8> {
+        let mut rest = Vec::new();
+        rest.extend(ENGINE_FORMAT.to_le_bytes());
+        rest.extend(self.incarnation.to_le_bytes());
+        rest.extend(self.secret);
+        seal(key, &rest)
+    }
+
+    pub fn decode(key: &[u8], bytes: &[u8]) -> Result<StoreRow, EngineError> {
+        // The engine format stands at a fixed place in every format to come, so that a newer store is named as such.
+        let found =
+            bytes.get(5..).and_then(|rest| rest.first_chunk()).map(|bytes| u32::from_le_bytes(*bytes));
+        match found {
+            Some(found) if found > ENGINE_FORMAT => {
+                return Err(EngineError::NewerFormat { found, supported: ENGINE_FORMAT });
+            }
+            _ => {}
+        }
+        let mut reader = open(key, bytes)?;
+        reader.u32()?;
+        let row = StoreRow { incarnation: reader.u32()?, secret: reader.array()? };
+        reader.end()?;
+        Ok(row)
+    }
+}
+
+impl Counters {
+    pub fn encode(&self, key: &[u8]) -> Vec<u8> {
+        let numbers = [
+            self.database,
+            self.container,
+            self.user,
+            self.permission,
+            self.client_encryption_key,
+            self.offer,
+        ];
+        let rest: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        seal(key, &rest)
+    }
+
+    pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Counters, EngineError> {
+        let mut reader = open(key, bytes)?;
+        let counters = Counters {
+            database: reader.u64()?,
+            container: reader.u64()?,
+            user: reader.u64()?,
+            permission: reader.u64()?,
+            client_encryption_key: reader.u64()?,
+            offer: reader.u64()?,
+        };
+        reader.end()?;
+        Ok(counters)
+    }
+}
+
+impl ResourceRow {
+    pub fn encode(key: &[u8], resource: &Resource, layout: &[PartitionLayout]) -> Vec<u8> {
+        let mut rest = Vec::new();
+        rest.extend(resource.ts.to_le_bytes());
+        write_text(resource.etag.as_bytes(), &mut rest);
+        write_text(Value::Object(resource.body.clone()).to_json().as_bytes(), &mut rest);
+        rest.extend(length(layout.len()));
+        for partition in layout {
+            write_layout(partition, &mut rest);
+        }
+        seal(key, &rest)
+    }
+
+    pub fn decode(key: &[u8], bytes: &[u8], rid: ResourceId) -> Result<ResourceRow, EngineError> {
+        let mut reader = open(key, bytes)?;
+        let ts = reader.i64()?;
+        let etag = reader.string()?;
+        let body = read_body(reader.bytes()?)?;
+        let layout = reader.list(read_layout)?;
+        reader.end()?;
+        let id = body.get("id").and_then(Value::as_str).ok_or_else(|| corrupt("a resource without id"))?;
+        let resource = Resource { rid, id: id.to_owned(), etag, ts, body };
+        Ok(ResourceRow { resource: Arc::new(resource), layout })
+    }
+}
+
+pub(crate) fn encode_job(key: &[u8]) -> Vec<u8> {
+    seal(key, &[])
+}
+
+pub(crate) fn check_job(key: &[u8], bytes: &[u8]) -> Result<(), EngineError> {
+    open(key, bytes)?.end()
+}
+
+fn read_body(bytes: &[u8]) -> Result<Object, EngineError> {
+    match text::parse(bytes, BODY_LIMITS) {
+        Ok(Value::Object(body)) => Ok(body),
+        Ok(_) => Err(corrupt("a resource that is no object")),
+        Err(error) => Err(EngineError::Corrupt { what: format!("a catalog row's JSON: {error}") }),
+    }
+}
+
+fn write_layout(partition: &PartitionLayout, out: &mut Vec<u8>) {
+    out.extend(partition.id.to_le_bytes());
+    write_text(&partition.range.min.0, out);
+    write_text(&partition.range.max.0, out);
+    out.extend(length(partition.parents.len()));
+    partition.parents.iter().for_each(|parent| out.extend(parent.to_le_bytes()));
+}
+
+fn read_layout(reader: &mut Reader<'_>) -> Result<PartitionLayout, EngineError> {
+    let id = reader.u32()?;
+    let min = EffectivePartitionKey(reader.bytes()?.to_vec());
+    let max = EffectivePartitionKey(reader.bytes()?.to_vec());
+    let parents = reader.list(Reader::u32)?;
+    Ok(PartitionLayout { id, range: EpkRange { min, max }, parents })
+}
+
+fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    out.extend(length(text.len()));
+    out.extend(text);
+}
+
+fn length(length: usize) -> [u8; 4] {
+    u32::try_from(length).expect("a catalog row is far below 4 GB").to_le_bytes()
+}
+
+fn seal(key: &[u8], rest: &[u8]) -> Vec<u8> {
+    let mut row = vec![ROW_FORMAT];
+    row.extend(checksum(key, rest).to_le_bytes());
+    row.extend(rest);
+    row
+}
+
+fn open<'a>(key: &[u8], bytes: &'a [u8]) -> Result<Reader<'a>, EngineError> {
+    let mut reader = Reader { rest: bytes };
+    let [format] = reader.array()?;
+    if format != ROW_FORMAT {
+        return Err(EngineError::Corrupt { what: format!("a catalog row of format {format}") });
+    }
+    if reader.u32()? != checksum(key, reader.rest) {
+        return Err(EngineError::Corrupt { what: format!("checksum of catalog row {key:02x?}") });
+    }
+    Ok(reader)
+}
+
+fn checksum(key: &[u8], rest: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(key);
+    hasher.update(rest);
+    hasher.finalize()
+}
+
+fn corrupt(what: &str) -> EngineError {
+    EngineError::Corrupt { what: what.to_owned() }
+}
+
+/// Takes fields off the front.
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], EngineError> {
+        let (front, rest) =
+            self.rest.split_first_chunk().ok_or_else(|| corrupt("a catalog row is too short"))?;
+        self.rest = rest;
+        Ok(*front)
+    }
+    fn u32(&mut self) -> Result<u32, EngineError> {
+        self.array().map(u32::from_le_bytes)
+    }
+    fn u64(&mut self) -> Result<u64, EngineError> {
+        self.array().map(u64::from_le_bytes)
+    }
+    fn i64(&mut self) -> Result<i64, EngineError> {
+        self.array().map(i64::from_le_bytes)
+    }
+    fn bytes(&mut self) -> Result<&'a [u8], EngineError> {
+        let length = self.u32()? as usize;
+        let (front, rest) =
+            self.rest.split_at_checked(length).ok_or_else(|| corrupt("a catalog row is too short"))?;
+        self.rest = rest;
+        Ok(front)
+    }
+    fn string(&mut self) -> Result<String, EngineError> {
+        let bytes = self.bytes()?.to_vec();
+        String::from_utf8(bytes).map_err(|_| corrupt("text in a catalog row"))
+    }
+    fn list<T>(
+        &mut self,
+        mut read: impl FnMut(&mut Reader<'a>) -> Result<T, EngineError>,
+    ) -> Result<Vec<T>, EngineError> {
+        let count = self.u32()?;
+        (0..count).map(|_| read(self)).collect()
+    }
+    fn end(&self) -> Result<(), EngineError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(corrupt("a catalog row is too long")) }
+    }
+}

@@ -1,0 +1,243 @@
+//! Background work: emptying what was deleted.
+//!
+//! A delete leaves a job row in its own commit; one thread takes jobs in order and removes the rows in bounded,
+//! guarded commits. A job keeps no progress: its rows are found by prefix, so a restart goes on where it stopped, and
+//! the job row goes last. Numbers are never reused, so a row that waits here can never be found by anyone.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use quire_resource::ResourceId;
+use quire_storage::{KeyRange, Op, Position, Scan, Space, StorageError};
+use tracing::{info, warn};
+
+use crate::EngineError;
+use crate::catalog::keys::{self as catalog_keys, RowId};
+use crate::catalog::state::Job;
+use crate::catalog::{Catalog, Sent, guarded_commit, scan, send};
+use crate::keys::{self, CATALOG};
+use crate::shared::Shared;
+
+/// Rows removed by one commit: small enough that writers of other containers hardly wait behind it.
+const CHUNK_ROWS: usize = 1000;
+/// Wait after a failure before the job is tried again.
+const RETRY_WAIT: Duration = Duration::from_secs(1);
+
+pub(crate) struct Jobs {
+    runner: Arc<Runner>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Runner {
+    shared: Arc<Shared>,
+    catalog: Arc<Catalog>,
+    signal: Mutex<Signal>,
+    wake: Condvar,
+    reclaimed_rows: AtomicU64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Signal {
+    woken: bool,
+    stopping: bool,
+}
+
+/// Why a job did not finish now.
+enum Pause {
+    Stopping,
+    Failed(EngineError),
+}
+
+impl<E: Into<EngineError>> From<E> for Pause {
+    fn from(error: E) -> Pause {
+        Pause::Failed(error.into())
+    }
+}
+
+impl Jobs {
+    /// Goes on with what an earlier run left.
+    pub fn start(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Result<Jobs, EngineError> {
+        let signal = Mutex::new(Signal { woken: true, stopping: false });
+        let (wake, reclaimed_rows) = (Condvar::new(), AtomicU64::new(0));
+        let runner = Arc::new(Runner { shared, catalog, signal, wake, reclaimed_rows });
+        let run = Arc::clone(&runner);
+        let thread = thread::Builder::new().name("quire-jobs".to_owned()).spawn(move || run.run());
+        let thread =
+            thread.map_err(|source| EngineError::Io { doing: "starting a thread".to_owned(), source })?;
+        Ok(Jobs { runner, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// There is something to do.
+    pub fn wake(&self) {
+        self.runner.signal.lock().woken = true;
+        self.runner.wake.notify_all();
+    }
+
+    /// Returns when no job runs any more.
+    pub fn stop(&self) {
+        self.runner.signal.lock().stopping = true;
+        self.runner.wake.notify_all();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            warn!("the job thread panicked");
+        }
+    }
+
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("reclaim_jobs_waiting", self.runner.catalog.state().jobs.len() as u64),
+            ("reclaimed_rows", self.runner.reclaimed_rows.load(Ordering::Relaxed)),
+        ]
+    }
+}
+
+impl Runner {
+    fn run(&self) {
+        while self.wait_for_work() {
+            let mut outcome = self.work();
+            while let Err(Pause::Failed(error)) = outcome {
+                if matches!(error, EngineError::Storage(StorageError::Closed | StorageError::Poisoned { .. }))
+                {
+                    return;
+                }
+                warn!(%error, "a background job failed and is tried again");
+                self.wait(RETRY_WAIT);
+                outcome = self.work();
+            }
+        }
+    }
+
+    /// False when it is time to stop.
+    fn wait_for_work(&self) -> bool {
+        let mut signal = self.signal.lock();
+        while !signal.woken && !signal.stopping {
+            self.wake.wait(&mut signal);
+        }
+        signal.woken = false;
+        !signal.stopping
+    }
+
+    fn wait(&self, time: Duration) {
+        let mut signal = self.signal.lock();
+        if !signal.stopping {
+            self.wake.wait_for(&mut signal, time);
+        }
+    }
+
+    fn check_stopping(&self) -> Result<(), Pause> {
+        if self.signal.lock().stopping { Err(Pause::Stopping) } else { Ok(()) }
+    }
+
+    /// Everything there is to do.
+    fn work(&self) -> Result<(), Pause> {
+        self.check_stopping()?;
+        self.catalog.settle_unresolved()?;
+        while let Some(job) = self.catalog.state().jobs.first().copied() {
+            self.run_job(job)?;
+            self.catalog.finish_job(job)?;
+            info!(?job, "reclaimed");
+        }
+        Ok(())
+    }
+
+    fn run_job(&self, job: Job) -> Result<(), Pause> {
+        match job {
+            Job::Container { container } => self.empty_container(container),
+            Job::Database { database } => self.empty_database(database),
+            Job::User { database, user } => {
+                self.empty_catalog(&catalog_keys::permissions_prefix(database, user))
+            }
+        }
+    }
+
+    fn empty_database(&self, database: u32) -> Result<(), Pause> {
+        let mut containers = Vec::new();
+        let snapshot = self.shared.storage.snapshot()?;
+        crate::catalog::for_each_row(
+            &*snapshot,
+            CATALOG,
+            &catalog_keys::containers_prefix(database),
+            |key, _| {
+                if let Some(RowId::Resource(ResourceId::Container { container, .. })) =
+                    catalog_keys::parse_row_key(key)
+                {
+                    containers.push(container);
+                }
+                Ok(())
+            },
+        )?;
+        drop(snapshot);
+        for container in containers {
+            self.empty_container(container)?;
+        }
+        for kind in catalog_keys::DATABASE_CHILDREN {
+            self.empty_catalog(&catalog_keys::children_prefix(kind, database))?;
+        }
+        Ok(())
+    }
+
+    fn empty_container(&self, container: u32) -> Result<(), Pause> {
+        for (space, prefix) in keys::container_ranges(container) {
+            let emptied = self.empty(container, space, &prefix)?;
+            if emptied && space != CATALOG {
+                self.shared.storage.compact(space, KeyRange::prefix(&prefix));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes every row under the prefix; whether there was any.
+    fn empty(&self, container: u32, space: Space, prefix: &[u8]) -> Result<bool, Pause> {
+        let mut range = KeyRange::prefix(prefix);
+        let mut found = false;
+        loop {
+            let rows = self.chunk(space, range.clone())?;
+            let Some(last) = rows.last().cloned() else { return Ok(found) };
+            found = true;
+            self.remove(container, space, rows)?;
+            range.start = Bound::Excluded(last);
+        }
+    }
+
+    /// The next keys to remove, as a snapshot of their own sees them.
+    fn chunk(&self, space: Space, range: KeyRange) -> Result<Vec<Vec<u8>>, Pause> {
+        self.check_stopping()?;
+        let scan = Scan { rows_max: CHUNK_ROWS, keys_only: true, ..scan(space, range) };
+        let page = self.shared.storage.snapshot()?.scan(&scan)?;
+        Ok(page.rows.into_iter().map(|(key, _)| key).collect())
+    }
+
+    /// In the container's own sequence for this, so that neither the catalog nor other containers wait.
+    fn remove(&self, container: u32, space: Space, rows: Vec<Vec<u8>>) -> Result<(), Pause> {
+        let storage = &*self.shared.storage;
+        let sequence = keys::reclaim_sequence(container);
+        let position = storage.position(sequence)?.unwrap_or(Position { epoch: 0, lsn: 0 });
+        let count = rows.len() as u64;
+        let ops = rows.into_iter().map(|key| Op::Delete { space, key }).collect();
+        let commit = guarded_commit(sequence, position, position.lsn + 1, ops)?;
+        match send(storage, &commit) {
+            Sent::Done => {
+                self.reclaimed_rows.fetch_add(count, Ordering::Relaxed);
+                Ok(())
+            }
+            Sent::Failed(error) => Err(Pause::Failed(error)),
+            // Done or not, the next round removes what is there.
+            Sent::Unknown => Err(Pause::Failed(EngineError::Unresolved)),
+        }
+    }
+
+    fn empty_catalog(&self, prefix: &[u8]) -> Result<(), Pause> {
+        let mut range = KeyRange::prefix(prefix);
+        loop {
+            let rows = self.chunk(CATALOG, range.clone())?;
+            let Some(last) = rows.last().cloned() else { return Ok(()) };
+            self.catalog.remove_rows(rows)?;
+            range.start = Bound::Excluded(last);
+        }
+    }
+}
