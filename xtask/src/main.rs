@@ -1,1 +1,50 @@
-fn main() {}
+//! Developer commands: `cargo xtask test | tidy | sdk | crash | bench`.
+//!
+//! `test` is all that continuous integration runs: tidy, the workspace's tests, then the official SDKs against
+//! live servers. It fetches what it needs into `.test-tools/` and prints one closing line `N passed, N failed`.
+
+mod bench; // measurements against floors taken in the same run
+mod command; // running other programs
+mod live; // a `quire` process for tests
+mod sdk; // the official SDKs
+mod tidy; // what a reviewer should not have to check
+mod tools; // fetching what the suites need
+
+use anyhow::{Result, bail};
+
+use command::Tally;
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["test"] => test(),
+        ["tidy"] => tidy::run(),
+        ["sdk"] => close(sdk::run(&[])?),
+        ["sdk", names @ ..] => close(sdk::run(names)?),
+        ["crash", kills] => crash(kills),
+        ["bench", "base"] => bench::base(),
+        _ => bail!("usage: cargo xtask test | tidy | sdk [python js rust] | crash KILLS | bench base"),
+    }
+}
+
+fn test() -> Result<()> {
+    tidy::run()?;
+    let mut tally = command::cargo_test(&[])?;
+    tally.add(sdk::run(&[])?);
+    close(tally)
+}
+
+/// The kill -9 loops with as many kills as asked for.
+fn crash(kills: &str) -> Result<()> {
+    let kills: u32 = kills.parse()?;
+    close(command::cargo_test(&[("QUIRE_CRASH_KILLS", kills.to_string())])?)
+}
+
+fn close(tally: Tally) -> Result<()> {
+    println!("\n{} passed, {} failed", tally.passed, tally.failed);
+    if tally.failed > 0 || tally.passed == 0 {
+        bail!("not all tests passed");
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! Running other programs, with their output shown and their test counts read.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// Tests counted from the runners' own closing lines.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub passed: u64,
+    pub failed: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: Tally) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+}
+
+pub fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().expect("xtask lies in the workspace").to_path_buf()
+}
+
+pub fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Fails unless the program exits with 0.
+pub fn check(command: &mut Command) -> Result<()> {
+    let shown = format!("{command:?}");
+    let status = command.status().with_context(|| format!("starting {shown}"))?;
+    if !status.success() {
+        bail!("{shown} ended with {status}");
+    }
+    Ok(())
+}
+
+/// Builds the server once, in the profile the tests use too.
+pub fn build_server() -> Result<PathBuf> {
+    check(cargo().args(["build", "--release", "--package", "quire-cli"]))?;
+    Ok(target_dir().join("release").join("quire"))
+}
+
+pub fn cargo_test(environment: &[(&str, String)]) -> Result<Tally> {
+    let mut command = cargo();
+    command.args(["test", "--release", "--workspace", "--no-fail-fast"]);
+    command.envs(environment.iter().map(|(name, value)| (*name, value)));
+    counted(&mut command, cargo_line)
+}
+
+/// Runs a test runner, shows its output and adds up the lines that `read` understands. A runner that fails without
+/// reporting a failed test counts as one failure.
+pub fn counted(command: &mut Command, read: fn(&str) -> Option<Tally>) -> Result<Tally> {
+    let shown = format!("{command:?}");
+    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("starting {shown}"))?;
+    let output = BufReader::new(child.stdout.take().expect("stdout is piped"));
+    let mut tally = Tally::default();
+    for line in output.lines() {
+        let line = line?;
+        println!("{line}");
+        tally.add(read(&line).unwrap_or_default());
+    }
+    let status = child.wait()?;
+    if !status.success() && tally.failed == 0 {
+        println!("{shown} ended with {status}");
+        tally.failed += 1;
+    }
+    Ok(tally)
+}
+
+/// `test result: ok. 12 passed; 0 failed; ...`
+pub fn cargo_line(line: &str) -> Option<Tally> {
+    let counts = line.strip_prefix("test result: ")?;
+    Some(Tally { passed: number_before(counts, " passed")?, failed: number_before(counts, " failed")? })
+}
+
+/// `===== 3 failed, 12 passed, 1 error in 1.2s =====`
+pub fn pytest_line(line: &str) -> Option<Tally> {
+    if !line.starts_with('=') || !line.contains(" in ") {
+        return None;
+    }
+    let failed = number_before(line, " failed").unwrap_or(0) + number_before(line, " error").unwrap_or(0);
+    let passed = number_before(line, " passed").unwrap_or(0);
+    (passed + failed > 0).then_some(Tally { passed, failed })
+}
+
+/// Node's runner in the spec reporter: `ℹ pass 12`, `ℹ fail 0`.
+pub fn node_line(line: &str) -> Option<Tally> {
+    let rest = line.strip_prefix("ℹ ").or_else(|| line.strip_prefix("# "))?;
+    if let Some(count) = rest.strip_prefix("pass ") {
+        return Some(Tally { passed: count.parse().ok()?, failed: 0 });
+    }
+    let count = rest.strip_prefix("fail ")?;
+    Some(Tally { passed: 0, failed: count.parse().ok()? })
+}
+
+fn number_before(text: &str, word: &str) -> Option<u64> {
+    let before = &text[..text.find(word)?];
+    let digits = before.rsplit(|character: char| !character.is_ascii_digit()).next()?;
+    digits.parse().ok()
+}

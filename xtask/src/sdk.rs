@@ -1,0 +1,126 @@
+//! The official SDKs against live servers: with 1 and with 5 partitions, over http and over TLS.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::command::{self, Tally, root, target_dir};
+use crate::live::Live;
+use crate::tools;
+
+struct Suite {
+    name: &'static str,
+    run: fn(&Target) -> Result<Tally>,
+}
+
+const SUITES: &[Suite] = &[
+    Suite { name: "python", run: python },
+    Suite { name: "js", run: node },
+    Suite { name: "rust", run: rust },
+];
+
+/// Where a suite's client connects to.
+struct Target {
+    endpoint: String,
+    partitions: &'static str,
+    /// PEM of the local authority when the endpoint is https.
+    authority: Option<PathBuf>,
+}
+
+impl Target {
+    fn tell(&self, command: &mut Command) {
+        command.env("QUIRE_ENDPOINT", &self.endpoint).env("QUIRE_PARTITIONS", self.partitions);
+        if let Some(authority) = &self.authority {
+            command.env("QUIRE_CA", authority);
+        }
+    }
+}
+
+/// Runs the named suites, or all.
+pub fn run(names: &[&str]) -> Result<Tally> {
+    if let Some(unknown) = names.iter().find(|name| SUITES.iter().all(|suite| suite.name != **name)) {
+        bail!("there is no SDK suite {unknown:?}");
+    }
+    let binary = command::build_server()?;
+    let mut tally = Tally::default();
+    for suite in SUITES.iter().filter(|suite| names.is_empty() || names.contains(&suite.name)) {
+        for (partitions, tls) in [("1", false), ("5", true)] {
+            tally.add(against_live(&binary, suite, partitions, tls)?);
+        }
+    }
+    Ok(tally)
+}
+
+fn against_live(binary: &Path, suite: &Suite, partitions: &'static str, tls: bool) -> Result<Tally> {
+    println!("\n--- {} SDK, {partitions} partition(s), {}", suite.name, if tls { "https" } else { "http" });
+    let scratch = target_dir().join("sdk").join(format!("{}-{partitions}", suite.name));
+    if scratch.exists() {
+        std::fs::remove_dir_all(&scratch)?;
+    }
+    std::fs::create_dir_all(&scratch)?;
+    let data = scratch.join("data");
+    let data = data.to_str().context("the target directory is not UTF-8")?;
+    let mut arguments = vec!["--data", data, "--partitions", partitions];
+    let certificates = tls.then(|| make_certificates(binary, &scratch)).transpose()?;
+    if let Some(paths) = &certificates {
+        arguments.extend(["--tls-cert", &paths.certificate, "--tls-key", &paths.key]);
+    }
+    let live = Live::start(binary, &arguments)?;
+    let endpoint = if tls { format!("https://localhost:{}/", live.port()) } else { live.endpoint.clone() };
+    let authority = certificates.map(|paths| PathBuf::from(paths.authority));
+    (suite.run)(&Target { endpoint, partitions, authority })
+}
+
+struct Certificates {
+    certificate: String,
+    key: String,
+    authority: String,
+}
+
+fn make_certificates(binary: &Path, folder: &Path) -> Result<Certificates> {
+    let folder = folder.join("cert");
+    command::check(Command::new(binary).arg("cert").arg("--out").arg(&folder).stdout(std::process::Stdio::null()))?;
+    let path = |name: &str| folder.join(name).to_str().map(str::to_owned).context("the target directory is not UTF-8");
+    Ok(Certificates { certificate: path("quire.pem")?, key: path("quire.key")?, authority: path("quire-ca.pem")? })
+}
+
+fn python(target: &Target) -> Result<Tally> {
+    let mut command = Command::new(tools::python()?);
+    command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/sdk/python"]).current_dir(root());
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    target.tell(&mut command);
+    command::counted(&mut command, command::pytest_line)
+}
+
+fn node(target: &Target) -> Result<Tally> {
+    let home = tools::node()?;
+    let mut command = Command::new("node");
+    command.args(["--test", "--test-reporter=spec", "--test-concurrency=1"]).args(scripts("tests/sdk/js", ".test.mjs")?);
+    command.current_dir(root()).env("QUIRE_NODE_MODULES", home.join("node_modules"));
+    target.tell(&mut command);
+    if let Some(authority) = &target.authority {
+        command.env("NODE_EXTRA_CA_CERTS", authority);
+    }
+    command::counted(&mut command, command::node_line)
+}
+
+fn rust(target: &Target) -> Result<Tally> {
+    let mut command = command::cargo();
+    command.args(["test", "--release", "--manifest-path", "tests/sdk/rust/Cargo.toml", "--no-fail-fast"]);
+    command.env("CARGO_TARGET_DIR", target_dir().join("sdk-rust"));
+    target.tell(&mut command);
+    command::counted(&mut command, command::cargo_line)
+}
+
+fn scripts(folder: &str, ending: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root().join(folder))? {
+        let path = entry?.path();
+        if path.to_str().is_some_and(|path| path.ends_with(ending)) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}

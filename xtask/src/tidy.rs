@@ -1,0 +1,91 @@
+//! What a reviewer should not have to check: format, lints, and rules about text that no compiler knows.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::command::{cargo, check, root};
+
+pub fn run() -> Result<()> {
+    check(cargo().args(["fmt", "--all", "--", "--check"])).context("run `cargo fmt --all`")?;
+    let mut problems = Vec::new();
+    for path in tracked_files()? {
+        check_file(&path, &mut problems)?;
+    }
+    dependencies_are_explained(&mut problems)?;
+    arrows_point_up(&mut problems)?;
+    if !problems.is_empty() {
+        bail!("tidy found:\n  {}", problems.join("\n  "));
+    }
+    check(cargo().args(["clippy", "--quiet", "--release", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
+}
+
+fn tracked_files() -> Result<Vec<PathBuf>> {
+    let listed = Command::new("git").args(["ls-files"]).current_dir(root()).output().context("listing tracked files")?;
+    Ok(String::from_utf8(listed.stdout)?.lines().map(|line| root().join(line)).filter(|path| path.is_file()).collect())
+}
+
+/// Words that are never right in the source, each with its reason. Split so that this file does not name them whole.
+const FORBIDDEN: &[(&str, &str)] = &[
+    (concat!("todo", "!("), "unfinished code"),
+    (concat!("unimplemented", "!("), "unfinished code"),
+    (concat!("FIX", "ME"), "unfinished code"),
+    (concat!("#[ig", "nore"), "a test that is switched off"),
+];
+
+fn check_file(path: &Path, problems: &mut Vec<String>) -> Result<()> {
+    let shown = path.strip_prefix(root())?.display().to_string();
+    let Ok(text) = std::fs::read_to_string(path) else { return Ok(()) };
+    if !shown.ends_with(".rs") {
+        return Ok(());
+    }
+    for (word, reason) in FORBIDDEN {
+        if let Some(line) = text.lines().position(|line| line.contains(word)) {
+            problems.push(format!("{shown}:{}: {word} ({reason})", line + 1));
+        }
+    }
+    if shown.ends_with("/src/lib.rs") && !text.starts_with("//!") {
+        problems.push(format!("{shown}: a lib.rs introduces itself with a `//!` comment"));
+    }
+    Ok(())
+}
+
+/// Every third-party dependency of the workspace has its line in docs/dependencies.md.
+fn dependencies_are_explained(problems: &mut Vec<String>) -> Result<()> {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml"))?;
+    let explained = std::fs::read_to_string(root().join("docs/dependencies.md"))?;
+    let section = manifest.split("[workspace.dependencies]").nth(1).context("no [workspace.dependencies]")?;
+    let names = section.lines().take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once(" =")).map(|(name, _)| name);
+    for name in names.filter(|name| !name.starts_with("quire-") && !name.starts_with('#')) {
+        if !explained.contains(&format!("| `{name}` |")) {
+            problems.push(format!("docs/dependencies.md does not say why `{name}` is used"));
+        }
+    }
+    Ok(())
+}
+
+/// Which workspace crates a crate may depend on, as ARCHITECTURE.md draws it.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("value", &[]),
+    ("resource", &["value"]),
+    ("sql", &["value", "resource"]),
+    ("storage", &[]),
+    ("storage-local", &["storage"]),
+    ("engine", &["value", "resource", "sql", "storage"]),
+    ("server", &["engine", "resource", "value"]),
+];
+
+fn arrows_point_up(problems: &mut Vec<String>) -> Result<()> {
+    for (name, allowed) in ARROWS {
+        let manifest = std::fs::read_to_string(root().join("crates").join(name).join("Cargo.toml"))?;
+        let section = manifest.split("[dependencies]").nth(1).unwrap_or_default();
+        for line in section.lines().take_while(|line| !line.starts_with('[')) {
+            let Some(dependency) = line.strip_prefix("quire-").and_then(|line| line.split(['.', ' ', '=']).next()) else { continue };
+            if !allowed.contains(&dependency) {
+                problems.push(format!("crates/{name} may not depend on crates/{dependency}"));
+            }
+        }
+    }
+    Ok(())
+}

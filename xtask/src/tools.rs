@@ -1,0 +1,80 @@
+//! Fetching what the suites need, by the ordinary package clients, into `.test-tools/`.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::command::{check, root};
+
+const PYTHON_PACKAGES: &[&str] = &["azure-cosmos==4.17.1", "aiohttp==3.14.5", "pytest==9.2.0"];
+const NODE_PACKAGES: &[&str] = &["@azure/cosmos@4.10.1"];
+
+pub fn folder() -> PathBuf {
+    root().join(".test-tools")
+}
+
+/// The Python of a virtual environment that has the SDK.
+pub fn python() -> Result<PathBuf> {
+    let home = folder().join("python");
+    let python = home.join("bin").join("python");
+    once("python", PYTHON_PACKAGES, || {
+        need("python3", "python3-venv")?;
+        check(Command::new("python3").args(["-m", "venv"]).arg(&home))
+            .or_else(|_| debian("python3-venv").and_then(|()| check(Command::new("python3").args(["-m", "venv"]).arg(&home))))?;
+        check(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(PYTHON_PACKAGES))
+    })?;
+    Ok(python)
+}
+
+/// The folder whose `node_modules` has the SDK.
+pub fn node() -> Result<PathBuf> {
+    let home = folder().join("node");
+    once("node", NODE_PACKAGES, || {
+        need("node", "nodejs")?;
+        need("npm", "npm")?;
+        std::fs::create_dir_all(&home)?;
+        std::fs::write(home.join("package.json"), "{\"private\":true}\n")?;
+        check(Command::new("npm").args(["install", "--no-audit", "--no-fund", "--loglevel=error"]).args(NODE_PACKAGES).current_dir(&home))
+    })?;
+    Ok(home)
+}
+
+/// Runs `install` unless a stamp says that exactly these packages are there.
+fn once(name: &str, packages: &[&str], install: impl FnOnce() -> Result<()>) -> Result<()> {
+    let stamp = folder().join(format!("{name}.stamp"));
+    let wanted = packages.join("\n");
+    if std::fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
+        return Ok(());
+    }
+    std::fs::create_dir_all(folder())?;
+    let home = folder().join(name);
+    if home.exists() {
+        std::fs::remove_dir_all(&home)?;
+    }
+    println!("fetching {}", packages.join(", "));
+    install()?;
+    std::fs::write(&stamp, wanted).with_context(|| format!("writing {}", stamp.display()))
+}
+
+/// Makes sure a program is there, by its Debian package if need be.
+pub fn need(program: &str, package: &str) -> Result<()> {
+    if available(program) {
+        return Ok(());
+    }
+    debian(package)?;
+    if !available(program) {
+        bail!("{program} is needed; installing the Debian package {package} did not bring it");
+    }
+    Ok(())
+}
+
+pub fn available(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+fn debian(package: &str) -> Result<()> {
+    check(Command::new("apt-get").args(["update", "--quiet", "--quiet"]))?;
+    check(Command::new("apt-get").args(["install", "--quiet", "--quiet", "--yes", package]))
+}
