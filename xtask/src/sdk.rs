@@ -110,6 +110,9 @@ fn rust(target: &Target) -> Result<Tally> {
     command.args(["test", "--release", "--manifest-path", "tests/sdk/rust/Cargo.toml", "--no-fail-fast"]);
     command.env("CARGO_TARGET_DIR", target_dir().join("sdk-rust"));
     target.tell(&mut command);
+    if let Some(authority) = &target.authority {
+        command.env("SSL_CERT_FILE", authority);
+    }
     command::counted(&mut command, command::cargo_line)
 }
 
