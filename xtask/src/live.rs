@@ -26,10 +26,6 @@ impl Live {
         Ok(Live { child, endpoint })
     }
 
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     pub fn port(&self) -> &str {
         self.endpoint.trim_end_matches('/').rsplit(':').next().expect("an endpoint has a port")
     }

@@ -80,9 +80,17 @@ struct Certificates {
 
 fn make_certificates(binary: &Path, folder: &Path) -> Result<Certificates> {
     let folder = folder.join("cert");
-    command::check(Command::new(binary).arg("cert").arg("--out").arg(&folder).stdout(std::process::Stdio::null()))?;
-    let path = |name: &str| folder.join(name).to_str().map(str::to_owned).context("the target directory is not UTF-8");
-    Ok(Certificates { certificate: path("quire.pem")?, key: path("quire.key")?, authority: path("quire-ca.pem")? })
+    command::check(
+        Command::new(binary).arg("cert").arg("--out").arg(&folder).stdout(std::process::Stdio::null()),
+    )?;
+    let path = |name: &str| {
+        folder.join(name).to_str().map(str::to_owned).context("the target directory is not UTF-8")
+    };
+    Ok(Certificates {
+        certificate: path("quire.pem")?,
+        key: path("quire.key")?,
+        authority: path("quire-ca.pem")?,
+    })
 }
 
 fn python(target: &Target) -> Result<Tally> {
@@ -96,7 +104,9 @@ fn python(target: &Target) -> Result<Tally> {
 fn node(target: &Target) -> Result<Tally> {
     let home = tools::node()?;
     let mut command = Command::new("node");
-    command.args(["--test", "--test-reporter=spec", "--test-concurrency=1"]).args(scripts("tests/sdk/js", ".test.mjs")?);
+    command
+        .args(["--test", "--test-reporter=spec", "--test-concurrency=1"])
+        .args(scripts("tests/sdk/js", ".test.mjs")?);
     command.current_dir(root()).env("QUIRE_NODE_MODULES", home.join("node_modules"));
     target.tell(&mut command);
     if let Some(authority) = &target.authority {

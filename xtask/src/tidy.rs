@@ -18,12 +18,29 @@ pub fn run() -> Result<()> {
     if !problems.is_empty() {
         bail!("tidy found:\n  {}", problems.join("\n  "));
     }
-    check(cargo().args(["clippy", "--quiet", "--release", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
+    check(cargo().args([
+        "clippy",
+        "--quiet",
+        "--release",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "--deny",
+        "warnings",
+    ]))
 }
 
 fn tracked_files() -> Result<Vec<PathBuf>> {
-    let listed = Command::new("git").args(["ls-files"]).current_dir(root()).output().context("listing tracked files")?;
-    Ok(String::from_utf8(listed.stdout)?.lines().map(|line| root().join(line)).filter(|path| path.is_file()).collect())
+    let listed = Command::new("git")
+        .args(["ls-files"])
+        .current_dir(root())
+        .output()
+        .context("listing tracked files")?;
+    Ok(String::from_utf8(listed.stdout)?
+        .lines()
+        .map(|line| root().join(line))
+        .filter(|path| path.is_file())
+        .collect())
 }
 
 /// Words that are never right in the source, each with its reason. Split so that this file does not name them whole.
@@ -56,7 +73,11 @@ fn dependencies_are_explained(problems: &mut Vec<String>) -> Result<()> {
     let manifest = std::fs::read_to_string(root().join("Cargo.toml"))?;
     let explained = std::fs::read_to_string(root().join("docs/dependencies.md"))?;
     let section = manifest.split("[workspace.dependencies]").nth(1).context("no [workspace.dependencies]")?;
-    let names = section.lines().take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once(" =")).map(|(name, _)| name);
+    let names = section
+        .lines()
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split_once(" ="))
+        .map(|(name, _)| name);
     for name in names.filter(|name| !name.starts_with("quire-") && !name.starts_with('#')) {
         if !explained.contains(&format!("| `{name}` |")) {
             problems.push(format!("docs/dependencies.md does not say why `{name}` is used"));
@@ -81,7 +102,11 @@ fn arrows_point_up(problems: &mut Vec<String>) -> Result<()> {
         let manifest = std::fs::read_to_string(root().join("crates").join(name).join("Cargo.toml"))?;
         let section = manifest.split("[dependencies]").nth(1).unwrap_or_default();
         for line in section.lines().take_while(|line| !line.starts_with('[')) {
-            let Some(dependency) = line.strip_prefix("quire-").and_then(|line| line.split(['.', ' ', '=']).next()) else { continue };
+            let Some(dependency) =
+                line.strip_prefix("quire-").and_then(|line| line.split(['.', ' ', '=']).next())
+            else {
+                continue;
+            };
             if !allowed.contains(&dependency) {
                 problems.push(format!("crates/{name} may not depend on crates/{dependency}"));
             }

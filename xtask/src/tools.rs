@@ -20,9 +20,15 @@ pub fn python() -> Result<PathBuf> {
     let python = home.join("bin").join("python");
     once("python", PYTHON_PACKAGES, || {
         need("python3", "python3-venv")?;
-        check(Command::new("python3").args(["-m", "venv"]).arg(&home))
-            .or_else(|_| debian("python3-venv").and_then(|()| check(Command::new("python3").args(["-m", "venv"]).arg(&home))))?;
-        check(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(PYTHON_PACKAGES))
+        check(Command::new("python3").args(["-m", "venv"]).arg(&home)).or_else(|_| {
+            debian("python3-venv")
+                .and_then(|()| check(Command::new("python3").args(["-m", "venv"]).arg(&home)))
+        })?;
+        check(
+            Command::new(&python)
+                .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+                .args(PYTHON_PACKAGES),
+        )
     })?;
     Ok(python)
 }
@@ -35,7 +41,12 @@ pub fn node() -> Result<PathBuf> {
         need("npm", "npm")?;
         std::fs::create_dir_all(&home)?;
         std::fs::write(home.join("package.json"), "{\"private\":true}\n")?;
-        check(Command::new("npm").args(["install", "--no-audit", "--no-fund", "--loglevel=error"]).args(NODE_PACKAGES).current_dir(&home))
+        check(
+            Command::new("npm")
+                .args(["install", "--no-audit", "--no-fund", "--loglevel=error"])
+                .args(NODE_PACKAGES)
+                .current_dir(&home),
+        )
     })?;
     Ok(home)
 }

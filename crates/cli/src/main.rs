@@ -1,1 +1,2 @@
+mod cert;
 fn main() {}

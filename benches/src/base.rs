@@ -1,0 +1,273 @@
+//! The base benchmark: point reads, durable writes, start, memory, size.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::client::{Connection, Load, Signer, run as load};
+use crate::disk;
+use crate::process::Running;
+use crate::table::Table;
+
+const CONTAINER: &str = "dbs/bench/colls/items";
+const ROUNDS: usize = 3;
+const ROUND: Duration = Duration::from_secs(3);
+const REOPENED_ITEMS: u64 = 100_000;
+
+pub fn run(binary: &Path) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut table = Table::default();
+    let mut server = start(binary, folder.path())?;
+    table.at_most("ready on an empty directory", server.ready_after.as_secs_f64() * 1000.0, 100.0, " ms");
+    idle(&server, &mut table)?;
+    set_up(&server)?;
+    reads(&server, &mut table)?;
+    writes(&server, folder.path(), &mut table)?;
+    fill(&server)?;
+    server.kill()?;
+    let reopened = start(binary, folder.path())?;
+    table.at_most("reopened with 100,000 items after kill -9", reopened.ready_after.as_secs_f64(), 2.0, " s");
+    table.note("resident after reopening", format!("{:.1} MB", reopened.resident_bytes()? as f64 / 1e6));
+    table.at_most("size of the binary", stripped_size(binary)? as f64 / 1e6, 40.0, " MB");
+    table.print();
+    Ok(())
+}
+
+fn start(binary: &Path, folder: &Path) -> Result<Running> {
+    let data = folder.join("data");
+    Running::start(
+        binary,
+        &["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().context("a UTF-8 path")?],
+    )
+}
+
+fn idle(server: &Running, table: &mut Table) -> Result<()> {
+    std::thread::sleep(Duration::from_secs(1));
+    let before = server.cpu()?;
+    std::thread::sleep(Duration::from_secs(5));
+    let used = (server.cpu()? - before).as_secs_f64() / 5.0 * 100.0;
+    table.at_most("resident when idle", server.resident_bytes()? as f64 / 1e6, 60.0, " MB");
+    table.at_most("CPU when idle", used, 0.5, " %");
+    Ok(())
+}
+
+/// A container without indexing and one item of 1 KB.
+fn set_up(server: &Running) -> Result<()> {
+    let signer = Signer::new();
+    let mut connection = Connection::open(server.port)?;
+    let database = signer.request("POST", "/dbs", ("dbs", ""), "", br#"{"id":"bench"}"#);
+    ensure!(connection.exchange(&database)? == 201, "the database is not created");
+    let definition = br#"{"id":"items","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"indexingPolicy":{"indexingMode":"none","automatic":false}}"#;
+    let container = signer.request("POST", "/dbs/bench/colls", ("colls", "dbs/bench"), "", definition);
+    ensure!(connection.exchange(&container)? == 201, "the container is not created");
+    ensure!(connection.exchange(&create(&signer, 0))? == 201, "the item is not created");
+    Ok(())
+}
+
+fn item(number: u64) -> Vec<u8> {
+    let padding = "abcdefghij".repeat(9);
+    let members: String = (0..9).map(|index| format!(",\"field{index}\":\"{number} {padding}\"")).collect();
+    format!("{{\"id\":\"{number}\",\"pk\":\"p{}\",\"number\":{number}{members}}}", number % 1000).into_bytes()
+}
+
+fn key_header(number: u64) -> String {
+    format!("x-ms-documentdb-partitionkey: [\"p{}\"]\r\n", number % 1000)
+}
+
+fn create(signer: &Signer, number: u64) -> Vec<u8> {
+    signer.request(
+        "POST",
+        &format!("/{CONTAINER}/docs"),
+        ("docs", CONTAINER),
+        &key_header(number),
+        &item(number),
+    )
+}
+
+fn on_item(signer: &Signer, verb: &str, number: u64, body: &[u8]) -> Vec<u8> {
+    let link = format!("{CONTAINER}/docs/{number}");
+    signer.request(verb, &format!("/{link}"), ("docs", &link), &key_header(number), body)
+}
+
+struct Measured {
+    load: Load,
+    cpu_micros: f64,
+}
+
+fn measured(
+    server: &Running,
+    connections: usize,
+    status: u16,
+    next: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static,
+) -> Result<Measured> {
+    let before = server.cpu()?;
+    let load = load(server.port, connections, ROUND, status, next)?;
+    let used = server.cpu()? - before;
+    let cpu_micros = used.as_secs_f64() * 1e6 / load.requests as f64;
+    Ok(Measured { load, cpu_micros })
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn reads(server: &Running, table: &mut Table) -> Result<()> {
+    let this = std::env::current_exe()?;
+    let plain = Running::start(&this, &["floor", "plain"])?;
+    let signed = Running::start(&this, &["floor", "signed"])?;
+    let request = on_item(&Signer::new(), "GET", 0, b"");
+    let (mut cpu, mut rate, mut shown) = (Vec::new(), Vec::new(), String::new());
+    for _ in 0..ROUNDS {
+        let one = |server: &Running| {
+            let request = request.clone();
+            measured(server, 16, 200, move |_| request.clone())
+        };
+        let (floor, bare, ours) = (one(&signed)?, one(&plain)?, one(server)?);
+        cpu.push(ours.cpu_micros / floor.cpu_micros);
+        rate.push(ours.load.rate() / bare.load.rate());
+        shown = format!(
+            "{:.1} us against {:.1} us (floor), {:.0}/s against {:.0}/s (plain)",
+            ours.cpu_micros,
+            floor.cpu_micros,
+            ours.load.rate(),
+            bare.load.rate()
+        );
+    }
+    table.at_most("point read: server CPU per request, to the signed floor", median(cpu), 1.5, "x");
+    table.at_least("point read: rate at 16 connections, to a plain hyper GET", median(rate), 0.6, "x");
+    table.note("point read: last round", shown);
+    Ok(())
+}
+
+fn writes(server: &Running, folder: &Path, table: &mut Table) -> Result<()> {
+    let this = std::env::current_exe()?;
+    let signed = Running::start(&this, &["floor", "signed"])?;
+    let base = std::sync::atomic::AtomicU64::new(1_000_000);
+    type Next = Box<dyn Fn(u64) -> Vec<u8> + Send + Sync>;
+    let existing = 2_000_000;
+    {
+        let mut connection = Connection::open(server.port)?;
+        let signer = Signer::new();
+        for number in 0..64 {
+            connection.exchange(&create(&signer, existing + number))?;
+        }
+    }
+    let creates = |start: u64| -> Next {
+        let signer = Signer::new();
+        Box::new(move |number| create(&signer, start + number))
+    };
+    let replaces = |_: u64| -> Next {
+        let signer = Signer::new();
+        Box::new(move |number| on_item(&signer, "PUT", existing + number % 64, &item(existing + number % 64)))
+    };
+    let kinds: [(&str, u16, &dyn Fn(u64) -> Next); 2] =
+        [("create", 201, &creates), ("replace", 200, &replaces)];
+    for (name, status, make) in kinds {
+        let (mut single, mut scaling, mut shown) = (Vec::new(), Vec::new(), String::new());
+        for _ in 0..ROUNDS {
+            let start = || base.fetch_add(100_000_000, std::sync::atomic::Ordering::Relaxed);
+            let sync = disk::append_and_sync(folder, 1200, 2000)?;
+            let http = {
+                let request = on_item(&Signer::new(), "PUT", 0, &item(0));
+                load(signed.port, 1, Duration::from_secs(1), 200, move |_| request.clone())?.latency_p50
+            };
+            let one = load(server.port, 1, ROUND, status, make(start()))?;
+            let many = load(server.port, 16, ROUND, status, make(start()))?;
+            let floor = 1.0 / (sync + http).as_secs_f64();
+            single.push(one.rate() / floor);
+            scaling.push(many.rate() / one.rate());
+            shown = format!(
+                "{:.0}/s at 1, {:.0}/s at 16; fdatasync p50 {sync:.0?}, HTTP p50 {http:.0?}",
+                one.rate(),
+                many.rate()
+            );
+        }
+        table.at_least(
+            &format!("durable {name}: rate at 1 connection, to 1 / (fdatasync + HTTP)"),
+            median(single),
+            0.8,
+            "x",
+        );
+        table.at_least(&format!("durable {name}: rate at 16 connections, to 1"), median(scaling), 3.0, "x");
+        table.note(&format!("durable {name}: last round"), shown);
+    }
+    deletes(server, folder, &signed, table)
+}
+
+/// Deletes need items to delete, so they are counted instead of timed out.
+fn deletes(server: &Running, folder: &Path, signed: &Running, table: &mut Table) -> Result<()> {
+    let (mut single, mut scaling, mut shown) = (Vec::new(), Vec::new(), String::new());
+    for round in 0..ROUNDS as u64 {
+        let first = 9_000_000_000 + round * 100_000;
+        let (ones, manies) = (1500, 8000);
+        in_parallel(server.port, 16, first, ones + manies, create, 201)?;
+        let sync = disk::append_and_sync(folder, 200, 2000)?;
+        let request = on_item(&Signer::new(), "GET", 0, b"");
+        let http = load(signed.port, 1, Duration::from_secs(1), 200, move |_| request.clone())?.latency_p50;
+        let delete = |signer: &Signer, number: u64| on_item(signer, "DELETE", number, b"");
+        let one = ones as f64 / in_parallel(server.port, 1, first, ones, delete, 204)?.as_secs_f64();
+        let many =
+            manies as f64 / in_parallel(server.port, 16, first + ones, manies, delete, 204)?.as_secs_f64();
+        single.push(one * (sync + http).as_secs_f64());
+        scaling.push(many / one);
+        shown = format!("{one:.0}/s at 1, {many:.0}/s at 16");
+    }
+    table.at_least(
+        "durable delete: rate at 1 connection, to 1 / (fdatasync + HTTP)",
+        median(single),
+        0.8,
+        "x",
+    );
+    table.at_least("durable delete: rate at 16 connections, to 1", median(scaling), 3.0, "x");
+    table.note("durable delete: last round", shown);
+    Ok(())
+}
+
+/// Sends one request for each number in `first..first + count`, spread over the connections.
+fn in_parallel(
+    port: u16,
+    connections: u64,
+    first: u64,
+    count: u64,
+    make: fn(&Signer, u64) -> Vec<u8>,
+    status: u16,
+) -> Result<Duration> {
+    let started = Instant::now();
+    let threads: Vec<_> = (0..connections)
+        .map(|thread| {
+            std::thread::spawn(move || -> Result<()> {
+                let signer = Signer::new();
+                let mut connection = Connection::open(port)?;
+                for number in (first + thread..first + count).step_by(connections as usize) {
+                    let found = connection.exchange(&make(&signer, number))?;
+                    ensure!(found == status, "expected status {status}, got {found}");
+                }
+                Ok(())
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("a client thread does not panic")?;
+    }
+    Ok(started.elapsed())
+}
+
+fn fill(server: &Running) -> Result<()> {
+    in_parallel(server.port, 32, 5_000_000_000, REOPENED_ITEMS, create, 201)?;
+    Ok(())
+}
+
+/// The size without debug information, as it would be shipped.
+fn stripped_size(binary: &Path) -> Result<u64> {
+    let copy = tempfile::NamedTempFile::new()?;
+    let status = std::process::Command::new("strip")
+        .arg("-o")
+        .arg(copy.path())
+        .arg(binary)
+        .status()
+        .context("running strip")?;
+    ensure!(status.success(), "strip failed");
+    Ok(std::fs::metadata(copy.path())?.len())
+}

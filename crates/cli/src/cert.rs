@@ -1,0 +1,158 @@
+//! `quire cert`: one local certificate authority that stays, and a certificate for this server.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, SanType,
+};
+use time::{Duration, OffsetDateTime};
+
+/// Browsers and macOS refuse certificates that are valid for longer.
+const CERTIFICATE_DAYS: i64 = 820;
+const AUTHORITY_DAYS: i64 = 3650;
+
+#[derive(clap::Args, Debug)]
+pub struct CertArguments {
+    /// Directory for the authority and the certificate; an authority found there is used again
+    #[arg(long, default_value = "quire-cert")]
+    out: PathBuf,
+    /// Further host names or addresses, besides localhost, 127.0.0.1 and ::1
+    #[arg(long = "host")]
+    hosts: Vec<String>,
+}
+
+struct Files {
+    authority: PathBuf,
+    authority_key: PathBuf,
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+pub fn run(arguments: &CertArguments, now_ms: i64) -> Result<()> {
+    std::fs::create_dir_all(&arguments.out)
+        .with_context(|| format!("creating {}", arguments.out.display()))?;
+    let files = Files::below(&arguments.out);
+    let now = OffsetDateTime::from_unix_timestamp(now_ms / 1000)?;
+    let authority_key = authority(&files, now)?;
+    let issuer = Issuer::new(authority_params(now), authority_key);
+    let key = KeyPair::generate().context("making a key")?;
+    let certificate =
+        server_params(&arguments.hosts, now)?.signed_by(&key, &issuer).context("signing the certificate")?;
+    let chain = certificate.pem() + &read(&files.authority)?;
+    write_public(&files.certificate, &chain)?;
+    write_secret(&files.key, &key.serialize_pem())?;
+    println!("{}", how_to_trust(&files));
+    Ok(())
+}
+
+impl Files {
+    fn below(folder: &Path) -> Files {
+        Files {
+            authority: folder.join("quire-ca.pem"),
+            authority_key: folder.join("quire-ca.key"),
+            certificate: folder.join("quire.pem"),
+            key: folder.join("quire.key"),
+        }
+    }
+}
+
+/// The authority's key: the one that is there, or a new one with its certificate.
+fn authority(files: &Files, now: OffsetDateTime) -> Result<KeyPair> {
+    if files.authority.exists() && files.authority_key.exists() {
+        let pem = read(&files.authority_key)?;
+        return KeyPair::from_pem(&pem).with_context(|| format!("reading {}", files.authority_key.display()));
+    }
+    let key = KeyPair::generate().context("making the authority's key")?;
+    let certificate = authority_params(now).self_signed(&key).context("signing the authority")?;
+    write_secret(&files.authority_key, &key.serialize_pem())?;
+    write_public(&files.authority, &certificate.pem())?;
+    Ok(key)
+}
+
+fn authority_params(now: OffsetDateTime) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = named("Quire local authority");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.not_before = now - Duration::days(1);
+    params.not_after = now + Duration::days(AUTHORITY_DAYS);
+    params
+}
+
+fn server_params(hosts: &[String], now: OffsetDateTime) -> Result<CertificateParams> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = named("Quire");
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    params.not_before = now - Duration::days(1);
+    params.not_after = now + Duration::days(CERTIFICATE_DAYS);
+    let always = ["localhost", "127.0.0.1", "::1"];
+    for host in always.into_iter().chain(hosts.iter().map(String::as_str)) {
+        params.subject_alt_names.push(alternative_name(host)?);
+    }
+    Ok(params)
+}
+
+fn alternative_name(host: &str) -> Result<SanType> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(SanType::IpAddress(address));
+    }
+    Ok(SanType::DnsName(host.try_into().with_context(|| format!("{host:?} is no host name"))?))
+}
+
+fn named(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+}
+
+fn write_public(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Readable by its owner only, from the first byte on.
+pub fn write_secret(path: &Path, text: &str) -> Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let doing = || format!("writing {}", path.display());
+    if path.exists() {
+        std::fs::remove_file(path).with_context(doing)?;
+    }
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .with_context(doing)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(doing)
+}
+
+fn how_to_trust(files: &Files) -> String {
+    let authority = files.authority.display();
+    format!(
+        "wrote {certificate} and {key}, signed by {authority}
+
+Serve with them:
+  quire serve --tls-cert {certificate} --tls-key {key}
+
+Trust the authority (once; it is used again by later runs):
+  Debian, Ubuntu   sudo cp {authority} /usr/local/share/ca-certificates/quire-ca.crt && sudo update-ca-certificates
+  Fedora, RHEL     sudo trust anchor {authority}
+  macOS            sudo security add-trusted-cert -d -r trustRoot -k /Library/Keychains/System.keychain {authority}
+  Windows          certutil -addstore Root {authority}
+Or for one program only:
+  Node.js          NODE_EXTRA_CA_CERTS={authority}
+  Python           CosmosClient(..., connection_verify=\"{authority}\")
+  Rust, OpenSSL    SSL_CERT_FILE={authority}",
+        certificate = files.certificate.display(),
+        key = files.key.display(),
+    )
+}
