@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use quire_resource::{ResourceId, Throughput};
-use quire_sql::Parameters;
 use quire_storage::Storage;
-use quire_value::{Object, Value};
+use quire_value::Value;
 
 use crate::EngineError;
-use crate::api::{Migrate, Options, Page, PageRequest, Precondition, Resource};
+use crate::api::{Migrate, Options, Precondition, Resource};
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
 use crate::container::Container;
@@ -217,17 +216,6 @@ impl Engine {
     /// `x-ms-cosmos-min-throughput`
     pub fn minimum_throughput(&self, offer: &Resource) -> u32 {
         self.catalog.minimum_throughput(offer)
-    }
-
-    /// A query over resources that are already in memory (feeds of databases, containers, offers, ...).
-    pub fn query_resources(
-        &self,
-        _text: &str,
-        _parameters: &Parameters,
-        _rows: Vec<Object>,
-        _request: &PageRequest,
-    ) -> Result<Page, EngineError> {
-        todo!()
     }
 
     /// Figures for `/_quire/metrics`, by name: group commit, storage, compaction, cache, reclaim backlog.

@@ -16,6 +16,7 @@ mod keys; // every key and value form in the storage
 mod locks; // who may write what at the same time
 mod partition; // a container's partitions: ranges, positions, counts
 mod resource; // catalog resources as clients see them
+mod resource_query; // queries over resources in memory
 mod sequencer; // one commit for all that wait, dense LSNs
 mod shared; // what every part of the engine needs
 
