@@ -115,7 +115,8 @@ fn stream(
 
 /// After the last row sent if it is still there, else as many rows on.
 fn resume(rows: &[Row], mark: &Mark) -> usize {
-    let found = mark.origin.is_some().then(|| rows.iter().position(|row| row.origin == mark.origin)).flatten();
+    let found =
+        mark.origin.is_some().then(|| rows.iter().position(|row| row.origin == mark.origin)).flatten();
     let next = found.map_or(mark.sent, |last| last as u64 + 1);
     usize::try_from(next).unwrap_or(usize::MAX).min(rows.len())
 }
