@@ -37,7 +37,9 @@ pub enum ContainerError {
     #[error("{message}")]
     Invalid { message: String },
     /// 403: unique keys cannot change
-    #[error("The unique index cannot be modified. To change the unique index, remove the collection and re-create a new one.")]
+    #[error(
+        "The unique index cannot be modified. To change the unique index, remove the collection and re-create a new one."
+    )]
     UniqueKeysChanged,
     #[error(transparent)]
     PartitionKey(#[from] PartitionKeyError),

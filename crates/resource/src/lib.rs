@@ -7,8 +7,11 @@
 mod container; // ContainerDefinition: validation and normalisation of a container's JSON
 mod epk; // effective partition keys: V1, V2, MultiHash
 mod indexing; // indexing policy: paths, precedence, composite, spatial, vector, full text
+mod members; // reading members of a definition's JSON
+mod murmur; // MurmurHash3
 mod name; // id rules
 mod partition_key; // definitions, values, header text, extraction from items
+mod policy_path; // the syntax of paths in definitions
 mod rid; // `_rid`s and `_self` links
 mod session; // session tokens
 mod throughput; // manual and autoscale offers
@@ -18,7 +21,9 @@ pub use container::{ConflictResolution, ContainerDefinition, ContainerError, Uni
 pub use epk::{EffectivePartitionKey, EpkRange};
 pub use indexing::{IndexingMode, IndexingPolicy};
 pub use name::{NameError, check_item_id, check_name};
-pub use partition_key::{Component, PartitionKey, PartitionKeyDefinition, PartitionKeyError, PartitionKeyKind};
+pub use partition_key::{
+    Component, PartitionKey, PartitionKeyDefinition, PartitionKeyError, PartitionKeyKind,
+};
 pub use rid::{ChildKind, ResourceId, RidError};
 pub use session::{SessionToken, SessionTokenError};
 pub use throughput::{Throughput, ThroughputError};

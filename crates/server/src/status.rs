@@ -266,6 +266,7 @@ fn partition_key(error: &PartitionKeyError) -> Failure {
             wire(400, error.to_string())
         }
         PartitionKeyError::TooFew | PartitionKeyError::TooMany => sub(400, 1001, error.to_string()),
+        PartitionKeyError::Corrupt { .. } => internal(error),
     }
 }
 
