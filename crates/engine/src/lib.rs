@@ -15,6 +15,7 @@ mod jobs; // emptying what was deleted
 mod keys; // every key and value form in the storage
 mod locks; // who may write what at the same time
 mod partition; // a container's partitions: ranges, positions, counts
+mod query_plan; // plans for clients that merge partitions themselves
 mod resource; // catalog resources as clients see them
 mod resource_query; // queries over resources in memory
 mod sequencer; // one commit for all that wait, dense LSNs
@@ -24,6 +25,7 @@ pub use api::*;
 pub use container::Container;
 pub use engine::Engine;
 pub use error::EngineError;
+pub use query_plan::QueryPlan;
 // Parts of `EngineError` and of requests that callers must name.
 pub use quire_sql::{Diagnostic, Parameters, SqlError};
 pub use quire_storage::StorageError;

@@ -1,25 +1,324 @@
-//! Response headers, written in one place.
+//! Response headers: every answer is a [`Reply`], and only this file knows how its facts are written.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, PRAGMA,
+};
+use hyper::{Method, StatusCode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use quire_engine::{Container, Position, Resource};
+use quire_resource::ResourceId;
 
+use crate::request::{Request, Response};
 use crate::status::Failure;
 
-type Response = hyper::Response<Full<Bytes>>;
+const ACTIVITY_ID: HeaderName = HeaderName::from_static("x-ms-activity-id");
+const CHARGE: HeaderName = HeaderName::from_static("x-ms-request-charge");
+const DURATION: HeaderName = HeaderName::from_static("x-ms-request-duration-ms");
+const TRANSPORT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-transport-request-id");
+const SUBSTATUS: HeaderName = HeaderName::from_static("x-ms-substatus");
+const RETRY_AFTER: HeaderName = HeaderName::from_static("x-ms-retry-after-ms");
+const SESSION_TOKEN: HeaderName = HeaderName::from_static("x-ms-session-token");
+const PARTITION_ID: HeaderName = HeaderName::from_static("x-ms-documentdb-partitionkeyrangeid");
+const INTERNAL_PARTITION_ID: HeaderName = HeaderName::from_static("x-ms-cosmos-internal-partition-id");
+const LSN: HeaderName = HeaderName::from_static("lsn");
+const LOCAL_LSN: HeaderName = HeaderName::from_static("x-ms-cosmos-llsn");
+const QUORUM_LSN: HeaderName = HeaderName::from_static("x-ms-quorum-acked-lsn");
+const QUORUM_LOCAL_LSN: HeaderName = HeaderName::from_static("x-ms-cosmos-quorum-acked-llsn");
+const GLOBAL_LSN: HeaderName = HeaderName::from_static("x-ms-global-committed-lsn");
+const ITEM_LSN: HeaderName = HeaderName::from_static("x-ms-item-lsn");
+const ITEM_LOCAL_LSN: HeaderName = HeaderName::from_static("x-ms-cosmos-item-llsn");
+const ITEM_COUNT: HeaderName = HeaderName::from_static("x-ms-item-count");
+const CONTINUATION: HeaderName = HeaderName::from_static("x-ms-continuation");
+const ALT_CONTENT_PATH: HeaderName = HeaderName::from_static("x-ms-alt-content-path");
+const CONTENT_PATH: HeaderName = HeaderName::from_static("x-ms-content-path");
+const QUOTA: HeaderName = HeaderName::from_static("x-ms-resource-quota");
+const USAGE: HeaderName = HeaderName::from_static("x-ms-resource-usage");
 
-/// The answer to a failed request that got no further than the server.
+/// The same on every answer: one node that is its own quorum.
+const CONSTANT: [(HeaderName, HeaderValue); 9] = [
+    (CACHE_CONTROL, HeaderValue::from_static("no-store, no-cache")),
+    (PRAGMA, HeaderValue::from_static("no-cache")),
+    (HeaderName::from_static("x-ms-version"), HeaderValue::from_static("2020-07-15")),
+    (HeaderName::from_static("x-ms-serviceversion"), HeaderValue::from_static("version=2.14.0.0")),
+    (HeaderName::from_static("x-ms-schemaversion"), HeaderValue::from_static("1.21")),
+    (HeaderName::from_static("x-ms-gatewayversion"), HeaderValue::from_static("version=2.14.0")),
+    (HeaderName::from_static("x-ms-number-of-read-regions"), HeaderValue::from_static("0")),
+    (HeaderName::from_static("x-ms-current-write-quorum"), HeaderValue::from_static("1")),
+    (HeaderName::from_static("x-ms-current-replica-set-size"), HeaderValue::from_static("1")),
+];
+const XP_ROLE: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("x-ms-xp-role"), HeaderValue::from_static("1"));
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const ONE: HeaderValue = HeaderValue::from_static("1");
+const ITEM_QUOTA: HeaderValue = HeaderValue::from_static(
+    "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;",
+);
+
+/// Room for the headers of a point read, so that the map is made once.
+const HEADER_COUNT: usize = 48;
+
+/// Names inside `x-ms-alt-content-path` are percent-encoded.
+const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// One answer in the making. Nothing but `finish` depends on the request.
+pub(crate) struct Reply {
+    status: StatusCode,
+    body: Body,
+    headers: HeaderMap,
+}
+
+enum Body {
+    Ready(Bytes),
+    /// Rendered at the end: its text contains the activity id.
+    Failure(Failure),
+}
+
+impl Reply {
+    pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Reply {
+        let mut reply = Reply::of(status, Body::Ready(body.into()));
+        reply.headers.insert(CONTENT_TYPE, JSON);
+        reply
+    }
+
+    pub fn empty(status: StatusCode) -> Reply {
+        Reply::of(status, Body::Ready(Bytes::new()))
+    }
+
+    pub fn failure(failure: Failure) -> Reply {
+        let (substatus, retry_after_ms) = (failure.substatus, failure.retry_after_ms);
+        let mut reply = Reply::of(failure.status, Body::Failure(failure));
+        reply.headers.insert(CONTENT_TYPE, JSON);
+        if let Some(substatus) = substatus {
+            reply.headers.insert(SUBSTATUS, HeaderValue::from(substatus));
+        }
+        if let Some(retry_after_ms) = retry_after_ms {
+            reply.headers.insert(RETRY_AFTER, HeaderValue::from(retry_after_ms));
+        }
+        reply
+    }
+
+    fn of(status: StatusCode, body: Body) -> Reply {
+        Reply { status, body, headers: HeaderMap::with_capacity(HEADER_COUNT) }
+    }
+
+    /// A header of one operation only.
+    pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Reply {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// The same for a value made at run time; text that cannot stand in a header is left out.
+    pub fn with_text(mut self, name: HeaderName, value: impl Into<Bytes>) -> Reply {
+        if let Ok(value) = HeaderValue::from_maybe_shared(value.into()) {
+            self.headers.insert(name, value);
+        }
+        self
+    }
+
+    pub fn charge(self, charge: f64) -> Reply {
+        self.with(CHARGE, charge_value(charge))
+    }
+
+    pub fn etag(self, etag: &str) -> Reply {
+        self.with_text(ETAG, Bytes::copy_from_slice(etag.as_bytes()))
+    }
+
+    pub fn count(self, count: usize) -> Reply {
+        self.with(ITEM_COUNT, if count == 1 { ONE } else { HeaderValue::from(count) })
+    }
+
+    /// Only when there is a next page: an empty header would be one.
+    pub fn continuation(self, continuation: Option<String>) -> Reply {
+        match continuation {
+            Some(text) if !text.is_empty() => self.with_text(CONTINUATION, text),
+            _ => self,
+        }
+    }
+
+    /// The owner's names and rid: what clients file session tokens under.
+    pub fn owner(self, names: impl Into<Bytes>, rid: &ResourceId) -> Reply {
+        self.owner_names(names).with_text(CONTENT_PATH, rid.to_string())
+    }
+
+    pub fn owner_names(self, names: impl Into<Bytes>) -> Reply {
+        self.with_text(ALT_CONTENT_PATH, names)
+    }
+
+    pub fn in_container(self, container: &Container) -> Reply {
+        self.owner(container_names(container), &container.resource.rid)
+    }
+
+    /// Where the serving partition stands.
+    pub fn position(mut self, container: &Container, position: &Position) -> Reply {
+        let mut token = Vec::with_capacity(32);
+        write_token(position, &mut token);
+        self = self.with_text(SESSION_TOKEN, token).lsn(position.lsn);
+        self = self.with_text(INTERNAL_PARTITION_ID, partition_guid(container, &position.partition_id));
+        self.with_text(PARTITION_ID, Bytes::copy_from_slice(position.partition_id.as_bytes()))
+    }
+
+    /// Where all partitions stand: the token of an answer that no single partition gave.
+    pub fn positions(self, positions: &[Position]) -> Reply {
+        let mut token = Vec::with_capacity(16 * positions.len());
+        for position in positions {
+            if !token.is_empty() {
+                token.push(b',');
+            }
+            write_token(position, &mut token);
+        }
+        if token.is_empty() { self } else { self.with_text(SESSION_TOKEN, token) }
+    }
+
+    fn lsn(mut self, lsn: u64) -> Reply {
+        let value = HeaderValue::from(lsn);
+        for name in [LSN, LOCAL_LSN, QUORUM_LSN, QUORUM_LOCAL_LSN] {
+            self.headers.insert(name, value.clone());
+        }
+        self.with(GLOBAL_LSN, value)
+    }
+
+    pub fn item_lsn(self, lsn: u64) -> Reply {
+        let value = HeaderValue::from(lsn);
+        self.with(ITEM_LSN, value.clone()).with(ITEM_LOCAL_LSN, value)
+    }
+
+    /// What the container holds, as item writes and container reads report it (sizes in KB).
+    pub fn usage(self, item_count: u64, size_bytes: u64) -> Reply {
+        let size_kb = size_bytes.div_ceil(1024);
+        let usage = format!(
+            "documentSize=0;documentsSize={size_kb};documentsCount={item_count};collectionSize={size_kb};"
+        );
+        self.with(QUOTA, ITEM_QUOTA).with_text(USAGE, usage)
+    }
+
+    pub fn database_usage(self, database_count: usize) -> Reply {
+        self.with(QUOTA, HeaderValue::from_static("databases=1000;"))
+            .with_text(USAGE, format!("databases={database_count};"))
+    }
+
+    /// The response, with what every one of them carries.
+    pub fn finish(self, request: &Request, started: Instant) -> Response {
+        self.render(&request.method, &request.activity_id, started)
+    }
+
+    fn render(mut self, method: &Method, activity_id: &HeaderValue, started: Instant) -> Response {
+        for (name, value) in CONSTANT {
+            self.headers.insert(name, value);
+        }
+        self.headers.insert(XP_ROLE.0, XP_ROLE.1);
+        self.headers.insert(ACTIVITY_ID, activity_id.clone());
+        self.headers.insert(TRANSPORT_REQUEST_ID, transport_request_id());
+        self.headers.insert(DURATION, duration_value(started));
+        let mut body = match self.body {
+            Body::Ready(body) => body,
+            Body::Failure(failure) => failure.body(activity_id.to_str().unwrap_or_default()),
+        };
+        if *method == Method::HEAD {
+            self.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+            body = Bytes::new();
+        }
+        let mut response = Response::new(Full::new(body));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        response
+    }
+}
+
+/// The answer to a failed request that got no further than the edge.
 pub(crate) fn error_response(activity_id: &HeaderValue, failure: &Failure) -> Response {
-    let mut response = Response::new(Full::new(failure.body(activity_id.to_str().unwrap_or_default())));
-    *response.status_mut() = failure.status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert("x-ms-activity-id", activity_id.clone());
-    if let Some(substatus) = failure.substatus {
-        headers.insert("x-ms-substatus", HeaderValue::from(substatus));
+    Reply::failure(failure.clone()).charge(0.0).render(&Method::GET, activity_id, Instant::now())
+}
+
+/// `dbs/{database}`
+pub(crate) fn database_names(database: &Resource) -> String {
+    format!("dbs/{}", utf8_percent_encode(&database.id, PATH_SEGMENT))
+}
+
+/// `dbs/{database}/colls/{container}`
+pub(crate) fn container_names(container: &Container) -> String {
+    let mut names = String::with_capacity(container.database.id.len() + container.resource.id.len() + 16);
+    names.push_str("dbs/");
+    names.extend(utf8_percent_encode(&container.database.id, PATH_SEGMENT));
+    names.push_str("/colls/");
+    names.extend(utf8_percent_encode(&container.resource.id, PATH_SEGMENT));
+    names
+}
+
+/// `dbs/{database}/users/{user}`
+pub(crate) fn user_names(database: &Resource, user: &Resource) -> String {
+    format!("{}/users/{}", database_names(database), utf8_percent_encode(&user.id, PATH_SEGMENT))
+}
+
+fn write_token(position: &Position, out: &mut Vec<u8>) {
+    out.extend_from_slice(position.partition_id.as_bytes());
+    out.push(b':');
+    out.extend_from_slice(itoa::Buffer::new().format(position.session_version).as_bytes());
+    out.push(b'#');
+    out.extend_from_slice(itoa::Buffer::new().format(position.lsn).as_bytes());
+}
+
+/// A name of the partition in the form of a guid, the same for its whole life: database, container, partition.
+fn partition_guid(container: &Container, partition_id: &str) -> String {
+    let (database, number) = match container.resource.rid {
+        ResourceId::Container { database, container } => (database, container),
+        _ => (0, 0),
+    };
+    let partition: u64 = partition_id.parse().unwrap_or(0);
+    let (high, low) = (number >> 16, number & 0xFFFF);
+    format!("{database:08x}-{high:04x}-{low:04x}-0000-{partition:012x}")
+}
+
+/// Hundredths, without trailing zeros: `1`, `5.71`, `10.3`.
+fn charge_value(charge: f64) -> HeaderValue {
+    let hundredths = (charge * 100.0).round().max(0.0) as u64;
+    if hundredths == 100 { ONE } else { decimal(hundredths, 2) }
+}
+
+fn duration_value(started: Instant) -> HeaderValue {
+    decimal(u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX), 3)
+}
+
+/// `value / 10^places` as a decimal without trailing zeros.
+fn decimal(value: u64, places: u32) -> HeaderValue {
+    let unit = 10u64.pow(places);
+    let (whole, mut rest) = (value / unit, value % unit);
+    if rest == 0 {
+        return HeaderValue::from(whole);
     }
-    if let Some(retry_after_ms) = failure.retry_after_ms {
-        headers.insert("x-ms-retry-after-ms", HeaderValue::from(retry_after_ms));
+    let mut text = Vec::with_capacity(24);
+    text.extend_from_slice(itoa::Buffer::new().format(whole).as_bytes());
+    text.push(b'.');
+    let mut digit = unit / 10;
+    while rest > 0 {
+        text.push(b'0' + u8::try_from(rest / digit).unwrap_or(0));
+        rest %= digit;
+        digit /= 10;
     }
-    response
+    HeaderValue::from_maybe_shared(Bytes::from(text)).expect("digits and a point are a header value")
+}
+
+/// Counts the answers of this process.
+fn transport_request_id() -> HeaderValue {
+    static ANSWERS: AtomicU64 = AtomicU64::new(0);
+    HeaderValue::from(ANSWERS.fetch_add(1, Ordering::Relaxed) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charges_have_at_most_two_places() {
+        for (charge, text) in
+            [(1.0, "1"), (5.714, "5.71"), (10.3, "10.3"), (0.0, "0"), (2.005, "2"), (0.06, "0.06")]
+        {
+            assert_eq!(charge_value(charge), text, "{charge}");
+        }
+    }
 }

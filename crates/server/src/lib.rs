@@ -6,11 +6,14 @@
 
 mod auth; // who asks, and what they may do
 mod config; // settings and limits
-mod headers; // request headers read, response headers written
+mod handlers; // one file per resource
+mod headers; // response headers
 mod pool; // bounded blocking calls into the engine
 mod request; // one request, read completely
 mod routes; // from a URL to a handler
 mod state; // what all requests share
 mod status; // from failures to status codes
+mod wire; // bodies as they travel
 
 pub use config::ServerConfig;
+pub use handlers::consistency::Consistency;

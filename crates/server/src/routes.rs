@@ -5,11 +5,22 @@
 //! else is collapsed. Names and rids stand in the same places; which one a segment is, the engine decides.
 
 use std::borrow::Cow;
+use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::Method;
 use percent_encoding::percent_decode_str;
+
+use crate::auth::{self, Principal};
+use crate::handlers::{
+    self, Call, Handled, account, addresses, charge, client_encryption_keys, conflicts, containers,
+    databases, items, offers, partition_key_ranges, permissions, users,
+};
+use crate::headers::Reply;
+use crate::request::{Request, Response};
+use crate::state::State;
+use crate::status::Failure;
 
 /// Longest path of the grammar: `dbs/{}/colls/{}/docs/{}/attachments/{}`.
 const SEGMENT_COUNT_MAX: usize = 8;
@@ -121,6 +132,125 @@ pub(crate) fn parse(method: &Method, path: &str) -> Result<Route, RouteError> {
     }
     let (resource_link, resource_link_rid) = links(&kind, segments)?;
     Ok(Route { kind, resource_type, resource_link, resource_link_rid })
+}
+
+/// Serves an authenticated request.
+pub(crate) async fn dispatch(
+    state: &State,
+    request: &Request,
+    route: &Route,
+    principal: &Principal,
+) -> Response {
+    let started = Instant::now();
+    let reply = match serve(state, request, route, principal).await {
+        Ok(reply) => reply,
+        Err(error) => Reply::failure(Failure::from(&error)).charge(charge::FAILED),
+    };
+    reply.finish(request, started)
+}
+
+async fn serve(state: &State, request: &Request, route: &Route, principal: &Principal) -> Handled {
+    let call = Call::new(state, request)?;
+    let access = handlers::access(request);
+    auth::authorize(state, principal, route, access, call.partition_key.as_ref())?;
+    run(&call, &route.kind).await
+}
+
+/// One line per operation. `parse` let only the verbs of each path through.
+async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
+    use RouteKind::*;
+    // A HEAD is a GET whose body is left out at the end.
+    let method = if call.request.method == Method::HEAD { &Method::GET } else { &call.request.method };
+    let is_query = *method == Method::POST && handlers::is_query(call.request);
+    match (kind, method) {
+        (Account, _) => account::read(call),
+
+        (Databases, &Method::GET) => databases::list(call),
+        (Databases, _) if is_query => databases::query(call).await,
+        (Databases, _) => databases::create(call).await,
+        (Database { database }, &Method::GET) => databases::read(call, database),
+        (Database { database }, _) => databases::delete(call, database).await,
+
+        (Containers { database }, &Method::GET) => containers::list(call, database),
+        (Containers { database }, _) if is_query => containers::query(call, database).await,
+        (Containers { database }, _) => containers::create(call, database).await,
+        (Container { database, container }, &Method::GET) => containers::read(call, database, container),
+        (Container { database, container }, &Method::PUT) => {
+            containers::replace(call, database, container).await
+        }
+        (Container { database, container }, _) => containers::delete(call, database, container).await,
+
+        (Items { database, container }, &Method::GET) => items::list(call, database, container).await,
+        (Items { database, container }, _) if handlers::is_query_plan(call.request) => {
+            handlers::query_plan(call, database, container).await
+        }
+        (Items { .. }, _) if handlers::is_batch(call.request) => {
+            handlers::not_supported("A batch of item operations")
+        }
+        (Items { database, container }, _) if is_query => {
+            handlers::query_items(call, database, container).await
+        }
+        (Items { database, container }, _) => items::create(call, database, container).await,
+        (Item { database, container, id }, &Method::GET) => items::read(call, database, container, id).await,
+        (Item { database, container, id }, &Method::PUT) => {
+            items::replace(call, database, container, id).await
+        }
+        (Item { .. }, &Method::PATCH) => handlers::not_supported("Partial update of an item (PATCH)"),
+        (Item { database, container, id }, _) => items::delete(call, database, container, id).await,
+
+        (Scripts { script, .. } | Script { script, .. }, _) => handlers::not_supported(script.feature()),
+        (PartitionKeyDelete { .. }, _) => handlers::not_supported("Deleting items by partition key"),
+
+        (Conflicts { database, container }, &Method::GET) => conflicts::list(call, database, container),
+        (Conflicts { database, container }, _) => conflicts::query(call, database, container).await,
+        (Conflict { database, container, id }, _) => conflicts::missing(call, database, container, id),
+
+        (PartitionKeyRanges { database, container }, &Method::GET) => {
+            partition_key_ranges::list(call, database, container)
+        }
+        (PartitionKeyRanges { database, container }, _) => {
+            partition_key_ranges::query(call, database, container).await
+        }
+
+        (Users { database }, &Method::GET) => users::list(call, database),
+        (Users { database }, _) if is_query => users::query(call, database).await,
+        (Users { database }, _) => users::create(call, database).await,
+        (User { database, user }, &Method::GET) => users::read(call, database, user),
+        (User { database, user }, &Method::PUT) => users::replace(call, database, user).await,
+        (User { database, user }, _) => users::delete(call, database, user).await,
+
+        (Permissions { database, user }, &Method::GET) => permissions::list(call, database, user),
+        (Permissions { database, user }, _) if is_query => permissions::query(call, database, user).await,
+        (Permissions { database, user }, _) => permissions::create(call, database, user).await,
+        (Permission { database, user, permission }, &Method::GET) => {
+            permissions::read(call, database, user, permission)
+        }
+        (Permission { database, user, permission }, &Method::PUT) => {
+            permissions::replace(call, database, user, permission).await
+        }
+        (Permission { database, user, permission }, _) => {
+            permissions::delete(call, database, user, permission).await
+        }
+
+        (ClientEncryptionKeys { database }, &Method::GET) => client_encryption_keys::list(call, database),
+        (ClientEncryptionKeys { database }, _) if is_query => {
+            client_encryption_keys::query(call, database).await
+        }
+        (ClientEncryptionKeys { database }, _) => client_encryption_keys::create(call, database).await,
+        (ClientEncryptionKey { database, key }, &Method::GET) => {
+            client_encryption_keys::read(call, database, key)
+        }
+        (ClientEncryptionKey { database, key }, _) => {
+            client_encryption_keys::replace(call, database, key).await
+        }
+
+        (Offers, &Method::GET) => offers::list(call),
+        (Offers, _) => offers::query(call).await,
+        (Offer { offer }, &Method::GET) => offers::read(call, offer),
+        (Offer { offer }, _) => offers::replace(call, offer).await,
+
+        (Addresses, _) => addresses::read(call),
+    }
 }
 
 fn split<'a, 'b>(path: &'a str, buffer: &'b mut [&'a str]) -> Result<&'b [&'a str], RouteError> {

@@ -35,6 +35,8 @@ pub(crate) enum RequestError {
     /// `x-ms-documentdb-...: value` that cannot be read
     #[error("header {name} has the invalid value {value:?}")]
     BadHeader { name: &'static str, value: String },
+    #[error("header {name} is not UTF-8")]
+    HeaderNotUtf8 { name: hyper::header::HeaderName },
     #[error("{message}")]
     BadRequest { message: String },
     #[error("page size {value:?} is invalid")]
@@ -42,12 +44,9 @@ pub(crate) enum RequestError {
     #[error("{feature} is not supported")]
     NotSupported { feature: &'static str },
     #[error("consistency level {requested} is stronger than the account's {account}")]
-    ConsistencyTooStrong { requested: String, account: &'static str },
+    ConsistencyTooStrong { requested: &'static str, account: &'static str },
     #[error("the query plan needs {features:?}, which the client does not support")]
     PlanFeatures { features: Vec<&'static str> },
-    /// the same failure while planning: the gateway's prefix goes before it
-    #[error("query plan failed")]
-    Plan(EngineError),
 
     #[error("host {host:?} is not served here")]
     UnknownHost { host: String },
@@ -152,16 +151,14 @@ impl From<&RequestError> for Failure {
             BadHeader { name, value } => {
                 wire(400, format!("The value '{value}' specified for the header '{name}' is invalid."))
             }
+            HeaderNotUtf8 { name } => {
+                wire(400, format!("The value specified for the header '{name}' is not UTF-8."))
+            }
             BadRequest { message } => wire(400, message),
             BadPageSize { value } => wire(400, format!("The input PageSize {value} is invalid. {PAGE_SIZE}")),
             NotSupported { feature } => wire(400, not_supported(feature)),
             ConsistencyTooStrong { requested, account } => wire(400, too_strong(requested, account)),
             PlanFeatures { features } => wire(400, plan_features(features)),
-            Plan(error) => {
-                let failure = Failure::from(error);
-                let message = format!("Gateway Failed to Retrieve Query Plan: {}", failure.message);
-                Failure { message, ..failure }
-            }
             UnknownHost { host } => wire(421, format!("The host '{host}' is not served here.")),
             ForeignOrigin { origin } => {
                 wire(403, format!("Requests from the origin '{origin}' are refused."))

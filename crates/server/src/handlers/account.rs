@@ -1,0 +1,20 @@
+//! `/`: where clients start.
+
+use hyper::StatusCode;
+
+use crate::handlers::{Call, Handled, charge};
+use crate::headers::Reply;
+use crate::wire;
+
+/// Clients send everything after this to the endpoint told here, so it is made from what they called.
+pub(crate) fn read(call: &Call<'_>) -> Handled {
+    let consistency = call.state.config.consistency.name();
+    let body = match &call.state.config.public_endpoint {
+        Some(endpoint) => wire::account(endpoint, consistency),
+        None => {
+            let scheme = if call.request.scheme_https { "https" } else { "http" };
+            wire::account(&format!("{scheme}://{}/", call.request.host), consistency)
+        }
+    };
+    Ok(Reply::json(StatusCode::OK, body).charge(charge::ACCOUNT))
+}

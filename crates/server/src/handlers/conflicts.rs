@@ -1,0 +1,25 @@
+//! Conflicts of several write regions: with one there are never any.
+
+use quire_engine::EngineError;
+
+use crate::handlers::{Call, Handled, charge, feeds};
+use crate::wire::Feed;
+
+pub(crate) fn list(call: &Call<'_>, database: &str, container: &str) -> Handled {
+    let container = call.owner_container(database, container)?;
+    call.page()?;
+    let reply = feeds::rows_reply(Feed::Conflicts, &container.resource.rid.to_string(), Vec::new());
+    Ok(reply.in_container(&container).positions(&container.positions()).charge(charge::LIST))
+}
+
+pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> Handled {
+    let container = call.owner_container(database, container)?;
+    let reply = feeds::query(call, Feed::Conflicts, &container.resource.rid.to_string(), Vec::new()).await?;
+    Ok(reply.in_container(&container).positions(&container.positions()))
+}
+
+/// Read and delete: the container must exist, the conflict never does.
+pub(crate) fn missing(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
+    call.owner_container(database, container)?;
+    Err(EngineError::ResourceNotFound { kind: "conflict", id: id.to_owned() }.into())
+}

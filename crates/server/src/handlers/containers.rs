@@ -1,0 +1,119 @@
+//! Containers.
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use hyper::header::{HeaderName, HeaderValue};
+use quire_engine::Container;
+use quire_value::{Object, Value};
+
+use crate::handlers::{Call, Handled, charge, feeds};
+use crate::headers::{Reply, database_names};
+use crate::wire::Feed;
+
+const POPULATE_QUOTA: HeaderName = HeaderName::from_static("x-ms-documentdb-populatequotainfo");
+const POPULATE_STATISTICS: HeaderName =
+    HeaderName::from_static("x-ms-documentdb-populatepartitionstatistics");
+const INDEX_PROGRESS: HeaderName =
+    HeaderName::from_static("x-ms-documentdb-collection-index-transformation-progress");
+const MAX_CONTENT_LENGTH: HeaderName = HeaderName::from_static("x-ms-cosmos-max-content-length");
+
+pub(crate) async fn create(call: &Call<'_>, database: &str) -> Handled {
+    let (body, throughput) = (call.json()?, call.throughput()?);
+    let (engine, database) = (call.state.engine.clone(), database.to_owned());
+    let container =
+        call.state.pool.write(move || engine.create_container(&database, &body, throughput)).await??;
+    Ok(Reply::json(StatusCode::CREATED, json(&container))
+        .etag(&container.resource.etag)
+        .owner_names(database_names(&container.database))
+        .positions(&container.positions())
+        .with(MAX_CONTENT_LENGTH, HeaderValue::from_static("2097152"))
+        .charge(charge::CREATE))
+}
+
+pub(crate) fn read(call: &Call<'_>, database: &str, container: &str) -> Handled {
+    let container = call.container(database, container)?;
+    let statistics = call.is_true(&POPULATE_STATISTICS);
+    let reply = call.read_reply(&container.resource, || {
+        if statistics { json_with_statistics(&container) } else { json(&container) }
+    })?;
+    let reply = reply
+        .owner(database_names(&container.database), &container.database.rid)
+        .positions(&container.positions())
+        .charge(charge::READ);
+    if !call.is_true(&POPULATE_QUOTA) {
+        return Ok(reply);
+    }
+    let (item_count, size_bytes) = container.usage();
+    // Nothing is ever half built: a policy acts from the moment it is stored.
+    Ok(reply.usage(item_count, size_bytes).with(INDEX_PROGRESS, HeaderValue::from_static("100")))
+}
+
+pub(crate) fn list(call: &Call<'_>, database: &str) -> Handled {
+    let owner = call.owner_database(database)?;
+    let containers = call.state.engine.containers(database)?;
+    let resources = containers.iter().map(|container| container.resource.clone()).collect();
+    let render = |resource: &quire_engine::Resource| Ok(resource.to_json());
+    let reply = feeds::list(call, Feed::Containers, &owner.rid.to_string(), resources, render)?;
+    Ok(reply.owner(database_names(&owner), &owner.rid))
+}
+
+pub(crate) async fn query(call: &Call<'_>, database: &str) -> Handled {
+    let owner = call.owner_database(database)?;
+    let containers = call.state.engine.containers(database)?;
+    let rows = containers.iter().map(|container| container.resource.to_json()).collect();
+    let reply = feeds::query(call, Feed::Containers, &owner.rid.to_string(), rows).await?;
+    Ok(reply.owner(database_names(&owner), &owner.rid))
+}
+
+pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str) -> Handled {
+    call.container(database, container)?; // the intended rid
+    let (body, precondition) = (call.json()?, call.precondition()?);
+    let (engine, database, name) = (call.state.engine.clone(), database.to_owned(), container.to_owned());
+    let container = call
+        .state
+        .pool
+        .write(move || engine.replace_container(&database, &name, &body, &precondition))
+        .await??;
+    Ok(Reply::json(StatusCode::OK, json(&container))
+        .etag(&container.resource.etag)
+        .owner(database_names(&container.database), &container.database.rid)
+        .positions(&container.positions())
+        .charge(charge::REPLACE))
+}
+
+pub(crate) async fn delete(call: &Call<'_>, database: &str, container: &str) -> Handled {
+    let owner = call.container(database, container)?.database.clone();
+    let precondition = call.precondition()?;
+    let (engine, database, name) = (call.state.engine.clone(), database.to_owned(), container.to_owned());
+    call.state.pool.write(move || engine.delete_container(&database, &name, &precondition)).await??;
+    Ok(Reply::empty(StatusCode::NO_CONTENT).owner(database_names(&owner), &owner.rid).charge(charge::DELETE))
+}
+
+fn json(container: &Arc<Container>) -> String {
+    Value::from(container.resource.to_json()).to_json()
+}
+
+/// `"statistics": [{"id": "0", "sizeInKB": 1, "documentCount": 3, ...}]`, one entry per partition.
+fn json_with_statistics(container: &Arc<Container>) -> String {
+    let mut body = container.resource.to_json();
+    let partitions = container.partitions();
+    let statistics: Vec<Value> = partitions
+        .iter()
+        .map(|partition| {
+            let mut entry = Object::new();
+            entry.set("id", partition.id.as_str());
+            entry.set("sizeInKB", kilobytes(partition.size_bytes));
+            entry.set("documentCount", i64::try_from(partition.item_count).unwrap_or(i64::MAX));
+            entry.set("sampledDistinctPartitionKeyCount", 0i64);
+            entry.set("partitionKeys", Vec::new());
+            Value::from(entry)
+        })
+        .collect();
+    body.set("statistics", statistics);
+    Value::from(body).to_json()
+}
+
+fn kilobytes(bytes: u64) -> i64 {
+    i64::try_from(bytes.div_ceil(1024)).unwrap_or(i64::MAX)
+}

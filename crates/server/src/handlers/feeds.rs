@@ -1,0 +1,78 @@
+//! Lists and queries of resources that are in memory: databases, containers, users, offers, ...
+//!
+//! A list is in rid order, so that a continuation, the rid of the last resource told, stays true when resources
+//! come and go between two pages.
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use quire_engine::{EngineError, Page, Resource};
+use quire_resource::ResourceId;
+use quire_value::{Object, Value};
+
+use crate::handlers::{Call, Handled, charge};
+use crate::headers::Reply;
+use crate::status::{self, HandlerError};
+use crate::wire::{Feed, envelope, parse_query};
+
+/// Resources of a list page when the client leaves it to the server.
+const PAGE_SIZE: usize = 1000;
+
+pub(super) fn list(
+    call: &Call<'_>,
+    feed: Feed,
+    owner_rid: &str,
+    mut resources: Vec<Arc<Resource>>,
+    render: impl Fn(&Resource) -> Result<Object, HandlerError>,
+) -> Handled {
+    let page = call.page()?;
+    resources.sort_by_key(|resource| resource.rid);
+    let start = match page.continuation {
+        None => 0,
+        Some(text) => {
+            let last = ResourceId::parse(&text).map_err(|_| EngineError::BadContinuation)?;
+            resources.partition_point(|resource| resource.rid <= last)
+        }
+    };
+    let size = match page.item_count_max {
+        None => PAGE_SIZE,
+        Some(size) => usize::try_from(size).unwrap_or(usize::MAX), // -1: all
+    };
+    let end = start.saturating_add(size).min(resources.len());
+    let continuation = (end < resources.len()).then(|| resources[end - 1].rid.to_string());
+    let mut rows = Vec::with_capacity(end - start);
+    for resource in &resources[start..end] {
+        rows.push(Value::from(render(resource)?));
+    }
+    Ok(rows_reply(feed, owner_rid, rows).continuation(continuation).charge(charge::LIST))
+}
+
+/// Rows that are not paged.
+pub(super) fn rows_reply(feed: Feed, owner_rid: &str, rows: Vec<Value>) -> Reply {
+    let count = rows.len();
+    let rows = Value::from(rows).to_json();
+    Reply::json(StatusCode::OK, envelope(feed, owner_rid, rows.as_bytes(), count)).count(count)
+}
+
+pub(super) async fn query(call: &Call<'_>, feed: Feed, owner_rid: &str, rows: Vec<Object>) -> Handled {
+    let query = parse_query(&call.request.body)?;
+    let page = call.page()?;
+    let engine = call.state.engine.clone();
+    let (text, answer) = call
+        .state
+        .pool
+        .read(move || {
+            let answer = engine.query_resources(&query.text, &query.parameters, rows, &page);
+            (query.text, answer)
+        })
+        .await?;
+    match answer {
+        Ok(page) => Ok(page_reply(feed, owner_rid, page).charge(charge::QUERY)),
+        Err(error) => Ok(Reply::failure(status::query(&error, &text)).charge(charge::QUERY)),
+    }
+}
+
+pub(super) fn page_reply(feed: Feed, owner_rid: &str, page: Page) -> Reply {
+    let body = envelope(feed, owner_rid, &page.rows, page.count);
+    Reply::json(StatusCode::OK, body).count(page.count).continuation(page.continuation)
+}

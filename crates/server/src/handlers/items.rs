@@ -1,0 +1,175 @@
+//! Items: create, upsert, read, replace, delete, list.
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use hyper::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
+use quire_engine::{
+    Answer, Container, EngineError, ItemRead, ItemWritten, Position, ReadItem, WriteItem, WriteKind,
+};
+
+use crate::handlers::partition_key_ranges::A_IM;
+use crate::handlers::{Call, Handled, feeds, not_supported};
+use crate::headers::Reply;
+use crate::status::{Failure, HandlerError, RequestError};
+use crate::wire::Feed;
+
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+const PRE_TRIGGERS: HeaderName = HeaderName::from_static("x-ms-documentdb-pre-trigger-include");
+const POST_TRIGGERS: HeaderName = HeaderName::from_static("x-ms-documentdb-post-trigger-include");
+
+/// The hot path: a hit in the engine's cache is answered without leaving the async worker.
+pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
+    let container = call.owner_container(database, container)?;
+    let partition_key = call.partition_key.as_ref().ok_or(EngineError::PartitionKeyMissing)?;
+    let if_none_match = call.text(&IF_NONE_MATCH)?;
+    let session = call.session()?;
+    let read = ReadItem { id, partition_key, if_none_match, session: session.as_ref() };
+    if let Some(answer) = call.state.engine.read_item_cached(&container, &read) {
+        return Ok(read_reply(&container, answer));
+    }
+    let engine = call.state.engine.clone();
+    let (id, partition_key) = (id.to_owned(), partition_key.clone());
+    let if_none_match = if_none_match.map(str::to_owned);
+    let blocking = {
+        let container = container.clone();
+        move || {
+            let read = ReadItem {
+                id: &id,
+                partition_key: &partition_key,
+                if_none_match: if_none_match.as_deref(),
+                session: session.as_ref(),
+            };
+            engine.read_item(&container, &read)
+        }
+    };
+    let answer = call.state.pool.read(blocking).await?;
+    Ok(read_reply(&container, answer))
+}
+
+fn read_reply(container: &Container, answer: Answer<ItemRead>) -> Reply {
+    let reply = match answer.result {
+        Ok(ItemRead::Found { body, etag, item_lsn }) => {
+            Reply::json(StatusCode::OK, body).etag(&etag).item_lsn(item_lsn).count(1)
+        }
+        Ok(ItemRead::NotModified { etag, item_lsn }) => {
+            Reply::empty(StatusCode::NOT_MODIFIED).etag(&etag).item_lsn(item_lsn)
+        }
+        Err(error) => Reply::failure(Failure::from(&error)),
+    };
+    with_position(reply, container, answer.charge, answer.position.as_ref())
+}
+
+/// POST on the feed that is neither query nor batch.
+pub(crate) async fn create(call: &Call<'_>, database: &str, container: &str) -> Handled {
+    let kind = if call.is_upsert() { WriteKind::Upsert } else { WriteKind::Create };
+    write(call, database, container, kind).await
+}
+
+pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
+    write(call, database, container, WriteKind::Replace { id: id.to_owned() }).await
+}
+
+pub(crate) async fn delete(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
+    write(call, database, container, WriteKind::Delete { id: id.to_owned() }).await
+}
+
+async fn write(call: &Call<'_>, database: &str, container: &str, kind: WriteKind) -> Handled {
+    let container = call.owner_container(database, container)?;
+    refuse_triggers(call)?;
+    let is_delete = matches!(kind, WriteKind::Delete { .. });
+    if is_delete && call.partition_key.is_none() {
+        return Err(EngineError::PartitionKeyMissing.into());
+    }
+    let write = WriteItem {
+        kind,
+        partition_key: call.partition_key.clone(),
+        body: if is_delete { bytes::Bytes::new() } else { call.request.body.clone() },
+        if_match: call.text(&IF_MATCH)?.map(str::to_owned),
+        if_none_match: call.text(&IF_NONE_MATCH)?.map(str::to_owned),
+        indexing: call.indexing()?,
+        session: call.session()?,
+        want_body: !is_delete && !wants_minimal(call)?,
+    };
+    let engine = call.state.engine.clone();
+    let target = container.clone();
+    let answer = call.state.pool.write(move || engine.write_item(&target, write)).await?;
+    Ok(written_reply(&container, answer, is_delete))
+}
+
+fn written_reply(container: &Arc<Container>, answer: Answer<ItemWritten>, is_delete: bool) -> Reply {
+    let reply = match answer.result {
+        Ok(written) if is_delete => Reply::empty(StatusCode::NO_CONTENT).item_lsn(written.item_lsn),
+        Ok(written) => {
+            let status = if written.created { StatusCode::CREATED } else { StatusCode::OK };
+            let reply = if written.body.is_empty() {
+                Reply::empty(status)
+            } else {
+                Reply::json(status, written.body)
+            };
+            reply.etag(&written.etag).item_lsn(written.item_lsn)
+        }
+        Err(error) => {
+            let reply = Reply::failure(Failure::from(&error));
+            return with_position(reply, container, answer.charge, answer.position.as_ref());
+        }
+    };
+    let (item_count, size_bytes) = container.usage();
+    with_position(reply, container, answer.charge, answer.position.as_ref()).usage(item_count, size_bytes)
+}
+
+/// All items of the scope, in pages. With `A-IM` it would be the change feed.
+pub(crate) async fn list(call: &Call<'_>, database: &str, container: &str) -> Handled {
+    let container = call.owner_container(database, container)?;
+    if call.text(&A_IM)?.is_some_and(|value| !value.trim().is_empty()) {
+        return not_supported("The change feed");
+    }
+    let page = call.page()?;
+    let (engine, source) = (call.state.engine.clone(), container.clone());
+    let answer = call.state.pool.read(move || engine.list_items(&source, &page)).await?;
+    let reply = match answer.result {
+        Ok(page) => feeds::page_reply(Feed::Items, &container.resource.rid.to_string(), page),
+        Err(error) => Reply::failure(Failure::from(&error)),
+    };
+    Ok(with_positions(reply, &container, answer.charge, answer.position.as_ref()))
+}
+
+/// Charge, owner and where the serving partition stands: also on failures, whose session clients keep.
+pub(super) fn with_position(
+    reply: Reply,
+    container: &Container,
+    charge: f64,
+    position: Option<&Position>,
+) -> Reply {
+    let reply = reply.charge(charge).in_container(container);
+    match position {
+        Some(position) => reply.position(container, position),
+        None => reply,
+    }
+}
+
+/// The same for pages: without a single serving partition it is where all of them stand.
+pub(super) fn with_positions(
+    reply: Reply,
+    container: &Container,
+    charge: f64,
+    position: Option<&Position>,
+) -> Reply {
+    let reply = with_position(reply, container, charge, position);
+    if position.is_some() { reply } else { reply.positions(&container.positions()) }
+}
+
+fn wants_minimal(call: &Call<'_>) -> Result<bool, HandlerError> {
+    let prefer = call.text(&PREFER)?.unwrap_or_default();
+    Ok(prefer.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case("return=minimal")))
+}
+
+/// A trigger that was asked for and not run would be a write that its owner forbade.
+fn refuse_triggers(call: &Call<'_>) -> Result<(), HandlerError> {
+    for name in [&PRE_TRIGGERS, &POST_TRIGGERS] {
+        if call.text(name)?.is_some_and(|value| !value.trim().is_empty()) {
+            return Err(RequestError::NotSupported { feature: "Running triggers" }.into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! One file per resource: path and headers in, an engine call, a reply out.
+//!
+//! The catalog is in memory, so looking up resources runs on the async worker; everything that may touch the disk
+//! or run for long (writes, queries, reads that miss the cache) goes through the pool.
+
+mod call; // what a request asks for, read from its headers
+mod feeds; // lists and queries of resources that are in memory
+mod queries; // queries over items, and their plans
+
+pub(crate) mod account;
+pub(crate) mod addresses;
+pub(crate) mod client_encryption_keys;
+pub(crate) mod conflicts;
+pub(crate) mod consistency;
+pub(crate) mod containers;
+pub(crate) mod databases;
+pub(crate) mod items;
+pub(crate) mod offers;
+pub(crate) mod partition_key_ranges;
+pub(crate) mod permissions;
+pub(crate) mod users;
+
+pub(crate) use call::{Call, access, is_batch, is_query, is_query_plan};
+pub(crate) use queries::{plan as query_plan, query as query_items};
+
+use crate::headers::Reply;
+use crate::status::{HandlerError, RequestError};
+
+pub(crate) type Handled = Result<Reply, HandlerError>;
+
+/// What operations on resources other than items cost. Fixed, since their work does not grow with the data.
+pub(crate) mod charge {
+    pub const ACCOUNT: f64 = 0.0;
+    pub const READ: f64 = 1.0;
+    pub const LIST: f64 = 1.0;
+    pub const QUERY: f64 = 2.5;
+    /// Only the text is looked at.
+    pub const PLAN: f64 = 0.0;
+    pub const CREATE: f64 = 5.0;
+    pub const REPLACE: f64 = 10.0;
+    pub const DELETE: f64 = 5.0;
+    /// A request that was refused after it was authenticated.
+    pub const FAILED: f64 = 1.0;
+}
+
+/// What belongs to a later version.
+pub(crate) fn not_supported(feature: &'static str) -> Handled {
+    Err(RequestError::NotSupported { feature }.into())
+}

@@ -1,0 +1,120 @@
+//! Queries over items, and their plans.
+//!
+//! Every query is executed whole on its first POST, whatever it needs: clients that could merge partitions
+//! themselves take the answer as it is.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hyper::StatusCode;
+use hyper::header::{HeaderName, HeaderValue};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use quire_engine::{QueryMetrics, QueryPlan};
+
+use crate::handlers::items::with_positions;
+use crate::handlers::{Call, Handled, charge, feeds};
+use crate::headers::Reply;
+use crate::status::{self, HandlerError, RequestError};
+use crate::wire::{self, Feed, parse_query};
+
+const POPULATE_METRICS: HeaderName = HeaderName::from_static("x-ms-documentdb-populatequerymetrics");
+const METRICS: HeaderName = HeaderName::from_static("x-ms-documentdb-query-metrics");
+const POPULATE_INDEX_METRICS: HeaderName = HeaderName::from_static("x-ms-cosmos-populateindexmetrics");
+const POPULATE_INDEX_METRICS_V2: HeaderName = HeaderName::from_static("x-ms-cosmos-populateindexmetrics-v2");
+const INDEX_METRICS: HeaderName = HeaderName::from_static("x-ms-cosmos-index-utilization");
+const SUPPORTED_FEATURES: HeaderName = HeaderName::from_static("x-ms-cosmos-supported-query-features");
+const EXECUTION_INFO: HeaderName = HeaderName::from_static("x-ms-cosmos-query-execution-info");
+
+pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> Handled {
+    let container = call.owner_container(database, container)?;
+    let query = parse_query(&call.request.body)?;
+    let page = call.page()?;
+    let (engine, source) = (call.state.engine.clone(), container.clone());
+    let (text, answer) = call
+        .state
+        .pool
+        .read(move || {
+            let answer = engine.query_items(&source, &query.text, &query.parameters, &page);
+            (query.text, answer)
+        })
+        .await?;
+    let reply = match answer.result {
+        Ok(page) => {
+            let metrics = page.metrics;
+            let reply = feeds::page_reply(Feed::Items, &container.resource.rid.to_string(), page);
+            with_metrics(call, reply, &metrics)
+        }
+        Err(error) => Reply::failure(status::query(&error, &text)),
+    };
+    Ok(with_positions(reply, &container, answer.charge, answer.position.as_ref()))
+}
+
+fn with_metrics(call: &Call<'_>, mut reply: Reply, metrics: &QueryMetrics) -> Reply {
+    reply = reply.with(
+        EXECUTION_INFO,
+        HeaderValue::from_static("{\"reverseRidEnabled\":false,\"reverseIndexScan\":false}"),
+    );
+    if call.is_true(&POPULATE_METRICS) {
+        reply = reply.with_text(METRICS, metrics_text(metrics));
+    }
+    if call.is_true(&POPULATE_INDEX_METRICS_V2) {
+        let encoded = utf8_percent_encode(INDEX_METRICS_V2, NON_ALPHANUMERIC).to_string();
+        reply = reply.with_text(INDEX_METRICS, encoded);
+    } else if call.is_true(&POPULATE_INDEX_METRICS) {
+        reply = reply.with_text(INDEX_METRICS, STANDARD.encode(INDEX_METRICS_V1));
+    }
+    reply
+}
+
+/// Queries scan: no index is used, and none that could be is known.
+const INDEX_METRICS_V1: &str = "{\"UtilizedSingleIndexes\":[],\"PotentialSingleIndexes\":[],\
+                                \"UtilizedCompositeIndexes\":[],\"PotentialCompositeIndexes\":[]}";
+const INDEX_METRICS_V2: &str = "{\"UtilizedIndexes\":{\"SingleIndexes\":[],\"CompositeIndexes\":[]},\
+                                \"PotentialIndexes\":{\"SingleIndexes\":[],\"CompositeIndexes\":[]}}";
+
+/// `name=value` pairs joined by `;`, none after the last: clients take an empty one for an error.
+fn metrics_text(metrics: &QueryMetrics) -> String {
+    let milliseconds = |micros: u64| format!("{:.2}", micros as f64 / 1000.0);
+    let total = milliseconds(metrics.compile_micros + metrics.execute_micros);
+    let compile = milliseconds(metrics.compile_micros);
+    let execute = milliseconds(metrics.execute_micros);
+    let (loaded, loaded_bytes) = (metrics.loaded_count, metrics.loaded_bytes);
+    let (output, output_bytes) = (metrics.output_count, metrics.output_bytes);
+    format!(
+        "totalExecutionTimeInMs={total};queryCompileTimeInMs={compile};queryLogicalPlanBuildTimeInMs=0.00;\
+         queryPhysicalPlanBuildTimeInMs=0.00;queryOptimizationTimeInMs=0.00;VMExecutionTimeInMs={execute};\
+         indexLookupTimeInMs=0.00;instructionCount=0;documentLoadTimeInMs=0.00;\
+         systemFunctionExecuteTimeInMs=0.00;userFunctionExecuteTimeInMs=0.00;retrievedDocumentCount={loaded};\
+         retrievedDocumentSize={loaded_bytes};outputDocumentCount={output};outputDocumentSize={output_bytes};\
+         writeOutputTimeInMs=0.00;indexUtilizationRatio=0.00"
+    )
+}
+
+/// How a client should run a query over several partitions. Made from the text alone: nothing is read.
+pub(crate) async fn plan(call: &Call<'_>, database: &str, container: &str) -> Handled {
+    let container = call.owner_container(database, container)?;
+    let query = parse_query(&call.request.body)?;
+    let scope = call.scope()?;
+    let (engine, source) = (call.state.engine.clone(), container.clone());
+    let (text, plan) = call
+        .state
+        .pool
+        .read(move || {
+            let plan = engine.query_plan(&source, &query.text, &query.parameters, &scope);
+            (query.text, plan)
+        })
+        .await?;
+    let reply = match plan {
+        Ok(QueryPlan { top: Some(_) }) if !supports(call, "Top")? => {
+            return Err(RequestError::PlanFeatures { features: vec!["Top"] }.into());
+        }
+        Ok(QueryPlan { top }) => Reply::json(StatusCode::OK, wire::trivial_plan(top)),
+        Err(error) => Reply::failure(status::query_plan(&error, &text)),
+    };
+    Ok(reply.in_container(&container).charge(charge::PLAN))
+}
+
+/// What the client can do with a plan: names separated by commas.
+fn supports(call: &Call<'_>, feature: &str) -> Result<bool, HandlerError> {
+    let features = call.text(&SUPPORTED_FEATURES)?.unwrap_or_default();
+    Ok(features.split(',').any(|name| name.trim().eq_ignore_ascii_case(feature)))
+}

@@ -1,0 +1,11 @@
+//! Bodies as they travel.
+
+mod account; // the account document
+mod feed; // `{"_rid":…,"Databases":[…],"_count":n}`
+mod plan; // query plans
+mod query; // `{"query":…,"parameters":[…]}`
+
+pub(crate) use account::account;
+pub(crate) use feed::{Feed, envelope};
+pub(crate) use plan::trivial_plan;
+pub(crate) use query::parse_query;
