@@ -381,3 +381,259 @@ fn code(status: StatusCode) -> &'static str {
         _ => "InternalServerError",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use quire_resource::{NameError, ThroughputError, TtlError};
+    use quire_value::ParseError;
+
+    use super::*;
+
+    fn check<'a, E: std::fmt::Debug + 'a>(errors: &'a [E], expect: Expect)
+    where
+        Failure: From<&'a E>,
+    {
+        let mut out = String::new();
+        for error in errors {
+            let failure = Failure::from(error);
+            let substatus = failure.substatus.map(|substatus| format!("/{substatus}")).unwrap_or_default();
+            let retry = failure.retry_after_ms.map(|ms| format!(" retry after {ms} ms")).unwrap_or_default();
+            let body = String::from_utf8_lossy(&failure.body("ID")).replace(AGENT, "AGENT");
+            out.push_str(&format!("{error:?}\n    {}{substatus}{retry} {body}\n", failure.status.as_u16()));
+        }
+        expect.assert_eq(&out);
+    }
+
+    #[test]
+    fn engine_errors() {
+        let text = |text: &str| text.to_owned();
+        let diagnostic =
+            Diagnostic { code: "SC1001", start: 7, end: 11, message: text("incorrect syntax near 'FROM'.") };
+        check(
+            &[
+                EngineError::ResourceNotFound { kind: "database", id: text("d") },
+                EngineError::OwnerNotFound { kind: "container", id: text("c") },
+                EngineError::ItemNotFound { id: text("i") },
+                EngineError::AlreadyExists { kind: "database", id: text("d") },
+                EngineError::ItemExists { id: text("i") },
+                EngineError::UniqueKeyTaken { paths: text("/u") },
+                EngineError::HashCollision,
+                EngineError::PreconditionFailed,
+                EngineError::BadJson(ParseError::TooDeep { depth_max: 128 }),
+                EngineError::BadRequest { message: text("Say why.") },
+                EngineError::MissingProperties { names: text("id") },
+                EngineError::BadName(NameError::Characters { name: text("a/b") }),
+                EngineError::BadContainer(ContainerError::Invalid { message: text("Say why.") }),
+                EngineError::BadContainer(ContainerError::UniqueKeysChanged),
+                EngineError::BadContainer(ContainerError::PartitionKey(PartitionKeyError::BadDefinition {
+                    message: text("Say why."),
+                })),
+                EngineError::BadPartitionKey(PartitionKeyError::BadHeader { text: text("[") }),
+                EngineError::BadPartitionKey(PartitionKeyError::TooFew),
+                EngineError::BadPartitionKey(PartitionKeyError::TooMany),
+                EngineError::BadPartitionKey(PartitionKeyError::TooLong { bytes: 2049, bytes_max: 2048 }),
+                EngineError::PartitionKeyMissing,
+                EngineError::PartitionKeyMismatch,
+                EngineError::BadTtl(TtlError { value: text("0") }),
+                EngineError::BadThroughput(ThroughputError { message: text("Say why.") }),
+                EngineError::ItemTooLarge { bytes: 3, bytes_max: 2 },
+                EngineError::SessionNotAvailable,
+                EngineError::PartitionGone { id: text("7") },
+                EngineError::ContainerRidMismatch,
+                EngineError::BadContinuation,
+                EngineError::Sql(SqlError::Compile(vec![diagnostic.clone(), diagnostic])),
+                EngineError::Sql(SqlError::Refused(text("Say \"why\"."))),
+                EngineError::Sql(SqlError::DivisionByZero),
+                EngineError::Sql(SqlError::Budget { what: "10 joins" }),
+                EngineError::NotSupported { feature: text("Flying") },
+                EngineError::Forbidden { reason: text("Say why.") },
+                EngineError::Contended,
+                EngineError::Overloaded,
+                EngineError::Storage(StorageError::Closed),
+                EngineError::Storage(StorageError::Poisoned { during: "sync" }),
+                EngineError::Storage(StorageError::Corrupt { what: text("secret") }),
+                EngineError::Storage(StorageError::Io {
+                    doing: text("reading a secret"),
+                    source: std::io::Error::other("disk"),
+                }),
+                EngineError::Corrupt { what: text("secret") },
+                EngineError::Unresolved,
+                EngineError::NewerFormat { found: 2, supported: 1 },
+                EngineError::StorageNotEmpty,
+                EngineError::BackupRunning,
+                EngineError::BadBackup { what: text("cut off") },
+                EngineError::Io { doing: text("copying a secret"), source: std::io::Error::other("disk") },
+            ],
+            expect![[r#"
+                ResourceNotFound { kind: "database", id: "d" }
+                    404 {"code":"NotFound","message":"Entity with the specified id does not exist in the system.\r\nActivityId: ID, AGENT"}
+                OwnerNotFound { kind: "container", id: "c" }
+                    404/1003 {"code":"NotFound","message":"Owner resource does not exist\r\nActivityId: ID, AGENT"}
+                ItemNotFound { id: "i" }
+                    404 {"code":"NotFound","message":"Entity with the specified id does not exist in the system.\r\nActivityId: ID, AGENT"}
+                AlreadyExists { kind: "database", id: "d" }
+                    409 {"code":"Conflict","message":"Entity with the specified id already exists in the system.\r\nActivityId: ID, AGENT"}
+                ItemExists { id: "i" }
+                    409 {"code":"Conflict","message":"Entity with the specified id already exists in the system.\r\nActivityId: ID, AGENT"}
+                UniqueKeyTaken { paths: "/u" }
+                    409/3301 {"code":"Conflict","message":"Unique index constraint violation.\r\nActivityId: ID, AGENT"}
+                HashCollision
+                    409/3302 {"code":"Conflict","message":"Two partition keys with the same hash hold the same id.\r\nActivityId: ID, AGENT"}
+                PreconditionFailed
+                    412 {"code":"PreconditionFailed","message":"Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: ID, AGENT"}
+                BadJson(TooDeep { depth_max: 128 })
+                    400 {"code":"BadRequest","message":"The request payload is invalid. Ensure to provide a valid request payload. (more than 128 levels of nesting)\r\nActivityId: ID, AGENT"}
+                BadRequest { message: "Say why." }
+                    400 {"code":"BadRequest","message":"Say why.\r\nActivityId: ID, AGENT"}
+                MissingProperties { names: "id" }
+                    400 {"code":"BadRequest","message":"The input content is invalid because the required properties - 'id; ' - are missing\r\nActivityId: ID, AGENT"}
+                BadName(Characters { name: "a/b" })
+                    400 {"code":"BadRequest","message":"The input name 'a/b' is invalid. It cannot contain the characters '/', '\\', '?' or '#', or end with a space.\r\nActivityId: ID, AGENT"}
+                BadContainer(Invalid { message: "Say why." })
+                    400 {"code":"BadRequest","message":"Say why.\r\nActivityId: ID, AGENT"}
+                BadContainer(UniqueKeysChanged)
+                    403 {"code":"Forbidden","message":"The unique index cannot be modified. To change the unique index, remove the collection and re-create a new one.\r\nActivityId: ID, AGENT"}
+                BadContainer(PartitionKey(BadDefinition { message: "Say why." }))
+                    400 {"code":"BadRequest","message":"Say why.\r\nActivityId: ID, AGENT"}
+                BadPartitionKey(BadHeader { text: "[" })
+                    400 {"code":"BadRequest","message":"Partition key [ is invalid.\r\nActivityId: ID, AGENT"}
+                BadPartitionKey(TooFew)
+                    400/1001 {"code":"BadRequest","message":"PartitionKey has fewer components than defined the collection resource.\r\nActivityId: ID, AGENT"}
+                BadPartitionKey(TooMany)
+                    400/1001 {"code":"BadRequest","message":"PartitionKey has more components than defined the collection resource.\r\nActivityId: ID, AGENT"}
+                BadPartitionKey(TooLong { bytes: 2049, bytes_max: 2048 })
+                    400 {"code":"BadRequest","message":"partition key value of 2049 bytes is longer than 2048\r\nActivityId: ID, AGENT"}
+                PartitionKeyMissing
+                    400 {"code":"BadRequest","message":"PartitionKey value must be supplied for this operation.\r\nActivityId: ID, AGENT"}
+                PartitionKeyMismatch
+                    400/1001 {"code":"BadRequest","message":"PartitionKey extracted from document doesn't match the one specified in the header.\r\nActivityId: ID, AGENT"}
+                BadTtl(TtlError { value: "0" })
+                    400 {"code":"BadRequest","message":"The input ttl '0' is invalid. Ensure to provide a nonzero positive integer less than or equal to '2147483647', or -1.\r\nActivityId: ID, AGENT"}
+                BadThroughput(ThroughputError { message: "Say why." })
+                    400 {"code":"BadRequest","message":"Say why.\r\nActivityId: ID, AGENT"}
+                ItemTooLarge { bytes: 3, bytes_max: 2 }
+                    413 {"code":"RequestEntityTooLarge","message":"Message: {\"Errors\":[\"Request size is too large\"]}\r\nActivityId: ID, AGENT"}
+                SessionNotAvailable
+                    404/1002 {"code":"NotFound","message":"The read session is not available for the input session token.\r\nActivityId: ID, AGENT"}
+                PartitionGone { id: "7" }
+                    410/1002 {"code":"Gone","message":"The requested resource is no longer available at the server.\r\nActivityId: ID, AGENT"}
+                ContainerRidMismatch
+                    400/1024 {"code":"BadRequest","message":"The container was recreated: its _rid differs from the one in x-ms-cosmos-intended-collection-rid.\r\nActivityId: ID, AGENT"}
+                BadContinuation
+                    400 {"code":"BadRequest","message":"Invalid Continuation Token\r\nActivityId: ID, AGENT"}
+                Sql(Compile([Diagnostic { code: "SC1001", start: 7, end: 11, message: "incorrect syntax near 'FROM'." }, Diagnostic { code: "SC1001", start: 7, end: 11, message: "incorrect syntax near 'FROM'." }]))
+                    400 {"code":"BadRequest","message":"Message: {\"errors\":[{\"severity\":\"Error\",\"location\":{\"start\":7,\"end\":11},\"code\":\"SC1001\",\"message\":\"incorrect syntax near 'FROM'.\"},{\"severity\":\"Error\",\"location\":{\"start\":7,\"end\":11},\"code\":\"SC1001\",\"message\":\"incorrect syntax near 'FROM'.\"}]}\r\nActivityId: ID, AGENT"}
+                Sql(Refused("Say \"why\"."))
+                    400 {"code":"BadRequest","message":"Message: {\"Errors\":[\"Say \\\"why\\\".\"]}\r\nActivityId: ID, AGENT"}
+                Sql(DivisionByZero)
+                    400/4001 {"code":"BadRequest","message":"Message: {\"Errors\":[\"Division by zero.\"]}\r\nActivityId: ID, AGENT"}
+                Sql(Budget { what: "10 joins" })
+                    400 {"code":"BadRequest","message":"Message: {\"Errors\":[\"the query needs more than 10 joins\"]}\r\nActivityId: ID, AGENT"}
+                NotSupported { feature: "Flying" }
+                    400 {"code":"BadRequest","message":"Flying is not supported by this version of Quire\r\nActivityId: ID, AGENT"}
+                Forbidden { reason: "Say why." }
+                    403 {"code":"Forbidden","message":"Say why.\r\nActivityId: ID, AGENT"}
+                Contended
+                    449 retry after 10 ms {"code":"RetryWith","message":"Retry the request.\r\nActivityId: ID, AGENT"}
+                Overloaded
+                    429/3200 retry after 100 ms {"code":"TooManyRequests","message":"Message: {\"Errors\":[\"Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later.\"]}\r\nActivityId: ID, AGENT"}
+                Storage(Closed)
+                    503 {"code":"ServiceUnavailable","message":"The server is shutting down.\r\nActivityId: ID, AGENT"}
+                Storage(Poisoned { during: "sync" })
+                    503 {"code":"ServiceUnavailable","message":"The store takes no writes until it is opened again.\r\nActivityId: ID, AGENT"}
+                Storage(Corrupt { what: "secret" })
+                    500 {"code":"InternalServerError","message":"An internal error occurred; the server's log has the details.\r\nActivityId: ID, AGENT"}
+                Storage(Io { doing: "reading a secret", source: Custom { kind: Other, error: "disk" } })
+                    503 {"code":"ServiceUnavailable","message":"The store could not be read or written.\r\nActivityId: ID, AGENT"}
+                Corrupt { what: "secret" }
+                    500 {"code":"InternalServerError","message":"An internal error occurred; the server's log has the details.\r\nActivityId: ID, AGENT"}
+                Unresolved
+                    503 retry after 100 ms {"code":"ServiceUnavailable","message":"The outcome of a write is not known yet.\r\nActivityId: ID, AGENT"}
+                NewerFormat { found: 2, supported: 1 }
+                    400 {"code":"BadRequest","message":"the store has format 2, this version reads up to 1\r\nActivityId: ID, AGENT"}
+                StorageNotEmpty
+                    400 {"code":"BadRequest","message":"the storage to restore into is not empty\r\nActivityId: ID, AGENT"}
+                BackupRunning
+                    409 {"code":"Conflict","message":"a backup is running already\r\nActivityId: ID, AGENT"}
+                BadBackup { what: "cut off" }
+                    400 {"code":"BadRequest","message":"bad backup: cut off\r\nActivityId: ID, AGENT"}
+                Io { doing: "copying a secret", source: Custom { kind: Other, error: "disk" } }
+                    500 {"code":"InternalServerError","message":"An internal error occurred; the server's log has the details.\r\nActivityId: ID, AGENT"}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn request_errors() {
+        let text = |text: &str| text.to_owned();
+        check(
+            &[
+                RequestError::Route(RouteError::InvalidUrl),
+                RequestError::Route(RouteError::MethodNotAllowed),
+                RequestError::BadHeader { name: "x-ms-max-item-count", value: text("abc") },
+                RequestError::HeaderNotUtf8 { name: hyper::header::IF_MATCH },
+                RequestError::BadRequest { message: text("Say why.") },
+                RequestError::BadPageSize { value: text("abc") },
+                RequestError::NotSupported { feature: "Flying" },
+                RequestError::ConsistencyTooStrong { requested: "Strong", account: "Session" },
+                RequestError::PlanFeatures { features: vec!["OrderBy", "Top"] },
+                RequestError::UnknownHost { host: text("evil.example") },
+                RequestError::ForeignOrigin { origin: text("https://evil.example") },
+                RequestError::ContentEncoding { encoding: text("gzip") },
+                RequestError::BodyTooLarge { bytes_max: 2 },
+                RequestError::HeadersTooLarge { bytes_max: 2 },
+                RequestError::Timeout,
+                RequestError::Busy,
+                RequestError::ShuttingDown,
+                RequestError::Internal { what: text("secret") },
+            ],
+            expect![[r#"
+                Route(InvalidUrl)
+                    400 {"code":"BadRequest","message":"Request url is invalid.\r\nActivityId: ID, AGENT"}
+                Route(MethodNotAllowed)
+                    405 {"code":"MethodNotAllowed","message":"The requested verb is not supported.\r\nActivityId: ID, AGENT"}
+                BadHeader { name: "x-ms-max-item-count", value: "abc" }
+                    400 {"code":"BadRequest","message":"The value 'abc' specified for the header 'x-ms-max-item-count' is invalid.\r\nActivityId: ID, AGENT"}
+                HeaderNotUtf8 { name: "if-match" }
+                    400 {"code":"BadRequest","message":"The value specified for the header 'if-match' is not UTF-8.\r\nActivityId: ID, AGENT"}
+                BadRequest { message: "Say why." }
+                    400 {"code":"BadRequest","message":"Say why.\r\nActivityId: ID, AGENT"}
+                BadPageSize { value: "abc" }
+                    400 {"code":"BadRequest","message":"The input PageSize abc is invalid. Ensure to pass a valid page size which must be a positive integer or -1 for a dynamic page size\r\nActivityId: ID, AGENT"}
+                NotSupported { feature: "Flying" }
+                    400 {"code":"BadRequest","message":"Flying is not supported by this version of Quire\r\nActivityId: ID, AGENT"}
+                ConsistencyTooStrong { requested: "Strong", account: "Session" }
+                    400 {"code":"BadRequest","message":"The requested consistency level 'Strong' is stronger than the account's default consistency level 'Session'.\r\nActivityId: ID, AGENT"}
+                PlanFeatures { features: ["OrderBy", "Top"] }
+                    400 {"code":"BadRequest","message":"Query contains 1 or more unsupported features. Upgrade your SDK to a version that does support the requested features:\nQuery contained OrderBy, which the calling client does not support.\nQuery contained Top, which the calling client does not support.\r\nActivityId: ID, AGENT"}
+                UnknownHost { host: "evil.example" }
+                    421 {"code":"MisdirectedRequest","message":"The host 'evil.example' is not served here.\r\nActivityId: ID, AGENT"}
+                ForeignOrigin { origin: "https://evil.example" }
+                    403 {"code":"Forbidden","message":"Requests from the origin 'https://evil.example' are refused.\r\nActivityId: ID, AGENT"}
+                ContentEncoding { encoding: "gzip" }
+                    415 {"code":"UnsupportedMediaType","message":"The content encoding 'gzip' is not accepted.\r\nActivityId: ID, AGENT"}
+                BodyTooLarge { bytes_max: 2 }
+                    413 {"code":"RequestEntityTooLarge","message":"Message: {\"Errors\":[\"Request size is too large\"]}\r\nActivityId: ID, AGENT"}
+                HeadersTooLarge { bytes_max: 2 }
+                    431 {"code":"RequestHeaderFieldsTooLarge","message":"The headers are larger than 2 bytes.\r\nActivityId: ID, AGENT"}
+                Timeout
+                    408 {"code":"RequestTimeout","message":"The request timed out.\r\nActivityId: ID, AGENT"}
+                Busy
+                    429/3200 retry after 100 ms {"code":"TooManyRequests","message":"Message: {\"Errors\":[\"Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later.\"]}\r\nActivityId: ID, AGENT"}
+                ShuttingDown
+                    503 retry after 100 ms {"code":"ServiceUnavailable","message":"The server is shutting down.\r\nActivityId: ID, AGENT"}
+                Internal { what: "secret" }
+                    500 {"code":"InternalServerError","message":"An internal error occurred; the server's log has the details.\r\nActivityId: ID, AGENT"}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn spans_count_characters() {
+        let diagnostic = Diagnostic { code: "SC1001", start: 3, end: 4, message: "near 'x'.".to_owned() };
+        let error = EngineError::Sql(SqlError::Compile(vec![diagnostic]));
+        expect![[r#"Message: {"errors":[{"severity":"Error","location":{"start":1,"end":2},"code":"SC1001","message":"near 'x'."}]}"#]].assert_eq(&query(&error, "日x").message);
+        expect![[r#"Gateway Failed to Retrieve Query Plan: Message: {"errors":[{"severity":"Error","location":{"start":1,"end":2},"code":"SC1001","message":"near 'x'."}]}"#]].assert_eq(&query_plan(&error, "日x").message);
+    }
+}
