@@ -1,1 +1,3 @@
 //! quire-testkit
+
+pub mod values; // strategies for values
