@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use quire_resource::{ContainerDefinition, PartitionKey};
+use ring::digest;
 
 use crate::api::{PartitionInfo, Position, Resource};
 use crate::partition::PartitionSet;
 
 /// An open container: definition, partitions, sequencers. Cheap to clone, valid until the container is deleted.
 ///
-/// A replaced definition makes a new `Container` that shares the old one's [`PartitionSet`].
+/// A replaced definition makes a new `Container` that shares the old one's partitions.
 pub struct Container {
     pub resource: Arc<Resource>,
     pub definition: ContainerDefinition,
@@ -21,22 +22,34 @@ pub struct Container {
 
 impl Container {
     pub fn partitions(&self) -> Vec<PartitionInfo> {
-        todo!()
+        self.partitions.infos()
     }
+
     /// Changes whenever the set of partitions does: the etag of the pkranges feed, with quotes.
     pub fn partitions_etag(&self) -> String {
-        todo!()
+        let mut layout = digest::Context::new(&digest::SHA256);
+        layout.update(&self.number.to_be_bytes());
+        for partition in self.partitions.all() {
+            layout.update(&partition.layout.id.to_be_bytes());
+        }
+        let hash: String = layout.finish().as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("\"{hash}\"")
     }
+
     /// Where the partition of a key stands (complete key), for headers.
-    pub fn position_of(&self, _key: &PartitionKey) -> Option<Position> {
-        todo!()
+    pub fn position_of(&self, key: &PartitionKey) -> Option<Position> {
+        let epk = self.definition.partition_key.effective(key);
+        self.partitions.route(&epk).position().ok()
     }
+
     /// All partitions' positions: the compound session token of container-wide answers.
     pub fn positions(&self) -> Vec<Position> {
-        todo!()
+        self.partitions.all().iter().filter_map(|partition| partition.position().ok()).collect()
     }
+
     /// Live items and their bytes (for quota headers and statistics).
     pub fn usage(&self) -> (u64, u64) {
-        todo!()
+        let usages = self.partitions.all().iter().filter_map(|partition| partition.sequencer.usage().ok());
+        usages.fold((0, 0), |total, usage| (total.0 + usage.0, total.1 + usage.1))
     }
 }

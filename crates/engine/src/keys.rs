@@ -1,6 +1,30 @@
 //! Every key and value form in the storage: the only place that decides them.
+//!
+//! Numbers are big-endian, so that bytes sort like numbers. `rid` is the 60-bit child id of an item, in 8 bytes;
+//! `epk` the effective partition key behind its length in 2 bytes (an id follows it, and not all kinds of key are
+//! self-terminating; nothing asks for these rows in EPK order).
+//!
+//! | space   | key                                                      | value                                 |
+//! |---------|----------------------------------------------------------|---------------------------------------|
+//! | catalog | `C0` container 4, partition 4                            | counts of a partition ([`Counts`])    |
+//! | catalog | `C1` container 4                                         | end of the last reserved block of rids, 8 |
+//! | catalog | other first bytes                                        | the catalog's own, see its section    |
+//! | items   | container 4, rid                                         | item row (see `row`)                  |
+//! | lookups | container 4, `01`, epk, id                               | rid                                   |
+//! | lookups | container 4, `02`, epk, constraint 1, tuple hash 16, rid | nothing                               |
+//! | index   | container 4, …                                           | nothing                               |
+//! | feeds   | container 4, `01`, partition 4, LSN 8, ordinal 2         | rid (the latest feed)                 |
+//! | feeds   | container 4, `02`, expiry second 8, rid                  | nothing (items with a `ttl` of their own) |
+//!
+//! A unique row names its holder in the key, so a write only ever touches its own rows and two tuples with one hash
+//! live side by side; who holds a tuple is decided by the items themselves.
+//!
+//! Invariants, each a property test: a logical partition's items are adjacent up to its 24-bit rid prefix; feed
+//! rows sort by LSN, then ordinal; expiry rows by time; no two (epk, id) pairs share an id row.
 
-use quire_storage::{PartitionId, Space};
+use quire_resource::EffectivePartitionKey;
+use quire_storage::{KeyRange, PartitionId, Space};
+use std::ops::Bound;
 
 /// Catalog resources, counters, partition counts, jobs, secret, incarnation.
 pub(crate) const CATALOG: Space = Space(0);
@@ -15,22 +39,155 @@ pub(crate) const FEEDS: Space = Space(4);
 /// Spaces whose keys all begin with a container number, so that a container is emptied by prefix.
 pub(crate) const CONTAINER_SPACES: [Space; 4] = [ITEMS, LOOKUPS, INDEX, FEEDS];
 
-/// First byte of the keys in [`CATALOG`] that belong to partitions and containers' counters; the catalog's own keys
-/// begin with other bytes.
-pub(crate) const CATALOG_COUNTS: u8 = 0xC0;
-pub(crate) const CATALOG_RID_COUNTER: u8 = 0xC1;
+/// First bytes of the data plane's keys in [`CATALOG`]; the catalog's own keys begin with other bytes.
+const CATALOG_COUNTS: u8 = 0xC0;
+const CATALOG_RID_COUNTER: u8 = 0xC1;
+
+const ID: u8 = 0x01;
+const UNIQUE: u8 = 0x02;
+const LATEST: u8 = 0x01;
+const EXPIRY: u8 = 0x02;
 
 /// The guarded sequence of commits of the catalog itself.
 pub(crate) const CATALOG_PARTITION: PartitionId = PartitionId(0);
+/// Not partitions: the guarded sequences of the commits that empty a deleted container, and of its rid blocks.
+const RECLAIM_SEQUENCE: u32 = u32::MAX;
+const RID_SEQUENCE: u32 = u32::MAX - 1;
+
+/// Bits of an item's child id below the prefix of its partition key.
+pub(crate) const RID_COUNTER_BITS: u32 = 36;
+pub(crate) const RID_PREFIX_BITS: u32 = 24;
+
+/// The guarded sequence of commits of one partition of a container. Container numbers start at 1.
+pub(crate) fn partition_id(container: u32, partition: u32) -> PartitionId {
+    PartitionId(u64::from(container) << 32 | u64::from(partition))
+}
+
+pub(crate) fn rid_sequence(container: u32) -> PartitionId {
+    partition_id(container, RID_SEQUENCE)
+}
 
 /// Every container-owned key begins with this.
 pub(crate) fn container_prefix(container: u32) -> [u8; 4] {
     container.to_be_bytes()
 }
 
-/// The guarded sequence of commits of one partition of a container. Container numbers start at 1.
-pub(crate) fn partition_id(container: u32, partition: u32) -> PartitionId {
-    PartitionId(u64::from(container) << 32 | u64::from(partition))
+pub(crate) fn counts(container: u32, partition: u32) -> Vec<u8> {
+    join(&[&[CATALOG_COUNTS], &container.to_be_bytes(), &partition.to_be_bytes()])
+}
+
+pub(crate) fn rid_counter(container: u32) -> Vec<u8> {
+    join(&[&[CATALOG_RID_COUNTER], &container.to_be_bytes()])
+}
+
+/// A child id: where its partition key lies, then the container's counter.
+pub(crate) fn rid(prefix: u32, counter: u64) -> u64 {
+    debug_assert!(prefix >> RID_PREFIX_BITS == 0 && counter >> RID_COUNTER_BITS == 0);
+    u64::from(prefix) << RID_COUNTER_BITS | counter
+}
+
+pub(crate) fn rid_prefix(rid: u64) -> u32 {
+    (rid >> RID_COUNTER_BITS) as u32
+}
+
+pub(crate) fn item(container: u32, rid: u64) -> Vec<u8> {
+    join(&[&container.to_be_bytes(), &rid.to_be_bytes()])
+}
+
+/// Items of a container whose rid prefix lies in `first..=last`, from `from` on.
+pub(crate) fn items(container: u32, first: u32, last: u32, from: Option<u64>) -> KeyRange {
+    let start = from.unwrap_or(0).max(rid(first, 0));
+    let end = u64::from(last) + 1 << RID_COUNTER_BITS;
+    KeyRange { start: Bound::Included(item(container, start)), end: Bound::Excluded(item(container, end)) }
+}
+
+/// The child id in an item key.
+pub(crate) fn rid_of_item_key(key: &[u8]) -> Option<u64> {
+    number(key.get(4..)?)
+}
+
+pub(crate) fn id(container: u32, epk: &EffectivePartitionKey, id: &str) -> Vec<u8> {
+    join(&[&container.to_be_bytes(), &[ID], &length(epk), &epk.0, id.as_bytes()])
+}
+
+/// Every holder of a tuple of unique values.
+pub(crate) fn unique_prefix(
+    container: u32,
+    epk: &EffectivePartitionKey,
+    constraint: u8,
+    hash: &[u8; 16],
+) -> Vec<u8> {
+    join(&[&container.to_be_bytes(), &[UNIQUE], &length(epk), &epk.0, &[constraint], hash])
+}
+
+pub(crate) fn unique(prefix: &[u8], rid: u64) -> Vec<u8> {
+    join(&[prefix, &rid.to_be_bytes()])
+}
+
+/// The holder in a unique row's key.
+pub(crate) fn rid_of_unique_key(key: &[u8]) -> Option<u64> {
+    number(key.get(key.len().checked_sub(8)?..)?)
+}
+
+pub(crate) fn latest(container: u32, partition: u32, lsn: u64, ordinal: u16) -> Vec<u8> {
+    let lsn = lsn.to_be_bytes();
+    join(&[&container.to_be_bytes(), &[LATEST], &partition.to_be_bytes(), &lsn, &ordinal.to_be_bytes()])
+}
+
+pub(crate) fn expiry(container: u32, expires_at: i64, rid: u64) -> Vec<u8> {
+    let second = u64::try_from(expires_at).unwrap_or(0);
+    join(&[&container.to_be_bytes(), &[EXPIRY], &second.to_be_bytes(), &rid.to_be_bytes()])
+}
+
+/// The value of id rows, feed rows and the rid counter.
+pub(crate) fn number_value(number: u64) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}
+
+pub(crate) fn number(value: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(value.try_into().ok()?))
+}
+
+/// What a partition holds, written with every group of its writes.
+///
+/// Format byte 1, then LSN 8, items 8, bytes 8, last `_ts` 8.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// The partition's LSN when this was written.
+    pub lsn: u64,
+    pub items: u64,
+    /// Compact JSON without system properties.
+    pub bytes: u64,
+    pub last_ts: i64,
+}
+
+impl Counts {
+    pub fn encode(&self) -> Vec<u8> {
+        let fields = [self.lsn, self.items, self.bytes, self.last_ts as u64];
+        let mut value = Vec::with_capacity(1 + 8 * fields.len());
+        value.push(1);
+        fields.iter().for_each(|field| value.extend(field.to_be_bytes()));
+        value
+    }
+
+    pub fn decode(value: &[u8]) -> Option<Counts> {
+        let (&format, fields) = value.split_first()?;
+        if format != 1 || fields.len() != 32 {
+            return None;
+        }
+        let field = |index: usize| number(&fields[8 * index..8 * index + 8]);
+        Some(Counts { lsn: field(0)?, items: field(1)?, bytes: field(2)?, last_ts: field(3)? as i64 })
+    }
+}
+
+fn length(epk: &EffectivePartitionKey) -> [u8; 2] {
+    u16::try_from(epk.0.len())
+        .expect("an effective partition key has at most a few hundred bytes")
+        .to_be_bytes()
+}
+
+fn join(parts: &[&[u8]]) -> Vec<u8> {
+    parts.concat()
 }
 
 // ---- catalog keys (owned by the catalog)
@@ -44,5 +201,85 @@ pub(crate) fn container_ranges(container: u32) -> Vec<(Space, Vec<u8>)> {
 
 /// The guarded sequence of the commits that empty a deleted container; no partition has this id.
 pub(crate) fn reclaim_sequence(container: u32) -> PartitionId {
-    partition_id(container, u32::MAX)
+    partition_id(container, RECLAIM_SEQUENCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn epk(bytes: &[u8]) -> EffectivePartitionKey {
+        EffectivePartitionKey(bytes.to_vec())
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// On disk: a change here is a new format.
+    #[test]
+    fn golden_bytes() {
+        let golden = [
+            (counts(1, 2), "c00000000100000002"),
+            (rid_counter(1), "c100000001"),
+            (item(7, rid(0x12_3456, 9)), "0000000701234560000000 09"),
+            (id(7, &epk(&[0xAA, 0xBB]), "é"), "00000007 01 0002 aabb c3a9"),
+            (
+                unique(&unique_prefix(7, &epk(&[0xAA]), 3, &[0x11; 16]), 5),
+                "00000007 02 0001 aa 03 11111111111111111111111111111111 0000000000000005",
+            ),
+            (latest(7, 1, 0x0102, 3), "00000007 01 00000001 0000000000000102 0003"),
+            (expiry(7, 1_700_000_000, 5), "00000007 02 000000006553f100 0000000000000005"),
+            (
+                Counts { lsn: 1, items: 2, bytes: 3, last_ts: 4 }.encode(),
+                "01 0000000000000001 0000000000000002 0000000000000003 0000000000000004",
+            ),
+        ];
+        for (bytes, expected) in golden {
+            assert_eq!(hex(&bytes), expected.replace(' ', ""));
+        }
+    }
+
+    #[test]
+    fn counts_survive_and_garbage_does_not() {
+        let counts = Counts { lsn: u64::MAX, items: 1, bytes: 2, last_ts: -5 };
+        assert_eq!(Counts::decode(&counts.encode()), Some(counts));
+        assert_eq!(Counts::decode(&[]), None);
+        assert_eq!(Counts::decode(&[2; 33]), None);
+        assert_eq!(Counts::decode(&[1; 32]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn items_sort_by_prefix_then_counter(a in (0u32..1 << 24, 0u64..1 << 36), b in (0u32..1 << 24, 0u64..1 << 36)) {
+            prop_assert_eq!(a.cmp(&b), item(1, rid(a.0, a.1)).cmp(&item(1, rid(b.0, b.1))));
+            prop_assert_eq!(rid_prefix(rid(a.0, a.1)), a.0);
+            prop_assert_eq!(rid_of_item_key(&item(1, rid(a.0, a.1))), Some(rid(a.0, a.1)));
+        }
+
+        #[test]
+        fn an_item_lies_in_the_range_of_its_prefix(prefix in 0u32..1 << 24, counter in 0u64..1 << 36, first in 0u32..1 << 24, last in 0u32..1 << 24) {
+            let range = items(1, first, last, None);
+            let key = item(1, rid(prefix, counter));
+            let above = matches!(&range.start, Bound::Included(start) if *start <= key);
+            let below = matches!(&range.end, Bound::Excluded(end) if key < *end);
+            prop_assert_eq!(above && below, first <= prefix && prefix <= last);
+        }
+
+        #[test]
+        fn feed_rows_sort_by_lsn_then_ordinal(a: (u64, u16), b: (u64, u16)) {
+            prop_assert_eq!(a.cmp(&b), latest(1, 1, a.0, a.1).cmp(&latest(1, 1, b.0, b.1)));
+        }
+
+        #[test]
+        fn expiry_rows_sort_by_time(a in (0i64.., 0u64..1 << 60), b in (0i64.., 0u64..1 << 60)) {
+            prop_assert_eq!(a.cmp(&b), expiry(1, a.0, a.1).cmp(&expiry(1, b.0, b.1)));
+        }
+
+        #[test]
+        fn id_rows_are_unambiguous(a: (Vec<u8>, String), b: (Vec<u8>, String)) {
+            prop_assert_eq!(a == b, id(1, &epk(&a.0), &a.1) == id(1, &epk(&b.0), &b.1));
+        }
+    }
 }

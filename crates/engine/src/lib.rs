@@ -7,6 +7,7 @@
 mod api; // requests and answers
 mod cache; // ready answers of point reads
 mod catalog; // databases, containers, users, permissions, keys, offers
+mod charge; // what requests cost
 mod container; // an open container: definition and partitions
 mod engine; // opening, closing, the control plane
 mod error;
@@ -18,6 +19,7 @@ mod partition; // a container's partitions: ranges, positions, counts
 mod query_plan; // plans for clients that merge partitions themselves
 mod resource; // catalog resources as clients see them
 mod resource_query; // queries over resources in memory
+mod rids; // counters of new items
 mod sequencer; // one commit for all that wait, dense LSNs
 mod shared; // what every part of the engine needs
 

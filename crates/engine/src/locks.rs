@@ -1,9 +1,349 @@
 //! Who may write what at the same time.
+//!
+//! A write holds its logical partition shared, and its item and its new unique tuples exclusively, until its commit
+//! is durable. So different items of one logical partition share a sync, one item's writers come one after the
+//! other, and no write is prepared on state that a crash could take back. A transaction holds the logical partition
+//! exclusively.
+//!
+//! Keys are 64-bit hashes: a collision makes two writes wait for each other, nothing worse.
+//!
+//! Invariants: a lock set is taken in key order, so writers cannot wait in a circle; waiters are served first come,
+//! first served (shared neighbours together); an entry is in the table only while someone holds or waits for it;
+//! dropping [`Held`] releases, also when the holder panics.
 
-pub(crate) struct LockTable {}
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use smallvec::SmallVec;
+
+use crate::EngineError;
+
+const SHARDS: usize = 64;
+/// More than this many waiting for one key is not worth queueing: the client retries.
+const WAITERS_MAX: usize = 1024;
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Mode {
+    Shared,
+    Exclusive,
+}
+
+/// What a lock protects.
+#[derive(Clone, Copy, Debug, Hash)]
+pub(crate) enum Protects<'a> {
+    /// `epk`
+    LogicalPartition(&'a [u8]),
+    /// the key of its id row
+    Item(&'a [u8]),
+    /// the prefix of its unique rows
+    UniqueTuple(&'a [u8]),
+}
+
+pub(crate) struct LockTable {
+    shards: Vec<Mutex<HashMap<u64, Lock>>>,
+    hasher: RandomState,
+    waited: AtomicU64,
+    refused: AtomicU64,
+    waiters_max: usize,
+    wait_max: Duration,
+}
+
+/// Locks to take together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LockSet(SmallVec<[(u64, Mode); 4]>);
+
+/// Locks held; released when dropped.
+pub(crate) struct Held<'a> {
+    table: &'a LockTable,
+    keys: SmallVec<[u64; 4]>,
+}
+
+#[derive(Default)]
+struct Lock {
+    sharers: usize,
+    exclusive: bool,
+    queue: VecDeque<(Mode, Arc<Waiter>)>,
+}
+
+/// One thread's place in a queue.
+#[derive(Default)]
+struct Waiter {
+    granted: Mutex<bool>,
+    changed: Condvar,
+}
 
 impl LockTable {
     pub fn new() -> LockTable {
-        LockTable {}
+        LockTable::with_limits(WAITERS_MAX, WAIT_MAX)
+    }
+
+    fn with_limits(waiters_max: usize, wait_max: Duration) -> LockTable {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let (waited, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+        LockTable { shards, hasher: RandomState::new(), waited, refused, waiters_max, wait_max }
+    }
+
+    /// Adds a lock to a set, once, in its strongest mode.
+    pub fn add(&self, set: &mut LockSet, container: u32, what: Protects<'_>, mode: Mode) {
+        let key = self.hasher.hash_one((container, what));
+        match set.0.binary_search_by_key(&key, |&(key, _)| key) {
+            Ok(at) => set.0[at].1 = set.0[at].1.max(mode),
+            Err(at) => set.0.insert(at, (key, mode)),
+        }
+    }
+
+    /// Takes all locks of the set, waiting for each; `Contended` when the wait is hopeless.
+    pub fn take(&self, set: &LockSet) -> Result<Held<'_>, EngineError> {
+        let mut held = Held { table: self, keys: SmallVec::new() };
+        for &(key, mode) in &set.0 {
+            self.take_one(key, mode)?;
+            held.keys.push(key);
+        }
+        Ok(held)
+    }
+
+    /// Waits since start, and requests turned away.
+    pub fn statistics(&self) -> (u64, u64) {
+        (self.waited.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
+    }
+
+    fn shard(&self, key: u64) -> MutexGuard<'_, HashMap<u64, Lock>> {
+        self.shards[key as usize % SHARDS].lock()
+    }
+
+    fn take_one(&self, key: u64, mode: Mode) -> Result<(), EngineError> {
+        let waiter = {
+            let mut shard = self.shard(key);
+            let lock = shard.entry(key).or_default();
+            if lock.grants(mode) {
+                lock.hold(mode);
+                return Ok(());
+            }
+            if lock.queue.len() >= self.waiters_max {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                return Err(EngineError::Contended);
+            }
+            let waiter = Arc::new(Waiter::default());
+            lock.queue.push_back((mode, Arc::clone(&waiter)));
+            waiter
+        };
+        self.waited.fetch_add(1, Ordering::Relaxed);
+        if waiter.wait(Instant::now() + self.wait_max) || self.withdraw(key, &waiter) {
+            return Ok(());
+        }
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        Err(EngineError::Contended)
+    }
+
+    /// Leaves the queue after a timeout. True when the lock was granted in the meantime after all.
+    fn withdraw(&self, key: u64, waiter: &Arc<Waiter>) -> bool {
+        let mut shard = self.shard(key);
+        if *waiter.granted.lock() {
+            return true; // granted between the timeout and this line; grants happen under the shard's mutex
+        }
+        if let Some(lock) = shard.get_mut(&key) {
+            lock.queue.retain(|(_, other)| !Arc::ptr_eq(other, waiter));
+            lock.serve(); // a shared one may have waited behind this one only
+        }
+        false
+    }
+
+    fn release(&self, key: u64) {
+        let mut shard = self.shard(key);
+        let Some(lock) = shard.get_mut(&key) else { return };
+        if lock.exclusive {
+            lock.exclusive = false;
+        } else {
+            lock.sharers = lock.sharers.saturating_sub(1);
+        }
+        lock.serve();
+        if lock.is_idle() {
+            shard.remove(&key);
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        for &key in self.keys.iter().rev() {
+            self.table.release(key);
+        }
+    }
+}
+
+impl Lock {
+    /// Whether a newcomer gets it at once.
+    fn grants(&self, mode: Mode) -> bool {
+        self.queue.is_empty() && self.fits(mode)
+    }
+
+    fn fits(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Shared => !self.exclusive,
+            Mode::Exclusive => !self.exclusive && self.sharers == 0,
+        }
+    }
+
+    fn hold(&mut self, mode: Mode) {
+        match mode {
+            Mode::Shared => self.sharers += 1,
+            Mode::Exclusive => self.exclusive = true,
+        }
+    }
+
+    /// Hands the lock to those at the front of the queue that fit.
+    fn serve(&mut self) {
+        while let Some((mode, _)) = self.queue.front() {
+            if !self.fits(*mode) {
+                return;
+            }
+            let Some((mode, waiter)) = self.queue.pop_front() else { return };
+            self.hold(mode);
+            waiter.grant();
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.sharers == 0 && !self.exclusive && self.queue.is_empty()
+    }
+}
+
+impl Waiter {
+    fn grant(&self) {
+        *self.granted.lock() = true;
+        self.changed.notify_one();
+    }
+
+    fn wait(&self, deadline: Instant) -> bool {
+        let mut granted = self.granted.lock();
+        while !*granted {
+            if self.changed.wait_until(&mut granted, deadline).timed_out() {
+                return *granted;
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn set(table: &LockTable, locks: &[(&[u8], Mode)]) -> LockSet {
+        let mut set = LockSet::default();
+        locks.iter().for_each(|&(key, mode)| table.add(&mut set, 1, Protects::Item(key), mode));
+        set
+    }
+
+    #[test]
+    fn a_set_holds_each_key_once_in_its_strongest_mode() {
+        let table = LockTable::new();
+        let set = set(&table, &[(b"a", Mode::Shared), (b"a", Mode::Exclusive), (b"a", Mode::Shared)]);
+        assert_eq!(set.0.len(), 1);
+        assert_eq!(set.0[0].1, Mode::Exclusive);
+    }
+
+    #[test]
+    fn sharers_go_together_and_nothing_is_left_behind() {
+        let table = LockTable::new();
+        let shared = set(&table, &[(b"a", Mode::Shared)]);
+        let first = table.take(&shared).expect("free");
+        let second = table.take(&shared).expect("shared");
+        drop(first);
+        drop(second);
+        assert!(table.shards.iter().all(|shard| shard.lock().is_empty()));
+    }
+
+    #[test]
+    fn waiting_ends_and_leaves_the_queue() {
+        let table = LockTable::with_limits(8, Duration::from_millis(20));
+        let exclusive = set(&table, &[(b"a", Mode::Exclusive)]);
+        let held = table.take(&exclusive).expect("free");
+        assert!(matches!(table.take(&exclusive), Err(EngineError::Contended)));
+        drop(held);
+        drop(table.take(&exclusive).expect("free again"));
+        assert!(table.shards.iter().all(|shard| shard.lock().is_empty()));
+    }
+
+    #[test]
+    fn a_full_queue_refuses() {
+        let table = LockTable::with_limits(0, Duration::from_secs(5));
+        let exclusive = set(&table, &[(b"a", Mode::Exclusive)]);
+        let _held = table.take(&exclusive).expect("free");
+        assert!(matches!(table.take(&exclusive), Err(EngineError::Contended)));
+        assert_eq!(table.statistics(), (0, 1));
+    }
+
+    #[test]
+    fn a_failed_set_gives_back_what_it_had() {
+        let table = LockTable::with_limits(0, Duration::from_secs(5));
+        let both = set(&table, &[(b"a", Mode::Exclusive), (b"b", Mode::Exclusive)]);
+        let last = LockSet(SmallVec::from_slice(&both.0[1..]));
+        let first = LockSet(SmallVec::from_slice(&both.0[..1]));
+        let _held = table.take(&last).expect("free");
+        assert!(table.take(&both).is_err());
+        assert!(table.take(&first).is_ok());
+    }
+
+    /// Writers of two overlapping keys in both orders: exclusion holds and no one waits for ever.
+    #[test]
+    fn exclusion_without_deadlock() {
+        let table = LockTable::new();
+        let inside = [AtomicUsize::new(0), AtomicUsize::new(0)];
+        std::thread::scope(|scope| {
+            for thread in 0..8u8 {
+                let (table, inside) = (&table, &inside);
+                scope.spawn(move || {
+                    for round in 0..500u32 {
+                        let mut names: [&[u8]; 2] = [b"a", b"b"];
+                        if (u32::from(thread) + round) % 2 == 0 {
+                            names.reverse();
+                        }
+                        let wanted = set(table, &[(names[0], Mode::Exclusive), (names[1], Mode::Exclusive)]);
+                        let held = table.take(&wanted).expect("served in time");
+                        for counter in inside {
+                            assert_eq!(counter.fetch_add(1, Ordering::SeqCst), 0);
+                            counter.fetch_sub(1, Ordering::SeqCst);
+                        }
+                        drop(held);
+                    }
+                });
+            }
+        });
+        assert!(table.shards.iter().all(|shard| shard.lock().is_empty()));
+    }
+
+    /// Readers and a writer: the writer is not starved, and never shares.
+    #[test]
+    fn an_exclusive_waiter_is_not_starved() {
+        let table = LockTable::new();
+        let (shared, exclusive) =
+            (set(&table, &[(b"a", Mode::Shared)]), set(&table, &[(b"a", Mode::Exclusive)]));
+        let writers = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let held = table.take(&shared).expect("served in time");
+                        assert_eq!(writers.load(Ordering::SeqCst), 0);
+                        drop(held);
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    let held = table.take(&exclusive).expect("served in time");
+                    assert_eq!(writers.fetch_add(1, Ordering::SeqCst), 0);
+                    writers.fetch_sub(1, Ordering::SeqCst);
+                    drop(held);
+                }
+            });
+        });
     }
 }

@@ -1,11 +1,21 @@
-//! A container's partitions: ranges, positions, counts.
+//! A container's partitions: ranges of effective partition keys, where they stand, what they hold.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use quire_resource::{ContainerDefinition, EpkRange, ResourceId};
+use quire_resource::{
+    ChildKind, ContainerDefinition, EffectivePartitionKey, EpkRange, ResourceId, SessionToken,
+};
 
 use crate::EngineError;
+use crate::api::{PartitionInfo, Position};
+use crate::rids::Rids;
+use crate::sequencer::Sequencer;
 use crate::shared::Shared;
+
+/// How long a read waits for an LSN that a session token promises.
+const SESSION_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// One partition as the container's catalog row keeps it. The ranges of a container's layouts tile the key space.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,28 +28,179 @@ pub(crate) struct PartitionLayout {
 
 /// A container's partitions with their sequencers. One per container for as long as the engine is open, whatever
 /// happens to the definition.
-pub(crate) struct PartitionSet {}
+pub(crate) struct PartitionSet {
+    container: u32,
+    rid: ResourceId,
+    /// In the order of their ranges.
+    partitions: Vec<Partition>,
+    rids: Rids,
+    retired: AtomicBool,
+}
+
+pub(crate) struct Partition {
+    pub layout: PartitionLayout,
+    /// The id as clients know it.
+    pub name: String,
+    pub sequencer: Sequencer,
+    shared: Arc<Shared>,
+}
 
 impl PartitionSet {
     /// Reads nothing: a partition looks up where it stands when it is first used.
     pub fn open(
-        _shared: &Arc<Shared>,
-        _container_number: u32,
-        _rid: ResourceId,
+        shared: &Arc<Shared>,
+        container_number: u32,
+        rid: ResourceId,
         _definition: &ContainerDefinition,
-        _layout: &[PartitionLayout],
+        layout: &[PartitionLayout],
     ) -> Result<PartitionSet, EngineError> {
-        todo!()
+        check_tiling(layout)?;
+        let mut partitions: Vec<Partition> =
+            layout.iter().map(|layout| Partition::new(shared, container_number, layout)).collect();
+        partitions.sort_by(|a, b| a.layout.range.min.cmp(&b.layout.range.min));
+        let rids = Rids::new(shared, container_number);
+        Ok(PartitionSet {
+            container: container_number,
+            rid,
+            partitions,
+            rids,
+            retired: AtomicBool::new(false),
+        })
     }
 
     /// The container is being deleted: returns when no write is under way, and refuses all later ones with
     /// `ResourceNotFound`. Call it before the commit that drops the container.
     pub fn retire(&self) {
-        todo!()
+        self.retired.store(true, Ordering::Release);
+        self.rids.retire();
+        self.partitions.iter().for_each(|partition| partition.sequencer.retire());
     }
 
     /// That commit failed: takes writes again.
     pub fn revive(&self) {
-        todo!()
+        self.rids.revive();
+        self.partitions.iter().for_each(|partition| partition.sequencer.revive());
+        self.retired.store(false, Ordering::Release);
     }
+
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    /// In the order of their ranges.
+    pub fn all(&self) -> &[Partition] {
+        &self.partitions
+    }
+
+    /// The partition whose range holds the key.
+    pub fn route(&self, epk: &EffectivePartitionKey) -> &Partition {
+        let after = self.partitions.partition_point(|partition| partition.layout.range.min <= *epk);
+        &self.partitions[after.saturating_sub(1)]
+    }
+
+    pub fn allocate_counter(&self) -> Result<u64, EngineError> {
+        self.rids.allocate()
+    }
+
+    pub fn container(&self) -> u32 {
+        self.container
+    }
+
+    pub fn infos(&self) -> Vec<PartitionInfo> {
+        self.partitions.iter().map(|partition| partition.info(&self.rid)).collect()
+    }
+}
+
+impl Partition {
+    fn new(shared: &Arc<Shared>, container: u32, layout: &PartitionLayout) -> Partition {
+        Partition {
+            layout: layout.clone(),
+            name: layout.id.to_string(),
+            sequencer: Sequencer::new(shared, container, layout.id),
+            shared: Arc::clone(shared),
+        }
+    }
+
+    pub fn position(&self) -> Result<Position, EngineError> {
+        Ok(self.position_at(self.sequencer.lsn()?))
+    }
+
+    /// The same if it needs no disk.
+    pub fn position_known(&self) -> Option<Position> {
+        self.sequencer.lsn_known().map(|lsn| self.position_at(lsn))
+    }
+
+    /// The position for a read, at least as far as the session token asks. A snapshot taken afterwards shows it.
+    pub fn position_for(&self, session: Option<&SessionToken>) -> Result<Position, EngineError> {
+        let Some(floor) = session.and_then(|token| self.floor_of(token)) else { return self.position() };
+        let lsn = floor?;
+        if self.sequencer.lsn()? < lsn && !self.sequencer.wait_for(lsn, Instant::now() + SESSION_WAIT_MAX)? {
+            return Err(EngineError::SessionNotAvailable);
+        }
+        self.position()
+    }
+
+    /// Whether the partition is known to be as far as the token asks.
+    pub fn satisfies(&self, session: Option<&SessionToken>, position: &Position) -> bool {
+        match session.and_then(|token| self.floor_of(token)) {
+            None => true,
+            Some(floor) => floor.is_ok_and(|lsn| lsn <= position.lsn),
+        }
+    }
+
+    /// The LSN that a token demands of this partition; `None` when it does not speak of it. A token of another
+    /// incarnation may promise what a restore took back.
+    fn floor_of(&self, token: &SessionToken) -> Option<Result<u64, EngineError>> {
+        let applies = |range: &str| range == self.name || range.is_empty();
+        let mut parts = token.parts.iter().filter(|(range, _, _)| applies(range)).peekable();
+        parts.peek()?;
+        let version = self.shared.session_version();
+        Some(parts.try_fold(0, |floor, &(_, part_version, lsn)| {
+            if part_version == version { Ok(floor.max(lsn)) } else { Err(EngineError::SessionNotAvailable) }
+        }))
+    }
+
+    fn position_at(&self, lsn: u64) -> Position {
+        let session_version = self.shared.session_version();
+        Position { partition_id: self.name.clone(), session_version, lsn }
+    }
+
+    fn info(&self, container: &ResourceId) -> PartitionInfo {
+        let figures = self.sequencer.lsn().and_then(|lsn| Ok((lsn, self.sequencer.usage()?)));
+        let (lsn, (item_count, size_bytes)) = figures.unwrap_or_else(|error| {
+            tracing::error!(partition = self.name, %error, "cannot read where a partition stands");
+            (0, (0, 0))
+        });
+        PartitionInfo {
+            id: self.name.clone(),
+            rid: partition_rid(container, self.layout.id),
+            range: self.layout.range.clone(),
+            parents: self.layout.parents.iter().map(u32::to_string).collect(),
+            lsn,
+            item_count,
+            size_bytes,
+        }
+    }
+}
+
+fn partition_rid(container: &ResourceId, partition: u32) -> ResourceId {
+    match *container {
+        ResourceId::Container { database, container } => {
+            let child = u64::from(partition) + 2;
+            ResourceId::Child { database, container, kind: ChildKind::PartitionKeyRange, child }
+        }
+        other => other,
+    }
+}
+
+fn check_tiling(layout: &[PartitionLayout]) -> Result<(), EngineError> {
+    let mut ranges: Vec<&EpkRange> = layout.iter().map(|partition| &partition.range).collect();
+    ranges.sort_by(|a, b| a.min.cmp(&b.min));
+    let full = EpkRange::full();
+    let ends = ranges.first().map(|range| &range.min) == Some(&full.min)
+        && ranges.last().map(|range| &range.max) == Some(&full.max);
+    if ends && ranges.windows(2).all(|pair| pair[0].max == pair[1].min) {
+        return Ok(());
+    }
+    Err(EngineError::Corrupt { what: "partitions that do not cover the key space".to_owned() })
 }

@@ -1,1 +1,624 @@
-//! One commit for all that wait, dense LSNs.
+//! One commit for all writes of a partition that wait, stamped with dense LSNs.
+//!
+//! There is no thread: a writer that finds no leader leads. It takes what waits in the queue (itself first), stamps
+//! it, sends **one** storage commit with one guard, answers everyone in the group, and hands leadership to the next
+//! in the queue. While it waits for the disk the queue grows, and that is the next group.
+//!
+//! Invariants:
+//! 1. At most one leader, and never none while the queue is not empty. Leadership is given under the mutex of
+//!    `State`, to a ticket that is in the queue, and is handed on by a drop guard, so a panic does not lose it.
+//! 2. LSNs are dense: one per write or transaction, assigned in commit order; `_ts` never falls.
+//! 3. A write is committed only if nothing uncertain happened since it was prepared: `generation` is noted before
+//!    the write's snapshot and moves whenever the outcome of a commit was in doubt. A write of an older generation
+//!    is [`Refused::Stale`] and prepares again.
+//! 4. `lsn` is published after the commit is durable and visible, and after the item cache forgot what it changed.
+//! 5. After [`Sequencer::retire`] has returned nothing is committed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, StorageError, Token};
+use smallvec::SmallVec;
+
+use crate::EngineError;
+use crate::items::row;
+use crate::keys::{self, Counts};
+use crate::shared::Shared;
+
+/// A group is at most half of what the storage takes, and no more than this: the first in it waits for the last.
+const GROUP_BYTES_MAX: usize = 8 << 20;
+/// How often the outcome of a commit is asked for before the partition stops taking writes.
+const RESOLVE_TRIES: u32 = 6;
+
+/// A write whose rows are computed but for LSN, `_ts` and what follows from them.
+pub(crate) struct Prepared {
+    /// From [`Sequencer::generation`], taken before the snapshot the write was prepared on.
+    pub generation: u64,
+    /// Items to put, in the order of the transaction: their index is the ordinal.
+    pub puts: SmallVec<[ItemPut; 1]>,
+    /// Rows that do not depend on the stamp.
+    pub ops: Vec<Op>,
+    pub items_delta: i64,
+    pub bytes_delta: i64,
+    /// Cache keys of all items that change.
+    pub touched: SmallVec<[Vec<u8>; 1]>,
+}
+
+pub(crate) struct ItemPut {
+    pub rid: u64,
+    /// Encoded with empty slots.
+    pub row: Vec<u8>,
+    /// Own ttl: the item gets an expiry row.
+    pub ttl_seconds: Option<u32>,
+    /// When the version before this one was to expire by its own ttl: that row goes.
+    pub expiry_before: Option<i64>,
+}
+
+/// A write that is durable and visible.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    pub lsn: u64,
+    pub ts: i64,
+}
+
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// Nothing happened; prepare again on a new snapshot.
+    Stale,
+    Failed(EngineError),
+}
+
+pub(crate) struct Sequencer {
+    container: u32,
+    partition: u32,
+    shared: Arc<Shared>,
+    state: Mutex<State>,
+    /// An LSN was published, or leadership ended.
+    moved: Condvar,
+    standing_known: AtomicBool,
+    generation: AtomicU64,
+    lsn: AtomicU64,
+    items: AtomicU64,
+    bytes: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Arc<Ticket>>,
+    leading: bool,
+    /// `None` until it is read from the storage. Some during every commit, so a reload never races with one.
+    standing: Option<Standing>,
+    unresolved: Option<Unresolved>,
+    retired: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Standing {
+    epoch: u64,
+    counts: Counts,
+}
+
+/// A commit of which nobody could be told how it ended.
+struct Unresolved {
+    token: Token,
+    touched: Vec<Vec<u8>>,
+}
+
+struct Ticket {
+    stage: Mutex<Stage>,
+    changed: Condvar,
+}
+
+enum Stage {
+    Waiting(Prepared),
+    Lead(Prepared),
+    /// In a group under way.
+    Taken,
+    Done(Result<Written, Refused>),
+    /// The writer has its answer.
+    Gone,
+}
+
+/// The tickets of one commit, answered at the latest when dropped.
+struct Group<'a> {
+    sequencer: &'a Sequencer,
+    tickets: Vec<Arc<Ticket>>,
+    written: Vec<Written>,
+    touched: Vec<Vec<u8>>,
+    marked: bool,
+}
+
+struct Handover<'a>(&'a Sequencer);
+
+impl Sequencer {
+    pub fn new(shared: &Arc<Shared>, container: u32, partition: u32) -> Sequencer {
+        Sequencer {
+            container,
+            partition,
+            shared: Arc::clone(shared),
+            state: Mutex::default(),
+            moved: Condvar::new(),
+            standing_known: AtomicBool::new(false),
+            generation: AtomicU64::new(0),
+            lsn: AtomicU64::new(0),
+            items: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// To be noted before the snapshot a write is prepared on.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The last LSN that is durable and visible. A snapshot taken after this call shows it.
+    pub fn lsn(&self) -> Result<u64, EngineError> {
+        self.know_standing()?;
+        Ok(self.lsn.load(Ordering::Acquire))
+    }
+
+    /// The same without touching the disk, if it is known.
+    pub fn lsn_known(&self) -> Option<u64> {
+        self.standing_known.load(Ordering::Acquire).then(|| self.lsn.load(Ordering::Acquire))
+    }
+
+    /// Items and bytes that the partition holds.
+    pub fn usage(&self) -> Result<(u64, u64), EngineError> {
+        self.know_standing()?;
+        Ok((self.items.load(Ordering::Acquire), self.bytes.load(Ordering::Acquire)))
+    }
+
+    /// Waits until the partition has reached an LSN; false when the deadline came first.
+    pub fn wait_for(&self, lsn: u64, deadline: Instant) -> Result<bool, EngineError> {
+        self.know_standing()?;
+        let mut state = self.state.lock();
+        while self.lsn.load(Ordering::Acquire) < lsn {
+            if self.moved.wait_until(&mut state, deadline).timed_out() {
+                return Ok(self.lsn.load(Ordering::Acquire) >= lsn);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Blocks until the write is durable and visible, or certainly not going to be (except after `Overloaded`).
+    pub fn submit(&self, prepared: Prepared) -> Result<Written, Refused> {
+        let ticket =
+            Arc::new(Ticket { stage: Mutex::new(Stage::Waiting(prepared)), changed: Condvar::new() });
+        let leads = {
+            let mut state = self.state.lock();
+            state.queue.push_back(Arc::clone(&ticket));
+            !std::mem::replace(&mut state.leading, true)
+        };
+        if leads || ticket.wait_to_lead() {
+            self.lead();
+        }
+        ticket.answer()
+    }
+
+    /// Refuses all later writes; returns when none is under way.
+    pub fn retire(&self) {
+        let mut state = self.state.lock();
+        state.retired = true;
+        while state.leading {
+            self.moved.wait(&mut state);
+        }
+    }
+
+    pub fn revive(&self) {
+        self.state.lock().retired = false;
+    }
+
+    fn lead(&self) {
+        let _handover = Handover(self);
+        let mut group =
+            Group { sequencer: self, tickets: vec![], written: vec![], touched: vec![], marked: false };
+        let taken = {
+            let mut state = self.state.lock();
+            self.take_group(&mut state, &mut group)
+        };
+        match self.ready() {
+            Ok(standing) => self.commit_group(group, taken, standing),
+            Err(error) => group.fail(&error),
+        }
+    }
+
+    /// Takes from the front of the queue what fits into one commit.
+    fn take_group(&self, state: &mut State, group: &mut Group<'_>) -> Vec<Prepared> {
+        let caps = self.shared.storage.caps();
+        let bytes_max = (caps.commit_bytes_max / 2).min(GROUP_BYTES_MAX);
+        let ops_max = caps.commit_ops_max / 2;
+        let (mut bytes, mut ops, mut taken) = (0, 0, Vec::new());
+        while let Some(ticket) = state.queue.front() {
+            let size = ticket.size();
+            (bytes, ops) = (bytes + size.0, ops + size.1);
+            if !group.tickets.is_empty() && (bytes > bytes_max || ops > ops_max) {
+                break;
+            }
+            if let Some(prepared) = ticket.take() {
+                group.tickets.push(Arc::clone(ticket));
+                taken.push(prepared);
+            }
+            state.queue.pop_front();
+        }
+        taken
+    }
+
+    /// Where the partition stands, every earlier commit's outcome certain.
+    fn ready(&self) -> Result<Standing, EngineError> {
+        let unresolved = {
+            let mut state = self.state.lock();
+            if state.retired {
+                let id = self.container.to_string();
+                return Err(EngineError::ResourceNotFound { kind: "container", id });
+            }
+            state.unresolved.take()
+        };
+        if let Some(unresolved) = unresolved {
+            self.settle_later(unresolved)?;
+        }
+        let mut state = self.state.lock();
+        self.load_standing(&mut state)
+    }
+
+    fn commit_group(&self, mut group: Group<'_>, taken: Vec<Prepared>, standing: Standing) {
+        let taken = group.refuse_stale(taken);
+        if taken.is_empty() {
+            return;
+        }
+        let (mut counts, ts) = (standing.counts, self.next_ts(standing.counts.last_ts));
+        let previous_lsn = counts.lsn;
+        let mut ops = Vec::with_capacity(8 * taken.len() + 1);
+        for prepared in taken {
+            counts.lsn += 1;
+            counts.items = counts.items.saturating_add_signed(prepared.items_delta);
+            counts.bytes = counts.bytes.saturating_add_signed(prepared.bytes_delta);
+            group.written.push(Written { lsn: counts.lsn, ts });
+            self.stamp(prepared, counts.lsn, ts, &mut ops, &mut group.touched);
+        }
+        counts.last_ts = ts;
+        let key = keys::counts(self.container, self.partition);
+        ops.push(Op::Put { space: keys::CATALOG, key, value: counts.encode() });
+        let guard = Guard {
+            partition: self.storage_partition(),
+            epoch: standing.epoch,
+            previous_lsn,
+            next_lsn: counts.lsn,
+        };
+        self.commit(group, guard, ops, Standing { counts, ..standing });
+    }
+
+    fn stamp(&self, prepared: Prepared, lsn: u64, ts: i64, ops: &mut Vec<Op>, touched: &mut Vec<Vec<u8>>) {
+        ops.extend(prepared.ops);
+        touched.extend(prepared.touched);
+        for (ordinal, mut put) in prepared.puts.into_iter().enumerate() {
+            let ordinal = u16::try_from(ordinal).expect("a transaction has at most 10,000 operations");
+            row::stamp(&mut put.row, lsn, ordinal, ts);
+            let expires_at = put.ttl_seconds.map(|seconds| ts + i64::from(seconds));
+            if expires_at != put.expiry_before {
+                let expiry = |at: i64| keys::expiry(self.container, at, put.rid);
+                ops.extend(put.expiry_before.map(|at| Op::Delete { space: keys::FEEDS, key: expiry(at) }));
+                ops.extend(expires_at.map(|at| Op::Put {
+                    space: keys::FEEDS,
+                    key: expiry(at),
+                    value: vec![],
+                }));
+            }
+            let latest = keys::latest(self.container, self.partition, lsn, ordinal);
+            ops.push(Op::Put { space: keys::FEEDS, key: latest, value: keys::number_value(put.rid) });
+            ops.push(Op::Put {
+                space: keys::ITEMS,
+                key: keys::item(self.container, put.rid),
+                value: put.row,
+            });
+        }
+    }
+
+    fn commit(&self, mut group: Group<'_>, guard: Guard, ops: Vec<Op>, after: Standing) {
+        let token = match random_token() {
+            Ok(token) => token,
+            Err(error) => return group.fail(&error),
+        };
+        group.mark();
+        let outcome = self.shared.storage.commit(Commit { guards: vec![guard], token, ops });
+        match outcome {
+            Ok(_) => group.succeed(after.counts, Some(after)),
+            Err(CommitError::Unknown { .. }) => match self.settle(token) {
+                // The epoch may be another one now: it is read again before the next commit.
+                Some(true) => group.succeed(after.counts, None),
+                Some(false) => group.stale(),
+                None => group.in_doubt(token),
+            },
+            // Nothing was done: the writers prepare again, or give up after some tries.
+            Err(CommitError::Busy | CommitError::Conflict { .. }) => group.stale(),
+            Err(error) => group.fail(&self.explain(error)),
+        }
+    }
+
+    /// How a commit of unknown outcome ended: done or not, `None` if that cannot be learnt now. A raised epoch sees
+    /// to it that a commit that has not happened by then never will.
+    fn settle(&self, token: Token) -> Option<bool> {
+        for tried in 0..RESOLVE_TRIES {
+            if tried > 0 {
+                std::thread::sleep(Duration::from_millis(1 << tried));
+            }
+            match self.settle_once(token) {
+                Ok(done) => return Some(done),
+                Err(error) => {
+                    tracing::warn!(partition = ?self.storage_partition(), %error, "outcome of a commit is unknown")
+                }
+            }
+        }
+        None
+    }
+
+    fn settle_once(&self, token: Token) -> Result<bool, StorageError> {
+        let storage = &self.shared.storage;
+        if storage.resolve(token)?.is_some() {
+            return Ok(true);
+        }
+        let partition = self.storage_partition();
+        let epoch = storage.position(partition)?.map_or(0, |position| position.epoch);
+        storage.fence(partition, epoch + 1)?;
+        Ok(storage.resolve(token)?.is_some())
+    }
+
+    /// Before anything else is committed. Keeps the doubt if it still cannot be removed.
+    fn settle_later(&self, unresolved: Unresolved) -> Result<(), EngineError> {
+        if self.settle(unresolved.token).is_none() {
+            self.state.lock().unresolved = Some(unresolved);
+            return Err(EngineError::Overloaded);
+        }
+        self.forget_standing();
+        unresolved.touched.iter().for_each(|key| self.shared.cache.end_write(key));
+        Ok(())
+    }
+
+    /// What was prepared is void and where the partition stands has to be read again.
+    fn forget_standing(&self) {
+        let mut state = self.state.lock();
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.standing_known.store(false, Ordering::Release);
+        state.standing = None;
+    }
+
+    fn know_standing(&self) -> Result<(), EngineError> {
+        if self.standing_known.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.load_standing(&mut self.state.lock())?;
+        Ok(())
+    }
+
+    fn load_standing(&self, state: &mut MutexGuard<'_, State>) -> Result<Standing, EngineError> {
+        if let Some(standing) = state.standing {
+            return Ok(standing);
+        }
+        let standing = self.read_standing()?;
+        state.standing = Some(standing);
+        self.publish(&standing.counts);
+        self.standing_known.store(true, Ordering::Release);
+        Ok(standing)
+    }
+
+    fn read_standing(&self) -> Result<Standing, EngineError> {
+        let position = self.shared.storage.position(self.storage_partition())?;
+        let (epoch, lsn) = position.map_or((0, 0), |position| (position.epoch, position.lsn));
+        let key = keys::counts(self.container, self.partition);
+        let counts = match self.shared.storage.snapshot()?.get(keys::CATALOG, &key)? {
+            Some(value) => Counts::decode(&value).ok_or_else(|| row::corrupt("counts of a partition"))?,
+            None => Counts::default(),
+        };
+        Ok(Standing { epoch, counts: Counts { lsn, ..counts } })
+    }
+
+    fn publish(&self, counts: &Counts) {
+        self.items.store(counts.items, Ordering::Release);
+        self.bytes.store(counts.bytes, Ordering::Release);
+        self.lsn.store(counts.lsn, Ordering::Release);
+    }
+
+    fn next_ts(&self, last_ts: i64) -> i64 {
+        self.shared.now_checked().max(last_ts)
+    }
+
+    fn storage_partition(&self) -> PartitionId {
+        keys::partition_id(self.container, self.partition)
+    }
+
+    fn explain(&self, error: CommitError) -> EngineError {
+        match error {
+            CommitError::Storage(error) => EngineError::Storage(error),
+            error => {
+                tracing::error!(partition = ?self.storage_partition(), %error, "commit refused");
+                EngineError::Overloaded
+            }
+        }
+    }
+}
+
+impl Group<'_> {
+    /// Answers those prepared before the outcome of some commit was in doubt; the others stay.
+    fn refuse_stale(&mut self, taken: Vec<Prepared>) -> Vec<Prepared> {
+        let generation = self.sequencer.generation();
+        let (stale, kept): (Vec<_>, Vec<_>) =
+            self.tickets.drain(..).zip(taken).partition(|(_, prepared)| prepared.generation != generation);
+        stale.into_iter().for_each(|(ticket, _)| ticket.done(Err(Refused::Stale)));
+        let (tickets, taken) = kept.into_iter().unzip();
+        self.tickets = tickets;
+        taken
+    }
+
+    /// Before the commit: from now on the cache neither has nor takes what changes.
+    fn mark(&mut self) {
+        self.touched.iter().for_each(|key| self.sequencer.shared.cache.begin_write(key));
+        self.marked = true;
+    }
+
+    fn unmark(&mut self) {
+        if std::mem::take(&mut self.marked) {
+            self.touched.iter().for_each(|key| self.sequencer.shared.cache.end_write(key));
+        }
+    }
+
+    fn succeed(mut self, counts: Counts, standing: Option<Standing>) {
+        let sequencer = self.sequencer;
+        {
+            let mut state = sequencer.state.lock();
+            state.standing = standing;
+            self.unmark();
+            sequencer.publish(&counts);
+            sequencer.moved.notify_all();
+        }
+        sequencer.shared.statistics.group(self.tickets.len());
+        let written = std::mem::take(&mut self.written);
+        for (ticket, written) in self.tickets.drain(..).zip(written) {
+            ticket.done(Ok(written));
+        }
+    }
+
+    fn stale(mut self) {
+        self.sequencer.forget_standing();
+        self.unmark();
+        self.tickets.drain(..).for_each(|ticket| ticket.done(Err(Refused::Stale)));
+    }
+
+    /// The marks stay until the doubt is gone.
+    fn in_doubt(mut self, token: Token) {
+        self.sequencer.forget_standing();
+        let touched = std::mem::take(&mut self.touched);
+        self.marked = false;
+        self.sequencer.state.lock().unresolved = Some(Unresolved { token, touched });
+        self.tickets.drain(..).for_each(|ticket| ticket.done(Err(Refused::Failed(EngineError::Overloaded))));
+    }
+
+    fn fail(mut self, error: &EngineError) {
+        self.sequencer.forget_standing();
+        self.unmark();
+        self.tickets.drain(..).for_each(|ticket| ticket.done(Err(Refused::Failed(duplicate(error)))));
+    }
+}
+
+impl Drop for Group<'_> {
+    /// Only a panic leaves tickets unanswered.
+    fn drop(&mut self) {
+        if !self.tickets.is_empty() {
+            self.sequencer.forget_standing();
+            let overloaded = || Err(Refused::Failed(EngineError::Overloaded));
+            self.tickets.drain(..).for_each(|ticket| ticket.done(overloaded()));
+        }
+        self.unmark();
+    }
+}
+
+impl Drop for Handover<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        match state.queue.front() {
+            Some(next) => next.lead(),
+            None => {
+                state.leading = false;
+                self.0.moved.notify_all();
+            }
+        }
+    }
+}
+
+impl Ticket {
+    /// Bytes and ops of the commit that this write adds, roughly from above.
+    fn size(&self) -> (usize, usize) {
+        match &*self.stage.lock() {
+            Stage::Waiting(prepared) | Stage::Lead(prepared) => prepared.size(),
+            Stage::Taken | Stage::Done(_) | Stage::Gone => (0, 0),
+        }
+    }
+
+    fn take(&self) -> Option<Prepared> {
+        let mut stage = self.stage.lock();
+        match std::mem::replace(&mut *stage, Stage::Taken) {
+            Stage::Waiting(prepared) | Stage::Lead(prepared) => Some(prepared),
+            Stage::Taken | Stage::Done(_) | Stage::Gone => None,
+        }
+    }
+
+    fn lead(&self) {
+        let mut stage = self.stage.lock();
+        if let Stage::Waiting(prepared) = std::mem::replace(&mut *stage, Stage::Gone) {
+            *stage = Stage::Lead(prepared);
+        }
+        self.changed.notify_one();
+    }
+
+    fn done(&self, result: Result<Written, Refused>) {
+        *self.stage.lock() = Stage::Done(result);
+        self.changed.notify_one();
+    }
+
+    /// True: the caller leads now. False: its answer is there.
+    fn wait_to_lead(&self) -> bool {
+        let mut stage = self.stage.lock();
+        loop {
+            match &*stage {
+                Stage::Lead(_) => return true,
+                Stage::Done(_) => return false,
+                Stage::Waiting(_) | Stage::Taken | Stage::Gone => self.changed.wait(&mut stage),
+            }
+        }
+    }
+
+    fn answer(&self) -> Result<Written, Refused> {
+        match std::mem::replace(&mut *self.stage.lock(), Stage::Gone) {
+            Stage::Done(result) => result,
+            _ => unreachable!("a leader's group answers every ticket, its own first"),
+        }
+    }
+}
+
+impl Prepared {
+    fn size(&self) -> (usize, usize) {
+        let rows: usize = self.ops.iter().map(op_bytes).sum();
+        let puts: usize = self.puts.iter().map(|put| put.row.len() + 128).sum();
+        (rows + puts, self.ops.len() + 4 * self.puts.len())
+    }
+}
+
+fn op_bytes(op: &Op) -> usize {
+    match op {
+        Op::Put { key, value, .. } => key.len() + value.len(),
+        Op::Delete { key, .. } => key.len(),
+        Op::Rows { prefix, suffix, added, removed, .. } => {
+            let rows = added.iter().chain(removed);
+            rows.map(|middle| prefix.len() + middle.len() + suffix.len()).sum()
+        }
+    }
+}
+
+pub(crate) fn random_token() -> Result<Token, EngineError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        let source = std::io::Error::other(error.to_string());
+        EngineError::Storage(StorageError::Io { doing: "drawing a random number".to_owned(), source })
+    })?;
+    Ok(Token(u128::from_ne_bytes(bytes)))
+}
+
+/// The same error for everyone in a group.
+fn duplicate(error: &EngineError) -> EngineError {
+    match error {
+        EngineError::Storage(error) => EngineError::Storage(match error {
+            StorageError::Closed => StorageError::Closed,
+            StorageError::UnknownSpace { space } => StorageError::UnknownSpace { space: *space },
+            StorageError::Poisoned { during } => StorageError::Poisoned { during },
+            StorageError::Corrupt { what } => StorageError::Corrupt { what: what.clone() },
+            StorageError::Io { doing, source } => {
+                let source = std::io::Error::new(source.kind(), source.to_string());
+                StorageError::Io { doing: doing.clone(), source }
+            }
+        }),
+        EngineError::ResourceNotFound { kind, id } => EngineError::ResourceNotFound { kind, id: id.clone() },
+        EngineError::Corrupt { what } => EngineError::Corrupt { what: what.clone() },
+        _ => EngineError::Overloaded,
+    }
+}

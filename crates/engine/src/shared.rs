@@ -1,12 +1,19 @@
 //! What every part of an open engine needs: storage, clock, locks, cache, secret.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
+use parking_lot::Mutex;
 use quire_storage::Storage;
+use ring::hmac;
 
 use crate::api::{Clock, Options};
 use crate::cache::ItemCache;
 use crate::locks::LockTable;
+
+/// A clock that moves this far from the machine's monotonic one was set by someone.
+const CLOCK_JUMP_MS: i64 = 60_000;
 
 pub(crate) struct Shared {
     pub storage: Arc<dyn Storage>,
@@ -17,7 +24,24 @@ pub(crate) struct Shared {
     pub secret: [u8; 32],
     /// 1 in a new store, one more after every restore.
     pub incarnation: u32,
+    pub statistics: Statistics,
     pub options: Options,
+    continuation_key: hmac::Key,
+    watch: Mutex<ClockWatch>,
+}
+
+/// Counters of the data plane since start.
+#[derive(Default)]
+pub(crate) struct Statistics {
+    groups: AtomicU64,
+    writes: AtomicU64,
+    retries: AtomicU64,
+}
+
+/// Where clock and monotonic time last agreed.
+struct ClockWatch {
+    clock_ms: i64,
+    at: Instant,
 }
 
 impl Shared {
@@ -27,14 +51,21 @@ impl Shared {
         secret: [u8; 32],
         incarnation: u32,
     ) -> Arc<Shared> {
+        let clock = Arc::clone(&options.clock);
+        let watch = ClockWatch { clock_ms: clock.now_ms(), at: Instant::now() };
+        let secret_key = hmac::Key::new(hmac::HMAC_SHA256, &secret);
+        let continuation_key = hmac::sign(&secret_key, b"continuation");
         Arc::new(Shared {
-            clock: Arc::clone(&options.clock),
+            clock,
             cache: ItemCache::new(options.cache_bytes),
             locks: LockTable::new(),
             storage,
             secret,
             incarnation,
+            statistics: Statistics::default(),
             options,
+            continuation_key: hmac::Key::new(hmac::HMAC_SHA256, continuation_key.as_ref()),
+            watch: Mutex::new(watch),
         })
     }
 
@@ -47,8 +78,49 @@ impl Shared {
         self.clock.now_ms().div_euclid(1000)
     }
 
+    /// The same, and says so in the log when the clock has jumped.
+    pub fn now_checked(&self) -> i64 {
+        let now = self.clock.now_ms();
+        let mut watch = self.watch.lock();
+        let passed = i64::try_from(watch.at.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let jump_ms = now.saturating_sub(watch.clock_ms).saturating_sub(passed);
+        *watch = ClockWatch { clock_ms: now, at: Instant::now() };
+        if jump_ms.abs() > CLOCK_JUMP_MS {
+            tracing::warn!(jump_ms, "the clock has jumped; _ts does not go back");
+        }
+        now.div_euclid(1000)
+    }
+
+    pub fn continuation_key(&self) -> &hmac::Key {
+        &self.continuation_key
+    }
+
     /// Figures of the data plane for `/_quire/metrics`; the storage's own are not among them.
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
-        todo!()
+        let [hits, misses, bytes, entries] = self.cache.statistics();
+        let (lock_waits, lock_refusals) = self.locks.statistics();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        vec![
+            ("commit_groups", count(&self.statistics.groups)),
+            ("committed_writes", count(&self.statistics.writes)),
+            ("retried_writes", count(&self.statistics.retries)),
+            ("lock_waits", lock_waits),
+            ("lock_refusals", lock_refusals),
+            ("cache_hits", hits),
+            ("cache_misses", misses),
+            ("cache_bytes", bytes),
+            ("cache_items", entries),
+        ]
+    }
+}
+
+impl Statistics {
+    pub fn group(&self, writes: usize) {
+        self.groups.fetch_add(1, Ordering::Relaxed);
+        self.writes.fetch_add(writes as u64, Ordering::Relaxed);
+    }
+
+    pub fn retry(&self) {
+        self.retries.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -5,7 +5,6 @@
 //! Not here: what requests mean for data (see `quire-engine`), flags and files (see `quire-cli`).
 
 mod auth; // who asks, and what they may do
-mod binary_json; // binary request bodies turned into text
 mod config; // settings and limits
 mod handlers; // one file per resource
 mod headers; // response headers

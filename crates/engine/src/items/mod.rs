@@ -1,37 +1,90 @@
 //! Items: create, read, replace, upsert, delete, list, query.
 
+mod body; // what a client sends, and what it gets back
+mod continuation; // where the next page starts, under a MAC
+mod page; // budgets of a page, lists
+mod place; // where an item lives: key, hash, partition
+mod query; // SQL over a container's items
+mod read;
+pub(crate) mod row; // the value of an item's row
+mod scan; // the visible items of a scope, in order
+mod unique; // unique keys
+mod write;
+
 use std::sync::Arc;
 
+use quire_resource::expires_at;
 use quire_sql::Parameters;
 
 use crate::api::{Answer, ItemRead, ItemWritten, Page, PageRequest, ReadItem, WriteItem};
-use crate::{Container, Engine};
+use crate::{Container, Engine, EngineError};
 
 impl Engine {
-    pub fn write_item(&self, _container: &Arc<Container>, _write: WriteItem) -> Answer<ItemWritten> {
-        todo!()
+    pub fn write_item(&self, container: &Arc<Container>, write: WriteItem) -> Answer<ItemWritten> {
+        write::write_item(&self.shared, container, write)
     }
-    pub fn read_item(&self, _container: &Arc<Container>, _read: &ReadItem<'_>) -> Answer<ItemRead> {
-        todo!()
+
+    pub fn read_item(&self, container: &Arc<Container>, read: &ReadItem<'_>) -> Answer<ItemRead> {
+        read::read_item(&self.shared, container, read)
     }
+
     /// The same answer when it certainly needs no disk (a hit in the item cache); `None` otherwise.
     pub fn read_item_cached(
         &self,
-        _container: &Arc<Container>,
-        _read: &ReadItem<'_>,
+        container: &Arc<Container>,
+        read: &ReadItem<'_>,
     ) -> Option<Answer<ItemRead>> {
-        todo!()
+        read::read_item_cached(&self.shared, container, read)
     }
-    pub fn list_items(&self, _container: &Arc<Container>, _request: &PageRequest) -> Answer<Page> {
-        todo!()
+
+    pub fn list_items(&self, container: &Arc<Container>, request: &PageRequest) -> Answer<Page> {
+        page::list_items(&self.shared, container, request)
     }
+
     pub fn query_items(
         &self,
-        _container: &Arc<Container>,
-        _text: &str,
-        _parameters: &Parameters,
-        _request: &PageRequest,
+        container: &Arc<Container>,
+        text: &str,
+        parameters: &Parameters,
+        request: &PageRequest,
     ) -> Answer<Page> {
-        todo!()
+        query::query_items(&self.shared, container, text, parameters, request)
+    }
+}
+
+impl Container {
+    fn check_open(&self) -> Result<(), EngineError> {
+        if self.partitions.is_retired() { Err(self.not_found()) } else { Ok(()) }
+    }
+
+    fn not_found(&self) -> EngineError {
+        EngineError::ResourceNotFound { kind: "container", id: self.definition.id.clone() }
+    }
+
+    /// Whether an item is gone: an expired one is invisible at once, wherever its rows still are.
+    fn is_expired(&self, row: &row::Row<'_>, now_seconds: i64) -> bool {
+        self.is_past(row.ttl, row.stamp.ts, now_seconds)
+    }
+
+    fn is_past(&self, ttl: quire_resource::ItemTtl, ts: i64, now_seconds: i64) -> bool {
+        expires_at(self.definition.default_ttl, ttl, ts).is_some_and(|at| at <= now_seconds)
+    }
+}
+
+/// `If-Match` and `If-None-Match`: exact, `*` for any, quotes may be missing.
+fn etag_matches(condition: &str, etag: &str) -> bool {
+    let condition = condition.trim();
+    condition == "*" || condition == etag || condition == etag.trim_matches('"')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn etags_are_compared_exactly() {
+        let etag = "\"0a\"";
+        assert!(etag_matches("\"0a\"", etag) && etag_matches("0a", etag) && etag_matches(" * ", etag));
+        assert!(!etag_matches("\"0A\"", etag) && !etag_matches("\"0a", etag) && !etag_matches("", etag));
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
 use quire_engine::{
@@ -85,7 +84,7 @@ async fn write(call: &Call<'_>, database: &str, container: &str, kind: WriteKind
     let write = WriteItem {
         kind,
         partition_key: call.partition_key.clone(),
-        body: if is_delete { Bytes::new() } else { call.body()? },
+        body: if is_delete { bytes::Bytes::new() } else { call.request.body.clone() },
         if_match: call.text(&IF_MATCH)?.map(str::to_owned),
         if_none_match: call.text(&IF_NONE_MATCH)?.map(str::to_owned),
         indexing: call.indexing()?,

@@ -1,0 +1,74 @@
+//! Request charges: one table, fitted to the published examples, the same for the same work.
+//!
+//! s is the item's compact JSON in KB, at least 1; x the number of its values that the policy indexes; p the
+//! partitions a page touched.
+//!
+//! | work                            | request units                                                           |
+//! |---------------------------------|-------------------------------------------------------------------------|
+//! | read                            | 1 + 0.091 (s - 1)                                                       |
+//! | create, delete                  | 5 + 0.455 (s - 1) + 0.35 x                                              |
+//! | replace, upsert of an existing  | twice the create                                                        |
+//! | page of a list or query         | 2.5 p + 0.065 loaded + 0.1 returned + 0.3 per MB returned                |
+//! | refused, not found, not modified | 1                                                                      |
+
+/// Looking and finding that there is nothing to do.
+pub(crate) const REFUSED: f64 = 1.0;
+
+const READ: f64 = 1.0;
+const READ_PER_KB: f64 = 0.091;
+const WRITE: f64 = 5.0;
+const WRITE_PER_KB: f64 = 0.455;
+const WRITE_PER_VALUE: f64 = 0.35;
+const REPLACE_FACTOR: f64 = 2.0;
+const PAGE_PER_PARTITION: f64 = 2.5;
+const PAGE_PER_LOADED: f64 = 0.065;
+const PAGE_PER_RETURNED: f64 = 0.1;
+const PAGE_PER_MB: f64 = 0.3;
+
+pub(crate) fn read(json_bytes: usize) -> f64 {
+    rounded(READ + READ_PER_KB * (kilobytes(json_bytes) - 1.0))
+}
+
+/// Create or delete.
+pub(crate) fn write(json_bytes: usize, indexed_values: usize) -> f64 {
+    let size = WRITE_PER_KB * (kilobytes(json_bytes) - 1.0);
+    rounded(WRITE + size + WRITE_PER_VALUE * indexed_values as f64)
+}
+
+pub(crate) fn replace(json_bytes: usize, indexed_values: usize) -> f64 {
+    rounded(REPLACE_FACTOR * write(json_bytes, indexed_values))
+}
+
+pub(crate) fn page(partitions: usize, loaded: u64, returned: usize, bytes_returned: usize) -> f64 {
+    let megabytes = bytes_returned as f64 / f64::from(1 << 20);
+    let items = PAGE_PER_LOADED * loaded as f64 + PAGE_PER_RETURNED * returned as f64;
+    rounded(PAGE_PER_PARTITION * partitions as f64 + items + PAGE_PER_MB * megabytes)
+}
+
+fn kilobytes(bytes: usize) -> f64 {
+    (bytes as f64 / 1024.0).max(1.0)
+}
+
+/// Clients are shown hundredths.
+fn rounded(charge: f64) -> f64 {
+    (charge * 100.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The published examples that the table was fitted to.
+    #[test]
+    fn published_examples() {
+        assert_eq!(read(1024), 1.0);
+        assert_eq!(read(100 * 1024), 10.01);
+        assert_eq!(write(100, 2), 5.7);
+        assert_eq!(write(100, 5), 6.75);
+        assert_eq!(write(100 * 1024, 0), 50.05);
+        assert_eq!(replace(100, 0), 10.0);
+        assert_eq!(page(1, 100, 100, 10_000).round(), 19.0);
+        assert_eq!(page(1, 0, 0, 2), 2.5);
+        assert!((page(1, 60_951, 7, 50_000) - 3_965.0).abs() < 2.0);
+    }
+}

@@ -1,0 +1,145 @@
+//! What a client sends as an item, and what it gets back.
+
+use quire_resource::{ChildKind, ItemTtl, ResourceId, check_item_id};
+use quire_value::{Item, Kind, Limits, Node, Object, Value};
+
+use super::row::Stamp;
+use crate::{Container, EngineError};
+
+/// Compact JSON without system properties.
+pub(crate) const ITEM_BYTES_MAX: usize = 2 << 20;
+/// Room for system properties behind an item's JSON.
+const SYSTEM_BYTES: usize = 256;
+
+/// Set by the engine, dropped when a client sends them back.
+const SYSTEM_PROPERTIES: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
+
+/// A valid item, system properties removed.
+pub(crate) struct Body {
+    pub item: Item,
+    pub id: String,
+    pub ttl: ItemTtl,
+    pub json_bytes: u32,
+    /// The JSON text, when the answer will contain it.
+    pub json: Vec<u8>,
+}
+
+impl Body {
+    pub fn parse(text: &[u8], container: &Container, want_json: bool) -> Result<Body, EngineError> {
+        let item = Item::from_json(text, Limits::default())?;
+        if item.root().kind() != Kind::Object {
+            return Err(invalid(
+                "The request payload is invalid. Ensure to provide a valid request payload.",
+            ));
+        }
+        let item = without_system_properties(item);
+        let id = id_of(item.root())?.to_owned();
+        let ttl = ttl_of(item.root(), container)?;
+        let mut json = Vec::new();
+        if want_json {
+            json.reserve(text.len() + SYSTEM_BYTES);
+            item.root().write_json(&mut json);
+        }
+        let bytes = if want_json { json.len() } else { item.root().json_len() };
+        if bytes > ITEM_BYTES_MAX {
+            return Err(EngineError::ItemTooLarge { bytes, bytes_max: ITEM_BYTES_MAX });
+        }
+        Ok(Body { item, id, ttl, json_bytes: bytes as u32, json })
+    }
+}
+
+fn invalid(message: &str) -> EngineError {
+    EngineError::BadRequest { message: message.to_owned() }
+}
+
+fn id_of(item: Node<'_>) -> Result<&str, EngineError> {
+    let id = item.get("id").filter(|id| id.kind() != Kind::Null);
+    let id = id.ok_or_else(|| EngineError::MissingProperties { names: "id".to_owned() })?;
+    let id = id.as_str().ok_or_else(|| invalid("The input 'id' is invalid. Ensure to provide a string."))?;
+    check_item_id(id)?;
+    Ok(id)
+}
+
+/// Where the container's TTL is off, `ttl` is plain data; it is noted if it makes sense, for when TTL is switched on.
+fn ttl_of(item: Node<'_>, container: &Container) -> Result<ItemTtl, EngineError> {
+    match (ItemTtl::of_item(item), container.definition.default_ttl) {
+        (Ok(ttl), _) => Ok(ttl),
+        (Err(_), None) => Ok(ItemTtl::Inherit),
+        (Err(error), Some(_)) => Err(error.into()),
+    }
+}
+
+fn without_system_properties(item: Item) -> Item {
+    let root = item.root();
+    if SYSTEM_PROPERTIES.iter().all(|name| root.get(name).is_none()) {
+        return item;
+    }
+    let kept = root.members().filter(|(name, _)| !SYSTEM_PROPERTIES.contains(name));
+    let kept: Object = kept.map(|(name, node)| (name.to_owned(), node.to_value())).collect();
+    Item::from_value(&Value::Object(kept))
+}
+
+/// What the system properties of a container's items have in common.
+pub(crate) struct Links {
+    database: u32,
+    container: u32,
+    /// `dbs/{rid}/colls/{rid}/docs/`
+    docs: String,
+}
+
+impl Links {
+    pub fn new(container: &Container) -> Links {
+        let rid = container.resource.rid;
+        let (database, number) = match rid {
+            ResourceId::Container { database, container } => (database, container),
+            _ => (0, 0),
+        };
+        Links { database, container: number, docs: format!("{}docs/", rid.self_link()) }
+    }
+
+    pub fn rid(&self, child: u64) -> String {
+        let kind = ChildKind::Item;
+        ResourceId::Child { database: self.database, container: self.container, kind, child }.to_string()
+    }
+
+    /// Turns the JSON of the user properties into the whole item.
+    pub fn complete(&self, json: &mut Vec<u8>, child: u64, stamp: &Stamp, etag: &str) {
+        debug_assert!(json.starts_with(b"{\""), "an item has at least its id");
+        json.pop();
+        let rid = self.rid(child);
+        let etag = etag.trim_matches('"');
+        // None of these texts has a character that JSON escapes, but for the quotes of the ETag.
+        let parts = [
+            ",\"_rid\":\"",
+            &rid,
+            "\",\"_self\":\"",
+            &self.docs,
+            &rid,
+            "/\",\"_etag\":\"\\\"",
+            etag,
+            "\\\"\",\"_attachments\":\"attachments/\",\"_ts\":",
+            &stamp.ts.to_string(),
+            "}",
+        ];
+        parts.iter().for_each(|part| json.extend_from_slice(part.as_bytes()));
+    }
+
+    /// The whole item as a query sees it.
+    pub fn value(&self, node: Node<'_>, child: u64, stamp: &Stamp) -> Value {
+        let mut value = node.to_value();
+        if let Value::Object(object) = &mut value {
+            let rid = self.rid(child);
+            object.set("_self", format!("{}{rid}/", self.docs));
+            object.set("_rid", rid);
+            object.set("_etag", stamp.etag());
+            object.set("_attachments", "attachments/");
+            object.set("_ts", stamp.ts);
+        }
+        value
+    }
+
+    pub fn write_json(&self, node: Node<'_>, child: u64, stamp: &Stamp, out: &mut Vec<u8>) {
+        node.write_json(out);
+        self.complete(out, child, stamp, &stamp.etag());
+    }
+}

@@ -1,0 +1,41 @@
+//! Where an item lives: its partition key, that key's hash, the partition of the hash.
+
+use quire_resource::{Component, EffectivePartitionKey, PartitionKey, PartitionKeyDefinition};
+
+use crate::partition::Partition;
+use crate::{Container, EngineError, keys};
+
+pub(crate) struct Place<'a> {
+    pub key: PartitionKey,
+    pub epk: EffectivePartitionKey,
+    pub partition: &'a Partition,
+}
+
+impl<'a> Place<'a> {
+    /// Of a complete key.
+    pub fn of(container: &'a Container, key: PartitionKey) -> Result<Place<'a>, EngineError> {
+        let definition = &container.definition.partition_key;
+        definition.check_complete(&key)?;
+        let key = canonical(definition, key);
+        let epk = definition.effective(&key);
+        let partition = container.partitions.route(&epk);
+        Ok(Place { key, epk, partition })
+    }
+
+    /// Also the item's name in the cache and in the lock table.
+    pub fn id_key(&self, container: &Container, id: &str) -> Vec<u8> {
+        keys::id(container.number, &self.epk, id)
+    }
+
+    /// A child id for a new item.
+    pub fn new_rid(&self, container: &Container) -> Result<u64, EngineError> {
+        let definition = &container.definition.partition_key;
+        let prefix = self.epk.rid_prefix(definition.kind, definition.version);
+        Ok(keys::rid(prefix, container.partitions.allocate_counter()?))
+    }
+}
+
+/// In containers from before partition keys, an absent value and the empty key are one.
+pub(crate) fn canonical(definition: &PartitionKeyDefinition, key: PartitionKey) -> PartitionKey {
+    if definition.system_key && key.0 == [Component::Undefined] { PartitionKey(Vec::new()) } else { key }
+}

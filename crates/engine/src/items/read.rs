@@ -1,0 +1,104 @@
+//! Point reads: from the cache, or one snapshot, the id row, the item row.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::body::Links;
+use super::etag_matches;
+use super::place::Place;
+use super::row::{self, Row};
+use crate::api::{Answer, ItemRead, Position, ReadItem};
+use crate::cache::CachedItem;
+use crate::shared::Shared;
+use crate::{Container, EngineError, charge, keys};
+
+pub(crate) fn read_item(shared: &Shared, container: &Container, read: &ReadItem<'_>) -> Answer<ItemRead> {
+    let mut position = None;
+    let result = find(shared, container, read, &mut position);
+    answer(read, result, position)
+}
+
+pub(crate) fn read_item_cached(
+    shared: &Shared,
+    container: &Container,
+    read: &ReadItem<'_>,
+) -> Option<Answer<ItemRead>> {
+    container.check_open().ok()?;
+    let place = Place::of(container, read.partition_key.clone()).ok()?;
+    // Before the entry is looked up: what it shows is at least this new.
+    let position = place.partition.position_known()?;
+    if !place.partition.satisfies(read.session, &position) {
+        return None;
+    }
+    let item = shared.cache.get(&place.id_key(container, read.id))?;
+    let visible =
+        item.partition_key == place.key && !container.is_past(item.ttl, item.ts, shared.now_seconds());
+    visible.then(|| answer(read, Ok(item), Some(position)))
+}
+
+fn find(
+    shared: &Shared,
+    container: &Container,
+    read: &ReadItem<'_>,
+    position: &mut Option<Position>,
+) -> Result<Arc<CachedItem>, EngineError> {
+    container.check_open()?;
+    let place = Place::of(container, read.partition_key.clone())?;
+    *position = Some(place.partition.position()?);
+    *position = Some(place.partition.position_for(read.session)?);
+    let id_key = place.id_key(container, read.id);
+    let seen = shared.cache.look(&id_key);
+    let not_found = || EngineError::ItemNotFound { id: read.id.to_owned() };
+    let snapshot = shared.storage.snapshot()?;
+    let rid = snapshot.get(keys::LOOKUPS, &id_key)?.ok_or_else(not_found)?;
+    let rid = keys::number(&rid).ok_or_else(|| row::corrupt("id row"))?;
+    let bytes = snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;
+    let bytes = bytes.ok_or_else(|| row::corrupt("id row without an item"))?;
+    let row = Row::parse(&bytes)?;
+    if container.is_expired(&row, shared.now_seconds()) || row.partition_key()? != place.key {
+        return Err(not_found());
+    }
+    let item = Arc::new(ready(container, place, rid, &row)?);
+    shared.cache.insert(&id_key, Arc::clone(&item), seen);
+    Ok(item)
+}
+
+fn ready(
+    container: &Container,
+    place: Place<'_>,
+    rid: u64,
+    row: &Row<'_>,
+) -> Result<CachedItem, EngineError> {
+    let etag = row.stamp.etag();
+    let mut body = Vec::with_capacity(row.json_bytes as usize + 256);
+    row.node()?.write_json(&mut body);
+    Links::new(container).complete(&mut body, rid, &row.stamp, &etag);
+    Ok(CachedItem {
+        body: Bytes::from(body),
+        etag: Arc::from(etag),
+        lsn: row.stamp.lsn,
+        ts: row.stamp.ts,
+        ttl: row.ttl,
+        json_bytes: row.json_bytes,
+        partition_key: place.key,
+    })
+}
+
+fn answer(
+    read: &ReadItem<'_>,
+    result: Result<Arc<CachedItem>, EngineError>,
+    position: Option<Position>,
+) -> Answer<ItemRead> {
+    let item = match result {
+        Ok(item) => item,
+        Err(error) => return Answer { charge: charge::REFUSED, position, result: Err(error) },
+    };
+    let (etag, item_lsn) = (Arc::clone(&item.etag), item.lsn);
+    if read.if_none_match.is_some_and(|condition| etag_matches(condition, &etag)) {
+        let result = Ok(ItemRead::NotModified { etag, item_lsn });
+        return Answer { charge: charge::REFUSED, position, result };
+    }
+    let result = Ok(ItemRead::Found { body: item.body.clone(), etag, item_lsn });
+    Answer { charge: charge::read(item.json_bytes as usize), position, result }
+}

@@ -1,0 +1,244 @@
+//! The value of an item's row: a header the engine needs, then the item in binary form (user properties only).
+//!
+//! | at | bytes | what                                                                          |
+//! |----|-------|-------------------------------------------------------------------------------|
+//! | 0  | 1     | format, 1                                                                     |
+//! | 1  | 1     | flags: bit 0 the item takes part in indexing                                  |
+//! | 2  | 4     | CRC-32 of all other bytes                                                     |
+//! | 6  | 8     | LSN of the write                                                              |
+//! | 14 | 2     | ordinal of the write inside its transaction                                   |
+//! | 16 | 8     | `_ts`, seconds                                                                |
+//! | 24 | 4     | incarnation of the store at the write                                         |
+//! | 28 | 4     | partition that took the write: where its feed row is                          |
+//! | 32 | 4     | own `ttl`: 0 none, -1 never, seconds otherwise                                |
+//! | 36 | 4     | length of the compact JSON of the user properties                             |
+//! | 40 | 2     | length of the partition key                                                   |
+//! | 42 |       | partition key (`PartitionKey::encode`), then the item (`quire_value::Item`)   |
+//!
+//! Numbers are big-endian. LSN, ordinal, `_ts` and CRC are slots that the sequencer fills ([`stamp`]).
+//! The ETag is made of the stamp (incarnation, partition, LSN, ordinal, `_ts`), so it is new with every write, also
+//! after a restore, and is not stored.
+
+use quire_resource::{ItemTtl, PartitionKey};
+use quire_value::Node;
+
+use crate::EngineError;
+
+const FORMAT: u8 = 1;
+const INDEXED: u8 = 1;
+const FIXED_BYTES: usize = 42;
+
+/// What the sequencer decides about a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub incarnation: u32,
+    pub partition: u32,
+    pub lsn: u64,
+    pub ordinal: u16,
+    pub ts: i64,
+}
+
+/// A row about to be written.
+pub(crate) struct Draft<'a> {
+    pub incarnation: u32,
+    pub partition: u32,
+    pub indexed: bool,
+    pub ttl: ItemTtl,
+    pub json_bytes: u32,
+    /// As `PartitionKey::encode` writes it.
+    pub partition_key: &'a [u8],
+    pub item: &'a [u8],
+}
+
+/// A row as it was read; its checksum held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a> {
+    pub stamp: Stamp,
+    pub indexed: bool,
+    pub ttl: ItemTtl,
+    pub json_bytes: u32,
+    partition_key: &'a [u8],
+    item: &'a [u8],
+}
+
+impl Draft<'_> {
+    /// The row with its slots empty.
+    pub fn encode(&self) -> Vec<u8> {
+        let key_bytes =
+            u16::try_from(self.partition_key.len()).expect("partition keys are limited to a few KB");
+        let mut row = Vec::with_capacity(FIXED_BYTES + self.partition_key.len() + self.item.len());
+        row.extend([FORMAT, if self.indexed { INDEXED } else { 0 }]);
+        row.extend([0; 22]); // CRC, LSN, ordinal, ts
+        row.extend(self.incarnation.to_be_bytes());
+        row.extend(self.partition.to_be_bytes());
+        row.extend(ttl_to_disk(self.ttl).to_be_bytes());
+        row.extend(self.json_bytes.to_be_bytes());
+        row.extend(key_bytes.to_be_bytes());
+        row.extend(self.partition_key);
+        row.extend(self.item);
+        row
+    }
+}
+
+/// Fills the slots of an encoded row.
+pub(crate) fn stamp(row: &mut [u8], lsn: u64, ordinal: u16, ts: i64) {
+    row[6..14].copy_from_slice(&lsn.to_be_bytes());
+    row[14..16].copy_from_slice(&ordinal.to_be_bytes());
+    row[16..24].copy_from_slice(&ts.to_be_bytes());
+    let sum = checksum(row);
+    row[2..6].copy_from_slice(&sum.to_be_bytes());
+}
+
+impl<'a> Row<'a> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Row<'a>, EngineError> {
+        if bytes.len() < FIXED_BYTES || bytes[0] != FORMAT {
+            return Err(corrupt("item row of an unknown format"));
+        }
+        if checksum(bytes) != u32::from_be_bytes(array(bytes, 2)) {
+            return Err(corrupt("item row whose checksum is wrong"));
+        }
+        let key_bytes = usize::from(u16::from_be_bytes(array(bytes, 40)));
+        let rest = &bytes[FIXED_BYTES..];
+        let (partition_key, item) =
+            rest.split_at_checked(key_bytes).ok_or_else(|| corrupt("cut item row"))?;
+        Ok(Row {
+            stamp: Stamp {
+                lsn: u64::from_be_bytes(array(bytes, 6)),
+                ordinal: u16::from_be_bytes(array(bytes, 14)),
+                ts: i64::from_be_bytes(array(bytes, 16)),
+                incarnation: u32::from_be_bytes(array(bytes, 24)),
+                partition: u32::from_be_bytes(array(bytes, 28)),
+            },
+            indexed: bytes[1] & INDEXED != 0,
+            ttl: ttl_from_disk(i32::from_be_bytes(array(bytes, 32))),
+            json_bytes: u32::from_be_bytes(array(bytes, 36)),
+            partition_key,
+            item,
+        })
+    }
+
+    pub fn node(&self) -> Result<Node<'a>, EngineError> {
+        Node::of(self.item).map_err(|error| EngineError::Corrupt { what: error.to_string() })
+    }
+
+    pub fn partition_key(&self) -> Result<PartitionKey, EngineError> {
+        let (key, _) = PartitionKey::decode(self.partition_key)
+            .map_err(|error| EngineError::Corrupt { what: error.to_string() })?;
+        Ok(key)
+    }
+
+    /// Whether the item really belongs to this key: hashes collide, and can be made to. `encoded` is `key` encoded.
+    pub fn has_partition_key(&self, key: &PartitionKey, encoded: &[u8]) -> Result<bool, EngineError> {
+        Ok(self.partition_key == encoded || self.partition_key()? == *key)
+    }
+
+    pub fn id(&self) -> Result<&'a str, EngineError> {
+        self.node()?.get("id").and_then(Node::as_str).ok_or_else(|| corrupt("item without an id"))
+    }
+}
+
+impl Stamp {
+    /// The ETag's text, with its quotes.
+    pub fn etag(&self) -> String {
+        let (low, high) = (self.lsn as u32, (self.lsn >> 32) as u16);
+        let (partition, incarnation) = (self.partition as u16, self.incarnation as u16);
+        let (ordinal, ts) = (self.ordinal, self.ts as u32);
+        format!("\"{low:08x}-{partition:04x}-{incarnation:04x}-{ordinal:04x}-{ts:08x}{high:04x}\"")
+    }
+}
+
+fn checksum(row: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&row[..2]);
+    hasher.update(&row[6..]);
+    hasher.finalize()
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes[at..at + N].try_into().expect("the caller checked the length")
+}
+
+fn ttl_to_disk(ttl: ItemTtl) -> i32 {
+    match ttl {
+        ItemTtl::Inherit => 0,
+        ItemTtl::Never => -1,
+        ItemTtl::Seconds(seconds) => i32::try_from(seconds).unwrap_or(i32::MAX),
+    }
+}
+
+fn ttl_from_disk(ttl: i32) -> ItemTtl {
+    match u32::try_from(ttl) {
+        Ok(0) => ItemTtl::Inherit,
+        Ok(seconds) => ItemTtl::Seconds(seconds),
+        Err(_) => ItemTtl::Never,
+    }
+}
+
+pub(crate) fn corrupt(what: &str) -> EngineError {
+    EngineError::Corrupt { what: what.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        let draft = Draft {
+            incarnation: 1,
+            partition: 2,
+            indexed: true,
+            ttl: ItemTtl::Seconds(60),
+            json_bytes: 9,
+            partition_key: &[0xAA, 0xBB],
+            item: &[0xCC, 0xDD, 0xEE],
+        };
+        let mut row = draft.encode();
+        stamp(&mut row, 0x0102, 3, 1_700_000_000);
+        row
+    }
+
+    /// On disk: a change here is a new format.
+    #[test]
+    fn golden_bytes() {
+        let hex: String = sample().iter().map(|byte| format!("{byte:02x}")).collect();
+        let expected = "01 01 5b16a4dc 0000000000000102 0003 000000006553f100 00000001 00000002 0000003c 00000009 0002 aabb ccddee";
+        assert_eq!(hex, expected.replace(' ', ""));
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let bytes = sample();
+        let row = Row::parse(&bytes).expect("just written");
+        let stamp = Stamp { incarnation: 1, partition: 2, lsn: 0x0102, ordinal: 3, ts: 1_700_000_000 };
+        assert_eq!(row.stamp, stamp);
+        assert_eq!((row.indexed, row.ttl, row.json_bytes), (true, ItemTtl::Seconds(60), 9));
+        assert_eq!((row.partition_key, row.item), (&[0xAA, 0xBB][..], &[0xCC, 0xDD, 0xEE][..]));
+        assert_eq!(row.stamp.etag(), "\"00000102-0002-0001-0003-6553f1000000\"");
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_noticed() {
+        let bytes = sample();
+        for bit in 0..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Row::parse(&bad).is_err(), "bit {bit}");
+        }
+        for end in 0..bytes.len() {
+            assert!(Row::parse(&bytes[..end]).is_err(), "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn etags_differ_by_every_part() {
+        let base = Stamp { incarnation: 1, partition: 0, lsn: 1, ordinal: 0, ts: 0 };
+        let others = [
+            Stamp { incarnation: 2, ..base },
+            Stamp { partition: 1, ..base },
+            Stamp { lsn: 2, ..base },
+            Stamp { lsn: 1 + (1 << 32), ..base },
+            Stamp { ordinal: 1, ..base },
+        ];
+        assert!(others.iter().all(|other| other.etag() != base.etag()));
+    }
+}
