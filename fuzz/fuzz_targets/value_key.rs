@@ -1,0 +1,8 @@
+//! Any bytes as an ordered key: decoding never panics, accepts only what is encoded.
+#![no_main]
+
+#[allow(dead_code, reason = "each target runs its part of the checks")]
+#[path = "../../crates/value/tests/checks/mod.rs"]
+mod checks;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| checks::check_key(bytes));
