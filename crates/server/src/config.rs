@@ -1,12 +1,137 @@
 //! Settings and limits.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quire_engine::{Clock, Engine};
+
+use crate::auth::{Keys, OidcConfig};
 use crate::handlers::consistency::Consistency;
 
 /// What the server is told by its owner.
-#[derive(Clone, Debug, Default)]
 pub struct ServerConfig {
+    /// Where to listen; port 0 picks a free one.
+    pub listen: SocketAddr,
+    /// A second address that answers `/metrics` (and `/_quire/metrics`) without a key, and nothing else.
+    pub metrics_listen: Option<SocketAddr>,
+    /// With it, http and https are served on the same port.
+    pub tls: Option<Tls>,
+    pub keys: Keys,
+    /// Where the keys came from: read again on SIGHUP and whenever its time of change moves.
+    pub key_file: Option<PathBuf>,
+    pub oidc: Option<OidcConfig>,
+    /// Refuse requests whose date is more than 15 minutes away. Off only for tests with frozen clocks.
+    pub check_date: bool,
     /// Base URL that the account document gives to clients, with a trailing `/`; by default made from the `Host` header.
     pub public_endpoint: Option<String>,
     /// What the account promises, and the strongest level a request may ask for.
     pub consistency: Consistency,
+    /// Further host names, without port, that are answered on loopback.
+    pub allow_hosts: Vec<String>,
+    /// Origins of web pages that may call this server (`https://host:port`, or `*`). None: no page may.
+    pub cors_origins: Vec<String>,
+    /// Requests that take longer are logged.
+    pub slow_request: Duration,
+    pub limits: Limits,
+    pub clock: Arc<dyn Clock>,
+    /// What `/_quire/` answers besides the built-in endpoints.
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// Certificate chain and private key, PEM.
+#[derive(Clone)]
+pub struct Tls {
+    pub certificates_pem: Vec<u8>,
+    pub key_pem: Vec<u8>,
+}
+
+/// An endpoint below `/_quire/` that the owner adds, such as backups. Signed like the built-in ones: a GET with any
+/// key, everything else with a read-write key. `call` may block.
+#[derive(Clone)]
+pub struct Endpoint {
+    pub method: hyper::Method,
+    /// The whole path, such as `/_quire/backups`.
+    pub path: &'static str,
+    pub call: Arc<EndpointCall>,
+}
+
+/// Request body to JSON text; an error is told to the client with the status of its kind.
+pub type EndpointCall = dyn Fn(&Engine, &[u8]) -> Result<String, quire_engine::EngineError> + Send + Sync;
+
+/// How much one client, and all of them together, may ask for. Every loop and buffer at the edge is bounded by one
+/// of these.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// All names and values of a request head together; more is 431. Holds the longest tokens (16 KB of bearer token,
+    /// 16 KB of continuation) with room to spare.
+    pub header_bytes_max: usize,
+    pub header_count_max: usize,
+    /// A request body: the 2 MB of an item and some slack, so that the engine can say exactly what is too large.
+    pub body_bytes_max: usize,
+    /// Bodies of all requests being served together; more is 429 with a time to retry after.
+    pub in_flight_bytes_max: usize,
+    /// From the first byte of a request (or of a connection) to the end of its head, TLS handshake included.
+    pub head_timeout: Duration,
+    /// From the end of the head to the end of the body.
+    pub body_timeout: Duration,
+    /// How long a connection may be silent between requests.
+    pub idle_timeout: Duration,
+    /// Open connections; a further one is answered 503 and closed.
+    pub connection_count_max: usize,
+    /// Concurrent requests of one HTTP/2 connection.
+    pub stream_count_max: u32,
+    /// HTTP/2 streams that a client opened and reset before they were looked at; more ends the connection.
+    pub reset_count_max: usize,
+    /// Engine calls at once; reads and writes have places of their own.
+    pub reads_max: usize,
+    pub writes_max: usize,
+    /// Calls of each kind that wait for a place; more is 429 with a time to retry after.
+    pub waiting_max: usize,
+    /// How long a shutdown waits for requests that were accepted.
+    pub shutdown_timeout: Duration,
+}
+
+impl ServerConfig {
+    pub fn new(listen: SocketAddr, keys: Keys, clock: Arc<dyn Clock>) -> ServerConfig {
+        ServerConfig {
+            listen,
+            metrics_listen: None,
+            tls: None,
+            keys,
+            key_file: None,
+            oidc: None,
+            check_date: true,
+            public_endpoint: None,
+            consistency: Consistency::default(),
+            allow_hosts: Vec::new(),
+            cors_origins: Vec::new(),
+            slow_request: Duration::from_secs(1),
+            limits: Limits::default(),
+            clock,
+            endpoints: Vec::new(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            header_bytes_max: 64 << 10,
+            header_count_max: 128,
+            body_bytes_max: (2 << 20) + (128 << 10),
+            in_flight_bytes_max: 256 << 20,
+            head_timeout: Duration::from_secs(15),
+            body_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(180),
+            connection_count_max: 4096,
+            stream_count_max: 128,
+            reset_count_max: 32,
+            reads_max: 64,
+            writes_max: 256,
+            waiting_max: 4096,
+            shutdown_timeout: Duration::from_secs(20),
+        }
+    }
 }

@@ -5,15 +5,26 @@
 //! Not here: what requests mean for data (see `quire-engine`), flags and files (see `quire-cli`).
 
 mod auth; // who asks, and what they may do
+mod clock; // the real one
 mod config; // settings and limits
+mod connection; // one connection, watched
+mod exchange; // one request from its head to its answer
+mod guard; // hosts and origins
 mod handlers; // one file per resource
 mod headers; // response headers
+mod listen; // the server: doors, keys, shutdown
+mod log; // slow requests, panics
+mod metrics; // figures
 mod pool; // bounded blocking calls into the engine
+mod quire; // `/_quire/`
 mod request; // one request, read completely
 mod routes; // from a URL to a handler
 mod state; // what all requests share
 mod status; // from failures to status codes
 mod wire; // bodies as they travel
 
-pub use config::ServerConfig;
+pub use auth::{KeyError, Keys, OidcConfig, OidcError, WELL_KNOWN_KEY};
+pub use clock::SystemClock;
+pub use config::{Endpoint, EndpointCall, Limits, ServerConfig, Tls};
 pub use handlers::consistency::Consistency;
+pub use listen::{ReloadError, Server, ServerError, ServerHandle, runtime};

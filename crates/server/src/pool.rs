@@ -16,6 +16,7 @@ pub(crate) struct Pool {
 
 struct Lane {
     places: Arc<Semaphore>,
+    places_max: usize,
     waiting: AtomicUsize,
     waiting_max: usize,
 }
@@ -23,6 +24,12 @@ struct Lane {
 impl Pool {
     pub fn new(reads_max: usize, writes_max: usize, waiting_max: usize) -> Pool {
         Pool { reads: Lane::new(reads_max, waiting_max), writes: Lane::new(writes_max, waiting_max) }
+    }
+
+    /// Takes no further calls and returns when the last one is done.
+    pub async fn finished(&self) {
+        self.reads.finished().await;
+        self.writes.finished().await;
     }
 
     /// Runs a call that only reads. `Overloaded` when the queue is full; a panic of `call` goes on in the caller.
@@ -44,7 +51,16 @@ impl Pool {
 
 impl Lane {
     fn new(places: usize, waiting_max: usize) -> Lane {
-        Lane { places: Arc::new(Semaphore::new(places)), waiting: AtomicUsize::new(0), waiting_max }
+        let (places, places_max) = (Arc::new(Semaphore::new(places)), places);
+        Lane { places, places_max, waiting: AtomicUsize::new(0), waiting_max }
+    }
+
+    async fn finished(&self) {
+        let all = u32::try_from(self.places_max).unwrap_or(u32::MAX);
+        if let Ok(permits) = self.places.acquire_many(all).await {
+            permits.forget();
+            self.places.close();
+        }
     }
 
     async fn run<T: Send + 'static>(

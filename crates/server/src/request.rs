@@ -1,9 +1,16 @@
 //! One request, read completely, and its answer.
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::HeaderValue;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::header::{CONTENT_ENCODING, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method};
+
+use crate::config::Limits;
+use crate::status::RequestError;
 
 /// A request whose head was checked and whose body was read within the limits.
 pub(crate) struct Request {
@@ -21,6 +28,9 @@ pub(crate) struct Request {
 
 pub(crate) type Response = hyper::Response<Full<Bytes>>;
 
+const ACTIVITY_ID: HeaderName = HeaderName::from_static("x-ms-activity-id");
+const ACTIVITY_ID_BYTES_MAX: usize = 64;
+
 impl Request {
     /// A header's text; `None` when absent or not visible ASCII.
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -30,5 +40,203 @@ impl Request {
     /// A header that clients write as `True`, `true`, `False` or `false`.
     pub fn header_is_true(&self, name: &str) -> bool {
         self.header(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    }
+}
+
+/// The client's activity id when it looks like one, a new one otherwise.
+pub(crate) fn activity_id(headers: &HeaderMap) -> HeaderValue {
+    if let Some(id) = headers.get(ACTIVITY_ID)
+        && !id.is_empty()
+        && id.len() <= ACTIVITY_ID_BYTES_MAX
+        && id.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+    {
+        return id.clone();
+    }
+    let mut buffer = uuid::Uuid::encode_buffer();
+    let text: &str = uuid::Uuid::new_v4().hyphenated().encode_lower(&mut buffer);
+    HeaderValue::from_str(text).expect("a uuid is visible ASCII")
+}
+
+/// Names and values together; hyper has its own, wider limits against heads that never end.
+pub(crate) fn check_head(headers: &HeaderMap, limits: &Limits) -> Result<(), RequestError> {
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if bytes > limits.header_bytes_max || headers.len() > limits.header_count_max {
+        return Err(RequestError::HeadersTooLarge { bytes_max: limits.header_bytes_max });
+    }
+    match headers.get(CONTENT_ENCODING) {
+        Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
+            let encoding = String::from_utf8_lossy(encoding.as_bytes()).into_owned();
+            Err(RequestError::ContentEncoding { encoding })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads the body within the limits. `hold` takes its bytes out of the shared budget as they come.
+pub(crate) async fn read_body(
+    body: &mut Incoming,
+    limits: &Limits,
+    hold: &mut Hold<'_>,
+) -> Result<Bytes, RequestError> {
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    let size = body.size_hint();
+    if size.lower() > limits.body_bytes_max as u64 {
+        return Err(RequestError::BodyTooLarge { bytes_max: limits.body_bytes_max });
+    }
+    // A declared length is held before the first byte is read; a chunked body as it grows.
+    hold.grow_to(size.lower() as usize)?;
+    timeout(limits.body_timeout, collect(body, limits.body_bytes_max, hold)).await
+}
+
+async fn timeout<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, RequestError>>,
+) -> Result<T, RequestError> {
+    tokio::time::timeout(limit, work).await.unwrap_or(Err(RequestError::Timeout))
+}
+
+async fn collect(body: &mut Incoming, bytes_max: usize, hold: &mut Hold<'_>) -> Result<Bytes, RequestError> {
+    let Some(first) = next_data(body).await? else { return Ok(Bytes::new()) };
+    let mut whole = Whole::One(first);
+    loop {
+        if whole.len() > bytes_max {
+            return Err(RequestError::BodyTooLarge { bytes_max });
+        }
+        hold.grow_to(whole.len())?;
+        let Some(data) = next_data(body).await? else { return Ok(whole.into_bytes()) };
+        whole = whole.append(data, body.size_hint().lower() as usize);
+    }
+}
+
+async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, RequestError> {
+    loop {
+        match body.frame().await {
+            None => return Ok(None),
+            Some(Ok(frame)) => {
+                // Trailers say nothing that this protocol knows.
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+            Some(Err(error)) => {
+                let message = format!("The request body could not be read: {error}.");
+                return Err(RequestError::BadRequest { message });
+            }
+        }
+    }
+}
+
+/// A body that came in one piece is not copied.
+enum Whole {
+    One(Bytes),
+    Many(BytesMut),
+}
+
+impl Whole {
+    fn len(&self) -> usize {
+        match self {
+            Whole::One(data) => data.len(),
+            Whole::Many(data) => data.len(),
+        }
+    }
+
+    fn append(self, data: Bytes, rest: usize) -> Whole {
+        let mut whole = match self {
+            Whole::Many(whole) => whole,
+            Whole::One(first) => {
+                let mut whole = BytesMut::with_capacity(first.len() + data.len() + rest);
+                whole.extend_from_slice(&first);
+                whole
+            }
+        };
+        whole.extend_from_slice(&data);
+        Whole::Many(whole)
+    }
+
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Whole::One(data) => data,
+            Whole::Many(data) => data.freeze(),
+        }
+    }
+}
+
+/// Bytes that may be held at once, by all requests together.
+pub(crate) struct Budget {
+    held: AtomicUsize,
+    held_max: usize,
+}
+
+/// One request's part of a [`Budget`]; given back when dropped.
+pub(crate) struct Hold<'a> {
+    budget: &'a Budget,
+    bytes: usize,
+}
+
+impl Budget {
+    pub fn new(held_max: usize) -> Budget {
+        Budget { held: AtomicUsize::new(0), held_max }
+    }
+
+    pub fn hold(&self) -> Hold<'_> {
+        Hold { budget: self, bytes: 0 }
+    }
+
+    pub fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+}
+
+impl Hold<'_> {
+    pub fn grow_to(&mut self, bytes: usize) -> Result<(), RequestError> {
+        let more = bytes.saturating_sub(self.bytes);
+        if more == 0 {
+            return Ok(());
+        }
+        if self.budget.held.fetch_add(more, Ordering::Relaxed) + more > self.budget.held_max {
+            self.budget.held.fetch_sub(more, Ordering::Relaxed);
+            return Err(RequestError::Busy);
+        }
+        self.bytes += more;
+        Ok(())
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_refuses_what_does_not_fit_and_takes_it_back() {
+        let budget = Budget::new(100);
+        let mut first = budget.hold();
+        first.grow_to(60).unwrap();
+        first.grow_to(60).unwrap();
+        let mut second = budget.hold();
+        assert!(matches!(second.grow_to(41), Err(RequestError::Busy)));
+        second.grow_to(40).unwrap();
+        drop(first);
+        assert_eq!(budget.held(), 40);
+        drop(second);
+        assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn a_foreign_activity_id_is_replaced() {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACTIVITY_ID, HeaderValue::from_static("0f8fad5b-d9cb-469f-a165-70867728950e"));
+        assert_eq!(activity_id(&headers), "0f8fad5b-d9cb-469f-a165-70867728950e");
+        headers.insert(ACTIVITY_ID, HeaderValue::from_static("a \"quoted\" thing"));
+        assert_eq!(activity_id(&headers).len(), 36);
     }
 }

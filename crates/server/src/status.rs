@@ -17,6 +17,7 @@ const AGENT: &str = concat!("quire/", env!("CARGO_PKG_VERSION"));
 
 const RETRY_CONTENDED_MS: u32 = 10;
 const RETRY_OVERLOADED_MS: u32 = 100;
+const RETRY_ISSUER_MS: u32 = 5000;
 
 /// What a client sees of an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,8 +181,16 @@ impl From<&RequestError> for Failure {
 
 impl From<&AuthError> for Failure {
     fn from(error: &AuthError) -> Failure {
+        use AuthError::*;
+        let text = error.to_string();
         match error {
-            AuthError::Missing => wire(401, error.to_string()),
+            Missing | Malformed | UnknownType { .. } | DateMissing | BadDate => wire(401, text),
+            WrongSignature { .. } | BadToken | NoIssuer | BearerRefused { .. } => wire(401, text),
+            OutsideWindow { .. } | TokenExpired | PermissionGone => wire(403, text),
+            ReadOnlyKey { .. } | NotPermitted => wire(403, text),
+            NoRole | ControlPlane => sub(403, 5300, text),
+            BadExpiry { .. } => wire(400, text),
+            IssuerUnavailable => retry(503, None, RETRY_ISSUER_MS, text),
         }
     }
 }

@@ -1,0 +1,102 @@
+//! What the server says about itself, below `/_quire/`.
+//!
+//! `live` and `ready` are open and bare. Everything else is signed like any other request, with the resource type
+//! `_quire` and the path (without its leading slash) as link: a GET with any key, the rest with a read-write key.
+//! Resource tokens and bearers never open anything here.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Method, StatusCode};
+
+use crate::auth::{self, AuthError, Principal, Signed};
+use crate::config::Endpoint;
+use crate::request::{Request, Response};
+use crate::routes::RouteError;
+use crate::state::State;
+use crate::status::{HandlerError, RequestError};
+
+const RESOURCE_TYPE: &str = "_quire";
+const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
+
+pub(crate) fn is_own(path: &str) -> bool {
+    path.starts_with("/_quire/")
+}
+
+/// Live and ready: the status says it all.
+pub(crate) fn open(state: &State, method: &Method, path: &str) -> Option<Response> {
+    let status = match path {
+        "/_quire/live" => StatusCode::OK,
+        "/_quire/ready" if state.ready.load(Ordering::Relaxed) => StatusCode::OK,
+        "/_quire/ready" => StatusCode::SERVICE_UNAVAILABLE,
+        _ => return None,
+    };
+    let is_read = *method == Method::GET || *method == Method::HEAD;
+    let mut response = Response::new(Full::new(Bytes::new()));
+    *response.status_mut() = if is_read { status } else { StatusCode::METHOD_NOT_ALLOWED };
+    Some(response)
+}
+
+/// Who asks; only an account key will do.
+pub(crate) async fn authenticate(state: &State, request: &Request) -> Result<(), AuthError> {
+    let path = path(request);
+    let signed = Signed {
+        method: &request.method,
+        resource_type: RESOURCE_TYPE,
+        link: path.strip_prefix('/').unwrap_or(path),
+        link_rid: None,
+    };
+    let reads = request.method == Method::GET || request.method == Method::HEAD;
+    match auth::authenticate_signed(state, &request.headers, &signed).await? {
+        Principal::Master { read_only: false } => Ok(()),
+        Principal::Master { read_only: true } if reads => Ok(()),
+        Principal::Master { .. } => Err(AuthError::ReadOnlyKey { access: auth::Access::Write }),
+        Principal::ResourceToken(_) => Err(AuthError::NotPermitted),
+        Principal::Oidc { .. } => Err(AuthError::ControlPlane),
+    }
+}
+
+/// The request is authenticated and its body read.
+pub(crate) async fn dispatch(state: &Arc<State>, request: &Request) -> Result<Response, HandlerError> {
+    let path = path(request);
+    if path == "/_quire/metrics" {
+        return match request.method {
+            Method::GET | Method::HEAD => metrics(state).await,
+            _ => Err(RequestError::Route(RouteError::MethodNotAllowed).into()),
+        };
+    }
+    let endpoint = find(&state.config.endpoints, &request.method, path).map_err(RequestError::Route)?;
+    call(state, endpoint, request.body.clone()).await
+}
+
+fn find<'a>(endpoints: &'a [Endpoint], method: &Method, path: &str) -> Result<&'a Endpoint, RouteError> {
+    let mut known = endpoints.iter().filter(|endpoint| endpoint.path == path).peekable();
+    if known.peek().is_none() {
+        return Err(RouteError::InvalidUrl);
+    }
+    known.find(|endpoint| endpoint.method == *method).ok_or(RouteError::MethodNotAllowed)
+}
+
+pub(crate) async fn metrics(state: &Arc<State>) -> Result<Response, HandlerError> {
+    let shared = state.clone();
+    let engine = state.pool.read(move || shared.engine.statistics()).await?;
+    let text = state.metrics.write(&engine, state.bodies.held());
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    response.headers_mut().insert(CONTENT_TYPE, METRICS_TYPE);
+    Ok(response)
+}
+
+async fn call(state: &Arc<State>, endpoint: &Endpoint, body: Bytes) -> Result<Response, HandlerError> {
+    let (shared, call) = (state.clone(), endpoint.call.clone());
+    let text = state.pool.write(move || call(&shared.engine, &body)).await??;
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+fn path(request: &Request) -> &str {
+    request.path.split('?').next().unwrap_or_default()
+}
