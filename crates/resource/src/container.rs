@@ -1,11 +1,15 @@
 //! Container definitions: validated, normalised, written back with everything the client sent.
 
-use quire_value::{Object, Path, Value};
+use quire_value::{Object, Value};
 
-use crate::{IndexingPolicy, PartitionKeyDefinition, PartitionKeyError};
+use crate::members::{self, invalid, wrong};
+use crate::{
+    ConflictResolution, FullTextPolicy, GeospatialType, IndexingPolicy, PartitionKeyDefinition,
+    PartitionKeyError, UniqueKey, VectorEmbedding, check_name, full_text, sections, vector,
+};
 
-/// A container as the client defined it. `to_json` gives the user part of the resource (no system properties),
-/// defaults added, unknown members preserved, absent options absent.
+/// A container as the client defined it. `json` is the user part of the resource (no system properties),
+/// defaults added, unknown members preserved, absent options absent; `create` of it gives the same again.
 #[derive(Clone, Debug)]
 pub struct ContainerDefinition {
     pub id: String,
@@ -15,20 +19,15 @@ pub struct ContainerDefinition {
     pub default_ttl: Option<i32>,
     pub unique_keys: Vec<UniqueKey>,
     pub conflict_resolution: ConflictResolution,
+    pub geospatial: GeospatialType,
+    /// `None`: versions and deletes are not kept
+    pub change_feed_retention_minutes: Option<u32>,
+    /// Names and query texts, the texts not yet checked.
     pub computed_properties: Vec<(String, String)>,
+    pub vector_embeddings: Vec<VectorEmbedding>,
+    pub full_text: FullTextPolicy,
     /// The normalised JSON as it is returned.
     pub json: Object,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UniqueKey {
-    pub paths: Vec<Path>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ConflictResolution {
-    LastWriterWins { path: String },
-    Custom { procedure: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,12 +44,180 @@ pub enum ContainerError {
     PartitionKey(#[from] PartitionKeyError),
 }
 
+/// Members of a container in the order in which they are returned; unknown ones follow.
+const MEMBERS: [&str; 13] = [
+    "id",
+    "indexingPolicy",
+    "partitionKey",
+    "defaultTtl",
+    "analyticalStorageTtl",
+    "uniqueKeyPolicy",
+    "conflictResolutionPolicy",
+    "geospatialConfig",
+    "changeFeedPolicy",
+    "computedProperties",
+    "vectorEmbeddingPolicy",
+    "fullTextPolicy",
+    "clientEncryptionPolicy",
+];
+
+/// What the server adds to a container when it is read. Clients send it back; it is not part of the definition.
+const SYSTEM_MEMBERS: [&str; 10] =
+    ["_rid", "_self", "_etag", "_ts", "_docs", "_sprocs", "_triggers", "_udfs", "_conflicts", "statistics"];
+
+const NOT_SUPPORTED: [&str; 2] = ["materializedViewDefinition", "ttlPropertyPath"];
+
 impl ContainerDefinition {
-    pub fn create(_json: &Value) -> Result<ContainerDefinition, ContainerError> {
-        todo!()
+    pub fn create(json: &Value) -> Result<ContainerDefinition, ContainerError> {
+        let given = json.as_object().ok_or_else(|| wrong("the container", "an object"))?;
+        refuse_unsupported(given)?;
+        let id = read_id(given)?;
+        let partition_key = match members::present(given, "partitionKey") {
+            Some(definition) => PartitionKeyDefinition::from_json(definition)?,
+            None => return Err(invalid("A Partition key definition is not specified in the request.")),
+        };
+        let mut definition = ContainerDefinition {
+            id,
+            indexing: IndexingPolicy::from_json(given.get("indexingPolicy"))?,
+            default_ttl: read(given, "defaultTtl", sections::read_default_ttl)?,
+            unique_keys: read(given, "uniqueKeyPolicy", |policy| {
+                sections::read_unique_keys(policy, &partition_key)
+            })?
+            .unwrap_or_default(),
+            conflict_resolution: sections::read_conflict_resolution(members::present(
+                given,
+                "conflictResolutionPolicy",
+            ))?,
+            geospatial: read(given, "geospatialConfig", sections::read_geospatial)?.unwrap_or_default(),
+            change_feed_retention_minutes: read(
+                given,
+                "changeFeedPolicy",
+                sections::read_change_feed_retention,
+            )?
+            .flatten(),
+            computed_properties: read(given, "computedProperties", sections::read_computed_properties)?
+                .unwrap_or_default(),
+            vector_embeddings: read(given, "vectorEmbeddingPolicy", vector::read_embeddings)?
+                .unwrap_or_default(),
+            full_text: read(given, "fullTextPolicy", full_text::read_policy)?.unwrap_or_default(),
+            json: Object::new(),
+            partition_key,
+        };
+        read(given, "analyticalStorageTtl", sections::check_analytical_ttl)?;
+        read(given, "clientEncryptionPolicy", sections::check_client_encryption)?;
+        definition.check_sections_agree()?;
+        definition.json = definition.write_json(given);
+        Ok(definition)
     }
+
     /// Validates a replacement against what exists (immutable parts; omitted sections reset).
-    pub fn replace(&self, _json: &Value) -> Result<ContainerDefinition, ContainerError> {
-        todo!()
+    pub fn replace(&self, json: &Value) -> Result<ContainerDefinition, ContainerError> {
+        let mut given = json.as_object().ok_or_else(|| wrong("the container", "an object"))?.clone();
+        // Fixed at creation, so leaving it out cannot mean the default.
+        if members::present(&given, "conflictResolutionPolicy").is_none() {
+            given.set("conflictResolutionPolicy", self.member("conflictResolutionPolicy"));
+        }
+        if read_id(&given)? != self.id {
+            return Err(invalid(format!("The id of the container '{}' cannot be changed.", self.id)));
+        }
+        let replacement = ContainerDefinition::create(&given.into())?;
+        self.check_unchanged(&replacement)?;
+        Ok(replacement)
+    }
+
+    fn check_unchanged(&self, replacement: &ContainerDefinition) -> Result<(), ContainerError> {
+        if !self.partition_key.same_as(&replacement.partition_key) {
+            return Err(invalid("Document collection partition key cannot be changed."));
+        }
+        if self.unique_keys != replacement.unique_keys {
+            return Err(ContainerError::UniqueKeysChanged);
+        }
+        if self.conflict_resolution != replacement.conflict_resolution {
+            return Err(invalid("The conflict resolution policy of a container cannot be changed."));
+        }
+        vector::check_replacement(
+            (&self.vector_embeddings, &self.indexing.vector),
+            (&replacement.vector_embeddings, &replacement.indexing.vector),
+        )
+    }
+
+    /// Rules over more than one section.
+    fn check_sections_agree(&self) -> Result<(), ContainerError> {
+        vector::check_indexes(&self.indexing.vector, &self.vector_embeddings)?;
+        full_text::check_indexes(&self.indexing.full_text, &self.full_text)?;
+        let mut spatial = self.indexing.spatial.iter();
+        match (self.geospatial, spatial.find(|index| index.bounding_box.is_none())) {
+            (GeospatialType::Geometry, Some(index)) => Err(invalid(format!(
+                "The spatial index of '{}' needs a 'boundingBox', since 'geospatialConfig.type' is 'Geometry'.",
+                index.path
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_json(&self, given: &Object) -> Object {
+        let mut json = Object::new();
+        for name in MEMBERS {
+            let given = members::present(given, name);
+            let written = match name {
+                "indexingPolicy" => Some(self.indexing.to_json()),
+                "partitionKey" => given.map(|given| self.write_partition_key(given)),
+                "conflictResolutionPolicy" => Some(self.conflict_resolution.write_over(given)),
+                "geospatialConfig" => Some(self.geospatial.write_over(given)),
+                _ => given.cloned(),
+            };
+            if let Some(value) = written {
+                json.set(name, value);
+            }
+        }
+        for (name, value) in given.iter() {
+            if !MEMBERS.contains(&name) && !SYSTEM_MEMBERS.contains(&name) {
+                json.set(name, value.clone());
+            }
+        }
+        json
+    }
+
+    /// Paths as the client spelt them, the kind always, the version only if it was given.
+    fn write_partition_key(&self, given: &Value) -> Value {
+        let mut written = self.partition_key.to_json().as_object().cloned().unwrap_or_default();
+        for (name, value) in given.as_object().into_iter().flat_map(Object::iter) {
+            if !matches!(value, Value::Null | Value::Undefined) {
+                written.set(name, value.clone());
+            }
+        }
+        written.into()
+    }
+
+    fn member(&self, name: &str) -> Value {
+        self.json.get(name).cloned().unwrap_or(Value::Undefined)
+    }
+}
+
+fn read<T>(
+    given: &Object,
+    name: &str,
+    reader: impl FnOnce(&Value) -> Result<T, ContainerError>,
+) -> Result<Option<T>, ContainerError> {
+    members::present(given, name).map(reader).transpose()
+}
+
+fn read_id(given: &Object) -> Result<String, ContainerError> {
+    let Some(id) = members::present(given, "id") else {
+        return Err(invalid(
+            "The input content is invalid because the required properties - 'id; ' - are missing",
+        ));
+    };
+    let id = id.as_str().ok_or_else(|| wrong("id", "a string"))?;
+    check_name(id).map_err(|error| invalid(error.to_string()))?;
+    Ok(id.to_owned())
+}
+
+fn refuse_unsupported(given: &Object) -> Result<(), ContainerError> {
+    match NOT_SUPPORTED.iter().find(|name| members::present(given, name).is_some()) {
+        None => Ok(()),
+        Some(name) => {
+            Err(invalid(format!("The container property '{name}' is not supported by this server.")))
+        }
     }
 }
