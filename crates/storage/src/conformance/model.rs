@@ -1,7 +1,7 @@
 //! Random operations against the simplest storage there is: a map and a list of its former states.
 
 use super::*;
-use crate::{Position, SPACE_COUNT};
+use crate::{Position, SPACE_COUNT, ScanPage};
 use std::collections::{BTreeMap, HashMap};
 
 const STEPS: usize = 1500;
@@ -204,7 +204,8 @@ fn read(snapshot: &dyn Snapshot, rows: &Rows, random: &mut Random) {
         ..whole_scan(space, range, direction)
     };
     let page = snapshot.scan(&scan).unwrap();
-    assert_eq!((page.rows, page.more), model_page(rows, &scan), "{scan:?}");
+    let expected = model_page(rows, &scan);
+    assert_eq!((page.rows, page.more), (expected.rows, expected.more), "{scan:?}");
 }
 
 fn bound(random: &mut Random) -> Bound<Vec<u8>> {
@@ -215,7 +216,7 @@ fn bound(random: &mut Random) -> Bound<Vec<u8>> {
     }
 }
 
-fn model_page(rows: &Rows, scan: &Scan) -> (Vec<(Vec<u8>, Vec<u8>)>, bool) {
+fn model_page(rows: &Rows, scan: &Scan) -> ScanPage {
     use std::ops::RangeBounds;
     let bounds = (scan.range.start.clone(), scan.range.end.clone());
     let mut matching: Vec<_> = rows
@@ -236,5 +237,5 @@ fn model_page(rows: &Rows, scan: &Scan) -> (Vec<(Vec<u8>, Vec<u8>)>, bool) {
     }
     let more = count < matching.len();
     matching.truncate(count);
-    (matching, more)
+    ScanPage { rows: matching, more }
 }

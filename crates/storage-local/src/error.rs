@@ -1,0 +1,60 @@
+//! What can go wrong on opening, and fjall's errors in our words.
+
+use quire_storage::StorageError;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a directory could not be opened. Nothing in it was changed, except where a variant says so.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{} is in use by another process", path.display())]
+    Locked { path: PathBuf },
+    #[error("{} was written by a newer version of quire (format {found}; this one reads up to {supported})", path.display())]
+    FormatNewer { path: PathBuf, found: u32, supported: u32 },
+    #[error("{} is not empty and not a quire data directory", path.display())]
+    NotQuire { path: PathBuf },
+    /// Acknowledged commits are gone. What was cut from the journal, if anything, is kept beside it.
+    #[error(
+        "the log ends at commit {found}, but commit {acknowledged} was acknowledged; \
+         open with --accept-loss to go on without what is missing"
+    )]
+    LogEndsEarly { acknowledged: u64, found: u64 },
+    #[error("the record of acknowledged commits is unreadable; open with --accept-loss to go on without it")]
+    AcknowledgedUnreadable,
+    #[error("corrupt data: {what}")]
+    Corrupt { what: String },
+    #[error("i/o error while {doing}: {source}")]
+    Io { doing: String, source: io::Error },
+}
+
+/// Adds to an i/o error what was being done.
+pub(crate) fn opening(doing: impl Into<String>) -> impl FnOnce(io::Error) -> OpenError {
+    let doing = doing.into();
+    move |source| OpenError::Io { doing, source }
+}
+
+pub(crate) fn corrupt(what: impl Into<String>) -> OpenError {
+    OpenError::Corrupt { what: what.into() }
+}
+
+impl From<StorageError> for OpenError {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Corrupt { what } => OpenError::Corrupt { what },
+            StorageError::Io { doing, source } => OpenError::Io { doing, source },
+            StorageError::Closed | StorageError::Poisoned { .. } | StorageError::UnknownSpace { .. } => {
+                OpenError::Corrupt { what: error.to_string() }
+            }
+        }
+    }
+}
+
+/// A failed read.
+pub(crate) fn reading(error: fjall::Error) -> StorageError {
+    match error {
+        fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) => {
+            StorageError::Io { doing: "reading".into(), source }
+        }
+        error => StorageError::Corrupt { what: format!("{error:?}") },
+    }
+}

@@ -1,0 +1,345 @@
+//! Group commit: whoever finds no leader commits for everybody who is waiting.
+//!
+//! A writer queues its work. If nobody leads, it leads: it takes what is waiting, writes it as one journal batch with
+//! one sync, and answers everybody. Meanwhile newcomers queue; the first of them leads the next round. So a lone
+//! writer pays for one append and one sync, and sixteen share them. There is no thread and no timer.
+//!
+//! Invariants: one leader at a time; a leader's own work is the first of its round; two works of one round never
+//! touch the same key (the second waits for the next round), since a batch has no order.
+
+use crate::error::reading;
+use crate::record::{
+    CHECKPOINT_KEY, Record, RowsChecksum, encode_checkpoint, encode_position, position_key, record_key,
+};
+use crate::state::{Ledger, State};
+use crate::store::Store;
+use fjall::{Keyspace, OwnedWriteBatch, PersistMode, UserKey, UserValue};
+use parking_lot::{Condvar, Mutex};
+use quire_storage::{CommitError, Committed, Guard, PartitionId, Position, StorageError, Token};
+use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A round is closed beyond these, so that a journal batch stays of a reasonable size.
+const ROUND_BYTES_MAX: usize = 16 << 20;
+const ROUND_WORKS_MAX: usize = 1024;
+
+/// One row, ready for the batch.
+pub(crate) struct ReadyRow {
+    pub(crate) keyspace: Keyspace,
+    pub(crate) key: UserKey,
+    pub(crate) value: Option<UserValue>,
+}
+
+pub(crate) enum Work {
+    Commit { guards: Vec<Guard>, token: Token, rows: Vec<ReadyRow>, bytes: usize },
+    Fence { partition: PartitionId, epoch: u64 },
+}
+
+/// What a finished work came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer {
+    Committed(Committed),
+    Fenced(Position),
+}
+
+type Outcome = Result<Answer, CommitError>;
+
+#[derive(Default)]
+pub(crate) struct Group {
+    queue: Mutex<Queue>,
+    idle: Condvar,
+    hasher: RandomState,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    led: bool,
+    closed: bool,
+}
+
+struct Waiting {
+    work: Work,
+    seat: Arc<Seat>,
+}
+
+/// Where a waiting writer is told.
+#[derive(Default)]
+struct Seat {
+    turn: Mutex<Turn>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+enum Turn {
+    #[default]
+    Wait,
+    Lead,
+    Done(Outcome),
+}
+
+impl Seat {
+    fn tell(&self, turn: Turn) {
+        *self.turn.lock() = turn;
+        self.changed.notify_one();
+    }
+
+    /// Waits for a change; `None` means: lead.
+    fn wait(&self) -> Option<Outcome> {
+        let mut turn = self.turn.lock();
+        loop {
+            match std::mem::take(&mut *turn) {
+                Turn::Wait => self.changed.wait(&mut turn),
+                Turn::Lead => return None,
+                Turn::Done(outcome) => return Some(outcome),
+            }
+        }
+    }
+}
+
+impl Group {
+    /// Blocks until the work is durable and visible, or refused.
+    pub(crate) fn submit(&self, work: Work, store: &Store, state: &State) -> Outcome {
+        let seat = Arc::new(Seat::default());
+        let leads = {
+            let mut queue = self.queue.lock();
+            if queue.closed {
+                return Err(StorageError::Closed.into());
+            }
+            queue.waiting.push_back(Waiting { work, seat: seat.clone() });
+            !std::mem::replace(&mut queue.led, true)
+        };
+        if !leads && let Some(outcome) = seat.wait() {
+            return outcome;
+        }
+        self.lead(store, state);
+        seat.wait().unwrap_or(Err(poisoned("hand-over").into()))
+    }
+
+    /// Refuses new work and waits for what was taken.
+    pub(crate) fn close(&self) {
+        let mut queue = self.queue.lock();
+        queue.closed = true;
+        while queue.led {
+            self.idle.wait(&mut queue);
+        }
+    }
+
+    fn lead(&self, store: &Store, state: &State) {
+        let has_room = store.wait_for_room();
+        let round = self.take_round();
+        match has_room {
+            Ok(waited) => {
+                state.figures.stalled_microseconds.fetch_add(waited.as_micros() as u64, Ordering::Relaxed);
+                commit_round(round, store, state);
+            }
+            Err(_) => {
+                state.poison("background flush");
+                refuse_round(round, "background flush");
+            }
+        }
+        self.hand_over();
+    }
+
+    /// What is waiting, from the front, up to the bounds or the first key that occurs twice.
+    fn take_round(&self) -> Vec<Waiting> {
+        let mut queue = self.queue.lock();
+        let (mut round, mut bytes, mut keys) = (Vec::new(), 0, HashSet::new());
+        while let Some(next) = queue.waiting.front() {
+            let alone = queue.waiting.len() == 1 && round.is_empty();
+            if round.len() >= ROUND_WORKS_MAX || (bytes > 0 && bytes + next.work.bytes() > ROUND_BYTES_MAX) {
+                break;
+            }
+            if !alone && !self.enter_keys(&next.work, &mut keys) {
+                break;
+            }
+            bytes += next.work.bytes();
+            round.extend(queue.waiting.pop_front());
+        }
+        round
+    }
+
+    /// Whether none of the work's keys was entered before. Works by hash: a collision only ends a round early.
+    fn enter_keys(&self, work: &Work, keys: &mut HashSet<u64>) -> bool {
+        let Work::Commit { rows, .. } = work else { return true };
+        let hash = |row: &ReadyRow| self.hasher.hash_one((row.keyspace.id(), &row.key[..]));
+        let hashes: Vec<u64> = rows.iter().map(hash).collect();
+        if hashes.iter().any(|hash| keys.contains(hash)) {
+            return false;
+        }
+        keys.extend(hashes);
+        true
+    }
+
+    fn hand_over(&self) {
+        let mut queue = self.queue.lock();
+        match queue.waiting.front() {
+            Some(next) => next.seat.tell(Turn::Lead),
+            None => {
+                queue.led = false;
+                self.idle.notify_all();
+            }
+        }
+    }
+}
+
+impl Work {
+    fn bytes(&self) -> usize {
+        match self {
+            Work::Commit { bytes, .. } => *bytes,
+            Work::Fence { .. } => 0,
+        }
+    }
+}
+
+pub(crate) fn poisoned(during: &'static str) -> StorageError {
+    StorageError::Poisoned { during }
+}
+
+fn refuse_round(round: Vec<Waiting>, during: &'static str) {
+    for waiting in round {
+        waiting.seat.tell(Turn::Done(Err(poisoned(during).into())));
+    }
+}
+
+fn commit_round(round: Vec<Waiting>, store: &Store, state: &State) {
+    if let Some(during) = state.poisoned() {
+        return refuse_round(round, during);
+    }
+    let mut batch = Batch::new(store, round.len());
+    let mut answered = Vec::with_capacity(round.len());
+    {
+        let mut ledger = state.ledger.lock();
+        for waiting in round {
+            match batch.take(waiting.work, &mut ledger) {
+                Ok(answer) => answered.push((waiting.seat, answer)),
+                Err(error) => waiting.seat.tell(Turn::Done(Err(error))),
+            }
+        }
+        if !batch.commits.is_empty() {
+            batch.finish(&mut ledger);
+        }
+    }
+    let durable = if batch.commits.is_empty() { Ok(()) } else { batch.write(state) };
+    for (seat, answer) in answered {
+        seat.tell(Turn::Done(match durable {
+            Ok(()) => Ok(answer),
+            Err(during) => Err(poisoned(during).into()),
+        }));
+    }
+}
+
+/// The journal batch of a round.
+struct Batch<'a> {
+    store: &'a Store,
+    inner: OwnedWriteBatch,
+    checksum: RowsChecksum,
+    commits: Vec<Option<Token>>,
+    moves: Vec<Guard>,
+    bytes: usize,
+}
+
+impl<'a> Batch<'a> {
+    fn new(store: &'a Store, works: usize) -> Batch<'a> {
+        let inner = OwnedWriteBatch::with_capacity(store.database.clone(), works * 8 + 2)
+            .durability(Some(PersistMode::SyncData));
+        let (checksum, commits, moves) = (RowsChecksum::default(), Vec::new(), Vec::new());
+        Batch { store, inner, checksum, commits, moves, bytes: 0 }
+    }
+
+    /// Adds a work whose token is new and whose guards hold, as of the works before it.
+    fn take(&mut self, work: Work, ledger: &mut Ledger) -> Outcome {
+        match work {
+            Work::Commit { guards, token, rows, .. } => {
+                if let Some(first_answer) = ledger.tokens.get(token) {
+                    return Ok(Answer::Committed(first_answer));
+                }
+                ledger.prepared.check(&guards)?;
+                for row in rows {
+                    self.add(&row.keyspace, row.key, row.value);
+                }
+                let sequence = self.enter(Some(token), &guards, ledger);
+                ledger.tokens.keep(token, sequence);
+                Ok(Answer::Committed(Committed { sequence }))
+            }
+            Work::Fence { partition, epoch } => {
+                let (position, raised) = ledger.prepared.fenced(partition, epoch);
+                if raised {
+                    let Position { epoch, lsn } = position;
+                    self.enter(None, &[Guard { partition, epoch, previous_lsn: lsn, next_lsn: lsn }], ledger);
+                }
+                Ok(Answer::Fenced(position))
+            }
+        }
+    }
+
+    fn enter(&mut self, token: Option<Token>, guards: &[Guard], ledger: &mut Ledger) -> u64 {
+        self.commits.push(token);
+        self.moves.extend(guards);
+        ledger.prepared.advance(guards);
+        ledger.chain.newest.sequence + self.commits.len() as u64
+    }
+
+    fn add(&mut self, keyspace: &Keyspace, key: UserKey, value: Option<UserValue>) {
+        self.checksum.row(&key, value.as_deref());
+        self.bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
+        match value {
+            Some(value) => self.inner.insert(keyspace, key, value),
+            None => self.inner.remove(keyspace, key),
+        }
+    }
+
+    /// Adds positions, pruning and, last, the commit record.
+    fn finish(&mut self, ledger: &mut Ledger) {
+        let keyspace = self.store.ledger.clone();
+        let partitions: HashSet<PartitionId> = self.moves.iter().map(|guard| guard.partition).collect();
+        for partition in partitions {
+            if let Some(position) = ledger.prepared.get(partition) {
+                let value = encode_position(position);
+                self.add(&keyspace, position_key(partition).into(), Some(value.into()));
+            }
+        }
+        if let Some((pruned, checkpoint)) = ledger.chain.prune() {
+            for sequence in pruned {
+                self.add(&keyspace, record_key(sequence).into(), None);
+            }
+            let value = encode_checkpoint(checkpoint);
+            self.add(&keyspace, CHECKPOINT_KEY.into(), Some(value.into()));
+        }
+        let previous = ledger.chain.newest;
+        let record = Record {
+            sequence: previous.sequence + self.commits.len() as u64,
+            previous,
+            rows_checksum: std::mem::take(&mut self.checksum).finish(),
+            commits: std::mem::take(&mut self.commits),
+            moves: std::mem::take(&mut self.moves),
+        };
+        let (value, link) = record.encode();
+        self.inner.insert(&keyspace, record_key(record.sequence), value);
+        ledger.chain.extend(link, record.commits.len());
+        (self.commits, self.moves) = (record.commits, record.moves);
+    }
+
+    /// Journal, sync, memtables, publish; then the acknowledgement.
+    fn write(self, state: &State) -> Result<(), &'static str> {
+        let inner = self.inner;
+        // A panic inside would leave the others waiting for ever.
+        let written = catch_unwind(AssertUnwindSafe(move || inner.commit()));
+        match written {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::error!(error = %reading(error), "journal write failed, no more writes until reopened");
+                state.poison("journal write");
+                return Err("journal write");
+            }
+            Err(_) => {
+                state.poison("journal write");
+                return Err("journal write");
+            }
+        }
+        state.publish(&self.moves, self.commits.len(), self.bytes)
+    }
+}

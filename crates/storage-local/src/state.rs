@@ -1,0 +1,100 @@
+//! What the storage knows while it is open.
+
+use crate::acknowledged::Acknowledged;
+use crate::chain::Chain;
+use parking_lot::{Mutex, RwLock};
+use quire_storage::ledger::{Positions, Tokens};
+use quire_storage::{Committed, Guard, PartitionId, Position, Token};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) struct State {
+    /// The leader's view, ahead of what is durable while a sync is under way.
+    pub(crate) ledger: Mutex<Ledger>,
+    durable: RwLock<Durable>,
+    acknowledged: Mutex<Acknowledged>,
+    poisoned: OnceLock<&'static str>,
+    pub(crate) figures: Figures,
+}
+
+pub(crate) struct Ledger {
+    pub(crate) chain: Chain,
+    pub(crate) tokens: Tokens,
+    pub(crate) prepared: Positions,
+}
+
+struct Durable {
+    positions: Positions,
+    sequence: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Figures {
+    pub(crate) commits: AtomicU64,
+    pub(crate) batches: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) stalled_microseconds: AtomicU64,
+    pub(crate) reclaims: AtomicU64,
+}
+
+impl State {
+    pub(crate) fn new(ledger: Ledger, acknowledged: Acknowledged) -> State {
+        let durable = Durable { positions: ledger.prepared.clone(), sequence: ledger.chain.newest.sequence };
+        State {
+            ledger: Mutex::new(ledger),
+            durable: RwLock::new(durable),
+            acknowledged: Mutex::new(acknowledged),
+            poisoned: OnceLock::new(),
+            figures: Figures::default(),
+        }
+    }
+
+    pub(crate) fn poison(&self, during: &'static str) {
+        self.poisoned.get_or_init(|| during);
+    }
+
+    pub(crate) fn poisoned(&self) -> Option<&'static str> {
+        self.poisoned.get().copied()
+    }
+
+    pub(crate) fn position(&self, partition: PartitionId) -> Option<Position> {
+        self.durable.read().positions.get(partition)
+    }
+
+    pub(crate) fn resolve(&self, token: Token) -> Option<Committed> {
+        let committed = self.ledger.lock().tokens.get(token)?;
+        (committed.sequence <= self.durable.read().sequence).then_some(committed)
+    }
+
+    /// A batch is durable: says so to readers and to the file of acknowledged commits.
+    pub(crate) fn publish(&self, moves: &[Guard], commits: usize, bytes: usize) -> Result<(), &'static str> {
+        let sequence = {
+            let mut durable = self.durable.write();
+            durable.positions.advance(moves);
+            durable.sequence += commits as u64;
+            durable.sequence
+        };
+        self.figures.commits.fetch_add(commits as u64, Ordering::Relaxed);
+        self.figures.batches.fetch_add(1, Ordering::Relaxed);
+        self.figures.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.acknowledged.lock().advance(sequence).map_err(|error| {
+            tracing::error!(%error, "the acknowledged commit could not be noted, no more writes until reopened");
+            self.poison("note of the acknowledged commit");
+            "note of the acknowledged commit"
+        })
+    }
+
+    pub(crate) fn sequence(&self) -> u64 {
+        self.durable.read().sequence
+    }
+
+    pub(crate) fn partition_count(&self) -> usize {
+        self.durable.read().positions.len()
+    }
+
+    /// Syncs the note of the acknowledged commit, on closing.
+    pub(crate) fn settle(&self) -> std::io::Result<()> {
+        let sequence = self.sequence();
+        self.acknowledged.lock().settle(sequence)
+    }
+}

@@ -1,0 +1,140 @@
+//! fjall, set up for this use: keyspaces, tuning, back-pressure, flushing.
+
+use crate::LocalOptions;
+use crate::error::{OpenError, corrupt, reading};
+use fjall::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
+use fjall::{AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use quire_storage::{SPACE_COUNT, Space, StorageError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// fjall takes no smaller limit for its journals.
+const JOURNAL_BYTES_MIN: u64 = 64 << 20;
+/// Flushes and compactions share these; one of the two keeps flushing while the other compacts.
+const WORKER_THREADS: usize = 2;
+const LEDGER_MEMTABLE_BYTES: u64 = 4 << 20;
+/// Spaces that are read by key, so that a filter saves reads: catalog, items, lookups.
+const FILTERED_SPACES: [u8; 3] = [0, 1, 2];
+/// fjall makes a writer sleep inside its commit at 4 sealed memtables or 20 runs in level 0, and for ever if its
+/// workers have died. We wait below that, outside, where a failure is noticed.
+const SEALED_MEMTABLES_MAX: usize = 2;
+const LEVEL_0_RUNS_MAX: usize = 16;
+const FLUSH_TIME_MAX: Duration = Duration::from_secs(120);
+
+pub(crate) struct Store {
+    pub(crate) database: Database,
+    spaces: Vec<Keyspace>,
+    /// Commit records, positions, the checkpoint.
+    pub(crate) ledger: Keyspace,
+}
+
+impl Store {
+    pub(crate) fn open(path: &Path, options: &LocalOptions) -> Result<Store, OpenError> {
+        // fjall asserts where a journal and its tables do not fit together.
+        let opened = catch_unwind(AssertUnwindSafe(|| Store::open_unchecked(path, options)));
+        match opened {
+            Ok(result) => result.map_err(|error| match error {
+                fjall::Error::Locked => OpenError::Locked { path: path.into() },
+                error => OpenError::from(reading(error)),
+            }),
+            Err(_) => Err(corrupt("journal and tables do not fit together")),
+        }
+    }
+
+    fn open_unchecked(path: &Path, options: &LocalOptions) -> Result<Store, fjall::Error> {
+        let database = Database::builder(path)
+            .cache_size(options.cache_bytes)
+            .max_journaling_size(options.journal_bytes_max.max(JOURNAL_BYTES_MIN))
+            // Compressing would happen under the journal's lock, and tables are compressed anyway.
+            .journal_compression(CompressionType::None)
+            // A batch brings its own durability.
+            .manual_journal_persist(true)
+            .worker_threads(WORKER_THREADS)
+            .open()?;
+        let spaces = (0..SPACE_COUNT)
+            .map(|space| {
+                let tuned = || tuning(FILTERED_SPACES.contains(&space), options.memtable_bytes);
+                database.keyspace(&format!("space-{space}"), tuned)
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let ledger = database.keyspace("ledger", || tuning(false, LEDGER_MEMTABLE_BYTES))?;
+        Ok(Store { database, spaces, ledger })
+    }
+
+    pub(crate) fn space(&self, space: Space) -> Result<&Keyspace, StorageError> {
+        self.spaces.get(usize::from(space.0)).ok_or(StorageError::UnknownSpace { space })
+    }
+
+    pub(crate) fn keyspaces(&self) -> impl Iterator<Item = &Keyspace> {
+        self.spaces.iter().chain([&self.ledger])
+    }
+
+    /// fjall stops taking writes after a failed flush or compaction, too.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        matches!(self.database.persist(PersistMode::Buffer), Err(fjall::Error::Poisoned))
+    }
+
+    /// Waits while flushing or compaction is behind. Says how long, or that it will never catch up.
+    pub(crate) fn wait_for_room(&self) -> Result<Duration, Poisoned> {
+        if self.has_room() {
+            return Ok(Duration::ZERO);
+        }
+        let start = Instant::now();
+        while !self.has_room() {
+            if self.is_poisoned() {
+                return Err(Poisoned);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(start.elapsed())
+    }
+
+    fn has_room(&self) -> bool {
+        self.keyspaces().all(|keyspace| {
+            keyspace.tree.sealed_memtable_count() <= SEALED_MEMTABLES_MAX
+                && keyspace.tree.l0_run_count() <= LEVEL_0_RUNS_MAX
+        })
+    }
+
+    /// Writes all memtables to tables.
+    pub(crate) fn flush(&self) -> Result<(), Poisoned> {
+        for keyspace in self.keyspaces() {
+            if keyspace.tree.active_memtable().size() > 0 {
+                keyspace.rotate_memtable().map_err(|_| Poisoned)?;
+            }
+        }
+        let start = Instant::now();
+        while self.keyspaces().any(|keyspace| keyspace.tree.sealed_memtable_count() > 0) {
+            if self.is_poisoned() || start.elapsed() > FLUSH_TIME_MAX {
+                return Err(Poisoned);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Whether nothing lives only in the journal.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.database.journal_count() == 1
+            && self.keyspaces().all(|keyspace| {
+                keyspace.tree.sealed_memtable_count() == 0 && keyspace.tree.active_memtable().size() == 0
+            })
+    }
+}
+
+/// fjall takes no more writes.
+#[derive(Debug)]
+pub(crate) struct Poisoned;
+
+fn tuning(filtered: bool, memtable_bytes: u64) -> KeyspaceCreateOptions {
+    let filter = match filtered {
+        true => FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(10.0)),
+        false => FilterPolicyEntry::None,
+    };
+    KeyspaceCreateOptions::default()
+        .max_memtable_size(memtable_bytes)
+        .manual_journal_persist(true)
+        .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
+        .filter_policy(FilterPolicy::all(filter))
+}
