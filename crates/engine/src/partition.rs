@@ -29,7 +29,6 @@ pub(crate) struct PartitionLayout {
 /// A container's partitions with their sequencers. One per container for as long as the engine is open, whatever
 /// happens to the definition.
 pub(crate) struct PartitionSet {
-    container: u32,
     rid: ResourceId,
     /// In the order of their ranges.
     partitions: Vec<Partition>,
@@ -59,13 +58,7 @@ impl PartitionSet {
             layout.iter().map(|layout| Partition::new(shared, container_number, layout)).collect();
         partitions.sort_by(|a, b| a.layout.range.min.cmp(&b.layout.range.min));
         let rids = Rids::new(shared, container_number);
-        Ok(PartitionSet {
-            container: container_number,
-            rid,
-            partitions,
-            rids,
-            retired: AtomicBool::new(false),
-        })
+        Ok(PartitionSet { rid, partitions, rids, retired: AtomicBool::new(false) })
     }
 
     /// The container is being deleted: returns when no write is under way, and refuses all later ones with
@@ -100,10 +93,6 @@ impl PartitionSet {
 
     pub fn allocate_counter(&self) -> Result<u64, EngineError> {
         self.rids.allocate()
-    }
-
-    pub fn container(&self) -> u32 {
-        self.container
     }
 
     pub fn infos(&self) -> Vec<PartitionInfo> {

@@ -1,13 +1,155 @@
-use crate::Container;
+//! SQL over a container's items.
+//!
+//! A streaming query stops anywhere and goes on there. A blocking one (ORDER BY, aggregates, GROUP BY, DISTINCT)
+//! reads everything for every page and skips the rows that were sent.
+
+use std::time::Instant;
+
+use quire_sql::{Parameters, Query, Shape, SqlError};
+use quire_value::Value;
+
+use super::body::Links;
+use super::continuation::{self, Binding, Resume};
+use super::page::{Filled, Rows, answer_page};
+use super::row::Row;
+use super::scan::{Found, ScanBudget, Scanner, Spot, Step, Window};
 use crate::api::{Answer, Page, PageRequest};
 use crate::shared::Shared;
-use quire_sql::Parameters;
+use crate::{Container, EngineError};
+
 pub(crate) fn query_items(
-    _shared: &Shared,
-    _container: &Container,
-    _text: &str,
-    _parameters: &Parameters,
-    _request: &PageRequest,
+    shared: &Shared,
+    container: &Container,
+    text: &str,
+    parameters: &Parameters,
+    request: &PageRequest,
 ) -> Answer<Page> {
-    todo!()
+    answer_page(shared, container, request, |windows| {
+        let started = Instant::now();
+        let query = Query::compile(text, parameters, &container.definition.computed_properties)?;
+        let compile_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let binding = Binding::new(container, Some((text, parameters)), &request.scope);
+        let resume = continuation::open(shared, &binding, request)?;
+        let run = Run { shared, container, request, query: &query, windows, links: Links::new(container) };
+        let filled = match (query.shape(), resume) {
+            (Shape::Streaming { offset, limit }, None) => run.stream(offset, limit, Progress::default()),
+            (Shape::Streaming { offset, limit }, Some(Resume::Stream { spot, row, skipped, sent })) => {
+                run.stream(offset, limit, Progress { from: Some(spot), row, skipped, sent })
+            }
+            (Shape::Blocking | Shape::Constant, None) => run.block(0),
+            (Shape::Blocking | Shape::Constant, Some(Resume::Block { sent })) => run.block(sent),
+            _ => Err(EngineError::BadContinuation),
+        };
+        Ok((filled?, binding, compile_micros))
+    })
+}
+
+struct Run<'a> {
+    shared: &'a Shared,
+    container: &'a Container,
+    request: &'a PageRequest,
+    query: &'a Query,
+    windows: &'a [Window<'a>],
+    links: Links,
+}
+
+/// How far a streaming query has come.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    from: Option<Spot>,
+    /// Rows of the item at `from` that are done with.
+    row: u64,
+    /// Rows that OFFSET has taken.
+    skipped: u64,
+    sent: u64,
+}
+
+impl Run<'_> {
+    fn stream(&self, offset: u64, limit: Option<u64>, mut progress: Progress) -> Result<Filled, EngineError> {
+        let mut scanner = self.scanner(progress.from, ScanBudget::PAGE)?;
+        let mut rows = Rows::new(self.request)?;
+        let limit = limit.unwrap_or(u64::MAX);
+        while progress.sent < limit {
+            let found = match scanner.next()? {
+                Step::Item(found) => found,
+                Step::Pause(spot) => {
+                    // Rows of an earlier item are no concern of this one.
+                    let row = if progress.from == Some(spot) { progress.row } else { 0 };
+                    let next = Progress { from: Some(spot), row, ..progress };
+                    return Ok(Filled::new(rows, &scanner, next.resume()));
+                }
+                Step::End => break,
+            };
+            if progress.from != Some(found.spot) {
+                progress = Progress { from: Some(found.spot), row: 0, ..progress };
+            }
+            if !self.send_rows_of(&found, offset, limit, &mut progress, &mut rows)? {
+                scanner.put_back(&found);
+                return Ok(Filled::new(rows, &scanner, progress.resume()));
+            }
+        }
+        Ok(Filled::new(rows, &scanner, None))
+    }
+
+    /// False when the page is full.
+    fn send_rows_of(
+        &self,
+        found: &Found,
+        offset: u64,
+        limit: u64,
+        progress: &mut Progress,
+        rows: &mut Rows,
+    ) -> Result<bool, EngineError> {
+        let done = usize::try_from(progress.row).unwrap_or(usize::MAX);
+        for value in self.query.rows_of(&self.value(found)?)?.iter().skip(done) {
+            if progress.skipped < offset {
+                progress.skipped += 1;
+            } else if progress.sent == limit {
+                return Ok(true);
+            } else if rows.push(|text| value.write_json(text)) {
+                progress.sent += 1;
+            } else {
+                return Ok(false);
+            }
+            progress.row += 1;
+        }
+        Ok(true)
+    }
+
+    fn block(&self, sent: u64) -> Result<Filled, EngineError> {
+        let mut scanner = self.scanner(None, ScanBudget::WHOLE)?;
+        let values = self.query.run::<EngineError>(&mut || match scanner.next()? {
+            Step::Item(found) => self.value(&found).map(Some),
+            Step::Pause(_) => Err(SqlError::Budget { what: "a minute" }.into()),
+            Step::End => Ok(None),
+        })?;
+        let mut rows = Rows::new(self.request)?;
+        let total = values.len() as u64;
+        let unsent = values.iter().skip(usize::try_from(sent).unwrap_or(usize::MAX));
+        for value in unsent {
+            if !rows.push(|text| value.write_json(text)) {
+                break;
+            }
+        }
+        let sent = sent + rows.count() as u64;
+        let next = (sent < total).then_some(Resume::Block { sent });
+        Ok(Filled::new(rows, &scanner, next))
+    }
+
+    fn scanner(&self, from: Option<Spot>, budget: ScanBudget) -> Result<Scanner<'_>, EngineError> {
+        Scanner::new(self.shared, self.container, self.windows, from, budget)
+    }
+
+    /// The item with its system properties.
+    fn value(&self, found: &Found) -> Result<Value, EngineError> {
+        let row = Row::parse(&found.bytes)?;
+        Ok(self.links.value(row.node()?, found.spot.rid, &row.stamp))
+    }
+}
+
+impl Progress {
+    fn resume(self) -> Option<Resume> {
+        let Progress { from, row, skipped, sent } = self;
+        from.map(|spot| Resume::Stream { spot, row, skipped, sent })
+    }
 }
