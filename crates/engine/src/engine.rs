@@ -8,6 +8,7 @@ use quire_value::Value;
 
 use crate::EngineError;
 use crate::api::{Migrate, Options, Precondition, Resource};
+use crate::backup::Watched;
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
 use crate::container::Container;
@@ -18,16 +19,19 @@ pub struct Engine {
     pub(crate) shared: Arc<Shared>,
     pub(crate) catalog: Arc<Catalog>,
     jobs: Jobs,
+    /// The storage of `shared`, seen as what backups need.
+    pub(crate) watched: Arc<Watched>,
 }
 
 impl Engine {
     /// Opens what is in the storage, or makes a new account in an empty one.
     pub fn open(storage: Arc<dyn Storage>, options: Options) -> Result<Engine, EngineError> {
         let StoreRow { incarnation, secret } = catalog::open_store(&*storage)?;
-        let shared = Shared::new(storage, options, secret, incarnation);
+        let watched = Arc::new(Watched::new(storage));
+        let shared = Shared::new(watched.clone(), options, secret, incarnation);
         let catalog = Arc::new(Catalog::open(Arc::clone(&shared))?);
         let jobs = Jobs::start(Arc::clone(&shared), Arc::clone(&catalog))?;
-        Ok(Engine { shared, catalog, jobs })
+        Ok(Engine { shared, catalog, jobs, watched })
     }
     /// Stops background work, flushes, closes the storage.
     pub fn close(&self) -> Result<(), EngineError> {

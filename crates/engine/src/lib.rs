@@ -6,9 +6,11 @@
 
 mod api; // requests and answers
 mod cache; // ready answers of point reads
+mod backup; // the whole account copied to files while it is written to
 mod catalog; // databases, containers, users, permissions, keys, offers
 mod charge; // what requests cost
 mod container; // an open container: definition and partitions
+mod derived; // what follows from an item
 mod engine; // opening, closing, the control plane
 mod error;
 mod items; // create, read, replace, upsert, delete, list, query
@@ -19,14 +21,19 @@ mod partition; // a container's partitions: ranges, positions, counts
 mod query_plan; // plans for clients that merge partitions themselves
 mod resource; // catalog resources as clients see them
 mod resource_query; // queries over resources in memory
+mod restore; // from a backup to a store
 mod rids; // counters of new items
 mod sequencer; // one commit for all that wait, dense LSNs
 mod shared; // what every part of the engine needs
+mod verify; // reads everything again
 
 pub use api::*;
+pub use backup::BackupReport;
 pub use container::Container;
 pub use engine::Engine;
 pub use error::EngineError;
+pub use restore::{RestoreReport, restore};
+pub use verify::{VerifyReport, verify, verify_backup};
 pub use query_plan::QueryPlan;
 // Parts of `EngineError` and of requests that callers must name.
 pub use quire_sql::{Diagnostic, Parameters, SqlError};

@@ -1,5 +1,6 @@
 //! From rows to the state in memory, and the first rows of a new store.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -93,39 +94,11 @@ struct Loading<'a> {
 
 impl Loading<'_> {
     fn load(&mut self, snapshot: &dyn Snapshot) -> Result<(), EngineError> {
-        for_each_row(snapshot, CATALOG, &keys::JOBS, |key, value| {
-            row::check_job(key, value)?;
-            let job = keys::parse_job_key(key).ok_or_else(|| corrupt("key of a job row"))?;
-            self.state.jobs.insert(job);
-            Ok(())
-        })?;
-        // Keys are ordered so that owners come before what they own.
-        for_each_row(snapshot, CATALOG, &keys::RESOURCES, |key, value| {
-            let id = keys::parse_row_key(key).ok_or_else(|| corrupt("key of a catalog row"))?;
-            let row = ResourceRow::decode(key, value, id.rid())?;
+        self.state.jobs = read_jobs(snapshot)?;
+        for_each_resource(snapshot, |id, row| {
             self.ts = self.ts.max(row.resource.ts);
-            if self.is_deleted(id) { Ok(()) } else { self.add(id, row) }
+            self.add(id, row)
         })
-    }
-
-    /// Whether the row is left over from an owner that was deleted.
-    fn is_deleted(&self, id: RowId) -> bool {
-        let database = match id {
-            RowId::Resource(
-                ResourceId::Container { database, .. }
-                | ResourceId::User { database, .. }
-                | ResourceId::ClientEncryptionKey { database, .. },
-            ) => database,
-            RowId::Resource(ResourceId::Permission { database, user, .. }) => {
-                if self.state.jobs.contains(&Job::User { database, user }) {
-                    return true;
-                }
-                database
-            }
-            RowId::Offer { owner, .. } => owner.database,
-            RowId::Resource(_) => return false,
-        };
-        self.state.jobs.contains(&Job::Database { database })
     }
 
     fn add(&mut self, id: RowId, row: ResourceRow) -> Result<(), EngineError> {
@@ -176,6 +149,49 @@ impl Loading<'_> {
         let partitions = PartitionSet::open(self.shared, number, resource.rid, &definition, &layout)?;
         Ok(Container { resource, definition, database, number, partitions: Arc::new(partitions) })
     }
+}
+
+pub(crate) fn read_jobs(snapshot: &dyn Snapshot) -> Result<BTreeSet<Job>, EngineError> {
+    let mut jobs = BTreeSet::new();
+    for_each_row(snapshot, CATALOG, &keys::JOBS, |key, value| {
+        row::check_job(key, value)?;
+        jobs.insert(keys::parse_job_key(key).ok_or_else(|| corrupt("key of a job row"))?);
+        Ok(())
+    })?;
+    Ok(jobs)
+}
+
+/// Every resource that was not deleted with its owner, owners before what they own.
+pub(crate) fn for_each_resource(
+    snapshot: &dyn Snapshot,
+    mut resource: impl FnMut(RowId, ResourceRow) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    let jobs = read_jobs(snapshot)?;
+    for_each_row(snapshot, CATALOG, &keys::RESOURCES, |key, value| {
+        let id = keys::parse_row_key(key).ok_or_else(|| corrupt("key of a catalog row"))?;
+        let row = ResourceRow::decode(key, value, id.rid())?;
+        if is_deleted(&jobs, id) { Ok(()) } else { resource(id, row) }
+    })
+}
+
+/// Whether the row is left over from an owner that was deleted.
+fn is_deleted(jobs: &BTreeSet<Job>, id: RowId) -> bool {
+    let database = match id {
+        RowId::Resource(ResourceId::Permission { database, user, .. }) => {
+            if jobs.contains(&Job::User { database, user }) {
+                return true;
+            }
+            database
+        }
+        RowId::Resource(
+            ResourceId::Container { database, .. }
+            | ResourceId::User { database, .. }
+            | ResourceId::ClientEncryptionKey { database, .. },
+        ) => database,
+        RowId::Offer { owner, .. } => owner.database,
+        RowId::Resource(_) => return false,
+    };
+    jobs.contains(&Job::Database { database })
 }
 
 /// Every row under a prefix, in key order, in pages of one snapshot.

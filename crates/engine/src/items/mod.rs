@@ -3,12 +3,12 @@
 mod body; // what a client sends, and what it gets back
 mod continuation; // where the next page starts, under a MAC
 mod page; // budgets of a page, lists
-mod place; // where an item lives: key, hash, partition
+pub(crate) mod place; // where an item lives: key, hash, partition
 mod query; // SQL over a container's items
 mod read;
 pub(crate) mod row; // the value of an item's row
 mod scan; // the visible items of a scope, in order
-mod unique; // unique keys
+pub(crate) mod unique; // unique keys
 mod write;
 
 use std::sync::Arc;

@@ -121,6 +121,11 @@ impl<'a> Row<'a> {
         Node::of(self.item).map_err(|error| EngineError::Corrupt { what: error.to_string() })
     }
 
+    /// The item in binary form.
+    pub fn item(&self) -> &'a [u8] {
+        self.item
+    }
+
     pub fn partition_key(&self) -> Result<PartitionKey, EngineError> {
         let (key, _) = PartitionKey::decode(self.partition_key)
             .map_err(|error| EngineError::Corrupt { what: error.to_string() })?;

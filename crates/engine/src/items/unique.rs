@@ -24,8 +24,18 @@ pub(crate) struct Tuple {
 }
 
 pub(crate) fn tuples(container: &Container, epk: &EffectivePartitionKey, item: Node<'_>) -> Vec<Tuple> {
-    let constraints = container.definition.unique_keys.iter().enumerate();
-    constraints.map(|(index, constraint)| tuple(container.number, epk, index, constraint, item)).collect()
+    tuples_of(container.number, &container.definition.unique_keys, epk, item)
+}
+
+/// The same for a container that is not open.
+pub(crate) fn tuples_of(
+    container: u32,
+    constraints: &[UniqueKey],
+    epk: &EffectivePartitionKey,
+    item: Node<'_>,
+) -> Vec<Tuple> {
+    let constraints = constraints.iter().enumerate();
+    constraints.map(|(index, constraint)| tuple(container, epk, index, constraint, item)).collect()
 }
 
 fn tuple(

@@ -1,0 +1,47 @@
+//! What follows from an item: the rows that a restore makes again and that `verify` expects.
+
+use quire_resource::{ContainerDefinition, ItemTtl};
+use quire_storage::Space;
+
+use crate::EngineError;
+use crate::items::row::Row;
+use crate::items::unique;
+use crate::keys::{self, FEEDS, LOOKUPS};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DerivedRow {
+    pub space: Space,
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+}
+
+/// Id row, unique rows, feed row and expiry row of an item.
+pub(crate) fn derived_rows(
+    container: u32,
+    definition: &ContainerDefinition,
+    rid: u64,
+    row: &Row<'_>,
+) -> Result<Vec<DerivedRow>, EngineError> {
+    let epk = definition.partition_key.effective(&row.partition_key()?);
+    let lookup = |key, value| DerivedRow { space: LOOKUPS, key, value };
+    let feed = |key, value| DerivedRow { space: FEEDS, key, value };
+    let mut rows = vec![lookup(keys::id(container, &epk, row.id()?), keys::number_value(rid))];
+    for tuple in unique::tuples_of(container, &definition.unique_keys, &epk, row.node()?) {
+        rows.push(lookup(keys::unique(&tuple.prefix, rid), Vec::new()));
+    }
+    let stamp = &row.stamp;
+    let latest = keys::latest(container, stamp.partition, stamp.lsn, stamp.ordinal);
+    rows.push(feed(latest, keys::number_value(rid)));
+    if let Some(expires_at) = own_expiry(row) {
+        rows.push(feed(keys::expiry(container, expires_at, rid), Vec::new()));
+    }
+    Ok(rows)
+}
+
+/// Only items with a `ttl` of their own have an expiry row, also where the container's TTL is off.
+fn own_expiry(row: &Row<'_>) -> Option<i64> {
+    match row.ttl {
+        ItemTtl::Seconds(seconds) => Some(row.stamp.ts + i64::from(seconds)),
+        ItemTtl::Inherit | ItemTtl::Never => None,
+    }
+}

@@ -1,0 +1,536 @@
+//! Reads everything again: a store that no engine has open, or a backup.
+//!
+//! Of a store: every catalog row, every item row (checksum, structure, partition key, size), every row that follows from
+//! an item and none besides, every partition's counts and LSN, no rows of unknown containers. Of a backup: every byte of
+//! its files, every record, the items they come to against the counts of the manifest.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::ops::Bound;
+use std::path::Path;
+
+use quire_resource::{ContainerDefinition, ResourceId};
+use quire_storage::{KeyRange, Scan, Snapshot, Space, Storage};
+use quire_value::{Item, Value};
+
+use crate::EngineError;
+use crate::backup::file::{Record, read_file};
+use crate::backup::manifest::{ContainerEntry, MANIFEST, Manifest};
+use crate::backup::{bad, counts, io_error};
+use crate::catalog::keys::{self as catalog_keys, RowId};
+use crate::catalog::row::{Counters, ResourceRow};
+use crate::catalog::state::Job;
+use crate::catalog::{for_each_resource, for_each_row, read_jobs, read_store, scan};
+use crate::derived::{DerivedRow, derived_rows};
+use crate::items::place::canonical;
+use crate::items::row::Row;
+use crate::keys::{self, CATALOG, CONTAINER_SPACES, Counts, FEEDS, INDEX, ITEMS, LOOKUPS};
+use crate::partition::PartitionLayout;
+
+/// Problems told in words; beyond that they are only counted.
+const PROBLEMS_TOLD: usize = 100;
+
+/// What was read, and what was wrong with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerifyReport {
+    pub containers: u64,
+    pub items: u64,
+    pub problem_count: u64,
+    /// The first of them.
+    pub problems: Vec<String>,
+}
+
+impl VerifyReport {
+    pub fn is_sound(&self) -> bool {
+        self.problem_count == 0
+    }
+
+    fn problem(&mut self, what: String) {
+        self.problem_count += 1;
+        if self.problems.len() < PROBLEMS_TOLD {
+            self.problems.push(what);
+        }
+    }
+}
+
+/// Checks a store. Fails only where it cannot be read at all.
+pub fn verify(storage: &dyn Storage) -> Result<VerifyReport, EngineError> {
+    let snapshot = storage.snapshot()?;
+    let mut verifier = Verifier { storage, snapshot: &*snapshot, report: VerifyReport::default() };
+    verifier.verify_store()?;
+    Ok(verifier.report)
+}
+
+struct Verifier<'a> {
+    storage: &'a dyn Storage,
+    snapshot: &'a dyn Snapshot,
+    report: VerifyReport,
+}
+
+/// What a container's items say there must be.
+#[derive(Default)]
+struct Expected {
+    lookups: u64,
+    feeds: u64,
+    partitions: BTreeMap<u32, Counts>,
+}
+
+impl Verifier<'_> {
+    fn verify_store(&mut self) -> Result<(), EngineError> {
+        if read_store(self.snapshot)?.is_none() {
+            return Err(EngineError::Corrupt { what: "no store row".to_owned() });
+        }
+        let mut catalog = CatalogCheck::default();
+        for_each_resource(self.snapshot, |id, row| {
+            catalog.check(id, row, &mut self.report);
+            Ok(())
+        })?;
+        catalog.check_counters(self.snapshot, &mut self.report)?;
+        for (number, (definition, layout)) in &catalog.containers {
+            self.verify_container(*number, definition, layout)?;
+        }
+        self.find_orphans()
+    }
+
+    fn verify_container(
+        &mut self,
+        container: u32,
+        definition: &ContainerDefinition,
+        layout: &[PartitionLayout],
+    ) -> Result<(), EngineError> {
+        self.report.containers += 1;
+        let mut expected = Expected::default();
+        let mut range = KeyRange::prefix(&keys::container_prefix(container));
+        loop {
+            let page = self.snapshot.scan(&scan(ITEMS, range.clone()))?;
+            let mut derived = Vec::new();
+            for (key, value) in &page.rows {
+                self.report.items += 1;
+                match check_item(container, definition, layout, key, value) {
+                    Ok((counts, rows)) => {
+                        expected.add(counts, &rows);
+                        derived.extend(rows);
+                    }
+                    Err(what) => {
+                        self.report.problem(format!("container {container}, item row {}: {what}", hex(key)))
+                    }
+                }
+            }
+            self.check_derived(container, &derived)?;
+            match page.rows.into_iter().next_back() {
+                Some((last, _)) if page.more => range.start = Bound::Excluded(last),
+                _ => break,
+            }
+        }
+        self.check_totals(container, &expected)?;
+        self.check_partitions(container, layout, &expected)
+    }
+
+    /// Every row that follows from the items is there.
+    fn check_derived(&mut self, container: u32, derived: &[DerivedRow]) -> Result<(), EngineError> {
+        for space in [LOOKUPS, FEEDS] {
+            let rows: Vec<&DerivedRow> = derived.iter().filter(|row| row.space == space).collect();
+            let keys: Vec<&[u8]> = rows.iter().map(|row| row.key.as_slice()).collect();
+            for (row, found) in rows.iter().zip(self.snapshot.multi_get(space, &keys)?) {
+                if found.as_ref() != Some(&row.value) {
+                    let what = if found.is_none() { "is missing" } else { "belongs to another item" };
+                    let key = hex(&row.key);
+                    self.report
+                        .problem(format!("container {container}, row {key} of space {} {what}", space.0));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// And no row besides: all expected ones were found, so counting is enough.
+    fn check_totals(&mut self, container: u32, expected: &Expected) -> Result<(), EngineError> {
+        for (space, expected) in [(LOOKUPS, expected.lookups), (FEEDS, expected.feeds), (INDEX, 0)] {
+            let found = self.count(space, &keys::container_prefix(container))?;
+            if found != expected {
+                self.report.problem(format!(
+                    "container {container} has {found} rows in space {} where its items need {expected}",
+                    space.0
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&self, space: Space, prefix: &[u8]) -> Result<u64, EngineError> {
+        let mut range = KeyRange::prefix(prefix);
+        let mut count = 0;
+        loop {
+            let page = self.snapshot.scan(&Scan { keys_only: true, ..scan(space, range.clone()) })?;
+            count += page.rows.len() as u64;
+            match page.rows.into_iter().next_back() {
+                Some((last, _)) if page.more => range.start = Bound::Excluded(last),
+                _ => return Ok(count),
+            }
+        }
+    }
+
+    fn check_partitions(
+        &mut self,
+        container: u32,
+        layout: &[PartitionLayout],
+        expected: &Expected,
+    ) -> Result<(), EngineError> {
+        for partition in layout {
+            let stored = counts(self.snapshot, container, partition.id)?;
+            let found = expected.partitions.get(&partition.id).copied().unwrap_or_default();
+            let name = format!("partition {} of container {container}", partition.id);
+            if (stored.items, stored.bytes) != (found.items, found.bytes) {
+                self.report.problem(format!(
+                    "{name} holds {} items of {} bytes, its counts say {} of {}",
+                    found.items, found.bytes, stored.items, stored.bytes
+                ));
+            }
+            if found.lsn > stored.lsn || found.last_ts > stored.last_ts {
+                self.report.problem(format!("{name} has an item from after its last commit"));
+            }
+            let position = self.storage.position(keys::partition_id(container, partition.id))?;
+            let lsn = position.map_or(0, |position| position.lsn);
+            if lsn != stored.lsn {
+                self.report.problem(format!("{name} stands at LSN {lsn}, its counts at {}", stored.lsn));
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows of containers that are neither in the catalog nor being reclaimed.
+    fn find_orphans(&mut self) -> Result<(), EngineError> {
+        let known = known_containers(self.snapshot)?;
+        for (space, offset) in CONTAINER_SPACES.into_iter().map(|space| (space, 0)) {
+            let mut start = Bound::Unbounded;
+            while let Some(number) = self.next_container(space, start, offset)? {
+                if !known.contains(&number) {
+                    self.report.problem(format!("rows of unknown container {number} in space {}", space.0));
+                }
+                match number.checked_add(1) {
+                    Some(next) => start = Bound::Included(keys::container_prefix(next).to_vec()),
+                    None => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn next_container(
+        &self,
+        space: Space,
+        start: Bound<Vec<u8>>,
+        offset: usize,
+    ) -> Result<Option<u32>, EngineError> {
+        let range = KeyRange { start, end: Bound::Unbounded };
+        let page = self.snapshot.scan(&Scan { rows_max: 1, keys_only: true, ..scan(space, range) })?;
+        let number = page.rows.first().and_then(|(key, _)| key.get(offset..)?.first_chunk().copied());
+        Ok(number.map(u32::from_be_bytes))
+    }
+}
+
+impl Expected {
+    fn add(&mut self, (partition, item): (u32, Counts), rows: &[DerivedRow]) {
+        let lookups = rows.iter().filter(|row| row.space == LOOKUPS).count() as u64;
+        self.lookups += lookups;
+        self.feeds += rows.len() as u64 - lookups;
+        self.partitions.entry(partition).or_default().merge(&item);
+    }
+}
+
+impl Counts {
+    /// Adds up items and bytes, keeps the latest LSN and time.
+    pub(crate) fn merge(&mut self, other: &Counts) {
+        self.items += other.items;
+        self.bytes += other.bytes;
+        self.lsn = self.lsn.max(other.lsn);
+        self.last_ts = self.last_ts.max(other.last_ts);
+    }
+}
+
+/// What an item row adds to its partition.
+pub(crate) fn counts_of(row: &Row<'_>) -> (u32, Counts) {
+    let stamp = &row.stamp;
+    let counts = Counts { lsn: stamp.lsn, items: 1, bytes: u64::from(row.json_bytes), last_ts: stamp.ts };
+    (stamp.partition, counts)
+}
+
+fn check_item(
+    container: u32,
+    definition: &ContainerDefinition,
+    layout: &[PartitionLayout],
+    key: &[u8],
+    value: &[u8],
+) -> Result<((u32, Counts), Vec<DerivedRow>), String> {
+    let rid = keys::rid_of_item_key(key).ok_or("a key of the wrong length")?;
+    let row = Row::parse(value).map_err(|error| error.to_string())?;
+    check_row(definition, layout, rid, &row)?;
+    let derived = derived_rows(container, definition, rid, &row).map_err(|error| error.to_string())?;
+    Ok((counts_of(&row), derived))
+}
+
+/// The row against itself and the container it is in.
+pub(crate) fn check_row(
+    definition: &ContainerDefinition,
+    layout: &[PartitionLayout],
+    rid: u64,
+    row: &Row<'_>,
+) -> Result<(), String> {
+    let item = Item::from_bytes(row.item().to_vec()).map_err(|error| error.to_string())?;
+    let partition_key = row.partition_key().map_err(|error| error.to_string())?;
+    let extracted = definition.partition_key.extract(item.root()).map_err(|error| error.to_string())?;
+    if canonical(&definition.partition_key, extracted) != partition_key {
+        return Err("its partition key is not the one of its item".to_owned());
+    }
+    let epk = definition.partition_key.effective(&partition_key);
+    let prefix = epk.rid_prefix(definition.partition_key.kind, definition.partition_key.version);
+    if keys::rid_prefix(rid) != prefix {
+        return Err("its rid is not where its partition key belongs".to_owned());
+    }
+    let partition = layout.iter().find(|partition| partition.id == row.stamp.partition);
+    if !partition.is_some_and(|partition| partition.range.contains(&epk)) {
+        return Err(format!("partition {} is not the one of its key", row.stamp.partition));
+    }
+    if item.root().json_len() != row.json_bytes as usize {
+        return Err("its size is not what its header says".to_owned());
+    }
+    Ok(())
+}
+
+/// The catalog's own consistency.
+#[derive(Default)]
+struct CatalogCheck {
+    seen: BTreeSet<ResourceId>,
+    names: BTreeSet<(Option<ResourceId>, u8, String)>,
+    containers: BTreeMap<u32, (ContainerDefinition, Vec<PartitionLayout>)>,
+    highest: Highest,
+}
+
+/// The highest number of each kind.
+#[derive(Default)]
+struct Highest {
+    database: u32,
+    container: u32,
+    user: u32,
+    permission: u64,
+    client_encryption_key: u32,
+    offer: u32,
+}
+
+impl CatalogCheck {
+    fn check(&mut self, id: RowId, row: ResourceRow, report: &mut VerifyReport) {
+        let rid = id.rid();
+        let owner = match id {
+            RowId::Offer { owner, .. } => Some(owner.rid()),
+            RowId::Resource(rid) => rid.owner(),
+        };
+        if owner.is_some_and(|owner| !self.seen.contains(&owner)) {
+            report.problem(format!("resource {rid} has no owner"));
+        }
+        self.seen.insert(rid);
+        self.highest.note(rid);
+        let kind = catalog_keys::row_key(id)[1];
+        if !self.names.insert((owner, kind, row.resource.id.clone())) {
+            report.problem(format!("two resources of one owner are called {:?}", row.resource.id));
+        }
+        if let ResourceId::Container { container, .. } = rid {
+            match ContainerDefinition::create(&Value::Object(row.resource.body.clone())) {
+                Ok(definition) => {
+                    self.containers.insert(container, (definition, row.layout));
+                }
+                Err(error) => report.problem(format!("definition of container {rid}: {error}")),
+            }
+        }
+    }
+
+    fn check_counters(&self, snapshot: &dyn Snapshot, report: &mut VerifyReport) -> Result<(), EngineError> {
+        let Some(value) = snapshot.get(CATALOG, &catalog_keys::COUNTERS)? else {
+            report.problem("no counters row".to_owned());
+            return Ok(());
+        };
+        let next = Counters::decode(&catalog_keys::COUNTERS, &value)?;
+        let highest = &self.highest;
+        let pairs = [
+            ("databases", next.database, u64::from(highest.database)),
+            ("containers", next.container, u64::from(highest.container)),
+            ("users", next.user, u64::from(highest.user)),
+            ("permissions", next.permission, highest.permission),
+            ("client encryption keys", next.client_encryption_key, u64::from(highest.client_encryption_key)),
+            ("offers", next.offer, u64::from(highest.offer)),
+        ];
+        for (kind, next, highest) in pairs {
+            if next <= highest {
+                report.problem(format!("the next number of {kind} is {next}, but {highest} is in use"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Highest {
+    fn note(&mut self, rid: ResourceId) {
+        match rid {
+            ResourceId::Database(number) => self.database = self.database.max(number),
+            ResourceId::Container { container, .. } => self.container = self.container.max(container),
+            ResourceId::User { user, .. } => self.user = self.user.max(user),
+            ResourceId::Permission { permission, .. } => self.permission = self.permission.max(permission),
+            ResourceId::ClientEncryptionKey { key, .. } => {
+                self.client_encryption_key = self.client_encryption_key.max(key);
+            }
+            ResourceId::Offer(number) => self.offer = self.offer.max(number),
+            ResourceId::Child { .. } => {}
+        }
+    }
+}
+
+/// In the catalog, deleted with their database but still listed, or being reclaimed.
+fn known_containers(snapshot: &dyn Snapshot) -> Result<BTreeSet<u32>, EngineError> {
+    let jobs = read_jobs(snapshot)?.into_iter();
+    let mut known: BTreeSet<u32> = jobs
+        .filter_map(|job| match job {
+            Job::Container { container } => Some(container),
+            Job::Database { .. } | Job::User { .. } => None,
+        })
+        .collect();
+    for_each_row(snapshot, CATALOG, &catalog_keys::RESOURCES, |key, _| {
+        if let Some(RowId::Resource(ResourceId::Container { container, .. })) =
+            catalog_keys::parse_row_key(key)
+        {
+            known.insert(container);
+        }
+        Ok(())
+    })?;
+    Ok(known)
+}
+
+/// Checks a backup without restoring it. Fails where its files are not what was written.
+pub fn verify_backup(directory: &Path) -> Result<VerifyReport, EngineError> {
+    let manifest = Manifest::read(directory)?;
+    check_directory(directory, &manifest)?;
+    let mut report = VerifyReport::default();
+    let catalog = check_catalog_file(directory, &manifest, &mut report)?;
+    let mut items = BackupItems { catalog: &catalog, items: HashMap::new() };
+    for file in &manifest.files[1..] {
+        read_file(directory, file, |record| {
+            items.apply(record, &mut report);
+            Ok(())
+        })?;
+    }
+    items.check(&manifest, &mut report);
+    Ok(report)
+}
+
+/// Nothing but the files of the manifest, and no links.
+fn check_directory(directory: &Path, manifest: &Manifest) -> Result<(), EngineError> {
+    if manifest.files.is_empty() {
+        return Err(bad("a backup without catalog"));
+    }
+    let known = |name: &str| name == MANIFEST || manifest.files.iter().any(|file| file.name == name);
+    let entries = fs::read_dir(directory).map_err(|source| io_error("reading", directory, source))?;
+    for entry in entries {
+        let entry = entry.map_err(|source| io_error("reading", directory, source))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let kind = entry.file_type().map_err(|source| io_error("reading", &entry.path(), source))?;
+        if !known(&name) || !kind.is_file() {
+            return Err(bad(format!("{name:?} does not belong to a backup")));
+        }
+    }
+    Ok(())
+}
+
+fn check_catalog_file(
+    directory: &Path,
+    manifest: &Manifest,
+    report: &mut VerifyReport,
+) -> Result<CatalogCheck, EngineError> {
+    let mut catalog = CatalogCheck::default();
+    let mut has_counters = false;
+    read_file(directory, &manifest.files[0], |record| {
+        let Record::CatalogRow { key, value } = record else {
+            return Err(bad("an item in the catalog file"));
+        };
+        if key == catalog_keys::COUNTERS {
+            Counters::decode(key, value)?;
+            has_counters = true;
+            return Ok(());
+        }
+        let id = catalog_keys::parse_row_key(key).ok_or_else(|| bad("an unknown catalog row"))?;
+        catalog.check(id, ResourceRow::decode(key, value, id.rid())?, report);
+        Ok(())
+    })?;
+    if !has_counters {
+        report.problem("no counters row".to_owned());
+    }
+    Ok(catalog)
+}
+
+/// The items that the records come to.
+struct BackupItems<'a> {
+    catalog: &'a CatalogCheck,
+    /// By container and rid.
+    items: HashMap<(u32, u64), (u32, Counts)>,
+}
+
+impl BackupItems<'_> {
+    fn apply(&mut self, record: Record<'_>, report: &mut VerifyReport) {
+        match record {
+            Record::Item { container, rid, row } => {
+                // A container that was deleted during the backup.
+                let Some((definition, layout)) = self.catalog.containers.get(&container) else { return };
+                let parsed = Row::parse(row).map_err(|error| error.to_string());
+                let checked = parsed.and_then(|row| {
+                    check_row(definition, layout, rid, &row)?;
+                    Ok(counts_of(&row))
+                });
+                match checked {
+                    Ok(counts) => {
+                        self.items.insert((container, rid), counts);
+                    }
+                    Err(what) => report.problem(format!("container {container}, item {rid:x}: {what}")),
+                }
+            }
+            Record::Deleted { container, rid } => {
+                self.items.remove(&(container, rid));
+            }
+            Record::CatalogRow { .. } => report.problem("a catalog row among items".to_owned()),
+        }
+    }
+
+    fn check(&self, manifest: &Manifest, report: &mut VerifyReport) {
+        let listed: BTreeSet<u32> = manifest.containers.iter().map(|container| container.number).collect();
+        if !listed.iter().eq(self.catalog.containers.keys()) {
+            report.problem("the containers of catalog and manifest differ".to_owned());
+        }
+        let mut found: HashMap<(u32, u32), Counts> = HashMap::new();
+        for (&(container, _), (partition, item)) in &self.items {
+            found.entry((container, *partition)).or_default().merge(item);
+        }
+        for container in &manifest.containers {
+            report.containers += 1;
+            check_container_entry(container, &found, report);
+        }
+        report.items = self.items.len() as u64;
+    }
+}
+
+fn check_container_entry(
+    container: &ContainerEntry,
+    found: &HashMap<(u32, u32), Counts>,
+    report: &mut VerifyReport,
+) {
+    for partition in &container.partitions {
+        let found = found.get(&(container.number, partition.id)).copied().unwrap_or_default();
+        let stated = partition.counts;
+        let is_same = (found.items, found.bytes) == (stated.items, stated.bytes);
+        if !is_same || found.lsn > stated.lsn || found.last_ts > stated.last_ts {
+            report.problem(format!(
+                "partition {} of container {}: {found:?} in the files, {stated:?} in the manifest",
+                partition.id, container.number
+            ));
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    crate::backup::file::hex(bytes)
+}
