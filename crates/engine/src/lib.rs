@@ -5,8 +5,8 @@
 //! Not here: HTTP and its bodies (see `quire-server`), the choice of a storage (see `quire-cli`).
 
 mod api; // requests and answers
-mod cache; // ready answers of point reads
 mod backup; // the whole account copied to files while it is written to
+mod cache; // ready answers of point reads
 mod catalog; // databases, containers, users, permissions, keys, offers
 mod charge; // what requests cost
 mod container; // an open container: definition and partitions
@@ -32,9 +32,9 @@ pub use backup::BackupReport;
 pub use container::Container;
 pub use engine::Engine;
 pub use error::EngineError;
+pub use query_plan::QueryPlan;
 pub use restore::{RestoreReport, restore};
 pub use verify::{VerifyReport, verify, verify_backup};
-pub use query_plan::QueryPlan;
 // Parts of `EngineError` and of requests that callers must name.
 pub use quire_sql::{Diagnostic, Parameters, SqlError};
 pub use quire_storage::StorageError;

@@ -5,10 +5,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{
-    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, PRAGMA,
-};
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, PRAGMA};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use quire_engine::{Container, Position, Resource};
 use quire_resource::ResourceId;
@@ -204,10 +202,10 @@ impl Reply {
 
     /// The response, with what every one of them carries.
     pub fn finish(self, request: &Request, started: Instant) -> Response {
-        self.render(&request.method, &request.activity_id, started)
+        self.render(&request.activity_id, started)
     }
 
-    fn render(mut self, method: &Method, activity_id: &HeaderValue, started: Instant) -> Response {
+    fn render(mut self, activity_id: &HeaderValue, started: Instant) -> Response {
         for (name, value) in CONSTANT {
             self.headers.insert(name, value);
         }
@@ -215,14 +213,10 @@ impl Reply {
         self.headers.insert(ACTIVITY_ID, activity_id.clone());
         self.headers.insert(TRANSPORT_REQUEST_ID, transport_request_id());
         self.headers.insert(DURATION, duration_value(started));
-        let mut body = match self.body {
+        let body = match self.body {
             Body::Ready(body) => body,
             Body::Failure(failure) => failure.body(activity_id.to_str().unwrap_or_default()),
         };
-        if *method == Method::HEAD {
-            self.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
-            body = Bytes::new();
-        }
         let mut response = Response::new(Full::new(body));
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
@@ -232,7 +226,7 @@ impl Reply {
 
 /// The answer to a failed request that got no further than the edge.
 pub(crate) fn error_response(activity_id: &HeaderValue, failure: &Failure) -> Response {
-    Reply::failure(failure.clone()).charge(0.0).render(&Method::GET, activity_id, Instant::now())
+    Reply::failure(failure.clone()).charge(0.0).render(activity_id, Instant::now())
 }
 
 /// `dbs/{database}`

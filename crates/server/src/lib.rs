@@ -5,6 +5,7 @@
 //! Not here: what requests mean for data (see `quire-engine`), flags and files (see `quire-cli`).
 
 mod auth; // who asks, and what they may do
+mod binary_json; // binary request bodies turned into text
 mod clock; // the real one
 mod config; // settings and limits
 mod connection; // one connection, watched

@@ -159,7 +159,7 @@ async fn serve(state: &State, request: &Request, route: &Route, principal: &Prin
 /// One line per operation. `parse` let only the verbs of each path through.
 async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
     use RouteKind::*;
-    // A HEAD is a GET whose body is left out at the end.
+    // A HEAD is a GET whose body the edge leaves out.
     let method = if call.request.method == Method::HEAD { &Method::GET } else { &call.request.method };
     let is_query = *method == Method::POST && handlers::is_query(call.request);
     match (kind, method) {

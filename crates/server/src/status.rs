@@ -10,6 +10,7 @@ use quire_resource::{ContainerError, PartitionKeyError};
 use quire_value::text::write_string;
 
 use crate::auth::AuthError;
+use crate::binary_json::BinaryError;
 use crate::routes::RouteError;
 
 /// Written after every message, where the service names its own component.
@@ -40,6 +41,8 @@ pub(crate) enum RequestError {
     HeaderNotUtf8 { name: hyper::header::HeaderName },
     #[error("{message}")]
     BadRequest { message: String },
+    #[error(transparent)]
+    BadBinary(#[from] BinaryError),
     #[error("page size {value:?} is invalid")]
     BadPageSize { value: String },
     #[error("{feature} is not supported")]
@@ -156,6 +159,7 @@ impl From<&RequestError> for Failure {
                 wire(400, format!("The value specified for the header '{name}' is not UTF-8."))
             }
             BadRequest { message } => wire(400, message),
+            BadBinary(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
             BadPageSize { value } => wire(400, format!("The input PageSize {value} is invalid. {PAGE_SIZE}")),
             NotSupported { feature } => wire(400, not_supported(feature)),
             ConsistencyTooStrong { requested, account } => wire(400, too_strong(requested, account)),
@@ -583,6 +587,7 @@ mod tests {
                 RequestError::BadHeader { name: "x-ms-max-item-count", value: text("abc") },
                 RequestError::HeaderNotUtf8 { name: hyper::header::IF_MATCH },
                 RequestError::BadRequest { message: text("Say why.") },
+                RequestError::BadBinary(BinaryError { offset: 1, reason: "cut off" }),
                 RequestError::BadPageSize { value: text("abc") },
                 RequestError::NotSupported { feature: "Flying" },
                 RequestError::ConsistencyTooStrong { requested: "Strong", account: "Session" },
@@ -608,6 +613,8 @@ mod tests {
                     400 {"code":"BadRequest","message":"The value specified for the header 'if-match' is not UTF-8.\r\nActivityId: ID, AGENT"}
                 BadRequest { message: "Say why." }
                     400 {"code":"BadRequest","message":"Say why.\r\nActivityId: ID, AGENT"}
+                BadBinary(BinaryError { offset: 1, reason: "cut off" })
+                    400 {"code":"BadRequest","message":"The request payload is invalid. Ensure to provide a valid request payload. (binary JSON at byte 1: cut off)\r\nActivityId: ID, AGENT"}
                 BadPageSize { value: "abc" }
                     400 {"code":"BadRequest","message":"The input PageSize abc is invalid. Ensure to pass a valid page size which must be a positive integer or -1 for a dynamic page size\r\nActivityId: ID, AGENT"}
                 NotSupported { feature: "Flying" }

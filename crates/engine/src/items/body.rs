@@ -104,7 +104,7 @@ impl Links {
 
     /// Turns the JSON of the user properties into the whole item.
     pub fn complete(&self, json: &mut Vec<u8>, child: u64, stamp: &Stamp, etag: &str) {
-        debug_assert!(json.starts_with(b"{\""), "an item has at least its id");
+        debug_assert!(json.ends_with(b"}"), "an item is an object, and has at least its id");
         json.pop();
         let rid = self.rid(child);
         let etag = etag.trim_matches('"');

@@ -1,6 +1,7 @@
 //! Items: create, read, replace, upsert, delete, list, query.
 
 mod body; // what a client sends, and what it gets back
+mod by_rid; // items named by their rid
 mod continuation; // where the next page starts, under a MAC
 mod page; // budgets of a page, lists
 pub(crate) mod place; // where an item lives: key, hash, partition
@@ -35,6 +36,11 @@ impl Engine {
         read: &ReadItem<'_>,
     ) -> Option<Answer<ItemRead>> {
         read::read_item_cached(&self.shared, container, read)
+    }
+
+    /// The id of the item that a rid-based link names; `None` when the container has no such item.
+    pub fn item_id(&self, container: &Container, rid: &str) -> Result<Option<String>, EngineError> {
+        by_rid::item_id(&self.shared, container, rid)
     }
 
     pub fn list_items(&self, container: &Arc<Container>, request: &PageRequest) -> Answer<Page> {

@@ -3,6 +3,7 @@
 use std::str;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use hyper::{Method, StatusCode};
 use quire_engine::{Container, EngineError, IndexingDirective, PageRequest, Precondition, Resource, Scope};
@@ -12,6 +13,7 @@ use quire_resource::{
 use quire_value::{Limits, Value, text};
 
 use crate::auth::Access;
+use crate::binary_json;
 use crate::handlers::consistency;
 use crate::headers::Reply;
 use crate::request::Request;
@@ -72,8 +74,17 @@ impl<'a> Call<'a> {
         self.is_true(&IS_UPSERT)
     }
 
+    /// JSON text, whichever form the client sent.
+    pub fn body(&self) -> Result<Bytes, HandlerError> {
+        let body = &self.request.body;
+        if !binary_json::is_binary(body) {
+            return Ok(body.clone());
+        }
+        Ok(Bytes::from(binary_json::to_text(body).map_err(RequestError::from)?))
+    }
+
     pub fn json(&self) -> Result<Value, HandlerError> {
-        Ok(text::parse(&self.request.body, Limits::default()).map_err(EngineError::from)?)
+        Ok(text::parse(&self.body()?, Limits::default()).map_err(EngineError::from)?)
     }
 
     pub fn precondition(&self) -> Result<Precondition, HandlerError> {

@@ -55,7 +55,7 @@ pub(super) fn rows_reply(feed: Feed, owner_rid: &str, rows: Vec<Value>) -> Reply
 }
 
 pub(super) async fn query(call: &Call<'_>, feed: Feed, owner_rid: &str, rows: Vec<Object>) -> Handled {
-    let query = parse_query(&call.request.body)?;
+    let query = parse_query(&call.body()?)?;
     let page = call.page()?;
     let engine = call.state.engine.clone();
     let (text, answer) = call

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
 use quire_engine::{
@@ -21,6 +22,8 @@ const POST_TRIGGERS: HeaderName = HeaderName::from_static("x-ms-documentdb-post-
 /// The hot path: a hit in the engine's cache is answered without leaving the async worker.
 pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
     let container = call.owner_container(database, container)?;
+    let by_rid = id_by_rid(call, &container, database, id).await?;
+    let id = by_rid.as_deref().unwrap_or(id);
     let partition_key = call.partition_key.as_ref().ok_or(EngineError::PartitionKeyMissing)?;
     let if_none_match = call.text(&IF_NONE_MATCH)?;
     let session = call.session()?;
@@ -63,19 +66,39 @@ fn read_reply(container: &Container, answer: Answer<ItemRead>) -> Reply {
 /// POST on the feed that is neither query nor batch.
 pub(crate) async fn create(call: &Call<'_>, database: &str, container: &str) -> Handled {
     let kind = if call.is_upsert() { WriteKind::Upsert } else { WriteKind::Create };
-    write(call, database, container, kind).await
+    write(call, call.owner_container(database, container)?, kind).await
 }
 
 pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
-    write(call, database, container, WriteKind::Replace { id: id.to_owned() }).await
+    let container = call.owner_container(database, container)?;
+    let by_rid = id_by_rid(call, &container, database, id).await?;
+    let id = by_rid.unwrap_or_else(|| id.to_owned());
+    write(call, container, WriteKind::Replace { id }).await
 }
 
 pub(crate) async fn delete(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
-    write(call, database, container, WriteKind::Delete { id: id.to_owned() }).await
+    let container = call.owner_container(database, container)?;
+    let by_rid = id_by_rid(call, &container, database, id).await?;
+    let id = by_rid.unwrap_or_else(|| id.to_owned());
+    write(call, container, WriteKind::Delete { id }).await
 }
 
-async fn write(call: &Call<'_>, database: &str, container: &str, kind: WriteKind) -> Handled {
-    let container = call.owner_container(database, container)?;
+/// The id behind a rid, when the path is made of rids: `_self` links are. Names and rids are not mixed, so the
+/// database's segment tells.
+async fn id_by_rid(
+    call: &Call<'_>,
+    container: &Arc<Container>,
+    database: &str,
+    id: &str,
+) -> Result<Option<String>, HandlerError> {
+    if container.database.id == database {
+        return Ok(None);
+    }
+    let (engine, container, rid) = (call.state.engine.clone(), container.clone(), id.to_owned());
+    Ok(call.state.pool.read(move || engine.item_id(&container, &rid)).await??)
+}
+
+async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> Handled {
     refuse_triggers(call)?;
     let is_delete = matches!(kind, WriteKind::Delete { .. });
     if is_delete && call.partition_key.is_none() {
@@ -84,7 +107,7 @@ async fn write(call: &Call<'_>, database: &str, container: &str, kind: WriteKind
     let write = WriteItem {
         kind,
         partition_key: call.partition_key.clone(),
-        body: if is_delete { bytes::Bytes::new() } else { call.request.body.clone() },
+        body: if is_delete { Bytes::new() } else { call.body()? },
         if_match: call.text(&IF_MATCH)?.map(str::to_owned),
         if_none_match: call.text(&IF_NONE_MATCH)?.map(str::to_owned),
         indexing: call.indexing()?,

@@ -26,7 +26,7 @@ const EXECUTION_INFO: HeaderName = HeaderName::from_static("x-ms-cosmos-query-ex
 
 pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> Handled {
     let container = call.owner_container(database, container)?;
-    let query = parse_query(&call.request.body)?;
+    let query = parse_query(&call.body()?)?;
     let page = call.page()?;
     let (engine, source) = (call.state.engine.clone(), container.clone());
     let (text, answer) = call
@@ -92,7 +92,7 @@ fn metrics_text(metrics: &QueryMetrics) -> String {
 /// How a client should run a query over several partitions. Made from the text alone: nothing is read.
 pub(crate) async fn plan(call: &Call<'_>, database: &str, container: &str) -> Handled {
     let container = call.owner_container(database, container)?;
-    let query = parse_query(&call.request.body)?;
+    let query = parse_query(&call.body()?)?;
     let scope = call.scope()?;
     let (engine, source) = (call.state.engine.clone(), container.clone());
     let (text, plan) = call
