@@ -221,3 +221,6 @@ fn refuse_unsupported(given: &Object) -> Result<(), ContainerError> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,7 +33,7 @@ pub(crate) fn read_policy(policy: &Value) -> Result<FullTextPolicy, ContainerErr
 
 fn read_path(entry: &Value, default: &str) -> Result<FullTextPath, ContainerError> {
     const PARENT: &str = "fullTextPolicy.fullTextPaths";
-    let entry = members::as_object(entry, PARENT)?;
+    let entry = members::as_entry(entry, PARENT)?;
     let text = members::string(entry, PARENT, "path")?;
     let path = policy_path::parse_names(text)
         .map_err(|_| invalid(format!("The Full Text Policy contains an invalid Path: {text}.")))?;
@@ -58,7 +58,7 @@ pub(crate) fn read_indexes(policy: &Object) -> Result<Vec<Path>, ContainerError>
 }
 
 fn read_index(index: usize, entry: &Value) -> Result<Path, ContainerError> {
-    let entry = members::as_object(entry, "indexingPolicy.fullTextIndexes")?;
+    let entry = members::as_entry(entry, "indexingPolicy.fullTextIndexes")?;
     let Some(path) = members::present(entry, "path") else {
         return Err(invalid(format!("Missing path in full-text index specification at index ({index}).")));
     };

@@ -30,6 +30,11 @@ pub(crate) fn as_array<'a>(value: &'a Value, member: &str) -> Result<&'a [Value]
     value.as_array().ok_or_else(|| wrong(member, "an array"))
 }
 
+/// An entry of an array of objects.
+pub(crate) fn as_entry<'a>(value: &'a Value, member: &str) -> Result<&'a Object, ContainerError> {
+    value.as_object().ok_or_else(|| wrong(member, "an array of objects"))
+}
+
 /// An optional array; absent is empty.
 pub(crate) fn array<'a>(object: &'a Object, parent: &str, name: &str) -> Result<&'a [Value], ContainerError> {
     match present(object, name) {

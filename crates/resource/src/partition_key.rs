@@ -479,124 +479,108 @@ pub(crate) mod tests {
         PartitionKeyDefinition::from_json(&parse(json)).unwrap()
     }
 
-    fn check(json: &str, expect: Expect) {
-        let shown = match PartitionKeyDefinition::from_json(&parse(json)) {
+    /// Each input and below it what comes of it.
+    fn check(inputs: &[&str], expect: Expect) {
+        let shown = inputs.iter().map(|json| format!("{json}\n    {}\n", show(json)));
+        expect.assert_eq(&shown.collect::<String>());
+    }
+
+    fn show(json: &str) -> String {
+        match PartitionKeyDefinition::from_json(&parse(json)) {
             Ok(definition) => definition.to_json().to_json(),
             Err(error) => error.to_string(),
-        };
-        expect.assert_eq(&shown);
+        }
     }
 
     #[test]
     fn definitions() {
-        check(r#"{"paths":["/pk"]}"#, expect![[r#"{"paths":["/pk"],"kind":"Hash"}"#]]);
         check(
-            r#"{"kind":"Hash","paths":["/a/\"b c\""],"version":2}"#,
-            expect![[r#"{"paths":["/a/\"b c\""],"kind":"Hash","version":2}"#]],
-        );
-        check(
-            r#"{"paths":["/a"],"kind":null,"version":1}"#,
-            expect![[r#"{"paths":["/a"],"kind":"Hash","version":1}"#]],
-        );
-        check(
-            r#"{"paths":["/t","/u","/s"],"kind":"MultiHash","version":2}"#,
-            expect![[r#"{"paths":["/t","/u","/s"],"kind":"MultiHash","version":2}"#]],
-        );
-        check(r#"{"paths":["/a"],"kind":"Range"}"#, expect![[r#"{"paths":["/a"],"kind":"Range"}"#]]);
-        check(
-            r#"{"paths":["/_partitionKey"],"systemKey":true}"#,
-            expect![[r#"{"paths":["/_partitionKey"],"kind":"Hash","systemKey":true}"#]],
+            &[
+                r#"{"paths":["/pk"]}"#,
+                r#"{"kind":"Hash","paths":["/a/\"b c\""],"version":2}"#,
+                r#"{"paths":["/a"],"kind":null,"version":1}"#,
+                r#"{"paths":["/t","/u","/s"],"kind":"MultiHash","version":2}"#,
+                r#"{"paths":["/a"],"kind":"Range"}"#,
+                r#"{"paths":["/_partitionKey"],"systemKey":true}"#,
+            ],
+            expect![[r#"
+            {"paths":["/pk"]}
+                {"paths":["/pk"],"kind":"Hash"}
+            {"kind":"Hash","paths":["/a/\"b c\""],"version":2}
+                {"paths":["/a/\"b c\""],"kind":"Hash","version":2}
+            {"paths":["/a"],"kind":null,"version":1}
+                {"paths":["/a"],"kind":"Hash","version":1}
+            {"paths":["/t","/u","/s"],"kind":"MultiHash","version":2}
+                {"paths":["/t","/u","/s"],"kind":"MultiHash","version":2}
+            {"paths":["/a"],"kind":"Range"}
+                {"paths":["/a"],"kind":"Range"}
+            {"paths":["/_partitionKey"],"systemKey":true}
+                {"paths":["/_partitionKey"],"kind":"Hash","systemKey":true}
+        "#]],
         );
     }
 
     #[test]
     fn refused_definitions() {
-        check(r#"[]"#, expect!["One of the specified inputs is invalid: 'partitionKey' must be an object."]);
         check(
-            r#"{}"#,
-            expect![
-                "One of the specified inputs is invalid: 'partitionKey.paths' must be an array of strings."
+            &[
+                r#"[]"#,
+                r#"{}"#,
+                r#"{"paths":"/a"}"#,
+                r#"{"paths":[1]}"#,
+                r#"{"paths":[]}"#,
+                r#"{"paths":["id"]}"#,
+                r#"{"paths":["/id/"]}"#,
+                r#"{"paths":["/a/*"]}"#,
+                r#"{"paths":["/some-id"]}"#,
+                r#"{"paths":["/a","/b"]}"#,
+                r#"{"paths":["/a","/b","/c","/d"],"kind":"MultiHash","version":2}"#,
+                r#"{"paths":["/a","/b"],"kind":"MultiHash"}"#,
+                r#"{"paths":["/a","/a"],"kind":"MultiHash","version":2}"#,
+                r#"{"paths":["/a"],"version":3}"#,
+                r#"{"paths":["/a"],"version":"2"}"#,
+                r#"{"paths":["/a"],"kind":"List"}"#,
+                r#"{"paths":["/a"],"systemKey":1}"#,
+                r#"{"paths":["/a"],"systemKey":true}"#,
             ],
-        );
-        check(
-            r#"{"paths":"/a"}"#,
-            expect![
-                "One of the specified inputs is invalid: 'partitionKey.paths' must be an array of strings."
-            ],
-        );
-        check(
-            r#"{"paths":[1]}"#,
-            expect![
-                "One of the specified inputs is invalid: 'partitionKey.paths' must be an array of strings."
-            ],
-        );
-        check(
-            r#"{"paths":[]}"#,
-            expect!["The partition key definition has 0 paths. Specify between 1 and 3 paths."],
-        );
-        check(
-            r#"{"paths":["id"]}"#,
-            expect![
-                "The partition key component definition path 'id' could not be accepted, failed near position '0'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character."
-            ],
-        );
-        check(
-            r#"{"paths":["/id/"]}"#,
-            expect![
-                "The partition key component definition path '/id/' could not be accepted, failed near position '4'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character."
-            ],
-        );
-        check(
-            r#"{"paths":["/a/*"]}"#,
-            expect![
-                "The partition key component definition path '/a/*' could not be accepted, failed near position '3'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character."
-            ],
-        );
-        check(
-            r#"{"paths":["/some-id"]}"#,
-            expect![
-                "The partition key component definition path '/some-id' could not be accepted, failed near position '5'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character."
-            ],
-        );
-        check(
-            r#"{"paths":["/a","/b"]}"#,
-            expect![
-                "The partition key definition of kind 'Hash' has 2 paths. Only the kind 'MultiHash' can have more than one."
-            ],
-        );
-        check(
-            r#"{"paths":["/a","/b","/c","/d"],"kind":"MultiHash","version":2}"#,
-            expect!["The partition key definition has 4 paths. Specify between 1 and 3 paths."],
-        );
-        check(
-            r#"{"paths":["/a","/b"],"kind":"MultiHash"}"#,
-            expect!["The partition key kind 'MultiHash' requires version 2."],
-        );
-        check(
-            r#"{"paths":["/a","/a"],"kind":"MultiHash","version":2}"#,
-            expect!["The partition key path '/a' is specified more than once."],
-        );
-        check(
-            r#"{"paths":["/a"],"version":3}"#,
-            expect!["One of the specified inputs is invalid: 'partitionKey.version' must be 1 or 2."],
-        );
-        check(
-            r#"{"paths":["/a"],"version":"2"}"#,
-            expect!["One of the specified inputs is invalid: 'partitionKey.version' must be 1 or 2."],
-        );
-        check(
-            r#"{"paths":["/a"],"kind":"List"}"#,
-            expect![
-                "One of the specified inputs is invalid: 'partitionKey.kind' must be 'Hash', 'MultiHash' or 'Range'."
-            ],
-        );
-        check(
-            r#"{"paths":["/a"],"systemKey":1}"#,
-            expect!["One of the specified inputs is invalid: 'partitionKey.systemKey' must be a boolean."],
-        );
-        check(
-            r#"{"paths":["/a"],"systemKey":true}"#,
-            expect!["A system key must have the single path '/_partitionKey'."],
+            expect![[r#"
+            []
+                One of the specified inputs is invalid: 'partitionKey' must be an object.
+            {}
+                One of the specified inputs is invalid: 'partitionKey.paths' must be an array of strings.
+            {"paths":"/a"}
+                One of the specified inputs is invalid: 'partitionKey.paths' must be an array of strings.
+            {"paths":[1]}
+                One of the specified inputs is invalid: 'partitionKey.paths' must be an array of strings.
+            {"paths":[]}
+                The partition key definition has 0 paths. Specify between 1 and 3 paths.
+            {"paths":["id"]}
+                The partition key component definition path 'id' could not be accepted, failed near position '0'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character.
+            {"paths":["/id/"]}
+                The partition key component definition path '/id/' could not be accepted, failed near position '4'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character.
+            {"paths":["/a/*"]}
+                The partition key component definition path '/a/*' could not be accepted, failed near position '3'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character.
+            {"paths":["/some-id"]}
+                The partition key component definition path '/some-id' could not be accepted, failed near position '5'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character.
+            {"paths":["/a","/b"]}
+                The partition key definition of kind 'Hash' has 2 paths. Only the kind 'MultiHash' can have more than one.
+            {"paths":["/a","/b","/c","/d"],"kind":"MultiHash","version":2}
+                The partition key definition has 4 paths. Specify between 1 and 3 paths.
+            {"paths":["/a","/b"],"kind":"MultiHash"}
+                The partition key kind 'MultiHash' requires version 2.
+            {"paths":["/a","/a"],"kind":"MultiHash","version":2}
+                The partition key path '/a' is specified more than once.
+            {"paths":["/a"],"version":3}
+                One of the specified inputs is invalid: 'partitionKey.version' must be 1 or 2.
+            {"paths":["/a"],"version":"2"}
+                One of the specified inputs is invalid: 'partitionKey.version' must be 1 or 2.
+            {"paths":["/a"],"kind":"List"}
+                One of the specified inputs is invalid: 'partitionKey.kind' must be 'Hash', 'MultiHash' or 'Range'.
+            {"paths":["/a"],"systemKey":1}
+                One of the specified inputs is invalid: 'partitionKey.systemKey' must be a boolean.
+            {"paths":["/a"],"systemKey":true}
+                A system key must have the single path '/_partitionKey'.
+        "#]],
         );
     }
 

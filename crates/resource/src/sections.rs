@@ -71,7 +71,7 @@ fn check_count(member: &str, count: usize, count_max: usize) -> Result<(), Conta
 
 fn read_unique_key(key: &Value, partition_key: &PartitionKeyDefinition) -> Result<UniqueKey, ContainerError> {
     const PARENT: &str = "uniqueKeyPolicy.uniqueKeys";
-    let entries = members::array(members::as_object(key, PARENT)?, PARENT, "paths")?;
+    let entries = members::array(members::as_entry(key, PARENT)?, PARENT, "paths")?;
     check_count("uniqueKeyPolicy.uniqueKeys.paths", entries.len(), UNIQUE_KEY_PATHS_MAX)?;
     if entries.is_empty() {
         return Err(wrong("uniqueKeyPolicy.uniqueKeys.paths", "an array with at least one path"));
@@ -197,7 +197,7 @@ pub(crate) fn read_computed_properties(list: &Value) -> Result<Vec<(String, Stri
     check_count("computedProperties", entries.len(), COMPUTED_PROPERTIES_MAX)?;
     let mut properties: Vec<(String, String)> = Vec::with_capacity(entries.len());
     for entry in entries {
-        let entry = members::as_object(entry, "computedProperties")?;
+        let entry = members::as_entry(entry, "computedProperties")?;
         let name = members::string(entry, "computedProperties", "name")?;
         let query = members::string(entry, "computedProperties", "query")?;
         check_computed_name(name)?;
@@ -263,7 +263,7 @@ pub(crate) fn check_client_encryption(policy: &Value) -> Result<(), ContainerErr
 
 fn check_encrypted_path(entry: &Value) -> Result<&str, ContainerError> {
     const PARENT: &str = "clientEncryptionPolicy.includedPaths";
-    let entry = members::as_object(entry, PARENT)?;
+    let entry = members::as_entry(entry, PARENT)?;
     let path = members::string(entry, PARENT, "path")?;
     if path.len() < 2 || !path.starts_with('/') || path[1..].contains('/') {
         return Err(wrong("clientEncryptionPolicy.includedPaths.path", "the path of a top-level property"));

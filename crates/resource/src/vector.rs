@@ -78,7 +78,7 @@ pub(crate) fn read_embeddings(policy: &Value) -> Result<Vec<VectorEmbedding>, Co
 
 fn read_embedding(entry: &Value) -> Result<VectorEmbedding, ContainerError> {
     const PARENT: &str = "vectorEmbeddingPolicy.vectorEmbeddings";
-    let entry = members::as_object(entry, PARENT)?;
+    let entry = members::as_entry(entry, PARENT)?;
     let text = members::string(entry, PARENT, "path")?;
     let path = policy_path::parse_names(text);
     Ok(VectorEmbedding {
@@ -144,7 +144,7 @@ pub(crate) fn read_indexes(policy: &Object) -> Result<Vec<VectorIndex>, Containe
 }
 
 fn read_index(entry: &Value) -> Result<VectorIndex, ContainerError> {
-    let entry = members::as_object(entry, INDEXES)?;
+    let entry = members::as_entry(entry, INDEXES)?;
     let text = members::string(entry, INDEXES, "path")?;
     let index = VectorIndex {
         path: policy_path::parse_names(text)
