@@ -1,28 +1,33 @@
 //! Query language: from SQL text to rows.
 //!
-//! `parse` → [`ast`] → `bind` → `exec`. Each stage is a pure function of the one before.
+//! `parse` → [`ast`] → `bind` → `bound` → `exec` → rows. Each stage is a pure function of the one before.
 //! [`Query`] is the front door: compile once, then feed it items.
 //! Not here: partitions, paging tokens, charges (see `quire-engine`).
 
-use quire_value::Value;
+pub mod ast; // what the user wrote, with spans
+mod bind; // names, parameters, functions, and every rule that is checked before a run
+mod bound; // a query with everything resolved
+mod computed; // computed properties: what their queries may be
+mod diagnostic; // the one table of error codes
+mod environment; // time, randomness and limits of a run
+mod exec; // nested loops over items: the oracle
+pub mod functions; // the one table of built-in functions
+mod lexer; // text to tokens
+mod like; // LIKE patterns
+mod parser; // recursive descent, one function per grammar rule
+mod partition_keys; // which partition keys a filter leaves
+mod query; // the front door
 
-/// Bound values for `@name` parameters, the `@` included in the name.
-#[derive(Clone, Debug, Default)]
-pub struct Parameters(pub Vec<(String, Value)>);
+pub use self::computed::check_computed_property;
+pub use self::diagnostic::Diagnostic;
+pub use self::environment::{Environment, Limits};
+pub use self::lexer::Span;
+pub use self::query::{Parameters, Query, Shape};
 
-/// One compile error of the service: code, byte span into the query text, text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diagnostic {
-    pub code: &'static str, // "SC1001"
-    pub start: usize,
-    pub end: usize,
-    pub message: String,
-}
-
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SqlError {
     /// Syntax or binding: all that were found.
-    #[error("the query does not compile")]
+    #[error("the query does not compile{}", first_message(.0))]
     Compile(Vec<Diagnostic>),
     /// Planner and run-time errors without a position, the service's `{"Errors":[...]}` form.
     #[error("{0}")]
@@ -33,40 +38,6 @@ pub enum SqlError {
     Budget { what: &'static str },
 }
 
-/// How rows can be paged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// Every item yields its rows independently; `offset`/`limit` (TOP or OFFSET LIMIT) count rows.
-    Streaming { offset: u64, limit: Option<u64> },
-    /// Needs all items first: ORDER BY, aggregates, GROUP BY, DISTINCT.
-    Blocking,
-    /// No FROM: one row without any item.
-    Constant,
-}
-
-pub struct Query {
-    // private
-}
-
-impl Query {
-    /// `computed`: computed properties in scope, name and query text.
-    pub fn compile(_text: &str, _parameters: &Parameters, _computed: &[(String, String)]) -> Result<Query, SqlError> {
-        todo!()
-    }
-    pub fn shape(&self) -> Shape {
-        todo!()
-    }
-    /// Streaming: the rows of one item (undefined rows already dropped), before offset and limit.
-    pub fn rows_of(&self, _item: &Value) -> Result<Vec<Value>, SqlError> {
-        todo!()
-    }
-    /// Blocking or constant: all rows, offset and limit applied. `next` hands out items until `None`.
-    pub fn run<E: From<SqlError>>(&self, _next: &mut dyn FnMut() -> Result<Option<Value>, E>) -> Result<Vec<Value>, E> {
-        todo!()
-    }
-}
-
-/// Checks a computed property definition (sql.md 9.1); the text of the error is the service's.
-pub fn check_computed_property(_name: &str, _query: &str) -> Result<(), SqlError> {
-    todo!()
+fn first_message(diagnostics: &[Diagnostic]) -> String {
+    diagnostics.first().map_or(String::new(), |first| format!(": {} {}", first.code, first.message))
 }

@@ -1,0 +1,198 @@
+//! Expressions.
+
+use quire_value::{Number, Value};
+
+use crate::ast::{self, ExprKind, SubqueryForm, UnaryOperator};
+use crate::bound::{Expr, Query};
+use crate::diagnostic::Problem;
+use crate::functions::{self, Function, Implementation};
+use crate::lexer::Span;
+use crate::like::Pattern;
+
+use super::from::{Entry, EntryKind};
+use super::{Binder, Place, Position, USER_DEFINED_CALLS_MAX};
+
+impl Binder<'_> {
+    pub(super) fn expr(&mut self, expr: &ast::Expr) -> Expr {
+        match &*expr.kind {
+            ExprKind::Literal(value) => Expr::Constant(value.clone()),
+            ExprKind::Parameter(name) => Expr::Constant(self.parameter(name)),
+            ExprKind::Identifier(name) => self.identifier(name, expr.span),
+            ExprKind::Path { base, steps } => {
+                let base = self.expr(base);
+                self.path(base, steps, expr.span)
+            }
+            ExprKind::Array(items) => Expr::Array(self.exprs(items)),
+            ExprKind::Object(properties) => Expr::Object(
+                properties.iter().map(|(name, value)| (name.clone(), self.expr(value))).collect(),
+            ),
+            ExprKind::Unary { operators, operand } => {
+                Expr::Unary { operators: operators.clone(), operand: self.boxed(operand) }
+            }
+            ExprKind::Chain { first, rest } => Expr::Chain {
+                first: self.boxed(first),
+                rest: rest.iter().map(|(operator, operand)| (*operator, self.expr(operand))).collect(),
+            },
+            ExprKind::And(items) => Expr::And(self.exprs(items)),
+            ExprKind::Or(items) => Expr::Or(self.exprs(items)),
+            ExprKind::Coalesce(items) => Expr::Coalesce(self.exprs(items)),
+            ExprKind::In { needle, items, negated } => self.in_list(needle, items, *negated),
+            ExprKind::Like { text, pattern, escape, negated } => {
+                self.like(text, pattern, escape.as_ref(), *negated)
+            }
+            ExprKind::Between { value, low, high, negated } => Expr::Between {
+                value: self.boxed(value),
+                low: self.boxed(low),
+                high: self.boxed(high),
+                negated: *negated,
+            },
+            ExprKind::Conditional { branches, otherwise } => Expr::Conditional {
+                branches: branches.iter().map(|(test, value)| (self.expr(test), self.expr(value))).collect(),
+                otherwise: self.boxed(otherwise),
+            },
+            ExprKind::Call { name, arguments } => self.call(name, arguments, expr.span),
+            ExprKind::UserDefinedCall { name, arguments } => self.user_defined_call(name, arguments),
+            ExprKind::Subquery { form, query } => self.subquery(*form, query),
+            ExprKind::Let { name, value, body } => self.let_in(name, value, body),
+        }
+    }
+
+    fn boxed(&mut self, expr: &ast::Expr) -> Box<Expr> {
+        Box::new(self.expr(expr))
+    }
+
+    fn exprs(&mut self, exprs: &[ast::Expr]) -> Vec<Expr> {
+        exprs.iter().map(|expr| self.expr(expr)).collect()
+    }
+
+    /// An alias in scope, or one of the two number words that no grammar lists.
+    pub(super) fn identifier(&mut self, name: &str, span: Span) -> Expr {
+        if let Some(level) = self.resolve(name) {
+            return self.variable(level, span);
+        }
+        match name {
+            "NaN" => return Expr::Constant(Value::Number(Number::Double(f64::NAN))),
+            "Infinity" => return Expr::Constant(Value::Number(Number::Double(f64::INFINITY))),
+            _ => self.report(Problem::UnresolvedIdentifier(name.to_owned()), span),
+        }
+        Expr::Constant(Value::Undefined)
+    }
+
+    fn in_list(&mut self, needle: &ast::Expr, items: &[ast::Expr], negated: bool) -> Expr {
+        let needle = self.boxed(needle);
+        let items = self.exprs(items);
+        let constants: Option<Vec<Value>> = items.iter().map(|item| item.as_constant().cloned()).collect();
+        let sorted = constants.map(|mut values| {
+            values.sort_by(Value::total_cmp);
+            values
+        });
+        Expr::In { needle, items, sorted, negated }
+    }
+
+    fn like(
+        &mut self,
+        text: &ast::Expr,
+        pattern: &ast::Expr,
+        escape: Option<&(String, Span)>,
+        negated: bool,
+    ) -> Expr {
+        let escape = escape.and_then(|(text, span)| self.escape_character(text, *span));
+        let text = self.boxed(text);
+        let pattern = self.boxed(pattern);
+        let constant = pattern.as_constant().and_then(Value::as_str);
+        let compiled = constant.map(|constant| Pattern::new(constant, escape));
+        Expr::Like { text, pattern, escape, compiled, negated }
+    }
+
+    fn escape_character(&mut self, text: &str, span: Span) -> Option<char> {
+        let mut characters = text.chars();
+        let escape = characters.next();
+        if escape.is_none() || characters.next().is_some() {
+            self.report(Problem::EscapeNotOneCharacter, span);
+        }
+        escape
+    }
+
+    fn call(&mut self, name: &ast::Identifier, arguments: &[ast::Expr], span: Span) -> Expr {
+        let function = functions::find(&name.name).filter(|function| self.is_callable(function));
+        let Some(function) = function else {
+            self.report(Problem::UnknownFunction(name.name.clone()), name.span);
+            self.exprs(arguments);
+            return Expr::Constant(Value::Undefined);
+        };
+        self.check_arity(function, arguments.len(), span);
+        match function.implementation {
+            Implementation::Aggregate(aggregate) => self.aggregate_call(aggregate, arguments, span),
+            Implementation::Later if function.is_score() && self.place != Place::Rank => {
+                self.report(Problem::ScoreOutsideRank(function.name()), span);
+                Expr::Constant(Value::Undefined)
+            }
+            Implementation::Later => {
+                self.refuse(format!("the function {} is not supported yet", function.name()));
+                self.exprs(arguments);
+                Expr::Constant(Value::Undefined)
+            }
+            Implementation::Conditional => self.conditional(arguments),
+            Implementation::Scalar(_) => {
+                self.natures.push(function.nature());
+                Expr::Call { function, arguments: self.exprs(arguments) }
+            }
+        }
+    }
+
+    /// `IIF(a, b, c)`; the arity is checked already.
+    fn conditional(&mut self, arguments: &[ast::Expr]) -> Expr {
+        let mut arguments = self.exprs(arguments).into_iter();
+        match (arguments.next(), arguments.next(), arguments.next()) {
+            (Some(test), Some(value), Some(otherwise)) => {
+                Expr::Conditional { branches: vec![(test, value)], otherwise: Box::new(otherwise) }
+            }
+            _ => Expr::Constant(Value::Undefined),
+        }
+    }
+
+    /// RRF is a name only where ranks are fused.
+    fn is_callable(&self, function: &Function) -> bool {
+        !function.is_rank_fusion() || self.place == Place::Rank
+    }
+
+    fn check_arity(&mut self, function: &Function, count: usize, span: Span) {
+        let (min, max) = function.arity();
+        if count < min || max.is_some_and(|max| count > max) {
+            self.report(Problem::Arity { name: function.name(), min, max }, span);
+        }
+    }
+
+    fn user_defined_call(&mut self, name: &ast::Identifier, arguments: &[ast::Expr]) -> Expr {
+        self.user_defined_calls += 1;
+        if self.user_defined_calls == USER_DEFINED_CALLS_MAX + 1 {
+            let span = Span { start: 0, end: self.text.len() };
+            self.report(Problem::TooManyUserDefinedFunctionCalls(USER_DEFINED_CALLS_MAX), span);
+        }
+        self.refuse(format!("the user-defined function 'udf.{}' cannot be called: user-defined functions are not supported yet", name.name));
+        self.exprs(arguments);
+        Expr::Constant(Value::Undefined)
+    }
+
+    fn subquery(&mut self, form: SubqueryForm, query: &ast::Query) -> Expr {
+        let mut query = self.query(query, Position::Nested);
+        if form == SubqueryForm::All {
+            negate_filter(&mut query);
+        }
+        Expr::Subquery { form, query: Box::new(query) }
+    }
+
+    fn let_in(&mut self, name: &ast::Identifier, value: &ast::Expr, body: &ast::Expr) -> Expr {
+        let value = self.boxed(value);
+        self.scope.push(Entry { name: Some(name.name.clone()), kind: EntryKind::Let });
+        let body = self.boxed(body);
+        self.scope.pop();
+        Expr::Let { value, body }
+    }
+}
+
+/// `ALL(q)` holds when no row fails the condition of `q`.
+fn negate_filter(query: &mut Query) {
+    let condition = query.filter.take().unwrap_or(Expr::Constant(Value::Bool(true)));
+    query.filter = Some(Expr::Unary { operators: vec![UnaryOperator::Not], operand: Box::new(condition) });
+}

@@ -1,0 +1,162 @@
+//! FROM: what each source is, what it is called, and what a name means.
+
+use crate::ast::{self, Collection};
+use crate::bound::{Expr, Input, Origin, Source, Step};
+use crate::diagnostic::Problem;
+use crate::lexer::Span;
+
+use super::{Binder, Place, Position};
+
+/// One level of the stack of values.
+pub(super) struct Entry {
+    /// `None`: nothing can refer to it
+    pub name: Option<String>,
+    pub kind: EntryKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum EntryKind {
+    /// A whole item of the container: has computed properties.
+    Item,
+    /// A property of the item (`FROM c.a`): still a path of the item.
+    Property,
+    /// An element, or anything joined.
+    Correlated,
+    /// A row of a subquery.
+    Derived,
+    Let,
+    Group,
+}
+
+impl Binder<'_> {
+    pub(super) fn from(&mut self, from: &ast::From, position: Position) -> Vec<Source> {
+        let first_level = self.scope.len();
+        let mut sources = Vec::new();
+        self.with_place(Place::Clause("FROM"), |binder| {
+            for (index, source) in from.sources.iter().enumerate() {
+                let container = position != Position::Nested && index == 0;
+                binder.source(source, container, &mut sources);
+                binder.check_duplicate(source, first_level);
+            }
+        });
+        sources
+    }
+
+    /// Appends to `sources` and to the scope alike: a path below the container takes two levels, the hidden
+    /// one being the item.
+    fn source(&mut self, source: &ast::Source, container: bool, sources: &mut Vec<Source>) {
+        let name = alias_of(source).map(|(name, _)| name);
+        let first = sources.is_empty();
+        let (input, kind) = match &source.collection {
+            Collection::Path { root, steps } => {
+                let unresolved = self.resolve(&root.name).is_none();
+                if unresolved && container {
+                    sources.push(Source { input: Input::Container, iterate: false });
+                    let whole = steps.is_empty() && !source.iterate;
+                    let entry_name = if whole { name.clone() } else { None };
+                    self.scope.push(Entry { name: entry_name, kind: EntryKind::Item });
+                    if whole {
+                        return;
+                    }
+                }
+                self.path_source(root, steps, source.span, unresolved && container)
+            }
+            Collection::Subquery(query) => {
+                let position = if container { Position::From } else { Position::Nested };
+                (Input::Subquery(Box::new(self.query(query, position))), EntryKind::Derived)
+            }
+            Collection::Call(call) => (Input::Expr(self.expr(call)), EntryKind::Derived),
+        };
+        let kind = match kind {
+            EntryKind::Property if source.iterate || (!first && !container) => EntryKind::Correlated,
+            kind => kind,
+        };
+        sources.push(Source { input, iterate: source.iterate });
+        self.scope.push(Entry { name, kind });
+    }
+
+    fn path_source(
+        &mut self,
+        root: &ast::Identifier,
+        steps: &[ast::Step],
+        span: Span,
+        container: bool,
+    ) -> (Input, EntryKind) {
+        let base = if container {
+            Expr::Variable { level: self.scope.len() - 1, origin: Origin(root.span) }
+        } else {
+            self.identifier(&root.name, root.span)
+        };
+        let whole_item = steps.is_empty() && self.is_item(&base);
+        let path = self.path(base, steps, span);
+        (Input::Expr(path), if whole_item { EntryKind::Item } else { EntryKind::Property })
+    }
+
+    fn check_duplicate(&mut self, source: &ast::Source, first_level: usize) {
+        let Some((name, span)) = alias_of(source) else { return };
+        let same = |entry: &&Entry| entry.name.as_deref() == Some(name.as_str());
+        if self.scope[first_level..].iter().filter(same).count() > 1 {
+            self.report(Problem::DuplicateAlias(name), span);
+        }
+    }
+
+    pub(super) fn resolve(&self, name: &str) -> Option<usize> {
+        self.scope.iter().rposition(|entry| entry.name.as_deref() == Some(name))
+    }
+
+    pub(super) fn is_item(&self, expr: &Expr) -> bool {
+        matches!(expr, Expr::Variable { level, .. } if self.scope[*level].kind == EntryKind::Item)
+    }
+
+    pub(super) fn variable(&self, level: usize, span: Span) -> Expr {
+        Expr::Variable { level, origin: Origin(span) }
+    }
+
+    /// Follows `steps` from `base`; the first name may be a computed property of an item.
+    pub(super) fn path(&mut self, base: Expr, steps: &[ast::Step], span: Span) -> Expr {
+        let steps: Vec<Step> = steps.iter().map(|step| self.step(step)).collect();
+        let (base, steps) = self.through_computed(base, steps, span);
+        if steps.is_empty() {
+            return base;
+        }
+        Expr::Path { base: Box::new(base), steps, origin: Origin(span) }
+    }
+
+    fn step(&mut self, step: &ast::Step) -> Step {
+        match step {
+            ast::Step::Member(name) | ast::Step::Quoted(name) => Step::Name(name.clone()),
+            ast::Step::Index(index) => match self.expr(index) {
+                Expr::Constant(quire_value::Value::String(name)) => Step::Name(name),
+                index => Step::Index(index),
+            },
+        }
+    }
+
+    fn through_computed(&mut self, base: Expr, mut steps: Vec<Step>, span: Span) -> (Expr, Vec<Step>) {
+        let (Expr::Variable { level, .. }, Some(Step::Name(name))) = (&base, steps.first()) else {
+            return (base, steps);
+        };
+        if self.scope[*level].kind != EntryKind::Item {
+            return (base, steps);
+        }
+        let Some(index) = self.computed.iter().position(|computed| computed == name) else {
+            return (base, steps);
+        };
+        let level = *level;
+        steps.remove(0);
+        (Expr::Computed { level, index, origin: Origin(span) }, steps)
+    }
+}
+
+/// The alias given, or inferred from the last name of the path.
+fn alias_of(source: &ast::Source) -> Option<(String, Span)> {
+    if let Some(alias) = &source.alias {
+        return Some((alias.name.clone(), alias.span));
+    }
+    let Collection::Path { root, steps } = &source.collection else { return None };
+    match steps.last() {
+        None => Some((root.name.clone(), root.span)),
+        Some(ast::Step::Member(name) | ast::Step::Quoted(name)) => Some((name.clone(), source.span)),
+        Some(ast::Step::Index(_)) => None,
+    }
+}

@@ -1,0 +1,216 @@
+//! Aggregates and GROUP BY.
+//!
+//! A grouped query has one more level on top of its sources: the group. The select list is bound against
+//! the sources first; then what matches a key becomes that key, and a source left over is an error.
+
+use quire_value::Value;
+
+use crate::ast::{self, ExprKind};
+use crate::bound::{AggregateCall, Expr, Grouping, OrderItem, Step};
+use crate::diagnostic::Problem;
+use crate::functions::Aggregate;
+use crate::lexer::Span;
+
+use super::from::{Entry, EntryKind};
+use super::{Binder, Place, aggregate_of};
+
+/// The aggregates of a grouped query that is being bound.
+pub(super) struct Frame {
+    /// Level of the group.
+    level: usize,
+    aggregates: Vec<AggregateCall>,
+}
+
+pub(super) fn is_grouped(query: &ast::Query) -> bool {
+    !query.group_by.is_empty() || selected(query).any(has_aggregate)
+}
+
+fn selected(query: &ast::Query) -> impl Iterator<Item = &ast::Expr> {
+    let (value, items) = match &query.select.selection {
+        ast::Selection::Star(_) => (None, None),
+        ast::Selection::Value(expr) => (Some(expr), None),
+        ast::Selection::Items(items) => (None, Some(items)),
+    };
+    value.into_iter().chain(items.into_iter().flatten().map(|item| &item.expr))
+}
+
+fn has_aggregate(expr: &ast::Expr) -> bool {
+    expr.any(&|inner| aggregate_of(inner).is_some())
+}
+
+fn has_subquery(expr: &ast::Expr) -> bool {
+    expr.any(&|inner| matches!(&*inner.kind, ExprKind::Subquery { .. }))
+}
+
+impl Binder<'_> {
+    pub(super) fn grouped(
+        &mut self,
+        query: &ast::Query,
+        outer_level: usize,
+    ) -> (Option<Grouping>, Vec<OrderItem>, Expr) {
+        let keys: Vec<Expr> = query.group_by.iter().map(|key| self.group_key(key)).collect();
+        let level = self.scope.len();
+        self.scope.push(Entry { name: None, kind: EntryKind::Group });
+        let order_by = self.grouped_order_by(query, &keys, outer_level, level);
+        self.frames.push(Frame { level, aggregates: Vec::new() });
+        let mut projection =
+            self.with_place(Place::Select, |binder| binder.grouped_projection(query, outer_level));
+        let aggregates = self.frames.pop().map_or(Vec::new(), |frame| frame.aggregates);
+        let sources = outer_level..level;
+        let left_over = replace_keys(&mut projection, &keys, &sources, level);
+        for span in left_over {
+            let text = self.text_of(span);
+            self.report(Problem::NotGroupedInSelect(text), span);
+        }
+        (Some(Grouping { keys, aggregates }), order_by, projection)
+    }
+
+    fn grouped_projection(&mut self, query: &ast::Query, outer_level: usize) -> Expr {
+        if let ast::Selection::Star(span) = &query.select.selection {
+            self.report(Problem::StarWithGroupBy, *span);
+            return Expr::Constant(Value::Undefined);
+        }
+        self.projection(query, outer_level)
+    }
+
+    fn group_key(&mut self, key: &ast::Expr) -> Expr {
+        if has_subquery(key) {
+            self.report(Problem::SubqueryInGroupBy, key.span);
+        }
+        let has_property = key.any(&|inner| matches!(&*inner.kind, ExprKind::Identifier(_)));
+        if !has_property && !has_aggregate(key) {
+            self.report(Problem::GroupByWithoutProperty, key.span);
+        }
+        self.clause("GROUP BY", key)
+    }
+
+    /// Beside GROUP BY only keys can be sorted by; beside bare aggregates sorting one row means nothing.
+    fn grouped_order_by(
+        &mut self,
+        query: &ast::Query,
+        keys: &[Expr],
+        outer_level: usize,
+        level: usize,
+    ) -> Vec<OrderItem> {
+        let Some(order_by) = &query.order_by else { return Vec::new() };
+        let mut items = Vec::new();
+        for item in &order_by.items {
+            let mut expr = self.clause("ORDER BY", &item.expr);
+            if query.group_by.is_empty() {
+                continue;
+            }
+            for span in replace_keys(&mut expr, keys, &(outer_level..level), level) {
+                let text = self.text_of(span);
+                self.report(Problem::NotGroupedInOrderBy(text), span);
+            }
+            items.push(OrderItem { expr, descending: item.direction == Some(ast::Direction::Descending) });
+        }
+        items
+    }
+
+    pub(super) fn aggregate_call(
+        &mut self,
+        aggregate: Aggregate,
+        arguments: &[ast::Expr],
+        span: Span,
+    ) -> Expr {
+        match self.place {
+            Place::AggregateArgument => return Expr::Constant(Value::Undefined), // the outer call reports it
+            Place::Clause(clause) => self.report(Problem::AggregateNotAllowed(clause), span),
+            Place::Rank => self.report(Problem::RankNeedsScore, span),
+            Place::Select => {}
+        }
+        if arguments.iter().any(|argument| has_aggregate(argument) || has_subquery(argument)) {
+            self.report(Problem::NestedAggregate, span);
+        }
+        let arguments: Vec<Expr> = arguments
+            .iter()
+            .map(|argument| self.with_place(Place::AggregateArgument, |binder| binder.expr(argument)))
+            .collect();
+        match (arguments.into_iter().next(), self.place) {
+            (Some(argument), Place::Select) => self.register(AggregateCall { aggregate, argument }),
+            _ => Expr::Constant(Value::Undefined),
+        }
+    }
+
+    /// The same aggregate of the same expression is computed once.
+    fn register(&mut self, call: AggregateCall) -> Expr {
+        let Some(frame) = self.frames.last_mut() else { return Expr::Constant(Value::Undefined) };
+        let index = match frame.aggregates.iter().position(|known| *known == call) {
+            Some(index) => index,
+            None => {
+                frame.aggregates.push(call);
+                frame.aggregates.len() - 1
+            }
+        };
+        Expr::Aggregate { level: frame.level, index }
+    }
+}
+
+/// Replaces what is a key, or a path below a key, and returns where sources are used outside of keys.
+fn replace_keys(expr: &mut Expr, keys: &[Expr], sources: &std::ops::Range<usize>, level: usize) -> Vec<Span> {
+    let mut left_over = Vec::new();
+    replace(expr, &mut |expr| replace_one(expr, keys, sources, level, &mut left_over));
+    left_over
+}
+
+/// Visits from the outside in; `change` says whether it dealt with all that is inside.
+fn replace(expr: &mut Expr, change: &mut dyn FnMut(&mut Expr) -> bool) {
+    if !change(expr) {
+        expr.for_each_child_mut(&mut |child| replace(child, change));
+    }
+}
+
+fn replace_one(
+    expr: &mut Expr,
+    keys: &[Expr],
+    sources: &std::ops::Range<usize>,
+    level: usize,
+    left_over: &mut Vec<Span>,
+) -> bool {
+    if let Some(index) = keys.iter().position(|key| key == expr) {
+        *expr = Expr::GroupKey { level, index };
+        return true;
+    }
+    if replace_prefix(expr, keys, level) {
+        return false; // an index behind the prefix may still use a source
+    }
+    match expr {
+        Expr::Variable { level, origin } | Expr::Computed { level, origin, .. }
+            if sources.contains(level) =>
+        {
+            left_over.push(origin.0);
+            true
+        }
+        Expr::Path { base, origin, .. } => match **base {
+            Expr::Variable { level, .. } | Expr::Computed { level, .. } if sources.contains(&level) => {
+                left_over.push(origin.0);
+                true
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// `c.a.b` where `c.a` is a key.
+fn replace_prefix(expr: &mut Expr, keys: &[Expr], level: usize) -> bool {
+    let Expr::Path { base, steps, .. } = expr else { return false };
+    let covered = keys.iter().enumerate().filter_map(|(index, key)| {
+        let length = covered_steps(key, base, steps)?;
+        Some((length, index))
+    });
+    let Some((length, index)) = covered.max() else { return false };
+    **base = Expr::GroupKey { level, index };
+    steps.drain(..length);
+    true
+}
+
+fn covered_steps(key: &Expr, base: &Expr, steps: &[Step]) -> Option<usize> {
+    match key {
+        Expr::Path { base: key_base, steps: key_steps, .. } => {
+            (**key_base == *base && steps.starts_with(key_steps)).then_some(key_steps.len())
+        }
+        key => (key == base).then_some(0),
+    }
+}

@@ -1,0 +1,291 @@
+//! Names to levels, parameters to values, function names to functions; every rule the service checks
+//! before it runs a query. All errors are collected, none stops the binding.
+
+mod expressions; // ast::Expr to bound::Expr
+mod from; // sources, aliases and where a root name leads
+mod grouping; // aggregates, GROUP BY and what may stand beside them
+mod order; // ORDER BY and ORDER BY RANK
+
+use quire_value::Value;
+
+use crate::ast;
+use crate::bound::{Expr, Grouping, OrderItem, Query};
+use crate::diagnostic::{Diagnostic, Problem};
+use crate::functions::{Aggregate, Nature};
+use crate::lexer::Span;
+use crate::{Parameters, SqlError};
+
+use self::from::Entry;
+use self::grouping::Frame;
+
+pub(crate) const JOINS_MAX: usize = 10;
+pub(crate) const USER_DEFINED_CALLS_MAX: usize = 10;
+const COUNT_LIMIT: u64 = 1 << 32;
+
+/// Binds a whole query. `computed` are the names of the computed properties in scope.
+pub(crate) fn bind(
+    query: &ast::Query,
+    text: &str,
+    parameters: &Parameters,
+    computed: &[&str],
+) -> Result<Bound, SqlError> {
+    let mut binder = Binder::new(text, parameters, computed);
+    let query = binder.query(query, Position::Top);
+    let uses_clock = binder.natures.contains(&Nature::Clock);
+    binder.finish().map(|()| Bound { query, uses_clock })
+}
+
+pub(crate) struct Bound {
+    pub query: Query,
+    pub uses_clock: bool,
+}
+
+/// Where a query stands, which decides what its FROM root may be and which clauses it may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Position {
+    Top,
+    /// In FROM with no row around it: its root is the container, too.
+    From,
+    Nested,
+}
+
+/// What the expression being bound belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Select,
+    Clause(&'static str),
+    AggregateArgument,
+    /// The call after ORDER BY RANK.
+    Rank,
+}
+
+struct Binder<'t> {
+    text: &'t str,
+    parameters: &'t Parameters,
+    computed: &'t [&'t str],
+    scope: Vec<Entry>,
+    frames: Vec<Frame>,
+    place: Place,
+    joins: usize,
+    user_defined_calls: usize,
+    /// Of every function called.
+    natures: Vec<Nature>,
+    diagnostics: Vec<Diagnostic>,
+    refusals: Vec<String>,
+}
+
+impl<'t> Binder<'t> {
+    fn new(text: &'t str, parameters: &'t Parameters, computed: &'t [&'t str]) -> Binder<'t> {
+        Binder {
+            text,
+            parameters,
+            computed,
+            scope: Vec::new(),
+            frames: Vec::new(),
+            place: Place::Select,
+            joins: 0,
+            user_defined_calls: 0,
+            natures: Vec::new(),
+            diagnostics: Vec::new(),
+            refusals: Vec::new(),
+        }
+    }
+
+    fn finish(mut self) -> Result<(), SqlError> {
+        if !self.diagnostics.is_empty() {
+            self.diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.end));
+            self.diagnostics.dedup();
+            return Err(SqlError::Compile(self.diagnostics));
+        }
+        match self.refusals.into_iter().next() {
+            Some(refusal) => Err(SqlError::Refused(refusal)),
+            None => Ok(()),
+        }
+    }
+
+    fn report(&mut self, problem: Problem, span: Span) {
+        self.diagnostics.push(Diagnostic::new(problem, span));
+    }
+
+    /// For what is understood but not offered.
+    fn refuse(&mut self, text: impl Into<String>) {
+        self.refusals.push(text.into());
+    }
+
+    fn text_of(&self, span: Span) -> String {
+        self.text.get(span.start..span.end).unwrap_or_default().to_owned()
+    }
+
+    fn with_place<T>(&mut self, place: Place, work: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = std::mem::replace(&mut self.place, place);
+        let result = work(self);
+        self.place = outer;
+        result
+    }
+
+    fn query(&mut self, query: &ast::Query, position: Position) -> Query {
+        let outer_level = self.scope.len();
+        let outer_place = self.place;
+        self.check_clauses(query, position);
+        let sources = query.from.as_ref().map_or(Vec::new(), |from| self.from(from, position));
+        self.check_join_count(query);
+        let filter = query.filter.as_ref().map(|filter| self.clause("WHERE", filter));
+        let (grouping, order_by, projection) = self.grouped_or_plain(query, outer_level, position);
+        let (offset, limit) = self.counts(query);
+        self.scope.truncate(outer_level);
+        self.place = outer_place;
+        Query {
+            sources,
+            filter,
+            grouping,
+            order_by,
+            projection,
+            distinct: query.select.distinct,
+            offset,
+            limit,
+        }
+    }
+
+    fn grouped_or_plain(
+        &mut self,
+        query: &ast::Query,
+        outer_level: usize,
+        position: Position,
+    ) -> (Option<Grouping>, Vec<OrderItem>, Expr) {
+        if grouping::is_grouped(query) {
+            return self.grouped(query, outer_level);
+        }
+        let order_by = match (&query.order_by, position) {
+            (Some(order_by), Position::Top) => self.order_by(query, order_by),
+            _ => Vec::new(),
+        };
+        let projection = self.with_place(Place::Select, |binder| binder.projection(query, outer_level));
+        (None, order_by, projection)
+    }
+
+    fn clause(&mut self, name: &'static str, expr: &ast::Expr) -> Expr {
+        self.with_place(Place::Clause(name), |binder| binder.expr(expr))
+    }
+
+    fn check_clauses(&mut self, query: &ast::Query, position: Position) {
+        if query.select.top.is_some() && query.offset_limit.is_some() {
+            self.report(Problem::TopWithOffset, query.span);
+        }
+        if position == Position::Top {
+            return;
+        }
+        if let Some(top) = &query.select.top {
+            self.report(Problem::TopInSubquery, top.span);
+        }
+        if let Some(order_by) = &query.order_by {
+            let problem = if order_by.rank { Problem::RankInSubquery } else { Problem::OrderByInSubquery };
+            self.report(problem, order_by.span);
+        }
+        if let Some(offset_limit) = &query.offset_limit {
+            self.report(Problem::OffsetInSubquery, offset_limit.span);
+        }
+    }
+
+    fn check_join_count(&mut self, query: &ast::Query) {
+        let before = self.joins;
+        self.joins += query.from.as_ref().map_or(0, |from| from.sources.len() - 1);
+        if before <= JOINS_MAX && self.joins > JOINS_MAX {
+            self.report(Problem::TooManyJoins(JOINS_MAX), query.span);
+        }
+    }
+
+    fn projection(&mut self, query: &ast::Query, outer_level: usize) -> Expr {
+        match &query.select.selection {
+            ast::Selection::Star(span) => self.star(query, outer_level, *span),
+            ast::Selection::Value(expr) => self.expr(expr),
+            ast::Selection::Items(items) => self.select_list(items),
+        }
+    }
+
+    /// The bound value itself; the last source, since hidden ones stand before it.
+    fn star(&mut self, query: &ast::Query, outer_level: usize, span: Span) -> Expr {
+        match &query.from {
+            None => self.report(Problem::StarWithoutFrom, span),
+            Some(from) if from.sources.len() > 1 => self.report(Problem::StarWithSeveralSources, span),
+            Some(_) if self.scope.len() > outer_level => return self.variable(self.scope.len() - 1, span),
+            Some(_) => {}
+        }
+        Expr::Constant(Value::Undefined)
+    }
+
+    fn select_list(&mut self, items: &[ast::SelectItem]) -> Expr {
+        let names = select_names(items);
+        Expr::Object(names.into_iter().zip(items).map(|(name, item)| (name, self.expr(&item.expr))).collect())
+    }
+
+    /// TOP or OFFSET LIMIT as offset and limit.
+    fn counts(&mut self, query: &ast::Query) -> (u64, Option<u64>) {
+        if let Some(top) = &query.select.top {
+            return (0, Some(self.count(&top.count, "TOP")));
+        }
+        match &query.offset_limit {
+            Some(clause) => (self.count(&clause.offset, "OFFSET"), Some(self.count(&clause.limit, "LIMIT"))),
+            None => (0, None),
+        }
+    }
+
+    fn count(&mut self, count: &ast::Count, clause: &'static str) -> u64 {
+        let wrong_type =
+            if clause == "TOP" { Problem::TopNotInteger } else { Problem::CountNotInteger(clause) };
+        let too_large = match clause {
+            "TOP" => Problem::TopNotInteger,
+            "OFFSET" => Problem::OffsetTooLarge,
+            _ => Problem::LimitTooLarge,
+        };
+        let value = match &count.kind {
+            ast::CountKind::Integer(value) => Ok(value.unwrap_or(u64::MAX)),
+            ast::CountKind::Fraction => Err(()),
+            ast::CountKind::Parameter(name) => {
+                self.parameter(name).as_i64().and_then(|value| u64::try_from(value).ok()).ok_or(())
+            }
+        };
+        match value {
+            Ok(value) if value < COUNT_LIMIT => return value,
+            Ok(_) => self.report(too_large, count.span),
+            Err(()) => self.report(wrong_type, count.span),
+        }
+        0
+    }
+
+    /// One that the request does not supply is undefined.
+    fn parameter(&self, name: &str) -> Value {
+        let supplied = self.parameters.0.iter().find(|(supplied, _)| supplied == name);
+        supplied.map_or(Value::Undefined, |(_, value)| value.clone())
+    }
+}
+
+/// Output names: the alias, the last name of a path, the alias that is selected, or `$1`, `$2`, ….
+pub(crate) fn select_names(items: &[ast::SelectItem]) -> Vec<String> {
+    let mut unnamed = 0;
+    let mut name_of = |item: &ast::SelectItem| {
+        item.alias.clone().or_else(|| inferred_name(&item.expr)).unwrap_or_else(|| {
+            unnamed += 1;
+            format!("${unnamed}")
+        })
+    };
+    items.iter().map(&mut name_of).collect()
+}
+
+fn inferred_name(expr: &ast::Expr) -> Option<String> {
+    match &*expr.kind {
+        ast::ExprKind::Identifier(name) => Some(name.clone()),
+        ast::ExprKind::Path { steps, .. } => match steps.last()? {
+            ast::Step::Member(name) | ast::Step::Quoted(name) => Some(name.clone()),
+            ast::Step::Index(_) => None,
+        },
+        _ => None,
+    }
+}
+
+/// The aggregate that a call names, if it names one.
+pub(crate) fn aggregate_of(expr: &ast::Expr) -> Option<Aggregate> {
+    match &*expr.kind {
+        ast::ExprKind::Call { name, .. } => crate::functions::find(&name.name)?.aggregate(),
+        _ => None,
+    }
+}

@@ -1,0 +1,251 @@
+//! A query whose names, parameters and functions are resolved: what the executor runs.
+//!
+//! Values in scope form a stack. A *level* is a position on it, counted from the outermost query, so an
+//! expression finds its variable whatever subquery it stands in.
+
+use quire_value::Value;
+
+use crate::ast::{BinaryOperator, SubqueryForm, UnaryOperator};
+use crate::functions::{Aggregate, Function};
+use crate::lexer::Span;
+use crate::like::Pattern;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Query {
+    /// FROM and its JOINs, outermost loop first; none: one row.
+    pub sources: Vec<Source>,
+    pub filter: Option<Expr>,
+    pub grouping: Option<Grouping>,
+    pub order_by: Vec<OrderItem>,
+    pub projection: Expr,
+    pub distinct: bool,
+    pub offset: u64,
+    pub limit: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Source {
+    pub input: Input,
+    /// One row per element instead of one for the whole value.
+    pub iterate: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Input {
+    /// Every item of the container.
+    Container,
+    Expr(Expr),
+    Subquery(Box<Query>),
+}
+
+/// GROUP BY, aggregates, or both. No keys: exactly one group.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Grouping {
+    pub keys: Vec<Expr>,
+    pub aggregates: Vec<AggregateCall>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AggregateCall {
+    pub aggregate: Aggregate,
+    pub argument: Expr,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OrderItem {
+    pub expr: Expr,
+    pub descending: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Expr {
+    Constant(Value),
+    Variable {
+        level: usize,
+        origin: Origin,
+    },
+    /// A computed property of the item at `level`.
+    Computed {
+        level: usize,
+        index: usize,
+        origin: Origin,
+    },
+    /// A key or an aggregate of the group at `level`.
+    GroupKey {
+        level: usize,
+        index: usize,
+    },
+    Aggregate {
+        level: usize,
+        index: usize,
+    },
+    Path {
+        base: Box<Expr>,
+        steps: Vec<Step>,
+        origin: Origin,
+    },
+    Array(Vec<Expr>),
+    Object(Vec<(String, Expr)>),
+    Unary {
+        operators: Vec<UnaryOperator>,
+        operand: Box<Expr>,
+    },
+    Chain {
+        first: Box<Expr>,
+        rest: Vec<(BinaryOperator, Expr)>,
+    },
+    And(Vec<Expr>),
+    Or(Vec<Expr>),
+    In {
+        needle: Box<Expr>,
+        items: Vec<Expr>,
+        /// The items in order when all are constants: a list of thousands is searched, not walked.
+        sorted: Option<Vec<Value>>,
+        negated: bool,
+    },
+    Like {
+        text: Box<Expr>,
+        pattern: Box<Expr>,
+        escape: Option<char>,
+        /// The pattern, when it is a constant string.
+        compiled: Option<Pattern>,
+        negated: bool,
+    },
+    Between {
+        value: Box<Expr>,
+        low: Box<Expr>,
+        high: Box<Expr>,
+        negated: bool,
+    },
+    Coalesce(Vec<Expr>),
+    Conditional {
+        branches: Vec<(Expr, Expr)>,
+        otherwise: Box<Expr>,
+    },
+    Call {
+        function: &'static Function,
+        arguments: Vec<Expr>,
+    },
+    Subquery {
+        form: SubqueryForm,
+        query: Box<Query>,
+    },
+    Let {
+        value: Box<Expr>,
+        body: Box<Expr>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    Name(String),
+    Index(Expr),
+}
+
+/// Where an expression was written. No part of what it means, so all are equal: GROUP BY matches by meaning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin(pub Span);
+
+impl PartialEq for Origin {
+    fn eq(&self, _other: &Origin) -> bool {
+        true
+    }
+}
+
+impl Expr {
+    pub fn as_constant(&self) -> Option<&Value> {
+        match self {
+            Expr::Constant(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Calls `visit` with every expression directly inside this one, those of subqueries included.
+    pub fn for_each_child_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
+        match self {
+            Expr::Constant(_) | Expr::Variable { .. } | Expr::Computed { .. } => {}
+            Expr::GroupKey { .. } | Expr::Aggregate { .. } => {}
+            Expr::Path { base, steps, .. } => {
+                visit(base);
+                for step in steps {
+                    if let Step::Index(index) = step {
+                        visit(index);
+                    }
+                }
+            }
+            Expr::Array(items) | Expr::And(items) | Expr::Or(items) => items.iter_mut().for_each(visit),
+            Expr::Coalesce(items) => items.iter_mut().for_each(visit),
+            Expr::Object(properties) => properties.iter_mut().for_each(|(_, value)| visit(value)),
+            Expr::Unary { operand, .. } => visit(operand),
+            Expr::Chain { first, rest } => {
+                visit(first);
+                rest.iter_mut().for_each(|(_, operand)| visit(operand));
+            }
+            Expr::In { needle, items, .. } => {
+                visit(needle);
+                items.iter_mut().for_each(visit);
+            }
+            Expr::Like { text, pattern, .. } => {
+                visit(text);
+                visit(pattern);
+            }
+            Expr::Between { value, low, high, .. } => {
+                visit(value);
+                visit(low);
+                visit(high);
+            }
+            Expr::Conditional { branches, otherwise } => {
+                for (condition, value) in branches {
+                    visit(condition);
+                    visit(value);
+                }
+                visit(otherwise);
+            }
+            Expr::Call { arguments, .. } => arguments.iter_mut().for_each(visit),
+            Expr::Subquery { query, .. } => query.for_each_expr_mut(visit),
+            Expr::Let { value, body } => {
+                visit(value);
+                visit(body);
+            }
+        }
+    }
+}
+
+impl Query {
+    pub fn for_each_expr_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
+        for source in &mut self.sources {
+            match &mut source.input {
+                Input::Container => {}
+                Input::Expr(expr) => visit(expr),
+                Input::Subquery(query) => query.for_each_expr_mut(visit),
+            }
+        }
+        self.filter.iter_mut().for_each(&mut *visit);
+        if let Some(grouping) = &mut self.grouping {
+            grouping.keys.iter_mut().for_each(&mut *visit);
+            grouping.aggregates.iter_mut().for_each(|call| visit(&mut call.argument));
+        }
+        self.order_by.iter_mut().for_each(|item| visit(&mut item.expr));
+        visit(&mut self.projection);
+    }
+
+    /// Reads items of the container, itself or in a FROM subquery.
+    pub fn reads_container(&self) -> bool {
+        self.sources.iter().any(|source| match &source.input {
+            Input::Container => true,
+            Input::Expr(_) => false,
+            Input::Subquery(query) => query.reads_container(),
+        })
+    }
+
+    /// Rows cannot be told from one item alone.
+    pub fn needs_all_items(&self) -> bool {
+        self.distinct
+            || self.grouping.is_some()
+            || !self.order_by.is_empty()
+            || self.sources.iter().any(|source| match &source.input {
+                Input::Subquery(query) => query.reads_container() && query.needs_all_items(),
+                Input::Container | Input::Expr(_) => false,
+            })
+    }
+}

@@ -1,0 +1,90 @@
+//! Operators on values. `undefined` comes out where the operands have the wrong type.
+
+use std::cmp::Ordering;
+
+use quire_value::{Kind, Number, Value};
+
+use crate::SqlError;
+use crate::ast::BinaryOperator;
+
+pub(super) fn binary(operator: BinaryOperator, left: &Value, right: &Value) -> Result<Value, SqlError> {
+    use BinaryOperator::*;
+    Ok(match operator {
+        Equal => logical(equal(left, right)),
+        NotEqual => logical(equal(left, right).map(|equal| !equal)),
+        Less => logical(compare(left, right, Ordering::is_lt)),
+        LessEqual => logical(compare(left, right, Ordering::is_le)),
+        Greater => logical(compare(left, right, Ordering::is_gt)),
+        GreaterEqual => logical(compare(left, right, Ordering::is_ge)),
+        Concat => concat(left, right),
+        Add | Subtract | Multiply | Divide | Modulo => arithmetic(operator, left, right)?,
+        BitAnd | BitOr | BitXor | ShiftLeft | ShiftRight | ShiftRightUnsigned => bits(operator, left, right),
+    })
+}
+
+pub(super) fn logical(truth: Option<bool>) -> Value {
+    truth.map_or(Value::Undefined, Value::Bool)
+}
+
+/// `None`: undefined. Values of different types are unequal; NaN equals nothing.
+pub(super) fn equal(left: &Value, right: &Value) -> Option<bool> {
+    match (left, right) {
+        (Value::Undefined, _) | (_, Value::Undefined) => None,
+        (Value::Number(left), Value::Number(_)) if left.as_f64().is_nan() => Some(false),
+        _ => Some(left == right),
+    }
+}
+
+/// `None` for different types, and for arrays and objects.
+pub(super) fn compare(left: &Value, right: &Value, wanted: fn(Ordering) -> bool) -> Option<bool> {
+    if left.kind() != right.kind() || matches!(left.kind(), Kind::Undefined | Kind::Array | Kind::Object) {
+        return None;
+    }
+    let is_nan = |value: &Value| value.as_number().is_some_and(|number| number.as_f64().is_nan());
+    Some(!is_nan(left) && !is_nan(right) && wanted(left.total_cmp(right)))
+}
+
+fn concat(left: &Value, right: &Value) -> Value {
+    match (left, right) {
+        (Value::String(left), Value::String(right)) => Value::String([left.as_str(), right].concat()),
+        _ => Value::Undefined,
+    }
+}
+
+fn arithmetic(operator: BinaryOperator, left: &Value, right: &Value) -> Result<Value, SqlError> {
+    let (Value::Number(left), Value::Number(right)) = (left, right) else { return Ok(Value::Undefined) };
+    let (left, right) = (left.as_f64(), right.as_f64());
+    let result = match operator {
+        BinaryOperator::Add => left + right,
+        BinaryOperator::Subtract => left - right,
+        BinaryOperator::Multiply => left * right,
+        _ if right == 0.0 => return Err(SqlError::DivisionByZero),
+        BinaryOperator::Divide => left / right,
+        _ => left % right,
+    };
+    Ok(Value::from(result))
+}
+
+fn bits(operator: BinaryOperator, left: &Value, right: &Value) -> Value {
+    let (Value::Number(left), Value::Number(right)) = (left, right) else { return Value::Undefined };
+    let (left, right) = (to_int32(*left), to_int32(*right));
+    let count = right as u32 & 31;
+    Value::from(match operator {
+        BinaryOperator::BitAnd => i64::from(left & right),
+        BinaryOperator::BitOr => i64::from(left | right),
+        BinaryOperator::BitXor => i64::from(left ^ right),
+        BinaryOperator::ShiftLeft => i64::from(left << count),
+        BinaryOperator::ShiftRight => i64::from(left >> count),
+        _ => i64::from(left as u32 >> count),
+    })
+}
+
+/// As in JavaScript: toward zero, then the low 32 bits.
+pub(super) fn to_int32(number: Number) -> i32 {
+    match number {
+        Number::Int(value) => value as i32,
+        Number::Unsigned(value) => value as i32,
+        Number::Double(value) if !value.is_finite() => 0,
+        Number::Double(value) => (value.trunc() % 4_294_967_296.0) as i64 as i32,
+    }
+}

@@ -1,0 +1,173 @@
+//! Arrays and sets; elements are equal as with `=`, at every depth.
+
+use std::collections::HashSet;
+
+use quire_value::{Object, Value};
+
+use super::type_check::is_primitive;
+use super::{Call, Function, IndexUse, at_least, between, exactly, f};
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    f(&["ARRAY_LENGTH"], exactly(1), |call| Some(Value::from(call.array(0)?.len() as i64)), IndexUse::None),
+    f(&["ARRAY_CONCAT"], at_least(2), concat, IndexUse::None),
+    f(&["ARRAY_CONTAINS"], between(2, 3), contains, IndexUse::Seek).seeing_undefined(),
+    f(&["ARRAY_CONTAINS_ANY"], at_least(2), |call| members(call, true), IndexUse::None).seeing_undefined(),
+    f(&["ARRAY_CONTAINS_ALL"], at_least(2), |call| members(call, false), IndexUse::None).seeing_undefined(),
+    f(&["ARRAY_SLICE"], between(2, 3), slice, IndexUse::None),
+    f(
+        &["ARRAY_SUM"],
+        exactly(1),
+        |call| Some(Value::from(numbers(call)?.iter().sum::<f64>())),
+        IndexUse::None,
+    ),
+    f(&["ARRAY_AVG"], exactly(1), average, IndexUse::None),
+    f(&["ARRAY_MEDIAN"], exactly(1), median, IndexUse::None),
+    f(&["ARRAY_MIN"], exactly(1), |call| primitives(call)?.iter().min().cloned(), IndexUse::None),
+    f(&["ARRAY_MAX"], exactly(1), |call| primitives(call)?.iter().max().cloned(), IndexUse::None),
+    f(&["SetUnion", "SET_UNION"], exactly(2), union, IndexUse::None),
+    f(&["SetIntersect", "SET_INTERSECT"], exactly(2), intersect, IndexUse::None),
+    f(&["SetDifference", "SET_DIFFERENCE"], exactly(2), difference, IndexUse::None),
+    f(&["SetEqual", "SET_EQUAL"], exactly(2), equal, IndexUse::None),
+    f(&["ObjectToArray", "OBJECT_TO_ARRAY"], between(1, 3), object_to_array, IndexUse::None),
+];
+
+fn concat(call: &Call<'_>) -> Option<Value> {
+    let mut elements = Vec::new();
+    for index in 0..call.len() {
+        let array = call.array(index)?;
+        spend(call, array)?;
+        elements.extend_from_slice(array);
+    }
+    Some(Value::Array(elements))
+}
+
+fn spend(call: &Call<'_>, array: &[Value]) -> Option<()> {
+    call.spend_bytes(array.iter().map(crate::exec::approximate_size).sum())
+}
+
+fn contains(call: &Call<'_>) -> Option<Value> {
+    let array = call.array(0)?;
+    let wanted = call.value(1).filter(|value| !value.is_undefined())?;
+    let partial = match call.value(2) {
+        None | Some(Value::Undefined) => false,
+        Some(value) => value.as_bool()?,
+    };
+    call.spend_bytes(array.len() * 16)?;
+    let found = match wanted {
+        Value::Object(wanted) if partial => array.iter().any(|element| covers(element, wanted)),
+        wanted => array.contains(wanted),
+    };
+    Some(Value::Bool(found))
+}
+
+/// Every property of `wanted` is there with an equal value: one level deep.
+fn covers(element: &Value, wanted: &Object) -> bool {
+    element
+        .as_object()
+        .is_some_and(|object| wanted.iter().all(|(name, value)| object.get(name) == Some(value)))
+}
+
+/// Three-valued OR (`decisive` true) or AND (false) of membership.
+fn members(call: &Call<'_>, decisive: bool) -> Option<Value> {
+    let array = call.array(0)?;
+    let mut undefined = false;
+    for index in 1..call.len() {
+        call.spend_bytes(array.len() * 16)?;
+        match call.value(index)? {
+            Value::Undefined => undefined = true,
+            value if array.contains(value) == decisive => return Some(Value::Bool(decisive)),
+            _ => {}
+        }
+    }
+    (!undefined).then_some(Value::Bool(!decisive))
+}
+
+/// A negative start counts from the end.
+fn slice(call: &Call<'_>) -> Option<Value> {
+    let (array, start) = (call.array(0)?, call.integer(1)?);
+    let length = array.len() as i64;
+    let count = call.optional(2, length, Call::integer)?.clamp(0, length);
+    let start = if start < 0 { (length + start.max(-length)).max(0) } else { start.min(length) };
+    let end = (start + count).min(length);
+    let elements = &array[start as usize..end as usize];
+    spend(call, elements)?;
+    Some(Value::Array(elements.to_vec()))
+}
+
+fn numbers(call: &Call<'_>) -> Option<Vec<f64>> {
+    call.array(0)?.iter().map(|element| element.as_number().map(|number| number.as_f64())).collect()
+}
+
+fn average(call: &Call<'_>) -> Option<Value> {
+    let numbers = numbers(call).filter(|numbers| !numbers.is_empty())?;
+    Some(Value::from(numbers.iter().sum::<f64>() / numbers.len() as f64))
+}
+
+fn median(call: &Call<'_>) -> Option<Value> {
+    let mut numbers = numbers(call).filter(|numbers| !numbers.is_empty())?;
+    numbers.sort_by(f64::total_cmp);
+    let middle = numbers.len() / 2;
+    let median =
+        if numbers.len() % 2 == 1 { numbers[middle] } else { (numbers[middle - 1] + numbers[middle]) / 2.0 };
+    Some(Value::from(median))
+}
+
+fn primitives<'a>(call: &Call<'a>) -> Option<&'a [Value]> {
+    call.array(0).filter(|array| array.iter().all(is_primitive))
+}
+
+/// Elements that are in no set yet, in order.
+fn distinct<'a>(elements: impl Iterator<Item = &'a Value>) -> Value {
+    let mut seen = HashSet::new();
+    elements.filter(|element| seen.insert(*element)).cloned().collect()
+}
+
+fn two_arrays<'a>(call: &Call<'a>) -> Option<(&'a [Value], &'a [Value])> {
+    let (first, second) = (call.array(0)?, call.array(1)?);
+    spend(call, first)?;
+    spend(call, second)?;
+    Some((first, second))
+}
+
+fn union(call: &Call<'_>) -> Option<Value> {
+    let (first, second) = two_arrays(call)?;
+    Some(distinct(first.iter().chain(second)))
+}
+
+/// In the order of the second array.
+fn intersect(call: &Call<'_>) -> Option<Value> {
+    let (first, second) = two_arrays(call)?;
+    let known: HashSet<&Value> = first.iter().collect();
+    Some(distinct(second.iter().filter(|element| known.contains(element))))
+}
+
+fn difference(call: &Call<'_>) -> Option<Value> {
+    let (first, second) = two_arrays(call)?;
+    let known: HashSet<&Value> = second.iter().collect();
+    Some(distinct(first.iter().filter(|element| !known.contains(element))))
+}
+
+fn equal(call: &Call<'_>) -> Option<Value> {
+    let (first, second) = two_arrays(call)?;
+    let (first, second): (HashSet<&Value>, HashSet<&Value>) =
+        (first.iter().collect(), second.iter().collect());
+    Some(Value::Bool(first == second))
+}
+
+fn object_to_array(call: &Call<'_>) -> Option<Value> {
+    let object = call.object(0)?;
+    let (key, value) = match call.len() {
+        1 => ("k", "v"),
+        3 => (call.string(1)?, call.string(2)?),
+        _ => return None,
+    };
+    let names = object.len().saturating_mul(key.len() + value.len() + 64);
+    call.spend_bytes(names.saturating_add(crate::exec::approximate_size(call.value(0)?)))?;
+    let pair = |(name, property): (&str, &Value)| {
+        let mut pair = Object::with_capacity(2);
+        pair.set(key, name);
+        pair.set(value, property.clone());
+        Value::Object(pair)
+    };
+    Some(object.iter().map(pair).collect())
+}

@@ -1,0 +1,330 @@
+//! Built-in functions: one row in one table of one family each. Arity errors, lookup, the public list and the test
+//! that every function has its `.qt` file read these tables.
+//!
+//! A wrong argument type never raises: `evaluate` answers `None`, which is `undefined`.
+
+mod aggregate;
+mod array;
+mod conditional;
+mod conversion;
+mod datetime;
+mod integer;
+mod later; // names of functions that are recognised and not there yet
+mod math;
+mod regular;
+mod string;
+mod type_check;
+mod utf16;
+
+mod calendar; // date arithmetic behind `datetime`
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use quire_value::{Number, Object, Value};
+
+use crate::SqlError;
+use crate::environment::Budget;
+
+pub(crate) use self::aggregate::{Accumulator, Aggregate};
+pub(crate) use self::regular::Patterns;
+
+/// A row of the table.
+pub struct Function {
+    /// The name as error texts print it, then its twins.
+    names: &'static [&'static str],
+    arity: Arity,
+    pub(crate) implementation: Implementation,
+    index_use: IndexUse,
+    nature: Nature,
+    /// Called with undefined arguments too; the others are undefined then.
+    pub(crate) sees_undefined: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Arity {
+    min: usize,
+    max: Option<usize>,
+}
+
+pub(crate) type Evaluate = fn(&Call<'_>) -> Option<Value>;
+
+#[derive(Clone, Copy)]
+pub(crate) enum Implementation {
+    Scalar(Evaluate),
+    Aggregate(Aggregate),
+    /// Bound as `a ? b : c`, so that only one branch is evaluated.
+    Conditional,
+    /// Recognised; calling it is refused.
+    Later,
+}
+
+/// How an index over a bare path argument can serve the function as a predicate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexUse {
+    None,
+    /// Reads every distinct value of the path.
+    Scan,
+    /// Reads a range that a prefix bounds.
+    Prefix,
+    /// One value.
+    Seek,
+    /// A range, by type or by monotony.
+    Range,
+    Spatial,
+    FullText,
+    Vector,
+}
+
+/// Whether the same arguments always give the same value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nature {
+    Plain,
+    Clock,
+    Random,
+}
+
+impl Function {
+    pub fn name(&self) -> &'static str {
+        self.names[0]
+    }
+
+    /// All spellings, the canonical one first; letter case never matters.
+    pub fn names(&self) -> &'static [&'static str] {
+        self.names
+    }
+
+    /// Fewest and most arguments; `None`: any number.
+    pub fn arity(&self) -> (usize, Option<usize>) {
+        (self.arity.min, self.arity.max)
+    }
+
+    pub fn index_use(&self) -> IndexUse {
+        self.index_use
+    }
+
+    pub fn nature(&self) -> Nature {
+        self.nature
+    }
+
+    pub fn is_supported(&self) -> bool {
+        !matches!(self.implementation, Implementation::Later)
+    }
+
+    pub(crate) fn aggregate(&self) -> Option<Aggregate> {
+        match self.implementation {
+            Implementation::Aggregate(aggregate) => Some(aggregate),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_rank_fusion(&self) -> bool {
+        self.name() == "RRF"
+    }
+
+    /// Only in ORDER BY RANK.
+    pub(crate) fn is_score(&self) -> bool {
+        self.name() == "FullTextScore"
+    }
+
+    pub(crate) fn is_ranking(&self) -> bool {
+        self.is_score() || self.name() == "VectorDistance"
+    }
+
+    pub(crate) fn is_spatial(&self) -> bool {
+        self.index_use == IndexUse::Spatial || self.name().starts_with("ST_")
+    }
+
+    const fn seeing_undefined(mut self) -> Function {
+        self.sees_undefined = true;
+        self
+    }
+
+    const fn with_nature(mut self, nature: Nature) -> Function {
+        self.nature = nature;
+        self
+    }
+}
+
+impl PartialEq for Function {
+    fn eq(&self, other: &Function) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl std::fmt::Debug for Function {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+const fn f(
+    names: &'static [&'static str],
+    arity: Arity,
+    evaluate: Evaluate,
+    index_use: IndexUse,
+) -> Function {
+    row(names, arity, Implementation::Scalar(evaluate), index_use)
+}
+
+const fn row(
+    names: &'static [&'static str],
+    arity: Arity,
+    implementation: Implementation,
+    index_use: IndexUse,
+) -> Function {
+    Function { names, arity, implementation, index_use, nature: Nature::Plain, sees_undefined: false }
+}
+
+const fn exactly(count: usize) -> Arity {
+    Arity { min: count, max: Some(count) }
+}
+
+const fn between(min: usize, max: usize) -> Arity {
+    Arity { min, max: Some(max) }
+}
+
+const fn at_least(min: usize) -> Arity {
+    Arity { min, max: None }
+}
+
+const FAMILIES: &[&[Function]] = &[
+    type_check::FUNCTIONS,
+    math::FUNCTIONS,
+    integer::FUNCTIONS,
+    string::FUNCTIONS,
+    regular::FUNCTIONS,
+    conversion::FUNCTIONS,
+    array::FUNCTIONS,
+    conditional::FUNCTIONS,
+    datetime::FUNCTIONS,
+    aggregate::FUNCTIONS,
+    later::FUNCTIONS,
+];
+
+/// Every function there is, those that are only recognised included.
+pub fn all() -> impl Iterator<Item = &'static Function> {
+    FAMILIES.iter().copied().flatten()
+}
+
+/// By any of its names, in any case.
+pub fn find(name: &str) -> Option<&'static Function> {
+    static BY_NAME: LazyLock<HashMap<String, &'static Function>> = LazyLock::new(|| {
+        all()
+            .flat_map(|function| function.names.iter().map(move |name| (name.to_ascii_uppercase(), function)))
+            .collect()
+    });
+    BY_NAME.get(&name.to_ascii_uppercase()).copied()
+}
+
+/// What functions may see besides their arguments.
+pub(crate) struct Surroundings<'r> {
+    pub now_ticks: i64,
+    pub random: Cell<u64>,
+    pub patterns: &'r Patterns,
+    pub budget: Budget,
+    /// Set by a function that would exceed the budget; it then answers `None`.
+    pub failure: Cell<Option<SqlError>>,
+}
+
+/// The arguments of one call, with accessors that answer `None` for another type.
+pub(crate) struct Call<'a> {
+    pub arguments: &'a [Cow<'a, Value>],
+    pub surroundings: &'a Surroundings<'a>,
+}
+
+impl<'a> Call<'a> {
+    fn value(&self, index: usize) -> Option<&'a Value> {
+        self.arguments.get(index).map(|argument| &**argument)
+    }
+
+    fn string(&self, index: usize) -> Option<&'a str> {
+        self.value(index)?.as_str()
+    }
+
+    fn number(&self, index: usize) -> Option<Number> {
+        self.value(index)?.as_number()
+    }
+
+    fn double(&self, index: usize) -> Option<f64> {
+        self.number(index).map(Number::as_f64)
+    }
+
+    fn integer(&self, index: usize) -> Option<i64> {
+        self.number(index)?.as_i64()
+    }
+
+    fn array(&self, index: usize) -> Option<&'a [Value]> {
+        self.value(index)?.as_array()
+    }
+
+    fn object(&self, index: usize) -> Option<&'a Object> {
+        self.value(index)?.as_object()
+    }
+
+    fn bool(&self, index: usize) -> Option<bool> {
+        self.value(index)?.as_bool()
+    }
+
+    fn len(&self) -> usize {
+        self.arguments.len()
+    }
+
+    /// An optional argument: the default when it is not there, `None` when it has another type.
+    fn optional<T>(&self, index: usize, default: T, get: impl Fn(&Self, usize) -> Option<T>) -> Option<T> {
+        if index < self.len() { get(self, index) } else { Some(default) }
+    }
+
+    /// Announces work on so many bytes; `None` when that is more than the run may do.
+    fn spend_bytes(&self, bytes: usize) -> Option<()> {
+        match self.surroundings.budget.spend_bytes(bytes) {
+            Ok(()) => Some(()),
+            Err(error) => {
+                self.surroundings.failure.set(Some(error));
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<String> =
+            all().flat_map(|function| function.names).map(|name| name.to_ascii_uppercase()).collect();
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn names_that_do_not_exist() {
+        for name in [
+            "ZIP",
+            "STDEV",
+            "VAR",
+            "COALESCE",
+            "NULLIF",
+            "ISNULL",
+            "FORMAT",
+            "OBJECT_KEYS",
+            "ARRAY_DISTINCT",
+            "ARRAY_SORT",
+            "SPLIT",
+            "LEN",
+            "NEWID",
+            "DATEADD",
+            "DATEDIFF",
+            "MOD",
+            "RANK",
+        ] {
+            assert!(find(name).is_none(), "{name}");
+        }
+    }
+}

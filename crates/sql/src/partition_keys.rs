@@ -1,0 +1,206 @@
+//! Which partition keys a filter leaves.
+//!
+//! Every condition is turned into a set of partial keys that covers all items it can be true for: a superset is always
+//! right, so whatever is not understood leaves every key.
+
+use quire_value::{Path, Segment, Value};
+
+use crate::ast::{BinaryOperator, UnaryOperator};
+use crate::bound::{Expr, Input, Query, Step};
+
+/// More keys than this are as good as all of them.
+const KEYS_MAX: usize = 10_000;
+
+/// One value per path of the key, as far as it is known.
+type Partial = Vec<Option<Value>>;
+
+pub(crate) fn points(query: &Query, paths: &[Path]) -> Option<Vec<Vec<Value>>> {
+    let partials = Analysis::new(query, paths)?.keys(query);
+    let tuples: Option<Vec<Vec<Value>>> =
+        partials.into_iter().map(|partial| partial.into_iter().collect()).collect();
+    tuples.map(distinct)
+}
+
+pub(crate) fn prefixes(query: &Query, paths: &[Path]) -> Option<Vec<Vec<Value>>> {
+    let partials = Analysis::new(query, paths)?.keys(query);
+    let prefix = |partial: Partial| -> Option<Vec<Value>> {
+        let prefix: Vec<Value> = partial.into_iter().map_while(|value| value).collect();
+        (!prefix.is_empty()).then_some(prefix)
+    };
+    partials.into_iter().map(prefix).collect::<Option<Vec<_>>>().map(distinct)
+}
+
+fn distinct(mut tuples: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
+    tuples.sort();
+    tuples.dedup();
+    tuples
+}
+
+struct Analysis {
+    /// The names of each path.
+    paths: Vec<Vec<String>>,
+}
+
+impl Analysis {
+    /// `None` when the item is not what the filter speaks of, or a path is more than names.
+    fn new(query: &Query, paths: &[Path]) -> Option<Analysis> {
+        let from_container = matches!(query.sources.first()?.input, Input::Container);
+        let names = |path: &Path| -> Option<Vec<String>> {
+            path.0
+                .iter()
+                .map(|segment| if let Segment::Name(name) = segment { Some(name.clone()) } else { None })
+                .collect()
+        };
+        let paths: Vec<Vec<String>> = paths.iter().map(names).collect::<Option<_>>()?;
+        (from_container && !paths.is_empty()).then_some(Analysis { paths })
+    }
+
+    fn keys(&self, query: &Query) -> Vec<Partial> {
+        query.filter.as_ref().map_or_else(|| self.all(), |filter| self.when_true(filter))
+    }
+
+    fn all(&self) -> Vec<Partial> {
+        vec![vec![None; self.paths.len()]]
+    }
+
+    fn one(&self, path: usize, value: &Value) -> Vec<Partial> {
+        let mut partial = vec![None; self.paths.len()];
+        partial[path] = Some(key_value(value));
+        vec![partial]
+    }
+
+    /// Keys of items for which the condition can be true.
+    fn when_true(&self, condition: &Expr) -> Vec<Partial> {
+        match condition {
+            Expr::Constant(Value::Bool(true)) => self.all(),
+            Expr::Constant(_) => Vec::new(),
+            Expr::And(items) => {
+                items.iter().fold(self.all(), |keys, item| self.both(keys, self.when_true(item)))
+            }
+            Expr::Or(items) => self.either(items),
+            Expr::In { needle, sorted: Some(values), negated: false, .. } => self.any_of(needle, values),
+            Expr::Chain { first, rest } => match rest.as_slice() {
+                [(BinaryOperator::Equal, right)] => self.equal(first, right),
+                _ => self.all(),
+            },
+            Expr::Unary { operators, operand } if operators.as_slice() == [UnaryOperator::Not] => {
+                self.when_false(operand)
+            }
+            Expr::Call { function, arguments } if function.name() == "IS_NULL" => {
+                self.path_of(&arguments[0]).map_or_else(|| self.all(), |path| self.one(path, &Value::Null))
+            }
+            // A property used as a condition is true only when it is `true`.
+            other => {
+                self.path_of(other).map_or_else(|| self.all(), |path| self.one(path, &Value::Bool(true)))
+            }
+        }
+    }
+
+    fn when_false(&self, condition: &Expr) -> Vec<Partial> {
+        match condition {
+            Expr::Call { function, arguments } if function.name() == "IS_DEFINED" => self
+                .path_of(&arguments[0])
+                .map_or_else(|| self.all(), |path| self.one(path, &Value::Undefined)),
+            other => {
+                self.path_of(other).map_or_else(|| self.all(), |path| self.one(path, &Value::Bool(false)))
+            }
+        }
+    }
+
+    fn equal(&self, left: &Expr, right: &Expr) -> Vec<Partial> {
+        for (expr, other) in [(left, right), (right, left)] {
+            let Some(value) = other.as_constant() else { continue };
+            if let Some(path) = self.path_of(expr) {
+                return self.any_value(path, std::slice::from_ref(value));
+            }
+            // `condition = true` and `condition = false`; a bare property is handled above.
+            match value {
+                Value::Bool(true) if is_predicate(expr) => return self.when_true(expr),
+                Value::Bool(false) if is_predicate(expr) => return self.when_false(expr),
+                _ => {}
+            }
+        }
+        self.all()
+    }
+
+    fn any_of(&self, needle: &Expr, values: &[Value]) -> Vec<Partial> {
+        match self.path_of(needle) {
+            Some(path) => self.any_value(path, values),
+            None => self.all(),
+        }
+    }
+
+    /// `=` with undefined or NaN is never true.
+    fn any_value(&self, path: usize, values: &[Value]) -> Vec<Partial> {
+        let possible = |value: &&Value| {
+            !value.is_undefined() && !value.as_number().is_some_and(|number| !number.is_finite())
+        };
+        let keys: Vec<Partial> =
+            values.iter().filter(possible).flat_map(|value| self.one(path, value)).collect();
+        self.capped(keys)
+    }
+
+    fn either(&self, items: &[Expr]) -> Vec<Partial> {
+        let mut keys = Vec::new();
+        for item in items {
+            keys.extend(self.when_true(item));
+            if keys.len() > KEYS_MAX {
+                return self.all();
+            }
+        }
+        keys
+    }
+
+    /// Keys in both sets; when that is too much to write down, one of them is still a superset.
+    fn both(&self, left: Vec<Partial>, right: Vec<Partial>) -> Vec<Partial> {
+        if left.len().saturating_mul(right.len()) > KEYS_MAX {
+            return if left == self.all() { right } else { left };
+        }
+        left.iter().flat_map(|left| right.iter().filter_map(|right| merge(left, right))).collect()
+    }
+
+    fn capped(&self, keys: Vec<Partial>) -> Vec<Partial> {
+        if keys.len() > KEYS_MAX { self.all() } else { keys }
+    }
+
+    /// Which path of the key an expression is: a path of names from the item, which is level 0.
+    fn path_of(&self, expr: &Expr) -> Option<usize> {
+        let Expr::Path { base, steps, .. } = expr else { return None };
+        if !matches!(**base, Expr::Variable { level: 0, .. }) {
+            return None;
+        }
+        self.paths.iter().position(|path| {
+            path.len() == steps.len()
+                && path
+                    .iter()
+                    .zip(steps)
+                    .all(|(name, step)| matches!(step, Step::Name(found) if found == name))
+        })
+    }
+}
+
+/// Expressions that are always a boolean or undefined.
+fn is_predicate(expr: &Expr) -> bool {
+    match expr {
+        Expr::And(_) | Expr::Or(_) | Expr::In { .. } => true,
+        Expr::Call { function, .. } => matches!(function.name(), "IS_DEFINED" | "IS_NULL"),
+        _ => false,
+    }
+}
+
+/// Arrays and objects share the key of items without one.
+fn key_value(value: &Value) -> Value {
+    match value {
+        Value::Array(_) | Value::Object(_) => Value::Undefined,
+        value => value.clone(),
+    }
+}
+
+fn merge(left: &Partial, right: &Partial) -> Option<Partial> {
+    let each = left.iter().zip(right).map(|(left, right)| match (left, right) {
+        (Some(left), Some(right)) if left != right => None,
+        (Some(value), _) => Some(Some(value.clone())),
+        (None, right) => Some(right.clone()),
+    });
+    each.collect()
+}
