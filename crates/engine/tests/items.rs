@@ -10,7 +10,8 @@ use quire_value::Value;
 #[test]
 fn an_item_comes_back_with_its_system_properties_in_order() {
     let fixture = Fixture::new("");
-    let written = fixture.create(r#"{"z":1,"id":"a","pk":"p","_ts":5,"_etag":"x","_lsn":9}"#).expect("created");
+    let written =
+        fixture.create(r#"{"z":1,"id":"a","pk":"p","_ts":5,"_etag":"x","_lsn":9}"#).expect("created");
     assert!(written.created);
     let body = String::from_utf8(written.body.to_vec()).expect("UTF-8");
     let value = json(&body);
@@ -20,7 +21,10 @@ fn an_item_comes_back_with_its_system_properties_in_order() {
     assert_eq!(text_of(&value, "_etag"), written.etag);
     assert!(written.etag.starts_with('"') && written.etag.ends_with('"'));
     let rid = text_of(&value, "_rid");
-    assert_eq!(text_of(&value, "_self"), format!("{}docs/{rid}/", fixture.container.resource.rid.self_link()));
+    assert_eq!(
+        text_of(&value, "_self"),
+        format!("{}docs/{rid}/", fixture.container.resource.rid.self_link())
+    );
     for _ in 0..3 {
         // from the storage, then from the cache
         let answer = fixture.read_answer("a", r#"["p"]"#);
@@ -70,7 +74,8 @@ fn bad_bodies_are_refused_and_change_nothing() {
     assert!(matches!(refused(r#"{"id":"","pk":"p"}"#), EngineError::BadName(NameError::Length { .. })));
     let long = format!(r#"{{"id":"{}","pk":"p"}}"#, "x".repeat(1024));
     assert!(matches!(refused(&long), EngineError::BadName(_)));
-    let deep = |levels: usize| format!(r#"{{"id":"a","pk":"p","x":{}{}}}"#, "[".repeat(levels), "]".repeat(levels));
+    let deep =
+        |levels: usize| format!(r#"{{"id":"a","pk":"p","x":{}{}}}"#, "[".repeat(levels), "]".repeat(levels));
     assert!(matches!(refused(&deep(128)), EngineError::BadJson(_)));
     assert!(fixture.create(&deep(127)).is_ok());
     assert_eq!(fixture.container.usage().0, 1);
@@ -99,21 +104,30 @@ fn the_size_limit_counts_compact_json_without_system_properties() {
 fn the_header_must_agree_with_the_body() {
     let fixture = Fixture::new("");
     let create = |key: Option<&str>, body: &str| fixture.write(WriteKind::Create, key, body).result;
-    assert!(matches!(create(Some(r#"["q"]"#), r#"{"id":"a","pk":"p"}"#), Err(EngineError::PartitionKeyMismatch)));
+    assert!(matches!(
+        create(Some(r#"["q"]"#), r#"{"id":"a","pk":"p"}"#),
+        Err(EngineError::PartitionKeyMismatch)
+    ));
     assert!(matches!(create(Some("[null]"), r#"{"id":"a"}"#), Err(EngineError::PartitionKeyMismatch)));
     assert!(create(Some("[{}]"), r#"{"id":"a"}"#).is_ok());
     assert!(create(Some("[null]"), r#"{"id":"a","pk":null}"#).is_ok());
     assert!(create(Some("[1.0]"), r#"{"id":"a","pk":1}"#).is_ok());
     assert!(create(Some("[true]"), r#"{"id":"a","pk":true}"#).is_ok());
     // an object counts as absent, so this is the item from above
-    assert!(matches!(create(Some("[{}]"), r#"{"id":"a","pk":{"x":1}}"#), Err(EngineError::ItemExists { .. })));
+    assert!(matches!(
+        create(Some("[{}]"), r#"{"id":"a","pk":{"x":1}}"#),
+        Err(EngineError::ItemExists { .. })
+    ));
     let keys = ["[{}]", "[null]", "[1]", "[true]"];
     assert!(keys.iter().all(|key| fixture.read("a", key).is_ok()));
     let none = |kind: WriteKind| fixture.write(kind, None, "").result;
     assert!(matches!(none(WriteKind::Delete { id: "a".into() }), Err(EngineError::PartitionKeyMissing)));
     let few = EngineError::BadPartitionKey(PartitionKeyError::TooFew).to_string();
     assert_eq!(create(Some("[]"), r#"{"id":"x","pk":"p"}"#).err().map(|error| error.to_string()), Some(few));
-    assert!(matches!(fixture.read("a", "[1,2]"), Err(EngineError::BadPartitionKey(PartitionKeyError::TooMany))));
+    assert!(matches!(
+        fixture.read("a", "[1,2]"),
+        Err(EngineError::BadPartitionKey(PartitionKeyError::TooMany))
+    ));
 }
 
 #[test]
@@ -159,7 +173,10 @@ fn a_known_version_is_not_sent_again() {
     let key = pk(r#"["p"]"#);
     for (condition, known) in [(&*etag, true), ("*", true), ("\"other\"", false)] {
         let read = ReadItem { id: "a", partition_key: &key, if_none_match: Some(condition), session: None };
-        for answer in [Some(fixture.engine.read_item(&fixture.container, &read)), fixture.engine.read_item_cached(&fixture.container, &read)] {
+        for answer in [
+            Some(fixture.engine.read_item(&fixture.container, &read)),
+            fixture.engine.read_item_cached(&fixture.container, &read),
+        ] {
             let result = answer.expect("cached by the first read").result.expect("there");
             assert_eq!(matches!(result, ItemRead::NotModified { .. }), known, "{condition}");
         }
@@ -172,7 +189,10 @@ fn hierarchical_keys_need_all_levels() {
     let fixture = Fixture::with_key(key, "", 1);
     fixture.create(r#"{"id":"a","t":"x","u":1}"#).expect("created");
     assert!(fixture.read("a", r#"["x",1]"#).is_ok());
-    assert!(matches!(fixture.read("a", r#"["x"]"#), Err(EngineError::BadPartitionKey(PartitionKeyError::TooFew))));
+    assert!(matches!(
+        fixture.read("a", r#"["x"]"#),
+        Err(EngineError::BadPartitionKey(PartitionKeyError::TooFew))
+    ));
     fixture.create(r#"{"id":"b","t":"x"}"#).expect("a level may be absent in the item");
     assert!(fixture.read("b", r#"["x",{}]"#).is_ok());
 }
@@ -192,7 +212,11 @@ fn system_keys_know_an_empty_key() {
 /// Version 1 hashes and keeps the first 100 characters: longer keys collide, and are still told apart.
 #[test]
 fn colliding_keys_are_told_apart() {
-    let fixture = Fixture::with_key(r#"{"paths":["/pk"],"kind":"Hash"}"#, r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}"#, 1);
+    let fixture = Fixture::with_key(
+        r#"{"paths":["/pk"],"kind":"Hash"}"#,
+        r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}"#,
+        1,
+    );
     let (one, two) = (format!("{}1", "k".repeat(100)), format!("{}2", "k".repeat(100)));
     let item = |id: &str, key: &str, u: i64| format!(r#"{{"id":"{id}","pk":"{key}","u":{u}}}"#);
     let header = |key: &str| format!(r#"["{key}"]"#);
@@ -215,7 +239,8 @@ fn colliding_keys_are_told_apart() {
 
 #[test]
 fn unique_keys() {
-    let fixture = Fixture::new(r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u","/v/w"]},{"paths":["/x"]}]}"#);
+    let fixture =
+        Fixture::new(r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u","/v/w"]},{"paths":["/x"]}]}"#);
     fixture.create(r#"{"id":"1","pk":"p","u":1,"v":{"w":"a"},"x":1}"#).expect("created");
     let taken = |body: &str| matches!(fixture.upsert(body), Err(EngineError::UniqueKeyTaken { .. }));
     assert!(taken(r#"{"id":"2","pk":"p","u":1.0,"v":{"w":"a"},"x":2}"#));
@@ -254,11 +279,26 @@ fn expired_items_are_gone_at_once_and_in_nobodys_way() {
     fixture.clock.advance(1);
     assert!(matches!(fixture.read("own", r#"["p"]"#), Err(EngineError::ItemNotFound { .. })));
     assert!(matches!(fixture.delete("own", r#"["p"]"#), Err(EngineError::ItemNotFound { .. })));
-    let ids = |fixture: &Fixture| fixture.all(None, &Default::default(), -1).iter().map(|item| text_of(item, "id").to_owned()).collect::<Vec<_>>();
+    let ids = |fixture: &Fixture| {
+        fixture
+            .all(None, &Default::default(), -1)
+            .iter()
+            .map(|item| text_of(item, "id").to_owned())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(ids(&fixture), ["default", "never"]);
     // its unique value is free, and taking it removes the item for good
     fixture.create(r#"{"id":"heir","pk":"p","u":1}"#).expect("the value is free");
-    assert_eq!((fixture.rows(1, &[]), fixture.rows(2, &[1]), fixture.rows(2, &[2]), fixture.rows(4, &[1]), fixture.rows(4, &[2])), (3, 3, 3, 3, 0));
+    assert_eq!(
+        (
+            fixture.rows(1, &[]),
+            fixture.rows(2, &[1]),
+            fixture.rows(2, &[2]),
+            fixture.rows(4, &[1]),
+            fixture.rows(4, &[2])
+        ),
+        (3, 3, 3, 3, 0)
+    );
     assert_eq!(fixture.container.usage().0, 3);
     fixture.clock.advance(90);
     assert!(matches!(fixture.read("default", r#"["p"]"#), Err(EngineError::ItemNotFound { .. })));
@@ -294,8 +334,10 @@ fn ttl_is_plain_data_until_it_is_switched_on() {
     fixture.create(r#"{"id":"b","pk":"p","ttl":"soon"}"#).expect("created");
     fixture.clock.advance(100);
     assert!(fixture.read("a", r#"["p"]"#).is_ok());
-    let definition = json(r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":-1}"#);
-    fixture.container = fixture.engine.replace_container("db", "c", &definition, &Default::default()).expect("replaced");
+    let definition =
+        json(r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":-1}"#);
+    fixture.container =
+        fixture.engine.replace_container("db", "c", &definition, &Default::default()).expect("replaced");
     assert!(matches!(fixture.read("a", r#"["p"]"#), Err(EngineError::ItemNotFound { .. })));
     assert!(fixture.read("b", r#"["p"]"#).is_ok());
 }
@@ -340,7 +382,8 @@ fn a_session_waits_for_a_write_under_way() {
         let reader = scope.spawn(|| {
             let session = SessionToken::parse("0:-1#2").expect("token");
             let key = pk(r#"["p"]"#);
-            let read = ReadItem { id: "a", partition_key: &key, if_none_match: None, session: Some(&session) };
+            let read =
+                ReadItem { id: "a", partition_key: &key, if_none_match: None, session: Some(&session) };
             fixture.engine.read_item(&fixture.container, &read).result.map(|_| ())
         });
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -371,11 +414,21 @@ fn counts_and_positions_survive_a_restart() {
         fixture.create(&format!(r#"{{"id":"{n}","pk":"p"}}"#)).expect("created");
     }
     fixture.delete("3", r#"["p"]"#).expect("deleted");
-    let before = (fixture.container.usage(), fixture.container.positions().iter().map(|p| p.lsn).collect::<Vec<_>>());
+    let before =
+        (fixture.container.usage(), fixture.container.positions().iter().map(|p| p.lsn).collect::<Vec<_>>());
     assert_eq!(before, ((9, 9 * 19), vec![11]));
     let again = fixture.reopened(std::sync::Arc::clone(&fixture.storage));
-    assert_eq!((again.container.usage(), again.container.positions().iter().map(|p| p.lsn).collect::<Vec<_>>()), before);
-    let rids = |fixture: &Fixture| fixture.all(None, &Default::default(), -1).iter().map(|item| text_of(item, "_rid").to_owned()).collect::<std::collections::HashSet<_>>();
+    assert_eq!(
+        (again.container.usage(), again.container.positions().iter().map(|p| p.lsn).collect::<Vec<_>>()),
+        before
+    );
+    let rids = |fixture: &Fixture| {
+        fixture
+            .all(None, &Default::default(), -1)
+            .iter()
+            .map(|item| text_of(item, "_rid").to_owned())
+            .collect::<std::collections::HashSet<_>>()
+    };
     let old = rids(&fixture);
     let created = again.create(r#"{"id":"new","pk":"p"}"#).expect("created");
     assert!(!old.contains(text_of(&json(&String::from_utf8_lossy(&created.body)), "_rid")));

@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let hex: String = sample().iter().map(|byte| format!("{byte:02x}")).collect();
-        let expected = "01 01 5b16a4dc 0000000000000102 0003 000000006553f100 00000001 00000002 0000003c 00000009 0002 aabb ccddee";
+        let expected = "01 01 3ddde1f4 0000000000000102 0003 000000006553f100 00000001 00000002 0000003c 00000009 0002 aabb ccddee";
         assert_eq!(hex, expected.replace(' ', ""));
     }
 

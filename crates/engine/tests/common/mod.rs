@@ -82,7 +82,13 @@ impl Fixture {
         self.write_if(kind, key, body, None)
     }
 
-    pub fn write_if(&self, kind: WriteKind, key: Option<&str>, body: &str, if_match: Option<&str>) -> Answer<ItemWritten> {
+    pub fn write_if(
+        &self,
+        kind: WriteKind,
+        key: Option<&str>,
+        body: &str,
+        if_match: Option<&str>,
+    ) -> Answer<ItemWritten> {
         let write = WriteItem {
             kind,
             partition_key: key.map(pk),
@@ -127,7 +133,9 @@ impl Fixture {
 
     pub fn page(&self, query: Option<&str>, request: &PageRequest) -> Result<Page, EngineError> {
         match query {
-            Some(text) => self.engine.query_items(&self.container, text, &Parameters::default(), request).result,
+            Some(text) => {
+                self.engine.query_items(&self.container, text, &Parameters::default(), request).result
+            }
             None => self.engine.list_items(&self.container, request).result,
         }
     }
