@@ -191,7 +191,13 @@ impl<'a> Reader<'a> {
     }
 
     /// `form` 0 to 2: byte length of 1, 2, 4 bytes; 3 to 5: byte length and count.
-    fn sequence(&mut self, form: u8, brackets: [u8; 2], depth: usize, part: fn(&mut Self, usize) -> Read<()>) -> Read<()> {
+    fn sequence(
+        &mut self,
+        form: u8,
+        brackets: [u8; 2],
+        depth: usize,
+        part: fn(&mut Self, usize) -> Read<()>,
+    ) -> Read<()> {
         let width = 1 << (form % 3);
         let length = self.length(width)?;
         let expected = if form >= 3 { Some(self.length(width)?) } else { None };
@@ -355,7 +361,9 @@ impl<'a> Reader<'a> {
     fn guid(&mut self) -> Read<String> {
         let bytes = self.bytes::<16>()?;
         let mut out = String::with_capacity(36);
-        for (position, index) in [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15].into_iter().enumerate() {
+        for (position, index) in
+            [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15].into_iter().enumerate()
+        {
             if matches!(position, 4 | 6 | 8 | 10) {
                 out.push('-');
             }

@@ -352,6 +352,7 @@ async fn serve(
 }
 
 /// Says `Send` itself: the compiler cannot derive it through hyper's types.
+#[allow(clippy::manual_async_fn)]
 fn respond(
     keeper: Arc<Keeper>,
     wire: Arc<Wire>,
@@ -382,9 +383,8 @@ fn refuse(keeper: &Keeper, mut stream: TcpStream) {
             while stream.read(&mut scratch).await? > 0 {}
             Ok::<(), io::Error>(())
         };
-        match tokio::time::timeout(Duration::from_secs(1), goodbye).await {
-            Ok(Err(error)) => tracing::debug!(%error, "refused connection ended"),
-            Ok(Ok(())) | Err(_) => {}
+        if let Ok(Err(error)) = tokio::time::timeout(Duration::from_secs(1), goodbye).await {
+            tracing::debug!(%error, "refused connection ended");
         }
         drop(place);
     });

@@ -66,8 +66,6 @@ pub(crate) enum RequestError {
     Timeout,
     #[error("too many requests in flight")]
     Busy,
-    #[error("the server is shutting down")]
-    ShuttingDown,
     /// a bug: logged with its cause, told without
     #[error("internal error: {what}")]
     Internal { what: String },
@@ -177,7 +175,6 @@ impl From<&RequestError> for Failure {
             }
             Timeout => wire(408, "The request timed out."),
             Busy => retry(429, Some(3200), RETRY_OVERLOADED_MS, errors(&[TOO_MANY_REQUESTS])),
-            ShuttingDown => retry(503, None, RETRY_OVERLOADED_MS, "The server is shutting down."),
             Internal { .. } => internal(error),
         }
     }
@@ -599,7 +596,6 @@ mod tests {
                 RequestError::HeadersTooLarge { bytes_max: 2 },
                 RequestError::Timeout,
                 RequestError::Busy,
-                RequestError::ShuttingDown,
                 RequestError::Internal { what: text("secret") },
             ],
             expect![[r#"
@@ -637,8 +633,6 @@ mod tests {
                     408 {"code":"RequestTimeout","message":"The request timed out.\r\nActivityId: ID, AGENT"}
                 Busy
                     429/3200 retry after 100 ms {"code":"TooManyRequests","message":"Message: {\"Errors\":[\"Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later.\"]}\r\nActivityId: ID, AGENT"}
-                ShuttingDown
-                    503 retry after 100 ms {"code":"ServiceUnavailable","message":"The server is shutting down.\r\nActivityId: ID, AGENT"}
                 Internal { what: "secret" }
                     500 {"code":"InternalServerError","message":"An internal error occurred; the server's log has the details.\r\nActivityId: ID, AGENT"}
             "#]],

@@ -1,4 +1,5 @@
 //! Keys, signatures and resource tokens, over HTTP.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

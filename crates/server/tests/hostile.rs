@@ -1,4 +1,5 @@
 //! Clients that are broken, slow or malicious: the right status where there is one, and a server that goes on.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

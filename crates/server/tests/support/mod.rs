@@ -1,5 +1,6 @@
 //! A server on memory storage and a client that can misbehave: raw sockets, no HTTP library in between.
 #![allow(dead_code)] // every test binary uses its own part
+#![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};

@@ -1,0 +1,286 @@
+//! Bearer tokens of a local issuer: what is accepted, and every way of forging one.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
+use quire_engine::Clock;
+use quire_server::{OidcConfig, SystemClock, WELL_KNOWN_KEY};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
+use serde_json::{Value, json};
+use support::{TestServer, encode, start_with};
+
+/// Made for these tests, protects nothing: ring cannot make RSA keys.
+const RSA_KEY: &[u8] = include_bytes!("data/issuer-rsa.der");
+
+struct LocalIssuer {
+    url: String,
+    keys: Arc<Mutex<Value>>,
+    requests: Arc<AtomicUsize>,
+    rsa: RsaKeyPair,
+    curve: EcdsaKeyPair,
+}
+
+impl LocalIssuer {
+    fn start() -> LocalIssuer {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let rsa = RsaKeyPair::from_pkcs8(RSA_KEY).unwrap();
+        let curve = new_curve_key();
+        let keys = Arc::new(Mutex::new(json!({"keys": [rsa_jwk("rsa", &rsa), curve_jwk("curve", &curve)]})));
+        let requests = Arc::new(AtomicUsize::new(0));
+        let served = (url.clone(), keys.clone(), requests.clone());
+        std::thread::spawn(move || serve(&listener, &served.0, &served.1, &served.2));
+        LocalIssuer { url, keys, requests, rsa, curve }
+    }
+
+    fn server(&self) -> TestServer {
+        let config = OidcConfig::new(self.url.clone(), "quire-tests");
+        start_with(|server| server.oidc = Some(config))
+    }
+
+    fn claims(&self, roles: &Value) -> Value {
+        let now = SystemClock.now_ms() / 1000;
+        json!({"iss": self.url, "aud": "quire-tests", "exp": now + 600, "nbf": now - 10, "roles": roles})
+    }
+
+    fn rs256(&self, claims: &Value) -> String {
+        token(&json!({"alg": "RS256", "kid": "rsa", "typ": "JWT"}), claims, |text| sign_rsa(&self.rsa, text))
+    }
+
+    fn es256(&self, kid: &str, claims: &Value) -> String {
+        token(&json!({"alg": "ES256", "kid": kid}), claims, |text| sign_curve(&self.curve, text))
+    }
+}
+
+fn serve(listener: &TcpListener, url: &str, keys: &Mutex<Value>, requests: &AtomicUsize) {
+    for stream in listener.incoming() {
+        let mut stream = stream.unwrap();
+        let mut line = String::new();
+        BufReader::new(stream.try_clone().unwrap()).read_line(&mut line).unwrap();
+        requests.fetch_add(1, Ordering::Relaxed);
+        let body = if line.contains("openid-configuration") {
+            json!({"issuer": url, "jwks_uri": format!("{url}/keys")}).to_string()
+        } else {
+            keys.lock().to_string()
+        };
+        let length = body.len();
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all((head + &body).as_bytes()).unwrap();
+    }
+}
+
+fn new_curve_key() -> EcdsaKeyPair {
+    let random = SystemRandom::new();
+    let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+    EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &random).unwrap()
+}
+
+fn rsa_jwk(kid: &str, key: &RsaKeyPair) -> Value {
+    let public = ring::rsa::PublicKeyComponents::<Vec<u8>>::from(key.public());
+    json!({"kty": "RSA", "kid": kid, "use": "sig", "n": encoded(&public.n), "e": encoded(&public.e)})
+}
+
+fn curve_jwk(kid: &str, key: &EcdsaKeyPair) -> Value {
+    let point = key.public_key().as_ref();
+    json!({"kty": "EC", "kid": kid, "crv": "P-256", "x": encoded(&point[1..33]), "y": encoded(&point[33..65])})
+}
+
+fn sign_rsa(key: &RsaKeyPair, text: &[u8]) -> Vec<u8> {
+    let mut signature = vec![0; key.public().modulus_len()];
+    key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text, &mut signature).unwrap();
+    signature
+}
+
+fn sign_curve(key: &EcdsaKeyPair, text: &[u8]) -> Vec<u8> {
+    key.sign(&SystemRandom::new(), text).unwrap().as_ref().to_vec()
+}
+
+fn encoded(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn token(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
+    let text =
+        format!("{}.{}", encoded(header.to_string().as_bytes()), encoded(claims.to_string().as_bytes()));
+    let signature = sign(text.as_bytes());
+    format!("{text}.{}", encoded(&signature))
+}
+
+fn call(server: &TestServer, token: &str, method: &str, path: &str, body: &str) -> support::Reply {
+    let authorization = encode(&format!("type=aad&ver=1.0&sig={token}"));
+    let headers = [("authorization", authorization.as_str()), ("x-ms-documentdb-partitionkey", "[\"x\"]")];
+    server.call(method, path, &headers, body)
+}
+
+fn made(server: &TestServer, path: &str, body: &str) {
+    assert_eq!(server.call("POST", path, &[], body).status, 201);
+}
+
+#[test]
+fn roles_decide_what_a_bearer_may_do() {
+    let issuer = LocalIssuer::start();
+    let server = issuer.server();
+    made(&server, "/dbs", "{\"id\":\"d\"}");
+    let container = "{\"id\":\"c\",\"partitionKey\":{\"paths\":[\"/pk\"],\"kind\":\"Hash\",\"version\":2}}";
+    made(&server, "/dbs/d/colls", container);
+    made(&server, "/dbs/d/users", "{\"id\":\"u\"}");
+    let writer = issuer.rs256(&issuer.claims(&json!(["Other", "Quire.ReadWrite"])));
+    let reader = issuer.es256("curve", &issuer.claims(&json!("Quire.Read")));
+    let nobody = issuer.rs256(&issuer.claims(&json!(["Other"])));
+    let docs = "/dbs/d/colls/c/docs";
+    assert_eq!(call(&server, &writer, "POST", docs, "{\"id\":\"1\",\"pk\":\"x\"}").status, 201);
+    assert_eq!(call(&server, &reader, "GET", "/dbs/d/colls/c/docs/1", "").status, 200);
+    assert_eq!(call(&server, &reader, "GET", "/", "").status, 200);
+    call(&server, &reader, "DELETE", "/dbs/d/colls/c/docs/1", "").check_error(
+        403,
+        "Forbidden",
+        "Insufficient",
+    );
+    let refused = call(&server, &writer, "POST", "/dbs", "{\"id\":\"e\"}");
+    refused.check_error(403, "Forbidden", "cannot be authorized by a bearer token");
+    assert_eq!(refused.header("x-ms-substatus"), Some("5300"));
+    assert_eq!(call(&server, &writer, "DELETE", "/dbs/d/colls/c", "").status, 403);
+    assert_eq!(call(&server, &writer, "GET", "/dbs/d/users/u/permissions", "").status, 403);
+    assert_eq!(call(&server, &writer, "GET", "/_quire/metrics", "").status, 403);
+    let refused = call(&server, &nobody, "GET", "/", "");
+    refused.check_error(403, "Forbidden", "none of the roles");
+    assert_eq!(refused.header("x-ms-substatus"), Some("5300"));
+    // The account's key goes on working.
+    assert_eq!(server.call("GET", "/dbs", &[], "").status, 200);
+}
+
+#[test]
+fn forged_and_stale_tokens_are_refused() {
+    let issuer = LocalIssuer::start();
+    let server = issuer.server();
+    let roles = json!(["Quire.ReadWrite"]);
+    let good = issuer.claims(&roles);
+    assert_eq!(call(&server, &issuer.rs256(&good), "GET", "/", "").status, 200);
+    let check = |token: &str, part: &str| {
+        call(&server, token, "GET", "/", "").check_error(401, "Unauthorized", part);
+    };
+    let changed = |name: &str, value: Value| {
+        let mut claims = good.clone();
+        claims[name] = value;
+        issuer.rs256(&claims)
+    };
+    let now = SystemClock.now_ms() / 1000;
+    check(&changed("aud", json!("another")), "another audience");
+    check(&changed("aud", json!([])), "another audience");
+    check(&changed("aud", Value::Null), "lacks exp, iss or aud");
+    check(&changed("iss", json!("https://evil.example")), "another issuer");
+    check(&changed("exp", json!(now - 61)), "expired");
+    assert_eq!(call(&server, &changed("exp", json!(now - 30)), "GET", "/", "").status, 200, "leeway");
+    check(&changed("exp", json!("soon")), "");
+    check(&changed("exp", Value::Null), "");
+    check(&changed("nbf", json!(now + 120)), "not valid yet");
+
+    // No signature at all.
+    let claims = encoded(good.to_string().as_bytes());
+    for algorithm in ["none", "None", "nOnE"] {
+        let header = encoded(json!({"alg": algorithm}).to_string().as_bytes());
+        check(&format!("{header}.{claims}."), "");
+        check(&format!("{header}.{claims}"), "");
+    }
+    // The public key as an HMAC secret.
+    let public = ring::rsa::PublicKeyComponents::<Vec<u8>>::from(issuer.rsa.public());
+    for secret in [public.n.clone(), issuer.rsa.public().as_ref().to_vec()] {
+        let hmac_key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secret);
+        let sign = |text: &[u8]| ring::hmac::sign(&hmac_key, text).as_ref().to_vec();
+        check(&token(&json!({"alg": "HS256", "kid": "rsa"}), &good, sign), "algorithm is not accepted");
+    }
+    // An algorithm that is not on the list, or not the key's.
+    let sign = |text: &[u8]| sign_rsa(&issuer.rsa, text);
+    check(&token(&json!({"alg": "PS512", "kid": "rsa"}), &good, sign), "algorithm is not accepted");
+    check(&token(&json!({"alg": "ES256", "kid": "rsa"}), &good, sign), "not one of the issuer's");
+    check(&token(&json!({"alg": "RS384", "kid": "rsa"}), &good, sign), "signature is wrong");
+    // A key that the token brings along.
+    let own = new_curve_key();
+    let header = json!({"alg": "ES256", "kid": "curve", "jwk": curve_jwk("curve", &own)});
+    check(&token(&header, &good, |text| sign_curve(&own, text)), "signature is wrong");
+    // Another's signature, a changed text, a cut token.
+    let other = issuer.es256("curve", &issuer.claims(&json!(["Quire.Read"])));
+    let (_, signature) = other.rsplit_once('.').unwrap();
+    let mine = issuer.es256("curve", &good);
+    let (text, _) = mine.rsplit_once('.').unwrap();
+    check(&format!("{text}.{signature}"), "signature is wrong");
+    check(text, "");
+    check("", "");
+    check("a.b.c", "not a JWT");
+    server.check_alive();
+}
+
+#[test]
+fn new_keys_are_found_and_unknown_ones_do_not_flood_the_issuer() {
+    let issuer = LocalIssuer::start();
+    let server = issuer.server();
+    let claims = issuer.claims(&json!(["Quire.Read"]));
+    assert_eq!(
+        issuer.requests.load(Ordering::Relaxed),
+        0,
+        "the issuer is asked when a token comes, not before"
+    );
+    assert_eq!(call(&server, &issuer.es256("curve", &claims), "GET", "/", "").status, 200);
+    assert_eq!(issuer.requests.load(Ordering::Relaxed), 2);
+    for number in 0..50 {
+        let unknown = issuer.es256(&format!("made-up-{number}"), &claims);
+        call(&server, &unknown, "GET", "/", "").check_error(401, "Unauthorized", "not one of the issuer's");
+    }
+    assert_eq!(issuer.requests.load(Ordering::Relaxed), 2, "asked again too soon");
+    // A key that the issuer adds is found once the interval is over.
+    *issuer.keys.lock() = json!({"keys": [curve_jwk("second", &issuer.curve)]});
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while call(&server, &issuer.es256("second", &claims), "GET", "/", "").status != 200 {
+        assert!(std::time::Instant::now() < until, "the new key was not found");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+    // The one it took away is gone.
+    call(&server, &issuer.rs256(&claims), "GET", "/", "").check_error(401, "Unauthorized", "");
+}
+
+#[test]
+fn an_issuer_that_does_not_answer() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let server = start_with(|config| config.oidc = Some(OidcConfig::new(url.clone(), "quire-tests")));
+    let key = new_curve_key();
+    let claims = json!({"iss": url, "aud": "quire-tests", "exp": 9_999_999_999_i64, "roles": ["Quire.Read"]});
+    let token = token(&json!({"alg": "ES256", "kid": "k"}), &claims, |text| sign_curve(&key, text));
+    let reply = call(&server, &token, "GET", "/", "");
+    reply.check_error(503, "ServiceUnavailable", "keys of the token issuer");
+    assert!(reply.header("x-ms-retry-after-ms").is_some());
+    server.check_alive();
+}
+
+#[test]
+fn an_issuer_needs_an_audience_and_a_safe_address() {
+    let bind = |issuer: &str, audience: &str| {
+        let clock = Arc::new(SystemClock);
+        let options = quire_engine::Options { clock: clock.clone(), partitions: 1, cache_bytes: 0 };
+        let storage = Arc::new(quire_storage::memory::MemoryStorage::new());
+        let engine = Arc::new(quire_engine::Engine::open(storage, options).unwrap());
+        let keys = quire_server::Keys::new(WELL_KNOWN_KEY, None, None, None).unwrap();
+        let mut config = quire_server::ServerConfig::new("127.0.0.1:0".parse().unwrap(), keys, clock);
+        config.oidc = Some(OidcConfig::new(issuer, audience));
+        let runtime = quire_server::runtime(&config).unwrap();
+        let bound = runtime.block_on(quire_server::Server::bind(config, engine.clone())).is_ok();
+        engine.close().unwrap();
+        bound
+    };
+    assert!(bind("https://login.example/tenant", "quire"));
+    assert!(bind("http://127.0.0.1:9/", "quire"));
+    assert!(!bind("https://login.example/tenant", ""));
+    assert!(!bind("http://login.example/tenant", "quire"));
+    assert!(!bind("login.example", "quire"));
+}
