@@ -63,12 +63,26 @@ impl EffectivePartitionKey {
 
     /// 24 bits that order like effective keys: the top of the first hash. For item rids.
     pub fn rid_prefix(&self, kind: PartitionKeyKind, version: u8) -> u32 {
+        let mut top = [0; 4];
+        let known = self.0.len().min(4);
+        top[..known].copy_from_slice(&self.0[..known]);
+        let top = u32::from_be_bytes(top);
+        match (kind, version) {
+            (PartitionKeyKind::Range, _) => top >> 8,
+            (PartitionKeyKind::Hash, 1) => self.rid_prefix_v1(),
+            // After the two bits that are always zero in a key, though not in a bound.
+            (PartitionKeyKind::Hash | PartitionKeyKind::MultiHash, _) => (top >> 6).min(RID_PREFIX_MAX),
+        }
+    }
+
+    /// By search, since a bound need not hold a whole number.
+    fn rid_prefix_v1(&self) -> u32 {
         let mut floor = Vec::with_capacity(16);
-        first_prefix(|prefix| {
-            prefix_floor(kind, version, prefix + 1, &mut floor);
+        let prefix = first_prefix(|prefix| {
+            prefix_floor(PartitionKeyKind::Hash, 1, prefix + 1, &mut floor);
             floor.as_slice() > self.0.as_slice()
-        })
-        .min(RID_PREFIX_MAX)
+        });
+        prefix.min(RID_PREFIX_MAX)
     }
 }
 
