@@ -52,7 +52,7 @@ impl Engine {
         let compiled = Instant::now();
         let identity = identity(text, parameters);
         let mark = match &request.continuation {
-            Some(token) => Some(Mark::open(&self.shared.secret, token, identity)?),
+            Some(token) => Some(Mark::open(self.shared.continuation_key(), token, identity)?),
             None => None,
         };
         let loaded_count = rows.len() as u64;
@@ -62,7 +62,7 @@ impl Engine {
         let next = first + page.count;
         if next < rows.len() {
             let mark = Mark { query: identity, sent: next as u64, origin: rows[next - 1].origin.clone() };
-            page.continuation = Some(mark.seal(&self.shared.secret));
+            page.continuation = Some(mark.seal(self.shared.continuation_key()));
         }
         page.metrics = QueryMetrics {
             loaded_count,
@@ -159,26 +159,26 @@ fn identity(text: &str, parameters: &Parameters) -> u64 {
 
 /// `{query}:{sent}:{nth}:{rid}` in hexadecimal, the last two empty without origin, then a MAC, in base64.
 impl Mark {
-    fn seal(&self, secret: &[u8; 32]) -> String {
+    fn seal(&self, key: &hmac::Key) -> String {
         let (rid, nth) = match &self.origin {
             Some((rid, nth)) => (rid.as_str(), format!("{nth:x}")),
             None => ("", String::new()),
         };
         let mut bytes = format!("{:x}:{:x}:{nth}:{rid}", self.query, self.sent).into_bytes();
-        let mac = hmac::sign(&mac_key(secret), &[MAC_PURPOSE, &bytes].concat());
+        let mac = hmac::sign(key, &[MAC_PURPOSE, &bytes].concat());
         bytes.extend(mac.as_ref());
         BASE64.encode(bytes)
     }
 
-    fn open(secret: &[u8; 32], token: &str, query: u64) -> Result<Mark, EngineError> {
-        let mark = Mark::read(secret, token).ok_or(EngineError::BadContinuation)?;
+    fn open(key: &hmac::Key, token: &str, query: u64) -> Result<Mark, EngineError> {
+        let mark = Mark::read(key, token).ok_or(EngineError::BadContinuation)?;
         if mark.query == query { Ok(mark) } else { Err(EngineError::BadContinuation) }
     }
 
-    fn read(secret: &[u8; 32], token: &str) -> Option<Mark> {
+    fn read(key: &hmac::Key, token: &str) -> Option<Mark> {
         let bytes = BASE64.decode(token).ok()?;
         let (bytes, mac) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
-        hmac::verify(&mac_key(secret), &[MAC_PURPOSE, bytes].concat(), mac).ok()?;
+        hmac::verify(key, &[MAC_PURPOSE, bytes].concat(), mac).ok()?;
         let mut fields = std::str::from_utf8(bytes).ok()?.splitn(4, ':');
         let query = u64::from_str_radix(fields.next()?, 16).ok()?;
         let sent = u64::from_str_radix(fields.next()?, 16).ok()?;
@@ -190,15 +190,13 @@ impl Mark {
     }
 }
 
-fn mac_key(secret: &[u8; 32]) -> hmac::Key {
-    hmac::Key::new(hmac::HMAC_SHA256, secret)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SECRET: [u8; 32] = [7; 32];
+    fn key(byte: u8) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, &[byte; 32])
+    }
 
     fn rows(origins: &[&str]) -> Vec<Row> {
         let row = |rid: &&str| Row { value: Value::from(*rid), origin: Some((rid.to_string(), 0)) };
@@ -212,16 +210,16 @@ mod tests {
             Mark { query: u64::MAX, sent: 0, origin: None },
         ];
         for mark in marks {
-            let token = mark.seal(&SECRET);
-            assert_eq!(Mark::read(&SECRET, &token), Some(mark.clone()));
-            assert!(Mark::open(&SECRET, &token, mark.query ^ 1).is_err());
-            assert_eq!(Mark::read(&[8; 32], &token), None);
+            let token = mark.seal(&key(7));
+            assert_eq!(Mark::read(&key(7), &token), Some(mark.clone()));
+            assert!(Mark::open(&key(7), &token, mark.query ^ 1).is_err());
+            assert_eq!(Mark::read(&key(8), &token), None);
             let mut bytes = BASE64.decode(&token).unwrap();
             bytes[0] ^= 1;
-            assert_eq!(Mark::read(&SECRET, &BASE64.encode(bytes)), None);
+            assert_eq!(Mark::read(&key(7), &BASE64.encode(bytes)), None);
         }
-        assert_eq!(Mark::read(&SECRET, ""), None);
-        assert_eq!(Mark::read(&SECRET, "not base64"), None);
+        assert_eq!(Mark::read(&key(7), ""), None);
+        assert_eq!(Mark::read(&key(7), "not base64"), None);
     }
 
     #[test]

@@ -201,32 +201,43 @@ impl Verifier<'_> {
     /// Rows of containers that are neither in the catalog nor being reclaimed.
     fn find_orphans(&mut self) -> Result<(), EngineError> {
         let known = known_containers(self.snapshot)?;
-        for (space, offset) in CONTAINER_SPACES.into_iter().map(|space| (space, 0)) {
+        for space in CONTAINER_SPACES {
             let mut start = Bound::Unbounded;
-            while let Some(number) = self.next_container(space, start, offset)? {
-                if !known.contains(&number) {
-                    self.report.problem(format!("rows of unknown container {number} in space {}", space.0));
-                }
+            while let Some(number) = self.next_container(space, start)? {
+                self.check_known(&known, number, space);
                 match number.checked_add(1) {
                     Some(next) => start = Bound::Included(keys::container_prefix(next).to_vec()),
                     None => break,
                 }
             }
         }
+        let counters = [keys::counts(0, 0)[0], keys::rid_counter(0)[0]];
+        for tag in counters {
+            for_each_row(self.snapshot, CATALOG, &[tag], |key, _| {
+                if let Some(number) = container_at(key, 1) {
+                    self.check_known(&known, number, CATALOG);
+                }
+                Ok(())
+            })?;
+        }
         Ok(())
     }
 
-    fn next_container(
-        &self,
-        space: Space,
-        start: Bound<Vec<u8>>,
-        offset: usize,
-    ) -> Result<Option<u32>, EngineError> {
+    fn check_known(&mut self, known: &BTreeSet<u32>, number: u32, space: Space) {
+        if !known.contains(&number) {
+            self.report.problem(format!("rows of unknown container {number} in space {}", space.0));
+        }
+    }
+
+    fn next_container(&self, space: Space, start: Bound<Vec<u8>>) -> Result<Option<u32>, EngineError> {
         let range = KeyRange { start, end: Bound::Unbounded };
         let page = self.snapshot.scan(&Scan { rows_max: 1, keys_only: true, ..scan(space, range) })?;
-        let number = page.rows.first().and_then(|(key, _)| key.get(offset..)?.first_chunk().copied());
-        Ok(number.map(u32::from_be_bytes))
+        Ok(page.rows.first().and_then(|(key, _)| container_at(key, 0)))
     }
+}
+
+fn container_at(key: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*key.get(offset..)?.first_chunk()?))
 }
 
 impl Expected {

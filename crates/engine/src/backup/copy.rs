@@ -48,13 +48,9 @@ struct Output<'a> {
 }
 
 impl<'a> Copier<'a> {
-    pub fn new(
-        shared: &'a Shared,
-        log: &'a DeleteLog,
-        directory: &'a Path,
-    ) -> Result<Copier<'a>, EngineError> {
+    pub fn new(shared: &'a Shared, log: &'a DeleteLog, directory: &'a Path) -> Copier<'a> {
         let output = Output { directory, finished: Vec::new(), current: None };
-        Ok(Copier { shared, log, output, suspects: Vec::new(), cursors: HashMap::new() })
+        Copier { shared, log, output, suspects: Vec::new(), cursors: HashMap::new() }
     }
 
     pub fn copy(mut self) -> Result<Manifest, EngineError> {

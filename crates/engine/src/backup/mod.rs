@@ -54,7 +54,7 @@ impl Engine {
         let log = self.watched.start().ok_or(EngineError::BackupRunning)?;
         let _stop = StopWatching(&self.watched);
         fs::create_dir(&partial).map_err(|source| io_error("creating", &partial, source))?;
-        let copied = Copier::new(&self.shared, &log, &partial).and_then(Copier::copy);
+        let copied = Copier::new(&self.shared, &log, &partial).copy();
         let manifest = copied.and_then(|manifest| publish(manifest, &partial, directory));
         let manifest = manifest.inspect_err(|_| discard(&partial))?;
         let report = manifest.report();

@@ -244,23 +244,25 @@ pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), EngineError> {
 /// Sends a commit until its outcome is known or patience ends.
 pub(crate) fn send(storage: &dyn Storage, commit: &Commit) -> Sent {
     let mut unknown = false;
+    let mut last = CommitError::Busy;
     for wait_ms in RETRY_WAITS_MS {
         match storage.commit(commit.clone()) {
             Ok(_) => return Sent::Done,
             Err(CommitError::Unknown { .. }) => unknown = true,
-            Err(CommitError::Busy) => {}
+            Err(error @ (CommitError::Busy | CommitError::Conflict { .. })) => last = error,
             // A refusal says nothing about an attempt before it that may have gone through.
             Err(_) if unknown => return Sent::Unknown,
             Err(error) => return Sent::Failed(refusal(error)),
         }
         thread::sleep(Duration::from_millis(wait_ms));
     }
-    if unknown { Sent::Unknown } else { Sent::Failed(EngineError::Overloaded) }
+    if unknown { Sent::Unknown } else { Sent::Failed(refusal(last)) }
 }
 
 fn refusal(error: CommitError) -> EngineError {
     match error {
         CommitError::Storage(error) => EngineError::Storage(error),
+        CommitError::Busy => EngineError::Overloaded,
         CommitError::TooLarge { .. } => {
             EngineError::BadRequest { message: "Request size is too large".to_owned() }
         }

@@ -261,3 +261,109 @@ impl<'a> Reader<'a> {
         if self.rest.is_empty() { Ok(()) } else { Err(corrupt("a catalog row is too long")) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::keys::{self, RowId};
+    use super::*;
+    use crate::backup::file::hex;
+    use expect_test::{Expect, expect};
+
+    fn check(bytes: &[u8], expected: Expect) {
+        expected.assert_eq(&hex(bytes));
+    }
+
+    fn container_row() -> (Vec<u8>, ResourceId, Vec<u8>) {
+        let rid = ResourceId::Container { database: 1, container: 2 };
+        let mut body = Object::new();
+        body.set("id", "c");
+        let etag = "\"e\"".to_owned();
+        let resource = Resource { rid, id: "c".to_owned(), body, etag, ts: 1_700_000_000 };
+        let key = keys::row_key(RowId::Resource(rid));
+        let range = EpkRange { min: EffectivePartitionKey(vec![]), max: EffectivePartitionKey(vec![0xFF]) };
+        let layout = [PartitionLayout { id: 3, range, parents: vec![0] }];
+        let value = ResourceRow::encode(&key, &resource, &layout);
+        (key, rid, value)
+    }
+
+    /// On disk: a change here is a new format.
+    #[test]
+    fn golden_bytes() {
+        let store = StoreRow { incarnation: 2, secret: [0xAB; 32] };
+        check(
+            &store.encode(&keys::STORE),
+            expect![
+                "0182b3ce180100000002000000abababababababababababababababababababababababababababababababab"
+            ],
+        );
+        check(
+            &Counters::default().encode(&keys::COUNTERS),
+            expect![
+                "018bd79c17010000000000000001000000000000000100000000000000010000000000000001000000000000000100000000000000"
+            ],
+        );
+        let (key, _, value) = container_row();
+        check(&key, expect!["10020000000100000002"]);
+        check(
+            &value,
+            expect![
+                "01b6680ba700f1536500000000030000002265220a0000007b226964223a2263227d01000000030000000000000001000000ff0100000000000000"
+            ],
+        );
+        let job = keys::job_key(super::super::state::Job::User { database: 1, user: 2 });
+        check(&job, expect!["20030000000100000002"]);
+        check(&encode_job(&job), expect!["01ff1f3446"]);
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let store = StoreRow { incarnation: 2, secret: [0xAB; 32] };
+        assert_eq!(StoreRow::decode(&keys::STORE, &store.encode(&keys::STORE)).unwrap(), store);
+        let counters = Counters { offer: 77, ..Counters::default() };
+        let bytes = counters.encode(&keys::COUNTERS);
+        assert_eq!(Counters::decode(&keys::COUNTERS, &bytes).unwrap(), counters);
+        let (key, rid, value) = container_row();
+        let row = ResourceRow::decode(&key, &value, rid).unwrap();
+        assert_eq!(ResourceRow::encode(&key, &row.resource, &row.layout), value);
+        assert_eq!(row.layout[0].parents, [0]);
+    }
+
+    #[test]
+    fn a_garbled_row_or_one_in_another_place_is_noticed() {
+        let (key, rid, value) = container_row();
+        for at in 0..value.len() {
+            let mut bad = value.clone();
+            bad[at] ^= 1;
+            assert!(ResourceRow::decode(&key, &bad, rid).is_err(), "byte {at}");
+            assert!(ResourceRow::decode(&key, &value[..at], rid).is_err(), "cut at {at}");
+        }
+        let other = keys::row_key(RowId::Resource(ResourceId::Database(1)));
+        assert!(ResourceRow::decode(&other, &value, rid).is_err());
+    }
+
+    #[test]
+    fn keys_say_whose_they_are() {
+        use super::super::state::{Job, Owner};
+        let resources = [
+            ResourceId::Database(1),
+            ResourceId::Container { database: 1, container: 2 },
+            ResourceId::User { database: 1, user: 2 },
+            ResourceId::Permission { database: 1, user: 2, permission: u64::MAX },
+            ResourceId::ClientEncryptionKey { database: 1, key: 2 },
+        ];
+        let offers = [Owner { database: 1, container: 0 }, Owner { database: 1, container: 5 }];
+        let ids = resources.map(RowId::Resource).into_iter();
+        for id in ids.chain(offers.map(|owner| RowId::Offer { owner, number: 9 })) {
+            let key = keys::row_key(id);
+            assert_eq!(keys::parse_row_key(&key), Some(id));
+            assert_eq!(keys::parse_row_key(&key[..key.len() - 1]), None);
+        }
+        for job in [
+            Job::Container { container: 1 },
+            Job::Database { database: 2 },
+            Job::User { database: 3, user: 4 },
+        ] {
+            assert_eq!(keys::parse_job_key(&keys::job_key(job)), Some(job));
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Deleting containers and databases: at once for everyone, in the background for the disk.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use quire_engine::{Engine, EngineError, Precondition};
+use quire_storage::fault::{CommitFault, FaultStorage};
+use quire_storage::memory::MemoryStorage;
+use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
+use support::{CONTAINER, container, json, open, statistic, upsert, wait_for_jobs, wait_until};
+
+const ANY: Precondition = Precondition { if_match: None };
+
+/// All keys of the storage that belong to containers.
+fn container_rows(storage: &MemoryStorage) -> Vec<(u8, Vec<u8>)> {
+    let storage = storage.reopen();
+    let snapshot = storage.snapshot().unwrap();
+    let mut found = Vec::new();
+    for space in 0..quire_storage::SPACE_COUNT {
+        let prefix: &[u8] = if space == 0 { &[0xC0] } else { &[] };
+        let start = std::ops::Bound::Included(prefix.to_vec());
+        let scan = Scan {
+            space: Space(space),
+            range: KeyRange { start, end: std::ops::Bound::Unbounded },
+            direction: Direction::Forward,
+            rows_max: usize::MAX,
+            bytes_max: usize::MAX,
+            keys_only: true,
+        };
+        found.extend(snapshot.scan(&scan).unwrap().rows.into_iter().map(|(key, _)| (space, key)));
+    }
+    found
+}
+
+fn fill(engine: &Engine, container: &Arc<quire_engine::Container>, count: u64) {
+    for number in 0..count {
+        upsert(engine, container, &format!("item {number}"), number).unwrap();
+    }
+}
+
+#[test]
+fn nothing_of_a_deleted_container_stays() {
+    let storage = MemoryStorage::new();
+    let engine = open(&storage);
+    let container = container(&engine);
+    fill(&engine, &container, 2500);
+    assert!(container_rows(&storage).len() > 7500);
+    engine.delete_container("d", "c", &ANY).unwrap();
+    wait_for_jobs(&engine);
+    assert_eq!(container_rows(&storage), []);
+    assert!(statistic(&engine, "reclaimed_rows") > 7500);
+    let report = quire_engine::verify(&storage.reopen()).unwrap();
+    assert!(report.is_sound(), "{:?}", report.problems);
+}
+
+#[test]
+fn nothing_of_a_deleted_database_stays() {
+    let storage = MemoryStorage::new();
+    let engine = open(&storage);
+    let first = container(&engine);
+    fill(&engine, &first, 50);
+    let body = CONTAINER.replace("\"c\"", "\"c2\"");
+    let second = engine.create_container("d", &json(&body), None).unwrap();
+    fill(&engine, &second, 50);
+    engine.create_user("d", &json(r#"{"id":"u"}"#), false).unwrap();
+    let permission = json(r#"{"id":"p","permissionMode":"Read","resource":"dbs/d"}"#);
+    let permission = engine.create_permission("d", "u", &permission, false).unwrap().0;
+    engine.delete_database("d", &ANY).unwrap();
+    assert!(engine.permission_by_rid(&permission.rid).is_none());
+    assert!(engine.offers().is_empty());
+    // The name is free at once.
+    let again = container(&engine);
+    upsert(&engine, &again, "new", 1).unwrap();
+    wait_for_jobs(&engine);
+    assert_eq!(support::items(&engine, &again).len(), 1);
+    engine.delete_database("d", &ANY).unwrap();
+    wait_for_jobs(&engine);
+    assert_eq!(container_rows(&storage), []);
+    engine.close().unwrap();
+    assert_eq!(support::dump(&open(&storage)), "\n");
+}
+
+#[test]
+fn nothing_is_acknowledged_after_the_delete() {
+    for _ in 0..10 {
+        let storage = MemoryStorage::new();
+        let engine = Arc::new(open(&storage));
+        let container = container(&engine);
+        let deleted = Arc::new(AtomicBool::new(false));
+        let written = Arc::new(AtomicU64::new(0));
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let (engine, container) = (engine.clone(), container.clone());
+                let (deleted, written) = (deleted.clone(), written.clone());
+                std::thread::spawn(move || {
+                    for number in 0u64.. {
+                        let was_deleted = deleted.load(Ordering::SeqCst);
+                        match upsert(&engine, &container, &format!("{writer} {number}"), number) {
+                            Ok(()) => assert!(!was_deleted, "acknowledged after the delete"),
+                            Err(EngineError::ResourceNotFound { .. }) => return,
+                            Err(error) => panic!("{error}"),
+                        }
+                        written.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        wait_until("something was written", || written.load(Ordering::Relaxed) > 200);
+        engine.delete_container("d", "c", &ANY).unwrap();
+        deleted.store(true, Ordering::SeqCst);
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        wait_for_jobs(&engine);
+        assert_eq!(container_rows(&storage), []);
+    }
+}
+
+#[test]
+fn a_job_goes_on_after_a_restart() {
+    let memory = MemoryStorage::new();
+    let storage = Arc::new(FaultStorage::new(memory.reopen()));
+    let engine = support::open_on(storage.clone());
+    let container = container(&engine);
+    fill(&engine, &container, 1500);
+    // The delete itself, one chunk, and then the disk fails.
+    storage.script_commits([CommitFault::Pass, CommitFault::Pass, CommitFault::Poison]);
+    engine.delete_container("d", "c", &ANY).unwrap();
+    wait_until("a chunk is gone", || statistic(&engine, "reclaimed_rows") > 0);
+    drop(engine);
+    assert!(!container_rows(&memory).is_empty());
+    assert!(quire_engine::verify(&memory.reopen()).unwrap().is_sound());
+    let engine = open(&memory);
+    wait_for_jobs(&engine);
+    assert_eq!(container_rows(&memory), []);
+}
+
+#[test]
+fn a_failing_storage_delays_a_job() {
+    let memory = MemoryStorage::new();
+    let storage = Arc::new(FaultStorage::new(memory.reopen()));
+    let engine = support::open_on(storage.clone());
+    let container = container(&engine);
+    fill(&engine, &container, 1500);
+    let faults =
+        [CommitFault::UnknownDone, CommitFault::UnknownNotDone, CommitFault::Busy, CommitFault::Conflict];
+    storage.script_commits([CommitFault::Pass].into_iter().chain(faults.into_iter().cycle().take(40)));
+    engine.delete_container("d", "c", &ANY).unwrap();
+    wait_for_jobs(&engine);
+    assert_eq!(container_rows(&memory), []);
+}
+
+#[test]
+fn a_failed_delete_leaves_the_container_in_use() {
+    let memory = MemoryStorage::new();
+    let storage = Arc::new(FaultStorage::new(memory.reopen()));
+    let engine = support::open_on(storage.clone());
+    let container = container(&engine);
+    storage.script_commits([CommitFault::Fenced]);
+    assert!(engine.delete_container("d", "c", &ANY).is_err());
+    upsert(&engine, &container, "still", 1).unwrap();
+    assert_eq!(support::items(&engine, &container).len(), 1);
+}
+
+#[test]
+fn a_delete_in_doubt_is_finished_later() {
+    let memory = MemoryStorage::new();
+    let storage = Arc::new(FaultStorage::new(memory.reopen()));
+    let engine = support::open_on(storage.clone());
+    let container = container(&engine);
+    storage.script_commits([CommitFault::UnknownNotDone; 6]);
+    assert!(matches!(engine.delete_container("d", "c", &ANY), Err(EngineError::Unresolved)));
+    assert!(upsert(&engine, &container, "late", 1).is_err());
+    wait_until("the delete is settled", || engine.container("d", "c").is_err());
+    wait_for_jobs(&engine);
+    assert_eq!(container_rows(&memory), []);
+}

@@ -1,0 +1,167 @@
+//! A small account to test with.
+#![allow(dead_code, reason = "every test file uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use quire_engine::{
+    Clock, Container, Engine, EngineError, IndexingDirective, Options, PageRequest, Scope, WriteItem,
+    WriteKind,
+};
+use quire_storage::Storage;
+use quire_storage::memory::MemoryStorage;
+use quire_value::{Limits, Value, text};
+
+/// A second per reading, so that times differ and tests do not depend on the real one.
+pub struct Ticking(AtomicI64);
+
+impl Clock for Ticking {
+    fn now_ms(&self) -> i64 {
+        self.0.fetch_add(10, Ordering::Relaxed)
+    }
+}
+
+pub fn options() -> Options {
+    options_with(1)
+}
+
+pub fn options_with(partitions: u32) -> Options {
+    Options { clock: Arc::new(Ticking(AtomicI64::new(1_700_000_000_000))), partitions, cache_bytes: 1 << 20 }
+}
+
+pub fn json(text: &str) -> Value {
+    text::parse(text.as_bytes(), Limits::default()).unwrap()
+}
+
+pub fn open(storage: &MemoryStorage) -> Engine {
+    Engine::open(Arc::new(storage.reopen()), options()).unwrap()
+}
+
+pub fn open_on(storage: Arc<dyn Storage>) -> Engine {
+    Engine::open(storage, options()).unwrap()
+}
+
+pub fn database(engine: &Engine, id: &str) {
+    engine.create_database(&json(&format!(r#"{{"id":"{id}"}}"#)), None).unwrap();
+}
+
+pub const CONTAINER: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
+
+pub fn container(engine: &Engine) -> Arc<Container> {
+    database(engine, "d");
+    engine.create_container("d", &json(CONTAINER), None).unwrap()
+}
+
+pub fn write(
+    engine: &Engine,
+    container: &Arc<Container>,
+    kind: WriteKind,
+    body: &str,
+) -> Result<(), EngineError> {
+    write_in(engine, container, kind, None, body)
+}
+
+fn write_in(
+    engine: &Engine,
+    container: &Arc<Container>,
+    kind: WriteKind,
+    partition_key: Option<quire_resource::PartitionKey>,
+    body: &str,
+) -> Result<(), EngineError> {
+    let write = WriteItem {
+        kind,
+        partition_key,
+        body: body.to_owned().into(),
+        if_match: None,
+        if_none_match: None,
+        indexing: IndexingDirective::Default,
+        session: None,
+        want_body: false,
+    };
+    engine.write_item(container, write).result.map(|_| ())
+}
+
+pub fn upsert(engine: &Engine, container: &Arc<Container>, id: &str, value: u64) -> Result<(), EngineError> {
+    let key = id.len() % 3;
+    write(engine, container, WriteKind::Upsert, &format!(r#"{{"id":"{id}","pk":"{key}","value":{value}}}"#))
+}
+
+pub fn delete(engine: &Engine, container: &Arc<Container>, id: &str) -> Result<(), EngineError> {
+    let key = quire_resource::PartitionKey::from_header(&format!(r#"["{}"]"#, id.len() % 3)).unwrap();
+    write_in(engine, container, WriteKind::Delete { id: id.to_owned() }, Some(key), "")
+}
+
+pub fn page_request() -> PageRequest {
+    PageRequest {
+        scope: Scope::default(),
+        item_count_max: Some(-1),
+        continuation: None,
+        continuation_bytes_max: 16 << 10,
+        session: None,
+    }
+}
+
+/// Every item's JSON by id.
+pub fn items(engine: &Engine, container: &Arc<Container>) -> BTreeMap<String, String> {
+    let mut request = page_request();
+    let mut found = BTreeMap::new();
+    loop {
+        let page = engine.list_items(container, &request).result.unwrap();
+        let rows = text::parse(&page.rows, Limits::default()).unwrap();
+        for row in rows.as_array().unwrap() {
+            let id = row.get("id").and_then(Value::as_str).unwrap().to_owned();
+            assert!(found.insert(id, row.to_json()).is_none(), "an item came twice");
+        }
+        request.continuation = page.continuation;
+        if request.continuation.is_none() {
+            return found;
+        }
+    }
+}
+
+pub fn statistic(engine: &Engine, name: &str) -> u64 {
+    let statistics = engine.statistics();
+    statistics.iter().find(|(found, _)| *found == name).unwrap_or_else(|| panic!("no statistic {name}")).1
+}
+
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited too long until {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+pub fn wait_for_jobs(engine: &Engine) {
+    wait_until("all jobs are done", || statistic(engine, "reclaim_jobs_waiting") == 0);
+}
+
+/// The whole catalog as text.
+pub fn dump(engine: &Engine) -> String {
+    let mut lines = Vec::new();
+    let mut line = |indent: usize, resource: &quire_engine::Resource| {
+        let json = Value::Object(resource.to_json()).to_json();
+        lines.push(format!("{:indent$}{json}", ""));
+    };
+    for database in engine.databases() {
+        line(0, &database);
+        for container in engine.containers(&database.id).unwrap() {
+            line(2, &container.resource);
+        }
+        for user in engine.users(&database.id).unwrap() {
+            line(2, &user);
+            for permission in engine.permissions(&database.id, &user.id).unwrap() {
+                line(4, &permission);
+            }
+        }
+        for key in engine.client_encryption_keys(&database.id).unwrap() {
+            line(2, &key);
+        }
+    }
+    for offer in engine.offers() {
+        line(0, &offer);
+    }
+    lines.join("\n") + "\n"
+}
