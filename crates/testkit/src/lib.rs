@@ -1,3 +1,4 @@
 //! quire-testkit
 
+pub mod qt; // `.qt` files: queries and what comes out
 pub mod values; // strategies for values

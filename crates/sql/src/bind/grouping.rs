@@ -74,11 +74,12 @@ impl Binder<'_> {
     }
 
     fn group_key(&mut self, key: &ast::Expr) -> Expr {
-        if has_subquery(key) {
+        let has_subquery = has_subquery(key);
+        if has_subquery {
             self.report(Problem::SubqueryInGroupBy, key.span);
         }
         let has_property = key.any(&|inner| matches!(&*inner.kind, ExprKind::Identifier(_)));
-        if !has_property && !has_aggregate(key) {
+        if !has_property && !has_subquery && !has_aggregate(key) {
             self.report(Problem::GroupByWithoutProperty, key.span);
         }
         self.clause("GROUP BY", key)

@@ -1,0 +1,103 @@
+//! Runs every `.qt` file through the executor, and checks that every function has one.
+
+use std::path::{Path, PathBuf};
+
+use quire_sql::{Environment, Parameters, Query, Shape, SqlError, functions};
+use quire_testkit::qt::{self, Runner, Setup};
+use quire_value::Value;
+
+/// 2026-01-31T10:00:00.1234567Z
+const NOW_TICKS: i64 = 17_698_536_001_234_567;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/queries")
+}
+
+/// Items from a `Vec`, without any storage.
+struct Language;
+
+impl Runner for Language {
+    fn query(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, String> {
+        let query = compile(setup, text).map_err(|error| print(&error))?;
+        let rows = all_at_once(&query, &setup.items);
+        if let Shape::Streaming { offset, limit } = query.shape() {
+            assert_eq!(
+                item_by_item(&query, &setup.items, offset, limit),
+                rows,
+                "{text}: rows of one item at a time"
+            );
+        }
+        rows.map_err(|error| print(&error))
+    }
+}
+
+fn compile(setup: &Setup, text: &str) -> Result<Query, SqlError> {
+    let query = Query::compile(text, &Parameters(setup.parameters.clone()), &setup.computed)?;
+    Ok(query.with_environment(Environment { now_ticks: Some(NOW_TICKS), ..Environment::default() }))
+}
+
+fn all_at_once(query: &Query, items: &[Value]) -> Result<Vec<Value>, SqlError> {
+    let mut items = items.iter().cloned();
+    query.run(&mut || Ok(items.next()))
+}
+
+fn item_by_item(
+    query: &Query,
+    items: &[Value],
+    offset: u64,
+    limit: Option<u64>,
+) -> Result<Vec<Value>, SqlError> {
+    let mut rows = Vec::new();
+    let wanted = limit.map_or(usize::MAX, |limit| (offset + limit) as usize);
+    for item in items {
+        if rows.len() >= wanted {
+            break;
+        }
+        rows.extend(query.rows_of(item)?);
+    }
+    rows.truncate(wanted);
+    Ok(rows.split_off((offset as usize).min(rows.len())))
+}
+
+fn print(error: &SqlError) -> String {
+    match error {
+        SqlError::Compile(diagnostics) => {
+            let line = |d: &quire_sql::Diagnostic| format!("{} {}..{} {}", d.code, d.start, d.end, d.message);
+            diagnostics.iter().map(line).collect::<Vec<_>>().join("\n")
+        }
+        other => other.to_string(),
+    }
+}
+
+#[test]
+fn queries() {
+    let files = qt::files(&folder()).expect("the folder of queries is there");
+    assert!(!files.is_empty());
+    let failures: Vec<String> = files
+        .iter()
+        .filter_map(|file| qt::run(file, &Language).err())
+        .map(|error| format!("{error:#}"))
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn every_function_has_its_file() {
+    let folder = folder().join("functions");
+    let missing: Vec<&str> = functions::all()
+        .map(functions::Function::name)
+        .filter(|name| !folder.join(format!("{}.qt", name.to_lowercase())).exists())
+        .collect();
+    assert!(missing.is_empty(), "no .qt file for {missing:?}");
+}
+
+#[test]
+fn every_file_names_a_function() {
+    for file in qt::files(&folder().join("functions")).expect("the folder of functions is there") {
+        let name = file.file_stem().and_then(|stem| stem.to_str()).expect("names are text");
+        let function = functions::find(name).unwrap_or_else(|| panic!("{name} is no function"));
+        let text = std::fs::read_to_string(&file).expect("the file is readable");
+        let upper = text.to_uppercase();
+        assert!(upper.contains(&format!("{}(", function.name().to_uppercase())), "{name} is never called");
+    }
+}
