@@ -1,2 +1,66 @@
-mod cert;
-fn main() {}
+//! The `quire` binary: configuration, choice of storage, and the commands.
+//!
+//! `serve` is the default command. Nothing here knows what a request or an item is.
+
+mod backup; // `quire backup`: asks a running server
+mod cert; // `quire cert`: a local authority and a certificate
+mod config; // settings, parsed once
+mod keys; // where account keys come from
+mod offline; // `quire restore` and `quire verify`: a closed directory
+mod serve; // `quire serve`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A document database that speaks the Azure Cosmos DB for NoSQL API.
+#[derive(Parser)]
+#[command(name = "quire", version, args_conflicts_with_subcommands = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ServeArguments,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve (the default)
+    Serve(ServeArguments),
+    /// Ask a running server for a backup
+    Backup(backup::BackupArguments),
+    /// Make a new data directory from a backup
+    Restore(offline::RestoreArguments),
+    /// Re-read a backup or a closed data directory and check every row
+    Verify(offline::VerifyArguments),
+    /// Make a local certificate authority and a certificate
+    Cert(cert::CertArguments),
+}
+
+#[derive(clap::Args)]
+struct ServeArguments {
+    /// Settings file (TOML, names as the flags without dashes)
+    #[arg(long, env = "QUIRE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: config::Settings,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match arguments.command.unwrap_or(Command::Serve(arguments.serve)) {
+        Command::Serve(serve) => config::Config::load(serve.settings, serve.config.as_deref()).and_then(serve::run),
+        Command::Backup(arguments) => backup::run(&arguments),
+        Command::Restore(arguments) => offline::restore(&arguments),
+        Command::Verify(arguments) => offline::verify(&arguments),
+        Command::Cert(arguments) => cert::run(&arguments, serve::now_ms()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("quire: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Settings: defaults < configuration file < environment < flags, parsed into one validated [`Config`].
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+/// Every setting of the server, each given by flag, by environment variable or in the file (same names, without the
+/// leading dashes).
+#[derive(clap::Args, serde::Deserialize, Clone, Debug, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Settings {
+    /// Address to listen on; port 0 picks a free one [default: 127.0.0.1:8081]
+    #[arg(long, env = "QUIRE_LISTEN", value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Directory of the data [default: ./quire-data]
+    #[arg(long, env = "QUIRE_DATA", value_name = "DIR", conflicts_with = "ephemeral")]
+    data: Option<PathBuf>,
+    /// Keep everything in memory and forget it at the end
+    #[arg(long, env = "QUIRE_EPHEMERAL", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    ephemeral: Option<bool>,
+    /// File with up to four keys, one `NAME=BASE64` a line; without it QUIRE_KEYS, else the well-known key on loopback
+    #[arg(long, env = "QUIRE_KEY_FILE", value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Partitions of a new container when its throughput does not ask for more [default: 1]
+    #[arg(long, env = "QUIRE_PARTITIONS", value_name = "COUNT")]
+    partitions: Option<u32>,
+    /// URL that clients are told to use, when it is not the one they asked
+    #[arg(long, env = "QUIRE_PUBLIC_ENDPOINT", value_name = "URL")]
+    public_endpoint: Option<String>,
+    /// Further host names that are answered on loopback
+    #[arg(long = "allow-host", env = "QUIRE_ALLOW_HOST", value_name = "HOST", value_delimiter = ',')]
+    #[serde(rename = "allow-host")]
+    allow_hosts: Option<Vec<String>>,
+    /// Origins of web pages that may call this server; none may by default
+    #[arg(long = "cors-origin", env = "QUIRE_CORS_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
+    #[serde(rename = "cors-origin")]
+    cors_origins: Option<Vec<String>>,
+    /// Certificate chain, PEM; with it http and https share the port
+    #[arg(long, env = "QUIRE_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of the certificate, PEM
+    #[arg(long, env = "QUIRE_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Issuer of bearer tokens; needs --oidc-audience
+    #[arg(long, env = "QUIRE_OIDC_ISSUER", value_name = "URL")]
+    oidc_issuer: Option<String>,
+    /// Audience that bearer tokens must be made for
+    #[arg(long, env = "QUIRE_OIDC_AUDIENCE", value_name = "AUDIENCE")]
+    oidc_audience: Option<String>,
+    /// A second address that answers /metrics without a key
+    #[arg(long, env = "QUIRE_METRICS_LISTEN", value_name = "ADDRESS")]
+    metrics_listen: Option<SocketAddr>,
+    /// Directory below which the server may write backups; none are made without it
+    #[arg(long, env = "QUIRE_BACKUP_DIR", value_name = "DIR")]
+    backup_dir: Option<PathBuf>,
+    /// Memory for caches of items and blocks, in megabytes [default: 64]
+    #[arg(long, env = "QUIRE_CACHE_MB", value_name = "MB")]
+    cache_mb: Option<usize>,
+    /// Open although the log ends before what was acknowledged
+    #[arg(long, env = "QUIRE_ACCEPT_LOSS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    accept_loss: Option<bool>,
+    /// Refuse requests whose date is more than 15 minutes away [default: true]
+    #[arg(long, env = "QUIRE_CHECK_DATE", value_name = "BOOL")]
+    check_date: Option<bool>,
+    /// What to log, as in `info` or `quire_engine=debug` [default: info]
+    #[arg(long, env = "QUIRE_LOG", value_name = "FILTER")]
+    log: Option<String>,
+    /// How logs look on standard error: text or json [default: text]
+    #[arg(long, env = "QUIRE_LOG_FORMAT", value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+    /// Log requests that take longer, in milliseconds [default: 1000]
+    #[arg(long, env = "QUIRE_SLOW_REQUEST_MS", value_name = "MS")]
+    slow_request_ms: Option<u64>,
+}
+
+#[derive(clap::ValueEnum, serde::Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Where the data is.
+#[derive(Clone, Debug)]
+pub enum Home {
+    Memory,
+    Directory(PathBuf),
+}
+
+/// What the server runs with: complete and checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub listen: SocketAddr,
+    pub home: Home,
+    pub key_file: Option<PathBuf>,
+    pub partitions: u32,
+    pub public_endpoint: Option<String>,
+    pub allow_hosts: Vec<String>,
+    pub cors_origins: Vec<String>,
+    pub tls: Option<TlsFiles>,
+    pub oidc: Option<Oidc>,
+    pub metrics_listen: Option<SocketAddr>,
+    pub backup_dir: Option<PathBuf>,
+    pub cache_bytes: usize,
+    pub accept_loss: bool,
+    pub check_date: bool,
+    pub log: String,
+    pub log_format: LogFormat,
+    pub slow_request: Duration,
+}
+
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    pub certificates: PathBuf,
+    pub key: PathBuf,
+}
+
+#[derive(Clone, Debug)]
+pub struct Oidc {
+    pub issuer: String,
+    pub audience: String,
+}
+
+const PARTITIONS_MAX: u32 = 1000;
+
+impl Config {
+    pub fn load(flags: Settings, file: Option<&Path>) -> Result<Config> {
+        let settings = match file {
+            Some(path) => flags.over(read_file(path)?),
+            None => flags,
+        };
+        settings.validate()
+    }
+}
+
+fn read_file(path: &Path) -> Result<Settings> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    toml::from_str(&text).with_context(|| format!("in the configuration file {}", path.display()))
+}
+
+/// Takes each named field from `self`, or else from `other`.
+macro_rules! first_of {
+    ($self:ident, $other:ident: $($field:ident)*) => {
+        Settings { $($field: $self.$field.or($other.$field)),* }
+    };
+}
+
+impl Settings {
+    fn over(self, mut file: Settings) -> Settings {
+        // A flag that excludes a setting of the file takes its place.
+        if self.data.is_some() {
+            file.ephemeral = None;
+        }
+        if self.ephemeral == Some(true) {
+            file.data = None;
+        }
+        first_of!(self, file: listen data ephemeral key_file partitions public_endpoint allow_hosts cors_origins tls_cert
+            tls_key oidc_issuer oidc_audience metrics_listen backup_dir cache_mb accept_loss check_date log log_format
+            slow_request_ms)
+    }
+
+    fn validate(self) -> Result<Config> {
+        let partitions = self.partitions.unwrap_or(1);
+        if !(1..=PARTITIONS_MAX).contains(&partitions) {
+            bail!("--partitions must lie between 1 and {PARTITIONS_MAX}");
+        }
+        let home = match (self.ephemeral.unwrap_or(false), self.data) {
+            (true, Some(_)) => bail!("--ephemeral and --data exclude each other"),
+            (true, None) => Home::Memory,
+            (false, data) => Home::Directory(data.unwrap_or_else(|| "quire-data".into())),
+        };
+        let tls = match (self.tls_cert, self.tls_key) {
+            (Some(certificates), Some(key)) => Some(TlsFiles { certificates, key }),
+            (None, None) => None,
+            _ => bail!("--tls-cert and --tls-key need each other"),
+        };
+        let oidc = match (self.oidc_issuer, self.oidc_audience) {
+            (Some(issuer), Some(audience)) => Some(Oidc { issuer, audience }),
+            (None, None) => None,
+            _ => bail!("--oidc-issuer and --oidc-audience need each other"),
+        };
+        Ok(Config {
+            listen: self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8081))),
+            home,
+            key_file: self.key_file,
+            partitions,
+            public_endpoint: self.public_endpoint.map(checked_endpoint).transpose()?,
+            allow_hosts: self.allow_hosts.unwrap_or_default(),
+            cors_origins: self.cors_origins.unwrap_or_default(),
+            tls,
+            oidc,
+            metrics_listen: self.metrics_listen,
+            backup_dir: self.backup_dir,
+            cache_bytes: self.cache_mb.unwrap_or(64) << 20,
+            accept_loss: self.accept_loss.unwrap_or(false),
+            check_date: self.check_date.unwrap_or(true),
+            log: self.log.unwrap_or_else(|| "info".into()),
+            log_format: self.log_format.unwrap_or(LogFormat::Text),
+            slow_request: Duration::from_millis(self.slow_request_ms.unwrap_or(1000)),
+        })
+    }
+}
+
+/// With a trailing slash, as clients expect it.
+fn checked_endpoint(url: String) -> Result<String> {
+    if !url.starts_with("http://") && !url.starts_with("https://") {
+        bail!("--public-endpoint must start with http:// or https://");
+    }
+    Ok(if url.ends_with('/') { url } else { url + "/" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(flags: Settings, file: &str) -> Result<Config> {
+        flags.over(toml::from_str(file)?).validate()
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_defaults() {
+        let flags = Settings { partitions: Some(5), ..Settings::default() };
+        let config = config(flags, "partitions = 2\nlisten = \"127.0.0.1:9\"\nallow-host = [\"db.local\"]").unwrap();
+        assert_eq!((config.partitions, config.listen.port()), (5, 9));
+        assert_eq!(config.allow_hosts, ["db.local"]);
+        assert!(config.check_date);
+    }
+
+    #[test]
+    fn unknown_and_impossible_settings_are_refused() {
+        for bad in ["partition = 2", "partitions = 0", "tls-cert = \"x\"", "oidc-issuer = \"x\"", "public-endpoint = \"db\""] {
+            assert!(config(Settings::default(), bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ephemeral_on_the_command_line_replaces_the_directory_of_the_file() {
+        let flags = Settings { ephemeral: Some(true), ..Settings::default() };
+        assert!(matches!(config(flags, "data = \"d\"").unwrap().home, Home::Memory));
+    }
+}

@@ -1,0 +1,43 @@
+//! Where account keys come from: a file, the environment, or made here. Never the command line, which others can see.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use quire_server::Keys;
+
+use crate::cert::write_secret;
+use crate::config::{Config, Home};
+
+const KEYS_VARIABLE: &str = "QUIRE_KEYS";
+/// Inside the data directory, when the server makes its own.
+const GENERATED_NAME: &str = "keys";
+
+/// The keys, and the file they can be read from again.
+pub fn load(config: &mut Config) -> Result<Keys> {
+    if let Some(path) = &config.key_file {
+        return read(path);
+    }
+    if let Ok(text) = std::env::var(KEYS_VARIABLE) {
+        return Keys::parse(&text).with_context(|| format!("in the environment variable {KEYS_VARIABLE}"));
+    }
+    if config.listen.ip().is_loopback() {
+        return Ok(Keys::well_known());
+    }
+    let Home::Directory(data) = &config.home else {
+        bail!("off loopback an ephemeral server needs --key-file or {KEYS_VARIABLE}: the well-known key is refused there");
+    };
+    let path = data.join(GENERATED_NAME);
+    if !path.exists() {
+        std::fs::create_dir_all(data).with_context(|| format!("creating {}", data.display()))?;
+        write_secret(&path, &Keys::generate().to_file())?;
+    }
+    tracing::info!(file = %path.display(), "account keys");
+    let keys = read(&path)?;
+    config.key_file = Some(path);
+    Ok(keys)
+}
+
+fn read(path: &Path) -> Result<Keys> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    Keys::parse(&text).with_context(|| format!("in the key file {}", path.display()))
+}
