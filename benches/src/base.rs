@@ -5,9 +5,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::client::{Connection, Load, Signer, run as load};
+use quire_testkit::http::{Connection, Signer};
+use quire_testkit::live::Live;
+
+use crate::client::{Load, Next, run as load};
 use crate::disk;
-use crate::process::Running;
+use crate::process::{cpu, resident_bytes};
 use crate::table::Table;
 
 const CONTAINER: &str = "dbs/bench/colls/items";
@@ -18,7 +21,7 @@ const REOPENED_ITEMS: u64 = 100_000;
 pub fn run(binary: &Path) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut table = Table::default();
-    let mut server = start(binary, folder.path())?;
+    let server = start(binary, folder.path())?;
     table.at_most("ready on an empty directory", server.ready_after.as_secs_f64() * 1000.0, 100.0, " ms");
     idle(&server, &mut table)?;
     set_up(&server)?;
@@ -28,40 +31,40 @@ pub fn run(binary: &Path) -> Result<()> {
     server.kill()?;
     let reopened = start(binary, folder.path())?;
     table.at_most("reopened with 100,000 items after kill -9", reopened.ready_after.as_secs_f64(), 2.0, " s");
-    table.note("resident after reopening", format!("{:.1} MB", reopened.resident_bytes()? as f64 / 1e6));
-    table.at_most("size of the binary", stripped_size(binary)? as f64 / 1e6, 40.0, " MB");
+    table.note("resident after reopening", format!("{:.1} MB", resident_bytes(&reopened)? as f64 / 1e6));
+    table.at_most("size of the binary", std::fs::metadata(binary)?.len() as f64 / 1e6, 40.0, " MB");
     table.print();
     Ok(())
 }
 
-fn start(binary: &Path, folder: &Path) -> Result<Running> {
+fn start(binary: &Path, folder: &Path) -> Result<Live> {
     let data = folder.join("data");
-    Running::start(
+    Live::start(
         binary,
         &["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().context("a UTF-8 path")?],
     )
 }
 
-fn idle(server: &Running, table: &mut Table) -> Result<()> {
+fn idle(server: &Live, table: &mut Table) -> Result<()> {
     std::thread::sleep(Duration::from_secs(1));
-    let before = server.cpu()?;
+    let before = cpu(server)?;
     std::thread::sleep(Duration::from_secs(5));
-    let used = (server.cpu()? - before).as_secs_f64() / 5.0 * 100.0;
-    table.at_most("resident when idle", server.resident_bytes()? as f64 / 1e6, 60.0, " MB");
+    let used = (cpu(server)? - before).as_secs_f64() / 5.0 * 100.0;
+    table.at_most("resident when idle", resident_bytes(server)? as f64 / 1e6, 60.0, " MB");
     table.at_most("CPU when idle", used, 0.5, " %");
     Ok(())
 }
 
 /// A container without indexing and one item of 1 KB.
-fn set_up(server: &Running) -> Result<()> {
-    let signer = Signer::new();
+fn set_up(server: &Live) -> Result<()> {
+    let signer = Signer::well_known();
     let mut connection = Connection::open(server.port)?;
     let database = signer.request("POST", "/dbs", ("dbs", ""), "", br#"{"id":"bench"}"#);
-    ensure!(connection.exchange(&database)? == 201, "the database is not created");
+    ensure!(connection.status(&database)? == 201, "the database is not created");
     let definition = br#"{"id":"items","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"indexingPolicy":{"indexingMode":"none","automatic":false}}"#;
     let container = signer.request("POST", "/dbs/bench/colls", ("colls", "dbs/bench"), "", definition);
-    ensure!(connection.exchange(&container)? == 201, "the container is not created");
-    ensure!(connection.exchange(&create(&signer, 0))? == 201, "the item is not created");
+    ensure!(connection.status(&container)? == 201, "the container is not created");
+    ensure!(connection.status(&create(&signer, 0))? == 201, "the item is not created");
     Ok(())
 }
 
@@ -96,14 +99,14 @@ struct Measured {
 }
 
 fn measured(
-    server: &Running,
+    server: &Live,
     connections: usize,
     status: u16,
     next: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static,
 ) -> Result<Measured> {
-    let before = server.cpu()?;
+    let before = cpu(server)?;
     let load = load(server.port, connections, ROUND, status, next)?;
-    let used = server.cpu()? - before;
+    let used = cpu(server)? - before;
     let cpu_micros = used.as_secs_f64() * 1e6 / load.requests as f64;
     Ok(Measured { load, cpu_micros })
 }
@@ -113,16 +116,16 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn reads(server: &Running, table: &mut Table) -> Result<()> {
+fn reads(server: &Live, table: &mut Table) -> Result<()> {
     let this = std::env::current_exe()?;
-    let plain = Running::start(&this, &["floor", "plain"])?;
-    let signed = Running::start(&this, &["floor", "signed"])?;
-    let request = on_item(&Signer::new(), "GET", 0, b"");
+    let plain = Live::start(&this, &["floor", "plain"])?;
+    let signed = Live::start(&this, &["floor", "signed"])?;
+    let request = on_item(&Signer::well_known(), "GET", 0, b"");
     let (mut cpu, mut rate, mut shown) = (Vec::new(), Vec::new(), String::new());
     for _ in 0..ROUNDS {
-        let one = |server: &Running| {
+        let one = |server: &Live| {
             let request = request.clone();
-            measured(server, 16, 200, move |_| request.clone())
+            measured(server, 16, 200, Box::new(move |_| request.clone()))
         };
         let (floor, bare, ours) = (one(&signed)?, one(&plain)?, one(server)?);
         cpu.push(ours.cpu_micros / floor.cpu_micros);
@@ -141,25 +144,24 @@ fn reads(server: &Running, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-fn writes(server: &Running, folder: &Path, table: &mut Table) -> Result<()> {
+fn writes(server: &Live, folder: &Path, table: &mut Table) -> Result<()> {
     let this = std::env::current_exe()?;
-    let signed = Running::start(&this, &["floor", "signed"])?;
+    let signed = Live::start(&this, &["floor", "signed"])?;
     let base = std::sync::atomic::AtomicU64::new(1_000_000);
-    type Next = Box<dyn Fn(u64) -> Vec<u8> + Send + Sync>;
     let existing = 2_000_000;
     {
         let mut connection = Connection::open(server.port)?;
-        let signer = Signer::new();
+        let signer = Signer::well_known();
         for number in 0..64 {
-            connection.exchange(&create(&signer, existing + number))?;
+            connection.status(&create(&signer, existing + number))?;
         }
     }
     let creates = |start: u64| -> Next {
-        let signer = Signer::new();
+        let signer = Signer::well_known();
         Box::new(move |number| create(&signer, start + number))
     };
     let replaces = |_: u64| -> Next {
-        let signer = Signer::new();
+        let signer = Signer::well_known();
         Box::new(move |number| on_item(&signer, "PUT", existing + number % 64, &item(existing + number % 64)))
     };
     let kinds: [(&str, u16, &dyn Fn(u64) -> Next); 2] =
@@ -170,8 +172,9 @@ fn writes(server: &Running, folder: &Path, table: &mut Table) -> Result<()> {
             let start = || base.fetch_add(100_000_000, std::sync::atomic::Ordering::Relaxed);
             let sync = disk::append_and_sync(folder, 1200, 2000)?;
             let http = {
-                let request = on_item(&Signer::new(), "PUT", 0, &item(0));
-                load(signed.port, 1, Duration::from_secs(1), 200, move |_| request.clone())?.latency_p50
+                let request = on_item(&Signer::well_known(), "PUT", 0, &item(0));
+                load(signed.port, 1, Duration::from_secs(1), 200, Box::new(move |_| request.clone()))?
+                    .latency_p50
             };
             let one = load(server.port, 1, ROUND, status, make(start()))?;
             let many = load(server.port, 16, ROUND, status, make(start()))?;
@@ -197,15 +200,16 @@ fn writes(server: &Running, folder: &Path, table: &mut Table) -> Result<()> {
 }
 
 /// Deletes need items to delete, so they are counted instead of timed out.
-fn deletes(server: &Running, folder: &Path, signed: &Running, table: &mut Table) -> Result<()> {
+fn deletes(server: &Live, folder: &Path, signed: &Live, table: &mut Table) -> Result<()> {
     let (mut single, mut scaling, mut shown) = (Vec::new(), Vec::new(), String::new());
     for round in 0..ROUNDS as u64 {
         let first = 9_000_000_000 + round * 100_000;
         let (ones, manies) = (1500, 8000);
         in_parallel(server.port, 16, first, ones + manies, create, 201)?;
         let sync = disk::append_and_sync(folder, 200, 2000)?;
-        let request = on_item(&Signer::new(), "GET", 0, b"");
-        let http = load(signed.port, 1, Duration::from_secs(1), 200, move |_| request.clone())?.latency_p50;
+        let request = on_item(&Signer::well_known(), "GET", 0, b"");
+        let http = load(signed.port, 1, Duration::from_secs(1), 200, Box::new(move |_| request.clone()))?
+            .latency_p50;
         let delete = |signer: &Signer, number: u64| on_item(signer, "DELETE", number, b"");
         let one = ones as f64 / in_parallel(server.port, 1, first, ones, delete, 204)?.as_secs_f64();
         let many =
@@ -238,10 +242,10 @@ fn in_parallel(
     let threads: Vec<_> = (0..connections)
         .map(|thread| {
             std::thread::spawn(move || -> Result<()> {
-                let signer = Signer::new();
+                let signer = Signer::well_known();
                 let mut connection = Connection::open(port)?;
                 for number in (first + thread..first + count).step_by(connections as usize) {
-                    let found = connection.exchange(&make(&signer, number))?;
+                    let found = connection.status(&make(&signer, number))?;
                     ensure!(found == status, "expected status {status}, got {found}");
                 }
                 Ok(())
@@ -254,20 +258,7 @@ fn in_parallel(
     Ok(started.elapsed())
 }
 
-fn fill(server: &Running) -> Result<()> {
+fn fill(server: &Live) -> Result<()> {
     in_parallel(server.port, 32, 5_000_000_000, REOPENED_ITEMS, create, 201)?;
     Ok(())
-}
-
-/// The size without debug information, as it would be shipped.
-fn stripped_size(binary: &Path) -> Result<u64> {
-    let copy = tempfile::NamedTempFile::new()?;
-    let status = std::process::Command::new("strip")
-        .arg("-o")
-        .arg(copy.path())
-        .arg(binary)
-        .status()
-        .context("running strip")?;
-    ensure!(status.success(), "strip failed");
-    Ok(std::fs::metadata(copy.path())?.len())
 }

@@ -14,7 +14,7 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use ring::hmac;
 
-use crate::client::{WELL_KNOWN_KEY, string_to_sign};
+use quire_testkit::http::{WELL_KNOWN_KEY, string_to_sign};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {

@@ -5,10 +5,10 @@
 //! `benches floor plain|signed` is the floor: a bare hyper server in a process of its own.
 
 mod base; // the base benchmark: reads, writes, start, memory
-mod client; // signed HTTP/1.1 requests with as little client work as possible
+mod client; // a load generator
 mod disk; // append + fdatasync
 mod floor; // a bare hyper server with the same bytes
-mod process; // child processes, their CPU time and memory
+mod process; // CPU time and memory of a live process
 mod table; // figures against their bounds
 
 use anyhow::{Result, bail};

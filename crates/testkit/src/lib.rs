@@ -1,4 +1,9 @@
-//! quire-testkit
+//! Tools for tests: generators, runners, a signing client, live servers, crashes.
+//!
+//! A dev-dependency only; nothing that is shipped uses it.
 
+pub mod http; // a signing client on a blocking socket
+pub mod live;
 pub mod qt; // `.qt` files: queries and what comes out
 pub mod values; // strategies for values
+pub mod values; // strategies for values // a server process

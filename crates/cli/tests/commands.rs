@@ -1,0 +1,189 @@
+//! The binary as a user meets it: what it prints, what it refuses, how it ends.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use quire_testkit::http::{Connection, Signer};
+use quire_testkit::live::Live;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).args(arguments).output().expect("runs")
+}
+
+fn refused(arguments: &[&str], reason: &str) {
+    let output = run(arguments);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{arguments:?} should fail");
+    assert!(output.stdout.is_empty(), "{arguments:?} printed {:?}", String::from_utf8_lossy(&output.stdout));
+    assert!(said.contains(reason), "{arguments:?} said {said:?}");
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a scratch directory")
+}
+
+fn path(folder: &Path, name: &str) -> String {
+    folder.join(name).to_str().expect("UTF-8").to_owned()
+}
+
+#[test]
+fn version_and_help() {
+    assert!(String::from_utf8_lossy(&run(&["--version"]).stdout).starts_with("quire "));
+    let help = String::from_utf8_lossy(&run(&["--help"]).stdout).into_owned();
+    for word in ["serve", "backup", "restore", "verify", "cert", "--listen", "--data", "--ephemeral", "--partitions"] {
+        assert!(help.contains(word), "--help does not mention {word}");
+    }
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused_with_a_sentence() {
+    refused(&["--partitions", "0"], "--partitions must lie between 1 and 1000");
+    refused(&["--tls-cert", "x"], "--tls-cert and --tls-key need each other");
+    refused(&["--oidc-issuer", "https://issuer"], "--oidc-issuer and --oidc-audience need each other");
+    refused(&["--config", "/nonexistent/quire.toml"], "reading /nonexistent/quire.toml");
+    refused(&["--listen", "0.0.0.0:0", "--ephemeral"], "the well-known key is refused there");
+    refused(&["--ephemeral", "--log", "=,="], "in --log");
+}
+
+#[test]
+fn a_directory_serves_one_process() {
+    let folder = scratch();
+    let live = Live::quire(Path::new(PROGRAM), folder.path(), &[]).expect("starts");
+    let data = folder.path().to_str().expect("UTF-8");
+    refused(&["--listen", "127.0.0.1:0", "--data", data], "another process");
+    let port = live.port.to_string();
+    refused(&["--listen", &format!("127.0.0.1:{port}"), "--ephemeral"], "cannot listen on");
+}
+
+#[test]
+fn a_directory_of_something_else_is_left_alone() {
+    let folder = scratch();
+    std::fs::write(folder.path().join("thesis.txt"), "years of work").expect("writes");
+    let data = folder.path().to_str().expect("UTF-8");
+    refused(&["--listen", "127.0.0.1:0", "--data", data], "not");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 1);
+}
+
+#[test]
+fn terminate_ends_it_cleanly_and_everything_is_there_again() {
+    let folder = scratch();
+    let mut live = Live::quire(Path::new(PROGRAM), folder.path(), &[]).expect("starts");
+    let create = |port: u16| {
+        let signer = Signer::well_known();
+        let mut connection = Connection::open(port).expect("connects");
+        connection.status(&signer.request("POST", "/dbs", ("dbs", ""), "", br#"{"id":"d"}"#)).expect("answers")
+    };
+    assert_eq!(create(live.port), 201);
+    Command::new("kill").arg(live.child.id().to_string()).status().expect("kills");
+    let ended = wait(&mut live, Duration::from_secs(20));
+    assert_eq!(ended, Some(0), "SIGTERM should end it with 0");
+    let again = Live::quire(Path::new(PROGRAM), folder.path(), &[]).expect("starts again");
+    assert_eq!(create(again.port), 409);
+}
+
+fn wait(live: &mut Live, at_most: Duration) -> Option<i32> {
+    let started = Instant::now();
+    while started.elapsed() < at_most {
+        if let Some(status) = live.child.try_wait().expect("waits") {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    None
+}
+
+#[test]
+fn exactly_one_line_on_standard_output() {
+    let mut command = Command::new(PROGRAM);
+    command.args(["--listen", "127.0.0.1:0", "--ephemeral"]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("starts");
+    std::thread::sleep(Duration::from_millis(500));
+    Command::new("kill").arg(child.id().to_string()).status().expect("kills");
+    let mut said = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut said).expect("reads");
+    child.wait().expect("ends");
+    let port = said.strip_prefix("quire is ready on http://127.0.0.1:").and_then(|rest| rest.strip_suffix("/\n"));
+    assert!(port.is_some_and(|port| port.parse::<u16>().is_ok()), "{said:?}");
+}
+
+#[test]
+fn certificates_are_made_once_and_renewed() {
+    let folder = scratch();
+    let out = path(folder.path(), "certs");
+    let first = run(&["cert", "--out", &out, "--host", "db.example"]);
+    assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
+    assert!(String::from_utf8_lossy(&first.stdout).contains("update-ca-certificates"));
+    let read = |name: &str| std::fs::read_to_string(path(folder.path(), &format!("certs/{name}"))).expect("reads");
+    let (authority, certificate) = (read("quire-ca.pem"), read("quire.pem"));
+    assert!(run(&["cert", "--out", &out]).status.success());
+    assert_eq!(read("quire-ca.pem"), authority);
+    assert_ne!(read("quire.pem"), certificate);
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(path(folder.path(), "certs/quire.key")).expect("exists").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn keys_are_made_off_loopback_and_the_well_known_one_does_not_work() {
+    let folder = scratch();
+    let data = path(folder.path(), "data");
+    let live = Live::start(Path::new(PROGRAM), &["--listen", "0.0.0.0:0", "--data", &data]).expect("starts");
+    let keys = std::fs::read_to_string(path(folder.path(), "data/keys")).expect("keys are written");
+    assert!(keys.lines().count() >= 4, "four keys");
+    let mut connection = Connection::open(live.port).expect("connects");
+    let status = connection.status(&Signer::well_known().request("GET", "/dbs", ("dbs", ""), "", b"")).expect("answers");
+    assert_eq!(status, 401);
+}
+
+#[test]
+fn backup_verify_restore() {
+    let folder = scratch();
+    let backups = path(folder.path(), "backups");
+    let live = Live::quire(Path::new(PROGRAM), &folder.path().join("data"), &["--backup-dir", &backups]).expect("starts");
+    let signer = Signer::well_known();
+    let mut connection = Connection::open(live.port).expect("connects");
+    let mut must = |verb: &str, path: &str, signed: (&str, &str), headers: &str, body: &[u8], status: u16| {
+        let answer = connection.exchange(&signer.request(verb, path, signed, headers, body)).expect("answers");
+        assert_eq!(answer.status, status, "{verb} {path}: {}", String::from_utf8_lossy(&answer.body));
+    };
+    must("POST", "/dbs", ("dbs", ""), "", br#"{"id":"d"}"#, 201);
+    must("POST", "/dbs/d/colls", ("colls", "dbs/d"), "", br#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#, 201);
+    let key = "x-ms-documentdb-partitionkey: [\"p\"]\r\n";
+    for number in 0..50 {
+        let body = format!(r#"{{"id":"{number}","pk":"p"}}"#);
+        must("POST", "/dbs/d/colls/c/docs", ("docs", "dbs/d/colls/c"), key, body.as_bytes(), 201);
+    }
+    let endpoint = format!("http://127.0.0.1:{}/", live.port);
+    let asked = run(&["backup", "monday", "--endpoint", &endpoint]);
+    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+    refused(&["backup", "../monday", "--endpoint", &endpoint], "400");
+    refused(&["backup", "monday", "--endpoint", &endpoint], "monday");
+    let backup = path(folder.path(), "backups/monday");
+    let verified = run(&["verify", &backup]);
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
+    let restored = path(folder.path(), "restored");
+    let output = run(&["restore", &backup, "--data", &restored]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    refused(&["restore", &backup, "--data", &restored], "not empty");
+    let second = Live::quire(Path::new(PROGRAM), Path::new(&restored), &[]).expect("starts on the restored directory");
+    let mut connection = Connection::open(second.port).expect("connects");
+    let link = "dbs/d/colls/c/docs/49";
+    let answer = connection.exchange(&signer.request("GET", &format!("/{link}"), ("docs", link), key, b"")).expect("answers");
+    assert_eq!(answer.status, 200);
+    damage(&backup);
+    refused(&["verify", &backup], "");
+}
+
+/// Changes one byte in the middle of the largest file.
+fn damage(backup: &str) {
+    let files = std::fs::read_dir(backup).expect("lists").map(|entry| entry.expect("lists").path()).filter(|path| path.is_file());
+    let largest = files.max_by_key(|path| std::fs::metadata(path).map_or(0, |file| file.len())).expect("a backup has files");
+    let mut bytes = std::fs::read(&largest).expect("reads");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x40;
+    std::fs::File::create(&largest).and_then(|mut file| file.write_all(&bytes)).expect("writes");
+}

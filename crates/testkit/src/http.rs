@@ -1,0 +1,136 @@
+//! A signing HTTP/1.1 client on one blocking socket: as little work as possible between a test and the wire.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::hmac;
+
+/// The public key of the Cosmos DB emulators.
+pub const WELL_KNOWN_KEY: &str =
+    "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
+
+/// An answer that does not come within this time is a failure.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Signs requests with one date, which stays valid for the length of a test.
+pub struct Signer {
+    key: hmac::Key,
+    date: String,
+}
+
+/// What is signed: the resource type and the link.
+pub type Signed<'a> = (&'a str, &'a str);
+
+impl Signer {
+    #[expect(clippy::disallowed_methods, reason = "the server under test checks the real time")]
+    pub fn well_known() -> Signer {
+        let secret = STANDARD.decode(WELL_KNOWN_KEY).expect("the well-known key is base64");
+        let date = httpdate::fmt_http_date(std::time::SystemTime::now());
+        Signer { key: hmac::Key::new(hmac::HMAC_SHA256, &secret), date }
+    }
+
+    /// The bytes of one request. `headers` are whole lines, each with its `\r\n`.
+    pub fn request(&self, verb: &str, path: &str, signed: Signed<'_>, headers: &str, body: &[u8]) -> Vec<u8> {
+        let text = string_to_sign(verb, signed, &self.date);
+        let signature = STANDARD.encode(hmac::sign(&self.key, text.as_bytes()));
+        let token: String = format!("type=master&ver=1.0&sig={signature}").bytes().map(escaped).collect();
+        let head = format!(
+            "{verb} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: {token}\r\nx-ms-date: {}\r\n\
+             x-ms-version: 2020-07-15\r\n{headers}content-length: {}\r\n\r\n",
+            self.date,
+            body.len()
+        );
+        [head.as_bytes(), body].concat()
+    }
+}
+
+pub fn string_to_sign(verb: &str, (resource_type, link): Signed<'_>, date: &str) -> String {
+    format!("{}\n{resource_type}\n{link}\n{}\n\n", verb.to_lowercase(), date.to_lowercase())
+}
+
+fn escaped(byte: u8) -> String {
+    let plain = byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if plain { char::from(byte).to_string() } else { format!("%{byte:02x}") }
+}
+
+pub struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Connection {
+    pub fn open(port: u16) -> Result<Connection> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        Ok(Connection { stream, buffer: vec![0; 64 * 1024] })
+    }
+
+    pub fn exchange(&mut self, request: &[u8]) -> Result<Answer> {
+        let frame = self.frame(request)?;
+        let head = std::str::from_utf8(&self.buffer[..frame.head])?.to_owned();
+        let body = self.buffer[frame.head + 4..frame.end].to_vec();
+        Ok(Answer { status: frame.status, head, body })
+    }
+
+    /// The status alone, for load generators.
+    pub fn status(&mut self, request: &[u8]) -> Result<u16> {
+        Ok(self.frame(request)?.status)
+    }
+
+    /// Sends one request and reads its whole answer into the buffer.
+    fn frame(&mut self, request: &[u8]) -> Result<Frame> {
+        self.stream.write_all(request)?;
+        let mut filled = 0;
+        loop {
+            if filled == self.buffer.len() {
+                self.buffer.resize(filled * 2, 0);
+            }
+            let read = self.stream.read(&mut self.buffer[filled..])?;
+            if read == 0 {
+                bail!("the server closed the connection");
+            }
+            filled += read;
+            if let Some(frame) = Frame::find(&self.buffer[..filled])? {
+                return Ok(frame);
+            }
+        }
+    }
+}
+
+struct Frame {
+    status: u16,
+    head: usize,
+    end: usize,
+}
+
+impl Frame {
+    /// `None` until head and body are complete.
+    fn find(answer: &[u8]) -> Result<Option<Frame>> {
+        let Some(head) = answer.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(None) };
+        let text = std::str::from_utf8(&answer[..head])?;
+        let status: u16 = text.get(9..12).context("no status")?.parse()?;
+        let bodiless = status == 204 || status == 304;
+        let length = if bodiless { 0 } else { content_length(text).context("no content-length")? };
+        let end = head + 4 + length;
+        Ok((answer.len() >= end).then_some(Frame { status, head, end }))
+    }
+}
+
+fn content_length(head: &str) -> Option<usize> {
+    head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        if name.eq_ignore_ascii_case("content-length") { value.trim().parse().ok() } else { None }
+    })
+}
