@@ -10,12 +10,10 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request, Uri};
 use hyper_util::rt::TokioIo;
-use quire_engine::{Engine, EngineError};
-use quire_server::{Endpoint, Keys};
+use quire_engine::{Clock, Engine, EngineError};
+use quire_server::{Endpoint, Keys, SystemClock};
 use quire_value::{Limits, Object, Value, text};
 use ring::hmac;
-
-use crate::serve::now_ms;
 
 const PATH: &str = "/_quire/backups";
 const NAME_LENGTH_MAX: usize = 100;
@@ -37,15 +35,23 @@ pub struct BackupArguments {
 
 pub fn run(arguments: &BackupArguments) -> Result<()> {
     let keys = match (&arguments.key_file, std::env::var("QUIRE_KEYS")) {
-        (Some(path), _) => Keys::parse(&std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?)?,
+        (Some(path), _) => Keys::parse(
+            &std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?,
+        )?,
         (None, Ok(text)) => Keys::parse(&text)?,
         (None, Err(_)) => Keys::well_known(),
     };
     let mut body = Object::new();
     body.set("name", arguments.name.as_str());
-    let uri: Uri = arguments.endpoint.parse().with_context(|| format!("{:?} is no URL", arguments.endpoint))?;
+    let uri: Uri =
+        arguments.endpoint.parse().with_context(|| format!("{:?} is no URL", arguments.endpoint))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (status, answer) = runtime.block_on(post(&uri, arguments.ca.as_deref(), keys.primary_text(), Value::from(body).to_json()))?;
+    let (status, answer) = runtime.block_on(post(
+        &uri,
+        arguments.ca.as_deref(),
+        keys.primary_text(),
+        Value::from(body).to_json(),
+    ))?;
     if status != 200 {
         bail!("the server answered {status}: {}", answer.trim());
     }
@@ -57,7 +63,9 @@ async fn post(uri: &Uri, authority: Option<&Path>, key: &str, body: String) -> R
     let host = uri.host().context("the endpoint has no host")?;
     let secure = uri.scheme_str() == Some("https");
     let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
-    let stream = tokio::net::TcpStream::connect((host.trim_matches(['[', ']']), port)).await.with_context(|| format!("connecting to {host}:{port}"))?;
+    let stream = tokio::net::TcpStream::connect((host.trim_matches(['[', ']']), port))
+        .await
+        .with_context(|| format!("connecting to {host}:{port}"))?;
     let request = signed_request(uri, key, body)?;
     if secure {
         let stream = tls(host, authority, stream).await?;
@@ -71,7 +79,8 @@ async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<(u16, S
 where
     S: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.context("speaking HTTP")?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(stream).await.context("speaking HTTP")?;
     let connection = tokio::spawn(connection);
     let response = sender.send_request(request).await.context("asking for a backup")?;
     let status = response.status().as_u16();
@@ -81,22 +90,34 @@ where
 }
 
 fn signed_request(uri: &Uri, key: &str, body: String) -> Result<Request<Full<Bytes>>> {
-    let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(u64::try_from(now_ms()).unwrap_or(0));
+    let at = std::time::UNIX_EPOCH
+        + std::time::Duration::from_millis(u64::try_from(SystemClock.now_ms()).unwrap_or(0));
     let date = httpdate::fmt_http_date(at);
     let secret = STANDARD.decode(key).context("the key is not base64")?;
     let text = format!("post\n_quire\n{PATH}\n{}\n\n", date.to_lowercase());
     let signature = STANDARD.encode(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &secret), text.as_bytes()));
-    let token = format!("type=master&ver=1.0&sig={signature}").replace('+', "%2b").replace('/', "%2f").replace('=', "%3d").replace('&', "%26");
+    let token = format!("type=master&ver=1.0&sig={signature}")
+        .replace('+', "%2b")
+        .replace('/', "%2f")
+        .replace('=', "%3d")
+        .replace('&', "%26");
     let host = uri.authority().context("the endpoint has no host")?.as_str();
-    let request = Request::post(PATH).header("host", host).header("authorization", token).header("x-ms-date", date);
+    let request =
+        Request::post(PATH).header("host", host).header("authorization", token).header("x-ms-date", date);
     Ok(request.header("content-type", "application/json").body(Full::new(Bytes::from(body)))?)
 }
 
-async fn tls(host: &str, authority: Option<&Path>, stream: tokio::net::TcpStream) -> Result<tokio_rustls::client::TlsStream<tokio::net::TcpStream>> {
+async fn tls(
+    host: &str,
+    authority: Option<&Path>,
+    stream: tokio::net::TcpStream,
+) -> Result<tokio_rustls::client::TlsStream<tokio::net::TcpStream>> {
     use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
     let Some(path) = authority else { bail!("https needs --ca with the authority's certificate") };
     let mut roots = rustls::RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).with_context(|| format!("reading {}", path.display()))? {
+    for certificate in
+        CertificateDer::pem_file_iter(path).with_context(|| format!("reading {}", path.display()))?
+    {
         roots.add(certificate?)?;
     }
     let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
@@ -108,9 +129,10 @@ async fn tls(host: &str, authority: Option<&Path>, stream: tokio::net::TcpStream
 pub fn endpoint(folder: PathBuf) -> Endpoint {
     let call = move |engine: &Engine, body: &[u8]| -> Result<String, EngineError> {
         let name = checked_name(body)?;
-        let report = engine.backup(&folder.join(name))?;
+        let report = engine.backup(&folder.join(&name))?;
         let mut answer = Object::new();
-        answer.set("name", name_of(&report.path));
+        answer.set("name", name);
+        answer.set("containers", Value::from(i64::try_from(report.containers).unwrap_or(i64::MAX)));
         answer.set("items", Value::from(i64::try_from(report.items).unwrap_or(i64::MAX)));
         answer.set("bytes", Value::from(i64::try_from(report.bytes).unwrap_or(i64::MAX)));
         Ok(Value::from(answer).to_json())
@@ -123,14 +145,12 @@ fn checked_name(body: &[u8]) -> Result<String, EngineError> {
     let json = text::parse(body, Limits::default())?;
     let name = json.get("name").and_then(Value::as_str).unwrap_or_default();
     let plain = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
-    let fits = (1..=NAME_LENGTH_MAX).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.');
+    let fits =
+        (1..=NAME_LENGTH_MAX).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.');
     if !fits {
-        let message = "a backup needs a \"name\" of letters, digits, '-', '_' and '.', not starting with '.'".to_owned();
+        let message = "a backup needs a \"name\" of letters, digits, '-', '_' and '.', not starting with '.'"
+            .to_owned();
         return Err(EngineError::BadRequest { message });
     }
     Ok(name.to_owned())
-}
-
-fn name_of(path: &Path) -> String {
-    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

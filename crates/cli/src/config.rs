@@ -222,7 +222,8 @@ mod tests {
     #[test]
     fn flags_win_over_the_file_and_the_file_over_defaults() {
         let flags = Settings { partitions: Some(5), ..Settings::default() };
-        let config = config(flags, "partitions = 2\nlisten = \"127.0.0.1:9\"\nallow-host = [\"db.local\"]").unwrap();
+        let config =
+            config(flags, "partitions = 2\nlisten = \"127.0.0.1:9\"\nallow-host = [\"db.local\"]").unwrap();
         assert_eq!((config.partitions, config.listen.port()), (5, 9));
         assert_eq!(config.allow_hosts, ["db.local"]);
         assert!(config.check_date);
@@ -230,7 +231,13 @@ mod tests {
 
     #[test]
     fn unknown_and_impossible_settings_are_refused() {
-        for bad in ["partition = 2", "partitions = 0", "tls-cert = \"x\"", "oidc-issuer = \"x\"", "public-endpoint = \"db\""] {
+        for bad in [
+            "partition = 2",
+            "partitions = 0",
+            "tls-cert = \"x\"",
+            "oidc-issuer = \"x\"",
+            "public-endpoint = \"db\"",
+        ] {
             assert!(config(Settings::default(), bad).is_err(), "{bad}");
         }
     }

@@ -24,7 +24,9 @@ pub fn load(config: &mut Config) -> Result<Keys> {
         return Ok(Keys::well_known());
     }
     let Home::Directory(data) = &config.home else {
-        bail!("off loopback an ephemeral server needs --key-file or {KEYS_VARIABLE}: the well-known key is refused there");
+        bail!(
+            "off loopback an ephemeral server needs --key-file or {KEYS_VARIABLE}: the well-known key is refused there"
+        );
     };
     let path = data.join(GENERATED_NAME);
     if !path.exists() {

@@ -13,6 +13,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use quire_engine::Clock;
+use quire_server::SystemClock;
 
 /// A document database that speaks the Azure Cosmos DB for NoSQL API.
 #[derive(Parser)]
@@ -50,11 +52,13 @@ struct ServeArguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.command.unwrap_or(Command::Serve(arguments.serve)) {
-        Command::Serve(serve) => config::Config::load(serve.settings, serve.config.as_deref()).and_then(serve::run),
+        Command::Serve(serve) => {
+            config::Config::load(serve.settings, serve.config.as_deref()).and_then(serve::run)
+        }
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => offline::restore(&arguments),
         Command::Verify(arguments) => offline::verify(&arguments),
-        Command::Cert(arguments) => cert::run(&arguments, serve::now_ms()),
+        Command::Cert(arguments) => cert::run(&arguments, SystemClock.now_ms()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use quire_engine::{Clock, Engine, Options};
-use quire_server::{OidcConfig, Server, ServerConfig, Tls};
+use quire_server::{OidcConfig, Server, ServerConfig, SystemClock, Tls};
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_storage_local::{LocalOptions, LocalStorage};
@@ -13,45 +13,28 @@ use crate::backup;
 use crate::config::{Config, Home, LogFormat, TlsFiles};
 use crate::keys;
 
-/// The one real clock.
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    fn now_ms(&self) -> i64 {
-        now_ms()
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the one real clock")]
-pub fn now_ms() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
 pub fn run(mut config: Config) -> Result<()> {
     start_logging(&config)?;
     let keys = keys::load(&mut config)?;
     let storage = open_storage(&config)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     // Half of the memory for caches goes to whole items, half to the storage's blocks.
-    let options = Options { clock: clock.clone(), partitions: config.partitions, cache_bytes: config.cache_bytes / 2 };
+    let options =
+        Options { clock: clock.clone(), partitions: config.partitions, cache_bytes: config.cache_bytes / 2 };
     let engine = Arc::new(Engine::open(storage, options).context("opening the database")?);
     let mut server = ServerConfig::new(config.listen, keys, clock);
     server.key_file = config.key_file.clone();
     server.metrics_listen = config.metrics_listen;
     server.tls = config.tls.as_ref().map(read_tls).transpose()?;
-    server.oidc = config.oidc.as_ref().map(|oidc| OidcConfig::new(oidc.issuer.clone(), oidc.audience.clone()));
+    server.oidc =
+        config.oidc.as_ref().map(|oidc| OidcConfig::new(oidc.issuer.clone(), oidc.audience.clone()));
     server.check_date = config.check_date;
     server.public_endpoint = config.public_endpoint.clone();
     server.allow_hosts = config.allow_hosts.clone();
     server.cors_origins = config.cors_origins.clone();
     server.slow_request = config.slow_request;
     server.endpoints.extend(config.backup_dir.map(backup::endpoint));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .max_blocking_threads(server.limits.reads_max + server.limits.writes_max)
-        .build()
-        .context("starting the runtime")?;
+    let runtime = quire_server::runtime(&server).context("starting the runtime")?;
     runtime.block_on(serve(server, engine))
 }
 
@@ -79,20 +62,27 @@ fn open_storage(config: &Config) -> Result<Arc<dyn Storage>> {
     match &config.home {
         Home::Memory => Ok(Arc::new(MemoryStorage::new())),
         Home::Directory(path) => {
-            let options = LocalOptions { cache_bytes: config.cache_bytes / 2, accept_loss: config.accept_loss, ..LocalOptions::default() };
-            let storage = LocalStorage::open(path, options).with_context(|| format!("opening {}", path.display()))?;
+            let options = LocalOptions {
+                cache_bytes: config.cache_bytes as u64 / 2,
+                accept_loss: config.accept_loss,
+                ..LocalOptions::default()
+            };
+            let storage =
+                LocalStorage::open(path, options).with_context(|| format!("opening {}", path.display()))?;
             Ok(Arc::new(storage))
         }
     }
 }
 
 fn read_tls(files: &TlsFiles) -> Result<Tls> {
-    let read = |path: &std::path::Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));
+    let read =
+        |path: &std::path::Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));
     Ok(Tls { certificates_pem: read(&files.certificates)?, key_pem: read(&files.key)? })
 }
 
 fn start_logging(config: &Config) -> Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_new(&config.log).with_context(|| format!("in --log {:?}", config.log))?;
+    let filter = tracing_subscriber::EnvFilter::try_new(&config.log)
+        .with_context(|| format!("in --log {:?}", config.log))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.log_format {
         LogFormat::Text => builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),

@@ -34,7 +34,9 @@ fn path(folder: &Path, name: &str) -> String {
 fn version_and_help() {
     assert!(String::from_utf8_lossy(&run(&["--version"]).stdout).starts_with("quire "));
     let help = String::from_utf8_lossy(&run(&["--help"]).stdout).into_owned();
-    for word in ["serve", "backup", "restore", "verify", "cert", "--listen", "--data", "--ephemeral", "--partitions"] {
+    for word in
+        ["serve", "backup", "restore", "verify", "cert", "--listen", "--data", "--ephemeral", "--partitions"]
+    {
         assert!(help.contains(word), "--help does not mention {word}");
     }
 }
@@ -75,7 +77,9 @@ fn terminate_ends_it_cleanly_and_everything_is_there_again() {
     let create = |port: u16| {
         let signer = Signer::well_known();
         let mut connection = Connection::open(port).expect("connects");
-        connection.status(&signer.request("POST", "/dbs", ("dbs", ""), "", br#"{"id":"d"}"#)).expect("answers")
+        connection
+            .status(&signer.request("POST", "/dbs", ("dbs", ""), "", br#"{"id":"d"}"#))
+            .expect("answers")
     };
     assert_eq!(create(live.port), 201);
     Command::new("kill").arg(live.child.id().to_string()).status().expect("kills");
@@ -106,7 +110,8 @@ fn exactly_one_line_on_standard_output() {
     let mut said = String::new();
     child.stdout.take().expect("piped").read_to_string(&mut said).expect("reads");
     child.wait().expect("ends");
-    let port = said.strip_prefix("quire is ready on http://127.0.0.1:").and_then(|rest| rest.strip_suffix("/\n"));
+    let port =
+        said.strip_prefix("quire is ready on http://127.0.0.1:").and_then(|rest| rest.strip_suffix("/\n"));
     assert!(port.is_some_and(|port| port.parse::<u16>().is_ok()), "{said:?}");
 }
 
@@ -117,13 +122,15 @@ fn certificates_are_made_once_and_renewed() {
     let first = run(&["cert", "--out", &out, "--host", "db.example"]);
     assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
     assert!(String::from_utf8_lossy(&first.stdout).contains("update-ca-certificates"));
-    let read = |name: &str| std::fs::read_to_string(path(folder.path(), &format!("certs/{name}"))).expect("reads");
+    let read =
+        |name: &str| std::fs::read_to_string(path(folder.path(), &format!("certs/{name}"))).expect("reads");
     let (authority, certificate) = (read("quire-ca.pem"), read("quire.pem"));
     assert!(run(&["cert", "--out", &out]).status.success());
     assert_eq!(read("quire-ca.pem"), authority);
     assert_ne!(read("quire.pem"), certificate);
     use std::os::unix::fs::PermissionsExt;
-    let mode = std::fs::metadata(path(folder.path(), "certs/quire.key")).expect("exists").permissions().mode();
+    let mode =
+        std::fs::metadata(path(folder.path(), "certs/quire.key")).expect("exists").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
 
@@ -135,7 +142,9 @@ fn keys_are_made_off_loopback_and_the_well_known_one_does_not_work() {
     let keys = std::fs::read_to_string(path(folder.path(), "data/keys")).expect("keys are written");
     assert!(keys.lines().count() >= 4, "four keys");
     let mut connection = Connection::open(live.port).expect("connects");
-    let status = connection.status(&Signer::well_known().request("GET", "/dbs", ("dbs", ""), "", b"")).expect("answers");
+    let status = connection
+        .status(&Signer::well_known().request("GET", "/dbs", ("dbs", ""), "", b""))
+        .expect("answers");
     assert_eq!(status, 401);
 }
 
@@ -143,15 +152,24 @@ fn keys_are_made_off_loopback_and_the_well_known_one_does_not_work() {
 fn backup_verify_restore() {
     let folder = scratch();
     let backups = path(folder.path(), "backups");
-    let live = Live::quire(Path::new(PROGRAM), &folder.path().join("data"), &["--backup-dir", &backups]).expect("starts");
+    let live = Live::quire(Path::new(PROGRAM), &folder.path().join("data"), &["--backup-dir", &backups])
+        .expect("starts");
     let signer = Signer::well_known();
     let mut connection = Connection::open(live.port).expect("connects");
     let mut must = |verb: &str, path: &str, signed: (&str, &str), headers: &str, body: &[u8], status: u16| {
-        let answer = connection.exchange(&signer.request(verb, path, signed, headers, body)).expect("answers");
+        let answer =
+            connection.exchange(&signer.request(verb, path, signed, headers, body)).expect("answers");
         assert_eq!(answer.status, status, "{verb} {path}: {}", String::from_utf8_lossy(&answer.body));
     };
     must("POST", "/dbs", ("dbs", ""), "", br#"{"id":"d"}"#, 201);
-    must("POST", "/dbs/d/colls", ("colls", "dbs/d"), "", br#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#, 201);
+    must(
+        "POST",
+        "/dbs/d/colls",
+        ("colls", "dbs/d"),
+        "",
+        br#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#,
+        201,
+    );
     let key = "x-ms-documentdb-partitionkey: [\"p\"]\r\n";
     for number in 0..50 {
         let body = format!(r#"{{"id":"{number}","pk":"p"}}"#);
@@ -169,10 +187,13 @@ fn backup_verify_restore() {
     let output = run(&["restore", &backup, "--data", &restored]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     refused(&["restore", &backup, "--data", &restored], "not empty");
-    let second = Live::quire(Path::new(PROGRAM), Path::new(&restored), &[]).expect("starts on the restored directory");
+    let second =
+        Live::quire(Path::new(PROGRAM), Path::new(&restored), &[]).expect("starts on the restored directory");
     let mut connection = Connection::open(second.port).expect("connects");
     let link = "dbs/d/colls/c/docs/49";
-    let answer = connection.exchange(&signer.request("GET", &format!("/{link}"), ("docs", link), key, b"")).expect("answers");
+    let answer = connection
+        .exchange(&signer.request("GET", &format!("/{link}"), ("docs", link), key, b""))
+        .expect("answers");
     assert_eq!(answer.status, 200);
     damage(&backup);
     refused(&["verify", &backup], "");
@@ -180,8 +201,13 @@ fn backup_verify_restore() {
 
 /// Changes one byte in the middle of the largest file.
 fn damage(backup: &str) {
-    let files = std::fs::read_dir(backup).expect("lists").map(|entry| entry.expect("lists").path()).filter(|path| path.is_file());
-    let largest = files.max_by_key(|path| std::fs::metadata(path).map_or(0, |file| file.len())).expect("a backup has files");
+    let files = std::fs::read_dir(backup)
+        .expect("lists")
+        .map(|entry| entry.expect("lists").path())
+        .filter(|path| path.is_file());
+    let largest = files
+        .max_by_key(|path| std::fs::metadata(path).map_or(0, |file| file.len()))
+        .expect("a backup has files");
     let mut bytes = std::fs::read(&largest).expect("reads");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x40;

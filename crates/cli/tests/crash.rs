@@ -42,7 +42,8 @@ type Knowledge = HashMap<u64, Known>;
 
 #[test]
 fn nothing_acknowledged_is_lost_by_kill_9() {
-    let kills = std::env::var("QUIRE_CRASH_KILLS").map_or(KILLS_DEFAULT, |kills| kills.parse().expect("a number"));
+    let kills =
+        std::env::var("QUIRE_CRASH_KILLS").map_or(KILLS_DEFAULT, |kills| kills.parse().expect("a number"));
     let folder = tempfile::tempdir().expect("a scratch directory");
     let mut random = Random(0x5EED);
     let mut known: Vec<Knowledge> = vec![Knowledge::new(); WRITERS as usize];
@@ -76,11 +77,13 @@ fn set_up(port: u16) {
     let signer = Signer::well_known();
     let mut connection = Connection::open(port).expect("connects");
     let mut post = |path: &str, signed: (&str, &str), body: &str| {
-        let answer = connection.exchange(&signer.request("POST", path, signed, "", body.as_bytes())).expect("answers");
+        let answer =
+            connection.exchange(&signer.request("POST", path, signed, "", body.as_bytes())).expect("answers");
         assert_eq!(answer.status, 201, "{path}: {}", String::from_utf8_lossy(&answer.body));
     };
     post("/dbs", ("dbs", ""), r#"{"id":"d"}"#);
-    let container = r#"{"id":"c","partitionKey":{"paths":["/pk"]},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}}"#;
+    let container =
+        r#"{"id":"c","partitionKey":{"paths":["/pk"]},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}}"#;
     post("/dbs/d/colls", ("colls", "dbs/d"), container);
 }
 
@@ -93,7 +96,12 @@ fn start_writers(
 ) -> Vec<std::thread::JoinHandle<Knowledge>> {
     let starts = known.into_iter().enumerate().map(|(number, known)| {
         let (stop, acknowledged) = (stop.clone(), acknowledged.clone());
-        let mut writer = Writer { number: number as u64, known, random: Random(seed ^ number as u64), signer: Signer::well_known() };
+        let mut writer = Writer {
+            number: number as u64,
+            known,
+            random: Random(seed ^ number as u64),
+            signer: Signer::well_known(),
+        };
         std::thread::spawn(move || {
             writer.run(port, &stop, &acknowledged);
             writer.known
@@ -134,12 +142,26 @@ impl Writer {
     fn next_write(&mut self, id: u64, before: &Known) -> (Vec<u8>, u16, Known) {
         let Known::Version(version) = *before else {
             let body = item(id, 1);
-            return (self.signer.request("POST", &format!("/{CONTAINER}/docs"), ("docs", CONTAINER), &key(id), &body), 201, Known::Version(1));
+            return (
+                self.signer.request(
+                    "POST",
+                    &format!("/{CONTAINER}/docs"),
+                    ("docs", CONTAINER),
+                    &key(id),
+                    &body,
+                ),
+                201,
+                Known::Version(1),
+            );
         };
         let link = format!("{CONTAINER}/docs/{id}");
         let path = format!("/{link}");
         if self.random.next().is_multiple_of(4) {
-            return (self.signer.request("DELETE", &path, ("docs", &link), &key(id), b""), 204, Known::Absent);
+            return (
+                self.signer.request("DELETE", &path, ("docs", &link), &key(id), b""),
+                204,
+                Known::Absent,
+            );
         }
         let request = self.signer.request("PUT", &path, ("docs", &link), &key(id), &item(id, version + 1));
         (request, 200, Known::Version(version + 1))
@@ -148,7 +170,12 @@ impl Writer {
 
 fn item(id: u64, version: u64) -> Vec<u8> {
     let filling = "x".repeat((version % 40 * 50) as usize);
-    format!(r#"{{"id":"{id}","pk":"p{}","u":"{id}","version":{version},"check":{},"filling":"{filling}"}}"#, id % 7, id * 31 + version).into_bytes()
+    format!(
+        r#"{{"id":"{id}","pk":"p{}","u":"{id}","version":{version},"check":{},"filling":"{filling}"}}"#,
+        id % 7,
+        id * 31 + version
+    )
+    .into_bytes()
 }
 
 fn key(id: u64) -> String {
@@ -163,15 +190,24 @@ fn check(port: u16, known: &mut [Knowledge], kill: u32) {
     for knowledge in known {
         for (&id, state) in knowledge.iter_mut() {
             let link = format!("{CONTAINER}/docs/{id}");
-            let answer = connection.exchange(&signer.request("GET", &format!("/{link}"), ("docs", &link), &key(id), b"")).expect("answers");
+            let answer = connection
+                .exchange(&signer.request("GET", &format!("/{link}"), ("docs", &link), &key(id), b""))
+                .expect("answers");
             let found = found_version(id, &answer);
-            assert!(state.allows(found), "after kill {kill} item {id} is {found:?}, but {state:?} was acknowledged");
+            assert!(
+                state.allows(found),
+                "after kill {kill} item {id} is {found:?}, but {state:?} was acknowledged"
+            );
             *state = found.map_or(Known::Absent, Known::Version);
             present += usize::from(found.is_some());
         }
     }
     if kill > 0 {
-        assert_eq!(listed(&mut connection, &signer), present, "after kill {kill} the feed differs from the point reads");
+        assert_eq!(
+            listed(&mut connection, &signer),
+            present,
+            "after kill {kill} the feed differs from the point reads"
+        );
     }
 }
 
@@ -188,7 +224,13 @@ fn found_version(id: u64, answer: &Answer) -> Option<u64> {
 }
 
 fn listed(connection: &mut Connection, signer: &Signer) -> usize {
-    let request = signer.request("GET", &format!("/{CONTAINER}/docs"), ("docs", CONTAINER), "x-ms-max-item-count: -1\r\n", b"");
+    let request = signer.request(
+        "GET",
+        &format!("/{CONTAINER}/docs"),
+        ("docs", CONTAINER),
+        "x-ms-max-item-count: -1\r\n",
+        b"",
+    );
     let answer = connection.exchange(&request).expect("answers");
     assert_eq!(answer.status, 200);
     let feed = text::parse(&answer.body, Limits::default()).expect("a feed is JSON");
@@ -199,7 +241,12 @@ fn listed(connection: &mut Connection, signer: &Signer) -> usize {
 fn verify(folder: &Path) {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quire"));
     let output = command.arg("verify").arg(folder.join("data")).output().expect("runs");
-    assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// A small generator with a fixed seed (splitmix64).
