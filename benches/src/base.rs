@@ -98,12 +98,7 @@ struct Measured {
     cpu_micros: f64,
 }
 
-fn measured(
-    server: &Live,
-    connections: usize,
-    status: u16,
-    next: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static,
-) -> Result<Measured> {
+fn measured(server: &Live, connections: usize, status: u16, next: Next) -> Result<Measured> {
     let before = cpu(server)?;
     let load = load(server.port, connections, ROUND, status, next)?;
     let used = cpu(server)? - before;
