@@ -3,7 +3,6 @@
 //! A dev-dependency only; nothing that is shipped uses it.
 
 pub mod http; // a signing client on a blocking socket
-pub mod live;
+pub mod live; // a server process
 pub mod qt; // `.qt` files: queries and what comes out
 pub mod values; // strategies for values
-pub mod values; // strategies for values // a server process
