@@ -103,9 +103,9 @@ impl ScriptKind {
     /// How an error names it.
     pub fn feature(self) -> &'static str {
         match self {
-            ScriptKind::StoredProcedure => "stored procedures",
-            ScriptKind::Trigger => "triggers",
-            ScriptKind::UserDefinedFunction => "user-defined functions",
+            ScriptKind::StoredProcedure => "A stored procedure",
+            ScriptKind::Trigger => "A trigger",
+            ScriptKind::UserDefinedFunction => "A user-defined function",
         }
     }
 

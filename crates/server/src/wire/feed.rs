@@ -15,7 +15,6 @@ pub(crate) enum Feed {
     Permissions,
     Offers,
     ClientEncryptionKeys,
-    Addresses,
 }
 
 impl Feed {
@@ -30,7 +29,6 @@ impl Feed {
             Feed::Permissions => "Permissions",
             Feed::Offers => "Offers",
             Feed::ClientEncryptionKeys => "ClientEncryptionKeys",
-            Feed::Addresses => "Addresss", // as the protocol spells it
         }
     }
 }

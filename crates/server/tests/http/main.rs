@@ -1,0 +1,13 @@
+//! Handlers over HTTP: whole answers of every resource and every class of error.
+
+mod client; // the server under test and a signing client
+
+mod account;
+mod containers;
+mod databases;
+mod items;
+mod not_supported;
+mod offers;
+mod partition_key_ranges;
+mod queries;
+mod users;
