@@ -1,0 +1,171 @@
+//! Commits of which nobody can say how they ended, and leaders that die.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::Fixture;
+use quire_engine::EngineError;
+use quire_storage::memory::MemoryStorage;
+use quire_storage::{
+    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Snapshot, Space, Storage, StorageError,
+    Token,
+};
+
+const KEY: &str = r#"["p"]"#;
+
+/// What becomes of the next commit.
+const PASS: u64 = 0;
+const LOSE_ANSWER: u64 = 1;
+const LOSE_COMMIT: u64 = 2;
+const PANIC: u64 = 3;
+
+/// Loses answers, and while it is dark does not say what became of a token.
+struct Moody {
+    inner: MemoryStorage,
+    mood: AtomicU64,
+    dark: AtomicBool,
+    slow: AtomicBool,
+}
+
+impl Moody {
+    fn new() -> Arc<Moody> {
+        let (mood, dark, slow) = (AtomicU64::new(PASS), AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Moody { inner: MemoryStorage::new(), mood, dark, slow })
+    }
+}
+
+impl Storage for Moody {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>, StorageError> {
+        self.inner.snapshot()
+    }
+    fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
+        let token = commit.token;
+        if self.slow.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        match self.mood.swap(PASS, Ordering::SeqCst) {
+            PASS => self.inner.commit(commit),
+            LOSE_ANSWER => self.inner.commit(commit).and(Err(CommitError::Unknown { token })),
+            LOSE_COMMIT => Err(CommitError::Unknown { token }),
+            _ => panic!("the storage died, as it was told to"),
+        }
+    }
+    fn position(&self, partition: PartitionId) -> Result<Option<Position>, StorageError> {
+        self.inner.position(partition)
+    }
+    fn fence(&self, partition: PartitionId, epoch: u64) -> Result<Position, StorageError> {
+        self.inner.fence(partition, epoch)
+    }
+    fn resolve(&self, token: Token) -> Result<Option<Committed>, StorageError> {
+        if self.dark.load(Ordering::SeqCst) {
+            let source = std::io::Error::other("dark");
+            return Err(StorageError::Io { doing: "asking".to_owned(), source });
+        }
+        self.inner.resolve(token)
+    }
+    fn statistics(&self) -> Vec<(&'static str, u64)> {
+        self.inner.statistics()
+    }
+    fn compact(&self, space: Space, range: KeyRange) {
+        self.inner.compact(space, range);
+    }
+    fn close(&self) -> Result<(), StorageError> {
+        self.inner.close()
+    }
+}
+
+fn fixture(storage: &Arc<Moody>) -> Fixture {
+    let key = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
+    let fixture = Fixture::on(storage.clone(), key, "", 1);
+    fixture.create(r#"{"id":"first","pk":"p","n":0}"#).expect("created");
+    fixture
+}
+
+#[test]
+fn a_partition_in_doubt_takes_no_writes_until_it_knows() {
+    for (mood, lsn_after) in [(LOSE_ANSWER, 3), (LOSE_COMMIT, 2)] {
+        let storage = Moody::new();
+        let fixture = fixture(&storage);
+        fixture.read("first", KEY).expect("cached");
+        storage.dark.store(true, Ordering::SeqCst);
+        storage.mood.store(mood, Ordering::SeqCst);
+        let replace = |n: u64| fixture.replace("first", &format!(r#"{{"id":"first","pk":"p","n":{n}}}"#));
+        assert!(matches!(replace(1), Err(EngineError::Overloaded)));
+        assert!(matches!(fixture.create(r#"{"id":"b","pk":"p"}"#), Err(EngineError::Overloaded)));
+        // Reads go on, and show what is durable, not what the cache remembers.
+        let n = common::number_of(&fixture.read("first", KEY).expect("there"), "n");
+        assert_eq!(n, if mood == LOSE_ANSWER { 1 } else { 0 });
+        assert!(fixture.read("b", KEY).is_err());
+        storage.dark.store(false, Ordering::SeqCst);
+        assert_eq!(fixture.create(r#"{"id":"b","pk":"p"}"#).expect("knows again").item_lsn, lsn_after);
+        assert_eq!(replace(2).expect("replaced").item_lsn, lsn_after + 1);
+        assert_eq!((fixture.container.usage().0, fixture.rows(1, &[]), fixture.rows(4, &[1])), (2, 2, 2));
+        assert_eq!(common::number_of(&fixture.read("first", KEY).expect("there"), "n"), 2);
+    }
+}
+
+/// Writers that wait behind a commit in doubt were prepared on a state that may be gone: they are not committed as
+/// they are. Whatever they are told, the rows agree afterwards.
+#[test]
+fn writers_behind_a_commit_in_doubt_prepare_again() {
+    for mood in [LOSE_ANSWER, LOSE_COMMIT] {
+        let storage = Moody::new();
+        let fixture = fixture(&storage);
+        storage.slow.store(true, Ordering::SeqCst);
+        storage.mood.store(mood, Ordering::SeqCst);
+        let created = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let (fixture, created) = (&fixture, &created);
+                scope.spawn(move || {
+                    fixture.upsert(r#"{"id":"one","pk":"p"}"#).expect("the outcome can be learnt");
+                    fixture.create(&format!(r#"{{"id":"{thread}","pk":"p"}}"#)).expect("created");
+                    created.fetch_add(1, Ordering::SeqCst);
+                });
+            }
+        });
+        let items = 2 + created.into_inner();
+        assert_eq!(fixture.container.usage().0, items);
+        assert_eq!(fixture.rows(1, &[]) as u64, items);
+        assert_eq!(fixture.rows(4, &[1]) as u64, items);
+        let lsn = fixture.container.positions()[0].lsn;
+        assert_eq!(lsn, 1 + 16, "one LSN for each write");
+    }
+}
+
+#[test]
+fn a_leader_that_dies_leaves_no_one_waiting() {
+    let storage = Moody::new();
+    let fixture = fixture(&storage);
+    storage.slow.store(true, Ordering::SeqCst);
+    let (died, answered) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..12 {
+            let (fixture, storage, died, answered) = (&fixture, &storage, &died, &answered);
+            scope.spawn(move || {
+                for n in 0..10 {
+                    if thread == 0 && n % 3 == 1 {
+                        storage.mood.store(PANIC, Ordering::SeqCst);
+                    }
+                    let write = || fixture.create(&format!(r#"{{"id":"{thread}-{n}","pk":"p"}}"#));
+                    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(write)) {
+                        Err(_) => died.fetch_add(1, Ordering::SeqCst),
+                        Ok(Ok(_) | Err(EngineError::Overloaded)) => answered.fetch_add(1, Ordering::SeqCst),
+                        Ok(Err(error)) => panic!("{error}"),
+                    };
+                }
+            });
+        }
+    });
+    assert!(died.load(Ordering::SeqCst) > 0);
+    assert_eq!(died.into_inner() + answered.into_inner(), 120);
+    let items = fixture.rows(1, &[]);
+    assert_eq!((fixture.container.usage().0 as usize, fixture.rows(2, &[1]), fixture.rows(4, &[1])), (items, items, items));
+    assert!(fixture.create(r#"{"id":"last","pk":"p"}"#).is_ok());
+}
