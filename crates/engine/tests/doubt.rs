@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::Fixture;
-use quire_engine::EngineError;
+use parking_lot::Mutex;
+use quire_engine::{EngineError, ItemRead, WriteKind};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{
-    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Snapshot, Space, Storage, StorageError,
-    Token,
+    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Snapshot, Space, Storage,
+    StorageError, Token,
 };
 
 const KEY: &str = r#"["p"]"#;
@@ -20,7 +21,9 @@ const KEY: &str = r#"["p"]"#;
 const PASS: u64 = 0;
 const LOSE_ANSWER: u64 = 1;
 const LOSE_COMMIT: u64 = 2;
-const PANIC: u64 = 3;
+/// Happens when somebody asks how it ended.
+const LATE: u64 = 3;
+const PANIC: u64 = 4;
 
 /// Loses answers, and while it is dark does not say what became of a token.
 struct Moody {
@@ -28,12 +31,13 @@ struct Moody {
     mood: AtomicU64,
     dark: AtomicBool,
     slow: AtomicBool,
+    late: Mutex<Option<Commit>>,
 }
 
 impl Moody {
     fn new() -> Arc<Moody> {
         let (mood, dark, slow) = (AtomicU64::new(PASS), AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Moody { inner: MemoryStorage::new(), mood, dark, slow })
+        Arc::new(Moody { inner: MemoryStorage::new(), mood, dark, slow, late: Mutex::default() })
     }
 }
 
@@ -53,6 +57,10 @@ impl Storage for Moody {
             PASS => self.inner.commit(commit),
             LOSE_ANSWER => self.inner.commit(commit).and(Err(CommitError::Unknown { token })),
             LOSE_COMMIT => Err(CommitError::Unknown { token }),
+            LATE => {
+                *self.late.lock() = Some(commit);
+                Err(CommitError::Unknown { token })
+            }
             _ => panic!("the storage died, as it was told to"),
         }
     }
@@ -66,6 +74,9 @@ impl Storage for Moody {
         if self.dark.load(Ordering::SeqCst) {
             let source = std::io::Error::other("dark");
             return Err(StorageError::Io { doing: "asking".to_owned(), source });
+        }
+        if let Some(commit) = self.late.lock().take() {
+            self.inner.commit(commit).expect("nobody was in between");
         }
         self.inner.resolve(token)
     }
@@ -108,6 +119,28 @@ fn a_partition_in_doubt_takes_no_writes_until_it_knows() {
         assert_eq!((fixture.container.usage().0, fixture.rows(1, &[]), fixture.rows(4, &[1])), (2, 2, 2));
         assert_eq!(common::number_of(&fixture.read("first", KEY).expect("there"), "n"), 2);
     }
+}
+
+/// A write prepared while another one of its item was in doubt stands on sand: that one may still happen.
+#[test]
+fn what_was_prepared_in_doubt_is_not_committed() {
+    let storage = Moody::new();
+    let fixture = fixture(&storage);
+    let Ok(ItemRead::Found { etag, .. }) = fixture.read_answer("first", KEY).result else {
+        panic!("it is there")
+    };
+    storage.dark.store(true, Ordering::SeqCst);
+    storage.mood.store(LATE, Ordering::SeqCst);
+    let replace = |n: u64, etag: Option<&str>| {
+        let kind = WriteKind::Replace { id: "first".to_owned() };
+        fixture.write_if(kind, None, &format!(r#"{{"id":"first","pk":"p","n":{n}}}"#), etag).result
+    };
+    assert!(matches!(replace(1, None), Err(EngineError::Overloaded)));
+    assert_eq!(common::number_of(&fixture.read("first", KEY).expect("there"), "n"), 0);
+    storage.dark.store(false, Ordering::SeqCst);
+    assert!(matches!(replace(2, Some(&etag)), Err(EngineError::PreconditionFailed)));
+    assert_eq!(common::number_of(&fixture.read("first", KEY).expect("there"), "n"), 1);
+    assert_eq!((fixture.rows(1, &[]), fixture.rows(4, &[1])), (1, 1));
 }
 
 /// Writers that wait behind a commit in doubt were prepared on a state that may be gone: they are not committed as
@@ -166,6 +199,9 @@ fn a_leader_that_dies_leaves_no_one_waiting() {
     assert!(died.load(Ordering::SeqCst) > 0);
     assert_eq!(died.into_inner() + answered.into_inner(), 120);
     let items = fixture.rows(1, &[]);
-    assert_eq!((fixture.container.usage().0 as usize, fixture.rows(2, &[1]), fixture.rows(4, &[1])), (items, items, items));
+    assert_eq!(
+        (fixture.container.usage().0 as usize, fixture.rows(2, &[1]), fixture.rows(4, &[1])),
+        (items, items, items)
+    );
     assert!(fixture.create(r#"{"id":"last","pk":"p"}"#).is_ok());
 }
