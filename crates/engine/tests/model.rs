@@ -14,6 +14,7 @@ use quire_engine::{EngineError, Scope, WriteKind};
 use quire_storage::Storage;
 use quire_storage::fault::{FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
+use quire_storage_local::{LocalOptions, LocalStorage};
 use quire_value::Value;
 
 const THREADS: u64 = 4;
@@ -218,4 +219,18 @@ fn on_a_storage_with_faults() {
     run(&fixture, seed, false);
     let figures = fixture.engine.statistics();
     assert!(figures.iter().any(|&(name, count)| name == "retried_writes" && count > 0), "{figures:?}");
+}
+
+#[test]
+fn on_the_embedded_storage() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let open = || LocalStorage::open(directory.path(), LocalOptions::default()).expect("opens");
+    let fixture = Fixture::on(Arc::new(open()), KEY, MEMBERS, 3);
+    run(&fixture, seed(), true);
+    let before = (fixture.container.usage(), fixture.all(None, &Scope::default(), -1));
+    fixture.engine.close().expect("closes");
+    let clock = Arc::clone(&fixture.clock);
+    drop(fixture);
+    let again = Fixture::again(Arc::new(open()), clock);
+    assert_eq!((again.container.usage(), again.all(None, &Scope::default(), -1)), before);
 }

@@ -110,7 +110,7 @@ impl Filled {
             rows,
             loaded_count: scanner.rows,
             loaded_bytes: scanner.bytes,
-            partitions: scanner.windows_touched,
+            partitions: scanner.partitions,
             next,
         }
     }

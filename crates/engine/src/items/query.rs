@@ -5,17 +5,25 @@
 
 use std::time::Instant;
 
-use quire_sql::{Parameters, Query, Shape, SqlError};
+use quire_resource::{Component, PartitionKey};
+use quire_sql::{Environment, Limits, Parameters, Query, Shape, SqlError};
+use quire_storage::Token;
 use quire_value::Value;
 
 use super::body::Links;
 use super::continuation::{self, Binding, Resume};
 use super::page::{Filled, Rows, answer_page};
 use super::row::Row;
-use super::scan::{Found, ScanBudget, Scanner, Spot, Step, Window};
-use crate::api::{Answer, Page, PageRequest};
+use super::scan::{Found, KeyFilter, ScanBudget, Scanner, Spot, Step, Window, narrowed};
+use crate::api::{Answer, Page, PageRequest, Scope};
+use crate::sequencer::random_token;
 use crate::shared::Shared;
 use crate::{Container, EngineError};
+
+/// Rows, groups and sort buffers of one query at a time.
+const HELD_BYTES_MAX: usize = 128 << 20;
+/// Beyond this many partition keys in a filter the container is read from end to end.
+const KEYS_MAX: usize = 2000;
 
 pub(crate) fn query_items(
     shared: &Shared,
@@ -26,10 +34,14 @@ pub(crate) fn query_items(
 ) -> Answer<Page> {
     answer_page(shared, container, request, |windows| {
         let started = Instant::now();
-        let query = Query::compile(text, parameters, &container.definition.computed_properties)?;
+        let query = Query::compile(text, parameters, &container.definition.computed_properties)?
+            .with_environment(environment(shared)?);
         let compile_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         let binding = Binding::new(container, Some((text, parameters)), &request.scope);
         let resume = continuation::open(shared, &binding, request)?;
+        let narrow =
+            keys_of(container, &query, &request.scope).map(|keys| narrowed(container, windows, keys));
+        let windows = narrow.as_deref().unwrap_or(windows);
         let run = Run { shared, container, request, query: &query, windows, links: Links::new(container) };
         let filled = match (query.shape(), resume) {
             (Shape::Streaming { offset, limit }, None) => run.stream(offset, limit, Progress::default()),
@@ -42,6 +54,40 @@ pub(crate) fn query_items(
         };
         Ok((filled?, binding, compile_micros))
     })
+}
+
+fn environment(shared: &Shared) -> Result<Environment, EngineError> {
+    const TICKS_PER_MS: i64 = 10_000;
+    let Token(random) = random_token()?;
+    Ok(Environment {
+        now_ticks: Some(shared.clock.now_ms().saturating_mul(TICKS_PER_MS)),
+        random_seed: random as u64,
+        limits: Limits { held_bytes_max: HELD_BYTES_MAX, ..Limits::default() },
+    })
+}
+
+/// The partition keys that the filter of a query leaves, unless the scope names one anyway; `None` for all.
+fn keys_of(container: &Container, query: &Query, scope: &Scope) -> Option<Vec<KeyFilter>> {
+    if scope.partition_key.is_some() {
+        return None;
+    }
+    let definition = &container.definition.partition_key;
+    let keys = query.partition_key_prefixes(&definition.paths).filter(|keys| keys.len() <= KEYS_MAX)?;
+    let keys: Vec<PartitionKey> = keys.iter().map(|values| key_of(values)).collect::<Option<_>>()?;
+    // A key that no item can have finds none.
+    Some(keys.iter().filter_map(|key| KeyFilter::new(definition, key).ok()).collect())
+}
+
+fn key_of(values: &[Value]) -> Option<PartitionKey> {
+    let component = |value: &Value| match value {
+        Value::Undefined => Some(Component::Undefined),
+        Value::Null => Some(Component::Null),
+        Value::Bool(value) => Some(Component::Bool(*value)),
+        Value::Number(number) => Some(Component::Number(number.as_f64())),
+        Value::String(text) => Some(Component::String(text.clone())),
+        Value::Array(_) | Value::Object(_) => None,
+    };
+    values.iter().map(component).collect::<Option<Vec<_>>>().map(PartitionKey)
 }
 
 struct Run<'a> {

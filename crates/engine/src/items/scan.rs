@@ -4,7 +4,7 @@
 //! Only at the two edges of the range can an item of a neighbour lie between them; and since hashes collide, a
 //! partition key asked for is compared with the item's own.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
@@ -29,10 +29,12 @@ pub(crate) struct Window<'a> {
     range: EpkRange,
     /// First and last prefix of child ids.
     prefixes: (u32, u32),
-    key: Option<KeyFilter>,
+    /// Only items of one of these keys; all if there are none.
+    keys: Vec<KeyFilter>,
 }
 
-struct KeyFilter {
+#[derive(Clone)]
+pub(crate) struct KeyFilter {
     key: PartitionKey,
     encoded: Vec<u8>,
     complete: bool,
@@ -70,8 +72,8 @@ pub(crate) struct Scanner<'a> {
     /// Rows and bytes read.
     pub rows: u64,
     pub bytes: u64,
-    /// Windows looked into.
-    pub windows_touched: usize,
+    /// Partitions looked into.
+    pub partitions: usize,
 }
 
 /// A place in the order of a scope.
@@ -120,8 +122,40 @@ fn partitions<'a>(container: &'a Container, id: Option<&str>) -> Result<&'a [Par
     found.map(|index| &all[index..=index]).ok_or_else(|| EngineError::PartitionGone { id: id.to_owned() })
 }
 
+/// The parts of windows in which items of these keys can lie. Windows of one partition come in the order of their
+/// prefixes, and a prefix comes once, so the order of items stays what it is.
+pub(crate) fn narrowed<'a>(
+    container: &'a Container,
+    windows: &[Window<'a>],
+    keys: Vec<KeyFilter>,
+) -> Vec<Window<'a>> {
+    let definition = &container.definition.partition_key;
+    let mut narrow: BTreeMap<(usize, u32), Vec<KeyFilter>> = BTreeMap::new();
+    for key in keys {
+        let epk = definition.effective(&key.key);
+        let prefix = epk.rid_prefix(definition.kind, definition.version);
+        let under = EpkRange::of_prefix(&epk);
+        for (index, window) in windows.iter().enumerate() {
+            let inside = if key.complete {
+                window.range.contains(&epk)
+            } else {
+                window.range.intersect(&under).is_some()
+            };
+            if inside {
+                narrow.entry((index, prefix)).or_default().push(key.clone());
+            }
+        }
+    }
+    let window = |((index, prefix), keys): ((usize, u32), Vec<KeyFilter>)| {
+        let Window { partition, range, .. } = &windows[index];
+        Window { partition, range: range.clone(), prefixes: (prefix, prefix), keys }
+    };
+    narrow.into_iter().map(window).collect()
+}
+
 impl KeyFilter {
-    fn new(definition: &PartitionKeyDefinition, key: &PartitionKey) -> Result<KeyFilter, EngineError> {
+    /// Of a complete key or a hierarchical prefix.
+    pub fn new(definition: &PartitionKeyDefinition, key: &PartitionKey) -> Result<KeyFilter, EngineError> {
         definition.check_prefix(key)?;
         let complete = definition.check_complete(key).is_ok();
         let key = canonical(definition, key.clone());
@@ -146,13 +180,8 @@ impl<'a> Window<'a> {
         asked: Option<&KeyFilter>,
     ) -> Option<Window<'a>> {
         let range = partition.layout.range.intersect(range)?;
-        let key = asked.map(|filter| KeyFilter {
-            key: filter.key.clone(),
-            encoded: filter.encoded.clone(),
-            complete: filter.complete,
-        });
         let mut prefixes = range.rid_prefixes(definition.kind, definition.version);
-        if let Some(KeyFilter { key, complete: true, .. }) = &key {
+        if let Some(KeyFilter { key, complete: true, .. }) = asked {
             let epk = definition.effective(key);
             if !range.contains(&epk) {
                 return None;
@@ -160,10 +189,10 @@ impl<'a> Window<'a> {
             let prefix = epk.rid_prefix(definition.kind, definition.version);
             prefixes = (prefix, prefix);
         }
-        Some(Window { partition, range, prefixes, key })
+        Some(Window { partition, range, prefixes, keys: asked.cloned().into_iter().collect() })
     }
 
-    fn keys(&self, container: u32, from: Option<u64>) -> KeyRange {
+    fn rows(&self, container: u32, from: Option<u64>) -> KeyRange {
         keys::items(container, self.prefixes.0, self.prefixes.1, from)
     }
 
@@ -173,11 +202,16 @@ impl<'a> Window<'a> {
         rid: u64,
         row: &Row<'_>,
     ) -> Result<bool, EngineError> {
-        if let Some(filter) = &self.key {
-            // A complete key lies in the range as a whole; under a prefix the range may cut.
-            return Ok(filter.accepts(row)? && (filter.complete || self.covers(definition, rid, row)?));
+        if self.keys.is_empty() {
+            return self.covers(definition, rid, row);
         }
-        self.covers(definition, rid, row)
+        for filter in &self.keys {
+            if filter.accepts(row)? {
+                // A complete key lies in the range as a whole; under a prefix the range may cut.
+                return Ok(filter.complete || self.covers(definition, rid, row)?);
+            }
+        }
+        Ok(false)
     }
 
     fn covers(
@@ -191,6 +225,11 @@ impl<'a> Window<'a> {
             return Ok(true);
         }
         Ok(self.range.contains(&definition.effective(&row.partition_key()?)))
+    }
+
+    /// Whether items at the spot or after it can be in this window.
+    fn reaches(&self, spot: Spot) -> bool {
+        self.partition.layout.id == spot.partition && keys::rid_prefix(spot.rid) <= self.prefixes.1
     }
 }
 
@@ -206,19 +245,19 @@ impl<'a> Scanner<'a> {
         let current = match from {
             None => 0,
             Some(spot) => {
-                let found = windows.iter().position(|window| window.partition.layout.id == spot.partition);
+                let found = windows.iter().position(|window| window.reaches(spot));
                 found.ok_or_else(|| EngineError::PartitionGone { id: spot.partition.to_string() })?
             }
         };
         let rest =
-            windows.get(current).map(|window| window.keys(container.number, from.map(|spot| spot.rid)));
+            windows.get(current).map(|window| window.rows(container.number, from.map(|spot| spot.rid)));
         Ok(Scanner {
             container,
             snapshot: shared.storage.snapshot()?,
             windows,
             current,
             fetched: VecDeque::new(),
-            windows_touched: usize::from(rest.is_some()),
+            partitions: usize::from(rest.is_some()),
             rest,
             rows_next: ROWS_FIRST,
             now_seconds: shared.now_seconds(),
@@ -279,9 +318,11 @@ impl<'a> Scanner<'a> {
     }
 
     fn next_window(&mut self) {
+        let before = self.windows.get(self.current).map(|window| window.partition.layout.id);
         self.current += 1;
-        self.rest = self.windows.get(self.current).map(|window| window.keys(self.container.number, None));
-        self.windows_touched += usize::from(self.rest.is_some());
+        let after = self.windows.get(self.current).map(|window| window.partition.layout.id);
+        self.rest = self.windows.get(self.current).map(|window| window.rows(self.container.number, None));
+        self.partitions += usize::from(after.is_some() && after != before);
     }
 
     fn is_spent(&self) -> bool {

@@ -73,9 +73,14 @@ impl Fixture {
 
     /// The same data in another engine, on another storage handle.
     pub fn reopened(&self, storage: Arc<dyn Storage>) -> Fixture {
-        let engine = Engine::open(Arc::clone(&storage), options(&self.clock, 1)).expect("opens again");
+        Fixture::again(storage, Arc::clone(&self.clock))
+    }
+
+    /// What an earlier fixture left in a storage.
+    pub fn again(storage: Arc<dyn Storage>, clock: Arc<FakeClock>) -> Fixture {
+        let engine = Engine::open(Arc::clone(&storage), options(&clock, 1)).expect("opens again");
         let container = engine.container("db", "c").expect("still there");
-        Fixture { engine, container, clock: Arc::clone(&self.clock), storage }
+        Fixture { engine, container, clock, storage }
     }
 
     pub fn write(&self, kind: WriteKind, key: Option<&str>, body: &str) -> Answer<ItemWritten> {
