@@ -16,12 +16,15 @@ mod lexer; // text to tokens
 mod like; // LIKE patterns
 mod parser; // recursive descent, one function per grammar rule
 mod partition_keys; // which partition keys a filter leaves
+mod plan; // what clients merge, and the text they send to every partition
+mod print; // syntax back to text
 mod query; // the front door
 
 pub use self::computed::check_computed_property;
 pub use self::diagnostic::Diagnostic;
 pub use self::environment::{Environment, Limits};
 pub use self::lexer::Span;
+pub use self::plan::{Distinct, DistinctCount, Feature, QueryInfo, QueryPlan};
 pub use self::query::{Parameters, Query, Shape};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

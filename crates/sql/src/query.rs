@@ -9,6 +9,7 @@ use crate::bound::{self, Expr};
 use crate::environment::Environment;
 use crate::exec::Run;
 use crate::functions::Patterns;
+use crate::plan::{self, QueryPlan};
 use crate::{SqlError, ast, computed, parser, partition_keys};
 
 /// Bound values for `@name` parameters, the `@` included in the name.
@@ -105,6 +106,12 @@ impl Query {
             Some(failure) => Err(failure),
             None => Ok(result?),
         }
+    }
+
+    /// What a client must do to merge the rows of several partitions, and the text it sends to each. With one
+    /// partition, or a filter that leaves one key, [`QueryInfo::default`](crate::QueryInfo) is the plan.
+    pub fn plan(&self) -> Result<QueryPlan, SqlError> {
+        plan::plan(&self.syntax, &self.bound)
     }
 
     /// The partition keys that WHERE leaves, one tuple per key with one value per path; `undefined` is a key, too.

@@ -28,7 +28,8 @@ use quire_value::{Number, Object, Value};
 use crate::SqlError;
 use crate::environment::Budget;
 
-pub(crate) use self::aggregate::{Accumulator, Aggregate};
+pub(crate) use self::aggregate::Accumulator;
+pub use self::aggregate::Aggregate;
 pub(crate) use self::regular::Patterns;
 
 /// A row of the table.

@@ -1,0 +1,180 @@
+//! Runs every `.qt` file through the executor, and checks that every function has one.
+
+mod merge;
+
+use std::path::{Path, PathBuf};
+
+use quire_sql::{Environment, Parameters, Query, QueryPlan, Shape, SqlError, functions};
+use quire_testkit::qt::{self, Runner, Setup};
+use quire_value::Value;
+
+/// 2026-01-31T10:00:00.1234567Z
+const NOW_TICKS: i64 = 17_698_536_001_234_567;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/queries")
+}
+
+/// Items from a `Vec`, without any storage.
+struct Language;
+
+/// As a client does it: the query plan, its text on every partition, the rows merged.
+struct Client;
+
+impl Runner for Language {
+    fn query(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, String> {
+        let query = compile(setup, text).map_err(|error| print(&error))?;
+        let rows = all_at_once(&query, &setup.items);
+        if let Shape::Streaming { offset, limit } = query.shape() {
+            assert_eq!(
+                item_by_item(&query, &setup.items, offset, limit),
+                rows,
+                "{text}: rows of one item at a time"
+            );
+        }
+        let printed = query.syntax().to_string();
+        let again = compile(setup, &printed).and_then(|query| all_at_once(&query, &setup.items));
+        assert_eq!(again, rows, "{text}: the same query printed and read again:\n{printed}");
+        rows.map_err(|error| print(&error))
+    }
+
+    fn plan(&self, setup: &Setup, text: &str) -> Option<Result<String, String>> {
+        let plan = compile(setup, text).and_then(|query| query.plan());
+        Some(Ok(plan.map_or_else(|error| print(&error), |plan| print_plan(&plan))))
+    }
+}
+
+impl Runner for Client {
+    fn query(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, String> {
+        let query = compile(setup, text).map_err(|error| print(&error))?;
+        let plan = match query.plan() {
+            Ok(plan) if query.shape() != Shape::Constant => plan,
+            _ => return all_at_once(&query, &setup.items).map_err(|error| print(&error)),
+        };
+        let text = match plan.info.rewritten_query.as_str() {
+            "" => text.to_owned(),
+            rewritten => rewritten.replace("{documentdb-formattableorderbyquery-filter}", "true"),
+        };
+        let query = compile(setup, &text).map_err(|error| format!("{text}: {}", print(&error)))?;
+        let (left, right) = setup.items.split_at(setup.items.len() / 2);
+        let mut rows = Vec::new();
+        for partition in [left, &[], right] {
+            rows.extend(all_at_once(&query, partition).map_err(|error| print(&error))?);
+        }
+        Ok(merge::merge(&plan.info, rows))
+    }
+}
+
+fn compile(setup: &Setup, text: &str) -> Result<Query, SqlError> {
+    let query = Query::compile(text, &Parameters(setup.parameters.clone()), &setup.computed)?;
+    Ok(query.with_environment(Environment { now_ticks: Some(NOW_TICKS), ..Environment::default() }))
+}
+
+fn all_at_once(query: &Query, items: &[Value]) -> Result<Vec<Value>, SqlError> {
+    let mut items = items.iter().cloned();
+    query.run(&mut || Ok(items.next()))
+}
+
+fn item_by_item(
+    query: &Query,
+    items: &[Value],
+    offset: u64,
+    limit: Option<u64>,
+) -> Result<Vec<Value>, SqlError> {
+    let mut rows = Vec::new();
+    let wanted = limit.map_or(usize::MAX, |limit| (offset + limit) as usize);
+    for item in items {
+        if rows.len() >= wanted {
+            break;
+        }
+        rows.extend(query.rows_of(item)?);
+    }
+    rows.truncate(wanted);
+    Ok(rows.split_off((offset as usize).min(rows.len())))
+}
+
+fn print(error: &SqlError) -> String {
+    match error {
+        SqlError::Compile(diagnostics) => {
+            let line = |d: &quire_sql::Diagnostic| format!("{} {}..{} {}", d.code, d.start, d.end, d.message);
+            diagnostics.iter().map(line).collect::<Vec<_>>().join("\n")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Everything that is not as in a plain query, one line each.
+fn print_plan(plan: &QueryPlan) -> String {
+    let info = &plan.info;
+    let mut lines = vec![format!("features: {:?}", plan.features)];
+    let mut line = |name: &str, shown: bool, value: String| {
+        if shown {
+            lines.push(format!("{name}: {value}"));
+        }
+    };
+    line("distinct", info.distinct != quire_sql::Distinct::None, format!("{:?}", info.distinct));
+    line("top", info.top.is_some(), format!("{}", info.top.unwrap_or(0)));
+    line("offset", info.offset.is_some(), format!("{}", info.offset.unwrap_or(0)));
+    line("limit", info.limit.is_some(), format!("{}", info.limit.unwrap_or(0)));
+    line(
+        "order by",
+        !info.order_by.is_empty(),
+        format!("{:?} {:?}", info.order_by, info.order_by_expressions),
+    );
+    line("group by", !info.group_by_expressions.is_empty(), format!("{:?}", info.group_by_expressions));
+    line("aliases", !info.group_by_aliases.is_empty(), format!("{:?}", info.group_by_alias_to_aggregate));
+    line("aggregates", !info.aggregates.is_empty(), format!("{:?}", info.aggregates));
+    line("select value", info.has_select_value, "yes".to_owned());
+    line("distinct count", info.distinct_count.is_some(), format!("{:?}", info.distinct_count));
+    line("non-streaming", info.has_non_streaming_order_by, "yes".to_owned());
+    lines.extend(info.rewritten_query.lines().map(str::to_owned));
+    lines.join("\n")
+}
+
+#[test]
+fn queries() {
+    let files = qt::files(&folder()).expect("the folder of queries is there");
+    assert!(!files.is_empty());
+    let failures: Vec<String> = files
+        .iter()
+        .filter_map(|file| qt::run(file, &Language).err())
+        .map(|error| format!("{error:#}"))
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Whatever a client can be told to merge must come to the same rows.
+#[test]
+fn plans() {
+    if std::env::var_os("UPDATE").is_some() {
+        return;
+    }
+    let files = qt::files(&folder()).expect("the folder of queries is there");
+    let failures: Vec<String> = files
+        .iter()
+        .filter_map(|file| qt::run(file, &Client).err())
+        .map(|error| format!("{error:#}"))
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn every_function_has_its_file() {
+    let folder = folder().join("functions");
+    let missing: Vec<&str> = functions::all()
+        .map(functions::Function::name)
+        .filter(|name| !folder.join(format!("{}.qt", name.to_lowercase())).exists())
+        .collect();
+    assert!(missing.is_empty(), "no .qt file for {missing:?}");
+}
+
+#[test]
+fn every_file_names_a_function() {
+    for file in qt::files(&folder().join("functions")).expect("the folder of functions is there") {
+        let name = file.file_stem().and_then(|stem| stem.to_str()).expect("names are text");
+        let function = functions::find(name).unwrap_or_else(|| panic!("{name} is no function"));
+        let text = std::fs::read_to_string(&file).expect("the file is readable");
+        let upper = text.to_uppercase();
+        assert!(upper.contains(&format!("{}(", function.name().to_uppercase())), "{name} is never called");
+    }
+}
