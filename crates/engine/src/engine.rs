@@ -12,7 +12,7 @@ use crate::backup::Watched;
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
 use crate::container::Container;
-use crate::jobs::Jobs;
+use crate::jobs::{Bell, Jobs};
 use crate::shared::Shared;
 
 pub struct Engine {
@@ -29,8 +29,9 @@ impl Engine {
         let StoreRow { incarnation, secret } = catalog::open_store(&*storage)?;
         let watched = Arc::new(Watched::new(storage));
         let shared = Shared::new(watched.clone(), options, secret, incarnation);
-        let catalog = Arc::new(Catalog::open(Arc::clone(&shared))?);
-        let jobs = Jobs::start(Arc::clone(&shared), Arc::clone(&catalog))?;
+        let bell = Arc::new(Bell::default());
+        let catalog = Arc::new(Catalog::open(Arc::clone(&shared), Arc::clone(&bell))?);
+        let jobs = Jobs::start(Arc::clone(&shared), Arc::clone(&catalog), bell)?;
         Ok(Engine { shared, catalog, jobs, watched })
     }
     /// Stops background work, flushes, closes the storage.
@@ -61,9 +62,7 @@ impl Engine {
         self.catalog.databases()
     }
     pub fn delete_database(&self, segment: &str, precondition: &Precondition) -> Result<(), EngineError> {
-        let deleted = self.catalog.delete_database(segment, precondition);
-        self.jobs.wake();
-        deleted
+        self.catalog.delete_database(segment, precondition)
     }
 
     // ---- containers
@@ -96,9 +95,7 @@ impl Engine {
         container: &str,
         precondition: &Precondition,
     ) -> Result<(), EngineError> {
-        let deleted = self.catalog.delete_container(database, container, precondition);
-        self.jobs.wake();
-        deleted
+        self.catalog.delete_container(database, container, precondition)
     }
 
     // ---- users, permissions, client encryption keys: `upsert` answers whether it created
@@ -131,9 +128,7 @@ impl Engine {
         user: &str,
         precondition: &Precondition,
     ) -> Result<(), EngineError> {
-        let deleted = self.catalog.delete_user(database, user, precondition);
-        self.jobs.wake();
-        deleted
+        self.catalog.delete_user(database, user, precondition)
     }
     pub fn create_permission(
         &self,

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use crate::EngineError;
 use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::catalog::state::Job;
-use crate::catalog::{Catalog, Sent, guarded_commit, scan, send};
+use crate::catalog::{Catalog, Sent, for_each_row, guarded_commit, scan, send};
 use crate::keys::{self, CATALOG};
 use crate::shared::Shared;
 
@@ -35,14 +35,20 @@ pub(crate) struct Jobs {
 struct Runner {
     shared: Arc<Shared>,
     catalog: Arc<Catalog>,
-    signal: Mutex<Signal>,
-    wake: Condvar,
+    bell: Arc<Bell>,
     reclaimed_rows: AtomicU64,
+}
+
+/// How the thread learns that there is something to do, or that it is time to stop.
+#[derive(Default)]
+pub(crate) struct Bell {
+    signal: Mutex<Signal>,
+    rung: Condvar,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Signal {
-    woken: bool,
+    work: bool,
     stopping: bool,
 }
 
@@ -58,12 +64,46 @@ impl<E: Into<EngineError>> From<E> for Pause {
     }
 }
 
+impl Bell {
+    /// There is something to do.
+    pub fn ring(&self) {
+        self.signal.lock().work = true;
+        self.rung.notify_all();
+    }
+
+    fn stop(&self) {
+        self.signal.lock().stopping = true;
+        self.rung.notify_all();
+    }
+
+    /// Waits for work; false when it is time to stop.
+    fn wait_for_work(&self) -> bool {
+        let mut signal = self.signal.lock();
+        while !signal.work && !signal.stopping {
+            self.rung.wait(&mut signal);
+        }
+        signal.work = false;
+        !signal.stopping
+    }
+
+    /// Waits, but not when it is time to stop.
+    fn pause(&self, time: Duration) {
+        let mut signal = self.signal.lock();
+        if !signal.stopping {
+            self.rung.wait_for(&mut signal, time);
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.signal.lock().stopping
+    }
+}
+
 impl Jobs {
     /// Goes on with what an earlier run left.
-    pub fn start(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Result<Jobs, EngineError> {
-        let signal = Mutex::new(Signal { woken: true, stopping: false });
-        let (wake, reclaimed_rows) = (Condvar::new(), AtomicU64::new(0));
-        let runner = Arc::new(Runner { shared, catalog, signal, wake, reclaimed_rows });
+    pub fn start(shared: Arc<Shared>, catalog: Arc<Catalog>, bell: Arc<Bell>) -> Result<Jobs, EngineError> {
+        bell.ring();
+        let runner = Arc::new(Runner { shared, catalog, bell, reclaimed_rows: AtomicU64::new(0) });
         let run = Arc::clone(&runner);
         let thread = thread::Builder::new().name("quire-jobs".to_owned()).spawn(move || run.run());
         let thread =
@@ -71,16 +111,9 @@ impl Jobs {
         Ok(Jobs { runner, thread: Mutex::new(Some(thread)) })
     }
 
-    /// There is something to do.
-    pub fn wake(&self) {
-        self.runner.signal.lock().woken = true;
-        self.runner.wake.notify_all();
-    }
-
     /// Returns when no job runs any more.
     pub fn stop(&self) {
-        self.runner.signal.lock().stopping = true;
-        self.runner.wake.notify_all();
+        self.runner.bell.stop();
         if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
         {
@@ -98,7 +131,7 @@ impl Jobs {
 
 impl Runner {
     fn run(&self) {
-        while self.wait_for_work() {
+        while self.bell.wait_for_work() {
             let mut outcome = self.work();
             while let Err(Pause::Failed(error)) = outcome {
                 if matches!(error, EngineError::Storage(StorageError::Closed | StorageError::Poisoned { .. }))
@@ -106,31 +139,14 @@ impl Runner {
                     return;
                 }
                 warn!(%error, "a background job failed and is tried again");
-                self.wait(RETRY_WAIT);
+                self.bell.pause(RETRY_WAIT);
                 outcome = self.work();
             }
         }
     }
 
-    /// False when it is time to stop.
-    fn wait_for_work(&self) -> bool {
-        let mut signal = self.signal.lock();
-        while !signal.woken && !signal.stopping {
-            self.wake.wait(&mut signal);
-        }
-        signal.woken = false;
-        !signal.stopping
-    }
-
-    fn wait(&self, time: Duration) {
-        let mut signal = self.signal.lock();
-        if !signal.stopping {
-            self.wake.wait_for(&mut signal, time);
-        }
-    }
-
     fn check_stopping(&self) -> Result<(), Pause> {
-        if self.signal.lock().stopping { Err(Pause::Stopping) } else { Ok(()) }
+        if self.bell.is_stopping() { Err(Pause::Stopping) } else { Ok(()) }
     }
 
     /// Everything there is to do.
@@ -182,11 +198,28 @@ impl Runner {
     }
 
     fn empty_container(&self, container: u32) -> Result<(), Pause> {
+        self.fence(container)?;
         for (space, prefix) in keys::container_ranges(container) {
             let emptied = self.empty(container, space, &prefix)?;
             if emptied && space != CATALOG {
                 self.shared.storage.compact(space, KeyRange::prefix(&prefix));
             }
+        }
+        Ok(())
+    }
+
+    /// A write whose outcome nobody learnt must not come to life behind the job.
+    fn fence(&self, container: u32) -> Result<(), Pause> {
+        let storage = &*self.shared.storage;
+        let mut partitions = Vec::new();
+        for_each_row(&*storage.snapshot()?, CATALOG, &keys::counts_prefix(container), |key, _| {
+            partitions.extend(keys::partition_of_counts_key(key));
+            Ok(())
+        })?;
+        for partition in partitions {
+            let sequence = keys::partition_id(container, partition);
+            let epoch = storage.position(sequence)?.map_or(0, |position| position.epoch);
+            storage.fence(sequence, epoch + 1)?;
         }
         Ok(())
     }

@@ -199,6 +199,16 @@ pub(crate) fn container_ranges(container: u32) -> Vec<(Space, Vec<u8>)> {
     CONTAINER_SPACES.into_iter().map(|space| (space, prefix.to_vec())).chain(counters).collect()
 }
 
+/// Counts of all partitions of a container.
+pub(crate) fn counts_prefix(container: u32) -> Vec<u8> {
+    [&[CATALOG_COUNTS], &container_prefix(container)[..]].concat()
+}
+
+/// The partition in the key of a counts row.
+pub(crate) fn partition_of_counts_key(key: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(*key.get(5..)?.first_chunk()?))
+}
+
 /// The guarded sequence of the commits that empty a deleted container; no partition has this id.
 pub(crate) fn reclaim_sequence(container: u32) -> PartitionId {
     partition_id(container, RECLAIM_SEQUENCE)

@@ -54,6 +54,7 @@ pub(super) struct Change<'a> {
     ts: i64,
     stamps: u16,
     ops: Vec<Op>,
+    leaves_job: bool,
 }
 
 /// What became of a commit that was sent.
@@ -73,7 +74,17 @@ impl Catalog {
         let (counters, lsn) = (writer.counters, writer.position.lsn + 1);
         let ts = writer.ts.max(self.shared.now_seconds());
         let state = State::clone(&self.state.load());
-        Ok(Change { catalog: self, writer, state, counters, lsn, ts, stamps: 0, ops: Vec::new() })
+        Ok(Change {
+            catalog: self,
+            writer,
+            state,
+            counters,
+            lsn,
+            ts,
+            stamps: 0,
+            ops: Vec::new(),
+            leaves_job: false,
+        })
     }
 
     /// Finishes what an unresolved commit left, if there is one.
@@ -172,6 +183,7 @@ impl Change<'_> {
         let key = keys::job_key(job);
         let value = row::encode_job(&key);
         self.state.jobs.insert(job);
+        self.leaves_job = true;
         self.ops.push(Op::Put { space: CATALOG, key, value });
     }
 
@@ -201,11 +213,15 @@ impl Change<'_> {
         match send(&*self.catalog.shared.storage, &commit) {
             Sent::Done => {
                 self.catalog.publish(&mut self.writer, next);
+                if self.leaves_job {
+                    self.catalog.bell.ring();
+                }
                 Ok(())
             }
             Sent::Failed(error) => Err(error),
             Sent::Unknown => {
                 self.writer.unresolved = Some(Unresolved { commit, next });
+                self.catalog.bell.ring();
                 Err(EngineError::Unresolved)
             }
         }

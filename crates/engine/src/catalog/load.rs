@@ -16,6 +16,7 @@ use super::row::{self, Counters, ResourceRow, StoreRow};
 use super::state::{DatabaseEntry, Job, OfferEntry, State, UserEntry};
 use super::{Catalog, EngineError};
 use crate::container::Container;
+use crate::jobs::Bell;
 use crate::keys::{CATALOG, CATALOG_PARTITION, CONTAINER_SPACES};
 use crate::partition::PartitionSet;
 use crate::shared::Shared;
@@ -71,7 +72,7 @@ fn create_store(storage: &dyn Storage) -> Result<StoreRow, EngineError> {
 
 impl Catalog {
     /// Reads every catalog row once; containers look up where their partitions stand when they are first used.
-    pub fn open(shared: Arc<Shared>) -> Result<Catalog, EngineError> {
+    pub fn open(shared: Arc<Shared>, bell: Arc<Bell>) -> Result<Catalog, EngineError> {
         let snapshot = shared.storage.snapshot()?;
         let position =
             shared.storage.position(CATALOG_PARTITION)?.ok_or_else(|| corrupt("a store without position"))?;
@@ -82,7 +83,7 @@ impl Catalog {
         loading.load(&*snapshot)?;
         let Loading { state, ts, .. } = loading;
         let writer = Mutex::new(Writer { position, counters, ts, unresolved: None });
-        Ok(Catalog { state: ArcSwap::from_pointee(state), writer, shared })
+        Ok(Catalog { state: ArcSwap::from_pointee(state), writer, shared, bell })
     }
 }
 

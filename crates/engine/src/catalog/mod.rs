@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use crate::EngineError;
 use crate::api::{Precondition, Resource};
 use crate::container::Container;
+use crate::jobs::Bell;
 use crate::shared::Shared;
 use change::Writer;
 use state::{DatabaseEntry, State, UserEntry};
@@ -39,6 +40,8 @@ pub(crate) struct Catalog {
     shared: Arc<Shared>,
     state: ArcSwap<State>,
     writer: Mutex<Writer>,
+    /// Rung when a change leaves something to do.
+    bell: Arc<Bell>,
 }
 
 impl Catalog {
