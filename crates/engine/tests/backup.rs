@@ -5,13 +5,16 @@ mod support;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quire_engine::{Container, Engine, EngineError, Precondition, WriteKind};
+use quire_storage::fault::{FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
-use support::{container, delete, dump, items, json, open, options_with, upsert};
+use quire_value::Value;
+use support::{container, dump, items, json, open, options_with, upsert};
 
 const ANY: Precondition = Precondition { if_match: None };
 
@@ -20,7 +23,7 @@ fn check_sound(storage: &dyn Storage) {
     assert!(report.is_sound(), "{:#?}", report.problems);
 }
 
-fn restored(backup: &std::path::Path) -> MemoryStorage {
+fn restored(backup: &Path) -> MemoryStorage {
     let report = quire_engine::verify_backup(backup).unwrap();
     assert!(report.is_sound(), "{:#?}", report.problems);
     let storage = MemoryStorage::new();
@@ -75,122 +78,114 @@ fn a_quiet_account_comes_back_as_it_was() {
     check_sound(&storage.reopen());
 }
 
-/// What writers did, by partition LSN: the model that a backup is compared with.
-#[derive(Default)]
-struct History {
-    /// Every acknowledged version of an item: value, or deleted.
-    versions: HashMap<String, Vec<Option<u64>>>,
+/// An acknowledged write.
+struct Event {
+    partition: String,
+    lsn: u64,
+    name: String,
+    /// `None`: deleted.
+    value: Option<u64>,
 }
 
 #[test]
-fn a_backup_under_writers_is_a_state_that_was() {
+fn a_backup_under_writers_is_the_state_at_its_lsn_vector() {
     for round in 0..5u64 {
         let directory = tempfile::tempdir().unwrap();
         let backup = directory.path().join("backup");
-        let storage = MemoryStorage::new();
-        let engine = Arc::new(Engine::open(Arc::new(storage.reopen()), options_with(3)).unwrap());
+        let memory = MemoryStorage::new();
+        let rates = Rates { delay: 50, ..Rates::default() };
+        let storage = Arc::new(FaultStorage::seeded(memory.reopen(), round, rates));
+        let engine = Arc::new(Engine::open(storage, options_with(3)).unwrap());
         let container = container(&engine);
-        for number in 0..3000 {
-            upsert(&engine, &container, &id(number), 0).unwrap();
-        }
+        let written = Arc::new(AtomicU64::new(0));
         let stop = Arc::new(AtomicBool::new(false));
-        let writers: Vec<_> = (0..3)
+        let writers: Vec<_> = (0..4)
             .map(|writer| {
-                let (engine, container, stop) = (engine.clone(), container.clone(), stop.clone());
-                std::thread::spawn(move || run_writer(&engine, &container, writer, round, &stop))
+                let (engine, container) = (engine.clone(), container.clone());
+                let (written, stop) = (written.clone(), stop.clone());
+                std::thread::spawn(move || run_writer(&engine, &container, writer, round, &written, &stop))
             })
             .collect();
-        let report = engine.backup(&backup).unwrap();
+        support::wait_until("there is something to copy", || written.load(Ordering::Relaxed) > 3000);
+        let before = written.load(Ordering::Relaxed);
+        engine.backup(&backup).unwrap();
+        assert!(written.load(Ordering::Relaxed) > before, "writers went on");
         stop.store(true, Ordering::SeqCst);
-        let histories: Vec<History> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
-        check_sound(&storage.reopen());
+        let events: Vec<Event> = writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect();
+        check_sound(&memory.reopen());
+        let vector = lsn_vector(&backup);
         let again = open(&restored(&backup));
         let found = items(&again, &again.container("d", "c").unwrap());
-        assert_eq!(found.len() as u64, report.items);
-        for history in &histories {
-            history.check(&found);
-        }
-        // Writes to one logical partition are one sequence: the backup holds a prefix of it, not a selection.
-        check_prefix(&histories, &found);
+        let value = |item: &String| json(item).get("value").unwrap().as_i64().unwrap() as u64;
+        let found: BTreeMap<String, u64> =
+            found.iter().map(|(name, item)| (name.clone(), value(item))).collect();
+        assert_eq!(found, state_at(&vector, events), "seed {round}");
     }
 }
 
-fn id(number: u64) -> String {
-    // The length decides the logical partition.
-    format!("{number:0width$}", width = 5 + (number % 3) as usize)
-}
-
-/// Counts up in one counter item per writer with every change, so that the prefix can be told.
 fn run_writer(
     engine: &Engine,
     container: &Arc<Container>,
     writer: u64,
     seed: u64,
+    written: &AtomicU64,
     stop: &AtomicBool,
-) -> History {
-    let mut history = History::default();
+) -> Vec<Event> {
+    let mut events = Vec::new();
     let mut random = seed * 1000 + writer + 1;
-    for step in 1u64.. {
-        if stop.load(Ordering::SeqCst) {
-            return history;
-        }
+    let mut next = || {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        // Every writer has items of its own.
-        let number = random % 1200 * 3 + writer;
-        let name = id(number);
-        let versions =
-            history.versions.entry(name.clone()).or_insert_with(|| vec![(number < 3000).then_some(0)]);
-        if random & 0x300 == 0 {
-            match delete(engine, container, &name) {
-                Ok(()) => versions.push(None),
-                Err(EngineError::ItemNotFound { .. }) => assert_eq!(versions.last(), Some(&None)),
-                Err(error) => panic!("{error}"),
+        random
+    };
+    for step in 0u64.. {
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
+        // The length decides the logical partition. Items are written by all.
+        let number = next() % 2000;
+        let name = format!("{number:0width$}", width = 5 + (number % 3) as usize);
+        let value = (next() % 3 > 0).then_some(writer << 32 | step);
+        let answer = match value {
+            Some(value) => support::upsert_answer(engine, container, &name, value),
+            None => support::delete_answer(engine, container, &name),
+        };
+        match answer.result {
+            Ok(done) => {
+                let partition = answer.position.unwrap().partition_id;
+                events.push(Event { partition, lsn: done.item_lsn, name, value });
+                written.fetch_add(1, Ordering::Relaxed);
             }
-        } else {
-            upsert(engine, container, &name, step).unwrap();
-            versions.push(Some(step));
+            Err(EngineError::ItemNotFound { .. }) if value.is_none() => {}
+            Err(error) => panic!("{error}"),
         }
     }
-    unreachable!("a writer stops when told")
+    events
 }
 
-impl History {
-    /// Every item is in the backup with one of its versions, or absent where it was deleted at some time.
-    fn check(&self, found: &BTreeMap<String, String>) {
-        for (name, versions) in &self.versions {
-            let value = value_of(found, name);
-            assert!(versions.contains(&value), "{name}: {value:?} of {versions:?}");
-        }
+/// How far every partition had come, as the manifest says.
+fn lsn_vector(backup: &Path) -> HashMap<String, u64> {
+    let manifest = fs::read_to_string(backup.join("manifest.json")).unwrap();
+    let manifest = json(manifest.lines().next().unwrap());
+    let containers = manifest.get("containers").unwrap().as_array().unwrap();
+    let partitions = containers[0].get("partitions").unwrap().as_array().unwrap();
+    let lsn = |partition: &Value| partition.get("lsn").unwrap().as_i64().unwrap() as u64;
+    partitions.iter().map(|partition| (partition.get("id").unwrap().to_json(), lsn(partition))).collect()
+}
+
+fn state_at(vector: &HashMap<String, u64>, mut events: Vec<Event>) -> BTreeMap<String, u64> {
+    events.retain(|event| event.lsn <= vector[&event.partition]);
+    // An item never leaves its partition, so its own events are in order.
+    events.sort_by_key(|event| event.lsn);
+    let mut state = BTreeMap::new();
+    for event in events {
+        match event.value {
+            Some(value) => state.insert(event.name, value),
+            None => state.remove(&event.name),
+        };
     }
-}
-
-fn value_of(found: &BTreeMap<String, String>, name: &str) -> Option<u64> {
-    found.get(name).map(|item| json(item).get("value").unwrap().as_i64().unwrap() as u64)
-}
-
-/// A writer's steps on one logical partition are ordered: if a later one is in the backup, so are all before it.
-fn check_prefix(histories: &[History], found: &BTreeMap<String, String>) {
-    for history in histories {
-        for length in 0..3 {
-            let of_partition = || history.versions.iter().filter(|(name, _)| name.len() % 3 == length);
-            let newest_seen = of_partition().filter_map(|(name, _)| value_of(found, name)).max().unwrap_or(0);
-            for (name, versions) in of_partition() {
-                // The last version up to what was seen must be there, or a later deletion.
-                let at_cut =
-                    versions.iter().rposition(|version| version.is_some_and(|step| step <= newest_seen));
-                let Some(at_cut) = at_cut else { continue };
-                let value = value_of(found, name);
-                let allowed =
-                    [Some(versions[at_cut]), versions.get(at_cut + 1).copied().filter(Option::is_none)];
-                assert!(
-                    allowed.contains(&Some(value)),
-                    "{name}: {value:?}, seen {newest_seen}, {versions:?}"
-                );
-            }
-        }
-    }
+    state
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use quire_engine::{
-    Clock, Container, Engine, EngineError, IndexingDirective, Options, PageRequest, Scope, WriteItem,
-    WriteKind,
+    Answer, Clock, Container, Engine, EngineError, IndexingDirective, ItemWritten, Options, PageRequest,
+    Scope, WriteItem, WriteKind,
 };
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
@@ -60,16 +60,16 @@ pub fn write(
     kind: WriteKind,
     body: &str,
 ) -> Result<(), EngineError> {
-    write_in(engine, container, kind, None, body)
+    answer(engine, container, kind, None, body).result.map(|_| ())
 }
 
-fn write_in(
+fn answer(
     engine: &Engine,
     container: &Arc<Container>,
     kind: WriteKind,
     partition_key: Option<quire_resource::PartitionKey>,
     body: &str,
-) -> Result<(), EngineError> {
+) -> Answer<ItemWritten> {
     let write = WriteItem {
         kind,
         partition_key,
@@ -80,17 +80,27 @@ fn write_in(
         session: None,
         want_body: false,
     };
-    engine.write_item(container, write).result.map(|_| ())
+    engine.write_item(container, write)
 }
 
 pub fn upsert(engine: &Engine, container: &Arc<Container>, id: &str, value: u64) -> Result<(), EngineError> {
-    let key = id.len() % 3;
-    write(engine, container, WriteKind::Upsert, &format!(r#"{{"id":"{id}","pk":"{key}","value":{value}}}"#))
+    upsert_answer(engine, container, id, value).result.map(|_| ())
 }
 
-pub fn delete(engine: &Engine, container: &Arc<Container>, id: &str) -> Result<(), EngineError> {
+pub fn upsert_answer(
+    engine: &Engine,
+    container: &Arc<Container>,
+    id: &str,
+    value: u64,
+) -> Answer<ItemWritten> {
+    let key = id.len() % 3;
+    let body = format!(r#"{{"id":"{id}","pk":"{key}","value":{value}}}"#);
+    answer(engine, container, WriteKind::Upsert, None, &body)
+}
+
+pub fn delete_answer(engine: &Engine, container: &Arc<Container>, id: &str) -> Answer<ItemWritten> {
     let key = quire_resource::PartitionKey::from_header(&format!(r#"["{}"]"#, id.len() % 3)).unwrap();
-    write_in(engine, container, WriteKind::Delete { id: id.to_owned() }, Some(key), "")
+    answer(engine, container, WriteKind::Delete { id: id.to_owned() }, Some(key), "")
 }
 
 pub fn page_request() -> PageRequest {
