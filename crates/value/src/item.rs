@@ -87,7 +87,7 @@ pub struct CorruptItem {
 impl Item {
     /// Straight from request text, without a tree in between. The root may be any JSON value.
     pub fn from_json(text: &[u8], limits: Limits) -> Result<Item, ParseError> {
-        build::from_json(text, limits, &[]).map(Item)
+        Item::from_json_object_without(text, limits, &[])
     }
 
     /// The same without some properties of the root, which are checked like the rest of the text and then dropped.
@@ -96,7 +96,7 @@ impl Item {
         limits: Limits,
         dropped_root_names: &[&str],
     ) -> Result<Item, ParseError> {
-        build::from_json(text, limits, dropped_root_names).map(Item)
+        build::from_json(text, limits, dropped_root_names).map(Item).map_err(|refusal| *refusal)
     }
 
     /// What has no JSON form (`undefined`, NaN, infinity) is left out of arrays and objects.

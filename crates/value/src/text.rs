@@ -1,21 +1,20 @@
 //! JSON text: strict in, compact out, property order kept.
 //!
-//! In: one value, white space around it, a UTF-8 byte order mark before it. sonic-rs walks the text and hands every token to a visitor, so
-//! the text becomes a [`Value`] (here) or a binary item (`item`) without a tree of the parser's own in between.
-//! Invariants, each tested against serde_json:
+//! In: one value, white space around it, a UTF-8 byte order mark before it. [`Reader`] cuts the text into tokens, which become a [`Value`] (here) or
+//! a binary item (`item`) without another tree in between. Invariants, each tested against serde_json:
 //! 1. What is accepted is JSON by RFC 8259 in valid UTF-8, except that a lone surrogate escape becomes U+FFFD.
 //! 2. Nesting is counted before descending, so no text overflows the stack.
 //! 3. No object has two members of one name; finding that out is not quadratic.
 //! 4. Integers that fit i64 or u64 are exact; every other number is the nearest finite double.
 
-use std::borrow::Cow;
-use std::collections::HashSet;
-use std::fmt;
+mod reader;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use std::collections::HashSet;
 
 use crate::order::SMALL_OBJECT_LEN_MAX;
-use crate::{Number, Object, Value};
+use crate::{Object, Value};
+
+pub(crate) use reader::{Reader, Refusal, Token};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -24,7 +23,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What the stack and the tokenizer allow.
+    /// What the stack allows.
     pub const DEPTH_CEILING: usize = 250;
     /// Longest text accepted; requests are refused long before.
     pub const TEXT_BYTES_MAX: usize = 64 << 20;
@@ -50,9 +49,7 @@ pub enum ParseError {
 
 /// Parses one JSON value with nothing after it but white space. Lone surrogates become U+FFFD.
 pub fn parse(text: &[u8], limits: Limits) -> Result<Value, ParseError> {
-    let mut failure = None;
-    let result = read(text, ValueSeed { depth_left: limits.depth(), limits, failure: &mut failure });
-    result.map_err(|error| failure.unwrap_or(error))
+    parse_whole(text, limits).map_err(|refusal| *refusal)
 }
 
 /// Appends a JSON string literal, quotes included.
@@ -64,7 +61,7 @@ pub(crate) fn write_string_bytes(text: &[u8], out: &mut Vec<u8>) {
     out.reserve(text.len() + 2);
     out.push(b'"');
     let mut rest = text;
-    while let Some(at) = find_escaped(rest) {
+    while let Some(at) = find_special(rest) {
         out.extend_from_slice(&rest[..at]);
         write_escape(rest[at], out);
         rest = &rest[at + 1..];
@@ -77,7 +74,7 @@ pub(crate) fn write_string_bytes(text: &[u8], out: &mut Vec<u8>) {
 pub(crate) fn string_len(text: &[u8]) -> usize {
     let mut len = text.len() + 2;
     let mut rest = text;
-    while let Some(at) = find_escaped(rest) {
+    while let Some(at) = find_special(rest) {
         len += escape_len(rest[at]) - 1;
         rest = &rest[at + 1..];
     }
@@ -89,126 +86,50 @@ impl Limits {
         self.depth_max.min(Limits::DEPTH_CEILING)
     }
 
-    pub(crate) fn too_deep(self) -> ParseError {
-        ParseError::TooDeep { depth_max: self.depth() }
+    /// One level further down.
+    pub(crate) fn descend(self, depth_left: usize) -> Result<usize, Refusal> {
+        depth_left.checked_sub(1).ok_or_else(|| Box::new(ParseError::TooDeep { depth_max: self.depth() }))
     }
 }
 
-/// Runs a visitor over the text, which has to be one JSON value.
-pub(crate) fn read<'de, S: DeserializeSeed<'de>>(text: &'de [u8], seed: S) -> Result<S::Value, ParseError> {
-    if text.len() > Limits::TEXT_BYTES_MAX {
-        return Err(malformed(Limits::TEXT_BYTES_MAX, "text is too long"));
-    }
-    // Checked here because the tokenizer, told to replace lone surrogates, would replace invalid bytes too.
-    let text = std::str::from_utf8(text).map_err(|error| malformed(error.valid_up_to(), "invalid UTF-8"))?;
-    let json = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mark_len = text.len() - json.len();
-    let mut deserializer = sonic_rs::Deserializer::from_str(json).utf8_lossy();
-    let result = seed.deserialize(&mut deserializer);
-    let result = result.and_then(|value| deserializer.end().map(|()| value));
-    result.map_err(|error| describe(&error, mark_len))
+fn parse_whole(text: &[u8], limits: Limits) -> Result<Value, Refusal> {
+    let mut reader = Reader::new(text)?;
+    let value = parse_value(&mut reader, limits, limits.depth())?;
+    reader.end()?;
+    Ok(value)
 }
 
-fn malformed(offset: usize, reason: impl Into<String>) -> ParseError {
-    ParseError::Malformed { offset, reason: reason.into() }
-}
-
-// The tokenizer's error has a position and a text, no code.
-fn describe(error: &sonic_rs::Error, mark_len: usize) -> ParseError {
-    let text = error.to_string();
-    let offset = error.offset() + mark_len;
-    if text.starts_with("Float number must be finite") {
-        return ParseError::NumberOutOfRange { offset };
-    }
-    let reason = text.split(" at line ").next().unwrap_or_default();
-    malformed(offset, lowercase_first(reason))
-}
-
-fn lowercase_first(text: &str) -> String {
-    let second = text.chars().nth(1);
-    match text.chars().next() {
-        Some(first) if second.is_some_and(char::is_lowercase) => {
-            first.to_lowercase().chain(text.chars().skip(1)).collect()
-        }
-        _ => text.to_owned(),
+fn parse_value(reader: &mut Reader<'_>, limits: Limits, depth_left: usize) -> Result<Value, Refusal> {
+    match reader.value()? {
+        Token::Null => Ok(Value::Null),
+        Token::Bool(value) => Ok(Value::Bool(value)),
+        Token::Number(number) => Ok(Value::Number(number)),
+        Token::String(text) => Ok(Value::String(text.to_owned())),
+        Token::Array => parse_elements(reader, limits, limits.descend(depth_left)?),
+        Token::Object => parse_members(reader, limits, limits.descend(depth_left)?),
     }
 }
 
-/// Leaves the precise error where the caller finds it, since the visitor's own error type only carries a sentence.
-#[cold]
-pub(crate) fn fail<E: Error>(failure: &mut Option<ParseError>, error: ParseError) -> E {
-    failure.get_or_insert(error);
-    E::custom("refused")
+fn parse_elements(reader: &mut Reader<'_>, limits: Limits, depth_left: usize) -> Result<Value, Refusal> {
+    let mut elements = Vec::new();
+    let mut more = reader.first_element()?;
+    while more {
+        elements.push(parse_value(reader, limits, depth_left)?);
+        more = reader.next_element()?;
+    }
+    Ok(Value::Array(elements))
 }
 
-struct ValueSeed<'f> {
-    depth_left: usize,
-    limits: Limits,
-    failure: &'f mut Option<ParseError>,
-}
-
-impl ValueSeed<'_> {
-    /// The seed for what is inside an array or object.
-    fn inner<E: Error>(self) -> Result<Self, E> {
-        match self.depth_left.checked_sub(1) {
-            Some(depth_left) => Ok(ValueSeed { depth_left, ..self }),
-            None => Err(fail(self.failure, self.limits.too_deep())),
-        }
+fn parse_members(reader: &mut Reader<'_>, limits: Limits, depth_left: usize) -> Result<Value, Refusal> {
+    let mut members = Vec::new();
+    let mut name = reader.first_name()?;
+    while let Some(own) = name {
+        members.push((own.into_owned(), parse_value(reader, limits, depth_left)?));
+        name = reader.next_name()?;
     }
-
-    fn again(&mut self) -> ValueSeed<'_> {
-        ValueSeed { depth_left: self.depth_left, limits: self.limits, failure: self.failure }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
-    type Value = Value;
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ValueSeed<'_> {
-    type Value = Value;
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a JSON value")
-    }
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Number(Number::Int(value)))
-    }
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Number(Number::from_u64(value)))
-    }
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Ok(Value::Number(Number::Double(value)))
-    }
-    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::String(text.to_owned()))
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Value, A::Error> {
-        let mut seed = self.inner()?;
-        let mut elements = Vec::new();
-        while let Some(element) = sequence.next_element_seed(seed.again())? {
-            elements.push(element);
-        }
-        Ok(Value::Array(elements))
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut seed = self.inner()?;
-        let mut members = Vec::new();
-        while let Some(name) = map.next_key_seed(NameSeed)? {
-            members.push((name.into_owned(), map.next_value_seed(seed.again())?));
-        }
-        match find_duplicate(&members) {
-            Some(name) => Err(fail(seed.failure, ParseError::DuplicateName { name: name.to_owned() })),
-            None => Ok(Value::Object(Object(members))),
-        }
+    match find_duplicate(&members) {
+        Some(name) => Err(Box::new(ParseError::DuplicateName { name: name.to_owned() })),
+        None => Ok(Value::Object(Object(members))),
     }
 }
 
@@ -224,45 +145,38 @@ fn find_duplicate(members: &[(String, Value)]) -> Option<&str> {
         .map(|(_, name)| name)
 }
 
-/// A property name, borrowed from the text unless it has escapes.
-pub(crate) struct NameSeed;
-
-impl<'de> DeserializeSeed<'de> for NameSeed {
-    type Value = Cow<'de, str>;
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Cow<'de, str>, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl<'de> Visitor<'de> for NameSeed {
-    type Value = Cow<'de, str>;
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a property name")
-    }
-    fn visit_str<E: Error>(self, name: &str) -> Result<Cow<'de, str>, E> {
-        Ok(Cow::Owned(name.to_owned()))
-    }
-    fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<Cow<'de, str>, E> {
-        Ok(Cow::Borrowed(name))
-    }
-}
-
-fn must_escape(byte: u8) -> bool {
-    (byte < 0x20) | (byte == b'"') | (byte == b'\\')
-}
-
-/// First byte that cannot stand in a literal as it is.
-fn find_escaped(text: &[u8]) -> Option<usize> {
-    // Whole blocks without a branch inside: the compiler turns each into a few vector instructions.
-    const BLOCK: usize = 16;
-    let mut at = 0;
-    for block in text.chunks_exact(BLOCK) {
-        if block.iter().fold(false, |found, byte| found | must_escape(*byte)) {
-            break;
+/// First byte that cannot stand inside a literal: a quote, a backslash or a control character.
+#[inline]
+fn find_special(text: &[u8]) -> Option<usize> {
+    let (words, tail) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let found = special_bytes(u64::from_le_bytes(*word));
+        if found != 0 {
+            return Some(index * 8 + found.trailing_zeros() as usize / 8);
         }
-        at += BLOCK;
     }
-    text[at..].iter().position(|byte| must_escape(*byte)).map(|found| at + found)
+    if tail.is_empty() {
+        return None;
+    }
+    match text.last_chunk::<8>() {
+        // Overlaps what was found clean, so the lowest byte marked is in the tail.
+        Some(word) => {
+            let found = special_bytes(u64::from_le_bytes(*word));
+            (found != 0).then(|| text.len() - 8 + found.trailing_zeros() as usize / 8)
+        }
+        None => tail.iter().position(|byte| matches!(byte, 0..0x20 | b'"' | b'\\')),
+    }
+}
+
+/// Eight bytes at once: the top bit of each that is special. A borrow can mark bytes above a special one too, so only the lowest counts.
+fn special_bytes(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const TOPS: u64 = ONES << 7;
+    let zero_bytes = |word: u64| word.wrapping_sub(ONES) & !word;
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    let quote = zero_bytes(word ^ (ONES * b'"' as u64));
+    let backslash = zero_bytes(word ^ (ONES * b'\\' as u64));
+    (control | quote | backslash) & TOPS
 }
 
 fn write_escape(byte: u8, out: &mut Vec<u8>) {
@@ -329,17 +243,14 @@ mod tests {
             "[-0,-0.0,0e5,1E-400,1.7976931348623157e308,0.1e1]",
             expect!["[0,0,0,0,1.7976931348623157e+308,1]"],
         );
-        check("[1e400]", expect!["number out of range at byte 5"]);
-        check("-1e999", expect!["number out of range at byte 5"]);
-        check(
-            "01",
-            expect!["malformed JSON at byte 1: JSON has non-whitespace trailing characters after the value"],
-        );
-        check("[1.]", expect!["malformed JSON at byte 2: invalid number"]);
-        check("[.5]", expect!["malformed JSON at byte 1: invalid JSON value"]);
-        check("[+1]", expect!["malformed JSON at byte 1: invalid JSON value"]);
-        check("-", expect!["malformed JSON at byte 0: invalid number"]);
-        check("NaN", expect!["malformed JSON at byte 0: invalid JSON value"]);
+        check("[1e400]", expect!["number out of range at byte 1"]);
+        check("-1e999", expect!["number out of range at byte 0"]);
+        check("01", expect!["malformed JSON at byte 0: a number starts with 0"]);
+        check("[1.]", expect!["malformed JSON at byte 3: expected a digit"]);
+        check("[.5]", expect!["malformed JSON at byte 1: expected a value"]);
+        check("[+1]", expect!["malformed JSON at byte 1: expected a value"]);
+        check("-", expect!["malformed JSON at byte 1: expected a digit"]);
+        check("NaN", expect!["malformed JSON at byte 0: expected a value"]);
     }
 
     #[test]
@@ -350,49 +261,31 @@ mod tests {
             expect![[r#"["�","�x","�😀","�A","�\n"]"#]],
         );
         check(r#"{"\ud800":1,"\udfff":2}"#, expect![[r#"duplicate property name "�""#]]);
-        check(r#""\ud800\u00""#, expect!["malformed JSON at byte 8: EOF while parsing"]);
-        check(r#""\x""#, expect!["malformed JSON at byte 2: invalid escape chars"]);
-        check(
-            "\"a\nb\"",
-            expect!["malformed JSON at byte 1: control character found while parsing a string"],
-        );
+        check(r#""\ud800\u00""#, expect!["malformed JSON at byte 8: expected four hexadecimal digits"]);
+        check(r#""\x""#, expect!["malformed JSON at byte 2: unknown escape"]);
+        check("\"a\nb\"", expect!["malformed JSON at byte 2: a control character in a string"]);
         check(b"\"\xff\"", expect!["malformed JSON at byte 1: invalid UTF-8"]);
         check(b"\"\xed\xa0\x80\"", expect!["malformed JSON at byte 1: invalid UTF-8"]);
-        check("\"open", expect!["malformed JSON at byte 4: EOF while parsing"]);
+        check("\"open", expect!["malformed JSON at byte 5: the text ends inside a string"]);
     }
 
     #[test]
     fn malformed_text() {
-        check("", expect!["malformed JSON at byte 0: EOF while parsing"]);
-        check(" ", expect!["malformed JSON at byte 0: EOF while parsing"]);
-        check(
-            "{} x",
-            expect!["malformed JSON at byte 3: JSON has non-whitespace trailing characters after the value"],
-        );
-        check(
-            "1 2",
-            expect!["malformed JSON at byte 2: JSON has non-whitespace trailing characters after the value"],
-        );
-        check("[1,]", expect!["malformed JSON at byte 3: invalid JSON value"]);
-        check(
-            "{\"a\":1,}",
-            expect!["malformed JSON at byte 7: JSON has a comma after the last value in an array or object"],
-        );
-        check(
-            "{\"a\" 1}",
-            expect!["malformed JSON at byte 5: expected this character to be a ':' while parsing"],
-        );
-        check("{a:1}", expect![[r#"malformed JSON at byte 1: expected this character to be '"' or '}'"#]]);
-        check("{'a':1}", expect![[r#"malformed JSON at byte 1: expected this character to be '"' or '}'"#]]);
-        check("[1", expect!["malformed JSON at byte 1: EOF while parsing"]);
-        check("]", expect!["malformed JSON at byte 0: invalid JSON value"]);
-        check("nul", expect!["malformed JSON at byte 0: EOF while parsing"]);
-        check("\u{feff}\u{feff}1", expect!["malformed JSON at byte 3: invalid JSON value"]);
-        check(
-            "1\u{a0}",
-            expect!["malformed JSON at byte 1: JSON has non-whitespace trailing characters after the value"],
-        );
-        check("// x\n1", expect!["malformed JSON at byte 0: invalid JSON value"]);
+        check("", expect!["malformed JSON at byte 0: the text ends where a value is expected"]);
+        check(" ", expect!["malformed JSON at byte 1: the text ends where a value is expected"]);
+        check("{} x", expect!["malformed JSON at byte 3: something follows the value"]);
+        check("1 2", expect!["malformed JSON at byte 2: something follows the value"]);
+        check("[1,]", expect!["malformed JSON at byte 3: expected a value"]);
+        check("{\"a\":1,}", expect!["malformed JSON at byte 7: expected a property name in double quotes"]);
+        check("{\"a\" 1}", expect!["malformed JSON at byte 5: expected ':'"]);
+        check("{a:1}", expect!["malformed JSON at byte 1: expected a property name in double quotes"]);
+        check("{'a':1}", expect!["malformed JSON at byte 1: expected a property name in double quotes"]);
+        check("[1", expect!["malformed JSON at byte 2: expected ',' or ']'"]);
+        check("]", expect!["malformed JSON at byte 0: expected a value"]);
+        check("nul", expect!["malformed JSON at byte 0: expected a value"]);
+        check("\u{feff}\u{feff}1", expect!["malformed JSON at byte 3: expected a value"]);
+        check("1\u{a0}", expect!["malformed JSON at byte 1: something follows the value"]);
+        check("// x\n1", expect!["malformed JSON at byte 0: expected a value"]);
     }
 
     #[test]

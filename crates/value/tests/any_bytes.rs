@@ -85,6 +85,7 @@ fn long_numbers() {
     let cases = [
         format!("1{zeros}e-400"),
         format!("0.{zeros}1e401"),
+        format!("0.{}1e20001", "0".repeat(20_000)),
         format!("0.{digits}"),
         format!("{digits}e-890"),
         format!("{digits}.{digits}e-880"),

@@ -1,20 +1,15 @@
 //! Writing an item, from text or from a value, in one pass.
 
-use std::fmt;
-
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-
 use super::*;
-use crate::text::{self, NameSeed};
+use crate::text::{Reader, Refusal, Token};
 use crate::{Number, Object};
 
-pub(super) fn from_json(text: &[u8], limits: Limits, dropped: &[&str]) -> Result<Vec<u8>, ParseError> {
-    let mut builder = Builder::with_capacity(text.len() + text.len() / 4);
-    let seed = ItemSeed { builder: &mut builder, name: None, dropped, depth_left: limits.depth(), limits };
-    match text::read(text, seed) {
-        Ok(root) => Ok(builder.finish(root)),
-        Err(error) => Err(builder.failure.unwrap_or(error)),
-    }
+pub(super) fn from_json(text: &[u8], limits: Limits, dropped: &[&str]) -> Result<Vec<u8>, Refusal> {
+    let builder = Builder::with_capacity(text.len() + text.len() / 4);
+    let mut writer = Writer { reader: Reader::new(text)?, builder, limits };
+    let root = writer.value(None, dropped, limits.depth())?;
+    writer.reader.end()?;
+    Ok(writer.builder.finish(root))
 }
 
 pub(super) fn from_value(value: &Value) -> Vec<u8> {
@@ -29,8 +24,6 @@ struct Builder {
     open: Vec<Part>,
     /// Reused by every object: (hash, place in original order) packed into one sortable number.
     rows: Vec<u64>,
-    /// Why the text is refused; see `text::fail`.
-    failure: Option<ParseError>,
 }
 
 /// A written element or member.
@@ -44,7 +37,7 @@ impl Builder {
     fn with_capacity(capacity: usize) -> Builder {
         let mut bytes = Vec::with_capacity(capacity + HEADER_LEN);
         bytes.extend_from_slice(&[FORMAT, 0, 0, 0, 0]);
-        Builder { bytes, open: Vec::new(), rows: Vec::new(), failure: None }
+        Builder { bytes, open: Vec::new(), rows: Vec::new() }
     }
 
     fn finish(mut self, root: u32) -> Vec<u8> {
@@ -177,7 +170,6 @@ impl Builder {
         self.sort_rows(first, width)?;
         self.bytes.push(if width == Width::Narrow { OBJECT_16 } else { OBJECT_32 });
         self.wide(count, width);
-        self.reserve_rows(count, width);
         self.write_rows(first, at, width);
         self.open.truncate(first);
         Ok(begin)
@@ -215,24 +207,28 @@ impl Builder {
         Ok(())
     }
 
-    fn reserve_rows(&mut self, count: usize, width: Width) {
-        self.bytes.reserve(count * (2 * width.bytes() + row_bytes(count)));
-    }
-
     fn write_rows(&mut self, first: usize, at: usize, width: Width) {
-        for index in 0..self.rows.len() {
-            let row = self.rows[index];
-            let part = self.open[first + row as u32 as usize];
-            self.wide((row >> 32) as usize, width);
-            self.wide(at - part.at as usize, width);
-        }
-        let row_bytes = row_bytes(self.rows.len());
+        let (entry_bytes, row_bytes) = (2 * width.bytes(), row_bytes(self.rows.len()));
         let start = self.bytes.len();
-        self.bytes.resize(start + self.rows.len() * row_bytes, 0);
-        for (number, row) in (0_u32..).zip(&self.rows) {
-            let place = start + *row as u32 as usize * row_bytes;
-            self.bytes[place..place + row_bytes].copy_from_slice(&number.to_le_bytes()[..row_bytes]);
+        self.bytes.resize(start + self.rows.len() * (entry_bytes + row_bytes), 0);
+        let (table, order) = self.bytes[start..].split_at_mut(self.rows.len() * entry_bytes);
+        for ((entry, row), number) in table.chunks_exact_mut(entry_bytes).zip(&self.rows).zip(0..) {
+            let place = *row as u32 as usize;
+            let (hash, distance) = entry.split_at_mut(width.bytes());
+            put(hash, (row >> 32) as u32);
+            put(distance, at as u32 - self.open[first + place].at);
+            put(&mut order[place * row_bytes..][..row_bytes], number);
         }
+    }
+}
+
+/// Writes the low bytes of a number that fits the place.
+fn put(place: &mut [u8], value: u32) {
+    let [a, b, c, d] = value.to_le_bytes();
+    match place {
+        [first] => *first = a,
+        [first, second] => (*first, *second) = (a, b),
+        place => place.copy_from_slice(&[a, b, c, d]),
     }
 }
 
@@ -248,90 +244,59 @@ fn written_name(bytes: &[u8], at: usize) -> &[u8] {
     &bytes[start..start + len]
 }
 
-/// Writes one value of the text; its own name goes in front of it, after what is inside it.
-struct ItemSeed<'b, 'n> {
-    builder: &'b mut Builder,
-    name: Option<&'n str>,
-    dropped: &'n [&'n str],
-    depth_left: usize,
+/// Turns text into an item, token by token.
+struct Writer<'a> {
+    reader: Reader<'a>,
+    builder: Builder,
     limits: Limits,
 }
 
-impl ItemSeed<'_, '_> {
-    fn descend<E: Error>(&mut self) -> Result<(), E> {
-        match self.depth_left.checked_sub(1) {
-            Some(depth_left) => self.depth_left = depth_left,
-            None => return Err(text::fail(&mut self.builder.failure, self.limits.too_deep())),
+impl Writer<'_> {
+    /// Writes the next value. Its own name goes in front of it, after what is inside it.
+    fn value(&mut self, name: Option<&str>, dropped: &[&str], depth_left: usize) -> Result<u32, Refusal> {
+        match self.reader.value()? {
+            Token::Null => Ok(self.builder.scalar(name, &[NULL])),
+            Token::Bool(value) => Ok(self.builder.bool(name, value)),
+            Token::Number(number) => Ok(self.builder.number(name, number)),
+            Token::String(text) => Ok(self.builder.string(name, text)),
+            Token::Array => self.array(name, self.limits.descend(depth_left)?),
+            Token::Object => self.object(name, dropped, self.limits.descend(depth_left)?),
         }
-        Ok(())
     }
 
-    fn inner<'s>(&'s mut self, name: Option<&'s str>) -> ItemSeed<'s, 's> {
-        let ItemSeed { builder, depth_left, limits, .. } = self;
-        ItemSeed { builder, name, dropped: &[], depth_left: *depth_left, limits: *limits }
-    }
-
-    #[cold]
-    fn duplicate<E: Error>(&mut self, name: String) -> E {
-        text::fail(&mut self.builder.failure, ParseError::DuplicateName { name })
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for ItemSeed<'_, '_> {
-    type Value = u32;
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u32, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ItemSeed<'_, '_> {
-    type Value = u32;
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a JSON value")
-    }
-    fn visit_unit<E: Error>(self) -> Result<u32, E> {
-        Ok(self.builder.scalar(self.name, &[NULL]))
-    }
-    fn visit_bool<E: Error>(self, value: bool) -> Result<u32, E> {
-        Ok(self.builder.bool(self.name, value))
-    }
-    fn visit_i64<E: Error>(self, value: i64) -> Result<u32, E> {
-        Ok(self.builder.int(self.name, value))
-    }
-    fn visit_u64<E: Error>(self, value: u64) -> Result<u32, E> {
-        Ok(self.builder.number(self.name, Number::from_u64(value)))
-    }
-    fn visit_f64<E: Error>(self, value: f64) -> Result<u32, E> {
-        Ok(self.builder.number(self.name, Number::Double(value)))
-    }
-    fn visit_str<E: Error>(self, text: &str) -> Result<u32, E> {
-        Ok(self.builder.string(self.name, text))
-    }
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut sequence: A) -> Result<u32, A::Error> {
-        self.descend()?;
+    fn array(&mut self, name: Option<&str>, depth_left: usize) -> Result<u32, Refusal> {
         let first = self.builder.open.len();
-        while let Some(at) = sequence.next_element_seed(self.inner(None))? {
+        let mut more = self.reader.first_element()?;
+        while more {
+            let at = self.value(None, &[], depth_left)?;
             self.builder.open.push(Part { hash: 0, at });
+            more = self.reader.next_element()?;
         }
-        Ok(self.builder.end_array(self.name, first))
+        Ok(self.builder.end_array(name, first))
     }
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<u32, A::Error> {
-        self.descend()?;
+
+    fn object(&mut self, name: Option<&str>, dropped: &[&str], depth_left: usize) -> Result<u32, Refusal> {
         let first = self.builder.open.len();
-        let mut dropped = Vec::new();
-        while let Some(name) = map.next_key_seed(NameSeed)? {
+        let mut seen = Vec::new();
+        let mut next = self.reader.first_name()?;
+        while let Some(member) = next {
             let start = self.builder.bytes.len();
-            let at = map.next_value_seed(self.inner(Some(&name)))?;
-            if !self.dropped.contains(&&*name) {
-                self.builder.open.push(Part { hash: name_hash(name.as_bytes()), at });
-                continue;
+            let at = self.value(Some(&member), &[], depth_left)?;
+            if !dropped.contains(&&*member) {
+                self.builder.open.push(Part { hash: name_hash(member.as_bytes()), at });
+            } else if seen.contains(&member) {
+                return Err(duplicate(member.into_owned()));
+            } else {
+                self.builder.bytes.truncate(start);
+                seen.push(member);
             }
-            self.builder.bytes.truncate(start);
-            if dropped.contains(&name) {
-                return Err(self.duplicate(name.into_owned()));
-            }
-            dropped.push(name);
+            next = self.reader.next_name()?;
         }
-        self.builder.end_object(self.name, first).map_err(|name| self.duplicate(name))
+        self.builder.end_object(name, first).map_err(duplicate)
     }
+}
+
+#[cold]
+fn duplicate(name: String) -> Refusal {
+    Box::new(ParseError::DuplicateName { name })
 }
