@@ -186,10 +186,9 @@ impl Lexer<'_> {
     }
 
     fn number(&mut self) -> TokenKind {
-        if self.peek(0) == Some(b'0') && matches!(self.peek(1), Some(b'x' | b'X')) {
-            if self.peek(2).is_some_and(|byte| byte.is_ascii_hexdigit()) {
-                return self.hexadecimal();
-            }
+        let prefix = self.peek(0) == Some(b'0') && matches!(self.peek(1), Some(b'x' | b'X'));
+        if prefix && self.peek(2).is_some_and(|byte| byte.is_ascii_hexdigit()) {
+            return self.hexadecimal();
         }
         let start = self.position;
         self.skip_while(|byte| byte.is_ascii_digit());

@@ -20,7 +20,7 @@ mod plan; // what clients merge, and the text they send to every partition
 mod print; // syntax back to text
 mod query; // the front door
 
-pub use self::computed::check_computed_property;
+pub use self::computed::{check_computed_properties, check_computed_property};
 pub use self::diagnostic::Diagnostic;
 pub use self::environment::{Environment, Limits};
 pub use self::lexer::Span;

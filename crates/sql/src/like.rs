@@ -133,10 +133,8 @@ impl Token {
 /// The token at `position` and where the next one starts.
 fn token(pattern: &[char], position: usize, escape: Option<char>) -> (Token, usize) {
     let character = pattern[position];
-    if escape == Some(character) {
-        if let Some(literal) = pattern.get(position + 1) {
-            return (Token::Character(*literal), position + 2);
-        }
+    if let Some(literal) = pattern.get(position + 1).filter(|_| escape == Some(character)) {
+        return (Token::Character(*literal), position + 2);
     }
     match character {
         '_' => (Token::Any, position + 1),

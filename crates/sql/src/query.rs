@@ -47,7 +47,7 @@ impl Query {
     ) -> Result<Query, SqlError> {
         let syntax = parser::parse(text).map_err(|diagnostic| SqlError::Compile(vec![diagnostic]))?;
         let names: Vec<&str> = computed.iter().map(|(name, _)| name.as_str()).collect();
-        let Bound { query: bound, uses_clock } = bind::bind(&syntax, text, parameters, &names)?;
+        let Bound { query: bound, uses_clock, .. } = bind::bind(&syntax, text, parameters, &names)?;
         let computed =
             computed.iter().map(|(name, query)| computed::compile(name, query)).collect::<Result<_, _>>()?;
         let environment = Environment::default();

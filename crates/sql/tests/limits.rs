@@ -1,6 +1,6 @@
 //! No query text may overflow the stack, hang or panic, whatever it says.
 
-use quire_sql::{Environment, Parameters, Query, SqlError};
+use quire_sql::{Environment, Limits, Parameters, Query, SqlError};
 use quire_value::Value;
 
 fn run(text: &str) -> Result<Vec<Value>, SqlError> {
@@ -37,4 +37,82 @@ fn deep_queries_run_or_are_refused() {
             }
         }
     }
+}
+
+fn item() -> Value {
+    let elements: Vec<String> = (0..1_000).map(|n| n.to_string()).collect();
+    let json = format!("{{\"id\":\"1\",\"l\":[{}],\"s\":\"{}\"}}", elements.join(","), "ab".repeat(50_000));
+    quire_value::text::parse(json.as_bytes(), quire_value::Limits::default()).expect("an item")
+}
+
+/// Each of these would need hours or terabytes.
+#[test]
+fn explosions_end_with_an_error() {
+    let limits = Limits { item_steps_max: 1_000_000, held_bytes_max: 16 << 20 };
+    for text in [
+        "SELECT VALUE 1 FROM c JOIN a IN c.l JOIN b IN c.l JOIN d IN c.l JOIN e IN c.l",
+        "SELECT VALUE COUNT(1) FROM c JOIN a IN c.l JOIN b IN c.l JOIN d IN c.l",
+        "SELECT c FROM c JOIN a IN c.l JOIN b IN c.l ORDER BY c.id",
+        "SELECT VALUE ARRAY(SELECT VALUE [c, a] FROM a IN c.l) FROM c JOIN b IN c.l",
+        "SELECT VALUE MAKELIST(c) FROM c JOIN a IN c.l",
+        "SELECT VALUE REPLACE(c.s, 'a', c.s) FROM c",
+        "SELECT VALUE StringJoin(StringSplit(c.s, 'a'), c.s) FROM c",
+        "SELECT VALUE EXISTS(SELECT VALUE 1 FROM a IN c.l JOIN b IN c.l JOIN d IN c.l WHERE a + b + d < 0) FROM c",
+        "SELECT DISTINCT VALUE [a, b, d] FROM c JOIN a IN c.l JOIN b IN c.l JOIN d IN c.l",
+        "SELECT a, b, d, COUNT(1) FROM c JOIN a IN c.l JOIN b IN c.l JOIN d IN c.l GROUP BY a, b, d",
+    ] {
+        let query = Query::compile(text, &Parameters::default(), &[]).expect(text);
+        let query = query.with_environment(Environment { limits, ..Environment::default() });
+        let mut items = Some(item()).into_iter();
+        let error = query.run(&mut || Ok(items.next())).expect_err(text);
+        assert!(matches!(error, SqlError::Budget { .. }), "{text}: {error}");
+    }
+    let chain = format!("SELECT VALUE c.s{} FROM c", " || c.s".repeat(20_000));
+    let query = Query::compile(&chain, &Parameters::default(), &[]).expect("a long chain");
+    query
+        .with_environment(Environment { limits, ..Environment::default() })
+        .rows_of(&item())
+        .expect_err("too much text");
+}
+
+/// A thousand rows of one item are nothing special.
+#[test]
+fn ordinary_joins_fit() {
+    let query =
+        Query::compile("SELECT VALUE a FROM c JOIN a IN c.l JOIN b IN c.l", &Parameters::default(), &[])
+            .expect("compiles");
+    assert_eq!(query.rows_of(&item()).expect("a million rows").len(), 1_000_000);
+}
+
+/// The clock comes from outside, and is asked for where it is missing.
+#[test]
+fn no_time_is_made_up() {
+    let query =
+        Query::compile("SELECT VALUE GetCurrentTicks()", &Parameters::default(), &[]).expect("compiles");
+    assert!(matches!(query.run(&mut || Ok::<_, SqlError>(None)), Err(SqlError::Refused(_))));
+}
+
+/// One query may serve several threads.
+#[test]
+fn queries_are_shared() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Query>();
+}
+
+/// What stops the source stops the query, with the source's own error.
+#[test]
+fn errors_of_the_source_come_through() {
+    #[derive(Debug, PartialEq)]
+    enum Failure {
+        Source,
+        Sql,
+    }
+    impl From<SqlError> for Failure {
+        fn from(_: SqlError) -> Failure {
+            Failure::Sql
+        }
+    }
+    let query =
+        Query::compile("SELECT VALUE COUNT(1) FROM c", &Parameters::default(), &[]).expect("compiles");
+    assert_eq!(query.run(&mut || Err(Failure::Source)), Err(Failure::Source));
 }

@@ -1,6 +1,6 @@
 //! Expressions.
 
-use quire_value::{Number, Value};
+use quire_value::{Number, Object, Value};
 
 use crate::ast::{self, ExprKind, SubqueryForm, UnaryOperator};
 use crate::bound::{Expr, Query};
@@ -22,10 +22,11 @@ impl Binder<'_> {
                 let base = self.expr(base);
                 self.path(base, steps, expr.span)
             }
-            ExprKind::Array(items) => Expr::Array(self.exprs(items)),
-            ExprKind::Object(properties) => Expr::Object(
-                properties.iter().map(|(name, value)| (name.clone(), self.expr(value))).collect(),
-            ),
+            ExprKind::Array(items) => folded_array(self.exprs(items)),
+            ExprKind::Object(properties) => {
+                let bound = properties.iter().map(|(name, value)| (name.clone(), self.expr(value)));
+                folded_object(bound.collect())
+            }
             ExprKind::Unary { operators, operand } => {
                 Expr::Unary { operators: operators.clone(), operand: self.boxed(operand) }
             }
@@ -188,6 +189,29 @@ impl Binder<'_> {
         let body = self.boxed(body);
         self.scope.pop();
         Expr::Let { value, body }
+    }
+}
+
+/// Constructors of constants are constants: built once, and comparable before the run.
+fn folded_array(items: Vec<Expr>) -> Expr {
+    match items.iter().map(|item| item.as_constant().cloned()).collect::<Option<Vec<Value>>>() {
+        Some(values) => Expr::Constant(values.into_iter().filter(|value| !value.is_undefined()).collect()),
+        None => Expr::Array(items),
+    }
+}
+
+fn folded_object(properties: Vec<(String, Expr)>) -> Expr {
+    let constant = |(name, value): &(String, Expr)| Some((name.clone(), value.as_constant()?.clone()));
+    match properties.iter().map(constant).collect::<Option<Vec<_>>>() {
+        Some(values) => {
+            let mut object = Object::with_capacity(values.len());
+            values
+                .into_iter()
+                .filter(|(_, value)| !value.is_undefined())
+                .for_each(|(name, value)| object.set(name, value));
+            Expr::Constant(Value::Object(object))
+        }
+        None => Expr::Object(properties),
     }
 }
 

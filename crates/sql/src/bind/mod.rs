@@ -32,12 +32,15 @@ pub(crate) fn bind(
     let mut binder = Binder::new(text, parameters, computed);
     let query = binder.query(query, Position::Top);
     let uses_clock = binder.natures.contains(&Nature::Clock);
-    binder.finish().map(|()| Bound { query, uses_clock })
+    let is_deterministic = binder.natures.iter().all(|nature| *nature == Nature::Plain);
+    binder.finish().map(|()| Bound { query, uses_clock, is_deterministic })
 }
 
 pub(crate) struct Bound {
     pub query: Query,
     pub uses_clock: bool,
+    /// Calls no function of time or chance, subqueries included.
+    pub is_deterministic: bool,
 }
 
 /// Where a query stands, which decides what its FROM root may be and which clauses it may have.
