@@ -55,8 +55,9 @@ pub(crate) fn protocols(limits: &Limits) -> auto::Builder<TokioExecutor> {
         .max_pending_accept_reset_streams(limits.reset_count_max)
         .max_local_error_reset_streams(limits.reset_count_max)
         .max_header_list_size(u32::try_from(2 * limits.header_bytes_max).unwrap_or(u32::MAX))
-        .initial_stream_window_size(1 << 20)
-        .initial_connection_window_size(4 << 20)
+        // What a client may send before anyone has looked at it.
+        .initial_stream_window_size(256 << 10)
+        .initial_connection_window_size(1 << 20)
         .keep_alive_interval(limits.idle_timeout / 2)
         .keep_alive_timeout(limits.head_timeout);
     builder

@@ -22,7 +22,7 @@ use crate::headers::error_response;
 use crate::log;
 use crate::metrics::Operation;
 use crate::quire;
-use crate::request::{Request, Response, activity_id, check_head, read_body};
+use crate::request::{Request, Response, check_head, read_body};
 use crate::routes;
 use crate::state::State;
 use crate::status::{Failure, HandlerError, RequestError};
@@ -37,11 +37,12 @@ pub(crate) async fn answer(
     let started = Instant::now();
     let (head, body) = received.into_parts();
     let (is_head, version) = (head.method == Method::HEAD, head.version);
-    let activity_id = activity_id(&head.headers);
+    let activity_id = state.activity_ids.of(&head.headers);
     let mut exchange = Exchange {
         state: state.clone(),
         wire: wire.clone(),
         body,
+        is_read: false,
         operation: Operation::other(),
         cors: None,
     };
@@ -96,7 +97,7 @@ pub(crate) async fn answer_metrics(
         (Ok(_), "/metrics" | "/_quire/metrics", &Method::GET | &Method::HEAD) => quire::metrics(state).await,
         _ => Err(RequestError::Route(routes::RouteError::InvalidUrl).into()),
     };
-    outcome.unwrap_or_else(|error| refuse(&activity_id(received.headers()), &error))
+    outcome.unwrap_or_else(|error| refuse(&state.activity_ids.of(received.headers()), &error))
 }
 
 /// Owns what it needs: its future must be `Send` inside [`caught`].
@@ -104,6 +105,8 @@ struct Exchange {
     state: Arc<State>,
     wire: Arc<Wire>,
     body: Incoming,
+    /// The body was read to its end. (A chunked one does not say so itself.)
+    is_read: bool,
     operation: Operation,
     cors: Option<Cors>,
 }
@@ -151,6 +154,7 @@ impl Exchange {
         let principal = auth::authenticate(&state, &request, &route).await?;
         let mut hold = state.bodies.hold();
         request.body = read_body(&mut self.body, &state.config.limits, &mut hold).await?;
+        self.is_read = true;
         Ok(routes::dispatch(&state, &request, &route, &principal).await)
     }
 
@@ -162,6 +166,7 @@ impl Exchange {
         quire::authenticate(&state, &request).await?;
         let mut hold = state.bodies.hold();
         request.body = read_body(&mut self.body, &state.config.limits, &mut hold).await?;
+        self.is_read = true;
         quire::dispatch(&state, &request).await
     }
 
@@ -175,7 +180,7 @@ impl Exchange {
             response.headers_mut().entry(ALLOW).or_insert(allow);
         }
         // The rest of a body that nobody will read must not be taken for the next request.
-        if !self.body.is_end_stream() && version <= Version::HTTP_11 {
+        if !self.is_read && !self.body.is_end_stream() && version <= Version::HTTP_11 {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             self.wire.linger();
         }

@@ -27,7 +27,7 @@ use crate::exchange;
 use crate::guard::Guard;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
-use crate::request::Budget;
+use crate::request::{ActivityIds, Budget};
 use crate::state::State;
 
 /// How often the key file is looked at.
@@ -248,6 +248,7 @@ fn state(mut config: ServerConfig, engine: Arc<Engine>, address: SocketAddr) -> 
         keys: ArcSwap::from_pointee(config.keys.clone()),
         token_key: TokenKey::new(&engine.secret()),
         issuer,
+        activity_ids: ActivityIds::new(),
         metrics: Metrics::default(),
         pool: Pool::new(config.limits.reads_max, config.limits.writes_max, config.limits.waiting_max),
         bodies: Budget::new(config.limits.in_flight_bytes_max),

@@ -1,6 +1,6 @@
 //! One request, read completely, and its answer.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -43,18 +43,39 @@ impl Request {
     }
 }
 
-/// The client's activity id when it looks like one, a new one otherwise.
-pub(crate) fn activity_id(headers: &HeaderMap) -> HeaderValue {
-    if let Some(id) = headers.get(ACTIVITY_ID)
-        && !id.is_empty()
-        && id.len() <= ACTIVITY_ID_BYTES_MAX
-        && id.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
-    {
-        return id.clone();
+/// Activity ids: the client's own when it looks like one, otherwise new ones. These need to be different, not secret,
+/// so a random start and a counter do, without a system call for every request.
+pub(crate) struct ActivityIds {
+    start: u128,
+    count: AtomicU64,
+}
+
+impl ActivityIds {
+    pub fn new() -> ActivityIds {
+        ActivityIds { start: uuid::Uuid::new_v4().as_u128(), count: AtomicU64::new(0) }
     }
-    let mut buffer = uuid::Uuid::encode_buffer();
-    let text: &str = uuid::Uuid::new_v4().hyphenated().encode_lower(&mut buffer);
-    HeaderValue::from_str(text).expect("a uuid is visible ASCII")
+
+    pub fn of(&self, headers: &HeaderMap) -> HeaderValue {
+        if let Some(id) = headers.get(ACTIVITY_ID)
+            && !id.is_empty()
+            && id.len() <= ACTIVITY_ID_BYTES_MAX
+            && id.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+        {
+            return id.clone();
+        }
+        self.make()
+    }
+
+    fn make(&self) -> HeaderValue {
+        // An odd factor maps different counts to different numbers, and spreads them over all digits.
+        const SPREAD: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+        let count = u128::from(self.count.fetch_add(1, Ordering::Relaxed));
+        let bytes = (self.start ^ count.wrapping_mul(SPREAD)).to_be_bytes();
+        let id = uuid::Builder::from_random_bytes(bytes).into_uuid();
+        let mut buffer = uuid::Uuid::encode_buffer();
+        let text: &str = id.hyphenated().encode_lower(&mut buffer);
+        HeaderValue::from_str(text).expect("a uuid is visible ASCII")
+    }
 }
 
 /// Names and values together; hyper has its own, wider limits against heads that never end.
@@ -233,10 +254,20 @@ mod tests {
 
     #[test]
     fn a_foreign_activity_id_is_replaced() {
+        let ids = ActivityIds::new();
         let mut headers = HeaderMap::new();
         headers.insert(ACTIVITY_ID, HeaderValue::from_static("0f8fad5b-d9cb-469f-a165-70867728950e"));
-        assert_eq!(activity_id(&headers), "0f8fad5b-d9cb-469f-a165-70867728950e");
+        assert_eq!(ids.of(&headers), "0f8fad5b-d9cb-469f-a165-70867728950e");
         headers.insert(ACTIVITY_ID, HeaderValue::from_static("a \"quoted\" thing"));
-        assert_eq!(activity_id(&headers).len(), 36);
+        assert_eq!(ids.of(&headers).len(), 36);
+    }
+
+    #[test]
+    fn new_activity_ids_are_all_different_uuids() {
+        let ids = ActivityIds::new();
+        let made: std::collections::HashSet<String> =
+            (0..10_000).map(|_| ids.make().to_str().unwrap().to_owned()).collect();
+        assert_eq!(made.len(), 10_000);
+        assert!(made.iter().all(|id| uuid::Uuid::parse_str(id).unwrap().get_version_num() == 4));
     }
 }

@@ -11,7 +11,7 @@ use crate::auth::{Issuer, Keys, TokenKey};
 use crate::config::ServerConfig;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
-use crate::request::Budget;
+use crate::request::{ActivityIds, Budget};
 
 pub(crate) struct State {
     pub engine: Arc<Engine>,
@@ -21,6 +21,7 @@ pub(crate) struct State {
     pub keys: ArcSwap<Keys>,
     pub token_key: TokenKey,
     pub issuer: Option<Issuer>,
+    pub activity_ids: ActivityIds,
     pub metrics: Metrics,
     pub pool: Pool,
     /// Bytes of request bodies being held.
