@@ -104,17 +104,22 @@ pub(crate) async fn plan(call: &Call<'_>, database: &str, container: &str) -> Ha
         })
         .await?;
     let reply = match plan {
-        Ok(QueryPlan { top: Some(_) }) if !supports(call, "Top")? => {
-            return Err(RequestError::PlanFeatures { features: vec!["Top"] }.into());
+        Ok(plan) => {
+            check_features(call, &plan)?;
+            Reply::json(StatusCode::OK, wire::query_plan(&plan))
         }
-        Ok(QueryPlan { top }) => Reply::json(StatusCode::OK, wire::trivial_plan(top)),
         Err(error) => Reply::failure(status::query_plan(&error, &text)),
     };
     Ok(reply.in_container(&container).charge(charge::PLAN))
 }
 
-/// What the client can do with a plan: names separated by commas.
-fn supports(call: &Call<'_>, feature: &str) -> Result<bool, HandlerError> {
-    let features = call.text(&SUPPORTED_FEATURES)?.unwrap_or_default();
-    Ok(features.split(',').any(|name| name.trim().eq_ignore_ascii_case(feature)))
+/// A plan that the client cannot follow is never handed out: it would give wrong rows. What it can follow are
+/// names separated by commas.
+fn check_features(call: &Call<'_>, plan: &QueryPlan) -> Result<(), HandlerError> {
+    let supported = call.text(&SUPPORTED_FEATURES)?.unwrap_or_default();
+    let supports = |feature: &str| supported.split(',').any(|name| name.trim().eq_ignore_ascii_case(feature));
+    let needed = [(plan.top.is_some(), "Top"), (plan.offset_limit.is_some(), "OffsetAndLimit")];
+    let missing = needed.into_iter().filter(|(needed, feature)| *needed && !supports(feature));
+    let features: Vec<&str> = missing.map(|(_, feature)| feature).collect();
+    if features.is_empty() { Ok(()) } else { Err(RequestError::PlanFeatures { features }.into()) }
 }

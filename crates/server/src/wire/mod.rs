@@ -7,5 +7,5 @@ mod query; // `{"query":…,"parameters":[…]}`
 
 pub(crate) use account::account;
 pub(crate) use feed::{Feed, envelope};
-pub(crate) use plan::trivial_plan;
+pub(crate) use plan::query_plan;
 pub(crate) use query::parse_query;

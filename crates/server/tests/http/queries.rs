@@ -371,14 +371,31 @@ fn plans() {
     assert!(plan.body.contains("\"top\":3,"), "{}", plan.body);
     several.check("POST", DOCS, &[PLAN, features], ordered, expect![[r#"
         400
-        content-length: 226
+        content-length: 190
         content-type: application/json
         x-ms-alt-content-path: dbs/d/colls/c
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-request-charge: 0
 
-        {"code":"BadRequest","message":"A query plan for ORDER BY, DISTINCT, GROUP BY or an aggregate over several partitions is not supported by this version of Quire\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"BadRequest","message":"A query plan for ORDER BY over several partitions is not supported by this version of Quire\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
+    let limited =
+        r#"{"query":"SELECT c.id FROM c OFFSET 1 LIMIT @n","parameters":[{"name":"@n","value":2}]}"#;
+    let features = ("x-ms-cosmos-supported-query-features", "OffsetAndLimit,OrderBy");
+    let plan = several.must(200, "POST", DOCS, &[PLAN, features], limited);
+    let info = "\"top\":null,\"offset\":1,\"limit\":2,";
+    let rewritten = "\"rewrittenQuery\":\"SELECT c.id FROM c OFFSET 0 LIMIT 3\"";
+    assert!(plan.body.contains(info) && plan.body.contains(rewritten), "{}", plan.body);
+    for (query, clauses) in [
+        ("SELECT DISTINCT c.n FROM c ORDER BY c.n", "ORDER BY, DISTINCT"),
+        ("SELECT c.n, COUNT(1) FROM c GROUP BY c.n", "GROUP BY, aggregates"),
+        ("SELECT VALUE SUM(c.n) FROM c", "aggregates"),
+    ] {
+        let answer =
+            several.must(400, "POST", DOCS, &[PLAN, features], &format!("{{\"query\":\"{query}\"}}"));
+        let message = format!("A query plan for {clauses} over several partitions is not supported");
+        assert!(answer.body.contains(&message), "{}", answer.body);
+    }
     several.must(200, "POST", DOCS, &[PLAN], r#"{"query":"SELECT c.id FROM c WHERE c.n > 1"}"#);
     several.must(200, "POST", DOCS, &[PLAN, ("x-ms-documentdb-partitionkey", "[\"1\"]")], ordered);
 }

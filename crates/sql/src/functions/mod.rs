@@ -114,6 +114,10 @@ impl Function {
         !matches!(self.implementation, Implementation::Later)
     }
 
+    pub fn is_aggregate(&self) -> bool {
+        self.aggregate().is_some()
+    }
+
     pub(crate) fn aggregate(&self) -> Option<Aggregate> {
         match self.implementation {
             Implementation::Aggregate(aggregate) => Some(aggregate),
