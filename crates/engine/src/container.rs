@@ -6,6 +6,7 @@ use quire_resource::{ContainerDefinition, PartitionKey};
 use ring::digest;
 
 use crate::api::{PartitionInfo, Position, Resource};
+use crate::items::Place;
 use crate::partition::PartitionSet;
 
 /// An open container: definition, partitions, sequencers. Cheap to clone, valid until the container is deleted.
@@ -38,8 +39,7 @@ impl Container {
 
     /// Where the partition of a key stands (complete key), for headers.
     pub fn position_of(&self, key: &PartitionKey) -> Option<Position> {
-        let epk = self.definition.partition_key.effective(key);
-        self.partitions.route(&epk).position().ok()
+        Place::of(self, key.clone()).ok()?.partition.position().ok()
     }
 
     /// All partitions' positions: the compound session token of container-wide answers.

@@ -97,7 +97,7 @@ pub(crate) fn item(container: u32, rid: u64) -> Vec<u8> {
 /// Items of a container whose rid prefix lies in `first..=last`, from `from` on.
 pub(crate) fn items(container: u32, first: u32, last: u32, from: Option<u64>) -> KeyRange {
     let start = from.unwrap_or(0).max(rid(first, 0));
-    let end = u64::from(last) + 1 << RID_COUNTER_BITS;
+    let end = (u64::from(last) + 1) << RID_COUNTER_BITS;
     KeyRange { start: Bound::Included(item(container, start)), end: Bound::Excluded(item(container, end)) }
 }
 

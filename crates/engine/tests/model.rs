@@ -96,7 +96,8 @@ fn operate(fixture: &Fixture, model: &mut Model, random: &mut Random, thread: u6
             model.items.remove(&key);
         }
         Ok(written) => {
-            assert!(!taken && !(needs_old && live.is_none()) && !(is_create && live.is_some()), "{body}");
+            let refusal = taken || (needs_old && live.is_none()) || (is_create && live.is_some());
+            assert!(!refusal, "{body}");
             assert!(is_create || live.is_none() || !stale, "{body}");
             assert_eq!(written.created, live.is_none());
             // Expired holders of the value went with this write.

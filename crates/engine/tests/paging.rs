@@ -11,6 +11,7 @@ use quire_value::Value;
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const HASH_V1: &str = r#"{"paths":["/pk"],"kind":"Hash"}"#;
+const RANGE: &str = r#"{"paths":["/pk"],"kind":"Range"}"#;
 const MULTI: &str = r#"{"paths":["/pk","/u"],"kind":"MultiHash","version":2}"#;
 
 fn names(items: &[Value]) -> Vec<String> {
@@ -34,7 +35,9 @@ fn filled(key: &str, partitions: u32) -> (Fixture, BTreeSet<String>) {
 
 #[test]
 fn pages_of_any_size_are_the_whole() {
-    for (key, partitions) in [(HASH, 1), (HASH, 5), (HASH_V1, 1), (HASH_V1, 4), (MULTI, 3)] {
+    for (key, partitions) in
+        [(HASH, 1), (HASH, 5), (HASH_V1, 1), (HASH_V1, 4), (RANGE, 1), (RANGE, 3), (MULTI, 3)]
+    {
         let (fixture, all) = filled(key, partitions);
         assert_eq!(fixture.container.partitions().len(), partitions as usize);
         let whole = names(&fixture.all(None, &Scope::default(), -1));
@@ -48,7 +51,7 @@ fn pages_of_any_size_are_the_whole() {
 
 #[test]
 fn partitions_tile_the_container() {
-    for (key, partitions) in [(HASH, 5), (HASH_V1, 5), (MULTI, 4)] {
+    for (key, partitions) in [(HASH, 5), (HASH_V1, 5), (RANGE, 3), (MULTI, 4)] {
         let (fixture, all) = filled(key, partitions);
         let mut seen = Vec::new();
         for partition in fixture.container.partitions() {
@@ -67,7 +70,7 @@ fn partitions_tile_the_container() {
 
 #[test]
 fn keys_and_prefixes_select_their_items() {
-    for (key, partitions) in [(HASH, 5), (HASH_V1, 2)] {
+    for (key, partitions) in [(HASH, 5), (HASH_V1, 2), (RANGE, 2)] {
         let (fixture, all) = filled(key, partitions);
         for n in 0..13 {
             let scope = Scope { partition_key: Some(pk(&format!(r#"["key{n}"]"#))), ..Scope::default() };
@@ -94,7 +97,7 @@ fn keys_and_prefixes_select_their_items() {
 /// Two ranges that meet at a random point share the container between them, wherever the point is.
 #[test]
 fn ranges_cut_anywhere() {
-    for (key, partitions) in [(HASH, 1), (HASH, 3), (HASH_V1, 2), (MULTI, 2)] {
+    for (key, partitions) in [(HASH, 1), (HASH, 3), (HASH_V1, 2), (RANGE, 2), (MULTI, 2)] {
         let (fixture, all) = filled(key, partitions);
         let definition: &PartitionKeyDefinition = &fixture.container.definition.partition_key;
         let mut random = Random(7);

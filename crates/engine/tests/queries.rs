@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Fixture, pk, request, text_of};
-use quire_engine::{EngineError, PageRequest, Parameters, Scope};
+use quire_engine::{EngineError, ItemRead, PageRequest, Parameters, Scope};
 use quire_sql::{Query, Shape};
 use quire_value::Value;
 
@@ -177,6 +177,24 @@ fn computed_properties_and_the_clock_are_in_scope() {
     assert_eq!(fixture.all(Some("SELECT VALUE c.upper FROM c"), &Scope::default(), -1), [Value::from("ADA")]);
     let now = fixture.all(Some("SELECT VALUE GetCurrentTimestamp() FROM c"), &Scope::default(), -1);
     assert_eq!(now, [Value::from(fixture.clock.now() * 1000)]);
+}
+
+/// Byte for byte: a list, a query and a point read show one item alike.
+#[test]
+fn an_item_looks_the_same_wherever_it_is_shown() {
+    let fixture = Fixture::new("");
+    let written =
+        fixture.create(r#"{"z":1e3,"id":"a","pk":"p","a":[{}, null, "\u00e9"]}"#).expect("created").body;
+    let Ok(ItemRead::Found { body, .. }) = fixture.read_answer("a", r#"["p"]"#).result else {
+        panic!("it is there")
+    };
+    let expected = [b"[", &body[..], b"]"].concat();
+    assert_eq!(written, body);
+    for query in
+        [None, Some("SELECT * FROM c"), Some("SELECT VALUE c FROM c"), Some("SELECT * FROM c ORDER BY c.id")]
+    {
+        assert_eq!(fixture.page(query, &whole()).expect("page").rows, expected, "{query:?}");
+    }
 }
 
 #[test]

@@ -129,8 +129,9 @@ impl Links {
         let mut value = node.to_value();
         if let Value::Object(object) = &mut value {
             let rid = self.rid(child);
-            object.set("_self", format!("{}{rid}/", self.docs));
+            let link = format!("{}{rid}/", self.docs);
             object.set("_rid", rid);
+            object.set("_self", link);
             object.set("_etag", stamp.etag());
             object.set("_attachments", "attachments/");
             object.set("_ts", stamp.ts);

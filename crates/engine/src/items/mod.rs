@@ -12,6 +12,8 @@ mod scan; // the visible items of a scope, in order
 pub(crate) mod unique; // unique keys
 mod write;
 
+pub(crate) use place::Place;
+
 use std::sync::Arc;
 
 use quire_resource::expires_at;

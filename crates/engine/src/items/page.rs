@@ -88,6 +88,7 @@ fn fill_list(
 ) -> Result<Filled, EngineError> {
     let links = Links::new(container);
     let mut rows = Rows::new(request)?;
+    scanner.expect(rows.count_max);
     let next = loop {
         let found = match scanner.next()? {
             Step::Item(found) => found,

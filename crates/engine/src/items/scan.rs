@@ -268,6 +268,11 @@ impl<'a> Scanner<'a> {
         })
     }
 
+    /// No more than so many items are asked for, so more rows need not be fetched at first.
+    pub fn expect(&mut self, items: usize) {
+        self.rows_next = self.rows_next.min(items.saturating_add(1));
+    }
+
     pub fn next(&mut self) -> Result<Step, EngineError> {
         while let Some(window) = self.windows.get(self.current) {
             let Some((key, bytes)) = self.fetched.pop_front() else {
