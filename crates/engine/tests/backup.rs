@@ -13,6 +13,7 @@ use quire_engine::{Container, Engine, EngineError, Precondition, WriteKind};
 use quire_storage::fault::{FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
+use quire_storage_local::{LocalOptions, LocalStorage};
 use quire_value::Value;
 use support::{container, dump, items, json, open, options_with, upsert};
 
@@ -187,6 +188,49 @@ fn state_at(vector: &HashMap<String, u64>, mut events: Vec<Event>) -> BTreeMap<S
     }
     state
 }
+
+/// The same journey on files: write, back up, delete, reclaim, verify, restore, open again.
+#[test]
+fn on_the_embedded_engine() {
+    let directory = tempfile::tempdir().unwrap();
+    let backup = directory.path().join("backup");
+    let storage =
+        |name: &str| LocalStorage::open(directory.path().join(name), LocalOptions::default()).unwrap();
+    let engine = Arc::new(support::open_on(Arc::new(storage("data"))));
+    let container = container(&engine);
+    let writers: Vec<_> = (0..16)
+        .map(|writer| {
+            let (engine, container) = (engine.clone(), container.clone());
+            std::thread::spawn(move || {
+                for number in 0..ITEMS_PER_WRITER {
+                    upsert(&engine, &container, &format!("{writer}-{number}"), number).unwrap();
+                }
+            })
+        })
+        .collect();
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    assert_eq!(engine.backup(&backup).unwrap().items, 16 * ITEMS_PER_WRITER);
+    let before = items(&engine, &container);
+    engine.delete_container("d", "c", &ANY).unwrap();
+    support::wait_for_jobs(&engine);
+    engine.close().unwrap();
+    drop((engine, container));
+    let emptied = storage("data");
+    check_sound(&emptied);
+    assert_eq!(quire_engine::verify(&emptied).unwrap().items, 0);
+    let restored = storage("restored");
+    quire_engine::restore(&backup, &restored).unwrap();
+    check_sound(&restored);
+    restored.close().unwrap();
+    drop(restored);
+    let engine = support::open_on(Arc::new(storage("restored")));
+    let container = engine.container("d", "c").unwrap();
+    assert!(items(&engine, &container) == before);
+    upsert(&engine, &container, "new", 1).unwrap();
+    engine.close().unwrap();
+}
+
+const ITEMS_PER_WRITER: u64 = 100;
 
 #[test]
 fn containers_that_come_and_go_meanwhile() {
