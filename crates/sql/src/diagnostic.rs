@@ -70,6 +70,8 @@ pub(crate) enum Problem {
     TooManyJoins(usize),
     TooManyUserDefinedFunctionCalls(usize),
     TooDeep(usize),
+    TooManyGroupByExpressions(usize),
+    TooManyAggregates(usize),
 }
 
 impl Problem {
@@ -173,6 +175,16 @@ impl Problem {
                 format!(
                     "The SQL query exceeded the maximum number of user-defined function calls. The allowed limit is {limit}."
                 ),
+            ),
+            // ours
+            TooManyGroupByExpressions(limit) => (
+                "SC3007",
+                format!("The SQL query exceeded the maximum number of GROUP BY expressions. The allowed limit is {limit}."),
+            ),
+            // ours
+            TooManyAggregates(limit) => (
+                "SC3008",
+                format!("The SQL query exceeded the maximum number of aggregates. The allowed limit is {limit}."),
             ),
             // ours
             TooDeep(limit) => {

@@ -3,6 +3,8 @@
 //! Every condition is turned into a set of partial keys that covers all items it can be true for: a superset is always
 //! right, so whatever is not understood leaves every key.
 
+use std::cell::Cell;
+
 use quire_value::{Path, Segment, Value};
 
 use crate::ast::{BinaryOperator, UnaryOperator};
@@ -10,6 +12,9 @@ use crate::bound::{Expr, Input, Query, Step};
 
 /// More keys than this are as good as all of them.
 const KEYS_MAX: usize = 10_000;
+
+/// Combinations of keys that are looked at before the rest of a filter is left aside.
+const COMBINATIONS_MAX: usize = 1_000_000;
 
 /// One value per path of the key, as far as it is known.
 type Partial = Vec<Option<Value>>;
@@ -39,6 +44,7 @@ fn distinct(mut tuples: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
 struct Analysis {
     /// The names of each path.
     paths: Vec<Vec<String>>,
+    combinations: Cell<usize>,
 }
 
 impl Analysis {
@@ -52,7 +58,7 @@ impl Analysis {
                 .collect()
         };
         let paths: Vec<Vec<String>> = paths.iter().map(names).collect::<Option<_>>()?;
-        (from_container && !paths.is_empty()).then_some(Analysis { paths })
+        (from_container && !paths.is_empty()).then_some(Analysis { paths, combinations: Cell::new(0) })
     }
 
     fn keys(&self, query: &Query) -> Vec<Partial> {
@@ -153,7 +159,9 @@ impl Analysis {
 
     /// Keys in both sets; when that is too much to write down, one of them is still a superset.
     fn both(&self, left: Vec<Partial>, right: Vec<Partial>) -> Vec<Partial> {
-        if left.len().saturating_mul(right.len()) > KEYS_MAX {
+        let combinations = left.len().saturating_mul(right.len());
+        self.combinations.set(self.combinations.get().saturating_add(combinations));
+        if combinations > KEYS_MAX || self.combinations.get() > COMBINATIONS_MAX {
             return if left == self.all() { right } else { left };
         }
         left.iter().flat_map(|left| right.iter().filter_map(|right| merge(left, right))).collect()

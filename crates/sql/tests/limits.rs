@@ -116,3 +116,38 @@ fn errors_of_the_source_come_through() {
         Query::compile("SELECT VALUE COUNT(1) FROM c", &Parameters::default(), &[]).expect("compiles");
     assert_eq!(query.run(&mut || Err(Failure::Source)), Err(Failure::Source));
 }
+
+/// As much of everything as the text may hold, none of which may take long to compile or to run.
+#[test]
+fn long_texts_take_no_time() {
+    let repeat = |part: &str| part.repeat(100_000 / part.len());
+    let long = [
+        format!("SELECT 1{} FROM c", repeat(", 1")),
+        format!("SELECT NaN{} FROM c", repeat(", NaN")),
+        format!("SELECT c.a{} FROM c GROUP BY c.b{}", repeat(", c.a"), repeat(", c.b")),
+        format!("SELECT {} COUNT(1) FROM c", (0..5_000).map(|n| format!("SUM({n}), ")).collect::<String>()),
+        format!("SELECT 1 FROM c{}", repeat(" JOIN c")),
+        format!("SELECT 1 FROM c{}", (0..9_000).map(|n| format!(" JOIN a{n} IN c.l")).collect::<String>()),
+        format!("SELECT {} 1", repeat("x, ")),
+        format!("SELECT VALUE {{{}a: 1}}", (0..9_000).map(|n| format!("a{n}: {n}, ")).collect::<String>()),
+        format!(
+            "SELECT VALUE 1 FROM c WHERE c.id IN ('a'{}) AND true{}",
+            repeat(", 'b'"),
+            repeat(" AND c.id = 'c'")
+        ),
+        format!("SELECT VALUE c.z{} FROM c", repeat(" ?? c.z")),
+        format!("SELECT VALUE c.s LIKE '{}' FROM c", repeat("%a_")),
+        format!("SELECT * FROM c ORDER BY c.a{}", repeat(", c.a")),
+    ];
+    for text in long {
+        let start = std::time::Instant::now();
+        if let Ok(query) = Query::compile(&text, &Parameters::default(), &[]) {
+            let paths = ["/id".parse().expect("a path"), "/pk".parse().expect("a path")];
+            let _keys = query.partition_key_prefixes(&paths);
+            let _plan = query.plan();
+            let mut items = Some(item()).into_iter();
+            let _rows = query.run(&mut || Ok::<_, SqlError>(items.next()));
+        }
+        assert!(start.elapsed().as_secs() < 10, "{}", &text[..80]);
+    }
+}

@@ -204,12 +204,8 @@ fn folded_object(properties: Vec<(String, Expr)>) -> Expr {
     let constant = |(name, value): &(String, Expr)| Some((name.clone(), value.as_constant()?.clone()));
     match properties.iter().map(constant).collect::<Option<Vec<_>>>() {
         Some(values) => {
-            let mut object = Object::with_capacity(values.len());
-            values
-                .into_iter()
-                .filter(|(_, value)| !value.is_undefined())
-                .for_each(|(name, value)| object.set(name, value));
-            Expr::Constant(Value::Object(object))
+            let defined = values.into_iter().filter(|(_, value)| !value.is_undefined());
+            Expr::Constant(Value::Object(defined.collect::<Object>()))
         }
         None => Expr::Object(properties),
     }

@@ -5,7 +5,7 @@ use crate::bound::{Expr, Input, Origin, Source, Step};
 use crate::diagnostic::Problem;
 use crate::lexer::Span;
 
-use super::{Binder, Place, Position};
+use super::{Binder, JOINS_MAX, Place, Position};
 
 /// One level of the stack of values.
 pub(super) struct Entry {
@@ -33,7 +33,8 @@ impl Binder<'_> {
         let first_level = self.scope.len();
         let mut sources = Vec::new();
         self.with_place(Place::Clause("FROM"), |binder| {
-            for (index, source) in from.sources.iter().enumerate() {
+            // More joins are an error already, and looking for their aliases would take long.
+            for (index, source) in from.sources.iter().take(JOINS_MAX + 1).enumerate() {
                 let container = position != Position::Nested && index == 0;
                 binder.source(source, container, &mut sources);
                 binder.check_duplicate(source, first_level);

@@ -12,7 +12,7 @@ use crate::functions::Aggregate;
 use crate::lexer::Span;
 
 use super::from::{Entry, EntryKind};
-use super::{Binder, Place, aggregate_of};
+use super::{AGGREGATES_MAX, Binder, GROUP_BY_EXPRESSIONS_MAX, Place, aggregate_of};
 
 /// The aggregates of a grouped query that is being bound.
 pub(super) struct Frame {
@@ -48,7 +48,11 @@ impl Binder<'_> {
         query: &ast::Query,
         outer_level: usize,
     ) -> (Option<Grouping>, Vec<OrderItem>, Expr) {
-        let keys: Vec<Expr> = query.group_by.iter().map(|key| self.group_key(key)).collect();
+        if query.group_by.len() > GROUP_BY_EXPRESSIONS_MAX {
+            self.report(Problem::TooManyGroupByExpressions(GROUP_BY_EXPRESSIONS_MAX), query.span);
+        }
+        let keys = query.group_by.iter().take(GROUP_BY_EXPRESSIONS_MAX);
+        let keys: Vec<Expr> = keys.map(|key| self.group_key(key)).collect();
         let level = self.scope.len();
         self.scope.push(Entry { name: None, kind: EntryKind::Group });
         let order_by = self.grouped_order_by(query, &keys, outer_level, level);
@@ -129,16 +133,20 @@ impl Binder<'_> {
             .map(|argument| self.with_place(Place::AggregateArgument, |binder| binder.expr(argument)))
             .collect();
         match (arguments.into_iter().next(), self.place) {
-            (Some(argument), Place::Select) => self.register(AggregateCall { aggregate, argument }),
+            (Some(argument), Place::Select) => self.register(AggregateCall { aggregate, argument }, span),
             _ => Expr::Constant(Value::Undefined),
         }
     }
 
     /// The same aggregate of the same expression is computed once.
-    fn register(&mut self, call: AggregateCall) -> Expr {
+    fn register(&mut self, call: AggregateCall, span: Span) -> Expr {
         let Some(frame) = self.frames.last_mut() else { return Expr::Constant(Value::Undefined) };
         let index = match frame.aggregates.iter().position(|known| *known == call) {
             Some(index) => index,
+            None if frame.aggregates.len() == AGGREGATES_MAX => {
+                self.report(Problem::TooManyAggregates(AGGREGATES_MAX), span);
+                return Expr::Constant(Value::Undefined);
+            }
             None => {
                 frame.aggregates.push(call);
                 frame.aggregates.len() - 1

@@ -21,6 +21,12 @@ use self::grouping::Frame;
 pub(crate) const JOINS_MAX: usize = 10;
 pub(crate) const USER_DEFINED_CALLS_MAX: usize = 10;
 const COUNT_LIMIT: u64 = 1 << 32;
+/// Keys are compared with every part of the select list.
+const GROUP_BY_EXPRESSIONS_MAX: usize = 256;
+/// Different aggregates of one query.
+const AGGREGATES_MAX: usize = 1_024;
+/// Nobody reads more, and an answer has to stay small.
+const DIAGNOSTICS_MAX: usize = 100;
 
 /// Binds a whole query. `computed` are the names of the computed properties in scope.
 pub(crate) fn bind(
@@ -98,6 +104,7 @@ impl<'t> Binder<'t> {
         if !self.diagnostics.is_empty() {
             self.diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.end));
             self.diagnostics.dedup();
+            self.diagnostics.truncate(DIAGNOSTICS_MAX);
             return Err(SqlError::Compile(self.diagnostics));
         }
         match self.refusals.into_iter().next() {
@@ -130,8 +137,8 @@ impl<'t> Binder<'t> {
         let outer_level = self.scope.len();
         let outer_place = self.place;
         self.check_clauses(query, position);
-        let sources = query.from.as_ref().map_or(Vec::new(), |from| self.from(from, position));
         self.check_join_count(query);
+        let sources = query.from.as_ref().map_or(Vec::new(), |from| self.from(from, position));
         let filter = query.filter.as_ref().map(|filter| self.clause("WHERE", filter));
         let (grouping, order_by, projection) = self.grouped_or_plain(query, outer_level, position);
         let (offset, limit) = self.counts(query);

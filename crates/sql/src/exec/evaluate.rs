@@ -84,8 +84,12 @@ impl Run<'_> {
         let mut value = self.evaluate(base, scope)?;
         for step in steps {
             value = match step {
-                Step::Name(name) => member(value, name),
+                Step::Name(name) => {
+                    self.spend_on_search(&value)?;
+                    member(value, name)
+                }
                 Step::Index(index) => {
+                    self.spend_on_search(&value)?;
                     let index = self.evaluate(index, scope)?;
                     match &*index {
                         Value::String(name) => member(value, name),
@@ -96,6 +100,11 @@ impl Run<'_> {
             };
         }
         Ok(value)
+    }
+
+    /// Names are looked for one by one.
+    fn spend_on_search(&self, value: &Value) -> Result<(), SqlError> {
+        self.budget().spend(value.as_object().map_or(0, |object| object.len() as u64 / 8))
     }
 
     fn array<'e>(&'e self, items: &'e [Expr], scope: Option<&'e Scope<'e>>) -> Evaluated<'e> {
@@ -110,14 +119,14 @@ impl Run<'_> {
     }
 
     fn object<'e>(&'e self, properties: &'e [(String, Expr)], scope: Option<&'e Scope<'e>>) -> Evaluated<'e> {
-        let mut object = Object::with_capacity(properties.len());
+        let mut members = Vec::with_capacity(properties.len());
         for (name, expr) in properties {
             let value = self.evaluate(expr, scope)?;
             if !value.is_undefined() {
-                object.set(name.as_str(), self.own(value)?);
+                members.push((name.as_str(), self.own(value)?));
             }
         }
-        Ok(Cow::Owned(Value::Object(object)))
+        Ok(Cow::Owned(Value::Object(members.into_iter().collect::<Object>())))
     }
 
     fn unary<'e>(
@@ -142,12 +151,19 @@ impl Run<'_> {
         let mut left = self.evaluate(first, scope)?;
         for (operator, operand) in rest {
             let right = self.evaluate(operand, scope)?;
-            if let (BinaryOperator::Concat, Some(text)) = (operator, left.as_str()) {
-                self.budget().spend_bytes(text.len())?;
-            }
+            self.spend_on(&left)?;
             left = Cow::Owned(binary(*operator, &left, &right)?);
         }
         Ok(left)
+    }
+
+    /// Joining and comparing take as long as the values are large.
+    fn spend_on(&self, value: &Value) -> Result<(), SqlError> {
+        match value {
+            Value::String(text) => self.budget().spend_bytes(text.len()),
+            Value::Array(_) | Value::Object(_) => self.budget().spend_bytes(approximate_size(value)),
+            _ => Ok(()),
+        }
     }
 
     /// OR (`decisive` true) or AND (false): one decisive operand decides, else one that is no boolean makes it
@@ -180,6 +196,7 @@ impl Run<'_> {
         }
         let mut undefined = false;
         for item in items {
+            self.spend_on(&needle)?;
             match equal(&needle, &*self.evaluate(item, scope)?) {
                 Some(true) => return Ok(Some(true)),
                 Some(false) => {}
@@ -270,10 +287,23 @@ impl Run<'_> {
         if !function.sees_undefined && arguments.iter().any(|argument| argument.is_undefined()) {
             return Ok(Cow::Borrowed(&Value::Undefined));
         }
+        for argument in &arguments {
+            self.spend_on_argument(argument)?;
+        }
         let result = evaluate(&Call { arguments: &arguments, surroundings: &self.surroundings });
         match self.surroundings.failure.take() {
             Some(failure) => Err(failure),
             None => Ok(Cow::Owned(result.unwrap_or(Value::Undefined))),
+        }
+    }
+
+    /// What every function may look through; those that do more say so themselves.
+    fn spend_on_argument(&self, argument: &Value) -> Result<(), SqlError> {
+        match argument {
+            Value::String(text) => self.budget().spend_bytes(text.len()),
+            Value::Array(elements) => self.budget().spend(elements.len() as u64),
+            Value::Object(object) => self.budget().spend(object.len() as u64),
+            _ => Ok(()),
         }
     }
 

@@ -161,15 +161,14 @@ fn drop_non_finite(value: &mut Value) {
             elements.retain(|element| !element.is_undefined());
         }
         Value::Object(object) => {
-            let mut dropped = Vec::new();
-            for (name, property) in object.iter_mut() {
+            let mut dropped = false;
+            for (_, property) in object.iter_mut() {
                 drop_non_finite(property);
-                if property.is_undefined() {
-                    dropped.push(name.to_owned());
-                }
+                dropped |= property.is_undefined();
             }
-            for name in dropped {
-                object.remove(&name);
+            if dropped {
+                let members = std::mem::take(object).into_iter();
+                *object = members.filter(|(_, property)| !property.is_undefined()).collect();
             }
         }
         _ => {}

@@ -52,9 +52,13 @@ fn contains(call: &Call<'_>) -> Option<Value> {
         None | Some(Value::Undefined) => false,
         Some(value) => value.as_bool()?,
     };
-    call.spend_bytes(array.len() * 16)?;
+    spend(call, array)?;
     let found = match wanted {
-        Value::Object(wanted) if partial => array.iter().any(|element| covers(element, wanted)),
+        Value::Object(wanted) if partial => {
+            // Every wanted name is looked for in every element.
+            call.spend_bytes(array.len().saturating_mul(wanted.len()).saturating_mul(64))?;
+            array.iter().any(|element| covers(element, wanted))
+        }
         wanted => array.contains(wanted),
     };
     Some(Value::Bool(found))
@@ -72,7 +76,7 @@ fn members(call: &Call<'_>, decisive: bool) -> Option<Value> {
     let array = call.array(0)?;
     let mut undefined = false;
     for index in 1..call.len() {
-        call.spend_bytes(array.len() * 16)?;
+        spend(call, array)?;
         match call.value(index)? {
             Value::Undefined => undefined = true,
             value if array.contains(value) == decisive => return Some(Value::Bool(decisive)),

@@ -17,7 +17,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
 /// One-based.
 fn choose(call: &Call<'_>) -> Option<Value> {
     let index = usize::try_from(call.integer(0)?).ok().filter(|index| *index > 0)?;
-    call.value(index).cloned()
+    let chosen = call.value(index)?;
+    call.spend_bytes(crate::exec::approximate_size(chosen))?;
+    Some(chosen.clone())
 }
 
 /// The number of an item in its container, from its `_rid`.
@@ -32,7 +34,9 @@ fn document_id(call: &Call<'_>) -> Option<Value> {
 /// Equal values have equal hashes; nothing else is promised.
 fn hash(call: &Call<'_>) -> Option<Value> {
     let mut hasher = Fnv(0xCBF2_9CE4_8422_2325);
-    call.value(0)?.hash(&mut hasher);
+    let value = call.value(0)?;
+    call.spend_bytes(crate::exec::approximate_size(value))?;
+    value.hash(&mut hasher);
     let hash = hasher.finish() >> 11; // what a double holds exactly
     if call.len() == 1 {
         return Some(Value::from(hash));
