@@ -3,7 +3,7 @@
 //! The order matters: nothing is parsed for a foreign page, and no body is read for a client that nobody knows.
 
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
@@ -50,11 +50,11 @@ pub(crate) async fn answer(
         Err(error) => (refuse(&activity_id, &error.into()), String::new()),
         Ok(request) => {
             let path = request.path.clone();
-            let served = caught(async move {
+            let served = pin!(async move {
                 let served = exchange.serve(request).await;
                 (exchange, served)
             });
-            match served.await {
+            match caught(served).await {
                 Ok((back, served)) => {
                     exchange = back;
                     (served.unwrap_or_else(|error| refuse(&activity_id, &error)), path)
@@ -203,9 +203,9 @@ fn refuse(activity_id: &HeaderValue, error: &HandlerError) -> Response {
     error_response(activity_id, &Failure::from(error))
 }
 
-/// Runs the request to its end or to its panic: a bug costs one answer, not the process.
-async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
-    let mut work = pin!(work);
+/// Runs the request to its end or to its panic: a bug costs one answer, not the process. By reference, since a
+/// request's future is large and every move copies it.
+async fn caught<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Result<T, String> {
     std::future::poll_fn(|context| {
         match std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
             Ok(Poll::Pending) => Poll::Pending,
@@ -227,11 +227,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_becomes_a_reason() {
-        assert_eq!(caught(async { 7 }).await, Ok(7));
-        let panicked = caught(async {
+        assert_eq!(caught(pin!(async { 7 })).await, Ok(7));
+        let panicking = pin!(async {
             tokio::task::yield_now().await;
             panic!("nothing there");
         });
-        assert_eq!(panicked.await.err().as_deref(), Some("nothing there"));
+        assert_eq!(caught(panicking).await.err().as_deref(), Some("nothing there"));
     }
 }

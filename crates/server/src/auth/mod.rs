@@ -134,7 +134,8 @@ pub(crate) async fn authenticate_signed(
         Kind::Bearer => {
             let issuer = state.issuer.as_ref().ok_or(AuthError::NoIssuer)?;
             let token = std::str::from_utf8(signature).map_err(|_| AuthError::Malformed)?;
-            let role = issuer.authenticate(token, state.config.clock.now_ms()).await?;
+            // Boxed: it may fetch documents over TLS, and its size would be part of every request's future.
+            let role = Box::pin(issuer.authenticate(token, state.config.clock.now_ms())).await?;
             Ok(Principal::Oidc { role })
         }
     }
