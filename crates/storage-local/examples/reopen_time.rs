@@ -84,7 +84,12 @@ fn commit(partition: u64, lsn: u64) -> Commit {
         ops.extend([put(1, body), put(2, vec![b'r'; 8]), put(4, vec![b'f'; 24])]);
     }
     Commit {
-        guards: vec![Guard { partition: PartitionId(partition), epoch: 0, previous_lsn: lsn - 1, next_lsn: lsn }],
+        guards: vec![Guard {
+            partition: PartitionId(partition),
+            epoch: 0,
+            previous_lsn: lsn - 1,
+            next_lsn: lsn,
+        }],
         token: Token(u128::from(partition) << 64 | u128::from(lsn)),
         ops,
     }

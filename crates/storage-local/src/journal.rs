@@ -182,14 +182,18 @@ impl BatchRows {
 /// The end of the last byte that is not zero, from `start` on.
 fn last_nonzero(file: &mut File, start: u64, length: u64) -> io::Result<Option<u64>> {
     file.seek(SeekFrom::Start(start))?;
-    let mut reader = BufReader::with_capacity(1 << 20, &*file).take(length - start);
-    let (mut buffer, mut position, mut last) = (vec![0; 1 << 16], start, None);
+    let mut reader = (&*file).take(length - start);
+    let zeros = vec![0; 1 << 17];
+    let (mut buffer, mut position, mut last) = (zeros.clone(), start, None);
     loop {
         let count = reader.read(&mut buffer)?;
         if count == 0 {
             return Ok(last);
         }
-        if let Some(index) = buffer[..count].iter().rposition(|&byte| byte != 0) {
+        // Comparing whole buffers first: nearly all of the file is zeros.
+        if buffer[..count] != zeros[..count]
+            && let Some(index) = buffer[..count].iter().rposition(|&byte| byte != 0)
+        {
             last = Some(position + index as u64 + 1);
         }
         position += count as u64;

@@ -119,7 +119,7 @@ impl Open {
 
     fn create(directory: Directory, options: &LocalOptions) -> Result<Open, OpenError> {
         directory.begin()?;
-        let store = Store::open(&directory.store(), options)?;
+        let store = Store::create(&directory.store(), options)?;
         let acknowledged = Acknowledged::create(&directory.acknowledged())?;
         directory.finish()?;
         Open::load(directory, store, acknowledged)

@@ -1,10 +1,11 @@
 //! fjall, set up for this use: keyspaces, tuning, back-pressure, flushing.
 
 use crate::LocalOptions;
-use crate::error::{OpenError, corrupt, reading};
+use crate::error::{OpenError, corrupt, opening, reading};
 use fjall::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
 use fjall::{AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use quire_storage::{SPACE_COUNT, Space, StorageError};
+use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 const JOURNAL_BYTES_MIN: u64 = 64 << 20;
 /// Flushes and compactions share these; one of the two keeps flushing while the other compacts.
 const WORKER_THREADS: usize = 2;
+/// fjall numbers keyspaces as they are created, from 1; 0 is its own.
+const KEYSPACES: u8 = SPACE_COUNT + 1;
 const LEDGER_MEMTABLE_BYTES: u64 = 4 << 20;
 /// Spaces that are read by key, so that a filter saves reads: catalog, items, lookups.
 const FILTERED_SPACES: [u8; 3] = [0, 1, 2];
@@ -30,7 +33,27 @@ pub(crate) struct Store {
 }
 
 impl Store {
+    /// Sets up a new store, and makes it durable.
+    pub(crate) fn create(path: &Path, options: &LocalOptions) -> Result<Store, OpenError> {
+        let store = Store::open_any(path, options)?;
+        // fjall syncs each keyspace's folder, but not the one they are in: a power cut could take them all.
+        let folder = File::open(path.join("keyspaces")).and_then(|folder| folder.sync_all());
+        folder.map_err(opening("syncing the store"))?;
+        Ok(store)
+    }
+
+    /// Opens a store that was set up completely.
     pub(crate) fn open(path: &Path, options: &LocalOptions) -> Result<Store, OpenError> {
+        for number in 0..=KEYSPACES {
+            // fjall would silently set up a missing one as empty, and let go of its journals.
+            if !path.join(format!("keyspaces/{number}/current")).exists() {
+                return Err(corrupt(format!("keyspace {number} is missing from the store")));
+            }
+        }
+        Store::open_any(path, options)
+    }
+
+    fn open_any(path: &Path, options: &LocalOptions) -> Result<Store, OpenError> {
         // fjall asserts where a journal and its tables do not fit together.
         let opened = catch_unwind(AssertUnwindSafe(|| Store::open_unchecked(path, options)));
         match opened {

@@ -5,4 +5,5 @@
 pub mod http; // a signing client on a blocking socket
 pub mod live; // a server process
 pub mod qt; // `.qt` files: queries and what comes out
+pub mod crash; // kill loops, and what a power cut leaves
 pub mod values; // strategies for values
