@@ -180,6 +180,16 @@ impl Reply {
         if token.is_empty() { self } else { self.with_text(SESSION_TOKEN, token) }
     }
 
+    /// One partition for a page of several: Python forgets its routing map when an answer names none it knows.
+    pub fn first_partition(self, positions: &[Position]) -> Reply {
+        match positions.first() {
+            Some(first) => {
+                self.with_text(PARTITION_ID, Bytes::copy_from_slice(first.partition_id.as_bytes()))
+            }
+            None => self,
+        }
+    }
+
     fn lsn(mut self, lsn: u64) -> Reply {
         let value = HeaderValue::from(lsn);
         for name in [LSN, LOCAL_LSN, QUORUM_LSN, QUORUM_LOCAL_LSN] {

@@ -179,7 +179,11 @@ pub(super) fn with_positions(
     position: Option<&Position>,
 ) -> Reply {
     let reply = with_position(reply, container, charge, position);
-    if position.is_some() { reply } else { reply.positions(&container.positions()) }
+    if position.is_some() {
+        return reply;
+    }
+    let positions = container.positions();
+    reply.positions(&positions).first_partition(&positions)
 }
 
 fn wants_minimal(call: &Call<'_>) -> Result<bool, HandlerError> {

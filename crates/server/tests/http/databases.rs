@@ -109,11 +109,11 @@ fn bad_bodies() {
     let client = Client::start(1);
     client.check("POST", "/dbs", &[], "{", expect![[r#"
         400
-        content-length: 219
+        content-length: 243
         content-type: application/json
         x-ms-request-charge: 1
 
-        {"code":"BadRequest","message":"The request payload is invalid. Ensure to provide a valid request payload. (malformed JSON at byte 0: EOF while parsing)\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"BadRequest","message":"The request payload is invalid. Ensure to provide a valid request payload. (malformed JSON at byte 1: expected a property name in double quotes)\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     client.check("POST", "/dbs", &[], "[]", expect![[r#"
         400

@@ -308,13 +308,13 @@ fn bad_requests() {
     let client = Client::with_container(1);
     client.check("POST", DOCS, &[PK], "{\"id\":", expect![[r#"
         400
-        content-length: 219
+        content-length: 241
         content-type: application/json
         x-ms-alt-content-path: dbs/d/colls/c
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-request-charge: 1
 
-        {"code":"BadRequest","message":"The request payload is invalid. Ensure to provide a valid request payload. (malformed JSON at byte 5: EOF while parsing)\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"BadRequest","message":"The request payload is invalid. Ensure to provide a valid request payload. (malformed JSON at byte 6: the text ends where a value is expected)\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     client.check("POST", DOCS, &[PK], "[]", expect![[r#"
         400
@@ -355,7 +355,7 @@ fn bad_requests() {
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-request-charge: 1
 
-        {"code":"BadRequest","message":"The request payload is invalid. Ensure to provide a valid request payload. (number out of range at byte 27)\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"BadRequest","message":"The request payload is invalid. Ensure to provide a valid request payload. (number out of range at byte 23)\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     let header = "x-ms-documentdb-partitionkey";
     client.check("POST", DOCS, &[(header, "p")], r#"{"id":"i","pk":"p"}"#, expect![[r#"
@@ -529,6 +529,7 @@ fn pages_of_a_partitioned_container() {
         x-ms-alt-content-path: dbs/d/colls/c
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-continuation: SEALED
+        x-ms-documentdb-partitionkeyrangeid: 0
         x-ms-item-count: 2
         x-ms-request-charge: 7.83
         x-ms-session-token: 0:-1#2,1:-1#0,2:-1#3
@@ -553,6 +554,7 @@ fn pages_of_a_partitioned_container() {
         content-type: application/json
         x-ms-alt-content-path: dbs/d/colls/c
         x-ms-content-path: AAAAAYAAAAE=
+        x-ms-documentdb-partitionkeyrangeid: 0
         x-ms-request-charge: 1
         x-ms-session-token: 0:-1#2,1:-1#0,2:-1#3
         x-ms-substatus: 1002
@@ -565,6 +567,7 @@ fn pages_of_a_partitioned_container() {
         content-type: application/json
         x-ms-alt-content-path: dbs/d/colls/c
         x-ms-content-path: AAAAAYAAAAE=
+        x-ms-documentdb-partitionkeyrangeid: 0
         x-ms-request-charge: 1
         x-ms-session-token: 0:-1#2,1:-1#0,2:-1#3
 

@@ -259,13 +259,13 @@ fn bad_queries() {
         (
             "SELECT 1",
             expect![[r#"
-            400
-            content-length: 220
-            content-type: application/json
-            x-ms-request-charge: 1
+                400
+                content-length: 218
+                content-type: application/json
+                x-ms-request-charge: 1
 
-            {"code":"BadRequest","message":"The request payload is invalid. Ensure to provide a valid request payload. (malformed JSON at byte 0: invalid JSON value)\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
-        "#]],
+                {"code":"BadRequest","message":"The request payload is invalid. Ensure to provide a valid request payload. (malformed JSON at byte 0: expected a value)\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+            "#]],
         ),
     ] {
         client.check("POST", DOCS, &[QUERY], body, expect);
