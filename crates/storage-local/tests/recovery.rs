@@ -1,0 +1,216 @@
+//! What opening makes of damaged, foreign, busy and old directories.
+
+use quire_storage::{Commit, Guard, Op, PartitionId, Space, Storage, TOKENS_KEPT, Token};
+use quire_storage_local::{LocalOptions, LocalStorage, OpenError};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+fn open(folder: &Path) -> Result<LocalStorage, OpenError> {
+    LocalStorage::open(folder, LocalOptions::default())
+}
+
+fn open_accepting_loss(folder: &Path) -> Result<LocalStorage, OpenError> {
+    LocalStorage::open(folder, LocalOptions { accept_loss: true, ..LocalOptions::default() })
+}
+
+fn commit(lsn: u64) -> Commit {
+    let guard = Guard { partition: PartitionId(1), epoch: 0, previous_lsn: lsn - 1, next_lsn: lsn };
+    let op = Op::Put { space: Space(1), key: lsn.to_be_bytes().to_vec(), value: vec![lsn as u8; 500] };
+    Commit { guards: vec![guard], token: Token(lsn.into()), ops: vec![op] }
+}
+
+fn lsn(storage: &LocalStorage) -> u64 {
+    storage.position(PartitionId(1)).unwrap().map_or(0, |position| position.lsn)
+}
+
+/// A folder as a killed process leaves it after five commits, and where each of their batches ends in the journal.
+fn killed() -> (TempDir, Vec<usize>) {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = open(folder.path()).unwrap();
+    let mut ends = vec![0];
+    for lsn in 1..=5 {
+        storage.commit(commit(lsn)).unwrap();
+        ends.push(journal_bytes(folder.path()).len());
+    }
+    drop(storage);
+    (folder, ends)
+}
+
+fn journal(folder: &Path) -> PathBuf {
+    folder.join("store/0.jnl")
+}
+
+/// Up to the zeros that were allocated in advance; a batch ends in a byte that is not zero.
+fn journal_bytes(folder: &Path) -> Vec<u8> {
+    let mut bytes = fs::read(journal(folder)).unwrap();
+    let length = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    bytes.truncate(length);
+    bytes
+}
+
+fn cut_files(folder: &Path) -> usize {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("journal-cut-")).count()
+}
+
+#[test]
+fn an_unfinished_batch_is_dropped() {
+    let (folder, ends) = killed();
+    let bytes = journal_bytes(folder.path());
+    let batch = bytes[ends[4]..ends[5]].to_vec();
+    let garbage: Vec<u8> =
+        (1..2000u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut flipped = batch.clone();
+    flipped[40] ^= 1;
+    let huge = [&[1, 1, 0, 0, 0], &[9; 8][..], &[2, 0, 0], &[1; 8], &[5, 0], &[255; 8], b"x"].concat();
+    for tail in [&batch[..1], &batch[..20], &batch[..batch.len() - 1], &garbage, &flipped, &huge] {
+        fs::write(journal(folder.path()), [&bytes, tail, &[0; 1000]].concat()).unwrap();
+        let storage = open(folder.path()).unwrap();
+        assert_eq!(lsn(&storage), 5);
+        drop(storage);
+        assert_eq!(cut_files(folder.path()), 0, "nothing of value was cut");
+    }
+    let storage = open(folder.path()).unwrap();
+    storage.commit(commit(6)).unwrap();
+    drop(storage);
+    assert_eq!(lsn(&open(folder.path()).unwrap()), 6);
+}
+
+#[test]
+fn missing_acknowledged_commits_refuse_to_open() {
+    for (damage, found) in [("cut", 4), ("garbled", 1)] {
+        let (folder, ends) = killed();
+        let mut bytes = journal_bytes(folder.path());
+        match damage {
+            "cut" => bytes.truncate(ends[5] - 3),
+            _ => bytes[ends[1] + 60] ^= 0xFF,
+        }
+        fs::write(journal(folder.path()), &bytes).unwrap();
+        for _ in 0..2 {
+            let error = open(folder.path()).err().expect("refused");
+            let OpenError::LogEndsEarly { acknowledged: 5, found: end } = error else { panic!("{error}") };
+            assert_eq!(end, found);
+        }
+        assert_eq!(cut_files(folder.path()), 1, "what was cut is kept");
+        let storage = open_accepting_loss(folder.path()).unwrap();
+        assert_eq!(lsn(&storage), found);
+        storage.commit(commit(found + 1)).unwrap();
+        drop(storage);
+        assert_eq!(lsn(&open(folder.path()).unwrap()), found + 1, "the loss was accepted once and for all");
+    }
+}
+
+#[test]
+fn a_hole_refuses_to_open() {
+    let (folder, ends) = killed();
+    let mut bytes = journal_bytes(folder.path());
+    bytes.drain(ends[2]..ends[3]);
+    fs::write(journal(folder.path()), &bytes).unwrap();
+    for error in [open(folder.path()).err(), open_accepting_loss(folder.path()).err()] {
+        let error = error.expect("refused").to_string();
+        assert_eq!(error, "corrupt data: a hole in the log: commit 4 follows where 3 should");
+    }
+}
+
+#[test]
+fn an_unreadable_acknowledgement_refuses_to_open() {
+    let (folder, _) = killed();
+    fs::write(folder.path().join("acknowledged"), [7; 1040]).unwrap();
+    assert!(matches!(open(folder.path()).err(), Some(OpenError::AcknowledgedUnreadable)));
+    drop(open_accepting_loss(folder.path()).unwrap());
+    assert_eq!(lsn(&open(folder.path()).unwrap()), 5);
+}
+
+#[test]
+fn a_missing_keyspace_refuses_to_open() {
+    let (folder, _) = killed();
+    fs::remove_dir_all(folder.path().join("store/keyspaces/2")).unwrap();
+    let error = open(folder.path()).err().expect("refused").to_string();
+    assert_eq!(error, "corrupt data: keyspace 2 is missing from the store");
+}
+
+#[test]
+fn a_second_process_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = open(folder.path()).unwrap();
+    let error = open(folder.path()).err().expect("refused");
+    assert!(error.to_string().ends_with("is in use by another process"), "{error}");
+    first.close().unwrap();
+    open(folder.path()).unwrap();
+}
+
+#[test]
+fn snapshots_outlive_closing_harmlessly() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = open(folder.path()).unwrap();
+    storage.commit(commit(1)).unwrap();
+    let snapshot = storage.snapshot().unwrap();
+    storage.close().unwrap();
+    assert!(snapshot.get(Space(1), &1u64.to_be_bytes()).is_err());
+    assert!(
+        matches!(open(folder.path()).err(), Some(OpenError::Locked { .. })),
+        "its files are still in use"
+    );
+    drop(snapshot);
+    assert_eq!(lsn(&open(folder.path()).unwrap()), 1);
+}
+
+#[test]
+fn closing_leaves_nothing_to_replay() {
+    let (folder, _) = killed();
+    open(folder.path()).unwrap().close().unwrap();
+    assert_eq!(fs::metadata(journal(folder.path())).unwrap().len(), 0);
+    let storage = open(folder.path()).unwrap();
+    assert_eq!(lsn(&storage), 5);
+    storage.commit(commit(6)).unwrap();
+    assert_eq!(storage.resolve(Token(5)).unwrap().unwrap().sequence, 5);
+}
+
+#[test]
+fn verify_reads_every_block() {
+    let (folder, _) = killed();
+    let storage = open(folder.path()).unwrap();
+    for lsn in 6..=300 {
+        storage.commit(commit(lsn)).unwrap();
+    }
+    storage.close().unwrap();
+    let verified = LocalStorage::verify(folder.path()).unwrap();
+    assert_eq!(verified.rows, [0, 300, 0, 0, 0]);
+    assert_eq!((verified.last_sequence, verified.partitions, verified.problems.len()), (300, 1, 0));
+    let tables = fs::read_dir(folder.path().join("store/keyspaces/2/tables")).unwrap();
+    let table =
+        tables.map(|entry| entry.unwrap().path()).max_by_key(|path| fs::metadata(path).unwrap().len());
+    let table = table.expect("a table");
+    let mut bytes = fs::read(&table).unwrap();
+    let middle = bytes.len() / 4;
+    bytes[middle] ^= 0x10;
+    fs::write(&table, bytes).unwrap();
+    let verified = LocalStorage::verify(folder.path()).unwrap();
+    assert_eq!(verified.problems.len(), 1, "{verified:?}");
+    assert!(verified.problems[0].starts_with("space 1: "), "{verified:?}");
+}
+
+#[test]
+fn old_commit_records_are_pruned_and_the_chain_still_checks() {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let storage = open(folder.path()).unwrap();
+    let count = TOKENS_KEPT as u64 + 6000;
+    for lsn in 1..=count {
+        storage.commit(commit(lsn)).unwrap();
+    }
+    let kept = |storage: &LocalStorage| {
+        assert_eq!(storage.resolve(Token(1)).unwrap(), None, "forgotten");
+        assert!(storage.resolve(Token((count - TOKENS_KEPT as u64 + 1).into())).unwrap().is_some());
+        let figures = storage.statistics();
+        figures.into_iter().find(|(name, _)| *name == "commit_records").unwrap().1
+    };
+    let records = kept(&storage);
+    assert!(records < TOKENS_KEPT as u64 + 4200, "{records} records");
+    drop(storage);
+    let storage = open(folder.path()).unwrap();
+    assert_eq!(kept(&storage), records);
+    assert_eq!(lsn(&storage), count);
+    storage.close().unwrap();
+    assert_eq!(LocalStorage::verify(folder.path()).unwrap().commit_records, records);
+}
