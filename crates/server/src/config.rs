@@ -67,6 +67,7 @@ pub struct Limits {
     /// All names and values of a request head together; more is 431. Holds the longest tokens (16 KB of bearer token,
     /// 16 KB of continuation) with room to spare.
     pub header_bytes_max: usize,
+    /// Clients send about 25. Below 100 requests cost one allocation less.
     pub header_count_max: usize,
     /// A request body: the 2 MB of an item and some slack, so that the engine can say exactly what is too large.
     pub body_bytes_max: usize,
@@ -119,7 +120,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             header_bytes_max: 64 << 10,
-            header_count_max: 128,
+            header_count_max: 90,
             body_bytes_max: (2 << 20) + (128 << 10),
             in_flight_bytes_max: 256 << 20,
             head_timeout: Duration::from_secs(15),

@@ -28,6 +28,9 @@ const LINGER_BYTES_MAX: usize = 64 << 20;
 
 const TLS_HANDSHAKE: u8 = 0x16;
 
+/// More headers than this hyper refuses by itself, unless told otherwise.
+const HYPER_HEADER_COUNT_MAX: usize = 100;
+
 /// Where the server is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -46,8 +49,11 @@ pub(crate) fn protocols(limits: &Limits) -> auto::Builder<TokioExecutor> {
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(None)
-        .max_headers(2 * limits.header_count_max)
         .max_buf_size((2 * limits.header_bytes_max).max(64 << 10));
+    if limits.header_count_max >= HYPER_HEADER_COUNT_MAX {
+        // Costs an allocation per request, which hyper's own bound does not.
+        builder.http1().max_headers(2 * limits.header_count_max);
+    }
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -121,8 +121,8 @@ pub(crate) fn host(uri: &Uri, headers: &HeaderMap, version: Version) -> Result<S
     match (hosts.next(), hosts.next()) {
         (Some(host), None) => {
             let host = host.to_str().map_err(|_| missing())?;
-            let valid = host.parse::<hyper::http::uri::Authority>().is_ok() && !host.contains('@');
-            if valid { Ok(host.to_owned()) } else { Err(missing()) }
+            let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b".-_~:[]".contains(&byte);
+            if host.bytes().all(is_valid) && !host.is_empty() { Ok(host.to_owned()) } else { Err(missing()) }
         }
         (None, _) if version == Version::HTTP_10 => Ok(String::new()),
         _ => Err(missing()),
@@ -201,5 +201,9 @@ mod tests {
         headers.append(HOST, HeaderValue::from_static("localhost"));
         assert!(host(&path, &headers, Version::HTTP_11).is_err());
         assert!(host(&path, &HeaderMap::new(), Version::HTTP_11).is_err());
+        for bad in ["", "user@localhost", "local host", "localhost/x", "localhost?x"] {
+            headers.insert(HOST, HeaderValue::from_static(bad));
+            assert!(host(&path, &headers, Version::HTTP_11).is_err(), "{bad:?}");
+        }
     }
 }

@@ -55,11 +55,13 @@ fn heads_that_are_too_large() {
     server.check_alive();
 
     let names: Vec<String> = (0..200).map(|number| format!("x-{number}")).collect();
-    let many: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
-    let mut wire = server.connect();
-    wire.send(signed(WELL_KNOWN_KEY, "GET", "/", &many, ""));
-    assert_eq!(wire.read_reply().unwrap().status, 431);
-    server.check_alive();
+    for count in [95, 200] {
+        let many: Vec<(&str, &str)> = names[..count].iter().map(|name| (name.as_str(), "1")).collect();
+        let mut wire = server.connect();
+        wire.send(signed(WELL_KNOWN_KEY, "GET", "/", &many, ""));
+        assert_eq!(wire.read_reply().unwrap().status, 431, "{count} headers");
+        server.check_alive();
+    }
 
     // One that never ends is cut off by the parser.
     let mut wire = server.connect();
