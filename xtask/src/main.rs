@@ -1,10 +1,12 @@
-//! Developer commands: `cargo xtask test | tidy | sdk | crash | bench`.
+//! Developer commands: `cargo xtask test | tidy | compat | sdk | crash | bench`.
 //!
 //! `test` is all that continuous integration runs: tidy, the workspace's tests, then the official SDKs against
 //! live servers. It fetches what it needs into `.test-tools/` and prints one closing line `N passed, N failed`.
 
 mod bench; // measurements against floors taken in the same run
+
 mod command; // running other programs
+mod compat; // docs/compatibility.md
 mod live; // a `quire` process for tests
 mod sdk; // the official SDKs
 mod tidy; // what a reviewer should not have to check
@@ -20,11 +22,14 @@ fn main() -> Result<()> {
     match words.as_slice() {
         ["test"] => test(),
         ["tidy"] => tidy::run(),
+        ["compat"] => compat::write(),
         ["sdk"] => close(sdk::run(&[])?),
         ["sdk", names @ ..] => close(sdk::run(names)?),
         ["crash", kills] => crash(kills),
         ["bench", "base"] => bench::base(),
-        _ => bail!("usage: cargo xtask test | tidy | sdk [python js rust] | crash KILLS | bench base"),
+        _ => {
+            bail!("usage: cargo xtask test | tidy | compat | sdk [python js rust] | crash KILLS | bench base")
+        }
     }
 }
 

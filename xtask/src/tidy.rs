@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, check, root};
+use crate::compat;
 
 pub fn run() -> Result<()> {
     check(cargo().args(["fmt", "--all", "--", "--check"])).context("run `cargo fmt --all`")?;
@@ -14,6 +15,7 @@ pub fn run() -> Result<()> {
         check_file(&path, &mut problems)?;
     }
     dependencies_are_explained(&mut problems)?;
+    compat::check()?;
     arrows_point_up(&mut problems)?;
     if !problems.is_empty() {
         bail!("tidy found:\n  {}", problems.join("\n  "));
