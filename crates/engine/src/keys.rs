@@ -60,7 +60,7 @@ pub(crate) const RID_PREFIX_BITS: u32 = 24;
 
 /// The guarded sequence of commits of one partition of a container. Container numbers start at 1.
 pub(crate) fn partition_id(container: u32, partition: u32) -> PartitionId {
-    PartitionId(u64::from(container) << 32 | u64::from(partition))
+    PartitionId((u64::from(container) << 32) | u64::from(partition))
 }
 
 pub(crate) fn rid_sequence(container: u32) -> PartitionId {

@@ -188,6 +188,7 @@ fn jump(counters: Counters) -> Counters {
         permission: counters.permission + NUMBER_JUMP,
         client_encryption_key: counters.client_encryption_key + NUMBER_JUMP,
         offer: counters.offer + NUMBER_JUMP,
+        lsn_floor: counters.lsn_floor,
     }
 }
 

@@ -13,7 +13,7 @@ use quire_storage::Storage;
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_value::{Number, Value};
-use support::{CONTAINER, dump, json, open, options_with, page_request, wait_for_jobs};
+use support::{CONTAINER, dump, json, open, options_with, page_request, upsert, wait_for_jobs};
 
 const ANY: Precondition = Precondition { if_match: None };
 
@@ -464,4 +464,27 @@ fn a_garbled_catalog_row_is_noticed() {
         Engine::open(Arc::new(memory.reopen()), support::options()),
         Err(EngineError::Corrupt { .. })
     ));
+}
+
+#[test]
+fn a_container_of_the_same_name_is_never_behind_the_one_before() {
+    // Clients keep session tokens by name and send the old container's to the new one.
+    let storage = MemoryStorage::new();
+    let engine = open(&storage);
+    engine.create_database(&json(r#"{"id":"d"}"#), None).unwrap();
+    let reached = |engine: &Engine| engine.container("d", "c").unwrap().positions()[0].lsn;
+    let mut last = 0;
+    for _ in 0..3 {
+        let container = engine.create_container("d", &json(CONTAINER), None).unwrap();
+        assert!(reached(&engine) >= last);
+        upsert(&engine, &container, "1", 1).unwrap();
+        assert!(reached(&engine) > last);
+        last = reached(&engine);
+        engine.delete_container("d", "c", &ANY).unwrap();
+    }
+    engine.create_container("d", &json(CONTAINER), None).unwrap();
+    engine.close().unwrap();
+    assert_eq!(reached(&open(&storage)), last);
+    let report = quire_engine::verify(&storage).unwrap();
+    assert!(report.is_sound(), "{:?}", report.problems);
 }

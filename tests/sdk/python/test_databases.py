@@ -130,15 +130,17 @@ def test_autoscale_throughput(database):
     assert container.get_throughput().auto_scale_max_throughput == 5000
 
 
-def test_no_throughput_is_not_found(database):
+def test_a_container_that_asks_for_nothing_gets_the_least(database):
     container = database.create_container(name(), PartitionKey(path="/pk"))
-    with pytest.raises(exceptions.CosmosResourceNotFoundError):
-        container.get_throughput()
+    assert container.get_throughput().offer_throughput == 400
 
 
 def test_shared_database_throughput(client):
     database = client.create_database(name(), offer_throughput=400)
     assert database.get_throughput().offer_throughput == 400
+    container = database.create_container(name(), PartitionKey(path="/pk"))
+    with pytest.raises(exceptions.CosmosResourceNotFoundError):
+        container.get_throughput()
     client.delete_database(database.id)
 
 

@@ -16,7 +16,7 @@ use super::keys::{self, RowId};
 use super::row::{self, Counters, ResourceRow};
 use super::state::{Job, Owner, State};
 use super::{Catalog, EngineError, Resource};
-use crate::keys::{CATALOG, CATALOG_PARTITION};
+use crate::keys::{CATALOG, CATALOG_PARTITION, partition_id};
 use crate::partition::PartitionLayout;
 
 /// Waits between attempts to learn what became of a commit, or to get past a busy storage.
@@ -54,6 +54,8 @@ pub(super) struct Change<'a> {
     ts: i64,
     stamps: u16,
     ops: Vec<Op>,
+    /// Of partitions that begin with this change.
+    guards: Vec<Guard>,
     leaves_job: bool,
 }
 
@@ -83,6 +85,7 @@ impl Catalog {
             ts,
             stamps: 0,
             ops: Vec::new(),
+            guards: Vec::new(),
             leaves_job: false,
         })
     }
@@ -187,6 +190,26 @@ impl Change<'_> {
         self.ops.push(Op::Put { space: CATALOG, key, value });
     }
 
+    /// Partitions of a new container start where no session token of a deleted one can be ahead of them.
+    pub fn begin_partitions(&mut self, container: u32, layout: &[PartitionLayout]) {
+        let next_lsn = self.counters.lsn_floor;
+        if next_lsn == 0 {
+            return;
+        }
+        let first = |layout: &PartitionLayout| Guard {
+            partition: partition_id(container, layout.id),
+            epoch: 0,
+            previous_lsn: 0,
+            next_lsn,
+        };
+        self.guards.extend(layout.iter().map(first));
+    }
+
+    /// A partition that is about to go had reached this LSN.
+    pub fn raise_lsn_floor(&mut self, lsn: u64) {
+        self.counters.lsn_floor = self.counters.lsn_floor.max(lsn);
+    }
+
     /// The next number of a kind, at most `number_max`.
     pub fn number(
         &mut self,
@@ -208,7 +231,8 @@ impl Change<'_> {
             let value = self.counters.encode(&keys::COUNTERS);
             self.ops.push(Op::Put { space: CATALOG, key: keys::COUNTERS.to_vec(), value });
         }
-        let commit = guarded_commit(CATALOG_PARTITION, self.writer.position, self.lsn, self.ops)?;
+        let mut commit = guarded_commit(CATALOG_PARTITION, self.writer.position, self.lsn, self.ops)?;
+        commit.guards.append(&mut self.guards);
         let next = Next { state: self.state, counters: self.counters, lsn: self.lsn, ts: self.ts };
         match send(&*self.catalog.shared.storage, &commit) {
             Sent::Done => {

@@ -46,6 +46,7 @@ impl Catalog {
         let partitions = PartitionSet::open(&self.shared, number, rid, &definition, &layout)?;
         let resource = change.stamp(rid, definition.id.clone(), definition.json.clone());
         change.put_container(&resource, &layout);
+        change.begin_partitions(number, &layout);
         if let Some(throughput) = throughput {
             change.create_offer(Owner { database: database.number(), container: number }, throughput)?;
         }
@@ -147,17 +148,27 @@ impl Change<'_> {
 
     /// Commits a delete. The containers take no write from before the commit on; again when it certainly failed.
     pub(super) fn commit_retiring<'a>(
-        self,
+        mut self,
         containers: impl IntoIterator<Item = &'a Arc<Container>>,
     ) -> Result<(), EngineError> {
         let containers: Vec<&Arc<Container>> = containers.into_iter().collect();
         containers.iter().for_each(|container| container.partitions.retire());
-        let committed = self.commit();
+        let noted = containers.iter().try_for_each(|container| self.note_lsns(container));
+        let committed = noted.and_then(|()| self.commit());
         match committed {
             Ok(()) | Err(EngineError::Unresolved) => {}
             Err(_) => containers.iter().for_each(|container| container.partitions.revive()),
         }
         committed
+    }
+}
+
+impl Change<'_> {
+    fn note_lsns(&mut self, container: &Container) -> Result<(), EngineError> {
+        for partition in container.partitions.all() {
+            self.raise_lsn_floor(partition.position()?.lsn);
+        }
+        Ok(())
     }
 }
 

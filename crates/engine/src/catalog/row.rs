@@ -6,7 +6,7 @@
 //! | row       | rest                                                                                          |
 //! |-----------|-----------------------------------------------------------------------------------------------|
 //! | store     | engine format (4), incarnation (4), secret (32)                                               |
-//! | counters  | next database, container, user, permission, client encryption key, offer (8 each)             |
+//! | counters  | next database, container, user, permission, client encryption key, offer; LSN floor (8 each)  |
 //! | resource  | ts (8), etag text, body as JSON text, partition count (4), partitions                         |
 //! | partition | id (4), min text, max text, parent count (4), parents (4 each)                                |
 //! | job       | nothing: the key says it all                                                                  |
@@ -44,6 +44,9 @@ pub(crate) struct Counters {
     pub permission: u64,
     pub client_encryption_key: u64,
     pub offer: u64,
+    /// The highest LSN of any partition that was deleted: new partitions start there, so that a session token which a
+    /// client still has for a container's name is never ahead of the container that has the name now.
+    pub lsn_floor: u64,
 }
 
 impl Default for Counters {
@@ -56,6 +59,7 @@ impl Default for Counters {
             permission: first,
             client_encryption_key: first,
             offer: first,
+            lsn_floor: 0,
         }
     }
 }
@@ -101,6 +105,7 @@ impl Counters {
             self.permission,
             self.client_encryption_key,
             self.offer,
+            self.lsn_floor,
         ];
         let rest: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         seal(key, &rest)
@@ -115,6 +120,7 @@ impl Counters {
             permission: reader.u64()?,
             client_encryption_key: reader.u64()?,
             offer: reader.u64()?,
+            lsn_floor: reader.u64()?,
         };
         reader.end()?;
         Ok(counters)
@@ -299,7 +305,7 @@ mod tests {
         check(
             &Counters::default().encode(&keys::COUNTERS),
             expect![
-                "018bd79c17010000000000000001000000000000000100000000000000010000000000000001000000000000000100000000000000"
+                "0184e673bd0100000000000000010000000000000001000000000000000100000000000000010000000000000001000000000000000000000000000000"
             ],
         );
         let (key, _, value) = container_row();
