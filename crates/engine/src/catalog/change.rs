@@ -16,7 +16,7 @@ use super::keys::{self, RowId};
 use super::row::{self, Counters, ResourceRow};
 use super::state::{Job, Owner, State};
 use super::{Catalog, EngineError, Resource};
-use crate::keys::{CATALOG, CATALOG_PARTITION, partition_id};
+use crate::keys::{CATALOG, CATALOG_PARTITION, Counts, counts as counts_key, partition_id};
 use crate::partition::PartitionLayout;
 
 /// Waits between attempts to learn what became of a commit, or to get past a busy storage.
@@ -196,13 +196,13 @@ impl Change<'_> {
         if next_lsn == 0 {
             return;
         }
-        let first = |layout: &PartitionLayout| Guard {
-            partition: partition_id(container, layout.id),
-            epoch: 0,
-            previous_lsn: 0,
-            next_lsn,
-        };
-        self.guards.extend(layout.iter().map(first));
+        let counts = Counts { lsn: next_lsn, ..Counts::default() };
+        for PartitionLayout { id, .. } in layout {
+            let partition = partition_id(container, *id);
+            self.guards.push(Guard { partition, epoch: 0, previous_lsn: 0, next_lsn });
+            let key = counts_key(container, *id);
+            self.ops.push(Op::Put { space: CATALOG, key, value: counts.encode() });
+        }
     }
 
     /// A partition that is about to go had reached this LSN.
