@@ -2,8 +2,8 @@
 //!
 //! A dev-dependency only; nothing that is shipped uses it.
 
+pub mod crash; // kill loops, and what a power cut leaves
 pub mod http; // a signing client on a blocking socket
 pub mod live; // a server process
 pub mod qt; // `.qt` files: queries and what comes out
-pub mod crash; // kill loops, and what a power cut leaves
 pub mod values; // strategies for values
