@@ -139,59 +139,60 @@ fn reads(server: &Live, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
+/// Replaced over and over.
+const EXISTING: u64 = 2_000_000;
+const EXISTING_COUNT: u64 = 64;
+
 fn writes(server: &Live, folder: &Path, table: &mut Table) -> Result<()> {
-    let this = std::env::current_exe()?;
-    let signed = Live::start(&this, &["floor", "signed"])?;
-    let base = std::sync::atomic::AtomicU64::new(1_000_000);
-    let existing = 2_000_000;
-    {
-        let mut connection = Connection::open(server.port)?;
-        let signer = Signer::well_known();
-        for number in 0..64 {
-            connection.status(&create(&signer, existing + number))?;
-        }
-    }
-    let creates = |start: u64| -> Next {
-        let signer = Signer::well_known();
-        Box::new(move |number| create(&signer, start + number))
-    };
-    let replaces = |_: u64| -> Next {
-        let signer = Signer::well_known();
-        Box::new(move |number| on_item(&signer, "PUT", existing + number % 64, &item(existing + number % 64)))
-    };
-    let kinds: [(&str, u16, &dyn Fn(u64) -> Next); 2] =
-        [("create", 201, &creates), ("replace", 200, &replaces)];
-    for (name, status, make) in kinds {
-        let (mut single, mut scaling, mut shown) = (Vec::new(), Vec::new(), String::new());
-        for _ in 0..ROUNDS {
-            let start = || base.fetch_add(100_000_000, std::sync::atomic::Ordering::Relaxed);
-            let sync = disk::append_and_sync(folder, 1200, 2000)?;
-            let http = {
-                let request = on_item(&Signer::well_known(), "PUT", 0, &item(0));
-                load(signed.port, 1, Duration::from_secs(1), 200, Box::new(move |_| request.clone()))?
-                    .latency_p50
-            };
-            let one = load(server.port, 1, ROUND, status, make(start()))?;
-            let many = load(server.port, 16, ROUND, status, make(start()))?;
-            let floor = 1.0 / (sync + http).as_secs_f64();
-            single.push(one.rate() / floor);
-            scaling.push(many.rate() / one.rate());
-            shown = format!(
-                "{:.0}/s at 1, {:.0}/s at 16; fdatasync p50 {sync:.0?}, HTTP p50 {http:.0?}",
-                one.rate(),
-                many.rate()
-            );
-        }
-        table.at_least(
-            &format!("durable {name}: rate at 1 connection, to 1 / (fdatasync + HTTP)"),
-            median(single),
-            0.8,
-            "x",
-        );
-        table.at_least(&format!("durable {name}: rate at 16 connections, to 1"), median(scaling), 3.0, "x");
-        table.note(&format!("durable {name}: last round"), shown);
-    }
+    let signed = Live::start(&std::env::current_exe()?, &["floor", "signed"])?;
+    in_parallel(server.port, 1, EXISTING, EXISTING_COUNT, create, 201)?;
+    let floors = Floors { server, signed: &signed, folder };
+    floors.durable("create", 201, creates, table)?;
+    floors.durable("replace", 200, replaces, table)?;
     deletes(server, folder, &signed, table)
+}
+
+/// Creates new items from a number on that no round has used.
+fn creates(round: u64) -> Next {
+    let signer = Signer::well_known();
+    Box::new(move |number| create(&signer, (round + 1) * 100_000_000 + number))
+}
+
+fn replaces(_round: u64) -> Next {
+    let signer = Signer::well_known();
+    Box::new(move |number| {
+        let number = EXISTING + number % EXISTING_COUNT;
+        on_item(&signer, "PUT", number, &item(number))
+    })
+}
+
+struct Floors<'a> {
+    server: &'a Live,
+    signed: &'a Live,
+    folder: &'a Path,
+}
+
+impl Floors<'_> {
+    fn durable(&self, name: &str, status: u16, make: fn(u64) -> Next, table: &mut Table) -> Result<()> {
+        let (mut single, mut scaling, mut shown) = (Vec::new(), Vec::new(), String::new());
+        for round in 0..ROUNDS as u64 {
+            let sync = disk::append_and_sync(self.folder, 1200, 2000)?;
+            let request = on_item(&Signer::well_known(), "PUT", 0, &item(0));
+            let repeated: Next = Box::new(move |_| request.clone());
+            let http = load(self.signed.port, 1, Duration::from_secs(1), 200, repeated)?.latency_p50;
+            let one = load(self.server.port, 1, ROUND, status, make(round * 2))?.rate();
+            let many = load(self.server.port, 16, ROUND, status, make(round * 2 + 1))?.rate();
+            single.push(one * (sync + http).as_secs_f64());
+            scaling.push(many / one);
+            shown =
+                format!("{one:.0}/s at 1, {many:.0}/s at 16; fdatasync p50 {sync:.0?}, HTTP p50 {http:.0?}");
+        }
+        let what = |what: &str| format!("durable {name}: {what}");
+        table.at_least(&what("rate at 1 connection, to 1 / (fdatasync + HTTP)"), median(single), 0.8, "x");
+        table.at_least(&what("rate at 16 connections, to 1"), median(scaling), 3.0, "x");
+        table.note(&what("last round"), shown);
+        Ok(())
+    }
 }
 
 /// Deletes need items to delete, so they are counted instead of timed out.

@@ -29,7 +29,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Serve (the default)
-    Serve(ServeArguments),
+    Serve(Box<ServeArguments>),
     /// Ask a running server for a backup
     Backup(backup::BackupArguments),
     /// Make a new data directory from a backup
@@ -51,7 +51,7 @@ struct ServeArguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let outcome = match arguments.command.unwrap_or(Command::Serve(arguments.serve)) {
+    let outcome = match arguments.command.unwrap_or(Command::Serve(Box::new(arguments.serve))) {
         Command::Serve(serve) => {
             config::Config::load(serve.settings, serve.config.as_deref()).and_then(serve::run)
         }
