@@ -1,5 +1,7 @@
 //! What opening makes of damaged, foreign, busy and old directories.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use quire_storage::{Commit, Guard, Op, PartitionId, Space, Storage, TOKENS_KEPT, Token};
 use quire_storage_local::{LocalOptions, LocalStorage, OpenError};
 use std::fs;
