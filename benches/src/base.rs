@@ -145,8 +145,9 @@ const EXISTING_COUNT: u64 = 64;
 
 fn writes(server: &Live, folder: &Path, table: &mut Table) -> Result<()> {
     let signed = Live::start(&std::env::current_exe()?, &["floor", "signed"])?;
+    let durable = Live::start(&std::env::current_exe()?, &["floor", "durable"])?;
     in_parallel(server.port, 1, EXISTING, EXISTING_COUNT, create, 201)?;
-    let floors = Floors { server, signed: &signed, folder };
+    let floors = Floors { server, signed: &signed, durable: &durable, folder };
     floors.durable("create", 201, creates, table)?;
     floors.durable("replace", 200, replaces, table)?;
     deletes(server, folder, &signed, table)
@@ -169,26 +170,36 @@ fn replaces(_round: u64) -> Next {
 struct Floors<'a> {
     server: &'a Live,
     signed: &'a Live,
+    durable: &'a Live,
     folder: &'a Path,
 }
 
 impl Floors<'_> {
     fn durable(&self, name: &str, status: u16, make: fn(u64) -> Next, table: &mut Table) -> Result<()> {
-        let (mut single, mut scaling, mut shown) = (Vec::new(), Vec::new(), String::new());
+        let (mut single, mut scaling, mut together) = (Vec::new(), Vec::new(), Vec::new());
+        let mut shown = String::new();
         for round in 0..ROUNDS as u64 {
             let sync = disk::append_and_sync(self.folder, 1200, 2000)?;
             let request = on_item(&Signer::well_known(), "PUT", 0, &item(0));
-            let repeated: Next = Box::new(move |_| request.clone());
-            let http = load(self.signed.port, 1, Duration::from_secs(1), 200, repeated)?.latency_p50;
+            let repeated = || -> Next {
+                let request = request.clone();
+                Box::new(move |_| request.clone())
+            };
+            let http = load(self.signed.port, 1, Duration::from_secs(1), 200, repeated())?.latency_p50;
+            let both = load(self.durable.port, 1, ROUND, 200, repeated())?.rate();
             let one = load(self.server.port, 1, ROUND, status, make(round * 2))?.rate();
             let many = load(self.server.port, 16, ROUND, status, make(round * 2 + 1))?.rate();
             single.push(one * (sync + http).as_secs_f64());
+            together.push(one / both);
             scaling.push(many / one);
-            shown =
-                format!("{one:.0}/s at 1, {many:.0}/s at 16; fdatasync p50 {sync:.0?}, HTTP p50 {http:.0?}");
+            shown = format!(
+                "{one:.0}/s at 1, {many:.0}/s at 16, {both:.0}/s bare; fdatasync p50 {sync:.0?}, HTTP p50 {http:.0?}"
+            );
         }
         let what = |what: &str| format!("durable {name}: {what}");
         table.at_least(&what("rate at 1 connection, to 1 / (fdatasync + HTTP)"), median(single), 0.8, "x");
+        let bare = format!("{:.2}x", median(together));
+        table.note(&what("rate at 1 connection, to a bare hyper server that appends and syncs"), bare);
         table.at_least(&what("rate at 16 connections, to 1"), median(scaling), 3.0, "x");
         table.note(&what("last round"), shown);
         Ok(())

@@ -2,6 +2,8 @@
 //! same signature. What Quire needs above it is what a database costs.
 
 use std::convert::Infallible;
+use std::fs::File;
+use std::io::Write;
 
 use anyhow::Result;
 use base64::Engine;
@@ -22,28 +24,43 @@ pub enum Kind {
     Plain,
     /// The signature is verified and a point read's headers are written.
     Signed,
+    /// Besides, the body is appended to a file and synced before the answer.
+    Durable,
 }
 
 /// A point read's answer in size and shape.
 const BODY_BYTES: usize = 1200;
+/// What Quire sends with a point read, names and values of the same length.
 const HEADERS: &[(&str, &str)] = &[
     ("cache-control", "no-store, no-cache"),
     ("pragma", "no-cache"),
-    ("x-ms-activity-id", "5b7dd9b1-6b7b-4b57-8a1e-0d7b2d3f7c11"),
-    ("x-ms-request-charge", "1"),
     ("x-ms-version", "2020-07-15"),
-    ("x-ms-schemaversion", "1.21"),
     ("x-ms-serviceversion", "version=2.14.0.0"),
+    ("x-ms-schemaversion", "1.21"),
     ("x-ms-gatewayversion", "version=2.14.0"),
-    ("etag", "\"00000001-0000-0000-0000-000000000001\""),
-    ("x-ms-session-token", "0:-1#100000"),
-    ("lsn", "100000"),
-    ("x-ms-item-lsn", "99000"),
-    ("x-ms-global-committed-lsn", "100000"),
-    ("x-ms-alt-content-path", "dbs/bench/colls/items"),
-    ("x-ms-content-path", "DPZtAKyOj5g="),
-    ("x-ms-documentdb-partitionkeyrangeid", "0"),
+    ("x-ms-number-of-read-regions", "0"),
+    ("x-ms-current-write-quorum", "1"),
+    ("x-ms-current-replica-set-size", "1"),
+    ("x-ms-xp-role", "1"),
+    ("content-type", "application/json"),
+    ("etag", "\"00000001-0000-0001-0000-6afa31f20000\""),
+    ("x-ms-item-lsn", "1"),
+    ("x-ms-cosmos-item-llsn", "1"),
     ("x-ms-item-count", "1"),
+    ("x-ms-request-charge", "1"),
+    ("x-ms-alt-content-path", "dbs/bench/colls/items"),
+    ("x-ms-content-path", "AAAAAYAAAAE="),
+    ("x-ms-session-token", "0:-1#1"),
+    ("lsn", "1"),
+    ("x-ms-cosmos-llsn", "1"),
+    ("x-ms-quorum-acked-lsn", "1"),
+    ("x-ms-cosmos-quorum-acked-llsn", "1"),
+    ("x-ms-global-committed-lsn", "1"),
+    ("x-ms-cosmos-internal-partition-id", "00000001-0000-0001-0000-000000000000"),
+    ("x-ms-documentdb-partitionkeyrangeid", "0"),
+    ("x-ms-activity-id", "4f8462d9-3d30-4c8e-a37d-3d246b681b5c"),
+    ("x-ms-transport-request-id", "4"),
+    ("x-ms-request-duration-ms", "0.031"),
 ];
 
 #[tokio::main]
@@ -53,12 +70,13 @@ pub async fn serve(kind: Kind) -> Result<()> {
     let secret = STANDARD.decode(WELL_KNOWN_KEY)?;
     let key: &'static hmac::Key = Box::leak(Box::new(hmac::Key::new(hmac::HMAC_SHA256, &secret)));
     let body = Bytes::from(vec![b'x'; BODY_BYTES]);
+    let file: &'static File = Box::leak(Box::new(tempfile::tempfile()?));
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         let body = body.clone();
         tokio::spawn(async move {
-            let service = service_fn(move |request| answer(request, kind, key, body.clone()));
+            let service = service_fn(move |request| answer(request, kind, key, file, body.clone()));
             let connection =
                 hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
             // A client that hangs up ends its connection; there is nobody to tell.
@@ -71,11 +89,15 @@ async fn answer(
     request: Request<Incoming>,
     kind: Kind,
     key: &'static hmac::Key,
+    file: &'static File,
     body: Bytes,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (parts, incoming) = request.into_parts();
     // The request is read whole, as a database must.
-    incoming.collect().await.ok();
+    let received = incoming.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    if kind == Kind::Durable {
+        tokio::task::block_in_place(|| append_and_sync(file, &received));
+    }
     let mut response = Response::new(Full::new(body));
     if kind == Kind::Plain {
         return Ok(response);
@@ -89,6 +111,10 @@ async fn answer(
         headers.insert(*name, hyper::header::HeaderValue::from_static(value));
     }
     Ok(response)
+}
+
+fn append_and_sync(mut file: &File, bytes: &[u8]) {
+    file.write_all(bytes).and_then(|()| file.sync_data()).expect("the floor's file can be written");
 }
 
 fn verify(parts: &hyper::http::request::Parts, key: &hmac::Key) -> Option<()> {

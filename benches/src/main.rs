@@ -2,7 +2,7 @@
 //!
 //! `benches base QUIRE_BINARY` prints the table of docs/performance.md. Machines are shared and noisy: what counts is
 //! CPU time per operation and ratios within one run, each the median of several rounds taken in turn.
-//! `benches floor plain|signed` is the floor: a bare hyper server in a process of its own.
+//! `benches floor plain|signed|durable` is the floor: a bare hyper server in a process of its own.
 
 mod base; // the base benchmark: reads, writes, start, memory
 mod client; // a load generator
@@ -20,6 +20,7 @@ fn main() -> Result<()> {
         ["base", binary] => base::run(std::path::Path::new(binary)),
         ["floor", "plain"] => floor::serve(floor::Kind::Plain),
         ["floor", "signed"] => floor::serve(floor::Kind::Signed),
-        _ => bail!("usage: benches base QUIRE_BINARY | floor plain|signed"),
+        ["floor", "durable"] => floor::serve(floor::Kind::Durable),
+        _ => bail!("usage: benches base QUIRE_BINARY | floor plain|signed|durable"),
     }
 }

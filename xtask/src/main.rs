@@ -35,6 +35,8 @@ fn main() -> Result<()> {
 
 fn test() -> Result<()> {
     tidy::run()?;
+    // The power-cut tests record what the storage writes and syncs.
+    tools::need("strace", "strace")?;
     let mut tally = command::cargo_test(&[])?;
     tally.add(sdk::run(&[])?);
     close(tally)
@@ -43,6 +45,7 @@ fn test() -> Result<()> {
 /// The kill -9 loops with as many kills as asked for.
 fn crash(kills: &str) -> Result<()> {
     let kills: u32 = kills.parse()?;
+    tools::need("strace", "strace")?;
     close(command::cargo_test(&[("QUIRE_CRASH_KILLS", kills.to_string())])?)
 }
 

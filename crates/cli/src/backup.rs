@@ -94,7 +94,8 @@ fn signed_request(uri: &Uri, key: &str, body: String) -> Result<Request<Full<Byt
         + std::time::Duration::from_millis(u64::try_from(SystemClock.now_ms()).unwrap_or(0));
     let date = httpdate::fmt_http_date(at);
     let secret = STANDARD.decode(key).context("the key is not base64")?;
-    let text = format!("post\n_quire\n{PATH}\n{}\n\n", date.to_lowercase());
+    let link = PATH.trim_start_matches('/');
+    let text = format!("post\n_quire\n{link}\n{}\n\n", date.to_lowercase());
     let signature = STANDARD.encode(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &secret), text.as_bytes()));
     let token = format!("type=master&ver=1.0&sig={signature}")
         .replace('+', "%2b")

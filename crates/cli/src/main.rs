@@ -16,6 +16,10 @@ use clap::{Parser, Subcommand};
 use quire_engine::Clock;
 use quire_server::SystemClock;
 
+/// Requests allocate and free on different threads, where the system's allocator grows and trims its heaps every time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A document database that speaks the Azure Cosmos DB for NoSQL API.
 #[derive(Parser)]
 #[command(name = "quire", version, args_conflicts_with_subcommands = true)]
