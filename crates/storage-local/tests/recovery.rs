@@ -1,5 +1,4 @@
 //! What opening makes of damaged, foreign, busy and old directories.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
