@@ -43,6 +43,10 @@ impl Engine {
     pub fn secret(&self) -> [u8; 32] {
         self.shared.secret
     }
+    /// False when the storage refuses writes until it is opened again; reads go on.
+    pub fn is_writable(&self) -> bool {
+        self.shared.storage.is_writable()
+    }
     pub fn incarnation(&self) -> u32 {
         self.shared.incarnation
     }

@@ -80,6 +80,9 @@ impl Storage for Moody {
         }
         self.inner.resolve(token)
     }
+    fn is_writable(&self) -> bool {
+        self.inner.is_writable()
+    }
     fn statistics(&self) -> Vec<(&'static str, u64)> {
         self.inner.statistics()
     }

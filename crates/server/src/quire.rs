@@ -30,7 +30,9 @@ pub(crate) fn is_own(path: &str) -> bool {
 pub(crate) fn open(state: &State, method: &Method, path: &str) -> Option<Response> {
     let status = match path {
         "/_quire/live" => StatusCode::OK,
-        "/_quire/ready" if state.ready.load(Ordering::Relaxed) => StatusCode::OK,
+        "/_quire/ready" if state.ready.load(Ordering::Relaxed) && state.engine.is_writable() => {
+            StatusCode::OK
+        }
         "/_quire/ready" => StatusCode::SERVICE_UNAVAILABLE,
         _ => return None,
     };

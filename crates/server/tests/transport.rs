@@ -251,6 +251,7 @@ fn after_a_failed_sync_writes_are_refused_and_reads_go_on() {
     let docs = "/dbs/d/colls/c/docs";
     let key = [("x-ms-documentdb-partitionkey", "[\"x\"]")];
     assert_eq!(server.call("POST", docs, &key, "{\"id\":\"kept\",\"pk\":\"x\"}").status, 201);
+    assert_eq!(server.call("GET", "/_quire/ready", &[], "").status, 200);
     storage.script_commits([CommitFault::Poison]);
     for id in ["lost", "later"] {
         let body = format!("{{\"id\":\"{id}\",\"pk\":\"x\"}}");
@@ -260,5 +261,7 @@ fn after_a_failed_sync_writes_are_refused_and_reads_go_on() {
     }
     assert_eq!(server.call("POST", "/dbs", &[], "{\"id\":\"e\"}").status, 503);
     assert_eq!(server.call("GET", &format!("{docs}/kept"), &key, "").status, 200);
+    assert_eq!(server.call("GET", "/_quire/ready", &[], "").status, 503);
+    assert_eq!(server.call("GET", "/_quire/live", &[], "").status, 200);
     server.check_alive();
 }

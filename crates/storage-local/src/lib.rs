@@ -223,6 +223,10 @@ impl Storage for LocalStorage {
         Ok(self.opened()?.state.resolve(token))
     }
 
+    fn is_writable(&self) -> bool {
+        self.opened().is_ok_and(|open| open.state.poisoned().is_none())
+    }
+
     fn statistics(&self) -> Vec<(&'static str, u64)> {
         let Ok(open) = self.opened() else { return Vec::new() };
         let (database, figures) = (&open.store.database, &open.state.figures);

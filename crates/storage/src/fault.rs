@@ -244,6 +244,10 @@ impl<S: Storage> Storage for FaultStorage<S> {
         self.inner().resolve(token)
     }
 
+    fn is_writable(&self) -> bool {
+        !self.plan.lock().poisoned && self.inner().is_writable()
+    }
+
     fn statistics(&self) -> Vec<(&'static str, u64)> {
         let mut statistics = self.inner().statistics();
         statistics.push(("faults_injected", self.injected()));

@@ -57,6 +57,8 @@ pub trait Storage: Send + Sync {
     /// What a finished or unknown commit came to, by its token. Tokens are kept for an hour or for
     /// [`TOKENS_KEPT`] later commits, whichever ends first.
     fn resolve(&self, token: Token) -> Result<Option<Committed>, StorageError>;
+    /// Whether commits are taken: false after a failed write or sync, and once closed.
+    fn is_writable(&self) -> bool;
     /// Figures for metrics, by name.
     fn statistics(&self) -> Vec<(&'static str, u64)>;
     /// Asks for background space reclamation of a key range whose rows were deleted; a hint.

@@ -152,6 +152,10 @@ impl Storage for MemoryStorage {
         Ok(self.open_state()?.tokens.get(token))
     }
 
+    fn is_writable(&self) -> bool {
+        !self.closed.load(Ordering::Acquire)
+    }
+
     fn statistics(&self) -> Vec<(&'static str, u64)> {
         let state = self.shared.state.read();
         vec![

@@ -105,6 +105,9 @@ impl Storage for Watched {
     fn resolve(&self, token: Token) -> Result<Option<Committed>, StorageError> {
         self.inner.resolve(token)
     }
+    fn is_writable(&self) -> bool {
+        self.inner.is_writable()
+    }
     fn statistics(&self) -> Vec<(&'static str, u64)> {
         self.inner.statistics()
     }
