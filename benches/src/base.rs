@@ -10,6 +10,7 @@ use quire_testkit::live::Live;
 
 use crate::client::{Load, Next, run as load};
 use crate::disk;
+use crate::postgres::Postgres;
 use crate::process::{cpu, resident_bytes};
 use crate::table::Table;
 
@@ -150,6 +151,7 @@ fn writes(server: &Live, folder: &Path, table: &mut Table) -> Result<()> {
     let floors = Floors { server, signed: &signed, durable: &durable, folder };
     floors.durable("create", 201, creates, table)?;
     floors.durable("replace", 200, replaces, table)?;
+    floors.beside_postgres(table)?;
     deletes(server, folder, &signed, table)
 }
 
@@ -202,6 +204,29 @@ impl Floors<'_> {
         table.note(&what("rate at 1 connection, to a bare hyper server that appends and syncs"), bare);
         table.at_least(&what("rate at 16 connections, to 1"), median(scaling), 3.0, "x");
         table.note(&what("last round"), shown);
+        Ok(())
+    }
+}
+
+impl Floors<'_> {
+    fn beside_postgres(&self, table: &mut Table) -> Result<()> {
+        let Some(postgres) = Postgres::start()? else {
+            table.note("durable create, to PostgreSQL 15", "not installed here".to_owned());
+            return Ok(());
+        };
+        for connections in [1, 16] {
+            let (mut ratios, mut shown) = (Vec::new(), String::new());
+            for round in 0..ROUNDS as u64 {
+                let theirs = postgres.insert_rate(connections)?;
+                let next = creates(1000 + connections as u64 * 10 + round);
+                let ours = load(self.server.port, connections, ROUND, 201, next)?.rate();
+                ratios.push(ours / theirs);
+                shown = format!("last round {ours:.0}/s to {theirs:.0}/s");
+            }
+            let what =
+                format!("durable create at {connections} connection(s), to an insert into PostgreSQL 15");
+            table.note(&what, format!("{:.2}x ({shown})", median(ratios)));
+        }
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ mod base; // the base benchmark: reads, writes, start, memory
 mod client; // a load generator
 mod disk; // append + fdatasync
 mod floor; // a bare hyper server with the same bytes
+mod postgres; // PostgreSQL beside us, where it is installed
 mod process; // CPU time and memory of a live process
 mod table; // figures against their bounds
 
