@@ -50,7 +50,7 @@ pub(crate) enum RequestError {
     #[error("consistency level {requested} is stronger than the account's {account}")]
     ConsistencyTooStrong { requested: &'static str, account: &'static str },
     #[error("the query plan needs {features:?}, which the client does not support")]
-    PlanFeatures { features: Vec<&'static str> },
+    PlanFeatures { features: Vec<String> },
 
     #[error("host {host:?} is not served here")]
     UnknownHost { host: String },
@@ -247,7 +247,7 @@ fn too_strong(requested: &str, account: &str) -> String {
     )
 }
 
-fn plan_features(features: &[&str]) -> String {
+fn plan_features(features: &[String]) -> String {
     let mut message =
         "Query contains 1 or more unsupported features. Upgrade your SDK to a version that does \
                        support the requested features:"
@@ -588,7 +588,7 @@ mod tests {
                 RequestError::BadPageSize { value: text("abc") },
                 RequestError::NotSupported { feature: "Flying" },
                 RequestError::ConsistencyTooStrong { requested: "Strong", account: "Session" },
-                RequestError::PlanFeatures { features: vec!["OrderBy", "Top"] },
+                RequestError::PlanFeatures { features: vec![text("OrderBy"), text("Top")] },
                 RequestError::UnknownHost { host: text("evil.example") },
                 RequestError::ForeignOrigin { origin: text("https://evil.example") },
                 RequestError::ContentEncoding { encoding: text("gzip") },

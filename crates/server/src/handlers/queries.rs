@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use quire_engine::{QueryMetrics, QueryPlan};
+use quire_engine::{Feature, QueryMetrics, QueryPlan};
 
 use crate::handlers::items::with_positions;
 use crate::handlers::{Call, Handled, charge, feeds};
@@ -117,9 +117,6 @@ pub(crate) async fn plan(call: &Call<'_>, database: &str, container: &str) -> Ha
 /// names separated by commas.
 fn check_features(call: &Call<'_>, plan: &QueryPlan) -> Result<(), HandlerError> {
     let supported = call.text(&SUPPORTED_FEATURES)?.unwrap_or_default();
-    let supports = |feature: &str| supported.split(',').any(|name| name.trim().eq_ignore_ascii_case(feature));
-    let needed = [(plan.top.is_some(), "Top"), (plan.offset_limit.is_some(), "OffsetAndLimit")];
-    let missing = needed.into_iter().filter(|(needed, feature)| *needed && !supports(feature));
-    let features: Vec<&str> = missing.map(|(_, feature)| feature).collect();
+    let features: Vec<String> = plan.missing(supported).into_iter().map(Feature::name).collect();
     if features.is_empty() { Ok(()) } else { Err(RequestError::PlanFeatures { features }.into()) }
 }

@@ -1,28 +1,88 @@
 //! Query plans.
 
-use quire_engine::QueryPlan;
-use quire_value::text::write_string;
+use quire_engine::{Aggregate, Direction, Distinct, QueryPlan};
+use quire_value::{Object, Value};
 
 /// Members and their order are the live gateway's. An empty `rewrittenQuery` means the text as it is.
 pub(crate) fn query_plan(plan: &QueryPlan) -> Vec<u8> {
-    let (offset, limit) = plan.offset_limit.unzip();
+    let mut range = Object::new();
+    range.set("min", "");
+    range.set("max", "FF");
+    range.set("isMinInclusive", true);
+    range.set("isMaxInclusive", false);
+    let mut json = Object::new();
+    json.set("partitionedQueryExecutionInfoVersion", 2i64);
+    json.set("queryInfo", query_info(plan));
+    json.set("queryRanges", vec![Value::from(range)]);
+    json.set("hybridSearchQueryInfo", Value::Null);
     let mut out = Vec::with_capacity(512);
-    out.extend_from_slice(
-        b"{\"partitionedQueryExecutionInfoVersion\":2,\"queryInfo\":{\"distinctType\":\"None\"",
-    );
-    for (name, count) in [("top", plan.top), ("offset", offset), ("limit", limit)] {
-        let count = count.map_or("null".to_owned(), |count| count.to_string());
-        out.extend_from_slice(format!(",\"{name}\":{count}").as_bytes());
-    }
-    out.extend_from_slice(
-        b",\"orderBy\":[],\"orderByExpressions\":[],\"groupByExpressions\":[],\"groupByAliases\":[],\
-          \"aggregates\":[],\"groupByAliasToAggregateType\":{},\"rewrittenQuery\":",
-    );
-    write_string(plan.rewritten.as_deref().unwrap_or_default(), &mut out);
-    out.extend_from_slice(
-        b",\"hasSelectValue\":false,\"dCountInfo\":null,\"hasNonStreamingOrderBy\":false},\
-          \"queryRanges\":[{\"min\":\"\",\"max\":\"FF\",\"isMinInclusive\":true,\"isMaxInclusive\":false}],\
-          \"hybridSearchQueryInfo\":null}",
-    );
+    Value::from(json).write_json(&mut out);
     out
+}
+
+fn query_info(plan: &QueryPlan) -> Object {
+    let info = &plan.info;
+    let mut json = Object::new();
+    json.set("distinctType", distinct_name(info.distinct));
+    json.set("top", count(info.top));
+    json.set("offset", count(info.offset));
+    json.set("limit", count(info.limit));
+    json.set("orderBy", list(info.order_by.iter().map(|&direction| direction_name(direction))));
+    json.set("orderByExpressions", list(info.order_by_expressions.iter().map(String::as_str)));
+    json.set("groupByExpressions", list(info.group_by_expressions.iter().map(String::as_str)));
+    json.set("groupByAliases", list(info.group_by_aliases.iter().map(String::as_str)));
+    json.set("aggregates", list(info.aggregates.iter().map(|&aggregate| aggregate_name(aggregate))));
+    let types = info.group_by_alias_to_aggregate.iter();
+    let types = types.map(|(alias, aggregate)| {
+        (alias.clone(), aggregate.map_or(Value::Null, |aggregate| aggregate_name(aggregate).into()))
+    });
+    json.set("groupByAliasToAggregateType", types.collect::<Object>());
+    json.set("rewrittenQuery", info.rewritten_query.as_str());
+    json.set("hasSelectValue", info.has_select_value);
+    json.set(
+        "dCountInfo",
+        info.distinct_count.as_ref().map_or(Value::Null, |found| {
+            let mut alias = Object::new();
+            alias.set("dCountAlias", found.alias.as_str());
+            alias.into()
+        }),
+    );
+    json.set("hasNonStreamingOrderBy", info.has_non_streaming_order_by);
+    json
+}
+
+fn count(count: Option<u64>) -> Value {
+    count.map_or(Value::Null, Value::from)
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> Value {
+    Value::Array(names.map(Value::from).collect())
+}
+
+fn distinct_name(distinct: Distinct) -> &'static str {
+    match distinct {
+        Distinct::None => "None",
+        Distinct::Ordered => "Ordered",
+        Distinct::Unordered => "Unordered",
+    }
+}
+
+fn direction_name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Ascending => "Ascending",
+        Direction::Descending => "Descending",
+    }
+}
+
+fn aggregate_name(aggregate: Aggregate) -> &'static str {
+    match aggregate {
+        Aggregate::Count => "Count",
+        Aggregate::CountIf => "CountIf",
+        Aggregate::Sum => "Sum",
+        Aggregate::Average => "Average",
+        Aggregate::Min => "Min",
+        Aggregate::Max => "Max",
+        Aggregate::MakeList => "MakeList",
+        Aggregate::MakeSet => "MakeSet",
+    }
 }

@@ -93,6 +93,13 @@ async fn queries() {
     everywhere.sort_by_key(|person| person.age);
     assert_eq!(everywhere, (0..6).map(person).collect::<Vec<_>>());
 
+    let youngest = "SELECT TOP 3 VALUE c.age FROM c WHERE c.age > 4 ORDER BY c.age";
+    let youngest = items.query_items::<u32>(youngest, FeedScope::full_container(), None).await.unwrap();
+    assert_eq!(youngest.try_collect::<Vec<u32>>().await.unwrap(), [5, 6, 7]);
+    let oldest = "SELECT VALUE c.age FROM c ORDER BY c.age DESC OFFSET 2 LIMIT 3";
+    let oldest = items.query_items::<u32>(oldest, FeedScope::full_container(), None).await.unwrap();
+    assert_eq!(oldest.try_collect::<Vec<u32>>().await.unwrap(), [17, 16, 15]);
+
     let ranges = items.read_feed_ranges(None).await.unwrap();
     assert_eq!(ranges.len().to_string(), std::env::var("QUIRE_PARTITIONS").unwrap_or_else(|_| "1".into()));
     database.delete(None).await.unwrap();
