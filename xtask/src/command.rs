@@ -84,13 +84,14 @@ pub fn cargo_line(line: &str) -> Option<Tally> {
     Some(Tally { passed: number_before(counts, " passed")?, failed: number_before(counts, " failed")? })
 }
 
-/// `===== 3 failed, 12 passed, 1 error in 1.2s =====`
+/// `3 failed, 12 passed, 1 error in 1.2s`, with or without `=` around it.
 pub fn pytest_line(line: &str) -> Option<Tally> {
-    if !line.starts_with('=') || !line.contains(" in ") {
+    let counts = line.trim_matches(['=', ' ']);
+    if !counts.starts_with(|character: char| character.is_ascii_digit()) || !counts.contains(" in ") {
         return None;
     }
-    let failed = number_before(line, " failed").unwrap_or(0) + number_before(line, " error").unwrap_or(0);
-    let passed = number_before(line, " passed").unwrap_or(0);
+    let failed = number_before(counts, " failed").unwrap_or(0) + number_before(counts, " error").unwrap_or(0);
+    let passed = number_before(counts, " passed").unwrap_or(0);
     (passed + failed > 0).then_some(Tally { passed, failed })
 }
 
@@ -108,4 +109,26 @@ fn number_before(text: &str, word: &str) -> Option<u64> {
     let before = &text[..text.find(word)?];
     let digits = before.rsplit(|character: char| !character.is_ascii_digit()).next()?;
     digits.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(read: fn(&str) -> Option<Tally>, line: &str, expected: Option<(u64, u64)>) {
+        assert_eq!(read(line).map(|tally| (tally.passed, tally.failed)), expected, "{line}");
+    }
+
+    #[test]
+    fn closing_lines_are_read() {
+        check(cargo_line, "test result: ok. 12 passed; 0 failed; 0 ignored", Some((12, 0)));
+        check(cargo_line, "running 12 tests", None);
+        check(pytest_line, "1 failed, 76 passed, 70 warnings in 11.24s", Some((76, 1)));
+        check(pytest_line, "===== 2 failed, 1 passed, 1 error in 0.50s =====", Some((1, 3)));
+        check(pytest_line, "77 passed in 9.85s", Some((77, 0)));
+        check(pytest_line, "waiting in 3s", None);
+        check(node_line, "ℹ pass 21", Some((21, 0)));
+        check(node_line, "ℹ fail 2", Some((0, 2)));
+        check(node_line, "ℹ suites 0", None);
+    }
 }

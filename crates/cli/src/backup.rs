@@ -130,7 +130,11 @@ async fn tls(
 pub fn endpoint(folder: PathBuf) -> Endpoint {
     let call = move |engine: &Engine, body: &[u8]| -> Result<String, EngineError> {
         let name = checked_name(body)?;
-        let report = engine.backup(&folder.join(&name))?;
+        let directory = folder.join(&name);
+        if directory.exists() {
+            return Err(EngineError::AlreadyExists { kind: "backup", id: name });
+        }
+        let report = engine.backup(&directory)?;
         let mut answer = Object::new();
         answer.set("name", name);
         answer.set("containers", Value::from(i64::try_from(report.containers).unwrap_or(i64::MAX)));

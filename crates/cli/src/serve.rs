@@ -15,8 +15,9 @@ use crate::keys;
 
 pub fn run(mut config: Config) -> Result<()> {
     start_logging(&config)?;
-    let keys = keys::load(&mut config)?;
     let storage = open_storage(&config)?;
+    // After the storage: keys made here lie in its directory, which must be empty when it is made.
+    let keys = keys::load(&mut config)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     // Half of the memory for caches goes to whole items, half to the storage's blocks.
     let options =
@@ -33,7 +34,10 @@ pub fn run(mut config: Config) -> Result<()> {
     server.allow_hosts = config.allow_hosts.clone();
     server.cors_origins = config.cors_origins.clone();
     server.slow_request = config.slow_request;
-    server.endpoints.extend(config.backup_dir.map(backup::endpoint));
+    if let Some(folder) = config.backup_dir {
+        std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+        server.endpoints.push(backup::endpoint(folder));
+    }
     let runtime = quire_server::runtime(&server).context("starting the runtime")?;
     runtime.block_on(serve(server, engine))
 }

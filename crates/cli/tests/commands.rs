@@ -179,7 +179,7 @@ fn backup_verify_restore() {
     let asked = run(&["backup", "monday", "--endpoint", &endpoint]);
     assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
     refused(&["backup", "../monday", "--endpoint", &endpoint], "400");
-    refused(&["backup", "monday", "--endpoint", &endpoint], "monday");
+    refused(&["backup", "monday", "--endpoint", &endpoint], "409");
     let backup = path(folder.path(), "backups/monday");
     let verified = run(&["verify", &backup]);
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));

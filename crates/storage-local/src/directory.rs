@@ -25,7 +25,7 @@ const FORMAT_MAGIC: &[u8; 8] = b"quire-db";
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 /// What a directory is before it is opened.
@@ -36,6 +36,15 @@ pub(crate) enum Condition {
     Existing,
 }
 
+impl Drop for Directory {
+    /// Closing the file is not enough: a child that is just being forked holds it, too, until it becomes another program.
+    fn drop(&mut self) {
+        if let Err(error) = self.lock.unlock() {
+            tracing::warn!(%error, "the lock of the directory is not released");
+        }
+    }
+}
+
 impl Directory {
     /// Creates the directory if needed, takes its lock and looks at its format.
     pub(crate) fn lock(path: &Path) -> Result<(Directory, Condition), OpenError> {
@@ -44,7 +53,7 @@ impl Directory {
         if !has("lock") && !is_empty(path)? {
             return Err(OpenError::NotQuire { path: path.into() });
         }
-        let directory = Directory { path: path.into(), _lock: take_lock(path)? };
+        let directory = Directory { path: path.into(), lock: take_lock(path)? };
         if has("format") {
             directory.check_format()?;
             directory.remove_if_there("initializing")?;
