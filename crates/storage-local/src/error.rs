@@ -51,9 +51,14 @@ impl From<StorageError> for OpenError {
 
 /// A failed read.
 pub(crate) fn reading(error: fjall::Error) -> StorageError {
+    failed("reading", error)
+}
+
+/// What went wrong below, with what was being done.
+pub(crate) fn failed(doing: &str, error: fjall::Error) -> StorageError {
     match error {
         fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) => {
-            StorageError::Io { doing: "reading".into(), source }
+            StorageError::Io { doing: doing.into(), source }
         }
         error => StorageError::Corrupt { what: format!("{error:?}") },
     }

@@ -7,7 +7,7 @@
 //! Invariants: one leader at a time; a leader's own work is the first of its round; two works of one round never
 //! touch the same key (the second waits for the next round), since a batch has no order.
 
-use crate::error::reading;
+use crate::error::failed;
 use crate::record::{
     CHECKPOINT_KEY, Record, RowsChecksum, encode_checkpoint, encode_position, position_key, record_key,
 };
@@ -331,7 +331,7 @@ impl<'a> Batch<'a> {
         match written {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::error!(error = %reading(error), "journal write failed, no more writes until reopened");
+                tracing::error!(error = %failed("writing the journal", error), "journal write failed, no more writes until reopened");
                 state.poison("journal write");
                 return Err("journal write");
             }

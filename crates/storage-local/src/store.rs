@@ -1,7 +1,7 @@
 //! fjall, set up for this use: keyspaces, tuning, back-pressure, flushing.
 
 use crate::LocalOptions;
-use crate::error::{OpenError, corrupt, opening, reading};
+use crate::error::{OpenError, corrupt, failed, opening};
 use fjall::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
 use fjall::{AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use quire_storage::{SPACE_COUNT, Space, StorageError};
@@ -59,7 +59,7 @@ impl Store {
         match opened {
             Ok(result) => result.map_err(|error| match error {
                 fjall::Error::Locked => OpenError::Locked { path: path.into() },
-                error => OpenError::from(reading(error)),
+                error => OpenError::from(failed("opening the store", error)),
             }),
             Err(_) => Err(corrupt("journal and tables do not fit together")),
         }
