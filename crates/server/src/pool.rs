@@ -3,8 +3,8 @@
 //! Reads and writes have places of their own, so that writers waiting for a lock or a sync never keep a read out.
 //! A call beyond the places waits in a queue with a cap; beyond the cap it is refused at once.
 //!
-//! A call that has its lane to itself stays on its thread, which stops being an async worker meanwhile: two wake-ups of
-//! other threads, as much as half a sync, are saved where nothing could be shared anyway.
+//! A call that has its lane to itself stays on its thread, which stops being an async worker meanwhile: there is nobody to
+//! share a sync with, so nothing is gained by handing it over. (Measured: no slower, and no clear gain either.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
