@@ -1,7 +1,7 @@
 //! Running other programs, with their output shown and their test counts read.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -20,8 +20,10 @@ impl Tally {
     }
 }
 
+/// Asked at run time: a target directory that several checkouts share may hold a binary built in another one.
 pub fn root() -> PathBuf {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     manifest.parent().expect("xtask lies in the workspace").to_path_buf()
 }
 

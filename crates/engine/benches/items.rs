@@ -80,7 +80,6 @@ impl Bench {
             partition_key: Some(self.key.clone()),
             body,
             if_match: None,
-            if_none_match: None,
             indexing: IndexingDirective::Default,
             session: None,
             want_body: true,

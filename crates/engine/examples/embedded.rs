@@ -36,7 +36,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         partition_key: None,
         body: br#"{"id": "1", "customer": "ada", "total": 12.5}"#.as_slice().into(),
         if_match: None,
-        if_none_match: None,
         indexing: IndexingDirective::Default,
         session: None,
         want_body: false,

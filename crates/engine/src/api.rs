@@ -80,7 +80,6 @@ pub struct WriteItem {
     /// JSON text; empty for delete.
     pub body: Bytes,
     pub if_match: Option<String>,
-    pub if_none_match: Option<String>,
     pub indexing: IndexingDirective,
     pub session: Option<SessionToken>,
     /// Build the response body (false under `Prefer: return=minimal`).

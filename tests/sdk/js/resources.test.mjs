@@ -91,7 +91,7 @@ test("users, permissions and their tokens", async (t) => {
   assert.equal((await failure(seen.items.create({ id: "2", pk: "a" }))).code, 403);
 });
 
-test("conflicts are empty and client encryption keys are kept", async (t) => {
+test("the conflicts feed is empty", async (t) => {
   const container = await newContainer(t);
   assert.deepEqual((await container.conflicts.readAll().fetchAll()).resources, []);
 });

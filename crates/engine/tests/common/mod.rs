@@ -99,7 +99,6 @@ impl Fixture {
             partition_key: key.map(pk),
             body: Bytes::copy_from_slice(body.as_bytes()),
             if_match: if_match.map(str::to_owned),
-            if_none_match: None,
             indexing: IndexingDirective::Default,
             session: None,
             want_body: true,

@@ -75,7 +75,6 @@ fn answer(
         partition_key,
         body: body.to_owned().into(),
         if_match: None,
-        if_none_match: None,
         indexing: IndexingDirective::Default,
         session: None,
         want_body: false,

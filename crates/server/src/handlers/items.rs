@@ -109,7 +109,6 @@ async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> H
         partition_key: call.partition_key.clone(),
         body: if is_delete { Bytes::new() } else { call.body()? },
         if_match: call.text(&IF_MATCH)?.map(str::to_owned),
-        if_none_match: call.text(&IF_NONE_MATCH)?.map(str::to_owned),
         indexing: call.indexing()?,
         session: call.session()?,
         want_body: !is_delete && !wants_minimal(call)?,
