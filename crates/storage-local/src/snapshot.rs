@@ -3,7 +3,8 @@
 use crate::Open;
 use crate::error::reading;
 use fjall::{Guard, Readable};
-use quire_storage::{Direction, Scan, ScanPage, Snapshot, Space, StorageError};
+use quire_storage::{Direction, Scan, Snapshot, Space, StorageError, Visit};
+use std::ops::Bound;
 use std::sync::Arc;
 
 pub(crate) struct LocalSnapshot {
@@ -29,43 +30,55 @@ impl Snapshot for LocalSnapshot {
         Ok(value.map(|value| value.to_vec()))
     }
 
+    /// In key order, so that neighbours are found in the block just read.
     fn multi_get(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
         let keyspace = self.keyspace(space)?;
-        let get = |key: &&[u8]| {
-            let value = self.inner.get(keyspace, key).map_err(reading)?;
-            Ok(value.map(|value| value.to_vec()))
-        };
-        keys.iter().map(get).collect()
+        let mut values = vec![None; keys.len()];
+        for index in in_key_order(keys) {
+            let value = self.inner.get(keyspace, keys[index]).map_err(reading)?;
+            values[index] = value.map(|value| value.to_vec());
+        }
+        Ok(values)
     }
 
-    fn scan(&self, scan: &Scan) -> Result<ScanPage, StorageError> {
+    fn visit(&self, scan: &Scan, visit: &mut Visit<'_>) -> Result<bool, StorageError> {
         let keyspace = self.keyspace(scan.space)?;
         if scan.range.is_empty() {
-            return Ok(ScanPage::default());
+            return Ok(false);
         }
-        let bounds = (scan.range.start.clone(), scan.range.end.clone());
-        let rows = self.inner.range::<Vec<u8>, _>(keyspace, bounds);
+        let bounds = (bound(&scan.range.start), bound(&scan.range.end));
+        let rows = self.inner.range::<&[u8], _>(keyspace, bounds);
         match scan.direction {
-            Direction::Forward => page(rows, scan),
-            Direction::Backward => page(rows.rev(), scan),
+            Direction::Forward => show(rows, scan, visit),
+            Direction::Backward => show(rows.rev(), scan, visit),
         }
     }
 }
 
-fn page(rows: impl Iterator<Item = Guard>, scan: &Scan) -> Result<ScanPage, StorageError> {
-    let mut page = ScanPage::default();
-    let mut bytes = 0;
+/// Where the keys are in `keys`, smallest first.
+fn in_key_order(keys: &[&[u8]]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..keys.len()).collect();
+    if !keys.is_sorted() {
+        order.sort_unstable_by_key(|&index| keys[index]);
+    }
+    order
+}
+
+fn bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+fn show(rows: impl Iterator<Item = Guard>, scan: &Scan, visit: &mut Visit<'_>) -> Result<bool, StorageError> {
+    let mut budget = scan.budget();
     for row in rows {
         let (key, value) = match scan.keys_only {
             true => (row.key().map_err(reading)?, None),
             false => row.into_inner().map(|(key, value)| (key, Some(value))).map_err(reading)?,
         };
-        bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
-        if page.rows.len() >= scan.rows_max || (bytes > scan.bytes_max && !page.rows.is_empty()) {
-            page.more = true;
-            break;
+        let value = value.as_deref().unwrap_or_default();
+        if !budget.takes(key.len() + value.len()) || visit(&key, value).is_break() {
+            return Ok(true);
         }
-        page.rows.push((key.to_vec(), value.map_or(Vec::new(), |value| value.to_vec())));
     }
-    Ok(page)
+    Ok(false)
 }

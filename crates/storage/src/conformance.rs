@@ -47,6 +47,8 @@ const CASES: &[(&str, Case)] = &[
     ("a snapshot outlives many later commits", cases::long_snapshot),
     ("scans honour bounds in both directions", cases::scan_bounds),
     ("scans honour their budgets", cases::scan_budgets),
+    ("a visiting scan shows what a scan gives", cases::visits),
+    ("a visitor ends its scan, and may read", cases::visitor_breaks),
     ("paged scans give every row once", cases::scan_pages),
     ("prefix ranges at their edges", cases::prefixes),
     ("rows ops unfold", cases::rows_ops),

@@ -7,8 +7,8 @@
 
 use crate::memory::MemoryStorage;
 use crate::{
-    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Scan, ScanPage, Snapshot, Space,
-    Storage, StorageError, Token,
+    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Scan, Snapshot, Space, Storage,
+    StorageError, Token, Visit,
 };
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ pub enum CommitFault {
     PoisonDone,
 }
 
-/// What becomes of one read (`get`, `multi_get`, `scan`).
+/// What becomes of one read (`get`, `multi_get`, `visit`, `scan`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFault {
     Pass,
@@ -366,9 +366,9 @@ impl Snapshot for FaultSnapshot {
         self.inner.multi_get(space, keys)
     }
 
-    fn scan(&self, scan: &Scan) -> Result<ScanPage, StorageError> {
+    fn visit(&self, scan: &Scan, visit: &mut Visit<'_>) -> Result<bool, StorageError> {
         self.before_read()?;
-        self.inner.scan(scan)
+        self.inner.visit(scan, visit)
     }
 }
 

@@ -11,7 +11,7 @@ pub mod ledger; // positions of partitions, and what a guard comes to
 pub mod memory; // the reference
 pub mod rows; // a commit as single rows, checked
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 /// One of a handful of separate key spaces. What they hold is the caller's business; a backend may tune each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,11 +69,28 @@ pub trait Storage: Send + Sync {
 
 pub trait Snapshot: Send + Sync {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
+    /// Answers in the order of `keys`. Sorted keys are read in one pass and cost least.
     fn multi_get(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError>;
-    /// One page of rows in the order of `direction`. `more` says that a budget ended it before the range did:
-    /// at least one further row exists. A range whose start lies beyond its end is empty.
-    fn scan(&self, scan: &Scan) -> Result<ScanPage, StorageError>;
+    /// Shows one page of rows, key and value, in the order of `direction`, borrowed for the moment of the call; a
+    /// range whose start lies beyond its end is empty. True if a budget ended it before the range did (at least one
+    /// further row exists) or `visit` did (there may be more).
+    ///
+    /// `visit` may read, but not write: the storage may hold a lock while it runs.
+    fn visit(&self, scan: &Scan, visit: &mut Visit<'_>) -> Result<bool, StorageError>;
+
+    /// The same as owned rows.
+    fn scan(&self, scan: &Scan) -> Result<ScanPage, StorageError> {
+        let mut rows = Vec::new();
+        let more = self.visit(scan, &mut |key, value| {
+            rows.push((key.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        })?;
+        Ok(ScanPage { rows, more })
+    }
 }
+
+/// What a visiting scan shows its rows to, until it breaks.
+pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRange {
@@ -102,7 +119,16 @@ pub struct Scan {
 #[derive(Clone, Debug, Default)]
 pub struct ScanPage {
     pub rows: Vec<(Vec<u8>, Vec<u8>)>,
+    /// A budget ended the page: at least one further row exists.
     pub more: bool,
+}
+
+/// What is left of a scan's rows and bytes.
+#[derive(Clone, Debug)]
+pub struct ScanBudget {
+    rows: usize,
+    bytes: usize,
+    is_first: bool,
 }
 
 /// Random, chosen by the caller, unique per commit.
@@ -193,6 +219,25 @@ pub enum StorageError {
     Corrupt { what: String },
     #[error("i/o error while {doing}")]
     Io { doing: String, source: std::io::Error },
+}
+
+impl Scan {
+    pub fn budget(&self) -> ScanBudget {
+        ScanBudget { rows: self.rows_max, bytes: self.bytes_max, is_first: true }
+    }
+}
+
+impl ScanBudget {
+    /// Takes a row of this size into the page, or says that the page is full.
+    pub fn takes(&mut self, row_bytes: usize) -> bool {
+        if self.rows == 0 || (row_bytes > self.bytes && !self.is_first) {
+            return false;
+        }
+        self.rows -= 1;
+        self.bytes = self.bytes.saturating_sub(row_bytes);
+        self.is_first = false;
+        true
+    }
 }
 
 impl KeyRange {

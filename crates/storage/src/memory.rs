@@ -11,7 +11,7 @@ use crate::ledger::{Positions, Tokens};
 use crate::rows::{Row, unfold};
 use crate::{
     Caps, Commit, CommitError, Committed, Direction, KeyRange, PartitionId, Position, SPACE_COUNT, Scan,
-    ScanPage, Snapshot, Space, Storage, StorageError, Token,
+    Snapshot, Space, Storage, StorageError, Token, Visit,
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::{BTreeMap, VecDeque};
@@ -304,11 +304,11 @@ impl Snapshot for MemorySnapshot {
         Ok(keys.iter().map(get).collect())
     }
 
-    fn scan(&self, scan: &Scan) -> Result<ScanPage, StorageError> {
+    fn visit(&self, scan: &Scan, visit: &mut Visit<'_>) -> Result<bool, StorageError> {
         let state = self.state()?;
         let rows = space_rows(&state, scan.space)?;
         if scan.range.is_empty() {
-            return Ok(ScanPage::default());
+            return Ok(false);
         }
         let bounds = (bound(&scan.range.start), bound(&scan.range.end));
         let visible = rows.range::<[u8], _>(bounds).filter_map(|(key, cell)| {
@@ -316,8 +316,8 @@ impl Snapshot for MemorySnapshot {
             Some((key.as_slice(), value.as_ref()))
         });
         Ok(match scan.direction {
-            Direction::Forward => page(visible, scan),
-            Direction::Backward => page(visible.rev(), scan),
+            Direction::Forward => show(visible, scan, visit),
+            Direction::Backward => show(visible.rev(), scan, visit),
         })
     }
 }
@@ -326,19 +326,15 @@ fn bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
-fn page<'a>(rows: impl Iterator<Item = (&'a [u8], &'a [u8])>, scan: &Scan) -> ScanPage {
-    let mut page = ScanPage::default();
-    let mut bytes = 0;
+fn show<'a>(rows: impl Iterator<Item = (&'a [u8], &'a [u8])>, scan: &Scan, visit: &mut Visit<'_>) -> bool {
+    let mut budget = scan.budget();
     for (key, value) in rows {
         let value = if scan.keys_only { &[] } else { value };
-        bytes += key.len() + value.len();
-        if page.rows.len() >= scan.rows_max || (bytes > scan.bytes_max && !page.rows.is_empty()) {
-            page.more = true;
-            break;
+        if !budget.takes(key.len() + value.len()) || visit(key, value).is_break() {
+            return true;
         }
-        page.rows.push((key.to_vec(), value.to_vec()));
     }
-    page
+    false
 }
 
 impl Drop for MemorySnapshot {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{Position, SPACE_COUNT, StorageError};
+use std::ops::ControlFlow;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -49,6 +50,7 @@ pub(super) fn unknown_space(bench: &mut Bench) {
     unknown(snapshot.multi_get(space, &[b"a"]).unwrap_err());
     let scan = whole_scan(SPACE_COUNT, KeyRange::all(), Direction::Forward);
     unknown(snapshot.scan(&scan).unwrap_err());
+    unknown(snapshot.visit(&scan, &mut |_, _| ControlFlow::Continue(())).unwrap_err());
 }
 
 pub(super) fn multi_get(bench: &mut Bench) {
@@ -58,6 +60,20 @@ pub(super) fn multi_get(bench: &mut Bench) {
     let expected = [Some("3"), None, Some("1"), Some("3"), Some("2")];
     assert_eq!(values, expected.map(|value| value.map(|text| text.as_bytes().to_vec())));
     assert!(bench.snapshot().multi_get(Space(0), &[]).unwrap().is_empty());
+    let many: Vec<[u8; 4]> = (0..3000u32).map(|number| (number * 3).to_be_bytes()).collect();
+    for chunk in many.chunks(700) {
+        bench.write(chunk.iter().map(|key| put(1, key, key)).collect());
+    }
+    let asked: Vec<[u8; 4]> = (0..5000u32).map(|number| (number * 7919 % 9001).to_be_bytes()).collect();
+    let mut asked: Vec<&[u8]> = asked.iter().map(|key| &key[..]).collect();
+    for _ in 0..2 {
+        let values = bench.snapshot().multi_get(Space(1), &asked).unwrap();
+        for (key, value) in asked.iter().zip(values) {
+            let number = u32::from_be_bytes((*key).try_into().unwrap());
+            assert_eq!(value, (number % 3 == 0 && number < 9000).then(|| key.to_vec()), "{number}");
+        }
+        asked.sort_unstable();
+    }
 }
 
 pub(super) fn snapshot_isolation(bench: &mut Bench) {
@@ -167,6 +183,45 @@ pub(super) fn scan_budgets(bench: &mut Bench) {
     assert_eq!(first, [(vec![9], vec![])]);
     let first = page(1, usize::MAX, false, Direction::Forward).rows;
     assert_eq!(first, [(vec![0], vec![0; 99])]);
+}
+
+pub(super) fn visits(bench: &mut Bench) {
+    for chunk in 0..4u8 {
+        bench.write((0..50u8).map(|number| put(3, &[number, chunk], &[number; 40])).collect());
+    }
+    bench.write((0..50u8).step_by(3).map(|number| delete(3, &[number, 2])).collect());
+    let snapshot = bench.snapshot();
+    for direction in [Direction::Forward, Direction::Backward] {
+        for (rows_max, bytes_max) in [(usize::MAX, usize::MAX), (7, usize::MAX), (0, 9), (usize::MAX, 900)] {
+            for keys_only in [false, true] {
+                let range = KeyRange { start: Bound::Excluded(vec![2]), end: Bound::Included(vec![40, 1]) };
+                let scan = Scan { rows_max, bytes_max, keys_only, ..whole_scan(3, range, direction) };
+                let mut seen = Vec::new();
+                let more = snapshot.visit(&scan, &mut |key, value| {
+                    seen.push((key.to_vec(), value.to_vec()));
+                    ControlFlow::Continue(())
+                });
+                let page = snapshot.scan(&scan).unwrap();
+                assert_eq!((seen, more.unwrap()), (page.rows, page.more), "{scan:?}");
+            }
+        }
+    }
+}
+
+pub(super) fn visitor_breaks(bench: &mut Bench) {
+    bench.write((0..20u8).map(|number| put(1, &[number], &[number; 3])).collect());
+    let snapshot = bench.snapshot();
+    let scan = whole_scan(1, KeyRange::all(), Direction::Backward);
+    let mut seen = Vec::new();
+    let more = snapshot.visit(&scan, &mut |key, value| {
+        assert_eq!(snapshot.get(Space(1), key).unwrap().as_deref(), Some(value), "a visitor may read");
+        seen.push(key[0]);
+        if key == [15] { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert!(more.unwrap(), "the visitor ended it");
+    assert_eq!(seen, [19, 18, 17, 16, 15]);
+    let empty = whole_scan(1, KeyRange::prefix(b"none"), Direction::Forward);
+    assert!(!snapshot.visit(&empty, &mut |_, _| panic!("there is no row")).unwrap());
 }
 
 pub(super) fn scan_pages(bench: &mut Bench) {
