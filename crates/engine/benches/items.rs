@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use quire_engine::{
-    Clock, Container, Engine, IndexingDirective, Options, PageRequest, Parameters, ReadItem, Scope,
-    WriteItem, WriteKind,
+    Clock, Container, Engine, IndexingDirective, Options, PageRequest, Parameters, ReadItem, WriteItem,
+    WriteKind,
 };
 use quire_resource::PartitionKey;
 use quire_storage::Storage;
@@ -112,13 +112,7 @@ impl Bench {
     }
 
     fn pages(&self) {
-        let request = PageRequest {
-            scope: Scope::default(),
-            item_count_max: Some(-1),
-            continuation: None,
-            continuation_bytes_max: 1024,
-            session: None,
-        };
+        let request = PageRequest { item_count_max: Some(-1), ..PageRequest::default() };
         let rows = self.engine.list_items(&self.container, &request).result.expect("page").count;
         time(&format!("list of {rows}"), 10, |_| {
             self.engine.list_items(&self.container, &request).result.expect("page");

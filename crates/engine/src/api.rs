@@ -1,6 +1,7 @@
 //! Requests and answers of the engine.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use quire_resource::{EpkRange, PartitionKey, ResourceId, SessionToken};
@@ -115,6 +116,9 @@ pub struct Scope {
     pub range: Option<EpkRange>,
 }
 
+/// Largest continuation handed out when nobody names a limit; over HTTP it comes back as a header.
+pub const CONTINUATION_BYTES_MAX: usize = 16 << 10;
+
 pub struct PageRequest {
     pub scope: Scope,
     /// `None`: the service's 1000; `Some(-1)`: as many as fit.
@@ -122,6 +126,41 @@ pub struct PageRequest {
     pub continuation: Option<String>,
     pub continuation_bytes_max: usize,
     pub session: Option<SessionToken>,
+    /// False: every item of the scope is read, as if there were no index. The rows and their order stay the same.
+    pub index_use: bool,
+    /// Says in [`Page::explain`] how the page was made.
+    pub explain: bool,
+    pub cancel: Cancel,
+}
+
+/// The first page of everything, as a program that embeds the engine asks for it.
+impl Default for PageRequest {
+    fn default() -> PageRequest {
+        PageRequest {
+            scope: Scope::default(),
+            item_count_max: None,
+            continuation: None,
+            continuation_bytes_max: CONTINUATION_BYTES_MAX,
+            session: None,
+            index_use: true,
+            explain: false,
+            cancel: Cancel::default(),
+        }
+    }
+}
+
+/// Tells a running query that nobody waits for it any more: it ends with [`EngineError::Cancelled`] soon after.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// One page of rows, each row JSON text already written into one buffer.
@@ -131,16 +170,28 @@ pub struct Page {
     pub count: usize,
     pub continuation: Option<String>,
     pub metrics: QueryMetrics,
+    /// The plan as text, with estimated and actual rows, when the request asked for it.
+    pub explain: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QueryMetrics {
+    /// Items read, and their bytes.
     pub loaded_count: u64,
     pub loaded_bytes: u64,
     pub output_count: u64,
     pub output_bytes: u64,
     pub compile_micros: u64,
     pub execute_micros: u64,
+    /// Choosing how to find the items.
+    pub plan_micros: u64,
+    /// Rows of indexes that were read.
+    pub index_rows: u64,
+    pub index_micros: u64,
+    pub load_micros: u64,
+    pub write_micros: u64,
+    /// The share of the items read that gave rows; 1 when none had to be read.
+    pub index_hit_ratio: f64,
 }
 
 /// Conditions on a catalog write.

@@ -58,6 +58,9 @@ pub enum EngineError {
     BadContinuation,
     #[error(transparent)]
     Sql(#[from] SqlError),
+    /// nobody waits for the answer any more
+    #[error("the request was cancelled")]
+    Cancelled,
     #[error("{feature} is not supported yet")]
     NotSupported { feature: String },
     #[error("forbidden: {reason}")]

@@ -140,7 +140,7 @@ fn write_page(rows: &[Row], first: usize, rows_max: usize) -> Page {
         output_bytes: text.len() as u64,
         ..QueryMetrics::default()
     };
-    Page { rows: text, count, continuation: None, metrics }
+    Page { rows: text, count, continuation: None, metrics, explain: None }
 }
 
 /// Stable across processes: continuations outlive a restart.

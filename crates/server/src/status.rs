@@ -133,6 +133,7 @@ impl From<&EngineError> for Failure {
             Sql(error) => sql(error, None),
             NotSupported { feature } => wire(400, not_supported(feature)),
             Forbidden { reason } => wire(403, reason),
+            Cancelled => wire(408, error.to_string()),
             Contended => retry(449, None, RETRY_CONTENDED_MS, "Retry the request."),
             Overloaded => retry(429, Some(3200), RETRY_OVERLOADED_MS, errors(&[TOO_MANY_REQUESTS])),
             Storage(error) => storage(error),
@@ -458,6 +459,7 @@ mod tests {
                 EngineError::Sql(SqlError::Budget { what: "10 joins" }),
                 EngineError::NotSupported { feature: text("Flying") },
                 EngineError::Forbidden { reason: text("Say why.") },
+                EngineError::Cancelled,
                 EngineError::Contended,
                 EngineError::Overloaded,
                 EngineError::Storage(StorageError::Closed),
@@ -544,6 +546,8 @@ mod tests {
                     400 {"code":"BadRequest","message":"Flying is not supported by this version of Quire\r\nActivityId: ID, AGENT"}
                 Forbidden { reason: "Say why." }
                     403 {"code":"Forbidden","message":"Say why.\r\nActivityId: ID, AGENT"}
+                Cancelled
+                    408 {"code":"RequestTimeout","message":"the request was cancelled\r\nActivityId: ID, AGENT"}
                 Contended
                     449 retry after 10 ms {"code":"RetryWith","message":"Retry the request.\r\nActivityId: ID, AGENT"}
                 Overloaded

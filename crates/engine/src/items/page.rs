@@ -140,9 +140,10 @@ pub(crate) fn answer_page<'a>(
             output_bytes: text.len() as u64,
             compile_micros,
             execute_micros: elapsed.saturating_sub(compile_micros),
+            ..QueryMetrics::default()
         };
         let continuation = filled.next.map(|next| continuation::seal(shared, &binding, next));
-        Page { rows: text, count, continuation, metrics }
+        Page { rows: text, count, continuation, metrics, explain: None }
     });
     Answer { charge, position, result }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use quire_engine::{
     Answer, Clock, Container, Engine, EngineError, IndexingDirective, ItemWritten, Options, PageRequest,
-    Scope, WriteItem, WriteKind,
+    WriteItem, WriteKind,
 };
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
@@ -103,13 +103,7 @@ pub fn delete_answer(engine: &Engine, container: &Arc<Container>, id: &str) -> A
 }
 
 pub fn page_request() -> PageRequest {
-    PageRequest {
-        scope: Scope::default(),
-        item_count_max: Some(-1),
-        continuation: None,
-        continuation_bytes_max: 16 << 10,
-        session: None,
-    }
+    PageRequest { item_count_max: Some(-1), ..PageRequest::default() }
 }
 
 /// Every item's JSON by id.

@@ -178,6 +178,7 @@ impl<'a> Call<'a> {
             continuation: self.text(&CONTINUATION)?.filter(|text| !text.is_empty()).map(str::to_owned),
             continuation_bytes_max: self.continuation_bytes_max()?,
             session: self.session()?,
+            ..PageRequest::default()
         })
     }
 
