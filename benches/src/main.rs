@@ -1,6 +1,6 @@
 //! Measurements of a live `quire` against floors that are taken in the same run.
 //!
-//! `benches base QUIRE_BINARY` prints the table of docs/performance.md. Machines are shared and noisy: what counts is
+//! `benches base QUIRE_BINARY` and `benches query QUIRE_BINARY` print the tables of docs/performance.md. Machines are shared and noisy: what counts is
 //! CPU time per operation and ratios within one run, each the median of several rounds taken in turn.
 //! `benches floor plain|signed|durable` is the floor: a bare hyper server in a process of its own.
 
@@ -10,7 +10,10 @@ mod disk; // append + fdatasync
 mod floor; // a bare hyper server with the same bytes
 mod postgres; // PostgreSQL beside us, where it is installed
 mod process; // CPU time and memory of a live process
+mod query; // the query benchmark: against PostgreSQL and a JavaScript server
 mod table; // figures against their bounds
+
+use std::path::Path;
 
 use anyhow::{Result, bail};
 
@@ -18,10 +21,19 @@ fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["base", binary] => base::run(std::path::Path::new(binary)),
+        ["base", binary] => base::run(Path::new(binary)),
+        ["query", binary] => query::run(Path::new(binary), None),
+        ["query", binary, javascript_server] => {
+            query::run(Path::new(binary), Some(Path::new(javascript_server)))
+        }
+        ["growth", binary] => query::growth(Path::new(binary)),
+        ["space", binary] => query::space(Path::new(binary)),
         ["floor", "plain"] => floor::serve(floor::Kind::Plain),
         ["floor", "signed"] => floor::serve(floor::Kind::Signed),
         ["floor", "durable"] => floor::serve(floor::Kind::Durable),
-        _ => bail!("usage: benches base QUIRE_BINARY | floor plain|signed|durable"),
+        _ => bail!(
+            "usage: benches base QUIRE_BINARY | query QUIRE_BINARY [COSMOSDB_SERVER_PACKAGE] | growth QUIRE_BINARY | \
+             space QUIRE_BINARY | floor plain|signed|durable"
+        ),
     }
 }

@@ -1,4 +1,4 @@
-//! PostgreSQL beside us, where it is installed: one durable insert of a 1 KB jsonb row, by its own load generator.
+//! PostgreSQL beside us, where it is installed, driven by its own load generator.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,8 +15,20 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// `None` where PostgreSQL 15 is not installed.
+    /// `None` where PostgreSQL 15 is not installed. It has its defaults and a Unix socket.
     pub fn start() -> Result<Option<Postgres>> {
+        Postgres::start_with("-c listen_addresses=''")
+    }
+
+    /// As a competent user sets it up for a machine of this size, durable, over TCP.
+    pub fn start_tuned() -> Result<Option<Postgres>> {
+        Postgres::start_with(
+            "-c listen_addresses=127.0.0.1 -c shared_buffers=1GB -c effective_cache_size=8GB -c work_mem=32MB \
+             -c maintenance_work_mem=256MB -c random_page_cost=1.1 -c max_wal_size=4GB -c wal_compression=on",
+        )
+    }
+
+    fn start_with(settings: &str) -> Result<Option<Postgres>> {
         if !Path::new(BINARIES).join("initdb").exists() {
             return Ok(None);
         }
@@ -27,7 +39,7 @@ impl Postgres {
             "there is no user postgres"
         );
         postgres.run("initdb", &["--auth=trust", "--no-sync", "--pgdata", &postgres.data()])?;
-        let options = format!("-p {PORT} -k {home} -c listen_addresses=''");
+        let options = format!("-p {PORT} -k {home} {settings}");
         let log = format!("{home}/log");
         postgres.run(
             "pg_ctl",
@@ -45,18 +57,43 @@ impl Postgres {
             &script,
             format!("INSERT INTO items (body) VALUES ('{{\"pk\":\"p\",\"filling\":\"{filling}\"}}');\n"),
         )?;
-        let (script, clients) = (script.to_str().context("a UTF-8 path")?, connections.to_string());
         let home = self.folder.path().to_str().context("a UTF-8 path")?;
+        self.rate(&script, home, connections, SECONDS)
+    }
+
+    /// Runs of a script per second, over TCP.
+    pub fn query_rate(&self, text: &str, connections: usize) -> Result<f64> {
+        let script = self.folder.path().join("query.sql");
+        std::fs::write(&script, text)?;
+        self.rate(&script, "127.0.0.1", connections, "2")
+    }
+
+    /// What a query gives, one row a line, without headings.
+    pub fn rows(&self, text: &str) -> Result<String> {
+        let home = self.folder.path().to_str().context("a UTF-8 path")?;
+        self.run("psql", &["-h", home, "-p", PORT, "-q", "-A", "-t", "-c", text, "postgres"])
+    }
+
+    /// Fills a table from tab-separated text.
+    pub fn copy(&self, table: &str, rows: &str) -> Result<()> {
+        let file = self.folder.path().join("rows.txt");
+        std::fs::write(&file, rows)?;
+        let file = file.to_str().context("a UTF-8 path")?;
+        self.sql(&format!("COPY {table} FROM '{file}'"))
+    }
+
+    fn rate(&self, script: &Path, host: &str, connections: usize, seconds: &str) -> Result<f64> {
+        let (script, clients) = (script.to_str().context("a UTF-8 path")?, connections.to_string());
         let arguments = [
-            "-h", home, "-p", PORT, "-n", "-M", "prepared", "-f", script, "-c", &clients, "-j", "2", "-T",
-            SECONDS, "postgres",
+            "-h", host, "-p", PORT, "-n", "-M", "prepared", "-f", script, "-c", &clients, "-j", "2", "-T",
+            seconds, "postgres",
         ];
         let output = self.run("pgbench", &arguments)?;
         let line = output.lines().find(|line| line.starts_with("tps = ")).context("pgbench says no rate")?;
         Ok(line.split_whitespace().nth(2).context("pgbench says no rate")?.parse()?)
     }
 
-    fn sql(&self, text: &str) -> Result<()> {
+    pub fn sql(&self, text: &str) -> Result<()> {
         let home = self.folder.path().to_str().context("a UTF-8 path")?;
         self.run("psql", &["-h", home, "-p", PORT, "-q", "-c", text, "postgres"])?;
         Ok(())

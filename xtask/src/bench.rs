@@ -1,11 +1,40 @@
-//! Measurements against floors that are taken in the same run: see `benches/`.
+//! Measurements against floors and peers that are taken in the same run: see `benches/`.
+
+use std::process::Command;
 
 use anyhow::Result;
 
 use crate::command::{build_server, cargo, check, target_dir};
+use crate::tools;
 
 pub fn base() -> Result<()> {
+    run("base", |_| Ok(()))
+}
+
+/// Against PostgreSQL and @vercel/cosmosdb-server.
+pub fn query() -> Result<()> {
+    run("query", |command| {
+        tools::postgres()?;
+        command.arg(tools::cosmosdb_server()?);
+        Ok(())
+    })
+}
+
+/// The same queries over 10,000 and 1,000,000 items.
+pub fn growth() -> Result<()> {
+    run("growth", |_| Ok(()))
+}
+
+/// What indexing costs in CPU and on disk.
+pub fn space() -> Result<()> {
+    run("space", |_| Ok(()))
+}
+
+fn run(name: &str, complete: impl FnOnce(&mut Command) -> Result<()>) -> Result<()> {
     let server = build_server()?;
     check(cargo().args(["build", "--release", "--package", "benches"]))?;
-    check(std::process::Command::new(target_dir().join("release").join("benches")).arg("base").arg(server))
+    let mut command = Command::new(target_dir().join("release").join("benches"));
+    command.arg(name).arg(server);
+    complete(&mut command)?;
+    check(&mut command)
 }

@@ -27,8 +27,13 @@ fn main() -> Result<()> {
         ["sdk", names @ ..] => close(sdk::run(names)?),
         ["crash", kills] => crash(kills),
         ["bench", "base"] => bench::base(),
+        ["bench", "query"] => bench::query(),
+        ["bench", "growth"] => bench::growth(),
+        ["bench", "space"] => bench::space(),
         _ => {
-            bail!("usage: cargo xtask test | tidy | compat | sdk [python js rust] | crash KILLS | bench base")
+            bail!(
+                "usage: cargo xtask test | tidy | compat | sdk [python js rust] | crash KILLS | bench base|query|growth|space"
+            )
         }
     }
 }

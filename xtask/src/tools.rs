@@ -10,6 +10,8 @@ use crate::command::{check, root};
 const PYTHON_PACKAGES: &[&str] = &["azure-cosmos==4.17.1", "aiohttp==3.14.5", "pytest==9.2.0"];
 const NODE_PACKAGES: &[&str] = &["@azure/cosmos@4.10.1"];
 
+const COSMOSDB_SERVER: &[&str] = &["@vercel/cosmosdb-server@1.0.1"];
+
 pub fn folder() -> PathBuf {
     root().join(".test-tools")
 }
@@ -35,8 +37,26 @@ pub fn python() -> Result<PathBuf> {
 
 /// The folder whose `node_modules` has the SDK.
 pub fn node() -> Result<PathBuf> {
-    let home = folder().join("node");
-    once("node", NODE_PACKAGES, || {
+    node_packages("node", NODE_PACKAGES)
+}
+
+/// The package of the JavaScript server that benchmarks compare with.
+pub fn cosmosdb_server() -> Result<PathBuf> {
+    let home = node_packages("cosmosdb-server", COSMOSDB_SERVER)?;
+    Ok(home.join("node_modules/@vercel/cosmosdb-server"))
+}
+
+/// PostgreSQL 15, which Debian keeps out of the search path.
+pub fn postgres() -> Result<()> {
+    if std::path::Path::new("/usr/lib/postgresql/15/bin/initdb").exists() {
+        return Ok(());
+    }
+    debian("postgresql-15")
+}
+
+fn node_packages(name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let home = folder().join(name);
+    once(name, packages, || {
         need("node", "nodejs")?;
         need("npm", "npm")?;
         std::fs::create_dir_all(&home)?;
@@ -44,7 +64,7 @@ pub fn node() -> Result<PathBuf> {
         check(
             Command::new("npm")
                 .args(["install", "--no-audit", "--no-fund", "--loglevel=error"])
-                .args(NODE_PACKAGES)
+                .args(packages)
                 .current_dir(&home),
         )
     })?;

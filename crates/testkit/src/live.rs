@@ -39,6 +39,15 @@ impl Live {
         Live::start(program, &arguments)
     }
 
+    /// SIGTERM, and waits until it has ended.
+    pub fn stop(mut self) -> Result<()> {
+        let pid = self.child.id().to_string();
+        let told = Command::new("kill").args(["-TERM", &pid]).status()?;
+        anyhow::ensure!(told.success(), "the server cannot be told to stop");
+        self.child.wait()?;
+        Ok(())
+    }
+
     /// SIGKILL: no chance to tidy up.
     pub fn kill(mut self) -> Result<()> {
         self.child.kill()?;
