@@ -108,10 +108,14 @@ impl Query {
         }
     }
 
-    /// What a client must do to merge the rows of several partitions, and the text it sends to each. With one
-    /// partition, or a filter that leaves one key, [`QueryInfo::default`](crate::QueryInfo) is the plan.
+    /// What a client must do to merge the rows of several partitions, and the text it sends to each.
     pub fn plan(&self) -> Result<QueryPlan, SqlError> {
-        plan::plan(&self.syntax, &self.bound)
+        plan::plan(&self.syntax, &self.bound, false)
+    }
+
+    /// The same for a filter that leaves at most one partition key (see [`Query::partition_key_filter`]).
+    pub fn plan_for_one_key(&self) -> Result<QueryPlan, SqlError> {
+        plan::plan(&self.syntax, &self.bound, true)
     }
 
     /// The partition keys that WHERE leaves, one tuple per key with one value per path; `undefined` is a key, too.
