@@ -1,0 +1,425 @@
+//! Random items and random queries over them: the same seed always gives the same ones.
+//!
+//! Values come from small pools, so that equality, ranges and ties happen; properties are sometimes missing and
+//! sometimes of another type, strings sometimes agree in more bytes than an index row holds. Queries cover the grammar
+//! and leave out only what has no one answer: chance, the time, sums that depend on the order of rows, and division,
+//! which fails or not depending on which items are looked at.
+
+use std::fmt::Write as _;
+
+/// A small generator: good enough to draw from, the same on every machine.
+pub struct Random(u64);
+
+/// What is drawn, and what may be expected of its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RandomQuery {
+    pub text: String,
+    pub answer: Expected,
+    /// Without TOP or OFFSET LIMIT, for [`Expected::Part`].
+    pub whole: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// The same rows in any order.
+    Rows,
+    /// The same rows in the same order: ties come in the order of the items.
+    Ordered,
+    /// As many of the rows of [`RandomQuery::whole`] as the limit asks for.
+    Part,
+}
+
+/// Composite indexes that ORDER BY with two keys asks for; every other key stands alone.
+pub const COMPOSITES: &[[(&str, &str); 2]] = &[
+    [("/n", "ascending"), ("/s", "ascending")],
+    [("/s", "ascending"), ("/n", "descending")],
+    [("/o/x", "descending"), ("/id", "ascending")],
+];
+
+const STRINGS: &[&str] =
+    &["", "a", "A", "ab", "abc", "abd", "b", "ba", "z", "é", "a%b", "a_b", "10", "\u{1f600}"];
+const NUMBERS: &[&str] = &["-2", "-1", "-0.5", "0", "0.5", "1", "2", "2.5", "3", "7", "10"];
+const EDGES: &[&str] =
+    &["9007199254740992", "9007199254740993", "18446744073709551615", "1e300", "-9007199254740993"];
+/// Plain paths of an item.
+const PATHS: &[&str] =
+    &["n", "s", "m", "b", "o.x", "o.y", "o", "t", "l", "[\"odd name\"]", "gone", "id", "pk", "long", "t[0]"];
+const SCALAR_PATHS: &[&str] = &["n", "s", "m", "o.x", "o.y", "id", "long", "gone", "[\"odd name\"]", "_ts"];
+const COMPARISONS: &[&str] = &["=", "!=", "<", "<=", ">", ">="];
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (bits ^ (bits >> 31)) % bound
+    }
+
+    /// Once in so many times.
+    pub fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+
+    /// The JSON of an item with this id.
+    pub fn item(&mut self, id: u64) -> String {
+        let mut members = vec![format!("\"id\":\"{id}\""), format!("\"pk\":\"key{}\"", self.below(5))];
+        let number = self.number();
+        self.member(&mut members, "n", 8, number);
+        let text = quoted(self.pick(STRINGS));
+        self.member(&mut members, "s", 6, text);
+        let mixed = self.constant();
+        self.member(&mut members, "m", 4, mixed);
+        let truth = self.pick(&["true", "false"]).to_owned();
+        self.member(&mut members, "b", 4, truth);
+        let inner = self.object();
+        self.member(&mut members, "o", 6, inner);
+        let tags = self.array(Random::constant);
+        self.member(&mut members, "t", 6, tags);
+        let list = self.array(|random| {
+            if random.once_in(6) {
+                return random.constant();
+            }
+            format!("{{\"k\":{},\"v\":{}}}", quoted(random.pick(STRINGS)), random.number())
+        });
+        self.member(&mut members, "l", 6, list);
+        let odd = self.number();
+        self.member(&mut members, "odd name", 3, odd);
+        let long = format!("\"{}{}\"", "long".repeat(30), self.pick(&["", "a", "b", "bb", "c"]));
+        self.member(&mut members, "long", 3, long);
+        format!("{{{}}}", members.join(","))
+    }
+
+    /// Left out once in so many times, and of another type now and then.
+    fn member(&mut self, members: &mut Vec<String>, name: &str, gone_in: u64, value: String) {
+        if self.once_in(gone_in) {
+            return;
+        }
+        let value = if self.once_in(15) { self.constant() } else { value };
+        members.push(format!("\"{name}\":{value}"));
+    }
+
+    fn object(&mut self) -> String {
+        let mut members = Vec::new();
+        let (x, y) = (self.number(), quoted(self.pick(STRINGS)));
+        self.member(&mut members, "x", 5, x);
+        self.member(&mut members, "y", 5, y);
+        format!("{{{}}}", members.join(","))
+    }
+
+    fn array(&mut self, element: fn(&mut Random) -> String) -> String {
+        let elements: Vec<String> = (0..self.below(5)).map(|_| element(self)).collect();
+        format!("[{}]", elements.join(","))
+    }
+
+    fn number(&mut self) -> String {
+        self.pick(NUMBERS).to_owned()
+    }
+
+    /// Any scalar, as JSON and as SQL alike.
+    fn constant(&mut self) -> String {
+        match self.below(12) {
+            0 => "null".to_owned(),
+            1 => "true".to_owned(),
+            2 => "false".to_owned(),
+            3 => self.pick(EDGES).to_owned(),
+            4..=7 => quoted(self.pick(STRINGS)),
+            _ => self.number(),
+        }
+    }
+
+    pub fn query(&mut self) -> RandomQuery {
+        match self.below(10) {
+            0 => self.aggregates(),
+            1 => self.groups(),
+            2 => self.distinct(),
+            3 | 4 => self.ordered(),
+            5 => self.limited(),
+            _ => self.plain(),
+        }
+    }
+
+    fn plain(&mut self) -> RandomQuery {
+        let from = self.from();
+        let text = format!("SELECT {} {}{}", self.projection(&from), from.text, self.filter(&from));
+        RandomQuery { whole: text.clone(), text, answer: Expected::Rows }
+    }
+
+    fn limited(&mut self) -> RandomQuery {
+        let from = self.from();
+        let (projection, filter) = (self.projection(&from), self.filter(&from));
+        let text = if self.once_in(2) {
+            format!("SELECT TOP {} {projection} {}{filter}", self.below(6), from.text)
+        } else {
+            format!(
+                "SELECT {projection} {}{filter} OFFSET {} LIMIT {}",
+                from.text,
+                self.below(4),
+                self.below(8)
+            )
+        };
+        let whole = format!("SELECT {projection} {}{filter}", from.text);
+        RandomQuery { text, answer: Expected::Part, whole }
+    }
+
+    fn ordered(&mut self) -> RandomQuery {
+        let from = From { text: "FROM c".to_owned(), names: vec!["c"] };
+        let key = if self.once_in(3) {
+            let reversed = self.once_in(2);
+            let keys = self.pick(COMPOSITES).map(|(path, order)| {
+                let descending = (order == "descending") != reversed;
+                format!("c{}{}", path.replace('/', "."), if descending { " DESC" } else { "" })
+            });
+            keys.join(", ")
+        } else {
+            format!("{}{}", step("c", self.pick(SCALAR_PATHS)), self.pick(&["", " ASC", " DESC"]))
+        };
+        let (projection, filter) = (self.projection(&from), self.filter(&from));
+        let top = if self.once_in(3) { format!("TOP {} ", 1 + self.below(9)) } else { String::new() };
+        let window = match self.below(4) {
+            0 if top.is_empty() => format!(" OFFSET {} LIMIT {}", self.below(5), 1 + self.below(9)),
+            _ => String::new(),
+        };
+        let text = format!("SELECT {top}{projection} {}{filter} ORDER BY {key}{window}", from.text);
+        RandomQuery { whole: text.clone(), text, answer: Expected::Ordered }
+    }
+
+    fn distinct(&mut self) -> RandomQuery {
+        let from = self.from();
+        let value = self.operand(&from);
+        let what = if self.once_in(2) { format!("VALUE {value}") } else { format!("{value} AS one") };
+        let text = format!("SELECT DISTINCT {what} {}{}", from.text, self.filter(&from));
+        RandomQuery { whole: text.clone(), text, answer: Expected::Rows }
+    }
+
+    fn aggregates(&mut self) -> RandomQuery {
+        let from = self.from();
+        let aggregate = self.aggregate(&from);
+        let what = if self.once_in(2) { format!("VALUE {aggregate}") } else { format!("{aggregate} AS one") };
+        let text = format!("SELECT {what} {}{}", from.text, self.filter(&from));
+        RandomQuery { whole: text.clone(), text, answer: Expected::Rows }
+    }
+
+    fn groups(&mut self) -> RandomQuery {
+        let from = self.from();
+        let key = self.operand_path(&from);
+        let aggregate = self.aggregate(&from);
+        let text = format!(
+            "SELECT {key} AS grouped, {aggregate} AS one {}{} GROUP BY {key}",
+            from.text,
+            self.filter(&from)
+        );
+        RandomQuery { whole: text.clone(), text, answer: Expected::Rows }
+    }
+
+    /// Sums only over what adds up the same in any order.
+    fn aggregate(&mut self, from: &From) -> String {
+        let path = self.operand_path(from);
+        match self.below(7) {
+            0 => "COUNT(1)".to_owned(),
+            1 => format!("COUNT({path})"),
+            2 => format!("MIN({path})"),
+            3 => format!("MAX({path})"),
+            4 if from.names[0] == "c" => "SUM(c.n)".to_owned(),
+            5 if from.names[0] == "c" => "AVG(c.n)".to_owned(),
+            _ => format!("COUNT({} > 1 ? 1 : undefined)", path),
+        }
+    }
+
+    fn from(&mut self) -> From {
+        match self.below(12) {
+            0 => From { text: "FROM c JOIN t IN c.t".to_owned(), names: vec!["c", "t"] },
+            1 => From { text: "FROM c JOIN l IN c.l".to_owned(), names: vec!["c", "l"] },
+            2 => From { text: "FROM c JOIN t IN c.t JOIN l IN c.l".to_owned(), names: vec!["c", "t", "l"] },
+            3 => From { text: "FROM l IN c.l".to_owned(), names: vec!["l"] },
+            4 => From { text: "FROM c.o AS o".to_owned(), names: vec!["o"] },
+            5 => From {
+                text: "FROM c JOIN (SELECT VALUE x FROM x IN c.t WHERE x > 0) AS t".to_owned(),
+                names: vec!["c", "t"],
+            },
+            _ => From { text: "FROM c".to_owned(), names: vec!["c"] },
+        }
+    }
+
+    fn projection(&mut self, from: &From) -> String {
+        match self.below(6) {
+            0 if from.names.len() == 1 => "*".to_owned(),
+            1 => format!("VALUE {}", self.operand(from)),
+            2 => format!("VALUE {{one: {}, two: [{}, 1]}}", self.operand(from), self.operand(from)),
+            3 if from.names[0] == "c" => {
+                format!(
+                    "c.id, ARRAY(SELECT VALUE x FROM x IN c.t WHERE {}) AS list",
+                    self.predicate_on("x", 1)
+                )
+            }
+            4 => format!("{} AS one, {} AS two", self.operand_path(from), self.predicate(from, 1)),
+            _ if from.names[0] == "c" => "c.id, c.n".to_owned(),
+            _ => format!("{} AS one", self.operand(from)),
+        }
+    }
+
+    fn filter(&mut self, from: &From) -> String {
+        if self.once_in(8) {
+            return String::new();
+        }
+        format!(" WHERE {}", self.predicate(from, 3))
+    }
+
+    fn predicate(&mut self, from: &From, depth: u64) -> String {
+        let name = self.pick(&from.names);
+        self.predicate_on(name, depth)
+    }
+
+    fn predicate_on(&mut self, name: &str, depth: u64) -> String {
+        if depth > 1 {
+            match self.below(5) {
+                0 | 1 => {
+                    let word = self.pick(&["AND", "OR", "AND"]);
+                    let (left, right) =
+                        (self.predicate_on(name, depth - 1), self.predicate_on(name, depth - 1));
+                    return format!("({left} {word} {right})");
+                }
+                2 if self.once_in(2) => return format!("NOT ({})", self.predicate_on(name, depth - 1)),
+                _ => {}
+            }
+        }
+        self.atom(name)
+    }
+
+    fn atom(&mut self, name: &str) -> String {
+        let path = self.path_of(name);
+        let text = quoted(self.pick(STRINGS));
+        let mut out = String::new();
+        let written = match self.below(22) {
+            0..=4 => write!(out, "{path} {} {}", self.pick(COMPARISONS), self.constant()),
+            5 => write!(out, "{} {} {path}", self.constant(), self.pick(COMPARISONS)),
+            6 => write!(out, "{path} {} {}", self.pick(COMPARISONS), self.path_of(name)),
+            7 => write!(out, "{path} BETWEEN {} AND {}", self.constant(), self.constant()),
+            8 => write!(
+                out,
+                "{path} {}IN ({}, {}, {})",
+                self.pick(&["", "NOT "]),
+                self.constant(),
+                self.constant(),
+                self.constant()
+            ),
+            9 => write!(
+                out,
+                "{path} {}LIKE {}",
+                self.pick(&["", "NOT "]),
+                quoted(self.pick(&["a%", "%b", "a_%", "%", "ab", "a\\\\%b", "[ab]%"]))
+            ),
+            10 => write!(out, "STARTSWITH({path}, {text}{})", self.pick(&["", ", true", ", false"])),
+            11 => write!(
+                out,
+                "{}({path}, {text}{})",
+                self.pick(&["CONTAINS", "ENDSWITH", "STRINGEQUALS"]),
+                self.pick(&["", ", true"])
+            ),
+            12 => write!(
+                out,
+                "{}({path})",
+                self.pick(&[
+                    "IS_DEFINED",
+                    "IS_NULL",
+                    "IS_NUMBER",
+                    "IS_STRING",
+                    "IS_BOOL",
+                    "IS_ARRAY",
+                    "IS_OBJECT",
+                    "IS_PRIMITIVE",
+                    "IS_INTEGER"
+                ])
+            ),
+            13 | 14 if name == "c" => {
+                write!(out, "ARRAY_CONTAINS(c.t, {}{})", self.constant(), self.pick(&["", ", true"]))
+            }
+            15 if name == "c" => write!(out, "ARRAY_CONTAINS(c.l, {{k: {text}}}, true)"),
+            16 if name == "c" => {
+                write!(out, "EXISTS(SELECT VALUE l FROM l IN c.l WHERE {})", self.predicate_on("l", 2))
+            }
+            17 if name == "c" => {
+                write!(out, "EXISTS(SELECT VALUE t FROM t IN c.t WHERE {})", self.predicate_on("t", 2))
+            }
+            18 => write!(out, "{path}"),
+            19 => write!(out, "LENGTH({path}) {} {}", self.pick(COMPARISONS), self.below(4)),
+            20 => write!(out, "({path} ?? {}) = {}", self.constant(), self.constant()),
+            _ => write!(out, "({path} > 1 ? {text} : {path}) {} {}", self.pick(COMPARISONS), self.constant()),
+        };
+        written.expect("writing to a string does not fail");
+        out
+    }
+
+    fn operand(&mut self, from: &From) -> String {
+        match self.below(6) {
+            0 => format!("({} + {})", self.operand_path(from), self.number()),
+            1 => format!("({} || \"!\")", self.operand_path(from)),
+            2 => format!("[{}, {}]", self.operand_path(from), self.constant()),
+            3 => format!("UPPER({})", self.operand_path(from)),
+            _ => self.operand_path(from),
+        }
+    }
+
+    fn operand_path(&mut self, from: &From) -> String {
+        let name = self.pick(&from.names);
+        self.path_of(name)
+    }
+
+    /// A path that makes sense below a name.
+    fn path_of(&mut self, name: &str) -> String {
+        match name {
+            "c" => step("c", self.pick(PATHS)),
+            "l" => step("l", self.pick(&["k", "v", "k", "v", "gone"])),
+            "o" => step("o", self.pick(&["x", "y"])),
+            other => other.to_owned(),
+        }
+    }
+}
+
+struct From {
+    text: String,
+    /// Names in scope.
+    names: Vec<&'static str>,
+}
+
+fn step(name: &str, path: &str) -> String {
+    if path.starts_with('[') { format!("{name}{path}") } else { format!("{name}.{path}") }
+}
+
+/// The pools hold nothing that JSON and SQL would write in two ways.
+fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_says_everything() {
+        let drawn = |seed| {
+            let mut random = Random::new(seed);
+            (random.item(1), random.query())
+        };
+        assert_eq!(drawn(7), drawn(7));
+        assert_ne!(drawn(7), drawn(8));
+    }
+
+    #[test]
+    fn items_are_json() {
+        let mut random = Random::new(1);
+        for id in 0..500 {
+            let item = random.item(id);
+            quire_value::text::parse(item.as_bytes(), quire_value::Limits::default())
+                .unwrap_or_else(|error| panic!("{item}: {error}"));
+        }
+    }
+}
