@@ -4,9 +4,10 @@ use quire_resource::{ContainerDefinition, ItemTtl};
 use quire_storage::Space;
 
 use crate::EngineError;
+use crate::indexes::Indexes;
 use crate::items::row::Row;
 use crate::items::unique;
-use crate::keys::{self, FEEDS, LOOKUPS};
+use crate::keys::{self, FEEDS, INDEX, LOOKUPS};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DerivedRow {
@@ -15,10 +16,11 @@ pub(crate) struct DerivedRow {
     pub value: Vec<u8>,
 }
 
-/// Id row, unique rows, feed row and expiry row of an item.
+/// Id row, unique rows, feed row, expiry row and index rows of an item.
 pub(crate) fn derived_rows(
     container: u32,
     definition: &ContainerDefinition,
+    indexes: &Indexes,
     rid: u64,
     row: &Row<'_>,
 ) -> Result<Vec<DerivedRow>, EngineError> {
@@ -34,6 +36,11 @@ pub(crate) fn derived_rows(
     rows.push(feed(latest, keys::number_value(rid)));
     if let Some(expires_at) = own_expiry(row) {
         rows.push(feed(keys::expiry(container, expires_at, rid), Vec::new()));
+    }
+    let prefix = keys::container_prefix(container);
+    for middle in indexes.rows_of(rid, row)?.map_or(Vec::new(), |rows| rows.into_rows(stamp.ts)) {
+        let key = [&prefix[..], &middle, &rid.to_be_bytes()].concat();
+        rows.push(DerivedRow { space: INDEX, key, value: Vec::new() });
     }
     Ok(rows)
 }

@@ -8,11 +8,13 @@
 //! |---------|----------------------------------------------------------|---------------------------------------|
 //! | catalog | `C0` container 4, partition 4                            | counts of a partition ([`Counts`])    |
 //! | catalog | `C1` container 4                                         | end of the last reserved block of rids, 8 |
+//! | catalog | `C2` container 4, partition 4, row 1                     | counts of indexes (see `indexes::counts`) |
 //! | catalog | other first bytes                                        | the catalog's own, see its section    |
 //! | items   | container 4, rid                                         | item row (see `row`)                  |
 //! | lookups | container 4, `01`, epk, id                               | rid                                   |
 //! | lookups | container 4, `02`, epk, constraint 1, tuple hash 16, rid | nothing                               |
-//! | index   | container 4, …                                           | nothing                               |
+//! | index   | container 4, index id 8, value, rid                      | nothing (see `indexes::encoding`)     |
+//! | index   | container 4, 8 zero bytes, index id 8                    | what the index is: kind 1, paths      |
 //! | feeds   | container 4, `01`, partition 4, LSN 8, ordinal 2         | rid (the latest feed)                 |
 //! | feeds   | container 4, `02`, expiry second 8, rid                  | nothing (items with a `ttl` of their own) |
 //!
@@ -42,6 +44,7 @@ pub(crate) const CONTAINER_SPACES: [Space; 4] = [ITEMS, LOOKUPS, INDEX, FEEDS];
 /// First bytes of the data plane's keys in [`CATALOG`]; the catalog's own keys begin with other bytes.
 const CATALOG_COUNTS: u8 = 0xC0;
 const CATALOG_RID_COUNTER: u8 = 0xC1;
+const CATALOG_INDEX_COUNTS: u8 = 0xC2;
 
 const ID: u8 = 0x01;
 const UNIQUE: u8 = 0x02;
@@ -74,6 +77,19 @@ pub(crate) fn container_prefix(container: u32) -> [u8; 4] {
 
 pub(crate) fn counts(container: u32, partition: u32) -> Vec<u8> {
     join(&[&[CATALOG_COUNTS], &container.to_be_bytes(), &partition.to_be_bytes()])
+}
+
+pub(crate) fn index_counts(container: u32, partition: u32, row: u8) -> Vec<u8> {
+    join(&[&[CATALOG_INDEX_COUNTS], &container.to_be_bytes(), &partition.to_be_bytes(), &[row]])
+}
+
+/// Beside the rows of the indexes: what they are.
+pub(crate) fn index_names_prefix(container: u32) -> Vec<u8> {
+    join(&[&container.to_be_bytes(), &[0; 8]])
+}
+
+pub(crate) fn index_name(container: u32, index: u64) -> Vec<u8> {
+    join(&[&container.to_be_bytes(), &[0; 8], &index.to_be_bytes()])
 }
 
 pub(crate) fn rid_counter(container: u32) -> Vec<u8> {
@@ -150,7 +166,8 @@ pub(crate) fn number(value: &[u8]) -> Option<u64> {
 
 /// What a partition holds, written with every group of its writes.
 ///
-/// Format byte 1, then LSN 8, items 8, bytes 8, last `_ts` 8.
+/// Format byte 2, then LSN 8, items 8, bytes 8, last `_ts` 8, unindexed items 8, whether indexes overflowed 1.
+/// Format 1, from before there were index rows, ends after `_ts`: no item of it has any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// The partition's LSN when this was written.
@@ -159,24 +176,32 @@ pub(crate) struct Counts {
     /// Compact JSON without system properties.
     pub bytes: u64,
     pub last_ts: i64,
+    /// Items without index rows.
+    pub unindexed_items: u64,
+    /// Not all indexes are counted: see `indexes::counts`.
+    pub indexes_overflowed: bool,
 }
 
 impl Counts {
     pub fn encode(&self) -> Vec<u8> {
-        let fields = [self.lsn, self.items, self.bytes, self.last_ts as u64];
-        let mut value = Vec::with_capacity(1 + 8 * fields.len());
-        value.push(1);
+        let fields = [self.lsn, self.items, self.bytes, self.last_ts as u64, self.unindexed_items];
+        let mut value = Vec::with_capacity(2 + 8 * fields.len());
+        value.push(2);
         fields.iter().for_each(|field| value.extend(field.to_be_bytes()));
+        value.push(u8::from(self.indexes_overflowed));
         value
     }
 
     pub fn decode(value: &[u8]) -> Option<Counts> {
         let (&format, fields) = value.split_first()?;
-        if format != 1 || fields.len() != 32 {
-            return None;
-        }
-        let field = |index: usize| number(&fields[8 * index..8 * index + 8]);
-        Some(Counts { lsn: field(0)?, items: field(1)?, bytes: field(2)?, last_ts: field(3)? as i64 })
+        let field = |index: usize| number(fields.get(8 * index..8 * index + 8)?);
+        let (unindexed_items, indexes_overflowed) = match (format, fields.len()) {
+            (1, 32) => (field(1)?, false),
+            (2, 41) => (field(4)?, fields[40] != 0),
+            _ => return None,
+        };
+        let (lsn, items, bytes, last_ts) = (field(0)?, field(1)?, field(2)?, field(3)? as i64);
+        Some(Counts { lsn, items, bytes, last_ts, unindexed_items, indexes_overflowed })
     }
 }
 
@@ -195,7 +220,8 @@ fn join(parts: &[&[u8]]) -> Vec<u8> {
 /// Everything a container has in the storage: its rows by prefix, its counts and its rid counter.
 pub(crate) fn container_ranges(container: u32) -> Vec<(Space, Vec<u8>)> {
     let prefix = container_prefix(container);
-    let counters = [CATALOG_COUNTS, CATALOG_RID_COUNTER].map(|tag| (CATALOG, [&[tag], &prefix[..]].concat()));
+    let counters = [CATALOG_COUNTS, CATALOG_RID_COUNTER, CATALOG_INDEX_COUNTS]
+        .map(|tag| (CATALOG, [&[tag], &prefix[..]].concat()));
     CONTAINER_SPACES.into_iter().map(|space| (space, prefix.to_vec())).chain(counters).collect()
 }
 
@@ -242,9 +268,19 @@ mod tests {
             (latest(7, 1, 0x0102, 3), "00000007 01 00000001 0000000000000102 0003"),
             (expiry(7, 1_700_000_000, 5), "00000007 02 000000006553f100 0000000000000005"),
             (
-                Counts { lsn: 1, items: 2, bytes: 3, last_ts: 4 }.encode(),
-                "01 0000000000000001 0000000000000002 0000000000000003 0000000000000004",
+                Counts {
+                    lsn: 1,
+                    items: 2,
+                    bytes: 3,
+                    last_ts: 4,
+                    unindexed_items: 5,
+                    indexes_overflowed: true,
+                }
+                .encode(),
+                "02 0000000000000001 0000000000000002 0000000000000003 0000000000000004 0000000000000005 01",
             ),
+            (index_counts(1, 2, 3), "c2000000010000000203"),
+            (index_name(7, 9), "00000007 0000000000000000 0000000000000009"),
         ];
         for (bytes, expected) in golden {
             assert_eq!(hex(&bytes), expected.replace(' ', ""));
@@ -253,7 +289,11 @@ mod tests {
 
     #[test]
     fn counts_survive_and_garbage_does_not() {
-        let counts = Counts { lsn: u64::MAX, items: 1, bytes: 2, last_ts: -5 };
+        let unindexed =
+            Counts { lsn: 1, items: 2, bytes: 3, last_ts: 4, unindexed_items: 2, ..Counts::default() };
+        let old = [1u64, 2, 3, 4].map(u64::to_be_bytes).concat();
+        assert_eq!(Counts::decode(&[&[1], &old[..]].concat()), Some(unindexed));
+        let counts = Counts { lsn: u64::MAX, last_ts: -5, ..unindexed };
         assert_eq!(Counts::decode(&counts.encode()), Some(counts));
         assert_eq!(Counts::decode(&[]), None);
         assert_eq!(Counts::decode(&[2; 33]), None);

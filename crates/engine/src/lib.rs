@@ -13,6 +13,8 @@ mod container; // an open container: definition and partitions
 mod derived; // what follows from an item
 mod engine; // opening, closing, the control plane
 mod error;
+#[allow(dead_code, unused_imports, reason = "its readers are queries, which come next")]
+mod indexes; // the rows that find items by their values
 mod items; // create, read, replace, upsert, delete, list, query
 mod jobs; // emptying what was deleted
 mod keys; // every key and value form in the storage

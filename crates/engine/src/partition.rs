@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use quire_resource::{
-    ChildKind, ContainerDefinition, EffectivePartitionKey, EpkRange, ResourceId, SessionToken,
-};
+use arc_swap::ArcSwap;
+use quire_resource::{ChildKind, EffectivePartitionKey, EpkRange, ResourceId, SessionToken};
 
 use crate::EngineError;
 use crate::api::{PartitionInfo, Position};
+use crate::indexes::Indexes;
 use crate::rids::Rids;
 use crate::sequencer::Sequencer;
 use crate::shared::Shared;
@@ -34,6 +34,7 @@ pub(crate) struct PartitionSet {
     partitions: Vec<Partition>,
     rids: Rids,
     retired: AtomicBool,
+    indexes: ArcSwap<Indexes>,
 }
 
 pub(crate) struct Partition {
@@ -50,15 +51,22 @@ impl PartitionSet {
         shared: &Arc<Shared>,
         container_number: u32,
         rid: ResourceId,
-        _definition: &ContainerDefinition,
+        indexes: Indexes,
         layout: &[PartitionLayout],
     ) -> Result<PartitionSet, EngineError> {
         check_tiling(layout)?;
+        let epoch = indexes.epoch();
         let mut partitions: Vec<Partition> =
-            layout.iter().map(|layout| Partition::new(shared, container_number, layout)).collect();
+            layout.iter().map(|layout| Partition::new(shared, container_number, layout, epoch)).collect();
         partitions.sort_by(|a, b| a.layout.range.min.cmp(&b.layout.range.min));
         let rids = Rids::new(shared, container_number);
-        Ok(PartitionSet { rid, partitions, rids, retired: AtomicBool::new(false) })
+        let (retired, indexes) = (AtomicBool::new(false), ArcSwap::from_pointee(indexes));
+        Ok(PartitionSet { rid, partitions, rids, retired, indexes })
+    }
+
+    /// The container's indexes as they are now, whichever definition the caller has.
+    pub fn indexes(&self) -> Arc<Indexes> {
+        self.indexes.load_full()
     }
 
     /// The container is being deleted: returns when no write is under way, and refuses all later ones with
@@ -101,11 +109,11 @@ impl PartitionSet {
 }
 
 impl Partition {
-    fn new(shared: &Arc<Shared>, container: u32, layout: &PartitionLayout) -> Partition {
+    fn new(shared: &Arc<Shared>, container: u32, layout: &PartitionLayout, index_epoch: u8) -> Partition {
         Partition {
             layout: layout.clone(),
             name: layout.id.to_string(),
-            sequencer: Sequencer::new(shared, container, layout.id),
+            sequencer: Sequencer::new(shared, container, layout.id, index_epoch),
             shared: Arc::clone(shared),
         }
     }

@@ -23,9 +23,10 @@ use crate::backup::manifest::{ContainerEntry, Manifest};
 use crate::catalog::keys as catalog_keys;
 use crate::catalog::row::{Counters, ResourceRow, StoreRow};
 use crate::catalog::{Sent, fill_random, guarded_commit, is_empty, scan, send};
-use crate::derived::derived_rows;
-use crate::items::row::Row;
-use crate::keys::{self, CATALOG, CATALOG_PARTITION, Counts, ITEMS};
+use crate::derived::{DerivedRow, derived_rows};
+use crate::indexes::{CountedIndexes, EPOCH_FIRST, IndexRow, Indexes, parse_row};
+use crate::items::row::{self, Row};
+use crate::keys::{self, CATALOG, CATALOG_PARTITION, Counts, INDEX, ITEMS};
 use crate::verify::{counts_of, verify_backup};
 
 /// More than a store plausibly did between its last backup and its end.
@@ -60,8 +61,8 @@ pub fn restore(directory: &Path, storage: &dyn Storage) -> Result<RestoreReport,
     for container in &manifest.containers {
         let definition = definitions.get(&container.number);
         let definition = definition.ok_or_else(|| bad("a container without definition"))?;
-        restore.derive(container, definition)?;
-        restore.place(container)?;
+        let found = restore.derive(container, definition)?;
+        restore.place(container, found)?;
     }
     let incarnation = restore.write_store()?;
     info!(incarnation, items = verified.items, "restored");
@@ -119,45 +120,65 @@ impl Restore<'_> {
         loader.flush()
     }
 
-    /// The rows that follow from the items, and a last look at whether they are what the manifest says.
+    /// The rows that follow from the items, and a last look at whether they are what the manifest says. Index rows are
+    /// made anew under the container's policy, whatever the items had.
     fn derive(
         &mut self,
         container: &ContainerEntry,
         definition: &ContainerDefinition,
-    ) -> Result<(), EngineError> {
-        let mut found: HashMap<u32, Counts> = HashMap::new();
+    ) -> Result<HashMap<u32, Found>, EngineError> {
+        let indexes = Indexes::complete(EPOCH_FIRST, definition);
+        let mut found: HashMap<u32, Found> = HashMap::new();
         let mut range = KeyRange::prefix(&keys::container_prefix(container.number));
         loop {
             let page = self.loader.storage.snapshot()?.scan(&scan(ITEMS, range.clone()))?;
-            for (key, value) in &page.rows {
-                let rid = keys::rid_of_item_key(key).ok_or_else(|| bad("key of an item"))?;
-                let row = Row::parse(value)?;
+            let last = page.rows.last().map(|(key, _)| key.clone());
+            for (key, mut value) in page.rows {
+                let rid = keys::rid_of_item_key(&key).ok_or_else(|| bad("key of an item"))?;
+                let indexing = indexes.indexing(Row::parse(&value)?.indexing.directive);
+                row::set_indexing(&mut value, indexing);
+                let row = Row::parse(&value)?;
                 let (partition, counts) = counts_of(&row);
-                found.entry(partition).or_default().merge(&counts);
-                for row in derived_rows(container.number, definition, rid, &row)? {
+                let found = found.entry(partition).or_default();
+                found.counts.merge(&counts);
+                for row in derived_rows(container.number, definition, &indexes, rid, &row)? {
+                    found.note(&row);
                     self.loader.put(row.space, row.key, row.value)?;
                 }
+                self.loader.put(ITEMS, key, value)?;
             }
-            match page.rows.into_iter().next_back() {
-                Some((last, _)) if page.more => range.start = Bound::Excluded(last),
+            match last {
+                Some(last) if page.more => range.start = Bound::Excluded(last),
                 _ => break,
             }
         }
         for partition in &container.partitions {
-            let found = found.get(&partition.id).copied().unwrap_or_default();
+            let found = found.get(&partition.id).map_or(Counts::default(), |found| found.counts);
             if (found.items, found.bytes) != (partition.counts.items, partition.counts.bytes) {
                 return Err(bad(format!("partition {} of container {}", partition.id, container.number)));
             }
         }
-        self.loader.flush()
+        self.loader.flush()?;
+        Ok(found)
     }
 
     /// Where the partitions and the rid counter go on.
-    fn place(&mut self, container: &ContainerEntry) -> Result<(), EngineError> {
+    fn place(
+        &mut self,
+        container: &ContainerEntry,
+        mut found: HashMap<u32, Found>,
+    ) -> Result<(), EngineError> {
         for partition in &container.partitions {
-            let counts = Counts { lsn: partition.counts.lsn + LSN_JUMP, ..partition.counts };
+            let Found { counts, mut indexes } = found.remove(&partition.id).unwrap_or_default();
+            let counts = Counts {
+                lsn: partition.counts.lsn + LSN_JUMP,
+                unindexed_items: counts.unindexed_items,
+                indexes_overflowed: indexes.overflowed,
+                ..partition.counts
+            };
             let key = keys::counts(container.number, partition.id);
-            let ops = vec![Op::Put { space: CATALOG, key, value: counts.encode() }];
+            let mut ops = vec![Op::Put { space: CATALOG, key, value: counts.encode() }];
+            indexes.ops(container.number, partition.id, &mut ops);
             let sequence = keys::partition_id(container.number, partition.id);
             let commit = guarded_commit(sequence, Position { epoch: 0, lsn: 0 }, counts.lsn, ops)?;
             send_all(self.loader.storage, &commit)?;
@@ -177,6 +198,23 @@ impl Restore<'_> {
         let lsn = (self.manifest.catalog_lsn + LSN_JUMP).max(position.lsn + 1);
         send_all(self.loader.storage, &guarded_commit(CATALOG_PARTITION, position, lsn, ops)?)?;
         Ok(store.incarnation)
+    }
+}
+
+/// What the items of a partition come to.
+#[derive(Default)]
+struct Found {
+    counts: Counts,
+    indexes: CountedIndexes,
+}
+
+impl Found {
+    fn note(&mut self, row: &DerivedRow) {
+        if row.space == INDEX
+            && let Some(IndexRow { index, .. }) = parse_row(&row.key)
+        {
+            self.indexes.add(index, 1);
+        }
     }
 }
 

@@ -12,11 +12,13 @@
 //!    the write's snapshot and moves whenever the outcome of a commit was in doubt. A write of an older generation
 //!    is [`Refused::Stale`] and prepares again.
 //! 4. `lsn` is published after the commit is durable and visible, and after the item cache forgot what it changed.
-//! 5. After [`Sequencer::retire`] has returned nothing is committed.
+//! 5. A write is committed only if its index rows were made under the policy that is the newest when its group is
+//!    taken; any other is [`Refused::Stale`] too.
+//! 6. After [`Sequencer::retire`] has returned nothing is committed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -24,6 +26,7 @@ use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, StorageError, T
 use smallvec::SmallVec;
 
 use crate::EngineError;
+use crate::indexes::{CountedIndexes, IndexChange, IndexId, IndexName};
 use crate::items::row;
 use crate::keys::{self, Counts};
 use crate::shared::Shared;
@@ -37,12 +40,17 @@ const RESOLVE_TRIES: u32 = 6;
 pub(crate) struct Prepared {
     /// From [`Sequencer::generation`], taken before the snapshot the write was prepared on.
     pub generation: u64,
+    /// Under which policy its index rows were made.
+    pub index_epoch: u8,
     /// Items to put, in the order of the transaction: their index is the ordinal.
     pub puts: SmallVec<[ItemPut; 1]>,
     /// Rows that do not depend on the stamp.
     pub ops: Vec<Op>,
     pub items_delta: i64,
     pub bytes_delta: i64,
+    pub unindexed_items_delta: i64,
+    /// Rows that each index gains by `ops`; those of `puts` come on top.
+    pub index_rows_delta: Vec<(IndexId, i64)>,
     /// Cache keys of all items that change.
     pub touched: SmallVec<[Vec<u8>; 1]>,
 }
@@ -55,6 +63,7 @@ pub(crate) struct ItemPut {
     pub ttl_seconds: Option<u32>,
     /// When the version before this one was to expire by its own ttl: that row goes.
     pub expiry_before: Option<i64>,
+    pub indexes: IndexChange,
 }
 
 /// A write that is durable and visible.
@@ -80,6 +89,7 @@ pub(crate) struct Sequencer {
     moved: Condvar,
     standing_known: AtomicBool,
     generation: AtomicU64,
+    index_epoch: AtomicU8,
     lsn: AtomicU64,
     items: AtomicU64,
     bytes: AtomicU64,
@@ -91,6 +101,8 @@ struct State {
     leading: bool,
     /// `None` until it is read from the storage. Some during every commit, so a reload never races with one.
     standing: Option<Standing>,
+    /// The leader has it while it commits; `None` also when it has to be read again.
+    counted_indexes: Option<CountedIndexes>,
     unresolved: Option<Unresolved>,
     retired: bool,
 }
@@ -128,13 +140,15 @@ struct Group<'a> {
     tickets: Vec<Arc<Ticket>>,
     written: Vec<Written>,
     touched: Vec<Vec<u8>>,
+    /// Indexes that this commit lists.
+    names: Vec<Arc<IndexName>>,
     marked: bool,
 }
 
 struct Handover<'a>(&'a Sequencer);
 
 impl Sequencer {
-    pub fn new(shared: &Arc<Shared>, container: u32, partition: u32) -> Sequencer {
+    pub fn new(shared: &Arc<Shared>, container: u32, partition: u32, index_epoch: u8) -> Sequencer {
         Sequencer {
             container,
             partition,
@@ -143,6 +157,7 @@ impl Sequencer {
             moved: Condvar::new(),
             standing_known: AtomicBool::new(false),
             generation: AtomicU64::new(0),
+            index_epoch: AtomicU8::new(index_epoch),
             lsn: AtomicU64::new(0),
             items: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -213,14 +228,20 @@ impl Sequencer {
 
     fn lead(&self) {
         let _handover = Handover(self);
-        let mut group =
-            Group { sequencer: self, tickets: vec![], written: vec![], touched: vec![], marked: false };
+        let mut group = Group {
+            sequencer: self,
+            tickets: vec![],
+            written: vec![],
+            touched: vec![],
+            names: vec![],
+            marked: false,
+        };
         let taken = {
             let mut state = self.state.lock();
             self.take_group(&mut state, &mut group)
         };
         match self.ready() {
-            Ok(standing) => self.commit_group(group, taken, standing),
+            Ok((standing, counted)) => self.commit_group(group, taken, standing, counted),
             Err(error) => group.fail(&error),
         }
     }
@@ -247,7 +268,7 @@ impl Sequencer {
     }
 
     /// Where the partition stands, every earlier commit's outcome certain.
-    fn ready(&self) -> Result<Standing, EngineError> {
+    fn ready(&self) -> Result<(Standing, CountedIndexes), EngineError> {
         let unresolved = {
             let mut state = self.state.lock();
             if state.retired {
@@ -260,12 +281,27 @@ impl Sequencer {
             self.settle_later(unresolved)?;
         }
         let mut state = self.state.lock();
-        self.load_standing(&mut state)
+        let standing = self.load_standing(&mut state)?;
+        let counted = match state.counted_indexes.take() {
+            Some(counted) => counted,
+            None => {
+                let snapshot = self.shared.storage.snapshot()?;
+                CountedIndexes::read(&*snapshot, self.container, self.partition, &standing.counts)?
+            }
+        };
+        Ok((standing, counted))
     }
 
-    fn commit_group(&self, mut group: Group<'_>, taken: Vec<Prepared>, standing: Standing) {
+    fn commit_group(
+        &self,
+        mut group: Group<'_>,
+        taken: Vec<Prepared>,
+        standing: Standing,
+        mut counted: CountedIndexes,
+    ) {
         let taken = group.refuse_stale(taken);
         if taken.is_empty() {
+            self.state.lock().counted_indexes = Some(counted);
             return;
         }
         let (mut counts, ts) = (standing.counts, self.next_ts(standing.counts.last_ts));
@@ -275,10 +311,15 @@ impl Sequencer {
             counts.lsn += 1;
             counts.items = counts.items.saturating_add_signed(prepared.items_delta);
             counts.bytes = counts.bytes.saturating_add_signed(prepared.bytes_delta);
+            counts.unindexed_items =
+                counts.unindexed_items.saturating_add_signed(prepared.unindexed_items_delta);
             group.written.push(Written { lsn: counts.lsn, ts });
-            self.stamp(prepared, counts.lsn, ts, &mut ops, &mut group.touched);
+            prepared.index_rows().for_each(|(index, rows)| counted.add(index, rows));
+            self.stamp(prepared, Written { lsn: counts.lsn, ts }, &mut ops, &mut group);
         }
         counts.last_ts = ts;
+        counts.indexes_overflowed = counted.overflowed;
+        counted.ops(self.container, self.partition, &mut ops);
         let key = keys::counts(self.container, self.partition);
         ops.push(Op::Put { space: keys::CATALOG, key, value: counts.encode() });
         let guard = Guard {
@@ -287,12 +328,13 @@ impl Sequencer {
             previous_lsn,
             next_lsn: counts.lsn,
         };
-        self.commit(group, guard, ops, Standing { counts, ..standing });
+        self.commit(group, guard, ops, Standing { counts, ..standing }, counted);
     }
 
-    fn stamp(&self, prepared: Prepared, lsn: u64, ts: i64, ops: &mut Vec<Op>, touched: &mut Vec<Vec<u8>>) {
+    fn stamp(&self, prepared: Prepared, at: Written, ops: &mut Vec<Op>, group: &mut Group<'_>) {
+        let Written { lsn, ts } = at;
         ops.extend(prepared.ops);
-        touched.extend(prepared.touched);
+        group.touched.extend(prepared.touched);
         for (ordinal, mut put) in prepared.puts.into_iter().enumerate() {
             let ordinal = u16::try_from(ordinal).expect("a transaction has at most 10,000 operations");
             row::stamp(&mut put.row, lsn, ordinal, ts);
@@ -306,6 +348,7 @@ impl Sequencer {
                     value: vec![],
                 }));
             }
+            self.stamp_indexes(put.rid, put.indexes, ts, ops, group);
             let latest = keys::latest(self.container, self.partition, lsn, ordinal);
             ops.push(Op::Put { space: keys::FEEDS, key: latest, value: keys::number_value(put.rid) });
             ops.push(Op::Put {
@@ -316,7 +359,32 @@ impl Sequencer {
         }
     }
 
-    fn commit(&self, mut group: Group<'_>, guard: Guard, ops: Vec<Op>, after: Standing) {
+    fn stamp_indexes(
+        &self,
+        rid: u64,
+        mut change: IndexChange,
+        ts: i64,
+        ops: &mut Vec<Op>,
+        group: &mut Group<'_>,
+    ) {
+        change.stamp(ts);
+        for name in std::mem::take(&mut change.names) {
+            if !group.names.iter().any(|other| other.id == name.id) {
+                ops.push(name.row(self.container));
+                group.names.push(name);
+            }
+        }
+        ops.extend(change.into_op(self.container, rid));
+    }
+
+    fn commit(
+        &self,
+        mut group: Group<'_>,
+        guard: Guard,
+        ops: Vec<Op>,
+        after: Standing,
+        counted: CountedIndexes,
+    ) {
         let token = match random_token() {
             Ok(token) => token,
             Err(error) => return group.fail(&error),
@@ -324,7 +392,7 @@ impl Sequencer {
         group.mark();
         let outcome = self.shared.storage.commit(Commit { guards: vec![guard], token, ops });
         match outcome {
-            Ok(_) => group.succeed(after.counts, Some(after)),
+            Ok(_) => group.succeed(after.counts, Some((after, counted))),
             Err(CommitError::Unknown { .. }) => match self.settle(token) {
                 // The epoch may be another one now: it is read again before the next commit.
                 Some(true) => group.succeed(after.counts, None),
@@ -382,6 +450,7 @@ impl Sequencer {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.standing_known.store(false, Ordering::Release);
         state.standing = None;
+        state.counted_indexes = None;
     }
 
     fn know_standing(&self) -> Result<(), EngineError> {
@@ -440,11 +509,15 @@ impl Sequencer {
 }
 
 impl Group<'_> {
-    /// Answers those prepared before the outcome of some commit was in doubt; the others stay.
+    /// Answers those prepared before the outcome of some commit was in doubt, or under another indexing policy; the
+    /// others stay.
     fn refuse_stale(&mut self, taken: Vec<Prepared>) -> Vec<Prepared> {
         let generation = self.sequencer.generation();
+        let epoch = self.sequencer.index_epoch.load(Ordering::Acquire);
+        let is_stale =
+            |prepared: &Prepared| (prepared.generation, prepared.index_epoch) != (generation, epoch);
         let (stale, kept): (Vec<_>, Vec<_>) =
-            self.tickets.drain(..).zip(taken).partition(|(_, prepared)| prepared.generation != generation);
+            self.tickets.drain(..).zip(taken).partition(|(_, prepared)| is_stale(prepared));
         stale.into_iter().for_each(|(ticket, _)| ticket.done(Err(Refused::Stale)));
         let (tickets, taken) = kept.into_iter().unzip();
         self.tickets = tickets;
@@ -463,11 +536,12 @@ impl Group<'_> {
         }
     }
 
-    fn succeed(mut self, counts: Counts, standing: Option<Standing>) {
+    fn succeed(mut self, counts: Counts, standing: Option<(Standing, CountedIndexes)>) {
         let sequencer = self.sequencer;
+        self.names.iter().for_each(|name| name.set_listed());
         {
             let mut state = sequencer.state.lock();
-            state.standing = standing;
+            (state.standing, state.counted_indexes) = standing.unzip();
             self.unmark();
             sequencer.publish(&counts);
             sequencer.moved.notify_all();
@@ -579,8 +653,25 @@ impl Ticket {
 impl Prepared {
     fn size(&self) -> (usize, usize) {
         let rows: usize = self.ops.iter().map(op_bytes).sum();
-        let puts: usize = self.puts.iter().map(|put| put.row.len() + 128).sum();
-        (rows + puts, self.ops.len() + 4 * self.puts.len())
+        let puts: usize = self.puts.iter().map(|put| put.row.len() + put.indexes.bytes() + 128).sum();
+        let ops: usize = self.ops.iter().map(op_rows).sum();
+        let put_ops: usize =
+            self.puts.iter().map(|put| 4 + put.indexes.len() + put.indexes.names.len()).sum();
+        (rows + puts, ops + put_ops)
+    }
+
+    /// How many rows each index gains.
+    fn index_rows(&self) -> impl Iterator<Item = (IndexId, i64)> {
+        let puts = self.puts.iter().flat_map(|put| &put.indexes.counts);
+        self.index_rows_delta.iter().chain(puts).copied()
+    }
+}
+
+/// As the storage counts it.
+fn op_rows(op: &Op) -> usize {
+    match op {
+        Op::Put { .. } | Op::Delete { .. } => 1,
+        Op::Rows { added, removed, .. } => added.len() + removed.len(),
     }
 }
 

@@ -22,6 +22,7 @@ use crate::catalog::row::{Counters, ResourceRow};
 use crate::catalog::state::Job;
 use crate::catalog::{for_each_resource, for_each_row, read_jobs, read_store, scan};
 use crate::derived::{DerivedRow, derived_rows};
+use crate::indexes::{CountedIndexes, EPOCH_FIRST, IndexId, Indexes, parse_row};
 use crate::items::place::canonical;
 use crate::items::row::Row;
 use crate::keys::{self, CATALOG, CONTAINER_SPACES, Counts, FEEDS, INDEX, ITEMS, LOOKUPS};
@@ -72,7 +73,10 @@ struct Verifier<'a> {
 struct Expected {
     lookups: u64,
     feeds: u64,
+    indexes: u64,
     partitions: BTreeMap<u32, Counts>,
+    /// Rows of each index, by partition.
+    index_rows: BTreeMap<u32, HashMap<IndexId, u64>>,
 }
 
 impl Verifier<'_> {
@@ -99,6 +103,7 @@ impl Verifier<'_> {
         layout: &[PartitionLayout],
     ) -> Result<(), EngineError> {
         self.report.containers += 1;
+        let indexes = Indexes::complete(EPOCH_FIRST, definition);
         let mut expected = Expected::default();
         let mut range = KeyRange::prefix(&keys::container_prefix(container));
         loop {
@@ -106,7 +111,7 @@ impl Verifier<'_> {
             let mut derived = Vec::new();
             for (key, value) in &page.rows {
                 self.report.items += 1;
-                match check_item(container, definition, layout, key, value) {
+                match check_item(container, definition, &indexes, layout, key, value) {
                     Ok((counts, rows)) => {
                         expected.add(counts, &rows);
                         derived.extend(rows);
@@ -123,12 +128,13 @@ impl Verifier<'_> {
             }
         }
         self.check_totals(container, &expected)?;
+        self.check_index_names(container)?;
         self.check_partitions(container, layout, &expected)
     }
 
     /// Every row that follows from the items is there.
     fn check_derived(&mut self, container: u32, derived: &[DerivedRow]) -> Result<(), EngineError> {
-        for space in [LOOKUPS, FEEDS] {
+        for space in [LOOKUPS, FEEDS, INDEX] {
             let rows: Vec<&DerivedRow> = derived.iter().filter(|row| row.space == space).collect();
             let keys: Vec<&[u8]> = rows.iter().map(|row| row.key.as_slice()).collect();
             for (row, found) in rows.iter().zip(self.snapshot.multi_get(space, &keys)?) {
@@ -145,7 +151,10 @@ impl Verifier<'_> {
 
     /// And no row besides: all expected ones were found, so counting is enough.
     fn check_totals(&mut self, container: u32, expected: &Expected) -> Result<(), EngineError> {
-        for (space, expected) in [(LOOKUPS, expected.lookups), (FEEDS, expected.feeds), (INDEX, 0)] {
+        let names = self.count(INDEX, &keys::index_names_prefix(container))?;
+        for (space, expected) in
+            [(LOOKUPS, expected.lookups), (FEEDS, expected.feeds), (INDEX, names + expected.indexes)]
+        {
             let found = self.count(space, &keys::container_prefix(container))?;
             if found != expected {
                 self.report.problem(format!(
@@ -155,6 +164,16 @@ impl Verifier<'_> {
             }
         }
         Ok(())
+    }
+
+    fn check_index_names(&mut self, container: u32) -> Result<(), EngineError> {
+        for_each_row(self.snapshot, INDEX, &keys::index_names_prefix(container), |key, value| {
+            if keys::number(key.get(12..).unwrap_or_default()) != Some(IndexId::of(value).0) {
+                let what = format!("container {container}, row {} does not name its index", hex(key));
+                self.report.problem(what);
+            }
+            Ok(())
+        })
     }
 
     fn count(&self, space: Space, prefix: &[u8]) -> Result<u64, EngineError> {
@@ -186,6 +205,13 @@ impl Verifier<'_> {
                     found.items, found.bytes, stored.items, stored.bytes
                 ));
             }
+            if stored.unindexed_items != found.unindexed_items {
+                self.report.problem(format!(
+                    "{name} has {} items without index rows, its counts say {}",
+                    found.unindexed_items, stored.unindexed_items
+                ));
+            }
+            self.check_index_counts(container, partition.id, &stored, expected)?;
             if found.lsn > stored.lsn || found.last_ts > stored.last_ts {
                 self.report.problem(format!("{name} has an item from after its last commit"));
             }
@@ -194,6 +220,28 @@ impl Verifier<'_> {
             if lsn != stored.lsn {
                 self.report.problem(format!("{name} stands at LSN {lsn}, its counts at {}", stored.lsn));
             }
+        }
+        Ok(())
+    }
+
+    fn check_index_counts(
+        &mut self,
+        container: u32,
+        partition: u32,
+        stored: &Counts,
+        expected: &Expected,
+    ) -> Result<(), EngineError> {
+        let counted = CountedIndexes::read(self.snapshot, container, partition, stored)?;
+        let mut found = expected.index_rows.get(&partition).cloned().unwrap_or_default();
+        let mut wrong = 0;
+        for (index, rows) in counted.iter() {
+            wrong += u64::from(found.remove(&index) != Some(rows));
+        }
+        wrong += if stored.indexes_overflowed { 0 } else { found.len() as u64 };
+        if wrong > 0 {
+            self.report.problem(format!(
+                "the counts of {wrong} indexes in partition {partition} of container {container} are wrong"
+            ));
         }
         Ok(())
     }
@@ -211,7 +259,7 @@ impl Verifier<'_> {
                 }
             }
         }
-        let counters = [keys::counts(0, 0)[0], keys::rid_counter(0)[0]];
+        let counters = [keys::counts(0, 0)[0], keys::rid_counter(0)[0], keys::index_counts(0, 0, 0)[0]];
         for tag in counters {
             for_each_row(self.snapshot, CATALOG, &[tag], |key, _| {
                 if let Some(number) = container_at(key, 1) {
@@ -242,9 +290,17 @@ fn container_at(key: &[u8], offset: usize) -> Option<u32> {
 
 impl Expected {
     fn add(&mut self, (partition, item): (u32, Counts), rows: &[DerivedRow]) {
-        let lookups = rows.iter().filter(|row| row.space == LOOKUPS).count() as u64;
-        self.lookups += lookups;
-        self.feeds += rows.len() as u64 - lookups;
+        let index_rows = self.index_rows.entry(partition).or_default();
+        for row in rows {
+            match (row.space, parse_row(&row.key)) {
+                (LOOKUPS, _) => self.lookups += 1,
+                (INDEX, Some(row)) => {
+                    self.indexes += 1;
+                    *index_rows.entry(row.index).or_default() += 1;
+                }
+                _ => self.feeds += 1,
+            }
+        }
         self.partitions.entry(partition).or_default().merge(&item);
     }
 }
@@ -256,19 +312,28 @@ impl Counts {
         self.bytes += other.bytes;
         self.lsn = self.lsn.max(other.lsn);
         self.last_ts = self.last_ts.max(other.last_ts);
+        self.unindexed_items += other.unindexed_items;
     }
 }
 
 /// What an item row adds to its partition.
 pub(crate) fn counts_of(row: &Row<'_>) -> (u32, Counts) {
     let stamp = &row.stamp;
-    let counts = Counts { lsn: stamp.lsn, items: 1, bytes: u64::from(row.json_bytes), last_ts: stamp.ts };
+    let counts = Counts {
+        lsn: stamp.lsn,
+        items: 1,
+        bytes: u64::from(row.json_bytes),
+        last_ts: stamp.ts,
+        unindexed_items: u64::from(!row.indexing.has_rows),
+        indexes_overflowed: false,
+    };
     (stamp.partition, counts)
 }
 
 fn check_item(
     container: u32,
     definition: &ContainerDefinition,
+    indexes: &Indexes,
     layout: &[PartitionLayout],
     key: &[u8],
     value: &[u8],
@@ -276,7 +341,8 @@ fn check_item(
     let rid = keys::rid_of_item_key(key).ok_or("a key of the wrong length")?;
     let row = Row::parse(value).map_err(|error| error.to_string())?;
     check_row(definition, layout, rid, &row)?;
-    let derived = derived_rows(container, definition, rid, &row).map_err(|error| error.to_string())?;
+    let derived = derived_rows(container, definition, indexes, rid, &row);
+    let derived = derived.map_err(|error| error.to_string())?;
     Ok((counts_of(&row), derived))
 }
 

@@ -13,6 +13,44 @@ pub(crate) struct IndexRules {
     places: Vec<Place>,
 }
 
+/// What a policy says about a path and below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    Excluded,
+    Included(PathOrder),
+}
+
+/// How the index rows of an included path are sorted: an extension, `order` in its entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PathOrder {
+    /// By value across the container.
+    #[default]
+    Value,
+    /// By logical partition, then value.
+    Partition,
+    Both,
+}
+
+/// Where one is in a policy's rules while walking down an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RulePlace {
+    place: Option<usize>,
+    /// What the deepest `*` at or above this place says.
+    inherited: Rule,
+}
+
+impl RulePlace {
+    /// Names that no rule mentions are indexed below this place.
+    pub fn is_open(&self) -> bool {
+        self.inherited != Rule::Excluded
+    }
+
+    /// Nothing at or below this place is indexed.
+    pub fn is_dead(&self) -> bool {
+        self.place.is_none() && !self.is_open()
+    }
+}
+
 const ROOT: usize = 0;
 
 #[derive(Clone, Debug, Default)]
@@ -20,27 +58,31 @@ struct Place {
     names: BTreeMap<String, usize>,
     elements: Option<usize>,
     /// `?`: a scalar right here
-    scalar: Option<bool>,
+    scalar: Option<Rule>,
     /// `*`: everything from here down
-    wildcard: Option<bool>,
+    wildcard: Option<Rule>,
 }
 
 impl IndexRules {
-    pub(crate) fn new(included: &[Path], excluded: &[Path]) -> Result<IndexRules, ContainerError> {
+    pub(crate) fn new(
+        included: &[Path],
+        orders: &[PathOrder],
+        excluded: &[Path],
+    ) -> Result<IndexRules, ContainerError> {
         let mut rules = IndexRules { places: vec![Place::default()] };
-        for path in included {
-            rules.add(path, true)?;
+        for (path, order) in included.iter().zip(orders) {
+            rules.add(path, Rule::Included(*order))?;
         }
         for path in excluded {
-            rules.add(path, false)?;
+            rules.add(path, Rule::Excluded)?;
         }
         Ok(rules)
     }
 
-    fn add(&mut self, path: &Path, include: bool) -> Result<(), ContainerError> {
+    fn add(&mut self, path: &Path, rule: Rule) -> Result<(), ContainerError> {
         let mut place = ROOT;
         for segment in &path.0 {
-            let rule = match segment {
+            let slot = match segment {
                 Segment::Name(name) => {
                     place = self.child(place, name);
                     continue;
@@ -52,12 +94,12 @@ impl IndexRules {
                 Segment::Scalar => &mut self.places[place].scalar,
                 Segment::Wildcard => &mut self.places[place].wildcard,
             };
-            if *rule == Some(!include) {
+            if slot.is_some_and(|earlier| (earlier == Rule::Excluded) != (rule == Rule::Excluded)) {
                 return Err(invalid(format!(
                     "The indexing path '{path}' cannot be both included and excluded."
                 )));
             }
-            *rule = Some(include);
+            *slot = Some(rule);
         }
         Ok(())
     }
@@ -82,74 +124,87 @@ impl IndexRules {
         }
     }
 
-    pub(crate) fn decide(&self, path: &[Segment]) -> bool {
-        let mut place = Some(ROOT);
-        let mut inherited = self.everything_below(place, false);
+    pub(crate) fn root(&self) -> RulePlace {
+        self.at(Some(ROOT), Rule::Excluded)
+    }
+
+    pub(crate) fn below_name(&self, above: RulePlace, name: &str) -> RulePlace {
+        let child = above.place.and_then(|place| self.places[place].names.get(name).copied());
+        self.at(child, above.inherited)
+    }
+
+    pub(crate) fn below_elements(&self, above: RulePlace) -> RulePlace {
+        self.at(above.place.and_then(|place| self.places[place].elements), above.inherited)
+    }
+
+    /// Names that the rules mention right below a place.
+    pub(crate) fn names(&self, at: RulePlace) -> impl Iterator<Item = &str> {
+        at.place.into_iter().flat_map(|place| self.places[place].names.keys().map(String::as_str))
+    }
+
+    pub(crate) fn has_elements(&self, at: RulePlace) -> bool {
+        at.place.is_some_and(|place| self.places[place].elements.is_some())
+    }
+
+    /// How a scalar right here is indexed.
+    pub(crate) fn scalar(&self, at: RulePlace) -> Option<PathOrder> {
+        let own = at.place.and_then(|place| self.places[place].scalar);
+        match own.unwrap_or(at.inherited) {
+            Rule::Excluded => None,
+            Rule::Included(order) => Some(order),
+        }
+    }
+
+    fn at(&self, place: Option<usize>, inherited: Rule) -> RulePlace {
+        let wildcard = place.and_then(|place| self.places[place].wildcard);
+        RulePlace { place, inherited: wildcard.unwrap_or(inherited) }
+    }
+
+    pub(crate) fn decide(&self, path: &[Segment]) -> Option<PathOrder> {
+        let mut at = self.root();
         for segment in path {
-            place = match segment {
-                Segment::Name(name) => self.below_name(place, name),
-                Segment::Elements => self.below_elements(place),
+            at = match segment {
+                Segment::Name(name) => self.below_name(at, name),
+                Segment::Elements => self.below_elements(at),
                 Segment::Scalar | Segment::Wildcard => continue,
             };
-            inherited = self.everything_below(place, inherited);
         }
-        self.scalar_at(place, inherited)
+        self.scalar(at)
     }
 
     /// Scalars of the item that are indexed. `always` names top-level properties that are in any case.
     pub(crate) fn count(&self, item: Node<'_>, always: fn(&str) -> bool) -> usize {
-        let inherited = self.everything_below(Some(ROOT), false);
+        let root = self.root();
         if item.kind() != Kind::Object {
-            return self.count_below(item, Some(ROOT), inherited);
+            return self.count_below(item, root);
         }
         let mut count = 0;
         for (name, value) in item.members() {
             count += if always(name) && !matches!(value.kind(), Kind::Object | Kind::Array) {
                 1
             } else {
-                self.count_below(value, self.below_name(Some(ROOT), name), inherited)
+                self.count_below(value, self.below_name(root, name))
             };
         }
         count
     }
 
-    /// `inherited`: what the deepest `*` above this place says. Items nest at most 128 levels, and so does this.
-    fn count_below(&self, node: Node<'_>, place: Option<usize>, inherited: bool) -> usize {
-        if place.is_none() && !inherited {
+    /// Items nest at most 128 levels, and so does this.
+    fn count_below(&self, node: Node<'_>, at: RulePlace) -> usize {
+        if at.is_dead() {
             return 0;
         }
-        let inherited = self.everything_below(place, inherited);
         match node.kind() {
             Kind::Object => {
                 let members = node.members();
-                members
-                    .map(|(name, value)| self.count_below(value, self.below_name(place, name), inherited))
-                    .sum()
+                members.map(|(name, value)| self.count_below(value, self.below_name(at, name))).sum()
             }
             Kind::Array => {
-                let below = self.below_elements(place);
-                node.elements().map(|element| self.count_below(element, below, inherited)).sum()
+                let below = self.below_elements(at);
+                node.elements().map(|element| self.count_below(element, below)).sum()
             }
             Kind::Undefined => 0,
-            Kind::Null | Kind::Bool | Kind::Number | Kind::String => {
-                usize::from(self.scalar_at(place, inherited))
-            }
+            Kind::Null | Kind::Bool | Kind::Number | Kind::String => usize::from(self.scalar(at).is_some()),
         }
-    }
-
-    fn below_name(&self, place: Option<usize>, name: &str) -> Option<usize> {
-        self.places[place?].names.get(name).copied()
-    }
-
-    fn below_elements(&self, place: Option<usize>) -> Option<usize> {
-        self.places[place?].elements
-    }
-
-    fn everything_below(&self, place: Option<usize>, inherited: bool) -> bool {
-        place.and_then(|place| self.places[place].wildcard).unwrap_or(inherited)
-    }
-
-    fn scalar_at(&self, place: Option<usize>, inherited: bool) -> bool {
-        place.and_then(|place| self.places[place].scalar).unwrap_or(inherited)
     }
 }

@@ -6,7 +6,7 @@
 
 use quire_value::{Node, Object, Path, Segment, Value};
 
-use crate::index_rules::IndexRules;
+use crate::index_rules::{IndexRules, PathOrder, RulePlace};
 use crate::members::{self, invalid, wrong};
 use crate::policy_path::{self, BadPath, PolicyPath};
 use crate::{ContainerError, VectorIndex, full_text, vector};
@@ -94,7 +94,7 @@ impl IndexingPolicy {
         let vector = vector::read_indexes(given)?;
         let full_text = full_text::read_indexes(given)?;
         let json = write_json(given, mode, automatic, &paths);
-        let rules = IndexRules::new(&paths.included, &paths.excluded)?;
+        let rules = IndexRules::new(&paths.included, &paths.orders, &paths.excluded)?;
         let Paths { included, excluded, tuples, .. } = paths;
         Ok(IndexingPolicy {
             mode,
@@ -118,11 +118,47 @@ impl IndexingPolicy {
     /// Whether a scalar at this path (names and `[]`) is indexed. Deeper rules win, `?` beats `*` at the same
     /// depth; `id` and `_ts` always are, unless nothing is.
     pub fn decide(&self, path: &Path) -> bool {
+        self.order_of(path).is_some()
+    }
+
+    /// The same with the order of the path's index rows.
+    pub fn order_of(&self, path: &Path) -> Option<PathOrder> {
         match (self.mode, path.0.as_slice()) {
-            (IndexingMode::None, _) => false,
-            (_, [Segment::Name(name)]) if is_always_indexed(name) => true,
+            (IndexingMode::None, _) => None,
+            (_, [Segment::Name(name)]) if name == "_ts" => Some(PathOrder::Both),
+            (_, segments @ [Segment::Name(name)]) if is_always_indexed(name) => {
+                Some(self.rules.decide(segments).unwrap_or_default())
+            }
             (_, segments) => self.rules.decide(segments),
         }
+    }
+
+    /// The rules as a tree, for walking down an item beside it. The mode and what is always indexed are not in it.
+    pub fn rule_root(&self) -> RulePlace {
+        self.rules.root()
+    }
+
+    pub fn rule_below_name(&self, above: RulePlace, name: &str) -> RulePlace {
+        self.rules.below_name(above, name)
+    }
+
+    pub fn rule_below_elements(&self, above: RulePlace) -> RulePlace {
+        self.rules.below_elements(above)
+    }
+
+    /// Names that the rules mention right below a place.
+    pub fn rule_names(&self, at: RulePlace) -> impl Iterator<Item = &str> {
+        self.rules.names(at)
+    }
+
+    /// Whether the rules mention `[]` right below a place.
+    pub fn rule_has_elements(&self, at: RulePlace) -> bool {
+        self.rules.has_elements(at)
+    }
+
+    /// How a scalar right at a place is indexed.
+    pub fn rule_scalar(&self, at: RulePlace) -> Option<PathOrder> {
+        self.rules.scalar(at)
     }
 
     /// How many scalar values of the item the policy indexes: the `x` of the charge formula.
@@ -169,6 +205,8 @@ fn read_mode(given: &Object) -> Result<(IndexingMode, bool), ContainerError> {
 #[derive(Default)]
 struct Paths {
     included: Vec<Path>,
+    /// Of each included path.
+    orders: Vec<PathOrder>,
     excluded: Vec<Path>,
     tuples: Vec<TupleIndex>,
     included_json: Vec<Value>,
@@ -194,7 +232,10 @@ impl Paths {
         let text = entry_path(entry, "includedPaths")?;
         check_legacy_indexes(entry)?;
         match policy_path::parse_any(text).map_err(|bad| bad_path(text, bad))? {
-            PolicyPath::Plain(path) => self.included.push(ending_in_marker(path, text)?),
+            PolicyPath::Plain(path) => {
+                self.included.push(ending_in_marker(path, text)?);
+                self.orders.push(read_path_order(entry)?);
+            }
             PolicyPath::Tuple { prefix, members } => self.tuples.push(TupleIndex { prefix, members }),
         }
         self.included_json.push(entry.clone());
@@ -219,6 +260,7 @@ impl Paths {
         let nothing_given = self.included_json.is_empty() && self.excluded_json.is_empty();
         if nothing_given || !included_given && !self.excluded.contains(&root) {
             self.included.push(root.clone());
+            self.orders.push(PathOrder::Value);
             self.included_json.push(path_entry("/*"));
         }
         match (self.included.contains(&root), self.excluded.contains(&root)) {
@@ -273,6 +315,18 @@ fn check_legacy_indexes(entry: &Value) -> Result<(), ContainerError> {
         Some(indexes) => members::as_array(indexes, MEMBER)?
             .iter()
             .try_for_each(|index| members::as_entry(index, MEMBER).map(drop)),
+    }
+}
+
+/// `order` of an included path, an extension: whether its index is sorted by value, by logical partition, or both.
+fn read_path_order(entry: &Value) -> Result<PathOrder, ContainerError> {
+    const MEMBER: &str = "indexingPolicy.includedPaths.order";
+    match entry.get("order").filter(|order| **order != Value::Null).map(Value::as_str) {
+        None => Ok(PathOrder::Value),
+        Some(Some("value")) => Ok(PathOrder::Value),
+        Some(Some("partition")) => Ok(PathOrder::Partition),
+        Some(Some("both")) => Ok(PathOrder::Both),
+        Some(_) => Err(wrong(MEMBER, "'value', 'partition' or 'both'")),
     }
 }
 

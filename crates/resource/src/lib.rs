@@ -24,6 +24,7 @@ mod vector; // vector embeddings and indexes
 pub use container::{ContainerDefinition, ContainerError};
 pub use epk::{EffectivePartitionKey, EpkRange};
 pub use full_text::{FULL_TEXT_LANGUAGES, FullTextPath, FullTextPolicy};
+pub use index_rules::{PathOrder, RulePlace};
 pub use indexing::{
     BoundingBox, CompositePath, IndexingMode, IndexingPolicy, SortOrder, SpatialIndex, SpatialType,
     TupleIndex,

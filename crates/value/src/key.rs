@@ -18,14 +18,15 @@
 use crate::order::{from_ordered_bits, ordered_bits};
 use crate::{Number, Object, Value};
 
-const UNDEFINED: u8 = 0x05;
-const NULL: u8 = 0x10;
+// Public where an encoding of their own is made of them, as index rows do.
+pub const UNDEFINED: u8 = 0x05;
+pub const NULL: u8 = 0x10;
 const FALSE: u8 = 0x20;
 const TRUE: u8 = 0x21;
 const NUMBER: u8 = 0x30;
-const STRING: u8 = 0x40;
-const ARRAY: u8 = 0x50;
-const OBJECT: u8 = 0x60;
+pub const STRING: u8 = 0x40;
+pub const ARRAY: u8 = 0x50;
+pub const OBJECT: u8 = 0x60;
 const END: u8 = 0x01;
 
 /// Levels of arrays and objects that `decode` follows; more than any item or query can build.

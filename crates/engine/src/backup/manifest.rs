@@ -190,6 +190,8 @@ impl PartitionEntry {
             items: number(json, "items")?,
             bytes: number(json, "bytes")?,
             last_ts: json.get("lastTs")?.as_i64()?,
+            // A restore counts what it makes.
+            ..Counts::default()
         };
         Some(PartitionEntry { id: u32::try_from(number(json, "id")?).ok()?, counts })
     }
@@ -228,7 +230,7 @@ mod tests {
     use super::*;
 
     fn sample() -> Manifest {
-        let counts = Counts { lsn: u64::MAX, items: 2, bytes: 3, last_ts: -4 };
+        let counts = Counts { lsn: u64::MAX, items: 2, bytes: 3, last_ts: -4, ..Counts::default() };
         Manifest {
             incarnation: 3,
             created_at: 1_700_000_000,

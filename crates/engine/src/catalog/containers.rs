@@ -13,6 +13,7 @@ use super::state::{Job, Owner};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_not_found};
 use crate::api::Precondition;
 use crate::container::Container;
+use crate::indexes::{EPOCH_FIRST, Indexes};
 use crate::keys::CATALOG;
 use crate::partition::{PartitionLayout, PartitionSet};
 
@@ -43,7 +44,8 @@ impl Catalog {
         let number = change.number(|counters| &mut counters.container, CONTAINER_NUMBER_MAX)? as u32;
         let rid = ResourceId::Container { database: database.number(), container: number };
         let layout = self.layout(&definition, throughput);
-        let partitions = PartitionSet::open(&self.shared, number, rid, &definition, &layout)?;
+        let indexes = Indexes::complete(EPOCH_FIRST, &definition);
+        let partitions = PartitionSet::open(&self.shared, number, rid, indexes, &layout)?;
         let resource = change.stamp(rid, definition.id.clone(), definition.json.clone());
         change.put_container(&resource, &layout);
         change.begin_partitions(number, &layout);

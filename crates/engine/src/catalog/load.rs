@@ -16,6 +16,7 @@ use super::row::{self, Counters, ResourceRow, StoreRow};
 use super::state::{DatabaseEntry, Job, OfferEntry, State, UserEntry};
 use super::{Catalog, EngineError};
 use crate::container::Container;
+use crate::indexes::{EPOCH_FIRST, Indexes};
 use crate::jobs::Bell;
 use crate::keys::{CATALOG, CATALOG_PARTITION, CONTAINER_SPACES};
 use crate::partition::PartitionSet;
@@ -147,7 +148,8 @@ impl Loading<'_> {
         let ResourceRow { resource, layout } = row;
         let definition = ContainerDefinition::create(&Value::Object(resource.body.clone()))
             .map_err(|error| EngineError::Corrupt { what: format!("container {}: {error}", resource.rid) })?;
-        let partitions = PartitionSet::open(self.shared, number, resource.rid, &definition, &layout)?;
+        let indexes = Indexes::complete(EPOCH_FIRST, &definition);
+        let partitions = PartitionSet::open(self.shared, number, resource.rid, indexes, &layout)?;
         Ok(Container { resource, definition, database, number, partitions: Arc::new(partitions) })
     }
 }

@@ -3,7 +3,7 @@
 //! | at | bytes | what                                                                          |
 //! |----|-------|-------------------------------------------------------------------------------|
 //! | 0  | 1     | format, 1                                                                     |
-//! | 1  | 1     | flags: bit 0 the item takes part in indexing                                  |
+//! | 1  | 1     | bit 0: has index rows; bits 1, 2: written with the indexing directive include or exclude; bits 4 to 7: epoch of its index rows |
 //! | 2  | 4     | CRC-32 of all other bytes                                                     |
 //! | 6  | 8     | LSN of the write                                                              |
 //! | 14 | 2     | ordinal of the write inside its transaction                                   |
@@ -23,9 +23,14 @@ use quire_resource::{ItemTtl, PartitionKey};
 use quire_value::Node;
 
 use crate::EngineError;
+use crate::api::IndexingDirective;
+use crate::indexes::EPOCH_NONE;
 
 const FORMAT: u8 = 1;
 const INDEXED: u8 = 1;
+const INCLUDE: u8 = 2;
+const EXCLUDE: u8 = 4;
+const EPOCH_SHIFT: u32 = 4;
 const FIXED_BYTES: usize = 42;
 
 /// What the sequencer decides about a write.
@@ -38,11 +43,21 @@ pub(crate) struct Stamp {
     pub ts: i64,
 }
 
+/// What an item's row says about its index rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Indexing {
+    pub has_rows: bool,
+    /// As the client asked.
+    pub directive: IndexingDirective,
+    /// Under which policy its rows were made: see `indexes`.
+    pub epoch: u8,
+}
+
 /// A row about to be written.
 pub(crate) struct Draft<'a> {
     pub incarnation: u32,
     pub partition: u32,
-    pub indexed: bool,
+    pub indexing: Indexing,
     pub ttl: ItemTtl,
     pub json_bytes: u32,
     /// As `PartitionKey::encode` writes it.
@@ -54,7 +69,7 @@ pub(crate) struct Draft<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
     pub stamp: Stamp,
-    pub indexed: bool,
+    pub indexing: Indexing,
     pub ttl: ItemTtl,
     pub json_bytes: u32,
     partition_key: &'a [u8],
@@ -67,7 +82,7 @@ impl Draft<'_> {
         let key_bytes =
             u16::try_from(self.partition_key.len()).expect("partition keys are limited to a few KB");
         let mut row = Vec::with_capacity(FIXED_BYTES + self.partition_key.len() + self.item.len());
-        row.extend([FORMAT, if self.indexed { INDEXED } else { 0 }]);
+        row.extend([FORMAT, self.indexing.flags()]);
         row.extend([0; 22]); // CRC, LSN, ordinal, ts
         row.extend(self.incarnation.to_be_bytes());
         row.extend(self.partition.to_be_bytes());
@@ -87,6 +102,35 @@ pub(crate) fn stamp(row: &mut [u8], lsn: u64, ordinal: u16, ts: i64) {
     row[16..24].copy_from_slice(&ts.to_be_bytes());
     let sum = checksum(row);
     row[2..6].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Says of a complete row under which policy its index rows are from now on.
+pub(crate) fn set_indexing(row: &mut [u8], indexing: Indexing) {
+    row[1] = indexing.flags();
+    let sum = checksum(row);
+    row[2..6].copy_from_slice(&sum.to_be_bytes());
+}
+
+impl Indexing {
+    fn flags(self) -> u8 {
+        let directive = match self.directive {
+            IndexingDirective::Default => 0,
+            IndexingDirective::Include => INCLUDE,
+            IndexingDirective::Exclude => EXCLUDE,
+        };
+        u8::from(self.has_rows) | directive | self.epoch << EPOCH_SHIFT
+    }
+
+    fn from_flags(flags: u8) -> Indexing {
+        let directive = match flags & (INCLUDE | EXCLUDE) {
+            INCLUDE => IndexingDirective::Include,
+            EXCLUDE => IndexingDirective::Exclude,
+            _ => IndexingDirective::Default,
+        };
+        let epoch = flags >> EPOCH_SHIFT;
+        // Before there were epochs the bit meant that there would be rows.
+        Indexing { has_rows: flags & INDEXED != 0 && epoch != EPOCH_NONE, directive, epoch }
+    }
 }
 
 impl<'a> Row<'a> {
@@ -109,7 +153,7 @@ impl<'a> Row<'a> {
                 incarnation: u32::from_be_bytes(array(bytes, 24)),
                 partition: u32::from_be_bytes(array(bytes, 28)),
             },
-            indexed: bytes[1] & INDEXED != 0,
+            indexing: Indexing::from_flags(bytes[1]),
             ttl: ttl_from_disk(i32::from_be_bytes(array(bytes, 32))),
             json_bytes: u32::from_be_bytes(array(bytes, 36)),
             partition_key,
@@ -187,11 +231,13 @@ pub(crate) fn corrupt(what: &str) -> EngineError {
 mod tests {
     use super::*;
 
+    const SAMPLE: Indexing = Indexing { has_rows: true, directive: IndexingDirective::Include, epoch: 5 };
+
     fn sample() -> Vec<u8> {
         let draft = Draft {
             incarnation: 1,
             partition: 2,
-            indexed: true,
+            indexing: SAMPLE,
             ttl: ItemTtl::Seconds(60),
             json_bytes: 9,
             partition_key: &[0xAA, 0xBB],
@@ -206,7 +252,7 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let hex: String = sample().iter().map(|byte| format!("{byte:02x}")).collect();
-        let expected = "01 01 3ddde1f4 0000000000000102 0003 000000006553f100 00000001 00000002 0000003c 00000009 0002 aabb ccddee";
+        let expected = "01 53 fb3022bf 0000000000000102 0003 000000006553f100 00000001 00000002 0000003c 00000009 0002 aabb ccddee";
         assert_eq!(hex, expected.replace(' ', ""));
     }
 
@@ -216,9 +262,25 @@ mod tests {
         let row = Row::parse(&bytes).expect("just written");
         let stamp = Stamp { incarnation: 1, partition: 2, lsn: 0x0102, ordinal: 3, ts: 1_700_000_000 };
         assert_eq!(row.stamp, stamp);
-        assert_eq!((row.indexed, row.ttl, row.json_bytes), (true, ItemTtl::Seconds(60), 9));
+        assert_eq!((row.indexing, row.ttl, row.json_bytes), (SAMPLE, ItemTtl::Seconds(60), 9));
         assert_eq!((row.partition_key, row.item), (&[0xAA, 0xBB][..], &[0xCC, 0xDD, 0xEE][..]));
         assert_eq!(row.stamp.etag(), "\"00000102-0002-0001-0003-6553f1000000\"");
+    }
+
+    #[test]
+    fn rows_from_before_epochs_have_no_index_rows() {
+        let none = Indexing { has_rows: false, directive: IndexingDirective::Default, epoch: 0 };
+        assert_eq!(Indexing::from_flags(INDEXED), none);
+        assert_eq!(Indexing::from_flags(0), none);
+    }
+
+    #[test]
+    fn what_is_said_about_indexing_can_change() {
+        let mut bytes = sample();
+        let indexing = Indexing { has_rows: false, directive: IndexingDirective::Exclude, epoch: 15 };
+        set_indexing(&mut bytes, indexing);
+        let row = Row::parse(&bytes).expect("still sound");
+        assert_eq!((row.indexing, row.stamp.lsn), (indexing, 0x0102));
     }
 
     #[test]

@@ -3,10 +3,11 @@
 //! Order of checks: the body, the partition key, the size; then under the locks existence, precondition, unique keys.
 //! `If-None-Match` has no meaning on writes and is not looked at.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quire_resource::{IndexingMode, ItemTtl, PartitionKey};
+use quire_resource::{ItemTtl, PartitionKey};
 use quire_storage::{Op, Snapshot};
 use quire_value::Node;
 use smallvec::SmallVec;
@@ -14,9 +15,10 @@ use smallvec::SmallVec;
 use super::body::{Body, Links};
 use super::etag_matches;
 use super::place::{Place, canonical};
-use super::row::{self, Draft, Row, Stamp};
+use super::row::{self, Draft, Indexing, Row, Stamp};
 use super::unique::{self, Tuple};
 use crate::api::{Answer, IndexingDirective, ItemWritten, WriteItem, WriteKind};
+use crate::indexes::{IndexChange, IndexId, Indexes};
 use crate::locks::{LockSet, Mode, Protects};
 use crate::partition::Partition;
 use crate::sequencer::{ItemPut, Prepared, Refused, Written};
@@ -58,7 +60,7 @@ struct Request<'a> {
     id_key: Vec<u8>,
     /// Absent for a delete.
     body: Option<Body>,
-    indexed: bool,
+    directive: IndexingDirective,
     tuples: Vec<Tuple>,
     if_match: Option<String>,
     /// Expired items, by their id rows' keys, that this write removes because they are in its way.
@@ -155,7 +157,7 @@ impl<'a> Request<'a> {
         let id_key = place.id_key(container, &id);
         let tuples =
             body.as_ref().map_or(Vec::new(), |body| unique::tuples(container, &place.epk, body.item.root()));
-        let indexed = is_indexed(container, write.indexing);
+        let directive = write.indexing;
         let if_match = write.if_match;
         let (also_locked, new_rid) = (Vec::new(), None);
         Ok(Request {
@@ -166,7 +168,7 @@ impl<'a> Request<'a> {
             encoded_key,
             id_key,
             body,
-            indexed,
+            directive,
             tuples,
             if_match,
             also_locked,
@@ -188,6 +190,7 @@ impl<'a> Request<'a> {
     /// Under the locks: reads what is there and prepares the rows.
     fn attempt(&mut self, shared: &Shared) -> Result<Attempt, EngineError> {
         let generation = self.place.partition.sequencer.generation();
+        let indexes = self.container.partitions.indexes();
         let snapshot = shared.storage.snapshot()?;
         let now = shared.now_seconds();
         let stored = self.find(&*snapshot)?;
@@ -199,7 +202,7 @@ impl<'a> Request<'a> {
             self.check_precondition(row)?;
         }
         let in_the_way = self.check_unique(&*snapshot, there.map(|(rid, _)| rid), now)?;
-        let mut rows = Rows::new(self.container, generation);
+        let mut rows = Rows::new(self.container, generation, indexes);
         let mut unlocked = Vec::new();
         for holder in &in_the_way {
             let row = Row::parse(&holder.bytes)?;
@@ -295,27 +298,19 @@ impl<'a> Request<'a> {
         rows.touched.push(self.id_key.clone());
         match (live, &self.body) {
             (Some((rid, row)), None) => {
-                let charge =
-                    charge::write(row.json_bytes as usize, self.indexed_values(row.indexed, row.node()?));
-                rows.bury(&self.place, rid, &row)?;
+                let values = rows.bury(&self.place, rid, &row)?;
                 rows.forget_id(self.id_key.clone());
+                let charge = charge::write(row.json_bytes as usize, values);
                 Ok(Plan { prepared: rows.finish(None), rid, created: false, charge })
             }
             (Some((rid, row)), Some(body)) => {
-                let charge = charge::replace(
-                    body.json_bytes as usize,
-                    self.indexed_values(self.indexed, body.item.root()),
-                );
                 rows.supersede(&self.place, rid, &row, &self.tuples)?;
                 rows.grow(0, i64::from(body.json_bytes) - i64::from(row.json_bytes));
-                let put = self.put(shared, body, rid, own_expiry(&row));
+                let (put, values) = self.put(shared, &mut rows, body, rid, Some(&row))?;
+                let charge = charge::replace(body.json_bytes as usize, values);
                 Ok(Plan { prepared: rows.finish(Some(put)), rid, created: false, charge })
             }
             (None, Some(body)) => {
-                let charge = charge::write(
-                    body.json_bytes as usize,
-                    self.indexed_values(self.indexed, body.item.root()),
-                );
                 let rid = match self.new_rid {
                     Some(rid) => rid,
                     None => *self.new_rid.insert(self.place.new_rid(self.container)?),
@@ -324,28 +319,35 @@ impl<'a> Request<'a> {
                 rows.ops.push(Op::Put { space: keys::LOOKUPS, key: self.id_key.clone(), value });
                 self.tuples.iter().for_each(|tuple| rows.hold(tuple, rid));
                 rows.grow(1, i64::from(body.json_bytes));
-                let put = self.put(shared, body, rid, None);
+                let (put, values) = self.put(shared, &mut rows, body, rid, None)?;
+                let charge = charge::write(body.json_bytes as usize, values);
                 Ok(Plan { prepared: rows.finish(Some(put)), rid, created: true, charge })
             }
             (None, None) => Err(EngineError::ItemNotFound { id: self.id.clone() }),
         }
     }
 
-    fn put(&self, shared: &Shared, body: &Body, rid: u64, expiry_before: Option<i64>) -> ItemPut {
+    /// The new version of an item, and how many of its values are indexed.
+    fn put(
+        &self,
+        shared: &Shared,
+        rows: &mut Rows<'_>,
+        body: &Body,
+        rid: u64,
+        old: Option<&Row<'_>>,
+    ) -> Result<(ItemPut, usize), EngineError> {
+        let (indexing, indexes, values) = rows.index(rid, old, self.directive, body.item.root())?;
         let draft = Draft {
             incarnation: shared.incarnation,
             partition: self.place.partition.layout.id,
-            indexed: self.indexed,
+            indexing,
             ttl: body.ttl,
             json_bytes: body.json_bytes,
             partition_key: &self.encoded_key,
             item: body.item.as_bytes(),
         };
-        ItemPut { rid, row: draft.encode(), ttl_seconds: seconds_of(body.ttl), expiry_before }
-    }
-
-    fn indexed_values(&self, indexed: bool, item: Node<'_>) -> usize {
-        if indexed { self.container.definition.indexing.indexed_values(item) } else { 0 }
+        let (ttl_seconds, expiry_before) = (seconds_of(body.ttl), old.and_then(own_expiry));
+        Ok((ItemPut { rid, row: draft.encode(), ttl_seconds, expiry_before, indexes }, values))
     }
 
     fn answer(self, shared: &Shared, rid: u64, created: bool, written: Written) -> ItemWritten {
@@ -369,16 +371,28 @@ impl<'a> Request<'a> {
 struct Rows<'a> {
     container: &'a Container,
     generation: u64,
+    indexes: Arc<Indexes>,
     ops: Vec<Op>,
     items_delta: i64,
     bytes_delta: i64,
+    unindexed_items_delta: i64,
+    index_rows_delta: Vec<(IndexId, i64)>,
     touched: SmallVec<[Vec<u8>; 1]>,
 }
 
 impl<'a> Rows<'a> {
-    fn new(container: &'a Container, generation: u64) -> Rows<'a> {
-        let (ops, touched) = (Vec::with_capacity(4), SmallVec::new());
-        Rows { container, generation, ops, items_delta: 0, bytes_delta: 0, touched }
+    fn new(container: &'a Container, generation: u64, indexes: Arc<Indexes>) -> Rows<'a> {
+        Rows {
+            container,
+            generation,
+            indexes,
+            ops: Vec::with_capacity(4),
+            items_delta: 0,
+            bytes_delta: 0,
+            unindexed_items_delta: 0,
+            index_rows_delta: Vec::new(),
+            touched: SmallVec::new(),
+        }
     }
 
     fn delete(&mut self, space: quire_storage::Space, key: Vec<u8>) {
@@ -400,8 +414,42 @@ impl<'a> Rows<'a> {
         self.touched.push(id_key);
     }
 
-    /// Removes an item with everything that follows from it, except its id row.
-    fn bury(&mut self, place: &Place<'_>, rid: u64, row: &Row<'_>) -> Result<(), EngineError> {
+    /// How the index rows of an item change by its new version; how many of its values are indexed.
+    fn index(
+        &mut self,
+        rid: u64,
+        old: Option<&Row<'_>>,
+        directive: IndexingDirective,
+        item: Node<'_>,
+    ) -> Result<(Indexing, IndexChange, usize), EngineError> {
+        let indexing = self.indexes.indexing(directive);
+        let new = indexing.has_rows.then(|| self.indexes.current().rows(item, rid));
+        let values = new.as_ref().map_or(0, |rows| rows.scalars);
+        let before = match old {
+            Some(row) => self.indexes.rows_of(rid, row)?.map(|rows| (rows, row.stamp.ts)),
+            None => None,
+        };
+        let had_none = old.is_some_and(|row| !row.indexing.has_rows);
+        self.unindexed_items_delta += i64::from(!indexing.has_rows) - i64::from(had_none);
+        Ok((indexing, IndexChange::between(before, new), values))
+    }
+
+    /// Removes the index rows of an item that goes; how many of its values were indexed.
+    fn bury_indexes(&mut self, rid: u64, row: &Row<'_>) -> Result<usize, EngineError> {
+        let Some(rows) = self.indexes.rows_of(rid, row)? else {
+            self.unindexed_items_delta -= 1;
+            return Ok(0);
+        };
+        let values = rows.scalars;
+        let mut change = IndexChange::between(Some((rows, row.stamp.ts)), None);
+        change.stamp(row.stamp.ts);
+        self.index_rows_delta.append(&mut change.counts);
+        self.ops.extend(change.into_op(self.container.number, rid));
+        Ok(values)
+    }
+
+    /// Removes an item with everything that follows from it, except its id row. How many of its values were indexed.
+    fn bury(&mut self, place: &Place<'_>, rid: u64, row: &Row<'_>) -> Result<usize, EngineError> {
         let container = self.container;
         self.delete(keys::ITEMS, keys::item(container.number, rid));
         for tuple in unique::tuples(container, &place.epk, row.node()?) {
@@ -412,7 +460,7 @@ impl<'a> Rows<'a> {
             self.delete(keys::FEEDS, keys::expiry(container.number, at, rid));
         }
         self.grow(-1, -i64::from(row.json_bytes));
-        Ok(())
+        self.bury_indexes(rid, row)
     }
 
     /// Takes away what the old version has and the new one, of the same child id, has not.
@@ -435,10 +483,13 @@ impl<'a> Rows<'a> {
     fn finish(self, put: Option<ItemPut>) -> Prepared {
         Prepared {
             generation: self.generation,
+            index_epoch: self.indexes.epoch(),
             puts: put.into_iter().collect(),
             ops: self.ops,
             items_delta: self.items_delta,
             bytes_delta: self.bytes_delta,
+            unindexed_items_delta: self.unindexed_items_delta,
+            index_rows_delta: self.index_rows_delta,
             touched: self.touched,
         }
     }
@@ -495,15 +546,4 @@ fn key_of(
         Some(own) if own != header => Err(EngineError::PartitionKeyMismatch),
         _ => Ok(header),
     }
-}
-
-/// Whether the item takes part in indexing, by the policy and the request.
-fn is_indexed(container: &Container, directive: IndexingDirective) -> bool {
-    let policy = &container.definition.indexing;
-    let wanted = match directive {
-        IndexingDirective::Default => policy.automatic,
-        IndexingDirective::Include => true,
-        IndexingDirective::Exclude => false,
-    };
-    wanted && policy.mode != IndexingMode::None
 }

@@ -1,0 +1,250 @@
+//! Index rows of an item, and what a write changes about them.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use quire_storage::Op;
+use quire_value::{Node, Number, key};
+use smallvec::SmallVec;
+
+use super::encoding::{RANGE_STRING_MAX, encode_node, prefix_bytes};
+use super::{IndexId, IndexName};
+use crate::keys::{self, INDEX};
+
+/// Bytes of an encoded number.
+const NUMBER_BYTES: usize = 11;
+
+/// The rows of one item, as the middles of their keys (index id and value): sorted, each once.
+#[derive(Default)]
+pub(crate) struct RowSet {
+    bytes: Vec<u8>,
+    /// Where each row ends in `bytes`, until `finish`; then where it begins and ends, sorted by content.
+    spans: Vec<(u32, u32)>,
+    /// Rows that contain `_ts`, which is not known before the commit.
+    late: Vec<LateRow>,
+    /// Indexes that are not known to be listed yet.
+    names: Vec<Arc<IndexName>>,
+    /// Scalars that were indexed, duplicates included.
+    pub scalars: usize,
+}
+
+/// A row with holes for `_ts`.
+struct LateRow {
+    middle: Vec<u8>,
+    /// Where each hole begins, and whether it is descending.
+    holes: SmallVec<[(usize, bool); 1]>,
+}
+
+/// What a write does to the index rows of one item.
+#[derive(Default)]
+pub(crate) struct IndexChange {
+    pub added: Vec<Vec<u8>>,
+    pub removed: Vec<Vec<u8>>,
+    late: Vec<LateRow>,
+    late_before: Vec<Vec<u8>>,
+    /// How many rows each index gains, where that is not 0.
+    pub counts: Vec<(IndexId, i64)>,
+    /// Indexes to be listed with this write.
+    pub names: Vec<Arc<IndexName>>,
+}
+
+impl RowSet {
+    pub fn new() -> RowSet {
+        RowSet { bytes: Vec::with_capacity(1024), spans: Vec::with_capacity(48), ..RowSet::default() }
+    }
+
+    pub fn name(&mut self, name: &Arc<IndexName>) {
+        if !name.is_listed() {
+            self.names.push(Arc::clone(name));
+        }
+    }
+
+    /// A value-first row.
+    pub fn push(&mut self, index: IndexId, node: Node<'_>) {
+        self.begin(index);
+        encode_node(node, RANGE_STRING_MAX, &mut self.bytes);
+        self.end();
+    }
+
+    /// A partition-first row.
+    pub fn push_in_partition(&mut self, index: IndexId, rid: u64, node: Node<'_>) {
+        self.begin(index);
+        self.bytes.extend(prefix_bytes(keys::rid_prefix(rid)));
+        encode_node(node, RANGE_STRING_MAX, &mut self.bytes);
+        self.end();
+    }
+
+    pub fn push_encoded(&mut self, index: IndexId, parts: [&[u8]; 2]) {
+        self.begin(index);
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        self.end();
+    }
+
+    /// A row whose value has holes for `_ts` of 11 bytes each.
+    pub fn push_late(&mut self, index: IndexId, parts: [&[u8]; 2], holes: &[(usize, bool)]) {
+        let head = [&index.0.to_be_bytes(), parts[0]].concat();
+        let holes = holes.iter().map(|(at, descending)| (head.len() + at, *descending)).collect();
+        self.late.push(LateRow { middle: [&head, parts[1]].concat(), holes });
+    }
+
+    fn begin(&mut self, index: IndexId) {
+        self.bytes.extend_from_slice(&index.0.to_be_bytes());
+    }
+
+    fn end(&mut self) {
+        let start = self.spans.last().map_or(0, |(_, end)| *end);
+        let end = u32::try_from(self.bytes.len()).expect("an item of 2 MB has far less than 4 GB of rows");
+        self.spans.push((start, end));
+    }
+
+    /// To be called when all rows are there.
+    pub fn finish(&mut self) {
+        let bytes = &self.bytes;
+        let row = |span: &(u32, u32)| &bytes[span.0 as usize..span.1 as usize];
+        self.spans.sort_unstable_by(|a, b| row(a).cmp(row(b)));
+        self.spans.dedup_by(|a, b| row(a) == row(b));
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &[u8]> {
+        self.spans.iter().map(|&(start, end)| &self.bytes[start as usize..end as usize])
+    }
+
+    /// All rows of a stored item.
+    pub fn into_rows(self, ts: i64) -> Vec<Vec<u8>> {
+        let mut rows: Vec<Vec<u8>> = self.rows().map(<[u8]>::to_vec).collect();
+        rows.extend(self.late.into_iter().map(|late| late.fill(ts)));
+        rows
+    }
+}
+
+impl LateRow {
+    fn fill(mut self, ts: i64) -> Vec<u8> {
+        let mut number = Vec::with_capacity(NUMBER_BYTES);
+        key::encode_number(Number::Int(ts), &mut number);
+        for (at, descending) in self.holes {
+            let hole = &mut self.middle[at..at + NUMBER_BYTES];
+            hole.copy_from_slice(&number);
+            if descending {
+                hole.iter_mut().for_each(|byte| *byte = !*byte);
+            }
+        }
+        self.middle
+    }
+}
+
+/// A hole for `_ts` in a row's value.
+pub(crate) fn leave_hole(value: &mut Vec<u8>) -> usize {
+    let at = value.len();
+    value.resize(at + NUMBER_BYTES, 0);
+    at
+}
+
+impl IndexChange {
+    /// From the rows of a stored version (with its `_ts`) to those of a new one. Rows that stay are not touched.
+    pub fn between(old: Option<(RowSet, i64)>, new: Option<RowSet>) -> IndexChange {
+        let mut change = IndexChange::default();
+        let nothing = RowSet::default();
+        let old_rows = old.as_ref().map_or(&nothing, |(rows, _)| rows);
+        change.compare(old_rows, new.as_ref().unwrap_or(&nothing));
+        if let Some((old, ts)) = old {
+            change.late_before = old.late.into_iter().map(|late| late.fill(ts)).collect();
+        }
+        if let Some(new) = new {
+            (change.late, change.names) = (new.late, new.names);
+        }
+        change.count();
+        change
+    }
+
+    /// A sorted merge.
+    fn compare(&mut self, old: &RowSet, new: &RowSet) {
+        self.added.reserve(new.spans.len().saturating_sub(old.spans.len()));
+        let (mut old, mut new) = (old.rows().peekable(), new.rows().peekable());
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                (None, None) => return,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(old), Some(new)) => old.cmp(new),
+            };
+            match order {
+                Ordering::Less => self.removed.extend(old.next().map(<[u8]>::to_vec)),
+                Ordering::Greater => self.added.extend(new.next().map(<[u8]>::to_vec)),
+                Ordering::Equal => {
+                    old.next();
+                    new.next();
+                }
+            }
+        }
+    }
+
+    fn count(&mut self) {
+        let mut counts: Vec<(IndexId, i64)> = Vec::with_capacity(self.added.len() + 2);
+        let mut add = |middle: &[u8], by: i64| {
+            let index = index_of(middle);
+            match counts.last_mut() {
+                Some((last, count)) if *last == index => *count += by,
+                _ => counts.push((index, by)),
+            }
+        };
+        self.added.iter().for_each(|middle| add(middle, 1));
+        self.late.iter().for_each(|late| add(&late.middle, 1));
+        if !self.removed.is_empty() || !self.late_before.is_empty() {
+            self.removed.iter().for_each(|middle| add(middle, -1));
+            self.late_before.iter().for_each(|middle| add(middle, -1));
+            counts = merged(counts);
+        }
+        self.counts = counts;
+    }
+
+    /// Fills in what the commit decides.
+    pub fn stamp(&mut self, ts: i64) {
+        for late in std::mem::take(&mut self.late) {
+            let middle = late.fill(ts);
+            match self.late_before.iter().position(|before| *before == middle) {
+                Some(same) => drop(self.late_before.swap_remove(same)),
+                None => self.added.push(middle),
+            }
+        }
+        self.removed.append(&mut self.late_before);
+    }
+
+    /// After `stamp`: the op, if anything changes.
+    pub fn into_op(self, container: u32, rid: u64) -> Option<Op> {
+        let IndexChange { added, removed, .. } = self;
+        if added.is_empty() && removed.is_empty() {
+            return None;
+        }
+        let (prefix, suffix) = (keys::container_prefix(container).to_vec(), rid.to_be_bytes().to_vec());
+        Some(Op::Rows { space: INDEX, prefix, suffix, added, removed })
+    }
+
+    /// Rows that are added or removed at most.
+    pub fn len(&self) -> usize {
+        self.added.len() + self.removed.len() + self.late.len() + self.late_before.len()
+    }
+
+    /// Bytes of their keys at most.
+    pub fn bytes(&self) -> usize {
+        let late = self.late.iter().map(|late| &late.middle).chain(&self.late_before);
+        let middles = self.added.iter().chain(&self.removed).chain(late);
+        middles.map(|middle| middle.len() + 12).sum()
+    }
+}
+
+fn index_of(middle: &[u8]) -> IndexId {
+    IndexId(middle.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes)))
+}
+
+fn merged(mut counts: Vec<(IndexId, i64)>) -> Vec<(IndexId, i64)> {
+    counts.sort_unstable_by_key(|(index, _)| *index);
+    counts.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            kept.1 += next.1;
+        }
+        same
+    });
+    counts.retain(|(_, count)| *count != 0);
+    counts
+}

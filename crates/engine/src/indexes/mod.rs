@@ -1,0 +1,181 @@
+//! Indexes: the rows that find items by their values.
+//!
+//! Every write's commit contains the difference between the index rows of the old and the new version of its item,
+//! so an index never lies. A row is a candidate: whoever finds an item by it looks at the item.
+//!
+//! **Epochs.** A container's policy may change while it is written to. Every stored item says under which policy its
+//! rows were made: its epoch, 0 (no rows at all, as before there were indexes) to 15. Writers write the newest one and
+//! take away what the item's own epoch put there; a job brings the other items up to date; when none is left the old
+//! policy is forgotten. An index can be used when **all** policies that items may still have contain it.
+//!
+//! Invariants, checked by `verify` and by property tests: the index rows of a container are those that its items have
+//! under the policies of their epochs, and none besides; the counts of a partition are the numbers of those rows.
+
+mod change; // rows of an item, and the difference between two versions
+mod counts; // how many rows each index of a partition has
+mod encoding; // rows as bytes
+mod set; // the indexes that a policy asks for
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use quire_resource::{CompositePath, ContainerDefinition};
+use quire_storage::{Op, Snapshot};
+use quire_value::Path;
+use ring::digest;
+
+pub(crate) use change::{IndexChange, RowSet};
+pub(crate) use counts::{CountedIndexes, IndexCounts, row_counts};
+pub(crate) use encoding::{
+    COMPOSITE_STRING_MAX, EncodedRange, IndexRow, RANGE_STRING_MAX, encode_node, encode_value, is_cut,
+    is_marker, key_range, parse_row, point_range,
+};
+pub(crate) use set::IndexSet;
+
+use crate::api::IndexingDirective;
+use crate::items::row::{self, Indexing, Row};
+use crate::keys::{self, INDEX};
+use crate::shared::Shared;
+use crate::{Container, EngineError};
+
+/// Of items that were written before there were index rows.
+pub(crate) const EPOCH_NONE: u8 = 0;
+/// Of new containers.
+pub(crate) const EPOCH_FIRST: u8 = 1;
+
+/// A stable hash of what an index is: its kind and paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct IndexId(pub u64);
+
+/// Kinds of index rows. On disk: never renumber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IndexKind {
+    Range = 1,
+    RangeInPartition = 2,
+    Composite = 3,
+    CompositeInPartition = 4,
+}
+
+/// How the rows of an index are sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Order {
+    ValueFirst,
+    /// By rid prefix (the logical partition, nearly), then value.
+    PartitionFirst,
+}
+
+/// What an index id stands for, listed once beside the rows: container, 8 zero bytes, index id → kind 1, paths.
+#[derive(Debug)]
+pub(crate) struct IndexName {
+    pub id: IndexId,
+    /// The index id is a hash of it.
+    description: Vec<u8>,
+    listed: AtomicBool,
+}
+
+impl IndexId {
+    /// Of a description: kind 1, paths.
+    pub fn of(description: &[u8]) -> IndexId {
+        let hash = digest::digest(&digest::SHA256, description);
+        let id = hash.as_ref().first_chunk().map_or(1, |bytes| u64::from_be_bytes(*bytes));
+        IndexId(id.max(1)) // 0 is where the list is
+    }
+}
+
+impl IndexName {
+    fn of_path(kind: IndexKind, text: &str) -> IndexName {
+        let description = [&[kind as u8], text.as_bytes()].concat();
+        IndexName { id: IndexId::of(&description), description, listed: AtomicBool::new(false) }
+    }
+
+    fn is_listed(&self) -> bool {
+        self.listed.load(Ordering::Relaxed)
+    }
+
+    /// The commit with [`IndexName::row`] is durable.
+    pub fn set_listed(&self) {
+        self.listed.store(true, Ordering::Relaxed);
+    }
+
+    pub fn row(&self, container: u32) -> Op {
+        let key = keys::index_name(container, self.id.0);
+        Op::Put { space: INDEX, key, value: self.description.clone() }
+    }
+}
+
+/// The indexes of a container as they are now: of the newest policy, and of those that some items may still have.
+pub(crate) struct Indexes {
+    epoch: u8,
+    current: Arc<IndexSet>,
+    older: Vec<(u8, Arc<IndexSet>)>,
+}
+
+impl Indexes {
+    /// Of a container whose items all have the rows of its policy.
+    pub fn complete(epoch: u8, definition: &ContainerDefinition) -> Indexes {
+        Indexes { epoch, current: Arc::new(IndexSet::of(definition)), older: Vec::new() }
+    }
+
+    /// What new rows are made under.
+    pub fn epoch(&self) -> u8 {
+        self.epoch
+    }
+
+    pub fn current(&self) -> &IndexSet {
+        &self.current
+    }
+
+    /// What the row of an item says that gets its index rows now.
+    pub fn indexing(&self, directive: IndexingDirective) -> Indexing {
+        Indexing { has_rows: self.current.takes(directive), directive, epoch: self.epoch }
+    }
+
+    /// The rows that a stored item has; `None` if it has none.
+    pub fn rows_of(&self, rid: u64, row: &Row<'_>) -> Result<Option<RowSet>, EngineError> {
+        if !row.indexing.has_rows {
+            return Ok(None);
+        }
+        Ok(Some(self.set(row.indexing.epoch)?.rows(row.node()?, rid)))
+    }
+
+    fn set(&self, epoch: u8) -> Result<&IndexSet, EngineError> {
+        if epoch == self.epoch {
+            return Ok(&self.current);
+        }
+        let older = self.older.iter().find(|(older, _)| *older == epoch);
+        older.map(|(_, set)| &**set).ok_or_else(|| row::corrupt("an item of an unknown index epoch"))
+    }
+
+    /// A complete index over a path made of names and `[]`; `None`: not indexed, or being built.
+    pub fn range_index(&self, path: &Path, order: self::Order) -> Option<IndexId> {
+        let found = self.current.range(path, order)?;
+        self.older.iter().all(|(_, set)| set.range(path, order) == Some(found)).then_some(found)
+    }
+
+    /// A complete composite index with these paths and directions (`true` is descending), and whether it has all of
+    /// them reversed.
+    pub fn composite_index(&self, paths: &[(Path, bool)], order: self::Order) -> Option<(IndexId, bool)> {
+        let found = self.current.composite(paths, order)?;
+        self.older.iter().all(|(_, set)| set.composite(paths, order) == Some(found)).then_some(found)
+    }
+
+    /// Paths of the composite indexes that the policy asks for; [`Indexes::composite_index`] says which are complete.
+    pub fn composites(&self) -> impl Iterator<Item = &[CompositePath]> {
+        self.current.composites()
+    }
+}
+
+/// A snapshot and the indexes that are complete in it. To be taken together: indexes come and go, and an older or newer
+/// list would name one whose rows this snapshot does not have.
+pub(crate) fn snapshot(
+    shared: &Shared,
+    container: &Container,
+) -> Result<(Box<dyn Snapshot>, Arc<Indexes>), EngineError> {
+    loop {
+        let indexes = container.partitions.indexes();
+        let snapshot = shared.storage.snapshot()?;
+        if Arc::ptr_eq(&indexes, &container.partitions.indexes()) {
+            return Ok((snapshot, indexes));
+        }
+    }
+}

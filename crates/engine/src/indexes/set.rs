@@ -1,0 +1,463 @@
+//! The indexes that one policy asks for, and the rows of an item under them.
+//!
+//! The paths of items are kept in a tree beside the policy's rules, each with its index ids, so that a write hashes
+//! nothing and looks up every name once. The tree grows with the paths that items have; where it is full, ids are
+//! computed instead.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use quire_resource::{
+    CompositePath, ContainerDefinition, IndexingMode, IndexingPolicy, PathOrder, RulePlace, SortOrder,
+};
+use quire_value::{Kind, Node, Path, Segment, key};
+
+use super::change::{RowSet, leave_hole};
+use super::encoding::{COMPOSITE_STRING_MAX, encode_node, prefix_bytes};
+use super::{IndexId, IndexKind, IndexName, Order};
+use crate::api::IndexingDirective;
+use crate::keys;
+
+/// Paths that the tree takes from items, besides those the policy names.
+const PLACES_MAX: usize = 8192;
+const ROOT: usize = 0;
+
+/// Not in stored items, so not in indexes; `_ts` is, by the sequencer.
+const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_lsn"];
+
+pub(crate) struct IndexSet {
+    /// `None`: nothing is indexed.
+    indexed: Option<Indexed>,
+}
+
+struct Indexed {
+    policy: IndexingPolicy,
+    tree: RwLock<PathTree>,
+    ts: PlaceIndexes,
+    composites: Vec<Composite>,
+    computed: Vec<String>,
+}
+
+#[derive(Default)]
+struct PathTree {
+    places: Vec<Place>,
+    places_max: usize,
+}
+
+struct Place {
+    names: HashMap<Box<str>, usize>,
+    elements: Option<usize>,
+    rule: RulePlace,
+    /// As paths are written.
+    text: String,
+    below_elements: bool,
+    /// A scalar here is indexed.
+    indexes: Option<PlaceIndexes>,
+}
+
+/// The range indexes of a path.
+struct PlaceIndexes {
+    value_first: Option<Arc<IndexName>>,
+    partition_first: Option<Arc<IndexName>>,
+}
+
+struct Composite {
+    paths: Vec<CompositePath>,
+    value_first: Arc<IndexName>,
+    partition_first: Arc<IndexName>,
+}
+
+impl IndexSet {
+    /// Of items that have no index rows at all.
+    pub fn nothing() -> IndexSet {
+        IndexSet { indexed: None }
+    }
+
+    pub fn of(definition: &ContainerDefinition) -> IndexSet {
+        match definition.indexing.mode {
+            IndexingMode::None => IndexSet::nothing(),
+            IndexingMode::Consistent => IndexSet { indexed: Some(Indexed::new(definition)) },
+        }
+    }
+
+    /// Whether an item written with a directive has rows.
+    pub fn takes(&self, directive: IndexingDirective) -> bool {
+        let Some(indexed) = &self.indexed else { return false };
+        match directive {
+            IndexingDirective::Default => indexed.policy.automatic,
+            IndexingDirective::Include => true,
+            IndexingDirective::Exclude => false,
+        }
+    }
+
+    /// The rows of an item that has rows.
+    pub fn rows(&self, item: Node<'_>, rid: u64) -> RowSet {
+        let mut rows = RowSet::new();
+        if let Some(indexed) = &self.indexed {
+            indexed.ranges(item, rid, &mut rows);
+            indexed.ts_rows(rid, &mut rows);
+            indexed.composites.iter().for_each(|composite| composite.row(item, rid, &mut rows));
+            rows.finish();
+        }
+        rows
+    }
+
+    /// The range index of a path made of names and `[]`.
+    pub fn range(&self, path: &Path, order: Order) -> Option<IndexId> {
+        let indexed = self.indexed.as_ref()?;
+        if indexed.is_elsewhere(path) {
+            return None;
+        }
+        let kind = match (indexed.policy.order_of(path)?, order) {
+            (PathOrder::Value | PathOrder::Both, Order::ValueFirst) => IndexKind::Range,
+            (PathOrder::Partition | PathOrder::Both, Order::PartitionFirst) => IndexKind::RangeInPartition,
+            _ => return None,
+        };
+        Some(IndexName::of_path(kind, &path.to_string()).id)
+    }
+
+    /// The composite index with exactly these paths and directions (`true` is descending), or all of them reversed.
+    pub fn composite(&self, paths: &[(Path, bool)], order: Order) -> Option<(IndexId, bool)> {
+        let composites = &self.indexed.as_ref()?.composites;
+        [false, true].into_iter().find_map(|reversed| {
+            let found = composites.iter().find(|composite| composite.has(paths, reversed))?;
+            let name = match order {
+                Order::ValueFirst => &found.value_first,
+                Order::PartitionFirst => &found.partition_first,
+            };
+            Some((name.id, reversed))
+        })
+    }
+
+    /// Paths and directions (`true` is descending) of all composite indexes that have rows.
+    pub fn composites(&self) -> impl Iterator<Item = &[CompositePath]> {
+        self.indexed.iter().flat_map(|indexed| indexed.composites.iter().map(|found| found.paths.as_slice()))
+    }
+}
+
+impl Indexed {
+    fn new(definition: &ContainerDefinition) -> Indexed {
+        let policy = definition.indexing.clone();
+        let mut tree = PathTree::default();
+        tree.add(policy.rule_root(), String::new(), false, None);
+        tree.add_rules(&policy, ROOT);
+        if !tree.places[ROOT].names.contains_key("id") {
+            tree.add_name(&policy, ROOT, "id");
+        }
+        tree.places_max = tree.places.len() + PLACES_MAX;
+        let computed = definition.computed_properties.iter().map(|(name, _)| name.clone()).collect();
+        let ts = PlaceIndexes::new("/_ts", PathOrder::Both);
+        let mut indexed = Indexed { policy, tree: RwLock::new(tree), ts, composites: Vec::new(), computed };
+        for paths in &definition.indexing.composite {
+            let composite = Composite::new(paths);
+            let known =
+                indexed.composites.iter().any(|other| other.value_first.id == composite.value_first.id);
+            if !known && !paths.iter().any(|path| indexed.has_no_single_value(&path.path)) {
+                indexed.composites.push(composite);
+            }
+        }
+        indexed
+    }
+
+    /// Values that stored items do not have.
+    fn is_elsewhere(&self, path: &Path) -> bool {
+        match path.0.first() {
+            Some(Segment::Name(name)) => {
+                SYSTEM_PROPERTIES.contains(&name.as_str()) || self.computed.contains(name)
+            }
+            _ => true,
+        }
+    }
+
+    fn has_no_single_value(&self, path: &Path) -> bool {
+        !path.is_names() || self.is_elsewhere(path)
+    }
+
+    fn ranges(&self, item: Node<'_>, rid: u64, rows: &mut RowSet) {
+        loop {
+            let tree = self.tree.read();
+            let mut walk = Walk { tree: &tree, policy: &self.policy, rid, rows, misses: false };
+            walk.members(ROOT, item);
+            if !walk.misses {
+                return;
+            }
+            drop(tree);
+            *rows = RowSet::new();
+            self.tree.write().grow(&self.policy, ROOT, item);
+        }
+    }
+
+    fn ts_rows(&self, rid: u64, rows: &mut RowSet) {
+        let mut value = Vec::new();
+        let hole = [(leave_hole(&mut value), false)];
+        if let Some(name) = &self.ts.value_first {
+            rows.name(name);
+            rows.push_late(name.id, [&[], &value], &hole);
+        }
+        if let Some(name) = &self.ts.partition_first {
+            rows.name(name);
+            rows.push_late(name.id, [&prefix_bytes(keys::rid_prefix(rid)), &value], &hole);
+        }
+    }
+}
+
+impl Composite {
+    fn new(paths: &[CompositePath]) -> Composite {
+        let each = paths.iter().map(|path| match path.order {
+            SortOrder::Ascending => format!("{} ascending", path.path),
+            SortOrder::Descending => format!("{} descending", path.path),
+        });
+        let text = each.collect::<Vec<_>>().join(", ");
+        Composite {
+            paths: paths.to_vec(),
+            value_first: Arc::new(IndexName::of_path(IndexKind::Composite, &text)),
+            partition_first: Arc::new(IndexName::of_path(IndexKind::CompositeInPartition, &text)),
+        }
+    }
+
+    fn has(&self, paths: &[(Path, bool)], reversed: bool) -> bool {
+        let descending = |own: &CompositePath| (own.order == SortOrder::Descending) != reversed;
+        self.paths.len() == paths.len()
+            && self
+                .paths
+                .iter()
+                .zip(paths)
+                .all(|(own, asked)| own.path == asked.0 && descending(own) == asked.1)
+    }
+
+    /// Every item has exactly one row in each order.
+    fn row(&self, item: Node<'_>, rid: u64, rows: &mut RowSet) {
+        let mut value = Vec::with_capacity(16 * self.paths.len());
+        let mut holes = Vec::new();
+        for CompositePath { path, order } in &self.paths {
+            let (at, descending) = (value.len(), *order == SortOrder::Descending);
+            if is_ts(path) {
+                holes.push((leave_hole(&mut value), descending));
+                continue;
+            }
+            match path.find_in(item) {
+                Some(node) => encode_node(node, COMPOSITE_STRING_MAX, &mut value),
+                None => value.push(key::UNDEFINED),
+            }
+            if descending {
+                value[at..].iter_mut().for_each(|byte| *byte = !*byte);
+            }
+        }
+        let prefix = prefix_bytes(keys::rid_prefix(rid));
+        for (name, prefix) in [(&self.value_first, &[][..]), (&self.partition_first, &prefix[..])] {
+            rows.name(name);
+            if holes.is_empty() {
+                rows.push_encoded(name.id, [prefix, &value]);
+            } else {
+                rows.push_late(name.id, [prefix, &value], &holes);
+            }
+        }
+    }
+}
+
+fn is_ts(path: &Path) -> bool {
+    matches!(path.0.as_slice(), [Segment::Name(name)] if name == "_ts")
+}
+
+impl PathTree {
+    fn add(
+        &mut self,
+        rule: RulePlace,
+        text: String,
+        below_elements: bool,
+        indexes: Option<PlaceIndexes>,
+    ) -> usize {
+        let (names, elements) = Default::default();
+        self.places.push(Place { names, elements, rule, text, below_elements, indexes });
+        self.places.len() - 1
+    }
+
+    fn add_name(&mut self, policy: &IndexingPolicy, above: usize, name: &str) -> usize {
+        let parent = &self.places[above];
+        let rule = policy.rule_below_name(parent.rule, name);
+        let text = path_below(&parent.text, Segment::Name(name.to_owned()));
+        let order = match policy.rule_scalar(rule) {
+            None if above == ROOT && name == "id" => Some(PathOrder::Value),
+            order => order,
+        };
+        let indexes = order.map(|order| PlaceIndexes::new(&text, order));
+        let child = self.add(rule, text, parent.below_elements, indexes);
+        self.places[above].names.insert(name.into(), child);
+        child
+    }
+
+    fn add_elements(&mut self, policy: &IndexingPolicy, above: usize) -> usize {
+        let parent = &self.places[above];
+        let rule = policy.rule_below_elements(parent.rule);
+        let text = path_below(&parent.text, Segment::Elements);
+        let indexes = policy.rule_scalar(rule).map(|order| PlaceIndexes::new(&text, order));
+        let child = self.add(rule, text, true, indexes);
+        self.places[above].elements = Some(child);
+        child
+    }
+
+    /// Every path that the policy names.
+    fn add_rules(&mut self, policy: &IndexingPolicy, from: usize) {
+        let mut next = from;
+        while next < self.places.len() {
+            let rule = self.places[next].rule;
+            let names: Vec<String> = policy.rule_names(rule).map(str::to_owned).collect();
+            names.iter().for_each(|name| drop(self.add_name(policy, next, name)));
+            if policy.rule_has_elements(rule) {
+                self.add_elements(policy, next);
+            }
+            next += 1;
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.places.len() >= self.places_max
+    }
+
+    /// Adds the paths of an item. Items nest at most 128 levels, and so does this.
+    fn grow(&mut self, policy: &IndexingPolicy, at: usize, node: Node<'_>) {
+        let open = self.places[at].rule.is_open();
+        match node.kind() {
+            Kind::Object => {
+                for (name, value) in node.members() {
+                    let child = match self.places[at].names.get(name) {
+                        Some(child) => Some(*child),
+                        None if open && !self.is_full() => Some(self.add_name(policy, at, name)),
+                        None => None,
+                    };
+                    if let Some(child) = child {
+                        self.grow(policy, child, value);
+                    }
+                }
+            }
+            Kind::Array => {
+                let child = match self.places[at].elements {
+                    Some(child) => Some(child),
+                    None if open && !self.is_full() => Some(self.add_elements(policy, at)),
+                    None => None,
+                };
+                if let Some(child) = child {
+                    node.elements().for_each(|element| self.grow(policy, child, element));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl PlaceIndexes {
+    fn new(text: &str, order: PathOrder) -> PlaceIndexes {
+        let name = |kind| Some(Arc::new(IndexName::of_path(kind, text)));
+        let (value_first, partition_first) = match order {
+            PathOrder::Value => (name(IndexKind::Range), None),
+            PathOrder::Partition => (None, name(IndexKind::RangeInPartition)),
+            PathOrder::Both => (name(IndexKind::Range), name(IndexKind::RangeInPartition)),
+        };
+        PlaceIndexes { value_first, partition_first }
+    }
+
+    fn push(&self, node: Node<'_>, rid: u64, rows: &mut RowSet) {
+        self.value_first.iter().chain(&self.partition_first).for_each(|name| rows.name(name));
+        self.push_unlisted(node, rid, rows);
+    }
+
+    fn push_unlisted(&self, node: Node<'_>, rid: u64, rows: &mut RowSet) {
+        if let Some(name) = &self.value_first {
+            rows.push(name.id, node);
+        }
+        if let Some(name) = &self.partition_first {
+            rows.push_in_partition(name.id, rid, node);
+        }
+    }
+}
+
+fn path_below(text: &str, segment: Segment) -> String {
+    format!("{text}{}", Path(vec![segment]))
+}
+
+/// One pass over an item.
+struct Walk<'a> {
+    tree: &'a PathTree,
+    policy: &'a IndexingPolicy,
+    rid: u64,
+    rows: &'a mut RowSet,
+    /// The tree lacks a path and has room for it.
+    misses: bool,
+}
+
+impl Walk<'_> {
+    fn value(&mut self, at: usize, node: Node<'_>) {
+        let place = &self.tree.places[at];
+        let kind = node.kind();
+        let is_scalar = !matches!(kind, Kind::Object | Kind::Array);
+        if let Some(indexes) = &place.indexes
+            && (is_scalar || !place.below_elements)
+        {
+            indexes.push(node, self.rid, self.rows);
+            self.rows.scalars += usize::from(is_scalar);
+        }
+        match kind {
+            Kind::Object => self.members(at, node),
+            Kind::Array => self.elements(at, node),
+            _ => {}
+        }
+    }
+
+    fn members(&mut self, at: usize, node: Node<'_>) {
+        let place = &self.tree.places[at];
+        for (name, value) in node.members() {
+            match place.names.get(name) {
+                Some(child) => self.value(*child, value),
+                None if !place.rule.is_open() => {}
+                None if self.tree.is_full() => {
+                    let rule = self.policy.rule_below_name(place.rule, name);
+                    let text = path_below(&place.text, Segment::Name(name.to_owned()));
+                    self.untracked(rule, &text, place.below_elements, value);
+                }
+                None => self.misses = true,
+            }
+        }
+    }
+
+    fn elements(&mut self, at: usize, node: Node<'_>) {
+        let place = &self.tree.places[at];
+        match place.elements {
+            Some(child) => node.elements().for_each(|element| self.value(child, element)),
+            None if !place.rule.is_open() || node.is_empty() => {}
+            None if self.tree.is_full() => {
+                let rule = self.policy.rule_below_elements(place.rule);
+                let text = path_below(&place.text, Segment::Elements);
+                node.elements().for_each(|element| self.untracked(rule, &text, true, element));
+            }
+            None => self.misses = true,
+        }
+    }
+
+    /// Below what the tree has no room for.
+    fn untracked(&mut self, rule: RulePlace, text: &str, below_elements: bool, node: Node<'_>) {
+        let kind = node.kind();
+        let is_scalar = !matches!(kind, Kind::Object | Kind::Array);
+        if let Some(order) = self.policy.rule_scalar(rule)
+            && (is_scalar || !below_elements)
+        {
+            PlaceIndexes::new(text, order).push_unlisted(node, self.rid, self.rows);
+            self.rows.scalars += usize::from(is_scalar);
+        }
+        match kind {
+            Kind::Object => {
+                for (name, value) in node.members() {
+                    let below = self.policy.rule_below_name(rule, name);
+                    let text = path_below(text, Segment::Name(name.to_owned()));
+                    self.untracked(below, &text, below_elements, value);
+                }
+            }
+            Kind::Array => {
+                let below = self.policy.rule_below_elements(rule);
+                let text = path_below(text, Segment::Elements);
+                node.elements().for_each(|element| self.untracked(below, &text, true, element));
+            }
+            _ => {}
+        }
+    }
+}
