@@ -116,11 +116,24 @@ pub struct Scope {
     pub range: Option<EpkRange>,
 }
 
+/// What becomes of a query whose scope is more than one partition key or partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Crossing {
+    /// Run whole, whatever it needs.
+    #[default]
+    Whole,
+    /// Run when its rows can be told one after the other; what must be merged is the client's to merge, by a plan.
+    Streamed,
+    /// Refused, unless its filter leaves one partition key.
+    Refused,
+}
+
 /// Largest continuation handed out when nobody names a limit; over HTTP it comes back as a header.
 pub const CONTINUATION_BYTES_MAX: usize = 16 << 10;
 
 pub struct PageRequest {
     pub scope: Scope,
+    pub crossing: Crossing,
     /// `None`: the service's 1000; `Some(-1)`: as many as fit.
     pub item_count_max: Option<i64>,
     pub continuation: Option<String>,
@@ -138,6 +151,7 @@ impl Default for PageRequest {
     fn default() -> PageRequest {
         PageRequest {
             scope: Scope::default(),
+            crossing: Crossing::default(),
             item_count_max: None,
             continuation: None,
             continuation_bytes_max: CONTINUATION_BYTES_MAX,

@@ -5,6 +5,8 @@ use quire_sql::SqlError;
 use quire_storage::StorageError;
 use quire_value::ParseError;
 
+use crate::query_plan::PlannedQuery;
+
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error("{kind} {id:?} not found")]
@@ -58,6 +60,15 @@ pub enum EngineError {
     BadContinuation,
     #[error(transparent)]
     Sql(#[from] SqlError),
+    /// a query over several partitions that did not ask to be one
+    #[error("a query over several partitions is refused")]
+    CrossPartitionRefused,
+    /// groups and aggregates beside other values, over several partitions: clients that can merge them ask for a plan
+    #[error("a query over several partitions supports VALUE aggregates only")]
+    CrossPartitionAggregate,
+    /// the client merges partitions, by this plan
+    #[error("the query needs a plan")]
+    PlanNeeded(Box<PlannedQuery>),
     /// nobody waits for the answer any more
     #[error("the request was cancelled")]
     Cancelled,

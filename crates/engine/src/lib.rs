@@ -34,10 +34,11 @@ pub use backup::BackupReport;
 pub use container::Container;
 pub use engine::Engine;
 pub use error::EngineError;
+pub use query_plan::{PlannedQuery, QueryRange};
 pub use restore::{RestoreReport, restore};
 pub use verify::{VerifyReport, verify, verify_backup};
 // Parts of `EngineError` and of requests that callers must name.
 pub use quire_sql::ast::Direction;
 pub use quire_sql::functions::Aggregate;
-pub use quire_sql::{Diagnostic, Distinct, Feature, Parameters, QueryPlan, SqlError};
+pub use quire_sql::{Diagnostic, Distinct, Feature, Parameters, QueryInfo, QueryPlan, SqlError};
 pub use quire_storage::StorageError;

@@ -12,6 +12,7 @@ use quire_value::text::write_string;
 use crate::auth::AuthError;
 use crate::binary_json::BinaryError;
 use crate::routes::RouteError;
+use crate::wire::query_plan;
 
 /// Written after every message, where the service names its own component.
 const AGENT: &str = concat!("quire/", env!("CARGO_PKG_VERSION"));
@@ -27,6 +28,8 @@ pub(crate) struct Failure {
     pub substatus: Option<u32>,
     pub message: String,
     pub retry_after_ms: Option<u32>,
+    /// The plan of a query that its client must merge, as JSON in a string.
+    pub plan: Option<String>,
 }
 
 /// What the server refuses before, beside or after the engine.
@@ -90,6 +93,10 @@ impl Failure {
         body.extend_from_slice(code(self.status).as_bytes());
         body.extend_from_slice(b"\",\"message\":");
         write_string(&format!("{}\r\nActivityId: {activity_id}, {AGENT}", self.message), &mut body);
+        if let Some(plan) = &self.plan {
+            body.extend_from_slice(b",\"additionalErrorInfo\":");
+            write_string(plan, &mut body);
+        }
         body.push(b'}');
         Bytes::from(body)
     }
@@ -131,6 +138,9 @@ impl From<&EngineError> for Failure {
             ContainerRidMismatch => sub(400, 1024, CONTAINER_RID_MISMATCH),
             BadContinuation => wire(400, "Invalid Continuation Token"),
             Sql(error) => sql(error, None),
+            CrossPartitionRefused => wire(400, CROSS_PARTITION_REFUSED),
+            CrossPartitionAggregate => wire(400, CROSS_PARTITION_AGGREGATE),
+            PlanNeeded(planned) => Failure { plan: Some(query_plan(planned)), ..sub(400, 1004, PLAN_NEEDED) },
             NotSupported { feature } => wire(400, not_supported(feature)),
             Forbidden { reason } => wire(403, reason),
             Cancelled => wire(408, error.to_string()),
@@ -205,8 +215,8 @@ pub(crate) fn query(error: &EngineError, text: &str) -> Failure {
     }
 }
 
-/// A failed query plan: the same, after the gateway's words.
-pub(crate) fn query_plan(error: &EngineError, text: &str) -> Failure {
+/// The failed making of a query plan: the same, after the gateway's words.
+pub(crate) fn plan(error: &EngineError, text: &str) -> Failure {
     let failure = query(error, text);
     match error {
         EngineError::Sql(_) => {
@@ -230,6 +240,15 @@ const CONTAINER_RID_MISMATCH: &str =
     "The container was recreated: its _rid differs from the one in x-ms-cosmos-intended-collection-rid.";
 const TOO_MANY_REQUESTS: &str = "Request rate is large. More Request Units may be needed, so no changes were made. \
      Please retry this request later.";
+const CROSS_PARTITION_REFUSED: &str = "Cross partition query is required but disabled. Please set \
+     x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to \
+     avoid this exception.";
+const CROSS_PARTITION_AGGREGATE: &str =
+    "Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates.";
+const PLAN_NEEDED: &str = "The provided cross partition query can not be directly served by the gateway. This is a first \
+     chance (internal) exception that all newer clients will know how to handle gracefully. This exception is traced, but \
+     unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely ignore \
+     this message.";
 const PAGE_SIZE: &str =
     "Ensure to pass a valid page size which must be a positive integer or -1 for a dynamic page size";
 
@@ -353,7 +372,8 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 fn wire(status: u16, message: impl Into<String>) -> Failure {
-    Failure { status: status_code(status), substatus: None, message: message.into(), retry_after_ms: None }
+    let message = message.into();
+    Failure { status: status_code(status), substatus: None, message, retry_after_ms: None, plan: None }
 }
 
 fn sub(status: u16, substatus: u32, message: impl Into<String>) -> Failure {
@@ -457,6 +477,8 @@ mod tests {
                 EngineError::Sql(SqlError::Refused(text("Say \"why\"."))),
                 EngineError::Sql(SqlError::DivisionByZero),
                 EngineError::Sql(SqlError::Budget { what: "10 joins" }),
+                EngineError::CrossPartitionRefused,
+                EngineError::CrossPartitionAggregate,
                 EngineError::NotSupported { feature: text("Flying") },
                 EngineError::Forbidden { reason: text("Say why.") },
                 EngineError::Cancelled,
@@ -542,6 +564,10 @@ mod tests {
                     400/4001 {"code":"BadRequest","message":"Message: {\"Errors\":[\"Division by zero.\"]}\r\nActivityId: ID, AGENT"}
                 Sql(Budget { what: "10 joins" })
                     400 {"code":"BadRequest","message":"Message: {\"Errors\":[\"the query needs more than 10 joins\"]}\r\nActivityId: ID, AGENT"}
+                CrossPartitionRefused
+                    400 {"code":"BadRequest","message":"Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.\r\nActivityId: ID, AGENT"}
+                CrossPartitionAggregate
+                    400 {"code":"BadRequest","message":"Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates.\r\nActivityId: ID, AGENT"}
                 NotSupported { feature: "Flying" }
                     400 {"code":"BadRequest","message":"Flying is not supported by this version of Quire\r\nActivityId: ID, AGENT"}
                 Forbidden { reason: "Say why." }
@@ -648,6 +674,6 @@ mod tests {
         let diagnostic = Diagnostic { code: "SC1001", start: 3, end: 4, message: "near 'x'.".to_owned() };
         let error = EngineError::Sql(SqlError::Compile(vec![diagnostic]));
         expect![[r#"Message: {"errors":[{"severity":"Error","location":{"start":1,"end":2},"code":"SC1001","message":"near 'x'."}]}"#]].assert_eq(&query(&error, "日x").message);
-        expect![[r#"Gateway Failed to Retrieve Query Plan: Message: {"errors":[{"severity":"Error","location":{"start":1,"end":2},"code":"SC1001","message":"near 'x'."}]}"#]].assert_eq(&query_plan(&error, "日x").message);
+        expect![[r#"Gateway Failed to Retrieve Query Plan: Message: {"errors":[{"severity":"Error","location":{"start":1,"end":2},"code":"SC1001","message":"near 'x'."}]}"#]].assert_eq(&plan(&error, "日x").message);
     }
 }

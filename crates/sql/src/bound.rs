@@ -212,6 +212,20 @@ impl Expr {
 }
 
 impl Query {
+    /// `SELECT VALUE e` without FROM.
+    pub fn of_value(projection: Expr) -> Query {
+        Query {
+            sources: Vec::new(),
+            filter: None,
+            grouping: None,
+            order_by: Vec::new(),
+            projection,
+            distinct: false,
+            offset: 0,
+            limit: None,
+        }
+    }
+
     pub fn for_each_expr_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
         for source in &mut self.sources {
             match &mut source.input {

@@ -4,6 +4,7 @@
 //! [`Query`] is the front door: compile once, then feed it items.
 //! Not here: partitions, paging tokens, charges (see `quire-engine`).
 
+mod access; // what an index can know of a query
 pub mod ast; // what the user wrote, with spans
 mod bind; // names, parameters, functions, and every rule that is checked before a run
 mod bound; // a query with everything resolved
@@ -20,6 +21,7 @@ mod plan; // what clients merge, and the text they send to every partition
 mod print; // syntax back to text
 mod query; // the front door
 
+pub use self::access::{Analysis, Condition, IndexAggregate, OrderPath, PathRange, Reads, ValueRange};
 pub use self::computed::{check_computed_properties, check_computed_property};
 pub use self::diagnostic::Diagnostic;
 pub use self::environment::{Environment, Limits};

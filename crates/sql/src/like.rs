@@ -9,6 +9,16 @@ pub(crate) struct Pattern {
     pieces: Vec<Piece>,
 }
 
+/// What a pattern asks for beyond its [prefix](Pattern::prefix).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Nothing, and nothing may follow.
+    Text,
+    /// Nothing.
+    Prefix,
+    Other,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 enum Piece {
     Text(String),
@@ -42,6 +52,23 @@ impl Pattern {
         Pattern { pieces }
     }
 
+    /// What every text that matches begins with.
+    pub fn prefix(&self) -> String {
+        match self.pieces.first() {
+            Some(Piece::Text(text)) => text.clone(),
+            Some(Piece::Tokens(tokens)) => tokens.iter().map_while(Token::character).collect(),
+            None => String::new(),
+        }
+    }
+
+    pub fn shape(&self) -> Shape {
+        match self.pieces.as_slice() {
+            [Piece::Text(_)] => Shape::Text,
+            [Piece::Text(_), rest @ ..] if rest.iter().all(Piece::is_empty) => Shape::Prefix,
+            _ => Shape::Other,
+        }
+    }
+
     /// How many steps a match of a text of this length may take.
     pub fn work(&self, text_length: usize) -> usize {
         let longest = self.pieces.iter().map(Piece::tokens).max().unwrap_or(0);
@@ -66,11 +93,12 @@ impl Pattern {
 
 impl Piece {
     fn new(tokens: Vec<Token>) -> Piece {
-        let text: Option<String> = tokens
-            .iter()
-            .map(|token| if let Token::Character(character) = token { Some(*character) } else { None })
-            .collect();
+        let text: Option<String> = tokens.iter().map(Token::character).collect();
         text.map_or(Piece::Tokens(tokens), Piece::Text)
+    }
+
+    fn is_empty(&self) -> bool {
+        matches!(self, Piece::Text(text) if text.is_empty())
     }
 
     fn tokens(&self) -> usize {
@@ -119,6 +147,13 @@ fn strip_tokens<'t>(tokens: &[Token], text: &'t str) -> Option<&'t str> {
 }
 
 impl Token {
+    fn character(&self) -> Option<char> {
+        match self {
+            Token::Character(character) => Some(*character),
+            Token::Any | Token::Set { .. } => None,
+        }
+    }
+
     fn accepts(&self, character: char) -> bool {
         match self {
             Token::Any => true,

@@ -17,7 +17,7 @@ const ORDER_BY_FILTER: &str = "{documentdb-formattableorderbyquery-filter}";
 
 const COMPOSITION: &str = "Compositions of aggregates and other expressions are not allowed.";
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryPlan {
     pub info: QueryInfo,
     /// What a client must be able to do; sorted by name.
@@ -96,9 +96,10 @@ impl QueryPlan {
     }
 }
 
-/// The plan for more than one partition. Refused when no client could merge the rows.
-pub(crate) fn plan(syntax: &Query, bound: &bound::Query) -> Result<QueryPlan, SqlError> {
-    let planner = Planner::new(syntax, bound);
+/// The plan for more than one partition. Refused when no client could merge the rows. `one_key`: the filter leaves at most
+/// one partition key.
+pub(crate) fn plan(syntax: &Query, bound: &bound::Query, one_key: bool) -> Result<QueryPlan, SqlError> {
+    let planner = Planner { one_key, ..Planner::new(syntax, bound) };
     let info = planner.info()?;
     let features = planner.features(&info);
     Ok(QueryPlan { info, features })
@@ -108,12 +109,13 @@ struct Planner<'q> {
     syntax: &'q Query,
     bound: &'q bound::Query,
     has_aggregate: bool,
+    one_key: bool,
 }
 
 impl<'q> Planner<'q> {
     fn new(syntax: &'q Query, bound: &'q bound::Query) -> Planner<'q> {
         let has_aggregate = bound.grouping.as_ref().is_some_and(|grouping| !grouping.aggregates.is_empty());
-        Planner { syntax, bound, has_aggregate }
+        Planner { syntax, bound, has_aggregate, one_key: false }
     }
 
     fn info(&self) -> Result<QueryInfo, SqlError> {
@@ -156,13 +158,19 @@ impl<'q> Planner<'q> {
 
     fn counts(&self) -> QueryInfo {
         let top = self.bound.limit.filter(|_| self.syntax.select.top.is_some());
-        let window = self.syntax.offset_limit.is_some();
+        // Rows of one key come from one partition, which can skip them itself.
+        let window = self.syntax.offset_limit.is_some() && !(self.one_key && self.is_plain());
         QueryInfo {
             top,
             offset: window.then_some(self.bound.offset),
             limit: self.bound.limit.filter(|_| window),
             ..QueryInfo::default()
         }
+    }
+
+    fn is_plain(&self) -> bool {
+        let Query { select, group_by, order_by, .. } = self.syntax;
+        !self.has_aggregate && !select.distinct && group_by.is_empty() && order_by.is_none()
     }
 
     fn plain(&self, info: &mut QueryInfo) {

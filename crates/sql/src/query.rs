@@ -30,12 +30,12 @@ pub enum Shape {
 /// A compiled query.
 pub struct Query {
     syntax: ast::Query,
-    bound: bound::Query,
+    pub(crate) bound: bound::Query,
     /// The expressions of the computed properties, each bound to an item at level 0.
-    computed: Vec<Expr>,
+    pub(crate) computed: Vec<Expr>,
     uses_clock: bool,
     patterns: Patterns,
-    environment: Environment,
+    pub(crate) environment: Environment,
 }
 
 impl Query {
@@ -108,10 +108,14 @@ impl Query {
         }
     }
 
-    /// What a client must do to merge the rows of several partitions, and the text it sends to each. With one
-    /// partition, or a filter that leaves one key, [`QueryInfo::default`](crate::QueryInfo) is the plan.
+    /// What a client must do to merge the rows of several partitions, and the text it sends to each.
     pub fn plan(&self) -> Result<QueryPlan, SqlError> {
-        plan::plan(&self.syntax, &self.bound)
+        plan::plan(&self.syntax, &self.bound, false)
+    }
+
+    /// The same for a filter that leaves at most one partition key (see [`Query::partition_key_filter`]).
+    pub fn plan_for_one_key(&self) -> Result<QueryPlan, SqlError> {
+        plan::plan(&self.syntax, &self.bound, true)
     }
 
     /// The partition keys that WHERE leaves, one tuple per key with one value per path; `undefined` is a key, too.
@@ -123,6 +127,14 @@ impl Query {
     /// Like [`Query::partition_key_filter`], but tuples may be leading parts of a hierarchical key.
     pub fn partition_key_prefixes(&self, paths: &[Path]) -> Option<Vec<Vec<Value>>> {
         partition_keys::prefixes(&self.bound, paths)
+    }
+
+    /// The value of an expression that needs no item; `None` when it fails, or is nothing that a row can be.
+    pub(crate) fn evaluate_constant(&self, expr: &Expr) -> Option<Value> {
+        let mut items = || Ok(None);
+        let run = Run::new(&self.environment, &self.patterns, &self.computed, &mut items);
+        let rows = run.all_rows(&bound::Query::of_value(expr.clone()));
+        rows.ok().and_then(|mut rows| rows.pop())
     }
 
     fn check_clock(&self) -> Result<(), SqlError> {

@@ -13,6 +13,7 @@ pub(crate) mod unique; // unique keys
 mod write;
 
 pub(crate) use place::Place;
+pub(crate) use query::key_of_values;
 
 use std::sync::Arc;
 

@@ -16,6 +16,7 @@ use super::page::{Filled, Rows, answer_page};
 use super::row::Row;
 use super::scan::{Found, KeyFilter, ScanBudget, Scanner, Spot, Step, Window, narrowed};
 use crate::api::{Answer, Page, PageRequest, Scope};
+use crate::query_plan::check_crossing;
 use crate::sequencer::random_token;
 use crate::shared::Shared;
 use crate::{Container, EngineError};
@@ -37,6 +38,7 @@ pub(crate) fn query_items(
         let query = Query::compile(text, parameters, &container.definition.computed_properties)?
             .with_environment(environment(shared)?);
         let compile_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        check_crossing(container, &query, request)?;
         let binding = Binding::new(container, Some((text, parameters)), &request.scope);
         let resume = continuation::open(shared, &binding, request)?;
         let narrow =
@@ -73,12 +75,12 @@ fn keys_of(container: &Container, query: &Query, scope: &Scope) -> Option<Vec<Ke
     }
     let definition = &container.definition.partition_key;
     let keys = query.partition_key_prefixes(&definition.paths).filter(|keys| keys.len() <= KEYS_MAX)?;
-    let keys: Vec<PartitionKey> = keys.iter().map(|values| key_of(values)).collect::<Option<_>>()?;
+    let keys: Vec<PartitionKey> = keys.iter().map(|values| key_of_values(values)).collect::<Option<_>>()?;
     // A key that no item can have finds none.
     Some(keys.iter().filter_map(|key| KeyFilter::new(definition, key).ok()).collect())
 }
 
-fn key_of(values: &[Value]) -> Option<PartitionKey> {
+pub(crate) fn key_of_values(values: &[Value]) -> Option<PartitionKey> {
     let component = |value: &Value| match value {
         Value::Undefined => Some(Component::Undefined),
         Value::Null => Some(Component::Null),

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use hyper::{Method, StatusCode};
-use quire_engine::{Container, EngineError, IndexingDirective, PageRequest, Precondition, Resource, Scope};
+use quire_engine::{
+    CONTINUATION_BYTES_MAX, Container, EngineError, IndexingDirective, PageRequest, Precondition, Resource,
+    Scope,
+};
 use quire_resource::{
     EffectivePartitionKey, EpkRange, PartitionKey, PartitionKeyError, ResourceId, SessionToken, Throughput,
 };
@@ -39,9 +42,6 @@ const IS_UPSERT: HeaderName = HeaderName::from_static("x-ms-documentdb-is-upsert
 const INDEXING_DIRECTIVE: HeaderName = HeaderName::from_static("x-ms-indexing-directive");
 const OFFER_THROUGHPUT: HeaderName = HeaderName::from_static("x-ms-offer-throughput");
 const OFFER_AUTOSCALE: HeaderName = HeaderName::from_static("x-ms-cosmos-offer-autopilot-settings");
-
-/// Largest continuation handed out when the client names no limit of its own; it comes back as a header.
-const CONTINUATION_BYTES_MAX: usize = 16 << 10;
 
 /// A request about to be served.
 pub(crate) struct Call<'a> {

@@ -1,14 +1,15 @@
 //! Queries over items, and their plans.
 //!
-//! Every query is executed whole on its first POST, whatever it needs: clients that could merge partitions
-//! themselves take the answer as it is.
+//! Like the live gateway, a query over the whole container runs here when its rows can be told one after the other. One
+//! that needs more (an order, groups, aggregates, ...) is refused with its plan, and the client sends the plan's queries
+//! to the partitions.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use quire_engine::{Feature, QueryMetrics, QueryPlan};
+use quire_engine::{Crossing, Feature, PageRequest, QueryMetrics, QueryPlan};
 
 use crate::handlers::items::with_positions;
 use crate::handlers::{Call, Handled, charge, feeds};
@@ -22,12 +23,14 @@ const POPULATE_INDEX_METRICS: HeaderName = HeaderName::from_static("x-ms-cosmos-
 const POPULATE_INDEX_METRICS_V2: HeaderName = HeaderName::from_static("x-ms-cosmos-populateindexmetrics-v2");
 const INDEX_METRICS: HeaderName = HeaderName::from_static("x-ms-cosmos-index-utilization");
 const SUPPORTED_FEATURES: HeaderName = HeaderName::from_static("x-ms-cosmos-supported-query-features");
+const CROSS_PARTITION: HeaderName = HeaderName::from_static("x-ms-documentdb-query-enablecrosspartition");
 const EXECUTION_INFO: HeaderName = HeaderName::from_static("x-ms-cosmos-query-execution-info");
 
 pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> Handled {
     let container = call.owner_container(database, container)?;
     let query = parse_query(&call.body()?)?;
-    let page = call.page()?;
+    let crossing = if call.is_true(&CROSS_PARTITION) { Crossing::Streamed } else { Crossing::Refused };
+    let page = PageRequest { crossing, ..call.page()? };
     let (engine, source) = (call.state.engine.clone(), container.clone());
     let (text, answer) = call
         .state
@@ -105,10 +108,10 @@ pub(crate) async fn plan(call: &Call<'_>, database: &str, container: &str) -> Ha
         .await?;
     let reply = match plan {
         Ok(plan) => {
-            check_features(call, &plan)?;
+            check_features(call, &plan.plan)?;
             Reply::json(StatusCode::OK, wire::query_plan(&plan))
         }
-        Err(error) => Reply::failure(status::query_plan(&error, &text)),
+        Err(error) => Reply::failure(status::plan(&error, &text)),
     };
     Ok(reply.in_container(&container).charge(charge::PLAN))
 }

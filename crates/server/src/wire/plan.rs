@@ -1,27 +1,28 @@
 //! Query plans.
 
-use quire_engine::{Aggregate, Direction, Distinct, QueryPlan};
+use quire_engine::{Aggregate, Direction, Distinct, PlannedQuery, QueryInfo, QueryRange};
 use quire_value::{Object, Value};
 
 /// Members and their order are the live gateway's. An empty `rewrittenQuery` means the text as it is.
-pub(crate) fn query_plan(plan: &QueryPlan) -> Vec<u8> {
-    let mut range = Object::new();
-    range.set("min", "");
-    range.set("max", "FF");
-    range.set("isMinInclusive", true);
-    range.set("isMaxInclusive", false);
+pub(crate) fn query_plan(planned: &PlannedQuery) -> String {
     let mut json = Object::new();
     json.set("partitionedQueryExecutionInfoVersion", 2i64);
-    json.set("queryInfo", query_info(plan));
-    json.set("queryRanges", vec![Value::from(range)]);
+    json.set("queryInfo", query_info(&planned.plan.info));
+    json.set("queryRanges", planned.ranges.iter().map(range).collect::<Vec<Value>>());
     json.set("hybridSearchQueryInfo", Value::Null);
-    let mut out = Vec::with_capacity(512);
-    Value::from(json).write_json(&mut out);
-    out
+    Value::from(json).to_json()
 }
 
-fn query_info(plan: &QueryPlan) -> Object {
-    let info = &plan.info;
+fn range(range: &QueryRange) -> Value {
+    let mut json = Object::new();
+    json.set("min", range.min.to_hex());
+    json.set("max", range.max.to_hex());
+    json.set("isMinInclusive", true);
+    json.set("isMaxInclusive", range.includes_max);
+    json.into()
+}
+
+fn query_info(info: &QueryInfo) -> Object {
     let mut json = Object::new();
     json.set("distinctType", distinct_name(info.distinct));
     json.set("top", count(info.top));

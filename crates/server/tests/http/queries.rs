@@ -4,6 +4,8 @@ use crate::client::Client;
 
 const DOCS: &str = "/dbs/d/colls/c/docs";
 const QUERY: (&str, &str) = ("x-ms-documentdb-isquery", "True");
+const CROSS: (&str, &str) = ("x-ms-documentdb-query-enablecrosspartition", "True");
+const ANYWHERE: [(&str, &str); 2] = [QUERY, CROSS];
 const PLAN: (&str, &str) = ("x-ms-cosmos-is-query-plan-request", "True");
 
 fn with_items(partitions: u32) -> Client {
@@ -23,7 +25,7 @@ fn a_query_and_its_headers() {
     client.check(
         "POST",
         DOCS,
-        &[QUERY],
+        &ANYWHERE,
         query,
         expect![[r#"
         200
@@ -46,7 +48,7 @@ fn a_query_and_its_headers() {
         {"_rid":"AAAAAYAAAAE=","Documents":[{"id":"i2"},{"id":"i3"}],"_count":2}
     "#]],
     );
-    let by_type = [("content-type", "application/query+json")];
+    let by_type = [("content-type", "application/query+json"), CROSS];
     client.check(
         "POST",
         DOCS,
@@ -107,6 +109,7 @@ fn metrics_when_asked_for() {
     let client = with_items(1);
     let headers = [
         QUERY,
+        CROSS,
         ("x-ms-documentdb-populatequerymetrics", "True"),
         ("x-ms-cosmos-populateindexmetrics", "True"),
     ];
@@ -117,7 +120,7 @@ fn metrics_when_asked_for() {
     assert!(metrics.contains(";outputDocumentCount=4;"), "{metrics}");
     let index = answer.header("x-ms-cosmos-index-utilization").expect("index metrics");
     assert!(index.starts_with("eyJ"), "base64 of JSON: {index}");
-    let v2 = [QUERY, ("x-ms-cosmos-populateindexmetrics-V2", "true")];
+    let v2 = [QUERY, CROSS, ("x-ms-cosmos-populateindexmetrics-V2", "true")];
     let answer = client.must(200, "POST", DOCS, &v2, r#"{"query":"SELECT * FROM c"}"#);
     let index = answer.header("x-ms-cosmos-index-utilization").expect("index metrics");
     assert!(index.starts_with("%7B%22UtilizedIndexes"), "URL-encoded JSON: {index}");
@@ -268,7 +271,7 @@ fn bad_queries() {
             "#]],
         ),
     ] {
-        client.check("POST", DOCS, &[QUERY], body, expect);
+        client.check("POST", DOCS, &ANYWHERE, body, expect);
     }
     // The same body without the header or the content type is an item.
     client.check("POST", DOCS, &[], r#"{"query":"SELECT 1"}"#, expect![[r#"
@@ -287,7 +290,7 @@ fn bad_queries() {
 fn page_sizes() {
     let client = with_items(2);
     let all = r#"{"query":"SELECT VALUE c.n FROM c"}"#;
-    let sized = |size| [QUERY, ("x-ms-max-item-count", size)];
+    let sized = |size| [QUERY, CROSS, ("x-ms-max-item-count", size)];
     for size in ["-1", "0", "4", "5000"] {
         let page = client.must(200, "POST", DOCS, &sized(size), all);
         assert_eq!(
@@ -307,7 +310,8 @@ fn page_sizes() {
     let mut rows = Vec::new();
     let mut continuation = String::new();
     loop {
-        let headers = [QUERY, ("x-ms-max-item-count", "1"), ("x-ms-continuation", continuation.as_str())];
+        let headers =
+            [QUERY, CROSS, ("x-ms-max-item-count", "1"), ("x-ms-continuation", continuation.as_str())];
         let page = client.must(200, "POST", DOCS, &headers, all);
         let list = page.body.split("\"Documents\":[").nth(1).and_then(|rest| rest.split(']').next());
         rows.extend(list.unwrap_or_default().split(',').filter(|row| !row.is_empty()).map(str::to_owned));
@@ -320,15 +324,113 @@ fn page_sizes() {
     assert_eq!(rows, ["0", "1", "2", "3"]);
 }
 
+/// What the gateway leaves to clients, with one partition as with several.
 #[test]
-fn whole_queries_over_several_partitions() {
+fn queries_that_clients_merge() {
+    for partitions in [1, 3] {
+        let client = with_items(partitions);
+        for query in [
+            "SELECT VALUE c.n FROM c ORDER BY c.n DESC",
+            "SELECT TOP 2 * FROM c",
+            "SELECT * FROM c OFFSET 1 LIMIT 2",
+            "SELECT DISTINCT c.n FROM c",
+            "SELECT VALUE COUNT(1) FROM c",
+            "SELECT * FROM c WHERE c.pk = '1' ORDER BY c.n",
+        ] {
+            let body = format!("{{\"query\":\"{query}\"}}");
+            let answer = client.must(400, "POST", DOCS, &ANYWHERE, &body);
+            assert_eq!(answer.header("x-ms-substatus"), Some("1004"), "{query}");
+            let info = "\"additionalErrorInfo\":\"{\\\"partitionedQueryExecutionInfoVersion\\\":2,";
+            assert!(answer.body.contains(info), "{}", answer.body);
+            // With a key or a partition it is the server's.
+            client.must(200, "POST", DOCS, &[QUERY, ("x-ms-documentdb-partitionkey", "[\"1\"]")], &body);
+            client.must(200, "POST", DOCS, &[QUERY, ("x-ms-documentdb-partitionkeyrangeid", "0")], &body);
+        }
+        for query in ["SELECT COUNT(1) FROM c", "SELECT c.pk, MAX(c.n) AS n FROM c GROUP BY c.pk"] {
+            let body = format!("{{\"query\":\"{query}\"}}");
+            let answer = client.must(400, "POST", DOCS, &ANYWHERE, &body);
+            assert_eq!(answer.header("x-ms-substatus"), None);
+            let message = "Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates.";
+            assert!(answer.body.contains(message), "{}", answer.body);
+            client.must(200, "POST", DOCS, &[QUERY, ("x-ms-documentdb-partitionkey", "[\"1\"]")], &body);
+        }
+    }
+    with_items(1).check(
+        "POST",
+        DOCS,
+        &ANYWHERE,
+        r#"{"query":"SELECT TOP 1 * FROM c"}"#,
+        expect![[r#"
+            400
+            content-length: 961
+            content-type: application/json
+            lsn: 4
+            x-ms-alt-content-path: dbs/d/colls/c
+            x-ms-content-path: AAAAAYAAAAE=
+            x-ms-cosmos-internal-partition-id: 00000001-0000-0001-0000-000000000000
+            x-ms-cosmos-llsn: 4
+            x-ms-cosmos-quorum-acked-llsn: 4
+            x-ms-documentdb-partitionkeyrangeid: 0
+            x-ms-global-committed-lsn: 4
+            x-ms-quorum-acked-lsn: 4
+            x-ms-request-charge: 1
+            x-ms-session-token: 0:-1#4
+            x-ms-substatus: 1004
+
+            {"code":"BadRequest","message":"The provided cross partition query can not be directly served by the gateway. This is a first chance (internal) exception that all newer clients will know how to handle gracefully. This exception is traced, but unless you see it bubble up as an exception (which only happens on older SDK clients), then you can safely ignore this message.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT","additionalErrorInfo":"{\"partitionedQueryExecutionInfoVersion\":2,\"queryInfo\":{\"distinctType\":\"None\",\"top\":1,\"offset\":null,\"limit\":null,\"orderBy\":[],\"orderByExpressions\":[],\"groupByExpressions\":[],\"groupByAliases\":[],\"aggregates\":[],\"groupByAliasToAggregateType\":{},\"rewrittenQuery\":\"\",\"hasSelectValue\":false,\"dCountInfo\":null,\"hasNonStreamingOrderBy\":false},\"queryRanges\":[{\"min\":\"\",\"max\":\"FF\",\"isMinInclusive\":true,\"isMaxInclusive\":false}],\"hybridSearchQueryInfo\":null}"}
+        "#]],
+    );
+}
+
+#[test]
+fn queries_over_everything_say_so() {
     let client = with_items(3);
-    let ordered = r#"{"query":"SELECT VALUE c.n FROM c ORDER BY c.n DESC"}"#;
-    let page = client.must(200, "POST", DOCS, &[QUERY], ordered);
-    assert!(page.body.contains("\"Documents\":[3,2,1,0]"), "{}", page.body);
-    let counted = r#"{"query":"SELECT VALUE COUNT(1) FROM c"}"#;
-    let page = client.must(200, "POST", DOCS, &[QUERY], counted);
-    assert!(page.body.contains("\"Documents\":[4]"), "{}", page.body);
+    let refused = |query: &str, headers: &[(&str, &str)]| {
+        let answer = client.send("POST", DOCS, headers, &format!("{{\"query\":\"{query}\"}}"));
+        assert!(
+            answer.status == 200 || answer.body.contains("Cross partition query is required but disabled."),
+            "{}",
+            answer.body
+        );
+        answer.status == 400
+    };
+    assert!(refused("SELECT * FROM c", &[QUERY]));
+    assert!(refused("SELECT * FROM c", &[QUERY, ("x-ms-documentdb-query-enablecrosspartition", "False")]));
+    assert!(refused("SELECT * FROM c WHERE c.pk IN ('1', '2')", &[QUERY]));
+    assert!(!refused("SELECT * FROM c", &ANYWHERE));
+    assert!(!refused("SELECT * FROM c WHERE c.pk = '1'", &[QUERY]));
+    assert!(!refused("SELECT 1", &[QUERY]));
+    assert!(!refused("SELECT * FROM c", &[QUERY, ("x-ms-documentdb-partitionkeyrangeid", "2")]));
+    // Ranges count by the partitions they touch.
+    let range = |end| [QUERY, ("x-ms-start-epk", ""), ("x-ms-end-epk", end)];
+    assert!(!refused("SELECT * FROM c", &range("10")));
+    assert!(refused("SELECT * FROM c", &range("FF")));
+}
+
+/// Every partition is asked for its part; the parts are disjoint and together everything.
+#[test]
+fn partitions_and_ranges_cut_the_container() {
+    let client = with_items(3);
+    let count = |headers: &[(&str, &str)]| -> usize {
+        let body = r#"{"query":"SELECT VALUE COUNT(1) FROM c"}"#;
+        let page = client.must(200, "POST", DOCS, headers, body);
+        let rows = page.body.split("\"Documents\":[").nth(1).and_then(|rest| rest.split(']').next());
+        rows.and_then(|count| count.parse().ok()).expect("a count")
+    };
+    let by_id = |id| count(&[QUERY, ("x-ms-documentdb-partitionkeyrangeid", id)]);
+    assert_eq!(by_id("0") + by_id("1") + by_id("2"), 4);
+    let within = |id, start, end| {
+        let kind = ("x-ms-read-key-type", "EffectivePartitionKeyRange");
+        let id = ("x-ms-documentdb-partitionkeyrangeid", id);
+        count(&[QUERY, kind, id, ("x-ms-start-epk", start), ("x-ms-end-epk", end)])
+    };
+    for id in ["0", "1", "2"] {
+        assert_eq!(within(id, "", "FF"), by_id(id));
+        assert_eq!(within(id, "", "1F") + within(id, "1F", "FF"), by_id(id));
+    }
+    let gone = [QUERY, ("x-ms-documentdb-partitionkeyrangeid", "7")];
+    let answer = client.must(410, "POST", DOCS, &gone, r#"{"query":"SELECT 1"}"#);
+    assert_eq!(answer.header("x-ms-substatus"), Some("1002"));
 }
 
 #[test]
@@ -336,14 +438,12 @@ fn plans() {
     let one = with_items(1);
     let ordered = r#"{"query":"SELECT * FROM c ORDER BY c.n"}"#;
     one.check("POST", DOCS, &[PLAN], ordered, expect![[r#"
-        200
-        content-length: 450
+        400
+        content-length: 286
         content-type: application/json
-        x-ms-alt-content-path: dbs/d/colls/c
-        x-ms-content-path: AAAAAYAAAAE=
-        x-ms-request-charge: 0
+        x-ms-request-charge: 1
 
-        {"partitionedQueryExecutionInfoVersion":2,"queryInfo":{"distinctType":"None","top":null,"offset":null,"limit":null,"orderBy":[],"orderByExpressions":[],"groupByExpressions":[],"groupByAliases":[],"aggregates":[],"groupByAliasToAggregateType":{},"rewrittenQuery":"","hasSelectValue":false,"dCountInfo":null,"hasNonStreamingOrderBy":false},"queryRanges":[{"min":"","max":"FF","isMinInclusive":true,"isMaxInclusive":false}],"hybridSearchQueryInfo":null}
+        {"code":"BadRequest","message":"Query contains 1 or more unsupported features. Upgrade your SDK to a version that does support the requested features:\nQuery contained OrderBy, which the calling client does not support.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     one.check("POST", DOCS, &[PLAN], r#"{"query":"SELECT FROM c"}"#, expect![[r#"
         400
@@ -398,4 +498,77 @@ fn plans() {
     }
     several.must(200, "POST", DOCS, &[PLAN], r#"{"query":"SELECT c.id FROM c WHERE c.n > 1"}"#);
     several.must(200, "POST", DOCS, &[PLAN, ("x-ms-documentdb-partitionkey", "[\"1\"]")], ordered);
+}
+
+/// The ranges of a plan as `min..max`, `max]` where it is included.
+fn ranges(client: &Client, container: &str, filter: &str) -> String {
+    let path = format!("/dbs/d/colls/{container}/docs");
+    let body = format!("{{\"query\":\"SELECT * FROM c WHERE {filter}\"}}");
+    let plan = client.must(200, "POST", &path, &[PLAN], &body).body;
+    let list =
+        plan.split("\"queryRanges\":[").nth(1).and_then(|rest| rest.split(']').next()).expect("ranges");
+    let mut shown = Vec::new();
+    for range in list.split("},") {
+        let member = |name: &str| {
+            let text = range.split(&format!("\"{name}\":")).nth(1).expect("a member");
+            text.split([',', '}']).next().expect("a value").trim_matches('"').to_owned()
+        };
+        assert_eq!(member("isMinInclusive"), "true");
+        let (min, max) = (member("min"), member("max"));
+        let end = if member("isMaxInclusive") == "true" { "]" } else { "" };
+        shown.push(if min == max { format!("{min}{end}") } else { format!("{min}..{max}{end}") });
+    }
+    shown.join(" ")
+}
+
+#[test]
+fn plans_say_where_to_look() {
+    let client = Client::with_container(3);
+    let levels = r#"{"id":"h","partitionKey":{"paths":["/a","/b"],"kind":"MultiHash","version":2}}"#;
+    client.must(201, "POST", "/dbs/d/colls", &[], levels);
+    let (one, five) = ("20CD98B339BA78A5D0CF6953B87070B0", "19C08621B135968252FB34B4CF66F811");
+    let undefined = "11622DAA78F835834610ABE56EFF5CB5";
+    let (yes, no) = ("0E711127C5B5A8E4726AC6DD306A3E59", "2FE1BE91E90A3439635E0E9E37361EF2");
+    for (filter, expected) in [
+        ("c.pk = 1", format!("{one}]")),
+        ("c.pk IN (1, 5)", format!("{five}] {one}]")),
+        ("(c.pk = 1 OR c.pk = 5) AND c.x > 3 AND c.pk = 5", format!("{five}]")),
+        ("c.pk", format!("{yes}]")),
+        ("NOT c.pk", format!("{no}]")),
+        ("c.pk = []", format!("{undefined}]")),
+        ("c.pk > 1", "..FF".to_owned()),
+        ("c.pk = 1 OR c.x = 2", "..FF".to_owned()),
+        ("STARTSWITH(c.pk, 'a')", "..FF".to_owned()),
+        ("true", "..FF".to_owned()),
+        // Nothing can match; one partition is asked all the same, for a count of nothing is a row.
+        ("false", "]".to_owned()),
+        ("c.pk = 1 AND c.pk = 2", "]".to_owned()),
+    ] {
+        assert_eq!(ranges(&client, "c", filter), expected, "{filter}");
+    }
+    let (redmond, washington) = ("22E342F38A486A088463DFF7838A5963", "0993BF58F91772DCE970FC68F36E9F40");
+    for (filter, expected) in [
+        ("c.a = 'redmond' AND c.b = 'wa'", format!("{redmond}{washington}]")),
+        ("c.a = 'redmond'", format!("{redmond}..{redmond}FF")),
+        ("c.a IN ('redmond', 1)", format!("{one}..{one}FF {redmond}..{redmond}FF")),
+        ("c.a = 'redmond' OR (c.a = 'redmond' AND c.b = 'wa')", format!("{redmond}..{redmond}FF")),
+        ("c.b = 'wa'", "..FF".to_owned()),
+    ] {
+        assert_eq!(ranges(&client, "h", filter), expected, "{filter}");
+    }
+}
+
+#[test]
+fn a_query_of_one_key_skips_by_itself() {
+    let client = with_items(3);
+    let body = r#"{"query":"SELECT * FROM c WHERE c.pk = '1' OFFSET 1 LIMIT 2"}"#;
+    let plan = client.must(200, "POST", DOCS, &[PLAN], body).body;
+    assert!(
+        plan.contains(r#""offset":null,"limit":null,"#) && plan.contains(r#""rewrittenQuery":"","#),
+        "{plan}"
+    );
+    let features = ("x-ms-cosmos-supported-query-features", "OffsetAndLimit,Distinct");
+    let body = r#"{"query":"SELECT DISTINCT * FROM c WHERE c.pk = '1' OFFSET 1 LIMIT 2"}"#;
+    let plan = client.must(200, "POST", DOCS, &[PLAN, features], body).body;
+    assert!(plan.contains(r#""offset":1,"limit":2,"#), "{plan}");
 }

@@ -157,7 +157,8 @@ fn permissions_carry_fresh_tokens() {
     let pk = [("x-ms-documentdb-partitionkey", "[\"p\"]")];
     let docs = "/dbs/d/colls/c/docs";
     assert_eq!(client.send_as(&fresh, "POST", docs, &pk, br#"{"id":"i","pk":"p"}"#).status, 403);
-    let query = [("x-ms-documentdb-isquery", "True")];
+    let everywhere = ("x-ms-documentdb-query-enablecrosspartition", "True");
+    let query = [("x-ms-documentdb-isquery", "True"), everywhere];
     assert_eq!(client.send_as(&fresh, "POST", docs, &query, br#"{"query":"SELECT * FROM c"}"#).status, 200);
     client.must(204, "DELETE", "/dbs/d/users/u/permissions/p", &[], "");
     assert!(client.send_as(&fresh, "GET", container, &[], b"").status >= 401);

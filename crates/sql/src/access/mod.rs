@@ -1,0 +1,167 @@
+//! What an index can know of a query before any item is read: a pure function of the bound query.
+//!
+//! Soundness is the one invariant, and a property test: an item that does not satisfy [`Analysis::filter`] adds nothing
+//! to the result, and an item cut down to [`Analysis::reads`] adds the same. Whatever is not understood leaves every
+//! item and reads it whole. A run that would fail on an item (division by zero) need not fail when a filter
+//! spares it that item.
+
+mod calls; // functions as predicates
+mod condition; // what an item must satisfy
+mod place; // where values come from
+mod predicate; // expressions to conditions
+mod range; // sets of values
+mod reads; // what is touched
+
+use quire_value::{Path, Value};
+
+use crate::Query;
+use crate::bound::{self, Expr, Input};
+use crate::functions::{Aggregate, Nature};
+
+use self::place::Levels;
+use self::predicate::Finder;
+
+pub use self::condition::{Condition, PathRange};
+pub use self::range::ValueRange;
+pub use self::reads::Reads;
+
+/// What a query asks of the items of a container.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Analysis {
+    /// Satisfied by every item that can contribute to the result: by WHERE, by the sources in FROM and JOIN, and by
+    /// `SELECT VALUE`, which drops what is undefined.
+    pub filter: Condition,
+    /// An item contributes exactly when it satisfies `filter`, and then once. No path of the filter has `[]`.
+    pub filter_is_exact: bool,
+    /// The ORDER BY of the query, when every key is a plain path of the item. With JOIN an item has several rows
+    /// with equal keys.
+    pub order: Option<Vec<OrderPath>>,
+    pub reads: Reads,
+    pub aggregate: Option<IndexAggregate>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderPath {
+    /// Names only.
+    pub path: Path,
+    pub descending: bool,
+}
+
+/// A query of one row that depends on nothing but how many items satisfy the filter (which is exact), in how many of
+/// them the value at `path` is defined, and, where asked for, the smallest and the largest of these values.
+///
+/// So it may be fed any items with the same numbers and extremes. An array or an object among the values makes
+/// MIN and MAX undefined; they are the largest values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexAggregate {
+    /// Names only. `None`: only items are counted. The filter is on no other path.
+    pub path: Option<Path>,
+    pub min: bool,
+    pub max: bool,
+}
+
+impl Query {
+    /// Depends on the time that [`Query::with_environment`] gave, when the query asks for it.
+    pub fn analysis(&self) -> Analysis {
+        let constant = |expr: &Expr| self.constant(expr);
+        let mut finder = Finder { levels: Levels::default(), computed: &self.computed, constant: &constant };
+        let found = finder.rows(&self.bound);
+        let order = self.order(&finder);
+        let filter_is_exact = found.exact && contributes_once(&self.bound) && !has_elements(&found.condition);
+        let reads = reads::reads(&self.bound, &self.computed);
+        let aggregate = if filter_is_exact { self.index_aggregate(&finder, &found.condition) } else { None };
+        Analysis { filter: found.condition, filter_is_exact, order, reads, aggregate }
+    }
+
+    /// The value of an expression that depends on no item. What fails or is not finite is left to the run.
+    fn constant(&self, expr: &Expr) -> Option<Value> {
+        if let Expr::Constant(value) = expr {
+            return Some(value.clone());
+        }
+        if !is_constant(expr, self.environment.now_ticks.is_some()) {
+            return None;
+        }
+        self.evaluate_constant(expr)
+    }
+
+    /// With the levels of the outermost query in scope.
+    fn order(&self, finder: &Finder<'_>) -> Option<Vec<OrderPath>> {
+        if self.bound.order_by.is_empty() || self.bound.grouping.is_some() {
+            return None;
+        }
+        let path = |item: &bound::OrderItem| {
+            let place =
+                finder.place(&item.expr).filter(|place| place.is_names() && !place.path.is_empty())?;
+            Some(OrderPath { path: Path(place.path), descending: item.descending })
+        };
+        self.bound.order_by.iter().map(path).collect()
+    }
+
+    fn index_aggregate(&self, finder: &Finder<'_>, filter: &Condition) -> Option<IndexAggregate> {
+        let grouping = self.bound.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
+        let mut found = IndexAggregate { path: None, min: false, max: false };
+        let mut same_path = |path: Path| *found.path.get_or_insert_with(|| path.clone()) == path;
+        for call in &grouping.aggregates {
+            let constant = finder.constant_of(&call.argument);
+            match (call.aggregate, constant, finder.place(&call.argument)) {
+                (Aggregate::Count, Some(_), _) => {}
+                (Aggregate::Count | Aggregate::Min | Aggregate::Max, None, Some(place))
+                    if place.is_names() && !place.path.is_empty() && same_path(Path(place.path.clone())) => {}
+                _ => return None,
+            }
+        }
+        let fits = match filter {
+            Condition::All | Condition::Nothing => true,
+            Condition::Range(range) => same_path(range.path.clone()),
+            _ => false,
+        };
+        let asks = |aggregate: Aggregate| grouping.aggregates.iter().any(|call| call.aggregate == aggregate);
+        found.min = asks(Aggregate::Min);
+        found.max = asks(Aggregate::Max);
+        fits.then_some(found)
+    }
+}
+
+/// Every item that satisfies the filter makes one tuple.
+fn contributes_once(query: &bound::Query) -> bool {
+    matches!(query.sources.as_slice(), [source] if matches!(source.input, Input::Container))
+}
+
+fn has_elements(condition: &Condition) -> bool {
+    let mut found = false;
+    condition.for_each_range(&mut |range| found |= range.has_elements());
+    found
+}
+
+/// Depends on no item and on no chance, and on the time only if that is known.
+fn is_constant(expr: &Expr, knows_time: bool) -> bool {
+    let all = |items: &[Expr]| items.iter().all(|item| is_constant(item, knows_time));
+    let one = |item: &Expr| is_constant(item, knows_time);
+    match expr {
+        Expr::Constant(_) => true,
+        Expr::Array(items) | Expr::And(items) | Expr::Or(items) | Expr::Coalesce(items) => all(items),
+        Expr::Object(members) => members.iter().all(|(_, member)| one(member)),
+        Expr::Unary { operand, .. } => one(operand),
+        Expr::Chain { first, rest } => one(first) && rest.iter().all(|(_, operand)| one(operand)),
+        Expr::In { needle, items, .. } => one(needle) && all(items),
+        Expr::Like { text, pattern, .. } => one(text) && one(pattern),
+        Expr::Between { value, low, high, .. } => one(value) && one(low) && one(high),
+        Expr::Conditional { branches, otherwise } => {
+            branches.iter().all(|(test, value)| one(test) && one(value)) && one(otherwise)
+        }
+        Expr::Call { function, arguments } => {
+            let nature = match function.nature() {
+                Nature::Plain => true,
+                Nature::Clock => knows_time,
+                Nature::Random => false,
+            };
+            nature && all(arguments)
+        }
+        Expr::Variable { .. } | Expr::Computed { .. } | Expr::Path { .. } => false,
+        Expr::GroupKey { .. } | Expr::Aggregate { .. } => false,
+        Expr::Subquery { .. } | Expr::Let { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

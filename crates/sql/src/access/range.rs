@@ -1,0 +1,335 @@
+//! Ranges of values in their total order, and sets of them.
+//!
+//! A set is a list of ranges that is ascending, disjoint and joined: two ranges never touch. Kinds follow each other
+//! without gaps (nothing lies between `null` and `false`), so `IS_NULL(x) OR IS_BOOL(x)` is one range.
+//!
+//! Arrays and objects are never told apart: a bound is never inside them. `[]` and `{}` in a bound stand for where the
+//! arrays and the objects begin.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::ops::Bound;
+
+use quire_value::{Kind, Number, Object, Value};
+
+/// Values between two bounds, in the total order of values, `undefined` being the first of all.
+///
+/// `low` is never unbounded, `high` only behind all objects. The bounds of whole kinds are written so: numbers are
+/// `(true, "")`, strings `["", [])`, arrays `[[], {})`, objects `[{}, ∞)`; where arrays begin is `[]`, where objects
+/// begin is `{}`, and no other array or object is a bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueRange {
+    pub low: Bound<Value>,
+    pub high: Bound<Value>,
+}
+
+/// A place between values: before or after one, or behind them all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cut<'v> {
+    Before(&'v Value),
+    After(&'v Value),
+    End,
+}
+
+impl Ord for Cut<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self.parts(), other.parts()) {
+            (Some((left, left_after)), Some((right, right_after))) => {
+                left.total_cmp(right).then(left_after.cmp(&right_after))
+            }
+            (left, right) => right.is_some().cmp(&left.is_some()),
+        }
+    }
+}
+
+impl PartialOrd for Cut<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<'v> Cut<'v> {
+    fn parts(self) -> Option<(&'v Value, bool)> {
+        match self {
+            Cut::Before(value) => Some((value, false)),
+            Cut::After(value) => Some((value, true)),
+            Cut::End => None,
+        }
+    }
+
+    fn is_at_most(self, other: Cut<'_>) -> bool {
+        self <= other || matches!((other, self), (Cut::After(last), Cut::Before(next)) if follows(last, next))
+    }
+}
+
+/// Whether nothing lies between two values of neighbouring kinds.
+fn follows(last: &Value, next: &Value) -> bool {
+    matches!(
+        (last, next),
+        (Value::Undefined, Value::Null)
+            | (Value::Null, Value::Bool(false))
+            | (Value::Bool(false), Value::Bool(true))
+    )
+}
+
+impl ValueRange {
+    pub fn point(value: Value) -> ValueRange {
+        ValueRange { low: Bound::Included(value.clone()), high: Bound::Included(value) }
+    }
+
+    /// All values of a kind.
+    pub fn of_kind(kind: Kind) -> ValueRange {
+        let (low, high) = match kind {
+            Kind::Undefined => return ValueRange::point(Value::Undefined),
+            Kind::Null => return ValueRange::point(Value::Null),
+            Kind::Bool => (Bound::Included(Value::Bool(false)), Bound::Included(Value::Bool(true))),
+            Kind::Number => (Bound::Excluded(Value::Bool(true)), Bound::Excluded(Value::from(""))),
+            Kind::String => (Bound::Included(Value::from("")), Bound::Excluded(Value::Array(Vec::new()))),
+            Kind::Array => {
+                (Bound::Included(Value::Array(Vec::new())), Bound::Excluded(Value::Object(Object::new())))
+            }
+            Kind::Object => (Bound::Included(Value::Object(Object::new())), Bound::Unbounded),
+        };
+        ValueRange { low, high }
+    }
+
+    /// Everything but `undefined`.
+    pub fn defined() -> ValueRange {
+        ValueRange { low: Bound::Included(Value::Null), high: Bound::Unbounded }
+    }
+
+    /// `undefined` included.
+    pub fn everything() -> ValueRange {
+        ValueRange { low: Bound::Included(Value::Undefined), high: Bound::Unbounded }
+    }
+
+    /// Null, booleans, numbers and strings.
+    pub fn scalars() -> ValueRange {
+        ValueRange { low: Bound::Included(Value::Null), high: ValueRange::of_kind(Kind::String).high }
+    }
+
+    /// Strings that begin so.
+    pub fn prefix(prefix: &str) -> ValueRange {
+        let high = match behind_prefix(prefix) {
+            Some(next) => Bound::Excluded(Value::String(next)),
+            None => ValueRange::of_kind(Kind::String).high,
+        };
+        ValueRange { low: Bound::Included(Value::from(prefix)), high }
+    }
+
+    /// Values of the bound's kind below it. The bound is a scalar.
+    pub fn below(high: Bound<Value>) -> ValueRange {
+        match kind_of(&high) {
+            Some(kind) => ValueRange { low: ValueRange::of_kind(kind).low, high },
+            None => ValueRange::everything(),
+        }
+    }
+
+    /// Values of the bound's kind above it. The bound is a scalar.
+    pub fn above(low: Bound<Value>) -> ValueRange {
+        match kind_of(&low) {
+            Some(kind) => ValueRange { high: ValueRange::of_kind(kind).high, low },
+            None => ValueRange::everything(),
+        }
+    }
+
+    /// The one value of a range that has one.
+    pub fn as_point(&self) -> Option<&Value> {
+        match (&self.low, &self.high) {
+            (Bound::Included(low), Bound::Included(high)) if low == high => Some(low),
+            _ => None,
+        }
+    }
+
+    pub fn contains(&self, value: &Value) -> bool {
+        self.low_cut() <= Cut::Before(value) && Cut::After(value) <= self.high_cut()
+    }
+
+    /// Holds undefined values.
+    pub fn has_undefined(&self) -> bool {
+        self.contains(&Value::Undefined)
+    }
+
+    /// Holds arrays or objects.
+    pub fn has_nested(&self) -> bool {
+        Cut::Before(&Value::Array(Vec::new())) < self.high_cut()
+    }
+
+    fn low_cut(&self) -> Cut<'_> {
+        match &self.low {
+            Bound::Included(value) => Cut::Before(value),
+            Bound::Excluded(value) => Cut::After(value),
+            Bound::Unbounded => Cut::Before(&Value::Undefined),
+        }
+    }
+
+    fn high_cut(&self) -> Cut<'_> {
+        match &self.high {
+            Bound::Included(value) => Cut::After(value),
+            Bound::Excluded(value) => Cut::Before(value),
+            Bound::Unbounded => Cut::End,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.high_cut() <= self.low_cut() || self.is_between_neighbours()
+    }
+
+    /// Such as `(null, false)`.
+    fn is_between_neighbours(&self) -> bool {
+        matches!((&self.low, &self.high), (Bound::Excluded(low), Bound::Excluded(high)) if follows(low, high))
+    }
+}
+
+fn kind_of(bound: &Bound<Value>) -> Option<Kind> {
+    match bound {
+        Bound::Included(value) | Bound::Excluded(value) => Some(value.kind()),
+        Bound::Unbounded => None,
+    }
+}
+
+/// The first string behind all that begin with the prefix, if there is one.
+fn behind_prefix(prefix: &str) -> Option<String> {
+    let mut characters: Vec<char> = prefix.chars().collect();
+    while let Some(last) = characters.pop() {
+        let next = if last == '\u{D7FF}' { Some('\u{E000}') } else { char::from_u32(last as u32 + 1) };
+        if let Some(next) = next {
+            characters.push(next);
+            return Some(characters.into_iter().collect());
+        }
+    }
+    None
+}
+
+/// Values that are in any of the ranges, given in any order.
+pub(super) fn union(mut ranges: Vec<ValueRange>) -> Vec<ValueRange> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_by(|left, right| left.low_cut().cmp(&right.low_cut()));
+    let mut joined: Vec<ValueRange> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.low_cut().is_at_most(last.high_cut()) => {
+                if last.high_cut() < range.high_cut() {
+                    last.high = range.high;
+                }
+            }
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+/// Values that are in both sets.
+pub(super) fn intersection(left: &[ValueRange], right: &[ValueRange]) -> Vec<ValueRange> {
+    let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
+    let mut both = Vec::new();
+    while let (Some(one), Some(other)) = (left.peek(), right.peek()) {
+        let low = if one.low_cut() < other.low_cut() { &other.low } else { &one.low };
+        let one_ends_first = one.high_cut() < other.high_cut();
+        let high = if one_ends_first { &one.high } else { &other.high };
+        both.push(ValueRange { low: low.clone(), high: high.clone() });
+        if one_ends_first {
+            left.next();
+        } else {
+            right.next();
+        }
+    }
+    union(both)
+}
+
+/// Values that are in the range and not in the set.
+pub(super) fn without(range: ValueRange, excluded: &[ValueRange]) -> Vec<ValueRange> {
+    let mut rest = Vec::with_capacity(excluded.len() + 1);
+    let mut low = range.low;
+    for hole in excluded {
+        rest.push(ValueRange { low, high: flipped(&hole.low) });
+        low = flipped(&hole.high);
+        if low == Bound::Unbounded {
+            return intersect_all(rest, &range.high);
+        }
+    }
+    rest.push(ValueRange { low, high: range.high.clone() });
+    intersect_all(rest, &range.high)
+}
+
+/// Cuts all ranges off at `high`.
+fn intersect_all(ranges: Vec<ValueRange>, high: &Bound<Value>) -> Vec<ValueRange> {
+    let whole = ValueRange { low: Bound::Included(Value::Undefined), high: high.clone() };
+    intersection(&union(ranges), &[whole])
+}
+
+fn flipped(bound: &Bound<Value>) -> Bound<Value> {
+    match bound {
+        Bound::Included(value) => Bound::Excluded(value.clone()),
+        Bound::Excluded(value) => Bound::Included(value.clone()),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
+/// `= 5`, `> 5`, `string`, `[1, 5)`: for people.
+impl fmt::Display for ValueRange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == ValueRange::defined() {
+            return formatter.write_str("defined");
+        }
+        if *self == ValueRange::scalars() {
+            return formatter.write_str("scalar");
+        }
+        if let Some(kind) = KINDS.iter().find(|(kind, _)| ValueRange::of_kind(*kind) == *self) {
+            return formatter.write_str(kind.1);
+        }
+        if let Some(value) = self.as_point() {
+            return write!(formatter, "= {}", Shown(value));
+        }
+        let within = |bound: &Bound<Value>| kind_of(bound).map(ValueRange::of_kind);
+        match (&self.low, &self.high) {
+            (Bound::Included(low), high) if within(&self.low).is_some_and(|kind| kind.high == *high) => {
+                write!(formatter, ">= {}", Shown(low))
+            }
+            (Bound::Excluded(low), high) if within(&self.low).is_some_and(|kind| kind.high == *high) => {
+                write!(formatter, "> {}", Shown(low))
+            }
+            (low, Bound::Included(high)) if within(&self.high).is_some_and(|kind| kind.low == *low) => {
+                write!(formatter, "<= {}", Shown(high))
+            }
+            (low, Bound::Excluded(high)) if within(&self.high).is_some_and(|kind| kind.low == *low) => {
+                write!(formatter, "< {}", Shown(high))
+            }
+            (low, high) => {
+                match low {
+                    Bound::Included(low) => write!(formatter, "[{}", Shown(low))?,
+                    Bound::Excluded(low) => write!(formatter, "({}", Shown(low))?,
+                    Bound::Unbounded => formatter.write_str("(")?,
+                }
+                match high {
+                    Bound::Included(high) => write!(formatter, ", {}]", Shown(high)),
+                    Bound::Excluded(high) => write!(formatter, ", {})", Shown(high)),
+                    Bound::Unbounded => formatter.write_str(", ∞)"),
+                }
+            }
+        }
+    }
+}
+
+const KINDS: &[(Kind, &str)] = &[
+    (Kind::Undefined, "undefined"),
+    (Kind::Null, "null"),
+    (Kind::Bool, "boolean"),
+    (Kind::Number, "number"),
+    (Kind::String, "string"),
+    (Kind::Array, "array"),
+    (Kind::Object, "object"),
+];
+
+/// A value with `undefined` and what has no JSON form spelled out.
+struct Shown<'v>(&'v Value);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Undefined => formatter.write_str("undefined"),
+            Value::Number(Number::Double(number)) if !number.is_finite() => write!(formatter, "{number}"),
+            value => formatter.write_str(&value.to_json()),
+        }
+    }
+}
