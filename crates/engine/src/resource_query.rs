@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use quire_sql::{Parameters, Query, Shape};
+use quire_sql::{Item, Parameters, Query, Shape};
 use quire_value::{Object, Value};
 use ring::hmac;
 
@@ -85,8 +85,8 @@ fn evaluate(query: &Query, resources: Vec<Object>) -> Result<Vec<Row>, EngineErr
     match query.shape() {
         Shape::Streaming { offset, limit } => stream(query, resources, offset, limit),
         Shape::Blocking | Shape::Constant => {
-            let mut resources = resources.into_iter().map(Value::Object);
-            let rows = query.run::<EngineError>(&mut || Ok(resources.next()))?;
+            let resources: Vec<Value> = resources.into_iter().map(Value::Object).collect();
+            let rows = query.rows(&resources)?;
             Ok(rows.into_iter().map(|value| Row { value, origin: None }).collect())
         }
     }
@@ -99,9 +99,10 @@ fn stream(
     limit: Option<u64>,
 ) -> Result<Vec<Row>, EngineError> {
     let mut rows = Vec::new();
+    let mut evaluator = query.start()?;
     for resource in resources {
         let rid = resource.get("_rid").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let values = query.rows_of(&Value::Object(resource))?;
+        let values = evaluator.row_values_of(&Item::value(&Value::Object(resource)))?;
         rows.extend((0..).zip(values).map(|(nth, value)| Row { value, origin: Some((rid.clone(), nth)) }));
     }
     if offset == 0 && limit.is_none() {

@@ -192,8 +192,7 @@ fn oracle(setup: &Setup, text: &str) -> Result<Vec<Value>, SqlError> {
     const NOW_TICKS: i64 = 17_698_536_001_234_567;
     let query = Query::compile(text, &Parameters(setup.parameters.clone()), &setup.computed)?
         .with_environment(Environment { now_ticks: Some(NOW_TICKS), ..Environment::default() });
-    let mut items = setup.items.iter().cloned();
-    query.run::<SqlError>(&mut || Ok(items.next()))
+    query.rows(&setup.items)
 }
 
 fn computed(setup: &Setup) -> String {

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Fixture, pk, request, text_of};
 use quire_engine::{EngineError, ItemRead, PageRequest, Parameters, Scope};
-use quire_sql::{Query, Shape};
+use quire_sql::Query;
 use quire_value::Value;
 
 const QUERIES: &[&str] = &[
@@ -47,16 +47,7 @@ fn filled(key: &str, partitions: u32) -> Fixture {
 /// All rows of a query over all items, without partitions or pages.
 fn oracle(text: &str, items: &[Value]) -> Vec<Value> {
     let query = Query::compile(text, &Parameters::default(), &[]).expect("compiles");
-    match query.shape() {
-        Shape::Streaming { offset, limit } => {
-            let rows = items.iter().flat_map(|item| query.rows_of(item).expect("rows"));
-            rows.skip(offset as usize).take(limit.map_or(usize::MAX, |limit| limit as usize)).collect()
-        }
-        Shape::Blocking | Shape::Constant => {
-            let mut items = items.iter().cloned();
-            query.run::<quire_sql::SqlError>(&mut || Ok(items.next())).expect("rows")
-        }
-    }
+    query.rows(items).expect("rows")
 }
 
 #[test]

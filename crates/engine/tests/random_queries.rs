@@ -203,9 +203,7 @@ fn policy(excludes: bool) -> String {
 
 /// All rows over all items in their order.
 fn oracle(text: &str, items: &[Value]) -> Result<Vec<Value>, SqlError> {
-    let query = Query::compile(text, &Parameters::default(), &[])?;
-    let mut items = items.iter().cloned();
-    query.run::<SqlError>(&mut || Ok(items.next()))
+    Query::compile(text, &Parameters::default(), &[])?.rows(items)
 }
 
 fn sorted(rows: &[Value]) -> Vec<String> {

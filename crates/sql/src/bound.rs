@@ -18,6 +18,8 @@ pub(crate) struct Query {
     pub grouping: Option<Grouping>,
     pub order_by: Vec<OrderItem>,
     pub projection: Expr,
+    /// The projection is a select list without a name twice, so that its members can be written one by one.
+    pub names_differ: bool,
     pub distinct: bool,
     pub offset: u64,
     pub limit: Option<u64>,
@@ -212,20 +214,6 @@ impl Expr {
 }
 
 impl Query {
-    /// `SELECT VALUE e` without FROM.
-    pub fn of_value(projection: Expr) -> Query {
-        Query {
-            sources: Vec::new(),
-            filter: None,
-            grouping: None,
-            order_by: Vec::new(),
-            projection,
-            distinct: false,
-            offset: 0,
-            limit: None,
-        }
-    }
-
     pub fn for_each_expr_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
         for source in &mut self.sources {
             match &mut source.input {
@@ -254,12 +242,21 @@ impl Query {
 
     /// Rows cannot be told from one item alone.
     pub fn needs_all_items(&self) -> bool {
-        self.distinct
-            || self.grouping.is_some()
-            || !self.order_by.is_empty()
-            || self.sources.iter().any(|source| match &source.input {
+        self.distinct || !self.order_by.is_empty() || !self.is_item_by_item()
+    }
+
+    /// Rows are made of one item at a time, whatever is done to them later.
+    pub fn is_item_by_item(&self) -> bool {
+        self.grouping.is_none()
+            && !self.sources.iter().any(|source| match &source.input {
                 Input::Subquery(query) => query.reads_container() && query.needs_all_items(),
                 Input::Container | Input::Expr(_) => false,
             })
+    }
+
+    /// Nothing but the item is in scope.
+    pub fn is_over_whole_items(&self) -> bool {
+        self.grouping.is_none()
+            && matches!(self.sources.as_slice(), [Source { input: Input::Container, iterate: false }])
     }
 }

@@ -11,7 +11,8 @@ mod bound; // a query with everything resolved
 mod computed; // computed properties: what their queries may be
 mod diagnostic; // the one table of error codes
 mod environment; // time, randomness and limits of a run
-mod exec; // nested loops over items: the oracle
+mod exec; // nested loops over stored items, in place: the oracle
+mod fold; // constants, once at compile time
 pub mod functions; // the one table of built-in functions
 mod lexer; // text to tokens
 mod like; // LIKE patterns
@@ -25,9 +26,10 @@ pub use self::access::{Analysis, Condition, IndexAggregate, OrderPath, PathRange
 pub use self::computed::{check_computed_properties, check_computed_property};
 pub use self::diagnostic::Diagnostic;
 pub use self::environment::{Environment, Limits};
+pub use self::exec::{Item, Row, SystemProperties};
 pub use self::lexer::Span;
 pub use self::plan::{Distinct, DistinctCount, Feature, QueryInfo, QueryPlan};
-pub use self::query::{Parameters, Query, Shape};
+pub use self::query::{Evaluator, Parameters, Query, Shape, Sink};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SqlError {

@@ -1,16 +1,16 @@
 //! The front door: compile once, then feed it items.
 
-use std::borrow::Cow;
+use std::ops::ControlFlow;
 
 use quire_value::{Path, Value};
 
 use crate::bind::{self, Bound};
 use crate::bound::{self, Expr};
-use crate::environment::Environment;
-use crate::exec::Run;
-use crate::functions::Patterns;
+use crate::environment::{Budget, Environment, Limits};
+use crate::exec::{self, Item, Row, Run, Seen, Window};
+use crate::functions::{Patterns, Surroundings};
 use crate::plan::{self, QueryPlan};
-use crate::{SqlError, ast, computed, parser, partition_keys};
+use crate::{SqlError, ast, computed, fold, parser, partition_keys};
 
 /// Bound values for `@name` parameters, the `@` included in the name.
 #[derive(Clone, Debug, Default)]
@@ -47,9 +47,13 @@ impl Query {
     ) -> Result<Query, SqlError> {
         let syntax = parser::parse(text).map_err(|diagnostic| SqlError::Compile(vec![diagnostic]))?;
         let names: Vec<&str> = computed.iter().map(|(name, _)| name.as_str()).collect();
-        let Bound { query: bound, uses_clock, .. } = bind::bind(&syntax, text, parameters, &names)?;
-        let computed =
-            computed.iter().map(|(name, query)| computed::compile(name, query)).collect::<Result<_, _>>()?;
+        let Bound { query: mut bound, uses_clock, .. } = bind::bind(&syntax, text, parameters, &names)?;
+        let mut computed = computed
+            .iter()
+            .map(|(name, query)| computed::compile(name, query))
+            .collect::<Result<Vec<Expr>, _>>()?;
+        fold::fold_query(&mut bound);
+        computed.iter_mut().for_each(fold::fold_expr);
         let environment = Environment::default();
         Ok(Query { syntax, bound, computed, uses_clock, patterns: Patterns::default(), environment })
     }
@@ -75,37 +79,55 @@ impl Query {
         }
     }
 
-    /// Streaming: the rows of one item (undefined rows already dropped), before offset and limit.
-    pub fn rows_of(&self, item: &Value) -> Result<Vec<Value>, SqlError> {
-        let mut next = Some(item);
-        let mut items = || Ok(next.take().map(Cow::Borrowed));
-        self.check_clock()?;
-        let run = Run::new(&self.environment, &self.patterns, &self.computed, &mut items);
-        run.unlimited_rows(&self.bound)
+    /// Whether the rows of every item can be told by themselves, once the caller sees to the order of the items: all
+    /// [`Shape::Streaming`] queries, and those that block only because of ORDER BY or DISTINCT.
+    pub fn is_item_by_item(&self) -> bool {
+        self.bound.reads_container() && self.bound.is_item_by_item()
     }
 
-    /// Blocking or constant: all rows, offset and limit applied. `next` hands out items until `None`.
+    /// For a query that is fed item by item, as long as the caller likes.
+    pub fn start(&self) -> Result<Evaluator<'_>, SqlError> {
+        self.check_clock()?;
+        let surroundings = exec::surroundings(&self.environment, &self.patterns);
+        Ok(Evaluator { query: self, surroundings, seen: Seen::default() })
+    }
+
+    /// All rows, offset and limit applied, of what `feed` hands out. The feed calls its sink with every item in turn and
+    /// with how many items it stands for, which is as if it came that many times; it ends early when the sink breaks, or
+    /// with an error of its own. A constant query asks for no items. `emit` ends the run early by a break.
     pub fn run<E: From<SqlError>>(
         &self,
-        next: &mut dyn FnMut() -> Result<Option<Value>, E>,
-    ) -> Result<Vec<Value>, E> {
+        feed: &mut dyn FnMut(&mut Sink<'_>) -> Result<(), E>,
+        emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), E> {
         self.check_clock()?;
+        let surroundings = exec::surroundings(&self.environment, &self.patterns);
         let mut failure = None;
-        let mut items = || match next() {
-            Ok(item) => Ok(item.map(Cow::Owned)),
-            Err(error) => {
-                failure = Some(error);
-                Err(SqlError::Refused("reading items failed".to_owned()))
-            }
-        };
-        let result = {
-            let run = Run::new(&self.environment, &self.patterns, &self.computed, &mut items);
-            run.all_rows(&self.bound)
-        };
+        let mut items = |take: &mut exec::Take<'_>| feed_all(feed, take, &mut failure);
+        let window = Window { offset: self.bound.offset, limit: self.bound.limit, in_order: false };
+        let result = Run::new(&surroundings, &self.computed, Some(&mut items)).top_rows(
+            &self.bound,
+            window,
+            &mut Seen::default(),
+            &mut |row| Ok(if row.is_json() { emit(&row) } else { ControlFlow::Continue(()) }),
+        );
         match failure {
             Some(failure) => Err(failure),
             None => Ok(result?),
         }
+    }
+
+    /// All rows over items in memory: what every other way of running the query is checked against. What they weigh
+    /// counts as held.
+    pub fn rows<'i>(&self, items: impl IntoIterator<Item = &'i Value>) -> Result<Vec<Value>, SqlError> {
+        let mut items = items.into_iter();
+        let mut rows = Collected::new(self.environment.limits);
+        let feed = &mut |sink: &mut Sink<'_>| {
+            let _enough = items.try_for_each(|item| sink(&Item::value(item), 1));
+            Ok::<(), SqlError>(())
+        };
+        self.run(feed, &mut |row| rows.push(row))?;
+        rows.finish()
     }
 
     /// What a client must do to merge the rows of several partitions, and the text it sends to each.
@@ -131,10 +153,10 @@ impl Query {
 
     /// The value of an expression that needs no item; `None` when it fails, or is nothing that a row can be.
     pub(crate) fn evaluate_constant(&self, expr: &Expr) -> Option<Value> {
-        let mut items = || Ok(None);
-        let run = Run::new(&self.environment, &self.patterns, &self.computed, &mut items);
-        let rows = run.all_rows(&bound::Query::of_value(expr.clone()));
-        rows.ok().and_then(|mut rows| rows.pop())
+        let surroundings = exec::surroundings(&self.environment, &self.patterns);
+        let value = Run::new(&surroundings, &self.computed, None).constant(expr).ok()?;
+        let row = Row::from(exec::Datum::Owned(value));
+        row.is_json().then(|| row.to_value())
     }
 
     fn check_clock(&self) -> Result<(), SqlError> {
@@ -142,5 +164,130 @@ impl Query {
             return Err(SqlError::Refused("the query asks for the time, and none was given".to_owned()));
         }
         Ok(())
+    }
+}
+
+/// Rows in memory, as many as the limits allow.
+struct Collected {
+    rows: Vec<Value>,
+    budget: Budget,
+    result: Result<(), SqlError>,
+}
+
+impl Collected {
+    fn new(limits: Limits) -> Collected {
+        Collected { rows: Vec::new(), budget: Budget::new(limits), result: Ok(()) }
+    }
+
+    fn push(&mut self, row: &Row<'_>) -> ControlFlow<()> {
+        let row = row.to_value();
+        self.result = self.budget.hold(exec::approximate_size(&row));
+        self.rows.push(row);
+        if self.result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    fn finish(self) -> Result<Vec<Value>, SqlError> {
+        self.result.map(|()| self.rows)
+    }
+}
+
+/// Takes the items of a feed.
+pub type Sink<'s> = dyn FnMut(&Item<'_>, u64) -> ControlFlow<()> + 's;
+
+/// Lets a feed of the caller look like one that fails with our errors alone.
+fn feed_all<E>(
+    feed: &mut dyn FnMut(&mut Sink<'_>) -> Result<(), E>,
+    take: &mut exec::Take<'_>,
+    failure: &mut Option<E>,
+) -> Result<exec::Flow, SqlError> {
+    let mut result = Ok(ControlFlow::Continue(()));
+    let fed = feed(&mut |item, multiplicity| {
+        if !matches!(result, Ok(ControlFlow::Continue(()))) {
+            return ControlFlow::Break(());
+        }
+        result = take(item, multiplicity);
+        if matches!(result, Ok(ControlFlow::Continue(()))) {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    });
+    match fed {
+        Err(error) if result.is_ok() => {
+            *failure = Some(error);
+            Err(SqlError::Refused("reading items failed".to_owned()))
+        }
+        _ => result,
+    }
+}
+
+/// A query that is fed item by item: one state (time, chance, limits, what DISTINCT has seen) over all of them.
+///
+/// ORDER BY, offset and limit are the caller's: it feeds items in order, or sorts rows by their keys, and counts.
+pub struct Evaluator<'q> {
+    query: &'q Query,
+    surroundings: Surroundings<'q>,
+    seen: Seen,
+}
+
+impl Evaluator<'_> {
+    /// The rows of one item; those that are undefined, or for DISTINCT equal to an earlier one, are left out. Only for
+    /// queries that are [item by item](Query::is_item_by_item): others are refused.
+    pub fn rows_of(
+        &mut self,
+        item: &Item<'_>,
+        emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        self.check_item_by_item()?;
+        let mut feed = |take: &mut exec::Take<'_>| take(item, 1);
+        let window = Window { offset: 0, limit: None, in_order: true };
+        Run::new(&self.surroundings, &self.query.computed, Some(&mut feed)).top_rows(
+            &self.query.bound,
+            window,
+            &mut self.seen,
+            &mut |row| Ok(if row.is_json() { emit(&row) } else { ControlFlow::Continue(()) }),
+        )
+    }
+
+    /// The rows of one item as values; what they weigh counts as held.
+    pub fn row_values_of(&mut self, item: &Item<'_>) -> Result<Vec<Value>, SqlError> {
+        let mut rows = Collected::new(self.query.environment.limits);
+        self.rows_of(item, &mut |row| rows.push(row))?;
+        rows.finish()
+    }
+
+    /// The rows of one item, each with its sort keys; DISTINCT is left to the caller.
+    pub fn keyed_rows_of(
+        &self,
+        item: &Item<'_>,
+        emit: &mut dyn FnMut(Vec<Value>, &Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        self.check_item_by_item()?;
+        let mut feed = |take: &mut exec::Take<'_>| take(item, 1);
+        let run = Run::new(&self.surroundings, &self.query.computed, Some(&mut feed));
+        run.keyed_rows(&self.query.bound, &mut |keys, row| {
+            Ok(if row.is_json() { emit(keys, &row) } else { ControlFlow::Continue(()) })
+        })
+    }
+
+    /// Whether the item passes WHERE: alone, or in any combination with what is joined to it.
+    pub fn matches(&self, item: &Item<'_>) -> Result<bool, SqlError> {
+        let mut feed = |take: &mut exec::Take<'_>| take(item, 1);
+        Run::new(&self.surroundings, &self.query.computed, Some(&mut feed)).any_tuple(&self.query.bound)
+    }
+
+    /// The sort keys of an item, whether it passes WHERE or not. Refused where the item is not all that is in scope.
+    pub fn order_keys_of(&self, item: &Item<'_>) -> Result<Vec<Value>, SqlError> {
+        if !self.query.bound.is_over_whole_items() {
+            return Err(SqlError::Refused("the sort keys of a join are those of its rows".to_owned()));
+        }
+        Run::new(&self.surroundings, &self.query.computed, None).order_keys(&self.query.bound, item)
+    }
+
+    fn check_item_by_item(&self) -> Result<(), SqlError> {
+        if self.query.is_item_by_item() {
+            return Ok(());
+        }
+        Err(SqlError::Refused("the query cannot be evaluated item by item".to_owned()))
     }
 }

@@ -1,12 +1,14 @@
 //! No query text may overflow the stack, hang or panic, whatever it says.
 
+use std::ops::ControlFlow;
+
 use quire_sql::{Environment, Limits, Parameters, Query, SqlError};
 use quire_value::Value;
 
 fn run(text: &str) -> Result<Vec<Value>, SqlError> {
     let query = Query::compile(text, &Parameters::default(), &[])?;
     let environment = Environment { now_ticks: Some(0), ..Environment::default() };
-    query.with_environment(environment).run(&mut || Ok::<_, SqlError>(None))
+    query.with_environment(environment).rows([])
 }
 
 fn nested(open: &str, core: &str, close: &str, levels: usize) -> String {
@@ -63,15 +65,14 @@ fn explosions_end_with_an_error() {
     ] {
         let query = Query::compile(text, &Parameters::default(), &[]).expect(text);
         let query = query.with_environment(Environment { limits, ..Environment::default() });
-        let mut items = Some(item()).into_iter();
-        let error = query.run(&mut || Ok(items.next())).expect_err(text);
+        let error = query.rows([&item()]).expect_err(text);
         assert!(matches!(error, SqlError::Budget { .. }), "{text}: {error}");
     }
     let chain = format!("SELECT VALUE c.s{} FROM c", " || c.s".repeat(20_000));
     let query = Query::compile(&chain, &Parameters::default(), &[]).expect("a long chain");
     query
         .with_environment(Environment { limits, ..Environment::default() })
-        .rows_of(&item())
+        .rows([&item()])
         .expect_err("too much text");
 }
 
@@ -81,7 +82,7 @@ fn ordinary_joins_fit() {
     let query =
         Query::compile("SELECT VALUE a FROM c JOIN a IN c.l JOIN b IN c.l", &Parameters::default(), &[])
             .expect("compiles");
-    assert_eq!(query.rows_of(&item()).expect("a million rows").len(), 1_000_000);
+    assert_eq!(query.rows([&item()]).expect("a million rows").len(), 1_000_000);
 }
 
 /// The clock comes from outside, and is asked for where it is missing.
@@ -89,7 +90,7 @@ fn ordinary_joins_fit() {
 fn no_time_is_made_up() {
     let query =
         Query::compile("SELECT VALUE GetCurrentTicks()", &Parameters::default(), &[]).expect("compiles");
-    assert!(matches!(query.run(&mut || Ok::<_, SqlError>(None)), Err(SqlError::Refused(_))));
+    assert!(matches!(query.rows([]), Err(SqlError::Refused(_))));
 }
 
 /// One query may serve several threads.
@@ -114,7 +115,10 @@ fn errors_of_the_source_come_through() {
     }
     let query =
         Query::compile("SELECT VALUE COUNT(1) FROM c", &Parameters::default(), &[]).expect("compiles");
-    assert_eq!(query.run(&mut || Err(Failure::Source)), Err(Failure::Source));
+    assert_eq!(
+        query.run(&mut |_| Err(Failure::Source), &mut |_| ControlFlow::Continue(())),
+        Err(Failure::Source)
+    );
 }
 
 /// As much of everything as the text may hold, none of which may take long to compile or to run.
@@ -145,8 +149,7 @@ fn long_texts_take_no_time() {
             let paths = ["/id".parse().expect("a path"), "/pk".parse().expect("a path")];
             let _keys = query.partition_key_prefixes(&paths);
             let _plan = query.plan();
-            let mut items = Some(item()).into_iter();
-            let _rows = query.run(&mut || Ok::<_, SqlError>(items.next()));
+            let _rows = query.rows([&item()]);
         }
         assert!(start.elapsed().as_secs() < 10, "{}", &text[..80]);
     }

@@ -1,6 +1,7 @@
 //! What a client sends as an item, and what it gets back.
 
 use quire_resource::{ChildKind, ItemTtl, ResourceId, check_item_id};
+use quire_sql::SystemProperties;
 use quire_value::{Item, Kind, Limits, Node, Object, Value};
 
 use super::row::Stamp;
@@ -10,6 +11,9 @@ use crate::{Container, EngineError};
 pub(crate) const ITEM_BYTES_MAX: usize = 2 << 20;
 /// Room for system properties behind an item's JSON.
 const SYSTEM_BYTES: usize = 256;
+
+/// Of every item; there are no attachments.
+const ATTACHMENTS: &str = "attachments/";
 
 /// Set by the engine, dropped when a client sends them back.
 const SYSTEM_PROPERTIES: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
@@ -106,6 +110,11 @@ impl Links {
     pub fn complete(&self, json: &mut Vec<u8>, child: u64, stamp: &Stamp, etag: &str) {
         debug_assert!(json.ends_with(b"}"), "an item is an object, and has at least its id");
         json.pop();
+        self.write_members(json, child, stamp, etag);
+        json.push(b'}');
+    }
+
+    fn write_members(&self, json: &mut Vec<u8>, child: u64, stamp: &Stamp, etag: &str) {
         let rid = self.rid(child);
         let etag = etag.trim_matches('"');
         // None of these texts has a character that JSON escapes, but for the quotes of the ETag.
@@ -119,28 +128,48 @@ impl Links {
             etag,
             "\\\"\",\"_attachments\":\"attachments/\",\"_ts\":",
             &stamp.ts.to_string(),
-            "}",
         ];
         parts.iter().for_each(|part| json.extend_from_slice(part.as_bytes()));
-    }
-
-    /// The whole item as a query sees it.
-    pub fn value(&self, node: Node<'_>, child: u64, stamp: &Stamp) -> Value {
-        let mut value = node.to_value();
-        if let Value::Object(object) = &mut value {
-            let rid = self.rid(child);
-            let link = format!("{}{rid}/", self.docs);
-            object.set("_rid", rid);
-            object.set("_self", link);
-            object.set("_etag", stamp.etag());
-            object.set("_attachments", "attachments/");
-            object.set("_ts", stamp.ts);
-        }
-        value
     }
 
     pub fn write_json(&self, node: Node<'_>, child: u64, stamp: &Stamp, out: &mut Vec<u8>) {
         node.write_json(out);
         self.complete(out, child, stamp, &stamp.etag());
+    }
+}
+
+/// What a query sees of an item besides the user's properties.
+pub(crate) struct Stamped<'a> {
+    pub links: &'a Links,
+    pub child: u64,
+    pub stamp: Stamp,
+}
+
+impl Stamped<'_> {
+    fn link(&self) -> String {
+        format!("{}{}/", self.links.docs, self.links.rid(self.child))
+    }
+}
+
+impl SystemProperties for Stamped<'_> {
+    fn get(&self, name: &str) -> Option<Value> {
+        Some(match name {
+            "_rid" => self.links.rid(self.child).into(),
+            "_self" => self.link().into(),
+            "_etag" => self.stamp.etag().into(),
+            "_attachments" => ATTACHMENTS.into(),
+            "_ts" => self.stamp.ts.into(),
+            _ => return None,
+        })
+    }
+
+    fn write_members(&self, out: &mut Vec<u8>) {
+        self.links.write_members(out, self.child, &self.stamp, &self.stamp.etag());
+    }
+
+    fn set_members(&self, object: &mut Object) {
+        for name in ["_rid", "_self", "_etag", "_attachments", "_ts"] {
+            object.set(name, self.get(name));
+        }
     }
 }

@@ -3,14 +3,15 @@
 //! A streaming query stops anywhere and goes on there. A blocking one (ORDER BY, aggregates, GROUP BY, DISTINCT)
 //! reads everything for every page and skips the rows that were sent.
 
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 use quire_resource::{Component, PartitionKey};
-use quire_sql::{Environment, Limits, Parameters, Query, Shape, SqlError};
+use quire_sql::{Environment, Evaluator, Item, Limits, Parameters, Query, Shape, Sink, SqlError};
 use quire_storage::Token;
 use quire_value::Value;
 
-use super::body::Links;
+use super::body::{Links, Stamped};
 use super::continuation::{self, Binding, Resume};
 use super::page::{Filled, Rows, answer_page};
 use super::row::Row;
@@ -116,6 +117,7 @@ impl Run<'_> {
     fn stream(&self, offset: u64, limit: Option<u64>, mut progress: Progress) -> Result<Filled, EngineError> {
         let mut scanner = self.scanner(progress.from, ScanBudget::PAGE)?;
         let mut rows = Rows::new(self.request)?;
+        let mut evaluator = self.query.start()?;
         let limit = limit.unwrap_or(u64::MAX);
         while progress.sent < limit {
             let found = match scanner.next()? {
@@ -131,7 +133,7 @@ impl Run<'_> {
             if progress.from != Some(found.spot) {
                 progress = Progress { from: Some(found.spot), row: 0, ..progress };
             }
-            if !self.send_rows_of(&found, offset, limit, &mut progress, &mut rows)? {
+            if !self.send_rows_of(&mut evaluator, &found, offset, limit, &mut progress, &mut rows)? {
                 scanner.put_back(&found);
                 return Ok(Filled::new(rows, &scanner, progress.resume()));
             }
@@ -142,45 +144,63 @@ impl Run<'_> {
     /// False when the page is full.
     fn send_rows_of(
         &self,
+        evaluator: &mut Evaluator<'_>,
         found: &Found,
         offset: u64,
         limit: u64,
         progress: &mut Progress,
         rows: &mut Rows,
     ) -> Result<bool, EngineError> {
-        let done = usize::try_from(progress.row).unwrap_or(usize::MAX);
-        for value in self.query.rows_of(&self.value(found)?)?.iter().skip(done) {
+        let row = Row::parse(&found.bytes)?;
+        let system = self.system(found, &row);
+        let mut done = progress.row;
+        let mut has_room = true;
+        evaluator.rows_of(&Item::stored(row.node()?, &system), &mut |row| {
+            if done > 0 {
+                done -= 1;
+                return ControlFlow::Continue(());
+            }
             if progress.skipped < offset {
                 progress.skipped += 1;
             } else if progress.sent == limit {
-                return Ok(true);
-            } else if rows.push(|text| value.write_json(text)) {
+                return ControlFlow::Break(());
+            } else if rows.push(|text| row.write_json(text)) {
                 progress.sent += 1;
             } else {
-                return Ok(false);
+                has_room = false;
+                return ControlFlow::Break(());
             }
             progress.row += 1;
-        }
-        Ok(true)
+            ControlFlow::Continue(())
+        })?;
+        Ok(has_room)
     }
 
     fn block(&self, sent: u64) -> Result<Filled, EngineError> {
         let mut scanner = self.scanner(None, ScanBudget::WHOLE)?;
-        let values = self.query.run::<EngineError>(&mut || match scanner.next()? {
-            Step::Item(found) => self.value(&found).map(Some),
-            Step::Pause(_) => Err(SqlError::Budget { what: "a minute" }.into()),
-            Step::End => Ok(None),
-        })?;
         let mut rows = Rows::new(self.request)?;
-        let total = values.len() as u64;
-        let unsent = values.iter().skip(usize::try_from(sent).unwrap_or(usize::MAX));
-        for value in unsent {
-            if !rows.push(|text| value.write_json(text)) {
-                break;
+        let (mut done, mut has_room) = (sent, true);
+        let feed = &mut |sink: &mut Sink<'_>| loop {
+            match scanner.next()? {
+                Step::Item(found) => {
+                    let row = Row::parse(&found.bytes)?;
+                    if sink(&Item::stored(row.node()?, &self.system(&found, &row)), 1).is_break() {
+                        return Ok(());
+                    }
+                }
+                Step::Pause(_) => return Err(SqlError::Budget { what: "a minute" }.into()),
+                Step::End => return Ok(()),
             }
-        }
-        let sent = sent + rows.count() as u64;
-        let next = (sent < total).then_some(Resume::Block { sent });
+        };
+        self.query.run::<EngineError>(feed, &mut |row| {
+            if done > 0 {
+                done -= 1;
+                return ControlFlow::Continue(());
+            }
+            has_room = rows.push(|text| row.write_json(text));
+            if has_room { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        let next = (!has_room).then_some(Resume::Block { sent: sent + rows.count() as u64 });
         Ok(Filled::new(rows, &scanner, next))
     }
 
@@ -188,10 +208,8 @@ impl Run<'_> {
         Scanner::new(self.shared, self.container, self.windows, from, budget)
     }
 
-    /// The item with its system properties.
-    fn value(&self, found: &Found) -> Result<Value, EngineError> {
-        let row = Row::parse(&found.bytes)?;
-        Ok(self.links.value(row.node()?, found.spot.rid, &row.stamp))
+    fn system(&self, found: &Found, row: &Row<'_>) -> Stamped<'_> {
+        Stamped { links: &self.links, child: found.spot.rid, stamp: row.stamp }
     }
 }
 

@@ -6,6 +6,8 @@ mod from; // sources, aliases and where a root name leads
 mod grouping; // aggregates, GROUP BY and what may stand beside them
 mod order; // ORDER BY and ORDER BY RANK
 
+use std::collections::HashSet;
+
 use quire_value::Value;
 
 use crate::ast;
@@ -149,6 +151,7 @@ impl<'t> Binder<'t> {
             filter,
             grouping,
             order_by,
+            names_differ: names_differ(&projection),
             projection,
             distinct: query.select.distinct,
             offset,
@@ -267,6 +270,12 @@ impl<'t> Binder<'t> {
         let supplied = self.parameters.0.iter().find(|(supplied, _)| supplied == name);
         supplied.map_or(Value::Undefined, |(_, value)| value.clone())
     }
+}
+
+fn names_differ(projection: &Expr) -> bool {
+    let Expr::Object(properties) = projection else { return false };
+    let mut seen = HashSet::with_capacity(properties.len());
+    properties.iter().all(|(name, _)| seen.insert(name.as_str()))
 }
 
 /// Output names: the alias, the last name of a path, the alias that is selected, or `$1`, `$2`, ….

@@ -1,37 +1,36 @@
-//! Expressions to values, borrowed from the item where that is possible.
+//! Expressions to data, borrowed from the item where that is possible.
 
-use std::borrow::Cow;
-
-use quire_value::{Number, Object, Value};
+use quire_value::{Kind, Object, Value};
 
 use crate::SqlError;
 use crate::ast::{BinaryOperator, SubqueryForm, UnaryOperator};
 use crate::bound::{Expr, Query, Step};
-use crate::functions::{Call, Function, Implementation};
+use crate::functions::{Argument, Call, Evaluate, Function, Implementation};
 use crate::like::Pattern;
 
+use super::datum::{Datum, View};
 use super::operators::{binary, compare, equal, logical, to_int32};
-use super::{Flow, Run, Scope, approximate_size};
+use super::{Flow, Run, Scope};
 
 const CARDINALITY: &str = "The cardinality of a scalar subquery result set cannot be greater than one.";
 
-type Evaluated<'e> = Result<Cow<'e, Value>, SqlError>;
+type Evaluated<'d> = Result<Datum<'d>, SqlError>;
 
 impl Run<'_> {
-    pub(super) fn evaluate<'e>(&'e self, expr: &'e Expr, scope: Option<&'e Scope<'e>>) -> Evaluated<'e> {
+    pub(super) fn evaluate<'d>(&'d self, expr: &'d Expr, scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
         self.budget().spend(1)?;
         match expr {
-            Expr::Constant(value) => Ok(Cow::Borrowed(value)),
-            Expr::Variable { level, .. } => Ok(Cow::Borrowed(value_at(scope, *level))),
+            Expr::Constant(value) => Ok(Datum::Borrowed(View::Value(value))),
+            Expr::Variable { level, .. } => Ok(Datum::Borrowed(value_at(scope, *level))),
             Expr::Computed { level, index, .. } => self.computed(value_at(scope, *level), *index),
-            Expr::GroupKey { level, index } => Ok(Cow::Borrowed(
-                scope.and_then(|scope| scope.group_at(*level)?.keys.get(*index)).unwrap_or(&Value::Undefined),
-            )),
-            Expr::Aggregate { level, index } => Ok(Cow::Borrowed(
-                scope
-                    .and_then(|scope| scope.group_at(*level)?.aggregates.get(*index))
-                    .unwrap_or(&Value::Undefined),
-            )),
+            Expr::GroupKey { level, index } => {
+                let key = scope.and_then(|scope| scope.group_at(*level)?.keys.get(*index));
+                Ok(Datum::Borrowed(key.map_or(View::UNDEFINED, View::Value)))
+            }
+            Expr::Aggregate { level, index } => {
+                let aggregate = scope.and_then(|scope| scope.group_at(*level)?.aggregates.get(*index));
+                Ok(Datum::Borrowed(aggregate.map_or(View::UNDEFINED, View::Value)))
+            }
             Expr::Path { base, steps, .. } => self.path(base, steps, scope),
             Expr::Array(items) => self.array(items, scope),
             Expr::Object(properties) => self.object(properties, scope),
@@ -55,46 +54,51 @@ impl Run<'_> {
             Expr::Conditional { branches, otherwise } => self.conditional(branches, otherwise, scope),
             Expr::Call { function, arguments } => self.call(function, arguments, scope),
             Expr::Subquery { form, query } => self.subquery(*form, query, scope),
-            Expr::Let { value, body } => {
-                let value = self.evaluate(value, scope)?;
-                let inner = Scope::value(&value, scope);
+            Expr::Let { value, body } => self.let_in(value, body, scope),
+        }
+    }
+
+    fn let_in<'d>(&'d self, value: &'d Expr, body: &'d Expr, scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
+        match self.evaluate(value, scope)? {
+            Datum::Borrowed(view) => self.evaluate(body, Some(&Scope::value(view, scope))),
+            Datum::Owned(value) => {
+                let inner = Scope::value(View::Value(&value), scope);
                 let result = self.evaluate(body, Some(&inner))?;
-                Ok(Cow::Owned(self.own(result)?))
+                Ok(Datum::Owned(self.own(result)?))
             }
         }
     }
 
     /// An owned copy; copying what is borrowed is work.
-    pub(super) fn own(&self, value: Cow<'_, Value>) -> Result<Value, SqlError> {
-        if let Cow::Borrowed(borrowed) = value {
-            self.budget().spend_bytes(approximate_size(borrowed))?;
+    pub(super) fn own(&self, datum: Datum<'_>) -> Result<Value, SqlError> {
+        if let Datum::Borrowed(view) = datum {
+            self.budget().spend_bytes(view.approximate_size())?;
         }
-        Ok(value.into_owned())
+        Ok(datum.into_value())
     }
 
     /// Bound where the item is the only level.
-    fn computed<'e>(&'e self, item: &'e Value, index: usize) -> Evaluated<'e> {
-        let Some(expr) = self.computed.get(index) else { return Ok(Cow::Borrowed(&Value::Undefined)) };
-        let scope = Scope::value(item, None);
-        let value = self.evaluate(expr, Some(&scope))?;
-        Ok(Cow::Owned(self.own(value)?))
+    fn computed<'d>(&'d self, item: View<'d>, index: usize) -> Evaluated<'d> {
+        let Some(expr) = self.computed.get(index) else { return Ok(Datum::UNDEFINED) };
+        self.evaluate(expr, Some(&Scope::value(item, None)))
     }
 
-    fn path<'e>(&'e self, base: &'e Expr, steps: &'e [Step], scope: Option<&'e Scope<'e>>) -> Evaluated<'e> {
+    fn path<'d>(&'d self, base: &'d Expr, steps: &'d [Step], scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
         let mut value = self.evaluate(base, scope)?;
         for step in steps {
             value = match step {
                 Step::Name(name) => {
-                    self.spend_on_search(&value)?;
-                    member(value, name)
+                    self.spend_on_search(value.view())?;
+                    value.member(name)
                 }
                 Step::Index(index) => {
-                    self.spend_on_search(&value)?;
+                    self.spend_on_search(value.view())?;
                     let index = self.evaluate(index, scope)?;
-                    match &*index {
-                        Value::String(name) => member(value, name),
-                        Value::Number(number) => element(value, *number),
-                        _ => Cow::Borrowed(&Value::Undefined),
+                    let index = index.view();
+                    match (index.as_str(), index.as_number()) {
+                        (Some(name), _) => value.member(name),
+                        (_, Some(number)) => value.element(number),
+                        _ => Datum::UNDEFINED,
                     }
                 }
             };
@@ -102,12 +106,14 @@ impl Run<'_> {
         Ok(value)
     }
 
-    /// Names are looked for one by one.
-    fn spend_on_search(&self, value: &Value) -> Result<(), SqlError> {
-        self.budget().spend(value.as_object().map_or(0, |object| object.len() as u64 / 8))
+    /// Names of values are looked for one by one.
+    #[inline]
+    fn spend_on_search(&self, value: View<'_>) -> Result<(), SqlError> {
+        let members = if value.kind() == Kind::Object { value.len() } else { 0 };
+        self.budget().spend(members as u64 / 8)
     }
 
-    fn array<'e>(&'e self, items: &'e [Expr], scope: Option<&'e Scope<'e>>) -> Evaluated<'e> {
+    fn array<'d>(&'d self, items: &'d [Expr], scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
         let mut elements = Vec::with_capacity(items.len());
         for item in items {
             let value = self.evaluate(item, scope)?;
@@ -115,10 +121,14 @@ impl Run<'_> {
                 elements.push(self.own(value)?);
             }
         }
-        Ok(Cow::Owned(Value::Array(elements)))
+        Ok(Datum::Owned(Value::Array(elements)))
     }
 
-    fn object<'e>(&'e self, properties: &'e [(String, Expr)], scope: Option<&'e Scope<'e>>) -> Evaluated<'e> {
+    fn object<'d>(
+        &'d self,
+        properties: &'d [(String, Expr)],
+        scope: Option<&Scope<'_, 'd>>,
+    ) -> Evaluated<'d> {
         let mut members = Vec::with_capacity(properties.len());
         for (name, expr) in properties {
             let value = self.evaluate(expr, scope)?;
@@ -126,58 +136,63 @@ impl Run<'_> {
                 members.push((name.as_str(), self.own(value)?));
             }
         }
-        Ok(Cow::Owned(Value::Object(members.into_iter().collect::<Object>())))
+        Ok(Datum::Owned(Value::Object(members.into_iter().collect::<Object>())))
     }
 
-    fn unary<'e>(
-        &'e self,
-        operators: &'e [UnaryOperator],
-        operand: &'e Expr,
-        scope: Option<&'e Scope<'e>>,
-    ) -> Evaluated<'e> {
+    fn unary<'d>(
+        &'d self,
+        operators: &'d [UnaryOperator],
+        operand: &'d Expr,
+        scope: Option<&Scope<'_, 'd>>,
+    ) -> Evaluated<'d> {
         let mut value = self.evaluate(operand, scope)?;
         for operator in operators.iter().rev() {
-            value = Cow::Owned(apply_unary(*operator, &value));
+            value = Datum::Owned(apply_unary(*operator, value.view()));
         }
         Ok(value)
     }
 
-    fn chain<'e>(
-        &'e self,
-        first: &'e Expr,
-        rest: &'e [(BinaryOperator, Expr)],
-        scope: Option<&'e Scope<'e>>,
-    ) -> Evaluated<'e> {
+    fn chain<'d>(
+        &'d self,
+        first: &'d Expr,
+        rest: &'d [(BinaryOperator, Expr)],
+        scope: Option<&Scope<'_, 'd>>,
+    ) -> Evaluated<'d> {
         let mut left = self.evaluate(first, scope)?;
         for (operator, operand) in rest {
             let right = self.evaluate(operand, scope)?;
-            self.spend_on(&left)?;
-            left = Cow::Owned(binary(*operator, &left, &right)?);
+            self.spend_on(left.view())?;
+            left = Datum::Owned(binary(*operator, left.view(), right.view())?);
         }
         Ok(left)
     }
 
     /// Joining and comparing take as long as the values are large.
-    fn spend_on(&self, value: &Value) -> Result<(), SqlError> {
-        match value {
-            Value::String(text) => self.budget().spend_bytes(text.len()),
-            Value::Array(_) | Value::Object(_) => self.budget().spend_bytes(approximate_size(value)),
+    fn spend_on(&self, value: View<'_>) -> Result<(), SqlError> {
+        match value.kind() {
+            Kind::String => self.budget().spend_bytes(value.as_text().map_or(0, <[u8]>::len)),
+            Kind::Array | Kind::Object => self.budget().spend_bytes(value.approximate_size()),
             _ => Ok(()),
         }
     }
 
     /// OR (`decisive` true) or AND (false): one decisive operand decides, else one that is no boolean makes it
     /// undefined.
-    fn logic<'e>(&'e self, items: &'e [Expr], decisive: bool, scope: Option<&'e Scope<'e>>) -> Evaluated<'e> {
+    fn logic<'d>(
+        &'d self,
+        items: &'d [Expr],
+        decisive: bool,
+        scope: Option<&Scope<'_, 'd>>,
+    ) -> Evaluated<'d> {
         let mut undefined = false;
         for item in items {
             match self.evaluate(item, scope)?.as_bool() {
-                Some(truth) if truth == decisive => return Ok(Cow::Owned(Value::Bool(decisive))),
+                Some(truth) if truth == decisive => return Ok(Datum::Owned(Value::Bool(decisive))),
                 Some(_) => {}
                 None => undefined = true,
             }
         }
-        Ok(Cow::Owned(if undefined { Value::Undefined } else { Value::Bool(!decisive) }))
+        Ok(Datum::Owned(if undefined { Value::Undefined } else { Value::Bool(!decisive) }))
     }
 
     fn contains(
@@ -185,19 +200,19 @@ impl Run<'_> {
         needle: &Expr,
         items: &[Expr],
         sorted: Option<&[Value]>,
-        scope: Option<&Scope<'_>>,
+        scope: Option<&Scope<'_, '_>>,
     ) -> Result<Option<bool>, SqlError> {
         let needle = self.evaluate(needle, scope)?;
         if needle.is_undefined() {
             return Ok(None);
         }
         if let Some(sorted) = sorted {
-            return Ok(contains_sorted(&needle, sorted));
+            return Ok(contains_sorted(needle.view(), sorted));
         }
         let mut undefined = false;
         for item in items {
-            self.spend_on(&needle)?;
-            match equal(&needle, &*self.evaluate(item, scope)?) {
+            self.spend_on(needle.view())?;
+            match equal(needle.view(), self.evaluate(item, scope)?.view()) {
                 Some(true) => return Ok(Some(true)),
                 Some(false) => {}
                 None => undefined = true,
@@ -212,11 +227,13 @@ impl Run<'_> {
         pattern: &Expr,
         escape: Option<char>,
         compiled: Option<&Pattern>,
-        scope: Option<&Scope<'_>>,
+        scope: Option<&Scope<'_, '_>>,
     ) -> Result<Option<bool>, SqlError> {
         let text = self.evaluate(text, scope)?;
         let pattern = self.evaluate(pattern, scope)?;
-        let (Some(text), Some(pattern)) = (text.as_str(), pattern.as_str()) else { return Ok(None) };
+        let (Some(text), Some(pattern)) = (text.view().as_str(), pattern.view().as_str()) else {
+            return Ok(None);
+        };
         let fresh;
         let compiled = match compiled {
             Some(compiled) => compiled,
@@ -236,11 +253,11 @@ impl Run<'_> {
         value: &Expr,
         low: &Expr,
         high: &Expr,
-        scope: Option<&Scope<'_>>,
+        scope: Option<&Scope<'_, '_>>,
     ) -> Result<Option<bool>, SqlError> {
         let value = self.evaluate(value, scope)?;
-        let above = compare(&value, &*self.evaluate(low, scope)?, std::cmp::Ordering::is_ge);
-        let below = compare(&value, &*self.evaluate(high, scope)?, std::cmp::Ordering::is_le);
+        let above = compare(value.view(), self.evaluate(low, scope)?.view(), std::cmp::Ordering::is_ge);
+        let below = compare(value.view(), self.evaluate(high, scope)?.view(), std::cmp::Ordering::is_le);
         Ok(match (above, below) {
             (Some(false), _) | (_, Some(false)) => Some(false),
             (Some(true), Some(true)) => Some(true),
@@ -248,166 +265,178 @@ impl Run<'_> {
         })
     }
 
-    fn coalesce<'e>(&'e self, items: &'e [Expr], scope: Option<&'e Scope<'e>>) -> Evaluated<'e> {
+    fn coalesce<'d>(&'d self, items: &'d [Expr], scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
         for item in items {
             let value = self.evaluate(item, scope)?;
             if !value.is_undefined() {
                 return Ok(value);
             }
         }
-        Ok(Cow::Borrowed(&Value::Undefined))
+        Ok(Datum::UNDEFINED)
     }
 
     /// Anything but `true` selects the other branch.
-    fn conditional<'e>(
-        &'e self,
-        branches: &'e [(Expr, Expr)],
-        otherwise: &'e Expr,
-        scope: Option<&'e Scope<'e>>,
-    ) -> Evaluated<'e> {
+    fn conditional<'d>(
+        &'d self,
+        branches: &'d [(Expr, Expr)],
+        otherwise: &'d Expr,
+        scope: Option<&Scope<'_, 'd>>,
+    ) -> Evaluated<'d> {
         for (test, value) in branches {
-            if *self.evaluate(test, scope)? == Value::Bool(true) {
+            if self.evaluate(test, scope)?.as_bool() == Some(true) {
                 return self.evaluate(value, scope);
             }
         }
         self.evaluate(otherwise, scope)
     }
 
-    fn call<'e>(
-        &'e self,
+    fn call<'d>(
+        &'d self,
         function: &Function,
-        arguments: &'e [Expr],
-        scope: Option<&'e Scope<'e>>,
-    ) -> Evaluated<'e> {
+        arguments: &'d [Expr],
+        scope: Option<&Scope<'_, 'd>>,
+    ) -> Evaluated<'d> {
         let Implementation::Scalar(evaluate) = function.implementation else {
-            return Ok(Cow::Borrowed(&Value::Undefined));
+            return Ok(Datum::UNDEFINED);
         };
-        let arguments =
-            arguments.iter().map(|argument| self.evaluate(argument, scope)).collect::<Result<Vec<_>, _>>()?;
-        if !function.sees_undefined && arguments.iter().any(|argument| argument.is_undefined()) {
-            return Ok(Cow::Borrowed(&Value::Undefined));
+        // The usual numbers of arguments need no list on the heap.
+        match arguments {
+            [first] => self.invoke(function, evaluate, &[self.argument(first, scope)?]),
+            [first, second] => {
+                let arguments = [self.argument(first, scope)?, self.argument(second, scope)?];
+                self.invoke(function, evaluate, &arguments)
+            }
+            many => {
+                let arguments = many.iter().map(|argument| self.argument(argument, scope));
+                self.invoke(function, evaluate, &arguments.collect::<Result<Vec<_>, _>>()?)
+            }
         }
-        for argument in &arguments {
-            self.spend_on_argument(argument)?;
+    }
+
+    fn argument<'d>(
+        &'d self,
+        expr: &'d Expr,
+        scope: Option<&Scope<'_, 'd>>,
+    ) -> Result<Argument<'d>, SqlError> {
+        self.evaluate(expr, scope).map(Argument::new)
+    }
+
+    fn invoke<'d>(
+        &self,
+        function: &Function,
+        evaluate: Evaluate,
+        arguments: &[Argument<'_>],
+    ) -> Evaluated<'d> {
+        if !function.sees_undefined && arguments.iter().any(|argument| argument.view().is_undefined()) {
+            return Ok(Datum::UNDEFINED);
         }
-        let result = evaluate(&Call { arguments: &arguments, surroundings: &self.surroundings });
+        for argument in arguments {
+            self.spend_on_argument(argument.view())?;
+        }
+        let result = evaluate(&Call { arguments, surroundings: self.surroundings });
         match self.surroundings.failure.take() {
             Some(failure) => Err(failure),
-            None => Ok(Cow::Owned(result.unwrap_or(Value::Undefined))),
+            None => Ok(Datum::Owned(result.unwrap_or(Value::Undefined))),
         }
     }
 
     /// What every function may look through; those that do more say so themselves.
-    fn spend_on_argument(&self, argument: &Value) -> Result<(), SqlError> {
-        match argument {
-            Value::String(text) => self.budget().spend_bytes(text.len()),
-            Value::Array(elements) => self.budget().spend(elements.len() as u64),
-            Value::Object(object) => self.budget().spend(object.len() as u64),
+    fn spend_on_argument(&self, argument: View<'_>) -> Result<(), SqlError> {
+        match argument.kind() {
+            Kind::String => self.budget().spend_bytes(argument.as_text().map_or(0, <[u8]>::len)),
+            Kind::Array | Kind::Object => self.budget().spend(argument.len() as u64),
             _ => Ok(()),
         }
     }
 
-    fn subquery<'e>(
-        &'e self,
+    fn subquery<'d>(
+        &'d self,
         form: SubqueryForm,
-        query: &'e Query,
-        scope: Option<&'e Scope<'e>>,
-    ) -> Evaluated<'e> {
+        query: &'d Query,
+        scope: Option<&Scope<'_, 'd>>,
+    ) -> Evaluated<'d> {
         let value = match form {
             SubqueryForm::Scalar => self.only_row(query, scope)?,
-            SubqueryForm::Exists => Value::Bool(!self.first_row(query, scope)?.is_undefined()),
-            SubqueryForm::All => Value::Bool(self.first_row(query, scope)?.is_undefined()),
+            SubqueryForm::Exists => Value::Bool(self.has_row(query, scope)?),
+            SubqueryForm::All => Value::Bool(!self.has_row(query, scope)?),
             SubqueryForm::First => self.first_row(query, scope)?,
             SubqueryForm::Last => self.last_row(query, scope)?,
             SubqueryForm::Array => self.row_array(query, scope)?,
         };
-        Ok(Cow::Owned(value))
+        Ok(Datum::Owned(value))
     }
 
-    fn only_row(&self, query: &Query, scope: Option<&Scope<'_>>) -> Result<Value, SqlError> {
+    fn only_row(&self, query: &Query, scope: Option<&Scope<'_, '_>>) -> Result<Value, SqlError> {
         let mut only = Value::Undefined;
         let _all = self.rows(query, scope, &mut |row| {
             if !only.is_undefined() {
                 return Err(SqlError::Refused(CARDINALITY.to_owned()));
             }
-            only = row;
+            only = self.own_row(row)?;
             Ok(Flow::Continue(()))
         })?;
         Ok(only)
     }
 
-    fn first_row(&self, query: &Query, scope: Option<&Scope<'_>>) -> Result<Value, SqlError> {
+    fn has_row(&self, query: &Query, scope: Option<&Scope<'_, '_>>) -> Result<bool, SqlError> {
+        let mut found = false;
+        let _first = self.rows(query, scope, &mut |_| {
+            found = true;
+            Ok(Flow::Break(()))
+        })?;
+        Ok(found)
+    }
+
+    fn first_row(&self, query: &Query, scope: Option<&Scope<'_, '_>>) -> Result<Value, SqlError> {
         let mut first = Value::Undefined;
         let _first = self.rows(query, scope, &mut |row| {
-            first = row;
+            first = self.own_row(row)?;
             Ok(Flow::Break(()))
         })?;
         Ok(first)
     }
 
-    fn last_row(&self, query: &Query, scope: Option<&Scope<'_>>) -> Result<Value, SqlError> {
+    fn last_row(&self, query: &Query, scope: Option<&Scope<'_, '_>>) -> Result<Value, SqlError> {
         let mut last = Value::Undefined;
         let _all = self.rows(query, scope, &mut |row| {
-            last = row;
+            last = self.own_row(row)?;
             Ok(Flow::Continue(()))
         })?;
         Ok(last)
     }
 
-    fn row_array(&self, query: &Query, scope: Option<&Scope<'_>>) -> Result<Value, SqlError> {
+    fn row_array(&self, query: &Query, scope: Option<&Scope<'_, '_>>) -> Result<Value, SqlError> {
         let mut rows = Vec::new();
         let _all = self.rows(query, scope, &mut |row| {
-            rows.push(row);
+            rows.push(self.own_row(row)?);
             Ok(Flow::Continue(()))
         })?;
         Ok(Value::Array(rows))
     }
 }
 
-fn value_at<'s>(scope: Option<&Scope<'s>>, level: usize) -> &'s Value {
-    scope.map_or(&Value::Undefined, |scope| scope.value_at(level))
+fn value_at<'d>(scope: Option<&Scope<'_, 'd>>, level: usize) -> View<'d> {
+    scope.map_or(View::UNDEFINED, |scope| scope.value_at(level))
 }
 
-fn truth<'e>(truth: Option<bool>, negated: bool) -> Cow<'e, Value> {
-    Cow::Owned(logical(truth.map(|truth| truth != negated)))
+fn truth<'d>(truth: Option<bool>, negated: bool) -> Datum<'d> {
+    Datum::Owned(logical(truth.map(|truth| truth != negated)))
 }
 
-fn member<'v>(value: Cow<'v, Value>, name: &str) -> Cow<'v, Value> {
-    match value {
-        Cow::Borrowed(value) => Cow::Borrowed(value.get(name).unwrap_or(&Value::Undefined)),
-        Cow::Owned(Value::Object(mut object)) => Cow::Owned(object.remove(name).unwrap_or(Value::Undefined)),
-        Cow::Owned(_) => Cow::Borrowed(&Value::Undefined),
-    }
-}
-
-/// Only whole numbers from zero on are positions.
-fn element(value: Cow<'_, Value>, index: Number) -> Cow<'_, Value> {
-    let Some(index) = index.as_u64().and_then(|index| usize::try_from(index).ok()) else {
-        return Cow::Borrowed(&Value::Undefined);
-    };
-    match value {
-        Cow::Borrowed(value) => Cow::Borrowed(value.at(index).unwrap_or(&Value::Undefined)),
-        Cow::Owned(Value::Array(mut elements)) if index < elements.len() => {
-            Cow::Owned(elements.swap_remove(index))
-        }
-        Cow::Owned(_) => Cow::Borrowed(&Value::Undefined),
-    }
-}
-
-fn apply_unary(operator: UnaryOperator, value: &Value) -> Value {
-    match (operator, value) {
-        (UnaryOperator::Not, Value::Bool(truth)) => Value::Bool(!truth),
-        (UnaryOperator::Plus, Value::Number(number)) => Value::Number(*number),
-        (UnaryOperator::Minus, Value::Number(number)) => Value::from(-number.as_f64()),
-        (UnaryOperator::BitNot, Value::Number(number)) => Value::from(i64::from(!to_int32(*number))),
+fn apply_unary(operator: UnaryOperator, value: View<'_>) -> Value {
+    match (operator, value.as_bool(), value.as_number()) {
+        (UnaryOperator::Not, Some(truth), _) => Value::Bool(!truth),
+        (UnaryOperator::Plus, _, Some(number)) => Value::Number(number),
+        (UnaryOperator::Minus, _, Some(number)) => Value::from(-number.as_f64()),
+        (UnaryOperator::BitNot, _, Some(number)) => Value::from(i64::from(!to_int32(number))),
         _ => Value::Undefined,
     }
 }
 
 /// Undefined constants sort first: without a match one of them makes the answer undefined.
-fn contains_sorted(needle: &Value, sorted: &[Value]) -> Option<bool> {
-    let is_nan = needle.as_number().is_some_and(|number| number.as_f64().is_nan());
-    if !is_nan && sorted.binary_search(needle).is_ok() {
+fn contains_sorted(needle: View<'_>, sorted: &[Value]) -> Option<bool> {
+    let found = || sorted.binary_search_by(|value| needle.total_cmp(View::Value(value)).reverse()).is_ok();
+    if !needle.is_nan() && found() {
         return Some(true);
     }
     (!sorted.first().is_some_and(Value::is_undefined)).then_some(false)

@@ -1,19 +1,26 @@
 //! GROUP BY and aggregates. Groups come out in the order in which their first row was seen.
 
-use std::collections::HashMap;
-
 use quire_value::Value;
 
 use crate::SqlError;
-use crate::bound::{Grouping, Query};
+use crate::bound::{Expr, Grouping, Query};
 use crate::functions::Accumulator;
 
+use super::datum::{Datum, View};
 use super::scope::Group;
-use super::{Flow, Run, Scope, Visit, approximate_size};
+use super::seen::Places;
+use super::{Flow, Run, Scope, Visit};
 
 struct Accumulating {
     keys: Vec<Value>,
     accumulators: Vec<Accumulator>,
+}
+
+/// The groups so far.
+#[derive(Default)]
+struct Groups {
+    groups: Vec<Accumulating>,
+    by_keys: Places,
 }
 
 impl Run<'_> {
@@ -21,7 +28,7 @@ impl Run<'_> {
         &self,
         query: &Query,
         grouping: &Grouping,
-        scope: Option<&Scope<'_>>,
+        scope: Option<&Scope<'_, '_>>,
         visit: &mut Visit<'_>,
     ) -> Result<Flow, SqlError> {
         let hidden = query.sources.len();
@@ -39,47 +46,85 @@ impl Run<'_> {
         &self,
         query: &Query,
         grouping: &Grouping,
-        scope: Option<&Scope<'_>>,
+        scope: Option<&Scope<'_, '_>>,
     ) -> Result<Vec<Accumulating>, SqlError> {
-        let mut groups: Vec<Accumulating> = Vec::new();
-        let mut by_keys: HashMap<Vec<Value>, usize> = HashMap::new();
+        let mut groups = Groups::default();
         if grouping.keys.is_empty() {
             // Aggregates of nothing are still one row.
-            groups.push(Accumulating::new(Vec::new(), grouping));
-            by_keys.insert(Vec::new(), 0);
+            groups.groups.push(Accumulating::new(Vec::new(), grouping));
         }
+        // The rows of a subquery beside the item are no more when the item stands for several.
+        let reads_container = query.reads_container();
         let _all = self.filtered(query, scope, &mut |scope| {
-            let keys = grouping.keys.iter().map(|key| self.own(self.evaluate(key, scope)?));
-            let keys = keys.collect::<Result<Vec<Value>, SqlError>>()?;
-            let index = match by_keys.get(&keys) {
-                Some(index) => *index,
-                None => {
-                    self.budget().hold(256 + 2 * keys.iter().map(approximate_size).sum::<usize>())?;
-                    groups.push(Accumulating::new(keys.clone(), grouping));
-                    by_keys.insert(keys, groups.len() - 1);
-                    groups.len() - 1
-                }
-            };
-            self.push_row(&mut groups[index], grouping, scope)?;
+            let place = self.place_of(grouping, &mut groups, scope)?;
+            let times = if reads_container { self.multiplicity.get() } else { 1 };
+            self.push_row(&mut groups.groups[place], grouping, times, scope)?;
             Ok(Flow::Continue(()))
         })?;
-        Ok(groups)
+        Ok(groups.groups)
+    }
+
+    /// Known groups are found without owning their keys.
+    fn place_of(
+        &self,
+        grouping: &Grouping,
+        groups: &mut Groups,
+        scope: Option<&Scope<'_, '_>>,
+    ) -> Result<usize, SqlError> {
+        let key = |expr| self.group_key(expr, scope);
+        match grouping.keys.as_slice() {
+            [] => Ok(0),
+            [only] => self.place(grouping, groups, [key(only)?]),
+            [first, second] => self.place(grouping, groups, [key(first)?, key(second)?]),
+            keys => {
+                let keys = keys.iter().map(key).collect::<Result<Vec<Datum<'_>>, SqlError>>()?;
+                self.place(grouping, groups, keys)
+            }
+        }
+    }
+
+    fn group_key<'d>(&'d self, expr: &'d Expr, scope: Option<&Scope<'_, 'd>>) -> Result<Datum<'d>, SqlError> {
+        let key = self.evaluate(expr, scope)?;
+        self.budget().spend_bytes(key.view().approximate_size())?;
+        Ok(key)
+    }
+
+    fn place<'d>(
+        &self,
+        grouping: &Grouping,
+        groups: &mut Groups,
+        keys: impl AsRef<[Datum<'d>]> + IntoIterator<Item = Datum<'d>>,
+    ) -> Result<usize, SqlError> {
+        let hash = groups.by_keys.hash(keys.as_ref());
+        let has_keys = |place: usize| {
+            let known = groups.groups.get(place).map_or(&[][..], |group| &group.keys);
+            known.iter().zip(keys.as_ref()).all(|(known, key)| key.view().equals(View::Value(known)))
+        };
+        if let Some(place) = groups.by_keys.find(hash, has_keys) {
+            return Ok(place);
+        }
+        let keys: Vec<Value> = keys.into_iter().map(Datum::into_value).collect();
+        let bytes: usize = keys.iter().map(|key| View::Value(key).approximate_size()).sum();
+        let accumulators = grouping.aggregates.len() * std::mem::size_of::<Accumulator>();
+        self.budget().hold(128 + accumulators + bytes)?;
+        let place = groups.groups.len();
+        groups.groups.push(Accumulating::new(keys, grouping));
+        groups.by_keys.insert(hash, place);
+        Ok(place)
     }
 
     fn push_row(
         &self,
         group: &mut Accumulating,
         grouping: &Grouping,
-        scope: Option<&Scope<'_>>,
+        times: u64,
+        scope: Option<&Scope<'_, '_>>,
     ) -> Result<(), SqlError> {
         // Stands where the group will be, so that levels inside the arguments are as they were bound.
-        let scope = Scope::value(&Value::Undefined, scope);
+        let scope = Scope::value(View::UNDEFINED, scope);
         for (accumulator, call) in group.accumulators.iter_mut().zip(&grouping.aggregates) {
-            let value = self.evaluate(&call.argument, Some(&scope))?;
-            let size = approximate_size(&value);
-            if accumulator.push(value) {
-                self.budget().hold(size)?;
-            }
+            let datum = self.evaluate(&call.argument, Some(&scope))?;
+            accumulator.push(datum, times, self.budget())?;
         }
         Ok(())
     }
@@ -96,11 +141,11 @@ impl Accumulating {
 fn visit_group(
     group: &Group,
     hidden: usize,
-    scope: Option<&Scope<'_>>,
+    scope: Option<&Scope<'_, '_>>,
     visit: &mut Visit<'_>,
 ) -> Result<Flow, SqlError> {
     if hidden == 0 {
         return visit(Some(&Scope::group(group, scope)));
     }
-    visit_group(group, hidden - 1, Some(&Scope::value(&Value::Undefined, scope)), visit)
+    visit_group(group, hidden - 1, Some(&Scope::value(View::UNDEFINED, scope)), visit)
 }

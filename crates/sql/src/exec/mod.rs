@@ -1,15 +1,17 @@
-//! Runs a bound query by nested loops over items: no index, no plan. It is the oracle that every faster way is checked
-//! against, and what runs when there is none.
+//! Runs a bound query by nested loops over the items it is fed, in place on their stored form. No index, no plan: it is the
+//! oracle that every faster way is checked against, and what decides about every item that an index found.
 
+mod datum; // what expressions evaluate to
 mod evaluate; // expressions
 mod group; // GROUP BY and aggregates
+mod item; // what comes in
 mod operators; // comparison, arithmetic, bits
+mod row; // what comes out
 mod rows; // ORDER BY, DISTINCT, OFFSET LIMIT
 mod scope; // the stack of values in scope
-mod size; // how much a value weighs
+mod seen; // DISTINCT and group keys, looked up in place
 
-use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use quire_value::Value;
@@ -17,74 +19,87 @@ use quire_value::Value;
 use crate::SqlError;
 use crate::bound::{Expr, Input, Query, Source};
 use crate::environment::{Budget, Environment};
-use crate::functions::{Patterns, Surroundings};
+use crate::functions::{Finders, Patterns, Surroundings};
 
+pub(crate) use self::datum::{Datum, View};
+pub use self::item::{Item, SystemProperties};
+pub use self::row::Row;
+pub(crate) use self::rows::Window;
 pub(crate) use self::scope::Scope;
-pub(crate) use self::size::approximate_size;
+pub(crate) use self::seen::Seen;
 
 /// Go on, or enough rows.
 pub(crate) type Flow = ControlFlow<()>;
-pub(crate) type Emit<'e> = dyn FnMut(Value) -> Result<Flow, SqlError> + 'e;
-type Visit<'v> = dyn FnMut(Option<&Scope<'_>>) -> Result<Flow, SqlError> + 'v;
-/// Hands out the items of the container, in their order.
-pub(crate) type Items<'i> = dyn FnMut() -> Result<Option<Cow<'i, Value>>, SqlError> + 'i;
+pub(crate) type Emit<'e> = dyn FnMut(Row<'_>) -> Result<Flow, SqlError> + 'e;
+type Visit<'v> = dyn FnMut(Option<&Scope<'_, '_>>) -> Result<Flow, SqlError> + 'v;
+/// Takes an item and how many there are of its kind.
+pub(crate) type Take<'t> = dyn FnMut(&Item<'_>, u64) -> Result<Flow, SqlError> + 't;
+/// Hands every item of the container to the taker, in their order, until it has enough.
+pub(crate) type Feed<'f> = dyn FnMut(&mut Take<'_>) -> Result<Flow, SqlError> + 'f;
 
-/// One run of a query.
+/// What lasts over many items.
+pub(crate) fn surroundings<'r>(environment: &Environment, patterns: &'r Patterns) -> Surroundings<'r> {
+    Surroundings {
+        now_ticks: environment.now_ticks.unwrap_or(0),
+        random: Cell::new(environment.random_seed),
+        patterns,
+        finders: Finders::default(),
+        budget: Budget::new(environment.limits),
+        failure: Cell::new(None),
+    }
+}
+
+/// One run of a query over what one feed hands out. Making one costs nothing.
 pub(crate) struct Run<'r> {
-    surroundings: Surroundings<'r>,
+    surroundings: &'r Surroundings<'r>,
     computed: &'r [Expr],
-    items: RefCell<&'r mut Items<'r>>,
+    /// Taken by the source that reads the container; there is only one.
+    feed: Cell<Option<&'r mut Feed<'r>>>,
+    /// How many items the one being evaluated stands for.
+    multiplicity: Cell<u64>,
 }
 
 impl<'r> Run<'r> {
     pub fn new(
-        environment: &Environment,
-        patterns: &'r Patterns,
+        surroundings: &'r Surroundings<'r>,
         computed: &'r [Expr],
-        items: &'r mut Items<'r>,
+        feed: Option<&'r mut Feed<'r>>,
     ) -> Run<'r> {
-        let surroundings = Surroundings {
-            now_ticks: environment.now_ticks.unwrap_or(0),
-            random: Cell::new(environment.random_seed),
-            patterns,
-            budget: Budget::new(environment.limits),
-            failure: Cell::new(None),
-        };
-        Run { surroundings, computed, items: RefCell::new(items) }
+        Run { surroundings, computed, feed: Cell::new(feed), multiplicity: Cell::new(1) }
     }
 
     fn budget(&self) -> &Budget {
         &self.surroundings.budget
     }
 
-    /// All rows of a top-level query.
-    pub fn all_rows(&self, query: &Query) -> Result<Vec<Value>, SqlError> {
-        self.window(query, query.offset, query.limit)
+    /// The value of an expression that uses nothing in scope.
+    pub fn constant(&self, expr: &Expr) -> Result<Value, SqlError> {
+        let value = self.evaluate(expr, None)?.into_value();
+        self.budget().spend_bytes(approximate_size(&value))?;
+        Ok(value)
     }
 
-    /// The same, whatever its TOP or OFFSET LIMIT: the caller counts.
-    pub fn unlimited_rows(&self, query: &Query) -> Result<Vec<Value>, SqlError> {
-        self.window(query, 0, None)
+    /// The sort keys of the item, where it is all that is in scope.
+    pub fn order_keys(&self, query: &Query, item: &Item<'_>) -> Result<Vec<Value>, SqlError> {
+        self.budget().start_item();
+        self.sort_keys(query, Some(&Scope::value(View::of(item), None)))
     }
 
-    fn window(&self, query: &Query, offset: u64, limit: Option<u64>) -> Result<Vec<Value>, SqlError> {
-        let mut rows = Vec::new();
-        let _all = self.rows_between(query, offset, limit, None, &mut |mut row| {
-            drop_non_finite(&mut row);
-            if !row.is_undefined() {
-                self.budget().hold(approximate_size(&row))?;
-                rows.push(row);
-            }
-            Ok(Flow::Continue(()))
+    /// Whether any combination of the sources passes WHERE.
+    pub fn any_tuple(&self, query: &Query) -> Result<bool, SqlError> {
+        let mut found = false;
+        let _first = self.filtered(query, None, &mut |_| {
+            found = true;
+            Ok(Flow::Break(()))
         })?;
-        Ok(rows)
+        Ok(found)
     }
 
     /// Visits every combination of the sources, leftmost loop outermost.
     fn tuples(
         &self,
         sources: &[Source],
-        scope: Option<&Scope<'_>>,
+        scope: Option<&Scope<'_, '_>>,
         visit: &mut Visit<'_>,
     ) -> Result<Flow, SqlError> {
         let Some((source, rest)) = sources.split_first() else {
@@ -93,35 +108,45 @@ impl<'r> Run<'r> {
         };
         match &source.input {
             Input::Container => {
-                while let Some(item) = self.next_item()? {
-                    if self.bind(source, &item, rest, scope, visit)?.is_break() {
-                        return Ok(Flow::Break(()));
-                    }
-                }
-                Ok(Flow::Continue(()))
+                self.each_item(&mut |item| self.bind(source, View::of(item), rest, scope, visit))
             }
             Input::Expr(expr) => {
                 let value = self.evaluate(expr, scope)?;
-                self.bind(source, &value, rest, scope, visit)
+                self.bind(source, value.view(), rest, scope, visit)
             }
-            Input::Subquery(query) => {
-                self.rows(query, scope, &mut |row| self.bind(source, &row, rest, scope, visit))
-            }
+            Input::Subquery(query) => self.rows(query, scope, &mut |row| {
+                let row = row.into_datum();
+                self.bind(source, row.view(), rest, scope, visit)
+            }),
         }
     }
 
-    fn next_item(&self) -> Result<Option<Cow<'r, Value>>, SqlError> {
+    fn each_item(
+        &self,
+        visit: &mut dyn FnMut(&Item<'_>) -> Result<Flow, SqlError>,
+    ) -> Result<Flow, SqlError> {
+        let Some(feed) = self.feed.take() else { return Ok(Flow::Continue(())) };
+        let flow = feed(&mut |item, multiplicity| {
+            self.budget().start_item();
+            if multiplicity == 0 {
+                return Ok(Flow::Continue(()));
+            }
+            self.multiplicity.set(multiplicity);
+            let flow = visit(item);
+            self.multiplicity.set(1);
+            flow
+        })?;
         self.budget().start_item();
-        (self.items.borrow_mut())()
+        Ok(flow)
     }
 
     /// Goes on with the sources behind this one: once, or once per element.
     fn bind(
         &self,
         source: &Source,
-        value: &Value,
+        value: View<'_>,
         rest: &[Source],
-        scope: Option<&Scope<'_>>,
+        scope: Option<&Scope<'_, '_>>,
         visit: &mut Visit<'_>,
     ) -> Result<Flow, SqlError> {
         if !source.iterate {
@@ -130,7 +155,7 @@ impl<'r> Run<'r> {
             }
             return self.tuples(rest, Some(&Scope::value(value, scope)), visit);
         }
-        for element in value.as_array().unwrap_or_default() {
+        for element in value.elements() {
             if self.tuples(rest, Some(&Scope::value(element, scope)), visit)?.is_break() {
                 return Ok(Flow::Break(()));
             }
@@ -142,35 +167,17 @@ impl<'r> Run<'r> {
     fn filtered(
         &self,
         query: &Query,
-        scope: Option<&Scope<'_>>,
+        scope: Option<&Scope<'_, '_>>,
         visit: &mut Visit<'_>,
     ) -> Result<Flow, SqlError> {
         self.tuples(&query.sources, scope, &mut |scope| match &query.filter {
-            Some(filter) if *self.evaluate(filter, scope)? != Value::Bool(true) => Ok(Flow::Continue(())),
+            Some(filter) if self.evaluate(filter, scope)?.as_bool() != Some(true) => Ok(Flow::Continue(())),
             _ => visit(scope),
         })
     }
 }
 
-/// NaN and infinities have no JSON form: they are left out like `undefined`.
-fn drop_non_finite(value: &mut Value) {
-    match value {
-        Value::Number(number) if !number.is_finite() => *value = Value::Undefined,
-        Value::Array(elements) => {
-            elements.iter_mut().for_each(drop_non_finite);
-            elements.retain(|element| !element.is_undefined());
-        }
-        Value::Object(object) => {
-            let mut dropped = false;
-            for (_, property) in object.iter_mut() {
-                drop_non_finite(property);
-                dropped |= property.is_undefined();
-            }
-            if dropped {
-                let members = std::mem::take(object).into_iter();
-                *object = members.filter(|(_, property)| !property.is_undefined()).collect();
-            }
-        }
-        _ => {}
-    }
+/// For functions that hold values.
+pub(crate) fn approximate_size(value: &Value) -> usize {
+    View::Value(value).approximate_size()
 }

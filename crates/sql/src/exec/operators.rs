@@ -7,7 +7,9 @@ use quire_value::{Kind, Number, Value};
 use crate::SqlError;
 use crate::ast::BinaryOperator;
 
-pub(super) fn binary(operator: BinaryOperator, left: &Value, right: &Value) -> Result<Value, SqlError> {
+use super::datum::View;
+
+pub(super) fn binary(operator: BinaryOperator, left: View<'_>, right: View<'_>) -> Result<Value, SqlError> {
     use BinaryOperator::*;
     Ok(match operator {
         Equal => logical(equal(left, right)),
@@ -27,32 +29,34 @@ pub(super) fn logical(truth: Option<bool>) -> Value {
 }
 
 /// `None`: undefined. Values of different types are unequal; NaN equals nothing.
-pub(super) fn equal(left: &Value, right: &Value) -> Option<bool> {
-    match (left, right) {
-        (Value::Undefined, _) | (_, Value::Undefined) => None,
-        (Value::Number(left), Value::Number(_)) if left.as_f64().is_nan() => Some(false),
-        _ => Some(left == right),
+pub(super) fn equal(left: View<'_>, right: View<'_>) -> Option<bool> {
+    if left.is_undefined() || right.is_undefined() {
+        return None;
     }
+    Some(!left.is_nan() && left.equals(right))
 }
 
 /// `None` for different types, and for arrays and objects.
-pub(super) fn compare(left: &Value, right: &Value, wanted: fn(Ordering) -> bool) -> Option<bool> {
-    if left.kind() != right.kind() || matches!(left.kind(), Kind::Undefined | Kind::Array | Kind::Object) {
+pub(super) fn compare(left: View<'_>, right: View<'_>, wanted: fn(Ordering) -> bool) -> Option<bool> {
+    let kind = left.kind();
+    if kind != right.kind() || matches!(kind, Kind::Undefined | Kind::Array | Kind::Object) {
         return None;
     }
-    let is_nan = |value: &Value| value.as_number().is_some_and(|number| number.as_f64().is_nan());
-    Some(!is_nan(left) && !is_nan(right) && wanted(left.total_cmp(right)))
+    let is_nan = kind == Kind::Number && (left.is_nan() || right.is_nan());
+    Some(!is_nan && wanted(left.total_cmp(right)))
 }
 
-fn concat(left: &Value, right: &Value) -> Value {
-    match (left, right) {
-        (Value::String(left), Value::String(right)) => Value::String([left.as_str(), right].concat()),
+fn concat(left: View<'_>, right: View<'_>) -> Value {
+    match (left.as_str(), right.as_str()) {
+        (Some(left), Some(right)) => Value::String([left, right].concat()),
         _ => Value::Undefined,
     }
 }
 
-fn arithmetic(operator: BinaryOperator, left: &Value, right: &Value) -> Result<Value, SqlError> {
-    let (Value::Number(left), Value::Number(right)) = (left, right) else { return Ok(Value::Undefined) };
+fn arithmetic(operator: BinaryOperator, left: View<'_>, right: View<'_>) -> Result<Value, SqlError> {
+    let (Some(left), Some(right)) = (left.as_number(), right.as_number()) else {
+        return Ok(Value::Undefined);
+    };
     let (left, right) = (left.as_f64(), right.as_f64());
     let result = match operator {
         BinaryOperator::Add => left + right,
@@ -65,9 +69,9 @@ fn arithmetic(operator: BinaryOperator, left: &Value, right: &Value) -> Result<V
     Ok(Value::from(result))
 }
 
-fn bits(operator: BinaryOperator, left: &Value, right: &Value) -> Value {
-    let (Value::Number(left), Value::Number(right)) = (left, right) else { return Value::Undefined };
-    let (left, right) = (to_int32(*left), to_int32(*right));
+fn bits(operator: BinaryOperator, left: View<'_>, right: View<'_>) -> Value {
+    let (Some(left), Some(right)) = (left.as_number(), right.as_number()) else { return Value::Undefined };
+    let (left, right) = (to_int32(left), to_int32(right));
     let count = right as u32 & 31;
     Value::from(match operator {
         BinaryOperator::BitAnd => i64::from(left & right),

@@ -4,60 +4,124 @@
 //! the rows they get, so counting rows that no client ever sees would make the answer depend on partitioning.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
 
 use quire_value::Value;
 
 use crate::SqlError;
-use crate::bound::{OrderItem, Query};
+use crate::bound::{Expr, OrderItem, Query};
 use crate::environment::Budget;
 
+use super::datum::Datum;
+use super::row::{Row, Shape};
+use super::seen::Seen;
 use super::{Emit, Flow, Run, Scope, approximate_size};
 
 /// A sort buffer is cut back to the rows that can still be asked for when it has grown by this many.
 const SORT_SLACK: usize = 4_096;
+
+/// Which rows of a top-level query are wanted, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Window {
+    pub offset: u64,
+    pub limit: Option<u64>,
+    /// The items come in the order of ORDER BY, or the caller sorts.
+    pub in_order: bool,
+}
 
 impl Run<'_> {
     /// Emits every row of a subquery in the scope of the row around it.
     pub(super) fn rows(
         &self,
         query: &Query,
-        scope: Option<&Scope<'_>>,
+        scope: Option<&Scope<'_, '_>>,
         emit: &mut Emit<'_>,
     ) -> Result<Flow, SqlError> {
-        self.rows_between(query, query.offset, query.limit, scope, emit)
+        let mut seen = query.distinct.then(Seen::default);
+        let mut tail = Tail { run: self, seen: seen.as_mut(), repeats: false, skip: 0, take: None, emit };
+        self.projected(query, scope, &mut |scope| tail.push(self.project(query, scope)?))
     }
 
-    pub(super) fn rows_between(
+    /// Emits the rows of a top-level query. `seen`: what DISTINCT has let through before.
+    pub fn top_rows(
         &self,
         query: &Query,
-        offset: u64,
-        limit: Option<u64>,
-        scope: Option<&Scope<'_>>,
+        window: Window,
+        seen: &mut Seen,
         emit: &mut Emit<'_>,
-    ) -> Result<Flow, SqlError> {
-        let mut tail =
-            Tail { budget: self.budget(), seen: HashSet::new(), query, skip: offset, take: limit, emit };
+    ) -> Result<(), SqlError> {
+        let seen = query.distinct.then_some(seen);
+        let mut tail = Tail { run: self, seen, repeats: true, skip: window.offset, take: window.limit, emit };
         if tail.take == Some(0) {
-            return Ok(Flow::Continue(()));
+            return Ok(());
         }
-        let enough = if query.order_by.is_empty() {
-            self.projected(query, scope, &mut |scope| {
-                let row = self.evaluate(&query.projection, scope)?;
-                tail.push(self.own(row)?)
-            })?
+        let _enough = if query.order_by.is_empty() || window.in_order {
+            self.projected(query, None, &mut |scope| tail.push(self.project(query, scope)?))?
         } else {
-            self.sorted(query, scope, &mut |row| tail.push(row))?
+            self.sorted(query, window, &mut |row| tail.push(row))?
         };
-        // A limit reached ends this query, not the one around it.
-        Ok(if tail.stopped_outside(enough) { Flow::Break(()) } else { Flow::Continue(()) })
+        Ok(())
+    }
+
+    /// Emits the rows of a top-level query with their sort keys, as they come.
+    pub fn keyed_rows(
+        &self,
+        query: &Query,
+        emit: &mut dyn FnMut(Vec<Value>, Row<'_>) -> Result<Flow, SqlError>,
+    ) -> Result<(), SqlError> {
+        let _enough = self.projected(query, None, &mut |scope| {
+            let row = self.project(query, scope)?;
+            if row.is_undefined() {
+                return Ok(Flow::Continue(()));
+            }
+            emit(self.sort_keys(query, scope)?, row)
+        })?;
+        Ok(())
+    }
+
+    /// The select list stays in parts where nothing but their order makes the object.
+    fn project<'d>(&'d self, query: &'d Query, scope: Option<&Scope<'_, 'd>>) -> Result<Row<'d>, SqlError> {
+        let Expr::Object(properties) = &query.projection else {
+            return Ok(Row::from(self.evaluate(&query.projection, scope)?));
+        };
+        if !query.names_differ {
+            return Ok(Row::from(self.evaluate(&query.projection, scope)?));
+        }
+        self.budget().spend(1)?;
+        let mut members = Vec::with_capacity(properties.len());
+        for (name, expr) in properties {
+            let datum = self.evaluate(expr, scope)?;
+            if !datum.is_undefined() {
+                members.push((name.as_str(), datum));
+            }
+        }
+        Ok(Row(Shape::Members(members)))
+    }
+
+    /// An owned copy of a row, which is work.
+    pub(super) fn own_row(&self, row: Row<'_>) -> Result<Value, SqlError> {
+        match row.0 {
+            Shape::Datum(datum) => self.own(datum),
+            Shape::Members(_) => {
+                let value = row.into_value();
+                self.budget().spend_bytes(approximate_size(&value))?;
+                Ok(value)
+            }
+        }
+    }
+
+    pub(super) fn sort_keys(
+        &self,
+        query: &Query,
+        scope: Option<&Scope<'_, '_>>,
+    ) -> Result<Vec<Value>, SqlError> {
+        query.order_by.iter().map(|item| self.own(self.evaluate(&item.expr, scope)?)).collect()
     }
 
     /// Visits the scopes to project from: tuples, or groups of them.
     fn projected(
         &self,
         query: &Query,
-        scope: Option<&Scope<'_>>,
+        scope: Option<&Scope<'_, '_>>,
         visit: &mut super::Visit<'_>,
     ) -> Result<Flow, SqlError> {
         match &query.grouping {
@@ -66,24 +130,24 @@ impl Run<'_> {
         }
     }
 
-    fn sorted(
-        &self,
-        query: &Query,
-        scope: Option<&Scope<'_>>,
-        emit: &mut Emit<'_>,
-    ) -> Result<Flow, SqlError> {
-        let mut buffer = SortBuffer::new(self.budget(), query);
-        let _all = self.projected(query, scope, &mut |scope| {
-            let keys = query.order_by.iter().map(|item| self.own(self.evaluate(&item.expr, scope)?));
-            let keys = keys.collect::<Result<Vec<Value>, SqlError>>()?;
-            let row = self.evaluate(&query.projection, scope)?;
+    fn sorted(&self, query: &Query, window: Window, emit: &mut Emit<'_>) -> Result<Flow, SqlError> {
+        let mut buffer = SortBuffer::new(self.budget(), query, window);
+        let _all = self.projected(query, None, &mut |scope| {
+            let keys = self.sort_keys(query, scope)?;
+            let row = self.project(query, scope)?;
             if row.is_undefined() {
                 return Ok(Flow::Continue(()));
             }
-            buffer.push(keys, self.own(row)?)
+            let row = self.own_row(row)?;
+            let times = if query.distinct { 1 } else { self.multiplicity.get() };
+            for _ in 1..times {
+                buffer.push(keys.clone(), row.clone())?;
+            }
+            buffer.push(keys, row)?;
+            Ok(Flow::Continue(()))
         })?;
         for row in buffer.finish() {
-            if emit(row)?.is_break() {
+            if emit(Row::from(Datum::Owned(row)))?.is_break() {
                 return Ok(Flow::Break(()));
             }
         }
@@ -92,20 +156,46 @@ impl Run<'_> {
 }
 
 /// What happens to rows in their final order.
-struct Tail<'t, 'e> {
-    budget: &'t Budget,
-    query: &'t Query,
-    seen: HashSet<Value>,
+struct Tail<'t, 'e, 'r> {
+    run: &'t Run<'r>,
+    seen: Option<&'t mut Seen>,
+    /// A row of an item that stands for several comes as often. Inside of a query, that is left to the query around.
+    repeats: bool,
     skip: u64,
     take: Option<u64>,
     emit: &'t mut Emit<'e>,
 }
 
-impl Tail<'_, '_> {
-    fn push(&mut self, row: Value) -> Result<Flow, SqlError> {
-        if row.is_undefined() || !self.is_new(&row)? {
+impl Tail<'_, '_, '_> {
+    /// Breaks when nothing more is wanted.
+    fn push(&mut self, row: Row<'_>) -> Result<Flow, SqlError> {
+        if row.is_undefined() {
             return Ok(Flow::Continue(()));
         }
+        let multiplicity = &self.run.multiplicity;
+        let Some(seen) = &mut self.seen else {
+            let times = if self.repeats { multiplicity.get() } else { 1 };
+            return self.push_times(row, times);
+        };
+        if !seen.insert(&row, self.run.budget())? {
+            return Ok(Flow::Continue(()));
+        }
+        let times = multiplicity.replace(1);
+        let flow = self.push_times(row, 1);
+        multiplicity.set(times);
+        flow
+    }
+
+    fn push_times(&mut self, row: Row<'_>, times: u64) -> Result<Flow, SqlError> {
+        for _ in 1..times {
+            if self.count(row.again())?.is_break() {
+                return Ok(Flow::Break(()));
+            }
+        }
+        self.count(row)
+    }
+
+    fn count(&mut self, row: Row<'_>) -> Result<Flow, SqlError> {
         if self.skip > 0 {
             self.skip -= 1;
             return Ok(Flow::Continue(()));
@@ -113,28 +203,8 @@ impl Tail<'_, '_> {
         if let Some(take) = &mut self.take {
             *take -= 1;
         }
-        if (self.emit)(row)?.is_break() {
-            self.take = None;
-            return Ok(Flow::Break(()));
-        }
-        Ok(if self.take == Some(0) { Flow::Break(()) } else { Flow::Continue(()) })
-    }
-
-    /// DISTINCT keeps the first of equals.
-    fn is_new(&mut self, row: &Value) -> Result<bool, SqlError> {
-        if !self.query.distinct {
-            return Ok(true);
-        }
-        if self.seen.contains(row) {
-            return Ok(false);
-        }
-        self.budget.hold(approximate_size(row))?;
-        Ok(self.seen.insert(row.clone()))
-    }
-
-    /// Whether it was the receiver, and not our own limit, that had enough.
-    fn stopped_outside(&self, flow: Flow) -> bool {
-        flow.is_break() && self.take != Some(0)
+        let flow = (self.emit)(row)?;
+        Ok(if self.take == Some(0) { Flow::Break(()) } else { flow })
     }
 }
 
@@ -147,8 +217,8 @@ struct SortBuffer<'b> {
 }
 
 impl<'b> SortBuffer<'b> {
-    fn new(budget: &'b Budget, query: &'b Query) -> SortBuffer<'b> {
-        let wanted = query.limit.and_then(|limit| usize::try_from(limit.saturating_add(query.offset)).ok());
+    fn new(budget: &'b Budget, query: &'b Query, window: Window) -> SortBuffer<'b> {
+        let wanted = window.limit.and_then(|limit| usize::try_from(limit.saturating_add(window.offset)).ok());
         SortBuffer {
             budget,
             order_by: &query.order_by,
@@ -157,7 +227,7 @@ impl<'b> SortBuffer<'b> {
         }
     }
 
-    fn push(&mut self, keys: Vec<Value>, row: Value) -> Result<Flow, SqlError> {
+    fn push(&mut self, keys: Vec<Value>, row: Value) -> Result<(), SqlError> {
         self.budget.hold(weight(&keys, &row))?;
         self.rows.push((keys, row));
         if let Some(keep) = self.keep.filter(|keep| self.rows.len() >= keep.saturating_add(SORT_SLACK)) {
@@ -166,7 +236,7 @@ impl<'b> SortBuffer<'b> {
                 self.budget.release(weight(&keys, &row));
             }
         }
-        Ok(Flow::Continue(()))
+        Ok(())
     }
 
     /// Stable, so that ties keep the order of the items.

@@ -2,16 +2,19 @@
 
 use quire_value::Value;
 
-pub(crate) struct Scope<'s> {
-    binding: Binding<'s>,
-    parent: Option<&'s Scope<'s>>,
+use super::datum::View;
+
+/// `'s`: how long the levels stand on the stack of calls; `'d`: how long the data lives, which is what results borrow.
+pub(crate) struct Scope<'s, 'd> {
+    binding: Binding<'d>,
+    parent: Option<&'s Scope<'s, 'd>>,
     level: usize,
 }
 
 #[derive(Clone, Copy)]
-enum Binding<'s> {
-    Value(&'s Value),
-    Group(&'s Group),
+enum Binding<'d> {
+    Value(View<'d>),
+    Group(&'d Group),
 }
 
 /// A finished group: what the select list of a grouped query sees.
@@ -20,20 +23,21 @@ pub(crate) struct Group {
     pub aggregates: Vec<Value>,
 }
 
-impl<'s> Scope<'s> {
-    pub fn value(value: &'s Value, parent: Option<&'s Scope<'s>>) -> Scope<'s> {
+impl<'s, 'd> Scope<'s, 'd> {
+    pub fn value(value: View<'d>, parent: Option<&'s Scope<'s, 'd>>) -> Scope<'s, 'd> {
         Scope::new(Binding::Value(value), parent)
     }
 
-    pub fn group(group: &'s Group, parent: Option<&'s Scope<'s>>) -> Scope<'s> {
+    pub fn group(group: &'d Group, parent: Option<&'s Scope<'s, 'd>>) -> Scope<'s, 'd> {
         Scope::new(Binding::Group(group), parent)
     }
 
-    fn new(binding: Binding<'s>, parent: Option<&'s Scope<'s>>) -> Scope<'s> {
+    fn new(binding: Binding<'d>, parent: Option<&'s Scope<'s, 'd>>) -> Scope<'s, 'd> {
         Scope { binding, parent, level: parent.map_or(0, |parent| parent.level + 1) }
     }
 
-    fn at(&self, level: usize) -> Option<Binding<'s>> {
+    #[inline]
+    fn at(&self, level: usize) -> Option<Binding<'d>> {
         if self.level == level {
             return Some(self.binding);
         }
@@ -45,14 +49,15 @@ impl<'s> Scope<'s> {
     }
 
     /// `undefined` when the level holds a group: the binder lets no expression ask.
-    pub fn value_at(&self, level: usize) -> &'s Value {
+    #[inline]
+    pub fn value_at(&self, level: usize) -> View<'d> {
         match self.at(level) {
             Some(Binding::Value(value)) => value,
-            _ => &Value::Undefined,
+            _ => View::UNDEFINED,
         }
     }
 
-    pub fn group_at(&self, level: usize) -> Option<&'s Group> {
+    pub fn group_at(&self, level: usize) -> Option<&'d Group> {
         match self.at(level) {
             Some(Binding::Group(group)) => Some(group),
             _ => None,

@@ -1,12 +1,14 @@
 //! Aggregates: every one skips undefined values.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 
 use quire_value::Value;
 
-use super::type_check::is_primitive;
+use super::type_check::is_primitive_kind;
 use super::{Function, Implementation, IndexUse, exactly, row};
+use crate::SqlError;
+use crate::environment::Budget;
+use crate::exec::{Datum, View, approximate_size};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregate {
@@ -72,40 +74,47 @@ impl Accumulator {
         }
     }
 
-    /// Takes one value; says whether it is kept, so that its size counts.
-    pub fn push(&mut self, value: Cow<'_, Value>) -> bool {
+    /// Takes a value as many times as there are rows like it, exactly as if each came by itself. What is kept counts
+    /// against the budget.
+    pub fn push(&mut self, datum: Datum<'_>, times: u64, budget: &Budget) -> Result<(), SqlError> {
+        let value = datum.view();
         if value.is_undefined() {
-            return false;
+            return Ok(());
         }
         match self {
-            Accumulator::Count(count) => *count += 1,
-            Accumulator::CountIf(count) => *count += u64::from(*value == Value::Bool(true)),
-            Accumulator::Sum(sum) => *sum = add(*sum, &value),
+            Accumulator::Count(count) => *count += times,
+            Accumulator::CountIf(count) => *count += if value.as_bool() == Some(true) { times } else { 0 },
+            Accumulator::Sum(sum) => *sum = add(*sum, value, times),
             Accumulator::Average { sum, count } => {
-                *sum = add(*sum, &value);
-                *count += 1;
+                *sum = add(*sum, value, times);
+                *count += times;
             }
             Accumulator::Extreme { best, valid, keep } => {
-                *valid = *valid && is_primitive(&value);
-                if *valid && best.as_ref().is_none_or(|best| value.total_cmp(best) == *keep) {
-                    *best = Some(value.into_owned());
+                *valid = *valid && is_primitive_kind(value.kind());
+                let is_better = |best: &Value| value.total_cmp(View::Value(best)) == *keep;
+                if *valid && best.as_ref().is_none_or(is_better) {
+                    *best = Some(datum.into_value());
                 }
             }
             Accumulator::List(values) => {
-                values.push(value.into_owned());
-                return true;
+                let value = datum.into_value();
+                for _ in 1..times {
+                    budget.hold(approximate_size(&value))?;
+                    values.push(value.clone());
+                }
+                budget.hold(approximate_size(&value))?;
+                values.push(value);
             }
             Accumulator::Set { seen, values } => {
-                if seen.contains(&*value) {
-                    return false;
+                let value = datum.into_value();
+                if !seen.contains(&value) {
+                    budget.hold(2 * approximate_size(&value))?;
+                    seen.insert(value.clone());
+                    values.push(value);
                 }
-                let value = value.into_owned();
-                seen.insert(value.clone());
-                values.push(value);
-                return true;
             }
         }
-        false
+        Ok(())
     }
 
     pub fn finish(self) -> Value {
@@ -122,6 +131,12 @@ impl Accumulator {
     }
 }
 
-fn add(sum: Option<f64>, value: &Value) -> Option<f64> {
-    Some(sum? + value.as_number()?.as_f64())
+/// One by one: the sum of doubles is not their product.
+fn add(sum: Option<f64>, value: View<'_>, times: u64) -> Option<f64> {
+    let number = value.as_number()?.as_f64();
+    let mut sum = sum?;
+    for _ in 0..times {
+        sum += number;
+    }
+    Some(sum)
 }

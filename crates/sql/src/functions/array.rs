@@ -2,13 +2,15 @@
 
 use std::collections::HashSet;
 
-use quire_value::{Object, Value};
+use quire_value::{Kind, Object, Value};
+
+use crate::exec::View;
 
 use super::type_check::is_primitive;
 use super::{Call, Function, IndexUse, at_least, between, exactly, f};
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    f(&["ARRAY_LENGTH"], exactly(1), |call| Some(Value::from(call.array(0)?.len() as i64)), IndexUse::None),
+    f(&["ARRAY_LENGTH"], exactly(1), length, IndexUse::None),
     f(&["ARRAY_CONCAT"], at_least(2), concat, IndexUse::None),
     f(&["ARRAY_CONTAINS"], between(2, 3), contains, IndexUse::Seek).seeing_undefined(),
     f(&["ARRAY_CONTAINS_ANY"], at_least(2), |call| members(call, true), IndexUse::None).seeing_undefined(),
@@ -31,6 +33,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
     f(&["ObjectToArray", "OBJECT_TO_ARRAY"], between(1, 3), object_to_array, IndexUse::None),
 ];
 
+fn length(call: &Call<'_>) -> Option<Value> {
+    let array = call.view(0).filter(|value| value.kind() == Kind::Array)?;
+    Some(Value::from(array.len() as i64))
+}
+
 fn concat(call: &Call<'_>) -> Option<Value> {
     let mut elements = Vec::new();
     for index in 0..call.len() {
@@ -46,40 +53,40 @@ fn spend(call: &Call<'_>, array: &[Value]) -> Option<()> {
 }
 
 fn contains(call: &Call<'_>) -> Option<Value> {
-    let array = call.array(0)?;
-    let wanted = call.value(1).filter(|value| !value.is_undefined())?;
-    let partial = match call.value(2) {
-        None | Some(Value::Undefined) => false,
+    let array = call.view(0).filter(|value| value.kind() == Kind::Array)?;
+    let wanted = call.view(1).filter(|value| !value.is_undefined())?;
+    let partial = match call.view(2) {
+        None => false,
+        Some(value) if value.is_undefined() => false,
         Some(value) => value.as_bool()?,
     };
-    spend(call, array)?;
-    let found = match wanted {
-        Value::Object(wanted) if partial => {
-            // Every wanted name is looked for in every element.
-            call.spend_bytes(array.len().saturating_mul(wanted.len()).saturating_mul(64))?;
-            array.iter().any(|element| covers(element, wanted))
-        }
-        wanted => array.contains(wanted),
-    };
-    Some(Value::Bool(found))
+    call.spend_bytes(array.approximate_size())?;
+    if partial && wanted.kind() == Kind::Object {
+        // Every wanted name is looked for in every element.
+        call.spend_bytes(array.len().saturating_mul(wanted.len()).saturating_mul(64))?;
+        let wanted = call.object(1)?;
+        return Some(Value::Bool(array.elements().any(|element| covers(element, wanted))));
+    }
+    Some(Value::Bool(array.elements().any(|element| element.equals(wanted))))
 }
 
 /// Every property of `wanted` is there with an equal value: one level deep.
-fn covers(element: &Value, wanted: &Object) -> bool {
-    element
-        .as_object()
-        .is_some_and(|object| wanted.iter().all(|(name, value)| object.get(name) == Some(value)))
+fn covers(element: View<'_>, wanted: &Object) -> bool {
+    let has = |(name, value): (&str, &Value)| element.member(name).view().equals(View::Value(value));
+    element.kind() == Kind::Object && wanted.iter().all(has)
 }
 
 /// Three-valued OR (`decisive` true) or AND (false) of membership.
 fn members(call: &Call<'_>, decisive: bool) -> Option<Value> {
-    let array = call.array(0)?;
+    let array = call.view(0).filter(|value| value.kind() == Kind::Array)?;
     let mut undefined = false;
     for index in 1..call.len() {
-        spend(call, array)?;
-        match call.value(index)? {
-            Value::Undefined => undefined = true,
-            value if array.contains(value) == decisive => return Some(Value::Bool(decisive)),
+        call.spend_bytes(array.approximate_size())?;
+        match call.view(index)? {
+            value if value.is_undefined() => undefined = true,
+            value if array.elements().any(|element| element.equals(value)) == decisive => {
+                return Some(Value::Bool(decisive));
+            }
             _ => {}
         }
     }

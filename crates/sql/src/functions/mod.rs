@@ -8,6 +8,7 @@ mod array;
 mod conditional;
 mod conversion;
 mod datetime;
+mod finder; // prepared searches for substrings
 mod integer;
 mod later; // names of functions that are recognised and not there yet
 mod math;
@@ -18,18 +19,19 @@ mod utf16;
 
 mod calendar; // date arithmetic behind `datetime`
 
-use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use quire_value::{Number, Object, Value};
+use quire_value::{Kind, Number, Object, Value};
 
 use crate::SqlError;
 use crate::environment::Budget;
+use crate::exec::{Datum, View};
 
 pub(crate) use self::aggregate::Accumulator;
 pub use self::aggregate::Aggregate;
+pub(crate) use self::finder::Finders;
 pub(crate) use self::regular::Patterns;
 
 /// A row of the table.
@@ -229,28 +231,62 @@ pub(crate) struct Surroundings<'r> {
     pub now_ticks: i64,
     pub random: Cell<u64>,
     pub patterns: &'r Patterns,
+    pub finders: Finders,
     pub budget: Budget,
     /// Set by a function that would exceed the budget; it then answers `None`.
     pub failure: Cell<Option<SqlError>>,
 }
 
-/// The arguments of one call, with accessors that answer `None` for another type.
+/// An argument where it lies, and as a value once a function has asked for one.
+pub(crate) struct Argument<'a> {
+    datum: Datum<'a>,
+    value: OnceCell<Value>,
+}
+
+impl<'a> Argument<'a> {
+    pub fn new(datum: Datum<'a>) -> Argument<'a> {
+        Argument { datum, value: OnceCell::new() }
+    }
+
+    pub fn view(&self) -> View<'_> {
+        self.datum.view()
+    }
+
+    fn value(&self) -> &Value {
+        match self.view() {
+            View::Value(value) => value,
+            view => self.value.get_or_init(|| view.to_value()),
+        }
+    }
+}
+
+/// The arguments of one call, with accessors that answer `None` for another type. All but `value`, `array` and `object`
+/// read in place.
 pub(crate) struct Call<'a> {
-    pub arguments: &'a [Cow<'a, Value>],
+    pub arguments: &'a [Argument<'a>],
     pub surroundings: &'a Surroundings<'a>,
 }
 
 impl<'a> Call<'a> {
+    fn view(&self, index: usize) -> Option<View<'a>> {
+        self.arguments.get(index).map(Argument::view)
+    }
+
     fn value(&self, index: usize) -> Option<&'a Value> {
-        self.arguments.get(index).map(|argument| &**argument)
+        self.arguments.get(index).map(Argument::value)
     }
 
     fn string(&self, index: usize) -> Option<&'a str> {
-        self.value(index)?.as_str()
+        self.view(index)?.as_str()
+    }
+
+    /// The bytes of a string, for what needs no characters.
+    fn text(&self, index: usize) -> Option<&'a [u8]> {
+        self.view(index)?.as_text()
     }
 
     fn number(&self, index: usize) -> Option<Number> {
-        self.value(index)?.as_number()
+        self.view(index)?.as_number()
     }
 
     fn double(&self, index: usize) -> Option<f64> {
@@ -262,15 +298,17 @@ impl<'a> Call<'a> {
     }
 
     fn array(&self, index: usize) -> Option<&'a [Value]> {
+        self.view(index).filter(|value| value.kind() == Kind::Array)?;
         self.value(index)?.as_array()
     }
 
     fn object(&self, index: usize) -> Option<&'a Object> {
+        self.view(index).filter(|value| value.kind() == Kind::Object)?;
         self.value(index)?.as_object()
     }
 
     fn bool(&self, index: usize) -> Option<bool> {
-        self.value(index)?.as_bool()
+        self.view(index)?.as_bool()
     }
 
     fn len(&self) -> usize {

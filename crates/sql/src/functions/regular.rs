@@ -1,8 +1,7 @@
 //! Regular expressions, by an engine whose time is linear in the text. Not offered, and so undefined: look-around and
 //! back-references.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use quire_value::Value;
 use regex::{Regex, RegexBuilder};
@@ -20,21 +19,30 @@ pub(super) const FUNCTIONS: &[Function] = &[
     f(&["RegexExtractAll", "REGEX_EXTRACT_ALL"], between(2, 4), regex_extract_all, IndexUse::None),
 ];
 
-/// Compiled patterns by pattern and modifiers; `None` for one that does not compile.
+/// Compiled patterns; shared, because a copy of one starts without the states it has found.
 #[derive(Default)]
-pub(crate) struct Patterns(Mutex<HashMap<(String, String), Option<Regex>>>);
+pub(crate) struct Patterns(Mutex<Vec<Compiled>>);
+
+struct Compiled {
+    pattern: String,
+    modifiers: String,
+    /// `None` for one that does not compile.
+    regex: Option<Arc<Regex>>,
+}
 
 impl Patterns {
-    fn get(&self, pattern: &str, modifiers: &str) -> Option<Regex> {
+    fn get(&self, pattern: &str, modifiers: &str) -> Option<Arc<Regex>> {
         let mut compiled = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = compiled.get(&(pattern.to_owned(), modifiers.to_owned())) {
-            return known.clone();
+        let known = compiled.iter().find(|known| known.pattern == pattern && known.modifiers == modifiers);
+        if let Some(known) = known {
+            return known.regex.clone();
         }
         if compiled.len() == PATTERNS_MAX {
             compiled.clear();
         }
-        let regex = compile(pattern, modifiers);
-        compiled.insert((pattern.to_owned(), modifiers.to_owned()), regex.clone());
+        let regex = compile(pattern, modifiers).map(Arc::new);
+        let (pattern, modifiers) = (pattern.to_owned(), modifiers.to_owned());
+        compiled.push(Compiled { pattern, modifiers, regex: regex.clone() });
         regex
     }
 }
@@ -55,7 +63,7 @@ fn compile(pattern: &str, modifiers: &str) -> Option<Regex> {
 }
 
 /// The text and the compiled pattern of a call.
-fn prepare<'a>(call: &Call<'a>) -> Option<(&'a str, Regex)> {
+fn prepare<'a>(call: &Call<'a>) -> Option<(&'a str, Arc<Regex>)> {
     let text = call.string(0)?;
     let pattern = call.string(1)?;
     let modifiers = call.optional(2, "", Call::string)?;

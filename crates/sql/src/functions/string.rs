@@ -11,7 +11,7 @@ const REPLICATE_LENGTH_MAX: usize = 10_000;
 
 pub(super) const FUNCTIONS: &[Function] = &[
     f(&["CONCAT"], at_least(2), concat, IndexUse::None),
-    f(&["CONTAINS"], between(2, 3), |call| test(call, |s, t| s.contains(t)), IndexUse::Scan),
+    f(&["CONTAINS"], between(2, 3), contains, IndexUse::Scan),
     f(&["STARTSWITH"], between(2, 3), |call| test(call, |s, t| s.starts_with(t)), IndexUse::Prefix),
     f(&["ENDSWITH"], between(2, 3), |call| test(call, |s, t| s.ends_with(t)), IndexUse::Scan),
     f(&["StringEquals", "STRING_EQUALS"], between(2, 3), |call| test(call, |s, t| s == t), IndexUse::Seek),
@@ -84,6 +84,15 @@ fn concat(call: &Call<'_>) -> Option<Value> {
     let parts: Vec<&str> = (0..call.len()).map(|index| call.string(index)).collect::<Option<_>>()?;
     call.spend_bytes(parts.iter().map(|part| part.len()).sum())?;
     Some(Value::String(parts.concat()))
+}
+
+fn contains(call: &Call<'_>) -> Option<Value> {
+    if call.len() > 2 {
+        return test(call, |text, other| text.contains(other));
+    }
+    let (text, wanted) = (call.text(0)?, call.text(1)?);
+    call.spend_bytes(text.len() + wanted.len())?;
+    Some(Value::Bool(call.surroundings.finders.contains(text, wanted)))
 }
 
 /// A test of two strings, the third argument being "ignore case".

@@ -2,6 +2,8 @@
 
 use quire_value::{Kind, Value};
 
+use crate::exec::View;
+
 use super::{Call, Evaluate, Function, IndexUse, calendar, exactly};
 
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -10,11 +12,13 @@ pub(super) const FUNCTIONS: &[Function] = &[
     check(&["IS_BOOL", "IS_BOOLEAN"], |call| is(call, |value| value.kind() == Kind::Bool)),
     check(&["IS_NUMBER"], |call| is(call, |value| value.kind() == Kind::Number)),
     check(&["IS_FINITE_NUMBER"], |call| is(call, is_finite)),
-    check(&["IS_INTEGER"], |call| is(call, |value| value.as_i64().is_some())),
+    check(&["IS_INTEGER"], |call| {
+        is(call, |value| value.as_number().is_some_and(|number| number.as_i64().is_some()))
+    }),
     check(&["IS_STRING"], |call| is(call, |value| value.kind() == Kind::String)),
     check(&["IS_ARRAY"], |call| is(call, |value| value.kind() == Kind::Array)),
     check(&["IS_OBJECT"], |call| is(call, |value| value.kind() == Kind::Object)),
-    check(&["IS_PRIMITIVE"], |call| is(call, is_primitive)),
+    check(&["IS_PRIMITIVE"], |call| is(call, |value| is_primitive_kind(value.kind()))),
     check(&["IS_DATETIME"], |call| is(call, is_datetime)),
 ];
 
@@ -22,18 +26,22 @@ const fn check(names: &'static [&'static str], evaluate: Evaluate) -> Function {
     super::f(names, exactly(1), evaluate, IndexUse::Range).seeing_undefined()
 }
 
-fn is(call: &Call<'_>, test: impl Fn(&Value) -> bool) -> Option<Value> {
-    Some(Value::Bool(call.value(0).is_some_and(test)))
+fn is(call: &Call<'_>, test: impl Fn(View<'_>) -> bool) -> Option<Value> {
+    Some(Value::Bool(call.view(0).is_some_and(test)))
 }
 
-fn is_finite(value: &Value) -> bool {
+fn is_finite(value: View<'_>) -> bool {
     value.as_number().is_some_and(|number| number.as_f64().is_finite())
 }
 
 pub(crate) fn is_primitive(value: &Value) -> bool {
-    matches!(value.kind(), Kind::Null | Kind::Bool | Kind::Number | Kind::String)
+    is_primitive_kind(value.kind())
 }
 
-fn is_datetime(value: &Value) -> bool {
+pub(crate) fn is_primitive_kind(kind: Kind) -> bool {
+    matches!(kind, Kind::Null | Kind::Bool | Kind::Number | Kind::String)
+}
+
+fn is_datetime(value: View<'_>) -> bool {
     value.as_str().is_some_and(|text| calendar::parse(text).is_some())
 }

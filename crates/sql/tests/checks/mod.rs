@@ -38,8 +38,8 @@ fn compile(text: &str) -> Result<Query, SqlError> {
 
 fn run(query: &Query) -> Result<Vec<Value>, SqlError> {
     let parse = |item: &&str| text::parse(item.as_bytes(), quire_value::Limits::default()).expect("an item");
-    let mut items = ITEMS.iter().map(parse);
-    query.run(&mut || Ok(items.next()))
+    let items: Vec<Value> = ITEMS.iter().map(parse).collect();
+    query.rows(&items)
 }
 
 fn check_error(error: &SqlError, text: &str) {

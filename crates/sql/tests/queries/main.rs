@@ -4,7 +4,7 @@ mod merge;
 
 use std::path::{Path, PathBuf};
 
-use quire_sql::{Environment, Parameters, Query, QueryPlan, Shape, SqlError, functions};
+use quire_sql::{Environment, Item, Parameters, Query, QueryPlan, Shape, SqlError, functions};
 use quire_testkit::qt::{self, Runner, Setup};
 use quire_value::Value;
 
@@ -71,8 +71,7 @@ fn compile(setup: &Setup, text: &str) -> Result<Query, SqlError> {
 }
 
 fn all_at_once(query: &Query, items: &[Value]) -> Result<Vec<Value>, SqlError> {
-    let mut items = items.iter().cloned();
-    query.run(&mut || Ok(items.next()))
+    query.rows(items)
 }
 
 fn item_by_item(
@@ -82,12 +81,13 @@ fn item_by_item(
     limit: Option<u64>,
 ) -> Result<Vec<Value>, SqlError> {
     let mut rows = Vec::new();
+    let mut evaluator = query.start()?;
     let wanted = limit.map_or(usize::MAX, |limit| (offset + limit) as usize);
     for item in items {
         if rows.len() >= wanted {
             break;
         }
-        rows.extend(query.rows_of(item)?);
+        rows.extend(evaluator.row_values_of(&Item::value(item))?);
     }
     rows.truncate(wanted);
     Ok(rows.split_off((offset as usize).min(rows.len())))

@@ -40,6 +40,11 @@ impl<'a> Node<'a> {
         std::str::from_utf8(self.string_bytes()?).ok()
     }
 
+    /// The UTF-8 bytes of a string, not checked again: comparing and searching need no `str`.
+    pub fn as_text(self) -> Option<&'a [u8]> {
+        self.string_bytes()
+    }
+
     pub fn as_bool(self) -> Option<bool> {
         match self.tag()? {
             FALSE => Some(false),

@@ -1,0 +1,86 @@
+//! What a query is fed: items as they are stored, or values.
+
+use quire_value::{Kind, Node, Object, Value};
+
+/// An item of the container. Cheap to make and to copy: nothing is decoded before an expression asks for it.
+#[derive(Clone, Copy)]
+pub struct Item<'a>(pub(super) Form<'a>);
+
+#[derive(Clone, Copy)]
+pub(super) enum Form<'a> {
+    Stored(Stored<'a>),
+    Value(&'a Value),
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Stored<'a> {
+    pub(super) user: Node<'a>,
+    pub(super) system: &'a dyn SystemProperties,
+}
+
+impl<'a> Item<'a> {
+    /// The user's properties in binary form, and what the engine knows besides.
+    pub fn stored(user: Node<'a>, system: &'a dyn SystemProperties) -> Item<'a> {
+        Item(Form::Stored(Stored { user, system }))
+    }
+
+    /// A whole item, or as much of it as the query reads.
+    pub fn value(value: &'a Value) -> Item<'a> {
+        Item(Form::Value(value))
+    }
+
+    pub fn to_value(&self) -> Value {
+        match self.0 {
+            Form::Stored(stored) => stored.to_value(),
+            Form::Value(value) => value.clone(),
+        }
+    }
+
+    /// Appends compact JSON text.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        match self.0 {
+            Form::Stored(stored) => stored.write_json(out),
+            Form::Value(value) => value.write_json(out),
+        }
+    }
+}
+
+/// The properties that the engine gives to every item (`_rid`, `_self`, `_etag`, `_attachments`, `_ts`), made when they
+/// are asked for. Contract: all names start with `_`, the three methods agree, and no user property has such a name.
+pub trait SystemProperties {
+    fn get(&self, name: &str) -> Option<Value>;
+
+    /// Appends the members as JSON, with a comma before each: `,"_rid":"…",…`.
+    fn write_members(&self, out: &mut Vec<u8>);
+
+    /// Sets every one, in the order in which they are written.
+    fn set_members(&self, object: &mut Object);
+}
+
+/// How many system properties there are; only budgets ask.
+pub(super) const SYSTEM_PROPERTY_COUNT: usize = 5;
+
+impl Stored<'_> {
+    pub(super) fn to_value(self) -> Value {
+        let mut value = self.user.to_value();
+        if let Value::Object(object) = &mut value {
+            self.system.set_members(object);
+        }
+        value
+    }
+
+    pub(super) fn write_json(self, out: &mut Vec<u8>) {
+        let start = out.len();
+        self.user.write_json(out);
+        if self.user.kind() != Kind::Object {
+            return;
+        }
+        out.pop();
+        let members = out.len();
+        self.system.write_members(out);
+        if members == start + 1 && out.get(members) == Some(&b',') {
+            out.remove(members); // nothing stands before the first
+        }
+        out.push(b'}');
+    }
+}

@@ -1,0 +1,57 @@
+//! Values looked up by what they are equal to, without owning what is looked up: DISTINCT and GROUP BY.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use hashbrown::HashTable;
+use quire_value::Value;
+
+use crate::SqlError;
+use crate::environment::Budget;
+
+use super::datum::{Datum, View};
+use super::row::Row;
+
+/// Rows that DISTINCT has let through.
+#[derive(Default)]
+pub(crate) struct Seen {
+    random: RandomState,
+    rows: HashTable<(u64, Value)>,
+}
+
+impl Seen {
+    /// False for a row that is equal to an earlier one.
+    pub fn insert(&mut self, row: &Row<'_>, budget: &Budget) -> Result<bool, SqlError> {
+        let hash = row.hash(&self.random);
+        if self.rows.find(hash, |(known, value)| *known == hash && row.equals(value)).is_some() {
+            return Ok(false);
+        }
+        let value = row.again().into_value();
+        budget.hold(View::Value(&value).approximate_size())?;
+        self.rows.insert_unique(hash, (hash, value), |(hash, _)| *hash);
+        Ok(true)
+    }
+}
+
+/// Where the group of some keys stands.
+#[derive(Default)]
+pub(super) struct Places {
+    random: RandomState,
+    places: HashTable<(u64, usize)>,
+}
+
+impl Places {
+    pub fn hash(&self, keys: &[Datum<'_>]) -> u64 {
+        let mut hasher = self.random.build_hasher();
+        keys.iter().for_each(|key| key.view().hash_with(&self.random, &mut hasher));
+        hasher.finish()
+    }
+
+    /// `is_it`: whether the group at a place has the keys.
+    pub fn find(&self, hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
+        self.places.find(hash, |(known, place)| *known == hash && is_it(*place)).map(|(_, place)| *place)
+    }
+
+    pub fn insert(&mut self, hash: u64, place: usize) {
+        self.places.insert_unique(hash, (hash, place), |(hash, _)| *hash);
+    }
+}
