@@ -58,7 +58,10 @@ fn escaped(byte: u8) -> String {
 }
 
 pub struct Connection {
+    port: u16,
     stream: TcpStream,
+    /// The server said that it closes the connection: the next request opens another.
+    closing: bool,
     buffer: Vec<u8>,
 }
 
@@ -71,10 +74,7 @@ pub struct Answer {
 
 impl Connection {
     pub fn open(port: u16) -> Result<Connection> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        Ok(Connection { stream, buffer: vec![0; 64 * 1024] })
+        Ok(Connection { port, stream: connect(port)?, closing: false, buffer: vec![0; 64 * 1024] })
     }
 
     pub fn exchange(&mut self, request: &[u8]) -> Result<Answer> {
@@ -91,6 +91,9 @@ impl Connection {
 
     /// Sends one request and reads its whole answer into the buffer.
     fn frame(&mut self, request: &[u8]) -> Result<Frame> {
+        if self.closing {
+            self.stream = connect(self.port)?;
+        }
         self.stream.write_all(request)?;
         let mut filled = 0;
         loop {
@@ -103,14 +106,23 @@ impl Connection {
             }
             filled += read;
             if let Some(frame) = Frame::find(&self.buffer[..filled])? {
+                self.closing = frame.closing;
                 return Ok(frame);
             }
         }
     }
 }
 
+fn connect(port: u16) -> Result<TcpStream> {
+    let stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    Ok(stream)
+}
+
 struct Frame {
     status: u16,
+    closing: bool,
     head: usize,
     end: usize,
 }
@@ -124,7 +136,8 @@ impl Frame {
         let bodiless = status == 204 || status == 304;
         let length = if bodiless { 0 } else { content_length(text).context("no content-length")? };
         let end = head + 4 + length;
-        Ok((answer.len() >= end).then_some(Frame { status, head, end }))
+        let closing = text.lines().any(|line| line.eq_ignore_ascii_case("connection: close"));
+        Ok((answer.len() >= end).then_some(Frame { status, closing, head, end }))
     }
 }
 
