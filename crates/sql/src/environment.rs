@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use quire_resource::GeospatialType;
+
 use crate::SqlError;
 
 /// Given with [`Query::with_environment`](crate::Query::with_environment).
@@ -10,6 +12,8 @@ pub struct Environment {
     /// 100-nanosecond ticks since 1970; a query that asks for the time is refused without.
     pub now_ticks: Option<i64>,
     pub random_seed: u64,
+    /// How spatial functions read coordinates: `geospatialConfig` of the container.
+    pub geospatial: GeospatialType,
     pub limits: Limits,
 }
 
@@ -30,7 +34,12 @@ impl Default for Limits {
 
 impl Default for Environment {
     fn default() -> Environment {
-        Environment { now_ticks: None, random_seed: 0x9E37_79B9_7F4A_7C15, limits: Limits::default() }
+        Environment {
+            now_ticks: None,
+            random_seed: 0x9E37_79B9_7F4A_7C15,
+            geospatial: GeospatialType::default(),
+            limits: Limits::default(),
+        }
     }
 }
 

@@ -50,8 +50,11 @@ fn depends_on_children_only(expr: &Expr) -> bool {
         }
         Expr::And(_) | Expr::Or(_) | Expr::In { .. } | Expr::Like { .. } | Expr::Between { .. } => true,
         Expr::Coalesce(_) | Expr::Conditional { .. } => true,
+        // Spatial functions depend on the container as well.
         Expr::Call { function, .. } => {
-            function.nature() == Nature::Plain && matches!(function.implementation, Implementation::Scalar(_))
+            !function.is_spatial()
+                && function.nature() == Nature::Plain
+                && matches!(function.implementation, Implementation::Scalar(_))
         }
         _ => false,
     }

@@ -14,6 +14,7 @@ mod environment; // time, randomness and limits of a run
 mod exec; // nested loops over stored items, in place: the oracle
 mod fold; // constants, once at compile time
 pub mod functions; // the one table of built-in functions
+pub mod geo; // geometries: relations, measures, cells
 mod lexer; // text to tokens
 mod like; // LIKE patterns
 mod parser; // recursive descent, one function per grammar rule

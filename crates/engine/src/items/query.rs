@@ -37,7 +37,7 @@ pub(crate) fn query_items(
     answer_page(shared, container, request, |windows| {
         let started = Instant::now();
         let query = Query::compile(text, parameters, &container.definition.computed_properties)?
-            .with_environment(environment(shared)?);
+            .with_environment(environment(shared, container)?);
         let compile_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         check_crossing(container, &query, request)?;
         let binding = Binding::new(container, Some((text, parameters)), &request.scope);
@@ -59,12 +59,13 @@ pub(crate) fn query_items(
     })
 }
 
-fn environment(shared: &Shared) -> Result<Environment, EngineError> {
+fn environment(shared: &Shared, container: &Container) -> Result<Environment, EngineError> {
     const TICKS_PER_MS: i64 = 10_000;
     let Token(random) = random_token()?;
     Ok(Environment {
         now_ticks: Some(shared.clock.now_ms().saturating_mul(TICKS_PER_MS)),
         random_seed: random as u64,
+        geospatial: container.definition.geospatial,
         limits: Limits { held_bytes_max: HELD_BYTES_MAX, ..Limits::default() },
     })
 }

@@ -19,7 +19,7 @@ use quire_value::Value;
 use crate::SqlError;
 use crate::bound::{Expr, Input, Query, Source};
 use crate::environment::{Budget, Environment};
-use crate::functions::{Finders, Patterns, Surroundings};
+use crate::functions::{Finders, Patterns, Shapes, Surroundings};
 
 pub(crate) use self::datum::{Datum, View};
 pub use self::item::{Item, SystemProperties};
@@ -44,6 +44,8 @@ pub(crate) fn surroundings<'r>(environment: &Environment, patterns: &'r Patterns
         random: Cell::new(environment.random_seed),
         patterns,
         finders: Finders::default(),
+        shapes: Shapes::default(),
+        geospatial: environment.geospatial,
         budget: Budget::new(environment.limits),
         failure: Cell::new(None),
     }

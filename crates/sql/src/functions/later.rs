@@ -3,12 +3,6 @@
 use super::{Arity, Function, Implementation, IndexUse, at_least, between, exactly, row};
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    later(&["ST_DISTANCE"], exactly(2), IndexUse::Spatial),
-    later(&["ST_WITHIN"], exactly(2), IndexUse::Spatial),
-    later(&["ST_INTERSECTS"], exactly(2), IndexUse::Spatial),
-    later(&["ST_AREA"], exactly(1), IndexUse::None),
-    later(&["ST_ISVALID"], exactly(1), IndexUse::None),
-    later(&["ST_ISVALIDDETAILED"], exactly(1), IndexUse::None),
     later(&["FullTextContains", "FULLTEXT_CONTAINS"], exactly(2), IndexUse::FullText),
     later(&["FullTextContainsAll", "FULLTEXT_CONTAINS_ALL"], at_least(2), IndexUse::FullText),
     later(&["FullTextContainsAny", "FULLTEXT_CONTAINS_ANY"], at_least(2), IndexUse::FullText),

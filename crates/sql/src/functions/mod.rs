@@ -13,6 +13,7 @@ mod integer;
 mod later; // names of functions that are recognised and not there yet
 mod math;
 mod regular;
+mod spatial;
 mod string;
 mod type_check;
 mod utf16;
@@ -23,6 +24,7 @@ use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use quire_resource::GeospatialType;
 use quire_value::{Kind, Number, Object, Value};
 
 use crate::SqlError;
@@ -33,6 +35,7 @@ pub(crate) use self::aggregate::Accumulator;
 pub use self::aggregate::Aggregate;
 pub(crate) use self::finder::Finders;
 pub(crate) use self::regular::Patterns;
+pub(crate) use self::spatial::Shapes;
 
 /// A row of the table.
 pub struct Function {
@@ -208,6 +211,7 @@ const FAMILIES: &[&[Function]] = &[
     conditional::FUNCTIONS,
     datetime::FUNCTIONS,
     aggregate::FUNCTIONS,
+    spatial::FUNCTIONS,
     later::FUNCTIONS,
 ];
 
@@ -232,6 +236,8 @@ pub(crate) struct Surroundings<'r> {
     pub random: Cell<u64>,
     pub patterns: &'r Patterns,
     pub finders: Finders,
+    pub shapes: Shapes,
+    pub geospatial: GeospatialType,
     pub budget: Budget,
     /// Set by a function that would exceed the budget; it then answers `None`.
     pub failure: Cell<Option<SqlError>>,

@@ -1,0 +1,133 @@
+//! Spatial functions over GeoJSON, see [`crate::geo`]; what is no valid geometry makes them undefined.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
+
+use quire_value::{Object, Value};
+
+use super::{Call, Function, IndexUse, exactly, f};
+use crate::geo::{Geometry, Invalid, Spend};
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    f(&["ST_DISTANCE"], exactly(2), distance, IndexUse::Spatial),
+    f(&["ST_WITHIN"], exactly(2), within, IndexUse::Spatial),
+    f(&["ST_INTERSECTS"], exactly(2), intersects, IndexUse::Spatial),
+    f(&["ST_AREA"], exactly(1), area, IndexUse::None),
+    f(&["ST_ISVALID"], exactly(1), is_valid, IndexUse::None),
+    f(&["ST_ISVALIDDETAILED"], exactly(1), is_valid_detailed, IndexUse::None),
+];
+
+fn distance(call: &Call<'_>) -> Option<Value> {
+    two(call, Geometry::distance).map(Value::from)
+}
+
+fn within(call: &Call<'_>) -> Option<Value> {
+    two(call, Geometry::within).map(Value::from)
+}
+
+fn intersects(call: &Call<'_>) -> Option<Value> {
+    two(call, Geometry::intersects).map(Value::from)
+}
+
+fn area(call: &Call<'_>) -> Option<Value> {
+    match &*parsed(call, 0)? {
+        Ok(geometry) => geometry.area(&|bytes| call.spend_bytes(bytes)).map(Value::from),
+        Err(_) => None,
+    }
+}
+
+fn is_valid(call: &Call<'_>) -> Option<Value> {
+    Some(Value::Bool(parsed(call, 0)?.is_ok()))
+}
+
+fn is_valid_detailed(call: &Call<'_>) -> Option<Value> {
+    let mut answer = Object::with_capacity(2);
+    match parsed(call, 0)?.as_ref() {
+        Ok(_) => answer.set("valid", true),
+        Err(invalid) => {
+            answer.set("valid", false);
+            answer.set("reason", invalid.to_string());
+        }
+    };
+    Some(Value::Object(answer))
+}
+
+/// Two valid geometries.
+fn two<T>(call: &Call<'_>, relate: impl Fn(&Geometry, &Geometry, Spend<'_>) -> Option<T>) -> Option<T> {
+    let (left, right) = (parsed(call, 0)?, parsed(call, 1)?);
+    let (Ok(left), Ok(right)) = (&*left, &*right) else { return None };
+    relate(left, right, &|bytes| call.spend_bytes(bytes))
+}
+
+type Parsed = Rc<Result<Geometry, Invalid>>;
+
+fn parsed(call: &Call<'_>, index: usize) -> Option<Parsed> {
+    let value = call.value(index)?;
+    let kind = call.surroundings.geospatial;
+    let parse = || Some(Rc::new(Geometry::parse(value, kind, &|bytes| call.spend_bytes(bytes))?));
+    if is_small(value) {
+        return parse();
+    }
+    call.spend_bytes(crate::exec::approximate_size(value))?;
+    call.surroundings.shapes.get(value, parse)
+}
+
+/// Parsed sooner than looked up.
+fn is_small(value: &Value) -> bool {
+    let coordinates =
+        value.as_object().and_then(|object| object.get("coordinates")).and_then(Value::as_array);
+    coordinates.is_none_or(|positions| !positions.iter().any(|position| position.as_array().is_some()))
+}
+
+/// Geometries kept from one item to the next.
+const SHAPES_MAX: usize = 8;
+/// Values remembered by their hash to notice that one comes again.
+const SEEN_MAX: usize = 32;
+
+/// Large constants of a query, parsed once per run. A value is kept from the second time on: those of items seldom
+/// return.
+#[derive(Default)]
+pub(crate) struct Shapes(RefCell<Known>);
+
+#[derive(Default)]
+struct Known {
+    kept: VecDeque<(u64, Value, Parsed)>,
+    seen: VecDeque<u64>,
+}
+
+impl Shapes {
+    fn get(&self, value: &Value, parse: impl FnOnce() -> Option<Parsed>) -> Option<Parsed> {
+        let hash = hash(value);
+        if let Some(parsed) = self.0.borrow().find(hash, value) {
+            return Some(parsed);
+        }
+        let parsed = parse()?;
+        self.0.borrow_mut().remember(hash, value, &parsed);
+        Some(parsed)
+    }
+}
+
+impl Known {
+    fn find(&self, hash: u64, value: &Value) -> Option<Parsed> {
+        let mut kept = self.kept.iter();
+        kept.find(|(known, kept, _)| *known == hash && kept == value).map(|(_, _, parsed)| Rc::clone(parsed))
+    }
+
+    fn remember(&mut self, hash: u64, value: &Value, parsed: &Parsed) {
+        if self.seen.contains(&hash) {
+            self.kept.truncate(SHAPES_MAX - 1);
+            self.kept.push_front((hash, value.clone(), Rc::clone(parsed)));
+        } else {
+            self.seen.truncate(SEEN_MAX - 1);
+            self.seen.push_front(hash);
+        }
+    }
+}
+
+fn hash(value: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

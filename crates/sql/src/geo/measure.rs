@@ -1,0 +1,304 @@
+//! Distances and areas: geodesics on WGS-84, or the plane.
+
+use std::cell::{Cell, RefCell};
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+use geographiclib_rs::{Geodesic, InverseGeodesic, PolygonArea, Winding};
+use quire_resource::GeospatialType;
+
+use super::shape::{Chain, Edge, Ring, Vertex, signed_area};
+use super::vector::Vector;
+use super::{Geometry, Spend};
+
+static WGS84: LazyLock<Geodesic> = LazyLock::new(Geodesic::wgs84);
+
+/// Square of the eccentricity.
+const ECCENTRICITY_2: f64 = 0.006_694_379_990_141_316_5;
+/// A path is never shorter than this many metres per radian seen from the centre (the polar radius) …
+pub(super) const METRES_MIN: f64 = 6_356_752.314;
+/// … and the shortest one never longer than this: the equatorial radius, and a little for its slope.
+const METRES_MAX: f64 = 6_378_137.0 * 1.000_01;
+/// Beyond this angle the nearest point of the sphere says little about the one of the ellipsoid.
+const NEAR_RADIANS: f64 = 0.3;
+/// How much longer the way to the sphere's nearest point can be, up to that angle: the square of what it is off.
+const FOOT_ERROR: f64 = 1e-4;
+/// One geodesic is charged as so many bytes.
+const GEODESIC_BYTES: usize = 512;
+/// Edges of areas are followed in pieces of at most this angle: half a degree.
+const AREA_PIECE_RADIANS: f64 = 0.008_726_646;
+
+/// From the centre of the ellipsoid towards a place on it.
+pub(super) fn direction([longitude, latitude]: [f64; 2]) -> Vector {
+    let (sin_longitude, cos_longitude) = sin_cos(longitude);
+    let (sin_latitude, cos_latitude) = sin_cos(latitude);
+    let vector = Vector {
+        x: cos_latitude * cos_longitude,
+        y: cos_latitude * sin_longitude,
+        z: (1.0 - ECCENTRICITY_2) * sin_latitude,
+    };
+    vector.unit()
+}
+
+/// Exact at multiples of 90 degrees, so that a pole and the antimeridian are each one place.
+fn sin_cos(degrees: f64) -> (f64, f64) {
+    match degrees {
+        -180.0 | 180.0 => (0.0, -1.0),
+        -90.0 => (-1.0, 0.0),
+        90.0 => (1.0, 0.0),
+        _ => degrees.to_radians().sin_cos(),
+    }
+}
+
+/// The place in that direction.
+fn place(direction: Vector) -> [f64; 2] {
+    let Vector { x, y, z } = direction;
+    [y.atan2(x).to_degrees(), z.atan2((1.0 - ECCENTRICITY_2) * x.hypot(y)).to_degrees()]
+}
+
+fn geodesic(from: [f64; 2], to: [f64; 2]) -> f64 {
+    WGS84.inverse(from[1], from[0], to[1], to[0])
+}
+
+fn angle(a: Vector, b: Vector) -> f64 {
+    2.0 * (a.chord(b) / 2.0).min(1.0).asin()
+}
+
+/// A vertex and the edge that it may be nearest to, and the bounds of their distance.
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    from: &'a Vertex,
+    edge: Edge<'a>,
+    /// The angle between them, seen from the centre.
+    angle: f64,
+    low: f64,
+}
+
+/// Between geometries without a common point.
+pub(super) fn distance(left: &Geometry, right: &Geometry, spend: Spend<'_>) -> Option<f64> {
+    match left.kind {
+        GeospatialType::Geography => on_globe(left, right, spend),
+        GeospatialType::Geometry => on_plane(left, right, spend),
+    }
+}
+
+fn on_globe(left: &Geometry, right: &Geometry, spend: Spend<'_>) -> Option<f64> {
+    let found = candidates(left, right, spend)?;
+    let mut best = f64::INFINITY;
+    let mut feet = Vec::with_capacity(found.len());
+    for mut candidate in found {
+        if candidate.low > best {
+            break;
+        }
+        spend(GEODESIC_BYTES)?;
+        let reached = Arc::new(candidate.edge).distance(candidate.from, foot(&candidate));
+        best = best.min(reached);
+        if candidate.angle < NEAR_RADIANS {
+            candidate.low = candidate.low.max(reached * (1.0 - FOOT_ERROR));
+        }
+        feet.push(candidate);
+    }
+    feet.sort_by(|one, two| one.low.total_cmp(&two.low));
+    for candidate in feet {
+        if candidate.low > best {
+            break;
+        }
+        if candidate.edge.a.at != candidate.edge.b.at {
+            best = best.min(nearest(&candidate, spend)?);
+        }
+    }
+    Some(best)
+}
+
+/// Everything that can be the nearest pair, those with the lowest bound first.
+fn candidates<'a>(left: &'a Geometry, right: &'a Geometry, spend: Spend<'_>) -> Option<Vec<Candidate<'a>>> {
+    let high = Cell::new(f64::INFINITY);
+    let found: RefCell<Vec<Candidate<'a>>> = RefCell::new(Vec::new());
+    let add = |from: &'a Vertex, edge: Edge<'a>| {
+        let angle = angle_to_edge(from.at, edge);
+        let low = METRES_MIN * angle;
+        if low <= high.get() {
+            high.set(high.get().min(METRES_MAX * angle));
+            found.borrow_mut().push(Candidate { from, edge, angle, low });
+        }
+    };
+    // A chord is shorter than its angle.
+    let limit = || high.get() / METRES_MIN;
+    for (one, two) in left.all_chains().flat_map(|one| right.all_chains().map(move |two| (one, two))) {
+        let _all = one.near_pairs(two, spend, &limit, &mut |i, j| {
+            let (one, two) = (one.edge(i), two.edge(j));
+            [one.a, one.b].into_iter().for_each(|from| add(from, two));
+            [two.a, two.b].into_iter().for_each(|from| add(from, one));
+            ControlFlow::Continue(())
+        })?;
+    }
+    let mut found = found.into_inner();
+    found.retain(|candidate| candidate.low <= high.get());
+    found.sort_by(|one, two| one.low.total_cmp(&two.low));
+    Some(found)
+}
+
+/// An edge by the angle from its start.
+struct Arc<'a> {
+    edge: Edge<'a>,
+    length: f64,
+    /// At a right angle to the start, towards the end.
+    ahead: Vector,
+}
+
+impl<'a> Arc<'a> {
+    fn new(edge: Edge<'a>) -> Arc<'a> {
+        let (a, b) = (edge.a.at, edge.b.at);
+        let across = a.cross(b - a);
+        let ahead = if across.length() > 0.0 { across.cross(a).unit() } else { a };
+        Arc { edge, length: angle(a, b), ahead }
+    }
+
+    fn at(&self, angle: f64) -> [f64; 2] {
+        if angle <= 0.0 {
+            self.edge.a.place
+        } else if angle >= self.length {
+            self.edge.b.place
+        } else {
+            place(self.edge.a.at * angle.cos() + self.ahead * angle.sin())
+        }
+    }
+
+    fn distance(&self, from: &Vertex, angle: f64) -> f64 {
+        geodesic(from.place, self.at(angle))
+    }
+}
+
+/// Where the edge is nearest on the sphere, as an angle from its start.
+fn foot(candidate: &Candidate<'_>) -> f64 {
+    let arc = Arc::new(candidate.edge);
+    let p = candidate.from.at;
+    if arc.length == 0.0 {
+        return 0.0;
+    }
+    let angle = p.dot(arc.ahead).atan2(p.dot(candidate.edge.a.at));
+    if (0.0..=arc.length).contains(&angle) {
+        return angle;
+    }
+    if p.chord(candidate.edge.a.at) <= p.chord(candidate.edge.b.at) { 0.0 } else { arc.length }
+}
+
+fn angle_to_edge(p: Vector, edge: Edge<'_>) -> f64 {
+    let (a, b) = (edge.a.at, edge.b.at);
+    let across = a.cross(b - a);
+    let ends = angle(p, a).min(angle(p, b));
+    if p.dot(across.cross(a)) > 0.0 && p.dot(b.cross(across)) > 0.0 {
+        let height = super::vector::turn(a, b, p).abs() / across.length();
+        return ends.min(height.min(1.0).asin());
+    }
+    ends
+}
+
+/// The shortest geodesic from a vertex to an edge: by golden sections around the sphere's answer.
+fn nearest(candidate: &Candidate<'_>, spend: Spend<'_>) -> Option<f64> {
+    const SAMPLES: usize = 32;
+    const SECTIONS: usize = 36;
+    const GOLDEN: f64 = 0.618_033_988_749_894_8;
+    spend((SAMPLES + SECTIONS) * GEODESIC_BYTES)?;
+    let arc = Arc::new(candidate.edge);
+    let at = |angle: f64| arc.distance(candidate.from, angle);
+    let (mut low, mut high) = if candidate.angle < NEAR_RADIANS {
+        let (foot, reach) = (foot(candidate), 0.02 * candidate.angle + 1e-12);
+        (foot - reach, foot + reach)
+    } else {
+        let step = arc.length / SAMPLES as f64;
+        let samples = (0..=SAMPLES).map(|index| (index as f64 * step, at(index as f64 * step)));
+        let best = samples.min_by(|one, two| one.1.total_cmp(&two.1)).map_or(0.0, |(angle, _)| angle);
+        (best - step, best + step)
+    };
+    (low, high) = (low.max(0.0), high.min(arc.length));
+    let mut best = at(low).min(at(high));
+    let (mut one, mut two) = (high - GOLDEN * (high - low), low + GOLDEN * (high - low));
+    let (mut at_one, mut at_two) = (at(one), at(two));
+    for _ in 0..SECTIONS {
+        best = best.min(at_one).min(at_two);
+        if at_one < at_two {
+            (high, two, at_two) = (two, one, at_one);
+            one = high - GOLDEN * (high - low);
+            at_one = at(one);
+        } else {
+            (low, one, at_one) = (one, two, at_two);
+            two = low + GOLDEN * (high - low);
+            at_two = at(two);
+        }
+    }
+    Some(best.min(at_one).min(at_two))
+}
+
+fn on_plane(left: &Geometry, right: &Geometry, spend: Spend<'_>) -> Option<f64> {
+    let best = Cell::new(f64::INFINITY);
+    for (one, two) in left.all_chains().flat_map(|one| right.all_chains().map(move |two| (one, two))) {
+        let _all = one.near_pairs(two, spend, &|| best.get(), &mut |i, j| {
+            let (one, two) = (one.edge(i), two.edge(j));
+            let ends = [(one.a, two), (one.b, two), (two.a, one), (two.b, one)];
+            let nearest = ends.into_iter().map(|(p, edge)| to_segment(p.at, edge));
+            best.set(nearest.fold(best.get(), f64::min));
+            ControlFlow::Continue(())
+        })?;
+    }
+    Some(best.get())
+}
+
+fn to_segment(p: Vector, edge: Edge<'_>) -> f64 {
+    let (a, along) = (edge.a.at, edge.b.at - edge.a.at);
+    let length_2 = along.dot(along);
+    let part = if length_2 > 0.0 { ((p - a).dot(along) / length_2).clamp(0.0, 1.0) } else { 0.0 };
+    let off = p - (a + along * part);
+    off.x.hypot(off.y)
+}
+
+pub(super) fn area(geometry: &Geometry, spend: Spend<'_>) -> Option<f64> {
+    let mut total = 0.0;
+    for polygon in &geometry.polygons {
+        let (outer, holes) = polygon.rings.split_first().expect("a polygon has an outer ring");
+        total += kept_area(outer, spend)?;
+        for hole in holes {
+            total -= lost_area(hole, spend)?;
+        }
+    }
+    Some(total)
+}
+
+/// On the ring's kept side; of a ring in the plane: inside of it.
+fn kept_area(ring: &Ring, spend: Spend<'_>) -> Option<f64> {
+    let left = match ring.chain.kind {
+        GeospatialType::Geometry => return Some(signed_area(&ring.chain).abs()),
+        GeospatialType::Geography => left_area(&ring.chain, spend)?,
+    };
+    Some(if ring.keeps_left { left } else { WGS84.area() - left })
+}
+
+/// Of a hole.
+fn lost_area(ring: &Ring, spend: Spend<'_>) -> Option<f64> {
+    match ring.chain.kind {
+        GeospatialType::Geometry => kept_area(ring, spend),
+        GeospatialType::Geography => Some(WGS84.area() - kept_area(ring, spend)?),
+    }
+}
+
+/// What lies left of the ring. Its arcs are followed by geodesics, once and once more in pieces of half the length: the
+/// error falls with the square of the length, so the two together leave next to none.
+fn left_area(ring: &Chain, spend: Spend<'_>) -> Option<f64> {
+    let once = left_area_in_pieces(ring, 1, spend)?;
+    let twice = left_area_in_pieces(ring, 2, spend)?;
+    Some(twice + (twice - once) / 3.0)
+}
+
+fn left_area_in_pieces(ring: &Chain, factor: usize, spend: Spend<'_>) -> Option<f64> {
+    let mut area = PolygonArea::new(&WGS84, Winding::CounterClockwise);
+    for edge in ring.edges() {
+        let arc = Arc::new(edge);
+        let pieces = factor * (arc.length / AREA_PIECE_RADIANS).ceil().max(1.0) as usize;
+        spend(pieces * GEODESIC_BYTES)?;
+        for index in 0..pieces {
+            let [longitude, latitude] = arc.at(arc.length * index as f64 / pieces as f64);
+            area.add_point(latitude, longitude);
+        }
+    }
+    Some(area.compute(false).1)
+}
