@@ -85,3 +85,50 @@ fn prepare(expr: &mut Expr) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bind;
+    use crate::{Parameters, parser};
+
+    fn projection(text: &str) -> Expr {
+        let syntax = parser::parse(text).expect("parses");
+        let mut query = bind::bind(&syntax, text, &Parameters::default(), &[]).expect("binds").query;
+        fold_query(&mut query);
+        query.projection
+    }
+
+    #[test]
+    fn what_needs_no_item_is_a_constant() {
+        let check = |text: &str, expected: &str| {
+            let folded = projection(&format!("SELECT VALUE {text} FROM c"));
+            assert_eq!(folded.as_constant().map(Value::to_json).as_deref(), Some(expected), "{text}");
+        };
+        check("1 + 2 * 3", "7");
+        check("LOWER('ABC') || 'd'", r#""abcd""#);
+        check("{a: [1 + 1], b: undefined}", r#"{"a":[2]}"#);
+        check("{a: {b: 1}}.a.b = 1 AND 2 IN (1, 1 + 1)", "true");
+        check("'a' || 'b' LIKE 'a' || '%'", "true");
+        check("DateTimeToTicks('1970-01-01T00:00:01.0000000Z')", "10000000");
+    }
+
+    #[test]
+    fn what_fails_or_changes_stays() {
+        for text in ["1 / 0", "RAND()", "GetCurrentTicks()", "c.a", "(SELECT VALUE 1)", "COUNT(1)"] {
+            assert!(projection(&format!("SELECT VALUE {text} FROM c")).as_constant().is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn constants_beside_paths_are_prepared() {
+        let Expr::In { sorted, .. } = projection("SELECT VALUE c.a IN (1 + 1, 1) FROM c") else { panic!() };
+        assert_eq!(sorted, Some(vec![Value::from(1), Value::from(2)]));
+        let Expr::Like { compiled, .. } = projection("SELECT VALUE c.a LIKE 'a' || '%' FROM c") else {
+            panic!()
+        };
+        assert!(compiled.is_some());
+        let Expr::Path { steps, .. } = projection("SELECT VALUE c['a' || 'b'] FROM c") else { panic!() };
+        assert_eq!(steps, [Step::Name("ab".to_owned())]);
+    }
+}

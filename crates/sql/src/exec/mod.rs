@@ -109,18 +109,44 @@ impl<'r> Run<'r> {
             return visit(scope);
         };
         match &source.input {
-            Input::Container => {
-                self.each_item(&mut |item| self.bind(source, View::of(item), rest, scope, visit))
-            }
+            Input::Container => self.each_item(&mut |item| {
+                self.each_time(source, rest, &mut || self.bind(source, View::of(item), rest, scope, visit))
+            }),
             Input::Expr(expr) => {
                 let value = self.evaluate(expr, scope)?;
                 self.bind(source, value.view(), rest, scope, visit)
             }
+            Input::Subquery(query) if query.reads_container() => self.rows(query, scope, &mut |row| {
+                let row = row.into_datum();
+                self.each_time(source, rest, &mut || self.bind(source, row.view(), rest, scope, visit))
+            }),
             Input::Subquery(query) => self.rows(query, scope, &mut |row| {
                 let row = row.into_datum();
                 self.bind(source, row.view(), rest, scope, visit)
             }),
         }
+    }
+
+    /// What makes several rows of one item is repeated for an item that stands for several: their rows take turns.
+    fn each_time(
+        &self,
+        source: &Source,
+        rest: &[Source],
+        bind: &mut dyn FnMut() -> Result<Flow, SqlError>,
+    ) -> Result<Flow, SqlError> {
+        if rest.is_empty() && !source.iterate {
+            return bind();
+        }
+        let times = self.multiplicity.replace(1);
+        let mut flow = Ok(Flow::Continue(()));
+        for _ in 0..times {
+            flow = bind();
+            if !matches!(flow, Ok(Flow::Continue(()))) {
+                break;
+            }
+        }
+        self.multiplicity.set(times);
+        flow
     }
 
     fn each_item(
