@@ -164,4 +164,6 @@ fn is_constant(expr: &Expr, knows_time: bool) -> bool {
 }
 
 #[cfg(test)]
+mod soundness;
+#[cfg(test)]
 mod tests;
