@@ -23,7 +23,11 @@ mod plan; // what clients merge, and the text they send to every partition
 mod print; // syntax back to text
 mod query; // the front door
 
-pub use self::access::{Analysis, Condition, IndexAggregate, OrderPath, PathRange, Reads, ValueRange};
+pub use self::access::{
+    Analysis, CompositeIndex, Condition, FullTextCondition, FullTextTerm, IndexAggregate, IndexMetrics,
+    Indexes, OrderKey, OrderPath, PathRange, Reads, SingleIndex, SpatialCondition, SpatialRelation,
+    ValueRange,
+};
 pub use self::computed::{check_computed_properties, check_computed_property};
 pub use self::diagnostic::Diagnostic;
 pub use self::environment::{Environment, Limits};

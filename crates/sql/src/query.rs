@@ -33,6 +33,7 @@ pub struct Query {
     pub(crate) bound: bound::Query,
     /// The expressions of the computed properties, each bound to an item at level 0.
     pub(crate) computed: Vec<Expr>,
+    pub(crate) computed_names: Vec<String>,
     uses_clock: bool,
     patterns: Patterns,
     pub(crate) environment: Environment,
@@ -48,6 +49,7 @@ impl Query {
         let syntax = parser::parse(text).map_err(|diagnostic| SqlError::Compile(vec![diagnostic]))?;
         let names: Vec<&str> = computed.iter().map(|(name, _)| name.as_str()).collect();
         let Bound { query: mut bound, uses_clock, .. } = bind::bind(&syntax, text, parameters, &names)?;
+        let computed_names = computed.iter().map(|(name, _)| name.clone()).collect();
         let mut computed = computed
             .iter()
             .map(|(name, query)| computed::compile(name, query))
@@ -55,7 +57,15 @@ impl Query {
         fold::fold_query(&mut bound);
         computed.iter_mut().for_each(fold::fold_expr);
         let environment = Environment::default();
-        Ok(Query { syntax, bound, computed, uses_clock, patterns: Patterns::default(), environment })
+        Ok(Query {
+            syntax,
+            bound,
+            computed,
+            computed_names,
+            uses_clock,
+            patterns: Patterns::default(),
+            environment,
+        })
     }
 
     /// The time, the seed and the limits of the runs to come.

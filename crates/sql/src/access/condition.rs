@@ -20,6 +20,46 @@ pub enum Condition {
     /// At least two, none of them an `Or`. Ranges of the same path are one.
     Or(Vec<Condition>),
     Range(PathRange),
+    Spatial(SpatialCondition),
+    FullText(FullTextCondition),
+}
+
+/// The geometry at a path lies so to a constant one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpatialCondition {
+    /// Names only.
+    pub path: Path,
+    /// GeoJSON, as the query has it: perhaps no valid geometry, and then no item satisfies the condition.
+    pub region: Value,
+    pub relation: SpatialRelation,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SpatialRelation {
+    /// At most so far away, in the unit of ST_DISTANCE.
+    Near(f64),
+    /// Inside the region.
+    Within,
+    /// With the region inside.
+    Contains,
+    Intersects,
+}
+
+/// The text at a path has all of the terms, or any.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FullTextCondition {
+    /// Names only.
+    pub path: Path,
+    pub terms: Vec<FullTextTerm>,
+    pub all: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FullTextTerm {
+    /// Several words are a phrase.
+    pub text: String,
+    /// Letters by which each word may differ.
+    pub distance: u64,
 }
 
 /// The value at a path is in one of the ranges. With `[]` in the path: the value of some element.
@@ -108,6 +148,17 @@ impl Condition {
         }
     }
 
+    /// No range in it stands for a part of the filter by itself.
+    pub(super) fn forget_exactness(&mut self) {
+        match self {
+            Condition::All | Condition::Nothing | Condition::Spatial(_) | Condition::FullText(_) => {}
+            Condition::And(inner) | Condition::Or(inner) => {
+                inner.iter_mut().for_each(Condition::forget_exactness);
+            }
+            Condition::Range(range) => range.exact = false,
+        }
+    }
+
     /// Calls `visit` with every range in it.
     pub fn for_each_range<'c>(&'c self, visit: &mut dyn FnMut(&'c PathRange)) {
         match self {
@@ -116,6 +167,7 @@ impl Condition {
                 inner.iter().for_each(|condition| condition.for_each_range(visit));
             }
             Condition::Range(range) => visit(range),
+            Condition::Spatial(_) | Condition::FullText(_) => {}
         }
     }
 }
@@ -208,6 +260,10 @@ impl fmt::Display for Condition {
             Condition::And(conditions) => list(formatter, conditions, "AND"),
             Condition::Or(conditions) => list(formatter, conditions, "OR"),
             Condition::Range(range) => write!(formatter, "{range}"),
+            Condition::Spatial(spatial) => {
+                write!(formatter, "~{} {:?} {}", spatial.path, spatial.relation, spatial.region.to_json())
+            }
+            Condition::FullText(text) => write!(formatter, "{text}"),
         }
     }
 }
@@ -217,6 +273,19 @@ impl fmt::Display for PathRange {
         write!(formatter, "{}{}", if self.exact { "" } else { "~" }, self.path)?;
         for (index, range) in self.ranges.iter().enumerate() {
             write!(formatter, "{} {range}", if index > 0 { " |" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for FullTextCondition {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "~{} has {}", self.path, if self.all { "all" } else { "any" })?;
+        for term in &self.terms {
+            write!(formatter, " {}", Value::from(term.text.as_str()).to_json())?;
+            if term.distance > 0 {
+                write!(formatter, "~{}", term.distance)?;
+            }
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 mod calls; // functions as predicates
 mod condition; // what an item must satisfy
 mod place; // where values come from
+mod policy; // what an indexing policy says to a query
 mod predicate; // expressions to conditions
 mod range; // sets of values
 mod reads; // what is touched
@@ -18,10 +19,13 @@ use crate::Query;
 use crate::bound::{self, Expr, Input};
 use crate::functions::{Aggregate, Nature};
 
-use self::place::Levels;
+use self::place::{Levels, Place};
 use self::predicate::Finder;
 
-pub use self::condition::{Condition, PathRange};
+pub use self::condition::{
+    Condition, FullTextCondition, FullTextTerm, PathRange, SpatialCondition, SpatialRelation,
+};
+pub use self::policy::{CompositeIndex, IndexMetrics, Indexes, SingleIndex};
 pub use self::range::ValueRange;
 pub use self::reads::Reads;
 
@@ -36,6 +40,8 @@ pub struct Analysis {
     /// The ORDER BY of the query, when every key is a plain path of the item. With JOIN an item has several rows
     /// with equal keys.
     pub order: Option<Vec<OrderPath>>,
+    /// The ORDER BY of the query as a policy names its paths, whatever it sorts by.
+    pub order_keys: Vec<OrderKey>,
     pub reads: Reads,
     pub aggregate: Option<IndexAggregate>,
 }
@@ -44,6 +50,15 @@ pub struct Analysis {
 pub struct OrderPath {
     /// Names only.
     pub path: Path,
+    pub descending: bool,
+}
+
+/// A key of ORDER BY in the words of a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderKey {
+    /// Names and `[]`. Begins with the name of a computed property if it is one.
+    pub path: Path,
+    pub is_computed: bool,
     pub descending: bool,
 }
 
@@ -67,10 +82,12 @@ impl Query {
         let mut finder = Finder { levels: Levels::default(), computed: &self.computed, constant: &constant };
         let found = finder.rows(&self.bound);
         let order = self.order(&finder);
+        let order_keys =
+            self.bound.order_by.iter().filter_map(|item| self.order_key(&finder, item)).collect();
         let filter_is_exact = found.exact && contributes_once(&self.bound) && !has_elements(&found.condition);
         let reads = reads::reads(&self.bound, &self.computed);
         let aggregate = if filter_is_exact { self.index_aggregate(&finder, &found.condition) } else { None };
-        Analysis { filter: found.condition, filter_is_exact, order, reads, aggregate }
+        Analysis { filter: found.condition, filter_is_exact, order, order_keys, reads, aggregate }
     }
 
     /// The value of an expression that depends on no item. What fails or is not finite is left to the run.
@@ -95,6 +112,26 @@ impl Query {
             Some(OrderPath { path: Path(place.path), descending: item.descending })
         };
         self.bound.order_by.iter().map(path).collect()
+    }
+
+    /// `None` for what no policy speaks of: groups, and the identity of the item.
+    fn order_key(&self, finder: &Finder<'_>, item: &bound::OrderItem) -> Option<OrderKey> {
+        let (base, steps): (&Expr, &[bound::Step]) = match &item.expr {
+            Expr::Path { base, steps, .. } => (base, steps),
+            other => (other, &[]),
+        };
+        let (place, is_computed) = match base {
+            Expr::Computed { index, .. } => {
+                let place = Place::item().name(self.computed_names.get(*index)?);
+                (steps.iter().try_fold(place, Place::step)?, true)
+            }
+            _ => (finder.place(&item.expr)?, false),
+        };
+        (!place.path.is_empty()).then_some(OrderKey {
+            path: Path(place.path),
+            is_computed,
+            descending: item.descending,
+        })
     }
 
     fn index_aggregate(&self, finder: &Finder<'_>, filter: &Condition) -> Option<IndexAggregate> {

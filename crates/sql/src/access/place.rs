@@ -30,6 +30,18 @@ impl Place {
         self
     }
 
+    /// `None` when where it leads depends on the item.
+    pub fn step(self, step: &Step) -> Option<Place> {
+        match step {
+            Step::Name(name) => Some(self.name(name)),
+            Step::Index(index) => match index.as_constant()? {
+                Value::String(name) => Some(self.name(name)),
+                Value::Number(_) => Some(self.elements()),
+                _ => None,
+            },
+        }
+    }
+
     /// The names up to the first `[]`.
     pub fn leading_names(&self) -> &[Segment] {
         let end = self.path.iter().position(|segment| *segment == Segment::Elements);
@@ -57,12 +69,7 @@ impl Binding {
 
     fn step(self, step: &Step) -> Binding {
         match (self, step) {
-            (Binding::Place(place), Step::Name(name)) => Binding::Place(place.name(name)),
-            (Binding::Place(place), Step::Index(index)) => match index.as_constant() {
-                Some(Value::String(name)) => Binding::Place(place.name(name)),
-                Some(Value::Number(_)) => Binding::Place(place.elements()),
-                _ => Binding::Unknown,
-            },
+            (Binding::Place(place), step) => place.step(step).map_or(Binding::Unknown, Binding::Place),
             (Binding::Members(members), Step::Name(name)) => {
                 // Of two members with one name the last one counts.
                 let member = members.into_iter().rev().find(|(member, _)| member == name);

@@ -11,11 +11,12 @@ use quire_value::{Kind, Object, Value};
 
 use crate::ast::{BinaryOperator, SubqueryForm, UnaryOperator};
 use crate::bound::{Expr, Input, Query};
+use crate::functions::Aggregate;
 use crate::like::{Pattern, Shape};
 
 use super::condition::Condition;
 use super::place::{Binding, Levels, Place};
-use super::range::{ValueRange, union, without};
+use super::range::{ValueRange, intersection, union, without};
 
 /// A condition, and whether it also holds for no other items.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +30,8 @@ impl Found {
     pub const ALL: Found = Found { condition: Condition::All, exact: true };
     pub const NOTHING: Found = Found { condition: Condition::Nothing, exact: true };
 
-    pub fn inexact(condition: Condition) -> Found {
+    pub fn inexact(mut condition: Condition) -> Found {
+        condition.forget_exactness();
         let exact = condition == Condition::Nothing;
         Found { condition, exact }
     }
@@ -77,6 +79,19 @@ impl Test {
     pub fn negated(self) -> Test {
         Test { yes: self.no, no: self.yes, exact: self.exact }
     }
+
+    /// The test of `value ?? default`.
+    fn with_default(self, default: &Value) -> Test {
+        let replaced = |ranges: Vec<ValueRange>| {
+            let missing = ranges.iter().any(|range| range.contains(default));
+            let mut ranges = intersection(&ranges, &[ValueRange::defined()]);
+            if missing {
+                ranges.push(ValueRange::point(Value::Undefined));
+            }
+            union(ranges)
+        };
+        Test { yes: replaced(self.yes), no: replaced(self.no), exact: self.exact }
+    }
 }
 
 /// Turns the expressions of one query into conditions.
@@ -91,18 +106,23 @@ impl Finder<'_> {
     /// When a query that stands in the present scope has a row: of its sources, its filter and its projection. Its
     /// levels stay in scope, so that what the row is can be asked.
     pub fn rows(&mut self, query: &Query) -> Found {
+        let tuples = self.tuples(query);
+        match &query.grouping {
+            // Aggregates of nothing are a row, too, but one that no item has a part in.
+            Some(grouping) if grouping.keys.is_empty() && !query.reads_container() => Found::UNKNOWN,
+            Some(_) => tuples,
+            None => Found::all_of([tuples, self.defined(&query.projection)]),
+        }
+    }
+
+    /// When a combination of its sources passes the filter.
+    fn tuples(&mut self, query: &Query) -> Found {
         let mut found = Vec::new();
         for source in &query.sources {
             found.push(self.source(&source.input, source.iterate));
         }
         if let Some(filter) = &query.filter {
             found.push(self.when(filter, true));
-        }
-        match &query.grouping {
-            // Aggregates of nothing are a row, too.
-            Some(grouping) if grouping.keys.is_empty() && !query.reads_container() => return Found::UNKNOWN,
-            Some(_) => {}
-            None => found.push(self.defined(&query.projection)),
         }
         Found::all_of(found)
     }
@@ -192,10 +212,10 @@ impl Finder<'_> {
             Expr::Like { text, pattern, compiled, negated, .. } => {
                 self.like(text, pattern, compiled.as_ref(), wanted != *negated)
             }
-            Expr::Coalesce(items) => {
-                let found: Vec<Found> = items.iter().map(|item| self.when(item, wanted)).collect();
-                Found::inexact(Found::any_of(found).condition)
-            }
+            Expr::Coalesce(items) => match self.test_of(expr, is_true(), wanted) {
+                Some(found) => found,
+                None => Found::inexact(self.logic(items, wanted, false).condition),
+            },
             Expr::Conditional { branches, otherwise } => self.conditional(branches, otherwise, wanted),
             Expr::Call { function, arguments } => self.call(function, arguments, wanted),
             Expr::Subquery { form, query } => self.subquery(*form, query, wanted),
@@ -220,6 +240,17 @@ impl Finder<'_> {
     fn logic(&mut self, items: &[Expr], wanted: bool, all: bool) -> Found {
         let found: Vec<Found> = items.iter().map(|item| self.when(item, wanted)).collect();
         if all { Found::all_of(found) } else { Found::any_of(found) }
+    }
+
+    /// The condition of a test of an expression's value: a place, or a place with a default.
+    pub fn test_of(&self, expr: &Expr, test: Test, wanted: bool) -> Option<Found> {
+        if let Some(place) = self.place(expr) {
+            return Some(self.test(&place, test, wanted));
+        }
+        let Expr::Coalesce(items) = expr else { return None };
+        let [first, default] = items.as_slice() else { return None };
+        let (place, default) = (self.place(first)?, self.constant_of(default)?);
+        Some(self.test(&place, test.with_default(&default), wanted))
     }
 
     /// The condition of a test of the value at a place.
@@ -254,8 +285,8 @@ impl Finder<'_> {
         }
         for (expr, operator, other) in [(left, operator, right), (right, mirrored(operator), left)] {
             let Some(value) = (self.constant)(other) else { continue };
-            return match self.place(expr) {
-                Some(place) => self.test(&place, compared(operator, &value), wanted),
+            return match self.test_of(expr, compared(operator, &value), wanted) {
+                Some(found) => found,
                 None => self.computed_comparison(expr, operator, &value, wanted),
             };
         }
@@ -270,6 +301,15 @@ impl Finder<'_> {
         value: &Value,
         wanted: bool,
     ) -> Found {
+        match expr {
+            Expr::Call { function, arguments } if !super::calls::is_predicate(function) => {
+                return self.call_comparison(function, arguments, operator, value, wanted);
+            }
+            Expr::Subquery { form: SubqueryForm::Scalar, query } if counts(query) => {
+                return self.count_comparison(query, &compared(operator, value), wanted);
+            }
+            _ => {}
+        }
         let equal = match operator {
             BinaryOperator::Equal => wanted,
             BinaryOperator::NotEqual => !wanted,
@@ -284,9 +324,21 @@ impl Finder<'_> {
         }
     }
 
+    /// A number of tuples that is not zero.
+    fn count_comparison(&mut self, query: &Query, test: &Test, wanted: bool) -> Found {
+        let ranges = if wanted { &test.yes } else { &test.no };
+        if ranges.iter().any(|range| range.contains(&Value::from(0))) {
+            return Found::UNKNOWN;
+        }
+        let outer = self.levels.len();
+        let found = self.tuples(query);
+        self.levels.truncate(outer);
+        Found::inexact(found.condition)
+    }
+
     fn membership(&mut self, needle: &Expr, items: &[Expr], sorted: Option<&[Value]>, wanted: bool) -> Found {
-        if let (Some(values), Some(place)) = (sorted, self.place(needle)) {
-            return self.test(&place, any_of(values), wanted);
+        if let Some(found) = sorted.and_then(|values| self.test_of(needle, any_of(values), wanted)) {
+            return found;
         }
         let mut found = Vec::with_capacity(items.len());
         for item in items {
@@ -344,6 +396,15 @@ impl Finder<'_> {
     }
 }
 
+/// `SELECT VALUE COUNT(…)`, without GROUP BY.
+fn counts(query: &Query) -> bool {
+    let Some(grouping) = query.grouping.as_ref().filter(|grouping| grouping.keys.is_empty()) else {
+        return false;
+    };
+    let Expr::Aggregate { index, .. } = &query.projection else { return false };
+    grouping.aggregates.get(*index).is_some_and(|call| call.aggregate == Aggregate::Count)
+}
+
 /// Always a boolean or undefined.
 fn is_predicate(expr: &Expr) -> bool {
     match expr {
@@ -356,7 +417,7 @@ fn is_predicate(expr: &Expr) -> bool {
     }
 }
 
-fn is_comparison(operator: BinaryOperator) -> bool {
+pub(super) fn is_comparison(operator: BinaryOperator) -> bool {
     use BinaryOperator::*;
     matches!(operator, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual)
 }
@@ -391,7 +452,7 @@ fn is_nan(value: &Value) -> bool {
     value.as_number().is_some_and(|number| number.as_f64().is_nan())
 }
 
-fn compared(operator: BinaryOperator, value: &Value) -> Test {
+pub(super) fn compared(operator: BinaryOperator, value: &Value) -> Test {
     use BinaryOperator::*;
     match operator {
         Equal => any_of(std::slice::from_ref(value)),

@@ -102,6 +102,7 @@ fn satisfies(item: &Value, condition: &Condition) -> bool {
         Condition::And(inner) => inner.iter().all(|condition| satisfies(item, condition)),
         Condition::Or(inner) => inner.iter().any(|condition| satisfies(item, condition)),
         Condition::Range(range) => in_range(item, &range.path.0, range),
+        Condition::Spatial(_) | Condition::FullText(_) => true,
     }
 }
 

@@ -199,6 +199,30 @@ fn functions() {
             "c.a LIKE 'ab_d%'",
             "c.a LIKE '%x'",
             "LOWER(c.a) = 'x'",
+            "RegexMatch(c.a, '^ab.*x')",
+            "RegexMatch(c.a, '^abc*')",
+            "RegexMatch(c.a, '^a|b')",
+            "ARRAY_CONTAINS(c.tags, 'x')",
+            "NOT ARRAY_CONTAINS(c.tags, 'x')",
+            "ARRAY_CONTAINS(c.orders, {'sku': 1, 'at': {'city': 'x'}}, true)",
+            "ARRAY_CONTAINS(c.orders, {})",
+            "ARRAY_CONTAINS(['a', 'b', 1], c.a)",
+            "NOT ARRAY_CONTAINS(['a'], c.a)",
+            "ARRAY_CONTAINS_ANY(c.tags, 'x', 'y')",
+            "ARRAY_CONTAINS_ALL(c.tags, 'x', 'y')",
+            "FLOOR(c.a) = 5",
+            "ABS(c.a) <= 3",
+            "ABS(c.a) = 3",
+            "LEFT(c.a, 2) = 'ab'",
+            "SUBSTRING(c.a, 1, 2) = 'ab'",
+            "YEAR(c.a) = 2024",
+            "(c.a ?? 0) > 5",
+            "(c.a ?? 0) < 5",
+            "NOT (c.deleted ?? false)",
+            "c.deleted ?? false",
+            "(SELECT VALUE COUNT(1) FROM t IN c.tags WHERE t = 'x') > 0",
+            "(SELECT VALUE COUNT(1) FROM t IN c.tags WHERE t = 'x') = 0",
+            "IIF(c.a = 1, c.b = 2, false)",
         ],
         expect![[r#"
             IS_DEFINED(c.a)
@@ -247,6 +271,54 @@ fn functions() {
                 ~ ~/a string
             LOWER(c.a) = 'x'
                 ~ all
+            RegexMatch(c.a, '^ab.*x')
+                ~ ~/a ["ab", "ac")
+            RegexMatch(c.a, '^abc*')
+                ~ ~/a ["ab", "ac")
+            RegexMatch(c.a, '^a|b')
+                ~ ~/a string
+            ARRAY_CONTAINS(c.tags, 'x')
+                ~ /tags/[] = "x"
+            NOT ARRAY_CONTAINS(c.tags, 'x')
+                ~ ~/tags array
+            ARRAY_CONTAINS(c.orders, {'sku': 1, 'at': {'city': 'x'}}, true)
+                ~ ~/orders/[]/sku = 1 AND ~/orders/[]/at/city = "x"
+            ARRAY_CONTAINS(c.orders, {})
+                ~ ~/orders array
+            ARRAY_CONTAINS(['a', 'b', 1], c.a)
+                /a = 1 | = "a" | = "b"
+            NOT ARRAY_CONTAINS(['a'], c.a)
+                /a [null, "a") | ("a", ∞)
+            ARRAY_CONTAINS_ANY(c.tags, 'x', 'y')
+                ~ /tags/[] = "x" | = "y"
+            ARRAY_CONTAINS_ALL(c.tags, 'x', 'y')
+                ~ /tags/[] = "x" AND /tags/[] = "y"
+            FLOOR(c.a) = 5
+                ~ ~/a [4, 6]
+            ABS(c.a) <= 3
+                ~ ~/a [-3, 3]
+            ABS(c.a) = 3
+                ~ ~/a = -3 | = 3
+            LEFT(c.a, 2) = 'ab'
+                ~ ~/a ["ab", "ac")
+            SUBSTRING(c.a, 1, 2) = 'ab'
+                ~ ~/a string
+            YEAR(c.a) = 2024
+                ~ ~/a ["2024-", "2024.")
+            (c.a ?? 0) > 5
+                /a > 5
+            (c.a ?? 0) < 5
+                /a undefined | < 5
+            NOT (c.deleted ?? false)
+                /deleted undefined | = false
+            c.deleted ?? false
+                /deleted = true
+            (SELECT VALUE COUNT(1) FROM t IN c.tags WHERE t = 'x') > 0
+                ~ ~/tags array AND ~/tags/[] = "x"
+            (SELECT VALUE COUNT(1) FROM t IN c.tags WHERE t = 'x') = 0
+                ~ all
+            IIF(c.a = 1, c.b = 2, false)
+                ~ ~/a = 1 AND ~/b = 2
         "#]],
     );
 }
