@@ -84,11 +84,15 @@ impl IndexMetrics {
         analysis.filter.for_each_range(&mut |range| metrics.single(&range.path, range.exact, policy));
         match analysis.order.as_deref() {
             Some([key]) => metrics.single(&key.path, true, policy),
-            Some(keys) => metrics.composite(keys.to_vec(), true, policy),
+            Some(keys) => {
+                let known = policy.composite.iter().find(|composite| fits(composite, &analysis.order_keys));
+                metrics.composite(keys, true, known);
+            }
             None => {}
         }
         for (paths, is_precise) in filter_composites(&analysis.filter, analysis.order.as_deref()) {
-            metrics.composite(paths, is_precise, policy);
+            let known = policy.composite.iter().find(|composite| serves(composite, &paths));
+            metrics.composite(&paths, is_precise, known);
         }
         metrics
     }
@@ -102,8 +106,8 @@ impl IndexMetrics {
         }
     }
 
-    fn composite(&mut self, keys: Vec<OrderPath>, is_precise: bool, policy: &IndexingPolicy) {
-        let known = policy.composite.iter().find(|composite| serves(composite, &keys));
+    /// `known`: the one of the policy that fits.
+    fn composite(&mut self, keys: &[OrderPath], is_precise: bool, known: Option<&Vec<CompositePath>>) {
         let specs = match known {
             Some(composite) => composite
                 .iter()
@@ -304,12 +308,25 @@ mod tests {
                 "SELECT * FROM c WHERE c.n = 1 AND ARRAY_CONTAINS(c.tags, 'x') ORDER BY c.ts DESC",
                 "SELECT * FROM c ORDER BY c.x, c.y DESC",
             ],
-            expect![""],
+            expect![[r#"
+                SELECT * FROM c WHERE c.a = 1
+                    {"UtilizedIndexes":{"SingleIndexes":[{"IndexSpec":"/a/?"}],"CompositeIndexes":[]},"PotentialIndexes":{"SingleIndexes":[],"CompositeIndexes":[]}}
+                SELECT * FROM c WHERE c.no.way = 1 OR c['odd name'] > 2
+                    {"UtilizedIndexes":{"SingleIndexes":[{"IndexSpec":"/\"odd name\"/?"}],"CompositeIndexes":[]},"PotentialIndexes":{"SingleIndexes":[{"IndexSpec":"/no/way/?"}],"CompositeIndexes":[]}}
+                SELECT * FROM c WHERE c.a = 1 AND c.b IN (2, 3) AND c.r > 5
+                    {"UtilizedIndexes":{"SingleIndexes":[{"IndexSpec":"/a/?"},{"IndexSpec":"/b/?"},{"IndexSpec":"/r/?"}],"CompositeIndexes":[{"IndexSpecs":["/b ASC","/a ASC","/r DESC"]}]},"PotentialIndexes":{"SingleIndexes":[],"CompositeIndexes":[]}}
+                SELECT * FROM c WHERE c.n = 1 AND c.t = 2 AND c.age > 3 AND c.ts > 4
+                    {"UtilizedIndexes":{"SingleIndexes":[{"IndexSpec":"/n/?"},{"IndexSpec":"/t/?"},{"IndexSpec":"/age/?"},{"IndexSpec":"/ts/?"}],"CompositeIndexes":[]},"PotentialIndexes":{"SingleIndexes":[],"CompositeIndexes":[{"IndexSpecs":["/n ASC","/t ASC","/age ASC"]},{"IndexSpecs":["/n ASC","/t ASC","/ts ASC"]}]}}
+                SELECT * FROM c WHERE c.n = 1 AND ARRAY_CONTAINS(c.tags, 'x') ORDER BY c.ts DESC
+                    {"UtilizedIndexes":{"SingleIndexes":[{"IndexSpec":"/n/?"},{"IndexSpec":"/tags/[]/?"},{"IndexSpec":"/ts/?"}],"CompositeIndexes":[]},"PotentialIndexes":{"SingleIndexes":[],"CompositeIndexes":[{"IndexSpecs":["/n ASC","/ts DESC"]}]}}
+                SELECT * FROM c ORDER BY c.x, c.y DESC
+                    {"UtilizedIndexes":{"SingleIndexes":[],"CompositeIndexes":[]},"PotentialIndexes":{"SingleIndexes":[],"CompositeIndexes":[{"IndexSpecs":["/x ASC","/y DESC"]}]}}
+            "#]],
         );
         let metrics = IndexMetrics::new(
             &analysis("SELECT * FROM c WHERE CONTAINS(c.name, 'x') AND c.a = 1"),
             &policy("{}"),
         );
-        expect![""].assert_eq(&metrics.to_json().to_json());
+        expect![[r#"{"UtilizedSingleIndexes":[{"FilterExpression":"","IndexSpec":"/name/?","FilterPreciseSet":false,"IndexPreciseSet":false,"IndexImpactScore":"Low"},{"FilterExpression":"","IndexSpec":"/a/?","FilterPreciseSet":true,"IndexPreciseSet":true,"IndexImpactScore":"High"}],"PotentialSingleIndexes":[],"UtilizedCompositeIndexes":[],"PotentialCompositeIndexes":[{"IndexSpecs":["/a ASC","/name ASC"],"IndexPreciseSet":false,"IndexImpactScore":"Low"}]}"#]].assert_eq(&metrics.to_json().to_json());
     }
 }

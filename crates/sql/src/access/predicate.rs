@@ -249,7 +249,9 @@ impl Finder<'_> {
         }
         let Expr::Coalesce(items) = expr else { return None };
         let [first, default] = items.as_slice() else { return None };
-        let (place, default) = (self.place(first)?, self.constant_of(default)?);
+        // NaN has a place in the order, but no comparison agrees.
+        let default = self.constant_of(default).filter(|default| !is_nan(default))?;
+        let place = self.place(first)?;
         Some(self.test(&place, test.with_default(&default), wanted))
     }
 

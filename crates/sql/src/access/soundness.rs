@@ -47,8 +47,7 @@ fn check(query: &Query, text: &str, items: &[Value]) {
 }
 
 fn rows(query: &Query, items: &[Value]) -> Result<Vec<Value>, SqlError> {
-    let mut items = items.iter();
-    query.run(&mut || -> Result<_, SqlError> { Ok(items.next().cloned()) })
+    query.rows(items)
 }
 
 /// Sorting the items by the paths first does not change the order of the rows.
@@ -422,9 +421,7 @@ fn the_generator_finds_rows_and_narrow_filters() {
         let text = random.query();
         let query = Query::compile(&text, &Parameters::default(), &[]).expect(&text);
         let analysis = query.analysis();
-        let mut items = items.into_iter();
-        let rows = query.run(&mut || -> Result<_, SqlError> { Ok(items.next()) });
-        with_rows += usize::from(rows.is_ok_and(|rows| !rows.is_empty()));
+        with_rows += usize::from(rows(&query, &items).is_ok_and(|rows| !rows.is_empty()));
         narrow += usize::from(!matches!(analysis.filter, Condition::All | Condition::Nothing));
         exact += usize::from(analysis.filter_is_exact && analysis.filter != Condition::All);
     }
