@@ -119,7 +119,7 @@ impl Query {
             &self.bound,
             window,
             &mut Seen::default(),
-            &mut |row| Ok(if row.is_json() { emit(&row) } else { ControlFlow::Continue(()) }),
+            &mut |row| Ok(emit(&row)),
         );
         match failure {
             Some(failure) => Err(failure),
@@ -255,7 +255,7 @@ impl Evaluator<'_> {
             &self.query.bound,
             window,
             &mut self.seen,
-            &mut |row| Ok(if row.is_json() { emit(&row) } else { ControlFlow::Continue(()) }),
+            &mut |row| Ok(emit(&row)),
         )
     }
 

@@ -26,7 +26,7 @@ pub use self::item::{Item, SystemProperties};
 pub use self::row::Row;
 pub(crate) use self::rows::Window;
 pub(crate) use self::scope::Scope;
-pub(crate) use self::seen::Seen;
+pub(crate) use self::seen::{Places, Seen};
 
 /// Go on, or enough rows.
 pub(crate) type Flow = ControlFlow<()>;

@@ -1,6 +1,6 @@
 //! From tuples to rows: projection, ORDER BY, DISTINCT, OFFSET and LIMIT.
 //!
-//! Rows that are undefined are dropped before they are counted: clients apply TOP and OFFSET across partitions to
+//! Rows that are undefined, or have no JSON form, are dropped before they are counted: clients apply TOP and OFFSET across partitions to
 //! the rows they get, so counting rows that no client ever sees would make the answer depend on partitioning.
 
 use std::cmp::Ordering;
@@ -37,7 +37,7 @@ impl Run<'_> {
         emit: &mut Emit<'_>,
     ) -> Result<Flow, SqlError> {
         let mut seen = query.distinct.then(Seen::default);
-        let mut tail = Tail { run: self, seen: seen.as_mut(), repeats: false, skip: 0, take: None, emit };
+        let mut tail = Tail { run: self, seen: seen.as_mut(), is_top: false, skip: 0, take: None, emit };
         self.projected(query, scope, &mut |scope| tail.push(self.project(query, scope)?))
     }
 
@@ -50,7 +50,7 @@ impl Run<'_> {
         emit: &mut Emit<'_>,
     ) -> Result<(), SqlError> {
         let seen = query.distinct.then_some(seen);
-        let mut tail = Tail { run: self, seen, repeats: true, skip: window.offset, take: window.limit, emit };
+        let mut tail = Tail { run: self, seen, is_top: true, skip: window.offset, take: window.limit, emit };
         if tail.take == Some(0) {
             return Ok(());
         }
@@ -135,7 +135,7 @@ impl Run<'_> {
         let _all = self.projected(query, None, &mut |scope| {
             let keys = self.sort_keys(query, scope)?;
             let row = self.project(query, scope)?;
-            if row.is_undefined() {
+            if !row.is_json() {
                 return Ok(Flow::Continue(()));
             }
             let row = self.own_row(row)?;
@@ -159,8 +159,9 @@ impl Run<'_> {
 struct Tail<'t, 'e, 'r> {
     run: &'t Run<'r>,
     seen: Option<&'t mut Seen>,
-    /// A row of an item that stands for several comes as often. Inside of a query, that is left to the query around.
-    repeats: bool,
+    /// Not inside of a query. A row of an item that stands for several comes as often; inside, that is left to the query
+    /// around.
+    is_top: bool,
     skip: u64,
     take: Option<u64>,
     emit: &'t mut Emit<'e>,
@@ -169,12 +170,12 @@ struct Tail<'t, 'e, 'r> {
 impl Tail<'_, '_, '_> {
     /// Breaks when nothing more is wanted.
     fn push(&mut self, row: Row<'_>) -> Result<Flow, SqlError> {
-        if row.is_undefined() {
+        if row.is_undefined() || (self.is_top && !row.is_json()) {
             return Ok(Flow::Continue(()));
         }
         let multiplicity = &self.run.multiplicity;
         let Some(seen) = &mut self.seen else {
-            let times = if self.repeats { multiplicity.get() } else { 1 };
+            let times = if self.is_top { multiplicity.get() } else { 1 };
             return self.push_times(row, times);
         };
         if !seen.insert(&row, self.run.budget())? {

@@ -32,9 +32,9 @@ impl Seen {
     }
 }
 
-/// Where the group of some keys stands.
+/// Where what has some keys stands in a list.
 #[derive(Default)]
-pub(super) struct Places {
+pub(crate) struct Places {
     random: RandomState,
     places: HashTable<(u64, usize)>,
 }
@@ -46,7 +46,7 @@ impl Places {
         hasher.finish()
     }
 
-    /// `is_it`: whether the group at a place has the keys.
+    /// `is_it`: whether what stands at a place has the keys.
     pub fn find(&self, hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
         self.places.find(hash, |(known, place)| *known == hash && is_it(*place)).map(|(_, place)| *place)
     }

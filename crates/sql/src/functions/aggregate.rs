@@ -1,14 +1,12 @@
 //! Aggregates: every one skips undefined values.
 
-use std::collections::HashSet;
-
 use quire_value::Value;
 
 use super::type_check::is_primitive_kind;
 use super::{Function, Implementation, IndexUse, exactly, row};
 use crate::SqlError;
 use crate::environment::Budget;
-use crate::exec::{Datum, View, approximate_size};
+use crate::exec::{Datum, Places, View, approximate_size};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregate {
@@ -54,7 +52,7 @@ pub(crate) enum Accumulator {
     },
     List(Vec<Value>),
     Set {
-        seen: HashSet<Value>,
+        places: Places,
         values: Vec<Value>,
     },
 }
@@ -70,7 +68,7 @@ impl Accumulator {
             Aggregate::Min => Accumulator::Extreme { best: None, valid: true, keep: Ordering::Less },
             Aggregate::Max => Accumulator::Extreme { best: None, valid: true, keep: Ordering::Greater },
             Aggregate::MakeList => Accumulator::List(Vec::new()),
-            Aggregate::MakeSet => Accumulator::Set { seen: HashSet::new(), values: Vec::new() },
+            Aggregate::MakeSet => Accumulator::Set { places: Places::default(), values: Vec::new() },
         }
     }
 
@@ -105,11 +103,17 @@ impl Accumulator {
                 budget.hold(approximate_size(&value))?;
                 values.push(value);
             }
-            Accumulator::Set { seen, values } => {
-                let value = datum.into_value();
-                if !seen.contains(&value) {
-                    budget.hold(2 * approximate_size(&value))?;
-                    seen.insert(value.clone());
+            Accumulator::Set { places, values } => {
+                let datum = [datum];
+                let hash = places.hash(&datum);
+                let is_it = |place: usize| {
+                    values.get(place).is_some_and(|known| datum[0].view().equals(View::Value(known)))
+                };
+                if places.find(hash, is_it).is_none() {
+                    places.insert(hash, values.len());
+                    let [datum] = datum;
+                    let value = datum.into_value();
+                    budget.hold(approximate_size(&value))?;
                     values.push(value);
                 }
             }
