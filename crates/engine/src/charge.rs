@@ -8,8 +8,10 @@
 //! | read                            | 1 + 0.091 (s - 1)                                                       |
 //! | create, delete                  | 5 + 0.455 (s - 1) + 0.35 x                                              |
 //! | replace, upsert of an existing  | twice the create                                                        |
-//! | page of a list or query         | 2.5 p + 0.065 loaded + 0.1 returned + 0.3 per MB returned                |
+//! | page of a list or query         | 2.5 p + 0.065 loaded + 0.001 index rows + 0.1 returned + 0.3 per MB returned |
 //! | refused, not found, not modified | 1                                                                      |
+
+use crate::items::Cost;
 
 /// Looking and finding that there is nothing to do.
 pub(crate) const REFUSED: f64 = 1.0;
@@ -22,6 +24,7 @@ const WRITE_PER_VALUE: f64 = 0.35;
 const REPLACE_FACTOR: f64 = 2.0;
 const PAGE_PER_PARTITION: f64 = 2.5;
 const PAGE_PER_LOADED: f64 = 0.065;
+const PAGE_PER_INDEX_ROW: f64 = 0.001;
 const PAGE_PER_RETURNED: f64 = 0.1;
 const PAGE_PER_MB: f64 = 0.3;
 
@@ -39,10 +42,11 @@ pub(crate) fn replace(json_bytes: usize, indexed_values: usize) -> f64 {
     rounded(REPLACE_FACTOR * write(json_bytes, indexed_values))
 }
 
-pub(crate) fn page(partitions: usize, loaded: u64, returned: usize, bytes_returned: usize) -> f64 {
+pub(crate) fn page(cost: &Cost, returned: usize, bytes_returned: usize) -> f64 {
     let megabytes = bytes_returned as f64 / f64::from(1 << 20);
-    let items = PAGE_PER_LOADED * loaded as f64 + PAGE_PER_RETURNED * returned as f64;
-    rounded(PAGE_PER_PARTITION * partitions as f64 + items + PAGE_PER_MB * megabytes)
+    let read = PAGE_PER_LOADED * cost.items as f64 + PAGE_PER_INDEX_ROW * cost.index_rows as f64;
+    let partitions = PAGE_PER_PARTITION * cost.partitions.max(1) as f64;
+    rounded(partitions + read + PAGE_PER_RETURNED * returned as f64 + PAGE_PER_MB * megabytes)
 }
 
 fn kilobytes(bytes: usize) -> f64 {
@@ -67,8 +71,9 @@ mod tests {
         assert_eq!(write(100, 5), 6.75);
         assert_eq!(write(100 * 1024, 0), 50.05);
         assert_eq!(replace(100, 0), 10.0);
-        assert_eq!(page(1, 100, 100, 10_000).round(), 19.0);
-        assert_eq!(page(1, 0, 0, 2), 2.5);
-        assert!((page(1, 60_951, 7, 50_000) - 3_965.0).abs() < 2.0);
+        let cost = |items| Cost { partitions: 1, items, ..Cost::default() };
+        assert_eq!(page(&cost(100), 100, 10_000).round(), 19.0);
+        assert_eq!(page(&cost(0), 0, 2), 2.5);
+        assert!((page(&cost(60_951), 7, 50_000) - 3_965.0).abs() < 2.0);
     }
 }

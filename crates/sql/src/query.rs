@@ -95,6 +95,12 @@ impl Query {
         self.bound.reads_container() && self.bound.is_item_by_item()
     }
 
+    /// OFFSET and LIMIT of a query that would be streaming but for its ORDER BY.
+    pub fn sorted(&self) -> Option<(u64, Option<u64>)> {
+        let bound::Query { offset, limit, distinct, ref order_by, .. } = self.bound;
+        (self.is_item_by_item() && !distinct && !order_by.is_empty()).then_some((offset, limit))
+    }
+
     /// For a query that is fed item by item, as long as the caller likes.
     pub fn start(&self) -> Result<Evaluator<'_>, SqlError> {
         self.check_clock()?;

@@ -18,6 +18,10 @@ const ATTACHMENTS: &str = "attachments/";
 /// Set by the engine, dropped when a client sends them back.
 const SYSTEM_PROPERTIES: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
 
+pub(crate) fn is_system_property(name: &str) -> bool {
+    SYSTEM_PROPERTIES.contains(&name)
+}
+
 /// A valid item, system properties removed.
 pub(crate) struct Body {
     pub item: Item,

@@ -2,7 +2,8 @@
 //!
 //! Base64 (URL alphabet, no padding) of the position and 16 bytes of HMAC-SHA256 over the position and what the
 //! token is bound to: container, query text, parameters, scope. So a token is stateless, survives a restart, is
-//! always below [`TOKEN_LENGTH_MAX`], and one of another query, or one that was touched, is refused.
+//! as long as the client allows at most, and one of another query, or one that was touched, is refused. A position
+//! names a place in an order that the query alone decides, and no index, so it outlives changes of the policy.
 //!
 //! Position: kind 1 (the byte below), then numbers of 8 bytes, big-endian:
 //!
@@ -11,25 +12,58 @@
 //! | 1    | list: partition, child id of the next item                                           |
 //! | 2    | streaming query: partition, child id, rows of it already sent, rows skipped, rows sent |
 //! | 3    | blocking query: rows already sent                                                    |
+//! | 4    | sorted query: rows skipped, rows sent, child id of the next item, rows of it already sent, then its sort key |
+//! | 5    | the same with a sort key cut for length: two more numbers before it, the hash of the whole key and how many items with the same beginning came before |
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use quire_sql::Parameters;
 use ring::{digest, hmac};
 
-use super::scan::Spot;
+use super::window::Spot;
 use crate::api::{PageRequest, Scope};
 use crate::shared::Shared;
 use crate::{Container, EngineError};
 
-pub(crate) const TOKEN_LENGTH_MAX: usize = 100;
+/// No client may ask for less: what every kind of position needs, with some bytes of a sort key.
+pub(crate) const TOKEN_LENGTH_MIN: usize = 160;
 const MAC_BYTES: usize = 16;
+/// Bytes of the largest position but for its sort key.
+const SORTED_BYTES: usize = 1 + 6 * 8;
+/// A longer sort key is cut, whatever the client takes.
+const SORT_KEY_BYTES_MAX: usize = 640;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resume {
     List(Spot),
     Stream { spot: Spot, row: u64, skipped: u64, sent: u64 },
     Block { sent: u64 },
+    Sorted { skipped: u64, sent: u64, place: Place },
+}
+
+/// A place in a sorted result: the item that comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The item's sort key, or its first bytes.
+    pub key: Vec<u8>,
+    pub cut: Option<Cut>,
+    pub rid: u64,
+    /// Rows of it that are done with.
+    pub row: u64,
+}
+
+/// What is known of a sort key that is longer than its place keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub hash: u64,
+    /// Items whose keys begin the same and that came before.
+    pub before: u64,
+}
+
+/// How many bytes of a sort key a token for this request can hold.
+pub(crate) fn sort_key_bytes(request: &PageRequest) -> usize {
+    let bytes = request.continuation_bytes_max / 4 * 3;
+    bytes.saturating_sub(SORTED_BYTES + MAC_BYTES).min(SORT_KEY_BYTES_MAX)
 }
 
 /// What a token is bound to.
@@ -66,8 +100,8 @@ pub(crate) fn open(
     binding: &Binding,
     request: &PageRequest,
 ) -> Result<Option<Resume>, EngineError> {
-    if request.continuation_bytes_max < TOKEN_LENGTH_MAX {
-        let message = format!("Continuation tokens need up to {TOKEN_LENGTH_MAX} bytes.");
+    if request.continuation_bytes_max < TOKEN_LENGTH_MIN {
+        let message = format!("Continuation tokens need up to {TOKEN_LENGTH_MIN} bytes.");
         return Err(EngineError::BadRequest { message });
     }
     let Some(token) = request.continuation.as_deref() else { return Ok(None) };
@@ -84,7 +118,7 @@ fn decode(shared: &Shared, binding: &Binding, token: &str) -> Option<Resume> {
     Resume::decode(position)
 }
 
-pub(crate) fn seal(shared: &Shared, binding: &Binding, resume: Resume) -> String {
+pub(crate) fn seal(shared: &Shared, binding: &Binding, resume: &Resume) -> String {
     let mut bytes = resume.encode();
     let mac = mac_of(shared, binding, &bytes);
     bytes.extend(mac);
@@ -100,30 +134,91 @@ fn mac_of(shared: &Shared, binding: &Binding, position: &[u8]) -> [u8; MAC_BYTES
 
 impl Resume {
     fn encode(&self) -> Vec<u8> {
-        let (kind, numbers): (u8, &[u64]) = match *self {
-            Resume::List(spot) => (1, &[u64::from(spot.partition), spot.rid]),
+        let (kind, numbers, key): (u8, &[u64], &[u8]) = match self {
+            Resume::List(spot) => (1, &[u64::from(spot.partition), spot.rid], &[]),
             Resume::Stream { spot, row, skipped, sent } => {
-                (2, &[u64::from(spot.partition), spot.rid, row, skipped, sent])
+                (2, &[u64::from(spot.partition), spot.rid, *row, *skipped, *sent], &[])
             }
-            Resume::Block { sent } => (3, &[sent]),
+            Resume::Block { sent } => (3, &[*sent], &[]),
+            Resume::Sorted { skipped, sent, place: Place { key, cut: None, rid, row } } => {
+                (4, &[*skipped, *sent, *rid, *row], key)
+            }
+            Resume::Sorted { skipped, sent, place: Place { key, cut: Some(cut), rid, row } } => {
+                (5, &[*skipped, *sent, *rid, *row, cut.hash, cut.before], key)
+            }
         };
         let mut bytes = vec![kind];
         numbers.iter().for_each(|number| bytes.extend(number.to_be_bytes()));
+        bytes.extend(key);
         bytes
     }
 
     fn decode(bytes: &[u8]) -> Option<Resume> {
-        let (&kind, numbers) = bytes.split_first()?;
-        let (numbers, rest) = numbers.as_chunks::<8>();
-        let numbers: Vec<u64> = numbers.iter().map(|number| u64::from_be_bytes(*number)).collect();
+        let (&kind, rest) = bytes.split_first()?;
+        let count = match kind {
+            1 => 2,
+            2 => 5,
+            3 => 1,
+            4 => 4,
+            5 => 6,
+            _ => return None,
+        };
+        let (numbers, key) = rest.split_at_checked(8 * count)?;
+        let numbers: Vec<u64> =
+            numbers.as_chunks::<8>().0.iter().map(|number| u64::from_be_bytes(*number)).collect();
         let spot = |partition: u64, rid: u64| Some(Spot { partition: u32::try_from(partition).ok()?, rid });
-        match (kind, &numbers[..], rest) {
+        match (kind, &numbers[..], key) {
             (1, &[partition, rid], []) => Some(Resume::List(spot(partition, rid)?)),
             (2, &[partition, rid, row, skipped, sent], []) => {
                 Some(Resume::Stream { spot: spot(partition, rid)?, row, skipped, sent })
             }
             (3, &[sent], []) => Some(Resume::Block { sent }),
+            (4, &[skipped, sent, rid, row], key) => {
+                let place = Place { key: key.to_vec(), cut: None, rid, row };
+                Some(Resume::Sorted { skipped, sent, place })
+            }
+            (5, &[skipped, sent, rid, row, hash, before], key) => {
+                let place = Place { key: key.to_vec(), cut: Some(Cut { hash, before }), rid, row };
+                Some(Resume::Sorted { skipped, sent, place })
+            }
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_survive() {
+        let spot = Spot { partition: 3, rid: 1 << 59 };
+        let place = Place { key: vec![0, 1, 255], cut: None, rid: 7, row: 2 };
+        let cut = Place { key: vec![9; 100], cut: Some(Cut { hash: u64::MAX, before: 4 }), ..place.clone() };
+        let all = [
+            Resume::List(spot),
+            Resume::Stream { spot, row: 1, skipped: 2, sent: 3 },
+            Resume::Block { sent: 9 },
+            Resume::Sorted { skipped: 1, sent: 2, place: place.clone() },
+            Resume::Sorted { skipped: 1, sent: 2, place: Place { key: Vec::new(), ..place } },
+            Resume::Sorted { skipped: 1, sent: 2, place: cut },
+        ];
+        for resume in all {
+            let bytes = resume.encode();
+            assert_eq!(Resume::decode(&bytes), Some(resume.clone()));
+            assert_eq!(Resume::decode(&bytes[..8]), None, "{resume:?}");
+        }
+        assert_eq!(Resume::decode(&[]), None);
+        assert_eq!(Resume::decode(&[6; 9]), None);
+    }
+
+    #[test]
+    fn the_longest_token_fits() {
+        for bytes_max in [TOKEN_LENGTH_MIN, 1024, 16 << 10] {
+            let request = PageRequest { continuation_bytes_max: bytes_max, ..PageRequest::default() };
+            let bytes = SORTED_BYTES + sort_key_bytes(&request) + MAC_BYTES;
+            assert!(BASE64.encode(vec![0; bytes]).len() <= bytes_max);
+            assert!(sort_key_bytes(&request) >= 32);
         }
     }
 }

@@ -8,10 +8,12 @@ pub(crate) mod place; // where an item lives: key, hash, partition
 mod query; // SQL over a container's items
 mod read;
 pub(crate) mod row; // the value of an item's row
-mod scan; // the visible items of a scope, in order
+mod scan; // the visible items of a scope, in order or by child id
 pub(crate) mod unique; // unique keys
+mod window; // what of a container a request covers
 mod write;
 
+pub(crate) use page::Cost;
 pub(crate) use place::Place;
 pub(crate) use query::key_of_values;
 

@@ -1,11 +1,11 @@
 //! Pages: how large one may be, what it says about itself; lists of items.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::body::Links;
 use super::continuation::{self, Binding, Resume};
-use super::row::Row;
-use super::scan::{self, ScanBudget, Scanner, Step, Window};
+use super::scan::{End, Meter, Next, Reader, ScanBudget};
+use super::window::{self, Spot, Window};
 use crate::api::{Answer, Page, PageRequest, Position, QueryMetrics};
 use crate::shared::Shared;
 use crate::{Container, EngineError, charge};
@@ -24,10 +24,23 @@ pub(crate) struct Rows {
 /// A page without its continuation, and what it cost.
 pub(crate) struct Filled {
     pub rows: Rows,
-    pub loaded_count: u64,
-    pub loaded_bytes: u64,
-    pub partitions: usize,
+    pub cost: Cost,
     pub next: Option<Resume>,
+    pub explain: Option<String>,
+}
+
+/// What a page read, for metrics and charge.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cost {
+    pub partitions: usize,
+    pub items: u64,
+    pub bytes: u64,
+    pub matched: u64,
+    pub index_rows: u64,
+    pub compile: Duration,
+    pub plan: Duration,
+    pub index: Duration,
+    pub load: Duration,
 }
 
 impl Rows {
@@ -66,6 +79,11 @@ impl Rows {
     pub fn count(&self) -> usize {
         self.count
     }
+
+    /// How many more rows the page takes at most.
+    pub fn room(&self) -> usize {
+        self.count_max - self.count
+    }
 }
 
 pub(crate) fn list_items(shared: &Shared, container: &Container, request: &PageRequest) -> Answer<Page> {
@@ -76,76 +94,69 @@ pub(crate) fn list_items(shared: &Shared, container: &Container, request: &PageR
             Some(Resume::List(spot)) => Some(spot),
             Some(_) => return Err(EngineError::BadContinuation),
         };
-        let scanner = Scanner::new(shared, container, windows, from, ScanBudget::PAGE)?;
-        Ok((fill_list(container, request, scanner)?, binding, 0))
+        let meter = Meter::new(ScanBudget::PAGE, request);
+        let mut reader = Reader::new(shared, container, windows, meter)?;
+        Ok((fill_list(&mut reader, from, Rows::new(request)?)?, binding))
     })
 }
 
-fn fill_list(
-    container: &Container,
-    request: &PageRequest,
-    mut scanner: Scanner<'_>,
-) -> Result<Filled, EngineError> {
-    let links = Links::new(container);
-    let mut rows = Rows::new(request)?;
-    scanner.expect(rows.count_max);
-    let next = loop {
-        let found = match scanner.next()? {
-            Step::Item(found) => found,
-            Step::Pause(spot) => break Some(Resume::List(spot)),
-            Step::End => break None,
-        };
-        let row = Row::parse(&found.bytes)?;
-        let node = row.node()?;
-        if !rows.push(|text| links.write_json(node, found.spot.rid, &row.stamp, text)) {
-            scanner.put_back(&found);
-            break Some(Resume::List(found.spot));
+fn fill_list(reader: &mut Reader<'_>, from: Option<Spot>, mut rows: Rows) -> Result<Filled, EngineError> {
+    let links = Links::new(reader.container);
+    let mut full_at = None;
+    let end = reader.scan(from, &mut |found| {
+        let node = found.row.node()?;
+        if rows.push(|text| links.write_json(node, found.spot.rid, &found.row.stamp, text)) {
+            return Ok(Next::More);
         }
+        full_at = Some(found.spot);
+        Ok(Next::NotThis)
+    })?;
+    reader.meter.matched = reader.meter.items;
+    let next = match end {
+        End::Done => None,
+        End::Stopped => full_at.map(Resume::List),
+        End::Paused(spot) => Some(Resume::List(spot)),
     };
-    Ok(Filled::new(rows, &scanner, next))
+    Ok(Filled { rows, cost: reader.meter.cost(), next, explain: None })
 }
 
-impl Filled {
-    pub fn new(rows: Rows, scanner: &Scanner<'_>, next: Option<Resume>) -> Filled {
-        Filled {
-            rows,
-            loaded_count: scanner.rows,
-            loaded_bytes: scanner.bytes,
-            partitions: scanner.partitions,
-            next,
-        }
-    }
-}
-
-/// The frame of lists and queries: scope, session, position, metrics, charge. `fill` also gives the microseconds it
-/// took to compile.
+/// The frame of lists and queries: scope, session, position, metrics, charge.
 pub(crate) fn answer_page<'a>(
     shared: &Shared,
     container: &'a Container,
     request: &PageRequest,
-    fill: impl FnOnce(&[Window<'a>]) -> Result<(Filled, Binding, u64), EngineError>,
+    fill: impl FnOnce(&[Window<'a>]) -> Result<(Filled, Binding), EngineError>,
 ) -> Answer<Page> {
     let started = Instant::now();
     let (mut position, mut charge) = (None, charge::REFUSED);
     let result = prepare(container, request, &mut position).and_then(|windows| fill(&windows));
-    let result = result.map(|(filled, binding, compile_micros)| {
-        let Filled { rows: Rows { mut text, count, .. }, .. } = filled;
+    let result = result.map(|(filled, binding)| {
+        let Filled { rows: Rows { mut text, count, .. }, cost, next, explain } = filled;
         text.push(b']');
-        charge = charge::page(filled.partitions.max(1), filled.loaded_count, count, text.len());
-        let elapsed = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let metrics = QueryMetrics {
-            loaded_count: filled.loaded_count,
-            loaded_bytes: filled.loaded_bytes,
-            output_count: count as u64,
-            output_bytes: text.len() as u64,
-            compile_micros,
-            execute_micros: elapsed.saturating_sub(compile_micros),
-            ..QueryMetrics::default()
-        };
-        let continuation = filled.next.map(|next| continuation::seal(shared, &binding, next));
-        Page { rows: text, count, continuation, metrics, explain: None }
+        charge = charge::page(&cost, count, text.len());
+        let metrics = metrics(&cost, count, text.len(), started.elapsed());
+        let continuation = next.map(|next| continuation::seal(shared, &binding, &next));
+        Page { rows: text, count, continuation, metrics, explain }
     });
     Answer { charge, position, result }
+}
+
+pub(crate) fn metrics(cost: &Cost, count: usize, bytes: usize, elapsed: Duration) -> QueryMetrics {
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    QueryMetrics {
+        loaded_count: cost.items,
+        loaded_bytes: cost.bytes,
+        output_count: count as u64,
+        output_bytes: bytes as u64,
+        compile_micros: micros(cost.compile),
+        execute_micros: micros(elapsed.saturating_sub(cost.compile)),
+        plan_micros: micros(cost.plan),
+        index_rows: cost.index_rows,
+        index_micros: micros(cost.index),
+        load_micros: micros(cost.load),
+        write_micros: 0,
+        index_hit_ratio: if cost.items == 0 { 1.0 } else { cost.matched as f64 / cost.items as f64 },
+    }
 }
 
 /// The windows of the scope, each as far as the session asks. The position is that of the only partition, if it is
@@ -156,7 +167,7 @@ fn prepare<'a>(
     position: &mut Option<Position>,
 ) -> Result<Vec<Window<'a>>, EngineError> {
     container.check_open()?;
-    let windows = scan::windows(container, &request.scope)?;
+    let windows = window::windows(container, &request.scope)?;
     for window in &windows {
         if windows.len() == 1 {
             *position = Some(window.partition.position()?);

@@ -1,340 +1,377 @@
-//! The visible items of a scope, by partition and then by child id.
-//!
-//! A partition's items are one range of child ids, since the top 24 bits order like the effective partition key.
-//! Only at the two edges of the range can an item of a neighbour lie between them; and since hashes collide, a
-//! partition key asked for is compared with the item's own.
+//! Reading the visible items of a scope from one snapshot: in place, in the order of partitions and child ids, or by
+//! child id.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::time::{Duration, Instant};
 
-use quire_resource::{EpkRange, PartitionKey, PartitionKeyDefinition};
 use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 
-use super::place::canonical;
+use super::page::Cost;
 use super::row::{self, Row};
-use crate::api::Scope;
-use crate::partition::Partition;
+use super::window::{Spot, Window};
+use crate::api::{Cancel, PageRequest};
 use crate::shared::Shared;
 use crate::{Container, EngineError, keys};
 
-/// Rows fetched at a time: first few, since many pages are short, then more.
-const ROWS_FIRST: usize = 64;
+/// Rows shown by one call of the storage: it may hold a lock meanwhile.
 const ROWS_MAX: usize = 1024;
-const BYTES_MAX: usize = 1 << 20;
-
-/// The part of a scope that lies in one partition.
-pub(crate) struct Window<'a> {
-    pub partition: &'a Partition,
-    range: EpkRange,
-    /// First and last prefix of child ids.
-    prefixes: (u32, u32),
-    /// Only items of one of these keys; all if there are none.
-    keys: Vec<KeyFilter>,
-}
-
-#[derive(Clone)]
-pub(crate) struct KeyFilter {
-    key: PartitionKey,
-    encoded: Vec<u8>,
-    complete: bool,
-}
+const ROWS_SHOWN: usize = 256;
+const BYTES_MAX: usize = 4 << 20;
 
 /// How much a page may read before it has to stop, whatever it found.
 #[derive(Clone, Copy)]
 pub(crate) struct ScanBudget {
-    pub rows: u64,
+    pub items: u64,
     pub bytes: u64,
+    pub index_rows: u64,
     pub time: Duration,
 }
 
 impl ScanBudget {
     /// For a page that can stop anywhere. Rows and bytes come first, so that the same request usually does the same.
-    pub const PAGE: ScanBudget = ScanBudget { rows: 100_000, bytes: 128 << 20, time: Duration::from_secs(3) };
-    /// For a query that needs all items before its first row.
+    pub const PAGE: ScanBudget =
+        ScanBudget { items: 100_000, bytes: 128 << 20, index_rows: 1_000_000, time: Duration::from_secs(3) };
+    /// For a query that needs all items before its first row: what takes longer is refused.
     pub const WHOLE: ScanBudget =
-        ScanBudget { rows: u64::MAX, bytes: u64::MAX, time: Duration::from_secs(60) };
+        ScanBudget { items: u64::MAX, bytes: u64::MAX, index_rows: u64::MAX, time: Duration::from_secs(60) };
 }
 
-pub(crate) struct Scanner<'a> {
-    container: &'a Container,
-    snapshot: Box<dyn Snapshot>,
-    windows: &'a [Window<'a>],
-    current: usize,
-    /// Rows fetched and not yet looked at.
-    fetched: VecDeque<(Vec<u8>, Vec<u8>)>,
-    /// What is left of the current window.
-    rest: Option<KeyRange>,
-    rows_next: usize,
-    now_seconds: i64,
+/// What a page has cost so far, and whether it may go on.
+pub(crate) struct Meter {
     budget: ScanBudget,
+    cancel: Cancel,
     started: Instant,
-    /// Rows and bytes read.
-    pub rows: u64,
-    pub bytes: u64,
-    /// Partitions looked into.
     pub partitions: usize,
+    last_partition: Option<u32>,
+    pub items: u64,
+    pub bytes: u64,
+    /// Items of which something was sent.
+    pub matched: u64,
+    pub index_rows: u64,
+    pub index_time: Duration,
+    pub load_time: Duration,
 }
 
-/// A place in the order of a scope.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spot {
-    pub partition: u32,
-    pub rid: u64,
+pub(crate) struct Reader<'a> {
+    pub container: &'a Container,
+    pub snapshot: Box<dyn Snapshot>,
+    pub windows: &'a [Window<'a>],
+    pub meter: Meter,
+    now_seconds: i64,
 }
 
-pub(crate) enum Step {
-    Item(Found),
-    /// The budget is spent; this is next.
-    Pause(Spot),
-    End,
-}
-
-pub(crate) struct Found {
+/// An item, lent for the moment of a call.
+pub(crate) struct Found<'a> {
     pub spot: Spot,
-    pub bytes: Vec<u8>,
+    pub row: Row<'a>,
 }
 
-/// What of the container a request covers. A partition id that is not there is `PartitionGone`.
-pub(crate) fn windows<'a>(container: &'a Container, scope: &Scope) -> Result<Vec<Window<'a>>, EngineError> {
-    let definition = &container.definition.partition_key;
-    let asked = match &scope.partition_key {
-        Some(key) => Some(KeyFilter::new(definition, key)?),
-        None => None,
-    };
-    let mut range = scope.range.clone().unwrap_or_else(EpkRange::full);
-    if let Some(filter) = &asked
-        && !filter.complete
-    {
-        let under = EpkRange::of_prefix(&definition.effective(&filter.key));
-        let Some(both) = range.intersect(&under) else { return Ok(Vec::new()) };
-        range = both;
-    }
-    let partitions = partitions(container, scope.partition_id.as_deref())?;
-    let window = |partition: &'a Partition| Window::new(definition, partition, &range, asked.as_ref());
-    Ok(partitions.iter().filter_map(window).collect())
+/// What a visitor says about the item it was shown.
+pub(crate) enum Next {
+    More,
+    Enough,
+    /// It has no room for this one: the next page reads it again.
+    NotThis,
 }
 
-fn partitions<'a>(container: &'a Container, id: Option<&str>) -> Result<&'a [Partition], EngineError> {
-    let all = container.partitions.all();
-    let Some(id) = id else { return Ok(all) };
-    let found = all.iter().position(|partition| partition.name == id);
-    found.map(|index| &all[index..=index]).ok_or_else(|| EngineError::PartitionGone { id: id.to_owned() })
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Everything was shown.
+    Done,
+    /// The visitor had enough.
+    Stopped,
+    /// The budget is spent; this is next.
+    Paused(Spot),
 }
 
-/// The parts of windows in which items of these keys can lie. Windows of one partition come in the order of their
-/// prefixes, and a prefix comes once, so the order of items stays what it is.
-pub(crate) fn narrowed<'a>(
-    container: &'a Container,
-    windows: &[Window<'a>],
-    keys: Vec<KeyFilter>,
-) -> Vec<Window<'a>> {
-    let definition = &container.definition.partition_key;
-    let mut narrow: BTreeMap<(usize, u32), Vec<KeyFilter>> = BTreeMap::new();
-    for key in keys {
-        let epk = definition.effective(&key.key);
-        let prefix = epk.rid_prefix(definition.kind, definition.version);
-        let under = EpkRange::of_prefix(&epk);
-        for (index, window) in windows.iter().enumerate() {
-            let inside = if key.complete {
-                window.range.contains(&epk)
-            } else {
-                window.range.intersect(&under).is_some()
-            };
-            if inside {
-                narrow.entry((index, prefix)).or_default().push(key.clone());
-            }
+pub(crate) type Visit<'v> = dyn FnMut(&Found<'_>) -> Result<Next, EngineError> + 'v;
+
+impl Meter {
+    pub fn new(budget: ScanBudget, request: &PageRequest) -> Meter {
+        Meter {
+            budget,
+            cancel: request.cancel.clone(),
+            started: Instant::now(),
+            partitions: 0,
+            last_partition: None,
+            items: 0,
+            bytes: 0,
+            matched: 0,
+            index_rows: 0,
+            index_time: Duration::ZERO,
+            load_time: Duration::ZERO,
         }
     }
-    let window = |((index, prefix), keys): ((usize, u32), Vec<KeyFilter>)| {
-        let Window { partition, range, .. } = &windows[index];
-        Window { partition, range: range.clone(), prefixes: (prefix, prefix), keys }
-    };
-    narrow.into_iter().map(window).collect()
-}
 
-impl KeyFilter {
-    /// Of a complete key or a hierarchical prefix.
-    pub fn new(definition: &PartitionKeyDefinition, key: &PartitionKey) -> Result<KeyFilter, EngineError> {
-        definition.check_prefix(key)?;
-        let complete = definition.check_complete(key).is_ok();
-        let key = canonical(definition, key.clone());
-        let mut encoded = Vec::new();
-        key.encode(&mut encoded);
-        Ok(KeyFilter { key, encoded, complete })
+    /// At least one item or index row per page, or a client would never get on.
+    pub fn is_spent(&self) -> bool {
+        self.items + self.index_rows > 0
+            && (self.items >= self.budget.items
+                || self.bytes >= self.budget.bytes
+                || self.index_rows >= self.budget.index_rows
+                || self.started.elapsed() >= self.budget.time)
     }
 
-    fn accepts(&self, row: &Row<'_>) -> Result<bool, EngineError> {
-        if self.complete {
-            return row.has_partition_key(&self.key, &self.encoded);
+    /// Gives back the one before.
+    pub fn set_budget(&mut self, budget: ScanBudget) -> ScanBudget {
+        std::mem::replace(&mut self.budget, budget)
+    }
+
+    pub fn check(&self) -> Result<(), EngineError> {
+        if self.cancel.is_cancelled() { Err(EngineError::Cancelled) } else { Ok(()) }
+    }
+
+    pub fn cost(&self) -> Cost {
+        Cost {
+            partitions: self.partitions,
+            items: self.items,
+            bytes: self.bytes,
+            matched: self.matched,
+            index_rows: self.index_rows,
+            index: self.index_time,
+            load: self.load_time,
+            ..Cost::default()
         }
-        Ok(self.key.is_prefix_of(&row.partition_key()?))
     }
-}
 
-impl<'a> Window<'a> {
-    fn new(
-        definition: &PartitionKeyDefinition,
-        partition: &'a Partition,
-        range: &EpkRange,
-        asked: Option<&KeyFilter>,
-    ) -> Option<Window<'a>> {
-        let range = partition.layout.range.intersect(range)?;
-        let mut prefixes = range.rid_prefixes(definition.kind, definition.version);
-        if let Some(KeyFilter { key, complete: true, .. }) = asked {
-            let epk = definition.effective(key);
-            if !range.contains(&epk) {
-                return None;
-            }
-            let prefix = epk.rid_prefix(definition.kind, definition.version);
-            prefixes = (prefix, prefix);
+    /// Notes that a partition is looked into; windows of one follow each other.
+    pub fn enter(&mut self, partition: u32) {
+        if self.last_partition != Some(partition) {
+            self.partitions += 1;
+            self.last_partition = Some(partition);
         }
-        Some(Window { partition, range, prefixes, keys: asked.cloned().into_iter().collect() })
     }
 
-    fn rows(&self, container: u32, from: Option<u64>) -> KeyRange {
-        keys::items(container, self.prefixes.0, self.prefixes.1, from)
+    fn count(&mut self, bytes: usize) {
+        self.items += 1;
+        self.bytes += bytes as u64;
     }
 
-    fn accepts(
-        &self,
-        definition: &PartitionKeyDefinition,
-        rid: u64,
-        row: &Row<'_>,
-    ) -> Result<bool, EngineError> {
-        if self.keys.is_empty() {
-            return self.covers(definition, rid, row);
-        }
-        for filter in &self.keys {
-            if filter.accepts(row)? {
-                // A complete key lies in the range as a whole; under a prefix the range may cut.
-                return Ok(filter.complete || self.covers(definition, rid, row)?);
-            }
-        }
-        Ok(false)
-    }
-
-    fn covers(
-        &self,
-        definition: &PartitionKeyDefinition,
-        rid: u64,
-        row: &Row<'_>,
-    ) -> Result<bool, EngineError> {
-        let prefix = keys::rid_prefix(rid);
-        if prefix != self.prefixes.0 && prefix != self.prefixes.1 {
-            return Ok(true);
-        }
-        Ok(self.range.contains(&definition.effective(&row.partition_key()?)))
-    }
-
-    /// Whether items at the spot or after it can be in this window.
-    fn reaches(&self, spot: Spot) -> bool {
-        self.partition.layout.id == spot.partition && keys::rid_prefix(spot.rid) <= self.prefixes.1
+    fn put_back(&mut self, bytes: usize) {
+        self.items -= 1;
+        self.bytes -= bytes as u64;
     }
 }
 
-impl<'a> Scanner<'a> {
-    /// From a spot on, which an earlier page reached; a partition that is no more is `PartitionGone`.
+impl<'a> Reader<'a> {
     pub fn new(
         shared: &Shared,
         container: &'a Container,
         windows: &'a [Window<'a>],
-        from: Option<Spot>,
-        budget: ScanBudget,
-    ) -> Result<Scanner<'a>, EngineError> {
-        let current = match from {
-            None => 0,
-            Some(spot) => {
-                let found = windows.iter().position(|window| window.reaches(spot));
-                found.ok_or_else(|| EngineError::PartitionGone { id: spot.partition.to_string() })?
+        meter: Meter,
+    ) -> Result<Reader<'a>, EngineError> {
+        let snapshot = shared.storage.snapshot()?;
+        Ok(Reader { container, snapshot, windows, meter, now_seconds: shared.now_seconds() })
+    }
+
+    /// The window in which a spot lies that an earlier page reached; a partition that is no more is `PartitionGone`.
+    pub fn window_of(&self, from: Option<Spot>) -> Result<usize, EngineError> {
+        let Some(spot) = from else { return Ok(0) };
+        let found = self.windows.iter().position(|window| window.reaches(spot));
+        found.ok_or_else(|| EngineError::PartitionGone { id: spot.partition.to_string() })
+    }
+
+    /// Shows every visible item of the windows, from a spot on.
+    pub fn scan(&mut self, from: Option<Spot>, visit: &mut Visit<'_>) -> Result<End, EngineError> {
+        let first = self.window_of(from)?;
+        let mut rid = from.map(|spot| spot.rid);
+        for window in &self.windows[first..] {
+            match self.scan_window(window, rid.take(), visit)? {
+                End::Done => {}
+                end => return Ok(end),
             }
-        };
-        let rest =
-            windows.get(current).map(|window| window.rows(container.number, from.map(|spot| spot.rid)));
-        Ok(Scanner {
-            container,
-            snapshot: shared.storage.snapshot()?,
-            windows,
-            current,
-            fetched: VecDeque::new(),
-            partitions: usize::from(rest.is_some()),
-            rest,
-            rows_next: ROWS_FIRST,
-            now_seconds: shared.now_seconds(),
-            budget,
-            started: Instant::now(),
-            rows: 0,
-            bytes: 0,
-        })
+        }
+        Ok(End::Done)
     }
 
-    /// No more than so many items are asked for, so more rows need not be fetched at first.
-    pub fn expect(&mut self, items: usize) {
-        self.rows_next = self.rows_next.min(items.saturating_add(1));
-    }
-
-    pub fn next(&mut self) -> Result<Step, EngineError> {
-        while let Some(window) = self.windows.get(self.current) {
-            let Some((key, bytes)) = self.fetched.pop_front() else {
-                if !self.fetch()? {
-                    self.next_window();
-                }
+    /// The same by child id alone, where windows share ids at their edges.
+    pub fn scan_by_rid(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<End, EngineError> {
+        for (low, high) in self.intervals() {
+            if high < from {
                 continue;
+            }
+            let mut range = KeyRange {
+                start: Bound::Included(keys::item(self.container.number, low.max(from))),
+                end: Bound::Included(keys::item(self.container.number, high)),
             };
-            let rid = keys::rid_of_item_key(&key).ok_or_else(|| row::corrupt("item key"))?;
-            let spot = Spot { partition: window.partition.layout.id, rid };
-            if self.is_spent() {
-                return Ok(Step::Pause(spot));
-            }
-            self.rows += 1;
-            self.bytes += bytes.len() as u64;
-            let row = Row::parse(&bytes)?;
-            let visible = !self.container.is_expired(&row, self.now_seconds);
-            if visible && window.accepts(&self.container.definition.partition_key, rid, &row)? {
-                return Ok(Step::Item(Found { spot, bytes }));
+            loop {
+                let scan = scan(keys::ITEMS, range.clone(), Direction::Forward, ROWS_SHOWN, false);
+                let page = self.snapshot.scan(&scan)?;
+                for (key, bytes) in &page.rows {
+                    let rid = keys::rid_of_item_key(key).ok_or_else(|| row::corrupt("item key"))?;
+                    match self.show(rid, bytes, visit)? {
+                        End::Done => {}
+                        end => return Ok(end),
+                    }
+                }
+                let Some((last, _)) = page.rows.into_iter().next_back().filter(|_| page.more) else { break };
+                range.start = Bound::Excluded(last);
             }
         }
-        Ok(Step::End)
+        Ok(End::Done)
     }
 
-    /// The item was not used: the next page reads it.
-    pub fn put_back(&mut self, found: &Found) {
-        self.rows -= 1;
-        self.bytes -= found.bytes.len() as u64;
+    /// The child ids of all windows, ascending and without overlaps.
+    pub fn intervals(&self) -> Vec<(u64, u64)> {
+        let mut intervals: Vec<(u64, u64)> = Vec::new();
+        for (low, high) in self.windows.iter().map(Window::rids) {
+            match intervals.last_mut() {
+                Some(last) if low <= last.1.saturating_add(1) => last.1 = last.1.max(high),
+                _ => intervals.push((low, high)),
+            }
+        }
+        intervals
     }
 
-    /// False when the window has no more rows.
-    fn fetch(&mut self) -> Result<bool, EngineError> {
-        let Some(range) = self.rest.take() else { return Ok(false) };
-        let mut page = self.snapshot.scan(&Scan {
-            space: keys::ITEMS,
-            range: range.clone(),
-            direction: Direction::Forward,
-            rows_max: self.rows_next,
-            bytes_max: BYTES_MAX,
-            keys_only: false,
+    fn scan_window(
+        &mut self,
+        window: &Window<'_>,
+        from: Option<u64>,
+        visit: &mut Visit<'_>,
+    ) -> Result<End, EngineError> {
+        self.meter.enter(window.partition.layout.id);
+        let mut range = window.rows(self.container.number, from);
+        loop {
+            let mut last = None;
+            let mut outcome = Ok(End::Done);
+            let scan = scan(keys::ITEMS, range.clone(), Direction::Forward, ROWS_MAX, false);
+            let Reader { container, snapshot, meter, now_seconds, .. } = self;
+            let more = snapshot.visit(&scan, &mut |key, bytes| {
+                last = keys::rid_of_item_key(key);
+                let shown = last.ok_or_else(|| row::corrupt("item key")).and_then(|rid| {
+                    let row = Row::parse(bytes)?;
+                    if !window.accepts(&container.definition.partition_key, rid, &row)? {
+                        meter.count(bytes.len());
+                        return Ok(End::Done);
+                    }
+                    let found = Found { spot: window.spot(rid), row };
+                    show(container, *now_seconds, meter, &found, bytes.len(), visit)
+                });
+                match shown {
+                    Ok(End::Done) => ControlFlow::Continue(()),
+                    end => {
+                        outcome = end;
+                        ControlFlow::Break(())
+                    }
+                }
+            })?;
+            match (outcome?, last) {
+                (End::Done, Some(last)) if more => {
+                    range.start = Bound::Excluded(keys::item(self.container.number, last));
+                }
+                (end, _) => return Ok(end),
+            }
+        }
+    }
+
+    /// The rows of items, in the order asked for; one that is gone is `None`.
+    pub fn fetch(&mut self, rids: &[u64]) -> Result<Vec<Option<Vec<u8>>>, EngineError> {
+        let started = Instant::now();
+        let keys: Vec<Vec<u8>> = rids.iter().map(|&rid| keys::item(self.container.number, rid)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let rows = self.snapshot.multi_get(keys::ITEMS, &keys)?;
+        self.meter.load_time += started.elapsed();
+        Ok(rows)
+    }
+
+    /// Shows an item that was fetched, if it is visible and in this window.
+    pub fn show_in(
+        &mut self,
+        window: &Window<'_>,
+        rid: u64,
+        bytes: &[u8],
+        visit: &mut Visit<'_>,
+    ) -> Result<End, EngineError> {
+        let row = Row::parse(bytes)?;
+        if !window.accepts(&self.container.definition.partition_key, rid, &row)? {
+            self.meter.count(bytes.len());
+            return Ok(End::Done);
+        }
+        let found = Found { spot: window.spot(rid), row };
+        show(self.container, self.now_seconds, &mut self.meter, &found, bytes.len(), visit)
+    }
+
+    /// The same for any window.
+    pub fn show(&mut self, rid: u64, bytes: &[u8], visit: &mut Visit<'_>) -> Result<End, EngineError> {
+        let row = Row::parse(bytes)?;
+        let Reader { container, windows, meter, now_seconds, .. } = self;
+        for window in under(windows, rid) {
+            if window.accepts(&container.definition.partition_key, rid, &row)? {
+                let found = Found { spot: window.spot(rid), row };
+                return show(container, *now_seconds, meter, &found, bytes.len(), visit);
+            }
+        }
+        meter.count(bytes.len());
+        Ok(End::Done)
+    }
+
+    /// Whether an item with this id can be in a window.
+    pub fn can_hold(&self, rid: u64) -> bool {
+        under(self.windows, rid).next().is_some()
+    }
+
+    /// Visits rows of an index, keys only, at most so many. True if there are more.
+    pub fn index_rows(
+        &mut self,
+        range: KeyRange,
+        direction: Direction,
+        rows_max: usize,
+        visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<bool, EngineError> {
+        self.meter.check()?;
+        let started = Instant::now();
+        let mut rows = 0;
+        let scan = scan(keys::INDEX, range, direction, rows_max, true);
+        let more = self.snapshot.visit(&scan, &mut |key, _| {
+            rows += 1;
+            visit(key)
         })?;
-        self.rows_next = (2 * self.rows_next).min(ROWS_MAX);
-        if let Some((last, _)) = page.rows.last().filter(|_| page.more) {
-            self.rest = Some(KeyRange { start: Bound::Excluded(last.clone()), end: range.end });
+        self.meter.index_rows += rows;
+        self.meter.index_time += started.elapsed();
+        Ok(more)
+    }
+}
+
+fn scan(
+    space: quire_storage::Space,
+    range: KeyRange,
+    direction: Direction,
+    rows_max: usize,
+    keys_only: bool,
+) -> Scan {
+    Scan { space, range, direction, rows_max, bytes_max: BYTES_MAX, keys_only }
+}
+
+/// The windows in whose range of child ids one lies.
+fn under<'w, 'a>(windows: &'w [Window<'a>], rid: u64) -> impl Iterator<Item = &'w Window<'a>> {
+    let prefix = keys::rid_prefix(rid);
+    let first = windows.partition_point(|window| window.prefixes.1 < prefix);
+    windows[first..].iter().take_while(move |window| window.prefixes.0 <= prefix)
+}
+
+/// Shows an item of a window, unless it has expired or the budget is spent.
+fn show(
+    container: &Container,
+    now_seconds: i64,
+    meter: &mut Meter,
+    found: &Found<'_>,
+    bytes: usize,
+    visit: &mut Visit<'_>,
+) -> Result<End, EngineError> {
+    if meter.is_spent() {
+        return Ok(End::Paused(found.spot));
+    }
+    meter.check()?;
+    meter.count(bytes);
+    if container.is_expired(&found.row, now_seconds) {
+        return Ok(End::Done);
+    }
+    match visit(found)? {
+        Next::More => Ok(End::Done),
+        Next::Enough => Ok(End::Stopped),
+        Next::NotThis => {
+            meter.put_back(bytes);
+            Ok(End::Stopped)
         }
-        self.fetched.extend(page.rows.drain(..));
-        Ok(!self.fetched.is_empty())
-    }
-
-    fn next_window(&mut self) {
-        let before = self.windows.get(self.current).map(|window| window.partition.layout.id);
-        self.current += 1;
-        let after = self.windows.get(self.current).map(|window| window.partition.layout.id);
-        self.rest = self.windows.get(self.current).map(|window| window.rows(self.container.number, None));
-        self.partitions += usize::from(after.is_some() && after != before);
-    }
-
-    fn is_spent(&self) -> bool {
-        // At least one row per page, or a client would never get on.
-        self.rows > 0
-            && (self.rows >= self.budget.rows
-                || self.bytes >= self.budget.bytes
-                || self.started.elapsed() >= self.budget.time)
     }
 }

@@ -1,0 +1,64 @@
+//! The query over single items, as they are stored.
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+
+use quire_sql::{Evaluator as SqlEvaluator, Item, Query, Row};
+use quire_value::Value;
+
+use super::super::body::{Links, Stamped};
+use super::super::scan::Found;
+use crate::{Container, EngineError};
+
+pub(super) struct Evaluator<'a> {
+    pub query: &'a Query,
+    links: Links,
+    rows: RefCell<SqlEvaluator<'a>>,
+}
+
+impl<'a> Evaluator<'a> {
+    pub fn new(query: &'a Query, container: &Container) -> Result<Evaluator<'a>, EngineError> {
+        Ok(Evaluator { query, links: Links::new(container), rows: RefCell::new(query.start()?) })
+    }
+
+    /// Lends the item as the query language sees it.
+    pub fn with_item<T>(
+        &self,
+        found: &Found<'_>,
+        use_item: impl FnOnce(&Item<'_>) -> T,
+    ) -> Result<T, EngineError> {
+        let system = self.system(found);
+        Ok(use_item(&Item::stored(found.row.node()?, &system)))
+    }
+
+    pub fn system(&self, found: &Found<'_>) -> Stamped<'_> {
+        Stamped { links: &self.links, child: found.spot.rid, stamp: found.row.stamp }
+    }
+
+    /// The rows of an item, before OFFSET and LIMIT.
+    pub fn rows_of(
+        &self,
+        found: &Found<'_>,
+        emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        Ok(self.with_item(found, |item| self.rows.borrow_mut().rows_of(item, emit))??)
+    }
+
+    /// The same for what an index knows of an item.
+    pub fn rows_of_part(
+        &self,
+        part: &Value,
+        emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        Ok(self.rows.borrow_mut().rows_of(&Item::value(part), emit)?)
+    }
+
+    pub fn has_rows(&self, found: &Found<'_>) -> Result<bool, EngineError> {
+        let mut any = false;
+        self.rows_of(found, &mut |_| {
+            any = true;
+            ControlFlow::Break(())
+        })?;
+        Ok(any)
+    }
+}

@@ -1,0 +1,174 @@
+//! SQL over a container's items.
+//!
+//! Every query has an order of its own, whatever finds its items: sorted queries go by their sort keys and then by child
+//! id, all others by partition and child id. So an index changes how long a page takes and nothing else, and a
+//! continuation holds while indexes come and go.
+//!
+//! | kind      | queries                                   | a page                                                |
+//! |-----------|-------------------------------------------|-------------------------------------------------------|
+//! | streaming | rows come from single items               | stops anywhere, goes on there                         |
+//! | sorted    | the same with ORDER BY over plain paths   | walks an index, or keeps the few that come next       |
+//! | whole     | aggregates, GROUP BY, DISTINCT, and so on | runs again, skips the rows that were sent             |
+
+mod candidates; // the items a query looks at
+mod evaluate; // the query over single items
+mod order; // ORDER BY as bytes, places in a sorted result
+mod output; // OFFSET, LIMIT, how far the page has come
+mod rids; // sets of child ids from indexes
+mod sort; // ORDER BY without an index
+mod stream; // rows of single items
+mod walk; // ORDER BY from an index
+mod whole; // queries that need all items first
+
+use std::time::{Duration, Instant};
+
+use quire_resource::{Component, PartitionKey};
+use quire_sql::{Environment, Limits, Parameters, Query, Shape};
+use quire_storage::Token;
+use quire_value::Value;
+
+use super::continuation::{self, Binding, Resume};
+use super::page::{Cost, Filled, Rows, answer_page};
+use super::scan::{Meter, Reader, ScanBudget};
+use super::window::{KeyFilter, Window, narrowed};
+use crate::api::{Answer, Page, PageRequest, Scope};
+use crate::query_plan::check_crossing;
+use crate::sequencer::random_token;
+use crate::shared::Shared;
+use crate::{Container, EngineError};
+
+use self::candidates::Candidates;
+use self::evaluate::Evaluator;
+use self::order::Order;
+use self::output::Output;
+use self::sort::Sorted;
+
+/// Rows, groups and sort buffers of one query at a time.
+const HELD_BYTES_MAX: usize = 128 << 20;
+/// Beyond this many partition keys in a filter the container is read from end to end.
+const KEYS_MAX: usize = 2000;
+
+pub(crate) fn query_items(
+    shared: &Shared,
+    container: &Container,
+    text: &str,
+    parameters: &Parameters,
+    request: &PageRequest,
+) -> Answer<Page> {
+    answer_page(shared, container, request, |windows| {
+        let started = Instant::now();
+        let environment = environment(shared, container)?;
+        let query = Query::compile(text, parameters, &container.definition.computed_properties)?
+            .with_environment(environment);
+        let compile = started.elapsed();
+        check_crossing(container, &query, request)?;
+        let binding = Binding::new(container, Some((text, parameters)), &request.scope);
+        let resume = continuation::open(shared, &binding, request)?;
+        let narrow =
+            keys_of(container, &query, &request.scope).map(|keys| narrowed(container, windows, keys));
+        let windows = narrow.as_deref().unwrap_or(windows);
+        let run = Run { shared, container, request, query: &query, environment, windows };
+        Ok((run.fill(resume, compile)?, binding))
+    })
+}
+
+fn environment(shared: &Shared, container: &Container) -> Result<Environment, EngineError> {
+    const TICKS_PER_MS: i64 = 10_000;
+    let Token(random) = random_token()?;
+    Ok(Environment {
+        now_ticks: Some(shared.clock.now_ms().saturating_mul(TICKS_PER_MS)),
+        random_seed: random as u64,
+        geospatial: container.definition.geospatial,
+        limits: Limits { held_bytes_max: HELD_BYTES_MAX, ..Limits::default() },
+    })
+}
+
+/// The partition keys that the filter of a query leaves, unless the scope names one anyway; `None` for all.
+fn keys_of(container: &Container, query: &Query, scope: &Scope) -> Option<Vec<KeyFilter>> {
+    if scope.partition_key.is_some() {
+        return None;
+    }
+    let definition = &container.definition.partition_key;
+    let keys = query.partition_key_prefixes(&definition.paths).filter(|keys| keys.len() <= KEYS_MAX)?;
+    let keys: Vec<PartitionKey> = keys.iter().map(|values| key_of_values(values)).collect::<Option<_>>()?;
+    // A key that no item can have finds none.
+    Some(keys.iter().filter_map(|key| KeyFilter::new(definition, key).ok()).collect())
+}
+
+pub(crate) fn key_of_values(values: &[Value]) -> Option<PartitionKey> {
+    let component = |value: &Value| match value {
+        Value::Undefined => Some(Component::Undefined),
+        Value::Null => Some(Component::Null),
+        Value::Bool(value) => Some(Component::Bool(*value)),
+        Value::Number(number) => Some(Component::Number(number.as_f64())),
+        Value::String(text) => Some(Component::String(text.clone())),
+        Value::Array(_) | Value::Object(_) => None,
+    };
+    values.iter().map(component).collect::<Option<Vec<_>>>().map(PartitionKey)
+}
+
+struct Run<'a> {
+    shared: &'a Shared,
+    container: &'a Container,
+    request: &'a PageRequest,
+    query: &'a Query,
+    environment: Environment,
+    windows: &'a [Window<'a>],
+}
+
+impl Run<'_> {
+    fn fill(&self, resume: Option<Resume>, compile: Duration) -> Result<Filled, EngineError> {
+        let meter = Meter::new(ScanBudget::PAGE, self.request);
+        let mut reader = Reader::new(self.shared, self.container, self.windows, meter)?;
+        let evaluator = Evaluator::new(self.query, self.container)?;
+        let mut candidates = Candidates::All;
+        let mut output = self.output(&resume)?;
+        let analysis = self.query.analysis();
+        let next = match (self.query.shape(), self.query.sorted(), resume) {
+            (Shape::Streaming { .. }, _, None) => {
+                stream::stream(&mut reader, &evaluator, &mut candidates, &mut output, None)?
+            }
+            (Shape::Streaming { .. }, _, Some(Resume::Stream { spot, row, .. })) => {
+                let from = Some((spot, row));
+                stream::stream(&mut reader, &evaluator, &mut candidates, &mut output, from)?
+            }
+            (Shape::Blocking, Some(_), resume @ (None | Some(Resume::Sorted { .. })))
+                if analysis.order.is_some() =>
+            {
+                let place = match &resume {
+                    Some(Resume::Sorted { place, .. }) => Some(place),
+                    _ => None,
+                };
+                let keys: Vec<_> =
+                    analysis.order.iter().flatten().map(|key| (key.path.clone(), key.descending)).collect();
+                let order = Order::new(self.container, &keys, self.environment)?;
+                reader.meter.set_budget(ScanBudget::WHOLE);
+                let mut sorted = Sorted::new(&order, &evaluator, &mut reader, self.request, place)?;
+                sorted.sort(&mut reader, &mut candidates, &mut output)?
+            }
+            (Shape::Blocking | Shape::Constant, _, resume @ (None | Some(Resume::Block { .. }))) => {
+                let sent = if let Some(Resume::Block { sent }) = resume { sent } else { 0 };
+                reader.meter.set_budget(ScanBudget::WHOLE);
+                whole::whole(&mut reader, &evaluator, &mut candidates, &mut output.rows, sent)?
+            }
+            _ => return Err(EngineError::BadContinuation),
+        };
+        let cost = Cost { compile, ..reader.meter.cost() };
+        Ok(Filled { rows: output.rows, cost, next, explain: None })
+    }
+
+    fn output(&self, resume: &Option<Resume>) -> Result<Output, EngineError> {
+        let (offset, limit) = match (self.query.shape(), self.query.sorted()) {
+            (Shape::Streaming { offset, limit }, _) | (_, Some((offset, limit))) => (offset, limit),
+            _ => (0, None),
+        };
+        let (skipped, sent) = match resume {
+            Some(Resume::Stream { skipped, sent, .. } | Resume::Sorted { skipped, sent, .. }) => {
+                (*skipped, *sent)
+            }
+            _ => (0, 0),
+        };
+        let rows = Rows::new(self.request)?;
+        Ok(Output { rows, offset, limit: limit.unwrap_or(u64::MAX), skipped, sent })
+    }
+}

@@ -1,0 +1,219 @@
+//! ORDER BY as bytes: an item's *sort key* is the encoding of its sort values one after the other, descending ones with
+//! every bit flipped. Comparing sort keys, then child ids, is the order of a sorted query; no encoding is the beginning
+//! of another, so this holds for any number of values.
+
+use quire_sql::{Environment, Parameters, Query, SystemProperties};
+use quire_value::{Kind, Node, Path, Segment, Value, key};
+
+use super::super::body::is_system_property;
+use super::super::continuation::{Cut, Place};
+use super::super::scan::{Found, Next, Reader};
+use super::evaluate::Evaluator;
+use crate::{Container, EngineError};
+
+pub(super) struct Order {
+    pub keys: Vec<OrderKey>,
+}
+
+pub(super) struct OrderKey {
+    pub path: Path,
+    pub descending: bool,
+    source: Source,
+}
+
+enum Source {
+    Stored,
+    System(String),
+    Computed(Box<Query>),
+}
+
+/// Where a sorted page begins.
+pub(super) enum Start {
+    Beginning,
+    /// At this item, or behind it if it is gone.
+    At {
+        key: Vec<u8>,
+        rid: u64,
+        row: u64,
+    },
+    /// Among the items whose keys begin so, behind the first few: the item itself is gone.
+    Within {
+        key: Vec<u8>,
+        before: u64,
+    },
+}
+
+impl Order {
+    pub fn new(
+        container: &Container,
+        keys: &[(Path, bool)],
+        environment: Environment,
+    ) -> Result<Order, EngineError> {
+        let computed = &container.definition.computed_properties;
+        let key = |(path, descending): &(Path, bool)| {
+            let source = match path.0.as_slice() {
+                [Segment::Name(name), ..] if computed.iter().any(|(computed, _)| computed == name) => {
+                    let text = format!("SELECT VALUE {} FROM c", expression(path));
+                    let query = Query::compile(&text, &Parameters::default(), computed)?;
+                    Source::Computed(Box::new(query.with_environment(environment)))
+                }
+                [Segment::Name(name)] if is_system_property(name) => Source::System(name.clone()),
+                _ => Source::Stored,
+            };
+            Ok(OrderKey { path: path.clone(), descending: *descending, source })
+        };
+        Ok(Order { keys: keys.iter().map(key).collect::<Result<_, EngineError>>()? })
+    }
+
+    pub fn key_of(&self, evaluator: &Evaluator<'_>, found: &Found<'_>) -> Result<Vec<u8>, EngineError> {
+        let mut bytes = Vec::new();
+        for sort_key in &self.keys {
+            let start = bytes.len();
+            match &sort_key.source {
+                Source::Stored => encode_node(sort_key.path.find_in(found.row.node()?), &mut bytes),
+                Source::System(name) => {
+                    let value = evaluator.system(found).get(name).unwrap_or(Value::Undefined);
+                    key::encode(&value, &mut bytes);
+                }
+                Source::Computed(query) => {
+                    let value = evaluator.with_item(found, |item| query.start()?.row_values_of(item))??.pop();
+                    key::encode(&value.unwrap_or(Value::Undefined), &mut bytes);
+                }
+            }
+            if sort_key.descending {
+                flip(&mut bytes[start..]);
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+fn encode_node(node: Option<Node<'_>>, bytes: &mut Vec<u8>) {
+    let Some(node) = node else { return bytes.push(key::UNDEFINED) };
+    match (node.kind(), node.as_str(), node.as_number(), node.as_bool()) {
+        (Kind::String, Some(text), ..) => key::encode_string(text, bytes),
+        (Kind::Number, _, Some(number), _) => key::encode_number(number, bytes),
+        (Kind::Bool, .., Some(value)) => key::encode_bool(value, bytes),
+        _ => key::encode(&node.to_value(), bytes),
+    }
+}
+
+pub(super) fn flip(bytes: &mut [u8]) {
+    bytes.iter_mut().for_each(|byte| *byte = !*byte);
+}
+
+/// `c["a"]["b"]`
+fn expression(path: &Path) -> String {
+    let mut text = "c".to_owned();
+    for segment in &path.0 {
+        if let Segment::Name(name) = segment {
+            text.push('[');
+            text.push_str(&Value::from(name.as_str()).to_json());
+            text.push(']');
+        }
+    }
+    text
+}
+
+/// Remembers how many items in a row had keys that begin the same, so that a cut key still names a place.
+pub(super) struct Trail {
+    bytes_max: usize,
+    beginning: Vec<u8>,
+    before: u64,
+}
+
+impl Trail {
+    pub fn new(bytes_max: usize, start: &Start, place: Option<&Place>) -> Trail {
+        let cut = place.and_then(|place| Some((place.key.clone(), place.cut?.before)));
+        let (beginning, before) = match (start, cut) {
+            (Start::At { .. } | Start::Within { .. }, Some(cut)) => cut,
+            _ => (Vec::new(), 0),
+        };
+        Trail { bytes_max, beginning, before }
+    }
+
+    /// An item is done with.
+    pub fn pass(&mut self, key: &[u8]) {
+        if key.len() <= self.bytes_max {
+            return;
+        }
+        let beginning = &key[..self.bytes_max];
+        if self.beginning == beginning {
+            self.before += 1;
+        } else {
+            self.beginning = beginning.to_vec();
+            self.before = 1;
+        }
+    }
+
+    /// The place of an item behind all that were passed.
+    pub fn place(&self, key: &[u8], rid: u64, row: u64) -> Place {
+        if key.len() <= self.bytes_max {
+            return Place { key: key.to_vec(), cut: None, rid, row };
+        }
+        let beginning = &key[..self.bytes_max];
+        let before = if self.beginning == beginning { self.before } else { 0 };
+        let cut = Some(Cut { hash: hash(key), before });
+        Place { key: beginning.to_vec(), cut, rid, row }
+    }
+}
+
+/// Stable: it is in tokens.
+fn hash(key: &[u8]) -> u64 {
+    let digest = ring::digest::digest(&ring::digest::SHA256, key);
+    u64::from_be_bytes(*digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes"))
+}
+
+impl Start {
+    /// Where a place is now. A cut key is completed by the item it came from, if that is still the same.
+    pub fn of(
+        place: Option<&Place>,
+        order: &Order,
+        evaluator: &Evaluator<'_>,
+        reader: &mut Reader<'_>,
+    ) -> Result<Start, EngineError> {
+        let Some(place) = place else { return Ok(Start::Beginning) };
+        let Place { key, cut, rid, row } = place.clone();
+        let Some(cut) = cut else { return Ok(Start::At { key, rid, row }) };
+        let mut whole = None;
+        if let Some(bytes) = reader.fetch(&[rid])?.pop().flatten() {
+            reader.show(rid, &bytes, &mut |found| {
+                whole = Some(order.key_of(evaluator, found)?);
+                Ok(Next::More)
+            })?;
+        }
+        Ok(match whole.filter(|whole| whole.starts_with(&key) && hash(whole) == cut.hash) {
+            Some(key) => Start::At { key, rid, row },
+            None => Start::Within { key, before: cut.before },
+        })
+    }
+
+    /// Whether an item is not before the start. Of those `Within`, the first few are.
+    pub fn admits(&self, key: &[u8], rid: u64) -> bool {
+        match self {
+            Start::Beginning => true,
+            Start::At { key: from, rid: from_rid, .. } => (key, rid) >= (&from[..], *from_rid),
+            Start::Within { key: from, .. } => key >= &from[..],
+        }
+    }
+
+    /// Rows of an item that earlier pages have sent.
+    pub fn rows_done(&self, key: &[u8], rid: u64) -> u64 {
+        match self {
+            Start::At { key: from, rid: from_rid, row } if rid == *from_rid && key == from => *row,
+            _ => 0,
+        }
+    }
+
+    /// How many items that are admitted come before the start after all.
+    pub fn surplus(&self) -> u64 {
+        match self {
+            Start::Within { before, .. } => *before,
+            _ => 0,
+        }
+    }
+
+    pub fn is_surplus(&self, key: &[u8]) -> bool {
+        matches!(self, Start::Within { key: from, .. } if key.starts_with(from))
+    }
+}

@@ -1,0 +1,80 @@
+//! Rows on their way to the page: OFFSET, LIMIT, and how far it has come.
+
+use std::ops::ControlFlow;
+
+use quire_sql::Row;
+
+use super::super::page::Rows;
+use super::super::scan::Found;
+use super::evaluate::Evaluator;
+use crate::EngineError;
+
+pub(super) struct Output {
+    pub rows: Rows,
+    pub offset: u64,
+    pub limit: u64,
+    /// Rows that OFFSET has taken.
+    pub skipped: u64,
+    /// Rows of this page and those before it.
+    pub sent: u64,
+}
+
+pub(super) enum Sent {
+    All,
+    /// The page is full; so many rows of the item are done with.
+    Full {
+        row: u64,
+    },
+    /// LIMIT is reached: nothing follows.
+    Limit,
+}
+
+impl Output {
+    /// Sends the rows of an item behind the first `done`.
+    pub fn send(
+        &mut self,
+        evaluator: &Evaluator<'_>,
+        found: &Found<'_>,
+        done: u64,
+    ) -> Result<Sent, EngineError> {
+        let mut sent = Sent::All;
+        let mut row = 0;
+        evaluator.rows_of(found, &mut |value| {
+            let is_done = row < done;
+            row += u64::from(is_done);
+            if is_done { ControlFlow::Continue(()) } else { self.send_row(value, &mut row, &mut sent) }
+        })?;
+        Ok(if self.is_finished() { Sent::Limit } else { sent })
+    }
+
+    fn send_row(&mut self, value: &Row<'_>, row: &mut u64, sent: &mut Sent) -> ControlFlow<()> {
+        if self.skipped < self.offset {
+            self.skipped += 1;
+        } else if self.is_finished() {
+            *sent = Sent::Limit;
+            return ControlFlow::Break(());
+        } else if self.rows.push(|text| value.write_json(text)) {
+            self.sent += 1;
+        } else {
+            *sent = Sent::Full { row: *row };
+            return ControlFlow::Break(());
+        }
+        *row += 1;
+        ControlFlow::Continue(())
+    }
+
+    pub fn is_finished(&self) -> bool {
+        self.sent >= self.limit
+    }
+
+    /// Items that are enough to fill the page, if each gives a row.
+    pub fn wanted(&self) -> usize {
+        let left = (self.limit - self.sent).min(self.rows.room() as u64);
+        usize::try_from((self.offset - self.skipped).saturating_add(left)).unwrap_or(usize::MAX)
+    }
+
+    /// Rows that have been counted, skipped ones included.
+    pub fn counted(&self) -> u64 {
+        self.sent + self.skipped
+    }
+}

@@ -1,0 +1,214 @@
+//! Sorting without an index: of all candidates, the first few behind where the page starts.
+//!
+//! A page never holds more than it needs, so every page reads the candidates again. That takes the whole time a query
+//! has; it is the way of last resort, and of small results.
+
+use std::collections::BinaryHeap;
+
+use quire_sql::SqlError;
+
+use super::super::continuation::{Resume, sort_key_bytes};
+use super::super::scan::{End, Next, Reader};
+use super::candidates::Candidates;
+use super::evaluate::Evaluator;
+use super::order::{Order, Start, Trail};
+use super::output::{Output, Sent};
+use crate::EngineError;
+use crate::api::PageRequest;
+
+/// Sort keys held at a time. What has no room comes with the next page.
+const HELD_BYTES_MAX: usize = 32 << 20;
+const HELD_ITEMS_MAX: usize = 100_000;
+/// What a held key costs besides its bytes.
+const ENTRY_BYTES: usize = 48;
+const FETCH_ITEMS: usize = 64;
+
+/// The smallest of what was pushed, by sort key and child id.
+pub(super) struct Smallest {
+    keep: usize,
+    bytes: usize,
+    entries: BinaryHeap<(Vec<u8>, u64)>,
+    /// Some were left out.
+    is_cut: bool,
+    /// The last of all that were looked at.
+    pub last_seen: Option<(Vec<u8>, u64)>,
+}
+
+impl Smallest {
+    pub fn new(keep: usize) -> Smallest {
+        Smallest {
+            keep: keep.clamp(2, HELD_ITEMS_MAX),
+            bytes: 0,
+            entries: BinaryHeap::new(),
+            is_cut: false,
+            last_seen: None,
+        }
+    }
+
+    fn see(&mut self, key: &[u8], rid: u64) {
+        if self.last_seen.as_ref().is_none_or(|(last, last_rid)| (&last[..], *last_rid) < (key, rid)) {
+            self.last_seen = Some((key.to_vec(), rid));
+        }
+    }
+
+    /// Whether it would be kept.
+    fn takes(&self, key: &[u8], rid: u64) -> bool {
+        let is_full =
+            self.entries.len() >= self.keep || self.bytes >= HELD_BYTES_MAX && self.entries.len() > 1;
+        !is_full || self.entries.peek().is_none_or(|(last, last_rid)| (key, rid) < (&last[..], *last_rid))
+    }
+
+    fn push(&mut self, key: Vec<u8>, rid: u64) {
+        self.bytes += key.len() + ENTRY_BYTES;
+        self.entries.push((key, rid));
+        while self.entries.len() > self.keep || self.bytes > HELD_BYTES_MAX && self.entries.len() > 2 {
+            if let Some((key, _)) = self.entries.pop() {
+                self.bytes -= key.len() + ENTRY_BYTES;
+                self.is_cut = true;
+            }
+        }
+    }
+}
+
+/// What sorted queries share.
+pub(super) struct Sorted<'r> {
+    pub order: &'r Order,
+    pub evaluator: &'r Evaluator<'r>,
+    pub start: Start,
+    pub trail: Trail,
+    /// Everything up to here was looked at.
+    pub passed: Option<(Vec<u8>, u64)>,
+}
+
+impl<'r> Sorted<'r> {
+    pub fn new(
+        order: &'r Order,
+        evaluator: &'r Evaluator<'r>,
+        reader: &mut Reader<'_>,
+        request: &PageRequest,
+        resume: Option<&super::super::continuation::Place>,
+    ) -> Result<Sorted<'r>, EngineError> {
+        let start = Start::of(resume, order, evaluator, reader)?;
+        let trail = Trail::new(sort_key_bytes(request), &start, resume);
+        Ok(Sorted { order, evaluator, start, trail, passed: None })
+    }
+
+    /// Sorts what the candidates show and sends it. `None`: everything was sent.
+    pub fn sort(
+        &mut self,
+        reader: &mut Reader<'_>,
+        candidates: &mut Candidates,
+        output: &mut Output,
+    ) -> Result<Option<Resume>, EngineError> {
+        let smallest = self.gather(reader, candidates, output)?;
+        self.send(reader, smallest, output)
+    }
+
+    /// The first candidates behind the start that give rows, one more than the page can need.
+    pub fn gather(
+        &self,
+        reader: &mut Reader<'_>,
+        candidates: &mut Candidates,
+        output: &Output,
+    ) -> Result<Smallest, EngineError> {
+        let surplus = usize::try_from(self.start.surplus()).unwrap_or(usize::MAX);
+        let mut smallest = Smallest::new(output.wanted().saturating_add(surplus).saturating_add(1));
+        let end = candidates.visit(reader, None, usize::MAX, &mut |found| {
+            let key = self.order.key_of(self.evaluator, found)?;
+            let rid = found.spot.rid;
+            smallest.see(&key, rid);
+            if self.start.admits(&key, rid) {
+                if smallest.takes(&key, rid) {
+                    if self.evaluator.has_rows(found)? {
+                        smallest.push(key, rid);
+                    }
+                } else {
+                    smallest.is_cut = true;
+                }
+            }
+            Ok(Next::More)
+        })?;
+        match end {
+            End::Paused(_) => Err(SqlError::Budget { what: "a minute" }.into()),
+            End::Done | End::Stopped => Ok(smallest),
+        }
+    }
+
+    pub fn send(
+        &mut self,
+        reader: &mut Reader<'_>,
+        smallest: Smallest,
+        output: &mut Output,
+    ) -> Result<Option<Resume>, EngineError> {
+        let is_cut = smallest.is_cut;
+        let entries = smallest.entries.into_sorted_vec();
+        let surplus = usize::try_from(self.start.surplus()).unwrap_or(usize::MAX);
+        let early = entries.iter().take(surplus).take_while(|(key, _)| self.start.is_surplus(key)).count();
+        let entries = &entries[early..];
+        // The last one only says where to go on.
+        let (last, now) = match entries.split_last() {
+            Some((last, now)) if is_cut => (Some(last), now),
+            _ => (None, entries),
+        };
+        if let Some(resume) = self.send_items(reader, now, output)? {
+            return Ok(resume);
+        }
+        Ok(last.map(|(key, rid)| self.resume(output, key, *rid, 0)))
+    }
+
+    /// Sends items in this order. `Some`: the page ends here, and the next one starts there, if there is one.
+    pub fn send_items(
+        &mut self,
+        reader: &mut Reader<'_>,
+        items: &[(Vec<u8>, u64)],
+        output: &mut Output,
+    ) -> Result<Option<Option<Resume>>, EngineError> {
+        for items in items.chunks(FETCH_ITEMS) {
+            let rids: Vec<u64> = items.iter().map(|(_, rid)| *rid).collect();
+            for ((key, rid), bytes) in items.iter().zip(reader.fetch(&rids)?) {
+                let Some(bytes) = bytes else { continue };
+                if let Some(end) = self.send_item(reader, key, *rid, &bytes, output)? {
+                    return Ok(Some(end));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends the rows of one item; the same answer.
+    pub fn send_item(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &[u8],
+        rid: u64,
+        bytes: &[u8],
+        output: &mut Output,
+    ) -> Result<Option<Option<Resume>>, EngineError> {
+        if output.is_finished() {
+            return Ok(Some(None));
+        }
+        let done = self.start.rows_done(key, rid);
+        let (mut sent, before) = (Sent::All, output.counted());
+        let end = reader.show(rid, bytes, &mut |found| {
+            sent = output.send(self.evaluator, found, done)?;
+            Ok(if matches!(sent, Sent::Full { .. }) { Next::NotThis } else { Next::More })
+        })?;
+        reader.meter.matched += u64::from(output.counted() > before);
+        if let End::Paused(_) = end {
+            return Ok(Some(Some(self.resume(output, key, rid, done))));
+        }
+        match sent {
+            Sent::All => {
+                self.trail.pass(key);
+                Ok(None)
+            }
+            Sent::Limit => Ok(Some(None)),
+            Sent::Full { row } => Ok(Some(Some(self.resume(output, key, rid, row)))),
+        }
+    }
+
+    pub fn resume(&self, output: &Output, key: &[u8], rid: u64, row: u64) -> Resume {
+        let place = self.trail.place(key, rid, row);
+        Resume::Sorted { skipped: output.skipped, sent: output.sent, place }
+    }
+}

@@ -1,0 +1,44 @@
+//! Queries whose rows are told item by item, in the order of partitions and child ids.
+
+use super::super::continuation::Resume;
+use super::super::scan::{End, Next, Reader};
+use super::super::window::Spot;
+use super::candidates::Candidates;
+use super::evaluate::Evaluator;
+use super::output::{Output, Sent};
+use crate::EngineError;
+
+/// Fills the page from a spot on, of whose item so many rows are done with; says where the next page starts.
+pub(super) fn stream(
+    reader: &mut Reader<'_>,
+    evaluator: &Evaluator<'_>,
+    candidates: &mut Candidates,
+    output: &mut Output,
+    from: Option<(Spot, u64)>,
+) -> Result<Option<Resume>, EngineError> {
+    if output.is_finished() {
+        return Ok(None);
+    }
+    let rows_done = |spot: Spot| from.filter(|(first, _)| *first == spot).map_or(0, |(_, row)| row);
+    let (mut full_at, mut matched) = (None, 0);
+    let end = candidates.visit(reader, from.map(|(spot, _)| spot), output.wanted(), &mut |found| {
+        let before = output.counted();
+        let sent = output.send(evaluator, found, rows_done(found.spot))?;
+        matched += u64::from(output.counted() > before);
+        Ok(match sent {
+            Sent::All => Next::More,
+            Sent::Limit => Next::Enough,
+            Sent::Full { row } => {
+                full_at = Some((found.spot, row));
+                Next::NotThis
+            }
+        })
+    })?;
+    reader.meter.matched += matched;
+    let place = match end {
+        End::Done => None,
+        End::Stopped => full_at,
+        End::Paused(spot) => Some((spot, rows_done(spot))),
+    };
+    Ok(place.map(|(spot, row)| Resume::Stream { spot, row, skipped: output.skipped, sent: output.sent }))
+}

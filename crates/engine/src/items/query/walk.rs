@@ -1,0 +1,499 @@
+//! ORDER BY straight from an index, in either direction.
+//!
+//! Rows come by value and then by child id, which is the order of the query when the index is read forward. Read
+//! backward, the rows of one value are turned around again, so ties always come by ascending child id. Rows that do not
+//! say what their value is (a cut string, an array or object) are a group for the items themselves to sort. Items
+//! without a row are found by reading all items, before the rows of an ascending order and after those of a
+//! descending one.
+
+use std::ops::{Bound, ControlFlow};
+
+use quire_storage::{Direction, KeyRange, successor};
+use quire_value::{Value, key};
+
+use super::super::continuation::Resume;
+use super::super::scan::{End, Next, Reader, ScanBudget};
+use super::candidates::Candidates;
+use super::order::{Start, flip};
+use super::output::{Output, Sent};
+use super::rids::Rids;
+use super::sort::Sorted;
+use crate::EngineError;
+use crate::indexes::encode_value;
+use crate::items::row::corrupt;
+
+/// Rows read at a time: first few, since many pages are short, then more.
+const ROWS_FIRST: usize = 64;
+const ROWS_MAX: usize = 1024;
+const RID_BYTES: usize = 8;
+
+/// An index in the order of a query.
+pub(super) struct Walk {
+    /// Container, index id, and in a partition-first index the prefix of the logical partition.
+    pub head: Vec<u8>,
+    /// Whether each value of a row is stored with its bits flipped.
+    pub flipped: Vec<bool>,
+    /// Bytes of a string that a row keeps.
+    pub string_max: usize,
+    /// The index is read from its end.
+    pub backward: bool,
+    /// The parts of the index to read, in the order in which they are stored.
+    pub ranges: Vec<KeyRange>,
+    /// Items that have no row can match.
+    pub missing: bool,
+    /// Only these items can match; sorted.
+    pub among: Option<Vec<u64>>,
+}
+
+/// A row's value as it is stored, and the item.
+type Entry = (Vec<u8>, u64);
+/// `Some`: the page ends, and the next one starts there, if there is one.
+type Ended = Option<Option<Resume>>;
+
+impl Walk {
+    /// The sort key of a row that tells its value.
+    fn sort_key(&self, stored: &[u8]) -> Vec<u8> {
+        let mut key = stored.to_vec();
+        if self.backward {
+            flip(&mut key);
+        }
+        key
+    }
+
+    /// The value of a row that stands for a sort key.
+    fn stored(&self, sort_key: &[u8]) -> Result<Vec<u8>, EngineError> {
+        let mut rest = sort_key.to_vec();
+        if self.backward {
+            flip(&mut rest);
+        }
+        let mut stored = Vec::new();
+        for &flipped in &self.flipped {
+            if flipped {
+                flip(&mut rest);
+            }
+            let (value, tail) = key::decode(&rest).map_err(|_| EngineError::BadContinuation)?;
+            let (start, tail) = (stored.len(), tail.to_vec());
+            encode_value(&value, self.string_max, &mut stored);
+            rest = tail;
+            if flipped {
+                flip(&mut stored[start..]);
+                flip(&mut rest);
+            }
+        }
+        Ok(stored)
+    }
+
+    /// How much of a row's value is known: `None` for all, else the bytes up to the part that is not.
+    fn known(&self, stored: &[u8]) -> Result<Option<usize>, EngineError> {
+        let mut at = 0;
+        for &flipped in &self.flipped {
+            let (length, exact) = part(&stored[at..], flipped).ok_or_else(|| corrupt("index row"))?;
+            at += length;
+            if !exact {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+
+    fn at(&self, value: &[u8]) -> Vec<u8> {
+        [&self.head[..], value].concat()
+    }
+
+    fn row(&self, value: &[u8], rid: u64) -> Vec<u8> {
+        [&self.head[..], value, &rid.to_be_bytes()].concat()
+    }
+
+    fn is_among(&self, rid: u64) -> bool {
+        self.among.as_ref().is_none_or(|among| among.binary_search(&rid).is_ok())
+    }
+
+    /// The items that can match at all.
+    fn items(&self) -> Candidates {
+        match &self.among {
+            Some(among) => Candidates::Rids(Rids::sorted(among.clone())),
+            None => Candidates::All,
+        }
+    }
+
+    /// Rows whose values begin so.
+    fn group(&self, value: &[u8]) -> KeyRange {
+        KeyRange::prefix(&self.at(value))
+    }
+
+    /// The sort key of items that have no row.
+    fn missing_key(&self) -> Vec<u8> {
+        let mut key = Vec::new();
+        key::encode(&Value::Undefined, &mut key);
+        self.sort_key(&key)
+    }
+}
+
+/// The length of the first value in a row and whether it is the whole value.
+fn part(stored: &[u8], flipped: bool) -> Option<(usize, bool)> {
+    let byte = |at: usize| stored.get(at).map(|byte| if flipped { !byte } else { *byte });
+    let length = match byte(0)? {
+        key::NUMBER => 11,
+        key::STRING => {
+            let mut at = 1;
+            loop {
+                match (byte(at)?, byte(at + 1)) {
+                    (0, Some(0xFF)) => at += 2,
+                    (0, Some(end)) => return Some((at + 2, end == 1)),
+                    (0, None) => return None,
+                    _ => at += 1,
+                }
+            }
+        }
+        key::ARRAY | key::OBJECT => return Some((1, false)),
+        _ => 1,
+    };
+    (stored.len() >= length).then_some((length, true))
+}
+
+/// Where `range` goes on behind everything before a value; `None` if it lies before it as a whole.
+fn from_value(walk: &Walk, range: KeyRange, value: &[u8]) -> Option<KeyRange> {
+    let KeyRange { start, end } = range;
+    let group = walk.group(value);
+    let range = if walk.backward {
+        KeyRange { start, end: earlier(end, group.end) }
+    } else {
+        KeyRange { start: later(start, group.start), end }
+    };
+    (!range.is_empty()).then_some(range)
+}
+
+fn later(left: Bound<Vec<u8>>, right: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
+    match (&left, &right) {
+        (Bound::Unbounded, _) => right,
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(other)) if other > from => right,
+        _ => left,
+    }
+}
+
+fn earlier(left: Bound<Vec<u8>>, right: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
+    match (&left, &right) {
+        (Bound::Unbounded, _) => right,
+        (Bound::Included(to) | Bound::Excluded(to), Bound::Excluded(other)) if other <= to => right,
+        _ => left,
+    }
+}
+
+/// One page of rows; true if there are more.
+fn read(
+    reader: &mut Reader<'_>,
+    walk: &Walk,
+    range: &KeyRange,
+    direction: Direction,
+    rows_max: usize,
+) -> Result<(Vec<Entry>, bool), EngineError> {
+    let mut entries = Vec::new();
+    let head = walk.head.len();
+    let more = reader.index_rows(range.clone(), direction, rows_max, &mut |key| {
+        if let Some((value, rid)) = key.get(head..).and_then(<[u8]>::split_last_chunk::<RID_BYTES>) {
+            entries.push((value.to_vec(), u64::from_be_bytes(*rid)));
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok((entries, more))
+}
+
+/// Neighbouring rows that have one value, or cannot be told apart: the value, how many, and whether it is known.
+fn groups(walk: &Walk, entries: &[Entry]) -> Result<Vec<(Vec<u8>, usize, bool)>, EngineError> {
+    let mut groups: Vec<(Vec<u8>, usize, bool)> = Vec::new();
+    for (value, _) in entries {
+        if let Some((last, count, exact)) = groups.last_mut()
+            && (if *exact { last == value } else { value.starts_with(last) })
+        {
+            *count += 1;
+            continue;
+        }
+        let known = walk.known(value)?;
+        let length = known.unwrap_or(value.len());
+        groups.push((value[..length].to_vec(), 1, known.is_none()));
+    }
+    Ok(groups)
+}
+
+impl Sorted<'_> {
+    /// Sends the items as the index has them.
+    pub fn walk(
+        &mut self,
+        reader: &mut Reader<'_>,
+        walk: &Walk,
+        output: &mut Output,
+    ) -> Result<Option<Resume>, EngineError> {
+        if output.is_finished() {
+            return Ok(None);
+        }
+        let is_in_missing = matches!(&self.start, Start::At { key, .. } if *key == walk.missing_key());
+        let is_behind_missing = matches!(&self.start, Start::At { .. }) && !is_in_missing;
+        let mut ended = None;
+        if walk.missing && !walk.backward && !is_behind_missing {
+            ended = self.walk_missing(reader, walk, output)?;
+        }
+        if ended.is_none() && !(walk.backward && is_in_missing) {
+            ended = self.walk_rows(reader, walk, output)?;
+        }
+        if ended.is_none() && walk.missing && walk.backward {
+            ended = self.walk_missing(reader, walk, output)?;
+        }
+        Ok(ended.flatten())
+    }
+
+    /// Items without a row, by child id.
+    fn walk_missing(
+        &mut self,
+        reader: &mut Reader<'_>,
+        walk: &Walk,
+        output: &mut Output,
+    ) -> Result<Ended, EngineError> {
+        let missing = walk.missing_key();
+        let from = match &self.start {
+            Start::At { key, rid, .. } if *key == missing => *rid,
+            _ => 0,
+        };
+        let (mut full_at, mut matched) = (None, 0);
+        let wanted = output.wanted();
+        let (order, evaluator, start) = (self.order, self.evaluator, &self.start);
+        let end = walk.items().visit_by_rid(reader, from, wanted, &mut |found| {
+            let rid = found.spot.rid;
+            if order.key_of(evaluator, found)? != missing {
+                return Ok(Next::More);
+            }
+            let before = output.counted();
+            let sent = output.send(evaluator, found, start.rows_done(&missing, rid))?;
+            matched += u64::from(output.counted() > before);
+            Ok(match sent {
+                Sent::All => Next::More,
+                Sent::Limit => Next::Enough,
+                Sent::Full { row } => {
+                    full_at = Some((rid, row));
+                    Next::NotThis
+                }
+            })
+        })?;
+        reader.meter.matched += matched;
+        let place = match end {
+            End::Done => return Ok(None),
+            End::Stopped => full_at,
+            End::Paused(spot) => Some((spot.rid, self.start.rows_done(&missing, spot.rid))),
+        };
+        Ok(Some(place.map(|(rid, row)| self.resume(output, &missing, rid, row))))
+    }
+
+    fn walk_rows(
+        &mut self,
+        reader: &mut Reader<'_>,
+        walk: &Walk,
+        output: &mut Output,
+    ) -> Result<Ended, EngineError> {
+        let mut first = match &self.start {
+            Start::At { key, rid, .. } if *key != walk.missing_key() => Some((walk.stored(key)?, *rid)),
+            _ => None,
+        };
+        let mut ranges = walk.ranges.clone();
+        if walk.backward {
+            ranges.reverse();
+        }
+        for range in ranges {
+            let range = match &first {
+                None => Some(range),
+                Some((value, _)) => from_value(walk, range, value),
+            };
+            let Some(range) = range else { continue };
+            let ended = if walk.backward {
+                self.walk_backward(reader, walk, range, first.take(), output)?
+            } else {
+                self.walk_forward(reader, walk, range, first.take(), output)?
+            };
+            if ended.is_some() {
+                return Ok(ended);
+            }
+        }
+        Ok(None)
+    }
+
+    fn walk_forward(
+        &mut self,
+        reader: &mut Reader<'_>,
+        walk: &Walk,
+        mut range: KeyRange,
+        first: Option<Entry>,
+        output: &mut Output,
+    ) -> Result<Ended, EngineError> {
+        if let Some((value, rid)) = first
+            && walk.known(&value)?.is_none()
+        {
+            range.start = later(range.start, Bound::Included(walk.row(&value, rid)));
+        }
+        let mut rows_next = ROWS_FIRST.min(output.wanted().saturating_add(1));
+        loop {
+            let (entries, more) = read(reader, walk, &range, Direction::Forward, rows_next)?;
+            rows_next = (4 * rows_next).min(ROWS_MAX);
+            let plain = count_known(walk, &entries)?;
+            if let Some(end) = self.send_rows(reader, walk, &entries[..plain], output)? {
+                return Ok(Some(end));
+            }
+            match (entries.get(plain), entries.last()) {
+                // The first row that does not tell its value.
+                (Some((value, _)), _) => {
+                    let group = &value[..walk.known(value)?.unwrap_or(value.len())];
+                    if let Some(end) = self.send_group(reader, walk, group, output)? {
+                        return Ok(Some(end));
+                    }
+                    match successor(&walk.at(group)) {
+                        Some(next) => range.start = Bound::Included(next),
+                        None => return Ok(None),
+                    }
+                }
+                (None, Some((value, rid))) if more => range.start = Bound::Excluded(walk.row(value, *rid)),
+                _ => return Ok(None),
+            }
+            if let Some(end) = self.pause(reader, output) {
+                return Ok(Some(Some(end)));
+            }
+        }
+    }
+
+    fn walk_backward(
+        &mut self,
+        reader: &mut Reader<'_>,
+        walk: &Walk,
+        mut range: KeyRange,
+        first: Option<Entry>,
+        output: &mut Output,
+    ) -> Result<Ended, EngineError> {
+        // The value at which the last page ended is read forward from there.
+        if let Some((value, rid)) = first {
+            let value = &value[..walk.known(&value)?.unwrap_or(value.len())];
+            if let Some(end) = self.send_value(reader, walk, value, rid, output)? {
+                return Ok(Some(end));
+            }
+            range.end = Bound::Excluded(walk.at(value));
+        }
+        let mut rows_next = ROWS_FIRST.min(output.wanted().saturating_add(2));
+        loop {
+            let (entries, more) = read(reader, walk, &range, Direction::Backward, rows_next)?;
+            rows_next = (4 * rows_next).min(ROWS_MAX);
+            let groups = groups(walk, &entries)?;
+            let mut rest = &entries[..];
+            for (nth, (value, count, exact)) in groups.iter().enumerate() {
+                let is_partial = more && nth + 1 == groups.len();
+                if is_partial && groups.len() > 1 {
+                    break; // it comes with the next rows
+                }
+                let (rows, behind) = rest.split_at(*count);
+                rest = behind;
+                let ended = if is_partial || !exact {
+                    self.send_value(reader, walk, value, 0, output)?
+                } else {
+                    let rows: Vec<Entry> = rows.iter().rev().cloned().collect();
+                    self.send_rows(reader, walk, &rows, output)?
+                };
+                if ended.is_some() {
+                    return Ok(ended);
+                }
+                range.end = Bound::Excluded(walk.at(value));
+                if *exact {
+                    self.passed = Some((walk.sort_key(value), u64::MAX));
+                }
+            }
+            if !more {
+                return Ok(None);
+            }
+            if let Some(end) = self.pause(reader, output) {
+                return Ok(Some(Some(end)));
+            }
+        }
+    }
+
+    /// All rows of one value, from a child id on.
+    fn send_value(
+        &mut self,
+        reader: &mut Reader<'_>,
+        walk: &Walk,
+        value: &[u8],
+        from: u64,
+        output: &mut Output,
+    ) -> Result<Ended, EngineError> {
+        if walk.known(value)?.is_some() {
+            return self.send_group(reader, walk, value, output);
+        }
+        let mut range = walk.group(value);
+        range.start = Bound::Included(walk.row(value, from));
+        let mut rows_next = ROWS_FIRST.min(output.wanted().saturating_add(1));
+        loop {
+            let (entries, more) = read(reader, walk, &range, Direction::Forward, rows_next)?;
+            rows_next = (4 * rows_next).min(ROWS_MAX);
+            if let Some(end) = self.send_rows(reader, walk, &entries, output)? {
+                return Ok(Some(end));
+            }
+            let Some((_, last)) = entries.last().filter(|_| more) else { return Ok(None) };
+            range.start = Bound::Excluded(walk.row(value, *last));
+            if let Some(end) = self.pause(reader, output) {
+                return Ok(Some(Some(end)));
+            }
+        }
+    }
+
+    /// Rows that tell their values, in the order of the query.
+    fn send_rows(
+        &mut self,
+        reader: &mut Reader<'_>,
+        walk: &Walk,
+        rows: &[Entry],
+        output: &mut Output,
+    ) -> Result<Ended, EngineError> {
+        let wanted = rows.iter().filter(|(_, rid)| walk.is_among(*rid) && reader.can_hold(*rid));
+        let items: Vec<Entry> = wanted.map(|(value, rid)| (walk.sort_key(value), *rid)).collect();
+        let ended = self.send_items(reader, &items, output)?;
+        if let Some((value, rid)) = rows.last() {
+            self.passed = Some((walk.sort_key(value), *rid));
+        }
+        Ok(ended)
+    }
+
+    /// Items whose rows do not tell their values apart. Nothing is sent before all were looked at, so no budget ends it.
+    fn send_group(
+        &mut self,
+        reader: &mut Reader<'_>,
+        walk: &Walk,
+        value: &[u8],
+        output: &mut Output,
+    ) -> Result<Ended, EngineError> {
+        let mut rids = Vec::new();
+        let mut range = walk.group(value);
+        loop {
+            let (entries, more) = read(reader, walk, &range, Direction::Forward, ROWS_MAX)?;
+            let wanted = entries.iter().map(|(_, rid)| *rid);
+            rids.extend(wanted.filter(|rid| walk.is_among(*rid) && reader.can_hold(*rid)));
+            let Some((value, rid)) = entries.last().filter(|_| more) else { break };
+            range.start = Bound::Excluded(walk.row(value, *rid));
+        }
+        let budget = reader.meter.set_budget(ScanBudget::WHOLE);
+        let smallest = self.gather(reader, &mut Candidates::Rids(Rids::sorted(rids)), output)?;
+        if smallest.last_seen.is_some() {
+            self.passed.clone_from(&smallest.last_seen);
+        }
+        let next = self.send(reader, smallest, output)?;
+        reader.meter.set_budget(budget);
+        Ok((next.is_some() || output.is_finished()).then_some(next))
+    }
+
+    /// Where the next page starts, if this one has read enough.
+    fn pause(&self, reader: &Reader<'_>, output: &Output) -> Option<Resume> {
+        let (key, rid) = self.passed.as_ref().filter(|_| reader.meter.is_spent())?;
+        Some(self.resume(output, key, *rid, u64::MAX))
+    }
+}
+
+/// Rows before the first that does not tell its value.
+fn count_known(walk: &Walk, entries: &[Entry]) -> Result<usize, EngineError> {
+    for (nth, (value, _)) in entries.iter().enumerate() {
+        if walk.known(value)?.is_some() {
+            return Ok(nth);
+        }
+    }
+    Ok(entries.len())
+}

@@ -1,0 +1,52 @@
+//! Queries that need all items before their first row: aggregates, GROUP BY, DISTINCT, ORDER BY over no plain paths.
+//!
+//! Every page runs the query again and skips the rows that were sent; what takes longer than a minute, or more memory
+//! than a query may hold, is refused.
+
+use std::ops::ControlFlow;
+
+use quire_sql::{Sink, SqlError};
+
+use super::super::continuation::Resume;
+use super::super::page::Rows;
+use super::super::scan::{End, Next, Reader};
+use super::candidates::Candidates;
+use super::evaluate::Evaluator;
+use crate::EngineError;
+
+pub(super) fn whole(
+    reader: &mut Reader<'_>,
+    evaluator: &Evaluator<'_>,
+    candidates: &mut Candidates,
+    rows: &mut Rows,
+    sent: u64,
+) -> Result<Option<Resume>, EngineError> {
+    let (mut done, mut has_room) = (sent, true);
+    let feed = &mut |sink: &mut Sink<'_>| feed(reader, evaluator, candidates, sink);
+    evaluator.query.run::<EngineError>(feed, &mut |row| {
+        if done > 0 {
+            done -= 1;
+            return ControlFlow::Continue(());
+        }
+        has_room = rows.push(|text| row.write_json(text));
+        if has_room { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok((!has_room).then_some(Resume::Block { sent: sent + rows.count() as u64 }))
+}
+
+fn feed(
+    reader: &mut Reader<'_>,
+    evaluator: &Evaluator<'_>,
+    candidates: &mut Candidates,
+    sink: &mut Sink<'_>,
+) -> Result<(), EngineError> {
+    let end = candidates.visit(reader, None, usize::MAX, &mut |found| {
+        let flow = evaluator.with_item(found, |item| sink(item, 1))?;
+        Ok(if flow.is_break() { Next::Enough } else { Next::More })
+    })?;
+    reader.meter.matched = reader.meter.items;
+    match end {
+        End::Paused(_) => Err(SqlError::Budget { what: "a minute" }.into()),
+        End::Done | End::Stopped => Ok(()),
+    }
+}

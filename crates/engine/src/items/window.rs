@@ -1,0 +1,192 @@
+//! What of a container a request covers: parts of partitions, as ranges of child ids.
+//!
+//! A partition's items are one range of child ids, since the top 24 bits order like the effective partition key.
+//! Only at the two edges of the range can an item of a neighbour lie between them; and since hashes collide, a
+//! partition key asked for is compared with the item's own.
+
+use std::collections::BTreeMap;
+
+use quire_resource::{EpkRange, PartitionKey, PartitionKeyDefinition};
+use quire_storage::KeyRange;
+
+use super::place::canonical;
+use super::row::Row;
+use crate::api::Scope;
+use crate::partition::Partition;
+use crate::{Container, EngineError, keys};
+
+/// The part of a scope that lies in one partition.
+pub(crate) struct Window<'a> {
+    pub partition: &'a Partition,
+    range: EpkRange,
+    /// First and last prefix of child ids.
+    pub prefixes: (u32, u32),
+    /// Only items of one of these keys; all if there are none.
+    pub keys: Vec<KeyFilter>,
+}
+
+#[derive(Clone)]
+pub(crate) struct KeyFilter {
+    pub key: PartitionKey,
+    encoded: Vec<u8>,
+    pub complete: bool,
+}
+
+/// A place in the order of a scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub partition: u32,
+    pub rid: u64,
+}
+
+/// What of the container a request covers. A partition id that is not there is `PartitionGone`.
+pub(crate) fn windows<'a>(container: &'a Container, scope: &Scope) -> Result<Vec<Window<'a>>, EngineError> {
+    let definition = &container.definition.partition_key;
+    let asked = match &scope.partition_key {
+        Some(key) => Some(KeyFilter::new(definition, key)?),
+        None => None,
+    };
+    let mut range = scope.range.clone().unwrap_or_else(EpkRange::full);
+    if let Some(filter) = &asked
+        && !filter.complete
+    {
+        let under = EpkRange::of_prefix(&definition.effective(&filter.key));
+        let Some(both) = range.intersect(&under) else { return Ok(Vec::new()) };
+        range = both;
+    }
+    let partitions = partitions(container, scope.partition_id.as_deref())?;
+    let window = |partition: &'a Partition| Window::new(definition, partition, &range, asked.as_ref());
+    Ok(partitions.iter().filter_map(window).collect())
+}
+
+fn partitions<'a>(container: &'a Container, id: Option<&str>) -> Result<&'a [Partition], EngineError> {
+    let all = container.partitions.all();
+    let Some(id) = id else { return Ok(all) };
+    let found = all.iter().position(|partition| partition.name == id);
+    found.map(|index| &all[index..=index]).ok_or_else(|| EngineError::PartitionGone { id: id.to_owned() })
+}
+
+/// The parts of windows in which items of these keys can lie. Windows of one partition come in the order of their
+/// prefixes, and a prefix comes once, so the order of items stays what it is.
+pub(crate) fn narrowed<'a>(
+    container: &'a Container,
+    windows: &[Window<'a>],
+    keys: Vec<KeyFilter>,
+) -> Vec<Window<'a>> {
+    let definition = &container.definition.partition_key;
+    let mut narrow: BTreeMap<(usize, u32), Vec<KeyFilter>> = BTreeMap::new();
+    for key in keys {
+        let epk = definition.effective(&key.key);
+        let prefix = epk.rid_prefix(definition.kind, definition.version);
+        let under = EpkRange::of_prefix(&epk);
+        for (index, window) in windows.iter().enumerate() {
+            let inside = if key.complete {
+                window.range.contains(&epk)
+            } else {
+                window.range.intersect(&under).is_some()
+            };
+            if inside {
+                narrow.entry((index, prefix)).or_default().push(key.clone());
+            }
+        }
+    }
+    let window = |((index, prefix), keys): ((usize, u32), Vec<KeyFilter>)| {
+        let Window { partition, range, .. } = &windows[index];
+        Window { partition, range: range.clone(), prefixes: (prefix, prefix), keys }
+    };
+    narrow.into_iter().map(window).collect()
+}
+
+impl KeyFilter {
+    /// Of a complete key or a hierarchical prefix.
+    pub fn new(definition: &PartitionKeyDefinition, key: &PartitionKey) -> Result<KeyFilter, EngineError> {
+        definition.check_prefix(key)?;
+        let complete = definition.check_complete(key).is_ok();
+        let key = canonical(definition, key.clone());
+        let mut encoded = Vec::new();
+        key.encode(&mut encoded);
+        Ok(KeyFilter { key, encoded, complete })
+    }
+
+    fn accepts(&self, row: &Row<'_>) -> Result<bool, EngineError> {
+        if self.complete {
+            return row.has_partition_key(&self.key, &self.encoded);
+        }
+        Ok(self.key.is_prefix_of(&row.partition_key()?))
+    }
+}
+
+impl<'a> Window<'a> {
+    fn new(
+        definition: &PartitionKeyDefinition,
+        partition: &'a Partition,
+        range: &EpkRange,
+        asked: Option<&KeyFilter>,
+    ) -> Option<Window<'a>> {
+        let range = partition.layout.range.intersect(range)?;
+        let mut prefixes = range.rid_prefixes(definition.kind, definition.version);
+        if let Some(KeyFilter { key, complete: true, .. }) = asked {
+            let epk = definition.effective(key);
+            if !range.contains(&epk) {
+                return None;
+            }
+            let prefix = epk.rid_prefix(definition.kind, definition.version);
+            prefixes = (prefix, prefix);
+        }
+        Some(Window { partition, range, prefixes, keys: asked.cloned().into_iter().collect() })
+    }
+
+    pub fn rows(&self, container: u32, from: Option<u64>) -> KeyRange {
+        keys::items(container, self.prefixes.0, self.prefixes.1, from)
+    }
+
+    pub fn accepts(
+        &self,
+        definition: &PartitionKeyDefinition,
+        rid: u64,
+        row: &Row<'_>,
+    ) -> Result<bool, EngineError> {
+        if self.keys.is_empty() {
+            return self.covers(definition, rid, row);
+        }
+        for filter in &self.keys {
+            if filter.accepts(row)? {
+                // A complete key lies in the range as a whole; under a prefix the range may cut.
+                return Ok(filter.complete || self.covers(definition, rid, row)?);
+            }
+        }
+        Ok(false)
+    }
+
+    fn covers(
+        &self,
+        definition: &PartitionKeyDefinition,
+        rid: u64,
+        row: &Row<'_>,
+    ) -> Result<bool, EngineError> {
+        let prefix = keys::rid_prefix(rid);
+        if prefix != self.prefixes.0 && prefix != self.prefixes.1 {
+            return Ok(true);
+        }
+        Ok(self.range.contains(&definition.effective(&row.partition_key()?)))
+    }
+
+    /// Whether items at the spot or after it can be in this window.
+    pub fn reaches(&self, spot: Spot) -> bool {
+        self.partition.layout.id == spot.partition && keys::rid_prefix(spot.rid) <= self.prefixes.1
+    }
+
+    pub fn spot(&self, rid: u64) -> Spot {
+        Spot { partition: self.partition.layout.id, rid }
+    }
+
+    /// The child ids that items of this window can have, the last included.
+    pub fn rids(&self) -> (u64, u64) {
+        (keys::rid(self.prefixes.0, 0), keys::rid(self.prefixes.1, (1 << keys::RID_COUNTER_BITS) - 1))
+    }
+
+    /// Whether it is a whole partition.
+    pub fn is_whole(&self) -> bool {
+        self.keys.is_empty() && self.range == self.partition.layout.range
+    }
+}
