@@ -40,5 +40,7 @@ pub use verify::{VerifyReport, verify, verify_backup};
 // Parts of `EngineError` and of requests that callers must name.
 pub use quire_sql::ast::Direction;
 pub use quire_sql::functions::Aggregate;
-pub use quire_sql::{Diagnostic, Distinct, Feature, Parameters, QueryInfo, QueryPlan, SqlError};
+pub use quire_sql::{
+    Diagnostic, Distinct, Feature, HybridSearch, Parameters, QueryInfo, QueryPlan, SqlError,
+};
 pub use quire_storage::StorageError;

@@ -1,7 +1,7 @@
 //! Plans for clients that run a query over several partitions themselves, and which queries are left to them.
 
 use quire_resource::{EffectivePartitionKey, EpkRange, PartitionKey};
-use quire_sql::{Feature, Parameters, Query, QueryPlan, Shape};
+use quire_sql::{Feature, Parameters, Query, QueryPlan, Schema, Shape};
 
 use crate::items::key_of_values;
 use crate::{Container, Crossing, Engine, EngineError, PageRequest, Scope};
@@ -35,7 +35,7 @@ impl Engine {
         parameters: &Parameters,
         scope: &Scope,
     ) -> Result<PlannedQuery, EngineError> {
-        let query = Query::compile(text, parameters, &container.definition.computed_properties)?;
+        let query = Query::compile_for(text, parameters, Schema::of(&container.definition))?;
         planned(container, &query, scope)
     }
 }

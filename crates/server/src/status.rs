@@ -314,7 +314,7 @@ fn sql(error: &SqlError, text: Option<&str>) -> Failure {
         SqlError::Compile(diagnostics) => wire(400, compile_errors(diagnostics, text)),
         SqlError::Refused(message) => wire(400, errors(&[message])),
         SqlError::DivisionByZero => sub(400, 4001, errors(&["Division by zero."])),
-        SqlError::Budget { .. } => wire(400, errors(&[&error.to_string()])),
+        SqlError::Budget { .. } | SqlError::UserFunction { .. } => wire(400, errors(&[&error.to_string()])),
     }
 }
 
@@ -479,6 +479,7 @@ mod tests {
                 EngineError::Sql(SqlError::Budget { what: "10 joins" }),
                 EngineError::CrossPartitionRefused,
                 EngineError::CrossPartitionAggregate,
+                EngineError::Sql(SqlError::UserFunction { name: text("tax"), message: text("Say why.") }),
                 EngineError::NotSupported { feature: text("Flying") },
                 EngineError::Forbidden { reason: text("Say why.") },
                 EngineError::Cancelled,
@@ -568,6 +569,8 @@ mod tests {
                     400 {"code":"BadRequest","message":"Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.\r\nActivityId: ID, AGENT"}
                 CrossPartitionAggregate
                     400 {"code":"BadRequest","message":"Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates.\r\nActivityId: ID, AGENT"}
+                Sql(UserFunction { name: "tax", message: "Say why." })
+                    400 {"code":"BadRequest","message":"Message: {\"Errors\":[\"the user-defined function 'udf.tax' failed: Say why.\"]}\r\nActivityId: ID, AGENT"}
                 NotSupported { feature: "Flying" }
                     400 {"code":"BadRequest","message":"Flying is not supported by this version of Quire\r\nActivityId: ID, AGENT"}
                 Forbidden { reason: "Say why." }

@@ -9,6 +9,8 @@ use crate::ast::{BinaryOperator, SubqueryForm, UnaryOperator};
 use crate::functions::{Aggregate, Function};
 use crate::lexer::Span;
 use crate::like::Pattern;
+use crate::text::Language;
+use crate::user_functions::FoundFunction;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Query {
@@ -57,6 +59,29 @@ pub(crate) struct AggregateCall {
 pub(crate) struct OrderItem {
     pub expr: Expr,
     pub descending: bool,
+}
+
+/// ORDER BY RANK: by one score, or by the ranks that several give.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Ranking {
+    pub components: Vec<Component>,
+    pub is_fused: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Component {
+    pub score: Score,
+    /// Negative: the lowest score ranks first, with the weight's amount.
+    pub weight: f64,
+}
+
+/// More is better; what has none comes last.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Score {
+    /// Depends on all texts of the container.
+    Text { text: Expr, terms: Vec<Value>, language: Language },
+    /// An expression of one item.
+    Vector(Expr),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -126,6 +151,11 @@ pub(crate) enum Expr {
     },
     Call {
         function: &'static Function,
+        arguments: Vec<Expr>,
+    },
+    /// `udf.name(…)`
+    UserCall {
+        function: FoundFunction,
         arguments: Vec<Expr>,
     },
     Subquery {
@@ -203,7 +233,9 @@ impl Expr {
                 }
                 visit(otherwise);
             }
-            Expr::Call { arguments, .. } => arguments.iter_mut().for_each(visit),
+            Expr::Call { arguments, .. } | Expr::UserCall { arguments, .. } => {
+                arguments.iter_mut().for_each(visit);
+            }
             Expr::Subquery { query, .. } => query.for_each_expr_mut(visit),
             Expr::Let { value, body } => {
                 visit(value);

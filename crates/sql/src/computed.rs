@@ -4,7 +4,7 @@ use crate::ast::{self, Collection, Expr, ExprKind, Query, Selection};
 use crate::bind::{self, Bound};
 use crate::bound;
 use crate::functions;
-use crate::{Parameters, SqlError, parser};
+use crate::{Parameters, Schema, SqlError, parser};
 
 /// Names that every item has already.
 const SYSTEM_NAMES: &[&str] = &["id", "_rid", "_ts", "_self", "_etag", "_attachments", "_lsn"];
@@ -14,17 +14,18 @@ const COMPUTED_PROPERTIES_MAX: usize = 20;
 
 /// Checks a computed property definition (sql.md 9.1); the text of the error is the service's.
 pub fn check_computed_property(name: &str, query: &str) -> Result<(), SqlError> {
-    compile(name, query).map(|_| ())
+    compile(name, query, Schema::default()).map(|_| ())
 }
 
 /// The expression of a computed property, bound to the item at level 0.
-pub(crate) fn compile(name: &str, query: &str) -> Result<bound::Expr, SqlError> {
+pub(crate) fn compile(name: &str, query: &str, schema: Schema<'_>) -> Result<bound::Expr, SqlError> {
     if name.is_empty() || SYSTEM_NAMES.contains(&name) {
         return Err(refused(name, "the name is reserved"));
     }
     let syntax = parser::parse(query).map_err(|diagnostic| SqlError::Compile(vec![diagnostic]))?;
     check(&syntax).map_err(|reason| refused(name, reason))?;
-    let Bound { query, is_deterministic, .. } = bind::bind(&syntax, query, &Parameters::default(), &[])?;
+    let Bound { query, is_deterministic, .. } =
+        bind::bind(&syntax, query, &Parameters::default(), &[], schema)?;
     if !is_deterministic {
         return Err(refused(name, "its query cannot call functions of time or chance"));
     }
@@ -52,7 +53,7 @@ pub fn check_computed_properties(properties: &[(String, String)]) -> Result<(), 
 
 fn uses_computed(query: &str, names: &[&str]) -> Result<bool, SqlError> {
     let syntax = parser::parse(query).map_err(|diagnostic| SqlError::Compile(vec![diagnostic]))?;
-    let mut bound = bind::bind(&syntax, query, &Parameters::default(), names)?.query;
+    let mut bound = bind::bind(&syntax, query, &Parameters::default(), names, Schema::default())?.query;
     let mut found = false;
     bound.for_each_expr_mut(&mut |expr| found = found || contains_computed(expr));
     Ok(found)

@@ -38,6 +38,7 @@ pub(crate) enum Problem {
     UnexpectedEnd,
     UnresolvedIdentifier(String),
     UnknownFunction(String),
+    UnknownUserFunction(String),
     DuplicateAlias(String),
     StarWithSeveralSources,
     StarWithGroupBy,
@@ -58,6 +59,13 @@ pub(crate) enum Problem {
     OffsetInSubquery,
     TopWithOffset,
     RankNeedsScore,
+    RankDirection,
+    DistanceDirection,
+    ScoreTermsNotConstant,
+    VectorOptionsNotLiteral,
+    VectorOption(String),
+    VectorOptionValue { option: String, value: String },
+    SearchListSizeMultiplier(String),
     RankWithIn,
     RankWithJoin,
     RankWithSubquery,
@@ -85,6 +93,11 @@ impl Problem {
             UnknownFunction(name) => {
                 ("SC2005", format!("'{name}' is not a recognized built-in function name."))
             }
+            // ours
+            UnknownUserFunction(name) => (
+                "SC2006",
+                format!("'udf.{name}' is not a user-defined function of the container."),
+            ),
             DuplicateAlias(name) => (
                 "SC2021",
                 format!(
@@ -138,10 +151,41 @@ impl Problem {
                 "Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a document path."
                     .into(),
             ),
+            VectorOption(name) => (
+                "SC2210",
+                format!("'{name}' is not a valid option name for VectorDistance function options argument."),
+            ),
+            VectorOptionValue { option, value } => (
+                "SC2210",
+                format!(
+                    "VectorDistance function options argument property value '{value}' is not a valid value for option '{option}'."
+                ),
+            ),
+            // ours
+            VectorOptionsNotLiteral => (
+                "SC2211",
+                "The options argument of the VectorDistance function must be an object literal.".into(),
+            ),
+            SearchListSizeMultiplier(value) => (
+                "SC2213",
+                format!(
+                    "The 'searchListSizeMultiplier' value {value} specified in the VectorDistance function is outside the supported range. The value must be between 1 and 100."
+                ),
+            ),
+            // ours
+            DistanceDirection => (
+                "SC2214",
+                "Specifying a sort order (ASC or DESC) in the ORDER BY clause is not allowed with the VectorDistance function.".into(),
+            ),
             RankNeedsScore => (
                 "SC2221",
                 "The ORDER BY RANK clause must be followed by a VectorDistance and/or a FullTextScore function call."
                     .into(),
+            ),
+            // ours: the code
+            RankDirection => (
+                "SC2222",
+                "Specifying a sort order (ASC or DESC) in the ORDER BY RANK clause is not allowed.".into(),
             ),
             RankWithIn => (
                 "SC2223",
@@ -161,6 +205,11 @@ impl Problem {
             ScoreOutsideRank(name) => {
                 ("SC2240", format!("The {name} function is only allowed in the ORDER BY RANK clause."))
             }
+            // ours
+            ScoreTermsNotConstant => (
+                "SC2241",
+                "The terms of the FullTextScore function must be strings or fuzzy terms, as literals or parameters.".into(),
+            ),
             // ours: the code
             TextTooLong(limit) => {
                 ("SC3001", format!("The SQL query text exceeded the maximum limit of {limit} characters."))

@@ -90,11 +90,12 @@ fn prepare(expr: &mut Expr) {
 mod tests {
     use super::*;
     use crate::bind;
-    use crate::{Parameters, parser};
+    use crate::{Parameters, Schema, parser};
 
     fn projection(text: &str) -> Expr {
         let syntax = parser::parse(text).expect("parses");
-        let mut query = bind::bind(&syntax, text, &Parameters::default(), &[]).expect("binds").query;
+        let mut query =
+            bind::bind(&syntax, text, &Parameters::default(), &[], Schema::default()).expect("binds").query;
         fold_query(&mut query);
         query.projection
     }

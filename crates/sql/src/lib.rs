@@ -22,6 +22,10 @@ mod partition_keys; // which partition keys a filter leaves
 mod plan; // what clients merge, and the text they send to every partition
 mod print; // syntax back to text
 mod query; // the front door
+mod ranking; // ORDER BY RANK: scores to ranks, ranks to an order
+mod schema; // what of its container a query depends on
+pub mod text; // full-text analysis: text to terms
+mod user_functions; // functions that the container brings
 
 pub use self::access::{
     Analysis, CompositeIndex, Condition, FullTextCondition, FullTextTerm, IndexAggregate, IndexMetrics,
@@ -33,8 +37,11 @@ pub use self::diagnostic::Diagnostic;
 pub use self::environment::{Environment, Limits};
 pub use self::exec::{Item, Row, SystemProperties};
 pub use self::lexer::Span;
-pub use self::plan::{Distinct, DistinctCount, Feature, QueryInfo, QueryPlan};
+pub use self::plan::{Distinct, DistinctCount, Feature, HybridSearch, QueryInfo, QueryPlan};
 pub use self::query::{Evaluator, Parameters, Query, Shape, Sink};
+pub use self::ranking::RankStatistics;
+pub use self::schema::Schema;
+pub use self::user_functions::{Spend, UserFunction, UserFunctions};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SqlError {
@@ -46,6 +53,9 @@ pub enum SqlError {
     Refused(String),
     #[error("division by zero")]
     DivisionByZero,
+    /// A user-defined function ended with an error of its own.
+    #[error("the user-defined function 'udf.{name}' failed: {message}")]
+    UserFunction { name: String, message: String },
     #[error("the query needs more than {what}")]
     Budget { what: &'static str },
 }

@@ -3,14 +3,19 @@
 //! The shapes of the rewritten text are a contract with clients: partial aggregates as `{"item": …}`, sort keys as
 //! `orderByItems`, groups as `groupByItems`. An undefined partial must be absent, not null.
 
+mod hybrid; // ORDER BY RANK over several partitions
+
 use std::fmt::Write as _;
 
 use crate::SqlError;
 use crate::ast::{Collection, Direction, Expr, ExprKind, Query, SelectItem, Selection};
 use crate::bind::{aggregate_of, select_names};
 use crate::bound;
-use crate::functions::Aggregate;
+use crate::functions::{self, Aggregate};
 use crate::print::{List, Quoted};
+
+pub use self::hybrid::HybridSearch;
+use self::hybrid::{hybrid_features, worst_score};
 
 /// Replaced by clients: by `true`, or by where to resume.
 const ORDER_BY_FILTER: &str = "{documentdb-formattableorderbyquery-filter}";
@@ -20,6 +25,8 @@ const COMPOSITION: &str = "Compositions of aggregates and other expressions are 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryPlan {
     pub info: QueryInfo,
+    /// ORDER BY RANK: `info` is that of a plain query then.
+    pub hybrid: Option<HybridSearch>,
     /// What a client must be able to do; sorted by name.
     pub features: Vec<Feature>,
 }
@@ -69,13 +76,16 @@ pub enum Feature {
     DCount,
     Distinct,
     GroupBy,
+    HybridSearch,
     ListAndSetAggregate,
     MultipleAggregates,
     MultipleOrderBy,
+    NonStreamingOrderBy,
     NonValueAggregate,
     OffsetAndLimit,
     OrderBy,
     Top,
+    WeightedRankFusion,
 }
 
 impl Feature {
@@ -98,11 +108,21 @@ impl QueryPlan {
 
 /// The plan for more than one partition. Refused when no client could merge the rows. `one_key`: the filter leaves at most
 /// one partition key.
-pub(crate) fn plan(syntax: &Query, bound: &bound::Query, one_key: bool) -> Result<QueryPlan, SqlError> {
+pub(crate) fn plan(
+    syntax: &Query,
+    bound: &bound::Query,
+    ranking: Option<&bound::Ranking>,
+    one_key: bool,
+) -> Result<QueryPlan, SqlError> {
     let planner = Planner { one_key, ..Planner::new(syntax, bound) };
+    if let Some(ranking) = ranking {
+        let hybrid = planner.hybrid(ranking)?;
+        let features = hybrid_features(&hybrid);
+        return Ok(QueryPlan { info: QueryInfo::default(), hybrid: Some(hybrid), features });
+    }
     let info = planner.info()?;
     let features = planner.features(&info);
-    Ok(QueryPlan { info, features })
+    Ok(QueryPlan { info, hybrid: None, features })
 }
 
 struct Planner<'q> {
@@ -201,10 +221,15 @@ impl<'q> Planner<'q> {
 
     fn ordered(&self, info: &mut QueryInfo) -> Result<(), SqlError> {
         let items = self.syntax.order_by.as_ref().map_or(&[][..], |order_by| &order_by.items);
-        info.order_by = items.iter().map(|item| item.direction.unwrap_or(Direction::Ascending)).collect();
+        info.order_by = self.bound.order_by.iter().map(direction).collect();
         info.order_by_expressions = items.iter().map(|item| item.expr.to_string()).collect();
+        info.has_non_streaming_order_by = items.iter().any(|item| is_score(&item.expr));
+        if info.has_non_streaming_order_by && items.len() > 1 {
+            return Err(refused("ORDER BY a distance and something else"));
+        }
         let alias = self.item_alias().ok_or_else(|| refused("ORDER BY without an alias for the item"))?;
-        let keys: Vec<String> = items.iter().map(|item| partial(&item.expr)).collect();
+        let keys: Vec<String> =
+            items.iter().zip(&info.order_by).map(|(item, way)| sort_key(&item.expr, *way)).collect();
         let mut text = "SELECT ".to_owned();
         if self.syntax.select.distinct {
             info.distinct =
@@ -340,6 +365,7 @@ impl<'q> Planner<'q> {
             (Feature::ListAndSetAggregate, merges && any(&[Aggregate::MakeList, Aggregate::MakeSet])),
             (Feature::MultipleAggregates, merges && aggregates.len() > 1),
             (Feature::MultipleOrderBy, info.order_by.len() > 1),
+            (Feature::NonStreamingOrderBy, info.has_non_streaming_order_by),
             (Feature::NonValueAggregate, merges && !info.has_select_value),
             (Feature::OffsetAndLimit, info.offset.is_some()),
             (Feature::OrderBy, info.order_by.len() == 1),
@@ -365,6 +391,27 @@ fn bracketed(expr: &Expr) -> String {
 
 fn partial(expr: &Expr) -> String {
     format!("{{\"item\": {expr}}}")
+}
+
+fn direction(item: &bound::OrderItem) -> Direction {
+    if item.descending { Direction::Descending } else { Direction::Ascending }
+}
+
+fn is_score(expr: &Expr) -> bool {
+    match &*expr.kind {
+        ExprKind::Call { name, .. } => {
+            functions::find(&name.name).is_some_and(functions::Function::is_sort_key)
+        }
+        _ => false,
+    }
+}
+
+/// Clients put a missing distance wherever they like, and some fail: so it is never missing.
+fn sort_key(expr: &Expr, direction: Direction) -> String {
+    if !is_score(expr) {
+        return partial(expr);
+    }
+    format!("{{\"item\": ({expr} ?? {})}}", worst_score(direction))
 }
 
 fn object(items: &[SelectItem], value: impl Fn(&SelectItem) -> String) -> String {

@@ -10,7 +10,8 @@ use crate::environment::{Budget, Environment, Limits};
 use crate::exec::{self, Item, Row, Run, Seen, Window};
 use crate::functions::{Patterns, Surroundings};
 use crate::plan::{self, QueryPlan};
-use crate::{SqlError, ast, computed, fold, parser, partition_keys};
+use crate::ranking::{RankStatistics, Ranked};
+use crate::{Schema, SqlError, ast, computed, fold, parser, partition_keys};
 
 /// Bound values for `@name` parameters, the `@` included in the name.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +31,9 @@ pub enum Shape {
 /// A compiled query.
 pub struct Query {
     syntax: ast::Query,
+    /// What runs; for ORDER BY RANK that is not what was written.
     pub(crate) bound: bound::Query,
+    ranked: Option<Ranked>,
     /// The expressions of the computed properties, each bound to an item at level 0.
     pub(crate) computed: Vec<Expr>,
     pub(crate) computed_names: Vec<String>,
@@ -46,26 +49,32 @@ impl Query {
         parameters: &Parameters,
         computed: &[(String, String)],
     ) -> Result<Query, SqlError> {
+        Query::compile_for(text, parameters, Schema { computed, ..Schema::default() })
+    }
+
+    /// For the items of a container.
+    pub fn compile_for(text: &str, parameters: &Parameters, schema: Schema<'_>) -> Result<Query, SqlError> {
         let syntax = parser::parse(text).map_err(|diagnostic| SqlError::Compile(vec![diagnostic]))?;
-        let names: Vec<&str> = computed.iter().map(|(name, _)| name.as_str()).collect();
-        let Bound { query: mut bound, uses_clock, .. } = bind::bind(&syntax, text, parameters, &names)?;
-        let computed_names = computed.iter().map(|(name, _)| name.clone()).collect();
-        let mut computed = computed
-            .iter()
-            .map(|(name, query)| computed::compile(name, query))
-            .collect::<Result<Vec<Expr>, _>>()?;
+        let names: Vec<&str> = schema.computed.iter().map(|(name, _)| name.as_str()).collect();
+        let Bound { query: mut bound, ranking, uses_clock, .. } =
+            bind::bind(&syntax, text, parameters, &names, schema)?;
+        let ranked = ranking.map(|ranking| Ranked::new(&mut bound, ranking));
+        let computed = schema.computed.iter().map(|(name, query)| computed::compile(name, query, schema));
+        let mut computed = computed.collect::<Result<Vec<Expr>, _>>()?;
         fold::fold_query(&mut bound);
         computed.iter_mut().for_each(fold::fold_expr);
-        let environment = Environment::default();
-        Ok(Query {
-            syntax,
-            bound,
-            computed,
-            computed_names,
-            uses_clock,
-            patterns: Patterns::default(),
-            environment,
-        })
+        let computed_names = schema.computed.iter().map(|(name, _)| name.clone()).collect();
+        let (patterns, environment) = (Patterns::default(), Environment::default());
+        Ok(Query { syntax, bound, ranked, computed, computed_names, uses_clock, patterns, environment })
+    }
+
+    /// For an ORDER BY RANK: what its scores need to know of all items. Without, it is counted from the items that are
+    /// fed, and all of them must be, those that WHERE leaves out included.
+    pub fn with_rank_statistics(mut self, statistics: RankStatistics) -> Query {
+        if let Some(ranked) = &mut self.ranked {
+            ranked.statistics = Some(statistics);
+        }
+        self
     }
 
     /// The time, the seed and the limits of the runs to come.
@@ -82,7 +91,7 @@ impl Query {
     pub fn shape(&self) -> Shape {
         if !self.bound.reads_container() {
             Shape::Constant
-        } else if self.bound.needs_all_items() {
+        } else if self.ranked.is_some() || self.bound.needs_all_items() {
             Shape::Blocking
         } else {
             Shape::Streaming { offset: self.bound.offset, limit: self.bound.limit }
@@ -92,7 +101,7 @@ impl Query {
     /// Whether the rows of every item can be told by themselves, once the caller sees to the order of the items: all
     /// [`Shape::Streaming`] queries, and those that block only because of ORDER BY or DISTINCT.
     pub fn is_item_by_item(&self) -> bool {
-        self.bound.reads_container() && self.bound.is_item_by_item()
+        self.ranked.is_none() && self.bound.reads_container() && self.bound.is_item_by_item()
     }
 
     /// OFFSET and LIMIT of a query that would be streaming but for its ORDER BY.
@@ -120,17 +129,40 @@ impl Query {
         let surroundings = exec::surroundings(&self.environment, &self.patterns);
         let mut failure = None;
         let mut items = |take: &mut exec::Take<'_>| feed_all(feed, take, &mut failure);
-        let window = Window { offset: self.bound.offset, limit: self.bound.limit, in_order: false };
-        let result = Run::new(&surroundings, &self.computed, Some(&mut items)).top_rows(
-            &self.bound,
-            window,
-            &mut Seen::default(),
-            &mut |row| Ok(emit(&row)),
-        );
+        let run = Run::new(&surroundings, &self.computed, Some(&mut items));
+        let result = match &self.ranked {
+            None => self.run_plain(&run, emit),
+            Some(ranked) => self.run_ranked(&run, ranked, emit),
+        };
         match failure {
             Some(failure) => Err(failure),
             None => Ok(result?),
         }
+    }
+
+    fn run_plain(
+        &self,
+        run: &Run<'_>,
+        emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        let window = Window { offset: self.bound.offset, limit: self.bound.limit, in_order: false };
+        run.top_rows(&self.bound, window, &mut Seen::default(), &mut |row| Ok(emit(&row)))
+    }
+
+    fn run_ranked(
+        &self,
+        run: &Run<'_>,
+        ranked: &Ranked,
+        emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        let mut rows = Collected::new(self.environment.limits);
+        self.run_plain(run, &mut |row| rows.push(row))?;
+        for row in ranked.rows(rows.finish()?) {
+            if emit(&Row::from(exec::Datum::Owned(row))).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// All rows over items in memory: what every other way of running the query is checked against. What they weigh
@@ -148,23 +180,37 @@ impl Query {
 
     /// What a client must do to merge the rows of several partitions, and the text it sends to each.
     pub fn plan(&self) -> Result<QueryPlan, SqlError> {
-        plan::plan(&self.syntax, &self.bound, false)
+        plan::plan(&self.syntax, self.written(), self.ranking(), false)
     }
 
     /// The same for a filter that leaves at most one partition key (see [`Query::partition_key_filter`]).
     pub fn plan_for_one_key(&self) -> Result<QueryPlan, SqlError> {
-        plan::plan(&self.syntax, &self.bound, true)
+        plan::plan(&self.syntax, self.written(), self.ranking(), true)
     }
 
     /// The partition keys that WHERE leaves, one tuple per key with one value per path; `undefined` is a key, too.
     /// `None`: not told by the filter. An empty list: no item can match.
     pub fn partition_key_filter(&self, paths: &[Path]) -> Option<Vec<Vec<Value>>> {
-        partition_keys::points(&self.bound, paths)
+        if self.needs_rank_statistics() { None } else { partition_keys::points(self.written(), paths) }
     }
 
     /// Like [`Query::partition_key_filter`], but tuples may be leading parts of a hierarchical key.
     pub fn partition_key_prefixes(&self, paths: &[Path]) -> Option<Vec<Vec<Value>>> {
-        partition_keys::prefixes(&self.bound, paths)
+        if self.needs_rank_statistics() { None } else { partition_keys::prefixes(self.written(), paths) }
+    }
+
+    /// What was written, bound.
+    fn written(&self) -> &bound::Query {
+        self.ranked.as_ref().map_or(&self.bound, |ranked| &ranked.written)
+    }
+
+    fn ranking(&self) -> Option<&bound::Ranking> {
+        self.ranked.as_ref().map(|ranked| &ranked.ranking)
+    }
+
+    /// Whether items that WHERE leaves out still count.
+    fn needs_rank_statistics(&self) -> bool {
+        self.ranked.as_ref().is_some_and(Ranked::needs_statistics)
     }
 
     /// The value of an expression that needs no item; `None` when it fails, or is nothing that a row can be.

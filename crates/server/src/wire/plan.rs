@@ -1,6 +1,6 @@
 //! Query plans.
 
-use quire_engine::{Aggregate, Direction, Distinct, PlannedQuery, QueryInfo, QueryRange};
+use quire_engine::{Aggregate, Direction, Distinct, HybridSearch, PlannedQuery, QueryInfo, QueryRange};
 use quire_value::{Object, Value};
 
 /// Members and their order are the live gateway's. An empty `rewrittenQuery` means the text as it is.
@@ -9,7 +9,8 @@ pub(crate) fn query_plan(planned: &PlannedQuery) -> String {
     json.set("partitionedQueryExecutionInfoVersion", 2i64);
     json.set("queryInfo", query_info(&planned.plan.info));
     json.set("queryRanges", planned.ranges.iter().map(range).collect::<Vec<Value>>());
-    json.set("hybridSearchQueryInfo", Value::Null);
+    let hybrid = planned.plan.hybrid.as_ref();
+    json.set("hybridSearchQueryInfo", hybrid.map_or(Value::Null, hybrid_search));
     Value::from(json).to_json()
 }
 
@@ -19,6 +20,21 @@ fn range(range: &QueryRange) -> Value {
     json.set("max", range.max.to_hex());
     json.set("isMinInclusive", true);
     json.set("isMaxInclusive", range.includes_max);
+    json.into()
+}
+
+fn hybrid_search(hybrid: &HybridSearch) -> Value {
+    let components = hybrid.components.iter().map(|component| Value::from(query_info(component)));
+    let weights = hybrid.component_weights.iter().map(|&weight| Value::Number(weight));
+    let mut json = Object::new();
+    json.set("globalStatisticsQuery", hybrid.global_statistics_query.as_str());
+    json.set("componentQueryInfos", components.collect::<Vec<Value>>());
+    json.set("componentWithoutPayloadQueryInfos", Vec::new());
+    json.set("projectionQueryInfo", Value::Null);
+    json.set("componentWeights", weights.collect::<Vec<Value>>());
+    json.set("skip", count(hybrid.skip));
+    json.set("take", count(hybrid.take));
+    json.set("requiresGlobalStatistics", hybrid.requires_global_statistics);
     json.into()
 }
 

@@ -196,7 +196,7 @@ fn is_constant(expr: &Expr, knows_time: bool) -> bool {
         }
         Expr::Variable { .. } | Expr::Computed { .. } | Expr::Path { .. } => false,
         Expr::GroupKey { .. } | Expr::Aggregate { .. } => false,
-        Expr::Subquery { .. } | Expr::Let { .. } => false,
+        Expr::Subquery { .. } | Expr::Let { .. } | Expr::UserCall { .. } => false,
     }
 }
 

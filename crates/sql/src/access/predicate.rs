@@ -233,6 +233,7 @@ impl Finder<'_> {
                 None => Found::UNKNOWN,
             },
             Expr::Constant(_) | Expr::GroupKey { .. } | Expr::Aggregate { .. } => Found::UNKNOWN,
+            Expr::UserCall { .. } => Found::UNKNOWN,
         }
     }
 

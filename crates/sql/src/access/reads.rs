@@ -137,6 +137,7 @@ impl Reader<'_> {
                 ("DocumentId", [argument @ Expr::Variable { .. }]) => self.document_id(argument),
                 _ => self.exprs(arguments),
             },
+            Expr::UserCall { arguments, .. } => self.exprs(arguments),
             Expr::Subquery { query, .. } => self.query(query),
             Expr::Let { value, body } => {
                 let outer = self.levels.len();

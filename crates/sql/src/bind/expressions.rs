@@ -1,16 +1,18 @@
 //! Expressions.
 
-use quire_value::{Number, Object, Value};
+use quire_value::{Number, Object, Path, Segment, Value};
 
 use crate::ast::{self, ExprKind, SubqueryForm, UnaryOperator};
-use crate::bound::{Expr, Query};
+use crate::bound::{Expr, Query, Step};
 use crate::diagnostic::Problem;
 use crate::functions::{self, Function, Implementation};
 use crate::lexer::Span;
 use crate::like::Pattern;
+use crate::text::Language;
+use crate::user_functions::FoundFunction;
 
 use super::from::{Entry, EntryKind};
-use super::{Binder, Place, Position, USER_DEFINED_CALLS_MAX};
+use super::{Binder, Position, USER_DEFINED_CALLS_MAX};
 
 impl Binder<'_> {
     pub(super) fn expr(&mut self, expr: &ast::Expr) -> Expr {
@@ -62,7 +64,7 @@ impl Binder<'_> {
         Box::new(self.expr(expr))
     }
 
-    fn exprs(&mut self, exprs: &[ast::Expr]) -> Vec<Expr> {
+    pub(super) fn exprs(&mut self, exprs: &[ast::Expr]) -> Vec<Expr> {
         exprs.iter().map(|expr| self.expr(expr)).collect()
     }
 
@@ -115,7 +117,8 @@ impl Binder<'_> {
     }
 
     fn call(&mut self, name: &ast::Identifier, arguments: &[ast::Expr], span: Span) -> Expr {
-        let function = functions::find(&name.name).filter(|function| self.is_callable(function));
+        // RRF is a name only where ranks are fused.
+        let function = functions::find(&name.name).filter(|function| !function.is_rank_fusion());
         let Some(function) = function else {
             self.report(Problem::UnknownFunction(name.name.clone()), name.span);
             self.exprs(arguments);
@@ -124,21 +127,39 @@ impl Binder<'_> {
         self.check_arity(function, arguments.len(), span);
         match function.implementation {
             Implementation::Aggregate(aggregate) => self.aggregate_call(aggregate, arguments, span),
-            Implementation::Later if function.is_score() && self.place != Place::Rank => {
+            Implementation::Ranking => {
                 self.report(Problem::ScoreOutsideRank(function.name()), span);
                 Expr::Constant(Value::Undefined)
             }
-            Implementation::Later => {
-                self.refuse(format!("the function {} is not supported yet", function.name()));
-                self.exprs(arguments);
-                Expr::Constant(Value::Undefined)
-            }
             Implementation::Conditional => self.conditional(arguments),
-            Implementation::Scalar(_) => {
-                self.natures.push(function.nature());
-                Expr::Call { function, arguments: self.exprs(arguments) }
-            }
+            Implementation::Scalar(_) if function.is_vector() => self.vector_call(function, arguments),
+            Implementation::Scalar(_) => self.scalar_call(function, arguments),
         }
+    }
+
+    fn scalar_call(&mut self, function: &'static Function, arguments: &[ast::Expr]) -> Expr {
+        self.natures.push(function.nature());
+        let mut arguments = self.exprs(arguments);
+        if function.takes_language {
+            let language = arguments.first().map_or_else(Default::default, |text| self.language_of(text));
+            arguments.push(Expr::Constant(Value::from(language.code())));
+        }
+        Expr::Call { function, arguments }
+    }
+
+    /// By the container's full-text policy.
+    pub(super) fn language_of(&self, text: &Expr) -> Language {
+        self.item_path(text).map_or_else(Language::default, |path| self.schema.language(&path))
+    }
+
+    /// The path in the item, when the expression is one made of names.
+    pub(super) fn item_path(&self, expr: &Expr) -> Option<Path> {
+        let Expr::Path { base, steps, .. } = expr else { return None };
+        let names = steps.iter().map(|step| match step {
+            Step::Name(name) => Some(Segment::Name(name.clone())),
+            Step::Index(_) => None,
+        });
+        self.is_item(base).then(|| names.collect::<Option<Vec<_>>>().map(Path)).flatten()
     }
 
     /// `IIF(a, b, c)`; the arity is checked already.
@@ -152,12 +173,7 @@ impl Binder<'_> {
         }
     }
 
-    /// RRF is a name only where ranks are fused.
-    fn is_callable(&self, function: &Function) -> bool {
-        !function.is_rank_fusion() || self.place == Place::Rank
-    }
-
-    fn check_arity(&mut self, function: &Function, count: usize, span: Span) {
+    pub(super) fn check_arity(&mut self, function: &Function, count: usize, span: Span) {
         let (min, max) = function.arity();
         if count < min || max.is_some_and(|max| count > max) {
             self.report(Problem::Arity { name: function.name(), min, max }, span);
@@ -170,9 +186,17 @@ impl Binder<'_> {
             let span = Span { start: 0, end: self.text.len() };
             self.report(Problem::TooManyUserDefinedFunctionCalls(USER_DEFINED_CALLS_MAX), span);
         }
-        self.refuse(format!("the user-defined function 'udf.{}' cannot be called: user-defined functions are not supported yet", name.name));
-        self.exprs(arguments);
-        Expr::Constant(Value::Undefined)
+        let arguments = self.exprs(arguments);
+        match self.schema.functions.and_then(|functions| functions.find(&name.name)) {
+            Some(function) => {
+                let function = FoundFunction { name: name.name.clone(), function };
+                Expr::UserCall { function, arguments }
+            }
+            None => {
+                self.report(Problem::UnknownUserFunction(name.name.clone()), name.span);
+                Expr::Constant(Value::Undefined)
+            }
+        }
     }
 
     fn subquery(&mut self, form: SubqueryForm, query: &ast::Query) -> Expr {

@@ -98,6 +98,10 @@ impl Binder<'_> {
         level: usize,
     ) -> Vec<OrderItem> {
         let Some(order_by) = &query.order_by else { return Vec::new() };
+        if order_by.rank {
+            self.refuse("ORDER BY RANK beside GROUP BY or aggregates is not supported");
+            return Vec::new();
+        }
         let mut items = Vec::new();
         for item in &order_by.items {
             let mut expr = self.clause("ORDER BY", &item.expr);
@@ -122,7 +126,6 @@ impl Binder<'_> {
         match self.place {
             Place::AggregateArgument => return Expr::Constant(Value::Undefined), // the outer call reports it
             Place::Clause(clause) => self.report(Problem::AggregateNotAllowed(clause), span),
-            Place::Rank => self.report(Problem::RankNeedsScore, span),
             Place::Select => {}
         }
         if arguments.iter().any(|argument| has_aggregate(argument) || has_subquery(argument)) {

@@ -4,25 +4,27 @@
 mod expressions; // ast::Expr to bound::Expr
 mod from; // sources, aliases and where a root name leads
 mod grouping; // aggregates, GROUP BY and what may stand beside them
-mod order; // ORDER BY and ORDER BY RANK
+mod order; // ORDER BY
+mod rank; // ORDER BY RANK
+mod vector; // VectorDistance and its options
 
 use std::collections::HashSet;
 
 use quire_value::Value;
 
 use crate::ast;
-use crate::bound::{Expr, Grouping, OrderItem, Query};
+use crate::bound::{Expr, Grouping, OrderItem, Query, Ranking};
 use crate::diagnostic::{Diagnostic, Problem};
 use crate::functions::{Aggregate, Nature};
 use crate::lexer::Span;
-use crate::{Parameters, SqlError};
+use crate::{Parameters, Schema, SqlError};
 
 use self::from::Entry;
 use self::grouping::Frame;
 
 pub(crate) const JOINS_MAX: usize = 10;
 pub(crate) const USER_DEFINED_CALLS_MAX: usize = 10;
-const COUNT_LIMIT: u64 = 1 << 32;
+pub(crate) const COUNT_LIMIT: u64 = 1 << 32;
 /// Keys are compared with every part of the select list.
 const GROUP_BY_EXPRESSIONS_MAX: usize = 256;
 /// Different aggregates of one query.
@@ -30,22 +32,26 @@ const AGGREGATES_MAX: usize = 1_024;
 /// Nobody reads more, and an answer has to stay small.
 const DIAGNOSTICS_MAX: usize = 100;
 
-/// Binds a whole query. `computed` are the names of the computed properties in scope.
+/// Binds a whole query. `computed` are the names of the computed properties in scope; `schema` is for all else.
 pub(crate) fn bind(
     query: &ast::Query,
     text: &str,
     parameters: &Parameters,
     computed: &[&str],
+    schema: Schema<'_>,
 ) -> Result<Bound, SqlError> {
-    let mut binder = Binder::new(text, parameters, computed);
+    let mut binder = Binder::new(text, parameters, computed, schema);
     let query = binder.query(query, Position::Top);
+    let ranking = binder.ranking.take();
     let uses_clock = binder.natures.contains(&Nature::Clock);
     let is_deterministic = binder.natures.iter().all(|nature| *nature == Nature::Plain);
-    binder.finish().map(|()| Bound { query, uses_clock, is_deterministic })
+    binder.finish().map(|()| Bound { query, ranking, uses_clock, is_deterministic })
 }
 
 pub(crate) struct Bound {
     pub query: Query,
+    /// ORDER BY RANK; the query itself has no order then.
+    pub ranking: Option<Ranking>,
     pub uses_clock: bool,
     /// Calls no function of time or chance, subqueries included.
     pub is_deterministic: bool,
@@ -66,14 +72,13 @@ enum Place {
     Select,
     Clause(&'static str),
     AggregateArgument,
-    /// The call after ORDER BY RANK.
-    Rank,
 }
 
 struct Binder<'t> {
     text: &'t str,
     parameters: &'t Parameters,
     computed: &'t [&'t str],
+    schema: Schema<'t>,
     scope: Vec<Entry>,
     frames: Vec<Frame>,
     place: Place,
@@ -81,22 +86,30 @@ struct Binder<'t> {
     user_defined_calls: usize,
     /// Of every function called.
     natures: Vec<Nature>,
+    ranking: Option<Ranking>,
     diagnostics: Vec<Diagnostic>,
     refusals: Vec<String>,
 }
 
 impl<'t> Binder<'t> {
-    fn new(text: &'t str, parameters: &'t Parameters, computed: &'t [&'t str]) -> Binder<'t> {
+    fn new(
+        text: &'t str,
+        parameters: &'t Parameters,
+        computed: &'t [&'t str],
+        schema: Schema<'t>,
+    ) -> Binder<'t> {
         Binder {
             text,
             parameters,
             computed,
+            schema,
             scope: Vec::new(),
             frames: Vec::new(),
             place: Place::Select,
             joins: 0,
             user_defined_calls: 0,
             natures: Vec::new(),
+            ranking: None,
             diagnostics: Vec::new(),
             refusals: Vec::new(),
         }

@@ -1,12 +1,17 @@
 //! ORDER BY: what can be sorted by.
 
-use crate::ast::{self, ExprKind};
+use quire_value::Value;
+
+use crate::ast;
 use crate::bound::{Expr, OrderItem, Step};
 use crate::diagnostic::Problem;
-use crate::functions;
+use crate::functions::{Function, Metric};
 
+use super::Binder;
 use super::from::EntryKind;
-use super::{Binder, Place};
+
+/// As query plans write it: less than any score, or with the other sign more than any distance.
+const WORST_SCORE: f64 = -1.79769e308;
 
 const CORRELATED: &str = "Order-by over correlated collections is not supported.";
 
@@ -22,10 +27,28 @@ impl Binder<'_> {
     fn order_item(&mut self, item: &ast::OrderItem) -> OrderItem {
         let errors = self.diagnostics.len() + self.refusals.len();
         let expr = self.clause("ORDER BY", &item.expr);
+        if let Expr::Call { function, arguments } = &expr
+            && function.is_sort_key()
+        {
+            let descending = self.sorts_descending(function, arguments, item);
+            return OrderItem { expr: with_worst(expr, descending), descending };
+        }
         if errors == self.diagnostics.len() + self.refusals.len() {
             self.check_order_path(&expr, item);
         }
         OrderItem { expr, descending: item.direction == Some(ast::Direction::Descending) }
+    }
+
+    /// The most alike first, whichever way distances run; scores that query plans ask for may say otherwise.
+    fn sorts_descending(&mut self, function: &Function, arguments: &[Expr], item: &ast::OrderItem) -> bool {
+        if function.name() != "VectorDistance" {
+            return item.direction != Some(ast::Direction::Ascending);
+        }
+        if item.direction.is_some() {
+            self.report(Problem::DistanceDirection, item.expr.span);
+        }
+        let metric = arguments.last().and_then(|metric| Metric::of_name(metric.as_constant()?.as_str()?));
+        !metric.is_some_and(Metric::smaller_is_closer)
     }
 
     fn check_order_path(&mut self, expr: &Expr, item: &ast::OrderItem) {
@@ -52,45 +75,10 @@ impl Binder<'_> {
             self.report(Problem::OrderByNotPath, item.expr.span);
         }
     }
+}
 
-    fn rank(&mut self, query: &ast::Query, order_by: &ast::OrderBy) {
-        for source in query.from.iter().flat_map(|from| &from.sources) {
-            if source.iterate {
-                self.report(Problem::RankWithIn, source.span);
-            } else if matches!(source.collection, ast::Collection::Subquery(_)) {
-                self.report(Problem::RankWithSubquery, source.span);
-            }
-        }
-        if let Some(joined) = query.from.as_ref().and_then(|from| from.sources.get(1)) {
-            self.report(Problem::RankWithJoin, joined.span);
-        }
-        for item in &order_by.items {
-            self.check_score(&item.expr);
-            self.with_place(Place::Rank, |binder| binder.expr(&item.expr));
-        }
-        self.refuse("the ORDER BY RANK clause is not supported yet");
-    }
-
-    fn check_score(&mut self, expr: &ast::Expr) {
-        let ExprKind::Call { name, arguments } = &*expr.kind else { return };
-        let Some(function) = functions::find(&name.name) else { return };
-        if function.is_rank_fusion() {
-            return self.check_fusion(arguments, expr);
-        }
-        if !function.is_ranking() {
-            self.report(Problem::RankNeedsScore, expr.span);
-        }
-    }
-
-    fn check_fusion(&mut self, arguments: &[ast::Expr], call: &ast::Expr) {
-        let is_weights = |argument: &ast::Expr| matches!(&*argument.kind, ExprKind::Array(_));
-        let scores = arguments.iter().filter(|argument| !is_weights(argument)).count();
-        let Some(position) = arguments.iter().position(is_weights) else { return };
-        let ExprKind::Array(weights) = &*arguments[position].kind else { return };
-        let literal = |weight: &ast::Expr| matches!(&*weight.kind, ExprKind::Literal(value) if value.as_number().is_some());
-        let last = position + 1 == arguments.len();
-        if !last || weights.len() != scores || !weights.iter().all(literal) {
-            self.report(Problem::RankWeights, call.span);
-        }
-    }
+/// What has no score comes last.
+fn with_worst(score: Expr, descending: bool) -> Expr {
+    let worst = if descending { WORST_SCORE } else { -WORST_SCORE };
+    Expr::Coalesce(vec![score, Expr::Constant(Value::from(worst))])
 }

@@ -7,6 +7,7 @@ use crate::ast::{BinaryOperator, SubqueryForm, UnaryOperator};
 use crate::bound::{Expr, Query, Step};
 use crate::functions::{Argument, Call, Evaluate, Function, Implementation};
 use crate::like::Pattern;
+use crate::user_functions::FoundFunction;
 
 use super::datum::{Datum, View};
 use super::operators::{binary, compare, equal, logical, to_int32};
@@ -53,6 +54,7 @@ impl Run<'_> {
             Expr::Coalesce(items) => self.coalesce(items, scope),
             Expr::Conditional { branches, otherwise } => self.conditional(branches, otherwise, scope),
             Expr::Call { function, arguments } => self.call(function, arguments, scope),
+            Expr::UserCall { function, arguments } => self.user_call(function, arguments, scope),
             Expr::Subquery { form, query } => self.subquery(*form, query, scope),
             Expr::Let { value, body } => self.let_in(value, body, scope),
         }
@@ -338,6 +340,26 @@ impl Run<'_> {
             Some(failure) => Err(failure),
             None => Ok(Datum::Owned(result.unwrap_or(Value::Undefined))),
         }
+    }
+
+    /// Not called when an argument is undefined.
+    fn user_call<'d>(
+        &'d self,
+        function: &FoundFunction,
+        arguments: &'d [Expr],
+        scope: Option<&Scope<'_, 'd>>,
+    ) -> Evaluated<'d> {
+        let mut values = Vec::with_capacity(arguments.len());
+        for argument in arguments {
+            let value = self.evaluate(argument, scope)?;
+            if value.is_undefined() {
+                return Ok(Datum::UNDEFINED);
+            }
+            values.push(self.own(value)?);
+        }
+        let value = function.function.call(&values, &mut |steps| self.budget().spend(steps))?;
+        self.budget().spend_bytes(View::Value(&value).approximate_size())?;
+        Ok(Datum::Owned(value))
     }
 
     /// What every function may look through; those that do more say so themselves.

@@ -9,14 +9,16 @@ mod conditional;
 mod conversion;
 mod datetime;
 mod finder; // prepared searches for substrings
+mod full_text;
 mod integer;
-mod later; // names of functions that are recognised and not there yet
 mod math;
+mod ranking;
 mod regular;
 mod spatial;
 mod string;
 mod type_check;
 mod utf16;
+mod vector;
 
 mod calendar; // date arithmetic behind `datetime`
 
@@ -34,8 +36,11 @@ use crate::exec::{Datum, View};
 pub(crate) use self::aggregate::Accumulator;
 pub use self::aggregate::Aggregate;
 pub(crate) use self::finder::Finders;
+pub use self::full_text::TextStatistics;
+pub(crate) use self::full_text::{COUNTS as FULL_TEXT_COUNTS, score as full_text_score};
 pub(crate) use self::regular::Patterns;
 pub(crate) use self::spatial::Shapes;
+pub(crate) use self::vector::Metric;
 
 /// A row of the table.
 pub struct Function {
@@ -47,6 +52,8 @@ pub struct Function {
     nature: Nature,
     /// Called with undefined arguments too; the others are undefined then.
     pub(crate) sees_undefined: bool,
+    /// The binder adds the language of the text that is the first argument.
+    pub(crate) takes_language: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -63,8 +70,8 @@ pub(crate) enum Implementation {
     Aggregate(Aggregate),
     /// Bound as `a ? b : c`, so that only one branch is evaluated.
     Conditional,
-    /// Recognised; calling it is refused.
-    Later,
+    /// Part of ORDER BY RANK, not a value.
+    Ranking,
 }
 
 /// How an index over a bare path argument can serve the function as a predicate.
@@ -115,10 +122,6 @@ impl Function {
         self.nature
     }
 
-    pub fn is_supported(&self) -> bool {
-        !matches!(self.implementation, Implementation::Later)
-    }
-
     pub fn is_aggregate(&self) -> bool {
         self.aggregate().is_some()
     }
@@ -139,8 +142,14 @@ impl Function {
         self.name() == "FullTextScore"
     }
 
-    pub(crate) fn is_ranking(&self) -> bool {
-        self.is_score() || self.name() == "VectorDistance"
+    /// Evaluated with the distance function as fourth argument.
+    pub(crate) fn is_vector(&self) -> bool {
+        self.index_use == IndexUse::Vector
+    }
+
+    /// What ORDER BY takes beside paths: distances, and the scores that query plans ask for.
+    pub(crate) fn is_sort_key(&self) -> bool {
+        matches!(self.name(), "VectorDistance" | "_VectorScore" | "_FullTextScore")
     }
 
     pub(crate) fn is_spatial(&self) -> bool {
@@ -149,6 +158,11 @@ impl Function {
 
     const fn seeing_undefined(mut self) -> Function {
         self.sees_undefined = true;
+        self
+    }
+
+    const fn with_language(mut self) -> Function {
+        self.takes_language = true;
         self
     }
 
@@ -185,7 +199,8 @@ const fn row(
     implementation: Implementation,
     index_use: IndexUse,
 ) -> Function {
-    Function { names, arity, implementation, index_use, nature: Nature::Plain, sees_undefined: false }
+    let nature = Nature::Plain;
+    Function { names, arity, implementation, index_use, nature, sees_undefined: false, takes_language: false }
 }
 
 const fn exactly(count: usize) -> Arity {
@@ -212,10 +227,12 @@ const FAMILIES: &[&[Function]] = &[
     datetime::FUNCTIONS,
     aggregate::FUNCTIONS,
     spatial::FUNCTIONS,
-    later::FUNCTIONS,
+    full_text::FUNCTIONS,
+    vector::FUNCTIONS,
+    ranking::FUNCTIONS,
 ];
 
-/// Every function there is, those that are only recognised included.
+/// Every function there is.
 pub fn all() -> impl Iterator<Item = &'static Function> {
     FAMILIES.iter().copied().flatten()
 }

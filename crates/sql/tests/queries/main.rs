@@ -1,10 +1,11 @@
 //! Runs every `.qt` file through the executor, and checks that every function has one.
 
+mod hybrid;
 mod merge;
 
 use std::path::{Path, PathBuf};
 
-use quire_sql::{Environment, Item, Parameters, Query, QueryPlan, Shape, SqlError, functions};
+use quire_sql::{Environment, HybridSearch, Item, Parameters, Query, QueryPlan, Shape, SqlError, functions};
 use quire_testkit::qt::{self, Runner, Setup};
 use quire_value::Value;
 
@@ -51,6 +52,9 @@ impl Runner for Client {
             Ok(plan) if query.shape() != Shape::Constant => plan,
             _ => return all_at_once(&query, &setup.items).map_err(|error| print(&error)),
         };
+        if let Some(hybrid) = &plan.hybrid {
+            return hybrid::run(hybrid, setup).map_err(|error| print(&error));
+        }
         let text = match plan.info.rewritten_query.as_str() {
             "" => text.to_owned(),
             rewritten => rewritten.replace("{documentdb-formattableorderbyquery-filter}", "true"),
@@ -128,7 +132,21 @@ fn print_plan(plan: &QueryPlan) -> String {
     line("distinct count", info.distinct_count.is_some(), format!("{:?}", info.distinct_count));
     line("non-streaming", info.has_non_streaming_order_by, "yes".to_owned());
     lines.extend(info.rewritten_query.lines().map(str::to_owned));
+    lines.extend(plan.hybrid.iter().flat_map(print_hybrid));
     lines.join("\n")
+}
+
+fn print_hybrid(hybrid: &HybridSearch) -> Vec<String> {
+    let mut lines = vec![format!("skip {:?}, take {:?}", hybrid.skip, hybrid.take)];
+    let weights: Vec<f64> = hybrid.component_weights.iter().map(|weight| weight.as_f64()).collect();
+    lines.push(format!("weights: {weights:?}"));
+    lines.push(format!("statistics needed: {}", hybrid.requires_global_statistics));
+    lines.extend(hybrid.global_statistics_query.lines().map(str::to_owned));
+    for component in &hybrid.components {
+        lines.push(format!("component: {:?}", component.order_by));
+        lines.extend(component.rewritten_query.lines().map(str::to_owned));
+    }
+    lines
 }
 
 #[test]

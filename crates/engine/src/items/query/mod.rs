@@ -23,7 +23,7 @@ mod whole; // queries that need all items first
 use std::time::{Duration, Instant};
 
 use quire_resource::{Component, PartitionKey};
-use quire_sql::{Environment, Limits, Parameters, Query, Shape};
+use quire_sql::{Environment, Limits, Parameters, Query, Schema, Shape};
 use quire_storage::Token;
 use quire_value::Value;
 
@@ -58,7 +58,7 @@ pub(crate) fn query_items(
     answer_page(shared, container, request, |windows| {
         let started = Instant::now();
         let environment = environment(shared, container)?;
-        let query = Query::compile(text, parameters, &container.definition.computed_properties)?
+        let query = Query::compile_for(text, parameters, Schema::of(&container.definition))?
             .with_environment(environment);
         let compile = started.elapsed();
         check_crossing(container, &query, request)?;

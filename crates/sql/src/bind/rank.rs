@@ -1,0 +1,137 @@
+//! ORDER BY RANK: a score, or several that RRF fuses.
+
+use quire_value::{Number, Value};
+
+use crate::ast::{self, ExprKind};
+use crate::bound::{Component, Expr, Ranking, Score};
+use crate::diagnostic::Problem;
+use crate::functions::{self, Function};
+
+use super::{Binder, Place};
+
+impl Binder<'_> {
+    pub(super) fn rank(&mut self, query: &ast::Query, order_by: &ast::OrderBy) {
+        self.check_ranked_sources(query);
+        for item in &order_by.items {
+            if item.direction.is_some() {
+                self.report(Problem::RankDirection, order_by.span);
+            }
+        }
+        let [item] = order_by.items.as_slice() else {
+            return self.report(Problem::RankNeedsScore, order_by.span);
+        };
+        self.ranking = self.with_place(Place::Clause("ORDER BY RANK"), |binder| binder.ranking(&item.expr));
+    }
+
+    fn check_ranked_sources(&mut self, query: &ast::Query) {
+        for source in query.from.iter().flat_map(|from| &from.sources) {
+            if source.iterate {
+                self.report(Problem::RankWithIn, source.span);
+            } else if matches!(source.collection, ast::Collection::Subquery(_)) {
+                self.report(Problem::RankWithSubquery, source.span);
+            }
+        }
+        if let Some(joined) = query.from.as_ref().and_then(|from| from.sources.get(1)) {
+            self.report(Problem::RankWithJoin, joined.span);
+        }
+    }
+
+    fn ranking(&mut self, expr: &ast::Expr) -> Option<Ranking> {
+        match called(expr) {
+            Some((function, arguments)) if function.is_rank_fusion() => {
+                self.check_arity(function, arguments.len(), expr.span);
+                self.fusion(function, arguments, expr)
+            }
+            _ => {
+                let components = vec![self.component(expr, 1.0)?];
+                Some(Ranking { components, is_fused: false })
+            }
+        }
+    }
+
+    /// The last argument may be the weights.
+    fn fusion(&mut self, function: &Function, arguments: &[ast::Expr], call: &ast::Expr) -> Option<Ranking> {
+        let (scores, weights) = match arguments.split_last() {
+            Some((last, scores)) if !matches!(&*last.kind, ExprKind::Call { .. }) => {
+                let weights = weights(last).filter(|weights| weights.len() == scores.len());
+                if weights.is_none() {
+                    self.report(Problem::RankWeights, call.span);
+                }
+                (scores, weights?)
+            }
+            _ => (arguments, vec![1.0; arguments.len()]),
+        };
+        if scores.len() < function.arity().0 {
+            self.check_arity(function, scores.len(), call.span);
+        }
+        let components = scores.iter().zip(weights).map(|(score, weight)| self.component(score, weight));
+        let components: Vec<Option<Component>> = components.collect();
+        Some(Ranking { components: components.into_iter().collect::<Option<_>>()?, is_fused: true })
+    }
+
+    fn component(&mut self, expr: &ast::Expr, weight: f64) -> Option<Component> {
+        let score = match called(expr) {
+            Some((function, arguments)) if function.is_score() => {
+                self.check_arity(function, arguments.len(), expr.span);
+                self.text_score(arguments, expr)?
+            }
+            Some((function, _)) if function.name() == "VectorDistance" => {
+                Score::Vector(self.vector_score(expr))
+            }
+            None if matches!(&*expr.kind, ExprKind::Call { .. }) => {
+                self.expr(expr); // reports the unknown name
+                return None;
+            }
+            _ => {
+                self.report(Problem::RankNeedsScore, expr.span);
+                return None;
+            }
+        };
+        Some(Component { score, weight })
+    }
+
+    /// Terms one by one, or in one array.
+    fn text_score(&mut self, arguments: &[ast::Expr], call: &ast::Expr) -> Option<Score> {
+        let mut bound = self.exprs(arguments).into_iter();
+        let text = bound.next()?;
+        let constants: Option<Vec<Value>> = bound.map(|term| term.as_constant().cloned()).collect();
+        let Some(constants) = constants else {
+            self.report(Problem::ScoreTermsNotConstant, call.span);
+            return None;
+        };
+        let terms = match <[Value; 1]>::try_from(constants) {
+            Ok([Value::Array(terms)]) => terms,
+            Ok([term]) => vec![term],
+            Err(terms) => terms,
+        };
+        if !terms.iter().all(|term| matches!(term, Value::String(_) | Value::Object(_))) {
+            self.report(Problem::ScoreTermsNotConstant, call.span);
+        }
+        let language = self.language_of(&text);
+        Some(Score::Text { text, terms, language })
+    }
+
+    /// The same call, turned so that more is closer.
+    fn vector_score(&mut self, expr: &ast::Expr) -> Expr {
+        match (self.expr(expr), functions::find("_VectorScore")) {
+            (Expr::Call { arguments, .. }, Some(function)) => Expr::Call { function, arguments },
+            (other, _) => other,
+        }
+    }
+}
+
+fn called(expr: &ast::Expr) -> Option<(&'static Function, &[ast::Expr])> {
+    match &*expr.kind {
+        ExprKind::Call { name, arguments } => Some((functions::find(&name.name)?, arguments)),
+        _ => None,
+    }
+}
+
+fn weights(expr: &ast::Expr) -> Option<Vec<f64>> {
+    let ExprKind::Array(weights) = &*expr.kind else { return None };
+    let literal = |weight: &ast::Expr| match &*weight.kind {
+        ExprKind::Literal(value) => value.as_number().map(Number::as_f64),
+        _ => None,
+    };
+    weights.iter().map(literal).collect()
+}

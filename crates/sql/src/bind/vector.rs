@@ -1,0 +1,78 @@
+//! VectorDistance: its options, and how the container's policy says that vectors are compared.
+
+use quire_resource::DistanceFunction;
+use quire_value::{Object, Value};
+
+use crate::ast;
+use crate::bound::Expr;
+use crate::diagnostic::Problem;
+use crate::functions::{Function, Metric};
+use crate::lexer::Span;
+
+use super::Binder;
+
+const DATA_TYPES: [&str; 4] = ["float32", "float16", "int8", "uint8"];
+const SEARCH_LIST_SIZE_MULTIPLIER: std::ops::RangeInclusive<f64> = 1.0..=100.0;
+
+impl Binder<'_> {
+    /// Bound as `(vector, vector, brute force, distance function)`, whatever was left out.
+    pub(super) fn vector_call(&mut self, function: &'static Function, arguments: &[ast::Expr]) -> Expr {
+        self.natures.push(function.nature());
+        let options = arguments.get(3).and_then(|options| self.vector_options(options));
+        let mut bound = self.exprs(&arguments[..arguments.len().min(3)]);
+        bound.resize_with(bound.len().max(2), || Expr::Constant(Value::Undefined));
+        bound.resize_with(3, || Expr::Constant(Value::Bool(false)));
+        let policy = bound[..2].iter().find_map(|vector| self.schema.distance(&self.item_path(vector)?));
+        let metric = options.or(policy.map(metric_of)).unwrap_or(Metric::Cosine);
+        bound.push(Expr::Constant(Value::from(metric.name())));
+        Expr::Call { function, arguments: bound }
+    }
+
+    /// Checks all of them and returns the distance function, if they name one.
+    fn vector_options(&mut self, argument: &ast::Expr) -> Option<Metric> {
+        let options = match self.expr(argument) {
+            Expr::Constant(Value::Object(options)) => options,
+            Expr::Constant(Value::Undefined) => Object::new(),
+            _ => {
+                self.report(Problem::VectorOptionsNotLiteral, argument.span);
+                return None;
+            }
+        };
+        for (name, value) in options.iter() {
+            self.check_vector_option(name, value, argument.span);
+        }
+        let named = options.iter().find(|(name, _)| name.eq_ignore_ascii_case("distanceFunction"));
+        named.and_then(|(_, value)| Metric::of_name(value.as_str()?))
+    }
+
+    fn check_vector_option(&mut self, name: &str, value: &Value, span: Span) {
+        let number = value.as_number().map(|number| number.as_f64());
+        let is_valid = match name.to_ascii_lowercase().as_str() {
+            "distancefunction" => value.as_str().is_some_and(|name| Metric::of_name(name).is_some()),
+            "datatype" => value
+                .as_str()
+                .is_some_and(|name| DATA_TYPES.iter().any(|data_type| data_type.eq_ignore_ascii_case(name))),
+            "searchlistsizemultiplier" => match number {
+                Some(number) if !SEARCH_LIST_SIZE_MULTIPLIER.contains(&number) => {
+                    return self.report(Problem::SearchListSizeMultiplier(value.to_json()), span);
+                }
+                number => number.is_some(),
+            },
+            "quantizedvectorlistmultiplier" => number.is_some_and(|number| number > 0.0),
+            "filterpriority" => number.is_some_and(|number| (0.0..=1.0).contains(&number)),
+            _ => return self.report(Problem::VectorOption(name.to_owned()), span),
+        };
+        if !is_valid {
+            let value = value.as_str().map_or_else(|| value.to_json(), str::to_owned);
+            self.report(Problem::VectorOptionValue { option: name.to_owned(), value }, span);
+        }
+    }
+}
+
+fn metric_of(distance: DistanceFunction) -> Metric {
+    match distance {
+        DistanceFunction::Cosine => Metric::Cosine,
+        DistanceFunction::DotProduct => Metric::DotProduct,
+        DistanceFunction::Euclidean => Metric::Euclidean,
+    }
+}

@@ -1,0 +1,250 @@
+//! Full text: whether terms occur in a text, how often, and what that is worth (BM25).
+//!
+//! The binder adds the language of the text as last argument. A term is a string, a phrase when it has several words, or
+//! `{"term": "…", "distance": n}`, where each word may differ in up to n letters.
+
+use quire_value::Value;
+
+use super::{Call, Function, Implementation, IndexUse, at_least, exactly, f, row};
+use crate::text::{self, Language, Token};
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    f(&["FullTextContains", "FULLTEXT_CONTAINS"], exactly(2), contains_all, IndexUse::FullText)
+        .with_language(),
+    f(&["FullTextContainsAll", "FULLTEXT_CONTAINS_ALL"], at_least(2), contains_all, IndexUse::FullText)
+        .with_language(),
+    f(&["FullTextContainsAny", "FULLTEXT_CONTAINS_ANY"], at_least(2), contains_any, IndexUse::FullText)
+        .with_language(),
+    row(&["FullTextScore"], at_least(2), Implementation::Ranking, IndexUse::FullText),
+    f(&["_FullTextScore"], exactly(5), score_with_statistics, IndexUse::FullText).with_language(),
+    f(&["_FullTextWordCount"], exactly(1), word_count, IndexUse::None).with_language(),
+];
+
+/// Not for queries to call: `(text, [terms], language)` to the number of words and how often each term occurs.
+pub(crate) static COUNTS: Function = f(&["_FullTextCounts"], exactly(2), counts, IndexUse::None);
+
+/// Letters by which a word may differ.
+const DISTANCE_MAX: i64 = 2;
+/// Analysing text is slower than reading it.
+const ANALYSIS_EFFORT: usize = 16;
+
+/// What is known of all texts at one path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextStatistics {
+    pub total_word_count: u64,
+    /// Items in whose text the term occurs, one per term.
+    pub hit_counts: Vec<u64>,
+}
+
+/// The usual parameters of BM25: how soon repetition stops to count, and how much length does.
+const SATURATION: f64 = 1.2;
+const LENGTH_WEIGHT: f64 = 0.75;
+
+/// `occurrences` has one number per term; terms without a hit count are taken as unknown to all other items.
+pub(crate) fn score(documents: f64, total_words: f64, hits: &[f64], words: f64, occurrences: &[f64]) -> f64 {
+    let average = if documents > 0.0 { total_words / documents } else { 0.0 };
+    let length = if average > 0.0 { words / average } else { 1.0 };
+    let terms = occurrences.iter().enumerate().map(|(index, occurrences)| {
+        let hits = hits.get(index).copied().unwrap_or(0.0).clamp(0.0, documents.max(0.0));
+        let rarity = (1.0 + (documents.max(0.0) - hits + 0.5) / (hits + 0.5)).ln();
+        let frequency = occurrences * (SATURATION + 1.0)
+            / (occurrences + SATURATION * (1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * length));
+        rarity * frequency
+    });
+    terms.sum()
+}
+
+fn contains_all(call: &Call<'_>) -> Option<Value> {
+    let (text, terms) = text_and_terms(call)?;
+    for term in &terms {
+        if text.occurrences(call, term)? == 0 {
+            return Some(Value::Bool(false));
+        }
+    }
+    Some(Value::Bool(true))
+}
+
+fn contains_any(call: &Call<'_>) -> Option<Value> {
+    let (text, terms) = text_and_terms(call)?;
+    for term in &terms {
+        if text.occurrences(call, term)? > 0 {
+            return Some(Value::Bool(true));
+        }
+    }
+    Some(Value::Bool(false))
+}
+
+fn word_count(call: &Call<'_>) -> Option<Value> {
+    Some(Value::from(Text::analyse(call)?.tokens.len() as i64))
+}
+
+fn counts(call: &Call<'_>) -> Option<Value> {
+    let text = Text::analyse(call)?;
+    let terms = terms(call, call.array(1)?.iter())?;
+    let mut counts = vec![Value::from(text.tokens.len() as i64)];
+    for term in &terms {
+        counts.push(Value::from(text.occurrences(call, term)? as i64));
+    }
+    Some(Value::Array(counts))
+}
+
+/// `(text, [terms], documents, total words, [hit counts])`
+fn score_with_statistics(call: &Call<'_>) -> Option<Value> {
+    let terms = terms(call, call.array(1)?.iter())?;
+    let hits: Vec<f64> =
+        call.array(4)?.iter().map(|hits| Some(hits.as_number()?.as_f64())).collect::<Option<_>>()?;
+    let (documents, total_words) = (call.double(2)?, call.double(3)?);
+    let text = Text::analyse(call)?;
+    let occurrences: Vec<f64> =
+        terms.iter().map(|term| Some(text.occurrences(call, term)? as f64)).collect::<Option<_>>()?;
+    Some(Value::from(score(documents, total_words, &hits, text.tokens.len() as f64, &occurrences)))
+}
+
+fn text_and_terms<'c>(call: &Call<'c>) -> Option<(Text<'c>, Vec<Term<'c>>)> {
+    let terms = terms(call, (1..call.len() - 1).filter_map(|index| call.value(index)))?;
+    Some((Text::analyse(call)?, terms))
+}
+
+fn terms<'v>(call: &Call<'_>, values: impl Iterator<Item = &'v Value>) -> Option<Vec<Term<'v>>> {
+    let language = language(call);
+    values.map(|value| Term::read(call, language, value)).collect()
+}
+
+/// The last argument.
+fn language(call: &Call<'_>) -> Language {
+    let code = call.len().checked_sub(1).and_then(|last| call.string(last));
+    code.and_then(Language::of_code).unwrap_or_default()
+}
+
+/// An analysed text.
+struct Text<'t> {
+    tokens: Vec<Token<'t>>,
+}
+
+impl<'t> Text<'t> {
+    /// The first argument.
+    fn analyse(call: &Call<'t>) -> Option<Text<'t>> {
+        let text = call.string(0)?;
+        call.spend_bytes(text.len().saturating_mul(ANALYSIS_EFFORT))?;
+        Some(Text { tokens: text::tokens(language(call), text).collect() })
+    }
+
+    /// `None` when counting takes more than the run may do.
+    fn occurrences(&self, call: &Call<'_>, term: &Term<'_>) -> Option<usize> {
+        let Some((first, rest)) = term.words.split_first() else { return Some(0) };
+        call.spend_bytes(self.tokens.len().saturating_mul(if term.distance == 0 { 4 } else { 64 }))?;
+        let mut found = 0;
+        for (index, token) in self.tokens.iter().enumerate() {
+            if term.accepts(first, token) {
+                call.spend_bytes(rest.len().saturating_mul(ANALYSIS_EFFORT))?;
+                let shift = i64::from(token.position) - i64::from(first.position);
+                found += usize::from(self.continues(&self.tokens[index + 1..], term, rest, shift));
+            }
+        }
+        Some(found)
+    }
+
+    /// Whether the words of a phrase follow, each as far from the first as in the phrase.
+    fn continues(&self, mut tokens: &[Token<'t>], term: &Term<'_>, words: &[Token<'_>], shift: i64) -> bool {
+        for word in words {
+            let wanted = i64::from(word.position) + shift;
+            let skipped = tokens.iter().take_while(|token| i64::from(token.position) < wanted).count();
+            match tokens.get(skipped) {
+                Some(token) if i64::from(token.position) == wanted && term.accepts(word, token) => {
+                    tokens = &tokens[skipped + 1..];
+                }
+                _ => return false,
+            }
+        }
+        true
+    }
+}
+
+/// What is looked for. One of stop words only occurs nowhere.
+struct Term<'v> {
+    words: Vec<Token<'v>>,
+    distance: usize,
+}
+
+impl<'v> Term<'v> {
+    fn read(call: &Call<'_>, language: Language, value: &'v Value) -> Option<Term<'v>> {
+        let (text, distance) = match value {
+            Value::String(text) => (text.as_str(), 0),
+            Value::Object(term) => {
+                if term.iter().any(|(name, _)| !matches!(name, "term" | "distance")) {
+                    return None;
+                }
+                let distance = term.get("distance").map_or(Some(0), Value::as_i64)?;
+                let distance = (0..=DISTANCE_MAX).contains(&distance).then_some(distance)?;
+                (term.get("term")?.as_str()?, distance as usize)
+            }
+            _ => return None,
+        };
+        call.spend_bytes(text.len().saturating_mul(ANALYSIS_EFFORT))?;
+        Some(Term { words: text::tokens(language, text).collect(), distance })
+    }
+
+    fn accepts(&self, word: &Token<'_>, token: &Token<'_>) -> bool {
+        match self.distance {
+            0 => word.term == token.term,
+            distance => within(&word.term, &token.term, distance),
+        }
+    }
+}
+
+/// Whether one becomes the other by so many letters inserted, removed or replaced.
+fn within(left: &str, right: &str, distance: usize) -> bool {
+    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
+    if left.len().abs_diff(right.len()) > distance {
+        return false;
+    }
+    let mut above: Vec<usize> = (0..=right.len()).collect();
+    for (row, letter) in left.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut above[0], row + 1);
+        let mut smallest = row + 1;
+        for (column, other) in right.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != other);
+            diagonal = above[column + 1];
+            above[column + 1] = replaced.min(diagonal + 1).min(above[column] + 1);
+            smallest = smallest.min(above[column + 1]);
+        }
+        if smallest > distance {
+            return false;
+        }
+    }
+    above[right.len()] <= distance
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_between_words() {
+        for (left, right, distance) in [
+            ("", "", 0),
+            ("fox", "fox", 0),
+            ("fox", "fix", 1),
+            ("fox", "foxes", 2),
+            ("straße", "strasse", 2),
+            ("ab", "ba", 2),
+        ] {
+            assert!(within(left, right, distance), "{left} {right}");
+            assert!(distance == 0 || !within(left, right, distance - 1), "{left} {right}");
+        }
+        assert!(!within("fox", "wolf", 2));
+    }
+
+    #[test]
+    fn scores() {
+        let score =
+            |hits: f64, words: f64, occurrences: f64| score(10.0, 100.0, &[hits], words, &[occurrences]);
+        assert_eq!(score(1.0, 10.0, 0.0), 0.0);
+        assert!(score(1.0, 10.0, 1.0) > score(5.0, 10.0, 1.0), "rare terms count more");
+        assert!(score(1.0, 10.0, 2.0) > score(1.0, 10.0, 1.0), "repeated terms count more");
+        assert!(score(1.0, 5.0, 1.0) > score(1.0, 50.0, 1.0), "in short texts terms count more");
+        assert!(score(10.0, 10.0, 1.0) > 0.0, "a term that all have is not bad");
+        let by_hand = (1.0f64 + 9.5 / 1.5).ln();
+        assert!((score(1.0, 10.0, 1.0) - by_hand).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,87 @@
+//! Distances between vectors. They are exact, from the numbers in the item: what the options say of indexes and data types
+//! steers approximate searches, of which there is none.
+//!
+//! The binder turns the options into the one thing that matters here, so both functions are evaluated with
+//! `(vector, vector, brute force, distance function)`.
+
+use quire_value::{Kind, Value};
+
+use super::{Call, Function, IndexUse, between, f};
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    f(&["VectorDistance"], between(2, 4), vector_distance, IndexUse::Vector),
+    f(&["_VectorScore"], between(2, 4), vector_score, IndexUse::Vector),
+];
+
+/// How vectors are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Metric {
+    Cosine,
+    DotProduct,
+    Euclidean,
+}
+
+impl Metric {
+    pub fn of_name(name: &str) -> Option<Metric> {
+        [Metric::Cosine, Metric::DotProduct, Metric::Euclidean]
+            .into_iter()
+            .find(|metric| metric.name().eq_ignore_ascii_case(name))
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::Cosine => "cosine",
+            Metric::DotProduct => "dotproduct",
+            Metric::Euclidean => "euclidean",
+        }
+    }
+
+    /// Whether a smaller number means more alike.
+    pub fn smaller_is_closer(self) -> bool {
+        self == Metric::Euclidean
+    }
+
+    fn measure(self, left: &[f64], right: &[f64]) -> Option<f64> {
+        let product = |left: &[f64], right: &[f64]| {
+            left.iter().zip(right).map(|(left, right)| left * right).sum::<f64>()
+        };
+        match self {
+            Metric::DotProduct => Some(product(left, right)),
+            Metric::Euclidean => {
+                let squares = left.iter().zip(right).map(|(left, right)| (left - right) * (left - right));
+                Some(squares.sum::<f64>().sqrt())
+            }
+            Metric::Cosine => {
+                let norms = product(left, left).sqrt() * product(right, right).sqrt();
+                // A vector without a direction is like no other. Rounding must not leave the range.
+                (norms > 0.0).then(|| (product(left, right) / norms).clamp(-1.0, 1.0))
+            }
+        }
+    }
+}
+
+fn vector_distance(call: &Call<'_>) -> Option<Value> {
+    measured(call).map(|(_, distance)| Value::from(distance))
+}
+
+/// The same, turned so that more is closer.
+fn vector_score(call: &Call<'_>) -> Option<Value> {
+    measured(call)
+        .map(|(metric, distance)| Value::from(if metric.smaller_is_closer() { -distance } else { distance }))
+}
+
+fn measured(call: &Call<'_>) -> Option<(Metric, f64)> {
+    let (left, right) = (numbers(call, 0)?, numbers(call, 1)?);
+    call.bool(2)?;
+    let metric = Metric::of_name(call.string(3)?)?;
+    if left.len() != right.len() {
+        return None;
+    }
+    let distance = metric.measure(&left, &right)?;
+    distance.is_finite().then_some((metric, distance))
+}
+
+fn numbers(call: &Call<'_>, index: usize) -> Option<Vec<f64>> {
+    let vector = call.view(index).filter(|vector| vector.kind() == Kind::Array)?;
+    vector.elements().map(|element| Some(element.as_number()?.as_f64())).collect()
+}
