@@ -131,3 +131,41 @@ fn hash(value: &Value) -> u64 {
     value.hash(&mut hasher);
     hasher.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use quire_resource::GeospatialType;
+    use quire_value::Value;
+
+    use crate::{Environment, Limits, Parameters, Query, SqlError};
+
+    fn rows(text: &str, environment: Environment) -> Result<Vec<Value>, SqlError> {
+        Query::compile(text, &Parameters::default(), &[])?.with_environment(environment).rows([])
+    }
+
+    /// Constants, too: they must not be computed before the container is known.
+    #[test]
+    fn a_container_of_geometry_is_flat() {
+        let environment = Environment { geospatial: GeospatialType::Geometry, ..Environment::default() };
+        let text = r#"SELECT VALUE [
+            ST_DISTANCE({"type": "Point", "coordinates": [0, 0]}, {"type": "Point", "coordinates": [300, 400]}),
+            ST_AREA({"type": "Polygon", "coordinates": [[[0, 0], [0, 10], [20, 10], [20, 0], [0, 0]]]}),
+            ST_ISVALID({"type": "Point", "coordinates": [1e76, 0]})]"#;
+        let expected: Value = [Value::from(500), Value::from(200), Value::Bool(false)].into_iter().collect();
+        assert_eq!(rows(text, environment), Ok(vec![expected]));
+    }
+
+    #[test]
+    fn a_large_line_costs() {
+        let positions: Vec<String> =
+            (0..20_000).map(|index| format!("[{},{}]", index % 180, index % 90)).collect();
+        let text = format!(
+            r#"SELECT VALUE ST_AREA({{"type": "LineString", "coordinates": [{}]}})"#,
+            positions.join(",")
+        );
+        assert_eq!(rows(&text, Environment::default()), Ok(vec![Value::from(0)]));
+        let limits = Limits { item_steps_max: 50_000, ..Limits::default() };
+        let refused = rows(&text, Environment { limits, ..Environment::default() });
+        assert!(matches!(refused, Err(SqlError::Budget { .. })), "{refused:?}");
+    }
+}

@@ -8,10 +8,13 @@
 //! Choices where the service's behaviour is not known: the boundary belongs to a polygon; a hole may be wound either
 //! way; the polygons of a MultiPolygon are not compared with each other; a third coordinate is ignored.
 
+pub mod cells; // for indexes
 mod measure; // distance and area
 mod parse; // GeoJSON to a valid geometry, or the reason why not
 mod relate; // sides, crossings, containment
 mod shape; // chains of edges, rings, polygons
+#[cfg(test)]
+mod tests;
 mod vector;
 
 use quire_resource::GeospatialType;
