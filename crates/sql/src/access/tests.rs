@@ -437,11 +437,36 @@ fn regions() {
     );
 }
 
+#[test]
+fn texts() {
+    check_filters(
+        &[
+            "FullTextContains(c.text, 'red fox')",
+            "FullTextContainsAll(c.text, 'red', {'term': 'fox', 'distance': 1})",
+            "FullTextContainsAny(c.text, 'red', 'fox') AND c.a = 1",
+            "NOT FullTextContains(c.text, 'red')",
+            "FullTextContains(c.text, c.term)",
+        ],
+        expect![[r#"
+            FullTextContains(c.text, 'red fox')
+                ~ ~/text has all "red fox"
+            FullTextContainsAll(c.text, 'red', {'term': 'fox', 'distance': 1})
+                ~ ~/text has all "red" "fox"~1
+            FullTextContainsAny(c.text, 'red', 'fox') AND c.a = 1
+                ~ ~/text has any "red" "fox" AND /a = 1
+            NOT FullTextContains(c.text, 'red')
+                ~ ~/text string
+            FullTextContains(c.text, c.term)
+                ~ ~/text string
+        "#]],
+    );
+}
+
 /// What the table of functions says of predicates is so.
 #[test]
 fn index_use_is_kept() {
     use crate::functions::{IndexUse, all};
-    for function in all().filter(|function| function.is_supported()) {
+    for function in all() {
         let text = format!("SELECT * FROM c WHERE {}(c.a, 'x')", function.name());
         let Ok(query) = Query::compile(&text, &Parameters::default(), &[]) else { continue };
         let narrows = !matches!(query.analysis().filter, Condition::All);
