@@ -28,6 +28,9 @@ pub(crate) struct Window {
     pub in_order: bool,
 }
 
+/// Takes a row with its sort keys.
+pub(crate) type EmitKeyed<'e> = dyn FnMut(Vec<Value>, Row<'_>) -> Result<Flow, SqlError> + 'e;
+
 impl Run<'_> {
     /// Emits every row of a subquery in the scope of the row around it.
     pub(super) fn rows(
@@ -63,11 +66,7 @@ impl Run<'_> {
     }
 
     /// Emits the rows of a top-level query with their sort keys, as they come.
-    pub fn keyed_rows(
-        &self,
-        query: &Query,
-        emit: &mut dyn FnMut(Vec<Value>, Row<'_>) -> Result<Flow, SqlError>,
-    ) -> Result<(), SqlError> {
+    pub fn keyed_rows(&self, query: &Query, emit: &mut EmitKeyed<'_>) -> Result<(), SqlError> {
         let _enough = self.projected(query, None, &mut |scope| {
             let row = self.project(query, scope)?;
             if row.is_undefined() {
