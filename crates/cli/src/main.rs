@@ -4,9 +4,11 @@
 
 mod backup; // `quire backup`: asks a running server
 mod cert; // `quire cert`: a local authority and a certificate
+mod client; // a signed connection to a running server
 mod config; // settings, parsed once
 mod keys; // where account keys come from
 mod offline; // `quire restore` and `quire verify`: a closed directory
+mod query; // `quire query`: a server or a directory
 mod serve; // `quire serve`
 
 use std::path::PathBuf;
@@ -34,6 +36,8 @@ struct Arguments {
 enum Command {
     /// Serve (the default)
     Serve(Box<ServeArguments>),
+    /// Run a query and print its rows, or how it is run
+    Query(Box<query::QueryArguments>),
     /// Ask a running server for a backup
     Backup(backup::BackupArguments),
     /// Make a new data directory from a backup
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => {
             config::Config::load(serve.settings, serve.config.as_deref()).and_then(serve::run)
         }
+        Command::Query(arguments) => query::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => offline::restore(&arguments),
         Command::Verify(arguments) => offline::verify(&arguments),

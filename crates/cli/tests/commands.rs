@@ -34,9 +34,18 @@ fn path(folder: &Path, name: &str) -> String {
 fn version_and_help() {
     assert!(String::from_utf8_lossy(&run(&["--version"]).stdout).starts_with("quire "));
     let help = String::from_utf8_lossy(&run(&["--help"]).stdout).into_owned();
-    for word in
-        ["serve", "backup", "restore", "verify", "cert", "--listen", "--data", "--ephemeral", "--partitions"]
-    {
+    for word in [
+        "serve",
+        "query",
+        "backup",
+        "restore",
+        "verify",
+        "cert",
+        "--listen",
+        "--data",
+        "--ephemeral",
+        "--partitions",
+    ] {
         assert!(help.contains(word), "--help does not mention {word}");
     }
 }

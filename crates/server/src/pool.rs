@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quire_engine::EngineError;
 use tokio::runtime::RuntimeFlavor;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) struct Pool {
     reads: Lane,
@@ -44,6 +44,16 @@ impl Pool {
         self.reads.run(call).await
     }
 
+    /// Runs a call that may read for long, always away from the async worker: that one notices a client that goes away
+    /// and drops this future. The call itself goes on until it finds out.
+    pub async fn read_apart<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let place = self.reads.place().await?;
+        Lane::run_apart(place, call).await
+    }
+
     /// Runs a call that writes.
     pub async fn write<T: Send + 'static>(
         &self,
@@ -71,15 +81,26 @@ impl Lane {
         &self,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, EngineError> {
-        let place = match self.places.clone().try_acquire_owned() {
-            Ok(place) => place,
-            Err(_) => self.wait().await?,
-        };
+        let place = self.place().await?;
         if self.is_alone() {
             let answer = tokio::task::block_in_place(call);
             drop(place);
             return Ok(answer);
         }
+        Lane::run_apart(place, call).await
+    }
+
+    async fn place(&self) -> Result<OwnedSemaphorePermit, EngineError> {
+        match self.places.clone().try_acquire_owned() {
+            Ok(place) => Ok(place),
+            Err(_) => self.wait().await,
+        }
+    }
+
+    async fn run_apart<T: Send + 'static>(
+        place: OwnedSemaphorePermit,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, EngineError> {
         // The place travels with the call: a client that goes away does not free a thread that is still working.
         let done = tokio::task::spawn_blocking(move || {
             let answer = call();
@@ -99,7 +120,7 @@ impl Lane {
         self.places.available_permits() + 1 == self.places_max && flavor == RuntimeFlavor::MultiThread
     }
 
-    async fn wait(&self) -> Result<tokio::sync::OwnedSemaphorePermit, EngineError> {
+    async fn wait(&self) -> Result<OwnedSemaphorePermit, EngineError> {
         let waiting = Waiting::enter(&self.waiting, self.waiting_max)?;
         let place = self.places.clone().acquire_owned().await.map_err(|_| EngineError::Overloaded)?;
         drop(waiting);

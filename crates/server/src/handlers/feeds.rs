@@ -13,7 +13,7 @@ use quire_value::{Object, Value};
 use crate::handlers::{Call, Handled, charge};
 use crate::headers::Reply;
 use crate::status::{self, HandlerError};
-use crate::wire::{Feed, envelope, parse_query};
+use crate::wire::{Feed, envelope, explained_envelope, parse_query};
 
 /// Resources of a list page when the client leaves it to the server.
 const PAGE_SIZE: usize = 1000;
@@ -73,6 +73,6 @@ pub(super) async fn query(call: &Call<'_>, feed: Feed, owner_rid: &str, rows: Ve
 }
 
 pub(super) fn page_reply(feed: Feed, owner_rid: &str, page: Page) -> Reply {
-    let body = envelope(feed, owner_rid, &page.rows, page.count);
+    let body = explained_envelope(feed, owner_rid, &page.rows, page.count, page.explain.as_deref());
     Reply::json(StatusCode::OK, body).count(page.count).continuation(page.continuation)
 }

@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use quire_engine::{Crossing, Feature, PageRequest, QueryMetrics, QueryPlan};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+use quire_engine::{Cancel, Crossing, Feature, PageRequest, QueryMetrics, QueryPlan};
 
 use crate::handlers::items::with_positions;
 use crate::handlers::{Call, Handled, charge, feeds};
@@ -23,32 +23,72 @@ const POPULATE_INDEX_METRICS: HeaderName = HeaderName::from_static("x-ms-cosmos-
 const POPULATE_INDEX_METRICS_V2: HeaderName = HeaderName::from_static("x-ms-cosmos-populateindexmetrics-v2");
 const INDEX_METRICS: HeaderName = HeaderName::from_static("x-ms-cosmos-index-utilization");
 const SUPPORTED_FEATURES: HeaderName = HeaderName::from_static("x-ms-cosmos-supported-query-features");
+/// Ours: run the whole query here, and say how it was run.
+const WHOLE: HeaderName = HeaderName::from_static("x-quire-whole");
+const EXPLAIN: HeaderName = HeaderName::from_static("x-quire-explain");
+
+/// Clients take headers of some 16 KB, all of them together.
+const EXPLAIN_HEADER_BYTES_MAX: usize = 4 << 10;
+const EXPLAIN_ENCODED: &AsciiSet = &CONTROLS.add(b'%');
+
 const CROSS_PARTITION: HeaderName = HeaderName::from_static("x-ms-documentdb-query-enablecrosspartition");
 const EXECUTION_INFO: HeaderName = HeaderName::from_static("x-ms-cosmos-query-execution-info");
 
 pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> Handled {
     let container = call.owner_container(database, container)?;
     let query = parse_query(&call.body()?)?;
-    let crossing = if call.is_true(&CROSS_PARTITION) { Crossing::Streamed } else { Crossing::Refused };
-    let page = PageRequest { crossing, ..call.page()? };
+    let waiting = Waiting::default();
+    let page = PageRequest {
+        crossing: crossing(call),
+        explain: call.is_true(&EXPLAIN),
+        cancel: waiting.0.clone(),
+        ..call.page()?
+    };
     let (engine, source) = (call.state.engine.clone(), container.clone());
     let (text, answer) = call
         .state
         .pool
-        .read(move || {
+        .read_apart(move || {
             let answer = engine.query_items(&source, &query.text, &query.parameters, &page);
             (query.text, answer)
         })
         .await?;
     let reply = match answer.result {
         Ok(page) => {
-            let metrics = page.metrics;
+            let (metrics, explained) = (page.metrics, page.explain.clone());
             let reply = feeds::page_reply(Feed::Items, &container.resource.rid.to_string(), page);
-            with_metrics(call, reply, &metrics)
+            with_explanation(with_metrics(call, reply, &metrics), explained)
         }
         Err(error) => Reply::failure(status::query(&error, &text)),
     };
     Ok(with_positions(reply, &container, answer.charge, answer.position.as_ref()))
+}
+
+/// Somebody waits for the answer. When its request is dropped, because the client went away, the engine is told.
+#[derive(Default)]
+struct Waiting(Cancel);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+fn crossing(call: &Call<'_>) -> Crossing {
+    if call.is_true(&WHOLE) {
+        Crossing::Whole
+    } else if call.is_true(&CROSS_PARTITION) {
+        Crossing::Streamed
+    } else {
+        Crossing::Refused
+    }
+}
+
+/// For clients that show headers but not bodies; the body has the plan in any case.
+fn with_explanation(reply: Reply, explained: Option<String>) -> Reply {
+    let Some(text) = explained else { return reply };
+    let encoded = utf8_percent_encode(&text, EXPLAIN_ENCODED).to_string();
+    if encoded.len() > EXPLAIN_HEADER_BYTES_MAX { reply } else { reply.with_text(EXPLAIN, encoded) }
 }
 
 fn with_metrics(call: &Call<'_>, mut reply: Reply, metrics: &QueryMetrics) -> Reply {
@@ -78,17 +118,22 @@ const INDEX_METRICS_V2: &str = "{\"UtilizedIndexes\":{\"SingleIndexes\":[],\"Com
 fn metrics_text(metrics: &QueryMetrics) -> String {
     let milliseconds = |micros: u64| format!("{:.2}", micros as f64 / 1000.0);
     let total = milliseconds(metrics.compile_micros + metrics.execute_micros);
-    let compile = milliseconds(metrics.compile_micros);
-    let execute = milliseconds(metrics.execute_micros);
+    let (compile, plan) = (milliseconds(metrics.compile_micros), milliseconds(metrics.plan_micros));
+    let (index, load) = (milliseconds(metrics.index_micros), milliseconds(metrics.load_micros));
+    let write = milliseconds(metrics.write_micros);
+    // What is left after everything that has a name of its own.
+    let named = metrics.plan_micros + metrics.index_micros + metrics.load_micros + metrics.write_micros;
+    let run = milliseconds(metrics.execute_micros.saturating_sub(named));
     let (loaded, loaded_bytes) = (metrics.loaded_count, metrics.loaded_bytes);
     let (output, output_bytes) = (metrics.output_count, metrics.output_bytes);
+    let ratio = metrics.index_hit_ratio;
     format!(
         "totalExecutionTimeInMs={total};queryCompileTimeInMs={compile};queryLogicalPlanBuildTimeInMs=0.00;\
-         queryPhysicalPlanBuildTimeInMs=0.00;queryOptimizationTimeInMs=0.00;VMExecutionTimeInMs={execute};\
-         indexLookupTimeInMs=0.00;instructionCount=0;documentLoadTimeInMs=0.00;\
+         queryPhysicalPlanBuildTimeInMs={plan};queryOptimizationTimeInMs=0.00;VMExecutionTimeInMs={run};\
+         indexLookupTimeInMs={index};instructionCount=0;documentLoadTimeInMs={load};\
          systemFunctionExecuteTimeInMs=0.00;userFunctionExecuteTimeInMs=0.00;retrievedDocumentCount={loaded};\
          retrievedDocumentSize={loaded_bytes};outputDocumentCount={output};outputDocumentSize={output_bytes};\
-         writeOutputTimeInMs=0.00;indexUtilizationRatio=0.00"
+         writeOutputTimeInMs={write};indexUtilizationRatio={ratio:.2}"
     )
 }
 

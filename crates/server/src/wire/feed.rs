@@ -35,6 +35,17 @@ impl Feed {
 
 /// `rows` is the text of a JSON array with `count` elements.
 pub(crate) fn envelope(feed: Feed, owner_rid: &str, rows: &[u8], count: usize) -> Bytes {
+    explained_envelope(feed, owner_rid, rows, count, None)
+}
+
+/// The same, with how the rows were found as `_explain`.
+pub(crate) fn explained_envelope(
+    feed: Feed,
+    owner_rid: &str,
+    rows: &[u8],
+    count: usize,
+    explained: Option<&str>,
+) -> Bytes {
     let mut body = Vec::with_capacity(rows.len() + owner_rid.len() + 64);
     body.extend_from_slice(b"{\"_rid\":");
     write_string(owner_rid, &mut body);
@@ -44,6 +55,10 @@ pub(crate) fn envelope(feed: Feed, owner_rid: &str, rows: &[u8], count: usize) -
     body.extend_from_slice(rows);
     body.extend_from_slice(b",\"_count\":");
     body.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
+    if let Some(text) = explained {
+        body.extend_from_slice(b",\"_explain\":");
+        write_string(text, &mut body);
+    }
     body.push(b'}');
     Bytes::from(body)
 }

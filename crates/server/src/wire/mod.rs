@@ -6,6 +6,6 @@ mod plan; // query plans
 mod query; // `{"query":…,"parameters":[…]}`
 
 pub(crate) use account::account;
-pub(crate) use feed::{Feed, envelope};
+pub(crate) use feed::{Feed, envelope, explained_envelope};
 pub(crate) use plan::query_plan;
 pub(crate) use query::parse_query;
