@@ -58,10 +58,10 @@ impl Query {
         let names: Vec<&str> = schema.computed.iter().map(|(name, _)| name.as_str()).collect();
         let Bound { query: mut bound, ranking, uses_clock, .. } =
             bind::bind(&syntax, text, parameters, &names, schema)?;
+        fold::fold_query(&mut bound);
         let ranked = ranking.map(|ranking| Ranked::new(&mut bound, ranking));
         let computed = schema.computed.iter().map(|(name, query)| computed::compile(name, query, schema));
         let mut computed = computed.collect::<Result<Vec<Expr>, _>>()?;
-        fold::fold_query(&mut bound);
         computed.iter_mut().for_each(fold::fold_expr);
         let computed_names = schema.computed.iter().map(|(name, _)| name.clone()).collect();
         let (patterns, environment) = (Patterns::default(), Environment::default());
@@ -72,6 +72,7 @@ impl Query {
     /// fed, and all of them must be, those that WHERE leaves out included.
     pub fn with_rank_statistics(mut self, statistics: RankStatistics) -> Query {
         if let Some(ranked) = &mut self.ranked {
+            self.bound.filter.clone_from(&ranked.written.filter);
             ranked.statistics = Some(statistics);
         }
         self

@@ -171,8 +171,9 @@ fn scored(query: &Query, ranking: &Ranking) -> Query {
         None => row,
     };
     let parts = vec![("scores".to_owned(), Expr::Object(scores)), ("row".to_owned(), row)];
+    let counts_all = ranking.components.iter().any(|component| matches!(component.score, Score::Text { .. }));
     Query {
-        filter: None,
+        filter: query.filter.clone().filter(|_| !counts_all),
         projection: Expr::Object(parts),
         distinct: false,
         offset: 0,

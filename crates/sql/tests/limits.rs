@@ -43,7 +43,12 @@ fn deep_queries_run_or_are_refused() {
 
 fn item() -> Value {
     let elements: Vec<String> = (0..1_000).map(|n| n.to_string()).collect();
-    let json = format!("{{\"id\":\"1\",\"l\":[{}],\"s\":\"{}\"}}", elements.join(","), "ab".repeat(50_000));
+    let json = format!(
+        "{{\"id\":\"1\",\"l\":[{}],\"s\":\"{}\",\"t\":\"{}\"}}",
+        elements.join(","),
+        "ab".repeat(50_000),
+        "x y ".repeat(25_000)
+    );
     quire_value::text::parse(json.as_bytes(), quire_value::Limits::default()).expect("an item")
 }
 
@@ -60,6 +65,9 @@ fn explosions_end_with_an_error() {
         "SELECT VALUE REPLACE(c.s, 'a', c.s) FROM c",
         "SELECT VALUE StringJoin(StringSplit(c.s, 'a'), c.s) FROM c",
         "SELECT VALUE EXISTS(SELECT VALUE 1 FROM a IN c.l JOIN b IN c.l JOIN d IN c.l WHERE a + b + d < 0) FROM c",
+        "SELECT VALUE FullTextContains(c.t, c.t) FROM c JOIN a IN c.l",
+        "SELECT VALUE c.id FROM c JOIN a IN c.l WHERE FullTextContainsAny(c.t, {'term': c.t, 'distance': 2})",
+        "SELECT VALUE VectorDistance(c.l, c.l) FROM c JOIN a IN c.l JOIN b IN c.l",
         "SELECT DISTINCT VALUE [a, b, d] FROM c JOIN a IN c.l JOIN b IN c.l JOIN d IN c.l",
         "SELECT a, b, d, COUNT(1) FROM c JOIN a IN c.l JOIN b IN c.l JOIN d IN c.l GROUP BY a, b, d",
     ] {

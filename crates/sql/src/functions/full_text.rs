@@ -132,7 +132,7 @@ impl<'t> Text<'t> {
     /// `None` when counting takes more than the run may do.
     fn occurrences(&self, call: &Call<'_>, term: &Term<'_>) -> Option<usize> {
         let Some((first, rest)) = term.words.split_first() else { return Some(0) };
-        call.spend_bytes(self.tokens.len().saturating_mul(if term.distance == 0 { 4 } else { 64 }))?;
+        call.spend_bytes(self.tokens.len().saturating_mul(if term.distance == 0 { 4 } else { 512 }))?;
         let mut found = 0;
         for (index, token) in self.tokens.iter().enumerate() {
             if term.accepts(first, token) {
