@@ -141,6 +141,8 @@ pub struct PageRequest {
     pub session: Option<SessionToken>,
     /// False: every item of the scope is read, as if there were no index. The rows and their order stay the same.
     pub index_use: bool,
+    /// An index is used wherever one can be, however little it saves: for tests with few items.
+    pub index_preferred: bool,
     /// Says in [`Page::explain`] how the page was made.
     pub explain: bool,
     pub cancel: Cancel,
@@ -157,6 +159,7 @@ impl Default for PageRequest {
             continuation_bytes_max: CONTINUATION_BYTES_MAX,
             session: None,
             index_use: true,
+            index_preferred: false,
             explain: false,
             cancel: Cancel::default(),
         }

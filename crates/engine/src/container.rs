@@ -47,6 +47,11 @@ impl Container {
         self.partitions.all().iter().filter_map(|partition| partition.position().ok()).collect()
     }
 
+    /// Percent of a change of the indexing policy that is done; 100 when none is under way.
+    pub fn index_progress(&self) -> u8 {
+        self.partitions.indexes().progress()
+    }
+
     /// Live items and their bytes (for quota headers and statistics).
     pub fn usage(&self) -> (u64, u64) {
         let usages = self.partitions.all().iter().filter_map(|partition| partition.sequencer.usage().ok());

@@ -1,8 +1,9 @@
-//! Background work: emptying what was deleted.
+//! Background work: emptying what was deleted, building indexes.
 //!
 //! A delete leaves a job row in its own commit; one thread takes jobs in order and removes the rows in bounded,
 //! guarded commits. A job keeps no progress: its rows are found by prefix, so a restart goes on where it stopped, and
 //! the job row goes last. Numbers are never reused, so a row that waits here can never be found by anyone.
+//! Indexes are built when nothing waits to be emptied: a container's own row says that it has some to build.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use crate::EngineError;
 use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::catalog::state::Job;
 use crate::catalog::{Catalog, Sent, for_each_row, guarded_commit, scan, send};
+use crate::container::Container;
+use crate::indexes::build::{Build, Step};
 use crate::keys::{self, CATALOG};
 use crate::shared::Shared;
 
@@ -26,6 +29,8 @@ use crate::shared::Shared;
 const CHUNK_ROWS: usize = 1000;
 /// Wait after a failure before the job is tried again.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
+/// Wait when a container is just being deleted or changed once more.
+const VOID_WAIT: Duration = Duration::from_millis(20);
 
 pub(crate) struct Jobs {
     runner: Arc<Runner>,
@@ -37,6 +42,7 @@ struct Runner {
     catalog: Arc<Catalog>,
     bell: Arc<Bell>,
     reclaimed_rows: AtomicU64,
+    visited_chunks: AtomicU64,
 }
 
 /// How the thread learns that there is something to do, or that it is time to stop.
@@ -103,7 +109,8 @@ impl Jobs {
     /// Goes on with what an earlier run left.
     pub fn start(shared: Arc<Shared>, catalog: Arc<Catalog>, bell: Arc<Bell>) -> Result<Jobs, EngineError> {
         bell.ring();
-        let runner = Arc::new(Runner { shared, catalog, bell, reclaimed_rows: AtomicU64::new(0) });
+        let (reclaimed_rows, visited_chunks) = Default::default();
+        let runner = Arc::new(Runner { shared, catalog, bell, reclaimed_rows, visited_chunks });
         let run = Arc::clone(&runner);
         let thread = thread::Builder::new().name("quire-jobs".to_owned()).spawn(move || run.run());
         let thread =
@@ -125,6 +132,8 @@ impl Jobs {
         vec![
             ("reclaim_jobs_waiting", self.runner.catalog.state().jobs.len() as u64),
             ("reclaimed_rows", self.runner.reclaimed_rows.load(Ordering::Relaxed)),
+            ("index_builds_waiting", self.runner.builds_waiting()),
+            ("index_build_chunks", self.runner.visited_chunks.load(Ordering::Relaxed)),
         ]
     }
 }
@@ -153,10 +162,52 @@ impl Runner {
     fn work(&self) -> Result<(), Pause> {
         self.check_stopping()?;
         self.catalog.settle_unresolved()?;
+        self.reclaim()?;
+        while let Some(container) = self.next_build() {
+            self.check_stopping()?;
+            self.build(&container)?;
+            self.reclaim()?;
+        }
+        Ok(())
+    }
+
+    fn reclaim(&self) -> Result<(), Pause> {
         while let Some(job) = self.catalog.state().jobs.first().copied() {
             self.run_job(job)?;
             self.catalog.finish_job(job)?;
             info!(?job, "reclaimed");
+        }
+        Ok(())
+    }
+
+    fn builds_waiting(&self) -> u64 {
+        let state = self.catalog.state();
+        state.containers().filter(|container| container.partitions.indexes().is_building()).count() as u64
+    }
+
+    fn next_build(&self) -> Option<Arc<Container>> {
+        let state = self.catalog.state();
+        state.containers().find(|container| container.partitions.indexes().is_building()).cloned()
+    }
+
+    /// Until it is complete, or something else has to be done first.
+    fn build(&self, container: &Container) -> Result<(), Pause> {
+        let Some(mut build) = Build::start(&self.shared, container)? else {
+            self.bell.pause(VOID_WAIT);
+            return Ok(());
+        };
+        while self.catalog.state().jobs.is_empty() {
+            self.check_stopping()?;
+            match build.step()? {
+                Step::More => self.visited_chunks.fetch_add(1, Ordering::Relaxed),
+                Step::Void => return Ok(()),
+                Step::Done => {
+                    if self.catalog.finish_indexes(container, build.epoch())? {
+                        info!(container = container.number, "indexes built");
+                    }
+                    return Ok(());
+                }
+            };
         }
         Ok(())
     }

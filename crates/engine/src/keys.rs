@@ -9,6 +9,7 @@
 //! | catalog | `C0` container 4, partition 4                            | counts of a partition ([`Counts`])    |
 //! | catalog | `C1` container 4                                         | end of the last reserved block of rids, 8 |
 //! | catalog | `C2` container 4, partition 4, row 1                     | counts of indexes (see `indexes::counts`) |
+//! | catalog | `C3` container 4                                         | how far its indexes are built (see `indexes::build`) |
 //! | catalog | other first bytes                                        | the catalog's own, see its section    |
 //! | items   | container 4, rid                                         | item row (see `row`)                  |
 //! | lookups | container 4, `01`, epk, id                               | rid                                   |
@@ -45,6 +46,7 @@ pub(crate) const CONTAINER_SPACES: [Space; 4] = [ITEMS, LOOKUPS, INDEX, FEEDS];
 const CATALOG_COUNTS: u8 = 0xC0;
 const CATALOG_RID_COUNTER: u8 = 0xC1;
 const CATALOG_INDEX_COUNTS: u8 = 0xC2;
+const CATALOG_INDEX_BUILD: u8 = 0xC3;
 
 const ID: u8 = 0x01;
 const UNIQUE: u8 = 0x02;
@@ -83,6 +85,10 @@ pub(crate) fn index_counts(container: u32, partition: u32, row: u8) -> Vec<u8> {
     join(&[&[CATALOG_INDEX_COUNTS], &container.to_be_bytes(), &partition.to_be_bytes(), &[row]])
 }
 
+pub(crate) fn index_build(container: u32) -> Vec<u8> {
+    join(&[&[CATALOG_INDEX_BUILD], &container.to_be_bytes()])
+}
+
 /// Beside the rows of the indexes: what they are.
 pub(crate) fn index_names_prefix(container: u32) -> Vec<u8> {
     join(&[&container.to_be_bytes(), &[0; 8]])
@@ -115,6 +121,14 @@ pub(crate) fn items(container: u32, first: u32, last: u32, from: Option<u64>) ->
     let start = from.unwrap_or(0).max(rid(first, 0));
     let end = (u64::from(last) + 1) << RID_COUNTER_BITS;
     KeyRange { start: Bound::Included(item(container, start)), end: Bound::Excluded(item(container, end)) }
+}
+
+/// Items of a container from a rid on.
+pub(crate) fn items_from(container: u32, rid: u64) -> KeyRange {
+    KeyRange {
+        start: Bound::Included(item(container, rid)),
+        ..KeyRange::prefix(&container_prefix(container))
+    }
 }
 
 /// The child id in an item key.
@@ -220,7 +234,7 @@ fn join(parts: &[&[u8]]) -> Vec<u8> {
 /// Everything a container has in the storage: its rows by prefix, its counts and its rid counter.
 pub(crate) fn container_ranges(container: u32) -> Vec<(Space, Vec<u8>)> {
     let prefix = container_prefix(container);
-    let counters = [CATALOG_COUNTS, CATALOG_RID_COUNTER, CATALOG_INDEX_COUNTS]
+    let counters = [CATALOG_COUNTS, CATALOG_RID_COUNTER, CATALOG_INDEX_COUNTS, CATALOG_INDEX_BUILD]
         .map(|tag| (CATALOG, [&[tag], &prefix[..]].concat()));
     CONTAINER_SPACES.into_iter().map(|space| (space, prefix.to_vec())).chain(counters).collect()
 }
@@ -280,6 +294,7 @@ mod tests {
                 "02 0000000000000001 0000000000000002 0000000000000003 0000000000000004 0000000000000005 01",
             ),
             (index_counts(1, 2, 3), "c2000000010000000203"),
+            (index_build(7), "c300000007"),
             (index_name(7, 9), "00000007 0000000000000000 0000000000000009"),
         ];
         for (bytes, expected) in golden {

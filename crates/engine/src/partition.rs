@@ -69,6 +69,14 @@ impl PartitionSet {
         self.indexes.load_full()
     }
 
+    /// A commit of the catalog says so. Writes that were prepared under another epoch are prepared again, except those
+    /// in a group that is under way: see `indexes::build`.
+    pub fn switch_indexes(&self, indexes: Arc<Indexes>) {
+        let epoch = indexes.epoch();
+        self.indexes.store(indexes);
+        self.partitions.iter().for_each(|partition| partition.sequencer.set_index_epoch(epoch));
+    }
+
     /// The container is being deleted: returns when no write is under way, and refuses all later ones with
     /// `ResourceNotFound`. Call it before the commit that drops the container.
     pub fn retire(&self) {

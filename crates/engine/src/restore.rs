@@ -21,10 +21,10 @@ use crate::backup::bad;
 use crate::backup::file::{Record, read_file};
 use crate::backup::manifest::{ContainerEntry, Manifest};
 use crate::catalog::keys as catalog_keys;
-use crate::catalog::row::{Counters, ResourceRow, StoreRow};
+use crate::catalog::row::{Counters, IndexEpochs, ResourceRow, StoreRow};
 use crate::catalog::{Sent, fill_random, guarded_commit, is_empty, scan, send};
 use crate::derived::{DerivedRow, derived_rows};
-use crate::indexes::{CountedIndexes, EPOCH_FIRST, IndexRow, Indexes, parse_row};
+use crate::indexes::{CountedIndexes, IndexRow, Indexes, parse_row};
 use crate::items::row::{self, Row};
 use crate::keys::{self, CATALOG, CATALOG_PARTITION, Counts, INDEX, ITEMS};
 use crate::verify::{counts_of, verify_backup};
@@ -76,7 +76,7 @@ struct Restore<'a> {
 }
 
 impl Restore<'_> {
-    /// The catalog rows as they are, the counters ahead of where they were.
+    /// The catalog rows as they are (containers with new epochs), the counters ahead of where they were.
     fn write_catalog(&mut self) -> Result<HashMap<u32, ContainerDefinition>, EngineError> {
         let mut definitions = HashMap::new();
         let file = self.manifest.files.first().ok_or_else(|| bad("a backup without catalog"))?;
@@ -94,6 +94,9 @@ impl Restore<'_> {
             if let ResourceId::Container { container, .. } = id.rid() {
                 let body = Value::Object(row.resource.body.clone());
                 definitions.insert(container, ContainerDefinition::create(&body)?);
+                let epochs = IndexEpochs::new();
+                let value = ResourceRow::encode_container(key, &row.resource, &row.layout, &epochs);
+                return loader.put(CATALOG, key.to_vec(), value);
             }
             loader.put(CATALOG, key.to_vec(), value.to_vec())
         })?;
@@ -127,7 +130,7 @@ impl Restore<'_> {
         container: &ContainerEntry,
         definition: &ContainerDefinition,
     ) -> Result<HashMap<u32, Found>, EngineError> {
-        let indexes = Indexes::complete(EPOCH_FIRST, definition);
+        let indexes = Indexes::complete(definition);
         let mut found: HashMap<u32, Found> = HashMap::new();
         let mut range = KeyRange::prefix(&keys::container_prefix(container.number));
         loop {

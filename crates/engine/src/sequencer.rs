@@ -7,7 +7,8 @@
 //! Invariants:
 //! 1. At most one leader, and never none while the queue is not empty. Leadership is given under the mutex of
 //!    `State`, to a ticket that is in the queue, and is handed on by a drop guard, so a panic does not lose it.
-//! 2. LSNs are dense: one per write or transaction, assigned in commit order; `_ts` never falls.
+//! 2. LSNs are dense: one per write or transaction, assigned in commit order; `_ts` never falls. Upkeep of index rows
+//!    changes no item and has none.
 //! 3. A write is committed only if nothing uncertain happened since it was prepared: `generation` is noted before
 //!    the write's snapshot and moves whenever the outcome of a commit was in doubt. A write of an older generation
 //!    is [`Refused::Stale`] and prepares again.
@@ -53,6 +54,10 @@ pub(crate) struct Prepared {
     pub index_rows_delta: Vec<(IndexId, i64)>,
     /// Cache keys of all items that change.
     pub touched: SmallVec<[Vec<u8>; 1]>,
+    /// Indexes to be listed, besides those of `puts`.
+    pub index_names: Vec<Arc<IndexName>>,
+    /// Changes no item, so it gets no LSN.
+    pub is_upkeep: bool,
 }
 
 pub(crate) struct ItemPut {
@@ -213,6 +218,14 @@ impl Sequencer {
         ticket.answer()
     }
 
+    /// From now on writes are taken that were prepared under this policy, and no others. Epochs come again, so what
+    /// was prepared until now is void in any case.
+    pub fn set_index_epoch(&self, epoch: u8) {
+        if self.index_epoch.swap(epoch, Ordering::AcqRel) != epoch {
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
     /// Refuses all later writes; returns when none is under way.
     pub fn retire(&self) {
         let mut state = self.state.lock();
@@ -308,7 +321,7 @@ impl Sequencer {
         let previous_lsn = counts.lsn;
         let mut ops = Vec::with_capacity(8 * taken.len() + 1);
         for prepared in taken {
-            counts.lsn += 1;
+            counts.lsn += u64::from(!prepared.is_upkeep);
             counts.items = counts.items.saturating_add_signed(prepared.items_delta);
             counts.bytes = counts.bytes.saturating_add_signed(prepared.bytes_delta);
             counts.unindexed_items =
@@ -333,6 +346,7 @@ impl Sequencer {
 
     fn stamp(&self, prepared: Prepared, at: Written, ops: &mut Vec<Op>, group: &mut Group<'_>) {
         let Written { lsn, ts } = at;
+        self.list(prepared.index_names, ops, group);
         ops.extend(prepared.ops);
         group.touched.extend(prepared.touched);
         for (ordinal, mut put) in prepared.puts.into_iter().enumerate() {
@@ -368,13 +382,17 @@ impl Sequencer {
         group: &mut Group<'_>,
     ) {
         change.stamp(ts);
-        for name in std::mem::take(&mut change.names) {
+        self.list(std::mem::take(&mut change.names), ops, group);
+        ops.extend(change.into_op(self.container, rid));
+    }
+
+    fn list(&self, names: Vec<Arc<IndexName>>, ops: &mut Vec<Op>, group: &mut Group<'_>) {
+        for name in names {
             if !group.names.iter().any(|other| other.id == name.id) {
                 ops.push(name.row(self.container));
                 group.names.push(name);
             }
         }
-        ops.extend(change.into_op(self.container, rid));
     }
 
     fn commit(
@@ -654,7 +672,7 @@ impl Prepared {
     fn size(&self) -> (usize, usize) {
         let rows: usize = self.ops.iter().map(op_bytes).sum();
         let puts: usize = self.puts.iter().map(|put| put.row.len() + put.indexes.bytes() + 128).sum();
-        let ops: usize = self.ops.iter().map(op_rows).sum();
+        let ops: usize = self.index_names.len() + self.ops.iter().map(op_rows).sum::<usize>();
         let put_ops: usize =
             self.puts.iter().map(|put| 4 + put.indexes.len() + put.indexes.names.len()).sum();
         (rows + puts, ops + put_ops)

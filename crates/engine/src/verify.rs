@@ -11,7 +11,7 @@ use std::path::Path;
 
 use quire_resource::{ContainerDefinition, ResourceId};
 use quire_storage::{KeyRange, Scan, Snapshot, Space, Storage};
-use quire_value::{Item, Value};
+use quire_value::Item;
 
 use crate::EngineError;
 use crate::backup::file::{Record, read_file};
@@ -20,9 +20,9 @@ use crate::backup::{bad, counts, io_error};
 use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::catalog::row::{Counters, ResourceRow};
 use crate::catalog::state::Job;
-use crate::catalog::{for_each_resource, for_each_row, read_jobs, read_store, scan};
+use crate::catalog::{define, for_each_resource, for_each_row, read_jobs, read_store, scan};
 use crate::derived::{DerivedRow, derived_rows};
-use crate::indexes::{CountedIndexes, EPOCH_FIRST, IndexId, Indexes, parse_row};
+use crate::indexes::{CountedIndexes, IndexId, Indexes, parse_row};
 use crate::items::place::canonical;
 use crate::items::row::Row;
 use crate::keys::{self, CATALOG, CONTAINER_SPACES, Counts, FEEDS, INDEX, ITEMS, LOOKUPS};
@@ -90,20 +90,15 @@ impl Verifier<'_> {
             Ok(())
         })?;
         catalog.check_counters(self.snapshot, &mut self.report)?;
-        for (number, (definition, layout)) in &catalog.containers {
-            self.verify_container(*number, definition, layout)?;
+        for (number, container) in &catalog.containers {
+            self.verify_container(*number, container)?;
         }
         self.find_orphans()
     }
 
-    fn verify_container(
-        &mut self,
-        container: u32,
-        definition: &ContainerDefinition,
-        layout: &[PartitionLayout],
-    ) -> Result<(), EngineError> {
+    fn verify_container(&mut self, container: u32, checked: &CheckedContainer) -> Result<(), EngineError> {
         self.report.containers += 1;
-        let indexes = Indexes::complete(EPOCH_FIRST, definition);
+        let layout = checked.layout.as_slice();
         let mut expected = Expected::default();
         let mut range = KeyRange::prefix(&keys::container_prefix(container));
         loop {
@@ -111,7 +106,7 @@ impl Verifier<'_> {
             let mut derived = Vec::new();
             for (key, value) in &page.rows {
                 self.report.items += 1;
-                match check_item(container, definition, &indexes, layout, key, value) {
+                match check_item(container, checked, key, value) {
                     Ok((counts, rows)) => {
                         expected.add(counts, &rows);
                         derived.extend(rows);
@@ -259,7 +254,12 @@ impl Verifier<'_> {
                 }
             }
         }
-        let counters = [keys::counts(0, 0)[0], keys::rid_counter(0)[0], keys::index_counts(0, 0, 0)[0]];
+        let counters = [
+            keys::counts(0, 0)[0],
+            keys::rid_counter(0)[0],
+            keys::index_counts(0, 0, 0)[0],
+            keys::index_build(0)[0],
+        ];
         for tag in counters {
             for_each_row(self.snapshot, CATALOG, &[tag], |key, _| {
                 if let Some(number) = container_at(key, 1) {
@@ -332,9 +332,7 @@ pub(crate) fn counts_of(row: &Row<'_>) -> (u32, Counts) {
 
 fn check_item(
     container: u32,
-    definition: &ContainerDefinition,
-    indexes: &Indexes,
-    layout: &[PartitionLayout],
+    CheckedContainer { definition, layout, indexes }: &CheckedContainer,
     key: &[u8],
     value: &[u8],
 ) -> Result<((u32, Counts), Vec<DerivedRow>), String> {
@@ -379,8 +377,15 @@ pub(crate) fn check_row(
 struct CatalogCheck {
     seen: BTreeSet<ResourceId>,
     names: BTreeSet<(Option<ResourceId>, u8, String)>,
-    containers: BTreeMap<u32, (ContainerDefinition, Vec<PartitionLayout>)>,
+    containers: BTreeMap<u32, CheckedContainer>,
     highest: Highest,
+}
+
+/// A container whose row is sound.
+struct CheckedContainer {
+    definition: ContainerDefinition,
+    layout: Vec<PartitionLayout>,
+    indexes: Indexes,
 }
 
 /// The highest number of each kind.
@@ -411,10 +416,12 @@ impl CatalogCheck {
             report.problem(format!("two resources of one owner are called {:?}", row.resource.id));
         }
         if let ResourceId::Container { container, .. } = rid {
-            match ContainerDefinition::create(&Value::Object(row.resource.body.clone())) {
-                Ok(definition) => {
-                    self.containers.insert(container, (definition, row.layout));
-                }
+            let checked = define(&row.resource.body).and_then(|definition| {
+                let indexes = Indexes::of(&definition, &row.epochs)?;
+                Ok(CheckedContainer { definition, layout: row.layout, indexes })
+            });
+            match checked {
+                Ok(checked) => drop(self.containers.insert(container, checked)),
                 Err(error) => report.problem(format!("definition of container {rid}: {error}")),
             }
         }
@@ -553,10 +560,10 @@ impl BackupItems<'_> {
         match record {
             Record::Item { container, rid, row } => {
                 // A container that was deleted during the backup.
-                let Some((definition, layout)) = self.catalog.containers.get(&container) else { return };
+                let Some(checked) = self.catalog.containers.get(&container) else { return };
                 let parsed = Row::parse(row).map_err(|error| error.to_string());
                 let checked = parsed.and_then(|row| {
-                    check_row(definition, layout, rid, &row)?;
+                    check_row(&checked.definition, &checked.layout, rid, &row)?;
                     Ok(counts_of(&row))
                 });
                 match checked {

@@ -100,7 +100,7 @@ fn a_filter_on_the_partition_key_reads_that_key_alone() {
     };
     let (charge, narrow) = page("SELECT VALUE c.id FROM c WHERE c.pk = 'key3'");
     assert_eq!((narrow.metrics.loaded_count, narrow.metrics.output_count), (9, 9));
-    let (full_charge, full) = page("SELECT VALUE c.id FROM c WHERE c.pk != 'key3'");
+    let (full_charge, full) = page("SELECT VALUE c.id FROM c WHERE c.n >= 0");
     assert_eq!(full.metrics.loaded_count, 60);
     assert!(charge < full_charge);
     let (_, none) = page("SELECT VALUE c.id FROM c WHERE c.pk = 'a' AND c.pk = 'b'");

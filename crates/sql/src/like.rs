@@ -118,7 +118,10 @@ impl Piece {
     /// The text behind the leftmost match.
     fn skip_past<'t>(&self, text: &'t str) -> Option<&'t str> {
         match self {
-            Piece::Text(piece) => text.find(piece.as_str()).map(|at| &text[at + piece.len()..]),
+            Piece::Text(piece) => {
+                let found = memchr::memmem::find(text.as_bytes(), piece.as_bytes());
+                found.and_then(|at| text.get(at + piece.len()..))
+            }
             Piece::Tokens(tokens) => {
                 text.char_indices().find_map(|(at, _)| strip_tokens(tokens, &text[at..]))
             }

@@ -115,7 +115,8 @@ impl Query {
     pub fn start(&self) -> Result<Evaluator<'_>, SqlError> {
         self.check_clock()?;
         let surroundings = exec::surroundings(&self.environment, &self.patterns);
-        Ok(Evaluator { query: self, surroundings, seen: Seen::default() })
+        let is_item_by_item = self.is_item_by_item();
+        Ok(Evaluator { query: self, is_item_by_item, surroundings, seen: Seen::default() })
     }
 
     /// All rows, offset and limit applied, of what `feed` hands out. The feed calls its sink with every item in turn and
@@ -289,6 +290,7 @@ fn feed_all<E>(
 /// ORDER BY, offset and limit are the caller's: it feeds items in order, or sorts rows by their keys, and counts.
 pub struct Evaluator<'q> {
     query: &'q Query,
+    is_item_by_item: bool,
     surroundings: Surroundings<'q>,
     seen: Seen,
 }
@@ -348,7 +350,7 @@ impl Evaluator<'_> {
     }
 
     fn check_item_by_item(&self) -> Result<(), SqlError> {
-        if self.query.is_item_by_item() {
+        if self.is_item_by_item {
             return Ok(());
         }
         Err(SqlError::Refused("the query cannot be evaluated item by item".to_owned()))

@@ -299,6 +299,21 @@ fn the_caller_sorts_and_filters() {
     assert_eq!(joined.into_iter().map(|(_, row)| row).collect::<Vec<_>>(), expected);
 }
 
+/// With a limit, the sort buffer drops rows that cannot be among the first ones, and no others.
+#[test]
+fn a_limited_sort_is_the_start_of_the_whole() {
+    let mut random = Random(seed());
+    let item = |random: &mut Random, id: u64| {
+        Value::Object([("id", Value::from(id)), ("n", Value::from(random.below(300)))].into_iter().collect())
+    };
+    let items: Vec<Value> = (0..12_000).map(|id| item(&mut random, id)).collect();
+    let rows = |text: &str| compile(text).expect("compiles").rows(&items).expect("rows");
+    let all = rows("SELECT VALUE c.id FROM c ORDER BY c.n DESC");
+    assert_eq!(rows("SELECT VALUE c.id FROM c ORDER BY c.n DESC OFFSET 3 LIMIT 40"), all[3..43]);
+    assert_eq!(rows("SELECT TOP 1 VALUE c.id FROM c ORDER BY c.n DESC"), all[..1]);
+    assert_eq!(rows("SELECT TOP 5000 VALUE c.id FROM c ORDER BY c.n DESC"), all[..5_000]);
+}
+
 /// DISTINCT remembers over the items of one evaluator, and forgets with it.
 #[test]
 fn distinct_rows_stream() {

@@ -18,7 +18,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The format this version writes and the newest it reads.
-pub const FORMAT_VERSION: u32 = 1;
+///
+/// 2 added the keyspace of packed index rows and the checkpoint rows of spaces.
+pub const FORMAT_VERSION: u32 = 2;
 const FORMAT_MAGIC: &[u8; 8] = b"quire-db";
 
 /// A locked directory; dropping it gives the lock back.
@@ -33,7 +35,9 @@ pub(crate) struct Directory {
 pub(crate) enum Condition {
     /// Empty, or its set-up was interrupted.
     Fresh,
-    Existing,
+    Existing {
+        format: u32,
+    },
 }
 
 impl Drop for Directory {
@@ -55,9 +59,9 @@ impl Directory {
         }
         let directory = Directory { path: path.into(), lock: take_lock(path)? };
         if has("format") {
-            directory.check_format()?;
+            let format = directory.read_format()?;
             directory.remove_if_there("initializing")?;
-            return Ok((directory, Condition::Existing));
+            return Ok((directory, Condition::Existing { format }));
         }
         if has("store") && !has("initializing") {
             return Err(OpenError::NotQuire { path: path.into() });
@@ -92,7 +96,7 @@ impl Directory {
         }
     }
 
-    /// From here on the directory counts.
+    /// From here on the directory counts, and has the newest format.
     pub(crate) fn finish(&self) -> Result<(), OpenError> {
         let temporary = self.path.join("format.new");
         File::create(&temporary)
@@ -106,14 +110,14 @@ impl Directory {
         self.remove_if_there("initializing")
     }
 
-    fn check_format(&self) -> Result<(), OpenError> {
+    fn read_format(&self) -> Result<u32, OpenError> {
         let bytes = fs::read(self.path.join("format")).map_err(opening("reading the format file"))?;
         let found = decode_format(&bytes).ok_or_else(|| corrupt("the format file is damaged"))?;
         if found > FORMAT_VERSION {
             let path = self.path.clone();
             return Err(OpenError::FormatNewer { path, found, supported: FORMAT_VERSION });
         }
-        Ok(())
+        Ok(found)
     }
 
     fn remove_if_there(&self, name: &str) -> Result<(), OpenError> {
@@ -189,7 +193,7 @@ mod tests {
         drop(directory);
         fs::write(folder.path().join("format"), encode_format(7)).unwrap();
         let error = Directory::lock(folder.path()).unwrap_err();
-        assert!(matches!(error, OpenError::FormatNewer { found: 7, supported: 1, .. }), "{error}");
+        assert!(matches!(error, OpenError::FormatNewer { found: 7, supported: 2, .. }), "{error}");
     }
 
     #[test]
@@ -214,7 +218,8 @@ mod tests {
         assert!(!directory.store().exists());
         directory.finish().unwrap();
         drop(directory);
-        assert_eq!(Directory::lock(folder.path()).unwrap().1, Condition::Existing);
+        let existing = Condition::Existing { format: FORMAT_VERSION };
+        assert_eq!(Directory::lock(folder.path()).unwrap().1, existing);
     }
 
     #[test]

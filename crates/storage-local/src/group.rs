@@ -7,15 +7,17 @@
 //! Invariants: one leader at a time; a leader's own work is the first of its round; two works of one round never
 //! touch the same key (the second waits for the next round), since a batch has no order.
 
+use crate::Open;
 use crate::error::failed;
+use crate::packed::{Delta, DeltaBuilder, packed_key};
 use crate::record::{
     CHECKPOINT_KEY, Record, RowsChecksum, encode_checkpoint, encode_position, position_key, record_key,
 };
-use crate::state::{Ledger, State};
+use crate::state::Ledger;
 use crate::store::Store;
 use fjall::{Keyspace, OwnedWriteBatch, PersistMode, UserKey, UserValue};
 use parking_lot::{Condvar, Mutex};
-use quire_storage::{CommitError, Committed, Guard, PartitionId, Position, StorageError, Token};
+use quire_storage::{CommitError, Committed, Guard, PartitionId, Position, Space, StorageError, Token};
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,13 +30,14 @@ const ROUND_WORKS_MAX: usize = 1024;
 
 /// One row, ready for the batch.
 pub(crate) struct ReadyRow {
+    pub(crate) space: Space,
     pub(crate) keyspace: Keyspace,
     pub(crate) key: UserKey,
     pub(crate) value: Option<UserValue>,
 }
 
 pub(crate) enum Work {
-    Commit { guards: Vec<Guard>, token: Token, rows: Vec<ReadyRow>, bytes: usize },
+    Commit { guards: Vec<Guard>, token: Token, rows: Vec<ReadyRow>, delta: Box<Delta>, bytes: usize },
     Fence { partition: PartitionId, epoch: u64 },
 }
 
@@ -102,7 +105,7 @@ impl Seat {
 
 impl Group {
     /// Blocks until the work is durable and visible, or refused.
-    pub(crate) fn submit(&self, work: Work, store: &Store, state: &State) -> Outcome {
+    pub(crate) fn submit(&self, work: Work, open: &Open) -> Outcome {
         let seat = Arc::new(Seat::default());
         let leads = {
             let mut queue = self.queue.lock();
@@ -115,7 +118,7 @@ impl Group {
         if !leads && let Some(outcome) = seat.wait() {
             return outcome;
         }
-        self.lead(store, state);
+        self.lead(open);
         seat.wait().unwrap_or(Err(poisoned("hand-over").into()))
     }
 
@@ -128,13 +131,15 @@ impl Group {
         }
     }
 
-    fn lead(&self, store: &Store, state: &State) {
-        let has_room = store.wait_for_room();
+    fn lead(&self, open: &Open) {
+        let state = &open.state;
+        let waited = open.store.wait_for_room().and_then(|time| Ok(time + open.views.wait_for_room(state)?));
         let round = self.take_round();
-        match has_room {
+        match waited {
             Ok(waited) => {
                 state.figures.stalled_microseconds.fetch_add(waited.as_micros() as u64, Ordering::Relaxed);
-                commit_round(round, store, state);
+                commit_round(round, open);
+                open.views.merge_small();
             }
             Err(_) => {
                 state.poison("background flush");
@@ -164,9 +169,11 @@ impl Group {
 
     /// Whether none of the work's keys was entered before. Works by hash: a collision only ends a round early.
     fn enter_keys(&self, work: &Work, keys: &mut HashSet<u64>) -> bool {
-        let Work::Commit { rows, .. } = work else { return true };
-        let hash = |row: &ReadyRow| self.hasher.hash_one((row.keyspace.id(), &row.key[..]));
-        let hashes: Vec<u64> = rows.iter().map(hash).collect();
+        let Work::Commit { rows, delta, .. } = work else { return true };
+        let plain = rows.iter().map(|row| (row.space.0, &row.key[..]));
+        let merged =
+            (0u8..).zip(&delta.runs).flat_map(|(space, run)| run.keys().map(move |key| (space, key)));
+        let hashes: Vec<u64> = plain.chain(merged).map(|key| self.hasher.hash_one(key)).collect();
         if hashes.iter().any(|hash| keys.contains(hash)) {
             return false;
         }
@@ -205,11 +212,12 @@ fn refuse_round(round: Vec<Waiting>, during: &'static str) {
     }
 }
 
-fn commit_round(round: Vec<Waiting>, store: &Store, state: &State) {
+fn commit_round(round: Vec<Waiting>, open: &Open) {
+    let state = &open.state;
     if let Some(during) = state.poisoned() {
         return refuse_round(round, during);
     }
-    let mut batch = Batch::new(store, round.len());
+    let mut batch = Batch::new(open, round.len());
     let mut answered = Vec::with_capacity(round.len());
     {
         let mut ledger = state.ledger.lock();
@@ -223,7 +231,7 @@ fn commit_round(round: Vec<Waiting>, store: &Store, state: &State) {
             batch.finish(&mut ledger);
         }
     }
-    let durable = if batch.commits.is_empty() { Ok(()) } else { batch.write(state) };
+    let durable = if batch.commits.is_empty() { Ok(()) } else { batch.write() };
     for (seat, answer) in answered {
         seat.tell(Turn::Done(match durable {
             Ok(()) => Ok(answer),
@@ -234,8 +242,13 @@ fn commit_round(round: Vec<Waiting>, store: &Store, state: &State) {
 
 /// The journal batch of a round.
 struct Batch<'a> {
+    open: &'a Open,
     store: &'a Store,
     inner: OwnedWriteBatch,
+    /// Rows that go through runs.
+    deltas: DeltaBuilder,
+    delta: Delta,
+    sequence: u64,
     checksum: RowsChecksum,
     commits: Vec<Option<Token>>,
     moves: Vec<Guard>,
@@ -243,24 +256,33 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(store: &'a Store, works: usize) -> Batch<'a> {
+    fn new(open: &'a Open, works: usize) -> Batch<'a> {
+        let store = &open.store;
         let inner = OwnedWriteBatch::with_capacity(store.database.clone(), works * 8 + 2)
             .durability(Some(PersistMode::SyncData));
-        let (checksum, commits, moves) = (RowsChecksum::default(), Vec::new(), Vec::new());
-        Batch { store, inner, checksum, commits, moves, bytes: 0 }
+        Batch {
+            open,
+            store,
+            inner,
+            deltas: DeltaBuilder::default(),
+            delta: Delta::default(),
+            sequence: 0,
+            checksum: RowsChecksum::default(),
+            commits: Vec::new(),
+            moves: Vec::new(),
+            bytes: 0,
+        }
     }
 
     /// Adds a work whose token is new and whose guards hold, as of the works before it.
     fn take(&mut self, work: Work, ledger: &mut Ledger) -> Outcome {
         match work {
-            Work::Commit { guards, token, rows, .. } => {
+            Work::Commit { guards, token, rows, delta, .. } => {
                 if let Some(first_answer) = ledger.tokens.get(token) {
                     return Ok(Answer::Committed(first_answer));
                 }
                 ledger.prepared.check(&guards)?;
-                for row in rows {
-                    self.add(&row.keyspace, row.key, row.value);
-                }
+                self.add_rows(rows, *delta);
                 let sequence = self.enter(Some(token), &guards, ledger);
                 ledger.tokens.keep(token, sequence);
                 Ok(Answer::Committed(Committed { sequence }))
@@ -281,6 +303,23 @@ impl<'a> Batch<'a> {
         self.moves.extend(guards);
         ledger.prepared.advance(guards);
         ledger.chain.newest.sequence + self.commits.len() as u64
+    }
+
+    /// A space goes through runs from its first index rows on, also where a work was prepared before it did.
+    fn add_rows(&mut self, rows: Vec<ReadyRow>, delta: Delta) {
+        let views = &self.open.views;
+        views.add_merged(delta.with_rows);
+        let merged = views.merged_with(delta.with_rows);
+        for row in rows {
+            match merged.contains(row.space) {
+                true => self.deltas.row(row.space, &row.key, row.value.as_deref()),
+                false => self.add(&row.keyspace, row.key, row.value),
+            }
+        }
+        match self.deltas.is_empty() {
+            true if self.delta.is_empty() => self.delta = delta,
+            _ => self.deltas.append(&delta),
+        }
     }
 
     fn add(&mut self, keyspace: &Keyspace, key: UserKey, value: Option<UserValue>) {
@@ -310,8 +349,10 @@ impl<'a> Batch<'a> {
             self.add(&keyspace, CHECKPOINT_KEY.into(), Some(value.into()));
         }
         let previous = ledger.chain.newest;
+        self.sequence = previous.sequence + self.commits.len() as u64;
+        self.add_packed();
         let record = Record {
-            sequence: previous.sequence + self.commits.len() as u64,
+            sequence: self.sequence,
             previous,
             rows_checksum: std::mem::take(&mut self.checksum).finish(),
             commits: std::mem::take(&mut self.commits),
@@ -323,9 +364,22 @@ impl<'a> Batch<'a> {
         (self.commits, self.moves) = (record.commits, record.moves);
     }
 
+    fn add_packed(&mut self) {
+        if !self.deltas.is_empty() {
+            let first = std::mem::take(&mut self.delta);
+            self.deltas.append(&first);
+            self.delta = std::mem::take(&mut self.deltas).finish();
+        }
+        if let Some(packed) = self.delta.packed() {
+            let keyspace = self.store.packed.clone();
+            self.add(&keyspace, packed_key(self.sequence).into(), Some(packed.into()));
+        }
+    }
+
     /// Journal, sync, memtables, publish; then the acknowledgement.
-    fn write(self, state: &State) -> Result<(), &'static str> {
-        let inner = self.inner;
+    fn write(self) -> Result<(), &'static str> {
+        let (inner, state) = (self.inner, &self.open.state);
+        let gate = self.open.views.gate();
         // A panic inside would leave the others waiting for ever.
         let written = catch_unwind(AssertUnwindSafe(move || inner.commit()));
         match written {
@@ -340,6 +394,7 @@ impl<'a> Batch<'a> {
                 return Err("journal write");
             }
         }
+        gate.publish(&self.store.database, self.delta.runs, self.sequence);
         state.publish(&self.moves, self.commits.len(), self.bytes)
     }
 }

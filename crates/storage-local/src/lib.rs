@@ -3,7 +3,9 @@
 //! [`LocalStorage`] keeps the contract of `quire-storage` on files. fjall provides the journal, the sorted tables
 //! and their snapshots. What is ours: one sync for everybody who is waiting ([`group`]), a checksummed chain of
 //! commit records that notices a torn or cut journal ([`record`], [`chain`], [`journal`]), a note of the last
-//! acknowledged commit ([`acknowledged`]), the lock and the format of the directory ([`directory`]).
+//! acknowledged commit ([`acknowledged`]), the lock and the format of the directory ([`directory`]), and a shorter way
+//! for index rows: one packed row in the journal ([`packed`]), sorted runs in memory ([`run`], [`views`]), bulk writes
+//! to tables ([`flusher`]).
 //!
 //! Nothing is visible before it is durable: a batch is journalled, synced, entered and published in that order, by
 //! fjall's own batch durability. A failed write or sync poisons: reads go on, writes are refused until reopened.
@@ -15,26 +17,33 @@ mod acknowledged;
 mod chain;
 mod directory;
 mod error;
+mod flusher;
 mod group;
 mod journal;
+mod packed;
 mod reclaim;
 mod record;
+mod run;
 mod snapshot;
 mod state;
 mod store;
 mod verify;
+mod views;
 
 pub use directory::FORMAT_VERSION;
 pub use error::OpenError;
 pub use verify::Verified;
+pub use views::IndexRows;
 
 use acknowledged::Acknowledged;
 use directory::{Condition, Directory};
 use fjall::AbstractTree;
+use flusher::{Flusher, Unflushed};
 use group::{Answer, Group, ReadyRow, Work, poisoned};
+use packed::{DeltaBuilder, Spaces};
 use parking_lot::RwLock;
 use quire_storage::memory::CAPS;
-use quire_storage::rows::{Row, unfold};
+use quire_storage::rows::{self, Row, unfold};
 use quire_storage::{
     Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Snapshot, Space, Storage,
     StorageError, Token,
@@ -45,6 +54,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use store::Store;
+use views::Views;
 
 /// How a directory is opened.
 #[derive(Clone, Debug)]
@@ -55,6 +65,10 @@ pub struct LocalOptions {
     pub journal_bytes_max: u64,
     /// Size at which a space's memtable is written to a table. Decided when the directory is created.
     pub memtable_bytes: u64,
+    /// How index rows ([`quire_storage::Op::Rows`]) are kept until they are in tables; may change at every opening.
+    pub index_rows: IndexRows,
+    /// Packed index rows held in memory before they are written to tables.
+    pub run_rows_max: usize,
     /// Open although acknowledged commits are missing.
     pub accept_loss: bool,
 }
@@ -65,6 +79,8 @@ impl Default for LocalOptions {
             cache_bytes: 32 << 20,
             journal_bytes_max: 64 << 20,
             memtable_bytes: 16 << 20,
+            index_rows: IndexRows::Packed,
+            run_rows_max: 1_000_000,
             accept_loss: false,
         }
     }
@@ -75,10 +91,12 @@ pub struct LocalStorage {
     open: RwLock<Option<Arc<Open>>>,
     group: Group,
     reclaim: Reclaim,
+    flusher: Flusher,
 }
 
 /// Everything that ends with closing, shared with snapshots.
 pub(crate) struct Open {
+    views: Arc<Views>,
     store: Store,
     state: State,
     closed: AtomicBool,
@@ -88,11 +106,13 @@ pub(crate) struct Open {
 impl LocalStorage {
     /// Opens a directory, or creates one where there is none.
     pub fn open(path: impl AsRef<Path>, options: LocalOptions) -> Result<LocalStorage, OpenError> {
-        let open = Open::from_path(path.as_ref(), &options)?;
+        let open = Arc::new(Open::from_path(path.as_ref(), &options)?);
+        let flusher = Flusher::start(&open)?;
         Ok(LocalStorage {
-            open: RwLock::new(Some(Arc::new(open))),
+            open: RwLock::new(Some(open)),
             group: Group::default(),
             reclaim: Reclaim::default(),
+            flusher,
         })
     }
 
@@ -104,7 +124,7 @@ impl LocalStorage {
         if let Some(during) = open.state.poisoned() {
             return Err(poisoned(during).into());
         }
-        self.group.submit(work, &open.store, &open.state)
+        self.group.submit(work, open)
     }
 }
 
@@ -113,7 +133,7 @@ impl Open {
         let (directory, condition) = Directory::lock(path)?;
         match condition {
             Condition::Fresh => Open::create(directory, options),
-            Condition::Existing => Open::recover(directory, options),
+            Condition::Existing { format } => Open::recover(directory, format, options),
         }
     }
 
@@ -122,13 +142,16 @@ impl Open {
         let store = Store::create(&directory.store(), options)?;
         let acknowledged = Acknowledged::create(&directory.acknowledged())?;
         directory.finish()?;
-        Open::load(directory, store, acknowledged)
+        let unflushed = flusher::load(&store, 0)?;
+        Open::load(directory, store, acknowledged, unflushed, options)
     }
 
-    fn recover(directory: Directory, options: &LocalOptions) -> Result<Open, OpenError> {
+    fn recover(directory: Directory, format: u32, options: &LocalOptions) -> Result<Open, OpenError> {
         let cut = journal::cut_damaged_tail(&directory.store(), directory.path())?;
-        let store = Store::open(&directory.store(), options)?;
+        let store = Open::recover_store(&directory, format, options)?;
         let found = chain::load(&store.ledger, &store.database.snapshot())?.chain.newest.sequence;
+        let unflushed = flusher::load(&store, found)?;
+        unflushed.check(&store, found, options.accept_loss)?;
         let mut acknowledged = match Acknowledged::open(&directory.acknowledged())? {
             Some((_, acknowledged)) if acknowledged > found && !options.accept_loss => {
                 return Err(OpenError::LogEndsEarly { acknowledged, found });
@@ -147,14 +170,34 @@ impl Open {
             None => Acknowledged::create(&directory.acknowledged())?,
         };
         acknowledged.settle(found).map_err(error::opening("writing the record of acknowledged commits"))?;
-        Open::load(directory, store, acknowledged)
+        Open::load(directory, store, acknowledged, unflushed, options)
     }
 
-    fn load(directory: Directory, store: Store, acknowledged: Acknowledged) -> Result<Open, OpenError> {
+    fn recover_store(directory: &Directory, format: u32, options: &LocalOptions) -> Result<Store, OpenError> {
+        if format == FORMAT_VERSION {
+            return Store::open(&directory.store(), options);
+        }
+        let store = Store::upgrade(&directory.store(), options)?;
+        directory.finish()?;
+        tracing::info!(from = format, to = FORMAT_VERSION, "data directory upgraded");
+        Ok(store)
+    }
+
+    fn load(
+        directory: Directory,
+        store: Store,
+        acknowledged: Acknowledged,
+        unflushed: Unflushed,
+        options: &LocalOptions,
+    ) -> Result<Open, OpenError> {
         let loaded = chain::load(&store.ledger, &store.database.snapshot())?;
         let ledger = Ledger { chain: loaded.chain, tokens: loaded.tokens, prepared: loaded.positions };
         let state = State::new(ledger, acknowledged);
-        Ok(Open { store, state, closed: AtomicBool::new(false), directory })
+        let views = Views::new(&store.database, options, unflushed.merged, unflushed.layer);
+        if options.index_rows == IndexRows::Plain {
+            flusher::flush_all(&views, &store)?;
+        }
+        Ok(Open { views: Arc::new(views), store, state, closed: AtomicBool::new(false), directory })
     }
 
     fn check_open(&self) -> Result<(), StorageError> {
@@ -167,14 +210,16 @@ impl Open {
         if let Some(during) = self.state.poisoned() {
             return Err(poisoned(during));
         }
+        flusher::flush_all(&self.views, &self.store)?;
         self.store.flush().map_err(|_| poisoned("flush on closing"))?;
         self.state.settle().map_err(io)
     }
 
     /// Ends fjall, then empties its journal if everything is in tables.
     fn end(self) -> Result<(), StorageError> {
-        let Open { store, directory, .. } = self;
+        let Open { views, store, directory, .. } = self;
         let flushed = store.is_flushed();
+        drop(views);
         drop(store);
         if flushed {
             journal::empty_active(&directory.store()).map_err(|error| match error {
@@ -195,12 +240,10 @@ impl Storage for LocalStorage {
         Ok(Box::new(snapshot::LocalSnapshot::new(self.opened()?)))
     }
 
-    fn commit(&self, mut commit: Commit) -> Result<Committed, CommitError> {
+    fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
         let open = self.opened()?;
-        let rows = unfold(&mut commit, &CAPS)?;
-        let bytes = rows.iter().map(|row| row.key.len() + row.value.as_ref().map_or(0, Vec::len)).sum();
-        let rows = rows.into_iter().map(|row| ready(row, &open.store)).collect::<Result<_, _>>()?;
-        match self.submit(&open, Work::Commit { guards: commit.guards, token: commit.token, rows, bytes })? {
+        let work = prepare(commit, &open)?;
+        match self.submit(&open, work)? {
             Answer::Committed(committed) => Ok(committed),
             Answer::Fenced(_) => unreachable!("a commit is answered as a commit"),
         }
@@ -229,7 +272,7 @@ impl Storage for LocalStorage {
 
     fn statistics(&self) -> Vec<(&'static str, u64)> {
         let Ok(open) = self.opened() else { return Vec::new() };
-        let (database, figures) = (&open.store.database, &open.state.figures);
+        let (database, figures, runs) = (&open.store.database, &open.state.figures, open.views.figures());
         let read = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
         let sum = |value: fn(&fjall::Keyspace) -> u64| open.store.keyspaces().map(value).sum();
         vec![
@@ -254,6 +297,10 @@ impl Storage for LocalStorage {
             ("compactions_running", database.active_compactions() as u64),
             ("compaction_microseconds", database.time_compacting().as_micros() as u64),
             ("reclaims", read(&figures.reclaims)),
+            ("runs", runs.runs),
+            ("run_rows", runs.rows),
+            ("run_bytes", runs.bytes),
+            ("run_flushes", read(&figures.run_flushes)),
             ("cache_bytes", database.cache_size()),
             ("cache_bytes_max", database.cache_capacity()),
         ]
@@ -270,6 +317,7 @@ impl Storage for LocalStorage {
         let Some(open) = self.open.write().take() else { return Ok(()) };
         open.closed.store(true, Ordering::Release);
         self.reclaim.end();
+        self.flusher.end();
         open.settle()?;
         // Snapshots that are still held keep the files and the lock until they go.
         Arc::into_inner(open).map_or(Ok(()), Open::end)
@@ -279,10 +327,30 @@ impl Storage for LocalStorage {
 impl Drop for LocalStorage {
     fn drop(&mut self) {
         self.reclaim.end();
+        self.flusher.end();
     }
 }
 
+/// Checks a commit and does as much of its work as needs no leader.
+fn prepare(mut commit: Commit, open: &Open) -> Result<Work, CommitError> {
+    let bytes = rows::check(&commit, &CAPS)?;
+    let merged = open.views.merged_with(Spaces::with_rows(&commit.ops));
+    let mut delta = DeltaBuilder::default();
+    commit.ops.retain(|op| {
+        let is_merged = merged.contains(op.space());
+        if is_merged {
+            delta.op(op);
+        }
+        !is_merged
+    });
+    let delta = delta.finish();
+    delta.check(&CAPS)?;
+    let rows = unfold(&mut commit, &CAPS)?;
+    let rows = rows.into_iter().map(|row| ready(row, &open.store)).collect::<Result<_, _>>()?;
+    Ok(Work::Commit { guards: commit.guards, token: commit.token, rows, delta: Box::new(delta), bytes })
+}
+
 fn ready(row: Row, store: &Store) -> Result<ReadyRow, StorageError> {
-    let keyspace = store.space(row.space)?.clone();
-    Ok(ReadyRow { keyspace, key: row.key.into(), value: row.value.map(Into::into) })
+    let (space, keyspace) = (row.space, store.space(row.space)?.clone());
+    Ok(ReadyRow { space, keyspace, key: row.key.into(), value: row.value.map(Into::into) })
 }

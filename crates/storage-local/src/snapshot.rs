@@ -1,33 +1,52 @@
-//! Reading: fjall's snapshots behind the contract.
+//! Reading: a view behind the contract.
 
 use crate::Open;
 use crate::error::reading;
-use fjall::{Guard, Readable};
+use crate::flusher::CHECKPOINT_KEY;
+use crate::run::{Bounds, Merge, ordered};
+use crate::views::View;
+use fjall::{Guard, Readable, UserKey, UserValue};
 use quire_storage::{Direction, Scan, Snapshot, Space, StorageError, Visit};
+use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
 pub(crate) struct LocalSnapshot {
     open: Arc<Open>,
-    inner: fjall::Snapshot,
+    view: Arc<View>,
 }
 
 impl LocalSnapshot {
     pub(crate) fn new(open: Arc<Open>) -> LocalSnapshot {
-        let inner = open.store.database.snapshot();
-        LocalSnapshot { open, inner }
+        let view = open.views.current(&open.store.database);
+        LocalSnapshot { open, view }
     }
 
     fn keyspace(&self, space: Space) -> Result<&fjall::Keyspace, StorageError> {
         self.open.check_open()?;
         self.open.store.space(space)
     }
+
+    fn get_in(
+        &self,
+        keyspace: &fjall::Keyspace,
+        space: Space,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, StorageError> {
+        if let Some(value) = self.view.in_runs(space, key) {
+            return Ok(value.map(<[u8]>::to_vec));
+        }
+        if key == CHECKPOINT_KEY {
+            return Ok(None);
+        }
+        let value = self.view.snapshot.get(keyspace, key).map_err(reading)?;
+        Ok(value.map(|value| value.to_vec()))
+    }
 }
 
 impl Snapshot for LocalSnapshot {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        let value = self.inner.get(self.keyspace(space)?, key).map_err(reading)?;
-        Ok(value.map(|value| value.to_vec()))
+        self.get_in(self.keyspace(space)?, space, key)
     }
 
     /// In key order, so that neighbours are found in the block just read.
@@ -35,8 +54,7 @@ impl Snapshot for LocalSnapshot {
         let keyspace = self.keyspace(space)?;
         let mut values = vec![None; keys.len()];
         for index in in_key_order(keys) {
-            let value = self.inner.get(keyspace, keys[index]).map_err(reading)?;
-            values[index] = value.map(|value| value.to_vec());
+            values[index] = self.get_in(keyspace, space, keys[index])?;
         }
         Ok(values)
     }
@@ -46,11 +64,15 @@ impl Snapshot for LocalSnapshot {
         if scan.range.is_empty() {
             return Ok(false);
         }
-        let bounds = (bound(&scan.range.start), bound(&scan.range.end));
-        let rows = self.inner.range::<&[u8], _>(keyspace, bounds);
+        let bounds = (bound(&scan.range.start), before_checkpoint(bound(&scan.range.end)));
+        if is_beyond_checkpoint(bounds) {
+            return Ok(false);
+        }
+        let rows = self.view.snapshot.range::<&[u8], _>(keyspace, bounds);
+        let runs = self.view.merge(scan.space, bounds, scan.direction);
         match scan.direction {
-            Direction::Forward => show(rows, scan, visit),
-            Direction::Backward => show(rows.rev(), scan, visit),
+            Direction::Forward => show(rows, runs, scan, visit),
+            Direction::Backward => show(rows.rev(), runs, scan, visit),
         }
     }
 }
@@ -68,17 +90,62 @@ fn bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
-fn show(rows: impl Iterator<Item = Guard>, scan: &Scan, visit: &mut Visit<'_>) -> Result<bool, StorageError> {
+/// Ends a range before the row that nobody is shown.
+fn before_checkpoint(end: Bound<&[u8]>) -> Bound<&[u8]> {
+    match end {
+        Bound::Included(key) if key < &CHECKPOINT_KEY[..] => end,
+        Bound::Excluded(key) if key <= &CHECKPOINT_KEY[..] => end,
+        _ => Bound::Excluded(&CHECKPOINT_KEY),
+    }
+}
+
+fn is_beyond_checkpoint((start, _): Bounds<'_>) -> bool {
+    matches!(start, Bound::Included(key) | Bound::Excluded(key) if key >= &CHECKPOINT_KEY[..])
+}
+
+/// Shows the rows of the tables with the runs laid over them.
+fn show(
+    rows: impl Iterator<Item = Guard>,
+    mut runs: Merge<'_>,
+    scan: &Scan,
+    visit: &mut Visit<'_>,
+) -> Result<bool, StorageError> {
     let mut budget = scan.budget();
-    for row in rows {
-        let (key, value) = match scan.keys_only {
-            true => (row.key().map_err(reading)?, None),
-            false => row.into_inner().map(|(key, value)| (key, Some(value))).map_err(reading)?,
+    let mut show = |key: &[u8], value: &[u8]| {
+        let value = if scan.keys_only { &[] } else { value };
+        budget.takes(key.len() + value.len()) && visit(key, value).is_continue()
+    };
+    let mut rows = rows.map(|row| read_row(row, scan.keys_only));
+    let mut below = rows.next().transpose()?;
+    let mut above = runs.next();
+    loop {
+        let order = match (&above, &below) {
+            (None, None) => return Ok(false),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((above, _)), Some((below, _))) => ordered(scan.direction, above, below),
         };
-        let value = value.as_deref().unwrap_or_default();
-        if !budget.takes(key.len() + value.len()) || visit(&key, value).is_break() {
+        if order == Ordering::Equal {
+            below = rows.next().transpose()?;
+        }
+        let goes_on = match (order, above, &below) {
+            (Ordering::Greater, _, Some((key, value))) => show(key, value),
+            (_, Some((key, Some(value))), _) => show(key, value),
+            _ => true,
+        };
+        if !goes_on {
             return Ok(true);
         }
+        match order {
+            Ordering::Greater => below = rows.next().transpose()?,
+            Ordering::Less | Ordering::Equal => above = runs.next(),
+        }
     }
-    Ok(false)
+}
+
+fn read_row(row: Guard, keys_only: bool) -> Result<(UserKey, UserValue), StorageError> {
+    match keys_only {
+        true => Ok((row.key().map_err(reading)?, UserValue::empty())),
+        false => row.into_inner().map_err(reading),
+    }
 }

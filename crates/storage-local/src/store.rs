@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 const JOURNAL_BYTES_MIN: u64 = 64 << 20;
 /// Flushes and compactions share these; one of the two keeps flushing while the other compacts.
 const WORKER_THREADS: usize = 2;
-/// fjall numbers keyspaces as they are created, from 1; 0 is its own.
-const KEYSPACES: u8 = SPACE_COUNT + 1;
+/// fjall numbers keyspaces as they are created, from 1; 0 is its own. Then come the spaces, the ledger and, since
+/// format 2, the packed rows.
+const KEYSPACES: u8 = SPACE_COUNT + 2;
 const LEDGER_MEMTABLE_BYTES: u64 = 4 << 20;
 /// Spaces that are read by key, so that a filter saves reads: catalog, items, lookups.
 const FILTERED_SPACES: [u8; 3] = [0, 1, 2];
@@ -30,27 +31,43 @@ pub(crate) struct Store {
     spaces: Vec<Keyspace>,
     /// Commit records, positions, the checkpoint.
     pub(crate) ledger: Keyspace,
+    /// Index rows by batch, until they are in tables.
+    pub(crate) packed: Keyspace,
 }
 
 impl Store {
     /// Sets up a new store, and makes it durable.
     pub(crate) fn create(path: &Path, options: &LocalOptions) -> Result<Store, OpenError> {
         let store = Store::open_any(path, options)?;
+        Store::sync_folder(path)?;
+        Ok(store)
+    }
+
+    /// Opens a store of format 1, which had no packed rows, and adds what is missing.
+    pub(crate) fn upgrade(path: &Path, options: &LocalOptions) -> Result<Store, OpenError> {
+        Store::check_keyspaces(path, KEYSPACES - 1)?;
+        Store::create(path, options)
+    }
+
+    fn sync_folder(path: &Path) -> Result<(), OpenError> {
         // fjall syncs each keyspace's folder, but not the one they are in: a power cut could take them all.
         let folder = File::open(path.join("keyspaces")).and_then(|folder| folder.sync_all());
-        folder.map_err(opening("syncing the store"))?;
-        Ok(store)
+        folder.map_err(opening("syncing the store"))
     }
 
     /// Opens a store that was set up completely.
     pub(crate) fn open(path: &Path, options: &LocalOptions) -> Result<Store, OpenError> {
-        for number in 0..=KEYSPACES {
-            // fjall would silently set up a missing one as empty, and let go of its journals.
-            if !path.join(format!("keyspaces/{number}/current")).exists() {
-                return Err(corrupt(format!("keyspace {number} is missing from the store")));
-            }
-        }
+        Store::check_keyspaces(path, KEYSPACES)?;
         Store::open_any(path, options)
+    }
+
+    /// fjall would silently set up a missing one as empty, and let go of its journals.
+    fn check_keyspaces(path: &Path, last: u8) -> Result<(), OpenError> {
+        let is_missing = |number: &u8| !path.join(format!("keyspaces/{number}/current")).exists();
+        match (0..=last).find(is_missing) {
+            Some(number) => Err(corrupt(format!("keyspace {number} is missing from the store"))),
+            None => Ok(()),
+        }
     }
 
     fn open_any(path: &Path, options: &LocalOptions) -> Result<Store, OpenError> {
@@ -82,7 +99,8 @@ impl Store {
             })
             .collect::<Result<Vec<_>, _>>()?;
         let ledger = database.keyspace("ledger", || tuning(false, LEDGER_MEMTABLE_BYTES))?;
-        Ok(Store { database, spaces, ledger })
+        let packed = database.keyspace("packed", || tuning(false, options.memtable_bytes))?;
+        Ok(Store { database, spaces, ledger, packed })
     }
 
     pub(crate) fn space(&self, space: Space) -> Result<&Keyspace, StorageError> {
@@ -90,7 +108,7 @@ impl Store {
     }
 
     pub(crate) fn keyspaces(&self) -> impl Iterator<Item = &Keyspace> {
-        self.spaces.iter().chain([&self.ledger])
+        self.spaces.iter().chain([&self.ledger, &self.packed])
     }
 
     /// fjall stops taking writes after a failed flush or compaction, too.
@@ -160,4 +178,51 @@ fn tuning(filtered: bool, memtable_bytes: u64) -> KeyspaceCreateOptions {
         .manual_journal_persist(true)
         .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
         .filter_policy(FilterPolicy::all(filter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LocalStorage, acknowledged::Acknowledged};
+    use quire_storage::{Commit, Op, Storage, Token};
+    use std::fs;
+
+    /// A directory as version 1 of the format had it: no keyspace of packed rows.
+    #[test]
+    fn format_1_is_upgraded() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = LocalOptions::default();
+        let database = Database::builder(folder.path().join("store")).open().unwrap();
+        for space in 0..SPACE_COUNT {
+            database.keyspace(&format!("space-{space}"), || tuning(false, options.memtable_bytes)).unwrap();
+        }
+        database.keyspace("ledger", || tuning(false, options.memtable_bytes)).unwrap();
+        drop(database);
+        drop(Acknowledged::create(&folder.path().join("acknowledged")).unwrap());
+        fs::write(folder.path().join("lock"), b"").unwrap();
+        fs::write(folder.path().join("format"), b"quire-db\x01\x00\x00\x00\x2b\xc9\xa2\x46").unwrap();
+        for round in 0..3u8 {
+            let storage = LocalStorage::open(folder.path(), options.clone()).unwrap();
+            let rows = Op::Rows {
+                space: Space(3),
+                prefix: vec![1],
+                suffix: vec![],
+                added: vec![vec![round]],
+                removed: vec![],
+            };
+            storage.commit(Commit { guards: vec![], token: Token(round.into()), ops: vec![rows] }).unwrap();
+            assert!(
+                (0..=round).all(|round| storage
+                    .snapshot()
+                    .unwrap()
+                    .get(Space(3), &[1, round])
+                    .unwrap()
+                    .is_some())
+            );
+            if round == 1 {
+                storage.close().unwrap();
+            }
+        }
+        assert_eq!(fs::read(folder.path().join("format")).unwrap()[8], 2);
+    }
 }

@@ -1,9 +1,9 @@
 //! Re-reading everything.
 
-use crate::error::{OpenError, reading};
+use crate::error::OpenError;
 use crate::{LocalOptions, LocalStorage, chain};
-use fjall::Readable;
-use quire_storage::{SPACE_COUNT, Space, Storage};
+use quire_storage::{Direction, KeyRange, SPACE_COUNT, Scan, Snapshot, Space, Storage, StorageError};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 /// What a closed directory was found to hold.
@@ -21,8 +21,8 @@ pub struct Verified {
 }
 
 impl LocalStorage {
-    /// Opens a directory nobody uses (which replays its journal), reads every row of every space, so that every
-    /// block's checksum is checked, and walks the chain of commit records. What already keeps it from being opened
+    /// Opens a directory nobody uses (which replays its journal and unpacks index rows), reads every row of every
+    /// space, so that every block's checksum is checked, and walks the chain of commit records. What already keeps it from being opened
     /// is an error; what is found afterwards is a problem.
     pub fn verify(path: impl AsRef<Path>) -> Result<Verified, OpenError> {
         let storage = LocalStorage::open(path, LocalOptions::default())?;
@@ -30,12 +30,13 @@ impl LocalStorage {
         {
             let open = storage.opened()?;
             let snapshot = open.store.database.snapshot();
+            let view = storage.snapshot()?;
             let loaded = chain::load(&open.store.ledger, &snapshot)?;
             verified.commit_records = loaded.chain.records() as u64;
             verified.last_sequence = loaded.chain.newest.sequence;
             verified.partitions = loaded.positions.len() as u64;
             for (space, count) in (0..SPACE_COUNT).zip(&mut verified.rows) {
-                match read_space(open.store.space(Space(space))?, &snapshot) {
+                match read_space(&*view, Space(space)) {
                     Ok((rows, bytes)) => {
                         *count = rows;
                         verified.bytes += bytes;
@@ -51,22 +52,28 @@ impl LocalStorage {
     }
 }
 
-fn read_space(
-    keyspace: &fjall::Keyspace,
-    snapshot: &fjall::Snapshot,
-) -> Result<(u64, u64), quire_storage::StorageError> {
+fn read_space(snapshot: &dyn Snapshot, space: Space) -> Result<(u64, u64), StorageError> {
     let (mut rows, mut bytes) = (0, 0);
-    let mut last: Option<fjall::UserKey> = None;
-    for row in snapshot.iter(keyspace) {
-        let (key, value) = row.into_inner().map_err(reading)?;
+    let mut last: Vec<u8> = Vec::new();
+    let mut is_sorted = true;
+    let scan = Scan {
+        space,
+        range: KeyRange::all(),
+        direction: Direction::Forward,
+        rows_max: usize::MAX,
+        bytes_max: usize::MAX,
+        keys_only: false,
+    };
+    snapshot.visit(&scan, &mut |key, value| {
         rows += 1;
         bytes += (key.len() + value.len()) as u64;
-        if last.as_ref().is_some_and(|last| *last >= key) {
-            return Err(quire_storage::StorageError::Corrupt {
-                what: format!("keys out of order after {rows} rows"),
-            });
-        }
-        last = Some(key);
+        is_sorted = last.as_slice() < key;
+        last.clear();
+        last.extend_from_slice(key);
+        if is_sorted { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    if !is_sorted {
+        return Err(StorageError::Corrupt { what: format!("keys out of order after {rows} rows") });
     }
     Ok((rows, bytes))
 }

@@ -2,10 +2,11 @@
 
 use quire_storage::Storage;
 use quire_storage::conformance::{Subject, run};
-use quire_storage_local::{LocalOptions, LocalStorage};
+use quire_storage_local::{IndexRows, LocalOptions, LocalStorage};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 use tempfile::TempDir;
 
 struct Local {
@@ -16,7 +17,7 @@ struct Local {
 
 impl Local {
     fn new(options: LocalOptions) -> Local {
-        let folder = tempfile::tempdir().expect("temporary folder");
+        let folder = scratch();
         let storage = LocalStorage::open(folder.path(), options.clone()).expect("opens");
         Local { folder, storage: Some(Arc::new(storage)), options }
     }
@@ -39,34 +40,115 @@ impl Subject for Local {
 
     /// The files as they are at this moment, which is what a killed process leaves behind.
     fn crash(&mut self) {
-        let left_behind = tempfile::tempdir().expect("temporary folder");
-        copy(self.folder.path(), left_behind.path());
+        let left_behind = (0..CRASHES_MAX).find_map(|_| copied_at_once(self.folder.path()));
         self.storage = None;
-        self.folder = left_behind;
+        self.folder = left_behind.expect("a moment without background work");
         self.open();
     }
 }
 
-fn copy(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).expect("listing") {
-        let entry = entry.expect("entry");
-        let target = to.join(entry.file_name());
-        if entry.file_type().expect("type").is_dir() {
-            fs::create_dir_all(&target).expect("folder");
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).expect("copy");
+/// In memory where there is such a folder: nothing here depends on syncs.
+fn scratch() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("temporary folder")
+}
+
+const CRASHES_MAX: usize = 1000;
+
+/// A copy during which no file came, went or changed, so that it is one of a single moment.
+fn copied_at_once(from: &Path) -> Option<TempDir> {
+    let to = scratch();
+    let before = listing(from)?;
+    copy(from, to.path()).ok()?;
+    (listing(from)? == before).then_some(to)
+}
+
+fn listing(folder: &Path) -> Option<Vec<(PathBuf, u64, SystemTime)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).ok()? {
+        let entry = entry.ok()?;
+        let metadata = entry.metadata().ok()?;
+        match metadata.is_dir() {
+            true => files.extend(listing(&entry.path())?),
+            false => files.push((entry.path(), metadata.len(), metadata.modified().ok()?)),
         }
+    }
+    files.sort();
+    Some(files)
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            fs::create_dir_all(&target)?;
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+fn check(options: LocalOptions) {
+    run(|| Box::new(Local::new(options.clone())));
+}
+
+/// Everything is flushed early and often.
+fn tiny(index_rows: IndexRows) -> LocalOptions {
+    let defaults = LocalOptions::default();
+    LocalOptions { index_rows, memtable_bytes: 20_000, cache_bytes: 100_000, run_rows_max: 40, ..defaults }
+}
+
+#[test]
+fn plain() {
+    check(LocalOptions { index_rows: IndexRows::Plain, ..LocalOptions::default() });
+}
+
+#[test]
+fn plain_with_tiny_memtables() {
+    check(tiny(IndexRows::Plain));
+}
+
+#[test]
+fn packed() {
+    check(LocalOptions::default());
+}
+
+#[test]
+fn packed_with_tiny_runs() {
+    check(tiny(IndexRows::Packed));
+}
+
+/// What one form has written the other one reads, and goes on from.
+#[test]
+fn forms_in_turn() {
+    run(|| Box::new(InTurn(Local::new(tiny(IndexRows::Packed)))));
+}
+
+struct InTurn(Local);
+
+impl InTurn {
+    fn turn(&mut self) {
+        self.0.options.index_rows = match self.0.options.index_rows {
+            IndexRows::Packed => IndexRows::Plain,
+            IndexRows::Plain => IndexRows::Packed,
+        };
     }
 }
 
-#[test]
-fn local() {
-    run(|| Box::new(Local::new(LocalOptions::default())));
-}
+impl Subject for InTurn {
+    fn storage(&self) -> Arc<dyn Storage> {
+        self.0.storage()
+    }
 
-#[test]
-fn local_with_tiny_memtables() {
-    let options = LocalOptions { memtable_bytes: 20_000, cache_bytes: 100_000, ..LocalOptions::default() };
-    run(|| Box::new(Local::new(options.clone())));
+    fn reopen(&mut self) {
+        self.turn();
+        self.0.reopen();
+    }
+
+    fn crash(&mut self) {
+        self.turn();
+        self.0.crash();
+    }
 }

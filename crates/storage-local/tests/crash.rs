@@ -1,5 +1,5 @@
 //! Nothing acknowledged is lost and nothing is half there: after kill -9 at random moments, and after a power cut at
-//! every sync.
+//! every sync; in both forms of index rows.
 
 mod child;
 
@@ -9,7 +9,7 @@ use quire_storage::{
     Commit, Direction, Guard, KeyRange, Op, PartitionId, Position, SPACE_COUNT, Scan, Snapshot, Space,
     Storage, Token,
 };
-use quire_storage_local::{LocalOptions, LocalStorage};
+use quire_storage_local::{IndexRows, LocalOptions, LocalStorage};
 use quire_testkit::crash::trace::{Recording, Rest, record};
 use quire_testkit::crash::{Kill, kill_count, run_and_kill};
 use std::collections::BTreeMap;
@@ -18,11 +18,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const FOLDER: &str = "QUIRE_TEST_FOLDER";
-const MEMTABLE: &str = "QUIRE_TEST_MEMTABLE";
-
-fn options(memtable_bytes: u64) -> LocalOptions {
-    LocalOptions { memtable_bytes, ..LocalOptions::default() }
-}
 
 fn said(line: String) {
     let mut output = std::io::stdout().lock();
@@ -41,9 +36,25 @@ fn seed() -> u64 {
 const WRITERS: u64 = 6;
 /// Items older than this are deleted as new ones come.
 const WINDOW: u64 = 40;
+/// Index rows per item.
+const ROWS: u64 = 5;
+
+/// Small enough that tables are written and compacted all the time.
+fn killed(index_rows: IndexRows) -> LocalOptions {
+    LocalOptions { memtable_bytes: 60_000, index_rows, run_rows_max: 1500, ..LocalOptions::default() }
+}
 
 #[test]
-fn kill_loop() -> Result<()> {
+fn kill_loop_plain() -> Result<()> {
+    kill_loop(IndexRows::Plain)
+}
+
+#[test]
+fn kill_loop_packed() -> Result<()> {
+    kill_loop(IndexRows::Packed)
+}
+
+fn kill_loop(form: IndexRows) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut random = Random(seed());
     let mut acknowledged = BTreeMap::new();
@@ -53,12 +64,13 @@ fn kill_loop() -> Result<()> {
             _ => Kill::AfterLines(1 + random.below(400) as usize),
         };
         let mut command = child::command("kill_child");
-        command.env(FOLDER, folder.path()).env(MEMTABLE, "60000");
+        command.env(FOLDER, folder.path());
+        child::keeps(&mut command, form);
         let lines = run_and_kill(&mut command, kill)?;
         for (partition, lsn) in lines.iter().filter_map(|line| parse_acknowledged(line)) {
             acknowledged.insert(partition, lsn);
         }
-        check_partitions(folder.path(), &mut acknowledged)
+        check_partitions(folder.path(), form, &mut acknowledged)
             .with_context(|| format!("round {round}, {kill:?}"))?;
     }
     let verified = LocalStorage::verify(folder.path())?;
@@ -80,8 +92,7 @@ fn kill_child() {
         return;
     }
     let folder = PathBuf::from(std::env::var(FOLDER).expect("folder"));
-    let memtable_bytes = std::env::var(MEMTABLE).expect("memtable").parse().expect("number");
-    let storage = LocalStorage::open(folder, options(memtable_bytes)).expect("opens");
+    let storage = LocalStorage::open(folder, killed(child::form())).expect("opens");
     std::thread::scope(|scope| {
         for partition in 1..=WRITERS {
             let storage = &storage;
@@ -118,10 +129,36 @@ fn kill_commit(partition: u64, lsn: u64) -> Commit {
         Op::Put { space: Space(2), key: partition.to_be_bytes().to_vec(), value: lsn.to_be_bytes().to_vec() },
         Op::Put { space: Space(4), key, value: vec![] },
     ];
+    ops.push(index_rows(partition, lsn, true));
     if lsn > WINDOW {
         ops.push(Op::Delete { space: Space(1), key: self::key(partition, lsn - WINDOW) });
+        ops.push(index_rows(partition, lsn - WINDOW, false));
     }
     Commit { guards: vec![guard], token: token(partition, lsn), ops }
+}
+
+/// An item's index rows, all of them coming or going: `number of the index · something that scatters · item`.
+fn index_rows(partition: u64, lsn: u64, come: bool) -> Op {
+    let middles: Vec<Vec<u8>> =
+        (0..ROWS).map(|index| [&[index as u8][..], &body(partition, lsn)[..6]].concat()).collect();
+    let (added, removed) = if come { (middles, vec![]) } else { (vec![], middles) };
+    Op::Rows {
+        space: Space(3),
+        prefix: partition.to_be_bytes().to_vec(),
+        suffix: lsn.to_be_bytes().to_vec(),
+        added,
+        removed,
+    }
+}
+
+fn index_keys(partition: u64, lsns: impl Iterator<Item = u64>) -> Rows {
+    let mut keys = Rows::new();
+    for lsn in lsns {
+        let Op::Rows { prefix, suffix, added, .. } = index_rows(partition, lsn, true) else { unreachable!() };
+        keys.extend(added.into_iter().map(|middle| ([&prefix[..], &middle, &suffix].concat(), vec![])));
+    }
+    keys.sort();
+    keys
 }
 
 fn token(partition: u64, lsn: u64) -> Token {
@@ -129,8 +166,8 @@ fn token(partition: u64, lsn: u64) -> Token {
 }
 
 /// Compares what is there with what was acknowledged, and takes over what was in flight and happened.
-fn check_partitions(folder: &Path, acknowledged: &mut BTreeMap<u64, u64>) -> Result<()> {
-    let storage = LocalStorage::open(folder, options(60_000))?;
+fn check_partitions(folder: &Path, form: IndexRows, acknowledged: &mut BTreeMap<u64, u64>) -> Result<()> {
+    let storage = LocalStorage::open(folder, killed(form))?;
     let snapshot = storage.snapshot()?;
     for partition in 1..=WRITERS {
         let known = acknowledged.get(&partition).copied().unwrap_or(0);
@@ -156,6 +193,10 @@ fn check_partition(storage: &LocalStorage, snapshot: &dyn Snapshot, partition: u
         rows(snapshot, 1, &partition.to_be_bytes())? == expected,
         "items are not those of the last commits"
     );
+    ensure!(
+        rows(snapshot, 3, &partition.to_be_bytes())? == index_keys(partition, oldest..=lsn),
+        "index rows are not those of the items"
+    );
     ensure!(storage.resolve(token(partition, lsn))?.is_some(), "the last token is forgotten");
     Ok(())
 }
@@ -178,15 +219,28 @@ fn rows(snapshot: &dyn Snapshot, space: u8, prefix: &[u8]) -> Result<Rows> {
 // ---- power cuts ----
 
 /// Commits of the traced child, which closes and opens once in between.
-const COMMITS: u64 = 60;
-const REOPENED_AT: u64 = 35;
-const TRACED_MEMTABLE_BYTES: u64 = 40_000;
+const COMMITS: u64 = 30;
+const REOPENED_AT: u64 = 18;
+
+fn traced(index_rows: IndexRows) -> LocalOptions {
+    LocalOptions { memtable_bytes: 40_000, index_rows, run_rows_max: 60, ..LocalOptions::default() }
+}
 
 #[test]
-fn power_cut_at_every_sync() -> Result<()> {
+fn power_cut_at_every_sync_plain() -> Result<()> {
+    power_cut_at_every_sync(IndexRows::Plain)
+}
+
+#[test]
+fn power_cut_at_every_sync_packed() -> Result<()> {
+    power_cut_at_every_sync(IndexRows::Packed)
+}
+
+fn power_cut_at_every_sync(form: IndexRows) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut command = child::command("traced_child");
     command.env(FOLDER, folder.path());
+    child::keeps(&mut command, form);
     let recording = record(&command, folder.path())?;
     let commits = recording.said_before(recording.events.len()).filter_map(parse_number).count() as u64;
     ensure!(commits == COMMITS, "the recorder saw {commits} commits");
@@ -194,7 +248,7 @@ fn power_cut_at_every_sync() -> Result<()> {
     let results = std::thread::scope(|scope| {
         let cut = |half: usize| {
             let mut numbered = points.iter().copied().enumerate().skip(half).step_by(2);
-            numbered.try_for_each(|(number, point)| check_cuts(&recording, point, seed + number as u64))
+            numbered.try_for_each(|(number, point)| check_cuts(&recording, form, point, seed + number as u64))
         };
         let other = scope.spawn(move || cut(1));
         [cut(0), other.join().expect("the other half")]
@@ -203,10 +257,10 @@ fn power_cut_at_every_sync() -> Result<()> {
     results.into_iter().collect()
 }
 
-fn check_cuts(recording: &Recording, point: usize, seed: u64) -> Result<()> {
+fn check_cuts(recording: &Recording, form: IndexRows, point: usize, seed: u64) -> Result<()> {
     let acknowledged = recording.said_before(point).filter_map(parse_number).count() as u64;
     for rest in [Rest::Dropped, Rest::Cut, Rest::Garbled(seed)] {
-        check_cut(recording, point, rest, acknowledged).with_context(|| {
+        check_cut(recording, form, point, rest, acknowledged).with_context(|| {
             format!("cut before event {point} with {acknowledged} acknowledged, {rest:?}")
         })?;
     }
@@ -228,43 +282,52 @@ fn traced_child() {
         return;
     }
     let folder = PathBuf::from(std::env::var(FOLDER).expect("folder"));
-    let mut storage = LocalStorage::open(&folder, options(TRACED_MEMTABLE_BYTES)).expect("opens");
+    let options = traced(child::form());
+    let mut storage = LocalStorage::open(&folder, options.clone()).expect("opens");
     for number in 1..=COMMITS {
         storage.commit(traced_commit(number)).expect("commit");
         said(format!("acknowledged {number}\n"));
         if number == REOPENED_AT {
             storage.close().expect("closes");
-            storage = LocalStorage::open(&folder, options(TRACED_MEMTABLE_BYTES)).expect("opens again");
+            storage = LocalStorage::open(&folder, options.clone()).expect("opens again");
         }
     }
 }
 
-/// Puts two rows, replaces one, deletes one.
+/// Puts two rows, replaces one, deletes one; brings an item's index rows, and takes an older one's away.
 fn traced_commit(number: u64) -> Commit {
     let guard = Guard { partition: PartitionId(9), epoch: 0, previous_lsn: number - 1, next_lsn: number };
     let mut ops = vec![
         Op::Put { space: Space(1), key: key(9, number), value: body(9, number) },
         Op::Put { space: Space(2), key: b"latest".to_vec(), value: number.to_be_bytes().to_vec() },
         Op::Put { space: Space(4), key: key(9, number), value: vec![] },
+        Op::Put { space: Space(3), key: b"an ordinary row".to_vec(), value: vec![number as u8; 3] },
+        index_rows(9, number, true),
     ];
     if number > 5 {
         ops.push(Op::Delete { space: Space(1), key: key(9, number - 5) });
+        ops.push(index_rows(9, number - 5, false));
     }
     Commit { guards: vec![guard], token: token(9, number), ops }
 }
 
 /// The folder as the cut leaves it holds exactly the first commits, at least those acknowledged.
-fn check_cut(recording: &Recording, point: usize, rest: Rest, acknowledged: u64) -> Result<()> {
+fn check_cut(
+    recording: &Recording,
+    form: IndexRows,
+    point: usize,
+    rest: Rest,
+    acknowledged: u64,
+) -> Result<()> {
     let folder = scratch()?;
     recording.cut_at(point, rest, folder.path())?;
-    let storage = LocalStorage::open(folder.path(), options(TRACED_MEMTABLE_BYTES))?;
+    let storage = LocalStorage::open(folder.path(), traced(form))?;
     let lsn = storage.position(PartitionId(9))?.map_or(0, |position| position.lsn);
     ensure!(lsn == acknowledged || lsn == acknowledged + 1, "at {lsn}");
     compare(&storage, lsn)?;
     storage.commit(traced_commit(lsn + 1)).context("the next commit")?;
     drop(storage);
-    let storage =
-        LocalStorage::open(folder.path(), options(TRACED_MEMTABLE_BYTES)).context("opening again")?;
+    let storage = LocalStorage::open(folder.path(), traced(form)).context("opening again")?;
     compare(&storage, lsn + 1)
 }
 
@@ -274,7 +337,12 @@ fn compare(storage: &LocalStorage, commits: u64) -> Result<()> {
         match op {
             Op::Put { space, key, value } => drop(expected[usize::from(space.0)].insert(key, value)),
             Op::Delete { space, key } => drop(expected[usize::from(space.0)].remove(&key)),
-            Op::Rows { .. } => unreachable!("not in this workload"),
+            Op::Rows { space, prefix, suffix, added, removed } => {
+                let key = |middle: Vec<u8>| [&prefix[..], &middle, &suffix].concat();
+                let rows = &mut expected[usize::from(space.0)];
+                added.into_iter().for_each(|middle| drop(rows.insert(key(middle), vec![])));
+                removed.into_iter().for_each(|middle| drop(rows.remove(&key(middle))));
+            }
         }
     }
     let snapshot = storage.snapshot()?;

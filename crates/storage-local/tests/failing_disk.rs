@@ -8,7 +8,7 @@ use quire_storage::{
     Commit, CommitError, Direction, Guard, KeyRange, Op, PartitionId, Scan, Space, Storage, StorageError,
     Token,
 };
-use quire_storage_local::{LocalOptions, LocalStorage};
+use quire_storage_local::{IndexRows, LocalOptions, LocalStorage};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,12 +17,22 @@ const FOLDER: &str = "QUIRE_TEST_FOLDER";
 const PREPARED: u64 = 10;
 const ATTEMPTS_MAX: u64 = 20_000;
 const ROWS: u64 = 4;
+const INDEX_ROWS: u64 = 10;
 
 /// Files may grow to a few megabytes (a shell counts blocks of 512 or 1024 bytes). The signal that goes with it is
 /// ignored, so that the write itself fails.
 #[test]
-fn full_disk() -> Result<()> {
-    check(|command| {
+fn full_disk_plain() -> Result<()> {
+    full_disk(IndexRows::Plain)
+}
+
+#[test]
+fn full_disk_packed() -> Result<()> {
+    full_disk(IndexRows::Packed)
+}
+
+fn full_disk(form: IndexRows) -> Result<()> {
+    check(form, |command| {
         let mut limited = Command::new("sh");
         limited.args(["-c", "trap '' XFSZ; ulimit -f 6000; exec \"$0\" \"$@\""]);
         limited.arg(command.get_program()).args(command.get_args());
@@ -31,8 +41,17 @@ fn full_disk() -> Result<()> {
 }
 
 #[test]
-fn failed_sync() -> Result<()> {
-    check(|command| {
+fn failed_sync_plain() -> Result<()> {
+    failed_sync(IndexRows::Plain)
+}
+
+#[test]
+fn failed_sync_packed() -> Result<()> {
+    failed_sync(IndexRows::Packed)
+}
+
+fn failed_sync(form: IndexRows) -> Result<()> {
+    check(form, |command| {
         let mut injected = Command::new("strace");
         injected.args(["-f", "-o", "/dev/null", "-e", "trace=fdatasync"]);
         injected.args(["-e", "inject=fdatasync:error=EIO:when=25"]);
@@ -41,15 +60,21 @@ fn failed_sync() -> Result<()> {
     })
 }
 
+/// Index rows go to tables now and then.
+fn options(index_rows: IndexRows) -> LocalOptions {
+    LocalOptions { index_rows, run_rows_max: 1000, ..LocalOptions::default() }
+}
+
 /// Prepares a folder, lets a child write to it until its disk fails, and looks at what is left.
-fn check(starve: impl Fn(&Command) -> Command) -> Result<()> {
+fn check(form: IndexRows, starve: impl Fn(&Command) -> Command) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let storage = LocalStorage::open(folder.path(), LocalOptions::default())?;
+    let storage = LocalStorage::open(folder.path(), options(form))?;
     for lsn in 1..=PREPARED {
         storage.commit(commit(lsn))?;
     }
     drop(storage);
-    let command = child::command("failing_child");
+    let mut command = child::command("failing_child");
+    child::keeps(&mut command, form);
     let mut starved = starve(&command);
     starved
         .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
@@ -62,18 +87,25 @@ fn check(starve: impl Fn(&Command) -> Command) -> Result<()> {
     let numbers = said.lines().filter_map(|line| line.split_once("acknowledged ")?.1.parse().ok());
     let acknowledged = numbers.max().unwrap_or(PREPARED);
     ensure!(acknowledged > PREPARED, "nothing was written before the disk failed");
-    check_left(folder.path(), acknowledged)
+    check_left(folder.path(), form, acknowledged)
 }
 
-fn check_left(folder: &Path, acknowledged: u64) -> Result<()> {
-    let storage = LocalStorage::open(folder, LocalOptions::default())?;
+fn check_left(folder: &Path, form: IndexRows, acknowledged: u64) -> Result<()> {
+    let storage = LocalStorage::open(folder, options(form))?;
     let lsn = storage.position(PartitionId(1))?.context("the partition")?.lsn;
     ensure!(lsn == acknowledged || lsn == acknowledged + 1, "at {lsn}, acknowledged {acknowledged}");
-    ensure!(count(&storage)? == lsn * ROWS, "half a commit: {} rows at {lsn}", count(&storage)?);
+    check_rows(&storage, lsn)?;
     storage.commit(commit(lsn + 1)).context("it writes again")?;
     storage.close()?;
     let verified = LocalStorage::verify(folder)?;
     ensure!(verified.problems.is_empty() && verified.rows[1] == (lsn + 1) * ROWS, "{verified:?}");
+    ensure!(verified.rows[3] == (lsn + 1) * INDEX_ROWS, "{verified:?}");
+    Ok(())
+}
+
+fn check_rows(storage: &LocalStorage, lsn: u64) -> Result<()> {
+    let (rows, index_rows) = (count(storage, Space(1))?, count(storage, Space(3))?);
+    ensure!(rows == lsn * ROWS && index_rows == lsn * INDEX_ROWS, "{rows} and {index_rows} rows at {lsn}");
     Ok(())
 }
 
@@ -83,12 +115,20 @@ fn commit(lsn: u64) -> Commit {
         let key = [lsn.to_be_bytes(), number.to_be_bytes()].concat();
         Op::Put { space: Space(1), key, value: vec![lsn as u8; 3000] }
     };
-    Commit { guards: vec![guard], token: Token(lsn.into()), ops: (0..ROWS).map(row).collect() }
+    let index_rows = Op::Rows {
+        space: Space(3),
+        prefix: vec![],
+        suffix: lsn.to_be_bytes().to_vec(),
+        added: (0..INDEX_ROWS).map(|number| vec![number as u8]).collect(),
+        removed: vec![],
+    };
+    let ops = (0..ROWS).map(row).chain([index_rows]).collect();
+    Commit { guards: vec![guard], token: Token(lsn.into()), ops }
 }
 
-fn count(storage: &LocalStorage) -> Result<u64> {
+fn count(storage: &LocalStorage, space: Space) -> Result<u64> {
     let scan = Scan {
-        space: Space(1),
+        space,
         range: KeyRange::all(),
         direction: Direction::Forward,
         rows_max: usize::MAX,
@@ -104,7 +144,7 @@ fn failing_child() -> Result<()> {
         return Ok(());
     }
     let folder = PathBuf::from(std::env::var(FOLDER)?);
-    let storage = LocalStorage::open(folder, LocalOptions::default())?;
+    let storage = LocalStorage::open(folder, options(child::form()))?;
     let mut output = std::io::stdout();
     for lsn in PREPARED + 1..PREPARED + ATTEMPTS_MAX {
         if let Err(error) = storage.commit(commit(lsn)) {
@@ -126,7 +166,7 @@ fn check_poisoned(storage: &LocalStorage, lsn: u64) -> Result<()> {
     let again = storage.commit(commit(lsn)).err().context("a poisoned storage took a write")?;
     ensure!(is_poisoned(&again), "{again:?}");
     ensure!(storage.fence(PartitionId(1), 5).is_err(), "a poisoned storage took a fence");
-    ensure!(count(storage)? == (lsn - 1) * ROWS, "reads go on, and see what was acknowledged");
+    check_rows(storage, lsn - 1).context("reads go on, and see what was acknowledged")?;
     ensure!(storage.position(PartitionId(1))?.is_some_and(|position| position.lsn == lsn - 1));
     ensure!(storage.resolve(Token(lsn.into()))?.is_none());
     ensure!(storage.statistics().contains(&("poisoned", 1)));

@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use quire_storage::{Commit, Guard, Op, PartitionId, Space, Storage, TOKENS_KEPT, Token};
+use quire_storage::{
+    Commit, Direction, Guard, KeyRange, Op, PartitionId, Scan, Space, Storage, TOKENS_KEPT, Token,
+};
 use quire_storage_local::{LocalOptions, LocalStorage, OpenError};
 use std::fs;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -46,6 +49,10 @@ fn journal(folder: &Path) -> PathBuf {
 /// Up to the zeros that were allocated in advance; a batch ends in a byte that is not zero.
 fn journal_bytes(folder: &Path) -> Vec<u8> {
     let mut bytes = fs::read(journal(folder)).unwrap();
+    // Whole blocks first: nearly all of it is zeros.
+    let blocks =
+        bytes.chunks(4096).rposition(|block| block != &[0; 4096][..block.len()]).map_or(0, |last| last + 1);
+    bytes.truncate(blocks * 4096);
     let length = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     bytes.truncate(length);
     bytes
@@ -215,4 +222,124 @@ fn old_commit_records_are_pruned_and_the_chain_still_checks() {
     assert_eq!(lsn(&storage), count);
     storage.close().unwrap();
     assert_eq!(LocalStorage::verify(folder.path()).unwrap().commit_records, records);
+}
+
+// ---- packed index rows ----
+
+const INDEX_ROWS: u64 = 10;
+
+fn indexed(lsn: u64) -> Commit {
+    let rows = Op::Rows {
+        space: Space(3),
+        prefix: b"index".to_vec(),
+        suffix: lsn.to_be_bytes().to_vec(),
+        added: (0..INDEX_ROWS).map(|number| vec![number as u8]).collect(),
+        removed: vec![],
+    };
+    let mut commit = commit(lsn);
+    commit.ops.push(rows);
+    commit
+}
+
+/// A folder as a killed process leaves it after thirty commits, its index rows in tables but for the last few, and
+/// where each batch ends in the journal.
+fn killed_with_rows() -> (TempDir, Vec<usize>) {
+    let folder = tempfile::tempdir().unwrap();
+    let options = LocalOptions { run_rows_max: 50, ..LocalOptions::default() };
+    let storage = LocalStorage::open(folder.path(), options).unwrap();
+    let mut ends = vec![0];
+    for lsn in 1..=30 {
+        storage.commit(indexed(lsn)).unwrap();
+        ends.push(journal_bytes(folder.path()).len());
+    }
+    while figure(&storage, "run_rows") >= 50 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(figure(&storage, "run_flushes") > 0);
+    drop(storage);
+    (folder, ends)
+}
+
+fn figure(storage: &LocalStorage, name: &str) -> u64 {
+    storage.statistics().into_iter().find(|(known, _)| *known == name).unwrap().1
+}
+
+fn has_index_rows(storage: &LocalStorage, lsn: u64) -> bool {
+    let key = |number: u64| [&b"index"[..], &[number as u8], &lsn.to_be_bytes()].concat();
+    let snapshot = storage.snapshot().unwrap();
+    (0..INDEX_ROWS).all(|number| snapshot.get(Space(3), &key(number)).unwrap().is_some())
+}
+
+#[test]
+fn packed_rows_come_back() {
+    let (folder, _) = killed_with_rows();
+    let storage = open(folder.path()).unwrap();
+    assert!((1..=30).all(|lsn| has_index_rows(&storage, lsn)));
+    storage.commit(indexed(31)).unwrap();
+    drop(storage);
+    let verified = LocalStorage::verify(folder.path()).unwrap();
+    assert_eq!(verified.rows, [0, 31, 0, 31 * INDEX_ROWS, 0], "{verified:?}");
+    let storage = open(folder.path()).unwrap();
+    assert_eq!(figure(&storage, "run_rows"), 0, "closing left nothing to unpack");
+    assert!((1..=31).all(|lsn| has_index_rows(&storage, lsn)));
+}
+
+#[test]
+fn a_log_that_ends_before_what_was_flushed_refuses_to_open() {
+    let (folder, ends) = killed_with_rows();
+    let bytes = journal_bytes(folder.path());
+    fs::write(journal(folder.path()), &bytes[..ends[3]]).unwrap();
+    // Even where the note of the acknowledged commits is from before.
+    fs::write(folder.path().join("acknowledged"), [7; 1040]).unwrap();
+    for _ in 0..2 {
+        let error = open(folder.path()).err().expect("refused");
+        assert!(matches!(error, OpenError::LogEndsEarly { found: 3, acknowledged: 4.. }), "{error}");
+    }
+    let storage = open_accepting_loss(folder.path()).unwrap();
+    assert_eq!(lsn(&storage), 3);
+    for lsn in 4..=9 {
+        storage.commit(indexed(lsn)).unwrap();
+    }
+    drop(storage);
+    for _ in 0..2 {
+        let storage = open(folder.path()).expect("the loss was accepted once and for all");
+        assert_eq!(lsn(&storage), 9);
+        assert!((1..=9).all(|lsn| has_index_rows(&storage, lsn)), "new commits count, whatever was flushed");
+        storage.close().unwrap();
+    }
+}
+
+#[test]
+fn the_checkpoint_is_shown_to_nobody() {
+    let (folder, _) = killed_with_rows();
+    let storage = open(folder.path()).unwrap();
+    storage.close().unwrap();
+    let storage = open(folder.path()).unwrap();
+    let snapshot = storage.snapshot().unwrap();
+    let longest = vec![0xFF; storage.caps().key_bytes_max];
+    let longer = |more: usize| [&longest[..], &vec![0xFF; more]].concat();
+    for more in 1..4 {
+        assert_eq!(snapshot.get(Space(3), &longer(more)).unwrap(), None);
+    }
+    let starts = [
+        Bound::Unbounded,
+        Bound::Included(longer(1)),
+        Bound::Excluded(longer(1)),
+        Bound::Included(longer(0)),
+    ];
+    let ends = [
+        Bound::Unbounded,
+        Bound::Included(longer(1)),
+        Bound::Excluded(longer(2)),
+        Bound::Included(longer(3)),
+    ];
+    for (start, end) in starts.iter().flat_map(|start| ends.iter().map(move |end| (start, end))) {
+        for direction in [Direction::Forward, Direction::Backward] {
+            let range = KeyRange { start: start.clone(), end: end.clone() };
+            let (rows_max, bytes_max) = (usize::MAX, usize::MAX);
+            let scan = Scan { space: Space(3), range, direction, rows_max, bytes_max, keys_only: true };
+            let rows = snapshot.scan(&scan).unwrap().rows.len() as u64;
+            assert_eq!(rows, if *start == Bound::Unbounded { 30 * INDEX_ROWS } else { 0 }, "{scan:?}");
+        }
+    }
 }

@@ -221,6 +221,14 @@ pub enum StorageError {
     Io { doing: String, source: std::io::Error },
 }
 
+impl Op {
+    pub fn space(&self) -> Space {
+        match self {
+            Op::Put { space, .. } | Op::Delete { space, .. } | Op::Rows { space, .. } => *space,
+        }
+    }
+}
+
 impl Scan {
     pub fn budget(&self) -> ScanBudget {
         ScanBudget { rows: self.rows_max, bytes: self.bytes_max, is_first: true }

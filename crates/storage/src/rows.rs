@@ -15,8 +15,7 @@ pub struct Row {
 
 /// The rows of a commit in (space, key) order, each key once.
 pub fn unfold(commit: &mut Commit, caps: &Caps) -> Result<Vec<Row>, CommitError> {
-    check_guards(&commit.guards, caps)?;
-    check_size(&commit.ops, caps)?;
+    check(commit, caps)?;
     let mut rows = Vec::with_capacity(commit.ops.len());
     for op in std::mem::take(&mut commit.ops) {
         unfold_op(op, &mut rows);
@@ -24,6 +23,12 @@ pub fn unfold(commit: &mut Commit, caps: &Caps) -> Result<Vec<Row>, CommitError>
     rows.sort_unstable_by(|a, b| (a.space, &a.key).cmp(&(b.space, &b.key)));
     check_rows(&rows, caps)?;
     Ok(rows)
+}
+
+/// Checks guards and size, and says how many bytes the keys and values are.
+pub fn check(commit: &Commit, caps: &Caps) -> Result<usize, CommitError> {
+    check_guards(&commit.guards, caps)?;
+    check_size(&commit.ops, caps)
 }
 
 fn check_guards(guards: &[Guard], caps: &Caps) -> Result<(), CommitError> {
@@ -42,7 +47,7 @@ fn check_guards(guards: &[Guard], caps: &Caps) -> Result<(), CommitError> {
 }
 
 /// Measures before unfolding, so that a huge `Op::Rows` is refused without being spelled out.
-fn check_size(ops: &[Op], caps: &Caps) -> Result<(), CommitError> {
+fn check_size(ops: &[Op], caps: &Caps) -> Result<usize, CommitError> {
     let (mut bytes, mut count, mut within) = (0usize, 0usize, true);
     for op in ops {
         match op {
@@ -64,7 +69,7 @@ fn check_size(ops: &[Op], caps: &Caps) -> Result<(), CommitError> {
         }
     }
     if within && bytes <= caps.commit_bytes_max && count <= caps.commit_ops_max {
-        return Ok(());
+        return Ok(bytes);
     }
     Err(CommitError::TooLarge { bytes, ops: count })
 }

@@ -13,11 +13,12 @@ use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, Position, Stora
 use quire_value::Object;
 
 use super::keys::{self, RowId};
-use super::row::{self, Counters, ResourceRow};
+use super::row::{self, Counters, IndexEpochs, ResourceRow};
 use super::state::{Job, Owner, State};
 use super::{Catalog, EngineError, Resource};
+use crate::indexes::Indexes;
 use crate::keys::{CATALOG, CATALOG_PARTITION, Counts, counts as counts_key, partition_id};
-use crate::partition::PartitionLayout;
+use crate::partition::{PartitionLayout, PartitionSet};
 
 /// Waits between attempts to learn what became of a commit, or to get past a busy storage.
 const RETRY_WAITS_MS: [u64; 6] = [1, 5, 20, 50, 100, 200];
@@ -42,6 +43,13 @@ struct Next {
     counters: Counters,
     lsn: u64,
     ts: i64,
+    indexes: Option<IndexSwitch>,
+}
+
+/// Indexes that a container has from the commit on.
+struct IndexSwitch {
+    partitions: Arc<PartitionSet>,
+    indexes: Arc<Indexes>,
 }
 
 /// A change under construction. Nothing happens until [`Change::commit`].
@@ -57,6 +65,7 @@ pub(super) struct Change<'a> {
     /// Of partitions that begin with this change.
     guards: Vec<Guard>,
     leaves_job: bool,
+    indexes: Option<IndexSwitch>,
 }
 
 /// What became of a commit that was sent.
@@ -87,6 +96,7 @@ impl Catalog {
             ops: Vec::new(),
             guards: Vec::new(),
             leaves_job: false,
+            indexes: None,
         })
     }
 
@@ -132,6 +142,9 @@ impl Catalog {
         writer.counters = next.counters;
         writer.ts = next.ts;
         self.state.store(Arc::new(next.state));
+        if let Some(IndexSwitch { partitions, indexes }) = next.indexes {
+            partitions.switch_indexes(indexes);
+        }
     }
 }
 
@@ -148,21 +161,30 @@ impl Change<'_> {
     }
 
     pub fn put(&mut self, resource: &Resource) {
-        self.put_row(RowId::Resource(resource.rid), resource, &[]);
+        self.put_row(RowId::Resource(resource.rid), resource);
     }
 
-    pub fn put_container(&mut self, resource: &Resource, layout: &[PartitionLayout]) {
-        self.put_row(RowId::Resource(resource.rid), resource, layout);
+    pub fn put_container(&mut self, resource: &Resource, layout: &[PartitionLayout], epochs: &IndexEpochs) {
+        let key = keys::row_key(RowId::Resource(resource.rid));
+        let value = ResourceRow::encode_container(&key, resource, layout, epochs);
+        self.ops.push(Op::Put { space: CATALOG, key, value });
+    }
+
+    /// From the commit on the container has these indexes; those that are not complete are built.
+    pub fn switch_indexes(&mut self, partitions: &Arc<PartitionSet>, indexes: Indexes) {
+        self.leaves_job |= indexes.is_building();
+        let (partitions, indexes) = (Arc::clone(partitions), Arc::new(indexes));
+        self.indexes = Some(IndexSwitch { partitions, indexes });
     }
 
     pub fn put_offer(&mut self, owner: Owner, resource: &Resource) {
         let ResourceId::Offer(number) = resource.rid else { unreachable!("an offer has an offer's rid") };
-        self.put_row(RowId::Offer { owner, number }, resource, &[]);
+        self.put_row(RowId::Offer { owner, number }, resource);
     }
 
-    fn put_row(&mut self, id: RowId, resource: &Resource, layout: &[PartitionLayout]) {
+    fn put_row(&mut self, id: RowId, resource: &Resource) {
         let key = keys::row_key(id);
-        let value = ResourceRow::encode(&key, resource, layout);
+        let value = ResourceRow::encode(&key, resource);
         self.ops.push(Op::Put { space: CATALOG, key, value });
     }
 
@@ -233,7 +255,8 @@ impl Change<'_> {
         }
         let mut commit = guarded_commit(CATALOG_PARTITION, self.writer.position, self.lsn, self.ops)?;
         commit.guards.append(&mut self.guards);
-        let next = Next { state: self.state, counters: self.counters, lsn: self.lsn, ts: self.ts };
+        let (state, counters, indexes) = (self.state, self.counters, self.indexes);
+        let next = Next { state, counters, lsn: self.lsn, ts: self.ts, indexes };
         match send(&*self.catalog.shared.storage, &commit) {
             Sent::Done => {
                 self.catalog.publish(&mut self.writer, next);

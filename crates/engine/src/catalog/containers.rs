@@ -8,13 +8,13 @@ use quire_value::Value;
 
 use super::change::Change;
 use super::keys::{self, RowId};
-use super::row::ResourceRow;
+use super::row::{IndexEpochs, ResourceRow};
 use super::state::{Job, Owner};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_not_found};
 use crate::api::Precondition;
 use crate::container::Container;
-use crate::indexes::{EPOCH_FIRST, Indexes};
-use crate::keys::CATALOG;
+use crate::indexes::{self, Indexes};
+use crate::keys::{CATALOG, index_build};
 use crate::partition::{PartitionLayout, PartitionSet};
 
 /// The top bit tells containers from users in a rid.
@@ -44,10 +44,11 @@ impl Catalog {
         let number = change.number(|counters| &mut counters.container, CONTAINER_NUMBER_MAX)? as u32;
         let rid = ResourceId::Container { database: database.number(), container: number };
         let layout = self.layout(&definition, throughput);
-        let indexes = Indexes::complete(EPOCH_FIRST, &definition);
+        let epochs = IndexEpochs::new();
+        let indexes = Indexes::of(&definition, &epochs)?;
         let partitions = PartitionSet::open(&self.shared, number, rid, indexes, &layout)?;
         let resource = change.stamp(rid, definition.id.clone(), definition.json.clone());
-        change.put_container(&resource, &layout);
+        change.put_container(&resource, &layout, &epochs);
         change.begin_partitions(number, &layout);
         if let Some(throughput) = throughput {
             change.create_offer(Owner { database: database.number(), container: number }, throughput)?;
@@ -89,9 +90,15 @@ impl Catalog {
         body::check_same_id(&existing.resource.id, &id)?;
         let definition = existing.definition.replace(body)?;
         check_computed_properties(&definition)?;
-        let layout = self.stored_layout(existing.resource.rid)?;
+        let ResourceRow { layout, epochs, .. } = self.stored(existing.resource.rid)?;
+        let epochs = if indexes::are_same(&existing.definition, &definition) {
+            epochs
+        } else {
+            epochs.next(&existing.resource.body).ok_or_else(too_many_changes)?
+        };
         let resource = change.stamp(existing.resource.rid, id, definition.json.clone());
-        change.put_container(&resource, &layout);
+        change.put_container(&resource, &layout, &epochs);
+        change.switch_indexes(&existing.partitions, Indexes::of(&definition, &epochs)?);
         change.publish_container(Container {
             resource,
             definition,
@@ -101,13 +108,32 @@ impl Catalog {
         })
     }
 
-    /// The partitions in the container's row; they outlive every definition.
-    fn stored_layout(&self, rid: ResourceId) -> Result<Vec<PartitionLayout>, EngineError> {
+    /// The container's row: its partitions outlive every definition.
+    fn stored(&self, rid: ResourceId) -> Result<ResourceRow, EngineError> {
         let key = keys::row_key(RowId::Resource(rid));
         let value = self.shared.storage.snapshot()?.get(CATALOG, &key)?;
         let value =
             value.ok_or_else(|| EngineError::Corrupt { what: format!("no row of container {rid}") })?;
-        Ok(ResourceRow::decode(&key, &value, rid)?.layout)
+        ResourceRow::decode(&key, &value, rid)
+    }
+
+    /// All items have their rows of the current epoch: the older ones are forgotten. False when the container is gone
+    /// or its policy has changed once more.
+    pub fn finish_indexes(&self, container: &Container, epoch: u8) -> Result<bool, EngineError> {
+        let mut change = self.change()?;
+        let rid = &container.resource.rid;
+        let database = change.state.databases.get(&container.database.rid);
+        let found = database.and_then(|database| database.containers.get(rid)).cloned();
+        let Some(container) = found.filter(|found| found.partitions.indexes().epoch() == epoch) else {
+            return Ok(false);
+        };
+        let layout = self.stored(*rid)?.layout;
+        let epochs = IndexEpochs { current: epoch, older: Vec::new() };
+        change.put_container(&container.resource, &layout, &epochs);
+        change.delete_key(index_build(container.number));
+        change.switch_indexes(&container.partitions, Indexes::of(&container.definition, &epochs)?);
+        change.commit()?;
+        Ok(true)
     }
 
     pub fn delete_container(
@@ -172,6 +198,12 @@ impl Change<'_> {
         }
         Ok(())
     }
+}
+
+fn too_many_changes() -> EngineError {
+    body::invalid(
+        "The indexing policy cannot be changed again before earlier changes are complete.".to_owned(),
+    )
 }
 
 fn define(body: &Value) -> Result<ContainerDefinition, EngineError> {

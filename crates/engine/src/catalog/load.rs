@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use quire_resource::{ContainerDefinition, ResourceId};
 use quire_storage::{Direction, KeyRange, Op, Position, Scan, Snapshot, Space, Storage};
-use quire_value::Value;
+use quire_value::{Object, Value};
 
 use super::change::{self, Sent, Writer};
 use super::keys::{self, RowId};
@@ -16,7 +16,7 @@ use super::row::{self, Counters, ResourceRow, StoreRow};
 use super::state::{DatabaseEntry, Job, OfferEntry, State, UserEntry};
 use super::{Catalog, EngineError};
 use crate::container::Container;
-use crate::indexes::{EPOCH_FIRST, Indexes};
+use crate::indexes::Indexes;
 use crate::jobs::Bell;
 use crate::keys::{CATALOG, CATALOG_PARTITION, CONTAINER_SPACES};
 use crate::partition::PartitionSet;
@@ -28,7 +28,16 @@ const SCAN_BYTES_MAX: usize = 4 << 20;
 /// The store row; made, with a new secret, in a storage that has never been used.
 pub(crate) fn open_store(storage: &dyn Storage) -> Result<StoreRow, EngineError> {
     match read_store(&*storage.snapshot()?)? {
-        Some(store) => Ok(store),
+        Some((store, false)) => Ok(store),
+        // What the older version left is read as it is, but what is written from now on it would not understand.
+        Some((store, true)) => {
+            let position = storage.position(CATALOG_PARTITION)?;
+            let position = position.ok_or_else(|| corrupt("a store without position"))?;
+            let value = store.encode(&keys::STORE);
+            let op = Op::Put { space: CATALOG, key: keys::STORE.to_vec(), value };
+            write_store(storage, position, vec![op])?;
+            Ok(store)
+        }
         None if is_empty(storage)? => create_store(storage),
         None => {
             Err(EngineError::Corrupt { what: "rows, but no store row: an interrupted restore?".to_owned() })
@@ -36,7 +45,8 @@ pub(crate) fn open_store(storage: &dyn Storage) -> Result<StoreRow, EngineError>
     }
 }
 
-pub(crate) fn read_store(snapshot: &dyn Snapshot) -> Result<Option<StoreRow>, EngineError> {
+/// Also whether it was written by an older version.
+pub(crate) fn read_store(snapshot: &dyn Snapshot) -> Result<Option<(StoreRow, bool)>, EngineError> {
     let value = snapshot.get(CATALOG, &keys::STORE)?;
     value.map(|value| StoreRow::decode(&keys::STORE, &value)).transpose()
 }
@@ -63,9 +73,14 @@ fn create_store(storage: &dyn Storage) -> Result<StoreRow, EngineError> {
         (keys::COUNTERS, Counters::default().encode(&keys::COUNTERS)),
     ];
     let ops = rows.map(|(key, value)| Op::Put { space: CATALOG, key: key.to_vec(), value }).to_vec();
-    let commit = change::guarded_commit(CATALOG_PARTITION, Position { epoch: 0, lsn: 0 }, 1, ops)?;
+    write_store(storage, Position { epoch: 0, lsn: 0 }, ops)?;
+    Ok(store)
+}
+
+fn write_store(storage: &dyn Storage, position: Position, ops: Vec<Op>) -> Result<(), EngineError> {
+    let commit = change::guarded_commit(CATALOG_PARTITION, position, position.lsn + 1, ops)?;
     match change::send(storage, &commit) {
-        Sent::Done => Ok(store),
+        Sent::Done => Ok(()),
         Sent::Failed(error) => Err(error),
         Sent::Unknown => Err(EngineError::Unresolved),
     }
@@ -145,13 +160,18 @@ impl Loading<'_> {
         row: ResourceRow,
     ) -> Result<Container, EngineError> {
         let database = self.database(database)?.resource.clone();
-        let ResourceRow { resource, layout } = row;
-        let definition = ContainerDefinition::create(&Value::Object(resource.body.clone()))
-            .map_err(|error| EngineError::Corrupt { what: format!("container {}: {error}", resource.rid) })?;
-        let indexes = Indexes::complete(EPOCH_FIRST, &definition);
+        let ResourceRow { resource, layout, epochs } = row;
+        let definition = define(&resource.body)?;
+        let indexes = Indexes::of(&definition, &epochs)?;
         let partitions = PartitionSet::open(self.shared, number, resource.rid, indexes, &layout)?;
         Ok(Container { resource, definition, database, number, partitions: Arc::new(partitions) })
     }
+}
+
+/// A definition that was accepted once.
+pub(crate) fn define(body: &Object) -> Result<ContainerDefinition, EngineError> {
+    let definition = ContainerDefinition::create(&Value::Object(body.clone()));
+    definition.map_err(|error| EngineError::Corrupt { what: format!("definition of a container: {error}") })
 }
 
 pub(crate) fn read_jobs(snapshot: &dyn Snapshot) -> Result<BTreeSet<Job>, EngineError> {

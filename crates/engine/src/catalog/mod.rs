@@ -34,7 +34,9 @@ use change::Writer;
 use state::{DatabaseEntry, State, UserEntry};
 
 pub(crate) use change::{Sent, fill_random, guarded_commit, send};
-pub(crate) use load::{for_each_resource, for_each_row, is_empty, open_store, read_jobs, read_store, scan};
+pub(crate) use load::{
+    define, for_each_resource, for_each_row, is_empty, open_store, read_jobs, read_store, scan,
+};
 
 pub(crate) struct Catalog {
     shared: Arc<Shared>,

@@ -7,11 +7,13 @@
 //! |-----------|-----------------------------------------------------------------------------------------------|
 //! | store     | engine format (4), incarnation (4), secret (32)                                               |
 //! | counters  | next database, container, user, permission, client encryption key, offer; LSN floor (8 each)  |
-//! | resource  | ts (8), etag text, body as JSON text, partition count (4), partitions                         |
+//! | resource  | ts (8), etag text, body as JSON text, partition count (4), partitions, of a container: epochs   |
 //! | partition | id (4), min text, max text, parent count (4), parents (4 each)                                |
+//! | epochs    | index epoch (1), count (4) of older ones, each: epoch (1), body text of the container under it |
 //! | job       | nothing: the key says it all                                                                  |
 //!
-//! Only containers have partitions. The store row is the first thing read, and its engine format is checked before
+//! Only containers have partitions. A container without epochs is from before there were index rows (engine format 1):
+//! its items have epoch 0, which has no body. The store row is the first thing read, and its engine format is checked before
 //! anything else is: a newer one is refused.
 
 use std::sync::Arc;
@@ -21,10 +23,11 @@ use quire_value::{Limits, Object, Value, text};
 
 use crate::EngineError;
 use crate::api::Resource;
+use crate::indexes::{EPOCH_FIRST, EPOCH_MAX, EPOCH_NONE};
 use crate::partition::PartitionLayout;
 
 /// What this version writes and the newest it reads.
-pub(crate) const ENGINE_FORMAT: u32 = 1;
+pub(crate) const ENGINE_FORMAT: u32 = 2;
 const ROW_FORMAT: u8 = 1;
 /// Bodies were accepted from clients with the same limit.
 const BODY_LIMITS: Limits = Limits { depth_max: 128 };
@@ -67,6 +70,36 @@ impl Default for Counters {
 pub(crate) struct ResourceRow {
     pub resource: Arc<Resource>,
     pub layout: Vec<PartitionLayout>,
+    pub epochs: IndexEpochs,
+}
+
+/// Under which policies the index rows of a container's items may have been made: see `indexes`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct IndexEpochs {
+    /// Of the container as it is defined now.
+    pub current: u8,
+    /// Of definitions that some items may still have; nothing for [`EPOCH_NONE`].
+    pub older: Vec<(u8, Option<Object>)>,
+}
+
+impl IndexEpochs {
+    /// Of a container that has no items yet.
+    pub fn new() -> IndexEpochs {
+        IndexEpochs { current: EPOCH_FIRST, older: Vec::new() }
+    }
+
+    fn before_indexes() -> IndexEpochs {
+        IndexEpochs { current: EPOCH_FIRST, older: vec![(EPOCH_NONE, None)] }
+    }
+
+    /// After the definition, `before` until now, was replaced; `None` when items have too many already.
+    pub fn next(&self, before: &Object) -> Option<IndexEpochs> {
+        let is_used = |epoch| epoch == self.current || self.older.iter().any(|(older, _)| *older == epoch);
+        let current = (EPOCH_FIRST..=EPOCH_MAX).find(|epoch| !is_used(*epoch))?;
+        let mut older = self.older.clone();
+        older.push((self.current, Some(before.clone())));
+        Some(IndexEpochs { current, older })
+    }
 }
 
 impl StoreRow {
@@ -78,7 +111,8 @@ impl StoreRow {
         seal(key, &rest)
     }
 
-    pub fn decode(key: &[u8], bytes: &[u8]) -> Result<StoreRow, EngineError> {
+    /// Also whether it was written by an older version.
+    pub fn decode(key: &[u8], bytes: &[u8]) -> Result<(StoreRow, bool), EngineError> {
         // The engine format stands at a fixed place in every format to come, so that a newer store is named as such.
         let found =
             bytes.get(5..).and_then(|rest| rest.first_chunk()).map(|bytes| u32::from_le_bytes(*bytes));
@@ -89,10 +123,10 @@ impl StoreRow {
             _ => {}
         }
         let mut reader = open(key, bytes)?;
-        reader.u32()?;
+        let is_older = reader.u32()? < ENGINE_FORMAT;
         let row = StoreRow { incarnation: reader.u32()?, secret: reader.array()? };
         reader.end()?;
-        Ok(row)
+        Ok((row, is_older))
     }
 }
 
@@ -128,7 +162,30 @@ impl Counters {
 }
 
 impl ResourceRow {
-    pub fn encode(key: &[u8], resource: &Resource, layout: &[PartitionLayout]) -> Vec<u8> {
+    /// Of a container.
+    pub fn encode_container(
+        key: &[u8],
+        resource: &Resource,
+        layout: &[PartitionLayout],
+        epochs: &IndexEpochs,
+    ) -> Vec<u8> {
+        let mut rest = ResourceRow::write(resource, layout);
+        rest.push(epochs.current);
+        rest.extend(length(epochs.older.len()));
+        for (epoch, body) in &epochs.older {
+            rest.push(*epoch);
+            let text = body.as_ref().map_or(String::new(), |body| Value::Object(body.clone()).to_json());
+            write_text(text.as_bytes(), &mut rest);
+        }
+        seal(key, &rest)
+    }
+
+    /// Of anything else.
+    pub fn encode(key: &[u8], resource: &Resource) -> Vec<u8> {
+        seal(key, &ResourceRow::write(resource, &[]))
+    }
+
+    fn write(resource: &Resource, layout: &[PartitionLayout]) -> Vec<u8> {
         let mut rest = Vec::new();
         rest.extend(resource.ts.to_le_bytes());
         write_text(resource.etag.as_bytes(), &mut rest);
@@ -137,7 +194,7 @@ impl ResourceRow {
         for partition in layout {
             write_layout(partition, &mut rest);
         }
-        seal(key, &rest)
+        rest
     }
 
     pub fn decode(key: &[u8], bytes: &[u8], rid: ResourceId) -> Result<ResourceRow, EngineError> {
@@ -146,10 +203,12 @@ impl ResourceRow {
         let etag = reader.string()?;
         let body = read_body(reader.bytes()?)?;
         let layout = reader.list(read_layout)?;
+        let epochs =
+            if reader.rest.is_empty() { IndexEpochs::before_indexes() } else { read_epochs(&mut reader)? };
         reader.end()?;
         let id = body.get("id").and_then(Value::as_str).ok_or_else(|| corrupt("a resource without id"))?;
         let resource = Resource { rid, id: id.to_owned(), etag, ts, body };
-        Ok(ResourceRow { resource: Arc::new(resource), layout })
+        Ok(ResourceRow { resource: Arc::new(resource), layout, epochs })
     }
 }
 
@@ -183,6 +242,16 @@ fn read_layout(reader: &mut Reader<'_>) -> Result<PartitionLayout, EngineError> 
     let max = EffectivePartitionKey(reader.bytes()?.to_vec());
     let parents = reader.list(Reader::u32)?;
     Ok(PartitionLayout { id, range: EpkRange { min, max }, parents })
+}
+
+fn read_epochs(reader: &mut Reader<'_>) -> Result<IndexEpochs, EngineError> {
+    let [current] = reader.array()?;
+    let older = reader.list(|reader| {
+        let [epoch] = reader.array()?;
+        let body = reader.bytes()?;
+        Ok((epoch, if body.is_empty() { None } else { Some(read_body(body)?) }))
+    })?;
+    Ok(IndexEpochs { current, older })
 }
 
 fn write_text(text: &[u8], out: &mut Vec<u8>) {
@@ -268,6 +337,21 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Rows as engine format 1 wrote them.
+#[cfg(test)]
+pub(crate) mod format_1 {
+    use super::*;
+
+    pub(crate) fn store(key: &[u8], row: &StoreRow) -> Vec<u8> {
+        let rest = [&1u32.to_le_bytes()[..], &row.incarnation.to_le_bytes(), &row.secret].concat();
+        seal(key, &rest)
+    }
+
+    pub(crate) fn container(key: &[u8], row: &ResourceRow) -> Vec<u8> {
+        seal(key, &ResourceRow::write(&row.resource, &row.layout))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::keys::{self, RowId};
@@ -288,7 +372,9 @@ mod tests {
         let key = keys::row_key(RowId::Resource(rid));
         let range = EpkRange { min: EffectivePartitionKey(vec![]), max: EffectivePartitionKey(vec![0xFF]) };
         let layout = [PartitionLayout { id: 3, range, parents: vec![0] }];
-        let value = ResourceRow::encode(&key, &resource, &layout);
+        let older = vec![(0, None), (1, Some(resource.body.clone()))];
+        let value =
+            ResourceRow::encode_container(&key, &resource, &layout, &IndexEpochs { current: 2, older });
         (key, rid, value)
     }
 
@@ -299,7 +385,7 @@ mod tests {
         check(
             &store.encode(&keys::STORE),
             expect![
-                "0182b3ce180100000002000000abababababababababababababababababababababababababababababababab"
+                "010a0372320200000002000000abababababababababababababababababababababababababababababababab"
             ],
         );
         check(
@@ -313,7 +399,7 @@ mod tests {
         check(
             &value,
             expect![
-                "01b6680ba700f1536500000000030000002265220a0000007b226964223a2263227d01000000030000000000000001000000ff0100000000000000"
+                "017424cc4100f1536500000000030000002265220a0000007b226964223a2263227d01000000030000000000000001000000ff010000000000000002020000000000000000010a0000007b226964223a2263227d"
             ],
         );
         let job = keys::job_key(super::super::state::Job::User { database: 1, user: 2 });
@@ -324,13 +410,14 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         let store = StoreRow { incarnation: 2, secret: [0xAB; 32] };
-        assert_eq!(StoreRow::decode(&keys::STORE, &store.encode(&keys::STORE)).unwrap(), store);
+        assert_eq!(StoreRow::decode(&keys::STORE, &store.encode(&keys::STORE)).unwrap(), (store, false));
         let counters = Counters { offer: 77, ..Counters::default() };
         let bytes = counters.encode(&keys::COUNTERS);
         assert_eq!(Counters::decode(&keys::COUNTERS, &bytes).unwrap(), counters);
         let (key, rid, value) = container_row();
         let row = ResourceRow::decode(&key, &value, rid).unwrap();
-        assert_eq!(ResourceRow::encode(&key, &row.resource, &row.layout), value);
+        let again = ResourceRow::encode_container(&key, &row.resource, &row.layout, &row.epochs);
+        assert_eq!(again, value);
         assert_eq!(row.layout[0].parents, [0]);
     }
 
@@ -343,8 +430,42 @@ mod tests {
             assert!(ResourceRow::decode(&key, &bad, rid).is_err(), "byte {at}");
             assert!(ResourceRow::decode(&key, &value[..at], rid).is_err(), "cut at {at}");
         }
+        let body = value[5..].to_vec();
+        assert!(ResourceRow::decode(&key, &seal(&key, &body), rid).is_ok());
         let other = keys::row_key(RowId::Resource(ResourceId::Database(1)));
         assert!(ResourceRow::decode(&other, &value, rid).is_err());
+    }
+
+    #[test]
+    fn what_engine_format_1_wrote_is_read() {
+        let secret = "abababababababababababababababababababababababababababababababab";
+        let store = bytes(&format!("0182b3ce180100000002000000{secret}"));
+        let (row, is_older) = StoreRow::decode(&keys::STORE, &store).unwrap();
+        assert_eq!((row.incarnation, is_older), (2, true));
+        let (key, rid, _) = container_row();
+        let container = bytes(
+            "01b6680ba700f1536500000000030000002265220a0000007b226964223a2263227d01000000030000000000000001000000ff0100000000000000",
+        );
+        let row = ResourceRow::decode(&key, &container, rid).unwrap();
+        assert_eq!(row.epochs, IndexEpochs { current: 1, older: vec![(0, None)] });
+    }
+
+    #[test]
+    fn epochs_are_given_out_until_all_are_used() {
+        let body = Object::new();
+        let mut epochs = IndexEpochs::before_indexes();
+        for expected in 2..=EPOCH_MAX {
+            epochs = epochs.next(&body).unwrap();
+            assert_eq!(epochs.current, expected);
+        }
+        assert_eq!(epochs.next(&body), None);
+        let finished = IndexEpochs { current: epochs.current, older: Vec::new() };
+        assert_eq!(finished.next(&body).unwrap().current, 1);
+    }
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let pairs = hex.as_bytes().chunks(2);
+        pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
     }
 
     #[test]

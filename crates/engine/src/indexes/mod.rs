@@ -11,13 +11,14 @@
 //! Invariants, checked by `verify` and by property tests: the index rows of a container are those that its items have
 //! under the policies of their epochs, and none besides; the counts of a partition are the numbers of those rows.
 
+pub(crate) mod build; // bringing items up to date after a change of policy
 mod change; // rows of an item, and the difference between two versions
 mod counts; // how many rows each index of a partition has
 mod encoding; // rows as bytes
 mod set; // the indexes that a policy asks for
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use quire_resource::{CompositePath, ContainerDefinition};
 use quire_storage::{Op, Snapshot};
@@ -33,6 +34,8 @@ pub(crate) use encoding::{
 pub(crate) use set::IndexSet;
 
 use crate::api::IndexingDirective;
+use crate::catalog::define;
+use crate::catalog::row::IndexEpochs;
 use crate::items::row::{self, Indexing, Row};
 use crate::keys::{self, INDEX};
 use crate::shared::Shared;
@@ -42,6 +45,8 @@ use crate::{Container, EngineError};
 pub(crate) const EPOCH_NONE: u8 = 0;
 /// Of new containers.
 pub(crate) const EPOCH_FIRST: u8 = 1;
+/// Four bits of an item's row.
+pub(crate) const EPOCH_MAX: u8 = 15;
 
 /// A stable hash of what an index is: its kind and paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -106,14 +111,41 @@ impl IndexName {
 /// The indexes of a container as they are now: of the newest policy, and of those that some items may still have.
 pub(crate) struct Indexes {
     epoch: u8,
-    current: Arc<IndexSet>,
-    older: Vec<(u8, Arc<IndexSet>)>,
+    current: IndexSet,
+    older: Vec<(u8, IndexSet)>,
+    /// Percent of the items that have the newest.
+    progress: AtomicU8,
 }
 
 impl Indexes {
     /// Of a container whose items all have the rows of its policy.
-    pub fn complete(epoch: u8, definition: &ContainerDefinition) -> Indexes {
-        Indexes { epoch, current: Arc::new(IndexSet::of(definition)), older: Vec::new() }
+    pub fn complete(definition: &ContainerDefinition) -> Indexes {
+        let (epoch, current, older) = (EPOCH_FIRST, IndexSet::of(definition), Vec::new());
+        Indexes { epoch, current, older, progress: AtomicU8::new(100) }
+    }
+
+    pub fn of(definition: &ContainerDefinition, epochs: &IndexEpochs) -> Result<Indexes, EngineError> {
+        let older = epochs.older.iter().map(|(epoch, body)| match body {
+            None => Ok((*epoch, IndexSet::nothing())),
+            Some(body) => Ok((*epoch, IndexSet::of(&define(body)?))),
+        });
+        let older: Vec<(u8, IndexSet)> = older.collect::<Result<_, EngineError>>()?;
+        let progress = AtomicU8::new(if older.is_empty() { 100 } else { 0 });
+        Ok(Indexes { epoch: epochs.current, current: IndexSet::of(definition), older, progress })
+    }
+
+    /// Some items may still have the rows of another policy.
+    pub fn is_building(&self) -> bool {
+        !self.older.is_empty()
+    }
+
+    /// 0 to 100.
+    pub fn progress(&self) -> u8 {
+        self.progress.load(Ordering::Relaxed)
+    }
+
+    fn set_progress(&self, percent: u8) {
+        self.progress.store(percent, Ordering::Relaxed);
     }
 
     /// What new rows are made under.
@@ -132,10 +164,11 @@ impl Indexes {
 
     /// The rows that a stored item has; `None` if it has none.
     pub fn rows_of(&self, rid: u64, row: &Row<'_>) -> Result<Option<RowSet>, EngineError> {
+        let set = self.set(row.indexing.epoch)?;
         if !row.indexing.has_rows {
             return Ok(None);
         }
-        Ok(Some(self.set(row.indexing.epoch)?.rows(row.node()?, rid)))
+        Ok(Some(set.rows(row.node()?, rid)))
     }
 
     fn set(&self, epoch: u8) -> Result<&IndexSet, EngineError> {
@@ -143,7 +176,7 @@ impl Indexes {
             return Ok(&self.current);
         }
         let older = self.older.iter().find(|(older, _)| *older == epoch);
-        older.map(|(_, set)| &**set).ok_or_else(|| row::corrupt("an item of an unknown index epoch"))
+        older.map(|(_, set)| set).ok_or_else(|| row::corrupt("an item of an unknown index epoch"))
     }
 
     /// A complete index over a path made of names and `[]`; `None`: not indexed, or being built.
@@ -163,6 +196,11 @@ impl Indexes {
     pub fn composites(&self) -> impl Iterator<Item = &[CompositePath]> {
         self.current.composites()
     }
+}
+
+/// Whether items have the same rows under both definitions.
+pub(crate) fn are_same(a: &ContainerDefinition, b: &ContainerDefinition) -> bool {
+    a.indexing.to_json() == b.indexing.to_json()
 }
 
 /// A snapshot and the indexes that are complete in it. To be taken together: indexes come and go, and an older or newer

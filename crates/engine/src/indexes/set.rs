@@ -303,7 +303,9 @@ impl PathTree {
         while next < self.places.len() {
             let rule = self.places[next].rule;
             let names: Vec<String> = policy.rule_names(rule).map(str::to_owned).collect();
-            names.iter().for_each(|name| drop(self.add_name(policy, next, name)));
+            for name in names {
+                self.add_name(policy, next, &name);
+            }
             if policy.rule_has_elements(rule) {
                 self.add_elements(policy, next);
             }
@@ -459,5 +461,206 @@ impl Walk<'_> {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use quire_value::{Item, Limits, Value, text};
+
+    use super::super::encoding::encode_value;
+    use super::super::{RANGE_STRING_MAX, parse_row};
+    use super::*;
+
+    const RID: u64 = 0x0123_4567_89AB_CDEF;
+    const TS: i64 = 1_700_000_000;
+
+    fn json(text: &str) -> Value {
+        text::parse(text.as_bytes(), Limits::default()).unwrap()
+    }
+
+    fn definition(policy: &str) -> ContainerDefinition {
+        let body = format!(r#"{{"id":"c","partitionKey":{{"paths":["/pk"]}},"indexingPolicy":{policy}}}"#);
+        ContainerDefinition::create(&json(&body)).unwrap()
+    }
+
+    fn rows(set: &IndexSet, item: &Value) -> BTreeSet<Vec<u8>> {
+        let item = Item::from_value(item);
+        let rows = set.rows(item.root(), RID).into_rows(TS);
+        let (count, rows) = (rows.len(), rows.into_iter().collect::<BTreeSet<_>>());
+        assert_eq!(count, rows.len(), "a row comes once");
+        rows
+    }
+
+    fn row(kind: IndexKind, path: &str, prefix: &[u8], value: &Value) -> Vec<u8> {
+        let mut row = IndexName::of_path(kind, path).id.0.to_be_bytes().to_vec();
+        row.extend(prefix);
+        encode_value(value, RANGE_STRING_MAX, &mut row);
+        row
+    }
+
+    /// The same from the definition of what is indexed, path by path.
+    fn expected(definition: &ContainerDefinition, item: &Value) -> BTreeSet<Vec<u8>> {
+        let mut rows = BTreeSet::new();
+        let prefix = prefix_bytes(keys::rid_prefix(RID));
+        rows.insert(row(IndexKind::Range, "/_ts", &[], &Value::from(TS)));
+        rows.insert(row(IndexKind::RangeInPartition, "/_ts", &prefix, &Value::from(TS)));
+        expect_below(definition, item, &mut Vec::new(), &mut rows);
+        rows
+    }
+
+    fn expect_below(
+        definition: &ContainerDefinition,
+        value: &Value,
+        path: &mut Vec<Segment>,
+        rows: &mut BTreeSet<Vec<u8>>,
+    ) {
+        let here = Path(path.clone());
+        let is_scalar = !matches!(value, Value::Array(_) | Value::Object(_));
+        if !path.is_empty() && (is_scalar || here.is_names()) {
+            let (text, prefix) = (here.to_string(), prefix_bytes(keys::rid_prefix(RID)));
+            let order = definition.indexing.order_of(&here);
+            if matches!(order, Some(PathOrder::Value | PathOrder::Both)) {
+                rows.insert(row(IndexKind::Range, &text, &[], value));
+            }
+            if matches!(order, Some(PathOrder::Partition | PathOrder::Both)) {
+                rows.insert(row(IndexKind::RangeInPartition, &text, &prefix, value));
+            }
+        }
+        match value {
+            Value::Object(members) => {
+                for (name, value) in members.iter() {
+                    path.push(Segment::Name(name.to_owned()));
+                    expect_below(definition, value, path, rows);
+                    path.pop();
+                }
+            }
+            Value::Array(elements) => {
+                for element in elements {
+                    path.push(Segment::Elements);
+                    expect_below(definition, element, path, rows);
+                    path.pop();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let scalar = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            (-3i64..3).prop_map(Value::from),
+            "[ab\0]{0,2}".prop_map(Value::from),
+            Just(Value::from("long".repeat(50))),
+        ];
+        scalar.prop_recursive(3, 20, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec(("[ab]|a b", inner), 0..4).prop_map(object),
+            ]
+        })
+    }
+
+    fn object(members: Vec<(String, Value)>) -> Value {
+        let mut object = quire_value::Object::new();
+        members.into_iter().for_each(|(name, value)| object.set(&name, value));
+        object.into()
+    }
+
+    fn items() -> impl Strategy<Value = Value> {
+        prop::collection::vec(("[abc]", values()), 0..4).prop_map(|members| {
+            let id = ("id".to_owned(), Value::from("x"));
+            object(std::iter::once(id).chain(members).collect())
+        })
+    }
+
+    const POLICIES: [&str; 6] = [
+        "{}",
+        r#"{"includedPaths":[{"path":"/a/?"},{"path":"/b/*"}],"excludedPaths":[{"path":"/*"}]}"#,
+        r#"{"includedPaths":[{"path":"/*"},{"path":"/a/b/?"}],"excludedPaths":[{"path":"/a/*"},{"path":"/c/[]/?"}]}"#,
+        r#"{"includedPaths":[{"path":"/*","order":"both"},{"path":"/a/[]/*","order":"partition"}]}"#,
+        r#"{"includedPaths":[{"path":"/a/[]/a/?"}],"excludedPaths":[{"path":"/*"}]}"#,
+        r#"{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"id\"/?"},{"path":"/b/a/?"}]}"#,
+    ];
+
+    proptest! {
+        #[test]
+        fn rows_are_those_that_the_policy_asks_for(items in prop::collection::vec(items(), 1..4), room in 0usize..6) {
+            for policy in POLICIES {
+                let definition = definition(policy);
+                let set = IndexSet::of(&definition);
+                let tree = &set.indexed.as_ref().unwrap().tree;
+                let places = tree.read().places.len();
+                tree.write().places_max = places + room; // so that paths beyond what is remembered come too
+                for item in &items {
+                    prop_assert_eq!(rows(&set, item), expected(&definition, item), "{}", policy);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn composite_rows() {
+        let policy = r#"{"includedPaths":[],"excludedPaths":[{"path":"/*"}],"compositeIndexes":[
+            [{"path":"/a"},{"path":"/b/c","order":"descending"}],[{"path":"/_ts","order":"descending"},{"path":"/a"}],
+            [{"path":"/list/[]/x"},{"path":"/a"}]]}"#;
+        let set = IndexSet::of(&definition(policy));
+        let found = |item: &str| {
+            let rows = rows(&set, &json(item));
+            let composites = [
+                ("/a ascending, /b/c descending", IndexKind::Composite),
+                ("/_ts descending, /a ascending", IndexKind::Composite),
+                ("/_ts descending, /a ascending", IndexKind::CompositeInPartition),
+            ];
+            let hex = composites.map(|(text, kind)| {
+                let id = IndexName::of_path(kind, text).id;
+                let of_id = rows.iter().filter(|row| row.starts_with(&id.0.to_be_bytes()));
+                let hex =
+                    of_id.map(|row| row[8..].iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+                hex.collect::<Vec<_>>().join(",")
+            });
+            hex.join(" ")
+        };
+        let ts = "cf3e26ab03bfffffffffff"; // c1d954fc40000000 0000 behind tag 30, inverted
+        let one = "30bff00000000000000000";
+        assert_eq!(
+            found(r#"{"id":"1","a":1,"b":{"c":"z"}}"#),
+            format!("{one}bf85fffe {ts}{one} 123456{ts}{one}")
+        );
+        assert_eq!(found(r#"{"id":"1","b":[]}"#), format!("05fa {ts}05 123456{ts}05"));
+        assert_eq!(found(r#"{"id":"1","a":[],"b":{"c":{}}}"#), format!("509f {ts}50 123456{ts}50"));
+        assert_eq!(parse_row(&[]), None);
+    }
+
+    #[test]
+    fn which_index_serves() {
+        let policy = r#"{"includedPaths":[{"path":"/*"},{"path":"/p/?","order":"partition"}],"excludedPaths":[{"path":"/x/?"}],
+            "compositeIndexes":[[{"path":"/a"},{"path":"/b","order":"descending"}]]}"#;
+        let body = format!(
+            r#"{{"id":"c","partitionKey":{{"paths":["/pk"]}},"indexingPolicy":{policy},"computedProperties":[{{"name":"low","query":"SELECT VALUE LOWER(c.a) FROM c"}}]}}"#
+        );
+        let set = IndexSet::of(&ContainerDefinition::create(&json(&body)).unwrap());
+        let range = |text: &str, order| set.range(&Path::parse(text).unwrap(), order).is_some();
+        let (value_first, partition_first) = (Order::ValueFirst, Order::PartitionFirst);
+        for path in ["/a", "/a/[]", "/x/y", "/id", "/_ts"] {
+            assert!(range(path, value_first), "{path}");
+        }
+        for path in ["/x", "/p", "/_etag", "/_rid", "/low", "/low/x"] {
+            assert!(!range(path, value_first), "{path}");
+        }
+        assert!(
+            range("/p", partition_first) && range("/_ts", partition_first) && !range("/a", partition_first)
+        );
+        let path = |text: &str, descending| (Path::parse(text).unwrap(), descending);
+        let composite =
+            |paths: &[(Path, bool)]| set.composite(paths, value_first).map(|(_, reversed)| reversed);
+        assert_eq!(composite(&[path("/a", false), path("/b", true)]), Some(false));
+        assert_eq!(composite(&[path("/a", true), path("/b", false)]), Some(true));
+        assert_eq!(composite(&[path("/a", false), path("/b", false)]), None);
+        assert_eq!(composite(&[path("/b", true), path("/a", false)]), None);
     }
 }

@@ -157,10 +157,10 @@ impl<'a> Reader<'a> {
     pub fn new(
         shared: &Shared,
         container: &'a Container,
+        snapshot: Box<dyn Snapshot>,
         windows: &'a [Window<'a>],
         meter: Meter,
     ) -> Result<Reader<'a>, EngineError> {
-        let snapshot = shared.storage.snapshot()?;
         Ok(Reader { container, snapshot, windows, meter, now_seconds: shared.now_seconds() })
     }
 
@@ -209,6 +209,30 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(End::Done)
+    }
+
+    /// Items in the windows, as far as `limit`; true if these are all. Edges of partitions are not looked at.
+    pub fn count_items(&mut self, limit: u64) -> Result<(u64, bool), EngineError> {
+        let mut count = 0;
+        for (low, high) in self.intervals() {
+            let range = KeyRange {
+                start: Bound::Included(keys::item(self.container.number, low)),
+                end: Bound::Included(keys::item(self.container.number, high)),
+            };
+            let left = usize::try_from(limit - count).unwrap_or(usize::MAX);
+            let scan = Scan {
+                bytes_max: usize::MAX,
+                ..scan(keys::ITEMS, range, Direction::Forward, left.max(1), true)
+            };
+            let more = self.snapshot.visit(&scan, &mut |_, _| {
+                count += 1;
+                ControlFlow::Continue(())
+            })?;
+            if more || count >= limit {
+                return Ok((count, false));
+            }
+        }
+        Ok((count, true))
     }
 
     /// The child ids of all windows, ascending and without overlaps.

@@ -491,6 +491,8 @@ impl<'a> Rows<'a> {
             unindexed_items_delta: self.unindexed_items_delta,
             index_rows_delta: self.index_rows_delta,
             touched: self.touched,
+            index_names: Vec::new(),
+            is_upkeep: false,
         }
     }
 }

@@ -187,6 +187,7 @@ pub fn request(scope: Scope, page_size: i64, continuation: Option<String>) -> Pa
         item_count_max: Some(page_size),
         continuation,
         continuation_bytes_max: 1024,
+        index_preferred: true,
         ..PageRequest::default()
     }
 }

@@ -226,10 +226,11 @@ fn filter_composites(filter: &Condition, order: Option<&[OrderPath]>) -> Vec<(Ve
     };
     let mut composites: Vec<_> =
         ranges.iter().map(|range| followed_by(ascending(range), range.exact)).collect();
-    if let Some([key]) = order.filter(|order| !equal.iter().any(|equal| equal.path == order[0].path)) {
-        if !ranges.iter().any(|range| range.path == key.path) {
-            composites.push(followed_by(key.clone(), true));
-        }
+    let is_in_filter = |key: &OrderPath| {
+        equal.iter().any(|equal| equal.path == key.path) || ranges.iter().any(|range| range.path == key.path)
+    };
+    if let Some([key]) = order.filter(|order| !order.iter().any(is_in_filter)) {
+        composites.push(followed_by(key.clone(), true));
     }
     if composites.is_empty() && equal.len() > 1 {
         composites.push((equal, true));

@@ -396,3 +396,96 @@ fn order_reads_and_aggregates() {
         "#]],
     );
 }
+
+#[test]
+fn regions() {
+    let point = "{'type': 'Point', 'coordinates': [1, 2]}";
+    let filters = [
+        format!("ST_DISTANCE(c.loc, {point}) < 500"),
+        format!("10 >= ST_DISTANCE({point}, c.loc)"),
+        format!("NOT (ST_DISTANCE(c.loc, {point}) > 5)"),
+        format!("ST_DISTANCE(c.loc, {point}) > 5"),
+        format!("ST_WITHIN(c.loc, {point}) AND c.a = 1"),
+        format!("ST_WITHIN({point}, c.loc)"),
+        format!("ST_INTERSECTS(c.loc, {point}) OR c.a = 1"),
+        format!("NOT ST_INTERSECTS(c.loc, {point})"),
+        "ST_WITHIN(c.loc, c.area)".to_owned(),
+    ];
+    let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
+    check_filters(
+        &filters,
+        expect![[r#"
+        ST_DISTANCE(c.loc, {'type': 'Point', 'coordinates': [1, 2]}) < 500
+            ~ ~/loc Near(500.0) {"type":"Point","coordinates":[1,2]}
+        10 >= ST_DISTANCE({'type': 'Point', 'coordinates': [1, 2]}, c.loc)
+            ~ ~/loc Near(10.0) {"type":"Point","coordinates":[1,2]}
+        NOT (ST_DISTANCE(c.loc, {'type': 'Point', 'coordinates': [1, 2]}) > 5)
+            ~ ~/loc Near(5.0) {"type":"Point","coordinates":[1,2]}
+        ST_DISTANCE(c.loc, {'type': 'Point', 'coordinates': [1, 2]}) > 5
+            ~ all
+        ST_WITHIN(c.loc, {'type': 'Point', 'coordinates': [1, 2]}) AND c.a = 1
+            ~ ~/loc Within {"type":"Point","coordinates":[1,2]} AND /a = 1
+        ST_WITHIN({'type': 'Point', 'coordinates': [1, 2]}, c.loc)
+            ~ ~/loc Contains {"type":"Point","coordinates":[1,2]}
+        ST_INTERSECTS(c.loc, {'type': 'Point', 'coordinates': [1, 2]}) OR c.a = 1
+            ~ ~/loc Intersects {"type":"Point","coordinates":[1,2]} OR /a = 1
+        NOT ST_INTERSECTS(c.loc, {'type': 'Point', 'coordinates': [1, 2]})
+            ~ all
+        ST_WITHIN(c.loc, c.area)
+            ~ all
+    "#]],
+    );
+}
+
+#[test]
+fn texts() {
+    check_filters(
+        &[
+            "FullTextContains(c.text, 'red fox')",
+            "FullTextContainsAll(c.text, 'red', {'term': 'fox', 'distance': 1})",
+            "FullTextContainsAny(c.text, 'red', 'fox') AND c.a = 1",
+            "NOT FullTextContains(c.text, 'red')",
+            "FullTextContains(c.text, c.term)",
+        ],
+        expect![[r#"
+            FullTextContains(c.text, 'red fox')
+                ~ ~/text has all "red fox"
+            FullTextContainsAll(c.text, 'red', {'term': 'fox', 'distance': 1})
+                ~ ~/text has all "red" "fox"~1
+            FullTextContainsAny(c.text, 'red', 'fox') AND c.a = 1
+                ~ ~/text has any "red" "fox" AND /a = 1
+            NOT FullTextContains(c.text, 'red')
+                ~ ~/text string
+            FullTextContains(c.text, c.term)
+                ~ ~/text string
+        "#]],
+    );
+}
+
+/// What the table of functions says of predicates is so.
+#[test]
+fn index_use_is_kept() {
+    use crate::functions::{IndexUse, all};
+    for function in all() {
+        let text = format!("SELECT * FROM c WHERE {}(c.a, 'x')", function.name());
+        let Ok(query) = Query::compile(&text, &Parameters::default(), &[]) else { continue };
+        let narrows = !matches!(query.analysis().filter, Condition::All);
+        match function.index_use() {
+            IndexUse::Scan | IndexUse::Prefix | IndexUse::Seek => assert!(narrows, "{text}"),
+            IndexUse::None => assert!(!narrows, "{text}"),
+            IndexUse::Range | IndexUse::Spatial | IndexUse::FullText | IndexUse::Vector => {}
+        }
+    }
+}
+
+#[test]
+fn many_conditions_take_no_time() {
+    let joined = |word: &str, operator: &str| {
+        let parts: Vec<String> = (0..5_000).map(|n| format!("c.a {operator} {n}")).collect();
+        show(&format!("SELECT * FROM c WHERE {}", parts.join(word)))
+    };
+    assert_eq!(joined(" OR ", "=").matches('|').count(), 4_999);
+    assert_eq!(joined(" AND ", "!=").matches('|').count(), 5_000);
+    let parts: Vec<String> = (0..2_000).map(|n| format!("(c.a = {n} AND c.b = {n})")).collect();
+    show(&format!("SELECT * FROM c WHERE {}", parts.join(" OR ")));
+}

@@ -20,6 +20,18 @@ pub(crate) enum View<'a> {
     Item(&'a Stored<'a>),
 }
 
+/// A view looked at once: what operators need of scalars.
+#[derive(Clone, Copy)]
+pub(crate) enum Scalar<'a> {
+    Undefined,
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(&'a [u8]),
+    /// An array or object.
+    Other,
+}
+
 /// Like `Cow<Value>`, with more places to borrow from.
 pub(crate) enum Datum<'a> {
     Borrowed(View<'a>),
@@ -112,10 +124,25 @@ impl<'a> View<'a> {
         self.user().map_or_else(Value::kind, Node::kind)
     }
 
+    #[inline]
+    pub fn scalar(self) -> Scalar<'a> {
+        match self {
+            View::Value(Value::Undefined) => Scalar::Undefined,
+            View::Value(Value::Null) => Scalar::Null,
+            View::Value(Value::Bool(value)) => Scalar::Bool(*value),
+            View::Value(Value::Number(number)) => Scalar::Number(*number),
+            View::Value(Value::String(text)) => Scalar::Text(text.as_bytes()),
+            View::Value(_) | View::Item(_) => Scalar::Other,
+            View::Node(node) => node_scalar(node),
+        }
+    }
+
+    #[inline]
     pub fn is_undefined(self) -> bool {
         self.kind() == Kind::Undefined
     }
 
+    #[inline]
     pub fn as_bool(self) -> Option<bool> {
         self.user().map_or_else(Value::as_bool, Node::as_bool)
     }
@@ -280,6 +307,22 @@ fn item_member<'a>(item: &'a Stored<'a>, name: &str) -> Datum<'a> {
     match name.starts_with('_').then(|| item.system.get(name)).flatten() {
         Some(own) => Datum::Owned(own),
         None => View::Node(item.user).member(name),
+    }
+}
+
+#[inline]
+fn node_scalar(node: Node<'_>) -> Scalar<'_> {
+    if let Some(text) = node.as_text() {
+        return Scalar::Text(text);
+    }
+    if let Some(number) = node.as_number() {
+        return Scalar::Number(number);
+    }
+    match node.kind() {
+        Kind::Null => Scalar::Null,
+        Kind::Bool => node.as_bool().map_or(Scalar::Undefined, Scalar::Bool),
+        Kind::Array | Kind::Object => Scalar::Other,
+        _ => Scalar::Undefined,
     }
 }
 

@@ -18,11 +18,24 @@ const CARDINALITY: &str = "The cardinality of a scalar subquery result set canno
 type Evaluated<'d> = Result<Datum<'d>, SqlError>;
 
 impl Run<'_> {
+    /// What a scan does for every item comes first and needs little of the stack; the rest is behind a call.
     pub(super) fn evaluate<'d>(&'d self, expr: &'d Expr, scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
         self.budget().spend(1)?;
         match expr {
             Expr::Constant(value) => Ok(Datum::Borrowed(View::Value(value))),
             Expr::Variable { level, .. } => Ok(Datum::Borrowed(value_at(scope, *level))),
+            Expr::Path { base, steps, .. } => self.path(base, steps, scope),
+            Expr::Chain { first, rest } => self.chain(first, rest, scope),
+            _ => self.evaluate_other(expr, scope),
+        }
+    }
+
+    #[inline(never)]
+    fn evaluate_other<'d>(&'d self, expr: &'d Expr, scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
+        match expr {
+            Expr::Constant(_) | Expr::Variable { .. } | Expr::Path { .. } | Expr::Chain { .. } => {
+                unreachable!("evaluated by the caller")
+            }
             Expr::Computed { level, index, .. } => self.computed(value_at(scope, *level), *index),
             Expr::GroupKey { level, index } => {
                 let key = scope.and_then(|scope| scope.group_at(*level)?.keys.get(*index));
@@ -32,11 +45,9 @@ impl Run<'_> {
                 let aggregate = scope.and_then(|scope| scope.group_at(*level)?.aggregates.get(*index));
                 Ok(Datum::Borrowed(aggregate.map_or(View::UNDEFINED, View::Value)))
             }
-            Expr::Path { base, steps, .. } => self.path(base, steps, scope),
             Expr::Array(items) => self.array(items, scope),
             Expr::Object(properties) => self.object(properties, scope),
             Expr::Unary { operators, operand } => self.unary(operators, operand, scope),
-            Expr::Chain { first, rest } => self.chain(first, rest, scope),
             Expr::And(items) => self.logic(items, false, scope),
             Expr::Or(items) => self.logic(items, true, scope),
             Expr::In { needle, items, sorted, negated } => {
@@ -85,6 +96,7 @@ impl Run<'_> {
         self.evaluate(expr, Some(&Scope::value(item, None)))
     }
 
+    #[inline(never)]
     fn path<'d>(&'d self, base: &'d Expr, steps: &'d [Step], scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
         let mut value = self.evaluate(base, scope)?;
         for step in steps {
@@ -108,11 +120,13 @@ impl Run<'_> {
         Ok(value)
     }
 
-    /// Names of values are looked for one by one.
+    /// Names of values are looked for one by one, those of stored objects are found by halving.
     #[inline]
     fn spend_on_search(&self, value: View<'_>) -> Result<(), SqlError> {
-        let members = if value.kind() == Kind::Object { value.len() } else { 0 };
-        self.budget().spend(members as u64 / 8)
+        match value {
+            View::Value(Value::Object(object)) => self.budget().spend(object.len() as u64 / 8),
+            _ => Ok(()),
+        }
     }
 
     fn array<'d>(&'d self, items: &'d [Expr], scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
@@ -154,6 +168,7 @@ impl Run<'_> {
         Ok(value)
     }
 
+    #[inline(never)]
     fn chain<'d>(
         &'d self,
         first: &'d Expr,

@@ -2,12 +2,12 @@
 
 use std::cmp::Ordering;
 
-use quire_value::{Kind, Number, Value};
+use quire_value::{Number, Value};
 
 use crate::SqlError;
 use crate::ast::BinaryOperator;
 
-use super::datum::View;
+use super::datum::{Scalar, View};
 
 pub(super) fn binary(operator: BinaryOperator, left: View<'_>, right: View<'_>) -> Result<Value, SqlError> {
     use BinaryOperator::*;
@@ -30,20 +30,32 @@ pub(super) fn logical(truth: Option<bool>) -> Value {
 
 /// `None`: undefined. Values of different types are unequal; NaN equals nothing.
 pub(super) fn equal(left: View<'_>, right: View<'_>) -> Option<bool> {
-    if left.is_undefined() || right.is_undefined() {
-        return None;
-    }
-    Some(!left.is_nan() && left.equals(right))
+    use Scalar::*;
+    Some(match (left.scalar(), right.scalar()) {
+        (Undefined, _) | (_, Undefined) => return None,
+        (Text(left), Text(right)) => left == right,
+        (Number(left), Number(right)) => !left.as_f64().is_nan() && left == right,
+        (Bool(left), Bool(right)) => left == right,
+        (Null, Null) => true,
+        (Other, Other) => left.equals(right),
+        _ => false,
+    })
 }
 
 /// `None` for different types, and for arrays and objects.
 pub(super) fn compare(left: View<'_>, right: View<'_>, wanted: fn(Ordering) -> bool) -> Option<bool> {
-    let kind = left.kind();
-    if kind != right.kind() || matches!(kind, Kind::Undefined | Kind::Array | Kind::Object) {
-        return None;
-    }
-    let is_nan = kind == Kind::Number && (left.is_nan() || right.is_nan());
-    Some(!is_nan && wanted(left.total_cmp(right)))
+    use Scalar::*;
+    let ordering = match (left.scalar(), right.scalar()) {
+        (Number(left), Number(right)) if left.as_f64().is_nan() || right.as_f64().is_nan() => {
+            return Some(false);
+        }
+        (Number(left), Number(right)) => left.total_cmp(right),
+        (Text(left), Text(right)) => left.cmp(right),
+        (Bool(left), Bool(right)) => left.cmp(&right),
+        (Null, Null) => Ordering::Equal,
+        _ => return None,
+    };
+    Some(wanted(ordering))
 }
 
 fn concat(left: View<'_>, right: View<'_>) -> Value {

@@ -11,7 +11,7 @@ use crate::SqlError;
 use crate::bound::{Expr, OrderItem, Query};
 use crate::environment::Budget;
 
-use super::datum::Datum;
+use super::datum::{Datum, View};
 use super::row::{Row, Shape};
 use super::seen::Seen;
 use super::{Emit, Flow, Run, Scope, approximate_size};
@@ -27,6 +27,9 @@ pub(crate) struct Window {
     /// The items come in the order of ORDER BY, or the caller sorts.
     pub in_order: bool,
 }
+
+/// Takes a row with its sort keys.
+pub(crate) type EmitKeyed<'e> = dyn FnMut(Vec<Value>, Row<'_>) -> Result<Flow, SqlError> + 'e;
 
 impl Run<'_> {
     /// Emits every row of a subquery in the scope of the row around it.
@@ -63,11 +66,7 @@ impl Run<'_> {
     }
 
     /// Emits the rows of a top-level query with their sort keys, as they come.
-    pub fn keyed_rows(
-        &self,
-        query: &Query,
-        emit: &mut dyn FnMut(Vec<Value>, Row<'_>) -> Result<Flow, SqlError>,
-    ) -> Result<(), SqlError> {
+    pub fn keyed_rows(&self, query: &Query, emit: &mut EmitKeyed<'_>) -> Result<(), SqlError> {
         let _enough = self.projected(query, None, &mut |scope| {
             let row = self.project(query, scope)?;
             if row.is_undefined() {
@@ -133,11 +132,13 @@ impl Run<'_> {
     fn sorted(&self, query: &Query, window: Window, emit: &mut Emit<'_>) -> Result<Flow, SqlError> {
         let mut buffer = SortBuffer::new(self.budget(), query, window);
         let _all = self.projected(query, None, &mut |scope| {
-            let keys = self.sort_keys(query, scope)?;
+            let keys = query.order_by.iter().map(|item| self.evaluate(&item.expr, scope));
+            let keys = keys.collect::<Result<Vec<Datum<'_>>, SqlError>>()?;
             let row = self.project(query, scope)?;
-            if !row.is_json() {
+            if !row.is_json() || buffer.comes_too_late(&keys) {
                 return Ok(Flow::Continue(()));
             }
+            let keys = keys.into_iter().map(|key| self.own(key)).collect::<Result<Vec<Value>, SqlError>>()?;
             let row = self.own_row(row)?;
             let times = if query.distinct { 1 } else { self.multiplicity.get() };
             for _ in 1..times {
@@ -215,6 +216,8 @@ struct SortBuffer<'b> {
     order_by: &'b [OrderItem],
     rows: Vec<(Vec<Value>, Value)>,
     keep: Option<usize>,
+    /// It has been cut back to as many rows as are kept.
+    is_cut: bool,
 }
 
 impl<'b> SortBuffer<'b> {
@@ -225,7 +228,20 @@ impl<'b> SortBuffer<'b> {
             order_by: &query.order_by,
             rows: Vec::new(),
             keep: wanted.filter(|_| !query.distinct),
+            is_cut: false,
         }
+    }
+
+    /// As many rows are there that come before it; of equals the earlier one does.
+    fn comes_too_late(&self, keys: &[Datum<'_>]) -> bool {
+        let Some(last) = self.keep.filter(|_| self.is_cut).and_then(|keep| self.rows.get(keep - 1)) else {
+            return false;
+        };
+        let each = self.order_by.iter().zip(keys.iter().zip(&last.0));
+        !first_difference(
+            each.map(|(item, (key, last))| item.directed(key.view().total_cmp(View::Value(last)))),
+        )
+        .is_lt()
     }
 
     fn push(&mut self, keys: Vec<Value>, row: Value) -> Result<(), SqlError> {
@@ -233,6 +249,7 @@ impl<'b> SortBuffer<'b> {
         self.rows.push((keys, row));
         if let Some(keep) = self.keep.filter(|keep| self.rows.len() >= keep.saturating_add(SORT_SLACK)) {
             self.sort();
+            self.is_cut = keep > 0;
             for (keys, row) in self.rows.drain(keep..) {
                 self.budget.release(weight(&keys, &row));
             }
@@ -257,9 +274,16 @@ fn weight(keys: &[Value], row: &Value) -> usize {
 }
 
 fn compare(order_by: &[OrderItem], left: &[Value], right: &[Value]) -> Ordering {
-    let each = order_by.iter().zip(left.iter().zip(right)).map(|(item, (left, right))| {
-        let ordering = left.total_cmp(right);
-        if item.descending { ordering.reverse() } else { ordering }
-    });
-    each.into_iter().find(|ordering| ordering.is_ne()).unwrap_or(Ordering::Equal)
+    let each = order_by.iter().zip(left.iter().zip(right));
+    first_difference(each.map(|(item, (left, right))| item.directed(left.total_cmp(right))))
+}
+
+fn first_difference(mut orderings: impl Iterator<Item = Ordering>) -> Ordering {
+    orderings.find(|ordering| ordering.is_ne()).unwrap_or(Ordering::Equal)
+}
+
+impl OrderItem {
+    fn directed(&self, ordering: Ordering) -> Ordering {
+        if self.descending { ordering.reverse() } else { ordering }
+    }
 }

@@ -13,8 +13,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     f(&["ARRAY_LENGTH"], exactly(1), length, IndexUse::None),
     f(&["ARRAY_CONCAT"], at_least(2), concat, IndexUse::None),
     f(&["ARRAY_CONTAINS"], between(2, 3), contains, IndexUse::Seek).seeing_undefined(),
-    f(&["ARRAY_CONTAINS_ANY"], at_least(2), |call| members(call, true), IndexUse::None).seeing_undefined(),
-    f(&["ARRAY_CONTAINS_ALL"], at_least(2), |call| members(call, false), IndexUse::None).seeing_undefined(),
+    f(&["ARRAY_CONTAINS_ANY"], at_least(2), |call| members(call, true), IndexUse::Seek).seeing_undefined(),
+    f(&["ARRAY_CONTAINS_ALL"], at_least(2), |call| members(call, false), IndexUse::Seek).seeing_undefined(),
     f(&["ARRAY_SLICE"], between(2, 3), slice, IndexUse::None),
     f(
         &["ARRAY_SUM"],

@@ -14,7 +14,7 @@ const PATTERNS_MAX: usize = 64;
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    f(&["RegexMatch", "REGEX_MATCH"], between(2, 3), regex_match, IndexUse::Range),
+    f(&["RegexMatch", "REGEX_MATCH"], between(2, 3), regex_match, IndexUse::Prefix),
     f(&["RegexExtract", "REGEX_EXTRACT"], between(2, 4), regex_extract, IndexUse::None),
     f(&["RegexExtractAll", "REGEX_EXTRACT_ALL"], between(2, 4), regex_extract_all, IndexUse::None),
 ];

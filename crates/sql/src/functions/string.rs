@@ -15,13 +15,13 @@ pub(super) const FUNCTIONS: &[Function] = &[
     f(&["STARTSWITH"], between(2, 3), |call| test(call, |s, t| s.starts_with(t)), IndexUse::Prefix),
     f(&["ENDSWITH"], between(2, 3), |call| test(call, |s, t| s.ends_with(t)), IndexUse::Scan),
     f(&["StringEquals", "STRING_EQUALS"], between(2, 3), |call| test(call, |s, t| s == t), IndexUse::Seek),
-    f(&["CONTAINS_ANY_CS", "ContainsAnyCs"], at_least(2), |call| any(call, false), IndexUse::None)
+    f(&["CONTAINS_ANY_CS", "ContainsAnyCs"], at_least(2), |call| any(call, false), IndexUse::Scan)
         .seeing_undefined(),
-    f(&["CONTAINS_ANY_CI", "ContainsAnyCi"], at_least(2), |call| any(call, true), IndexUse::None)
+    f(&["CONTAINS_ANY_CI", "ContainsAnyCi"], at_least(2), |call| any(call, true), IndexUse::Scan)
         .seeing_undefined(),
-    f(&["CONTAINS_ALL_CS", "ContainsAllCs"], at_least(2), |call| all(call, false), IndexUse::None)
+    f(&["CONTAINS_ALL_CS", "ContainsAllCs"], at_least(2), |call| all(call, false), IndexUse::Scan)
         .seeing_undefined(),
-    f(&["CONTAINS_ALL_CI", "ContainsAllCi"], at_least(2), |call| all(call, true), IndexUse::None)
+    f(&["CONTAINS_ALL_CI", "ContainsAllCi"], at_least(2), |call| all(call, true), IndexUse::Scan)
         .seeing_undefined(),
     f(&["INDEX_OF"], between(2, 3), index_of, IndexUse::None),
     f(&["LastIndexOf", "LAST_INDEX_OF"], between(2, 3), last_index_of, IndexUse::None),

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use geographiclib_rs::{Geodesic, InverseGeodesic, PolygonArea, Winding};
 use quire_resource::GeospatialType;
 
-use super::shape::{Chain, Edge, Ring, Vertex, signed_area};
+use super::shape::{Chain, EDGE_BYTES, Edge, Ring, Vertex, signed_area};
 use super::vector::Vector;
 use super::{Geometry, Spend};
 
@@ -18,7 +18,8 @@ const ECCENTRICITY_2: f64 = 0.006_694_379_990_141_316_5;
 /// A path is never shorter than this many metres per radian seen from the centre (the polar radius) …
 pub(super) const METRES_MIN: f64 = 6_356_752.314;
 /// … and the shortest one never longer than this: the equatorial radius, and a little for its slope.
-const METRES_MAX: f64 = 6_378_137.0 * 1.000_01;
+const METRES_MAX: f64 = EQUATOR_METRES * 1.000_01;
+const EQUATOR_METRES: f64 = 6_378_137.0;
 /// Beyond this angle the nearest point of the sphere says little about the one of the ellipsoid.
 const NEAR_RADIANS: f64 = 0.3;
 /// How much longer the way to the sphere's nearest point can be, up to that angle: the square of what it is off.
@@ -268,7 +269,7 @@ pub(super) fn area(geometry: &Geometry, spend: Spend<'_>) -> Option<f64> {
 fn kept_area(ring: &Ring, spend: Spend<'_>) -> Option<f64> {
     let left = match ring.chain.kind {
         GeospatialType::Geometry => return Some(signed_area(&ring.chain).abs()),
-        GeospatialType::Geography => left_area(&ring.chain, spend)?,
+        GeospatialType::Geography => left_area(ring, spend)?,
     };
     Some(if ring.keeps_left { left } else { WGS84.area() - left })
 }
@@ -283,13 +284,38 @@ fn lost_area(ring: &Ring, spend: Spend<'_>) -> Option<f64> {
 
 /// What lies left of the ring. Its arcs are followed by geodesics, once and once more in pieces of half the length: the
 /// error falls with the square of the length, so the two together leave next to none.
-fn left_area(ring: &Chain, spend: Spend<'_>) -> Option<f64> {
-    let once = left_area_in_pieces(ring, 1, spend)?;
-    let twice = left_area_in_pieces(ring, 2, spend)?;
-    Some(twice + (twice - once) / 3.0)
+fn left_area(ring: &Ring, spend: Spend<'_>) -> Option<f64> {
+    let clockwise = ring.is_small_clockwise();
+    let signed = clockwise.is_some();
+    if let (Some(clockwise), Some(center)) = (clockwise, ring.flat_center()) {
+        spend(ring.chain.vertices.len() * EDGE_BYTES)?;
+        let area = flat_area(&ring.chain, center);
+        return Some(if clockwise { WGS84.area() - area } else { area });
+    }
+    let once = left_area_in_pieces(&ring.chain, 1, signed, spend)?;
+    let twice = left_area_in_pieces(&ring.chain, 2, signed, spend)?;
+    let area = twice + (twice - once) / 3.0;
+    Some(match clockwise {
+        Some(true) => WGS84.area() - area.abs(),
+        Some(false) => area.abs(),
+        None => area,
+    })
 }
 
-fn left_area_in_pieces(ring: &Chain, factor: usize, spend: Spend<'_>) -> Option<f64> {
+/// Of a small ring. The area below a geodesic is exact to a hundredth of a square metre, which is too much here.
+fn flat_area(ring: &Chain, center: Vector) -> f64 {
+    let twice: f64 =
+        ring.edges().map(|edge| (edge.a.at - center).cross(edge.b.at - center).dot(center)).sum();
+    let (across, up) = (center.x * center.x + center.y * center.y, center.z * center.z);
+    let (a2, b2) =
+        (EQUATOR_METRES * EQUATOR_METRES, EQUATOR_METRES * EQUATOR_METRES * (1.0 - ECCENTRICITY_2));
+    // The radius there, and how much the ground leans against it.
+    let radius_2 = (across / a2 + up / b2).recip();
+    let normal = (across / (a2 * a2) + up / (b2 * b2)).sqrt();
+    (twice / 2.0).abs() * radius_2 * radius_2 * normal
+}
+
+fn left_area_in_pieces(ring: &Chain, factor: usize, signed: bool, spend: Spend<'_>) -> Option<f64> {
     let mut area = PolygonArea::new(&WGS84, Winding::CounterClockwise);
     for edge in ring.edges() {
         let arc = Arc::new(edge);
@@ -300,5 +326,5 @@ fn left_area_in_pieces(ring: &Chain, factor: usize, spend: Spend<'_>) -> Option<
             area.add_point(latitude, longitude);
         }
     }
-    Some(area.compute(false).1)
+    Some(area.compute(signed).1)
 }

@@ -216,6 +216,16 @@ impl Ring {
         }
     }
 
+    /// Of a ring that is far smaller than a hemisphere: whether it is clockwise.
+    pub fn is_small_clockwise(&self) -> Option<bool> {
+        self.far_left.filter(|_| self.chain.ball.radius < 0.5)
+    }
+
+    /// The middle of a ring that is small enough for a plane to be right to eight digits, some hundred metres.
+    pub fn flat_center(&self) -> Option<Vector> {
+        (self.chain.ball.radius < 1e-4).then(|| self.chain.ball.center.unit())
+    }
+
     /// Goes from `p` to the middle of the edge that it sees best, and counts the edges crossed on the way.
     fn slow_side(&self, p: Vector) -> Side {
         let (mut best, mut reference) = (-1.0, 0);

@@ -90,6 +90,34 @@ fn known_areas() {
     );
 }
 
+/// Where the way of measuring changes, the measure does not.
+#[test]
+fn areas_of_small_and_large() {
+    for y in [0.0, 45.0, -89.0] {
+        let square = |size: f64| {
+            let ring = [(0.0, 0.0), (size, 0.0), (size, size), (0.0, size), (0.0, 0.0)];
+            let position = |(dx, dy): (f64, f64)| format!("[{},{}]", 7.0 + dx, y + dy);
+            area(&of("Polygon", &format!("[[{}]]", ring.map(position).join(","))))
+        };
+        // About 900 and 450 metres wide.
+        assert_near(square(0.008) / square(0.004), 4.0, 0.01);
+        assert_near(square(0.0001) * 1e4 / square(0.01), 1.0, 0.01);
+    }
+}
+
+/// Smaller than what an area can be off by, and still not the rest of the globe.
+#[test]
+fn tiny_areas() {
+    for (x, y) in [(6.0, 0.0), (13.0, 52.0), (179.9, -70.0), (0.0, 80.0)] {
+        let corners = [(0.0, 0.0), (2e-9, 1e-9), (1e-9, 3e-9), (0.0, 0.0)];
+        let position = |(dx, dy): (f64, f64)| format!("[{},{}]", x + dx, y + dy);
+        let mut ring = corners.map(position);
+        assert!(area(&of("Polygon", &format!("[[{}]]", ring.join(",")))) < 1e-3);
+        ring.reverse();
+        assert!(area(&of("Polygon", &format!("[[{}]]", ring.join(",")))) > 5.1e14);
+    }
+}
+
 #[test]
 fn the_plane_has_no_antimeridian() {
     let square = flat("Polygon", "[[[170,0],[190,0],[190,10],[170,10],[170,0]]]");
@@ -261,7 +289,7 @@ fn check_pair(grid: &Grid, one: &Geometry, two: &Geometry, factor: f64) {
     assert!((away - back).abs() <= 1e-9 * away + 1e-9, "{away} {back}");
     if within(one, two) {
         assert!(meets, "what is inside meets");
-        assert!(area(one) <= area(two) * (1.0 + 1e-9) + 1e-3);
+        assert!(area(one) <= area(two) * (1.0 + 1e-9) + 1e-3, "{} {}", area(one), area(two));
     }
     if meets {
         assert!(meet(grid, one, two, 0.0) && meet(grid, two, one, 0.0), "cells of what meets");

@@ -15,6 +15,7 @@ pub struct Node<'a> {
 
 impl<'a> Node<'a> {
     /// Trusted bytes that [`Item::as_bytes`] produced (a checksum guards them on disk); a bad offset reads as undefined, never panics.
+    #[inline]
     pub fn of(bytes: &'a [u8]) -> Result<Node<'a>, CorruptItem> {
         match bytes {
             [FORMAT, a, b, c, d, ..] => Ok(Node { bytes, at: u32::from_le_bytes([*a, *b, *c, *d]) as usize }),
@@ -24,6 +25,7 @@ impl<'a> Node<'a> {
         }
     }
 
+    #[inline]
     pub fn kind(self) -> Kind {
         match self.tag() {
             Some(NULL) => Kind::Null,
@@ -41,10 +43,12 @@ impl<'a> Node<'a> {
     }
 
     /// The UTF-8 bytes of a string, not checked again: comparing and searching need no `str`.
+    #[inline]
     pub fn as_text(self) -> Option<&'a [u8]> {
         self.string_bytes()
     }
 
+    #[inline]
     pub fn as_bool(self) -> Option<bool> {
         match self.tag()? {
             FALSE => Some(false),
@@ -53,6 +57,7 @@ impl<'a> Node<'a> {
         }
     }
 
+    #[inline]
     pub fn as_number(self) -> Option<Number> {
         Some(match self.tag()? {
             small @ SMALL_INT.. => Number::Int(i64::from(small - SMALL_INT)),
@@ -75,10 +80,12 @@ impl<'a> Node<'a> {
         self.len() == 0
     }
 
+    #[inline]
     pub fn get(self, name: &str) -> Option<Node<'a>> {
         self.object()?.find(name.as_bytes())
     }
 
+    #[inline]
     pub fn at(self, index: usize) -> Option<Node<'a>> {
         self.array()?.element(index)
     }
@@ -134,14 +141,17 @@ impl<'a> Node<'a> {
         self.bytes.len()
     }
 
+    #[inline]
     pub(super) fn tag(self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
+    #[inline]
     fn payload<const N: usize>(self) -> Option<[u8; N]> {
         read(self.bytes, self.at + 1)
     }
 
+    #[inline]
     pub(super) fn string_bytes(self) -> Option<&'a [u8]> {
         let (start, len) = match self.tag()? {
             short @ SHORT_STRING..SMALL_INT => (self.at + 1, usize::from(short - SHORT_STRING)),
@@ -152,14 +162,17 @@ impl<'a> Node<'a> {
         self.bytes.get(start..)?.get(..len)
     }
 
+    #[inline]
     fn array(self) -> Option<Table<'a>> {
         matches!(self.tag()?, ARRAY_16 | ARRAY_32).then(|| self.table())?
     }
 
+    #[inline]
     fn object(self) -> Option<Table<'a>> {
         matches!(self.tag()?, OBJECT_16 | OBJECT_32).then(|| self.table())?
     }
 
+    #[inline]
     pub(super) fn table(self) -> Option<Table<'a>> {
         let width = match self.tag()? {
             ARRAY_16 | OBJECT_16 => Width::Narrow,
@@ -177,10 +190,12 @@ impl fmt::Debug for Node<'_> {
     }
 }
 
+#[inline]
 fn read<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
+#[inline]
 fn read_wide(bytes: &[u8], at: usize, width: Width) -> Option<usize> {
     Some(match width {
         Width::Narrow => usize::from(u16::from_le_bytes(read(bytes, at)?)),
@@ -205,6 +220,7 @@ pub(super) struct Member<'a> {
 }
 
 impl<'a> Table<'a> {
+    #[inline]
     pub(super) fn element(self, index: usize) -> Option<Node<'a>> {
         (index < self.count)
             .then(|| self.back(self.start + index * self.width.bytes()))?
@@ -237,6 +253,7 @@ impl<'a> Table<'a> {
         None
     }
 
+    #[inline]
     pub(super) fn node_at(self, at: usize) -> Node<'a> {
         Node { bytes: self.node.bytes, at }
     }
@@ -253,11 +270,13 @@ impl<'a> Table<'a> {
         (row < self.count).then_some(row)
     }
 
+    #[inline]
     pub(super) fn hash(self, row: usize) -> Option<u32> {
         let at = self.start + row * 2 * self.width.bytes();
         read_wide(self.node.bytes, at, self.width).map(|hash| hash as u32)
     }
 
+    #[inline]
     pub(super) fn row_member(self, row: usize) -> Option<Member<'a>> {
         let at = self.back(self.start + (row * 2 + 1) * self.width.bytes())?;
         let bytes = self.node.bytes;
@@ -272,6 +291,7 @@ impl<'a> Table<'a> {
     }
 
     /// Position that a distance leads to: always before this table's own tag.
+    #[inline]
     pub(super) fn back(self, at: usize) -> Option<usize> {
         match read_wide(self.node.bytes, at, self.width)? {
             0 => None,

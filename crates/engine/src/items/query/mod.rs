@@ -12,8 +12,11 @@
 
 mod candidates; // the items a query looks at
 mod evaluate; // the query over single items
+mod explain; // plans as text
+mod known; // indexes of a snapshot and their keys
 mod order; // ORDER BY as bytes, places in a sorted result
 mod output; // OFFSET, LIMIT, how far the page has come
+mod plan; // choosing how to find the items
 mod rids; // sets of child ids from indexes
 mod sort; // ORDER BY without an index
 mod stream; // rows of single items
@@ -23,24 +26,27 @@ mod whole; // queries that need all items first
 use std::time::{Duration, Instant};
 
 use quire_resource::{Component, PartitionKey};
-use quire_sql::{Environment, Limits, Parameters, Query, Schema, Shape};
+use quire_sql::{Analysis, Environment, Limits, Parameters, Query, Schema, Shape};
 use quire_storage::Token;
 use quire_value::Value;
 
-use super::continuation::{self, Binding, Resume};
+use super::continuation::{self, Binding, Place, Resume};
 use super::page::{Cost, Filled, Rows, answer_page};
 use super::scan::{Meter, Reader, ScanBudget};
-use super::window::{KeyFilter, Window, narrowed};
+use super::window::{KeyFilter, Spot, Window, narrowed};
 use crate::api::{Answer, Page, PageRequest, Scope};
 use crate::query_plan::check_crossing;
 use crate::sequencer::random_token;
 use crate::shared::Shared;
-use crate::{Container, EngineError};
+use crate::{Container, EngineError, indexes};
 
 use self::candidates::Candidates;
 use self::evaluate::Evaluator;
-use self::order::Order;
+use self::explain::Node;
+use self::known::Known;
+use self::order::{Order, Start};
 use self::output::Output;
+use self::plan::{Chooser, Need, Sorting};
 use self::sort::Sorted;
 
 /// Rows, groups and sort buffers of one query at a time.
@@ -67,7 +73,7 @@ pub(crate) fn query_items(
         let narrow =
             keys_of(container, &query, &request.scope).map(|keys| narrowed(container, windows, keys));
         let windows = narrow.as_deref().unwrap_or(windows);
-        let run = Run { shared, container, request, query: &query, environment, windows };
+        let run = Run { shared, container, request, query: &query, windows };
         Ok((run.fill(resume, compile)?, binding))
     })
 }
@@ -107,54 +113,117 @@ pub(crate) fn key_of_values(values: &[Value]) -> Option<PartitionKey> {
     values.iter().map(component).collect::<Option<Vec<_>>>().map(PartitionKey)
 }
 
+/// How a page is made.
+enum Plan {
+    Stream { candidates: Candidates, from: Option<(Spot, u64)>, node: Node },
+    Sorted { order: Order, sorting: Sorting, place: Option<Place>, node: Node },
+    Whole { candidates: Candidates, sent: u64, node: Node },
+}
+
+fn sent_of(resume: Option<Resume>) -> u64 {
+    if let Some(Resume::Block { sent }) = resume { sent } else { 0 }
+}
+
 struct Run<'a> {
     shared: &'a Shared,
     container: &'a Container,
     request: &'a PageRequest,
     query: &'a Query,
-    environment: Environment,
     windows: &'a [Window<'a>],
 }
 
 impl Run<'_> {
     fn fill(&self, resume: Option<Resume>, compile: Duration) -> Result<Filled, EngineError> {
-        let meter = Meter::new(ScanBudget::PAGE, self.request);
-        let mut reader = Reader::new(self.shared, self.container, self.windows, meter)?;
-        let evaluator = Evaluator::new(self.query, self.container)?;
-        let mut candidates = Candidates::All;
-        let mut output = self.output(&resume)?;
+        let started = Instant::now();
         let analysis = self.query.analysis();
-        let next = match (self.query.shape(), self.query.sorted(), resume) {
-            (Shape::Streaming { .. }, _, None) => {
-                stream::stream(&mut reader, &evaluator, &mut candidates, &mut output, None)?
+        if let Some(refusal) = analysis.order_refusal(&self.container.definition.indexing) {
+            return Err(refusal.into());
+        }
+        let (snapshot, indexes) = indexes::snapshot(self.shared, self.container)?;
+        let meter = Meter::new(ScanBudget::PAGE, self.request);
+        let mut reader = Reader::new(self.shared, self.container, snapshot, self.windows, meter)?;
+        let known = Known::new(self.container, indexes, &reader, self.request.index_use)?;
+        let mut output = self.output(&resume)?;
+        let need = Need { items: output.wanted() as u64, is_preferred: self.request.index_preferred };
+        let mut chooser = Chooser { known: &known, reader: &mut reader, need };
+        let plan = self.plan(&mut chooser, &analysis, resume)?;
+        let plan_time = started.elapsed();
+        let (next, node) = self.run(&mut reader, plan, &mut output)?;
+        let cost = Cost { compile, plan: plan_time, ..reader.meter.cost() };
+        let explain = self.request.explain.then(|| explain::text(&node, &cost, output.rows.count()));
+        Ok(Filled { rows: output.rows, cost, next, explain })
+    }
+
+    fn plan(
+        &self,
+        chooser: &mut Chooser<'_, '_, '_>,
+        analysis: &Analysis,
+        resume: Option<Resume>,
+    ) -> Result<Plan, EngineError> {
+        match (self.query.shape(), self.query.sorted(), &analysis.order, resume) {
+            (Shape::Streaming { .. }, _, _, resume @ (None | Some(Resume::Stream { .. }))) => {
+                let from = match resume {
+                    Some(Resume::Stream { spot, row, .. }) => Some((spot, row)),
+                    _ => None,
+                };
+                let (candidates, node) = chooser.candidates(&analysis.filter)?;
+                Ok(Plan::Stream { candidates, from, node })
             }
-            (Shape::Streaming { .. }, _, Some(Resume::Stream { spot, row, .. })) => {
-                let from = Some((spot, row));
-                stream::stream(&mut reader, &evaluator, &mut candidates, &mut output, from)?
-            }
-            (Shape::Blocking, Some(_), resume @ (None | Some(Resume::Sorted { .. })))
-                if analysis.order.is_some() =>
-            {
-                let place = match &resume {
+            (Shape::Blocking, Some(_), Some(order), resume @ (None | Some(Resume::Sorted { .. }))) => {
+                let place = match resume {
                     Some(Resume::Sorted { place, .. }) => Some(place),
                     _ => None,
                 };
-                let keys: Vec<_> =
-                    analysis.order.iter().flatten().map(|key| (key.path.clone(), key.descending)).collect();
-                let order = Order::new(self.container, &keys, self.environment)?;
-                reader.meter.set_budget(ScanBudget::WHOLE);
-                let mut sorted = Sorted::new(&order, &evaluator, &mut reader, self.request, place)?;
-                sorted.sort(&mut reader, &mut candidates, &mut output)?
+                let keys: Vec<_> = order.iter().map(|key| (key.path.clone(), key.descending)).collect();
+                let order = Order::new(&keys);
+                let (sorting, node) = chooser.sorting(&analysis.filter, &order)?;
+                Ok(Plan::Sorted { order, sorting, place, node })
             }
-            (Shape::Blocking | Shape::Constant, _, resume @ (None | Some(Resume::Block { .. }))) => {
-                let sent = if let Some(Resume::Block { sent }) = resume { sent } else { 0 };
-                reader.meter.set_budget(ScanBudget::WHOLE);
-                whole::whole(&mut reader, &evaluator, &mut candidates, &mut output.rows, sent)?
+            (Shape::Blocking, _, _, resume @ (None | Some(Resume::Block { .. }))) => {
+                let (candidates, node) = chooser.all_candidates(&analysis.filter)?;
+                Ok(Plan::Whole { candidates, sent: sent_of(resume), node })
             }
-            _ => return Err(EngineError::BadContinuation),
-        };
-        let cost = Cost { compile, ..reader.meter.cost() };
-        Ok(Filled { rows: output.rows, cost, next, explain: None })
+            (Shape::Constant, _, _, resume @ (None | Some(Resume::Block { .. }))) => {
+                let node = Node::new("Constant");
+                Ok(Plan::Whole { candidates: Candidates::Nothing, sent: sent_of(resume), node })
+            }
+            _ => Err(EngineError::BadContinuation),
+        }
+    }
+
+    fn run(
+        &self,
+        reader: &mut Reader<'_>,
+        plan: Plan,
+        output: &mut Output,
+    ) -> Result<(Option<Resume>, Node), EngineError> {
+        let evaluator = Evaluator::new(self.query, self.container)?;
+        match plan {
+            Plan::Stream { mut candidates, from, node } => {
+                Ok((stream::stream(reader, &evaluator, &mut candidates, output, from)?, node))
+            }
+            Plan::Sorted { order, sorting, place, node } => {
+                let mut sorted = Sorted::new(&order, &evaluator, reader, self.request, place.as_ref())?;
+                match sorting {
+                    Sorting::Walk(walk) if !matches!(sorted.start, Start::Within { .. }) => {
+                        Ok((sorted.walk(reader, &walk, output)?, node))
+                    }
+                    Sorting::Walk(_) => {
+                        let node = Node::new("Sort, since the item of the continuation is gone");
+                        reader.meter.set_budget(ScanBudget::WHOLE);
+                        Ok((sorted.sort(reader, &mut Candidates::All, output)?, node))
+                    }
+                    Sorting::Sort(mut candidates) => {
+                        reader.meter.set_budget(ScanBudget::WHOLE);
+                        Ok((sorted.sort(reader, &mut candidates, output)?, node))
+                    }
+                }
+            }
+            Plan::Whole { mut candidates, sent, node } => {
+                reader.meter.set_budget(ScanBudget::WHOLE);
+                Ok((whole::whole(reader, &evaluator, &mut candidates, &mut output.rows, sent)?, node))
+            }
+        }
     }
 
     fn output(&self, resume: &Option<Resume>) -> Result<Output, EngineError> {

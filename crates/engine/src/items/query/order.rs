@@ -2,14 +2,14 @@
 //! every bit flipped. Comparing sort keys, then child ids, is the order of a sorted query; no encoding is the beginning
 //! of another, so this holds for any number of values.
 
-use quire_sql::{Environment, Parameters, Query, SystemProperties};
+use quire_sql::SystemProperties;
 use quire_value::{Kind, Node, Path, Segment, Value, key};
 
 use super::super::body::is_system_property;
 use super::super::continuation::{Cut, Place};
 use super::super::scan::{Found, Next, Reader};
 use super::evaluate::Evaluator;
-use crate::{Container, EngineError};
+use crate::EngineError;
 
 pub(super) struct Order {
     pub keys: Vec<OrderKey>,
@@ -24,7 +24,6 @@ pub(super) struct OrderKey {
 enum Source {
     Stored,
     System(String),
-    Computed(Box<Query>),
 }
 
 /// Where a sorted page begins.
@@ -44,25 +43,16 @@ pub(super) enum Start {
 }
 
 impl Order {
-    pub fn new(
-        container: &Container,
-        keys: &[(Path, bool)],
-        environment: Environment,
-    ) -> Result<Order, EngineError> {
-        let computed = &container.definition.computed_properties;
+    /// The paths are of stored items: names of computed properties stand for what they are made of.
+    pub fn new(keys: &[(Path, bool)]) -> Order {
         let key = |(path, descending): &(Path, bool)| {
             let source = match path.0.as_slice() {
-                [Segment::Name(name), ..] if computed.iter().any(|(computed, _)| computed == name) => {
-                    let text = format!("SELECT VALUE {} FROM c", expression(path));
-                    let query = Query::compile(&text, &Parameters::default(), computed)?;
-                    Source::Computed(Box::new(query.with_environment(environment)))
-                }
                 [Segment::Name(name)] if is_system_property(name) => Source::System(name.clone()),
                 _ => Source::Stored,
             };
-            Ok(OrderKey { path: path.clone(), descending: *descending, source })
+            OrderKey { path: path.clone(), descending: *descending, source }
         };
-        Ok(Order { keys: keys.iter().map(key).collect::<Result<_, EngineError>>()? })
+        Order { keys: keys.iter().map(key).collect() }
     }
 
     pub fn key_of(&self, evaluator: &Evaluator<'_>, found: &Found<'_>) -> Result<Vec<u8>, EngineError> {
@@ -74,10 +64,6 @@ impl Order {
                 Source::System(name) => {
                     let value = evaluator.system(found).get(name).unwrap_or(Value::Undefined);
                     key::encode(&value, &mut bytes);
-                }
-                Source::Computed(query) => {
-                    let value = evaluator.with_item(found, |item| query.start()?.row_values_of(item))??.pop();
-                    key::encode(&value.unwrap_or(Value::Undefined), &mut bytes);
                 }
             }
             if sort_key.descending {
@@ -100,19 +86,6 @@ fn encode_node(node: Option<Node<'_>>, bytes: &mut Vec<u8>) {
 
 pub(super) fn flip(bytes: &mut [u8]) {
     bytes.iter_mut().for_each(|byte| *byte = !*byte);
-}
-
-/// `c["a"]["b"]`
-fn expression(path: &Path) -> String {
-    let mut text = "c".to_owned();
-    for segment in &path.0 {
-        if let Segment::Name(name) = segment {
-            text.push('[');
-            text.push_str(&Value::from(name.as_str()).to_json());
-            text.push(']');
-        }
-    }
-    text
 }
 
 /// Remembers how many items in a row had keys that begin the same, so that a cut key still names a place.

@@ -29,7 +29,6 @@ pub(super) enum Rids {
     /// The rows of one value in an index.
     Seek(Seek),
     Union(Vec<Rids>),
-    Intersection(Vec<Rids>),
 }
 
 pub(super) struct Seek {
@@ -72,7 +71,6 @@ impl Rids {
                 }
                 Ok(least)
             }
-            Rids::Intersection(parts) => meet(parts, reader, from),
         }
     }
 
@@ -158,7 +156,7 @@ impl Rids {
                 }
                 seek.at = 0;
             }
-            Rids::Union(parts) | Rids::Intersection(parts) => {
+            Rids::Union(parts) => {
                 parts.iter_mut().for_each(|part| part.rewind_to(from));
             }
         }
@@ -189,19 +187,6 @@ pub(super) fn next_batch(last: usize, reader: &Reader<'_>) -> usize {
     let average = reader.meter.bytes / reader.meter.items.max(1);
     let fitting = usize::try_from(FETCH_BYTES_MAX / average.max(1)).unwrap_or(FETCH_MAX);
     (2 * last).min(FETCH_MAX).min(fitting).max(1)
-}
-
-fn meet(parts: &mut [Rids], reader: &mut Reader<'_>, from: u64) -> Result<Option<u64>, EngineError> {
-    let mut candidate = from;
-    let mut agreed = 0;
-    let mut turn = 0;
-    while agreed < parts.len() {
-        let Some(rid) = parts[turn].next(reader, candidate)? else { return Ok(None) };
-        agreed = if rid == candidate { agreed + 1 } else { 1 };
-        candidate = rid;
-        turn = (turn + 1) % parts.len();
-    }
-    Ok(Some(candidate))
 }
 
 impl Seek {

@@ -1,0 +1,195 @@
+//! What a snapshot knows of its indexes: which can be used, how many rows they have, which of their keys a condition
+//! means.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use quire_sql::{PathRange, ValueRange};
+use quire_storage::KeyRange;
+use quire_value::{Path, Value};
+
+use super::super::scan::Reader;
+use super::super::window::Window;
+use crate::indexes::{
+    EncodedRange, IndexCounts, IndexId, Indexes, Order, RANGE_STRING_MAX, encode_value, is_cut, key_range,
+    point_range, row_counts,
+};
+use crate::{Container, EngineError};
+
+/// Beyond this many parts of a scope, equality is looked up in all of the container.
+const PARTS_MAX: usize = 8;
+
+pub(super) struct Known<'a> {
+    container: &'a Container,
+    indexes: Arc<Indexes>,
+    /// Of the partitions in scope.
+    counts: Vec<IndexCounts>,
+    /// False: no index, by request or because some items have no rows.
+    is_usable: bool,
+}
+
+/// A part of an index.
+pub(super) struct Part {
+    pub keys: KeyRange,
+    /// Everything before the child id, when all rows have one value: they lie by child id.
+    pub seek: Option<Vec<u8>>,
+}
+
+/// A range index, and its order.
+#[derive(Clone, Copy)]
+pub(super) struct RangeIndex {
+    pub id: IndexId,
+    /// The rid prefix of the one logical partition in scope, when the index has it first.
+    pub prefix: Option<u32>,
+}
+
+impl<'a> Known<'a> {
+    pub fn new(
+        container: &'a Container,
+        indexes: Arc<Indexes>,
+        reader: &Reader<'_>,
+        index_use: bool,
+    ) -> Result<Known<'a>, EngineError> {
+        let mut counts = Vec::new();
+        if index_use {
+            let mut last = None;
+            for window in reader.windows {
+                let partition = window.partition.layout.id;
+                if last != Some(partition) {
+                    counts.push(row_counts(&*reader.snapshot, container, partition)?);
+                    last = Some(partition);
+                }
+            }
+        }
+        let is_usable = index_use && counts.iter().all(|counts| counts.unindexed_items == 0);
+        Ok(Known { container, indexes, counts, is_usable })
+    }
+
+    /// Items of the partitions in scope.
+    pub fn items(&self) -> u64 {
+        self.counts.iter().map(|counts| counts.items).sum()
+    }
+
+    /// Rows of an index in these partitions; `None`: not counted.
+    pub fn rows(&self, index: IndexId) -> Option<u64> {
+        self.counts.iter().map(|counts| counts.rows(index)).sum()
+    }
+
+    /// Whether every item of these partitions has a row.
+    pub fn has_all(&self, index: IndexId) -> bool {
+        self.counts.iter().all(|counts| counts.missing(index) == Some(0))
+    }
+
+    /// A complete index over a path: one that has the only logical partition in scope first, if there is one.
+    pub fn range_index(&self, path: &Path, windows: &[Window<'_>]) -> Option<RangeIndex> {
+        if !self.is_usable {
+            return None;
+        }
+        if let Some(prefix) = only_prefix(windows)
+            && let Some(id) = self.indexes.range_index(path, Order::PartitionFirst)
+        {
+            return Some(RangeIndex { id, prefix: Some(prefix) });
+        }
+        let id = self.indexes.range_index(path, Order::ValueFirst)?;
+        Some(RangeIndex { id, prefix: None })
+    }
+
+    /// The same for several sort keys; true: the index has all of them reversed.
+    pub fn composite_index(
+        &self,
+        keys: &[(Path, bool)],
+        windows: &[Window<'_>],
+    ) -> Option<(RangeIndex, bool)> {
+        if !self.is_usable {
+            return None;
+        }
+        if let Some(prefix) = only_prefix(windows)
+            && let Some((id, reversed)) = self.indexes.composite_index(keys, Order::PartitionFirst)
+        {
+            return Some((RangeIndex { id, prefix: Some(prefix) }, reversed));
+        }
+        let (id, reversed) = self.indexes.composite_index(keys, Order::ValueFirst)?;
+        Some((RangeIndex { id, prefix: None }, reversed))
+    }
+
+    /// The rows that a condition means; `None` if an index does not have them.
+    pub fn parts(&self, condition: &PathRange, windows: &[Window<'_>]) -> Option<(RangeIndex, Vec<Part>)> {
+        if condition.ranges.iter().any(ValueRange::has_undefined) {
+            return None;
+        }
+        let index = self.range_index(&condition.path, windows)?;
+        let mut parts = Vec::new();
+        for range in &condition.ranges {
+            self.add_parts(index, range, windows, &mut parts);
+        }
+        Some((index, parts))
+    }
+
+    fn add_parts(
+        &self,
+        index: RangeIndex,
+        range: &ValueRange,
+        windows: &[Window<'_>],
+        parts: &mut Vec<Part>,
+    ) {
+        let number = self.container.number;
+        let encoded = encoded(range, index.prefix);
+        let keys = key_range(number, index.id, &encoded);
+        let point = match (&encoded.low, &encoded.high) {
+            (Bound::Included(low), Bound::Included(high)) if low == high => Some(low),
+            _ => None,
+        };
+        let Some(value) = point else { return parts.push(Part { keys, seek: None }) };
+        let Bound::Included(seek) = &keys.start else { return parts.push(Part { keys, seek: None }) };
+        if index.prefix.is_some() || windows.len() > PARTS_MAX || windows.iter().all(Window::is_whole) {
+            let seek = Some(seek.clone());
+            return parts.push(Part { keys, seek });
+        }
+        for window in windows {
+            let (first, last) = window.rids();
+            let keys = point_range(number, index.id, value, first, last);
+            parts.push(Part { keys, seek: Some(seek.clone()) });
+        }
+    }
+
+    pub fn keys(&self, index: RangeIndex, range: &EncodedRange) -> KeyRange {
+        key_range(self.container.number, index.id, range)
+    }
+
+    /// Everything in the keys of an index before the value.
+    pub fn head(&self, index: RangeIndex) -> Vec<u8> {
+        let all = EncodedRange { prefix: index.prefix, low: Bound::Unbounded, high: Bound::Unbounded };
+        match key_range(self.container.number, index.id, &all).start {
+            Bound::Included(head) | Bound::Excluded(head) => head,
+            Bound::Unbounded => Vec::new(),
+        }
+    }
+}
+
+/// The rid prefix of all windows, if they have only one.
+pub(super) fn only_prefix(windows: &[Window<'_>]) -> Option<u32> {
+    let (first, rest) = windows.split_first()?;
+    let is_same = |window: &Window<'_>| window.prefixes == first.prefixes;
+    (first.prefixes.0 == first.prefixes.1 && rest.iter().all(is_same)).then_some(first.prefixes.0)
+}
+
+/// The values of rows that can stand for a value in the range.
+pub(super) fn encoded(range: &ValueRange, prefix: Option<u32>) -> EncodedRange {
+    let bytes = |value: &Value| {
+        let mut bytes = Vec::new();
+        encode_value(value, RANGE_STRING_MAX, &mut bytes);
+        bytes
+    };
+    let bound = |bound: &Bound<Value>| match bound {
+        Bound::Unbounded | Bound::Included(Value::Undefined) | Bound::Excluded(Value::Undefined) => {
+            Bound::Unbounded
+        }
+        Bound::Included(value) => Bound::Included(bytes(value)),
+        Bound::Excluded(value) => match bytes(value) {
+            // A cut value stands for longer ones, too.
+            bytes if is_cut(&bytes) => Bound::Included(bytes),
+            bytes => Bound::Excluded(bytes),
+        },
+    };
+    EncodedRange { prefix, low: bound(&range.low), high: bound(&range.high) }
+}

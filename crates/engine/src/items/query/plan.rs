@@ -1,0 +1,473 @@
+//! Choosing how to find the items of a page.
+//!
+//! There are no statistics to go stale: what a condition finds is read from its index, a few rows at first and four
+//! times as many in every round, for all conditions in turn. The first that comes to its end finds the fewest and its
+//! rows are already there; until then the reading is given up when it has cost as much as doing without. All costs are
+//! in rows of an index:
+//!
+//! | work                                              | cost |
+//! |---------------------------------------------------|------|
+//! | a row of an index                                 | 1    |
+//! | finding the first row of a range                  | 8    |
+//! | an item read in the order of the items, evaluated | 4    |
+//! | an item fetched by its child id, evaluated        | 14   |
+
+use std::ops::{Bound, ControlFlow};
+
+use quire_sql::{Condition, PathRange, ValueRange};
+use quire_storage::{Direction, KeyRange};
+use quire_value::{Path, Value, key};
+
+use super::super::scan::Reader;
+use super::super::window::Window;
+use super::candidates::Candidates;
+use super::explain::Node;
+use super::known::{Known, Part, RangeIndex, encoded, only_prefix};
+use super::order::{Order, flip};
+use super::rids::Rids;
+use super::walk::Walk;
+use crate::EngineError;
+use crate::indexes::{COMPOSITE_STRING_MAX, EncodedRange, IndexId, RANGE_STRING_MAX, encode_value};
+
+const SEEK: f64 = 8.0;
+const ITEM: f64 = 4.0;
+const FETCH: f64 = 14.0;
+
+/// What the first round reads of every condition, and how much more the next one.
+const ROUND_FIRST: u64 = 64;
+const ROUND_FACTOR: u64 = 4;
+/// Child ids gathered at most: 32 MB.
+const GATHERED_MAX: u64 = 4 << 20;
+/// So many seeks are merged as they are read; more are gathered.
+const SEEKS_MERGED_MAX: usize = 32;
+/// Others are read up to so many times the rows of the best, in the hope that they leave fewer of them.
+const INTERSECTION_FACTOR: u64 = 4;
+const INTERSECTION_MIN: usize = 16;
+
+/// What a page needs.
+#[derive(Clone, Copy)]
+pub(super) struct Need {
+    /// Items that give a row, until the page is full.
+    pub items: u64,
+    /// An index is used wherever one can be.
+    pub is_preferred: bool,
+}
+
+pub(super) struct Chooser<'k, 'r, 'w> {
+    pub known: &'k Known<'k>,
+    pub reader: &'r mut Reader<'w>,
+    pub need: Need,
+}
+
+/// A condition that indexes can tell: the items of any of its parts.
+struct Union {
+    label: String,
+    parts: Vec<Part>,
+    /// The part being read, and where.
+    at: usize,
+    from: Option<Vec<u8>>,
+    rids: Vec<u64>,
+    cost: u64,
+    /// Rows of the indexes in all.
+    rows_max: u64,
+}
+
+pub(super) enum Sorting {
+    Walk(Walk),
+    Sort(Candidates),
+}
+
+impl Chooser<'_, '_, '_> {
+    /// For a query that goes by child id.
+    pub fn candidates(&mut self, filter: &Condition) -> Result<(Candidates, Node), EngineError> {
+        let Some(mut unions) = self.unions(filter, None) else {
+            return Ok((Candidates::Nothing, Node::new("Nothing: no item can match")));
+        };
+        if unions.is_empty() {
+            return Ok((Candidates::All, self.scan_node()));
+        }
+        let items = self.items(&mut unions)?;
+        let need = self.need.items as f64;
+        let limit = if self.need.is_preferred {
+            f64::MAX
+        } else {
+            // Where reading on costs as much as a scan, whether for a page or for all items.
+            (need * items * ITEM).sqrt().min(items * ITEM)
+        };
+        let Some(best) = self.race(&mut unions, limit)? else {
+            return Ok(self.merged(unions, items).unwrap_or_else(|| (Candidates::All, self.scan_node())));
+        };
+        let (rids, mut node) = self.intersect(unions, best)?;
+        let found = rids.len() as f64;
+        let scan = items.min(need * items / found.max(1.0)) * ITEM;
+        if found.min(need) * FETCH > scan && !self.need.is_preferred {
+            let scan = self.scan_node();
+            node.text = format!("Not used, since it finds too many: {}", node.text);
+            return Ok((Candidates::All, scan.with(node)));
+        }
+        Ok((Candidates::Rids(Rids::sorted(rids)), Node::new("Fetch items by child id").with(node)))
+    }
+
+    /// For a query that goes by sort keys.
+    pub fn sorting(&mut self, filter: &Condition, order: &Order) -> Result<(Sorting, Node), EngineError> {
+        let Some((mut walk, index, label)) = self.walk(filter, order) else {
+            let (candidates, node) = self.all_candidates(filter)?;
+            return Ok((Sorting::Sort(candidates), Node::new("Sort").with(node)));
+        };
+        let own = order.keys.first().map(|key| &key.path);
+        let Some(mut unions) = self.unions(filter, own) else {
+            let node = Node::new("Nothing: no item can match");
+            return Ok((Sorting::Sort(Candidates::Nothing), node));
+        };
+        let items = self.items(&mut unions)?;
+        let need = (self.need.items as f64).max(1.0);
+        let in_index = self.known.rows(index.id).map_or(items, |rows| rows as f64);
+        let outside = self.known.items() as f64 / items.max(1.0); // rows of others between ours
+        let missing = if walk.missing && !walk.backward { items * ITEM } else { 0.0 };
+        let walk_node = Node::new(label).with_rows(in_index as u64, None);
+        let found = match unions.is_empty() {
+            true => None,
+            false => self.race(&mut unions, (need * items).sqrt())?,
+        };
+        let Some(best) = found else {
+            let rows = in_index.min(need * outside);
+            let walking = rows + need * FETCH + missing;
+            if walking <= items * ITEM || self.need.is_preferred || only_prefix(self.reader.windows).is_none()
+            {
+                return Ok((Sorting::Walk(walk), walk_node));
+            }
+            let (candidates, node) = self.all_candidates(filter)?;
+            return Ok((Sorting::Sort(candidates), Node::new("Sort").with(node)));
+        };
+        let (rids, node) = self.intersect(unions, best)?;
+        let found = rids.len() as f64;
+        let walked = in_index.min(need * outside * items / found.max(1.0));
+        if found * FETCH <= walked + found.min(need) * FETCH {
+            let node = Node::new("Sort").with(Node::new("Fetch items by child id").with(node));
+            return Ok((Sorting::Sort(Candidates::Rids(Rids::sorted(rids))), node));
+        }
+        let mut among = rids;
+        among.sort_unstable();
+        among.dedup();
+        walk.among = Some(among);
+        Ok((Sorting::Walk(walk), walk_node.with(Node::new("Only items of").with(node))))
+    }
+
+    /// For a query that looks at all of them whatever the page takes.
+    pub fn all_candidates(&mut self, filter: &Condition) -> Result<(Candidates, Node), EngineError> {
+        let need = std::mem::replace(&mut self.need.items, u64::MAX);
+        let chosen = self.candidates(filter);
+        self.need.items = need;
+        chosen
+    }
+
+    fn scan_node(&self) -> Node {
+        let text = if self.reader.windows.iter().all(Window::is_whole) {
+            "Scan of all items"
+        } else {
+            "Scan of the items in scope"
+        };
+        Node::new(text).with_rows(self.known.items(), None)
+    }
+
+    /// The conditions that must all hold and that indexes can tell, but for that on `without`; `None`: no item can match.
+    fn unions(&mut self, filter: &Condition, without: Option<&Path>) -> Option<Vec<Union>> {
+        let conditions = match filter {
+            Condition::And(conditions) => conditions.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        let mut unions = Vec::new();
+        for condition in conditions {
+            match condition {
+                Condition::Nothing => return None,
+                Condition::Range(range) if Some(&range.path) == without => {}
+                condition => unions.extend(self.union(condition)),
+            }
+        }
+        Some(unions)
+    }
+
+    fn union(&mut self, condition: &Condition) -> Option<Union> {
+        let mut union = Union {
+            label: condition.to_string(),
+            parts: Vec::new(),
+            at: 0,
+            from: None,
+            rids: Vec::new(),
+            cost: 0,
+            rows_max: 0,
+        };
+        let mut indexes = Vec::new();
+        self.add(condition, &mut union, &mut indexes)?;
+        union.rows_max = indexes
+            .iter()
+            .map(|index| self.known.rows(*index).unwrap_or(u64::MAX))
+            .fold(0, u64::saturating_add);
+        Some(union)
+    }
+
+    fn add(&mut self, condition: &Condition, union: &mut Union, indexes: &mut Vec<IndexId>) -> Option<()> {
+        match condition {
+            Condition::Nothing => Some(()),
+            Condition::Range(range) => {
+                let (index, parts) = self.known.parts(range, self.reader.windows)?;
+                union.parts.extend(parts);
+                if !indexes.contains(&index.id) {
+                    indexes.push(index.id);
+                }
+                Some(())
+            }
+            Condition::Or(any) => any.iter().try_for_each(|condition| self.add(condition, union, indexes)),
+            // One of them is enough; points are the best guess.
+            Condition::And(all) => {
+                let mut ranges: Vec<&Condition> = all.iter().collect();
+                ranges.sort_by_key(
+                    |condition| !matches!(condition, Condition::Range(range) if range.points().is_some()),
+                );
+                ranges.into_iter().find_map(|condition| {
+                    let (parts, known) = (union.parts.len(), indexes.len());
+                    let added = self.add(condition, union, indexes);
+                    if added.is_none() {
+                        union.parts.truncate(parts);
+                        indexes.truncate(known);
+                    }
+                    added
+                })
+            }
+            Condition::All | Condition::Spatial(_) | Condition::FullText(_) => None,
+        }
+    }
+
+    /// How many items a scan would read. Those of whole partitions are counted; others are looked at while the
+    /// conditions are.
+    fn items(&mut self, unions: &mut [Union]) -> Result<f64, EngineError> {
+        let all = self.known.items();
+        if self.reader.windows.iter().all(Window::is_whole) {
+            return Ok(all as f64);
+        }
+        let mut limit = ROUND_FIRST;
+        loop {
+            let (items, is_all) = self.reader.count_items(limit)?;
+            if is_all || limit >= all {
+                return Ok(items as f64);
+            }
+            // An index that has found its few is better than counting on.
+            let mut found = false;
+            for union in &mut *unions {
+                found |= union.read(self.reader, limit)?;
+            }
+            if found || limit > GATHERED_MAX {
+                return Ok((limit * ROUND_FACTOR).min(all) as f64);
+            }
+            limit *= ROUND_FACTOR;
+        }
+    }
+
+    /// Reads all conditions in turn until one is at its end; `None`: none is before it costs too much.
+    fn race(&mut self, unions: &mut [Union], limit: f64) -> Result<Option<usize>, EngineError> {
+        let limit = (limit as u64).clamp(ROUND_FIRST, GATHERED_MAX);
+        let mut round = ROUND_FIRST;
+        loop {
+            let mut best: Option<(usize, usize)> = None;
+            for (nth, union) in unions.iter_mut().enumerate() {
+                if union.read(self.reader, round)? && best.is_none_or(|(_, rows)| union.rids.len() < rows) {
+                    best = Some((nth, union.rids.len()));
+                }
+            }
+            if best.is_some() || round >= limit {
+                return Ok(best.map(|(nth, _)| nth));
+            }
+            round = (ROUND_FACTOR * round).min(limit);
+        }
+    }
+
+    /// The items of the best, without those that others exclude where that is cheap to tell.
+    fn intersect(&mut self, mut unions: Vec<Union>, best: usize) -> Result<(Vec<u64>, Node), EngineError> {
+        let mut best = unions.swap_remove(best);
+        let mut node = best.node();
+        best.settle();
+        let more = INTERSECTION_FACTOR * best.rids.len() as u64;
+        let mut others = Vec::new();
+        for mut union in unions {
+            if union.is_read() || best.rids.len() > INTERSECTION_MIN && union.read(self.reader, more)? {
+                others.push(union.node());
+                union.settle();
+                best.rids.retain(|rid| union.rids.binary_search(rid).is_ok());
+            }
+        }
+        if !others.is_empty() {
+            let rows = best.rids.len() as u64;
+            node = others.into_iter().fold(Node::new("Intersection").with(node), Node::with);
+            node.actual = Some(rows);
+        }
+        Ok((best.rids, node))
+    }
+
+    /// A condition that is too large to gather, but need not be: equality.
+    fn merged(&self, unions: Vec<Union>, items: f64) -> Option<(Candidates, Node)> {
+        let mut best: Option<(f64, Union, Vec<Vec<u8>>)> = None;
+        for union in unions {
+            let Some(mut seeks) =
+                union.parts.iter().map(|part| part.seek.clone()).collect::<Option<Vec<_>>>()
+            else {
+                continue;
+            };
+            seeks.sort();
+            seeks.dedup();
+            let rows = union.estimate() as f64;
+            if seeks.len() <= SEEKS_MERGED_MAX && best.as_ref().is_none_or(|(other, ..)| rows < *other) {
+                best = Some((rows, union, seeks));
+            }
+        }
+        let (rows, union, seeks) = best?;
+        let need = self.need.items as f64;
+        let scan = items.min(need * items / rows.max(1.0)) * ITEM;
+        let cost = rows.min(need) * (1.0 + FETCH) + SEEK * seeks.len() as f64;
+        if cost > scan && !self.need.is_preferred {
+            return None;
+        }
+        let node = Node::new("Fetch items by child id").with(union.node());
+        let mut parts: Vec<Rids> = seeks.into_iter().map(Rids::seek).collect();
+        let rids = if parts.len() == 1 { parts.remove(0) } else { Rids::Union(parts) };
+        Some((Candidates::Rids(rids), node))
+    }
+
+    /// The index that has the order of a query.
+    fn walk(&self, filter: &Condition, order: &Order) -> Option<(Walk, RangeIndex, String)> {
+        let windows = self.reader.windows;
+        let keys: Vec<(Path, bool)> =
+            order.keys.iter().map(|key| (key.path.clone(), key.descending)).collect();
+        let (first, descending) = keys.first()?;
+        let own = own_range(filter, first);
+        let (index, backward, flipped) = match keys.as_slice() {
+            [_] => (self.known.range_index(first, windows)?, *descending, vec![false]),
+            keys => {
+                let (index, reversed) = self.known.composite_index(keys, windows)?;
+                (index, reversed, keys.iter().map(|(_, descending)| *descending != reversed).collect())
+            }
+        };
+        let is_single = keys.len() == 1;
+        let everything = [ValueRange::everything()];
+        let ranges = own.map_or(&everything[..], |own| &own.ranges);
+        let may_miss = ranges.iter().any(ValueRange::has_undefined);
+        let encode = |range: &ValueRange| {
+            if is_single { encoded(range, index.prefix) } else { component(range, index.prefix, flipped[0]) }
+        };
+        let mut ranges: Vec<KeyRange> =
+            ranges.iter().map(|range| self.known.keys(index, &encode(range))).collect();
+        if !is_single && flipped[0] {
+            ranges.reverse();
+        }
+        let names: Vec<String> = keys
+            .iter()
+            .map(|(path, descending)| format!("{path} {}", if *descending { "DESC" } else { "ASC" }))
+            .collect();
+        let kind = if is_single { "range" } else { "composite" };
+        let place = if index.prefix.is_some() { ", within one logical partition" } else { "" };
+        let way = if backward { "backward" } else { "forward" };
+        let part = own.map_or(String::new(), |own| format!(", {own}"));
+        let label = format!("Walk {kind} index {} {way}{place}{part}", names.join(", "));
+        let walk = Walk {
+            head: self.known.head(index),
+            flipped,
+            string_max: if is_single { RANGE_STRING_MAX } else { COMPOSITE_STRING_MAX },
+            backward,
+            ranges,
+            missing: is_single && may_miss && !self.known.has_all(index.id),
+            among: None,
+        };
+        Some((walk, index, label))
+    }
+}
+
+/// The condition on the first sort key.
+fn own_range<'f>(filter: &'f Condition, path: &Path) -> Option<&'f PathRange> {
+    let conditions = match filter {
+        Condition::And(conditions) => conditions.as_slice(),
+        other => std::slice::from_ref(other),
+    };
+    conditions.iter().find_map(|condition| match condition {
+        Condition::Range(range) if range.path == *path => Some(range),
+        _ => None,
+    })
+}
+
+/// The rows of a composite index whose first value lies in a range.
+fn component(range: &ValueRange, prefix: Option<u32>, flipped: bool) -> EncodedRange {
+    let bytes = |value: &Value| {
+        let mut bytes = Vec::new();
+        encode_value(value, COMPOSITE_STRING_MAX, &mut bytes);
+        let is_cut = bytes[0] == key::STRING && bytes.ends_with(&[0, 2]);
+        if flipped {
+            flip(&mut bytes);
+        }
+        (bytes, is_cut)
+    };
+    let bound = |bound: &Bound<Value>| match bound {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(value) => Bound::Included(bytes(value).0),
+        Bound::Excluded(value) => match bytes(value) {
+            (bytes, true) => Bound::Included(bytes),
+            (bytes, false) => Bound::Excluded(bytes),
+        },
+    };
+    let (low, high) = (bound(&range.low), bound(&range.high));
+    let (low, high) = if flipped { (high, low) } else { (low, high) };
+    EncodedRange { prefix, low, high }
+}
+
+impl Union {
+    fn is_read(&self) -> bool {
+        self.at == self.parts.len()
+    }
+
+    /// Goes on reading until it has cost so much; true at the end.
+    fn read(&mut self, reader: &mut Reader<'_>, cost_max: u64) -> Result<bool, EngineError> {
+        while !self.is_read() && self.cost < cost_max {
+            let part = &self.parts[self.at];
+            let mut keys = part.keys.clone();
+            match self.from.take() {
+                Some(from) => keys.start = Bound::Excluded(from),
+                None => self.cost += SEEK as u64,
+            }
+            let rows_max = usize::try_from(cost_max.saturating_sub(self.cost).max(1)).unwrap_or(usize::MAX);
+            let (mut found, mut last, mut rows) = (Vec::new(), Vec::new(), 0);
+            let more = reader.index_rows(keys, Direction::Forward, rows_max, &mut |key| {
+                found.extend(key.last_chunk().map(|rid| u64::from_be_bytes(*rid)));
+                rows += 1;
+                last.clear();
+                last.extend_from_slice(key);
+                ControlFlow::Continue(())
+            })?;
+            self.rids.extend(found.into_iter().filter(|rid| reader.can_hold(*rid)));
+            self.cost += rows;
+            if more && rows > 0 {
+                self.from = Some(last);
+            } else {
+                self.at += 1;
+            }
+        }
+        Ok(self.is_read())
+    }
+
+    fn settle(&mut self) {
+        self.rids.sort_unstable();
+        self.rids.dedup();
+    }
+
+    /// Between what was seen and all there can be, in the middle of their orders of magnitude.
+    fn estimate(&self) -> u64 {
+        let seen = self.rids.len() as u64;
+        if self.is_read() {
+            return seen;
+        }
+        let most = self.rows_max.max(seen.saturating_mul(ROUND_FACTOR)).min(u64::from(u32::MAX));
+        ((seen.max(1) as f64) * most as f64).sqrt() as u64
+    }
+
+    fn node(&self) -> Node {
+        let what = if self.parts.iter().all(|part| part.seek.is_some()) { "Seek" } else { "Range" };
+        let actual = self.is_read().then_some(self.rids.len() as u64);
+        Node::new(format!("{what} {}", self.label)).with_rows(self.estimate(), actual)
+    }
+}

@@ -1,0 +1,198 @@
+//! From sorted runs to tables.
+//!
+//! One thread, in commit order: once enough rows are in memory it merges them into fjall by ingestion, each space with
+//! a checkpoint row in the same ingestion, publishes a view without them, and lets go of the packed rows up to there.
+//! On opening, what the packed rows above a space's checkpoint hold becomes its first run.
+//!
+//! Ingestion writes tables past journal and memtable, registers them at once under a sequence number of their own,
+//! newer than all there is, and holds the journal's lock only while it registers. It takes deletes. It covers one
+//! keyspace, so every space has a checkpoint of its own.
+//!
+//! The checkpoint row lies behind every key that a commit may hold and is shown to nobody. A packed row up to the
+//! checkpoint means nothing any more, so packed rows are dropped table by table as they all become old; deleting them
+//! one by one would cost as much as writing them. The newest table always stays: fjall finds out from it which of its
+//! journals it still needs.
+
+use crate::error::{OpenError, corrupt, failed, reading};
+use crate::packed::{Spaces, packed_key, packed_sequence, unpack};
+use crate::run::{Merge, Run};
+use crate::store::Store;
+use crate::views::{Layer, Views};
+use crate::{Open, error};
+use fjall::{AbstractTree, Keyspace, Readable, Snapshot};
+use parking_lot::Mutex;
+use quire_storage::memory::CAPS;
+use quire_storage::{Direction, SPACE_COUNT, Space, StorageError};
+use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// One byte longer than any key of a commit, and above them all.
+pub(crate) const CHECKPOINT_KEY: [u8; CAPS.key_bytes_max + 1] = [0xFF; CAPS.key_bytes_max + 1];
+
+/// What a store holds of runs that were not flushed.
+pub(crate) struct Unflushed {
+    pub(crate) layer: Layer,
+    /// Spaces that ever had index rows.
+    pub(crate) merged: Spaces,
+    /// The newest checkpoint or packed row, if it is beyond the log.
+    beyond: Option<u64>,
+}
+
+/// Reads the packed rows above the checkpoints. `newest` is the last commit of the log.
+pub(crate) fn load(store: &Store, newest: u64) -> Result<Unflushed, OpenError> {
+    let snapshot = store.database.snapshot();
+    let mut checkpoints = [None; SPACE_COUNT as usize];
+    for (space, checkpoint) in (0..).zip(&mut checkpoints) {
+        *checkpoint = read_checkpoint(store.space(Space(space))?, &snapshot)?;
+    }
+    let spaces = || (0..).map(Space).zip(checkpoints);
+    let has_checkpoint = spaces().filter(|(_, checkpoint)| checkpoint.is_some());
+    let mut merged = has_checkpoint.fold(Spaces::default(), |merged, (space, _)| merged.with(space));
+    let mut beyond = checkpoints.into_iter().flatten().filter(|sequence| *sequence > newest).max();
+    let mut layer = Layer::default();
+    for row in snapshot.iter(&store.packed) {
+        let (key, value) = row.into_inner().map_err(reading)?;
+        let damaged = || corrupt("a row of packed index rows is damaged");
+        let sequence = packed_sequence(&key).ok_or_else(damaged)?;
+        if sequence > newest {
+            beyond = beyond.max(Some(sequence));
+            continue;
+        }
+        let open =
+            spaces().filter(|(_, checkpoint)| checkpoint.is_none_or(|checkpoint| checkpoint < sequence));
+        let wanted = open.fold(Spaces::default(), |wanted, (space, _)| wanted.with(space));
+        let runs = unpack(&value, wanted).ok_or_else(damaged)?;
+        merged =
+            (0..).map(Space).zip(&runs).filter(|(_, run)| run.len() > 0).fold(merged, |m, (s, _)| m.with(s));
+        layer.push(runs, sequence);
+    }
+    layer.merge_all();
+    Ok(Unflushed { layer, merged, beyond })
+}
+
+fn read_checkpoint(keyspace: &Keyspace, snapshot: &Snapshot) -> Result<Option<u64>, OpenError> {
+    let Some(bytes) = snapshot.get(keyspace, CHECKPOINT_KEY).map_err(reading)? else { return Ok(None) };
+    let bytes = (&*bytes).try_into().map_err(|_| corrupt("the checkpoint of a space is damaged"))?;
+    Ok(Some(u64::from_le_bytes(bytes)))
+}
+
+impl Unflushed {
+    /// Refuses a log that ends before what was flushed from it; with `accept_loss` what is beyond it is forgotten.
+    pub(crate) fn check(&self, store: &Store, newest: u64, accept_loss: bool) -> Result<(), OpenError> {
+        match self.beyond {
+            None => Ok(()),
+            Some(acknowledged) if !accept_loss => {
+                Err(OpenError::LogEndsEarly { acknowledged, found: newest })
+            }
+            Some(_) => {
+                forget_beyond(store, newest).map_err(|error| failed("forgetting lost commits", error).into())
+            }
+        }
+    }
+}
+
+/// New commits will have the sequences of lost ones, so nothing may be left under those.
+fn forget_beyond(store: &Store, newest: u64) -> Result<(), fjall::Error> {
+    let snapshot = store.database.snapshot();
+    for space in (0..SPACE_COUNT).map(Space) {
+        let Ok(keyspace) = store.space(space) else { continue };
+        if snapshot.contains_key(keyspace, CHECKPOINT_KEY)? {
+            ingest(keyspace, &[], newest)?;
+        }
+    }
+    let beyond = (Bound::Excluded(packed_key(newest)), Bound::Unbounded);
+    let mut ingestion = store.packed.start_ingestion()?;
+    for row in snapshot.range(&store.packed, beyond) {
+        ingestion.write_tombstone(row.key()?)?;
+    }
+    ingestion.finish()
+}
+
+/// Flushes everything that is in memory, on this thread.
+pub(crate) fn flush_all(views: &Views, store: &Store) -> Result<(), StorageError> {
+    while let Some(layer) = views.freeze() {
+        flush(&layer, views, store)?;
+    }
+    Ok(())
+}
+
+fn flush(layer: &Layer, views: &Views, store: &Store) -> Result<(), StorageError> {
+    let start = Instant::now();
+    // A panic inside would leave writers waiting for ever.
+    let ingested = catch_unwind(AssertUnwindSafe(|| ingest_layer(layer, store)));
+    ingested
+        .unwrap_or(Err(fjall::Error::Poisoned))
+        .map_err(|error| failed("writing index rows to tables", error))?;
+    views.let_go(&store.database);
+    let (rows, took) = (layer.rows, start.elapsed());
+    tracing::debug!(rows, ?took, "index rows are in tables");
+    let old = (Bound::Unbounded, Bound::Excluded(packed_key(layer.last_sequence)));
+    if let Err(error) = store.packed.tree.drop_range::<[u8; 8], _>(old) {
+        tracing::warn!(%error, "old packed rows are not dropped yet");
+    }
+    Ok(())
+}
+
+fn ingest_layer(layer: &Layer, store: &Store) -> Result<(), fjall::Error> {
+    for (space, runs) in (0..).map(Space).zip(&layer.spaces).filter(|(_, runs)| !runs.is_empty()) {
+        let Ok(keyspace) = store.space(space) else { continue };
+        ingest(keyspace, runs, layer.last_sequence)?;
+    }
+    Ok(())
+}
+
+fn ingest(keyspace: &Keyspace, runs: &[Arc<Run>], checkpoint: u64) -> Result<(), fjall::Error> {
+    let mut ingestion = keyspace.start_ingestion()?;
+    for (key, value) in Merge::new(runs, (Bound::Unbounded, Bound::Unbounded), Direction::Forward) {
+        match value {
+            Some(value) => ingestion.write(key, value)?,
+            None => ingestion.write_tombstone(key)?,
+        }
+    }
+    ingestion.write(&CHECKPOINT_KEY[..], checkpoint.to_le_bytes())?;
+    ingestion.finish()
+}
+
+/// The thread.
+pub(crate) struct Flusher {
+    views: Arc<Views>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Flusher {
+    pub(crate) fn start(open: &Arc<Open>) -> Result<Flusher, OpenError> {
+        let (views, waiting, open) = (open.views.clone(), open.views.clone(), Arc::downgrade(open));
+        let thread =
+            std::thread::Builder::new().name("quire-flush".into()).spawn(move || run(&waiting, &open));
+        let thread = thread.map_err(error::opening("starting the thread that flushes index rows"))?;
+        Ok(Flusher { views, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Waits for a flush that is under way.
+    pub(crate) fn end(&self) {
+        self.views.end();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::warn!("the thread that flushes index rows had failed");
+        }
+    }
+}
+
+fn run(views: &Views, open: &Weak<Open>) {
+    while let Some(layer) = views.wait_to_freeze() {
+        let Some(open) = open.upgrade() else { return };
+        match flush(&layer, views, &open.store) {
+            Ok(()) => drop(open.state.figures.run_flushes.fetch_add(1, Ordering::Relaxed)),
+            Err(error) => {
+                tracing::error!(%error, "index rows could not be flushed, no more writes until reopened");
+                open.state.poison("flush of index rows");
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The packed form of a batch's rows: one journalled row for all of them.
+//!
+//! A space that takes index rows is kept in sorted runs in memory ([`crate::run`]) until they are flushed. What makes
+//! its rows durable is one row per batch in the `packed` keyspace, read again only on opening:
+//!
+//! | key                            | value                                              |
+//! |--------------------------------|----------------------------------------------------|
+//! | u64 sequence, big-endian       | 1 (version), then entries                          |
+//!
+//! | entry  | bytes                                                                                         |
+//! |--------|-----------------------------------------------------------------------------------------------|
+//! | put    | 0, u8 space, key, value                                                                       |
+//! | delete | 1, u8 space, key                                                                              |
+//! | rows   | 2, u8 space, prefix, suffix, count of added, each middle, count of removed, each middle       |
+//!
+//! The sequence is the one of the batch's commit record. Byte strings begin with their length; lengths and counts
+//! are LEB128.
+
+use crate::run::{Run, RunBuilder};
+use quire_storage::{Caps, CommitError, Op, SPACE_COUNT, Space};
+
+const VERSION: u8 = 1;
+const PUT: u8 = 0;
+const DELETE: u8 = 1;
+const ROWS: u8 = 2;
+
+/// Spaces whose rows go through runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spaces(pub(crate) u8);
+
+impl Spaces {
+    /// Those the ops bring index rows for.
+    pub(crate) fn with_rows(ops: &[Op]) -> Spaces {
+        ops.iter().fold(Spaces::default(), |spaces, op| match op {
+            Op::Rows { space, .. } => spaces.with(*space),
+            Op::Put { .. } | Op::Delete { .. } => spaces,
+        })
+    }
+
+    /// A space that does not exist is none of them.
+    pub(crate) fn with(self, space: Space) -> Spaces {
+        if space.0 < SPACE_COUNT { Spaces(self.0 | 1 << space.0) } else { self }
+    }
+
+    pub(crate) fn contains(self, space: Space) -> bool {
+        space.0 < SPACE_COUNT && self.0 & 1 << space.0 != 0
+    }
+
+    pub(crate) fn union(self, other: Spaces) -> Spaces {
+        Spaces(self.0 | other.0)
+    }
+}
+
+/// Rows for the runs, by space, and their packed form.
+#[derive(Default)]
+pub(crate) struct Delta {
+    entries: Vec<u8>,
+    pub(crate) runs: [Run; SPACE_COUNT as usize],
+    /// Spaces that were given index rows.
+    pub(crate) with_rows: Spaces,
+}
+
+/// Collects rows for a [`Delta`].
+#[derive(Default)]
+pub(crate) struct DeltaBuilder {
+    entries: Vec<u8>,
+    builders: [RunBuilder; SPACE_COUNT as usize],
+    with_rows: Spaces,
+}
+
+impl Delta {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Refuses what no commit may hold: an empty key, one too long, one key twice.
+    pub(crate) fn check(&self, caps: &Caps) -> Result<(), CommitError> {
+        for run in &self.runs {
+            let mut last: &[u8] = &[];
+            for key in run.keys() {
+                if key.is_empty() {
+                    return Err(CommitError::Malformed { what: "an op with an empty key" });
+                }
+                if key == last {
+                    return Err(CommitError::Malformed { what: "two ops for one key" });
+                }
+                if key.len() > caps.key_bytes_max {
+                    return Err(CommitError::TooLarge { bytes: run.size_bytes(), ops: run.len() });
+                }
+                last = key;
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of the packed row; nothing where there are no rows.
+    pub(crate) fn packed(&self) -> Option<Vec<u8>> {
+        (!self.is_empty()).then(|| [&[VERSION], &self.entries[..]].concat())
+    }
+}
+
+impl DeltaBuilder {
+    pub(crate) fn op(&mut self, op: &Op) {
+        match op {
+            Op::Put { space, key, value } => self.row(*space, key, Some(value)),
+            Op::Delete { space, key } => self.row(*space, key, None),
+            Op::Rows { space, prefix, suffix, added, removed } => {
+                self.with_rows = self.with_rows.with(*space);
+                self.entries.extend([ROWS, space.0]);
+                put_bytes(&mut self.entries, prefix);
+                put_bytes(&mut self.entries, suffix);
+                for (middles, value) in [(added, Some(&[][..])), (removed, None)] {
+                    put_number(&mut self.entries, middles.len());
+                    for middle in middles {
+                        put_bytes(&mut self.entries, middle);
+                        self.builders[usize::from(space.0)].push([prefix, middle, suffix], value);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn row(&mut self, space: Space, key: &[u8], value: Option<&[u8]>) {
+        self.entries.extend([if value.is_some() { PUT } else { DELETE }, space.0]);
+        put_bytes(&mut self.entries, key);
+        if let Some(value) = value {
+            put_bytes(&mut self.entries, value);
+        }
+        self.builders[usize::from(space.0)].push([key, &[], &[]], value);
+    }
+
+    pub(crate) fn append(&mut self, delta: &Delta) {
+        self.entries.extend_from_slice(&delta.entries);
+        self.with_rows = self.with_rows.union(delta.with_rows);
+        for (builder, run) in self.builders.iter_mut().zip(&delta.runs) {
+            builder.append(run);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn finish(self) -> Delta {
+        let (entries, with_rows) = (self.entries, self.with_rows);
+        Delta { entries, with_rows, runs: self.builders.map(RunBuilder::finish) }
+    }
+}
+
+pub(crate) fn packed_key(sequence: u64) -> [u8; 8] {
+    sequence.to_be_bytes()
+}
+
+pub(crate) fn packed_sequence(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.try_into().ok()?))
+}
+
+/// The rows of a packed row in the spaces that `wanted` names; `None` where it is damaged.
+pub(crate) fn unpack(packed: &[u8], wanted: Spaces) -> Option<[Run; SPACE_COUNT as usize]> {
+    let mut builders: [RunBuilder; SPACE_COUNT as usize] = Default::default();
+    let mut reader = Reader(packed.strip_prefix(&[VERSION])?);
+    while let Some(kind) = reader.byte() {
+        let space = Space(reader.byte()?);
+        let mut ignored = RunBuilder::default();
+        let builder = match builders.get_mut(usize::from(space.0))? {
+            builder if wanted.contains(space) => builder,
+            _ => &mut ignored,
+        };
+        match kind {
+            PUT => builder.push(checked([reader.bytes()?, &[], &[]])?, Some(reader.bytes()?)),
+            DELETE => builder.push(checked([reader.bytes()?, &[], &[]])?, None),
+            ROWS => {
+                let (prefix, suffix) = (reader.bytes()?, reader.bytes()?);
+                for value in [Some(&[][..]), None] {
+                    for _ in 0..reader.number()? {
+                        builder.push(checked([prefix, reader.bytes()?, suffix])?, value);
+                    }
+                }
+            }
+            _ => return None,
+        }
+    }
+    Some(builders.map(RunBuilder::finish))
+}
+
+/// A key that a run can hold.
+fn checked(key: [&[u8]; 3]) -> Option<[&[u8]; 3]> {
+    let length: usize = key.iter().map(|part| part.len()).sum();
+    (1..=usize::from(u16::MAX)).contains(&length).then_some(key)
+}
+
+fn put_number(bytes: &mut Vec<u8>, mut number: usize) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn put_bytes(into: &mut Vec<u8>, bytes: &[u8]) {
+    put_number(into, bytes.len());
+    into.extend_from_slice(bytes);
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn byte(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(byte)
+    }
+
+    fn number(&mut self) -> Option<usize> {
+        let mut number = 0usize;
+        for shift in (0..35).step_by(7) {
+            let byte = self.byte()?;
+            number |= usize::from(byte & 0x7F) << shift;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = self.number()?;
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    fn sample() -> Delta {
+        let mut builder = DeltaBuilder::default();
+        builder.op(&Op::Rows {
+            space: Space(3),
+            prefix: b"pre".to_vec(),
+            suffix: b"s".to_vec(),
+            added: vec![b"b".to_vec(), b"a".to_vec()],
+            removed: vec![vec![]],
+        });
+        builder.op(&Op::Put { space: Space(1), key: b"k".to_vec(), value: vec![7; 200] });
+        builder.row(Space(3), b"gone", None);
+        builder.finish()
+    }
+
+    fn rows(run: &Run) -> Vec<(String, Option<usize>)> {
+        let keys = run.keys().map(|key| String::from_utf8_lossy(key).into_owned());
+        keys.map(|key| (key.clone(), run.get(key.as_bytes()).unwrap().map(<[u8]>::len))).collect()
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let packed = sample().packed().unwrap();
+        let text: Vec<String> = packed[..34].iter().map(|byte| format!("{byte:02x}")).collect();
+        expect!["01 02 03 03 70 72 65 01 73 02 01 62 01 61 01 00 00 01 01 6b c8 01 07 07 07 07 07 07 07 07 07 07 07 07"]
+            .assert_eq(&text.join(" "));
+        assert_eq!(packed[222..], *b"\x01\x03\x04gone");
+        assert_eq!(packed_key(0x0102), [0, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(packed_sequence(&packed_key(77)), Some(77));
+    }
+
+    #[test]
+    fn unpacking_gives_the_rows_back() {
+        let delta = sample();
+        assert!(delta.with_rows.contains(Space(3)) && !delta.with_rows.contains(Space(1)));
+        let packed = delta.packed().unwrap();
+        let expected = [("gone", None), ("preas", Some(0)), ("prebs", Some(0)), ("pres", None)];
+        let expected = expected.map(|(key, value)| (key.to_owned(), value));
+        let all = Spaces::default().with(Space(1)).with(Space(3));
+        for runs in [&delta.runs, &unpack(&packed, all).unwrap()] {
+            assert_eq!(rows(&runs[3]), expected);
+            assert_eq!(rows(&runs[1]), [("k".to_owned(), Some(200))]);
+        }
+        let one = unpack(&packed, Spaces::default().with(Space(1))).unwrap();
+        assert_eq!((one[1].len(), one[3].len()), (1, 0));
+    }
+
+    #[test]
+    fn damage_does_not_panic() {
+        let packed = sample().packed().unwrap();
+        let all = Spaces(0b11111);
+        for index in 0..packed.len() {
+            let whole_entries = [1, 16, 222].contains(&index);
+            assert_eq!(unpack(&packed[..index], all).is_some(), whole_entries, "cut at {index}");
+            let mut damaged = packed.clone();
+            damaged[index] ^= 0x81;
+            drop(unpack(&damaged, all));
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! What readers see: a fjall snapshot and the sorted runs above it, published together.
+//!
+//! A batch is journalled and synced, then its rows become a run, then a [`View`] with both is published; readers take
+//! the view that is current and never its two parts separately. Small runs are merged into larger ones, so that a
+//! view has a few per size, and once there is enough of them the flusher takes all of it away into tables.
+//!
+//! Invariants:
+//! 1. A view's runs hold every row above its snapshot's checkpoint. They may hold rows that are in tables already: those
+//!    are the same.
+//! 2. `gate` is held from the journal write of a batch until its view is published, and by whoever takes a new fjall
+//!    snapshot; so no snapshot shows a batch whose runs are not there.
+//! 3. Views are replaced under the lock of `shelf`, whose contents are the runs of the current view.
+
+use crate::LocalOptions;
+use crate::packed::Spaces;
+use crate::run::{Bounds, Merge, Run};
+use crate::state::State;
+use fjall::Database;
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use quire_storage::{Direction, SPACE_COUNT, Space};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+/// How index rows are kept until they are in tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexRows {
+    /// Journalled as one row per batch, held in sorted runs, written to tables in bulk.
+    Packed,
+    /// Journalled and entered into the memtable one by one.
+    Plain,
+}
+
+const SPACES: usize = SPACE_COUNT as usize;
+/// So many runs of about one size become one.
+const MERGED_AT: usize = 4;
+/// Runs this large wait for the flusher.
+const MERGED_ROWS_MAX: usize = 1 << 18;
+/// Rows take about this much in memory; fewer but larger ones are flushed earlier.
+const ROW_BYTES: usize = 64;
+/// Writers wait when so many times more rows are in memory than are flushed at once.
+const STALL_FACTOR: usize = 2;
+const STALL_CHECK: Duration = Duration::from_millis(100);
+
+pub(crate) struct View {
+    pub(crate) snapshot: fjall::Snapshot,
+    runs: [Vec<Arc<Run>>; SPACES],
+}
+
+pub(crate) struct Views {
+    form: IndexRows,
+    flush_rows: usize,
+    /// Spaces that ever had index rows; they only become more, by the leader.
+    merged: AtomicU8,
+    gate: Mutex<()>,
+    shelf: Mutex<Shelf>,
+    changed: Condvar,
+    current: RwLock<Arc<View>>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    /// Being flushed.
+    frozen: Option<Arc<Layer>>,
+    active: Layer,
+    ended: bool,
+}
+
+/// Runs of consecutive batches, by space, oldest first.
+#[derive(Default)]
+pub(crate) struct Layer {
+    pub(crate) spaces: [Vec<Arc<Run>>; SPACES],
+    pub(crate) rows: usize,
+    bytes: usize,
+    /// The batch of the newest run.
+    pub(crate) last_sequence: u64,
+}
+
+/// The right to write a batch and to publish it.
+pub(crate) struct Gate<'a> {
+    views: &'a Views,
+    _held: MutexGuard<'a, ()>,
+}
+
+/// Figures for metrics.
+pub(crate) struct RunFigures {
+    pub(crate) runs: u64,
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+}
+
+impl View {
+    pub(crate) fn runs(&self, space: Space) -> &[Arc<Run>] {
+        self.runs.get(usize::from(space.0)).map_or(&[], Vec::as_slice)
+    }
+
+    /// What the runs say about a key: a value, that it is deleted, or nothing.
+    pub(crate) fn in_runs(&self, space: Space, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.runs(space).iter().rev().find_map(|run| run.get(key))
+    }
+
+    pub(crate) fn merge(&self, space: Space, bounds: Bounds<'_>, direction: Direction) -> Merge<'_> {
+        Merge::new(self.runs(space), bounds, direction)
+    }
+}
+
+impl Views {
+    /// `layer` holds what was not flushed before the store was opened.
+    pub(crate) fn new(database: &Database, options: &LocalOptions, merged: Spaces, layer: Layer) -> Views {
+        let shelf = Shelf { active: layer, ..Shelf::default() };
+        let view = View { snapshot: database.snapshot(), runs: shelf.runs() };
+        Views {
+            form: options.index_rows,
+            flush_rows: options.run_rows_max.max(1),
+            merged: AtomicU8::new(merged.0),
+            gate: Mutex::default(),
+            shelf: Mutex::new(shelf),
+            changed: Condvar::new(),
+            current: RwLock::new(Arc::new(view)),
+        }
+    }
+
+    /// What a reader sees from now on. Without runs there is nothing to keep together.
+    pub(crate) fn current(&self, database: &Database) -> Arc<View> {
+        match self.form {
+            IndexRows::Packed => self.current.read().clone(),
+            IndexRows::Plain => Arc::new(View { snapshot: database.snapshot(), runs: Default::default() }),
+        }
+    }
+
+    /// The spaces whose rows go through runs once these have had index rows, too.
+    pub(crate) fn merged_with(&self, spaces: Spaces) -> Spaces {
+        match self.form {
+            IndexRows::Packed => Spaces(self.merged.load(Ordering::Acquire)).union(spaces),
+            IndexRows::Plain => Spaces::default(),
+        }
+    }
+
+    /// From now on these spaces go through runs, too. Only the leader calls this.
+    pub(crate) fn add_merged(&self, spaces: Spaces) {
+        self.merged.fetch_or(spaces.0, Ordering::AcqRel);
+    }
+
+    pub(crate) fn gate(&self) -> Gate<'_> {
+        Gate { views: self, _held: self.gate.lock() }
+    }
+
+    /// Merges small runs while there are too many of one size. Only the leader calls this, after its answers.
+    pub(crate) fn merge_small(&self) {
+        for space in 0..SPACES {
+            while let Some(runs) = self.small_runs(space) {
+                let merged = Arc::new(Run::merged(&runs));
+                self.replace(space, &runs, merged);
+            }
+        }
+    }
+
+    fn small_runs(&self, space: usize) -> Option<Vec<Arc<Run>>> {
+        let shelf = self.shelf.lock();
+        let runs = &shelf.active.spaces[space];
+        let count = count_to_merge(runs.iter().map(|run| run.len()))?;
+        Some(runs[runs.len() - count..].to_vec())
+    }
+
+    /// Puts a merged run in the place of its parts, unless the flusher has taken them.
+    fn replace(&self, space: usize, parts: &[Arc<Run>], merged: Arc<Run>) {
+        let mut shelf = self.shelf.lock();
+        let Shelf { active, .. } = &mut *shelf;
+        let runs = &mut active.spaces[space];
+        let Some(start) = runs.len().checked_sub(parts.len()) else { return };
+        if !runs[start..].iter().zip(parts).all(|(run, part)| Arc::ptr_eq(run, part)) {
+            return;
+        }
+        let (rows, bytes) = sizes(parts);
+        active.rows = active.rows - rows + merged.len();
+        active.bytes = active.bytes - bytes + merged.size_bytes();
+        runs.truncate(start);
+        runs.push(merged);
+        let mut current = self.current.write();
+        *current = Arc::new(View { snapshot: current.snapshot.clone(), runs: shelf.runs() });
+    }
+
+    /// Waits while there is too much in memory. Says how long, or that it will not become less.
+    pub(crate) fn wait_for_room(&self, state: &State) -> Result<Duration, crate::store::Poisoned> {
+        let mut shelf = self.shelf.lock();
+        let is_full =
+            |shelf: &Shelf| shelf.frozen.is_some() && shelf.active.fills(self.flush_rows * STALL_FACTOR);
+        if !is_full(&shelf) {
+            return Ok(Duration::ZERO);
+        }
+        let start = Instant::now();
+        while is_full(&shelf) {
+            if state.poisoned().is_some() {
+                return Err(crate::store::Poisoned);
+            }
+            self.changed.wait_for(&mut shelf, STALL_CHECK);
+        }
+        Ok(start.elapsed())
+    }
+
+    /// Waits until there is enough to flush, and takes it; `None` to end.
+    pub(crate) fn wait_to_freeze(&self) -> Option<Arc<Layer>> {
+        let mut shelf = self.shelf.lock();
+        loop {
+            if shelf.ended {
+                return None;
+            }
+            if shelf.active.fills(self.flush_rows) {
+                return Some(shelf.freeze());
+            }
+            self.changed.wait(&mut shelf);
+        }
+    }
+
+    /// Takes everything there is to flush: what an earlier flush has left undone comes first.
+    pub(crate) fn freeze(&self) -> Option<Arc<Layer>> {
+        let mut shelf = self.shelf.lock();
+        if shelf.frozen.is_some() {
+            return shelf.frozen.clone();
+        }
+        (shelf.active.rows > 0).then(|| shelf.freeze())
+    }
+
+    /// The frozen layer is in tables now.
+    pub(crate) fn let_go(&self, database: &Database) {
+        let _gate = self.gate.lock();
+        let mut shelf = self.shelf.lock();
+        shelf.frozen = None;
+        *self.current.write() = Arc::new(View { snapshot: database.snapshot(), runs: shelf.runs() });
+        self.changed.notify_all();
+    }
+
+    /// Ends the flusher.
+    pub(crate) fn end(&self) {
+        self.shelf.lock().ended = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn figures(&self) -> RunFigures {
+        let shelf = self.shelf.lock();
+        let layers = [Some(&shelf.active), shelf.frozen.as_deref()];
+        let sum = |of: fn(&Layer) -> usize| layers.iter().flatten().map(|layer| of(layer) as u64).sum();
+        RunFigures {
+            runs: sum(|layer| layer.spaces.iter().map(Vec::len).sum()),
+            rows: sum(|layer| layer.rows),
+            bytes: sum(|layer| layer.bytes),
+        }
+    }
+}
+
+impl Gate<'_> {
+    /// Publishes a batch that is journalled, synced and visible in fjall.
+    pub(crate) fn publish(self, database: &Database, runs: [Run; SPACES], sequence: u64) {
+        let views = self.views;
+        let mut shelf = views.shelf.lock();
+        shelf.active.push(runs, sequence);
+        *views.current.write() = Arc::new(View { snapshot: database.snapshot(), runs: shelf.runs() });
+        if shelf.frozen.is_none() && shelf.active.fills(views.flush_rows) {
+            views.changed.notify_all();
+        }
+    }
+}
+
+impl Shelf {
+    fn runs(&self) -> [Vec<Arc<Run>>; SPACES] {
+        std::array::from_fn(|space| {
+            let frozen = self.frozen.iter().flat_map(|layer| &layer.spaces[space]);
+            frozen.chain(&self.active.spaces[space]).cloned().collect()
+        })
+    }
+
+    fn freeze(&mut self) -> Arc<Layer> {
+        let layer = Arc::new(std::mem::take(&mut self.active));
+        self.frozen = Some(layer.clone());
+        layer
+    }
+}
+
+impl Layer {
+    pub(crate) fn push(&mut self, runs: [Run; SPACES], sequence: u64) {
+        for (space, run) in self.spaces.iter_mut().zip(runs).filter(|(_, run)| run.len() > 0) {
+            self.rows += run.len();
+            self.bytes += run.size_bytes();
+            self.last_sequence = sequence;
+            space.push(Arc::new(run));
+        }
+    }
+
+    /// Merges everything into one run per space.
+    pub(crate) fn merge_all(&mut self) {
+        for runs in self.spaces.iter_mut().filter(|runs| runs.len() > 1) {
+            let merged = Run::merged(runs);
+            let (rows, bytes) = sizes(runs);
+            self.rows = self.rows - rows + merged.len();
+            self.bytes = self.bytes - bytes + merged.size_bytes();
+            *runs = vec![Arc::new(merged)];
+        }
+    }
+
+    fn fills(&self, rows: usize) -> bool {
+        self.rows >= rows || self.bytes >= rows * ROW_BYTES
+    }
+}
+
+fn sizes(runs: &[Arc<Run>]) -> (usize, usize) {
+    runs.iter().fold((0, 0), |(rows, bytes), run| (rows + run.len(), bytes + run.size_bytes()))
+}
+
+/// How many of the newest runs to merge, given all their lengths from oldest to newest.
+fn count_to_merge(lengths: impl DoubleEndedIterator<Item = usize>) -> Option<usize> {
+    let size = |length: usize| length.max(1).ilog2() / 2;
+    let mut lengths = lengths.rev().take_while(|length| *length < MERGED_ROWS_MAX).peekable();
+    let newest = size(*lengths.peek()?);
+    let count = lengths.take_while(|length| size(*length) <= newest).count();
+    (count >= MERGED_AT).then_some(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_stay_few() {
+        let mut lengths: Vec<usize> = Vec::new();
+        let (mut most, mut merged_rows) = (0, 0);
+        for _ in 0..6000 {
+            lengths.push(300);
+            while let Some(count) = count_to_merge(lengths.iter().copied()) {
+                let merged = lengths.split_off(lengths.len() - count).iter().sum();
+                merged_rows += merged;
+                lengths.push(merged);
+            }
+            most = most.max(lengths.len());
+        }
+        assert_eq!(lengths.iter().sum::<usize>(), 6000 * 300);
+        assert!(most <= 24, "{most} runs");
+        assert!(merged_rows <= 6000 * 300 * 6, "each row is moved {} times", merged_rows / 6000 / 300);
+    }
+
+    #[test]
+    fn large_batches_do_not_strand_small_ones() {
+        let mut lengths: Vec<usize> = Vec::new();
+        for round in 0..1000usize {
+            lengths.push([3, 5000, 40, 1][round % 4]);
+            while let Some(count) = count_to_merge(lengths.iter().copied()) {
+                let merged = lengths.split_off(lengths.len() - count).iter().sum();
+                lengths.push(merged);
+            }
+            assert!(lengths.len() <= 24, "{lengths:?}");
+        }
+    }
+}
