@@ -15,7 +15,7 @@
 
 use crate::error::{OpenError, corrupt, failed, reading};
 use crate::packed::{Spaces, packed_key, packed_sequence, unpack};
-use crate::run::{Merge, Run};
+use crate::run::{Merge, Run, RunBuilder};
 use crate::store::Store;
 use crate::views::{Layer, Views};
 use crate::{Open, error};
@@ -53,7 +53,7 @@ pub(crate) fn load(store: &Store, newest: u64) -> Result<Unflushed, OpenError> {
     let has_checkpoint = spaces().filter(|(_, checkpoint)| checkpoint.is_some());
     let mut merged = has_checkpoint.fold(Spaces::default(), |merged, (space, _)| merged.with(space));
     let mut beyond = checkpoints.into_iter().flatten().filter(|sequence| *sequence > newest).max();
-    let mut layer = Layer::default();
+    let (mut builders, mut last_sequence) = (<[RunBuilder; SPACE_COUNT as usize]>::default(), 0);
     for row in snapshot.iter(&store.packed) {
         let (key, value) = row.into_inner().map_err(reading)?;
         let damaged = || corrupt("a row of packed index rows is damaged");
@@ -68,9 +68,11 @@ pub(crate) fn load(store: &Store, newest: u64) -> Result<Unflushed, OpenError> {
         let runs = unpack(&value, wanted).ok_or_else(damaged)?;
         merged =
             (0..).map(Space).zip(&runs).filter(|(_, run)| run.len() > 0).fold(merged, |m, (s, _)| m.with(s));
-        layer.push(runs, sequence);
+        builders.iter_mut().zip(&runs).for_each(|(builder, run)| builder.append(run));
+        last_sequence = sequence;
     }
-    layer.merge_all();
+    let mut layer = Layer::default();
+    layer.push(builders.map(RunBuilder::finish_newest), last_sequence);
     Ok(Unflushed { layer, merged, beyond })
 }
 

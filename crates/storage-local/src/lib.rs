@@ -67,7 +67,7 @@ pub struct LocalOptions {
     pub memtable_bytes: u64,
     /// How index rows ([`quire_storage::Op::Rows`]) are kept until they are in tables; may change at every opening.
     pub index_rows: IndexRows,
-    /// Packed index rows held in memory before they are written to tables.
+    /// Packed index rows held in memory before they are written to tables; at most 16 million.
     pub run_rows_max: usize,
     /// Open although acknowledged commits are missing.
     pub accept_loss: bool,

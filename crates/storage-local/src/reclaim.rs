@@ -3,7 +3,8 @@
 //! fjall drops tombstones as it compacts by level, but a range that is deleted and never written again may wait for
 //! long, and scans wade through its tombstones. A hint makes a thread look, once the hints have paused: where at
 //! least a quarter of a space's rows are tombstones it is compacted as a whole. That rewrites the space and holds up
-//! its other compactions, so it is done seldom, and only below a size; beyond it levels do the work in time.
+//! its other compactions, so it is done seldom, and only below a size; beyond it levels do the work in time. fjall can
+//! compact a keyspace as a whole or drop whole tables; it has no way to compact a range.
 
 use crate::Open;
 use fjall::{AbstractTree, Keyspace};
@@ -72,6 +73,8 @@ fn run(shared: &Shared, open: &Weak<Open>) {
     while let Some(space) = next_space(shared) {
         let Some(open) = open.upgrade() else { return };
         let Ok(keyspace) = open.store.space(space) else { continue };
+        // Deletes that are still in memory have left nothing to reclaim yet.
+        open.views.flush_and_wait(&open.state);
         if compact(keyspace) {
             open.state.figures.reclaims.fetch_add(1, Ordering::Relaxed);
         }

@@ -67,6 +67,16 @@ impl RunBuilder {
         slots.sort_by(|a, b| a.key(&bytes).cmp(b.key(&bytes)));
         Run { bytes, slots }
     }
+
+    /// The same for rows of several batches, added in their order: the last row of a key counts.
+    pub(crate) fn finish_newest(self) -> Run {
+        let mut run = self.finish();
+        // Keeps the first of equals; the sort was stable.
+        run.slots.reverse();
+        run.slots.dedup_by(|later, kept| later.key(&run.bytes) == kept.key(&run.bytes));
+        run.slots.reverse();
+        run
+    }
 }
 
 impl Slot {
@@ -319,6 +329,17 @@ mod tests {
         let run = builder.finish();
         let keys: Vec<_> = run.keys().map(<[u8]>::to_vec).collect();
         assert_eq!(keys, all.keys().cloned().collect::<Vec<_>>());
+        assert!(all.iter().all(|(key, value)| run.get(key) == Some(value.as_deref())));
+    }
+
+    #[test]
+    fn of_several_batches_the_newest_row_counts() {
+        let (mut random, mut all, mut builder) = (Random(3), Map::new(), RunBuilder::default());
+        for _ in 0..30 {
+            builder.append(&run(&mut random, 6, &mut all));
+        }
+        let run = builder.finish_newest();
+        assert_eq!(run.len(), all.len());
         assert!(all.iter().all(|(key, value)| run.get(key) == Some(value.as_deref())));
     }
 }

@@ -38,6 +38,8 @@ const MERGED_AT: usize = 4;
 const MERGED_ROWS_MAX: usize = 1 << 18;
 /// Rows take about this much in memory; fewer but larger ones are flushed earlier.
 const ROW_BYTES: usize = 64;
+/// What may be in memory at once, and so in one run on opening, stays below 4 GB.
+const FLUSH_ROWS_MAX: usize = 16_000_000;
 /// Writers wait when so many times more rows are in memory than are flushed at once.
 const STALL_FACTOR: usize = 2;
 const STALL_CHECK: Duration = Duration::from_millis(100);
@@ -63,6 +65,8 @@ struct Shelf {
     /// Being flushed.
     frozen: Option<Arc<Layer>>,
     active: Layer,
+    /// Somebody waits for all of it to be in tables.
+    flush_wanted: bool,
     ended: bool,
 }
 
@@ -111,7 +115,7 @@ impl Views {
         let view = View { snapshot: database.snapshot(), runs: shelf.runs() };
         Views {
             form: options.index_rows,
-            flush_rows: options.run_rows_max.max(1),
+            flush_rows: options.run_rows_max.clamp(1, FLUSH_ROWS_MAX),
             merged: AtomicU8::new(merged.0),
             gate: Mutex::default(),
             shelf: Mutex::new(shelf),
@@ -205,10 +209,21 @@ impl Views {
             if shelf.ended {
                 return None;
             }
-            if shelf.active.fills(self.flush_rows) {
+            let wanted = std::mem::take(&mut shelf.flush_wanted) && shelf.active.rows > 0;
+            if wanted || shelf.active.fills(self.flush_rows) {
                 return Some(shelf.freeze());
             }
             self.changed.wait(&mut shelf);
+        }
+    }
+
+    /// Makes the flusher take what is in memory now, and waits for it; not when the storage closes or writes no more.
+    pub(crate) fn flush_and_wait(&self, state: &State) {
+        let mut shelf = self.shelf.lock();
+        shelf.flush_wanted = shelf.active.rows > 0;
+        self.changed.notify_all();
+        while (shelf.flush_wanted || shelf.frozen.is_some()) && !shelf.ended && state.poisoned().is_none() {
+            self.changed.wait_for(&mut shelf, STALL_CHECK);
         }
     }
 
@@ -283,17 +298,6 @@ impl Layer {
             self.bytes += run.size_bytes();
             self.last_sequence = sequence;
             space.push(Arc::new(run));
-        }
-    }
-
-    /// Merges everything into one run per space.
-    pub(crate) fn merge_all(&mut self) {
-        for runs in self.spaces.iter_mut().filter(|runs| runs.len() > 1) {
-            let merged = Run::merged(runs);
-            let (rows, bytes) = sizes(runs);
-            self.rows = self.rows - rows + merged.len();
-            self.bytes = self.bytes - bytes + merged.size_bytes();
-            *runs = vec![Arc::new(merged)];
         }
     }
 

@@ -343,3 +343,32 @@ fn the_checkpoint_is_shown_to_nobody() {
         }
     }
 }
+
+/// Scans wade through what was deleted until a hint makes it go.
+#[test]
+fn a_hint_reclaims_deleted_index_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = open(folder.path()).unwrap();
+    let middles: Vec<Vec<u8>> = (0..20_000u32).map(|number| number.to_be_bytes().to_vec()).collect();
+    let rows = |added, removed| {
+        let op = Op::Rows { space: Space(3), prefix: vec![1], suffix: vec![2], added, removed };
+        Commit { guards: vec![], token: Token(storage_token()), ops: vec![op] }
+    };
+    storage.commit(rows(middles.clone(), vec![])).unwrap();
+    storage.close().unwrap();
+    let storage = open(folder.path()).unwrap();
+    storage.commit(rows(vec![], middles)).unwrap();
+    storage.compact(Space(3), KeyRange::prefix(&[1]));
+    let start = std::time::Instant::now();
+    while figure(&storage, "reclaims") == 0 && start.elapsed().as_secs() < 60 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!((figure(&storage, "run_rows"), figure(&storage, "tombstones")), (0, 0));
+}
+
+/// A token nobody has used.
+fn storage_token() -> u128 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(1 << 40);
+    NEXT.fetch_add(1, Ordering::Relaxed).into()
+}
