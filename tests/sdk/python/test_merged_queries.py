@@ -5,6 +5,7 @@ assertions hold for both.
 """
 
 import asyncio
+import time
 import uuid
 
 import pytest
@@ -234,6 +235,25 @@ def test_metrics(filled):
         float(metrics[name])
     # The client has decoded it already.
     assert "/n/?" in str(headers["x-ms-cosmos-index-utilization"])
+
+
+def test_a_new_policy_is_built_and_says_how_far(database):
+    container = database.create_container("rebuilt", PartitionKey(path="/pk"))
+    for n in range(30):
+        container.create_item({"id": str(n), "pk": "p", "a": n % 3, "b": n})
+    composite = [[{"path": "/a", "order": "ascending"}, {"path": "/b", "order": "descending"}]]
+    database.replace_container(container, PartitionKey(path="/pk"), indexing_policy={**POLICY, "compositeIndexes": composite})
+    headers = {}
+    for _ in range(200):
+        container.read(populate_quota_info=True, response_hook=lambda seen, _: headers.update(seen))
+        progress = int(headers["x-ms-documentdb-collection-index-transformation-progress"])
+        assert 0 <= progress <= 100
+        if progress == 100:
+            break
+        time.sleep(0.05)
+    assert progress == 100
+    found = ask(container, "SELECT VALUE c.b FROM c ORDER BY c.a, c.b DESC")
+    assert found == sorted(range(30), key=lambda n: (n % 3, -n))
 
 
 def test_asynchronous_client_merges_alike():

@@ -45,8 +45,8 @@ pub(crate) fn read(call: &Call<'_>, database: &str, container: &str) -> Handled 
         return Ok(reply);
     }
     let (item_count, size_bytes) = container.usage();
-    // Nothing is ever half built: a policy acts from the moment it is stored.
-    Ok(reply.usage(item_count, size_bytes).with(INDEX_PROGRESS, HeaderValue::from_static("100")))
+    let progress = HeaderValue::from(u16::from(container.index_progress()));
+    Ok(reply.usage(item_count, size_bytes).with(INDEX_PROGRESS, progress))
 }
 
 pub(crate) fn list(call: &Call<'_>, database: &str) -> Handled {
