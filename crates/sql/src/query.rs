@@ -31,9 +31,11 @@ pub enum Shape {
 /// A compiled query.
 pub struct Query {
     syntax: ast::Query,
-    /// What runs; for ORDER BY RANK that is not what was written.
+    /// What runs; with `ranked` that is not what was written.
     pub(crate) bound: bound::Query,
     ranked: Option<Ranked>,
+    /// ORDER BY RANK, as plans need it.
+    ranking: Option<bound::Ranking>,
     /// The expressions of the computed properties, each bound to an item at level 0.
     pub(crate) computed: Vec<Expr>,
     pub(crate) computed_names: Vec<String>,
@@ -59,13 +61,24 @@ impl Query {
         let Bound { query: mut bound, ranking, uses_clock, .. } =
             bind::bind(&syntax, text, parameters, &names, schema)?;
         fold::fold_query(&mut bound);
-        let ranked = ranking.map(|ranking| Ranked::new(&mut bound, ranking));
+        let is_sorted = !bound.order_by.is_empty();
+        let ranked = ranking.clone().filter(|_| !is_sorted).map(|ranking| Ranked::new(&mut bound, ranking));
         let computed = schema.computed.iter().map(|(name, query)| computed::compile(name, query, schema));
         let mut computed = computed.collect::<Result<Vec<Expr>, _>>()?;
         computed.iter_mut().for_each(fold::fold_expr);
         let computed_names = schema.computed.iter().map(|(name, _)| name.clone()).collect();
         let (patterns, environment) = (Patterns::default(), Environment::default());
-        Ok(Query { syntax, bound, ranked, computed, computed_names, uses_clock, patterns, environment })
+        Ok(Query {
+            syntax,
+            bound,
+            ranked,
+            ranking,
+            computed,
+            computed_names,
+            uses_clock,
+            patterns,
+            environment,
+        })
     }
 
     /// For an ORDER BY RANK: what its scores need to know of all items. Without, it is counted from the items that are
@@ -182,12 +195,12 @@ impl Query {
 
     /// What a client must do to merge the rows of several partitions, and the text it sends to each.
     pub fn plan(&self) -> Result<QueryPlan, SqlError> {
-        plan::plan(&self.syntax, self.written(), self.ranking(), false)
+        plan::plan(&self.syntax, self.written(), self.ranking.as_ref(), false)
     }
 
     /// The same for a filter that leaves at most one partition key (see [`Query::partition_key_filter`]).
     pub fn plan_for_one_key(&self) -> Result<QueryPlan, SqlError> {
-        plan::plan(&self.syntax, self.written(), self.ranking(), true)
+        plan::plan(&self.syntax, self.written(), self.ranking.as_ref(), true)
     }
 
     /// The partition keys that WHERE leaves, one tuple per key with one value per path; `undefined` is a key, too.
@@ -204,10 +217,6 @@ impl Query {
     /// What was written, bound.
     fn written(&self) -> &bound::Query {
         self.ranked.as_ref().map_or(&self.bound, |ranked| &ranked.written)
-    }
-
-    fn ranking(&self) -> Option<&bound::Ranking> {
-        self.ranked.as_ref().map(|ranked| &ranked.ranking)
     }
 
     /// Whether items that WHERE leaves out still count.

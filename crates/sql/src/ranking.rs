@@ -26,7 +26,7 @@ pub struct RankStatistics {
 pub(crate) struct Ranked {
     /// The query as it was written.
     pub written: Query,
-    pub ranking: Ranking,
+    ranking: Ranking,
     /// `None`: counted from the items.
     pub statistics: Option<RankStatistics>,
 }

@@ -50,7 +50,7 @@ pub(crate) fn bind(
 
 pub(crate) struct Bound {
     pub query: Query,
-    /// ORDER BY RANK; the query itself has no order then.
+    /// ORDER BY RANK; the query itself has no order then, unless one score of the item alone is all.
     pub ranking: Option<Ranking>,
     pub uses_clock: bool,
     /// Calls no function of time or chance, subqueries included.

@@ -18,8 +18,7 @@ const CORRELATED: &str = "Order-by over correlated collections is not supported.
 impl Binder<'_> {
     pub(super) fn order_by(&mut self, query: &ast::Query, order_by: &ast::OrderBy) -> Vec<OrderItem> {
         if order_by.rank {
-            self.rank(query, order_by);
-            return Vec::new();
+            return self.rank(query, order_by);
         }
         order_by.items.iter().map(|item| self.order_item(item)).collect()
     }
@@ -78,7 +77,7 @@ impl Binder<'_> {
 }
 
 /// What has no score comes last.
-fn with_worst(score: Expr, descending: bool) -> Expr {
+pub(super) fn with_worst(score: Expr, descending: bool) -> Expr {
     let worst = if descending { WORST_SCORE } else { -WORST_SCORE };
     Expr::Coalesce(vec![score, Expr::Constant(Value::from(worst))])
 }

@@ -3,14 +3,16 @@
 use quire_value::{Number, Value};
 
 use crate::ast::{self, ExprKind};
-use crate::bound::{Component, Expr, Ranking, Score};
+use crate::bound::{Component, Expr, OrderItem, Ranking, Score};
 use crate::diagnostic::Problem;
 use crate::functions::{self, Function};
 
+use super::order::with_worst;
 use super::{Binder, Place};
 
 impl Binder<'_> {
-    pub(super) fn rank(&mut self, query: &ast::Query, order_by: &ast::OrderBy) {
+    /// Sort keys where one score of the item alone is all; otherwise the order follows from the ranking.
+    pub(super) fn rank(&mut self, query: &ast::Query, order_by: &ast::OrderBy) -> Vec<OrderItem> {
         self.check_ranked_sources(query);
         for item in &order_by.items {
             if item.direction.is_some() {
@@ -18,9 +20,16 @@ impl Binder<'_> {
             }
         }
         let [item] = order_by.items.as_slice() else {
-            return self.report(Problem::RankNeedsScore, order_by.span);
+            self.report(Problem::RankNeedsScore, order_by.span);
+            return Vec::new();
         };
         self.ranking = self.with_place(Place::Clause("ORDER BY RANK"), |binder| binder.ranking(&item.expr));
+        match self.ranking.as_ref().map(|ranking| (ranking.is_fused, ranking.components.as_slice())) {
+            Some((false, [Component { score: Score::Vector(score), .. }])) => {
+                vec![OrderItem { expr: with_worst(score.clone(), true), descending: true }]
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn check_ranked_sources(&mut self, query: &ast::Query) {
