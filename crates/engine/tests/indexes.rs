@@ -166,6 +166,7 @@ fn a_policy_changes_under_writers_and_a_kill() {
     let stop = AtomicBool::new(false);
     let mut copies = Vec::new();
     std::thread::scope(|scope| {
+        let stop_writers = StopWriters(&stop);
         for seed in 0..3 {
             let (fixture, stop) = (&fixture, &stop);
             scope.spawn(move || {
@@ -176,12 +177,16 @@ fn a_policy_changes_under_writers_and_a_kill() {
             });
         }
         for policy in POLICIES.iter().chain(&POLICIES).chain(&POLICIES) {
-            replace_policy(&fixture.engine, policy, "").unwrap();
+            // Refused while 15 earlier ones are not complete.
+            while let Err(error) = replace_policy(&fixture.engine, policy, "") {
+                assert!(matches!(error, EngineError::BadRequest { .. }), "{error}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
             copies.push(memory.duplicate());
             std::thread::sleep(Duration::from_millis(3)); // the next one may come while this one is built
         }
         wait_until_built(&fixture.engine);
-        stop.store(true, Ordering::Relaxed);
+        drop(stop_writers);
     });
     fixture.engine.close().unwrap();
     check_sound(&memory.reopen());
@@ -191,6 +196,15 @@ fn a_policy_changes_under_writers_and_a_kill() {
         wait_until_built(&again.engine);
         again.engine.close().unwrap();
         check_sound(&copy.reopen());
+    }
+}
+
+/// Also when the test fails.
+struct StopWriters<'a>(&'a AtomicBool);
+
+impl Drop for StopWriters<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
