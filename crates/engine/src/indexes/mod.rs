@@ -13,14 +13,19 @@
 
 pub(crate) mod build; // bringing items up to date after a change of policy
 mod change; // rows of an item, and the difference between two versions
+mod computed; // values that are not the item's own
 mod counts; // how many rows each index of a partition has
 mod encoding; // rows as bytes
+mod full_text; // terms of texts
 mod set; // the indexes that a policy asks for
+mod spatial; // cells of geometries
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use quire_resource::{CompositePath, ContainerDefinition};
+use quire_sql::geo::cells::Grid;
+use quire_sql::text::Language;
 use quire_storage::{Op, Snapshot};
 use quire_value::Path;
 use ring::digest;
@@ -31,6 +36,7 @@ pub(crate) use encoding::{
     COMPOSITE_STRING_MAX, EncodedRange, IndexRow, RANGE_STRING_MAX, encode_node, encode_value, is_cut,
     is_marker, key_range, parse_row, point_range,
 };
+pub(crate) use full_text::encode_term;
 pub(crate) use set::IndexSet;
 
 use crate::api::IndexingDirective;
@@ -59,6 +65,8 @@ pub(crate) enum IndexKind {
     RangeInPartition = 2,
     Composite = 3,
     CompositeInPartition = 4,
+    Spatial = 5,
+    FullText = 6,
 }
 
 /// How the rows of an index are sorted.
@@ -192,6 +200,19 @@ impl Indexes {
         self.older.iter().all(|(_, set)| set.composite(paths, order) == Some(found)).then_some(found)
     }
 
+    /// A complete spatial index over a path made of names, and the cells that its rows are about.
+    pub fn spatial_index(&self, path: &Path) -> Option<(IndexId, Grid)> {
+        let found = self.current.spatial(path)?;
+        let has_it = |set: &IndexSet| set.spatial(path).is_some_and(|(id, _)| id == found.0);
+        self.older.iter().all(|(_, set)| has_it(set)).then_some(found)
+    }
+
+    /// A complete full-text index over a path made of names, and the language that its terms are of.
+    pub fn full_text_index(&self, path: &Path) -> Option<(IndexId, Language)> {
+        let found = self.current.full_text(path)?;
+        self.older.iter().all(|(_, set)| set.full_text(path) == Some(found)).then_some(found)
+    }
+
     /// Paths of the composite indexes that the policy asks for; [`Indexes::composite_index`] says which are complete.
     pub fn composites(&self) -> impl Iterator<Item = &[CompositePath]> {
         self.current.composites()
@@ -200,7 +221,15 @@ impl Indexes {
 
 /// Whether items have the same rows under both definitions.
 pub(crate) fn are_same(a: &ContainerDefinition, b: &ContainerDefinition) -> bool {
+    let texts = |definition: &ContainerDefinition| {
+        let paths = definition.full_text.paths.iter();
+        paths.map(|path| (path.path.clone(), path.language.clone())).collect::<Vec<_>>()
+    };
+    // Only what an index is about matters, but these rarely change.
     a.indexing.to_json() == b.indexing.to_json()
+        && (a.indexing.spatial.is_empty() || a.geospatial == b.geospatial)
+        && (a.indexing.full_text.is_empty() || texts(a) == texts(b))
+        && IndexSet::computed_of(a) == IndexSet::computed_of(b)
 }
 
 /// A snapshot and the indexes that are complete in it. To be taken together: indexes come and go, and an older or newer

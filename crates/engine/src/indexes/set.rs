@@ -11,10 +11,16 @@ use parking_lot::RwLock;
 use quire_resource::{
     CompositePath, ContainerDefinition, IndexingMode, IndexingPolicy, PathOrder, RulePlace, SortOrder,
 };
-use quire_value::{Kind, Node, Path, Segment, key};
+use quire_sql::geo::cells::Grid;
+use quire_sql::text::Language;
+use quire_value::{Item, Kind, Node, Path, Segment, key};
+use smallvec::SmallVec;
 
 use super::change::{RowSet, leave_hole};
+use super::computed::Computed;
 use super::encoding::{COMPOSITE_STRING_MAX, encode_node, prefix_bytes};
+use super::full_text::FullText;
+use super::spatial::Spatial;
 use super::{IndexId, IndexKind, IndexName, Order};
 use crate::api::IndexingDirective;
 use crate::keys;
@@ -36,7 +42,11 @@ struct Indexed {
     tree: RwLock<PathTree>,
     ts: PlaceIndexes,
     composites: Vec<Composite>,
-    computed: Vec<String>,
+    spatial: Vec<Spatial>,
+    full_text: Vec<FullText>,
+    /// Those that an index is about.
+    computed: Vec<Computed>,
+    computed_names: Vec<String>,
 }
 
 #[derive(Default)]
@@ -54,6 +64,8 @@ struct Place {
     below_elements: bool,
     /// A scalar here is indexed.
     indexes: Option<PlaceIndexes>,
+    /// The value is not the item's own.
+    is_computed: bool,
 }
 
 /// The range indexes of a path.
@@ -81,6 +93,14 @@ impl IndexSet {
         }
     }
 
+    /// The computed properties that indexes are about, with their queries.
+    pub fn computed_of(definition: &ContainerDefinition) -> Vec<(String, String)> {
+        let names: Vec<String> =
+            indexed_computed(definition).into_iter().map(|computed| computed.name).collect();
+        let all = definition.computed_properties.iter();
+        all.filter(|(name, _)| names.contains(name)).cloned().collect()
+    }
+
     /// Whether an item written with a directive has rows.
     pub fn takes(&self, directive: IndexingDirective) -> bool {
         let Some(indexed) = &self.indexed else { return false };
@@ -95,9 +115,15 @@ impl IndexSet {
     pub fn rows(&self, item: Node<'_>, rid: u64) -> RowSet {
         let mut rows = RowSet::new();
         if let Some(indexed) = &self.indexed {
-            indexed.ranges(item, rid, &mut rows);
+            let source = Source::new(item, &indexed.computed);
+            indexed.ranges(&source, rid, &mut rows);
             indexed.ts_rows(rid, &mut rows);
-            indexed.composites.iter().for_each(|composite| composite.row(item, rid, &mut rows));
+            indexed
+                .composites
+                .iter()
+                .for_each(|composite| composite.row(&source, &indexed.computed, rid, &mut rows));
+            indexed.spatial.iter().for_each(|spatial| spatial.rows(item, &mut rows));
+            indexed.full_text.iter().for_each(|full_text| full_text.rows(item, &mut rows));
             rows.finish();
         }
         rows
@@ -106,7 +132,7 @@ impl IndexSet {
     /// The range index of a path made of names and `[]`.
     pub fn range(&self, path: &Path, order: Order) -> Option<IndexId> {
         let indexed = self.indexed.as_ref()?;
-        if indexed.is_elsewhere(path) {
+        if indexed.is_elsewhere(path) || !indexed.names_computed(path) {
             return None;
         }
         let kind = match (indexed.policy.order_of(path)?, order) {
@@ -130,6 +156,18 @@ impl IndexSet {
         })
     }
 
+    /// The spatial index of a path made of names, and the cells its rows are about.
+    pub fn spatial(&self, path: &Path) -> Option<(IndexId, Grid)> {
+        let found = self.indexed.as_ref()?.spatial.iter().find(|spatial| spatial.path == *path)?;
+        Some((found.name.id, found.grid))
+    }
+
+    /// The full-text index of a path made of names, and the language of its terms.
+    pub fn full_text(&self, path: &Path) -> Option<(IndexId, Language)> {
+        let found = self.indexed.as_ref()?.full_text.iter().find(|full_text| full_text.path == *path)?;
+        Some((found.name.id, found.language))
+    }
+
     /// Paths and directions (`true` is descending) of all composite indexes that have rows.
     pub fn composites(&self) -> impl Iterator<Item = &[CompositePath]> {
         self.indexed.iter().flat_map(|indexed| indexed.composites.iter().map(|found| found.paths.as_slice()))
@@ -146,25 +184,55 @@ impl Indexed {
             tree.add_name(&policy, ROOT, "id");
         }
         tree.places_max = tree.places.len() + PLACES_MAX;
-        let computed = definition.computed_properties.iter().map(|(name, _)| name.clone()).collect();
-        let ts = PlaceIndexes::new("/_ts", PathOrder::Both);
-        let mut indexed = Indexed { policy, tree: RwLock::new(tree), ts, composites: Vec::new(), computed };
+        let computed_names = definition.computed_properties.iter().map(|(name, _)| name.clone()).collect();
+        let mut indexed = Indexed {
+            policy,
+            tree: RwLock::new(tree),
+            ts: PlaceIndexes::new("/_ts", PathOrder::Both),
+            composites: Vec::new(),
+            spatial: Vec::new(),
+            full_text: Vec::new(),
+            computed: indexed_computed(definition),
+            computed_names,
+        };
+        indexed.mark_computed();
         for paths in &definition.indexing.composite {
             let composite = Composite::new(paths);
-            let known =
-                indexed.composites.iter().any(|other| other.value_first.id == composite.value_first.id);
-            if !known && !paths.iter().any(|path| indexed.has_no_single_value(&path.path)) {
+            let known = |other: &Composite| other.value_first.id == composite.value_first.id;
+            let is_known = indexed.composites.iter().any(known);
+            if !is_known && !paths.iter().any(|path| indexed.has_no_single_value(&path.path)) {
                 indexed.composites.push(composite);
             }
         }
+        let spatial = definition.indexing.spatial.iter().filter_map(|index| Spatial::new(index, definition));
+        indexed.spatial = spatial.filter(|spatial| !indexed.is_computed(&spatial.path)).collect();
+        let full_text =
+            definition.indexing.full_text.iter().filter_map(|path| FullText::new(path, definition));
+        indexed.full_text = full_text.filter(|full_text| !indexed.is_computed(&full_text.path)).collect();
         indexed
     }
 
-    /// Values that stored items do not have.
+    /// A computed property that the policy's paths name hides an item's own of the same name.
+    fn mark_computed(&mut self) {
+        let tree = self.tree.get_mut();
+        for computed in &self.computed {
+            if let Some(place) = tree.places[ROOT].names.get(computed.name.as_str()).copied() {
+                tree.places[place].is_computed = true;
+            }
+        }
+    }
+
+    fn is_computed(&self, path: &Path) -> bool {
+        matches!(path.0.first(), Some(Segment::Name(name)) if self.computed_names.contains(name))
+    }
+
+    /// Values that are not known when rows are made.
     fn is_elsewhere(&self, path: &Path) -> bool {
         match path.0.first() {
             Some(Segment::Name(name)) => {
-                SYSTEM_PROPERTIES.contains(&name.as_str()) || self.computed.contains(name)
+                let is_indexed = || self.computed.iter().any(|computed| computed.name == *name);
+                SYSTEM_PROPERTIES.contains(&name.as_str())
+                    || self.computed_names.contains(name) && !is_indexed()
             }
             _ => true,
         }
@@ -174,17 +242,34 @@ impl Indexed {
         !path.is_names() || self.is_elsewhere(path)
     }
 
-    fn ranges(&self, item: Node<'_>, rid: u64, rows: &mut RowSet) {
+    /// A wildcard at the root does not cover computed properties.
+    fn names_computed(&self, path: &Path) -> bool {
+        let named = self.policy.included.iter().any(|included| included.0.first() == path.0.first());
+        !self.is_computed(path) || named
+    }
+
+    fn ranges(&self, source: &Source<'_>, rid: u64, rows: &mut RowSet) {
         loop {
             let tree = self.tree.read();
             let mut walk = Walk { tree: &tree, policy: &self.policy, rid, rows, misses: false };
-            walk.members(ROOT, item);
+            walk.members(ROOT, source.item);
+            for (name, value) in &source.computed {
+                if let Some(place) = tree.computed(name) {
+                    walk.value(place, value.root());
+                }
+            }
             if !walk.misses {
                 return;
             }
             drop(tree);
             *rows = RowSet::new();
-            self.tree.write().grow(&self.policy, ROOT, item);
+            let mut tree = self.tree.write();
+            tree.grow(&self.policy, ROOT, source.item);
+            for (name, value) in &source.computed {
+                if let Some(place) = tree.computed(name) {
+                    tree.grow(&self.policy, place, value.root());
+                }
+            }
         }
     }
 
@@ -199,6 +284,46 @@ impl Indexed {
             rows.name(name);
             rows.push_late(name.id, [&prefix_bytes(keys::rid_prefix(rid)), &value], &hole);
         }
+    }
+}
+
+/// Computed properties that the policy names, in its paths or in a composite index. Wildcards do not cover them.
+fn indexed_computed(definition: &ContainerDefinition) -> Vec<Computed> {
+    if definition.computed_properties.is_empty() {
+        return Vec::new();
+    }
+    let policy = &definition.indexing;
+    let composite = policy.composite.iter().flatten().map(|path| &path.path);
+    let named: Vec<&Path> = policy.included.iter().chain(composite).collect();
+    let is_named = |computed: &Computed| {
+        named.iter().any(|path| matches!(path.0.first(), Some(Segment::Name(name)) if *name == computed.name))
+    };
+    Computed::all(definition).into_iter().filter(is_named).collect()
+}
+
+/// What rows are made of: an item, and the values of its indexed computed properties.
+struct Source<'a> {
+    item: Node<'a>,
+    computed: SmallVec<[(&'a str, Item); 0]>,
+}
+
+impl<'a> Source<'a> {
+    fn new(item: Node<'a>, computed: &'a [Computed]) -> Source<'a> {
+        let values = computed.iter().filter_map(|each| Some((each.name.as_str(), each.value(item)?)));
+        Source { item, computed: values.collect() }
+    }
+
+    /// `path` is made of names; `computed` are the computed properties that hide an item's own.
+    fn find(&self, path: &Path, computed: &[Computed]) -> Option<Node<'_>> {
+        let (Segment::Name(first), rest) = path.0.split_first()? else { return None };
+        if !computed.iter().any(|each| each.name == *first) {
+            return path.find_in(self.item);
+        }
+        let (_, value) = self.computed.iter().find(|(name, _)| name == first)?;
+        rest.iter().try_fold(value.root(), |node, segment| match segment {
+            Segment::Name(name) => node.get(name),
+            _ => None,
+        })
     }
 }
 
@@ -227,7 +352,7 @@ impl Composite {
     }
 
     /// Every item has exactly one row in each order.
-    fn row(&self, item: Node<'_>, rid: u64, rows: &mut RowSet) {
+    fn row(&self, source: &Source<'_>, computed: &[Computed], rid: u64, rows: &mut RowSet) {
         let mut value = Vec::with_capacity(16 * self.paths.len());
         let mut holes = Vec::new();
         for CompositePath { path, order } in &self.paths {
@@ -236,7 +361,7 @@ impl Composite {
                 holes.push((leave_hole(&mut value), descending));
                 continue;
             }
-            match path.find_in(item) {
+            match source.find(path, computed) {
                 Some(node) => encode_node(node, COMPOSITE_STRING_MAX, &mut value),
                 None => value.push(key::UNDEFINED),
             }
@@ -269,7 +394,8 @@ impl PathTree {
         indexes: Option<PlaceIndexes>,
     ) -> usize {
         let (names, elements) = Default::default();
-        self.places.push(Place { names, elements, rule, text, below_elements, indexes });
+        let is_computed = false;
+        self.places.push(Place { names, elements, rule, text, below_elements, indexes, is_computed });
         self.places.len() - 1
     }
 
@@ -295,6 +421,11 @@ impl PathTree {
         let child = self.add(rule, text, true, indexes);
         self.places[above].elements = Some(child);
         child
+    }
+
+    fn computed(&self, name: &str) -> Option<usize> {
+        let place = self.places[ROOT].names.get(name).copied();
+        place.filter(|place| self.places[*place].is_computed)
     }
 
     /// Every path that the policy names.
@@ -410,6 +541,7 @@ impl Walk<'_> {
         let place = &self.tree.places[at];
         for (name, value) in node.members() {
             match place.names.get(name) {
+                Some(child) if self.tree.places[*child].is_computed => {}
                 Some(child) => self.value(*child, value),
                 None if !place.rule.is_open() => {}
                 None if self.tree.is_full() => {
@@ -634,6 +766,63 @@ mod tests {
         assert_eq!(found(r#"{"id":"1","b":[]}"#), format!("05fa {ts}05 123456{ts}05"));
         assert_eq!(found(r#"{"id":"1","a":[],"b":{"c":{}}}"#), format!("509f {ts}50 123456{ts}50"));
         assert_eq!(parse_row(&[]), None);
+    }
+
+    fn of_index(rows: &BTreeSet<Vec<u8>>, id: IndexId) -> Vec<&[u8]> {
+        let rows = rows.iter().filter(|row| row.starts_with(&id.0.to_be_bytes()));
+        rows.map(|row| &row[8..]).collect()
+    }
+
+    #[test]
+    fn computed_values_have_rows_where_the_policy_names_them() {
+        let policy = r#"{"includedPaths":[{"path":"/*"},{"path":"/low/?"},{"path":"/when/?"}],
+            "compositeIndexes":[[{"path":"/low"},{"path":"/a"}],[{"path":"/up"},{"path":"/a"}],[{"path":"/when"},{"path":"/a"}]]}"#;
+        let body = format!(
+            r#"{{"id":"c","partitionKey":{{"paths":["/pk"]}},"indexingPolicy":{policy},"computedProperties":[
+            {{"name":"low","query":"SELECT VALUE LOWER(c.name) FROM c"}},
+            {{"name":"up","query":"SELECT VALUE UPPER(c.name) FROM c"}},
+            {{"name":"when","query":"SELECT VALUE c._ts + 1 FROM c"}}]}}"#
+        );
+        let set = IndexSet::of(&ContainerDefinition::create(&json(&body)).unwrap());
+        let range = |text: &str| set.range(&Path::parse(text).unwrap(), Order::ValueFirst);
+        assert_eq!((range("/up"), range("/when")), (None, None), "not named, and not known in time");
+        let path = |text: &str| (Path::parse(text).unwrap(), false);
+        let composite = |first: &str| set.composite(&[path(first), path("/a")], Order::ValueFirst);
+        assert_eq!(composite("/when"), None);
+        let item = json(r#"{"id":"1","name":"Ab","low":7,"a":null}"#);
+        let rows = rows(&set, &item);
+        assert_eq!(of_index(&rows, range("/low").unwrap()), [b"\x40ab\x00\x01"], "not the item's own");
+        assert_eq!(of_index(&rows, composite("/low").unwrap().0), [b"\x40ab\x00\x01\x10"]);
+        assert_eq!(of_index(&rows, composite("/up").unwrap().0), [b"\x40AB\x00\x01\x10"]);
+        let rows = self::rows(&set, &json(r#"{"id":"1","low":7}"#));
+        assert!(of_index(&rows, range("/low").unwrap()).is_empty());
+        assert_eq!(of_index(&rows, composite("/low").unwrap().0), [b"\x05\x05"]);
+    }
+
+    #[test]
+    fn cells_and_terms() {
+        let body = r#"{"id":"c","partitionKey":{"paths":["/pk"]},"indexingPolicy":{
+            "spatialIndexes":[{"path":"/at/*","types":["Point"]}],"fullTextIndexes":[{"path":"/text"}]},
+            "fullTextPolicy":{"defaultLanguage":"en-US","fullTextPaths":[{"path":"/text"}]}}"#;
+        let set = IndexSet::of(&ContainerDefinition::create(&json(body)).unwrap());
+        let (cells, grid) = set.spatial(&Path::parse("/at").unwrap()).unwrap();
+        let (terms, language) = set.full_text(&Path::parse("/text").unwrap()).unwrap();
+        assert_eq!(language, Language::English);
+        assert!(set.spatial(&Path::parse("/text").unwrap()).is_none());
+        let point = r#"{"type":"Point","coordinates":[13.4,52.5]}"#;
+        let rows_of = |text: &str| rows(&set, &json(text));
+        let found = rows_of(&format!(r#"{{"id":"1","at":{point},"text":"The running dogs, running"}}"#));
+        assert_eq!(of_index(&found, terms), [&b"\x40dog\x00\x01"[..], b"\x40run\x00\x01"]);
+        let geometry = quire_sql::geo::Geometry::parse(
+            &json(point),
+            quire_resource::GeospatialType::Geography,
+            &quire_sql::geo::unlimited,
+        );
+        let searched = grid.search(&geometry.unwrap().unwrap(), 10.0);
+        let cell = u64::from_be_bytes(of_index(&found, cells)[0].try_into().unwrap());
+        assert!(searched.iter().any(|range| range.contains(&cell)));
+        let none = rows_of(r#"{"id":"1","at":{"type":"Point","coordinates":[200,1]},"text":7}"#);
+        assert!(of_index(&none, terms).is_empty() && of_index(&none, cells).is_empty());
     }
 
     #[test]

@@ -1,0 +1,52 @@
+//! Indexed computed properties: their values are made from the item as it is written.
+
+use quire_resource::ContainerDefinition;
+use quire_sql::{self as sql, Environment, Parameters, Query, Reads, SystemProperties};
+use quire_value::{Item, Node, Object, Segment, Value};
+
+pub(super) struct Computed {
+    pub name: String,
+    query: Query,
+}
+
+/// Before the commit an item has no system properties; whatever reads one is not indexed.
+struct NotYet;
+
+impl SystemProperties for NotYet {
+    fn get(&self, _: &str) -> Option<Value> {
+        None
+    }
+    fn write_members(&self, _: &mut Vec<u8>) {}
+    fn set_members(&self, _: &mut Object) {}
+}
+
+impl Computed {
+    /// The computed properties whose values can be told from what is stored.
+    pub fn all(definition: &ContainerDefinition) -> Vec<Computed> {
+        let computed = definition.computed_properties.iter();
+        computed.filter_map(|(name, text)| Computed::new(name, text, definition)).collect()
+    }
+
+    fn new(name: &str, text: &str, definition: &ContainerDefinition) -> Option<Computed> {
+        let query = Query::compile(text, &Parameters::default(), &[]).ok()?;
+        match query.analysis().reads {
+            Reads::Whole => return None,
+            Reads::Paths(paths) => {
+                let is_system =
+                    |segment: &Segment| matches!(segment, Segment::Name(name) if name.starts_with('_'));
+                if paths.iter().any(|path| path.0.first().is_none_or(is_system)) {
+                    return None;
+                }
+            }
+        }
+        let environment = Environment { geospatial: definition.geospatial, ..Environment::default() };
+        Some(Computed { name: name.to_owned(), query: query.with_environment(environment) })
+    }
+
+    /// The value of an item; `None` if it has none, or none that can be stored.
+    pub fn value(&self, item: Node<'_>) -> Option<Item> {
+        let mut evaluator = self.query.start().ok()?;
+        let rows = evaluator.row_values_of(&sql::Item::stored(item, &NotYet)).ok()?;
+        rows.first().map(Item::from_value)
+    }
+}
