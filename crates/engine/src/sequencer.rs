@@ -518,6 +518,11 @@ impl Sequencer {
     fn explain(&self, error: CommitError) -> EngineError {
         match error {
             CommitError::Storage(error) => EngineError::Storage(error),
+            // Only a write that is a group by itself can be that large.
+            CommitError::TooLarge { bytes, .. } => {
+                let bytes_max = self.shared.storage.caps().commit_bytes_max;
+                EngineError::ItemTooLarge { bytes, bytes_max }
+            }
             error => {
                 tracing::error!(partition = ?self.storage_partition(), %error, "commit refused");
                 EngineError::Overloaded
@@ -728,6 +733,9 @@ fn duplicate(error: &EngineError) -> EngineError {
         }),
         EngineError::ResourceNotFound { kind, id } => EngineError::ResourceNotFound { kind, id: id.clone() },
         EngineError::Corrupt { what } => EngineError::Corrupt { what: what.clone() },
+        EngineError::ItemTooLarge { bytes, bytes_max } => {
+            EngineError::ItemTooLarge { bytes: *bytes, bytes_max: *bytes_max }
+        }
         _ => EngineError::Overloaded,
     }
 }

@@ -24,7 +24,8 @@ pub const CAPS: Caps = Caps {
     key_bytes_max: 1536,
     value_bytes_max: 16 << 20,
     commit_bytes_max: 32 << 20,
-    commit_ops_max: 500_000,
+    // An item of 2 MB has at most some 300,000 index rows; a replace takes them away and puts as many others.
+    commit_ops_max: 1_000_000,
     commit_spans_partitions: true,
 };
 

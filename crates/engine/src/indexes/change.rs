@@ -54,7 +54,8 @@ impl RowSet {
     }
 
     pub fn name(&mut self, name: &Arc<IndexName>) {
-        if !name.is_listed() {
+        let is_last = || self.names.last().is_some_and(|last| Arc::ptr_eq(last, name));
+        if !name.is_listed() && !is_last() {
             self.names.push(Arc::clone(name));
         }
     }

@@ -89,18 +89,6 @@ pub(crate) fn parse_row(key: &[u8]) -> Option<IndexRow<'_>> {
     Some(IndexRow { index, middle, rid })
 }
 
-impl<'a> IndexRow<'a> {
-    /// The encoded value of a value-first row.
-    pub fn value(&self) -> &'a [u8] {
-        self.middle
-    }
-
-    /// The encoded value of a partition-first row.
-    pub fn value_in_partition(&self) -> &'a [u8] {
-        self.middle.get(PREFIX_BYTES..).unwrap_or_default()
-    }
-}
-
 /// Whether an encoded value of a range row is a string that was cut.
 pub(crate) fn is_cut(value: &[u8]) -> bool {
     value.first() == Some(&key::STRING) && value.ends_with(&CUT_END)

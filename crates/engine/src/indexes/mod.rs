@@ -23,7 +23,7 @@ mod spatial; // cells of geometries
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use quire_resource::{CompositePath, ContainerDefinition};
+use quire_resource::ContainerDefinition;
 use quire_sql::geo::cells::Grid;
 use quire_sql::text::Language;
 use quire_storage::{Op, Snapshot};
@@ -211,11 +211,6 @@ impl Indexes {
     pub fn full_text_index(&self, path: &Path) -> Option<(IndexId, Language)> {
         let found = self.current.full_text(path)?;
         self.older.iter().all(|(_, set)| set.full_text(path) == Some(found)).then_some(found)
-    }
-
-    /// Paths of the composite indexes that the policy asks for; [`Indexes::composite_index`] says which are complete.
-    pub fn composites(&self) -> impl Iterator<Item = &[CompositePath]> {
-        self.current.composites()
     }
 }
 

@@ -167,11 +167,6 @@ impl IndexSet {
         let found = self.indexed.as_ref()?.full_text.iter().find(|full_text| full_text.path == *path)?;
         Some((found.name.id, found.language))
     }
-
-    /// Paths and directions (`true` is descending) of all composite indexes that have rows.
-    pub fn composites(&self) -> impl Iterator<Item = &[CompositePath]> {
-        self.indexed.iter().flat_map(|indexed| indexed.composites.iter().map(|found| found.paths.as_slice()))
-    }
 }
 
 impl Indexed {
