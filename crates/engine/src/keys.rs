@@ -116,13 +116,6 @@ pub(crate) fn item(container: u32, rid: u64) -> Vec<u8> {
     join(&[&container.to_be_bytes(), &rid.to_be_bytes()])
 }
 
-/// Items of a container whose rid prefix lies in `first..=last`, from `from` on.
-pub(crate) fn items(container: u32, first: u32, last: u32, from: Option<u64>) -> KeyRange {
-    let start = from.unwrap_or(0).max(rid(first, 0));
-    let end = (u64::from(last) + 1) << RID_COUNTER_BITS;
-    KeyRange { start: Bound::Included(item(container, start)), end: Bound::Excluded(item(container, end)) }
-}
-
 /// Items of a container from a rid on.
 pub(crate) fn items_from(container: u32, rid: u64) -> KeyRange {
     KeyRange {
@@ -321,15 +314,6 @@ mod tests {
             prop_assert_eq!(a.cmp(&b), item(1, rid(a.0, a.1)).cmp(&item(1, rid(b.0, b.1))));
             prop_assert_eq!(rid_prefix(rid(a.0, a.1)), a.0);
             prop_assert_eq!(rid_of_item_key(&item(1, rid(a.0, a.1))), Some(rid(a.0, a.1)));
-        }
-
-        #[test]
-        fn an_item_lies_in_the_range_of_its_prefix(prefix in 0u32..1 << 24, counter in 0u64..1 << 36, first in 0u32..1 << 24, last in 0u32..1 << 24) {
-            let range = items(1, first, last, None);
-            let key = item(1, rid(prefix, counter));
-            let above = matches!(&range.start, Bound::Included(start) if *start <= key);
-            let below = matches!(&range.end, Bound::Excluded(end) if key < *end);
-            prop_assert_eq!(above && below, first <= prefix && prefix <= last);
         }
 
         #[test]

@@ -122,6 +122,7 @@ struct Standing {
 struct Unresolved {
     token: Token,
     touched: Vec<Vec<u8>>,
+    rids: Vec<u64>,
 }
 
 struct Ticket {
@@ -145,6 +146,8 @@ struct Group<'a> {
     tickets: Vec<Arc<Ticket>>,
     written: Vec<Written>,
     touched: Vec<Vec<u8>>,
+    /// Items that change.
+    rids: Vec<u64>,
     /// Indexes that this commit lists.
     names: Vec<Arc<IndexName>>,
     marked: bool,
@@ -233,6 +236,8 @@ impl Sequencer {
         while state.leading {
             self.moved.wait(&mut state);
         }
+        drop(state);
+        self.shared.stretches.forget(self.container);
     }
 
     pub fn revive(&self) {
@@ -246,6 +251,7 @@ impl Sequencer {
             tickets: vec![],
             written: vec![],
             touched: vec![],
+            rids: vec![],
             names: vec![],
             marked: false,
         };
@@ -407,6 +413,7 @@ impl Sequencer {
             Ok(token) => token,
             Err(error) => return group.fail(&error),
         };
+        group.rids.extend(ops.iter().filter_map(item_of));
         group.mark();
         let outcome = self.shared.storage.commit(Commit { guards: vec![guard], token, ops });
         match outcome {
@@ -459,6 +466,7 @@ impl Sequencer {
         }
         self.forget_standing();
         unresolved.touched.iter().for_each(|key| self.shared.cache.end_write(key));
+        self.shared.stretches.end_write(self.container, &unresolved.rids);
         Ok(())
     }
 
@@ -531,6 +539,16 @@ impl Sequencer {
     }
 }
 
+/// The item that an op changes.
+fn item_of(op: &Op) -> Option<u64> {
+    match op {
+        Op::Put { space: keys::ITEMS, key, .. } | Op::Delete { space: keys::ITEMS, key } => {
+            keys::rid_of_item_key(key)
+        }
+        _ => None,
+    }
+}
+
 impl Group<'_> {
     /// Answers those prepared before the outcome of some commit was in doubt, or under another indexing policy; the
     /// others stay.
@@ -549,13 +567,17 @@ impl Group<'_> {
 
     /// Before the commit: from now on the cache neither has nor takes what changes.
     fn mark(&mut self) {
-        self.touched.iter().for_each(|key| self.sequencer.shared.cache.begin_write(key));
+        let Sequencer { shared, container, .. } = self.sequencer;
+        self.touched.iter().for_each(|key| shared.cache.begin_write(key));
+        shared.stretches.begin_write(*container, &self.rids);
         self.marked = true;
     }
 
     fn unmark(&mut self) {
         if std::mem::take(&mut self.marked) {
-            self.touched.iter().for_each(|key| self.sequencer.shared.cache.end_write(key));
+            let Sequencer { shared, container, .. } = self.sequencer;
+            self.touched.iter().for_each(|key| shared.cache.end_write(key));
+            shared.stretches.end_write(*container, &self.rids);
         }
     }
 
@@ -585,9 +607,9 @@ impl Group<'_> {
     /// The marks stay until the doubt is gone.
     fn in_doubt(mut self, token: Token) {
         self.sequencer.forget_standing();
-        let touched = std::mem::take(&mut self.touched);
+        let (touched, rids) = (std::mem::take(&mut self.touched), std::mem::take(&mut self.rids));
         self.marked = false;
-        self.sequencer.state.lock().unresolved = Some(Unresolved { token, touched });
+        self.sequencer.state.lock().unresolved = Some(Unresolved { token, touched, rids });
         self.tickets.drain(..).for_each(|ticket| ticket.done(Err(Refused::Failed(EngineError::Overloaded))));
     }
 

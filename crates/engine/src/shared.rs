@@ -11,6 +11,7 @@ use ring::hmac;
 use crate::api::{Clock, Options};
 use crate::cache::ItemCache;
 use crate::locks::LockTable;
+use crate::stretches::Stretches;
 
 /// A clock that moves this far from the machine's monotonic one was set by someone.
 const CLOCK_JUMP_MS: i64 = 60_000;
@@ -19,6 +20,7 @@ pub(crate) struct Shared {
     pub storage: Arc<dyn Storage>,
     pub clock: Arc<dyn Clock>,
     pub cache: ItemCache,
+    pub stretches: Stretches,
     pub locks: LockTable,
     /// Made with the store: MACs of continuations and resource tokens.
     pub secret: [u8; 32],
@@ -57,7 +59,9 @@ impl Shared {
         let continuation_key = hmac::sign(&secret_key, b"continuation");
         Arc::new(Shared {
             clock,
-            cache: ItemCache::new(options.cache_bytes),
+            // Point reads and scans share the memory: scans pass over more of it.
+            cache: ItemCache::new(options.cache_bytes / 3),
+            stretches: Stretches::new(options.cache_bytes / 3 * 2),
             locks: LockTable::new(),
             storage,
             secret,
@@ -110,6 +114,7 @@ impl Shared {
             ("cache_misses", misses),
             ("cache_bytes", bytes),
             ("cache_items", entries),
+            ("scan_cache_bytes", self.stretches.bytes() as u64),
         ]
     }
 }

@@ -95,7 +95,8 @@ pub(crate) fn list_items(shared: &Shared, container: &Container, request: &PageR
             Some(_) => return Err(EngineError::BadContinuation),
         };
         let meter = Meter::new(ScanBudget::PAGE, request);
-        let mut reader = Reader::new(shared, container, shared.storage.snapshot()?, windows, meter)?;
+        let seen = shared.stretches.now();
+        let mut reader = Reader::new(shared, container, (seen, shared.storage.snapshot()?), windows, meter)?;
         Ok((fill_list(&mut reader, from, Rows::new(request)?)?, binding))
     })
 }

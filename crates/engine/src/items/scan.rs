@@ -11,6 +11,7 @@ use super::row::{self, Row};
 use super::window::{Spot, Window};
 use crate::api::{Cancel, PageRequest};
 use crate::shared::Shared;
+use crate::stretches::{Draft, Place, Seen, Stretches};
 use crate::{Container, EngineError, keys};
 
 /// Rows shown by one call of the storage: it may hold a lock meanwhile.
@@ -58,6 +59,8 @@ pub(crate) struct Reader<'a> {
     pub windows: &'a [Window<'a>],
     pub meter: Meter,
     now_seconds: i64,
+    stretches: &'a Stretches,
+    seen: Seen,
 }
 
 /// An item, lent for the moment of a call.
@@ -155,13 +158,14 @@ impl Meter {
 
 impl<'a> Reader<'a> {
     pub fn new(
-        shared: &Shared,
+        shared: &'a Shared,
         container: &'a Container,
-        snapshot: Box<dyn Snapshot>,
+        (seen, snapshot): (Seen, Box<dyn Snapshot>),
         windows: &'a [Window<'a>],
         meter: Meter,
     ) -> Result<Reader<'a>, EngineError> {
-        Ok(Reader { container, snapshot, windows, meter, now_seconds: shared.now_seconds() })
+        let (now_seconds, stretches) = (shared.now_seconds(), &shared.stretches);
+        Ok(Reader { container, snapshot, windows, meter, now_seconds, stretches, seen })
     }
 
     /// The window in which a spot lies that an earlier page reached; a partition that is no more is `PartitionGone`.
@@ -254,38 +258,96 @@ impl<'a> Reader<'a> {
         visit: &mut Visit<'_>,
     ) -> Result<End, EngineError> {
         self.meter.enter(window.partition.layout.id);
-        let mut range = window.rows(self.container.number, from);
+        let (first, last) = window.rids();
+        let mut at = from.unwrap_or(first).max(first);
+        while at <= last {
+            let reached = match self.place(window, at) {
+                Place::Kept(stretch) => {
+                    for (rid, bytes) in stretch.from(at).take_while(|&(rid, _)| rid <= last) {
+                        match self.show_row(window, rid, (Row::trusted(bytes)?, bytes.len()), visit)? {
+                            End::Done => {}
+                            end => return Ok(end),
+                        }
+                    }
+                    stretch.end()
+                }
+                Place::Gap { end, room } => match self.scan_gap(window, (at, end.min(last)), room, visit)? {
+                    (End::Done, reached) => reached,
+                    (end, _) => return Ok(end),
+                },
+            };
+            at = reached.saturating_add(1);
+        }
+        Ok(End::Done)
+    }
+
+    /// A single logical partition is a short range of rows anyway.
+    fn place(&self, window: &Window<'_>, rid: u64) -> Place {
+        match window.prefixes {
+            (first, last) if first == last => Place::Gap { end: u64::MAX, room: false },
+            _ => self.stretches.find(self.container.number, rid, self.seen),
+        }
+    }
+
+    /// Items from the storage, kept as a stretch where there is `room`. Also says how far it came: to the end, or to
+    /// where the stretch is complete.
+    fn scan_gap(
+        &mut self,
+        window: &Window<'_>,
+        (first, last): (u64, u64),
+        room: bool,
+        visit: &mut Visit<'_>,
+    ) -> Result<(End, u64), EngineError> {
+        let number = self.container.number;
+        let mut draft = room.then(|| Draft::new(first));
+        let mut range = KeyRange {
+            start: Bound::Included(keys::item(number, first)),
+            end: Bound::Included(keys::item(number, last)),
+        };
         loop {
-            let mut last = None;
-            let mut outcome = Ok(End::Done);
+            let (mut shown, mut outcome, mut complete) = (None, Ok(End::Done), false);
             let scan = scan(keys::ITEMS, range.clone(), Direction::Forward, ROWS_MAX, false);
             let Reader { container, snapshot, meter, now_seconds, .. } = self;
             let more = snapshot.visit(&scan, &mut |key, bytes| {
-                last = keys::rid_of_item_key(key);
-                let shown = last.ok_or_else(|| row::corrupt("item key")).and_then(|rid| {
+                let rid = keys::rid_of_item_key(key).ok_or_else(|| row::corrupt("item key"));
+                outcome = rid.and_then(|rid| {
                     let row = Row::parse(bytes)?;
-                    if !window.accepts(&container.definition.partition_key, rid, &row)? {
-                        meter.count(bytes.len());
-                        return Ok(End::Done);
+                    let end =
+                        show_row(container, *now_seconds, meter, window, rid, (row, bytes.len()), visit)?;
+                    if matches!(end, End::Done) {
+                        shown = Some(rid);
+                        complete = draft.as_mut().is_some_and(|draft| draft.push(rid, bytes));
                     }
-                    let found = Found { spot: window.spot(rid), row };
-                    show(container, *now_seconds, meter, &found, bytes.len(), visit)
+                    Ok(end)
                 });
-                match shown {
-                    Ok(End::Done) => ControlFlow::Continue(()),
-                    end => {
-                        outcome = end;
-                        ControlFlow::Break(())
-                    }
+                if complete || !matches!(outcome, Ok(End::Done)) {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
                 }
             })?;
-            match (outcome?, last) {
-                (End::Done, Some(last)) if more => {
-                    range.start = Bound::Excluded(keys::item(self.container.number, last));
+            let end = outcome?;
+            let finished = matches!(end, End::Done) && !complete && !more;
+            if finished || complete || !matches!(end, End::Done) {
+                let reached = if finished { last } else { shown.unwrap_or(first) };
+                if let Some(draft) = draft.filter(|_| finished || shown.is_some()) {
+                    self.stretches.keep(number, draft, reached, finished, self.seen);
                 }
-                (end, _) => return Ok(end),
+                return Ok((end, reached));
             }
+            let Some(shown) = shown else { return Ok((end, last)) };
+            range.start = Bound::Excluded(keys::item(number, shown));
         }
+    }
+
+    fn show_row(
+        &mut self,
+        window: &Window<'_>,
+        rid: u64,
+        row: (Row<'_>, usize),
+        visit: &mut Visit<'_>,
+    ) -> Result<End, EngineError> {
+        show_row(self.container, self.now_seconds, &mut self.meter, window, rid, row, visit)
     }
 
     /// The rows of items, in the order asked for; one that is gone is `None`.
@@ -371,6 +433,23 @@ fn under<'w, 'a>(windows: &'w [Window<'a>], rid: u64) -> impl Iterator<Item = &'
     let prefix = keys::rid_prefix(rid);
     let first = windows.partition_point(|window| window.prefixes.1 < prefix);
     windows[first..].iter().take_while(move |window| window.prefixes.0 <= prefix)
+}
+
+/// Shows the row of an item if it belongs to the window.
+fn show_row(
+    container: &Container,
+    now_seconds: i64,
+    meter: &mut Meter,
+    window: &Window<'_>,
+    rid: u64,
+    (row, bytes): (Row<'_>, usize),
+    visit: &mut Visit<'_>,
+) -> Result<End, EngineError> {
+    if !window.accepts(&container.definition.partition_key, rid, &row)? {
+        meter.count(bytes);
+        return Ok(End::Done);
+    }
+    show(container, now_seconds, meter, &Found { spot: window.spot(rid), row }, bytes, visit)
 }
 
 /// Shows an item of a window, unless it has expired or the budget is spent.

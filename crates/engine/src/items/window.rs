@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use quire_resource::{EpkRange, PartitionKey, PartitionKeyDefinition};
-use quire_storage::KeyRange;
 
 use super::place::canonical;
 use super::row::Row;
@@ -134,10 +133,6 @@ impl<'a> Window<'a> {
             prefixes = (prefix, prefix);
         }
         Some(Window { partition, range, prefixes, keys: asked.cloned().into_iter().collect() })
-    }
-
-    pub fn rows(&self, container: u32, from: Option<u64>) -> KeyRange {
-        keys::items(container, self.prefixes.0, self.prefixes.1, from)
     }
 
     pub fn accepts(

@@ -139,9 +139,10 @@ impl Run<'_> {
         if let Some(refusal) = analysis.order_refusal(&self.container.definition.indexing) {
             return Err(refusal.into());
         }
+        let seen = self.shared.stretches.now();
         let (snapshot, indexes) = indexes::snapshot(self.shared, self.container)?;
         let meter = Meter::new(ScanBudget::PAGE, self.request);
-        let mut reader = Reader::new(self.shared, self.container, snapshot, self.windows, meter)?;
+        let mut reader = Reader::new(self.shared, self.container, (seen, snapshot), self.windows, meter)?;
         let known = Known::new(self.container, indexes, &reader, self.request.index_use)?;
         let mut output = self.output(&resume)?;
         let need = Need { items: output.wanted() as u64, is_preferred: self.request.index_preferred };
