@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use quire_resource::{EpkRange, PartitionKey, ResourceId, SessionToken};
+use quire_sql::IndexMetrics;
 use quire_value::Object;
 
 use crate::EngineError;
@@ -145,6 +146,8 @@ pub struct PageRequest {
     pub index_preferred: bool,
     /// Says in [`Page::explain`] how the page was made.
     pub explain: bool,
+    /// Says in [`Page::index_metrics`] which indexes serve the query and which would.
+    pub index_metrics: bool,
     pub cancel: Cancel,
 }
 
@@ -161,6 +164,7 @@ impl Default for PageRequest {
             index_use: true,
             index_preferred: false,
             explain: false,
+            index_metrics: false,
             cancel: Cancel::default(),
         }
     }
@@ -189,6 +193,7 @@ pub struct Page {
     pub metrics: QueryMetrics,
     /// The plan as text, with estimated and actual rows, when the request asked for it.
     pub explain: Option<String>,
+    pub index_metrics: Option<IndexMetrics>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

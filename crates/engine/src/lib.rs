@@ -42,6 +42,6 @@ pub use verify::{VerifyReport, verify, verify_backup};
 pub use quire_sql::ast::Direction;
 pub use quire_sql::functions::Aggregate;
 pub use quire_sql::{
-    Diagnostic, Distinct, Feature, HybridSearch, Parameters, QueryInfo, QueryPlan, SqlError,
+    Diagnostic, Distinct, Feature, HybridSearch, IndexMetrics, Parameters, QueryInfo, QueryPlan, SqlError,
 };
 pub use quire_storage::StorageError;

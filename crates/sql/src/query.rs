@@ -124,6 +124,23 @@ impl Query {
         (self.is_item_by_item() && !distinct && !order_by.is_empty()).then_some((offset, limit))
     }
 
+    /// Whether equal items may be fed as one, with a multiplicity and in the place of the first: every aggregate counts or
+    /// compares, and nothing but the items of the container is in FROM.
+    pub fn takes_runs(&self) -> bool {
+        let counts = |call: &bound::AggregateCall| {
+            use crate::functions::Aggregate;
+            matches!(call.aggregate, Aggregate::Count | Aggregate::CountIf | Aggregate::Min | Aggregate::Max)
+        };
+        let from_items = matches!(
+            self.bound.sources.as_slice(),
+            [bound::Source { input: bound::Input::Container, iterate: false }]
+        );
+        match &self.bound.grouping {
+            Some(grouping) => from_items && grouping.aggregates.iter().all(counts),
+            None => from_items && self.bound.distinct,
+        }
+    }
+
     /// For a query that is fed item by item, as long as the caller likes.
     pub fn start(&self) -> Result<Evaluator<'_>, SqlError> {
         self.check_clock()?;

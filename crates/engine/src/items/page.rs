@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use quire_sql::IndexMetrics;
+
 use super::body::Links;
 use super::continuation::{self, Binding, Resume};
 use super::scan::{End, Meter, Next, Reader, ScanBudget};
@@ -27,6 +29,7 @@ pub(crate) struct Filled {
     pub cost: Cost,
     pub next: Option<Resume>,
     pub explain: Option<String>,
+    pub index_metrics: Option<IndexMetrics>,
 }
 
 /// What a page read, for metrics and charge.
@@ -118,7 +121,7 @@ fn fill_list(reader: &mut Reader<'_>, from: Option<Spot>, mut rows: Rows) -> Res
         End::Stopped => full_at.map(Resume::List),
         End::Paused(spot) => Some(Resume::List(spot)),
     };
-    Ok(Filled { rows, cost: reader.meter.cost(), next, explain: None })
+    Ok(Filled { rows, cost: reader.meter.cost(), next, explain: None, index_metrics: None })
 }
 
 /// The frame of lists and queries: scope, session, position, metrics, charge.
@@ -132,12 +135,12 @@ pub(crate) fn answer_page<'a>(
     let (mut position, mut charge) = (None, charge::REFUSED);
     let result = prepare(container, request, &mut position).and_then(|windows| fill(&windows));
     let result = result.map(|(filled, binding)| {
-        let Filled { rows: Rows { mut text, count, .. }, cost, next, explain } = filled;
+        let Filled { rows: Rows { mut text, count, .. }, cost, next, explain, index_metrics } = filled;
         text.push(b']');
         charge = charge::page(&cost, count, text.len());
         let metrics = metrics(&cost, count, text.len(), started.elapsed());
         let continuation = next.map(|next| continuation::seal(shared, &binding, &next));
-        Page { rows: text, count, continuation, metrics, explain }
+        Page { rows: text, count, continuation, metrics, explain, index_metrics }
     });
     Answer { charge, position, result }
 }

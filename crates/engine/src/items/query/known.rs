@@ -65,6 +65,10 @@ impl<'a> Known<'a> {
         Ok(Known { container, indexes, counts, is_usable })
     }
 
+    pub fn is_usable(&self) -> bool {
+        self.is_usable
+    }
+
     /// Items of the partitions in scope.
     pub fn items(&self) -> u64 {
         self.counts.iter().map(|counts| counts.items).sum()

@@ -13,6 +13,7 @@
 mod candidates; // the items a query looks at
 mod evaluate; // the query over single items
 mod explain; // plans as text
+mod index_only; // queries that an index answers by itself
 mod known; // indexes of a snapshot and their keys
 mod order; // ORDER BY as bytes, places in a sorted result
 mod output; // OFFSET, LIMIT, how far the page has come
@@ -26,7 +27,7 @@ mod whole; // queries that need all items first
 use std::time::{Duration, Instant};
 
 use quire_resource::{Component, PartitionKey};
-use quire_sql::{Analysis, Environment, Limits, Parameters, Query, Schema, Shape};
+use quire_sql::{Analysis, Environment, IndexMetrics, Limits, Parameters, Query, Schema, Shape};
 use quire_storage::Token;
 use quire_value::Value;
 
@@ -48,6 +49,7 @@ use self::order::{Order, Start};
 use self::output::Output;
 use self::plan::{Chooser, Need, Sorting};
 use self::sort::Sorted;
+use self::whole::Feed;
 
 /// Rows, groups and sort buffers of one query at a time.
 const HELD_BYTES_MAX: usize = 128 << 20;
@@ -117,7 +119,7 @@ pub(crate) fn key_of_values(values: &[Value]) -> Option<PartitionKey> {
 enum Plan {
     Stream { candidates: Candidates, from: Option<(Spot, u64)>, node: Node },
     Sorted { order: Order, sorting: Sorting, place: Option<Place>, node: Node },
-    Whole { candidates: Candidates, sent: u64, node: Node },
+    Whole { feed: Feed, sent: u64, node: Node },
 }
 
 fn sent_of(resume: Option<Resume>) -> u64 {
@@ -152,7 +154,9 @@ impl Run<'_> {
         let (next, node) = self.run(&mut reader, plan, &mut output)?;
         let cost = Cost { compile, plan: plan_time, ..reader.meter.cost() };
         let explain = self.request.explain.then(|| explain::text(&node, &cost, output.rows.count()));
-        Ok(Filled { rows: output.rows, cost, next, explain })
+        let policy = &self.container.definition.indexing;
+        let index_metrics = self.request.index_metrics.then(|| IndexMetrics::new(&analysis, policy));
+        Ok(Filled { rows: output.rows, cost, next, explain, index_metrics })
     }
 
     fn plan(
@@ -181,12 +185,20 @@ impl Run<'_> {
                 Ok(Plan::Sorted { order, sorting, place, node })
             }
             (Shape::Blocking, _, _, resume @ (None | Some(Resume::Block { .. }))) => {
-                let (candidates, node) = chooser.all_candidates(&analysis.filter)?;
-                Ok(Plan::Whole { candidates, sent: sent_of(resume), node })
+                let takes_runs = self.query.takes_runs();
+                let fed = index_only::feed_of(chooser.reader, chooser.known, analysis, takes_runs)?;
+                let (feed, node) = match fed {
+                    Some((fed, node)) => (Feed::Index(fed), node),
+                    None => {
+                        let (candidates, node) = chooser.all_candidates(&analysis.filter)?;
+                        (Feed::Items(candidates), node)
+                    }
+                };
+                Ok(Plan::Whole { feed, sent: sent_of(resume), node })
             }
             (Shape::Constant, _, _, resume @ (None | Some(Resume::Block { .. }))) => {
                 let node = Node::new("Constant");
-                Ok(Plan::Whole { candidates: Candidates::Nothing, sent: sent_of(resume), node })
+                Ok(Plan::Whole { feed: Feed::Items(Candidates::Nothing), sent: sent_of(resume), node })
             }
             _ => Err(EngineError::BadContinuation),
         }
@@ -220,9 +232,9 @@ impl Run<'_> {
                     }
                 }
             }
-            Plan::Whole { mut candidates, sent, node } => {
+            Plan::Whole { mut feed, sent, node } => {
                 reader.meter.set_budget(ScanBudget::WHOLE);
-                Ok((whole::whole(reader, &evaluator, &mut candidates, &mut output.rows, sent)?, node))
+                Ok((whole::whole(reader, &evaluator, &mut feed, &mut output.rows, sent)?, node))
             }
         }
     }

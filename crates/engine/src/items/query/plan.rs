@@ -184,6 +184,7 @@ impl Chooser<'_, '_, '_> {
                 condition => unions.extend(self.union(condition)),
             }
         }
+        unions.sort_by_key(|union| !union.is_seek());
         Some(unions)
     }
 
@@ -270,7 +271,9 @@ impl Chooser<'_, '_, '_> {
         loop {
             let mut best: Option<(usize, usize)> = None;
             for (nth, union) in unions.iter_mut().enumerate() {
-                if union.read(self.reader, round)? && best.is_none_or(|(_, rows)| union.rids.len() < rows) {
+                // Whoever needs more than the best so far has lost.
+                let enough = best.map_or(round, |(_, rows)| round.min(rows as u64 + SEEK as u64));
+                if union.read(self.reader, enough)? && best.is_none_or(|(_, rows)| union.rids.len() < rows) {
                     best = Some((nth, union.rids.len()));
                 }
             }
@@ -417,6 +420,10 @@ fn component(range: &ValueRange, prefix: Option<u32>, flipped: bool) -> EncodedR
 }
 
 impl Union {
+    fn is_seek(&self) -> bool {
+        self.parts.iter().all(|part| part.seek.is_some())
+    }
+
     fn is_read(&self) -> bool {
         self.at == self.parts.len()
     }
@@ -466,7 +473,7 @@ impl Union {
     }
 
     fn node(&self) -> Node {
-        let what = if self.parts.iter().all(|part| part.seek.is_some()) { "Seek" } else { "Range" };
+        let what = if self.is_seek() { "Seek" } else { "Range" };
         let actual = self.is_read().then_some(self.rids.len() as u64);
         Node::new(format!("{what} {}", self.label)).with_rows(self.estimate(), actual)
     }

@@ -12,17 +12,27 @@ use super::super::page::Rows;
 use super::super::scan::{End, Next, Reader};
 use super::candidates::Candidates;
 use super::evaluate::Evaluator;
+use super::index_only::Fed;
 use crate::EngineError;
+
+/// Where the items come from.
+pub(super) enum Feed {
+    Items(Candidates),
+    Index(Fed),
+}
 
 pub(super) fn whole(
     reader: &mut Reader<'_>,
     evaluator: &Evaluator<'_>,
-    candidates: &mut Candidates,
+    source: &mut Feed,
     rows: &mut Rows,
     sent: u64,
 ) -> Result<Option<Resume>, EngineError> {
     let (mut done, mut has_room) = (sent, true);
-    let feed = &mut |sink: &mut Sink<'_>| feed(reader, evaluator, candidates, sink);
+    let feed = &mut |sink: &mut Sink<'_>| match source {
+        Feed::Items(candidates) => feed(reader, evaluator, candidates, sink),
+        Feed::Index(fed) => fed.feed(reader, evaluator, sink),
+    };
     evaluator.query.run::<EngineError>(feed, &mut |row| {
         if done > 0 {
             done -= 1;

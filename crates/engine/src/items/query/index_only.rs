@@ -1,0 +1,375 @@
+//! Queries that an index answers by itself: they read one path, and all that counts is which values there are and how
+//! many items have each.
+//!
+//! Only where it is provably the same: nothing in the container expires, whole partitions are in scope, every item has
+//! its rows. A row that does not tell its value (a cut string, an array or object), or that may belong to a neighbour of
+//! the partition, is replaced by its item. Equal values are fed once, where the first of them would come, so groups
+//! leave in the same order as without the index.
+
+use std::ops::{Bound, ControlFlow};
+
+use quire_sql::{Analysis, Condition, IndexAggregate, Item, Reads, Sink, ValueRange};
+use quire_storage::{Direction, KeyRange};
+use quire_value::{Object, Path, Segment, Value, key};
+
+use super::super::body::is_system_property;
+use super::super::scan::{Next, Reader};
+use super::super::window::Window;
+use super::evaluate::Evaluator;
+use super::explain::Node;
+use super::known::{Known, RangeIndex, encoded};
+use crate::indexes::{is_cut, is_marker};
+use crate::items::row::corrupt;
+use crate::{Container, EngineError, keys};
+
+/// Values held at a time; a path with more of them is read from the items.
+const HELD_BYTES_MAX: usize = 32 << 20;
+const ENTRY_BYTES: usize = 64;
+/// One item in so many may have to be fetched.
+const FETCHED_SHARE: u64 = 8;
+const ROWS_MAX: usize = 4096;
+const FETCH_ITEMS: usize = 64;
+
+/// What a query is fed instead of items.
+pub(super) struct Fed {
+    /// In the order in which the query is to see them.
+    entries: Vec<Entry>,
+}
+
+enum Entry {
+    /// An item with nothing but the path, and how many there are.
+    Part(Value, u64),
+    Fetched(u64),
+}
+
+/// Whether an index may speak for the items of the scope.
+fn is_provable(container: &Container, windows: &[Window<'_>]) -> bool {
+    container.definition.default_ttl.is_none() && windows.iter().all(Window::is_whole)
+}
+
+pub(super) fn feed_of(
+    reader: &mut Reader<'_>,
+    known: &Known<'_>,
+    analysis: &Analysis,
+    takes_runs: bool,
+) -> Result<Option<(Fed, Node)>, EngineError> {
+    if !known.is_usable() || !is_provable(reader.container, reader.windows) {
+        return Ok(None);
+    }
+    let is_everything = reader.windows.len() == reader.container.partitions.all().len();
+    if let Some(aggregate) = analysis.aggregate.as_ref().filter(|_| is_everything)
+        && let Some(fed) = extremes(reader, known, aggregate, &analysis.filter)?
+    {
+        return Ok(Some(fed));
+    }
+    let path = match &analysis.reads {
+        Reads::Paths(paths) if takes_runs => match paths.as_slice() {
+            [path] if !is_system(path) => path,
+            _ => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    runs(reader, known, path, &analysis.filter)
+}
+
+fn is_system(path: &Path) -> bool {
+    matches!(path.0.as_slice(), [Segment::Name(name), ..] if is_system_property(name))
+}
+
+/// Numbers of items and the first and last value are all that counts.
+fn extremes(
+    reader: &mut Reader<'_>,
+    known: &Known<'_>,
+    aggregate: &IndexAggregate,
+    filter: &Condition,
+) -> Result<Option<(Fed, Node)>, EngineError> {
+    let items = known.items();
+    let Some(path) = aggregate.path.as_ref() else {
+        let count = if *filter == Condition::Nothing { 0 } else { items };
+        let node = Node::new("Count of items, kept with every write").with_rows(count, Some(count));
+        return Ok(Some((Fed { entries: vec![Entry::Part(part(path_of(&[]), None), count)] }, node)));
+    };
+    if is_system(path) && path.to_string() != "/_ts" {
+        return Ok(None);
+    }
+    let everything = [ValueRange::everything()];
+    let ranges = match filter {
+        Condition::All => &everything[..],
+        Condition::Range(range) if range.path == *path => &range.ranges,
+        _ => return Ok(None),
+    };
+    let Some(index) = known.range_index(path, &[]) else { return Ok(None) };
+    let keys: Vec<KeyRange> =
+        ranges.iter().map(|range| known.keys(index, &encoded(range, index.prefix))).collect();
+    let Some(first) = end_row(reader, known, index, &keys, Direction::Forward)? else {
+        let missing = if ranges.iter().any(ValueRange::has_undefined) { items } else { 0 };
+        let node = Node::new(format!("Ends of index {path}")).with_rows(0, Some(0));
+        return Ok(Some((Fed { entries: vec![Entry::Part(Value::Object(Object::new()), missing)] }, node)));
+    };
+    let Some(last) = end_row(reader, known, index, &keys, Direction::Backward)? else { return Ok(None) };
+    if [&first, &last].into_iter().any(|row| is_cut(row)) || ranges.iter().any(is_long) {
+        return Ok(None);
+    }
+    let is_all =
+        ranges.iter().any(|range| *range == ValueRange::defined() || *range == ValueRange::everything());
+    let counted = if is_all { known.rows(index.id) } else { None };
+    let rows = match counted {
+        Some(rows) => rows,
+        None => count(reader, &keys)?,
+    };
+    let missing = if ranges.iter().any(ValueRange::has_undefined) {
+        match known.rows(index.id) {
+            Some(rows) => items.saturating_sub(rows),
+            None => return Ok(None),
+        }
+    } else {
+        0
+    };
+    let (Some(first), Some(last)) = (value_of(&first)?, value_of(&last)?) else { return Ok(None) };
+    let entries = vec![
+        Entry::Part(Value::Object(Object::new()), missing),
+        Entry::Part(part(path.clone(), Some(first)), rows.saturating_sub(1)),
+        Entry::Part(part(path.clone(), Some(last)), 1),
+    ];
+    let node = Node::new(format!("Ends of index {path}, index only")).with_rows(rows, Some(rows));
+    Ok(Some((Fed { entries }, node)))
+}
+
+/// A bound that rows cannot tell from longer strings.
+fn is_long(range: &ValueRange) -> bool {
+    let is_long = |bound: &Bound<Value>| match bound {
+        Bound::Included(Value::String(text)) | Bound::Excluded(Value::String(text)) => text.len() > 90,
+        _ => false,
+    };
+    is_long(&range.low) || is_long(&range.high)
+}
+
+/// The value of the first or last row, encoded.
+fn end_row(
+    reader: &mut Reader<'_>,
+    known: &Known<'_>,
+    index: RangeIndex,
+    keys: &[KeyRange],
+    direction: Direction,
+) -> Result<Option<Vec<u8>>, EngineError> {
+    let head = known.head(index).len();
+    let mut ranges: Vec<&KeyRange> = keys.iter().collect();
+    if direction == Direction::Backward {
+        ranges.reverse();
+    }
+    let mut found = None;
+    for range in ranges {
+        reader.index_rows(range.clone(), direction, 1, &mut |key| {
+            found = key.get(head..key.len().saturating_sub(8)).map(<[u8]>::to_vec);
+            ControlFlow::Break(())
+        })?;
+        if found.is_some() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn count(reader: &mut Reader<'_>, keys: &[KeyRange]) -> Result<u64, EngineError> {
+    let mut rows = 0;
+    for range in keys {
+        each_row(reader, range, &mut |_, _| {
+            rows += 1;
+            ControlFlow::Continue(())
+        })?;
+    }
+    Ok(rows)
+}
+
+fn each_row(
+    reader: &mut Reader<'_>,
+    range: &KeyRange,
+    visit: &mut dyn FnMut(&[u8], u64) -> ControlFlow<()>,
+) -> Result<(), EngineError> {
+    let mut range = range.clone();
+    loop {
+        let (mut last, mut stopped) = (Vec::new(), false);
+        let more = reader.index_rows(range.clone(), Direction::Forward, ROWS_MAX, &mut |key| {
+            last.clear();
+            last.extend_from_slice(key);
+            let Some((value, rid)) = key.split_last_chunk() else { return ControlFlow::Continue(()) };
+            let flow = visit(value, u64::from_be_bytes(*rid));
+            stopped = flow.is_break();
+            flow
+        })?;
+        if !more || stopped || last.is_empty() {
+            return Ok(());
+        }
+        range.start = Bound::Excluded(last);
+    }
+}
+
+/// A decoded row; arrays and objects are like any other of them here.
+fn value_of(encoded: &[u8]) -> Result<Option<Value>, EngineError> {
+    if is_marker(encoded) {
+        return Ok(Some(Value::Array(Vec::new())));
+    }
+    if is_cut(encoded) {
+        return Ok(None);
+    }
+    let (value, _) = key::decode(encoded).map_err(|error| corrupt(error.reason))?;
+    Ok(Some(value))
+}
+
+struct Run {
+    first: u64,
+    value: Vec<u8>,
+    count: u64,
+}
+
+/// Every value with its number of items.
+fn runs(
+    reader: &mut Reader<'_>,
+    known: &Known<'_>,
+    path: &Path,
+    filter: &Condition,
+) -> Result<Option<(Fed, Node)>, EngineError> {
+    let Some(index) = known.range_index(path, &[]) else { return Ok(None) };
+    let everything = [ValueRange::everything()];
+    let ranges = match filter {
+        Condition::Nothing => return Ok(None),
+        Condition::Range(range) if range.path == *path => &range.ranges,
+        _ => &everything[..],
+    };
+    let missing = match ranges.iter().any(ValueRange::has_undefined) {
+        false => 0,
+        true => match known.rows(index.id) {
+            Some(rows) => known.items().saturating_sub(rows),
+            None => return Ok(None),
+        },
+    };
+    let head = known.head(index).len();
+    let fetched_max = usize::try_from(known.items() / FETCHED_SHARE).unwrap_or(usize::MAX).max(FETCH_ITEMS);
+    let edges = edges(reader);
+    let (mut runs, mut fetched, mut held): (Vec<Run>, Vec<u64>, usize) = (Vec::new(), Vec::new(), 0);
+    let windows = reader.windows;
+    let mut is_too_much = false;
+    for range in ranges {
+        let keys = known.keys(index, &encoded(range, index.prefix));
+        each_row(reader, &keys, &mut |key, rid| {
+            let value = &key[head.min(key.len())..];
+            let prefix = keys::rid_prefix(rid);
+            if edges.contains(&prefix) || is_cut(value) || is_marker(value) {
+                fetched.push(rid);
+            } else if !windows.iter().any(|window| window.prefixes.0 <= prefix && prefix <= window.prefixes.1)
+            {
+                return ControlFlow::Continue(());
+            } else if let Some(run) = runs.last_mut().filter(|run| run.value == value) {
+                run.count += 1;
+            } else {
+                held += value.len() + ENTRY_BYTES;
+                runs.push(Run { first: rid, value: value.to_vec(), count: 1 });
+            }
+            is_too_much = held > HELD_BYTES_MAX || fetched.len() > fetched_max;
+            if is_too_much { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        if is_too_much {
+            return Ok(None);
+        }
+    }
+    let found = runs.iter().map(|run| run.count).sum::<u64>() + fetched.len() as u64;
+    let mut entries: Vec<(u64, Entry)> = Vec::with_capacity(runs.len() + fetched.len() + 1);
+    for run in runs {
+        let Some(value) = value_of(&run.value)? else { return Ok(None) };
+        entries.push((run.first, Entry::Part(part(path.clone(), Some(value)), run.count)));
+    }
+    entries.extend(fetched.into_iter().map(|rid| (rid, Entry::Fetched(rid))));
+    if missing > 0 {
+        let first = first_missing(reader, path)?;
+        entries.push((first, Entry::Part(Value::Object(Object::new()), missing)));
+    }
+    entries.sort_by_key(|(rid, _)| *rid);
+    let node = Node::new(format!("Values of index {path}, index only")).with_rows(known.items(), Some(found));
+    Ok(Some((Fed { entries: entries.into_iter().map(|(_, entry)| entry).collect() }, node)))
+}
+
+/// Prefixes under which items of a neighbouring partition can lie.
+fn edges(reader: &Reader<'_>) -> Vec<u32> {
+    if reader.windows.len() == reader.container.partitions.all().len() {
+        return Vec::new();
+    }
+    reader.windows.iter().flat_map(|window| [window.prefixes.0, window.prefixes.1]).collect()
+}
+
+/// The first item without a value at the path.
+fn first_missing(reader: &mut Reader<'_>, path: &Path) -> Result<u64, EngineError> {
+    let mut first = u64::MAX;
+    reader.scan(None, &mut |found| {
+        if path.find_in(found.row.node()?).is_some() {
+            return Ok(Next::More);
+        }
+        first = found.spot.rid;
+        Ok(Next::Enough)
+    })?;
+    Ok(first)
+}
+
+fn path_of(names: &[&str]) -> Path {
+    Path(names.iter().map(|name| Segment::Name((*name).to_owned())).collect())
+}
+
+/// An item that has only this.
+fn part(path: Path, value: Option<Value>) -> Value {
+    let mut part = value.unwrap_or_else(|| Value::Object(Object::new()));
+    for segment in path.0.into_iter().rev() {
+        if let Segment::Name(name) = segment {
+            let mut object = Object::new();
+            object.set(name, part);
+            part = Value::Object(object);
+        }
+    }
+    part
+}
+
+impl Fed {
+    pub fn feed(
+        &self,
+        reader: &mut Reader<'_>,
+        evaluator: &Evaluator<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), EngineError> {
+        let mut waiting: Vec<u64> = Vec::new();
+        for entry in &self.entries {
+            match entry {
+                Entry::Fetched(rid) => waiting.push(*rid),
+                Entry::Part(part, count) => {
+                    let flow = fetch(reader, evaluator, &mut waiting, sink)?;
+                    if flow.is_break() || *count > 0 && sink(&Item::value(part), *count).is_break() {
+                        return Ok(());
+                    }
+                }
+            }
+            if waiting.len() == FETCH_ITEMS && fetch(reader, evaluator, &mut waiting, sink)?.is_break() {
+                return Ok(());
+            }
+        }
+        let _enough = fetch(reader, evaluator, &mut waiting, sink)?;
+        Ok(())
+    }
+}
+
+fn fetch(
+    reader: &mut Reader<'_>,
+    evaluator: &Evaluator<'_>,
+    rids: &mut Vec<u64>,
+    sink: &mut Sink<'_>,
+) -> Result<ControlFlow<()>, EngineError> {
+    let mut flow = ControlFlow::Continue(());
+    for (rid, bytes) in rids.iter().zip(reader.fetch(rids)?) {
+        let Some(bytes) = bytes else { continue };
+        reader.show(*rid, &bytes, &mut |found| {
+            flow = evaluator.with_item(found, |item| sink(item, 1))?;
+            Ok(Next::More)
+        })?;
+        if flow.is_break() {
+            break;
+        }
+    }
+    rids.clear();
+    Ok(flow)
+}
