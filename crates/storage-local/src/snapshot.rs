@@ -18,7 +18,7 @@ pub(crate) struct LocalSnapshot {
 
 impl LocalSnapshot {
     pub(crate) fn new(open: Arc<Open>) -> LocalSnapshot {
-        let view = open.views.current(&open.store.database);
+        let view = open.views.current();
         LocalSnapshot { open, view }
     }
 

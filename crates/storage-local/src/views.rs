@@ -8,7 +8,9 @@
 //! 1. A view's runs hold every row above its snapshot's checkpoint. They may hold rows that are in tables already: those
 //!    are the same.
 //! 2. `gate` is held from the journal write of a batch until its view is published, and by whoever takes a new fjall
-//!    snapshot; so no snapshot shows a batch whose runs are not there.
+//!    snapshot; so no snapshot shows a batch whose runs are not there. Nor half a batch, in either form: fjall's own
+//!    flushes and compactions raise the sequence number that new snapshots see, also while a batch below it is still
+//!    being entered into the memtables.
 //! 3. Views are replaced under the lock of `shelf`, whose contents are the runs of the current view.
 
 use crate::LocalOptions;
@@ -124,12 +126,9 @@ impl Views {
         }
     }
 
-    /// What a reader sees from now on. Without runs there is nothing to keep together.
-    pub(crate) fn current(&self, database: &Database) -> Arc<View> {
-        match self.form {
-            IndexRows::Packed => self.current.read().clone(),
-            IndexRows::Plain => Arc::new(View { snapshot: database.snapshot(), runs: Default::default() }),
-        }
+    /// What a reader sees from now on.
+    pub(crate) fn current(&self) -> Arc<View> {
+        self.current.read().clone()
     }
 
     /// The spaces whose rows go through runs once these have had index rows, too.

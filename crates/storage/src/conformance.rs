@@ -65,6 +65,8 @@ const CASES: &[(&str, Case)] = &[
     ("concurrent commits to one partition", cases::concurrent_conflicts),
     ("concurrent retries of one token", cases::concurrent_token),
     ("readers see whole commits under writers", cases::concurrent_readers),
+    ("readers see index rows of whole commits", cases::concurrent_index_readers),
+    ("rows and ordinary ops of one space have one order", cases::rows_and_puts),
     ("everything survives closing", cases::survives_reopen),
     ("everything survives a crash", cases::survives_crash),
     ("a closed storage says so", cases::closed),

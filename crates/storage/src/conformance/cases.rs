@@ -553,6 +553,90 @@ pub(super) fn concurrent_readers(bench: &mut Bench) {
     });
 }
 
+/// The index rows of an item whose only value is `number`: one that moves, and one for each of a few others.
+fn moving_rows(number: u64) -> Op {
+    let middle = |number: u64| number.to_be_bytes().to_vec();
+    let fixed = |number: u64| [&[0xFF][..], &number.to_be_bytes()].concat();
+    Op::Rows {
+        space: Space(3),
+        prefix: b"index".to_vec(),
+        suffix: b"item".to_vec(),
+        added: (0..8).map(|step| middle(number * 8 + step)).chain([fixed(number % 5)]).collect(),
+        removed: (0..8).filter(|_| number > 1).map(|step| middle((number - 1) * 8 + step)).collect(),
+    }
+}
+
+pub(super) fn concurrent_index_readers(bench: &mut Bench) {
+    const COMMITS: u64 = 300;
+    let done = AtomicBool::new(false);
+    let (storage, done_flag) = (&bench.storage, &done);
+    thread::scope(|scope| {
+        let readers = [Direction::Forward, Direction::Backward].map(|direction| {
+            scope.spawn(move || {
+                while !done_flag.load(Ordering::Acquire) {
+                    check_moving_rows(&*storage.snapshot().unwrap(), direction);
+                }
+            })
+        });
+        for number in 1..=COMMITS {
+            let ops = vec![put(1, b"item", &number.to_be_bytes()), moving_rows(number)];
+            storage.commit(Commit { guards: vec![], token: Token(number.into()), ops }).unwrap();
+        }
+        done.store(true, Ordering::Release);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    });
+    check_moving_rows(&*bench.snapshot(), Direction::Forward);
+    bench.crash();
+    check_moving_rows(&*bench.snapshot(), Direction::Backward);
+    assert_eq!(bench.get(1, b"item"), Some(COMMITS.to_be_bytes().to_vec()));
+}
+
+fn check_moving_rows(snapshot: &dyn Snapshot, direction: Direction) {
+    let item = snapshot.get(Space(1), b"item").unwrap();
+    let number = item.map_or(0, |bytes| u64::from_be_bytes(bytes[..].try_into().unwrap()));
+    let mut found = keys_in(snapshot, 3, KeyRange::prefix(b"index\x00"), direction);
+    if direction == Direction::Backward {
+        found.reverse();
+    }
+    let key = |number: u64| [&b"index"[..], &number.to_be_bytes(), b"item"].concat();
+    let expected: Vec<_> = (0..8).filter(|_| number > 0).map(|step| key(number * 8 + step)).collect();
+    assert_eq!(found, expected, "item {number} has the index rows of another commit");
+    let fixed = keys_in(snapshot, 3, KeyRange::prefix(b"index\xFF"), direction);
+    assert_eq!(fixed.len() as u64, number.min(5));
+    for number in [number.saturating_sub(1) * 8, number * 8] {
+        let expected = expected.contains(&key(number)).then(Vec::new);
+        assert_eq!(snapshot.get(Space(3), &key(number)).unwrap(), expected);
+    }
+}
+
+pub(super) fn rows_and_puts(bench: &mut Bench) {
+    let rows = |added: &[&[u8]], removed: &[&[u8]]| Op::Rows {
+        space: Space(3),
+        prefix: b"k".to_vec(),
+        suffix: vec![],
+        added: added.iter().map(|middle| middle.to_vec()).collect(),
+        removed: removed.iter().map(|middle| middle.to_vec()).collect(),
+    };
+    bench.write(vec![put(3, b"k1", b"before"), put(3, b"k2", b"before"), put(3, b"k3", b"before")]);
+    bench.write(vec![rows(&[b"1"], &[b"2"]), put(3, b"k4", b"beside")]);
+    let state = |bench: &Bench| (1..=4).map(|n| bench.get(3, format!("k{n}").as_bytes())).collect::<Vec<_>>();
+    let value = |text: &str| Some(text.as_bytes().to_vec());
+    assert_eq!(state(bench), [value(""), None, value("before"), value("beside")]);
+    let snapshot = bench.snapshot();
+    bench.write(vec![put(3, b"k1", b"after"), put(3, b"k2", b"after"), delete(3, b"k3")]);
+    assert_eq!(state(bench), [value("after"), value("after"), None, value("beside")]);
+    bench.write(vec![rows(&[b"3"], &[b"1", b"4"])]);
+    let last = [None, value("after"), value(""), None];
+    assert_eq!(state(bench), last);
+    assert_eq!(keys_in(&*snapshot, 3, KeyRange::all(), Direction::Forward), [b"k1", b"k3", b"k4"]);
+    drop(snapshot);
+    for again in [Bench::crash, Bench::reopen, Bench::crash] {
+        again(bench);
+        assert_eq!(state(bench), last);
+        assert_eq!(bench.keys(3), [b"k2", b"k3"]);
+    }
+}
+
 pub(super) fn survives_reopen(bench: &mut Bench) {
     survives(bench, Bench::reopen);
 }
