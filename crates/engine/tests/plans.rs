@@ -281,6 +281,54 @@ fn an_index_reads_what_it_finds() {
 }
 
 #[test]
+fn regions_and_words_are_found_by_their_indexes() {
+    let members = r#""indexingPolicy":{"includedPaths":[{"path":"/*"}],
+            "spatialIndexes":[{"path":"/at/*","types":["Point","Polygon"]}],"fullTextIndexes":[{"path":"/text"}]},
+        "fullTextPolicy":{"defaultLanguage":"en-US","fullTextPaths":[{"path":"/text","language":"en-US"}]}"#;
+    let mut fixture = Fixture::with_key(HASH, members, 2);
+    let words = ["red", "green", "running", "runner", "the", "boats", "boat", "bicycle"];
+    let mut random = Random(3);
+    for id in 0..200 {
+        let text: Vec<&str> = (0..random.below(6)).map(|_| words[random.below(8) as usize]).collect();
+        let (x, y) = (random.below(3600) as f64 / 10.0 - 180.0, random.below(1700) as f64 / 10.0 - 85.0);
+        let at = match random.below(10) {
+            0 => "5".to_owned(),
+            1 => format!(
+                r#"{{"type":"Polygon","coordinates":[[[{x},0],[{},0],[{x},10],[{x},0]]]}}"#,
+                x / 2.0 + 1.0
+            ),
+            _ => format!(r#"{{"type":"Point","coordinates":[{x},{y}]}}"#),
+        };
+        let body = format!(r#"{{"id":"{id}","pk":"p{}","text":"{}","at":{at}}}"#, id % 7, text.join(" "));
+        fixture.create(&body).unwrap_or_else(|error| panic!("{body}: {error}"));
+    }
+    let region = r#"{"type":"Polygon","coordinates":[[[-20,-30],[60,-30],[60,40],[-20,40],[-20,-30]]]}"#;
+    let texts = [
+        format!("SELECT VALUE c.id FROM c WHERE ST_WITHIN(c.at, {region})"),
+        format!("SELECT VALUE c.id FROM c WHERE ST_INTERSECTS(c.at, {region})"),
+        r#"SELECT VALUE c.id FROM c WHERE ST_DISTANCE(c.at, {"type":"Point","coordinates":[10,20]}) < 3000000"#.to_owned(),
+        r#"SELECT VALUE c.id FROM c WHERE ST_DISTANCE(c.at, {"type":"Point","coordinates":[10,2000]}) < 3000000"#.to_owned(),
+        "SELECT VALUE c.id FROM c WHERE FullTextContains(c.text, 'runs')".to_owned(),
+        "SELECT VALUE c.id FROM c WHERE FullTextContains(c.text, 'green boat')".to_owned(),
+        "SELECT VALUE c.id FROM c WHERE FullTextContainsAll(c.text, 'red', 'boat')".to_owned(),
+        "SELECT VALUE c.id FROM c WHERE FullTextContainsAny(c.text, 'red', 'bicycles') AND c.pk = 'p2'".to_owned(),
+        "SELECT VALUE c.id FROM c WHERE FullTextContains(c.text, 'red') OR ST_ISVALID(c.at) = false".to_owned(),
+        "SELECT VALUE c.id FROM c WHERE FullTextContainsAny(c.text, 'the', 'red')".to_owned(),
+        "SELECT VALUE c.id FROM c WHERE FullTextContains(c.text, 'the')".to_owned(),
+    ];
+    for (nth, text) in texts.iter().enumerate() {
+        let expected = joined(&mut fixture, text, without(&Scope::default(), -1), &mut |_, _| {});
+        let found = joined(&mut fixture, text, with(&Scope::default(), 3), &mut |_, _| {});
+        assert_eq!(found, expected, "{text}");
+        let explained = PageRequest { explain: true, ..with(&Scope::default(), -1) };
+        let page = page(&fixture, text, &explained);
+        let uses_index = page.metrics.loaded_count < 150;
+        assert!(uses_index || nth >= 8, "{text}\n{}", page.explain.unwrap_or_default());
+        assert!(nth == 3 || nth == 10 || !expected.is_empty(), "{text}");
+    }
+}
+
+#[test]
 fn an_order_that_the_policy_cannot_serve_is_refused() {
     let fixture = filled(1, COMPOSITE, 5, 3);
     let refused = |text: &str| {

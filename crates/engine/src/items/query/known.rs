@@ -1,18 +1,19 @@
 //! What a snapshot knows of its indexes: which can be used, how many rows they have, which of their keys a condition
 //! means.
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
-use quire_sql::{PathRange, ValueRange};
+use quire_sql::geo::{Geometry, unlimited};
+use quire_sql::{FullTextTerm, PathRange, SpatialCondition, SpatialRelation, ValueRange, text};
 use quire_storage::KeyRange;
 use quire_value::{Path, Value};
 
 use super::super::scan::Reader;
 use super::super::window::Window;
 use crate::indexes::{
-    EncodedRange, IndexCounts, IndexId, Indexes, Order, RANGE_STRING_MAX, encode_value, is_cut, key_range,
-    point_range, row_counts,
+    EncodedRange, IndexCounts, IndexId, Indexes, Order, RANGE_STRING_MAX, encode_term, encode_value, is_cut,
+    key_range, point_range, row_counts,
 };
 use crate::{Container, EngineError};
 
@@ -127,6 +128,49 @@ impl<'a> Known<'a> {
             self.add_parts(index, range, windows, &mut parts);
         }
         Some((index, parts))
+    }
+
+    /// The cells in which geometries that satisfy a condition have rows. A region that is none has nothing near it.
+    pub fn cells(&self, condition: &SpatialCondition) -> Option<(IndexId, Vec<Part>)> {
+        let (id, grid) = self.indexes.spatial_index(&condition.path).filter(|_| self.is_usable)?;
+        let kind = self.container.definition.geospatial;
+        let Some(Ok(region)) = Geometry::parse(&condition.region, kind, &unlimited) else {
+            return Some((id, Vec::new()));
+        };
+        let distance = match condition.relation {
+            SpatialRelation::Near(distance) => distance,
+            SpatialRelation::Within | SpatialRelation::Contains | SpatialRelation::Intersects => 0.0,
+        };
+        let part = |cells: RangeInclusive<u64>| {
+            let low = Bound::Included(cells.start().to_be_bytes().to_vec());
+            let high = Bound::Included(cells.end().to_be_bytes().to_vec());
+            let keys = key_range(self.container.number, id, &EncodedRange { prefix: None, low, high });
+            Part { keys, seek: None }
+        };
+        Some((id, grid.search(&region, distance).into_iter().map(part).collect()))
+    }
+
+    /// The rows of every word of a term; `None` if an index does not tell them.
+    pub fn words(&self, path: &Path, term: &FullTextTerm) -> Option<(IndexId, Vec<Part>)> {
+        let (id, language) = self.indexes.full_text_index(path).filter(|_| self.is_usable)?;
+        let mut words: Vec<String> = text::terms(language, &term.text).collect();
+        words.sort();
+        words.dedup();
+        if term.distance > 0 || words.is_empty() {
+            return None;
+        }
+        let part = |word: &String| {
+            let mut value = Vec::new();
+            encode_term(word, &mut value);
+            let (low, high) = (Bound::Included(value.clone()), Bound::Included(value));
+            let keys = key_range(self.container.number, id, &EncodedRange { prefix: None, low, high });
+            let seek = match &keys.start {
+                Bound::Included(seek) => Some(seek.clone()),
+                _ => None,
+            };
+            Part { keys, seek }
+        };
+        Some((id, words.iter().map(part).collect()))
     }
 
     fn add_parts(

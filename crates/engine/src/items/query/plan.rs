@@ -14,7 +14,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use quire_sql::{Condition, PathRange, ValueRange};
+use quire_sql::{Condition, FullTextCondition, PathRange, ValueRange};
 use quire_storage::{Direction, KeyRange};
 use quire_value::{Path, Value, key};
 
@@ -181,6 +181,7 @@ impl Chooser<'_, '_, '_> {
             match condition {
                 Condition::Nothing => return None,
                 Condition::Range(range) if Some(&range.path) == without => {}
+                Condition::FullText(text) if text.all => self.add_words(text, &mut unions),
                 condition => unions.extend(self.union(condition)),
             }
         }
@@ -188,16 +189,21 @@ impl Chooser<'_, '_, '_> {
         Some(unions)
     }
 
+    /// Every word of every term must be there.
+    fn add_words(&self, text: &FullTextCondition, unions: &mut Vec<Union>) {
+        for term in &text.terms {
+            let Some((index, words)) = self.known.words(&text.path, term) else { continue };
+            for word in words {
+                let mut union = Union::new(format!("{} has a word of {:?}", text.path, term.text));
+                union.parts.push(word);
+                union.rows_max = self.known.rows(index).unwrap_or(u64::MAX);
+                unions.push(union);
+            }
+        }
+    }
+
     fn union(&mut self, condition: &Condition) -> Option<Union> {
-        let mut union = Union {
-            label: condition.to_string(),
-            parts: Vec::new(),
-            at: 0,
-            from: None,
-            rids: Vec::new(),
-            cost: 0,
-            rows_max: 0,
-        };
+        let mut union = Union::new(condition.to_string());
         let mut indexes = Vec::new();
         self.add(condition, &mut union, &mut indexes)?;
         union.rows_max = indexes
@@ -235,7 +241,26 @@ impl Chooser<'_, '_, '_> {
                     added
                 })
             }
-            Condition::All | Condition::Spatial(_) | Condition::FullText(_) => None,
+            Condition::Spatial(spatial) => {
+                let (index, parts) = self.known.cells(spatial)?;
+                union.parts.extend(parts);
+                indexes.push(index);
+                Some(())
+            }
+            Condition::FullText(text) if text.all => text.terms.iter().find_map(|term| {
+                let (index, mut words) = self.known.words(&text.path, term)?;
+                union.parts.extend(words.pop());
+                indexes.push(index);
+                Some(())
+            }),
+            // Of each term one word is enough.
+            Condition::FullText(text) => text.terms.iter().try_for_each(|term| {
+                let (index, mut words) = self.known.words(&text.path, term)?;
+                union.parts.extend(words.pop());
+                indexes.push(index);
+                Some(())
+            }),
+            Condition::All => None,
         }
     }
 
@@ -420,6 +445,11 @@ fn component(range: &ValueRange, prefix: Option<u32>, flipped: bool) -> EncodedR
 }
 
 impl Union {
+    fn new(label: String) -> Union {
+        let (parts, rids) = (Vec::new(), Vec::new());
+        Union { label, parts, at: 0, from: None, rids, cost: 0, rows_max: 0 }
+    }
+
     fn is_seek(&self) -> bool {
         self.parts.iter().all(|part| part.seek.is_some())
     }
