@@ -55,7 +55,7 @@ pub struct Settings {
     /// Directory below which the server may write backups; none are made without it
     #[arg(long, env = "QUIRE_BACKUP_DIR", value_name = "DIR")]
     backup_dir: Option<PathBuf>,
-    /// Memory for caches of items and blocks, in megabytes [default: 64]
+    /// Memory for caches of items and blocks, in megabytes [default: an eighth of the machine's, from 64 to 1024]
     #[arg(long, env = "QUIRE_CACHE_MB", value_name = "MB")]
     cache_mb: Option<usize>,
     /// Open although the log ends before what was acknowledged
@@ -193,7 +193,7 @@ impl Settings {
             oidc,
             metrics_listen: self.metrics_listen,
             backup_dir: self.backup_dir,
-            cache_bytes: self.cache_mb.unwrap_or(64) << 20,
+            cache_bytes: self.cache_mb.unwrap_or_else(default_cache_mb) << 20,
             accept_loss: self.accept_loss.unwrap_or(false),
             check_date: self.check_date.unwrap_or(true),
             log: self.log.unwrap_or_else(|| "info".into()),
@@ -201,6 +201,16 @@ impl Settings {
             slow_request: Duration::from_millis(self.slow_request_ms.unwrap_or(1000)),
         })
     }
+}
+
+/// An eighth of the machine's memory, within bounds; caches fill as they are used.
+fn default_cache_mb() -> usize {
+    const BOUNDS_MB: std::ops::RangeInclusive<usize> = 64..=1024;
+    let total_kb = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+        line.split_whitespace().nth(1)?.parse::<usize>().ok()
+    });
+    (total_kb.unwrap_or(0) / 1024 / 8).clamp(*BOUNDS_MB.start(), *BOUNDS_MB.end())
 }
 
 /// With a trailing slash, as clients expect it.

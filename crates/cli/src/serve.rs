@@ -19,7 +19,7 @@ pub fn run(mut config: Config) -> Result<()> {
     // After the storage: keys made here lie in its directory, which must be empty when it is made.
     let keys = keys::load(&mut config)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    // Half of the memory for caches goes to whole items, half to the storage's blocks.
+    // Half of the memory for caches goes to items, half to the storage's blocks.
     let options =
         Options { clock: clock.clone(), partitions: config.partitions, cache_bytes: config.cache_bytes / 2 };
     let engine = Arc::new(Engine::open(storage, options).context("opening the database")?);
