@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
-use quire_engine::{Cancel, Crossing, Feature, PageRequest, QueryMetrics, QueryPlan};
+use quire_engine::{Cancel, Crossing, Feature, IndexMetrics, PageRequest, QueryMetrics, QueryPlan};
 
 use crate::handlers::items::with_positions;
 use crate::handlers::{Call, Handled, charge, feeds};
@@ -41,6 +41,7 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
     let page = PageRequest {
         crossing: crossing(call),
         explain: call.is_true(&EXPLAIN),
+        index_metrics: call.is_true(&POPULATE_INDEX_METRICS) || call.is_true(&POPULATE_INDEX_METRICS_V2),
         cancel: waiting.0.clone(),
         ..call.page()?
     };
@@ -54,10 +55,13 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
         })
         .await?;
     let reply = match answer.result {
-        Ok(page) => {
+        Ok(mut page) => {
             let (metrics, explained) = (page.metrics, page.explain.clone());
+            // As the service does: an empty page tells nothing of indexes.
+            let indexes = page.index_metrics.take().filter(|_| page.count > 0);
             let reply = feeds::page_reply(Feed::Items, &container.resource.rid.to_string(), page);
-            with_explanation(with_metrics(call, reply, &metrics), explained)
+            let reply = with_metrics(call, reply, &metrics);
+            with_explanation(with_index_metrics(call, reply, indexes), explained)
         }
         Err(error) => Reply::failure(status::query(&error, &text)),
     };
@@ -99,20 +103,19 @@ fn with_metrics(call: &Call<'_>, mut reply: Reply, metrics: &QueryMetrics) -> Re
     if call.is_true(&POPULATE_METRICS) {
         reply = reply.with_text(METRICS, metrics_text(metrics));
     }
-    if call.is_true(&POPULATE_INDEX_METRICS_V2) {
-        let encoded = utf8_percent_encode(INDEX_METRICS_V2, NON_ALPHANUMERIC).to_string();
-        reply = reply.with_text(INDEX_METRICS, encoded);
-    } else if call.is_true(&POPULATE_INDEX_METRICS) {
-        reply = reply.with_text(INDEX_METRICS, STANDARD.encode(INDEX_METRICS_V1));
-    }
     reply
 }
 
-/// Queries scan: no index is used, and none that could be is known.
-const INDEX_METRICS_V1: &str = "{\"UtilizedSingleIndexes\":[],\"PotentialSingleIndexes\":[],\
-                                \"UtilizedCompositeIndexes\":[],\"PotentialCompositeIndexes\":[]}";
-const INDEX_METRICS_V2: &str = "{\"UtilizedIndexes\":{\"SingleIndexes\":[],\"CompositeIndexes\":[]},\
-                                \"PotentialIndexes\":{\"SingleIndexes\":[],\"CompositeIndexes\":[]}}";
+/// Two forms, by the header that asked: percent-encoded JSON for the second, base64 of other JSON for the first.
+fn with_index_metrics(call: &Call<'_>, reply: Reply, metrics: Option<IndexMetrics>) -> Reply {
+    let Some(metrics) = metrics else { return reply };
+    let text = if call.is_true(&POPULATE_INDEX_METRICS_V2) {
+        utf8_percent_encode(&metrics.to_json_v2().to_json(), NON_ALPHANUMERIC).to_string()
+    } else {
+        STANDARD.encode(metrics.to_json().to_json())
+    };
+    reply.with_text(INDEX_METRICS, text)
+}
 
 /// `name=value` pairs joined by `;`, none after the last: clients take an empty one for an error.
 fn metrics_text(metrics: &QueryMetrics) -> String {

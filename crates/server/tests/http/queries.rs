@@ -55,25 +55,25 @@ fn a_query_and_its_headers() {
         &by_type,
         r#"{"query":"SELECT VALUE c.n FROM c WHERE c.n = 3"}"#,
         expect![[r#"
-        200
-        content-length: 50
-        content-type: application/json
-        lsn: 4
-        x-ms-alt-content-path: dbs/d/colls/c
-        x-ms-content-path: AAAAAYAAAAE=
-        x-ms-cosmos-internal-partition-id: 00000001-0000-0001-0000-000000000000
-        x-ms-cosmos-llsn: 4
-        x-ms-cosmos-query-execution-info: {"reverseRidEnabled":false,"reverseIndexScan":false}
-        x-ms-cosmos-quorum-acked-llsn: 4
-        x-ms-documentdb-partitionkeyrangeid: 0
-        x-ms-global-committed-lsn: 4
-        x-ms-item-count: 1
-        x-ms-quorum-acked-lsn: 4
-        x-ms-request-charge: 2.86
-        x-ms-session-token: 0:-1#4
+            200
+            content-length: 50
+            content-type: application/json
+            lsn: 4
+            x-ms-alt-content-path: dbs/d/colls/c
+            x-ms-content-path: AAAAAYAAAAE=
+            x-ms-cosmos-internal-partition-id: 00000001-0000-0001-0000-000000000000
+            x-ms-cosmos-llsn: 4
+            x-ms-cosmos-query-execution-info: {"reverseRidEnabled":false,"reverseIndexScan":false}
+            x-ms-cosmos-quorum-acked-llsn: 4
+            x-ms-documentdb-partitionkeyrangeid: 0
+            x-ms-global-committed-lsn: 4
+            x-ms-item-count: 1
+            x-ms-quorum-acked-lsn: 4
+            x-ms-request-charge: 2.67
+            x-ms-session-token: 0:-1#4
 
-        {"_rid":"AAAAAYAAAAE=","Documents":[3],"_count":1}
-    "#]],
+            {"_rid":"AAAAAYAAAAE=","Documents":[3],"_count":1}
+        "#]],
     );
     let scoped = [QUERY, ("x-ms-documentdb-partitionkey", "[\"1\"]")];
     client.check(
@@ -118,12 +118,26 @@ fn metrics_when_asked_for() {
     assert!(metrics.starts_with("totalExecutionTimeInMs=") && !metrics.ends_with(';'), "{metrics}");
     assert!(metrics.contains(";retrievedDocumentCount=4;"), "{metrics}");
     assert!(metrics.contains(";outputDocumentCount=4;"), "{metrics}");
+    // Nothing is filtered, so no index serves it; the next one is served by one.
     let index = answer.header("x-ms-cosmos-index-utilization").expect("index metrics");
-    assert!(index.starts_with("eyJ"), "base64 of JSON: {index}");
+    expect![[r#"{"UtilizedSingleIndexes":[],"PotentialSingleIndexes":[],"UtilizedCompositeIndexes":[],"PotentialCompositeIndexes":[]}"#]].assert_eq(&from_base64(index));
+    let filtered = r#"{"query":"SELECT * FROM c WHERE c.n >= 1"}"#;
+    let answer = client.must(200, "POST", DOCS, &headers, filtered);
+    let index = answer.header("x-ms-cosmos-index-utilization").expect("index metrics");
+    expect![[r#"{"UtilizedSingleIndexes":[{"FilterExpression":"","IndexSpec":"/n/?","FilterPreciseSet":true,"IndexPreciseSet":true,"IndexImpactScore":"High"}],"PotentialSingleIndexes":[],"UtilizedCompositeIndexes":[],"PotentialCompositeIndexes":[]}"#]].assert_eq(&from_base64(index));
     let v2 = [QUERY, CROSS, ("x-ms-cosmos-populateindexmetrics-V2", "true")];
-    let answer = client.must(200, "POST", DOCS, &v2, r#"{"query":"SELECT * FROM c"}"#);
+    let answer = client.must(200, "POST", DOCS, &v2, filtered);
     let index = answer.header("x-ms-cosmos-index-utilization").expect("index metrics");
-    assert!(index.starts_with("%7B%22UtilizedIndexes"), "URL-encoded JSON: {index}");
+    let index = percent_encoding::percent_decode_str(index).decode_utf8_lossy().into_owned();
+    expect![[r#"{"UtilizedIndexes":{"SingleIndexes":[{"IndexSpec":"/n/?"}],"CompositeIndexes":[]},"PotentialIndexes":{"SingleIndexes":[],"CompositeIndexes":[]}}"#]].assert_eq(&index);
+    let answer = client.must(200, "POST", DOCS, &ANYWHERE, filtered);
+    assert_eq!(answer.header("x-ms-cosmos-index-utilization"), None);
+}
+
+fn from_base64(text: &str) -> String {
+    use base64::Engine as _;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(text).expect("base64");
+    String::from_utf8(bytes).expect("text")
 }
 
 #[test]
@@ -571,4 +585,26 @@ fn a_query_of_one_key_skips_by_itself() {
     let body = r#"{"query":"SELECT DISTINCT * FROM c WHERE c.pk = '1' OFFSET 1 LIMIT 2"}"#;
     let plan = client.must(200, "POST", DOCS, &[PLAN, features], body).body;
     assert!(plan.contains(r#""offset":1,"limit":2,"#), "{plan}");
+}
+
+#[test]
+fn headers_of_our_own() {
+    let client = with_items(3);
+    let whole = [QUERY, ("x-quire-whole", "true")];
+    let groups = r#"{"query":"SELECT VALUE COUNT(1) FROM c GROUP BY c.n > 1"}"#;
+    let page = client.must(200, "POST", DOCS, &whole, groups);
+    assert!(page.body.contains("\"Documents\":[2,2]"), "{}", page.body);
+    let ordered = r#"{"query":"SELECT VALUE c.n FROM c WHERE c.n >= 1 ORDER BY c.n DESC"}"#;
+    let page = client.must(200, "POST", DOCS, &whole, ordered);
+    assert!(page.body.contains("\"Documents\":[3,2,1],\"_count\":3}"), "{}", page.body);
+    assert_eq!(page.header("x-quire-explain"), None);
+    let explained = [QUERY, ("x-quire-whole", "true"), ("x-quire-explain", "True")];
+    let page = client.must(200, "POST", DOCS, &explained, ordered);
+    let text =
+        page.body.split("\"_count\":3,\"_explain\":\"").nth(1).and_then(|rest| rest.strip_suffix("\"}"));
+    let text =
+        text.unwrap_or_else(|| panic!("no plan in {}", page.body)).replace("\\n", "\n").replace("\\\"", "\"");
+    let header = page.header("x-quire-explain").expect("a small plan is a header, too");
+    assert_eq!(percent_encoding::percent_decode_str(header).decode_utf8_lossy(), text);
+    assert!(text.contains("/n"), "{text}");
 }
