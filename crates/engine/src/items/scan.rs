@@ -2,6 +2,7 @@
 //! child id.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quire_storage::{Direction, KeyRange, Scan, Snapshot};
@@ -55,7 +56,7 @@ pub(crate) struct Meter {
 
 pub(crate) struct Reader<'a> {
     pub container: &'a Container,
-    pub snapshot: Box<dyn Snapshot>,
+    pub snapshot: Arc<dyn Snapshot>,
     pub windows: &'a [Window<'a>],
     pub meter: Meter,
     now_seconds: i64,
@@ -165,6 +166,7 @@ impl<'a> Reader<'a> {
         meter: Meter,
     ) -> Result<Reader<'a>, EngineError> {
         let (now_seconds, stretches) = (shared.now_seconds(), &shared.stretches);
+        let snapshot = Arc::from(snapshot);
         Ok(Reader { container, snapshot, windows, meter, now_seconds, stretches, seen })
     }
 

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use quire_sql::{Evaluator as SqlEvaluator, Item, Query, Row};
+use quire_value::Value;
 
 use super::super::body::{Links, Stamped};
 use super::super::scan::Found;
@@ -41,6 +42,15 @@ impl<'a> Evaluator<'a> {
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
         Ok(self.with_item(found, |item| self.rows.borrow_mut().rows_of(item, emit))??)
+    }
+
+    /// The same for what an index knows of an item.
+    pub fn rows_of_part(
+        &self,
+        part: &Value,
+        emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        Ok(self.rows.borrow_mut().rows_of(&Item::value(part), emit)?)
     }
 
     pub fn has_rows(&self, found: &Found<'_>) -> Result<bool, EngineError> {

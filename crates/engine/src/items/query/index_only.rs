@@ -47,6 +47,16 @@ fn is_provable(container: &Container, windows: &[Window<'_>]) -> bool {
     container.definition.default_ttl.is_none() && windows.iter().all(Window::is_whole)
 }
 
+/// Whether the rows of an index over a path may stand for items, one by one.
+pub(super) fn covers(reader: &Reader<'_>, reads: &Reads, path: &Path) -> bool {
+    let is_everything = reader.windows.len() == reader.container.partitions.all().len();
+    let is_read_alone = match reads {
+        Reads::Paths(paths) => paths.iter().all(|read| read == path),
+        Reads::Whole => false,
+    };
+    is_everything && is_read_alone && is_provable(reader.container, reader.windows)
+}
+
 pub(super) fn feed_of(
     reader: &mut Reader<'_>,
     known: &Known<'_>,
@@ -87,7 +97,7 @@ fn extremes(
     let Some(path) = aggregate.path.as_ref() else {
         let count = if *filter == Condition::Nothing { 0 } else { items };
         let node = Node::new("Count of items, kept with every write").with_rows(count, Some(count));
-        return Ok(Some((Fed { entries: vec![Entry::Part(part(path_of(&[]), None), count)] }, node)));
+        return Ok(Some((Fed { entries: vec![Entry::Part(Value::Object(Object::new()), count)] }, node)));
     };
     if is_system(path) && path.to_string() != "/_ts" {
         return Ok(None);
@@ -128,8 +138,8 @@ fn extremes(
     let (Some(first), Some(last)) = (value_of(&first)?, value_of(&last)?) else { return Ok(None) };
     let entries = vec![
         Entry::Part(Value::Object(Object::new()), missing),
-        Entry::Part(part(path.clone(), Some(first)), rows.saturating_sub(1)),
-        Entry::Part(part(path.clone(), Some(last)), 1),
+        Entry::Part(part_of(path, first), rows.saturating_sub(1)),
+        Entry::Part(part_of(path, last), 1),
     ];
     let node = Node::new(format!("Ends of index {path}, index only")).with_rows(rows, Some(rows));
     Ok(Some((Fed { entries }, node)))
@@ -276,7 +286,7 @@ fn runs(
     let mut entries: Vec<(u64, Entry)> = Vec::with_capacity(runs.len() + fetched.len() + 1);
     for run in runs {
         let Some(value) = value_of(&run.value)? else { return Ok(None) };
-        entries.push((run.first, Entry::Part(part(path.clone(), Some(value)), run.count)));
+        entries.push((run.first, Entry::Part(part_of(path, value), run.count)));
     }
     entries.extend(fetched.into_iter().map(|rid| (rid, Entry::Fetched(rid))));
     if missing > 0 {
@@ -309,17 +319,13 @@ fn first_missing(reader: &mut Reader<'_>, path: &Path) -> Result<u64, EngineErro
     Ok(first)
 }
 
-fn path_of(names: &[&str]) -> Path {
-    Path(names.iter().map(|name| Segment::Name((*name).to_owned())).collect())
-}
-
 /// An item that has only this.
-fn part(path: Path, value: Option<Value>) -> Value {
-    let mut part = value.unwrap_or_else(|| Value::Object(Object::new()));
-    for segment in path.0.into_iter().rev() {
+pub(super) fn part_of(path: &Path, value: Value) -> Value {
+    let mut part = value;
+    for segment in path.0.iter().rev() {
         if let Segment::Name(name) = segment {
             let mut object = Object::new();
-            object.set(name, part);
+            object.set(name.as_str(), part);
             part = Value::Object(object);
         }
     }

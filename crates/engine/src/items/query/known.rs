@@ -1,12 +1,13 @@
 //! What a snapshot knows of its indexes: which can be used, how many rows they have, which of their keys a condition
 //! means.
 
+use std::cell::OnceCell;
 use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use quire_sql::geo::{Geometry, unlimited};
 use quire_sql::{FullTextTerm, PathRange, SpatialCondition, SpatialRelation, ValueRange, text};
-use quire_storage::KeyRange;
+use quire_storage::{KeyRange, Snapshot};
 use quire_value::{Path, Value};
 
 use super::super::scan::Reader;
@@ -15,6 +16,8 @@ use crate::indexes::{
     EncodedRange, IndexCounts, IndexId, Indexes, Order, RANGE_STRING_MAX, encode_term, encode_value, is_cut,
     key_range, point_range, row_counts,
 };
+use crate::items::row::corrupt;
+use crate::keys::{self, CATALOG, Counts};
 use crate::{Container, EngineError};
 
 /// Beyond this many parts of a scope, equality is looked up in all of the container.
@@ -23,8 +26,12 @@ const PARTS_MAX: usize = 8;
 pub(super) struct Known<'a> {
     container: &'a Container,
     indexes: Arc<Indexes>,
-    /// Of the partitions in scope.
-    counts: Vec<IndexCounts>,
+    snapshot: Arc<dyn Snapshot>,
+    /// The partitions in scope.
+    partitions: Vec<u32>,
+    items: u64,
+    /// Rows per index in each of them, read when something asks; `None` if that fails.
+    counts: OnceCell<Option<Vec<IndexCounts>>>,
     /// False: no index, by request or because some items have no rows.
     is_usable: bool,
 }
@@ -51,19 +58,22 @@ impl<'a> Known<'a> {
         reader: &Reader<'_>,
         index_use: bool,
     ) -> Result<Known<'a>, EngineError> {
-        let mut counts = Vec::new();
-        if index_use {
-            let mut last = None;
-            for window in reader.windows {
-                let partition = window.partition.layout.id;
-                if last != Some(partition) {
-                    counts.push(row_counts(&*reader.snapshot, container, partition)?);
-                    last = Some(partition);
-                }
-            }
+        let snapshot = Arc::clone(&reader.snapshot);
+        let mut partitions: Vec<u32> =
+            reader.windows.iter().map(|window| window.partition.layout.id).collect();
+        partitions.dedup();
+        let (mut items, mut unindexed) = (0, 0);
+        for &partition in &partitions {
+            let counts = match snapshot.get(CATALOG, &keys::counts(container.number, partition))? {
+                Some(value) => Counts::decode(&value).ok_or_else(|| corrupt("counts of a partition"))?,
+                None => Counts::default(),
+            };
+            items += counts.items;
+            unindexed += counts.unindexed_items;
         }
-        let is_usable = index_use && counts.iter().all(|counts| counts.unindexed_items == 0);
-        Ok(Known { container, indexes, counts, is_usable })
+        let is_usable = index_use && unindexed == 0;
+        let counts = OnceCell::new();
+        Ok(Known { container, indexes, snapshot, partitions, items, counts, is_usable })
     }
 
     pub fn is_usable(&self) -> bool {
@@ -72,17 +82,22 @@ impl<'a> Known<'a> {
 
     /// Items of the partitions in scope.
     pub fn items(&self) -> u64 {
-        self.counts.iter().map(|counts| counts.items).sum()
+        self.items
     }
 
     /// Rows of an index in these partitions; `None`: not counted.
     pub fn rows(&self, index: IndexId) -> Option<u64> {
-        self.counts.iter().map(|counts| counts.rows(index)).sum()
+        self.counts()?.iter().map(|counts| counts.rows(index)).sum()
     }
 
     /// Whether every item of these partitions has a row.
     pub fn has_all(&self, index: IndexId) -> bool {
-        self.counts.iter().all(|counts| counts.missing(index) == Some(0))
+        self.counts().is_some_and(|counts| counts.iter().all(|counts| counts.missing(index) == Some(0)))
+    }
+
+    fn counts(&self) -> Option<&Vec<IndexCounts>> {
+        let read = |partition: &u32| row_counts(&*self.snapshot, self.container, *partition).ok();
+        self.counts.get_or_init(|| self.partitions.iter().map(read).collect()).as_ref()
     }
 
     /// A complete index over a path: one that has the only logical partition in scope first, if there is one.

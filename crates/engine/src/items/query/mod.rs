@@ -148,7 +148,7 @@ impl Run<'_> {
         let known = Known::new(self.container, indexes, &reader, self.request.index_use)?;
         let mut output = self.output(&resume)?;
         let need = Need { items: output.wanted() as u64, is_preferred: self.request.index_preferred };
-        let mut chooser = Chooser { known: &known, reader: &mut reader, need };
+        let mut chooser = Chooser { known: &known, reader: &mut reader, reads: &analysis.reads, need };
         let plan = self.plan(&mut chooser, &analysis, resume)?;
         let plan_time = started.elapsed();
         let (next, node) = self.run(&mut reader, plan, &mut output)?;

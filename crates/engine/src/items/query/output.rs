@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use quire_sql::Row;
+use quire_value::Value;
 
 use super::super::page::Rows;
 use super::super::scan::Found;
@@ -37,9 +38,27 @@ impl Output {
         found: &Found<'_>,
         done: u64,
     ) -> Result<Sent, EngineError> {
+        self.send_each(done, |emit| evaluator.rows_of(found, emit))
+    }
+
+    /// The same for what an index knows of an item.
+    pub fn send_part(
+        &mut self,
+        evaluator: &Evaluator<'_>,
+        part: &Value,
+        done: u64,
+    ) -> Result<Sent, EngineError> {
+        self.send_each(done, |emit| evaluator.rows_of_part(part, emit))
+    }
+
+    fn send_each(
+        &mut self,
+        done: u64,
+        rows: impl FnOnce(&mut dyn FnMut(&Row<'_>) -> ControlFlow<()>) -> Result<(), EngineError>,
+    ) -> Result<Sent, EngineError> {
         let mut sent = Sent::All;
         let mut row = 0;
-        evaluator.rows_of(found, &mut |value| {
+        rows(&mut |value| {
             let is_done = row < done;
             row += u64::from(is_done);
             if is_done { ControlFlow::Continue(()) } else { self.send_row(value, &mut row, &mut sent) }

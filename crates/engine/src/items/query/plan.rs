@@ -14,7 +14,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use quire_sql::{Condition, FullTextCondition, PathRange, ValueRange};
+use quire_sql::{Condition, FullTextCondition, PathRange, Reads, ValueRange};
 use quire_storage::{Direction, KeyRange};
 use quire_value::{Path, Value, key};
 
@@ -22,6 +22,7 @@ use super::super::scan::Reader;
 use super::super::window::Window;
 use super::candidates::Candidates;
 use super::explain::Node;
+use super::index_only::covers;
 use super::known::{Known, Part, RangeIndex, encoded, only_prefix};
 use super::order::{Order, flip};
 use super::rids::Rids;
@@ -56,6 +57,7 @@ pub(super) struct Need {
 pub(super) struct Chooser<'k, 'r, 'w> {
     pub known: &'k Known<'k>,
     pub reader: &'r mut Reader<'w>,
+    pub reads: &'k Reads,
     pub need: Need,
 }
 
@@ -68,8 +70,7 @@ struct Union {
     from: Option<Vec<u8>>,
     rids: Vec<u64>,
     cost: u64,
-    /// Rows of the indexes in all.
-    rows_max: u64,
+    indexes: Vec<IndexId>,
 }
 
 pub(super) enum Sorting {
@@ -196,7 +197,7 @@ impl Chooser<'_, '_, '_> {
             for word in words {
                 let mut union = Union::new(format!("{} has a word of {:?}", text.path, term.text));
                 union.parts.push(word);
-                union.rows_max = self.known.rows(index).unwrap_or(u64::MAX);
+                union.indexes.push(index);
                 unions.push(union);
             }
         }
@@ -204,27 +205,20 @@ impl Chooser<'_, '_, '_> {
 
     fn union(&mut self, condition: &Condition) -> Option<Union> {
         let mut union = Union::new(condition.to_string());
-        let mut indexes = Vec::new();
-        self.add(condition, &mut union, &mut indexes)?;
-        union.rows_max = indexes
-            .iter()
-            .map(|index| self.known.rows(*index).unwrap_or(u64::MAX))
-            .fold(0, u64::saturating_add);
+        self.add(condition, &mut union)?;
         Some(union)
     }
 
-    fn add(&mut self, condition: &Condition, union: &mut Union, indexes: &mut Vec<IndexId>) -> Option<()> {
+    fn add(&mut self, condition: &Condition, union: &mut Union) -> Option<()> {
         match condition {
             Condition::Nothing => Some(()),
             Condition::Range(range) => {
                 let (index, parts) = self.known.parts(range, self.reader.windows)?;
                 union.parts.extend(parts);
-                if !indexes.contains(&index.id) {
-                    indexes.push(index.id);
-                }
+                union.indexes.push(index.id);
                 Some(())
             }
-            Condition::Or(any) => any.iter().try_for_each(|condition| self.add(condition, union, indexes)),
+            Condition::Or(any) => any.iter().try_for_each(|condition| self.add(condition, union)),
             // One of them is enough; points are the best guess.
             Condition::And(all) => {
                 let mut ranges: Vec<&Condition> = all.iter().collect();
@@ -232,11 +226,11 @@ impl Chooser<'_, '_, '_> {
                     |condition| !matches!(condition, Condition::Range(range) if range.points().is_some()),
                 );
                 ranges.into_iter().find_map(|condition| {
-                    let (parts, known) = (union.parts.len(), indexes.len());
-                    let added = self.add(condition, union, indexes);
+                    let (parts, known) = (union.parts.len(), union.indexes.len());
+                    let added = self.add(condition, union);
                     if added.is_none() {
                         union.parts.truncate(parts);
-                        indexes.truncate(known);
+                        union.indexes.truncate(known);
                     }
                     added
                 })
@@ -244,20 +238,20 @@ impl Chooser<'_, '_, '_> {
             Condition::Spatial(spatial) => {
                 let (index, parts) = self.known.cells(spatial)?;
                 union.parts.extend(parts);
-                indexes.push(index);
+                union.indexes.push(index);
                 Some(())
             }
             Condition::FullText(text) if text.all => text.terms.iter().find_map(|term| {
                 let (index, mut words) = self.known.words(&text.path, term)?;
                 union.parts.extend(words.pop());
-                indexes.push(index);
+                union.indexes.push(index);
                 Some(())
             }),
             // Of each term one word is enough.
             Condition::FullText(text) => text.terms.iter().try_for_each(|term| {
                 let (index, mut words) = self.known.words(&text.path, term)?;
                 union.parts.extend(words.pop());
-                indexes.push(index);
+                union.indexes.push(index);
                 Some(())
             }),
             Condition::All => None,
@@ -312,13 +306,13 @@ impl Chooser<'_, '_, '_> {
     /// The items of the best, without those that others exclude where that is cheap to tell.
     fn intersect(&mut self, mut unions: Vec<Union>, best: usize) -> Result<(Vec<u64>, Node), EngineError> {
         let mut best = unions.swap_remove(best);
-        let mut node = best.node();
+        let mut node = best.node(self.known);
         best.settle();
         let more = INTERSECTION_FACTOR * best.rids.len() as u64;
         let mut others = Vec::new();
         for mut union in unions {
             if union.is_read() || best.rids.len() > INTERSECTION_MIN && union.read(self.reader, more)? {
-                others.push(union.node());
+                others.push(union.node(self.known));
                 union.settle();
                 best.rids.retain(|rid| union.rids.binary_search(rid).is_ok());
             }
@@ -342,7 +336,7 @@ impl Chooser<'_, '_, '_> {
             };
             seeks.sort();
             seeks.dedup();
-            let rows = union.estimate() as f64;
+            let rows = union.estimate(self.known) as f64;
             if seeks.len() <= SEEKS_MERGED_MAX && best.as_ref().is_none_or(|(other, ..)| rows < *other) {
                 best = Some((rows, union, seeks));
             }
@@ -354,7 +348,7 @@ impl Chooser<'_, '_, '_> {
         if cost > scan && !self.need.is_preferred {
             return None;
         }
-        let node = Node::new("Fetch items by child id").with(union.node());
+        let node = Node::new("Fetch items by child id").with(union.node(self.known));
         let mut parts: Vec<Rids> = seeks.into_iter().map(Rids::seek).collect();
         let rids = if parts.len() == 1 { parts.remove(0) } else { Rids::Union(parts) };
         Some((Candidates::Rids(rids), node))
@@ -375,6 +369,7 @@ impl Chooser<'_, '_, '_> {
             }
         };
         let is_single = keys.len() == 1;
+        let walk_covers = is_single && covers(self.reader, self.reads, first);
         let everything = [ValueRange::everything()];
         let ranges = own.map_or(&everything[..], |own| &own.ranges);
         let may_miss = ranges.iter().any(ValueRange::has_undefined);
@@ -394,7 +389,8 @@ impl Chooser<'_, '_, '_> {
         let place = if index.prefix.is_some() { ", within one logical partition" } else { "" };
         let way = if backward { "backward" } else { "forward" };
         let part = own.map_or(String::new(), |own| format!(", {own}"));
-        let label = format!("Walk {kind} index {} {way}{place}{part}", names.join(", "));
+        let only = if walk_covers { ", index only" } else { "" };
+        let label = format!("Walk {kind} index {} {way}{place}{part}{only}", names.join(", "));
         let walk = Walk {
             head: self.known.head(index),
             flipped,
@@ -403,6 +399,7 @@ impl Chooser<'_, '_, '_> {
             ranges,
             missing: is_single && may_miss && !self.known.has_all(index.id),
             among: None,
+            covers: walk_covers.then(|| first.clone()),
         };
         Some((walk, index, label))
     }
@@ -446,8 +443,8 @@ fn component(range: &ValueRange, prefix: Option<u32>, flipped: bool) -> EncodedR
 
 impl Union {
     fn new(label: String) -> Union {
-        let (parts, rids) = (Vec::new(), Vec::new());
-        Union { label, parts, at: 0, from: None, rids, cost: 0, rows_max: 0 }
+        let (parts, rids, indexes) = (Vec::new(), Vec::new(), Vec::new());
+        Union { label, parts, at: 0, from: None, rids, cost: 0, indexes }
     }
 
     fn is_seek(&self) -> bool {
@@ -493,18 +490,23 @@ impl Union {
     }
 
     /// Between what was seen and all there can be, in the middle of their orders of magnitude.
-    fn estimate(&self) -> u64 {
+    fn estimate(&self, known: &Known<'_>) -> u64 {
         let seen = self.rids.len() as u64;
         if self.is_read() {
             return seen;
         }
-        let most = self.rows_max.max(seen.saturating_mul(ROUND_FACTOR)).min(u64::from(u32::MAX));
+        let mut indexes = self.indexes.clone();
+        indexes.sort();
+        indexes.dedup();
+        let rows = indexes.iter().map(|index| known.rows(*index).unwrap_or(u64::MAX));
+        let most =
+            rows.fold(0, u64::saturating_add).max(seen.saturating_mul(ROUND_FACTOR)).min(u64::from(u32::MAX));
         ((seen.max(1) as f64) * most as f64).sqrt() as u64
     }
 
-    fn node(&self) -> Node {
+    fn node(&self, known: &Known<'_>) -> Node {
         let what = if self.is_seek() { "Seek" } else { "Range" };
         let actual = self.is_read().then_some(self.rids.len() as u64);
-        Node::new(format!("{what} {}", self.label)).with_rows(self.estimate(), actual)
+        Node::new(format!("{what} {}", self.label)).with_rows(self.estimate(known), actual)
     }
 }

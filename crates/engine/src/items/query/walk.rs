@@ -9,11 +9,12 @@
 use std::ops::{Bound, ControlFlow};
 
 use quire_storage::{Direction, KeyRange, successor};
-use quire_value::{Value, key};
+use quire_value::{Path, Value, key};
 
 use super::super::continuation::Resume;
 use super::super::scan::{End, Next, Reader, ScanBudget};
 use super::candidates::Candidates;
+use super::index_only::part_of;
 use super::order::{Start, flip};
 use super::output::{Output, Sent};
 use super::rids::Rids;
@@ -43,6 +44,8 @@ pub(super) struct Walk {
     pub missing: bool,
     /// Only these items can match; sorted.
     pub among: Option<Vec<u64>>,
+    /// The path of the index, when the query reads nothing else and the rows provably stand for their items.
+    pub covers: Option<Path>,
 }
 
 /// A row's value as it is stored, and the item.
@@ -446,12 +449,41 @@ impl Sorted<'_> {
         output: &mut Output,
     ) -> Result<Ended, EngineError> {
         let wanted = rows.iter().filter(|(_, rid)| walk.is_among(*rid) && reader.can_hold(*rid));
-        let items: Vec<Entry> = wanted.map(|(value, rid)| (walk.sort_key(value), *rid)).collect();
-        let ended = self.send_items(reader, &items, output)?;
+        let ended = match &walk.covers {
+            Some(path) => self.send_parts(walk, path, wanted, output)?,
+            None => {
+                let items: Vec<Entry> = wanted.map(|(value, rid)| (walk.sort_key(value), *rid)).collect();
+                self.send_items(reader, &items, output)?
+            }
+        };
         if let Some((value, rid)) = rows.last() {
             self.passed = Some((walk.sort_key(value), *rid));
         }
         Ok(ended)
+    }
+
+    /// Rows instead of their items.
+    fn send_parts<'e>(
+        &mut self,
+        walk: &Walk,
+        path: &Path,
+        rows: impl Iterator<Item = &'e Entry>,
+        output: &mut Output,
+    ) -> Result<Ended, EngineError> {
+        for (stored, rid) in rows {
+            if output.is_finished() {
+                return Ok(Some(None));
+            }
+            let key = walk.sort_key(stored);
+            let (value, _) = key::decode(stored).map_err(|error| corrupt(error.reason))?;
+            let done = self.start.rows_done(&key, *rid);
+            match output.send_part(self.evaluator, &part_of(path, value), done)? {
+                Sent::All => self.trail.pass(&key),
+                Sent::Limit => return Ok(Some(None)),
+                Sent::Full { row } => return Ok(Some(Some(self.resume(output, &key, *rid, row)))),
+            }
+        }
+        Ok(None)
     }
 
     /// Items whose rows do not tell their values apart. Nothing is sent before all were looked at, so no budget ends it.
