@@ -33,7 +33,7 @@ fn definition(policy: &str, more: &str) -> String {
 }
 
 fn check_sound(storage: &dyn Storage) {
-    let report = quire_engine::verify(storage).unwrap();
+    let report = quire_engine::verify(storage).expect("can be read");
     assert!(report.is_sound(), "{:#?}", report.problems);
 }
 
@@ -44,7 +44,7 @@ fn replace_policy(engine: &Engine, policy: &str, more: &str) -> Result<(), Engin
 
 fn wait_until_built(engine: &Engine) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while engine.container("db", "c").unwrap().index_progress() < 100 {
+    while engine.container("db", "c").expect("exists").index_progress() < 100 {
         assert!(Instant::now() < deadline, "the indexes are never built");
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -246,7 +246,7 @@ fn commits_of_unknown_outcome_do_not_miscount() {
     let fixture = Fixture::on(storage.clone(), KEY, "", 1);
     let mut random = Random(5);
     for round in 0..120 {
-        let fault = [Busy, Conflict, Pass, UnknownDone, UnknownNotDone][random.below(5) as usize].clone();
+        let fault = [Busy, Conflict, Pass, UnknownDone, UnknownNotDone][random.below(5) as usize];
         storage.script_commits([fault]);
         write(&fixture, &mut random);
         if round % 40 == 10 {

@@ -82,6 +82,7 @@ impl Stored {
 }
 
 /// What one attempt came to before it was submitted.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
 enum Attempt {
     Ready(Plan),
     /// Expired items hold what this write needs: their locks have to be taken too.
