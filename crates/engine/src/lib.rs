@@ -13,7 +13,6 @@ mod container; // an open container: definition and partitions
 mod derived; // what follows from an item
 mod engine; // opening, closing, the control plane
 mod error;
-#[allow(dead_code, unused_imports, reason = "queries do not seek in spatial and full-text indexes yet")]
 mod indexes; // the rows that find items by their values
 mod items; // create, read, replace, upsert, delete, list, query
 mod jobs; // emptying what was deleted

@@ -33,8 +33,8 @@ use ring::digest;
 pub(crate) use change::{IndexChange, RowSet};
 pub(crate) use counts::{CountedIndexes, IndexCounts, row_counts};
 pub(crate) use encoding::{
-    COMPOSITE_STRING_MAX, EncodedRange, IndexRow, RANGE_STRING_MAX, encode_node, encode_value, is_cut,
-    is_marker, key_range, parse_row, point_range,
+    COMPOSITE_STRING_MAX, EncodedRange, IndexRow, RANGE_STRING_MAX, encode_value, is_cut, is_marker,
+    key_range, parse_row, point_range,
 };
 pub(crate) use full_text::encode_term;
 pub(crate) use set::IndexSet;
