@@ -138,6 +138,14 @@ impl Meter {
         }
     }
 
+    /// Takes back what was read since, which was only to see what a page would cost.
+    pub fn forget_since(&mut self, cost: &Cost) {
+        self.items = cost.items;
+        self.bytes = cost.bytes;
+        self.partitions = cost.partitions;
+        self.last_partition = None;
+    }
+
     /// Notes that a partition is looked into; windows of one follow each other.
     pub fn enter(&mut self, partition: u32) {
         if self.last_partition != Some(partition) {

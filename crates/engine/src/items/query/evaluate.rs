@@ -53,6 +53,11 @@ impl<'a> Evaluator<'a> {
         Ok(self.rows.borrow_mut().rows_of(&Item::value(part), emit)?)
     }
 
+    /// Whether an item passes WHERE.
+    pub fn matches(&self, found: &Found<'_>) -> Result<bool, EngineError> {
+        Ok(self.with_item(found, |item| self.rows.borrow().matches(item))??)
+    }
+
     pub fn has_rows(&self, found: &Found<'_>) -> Result<bool, EngineError> {
         let mut any = false;
         self.rows_of(found, &mut |_| {

@@ -148,10 +148,22 @@ impl Run<'_> {
         let known = Known::new(self.container, indexes, &reader, self.request.index_use)?;
         let mut output = self.output(&resume)?;
         let need = Need { items: output.wanted() as u64, is_preferred: self.request.index_preferred };
-        let mut chooser = Chooser { known: &known, reader: &mut reader, reads: &analysis.reads, need };
+        let evaluator = Evaluator::new(self.query, self.container)?;
+        let from = match &resume {
+            Some(Resume::Stream { spot, .. }) => Some(*spot),
+            _ => None,
+        };
+        let mut chooser = Chooser {
+            known: &known,
+            reader: &mut reader,
+            reads: &analysis.reads,
+            evaluator: &evaluator,
+            from,
+            need,
+        };
         let plan = self.plan(&mut chooser, &analysis, resume)?;
         let plan_time = started.elapsed();
-        let (next, node) = self.run(&mut reader, plan, &mut output)?;
+        let (next, node) = self.run(&mut reader, &evaluator, plan, &mut output)?;
         let cost = Cost { compile, plan: plan_time, ..reader.meter.cost() };
         let explain = self.request.explain.then(|| explain::text(&node, &cost, output.rows.count()));
         let policy = &self.container.definition.indexing;
@@ -207,16 +219,16 @@ impl Run<'_> {
     fn run(
         &self,
         reader: &mut Reader<'_>,
+        evaluator: &Evaluator<'_>,
         plan: Plan,
         output: &mut Output,
     ) -> Result<(Option<Resume>, Node), EngineError> {
-        let evaluator = Evaluator::new(self.query, self.container)?;
         match plan {
             Plan::Stream { mut candidates, from, node } => {
-                Ok((stream::stream(reader, &evaluator, &mut candidates, output, from)?, node))
+                Ok((stream::stream(reader, evaluator, &mut candidates, output, from)?, node))
             }
             Plan::Sorted { order, sorting, place, node } => {
-                let mut sorted = Sorted::new(&order, &evaluator, reader, self.request, place.as_ref())?;
+                let mut sorted = Sorted::new(&order, evaluator, reader, self.request, place.as_ref())?;
                 match sorting {
                     Sorting::Walk(walk) if !matches!(sorted.start, Start::Within { .. }) => {
                         Ok((sorted.walk(reader, &walk, output)?, node))
@@ -234,7 +246,7 @@ impl Run<'_> {
             }
             Plan::Whole { mut feed, sent, node } => {
                 reader.meter.set_budget(ScanBudget::WHOLE);
-                Ok((whole::whole(reader, &evaluator, &mut feed, &mut output.rows, sent)?, node))
+                Ok((whole::whole(reader, evaluator, &mut feed, &mut output.rows, sent)?, node))
             }
         }
     }

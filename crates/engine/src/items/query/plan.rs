@@ -2,8 +2,8 @@
 //!
 //! There are no statistics to go stale: what a condition finds is read from its index, a few rows at first and four
 //! times as many in every round, for all conditions in turn. The first that comes to its end finds the fewest and its
-//! rows are already there; until then the reading is given up when it has cost as much as doing without. All costs are
-//! in rows of an index:
+//! rows are already there; until then the reading is given up when it has cost as much as doing without, or at once when
+//! the items at which a scan would begin mostly match. All costs are in rows of an index:
 //!
 //! | work                                              | cost |
 //! |---------------------------------------------------|------|
@@ -18,12 +18,13 @@ use quire_sql::{Condition, FullTextCondition, PathRange, Reads, ValueRange};
 use quire_storage::{Direction, KeyRange};
 use quire_value::{Path, Value, key};
 
-use super::super::scan::Reader;
-use super::super::window::Window;
+use super::super::scan::{Next, Reader};
+use super::super::window::{Spot, Window};
 use super::candidates::Candidates;
+use super::evaluate::Evaluator;
 use super::explain::Node;
 use super::index_only::covers;
-use super::known::{Known, Part, RangeIndex, encoded, only_prefix};
+use super::known::{Known, Part, RangeIndex, encoded};
 use super::order::{Order, flip};
 use super::rids::Rids;
 use super::walk::Walk;
@@ -44,6 +45,9 @@ const SEEKS_MERGED_MAX: usize = 32;
 /// Others are read up to so many times the rows of the best, in the hope that they leave fewer of them.
 const INTERSECTION_FACTOR: u64 = 4;
 const INTERSECTION_MIN: usize = 16;
+/// Items looked at to see whether most of them match, and how many of them are enough for a page.
+const SAMPLE: u64 = 32;
+const SAMPLE_COMMON: u64 = 4;
 
 /// What a page needs.
 #[derive(Clone, Copy)]
@@ -58,6 +62,9 @@ pub(super) struct Chooser<'k, 'r, 'w> {
     pub known: &'k Known<'k>,
     pub reader: &'r mut Reader<'w>,
     pub reads: &'k Reads,
+    pub evaluator: &'k Evaluator<'k>,
+    /// Where a scan would begin.
+    pub from: Option<Spot>,
     pub need: Need,
 }
 
@@ -71,6 +78,15 @@ struct Union {
     rids: Vec<u64>,
     cost: u64,
     indexes: Vec<IndexId>,
+}
+
+enum Race {
+    /// This one is read to its end, and finds the fewest.
+    Won(usize),
+    /// None is, before it costs too much.
+    Lost,
+    /// Most items match.
+    Common,
 }
 
 pub(super) enum Sorting {
@@ -95,8 +111,13 @@ impl Chooser<'_, '_, '_> {
             // Where reading on costs as much as a scan, whether for a page or for all items.
             (need * items * ITEM).sqrt().min(items * ITEM)
         };
-        let Some(best) = self.race(&mut unions, limit)? else {
-            return Ok(self.merged(unions, items).unwrap_or_else(|| (Candidates::All, self.scan_node())));
+        let best = match self.race(&mut unions, limit)? {
+            Race::Won(best) => best,
+            Race::Common => return Ok((Candidates::All, self.scan_node())),
+            Race::Lost => {
+                let merged = self.merged(unions, items);
+                return Ok(merged.unwrap_or_else(|| (Candidates::All, self.scan_node())));
+            }
         };
         let (rids, mut node) = self.intersect(unions, best)?;
         let found = rids.len() as f64;
@@ -126,15 +147,13 @@ impl Chooser<'_, '_, '_> {
         let outside = self.known.items() as f64 / items.max(1.0); // rows of others between ours
         let missing = if walk.missing && !walk.backward { items * ITEM } else { 0.0 };
         let walk_node = Node::new(label).with_rows(in_index as u64, None);
-        let found = match unions.is_empty() {
-            true => None,
-            false => self.race(&mut unions, (need * items).sqrt())?,
-        };
-        let Some(best) = found else {
+        let raced =
+            if unions.is_empty() { Race::Lost } else { self.race(&mut unions, (need * items).sqrt())? };
+        let Race::Won(best) = raced else {
             let rows = in_index.min(need * outside);
             let walking = rows + need * FETCH + missing;
-            if walking <= items * ITEM || self.need.is_preferred || only_prefix(self.reader.windows).is_none()
-            {
+            let is_whole = self.reader.windows.iter().all(Window::is_whole);
+            if walking <= items * ITEM || self.need.is_preferred || is_whole {
                 return Ok((Sorting::Walk(walk), walk_node));
             }
             let (candidates, node) = self.all_candidates(filter)?;
@@ -183,11 +202,22 @@ impl Chooser<'_, '_, '_> {
                 Condition::Nothing => return None,
                 Condition::Range(range) if Some(&range.path) == without => {}
                 Condition::FullText(text) if text.all => self.add_words(text, &mut unions),
+                Condition::Range(range) if self.is_nearly_all(range) => {}
                 condition => unions.extend(self.union(condition)),
             }
         }
         unions.sort_by_key(|union| !union.is_seek());
         Some(unions)
+    }
+
+    /// Whether a condition is only that a path is there, as it is in most items.
+    fn is_nearly_all(&self, range: &PathRange) -> bool {
+        if self.need.is_preferred || range.ranges != [ValueRange::defined()] {
+            return false;
+        }
+        let index = self.known.range_index(&range.path, self.reader.windows);
+        let rows = index.and_then(|index| self.known.rows(index.id));
+        rows.is_some_and(|rows| rows as f64 * FETCH > self.known.items() as f64 * ITEM)
     }
 
     /// Every word of every term must be there.
@@ -283,8 +313,8 @@ impl Chooser<'_, '_, '_> {
         }
     }
 
-    /// Reads all conditions in turn until one is at its end; `None`: none is before it costs too much.
-    fn race(&mut self, unions: &mut [Union], limit: f64) -> Result<Option<usize>, EngineError> {
+    /// Reads all conditions in turn until one is at its end.
+    fn race(&mut self, unions: &mut [Union], limit: f64) -> Result<Race, EngineError> {
         let limit = (limit as u64).clamp(ROUND_FIRST, GATHERED_MAX);
         let mut round = ROUND_FIRST;
         loop {
@@ -297,10 +327,29 @@ impl Chooser<'_, '_, '_> {
                 }
             }
             if best.is_some() || round >= limit {
-                return Ok(best.map(|(nth, _)| nth));
+                return Ok(best.map_or(Race::Lost, |(nth, _)| Race::Won(nth)));
+            }
+            if round == ROUND_FIRST && !self.need.is_preferred && self.is_common()? {
+                return Ok(Race::Common);
             }
             round = (ROUND_FACTOR * round).min(limit);
         }
+    }
+
+    /// Whether so many of the first items match that a scan finds what it needs at once.
+    fn is_common(&mut self) -> Result<bool, EngineError> {
+        let (mut seen, mut matching) = (0, 0);
+        let (evaluator, cost) = (self.evaluator, self.reader.meter.cost());
+        let end = self.reader.scan(self.from, &mut |found| {
+            seen += 1;
+            matching += u64::from(evaluator.matches(found)?);
+            Ok(if seen < SAMPLE { Next::More } else { Next::Enough })
+        });
+        self.reader.meter.forget_since(&cost);
+        // A place that is gone is for the page itself to find.
+        let Ok(_end) = end else { return Ok(false) };
+        let enough = if self.need.items == u64::MAX { SAMPLE / 2 } else { SAMPLE_COMMON };
+        Ok(matching >= enough)
     }
 
     /// The items of the best, without those that others exclude where that is cheap to tell.

@@ -71,23 +71,23 @@ impl Smallest {
 }
 
 /// What sorted queries share.
-pub(super) struct Sorted<'r> {
+pub(super) struct Sorted<'r, 'q> {
     pub order: &'r Order,
-    pub evaluator: &'r Evaluator<'r>,
+    pub evaluator: &'r Evaluator<'q>,
     pub start: Start,
     pub trail: Trail,
     /// Everything up to here was looked at.
     pub passed: Option<(Vec<u8>, u64)>,
 }
 
-impl<'r> Sorted<'r> {
+impl<'r, 'q> Sorted<'r, 'q> {
     pub fn new(
         order: &'r Order,
-        evaluator: &'r Evaluator<'r>,
+        evaluator: &'r Evaluator<'q>,
         reader: &mut Reader<'_>,
         request: &PageRequest,
         resume: Option<&super::super::continuation::Place>,
-    ) -> Result<Sorted<'r>, EngineError> {
+    ) -> Result<Sorted<'r, 'q>, EngineError> {
         let start = Start::of(resume, order, evaluator, reader)?;
         let trail = Trail::new(sort_key_bytes(request), &start, resume);
         Ok(Sorted { order, evaluator, start, trail, passed: None })

@@ -218,7 +218,7 @@ fn groups(walk: &Walk, entries: &[Entry]) -> Result<Vec<(Vec<u8>, usize, bool)>,
     Ok(groups)
 }
 
-impl Sorted<'_> {
+impl Sorted<'_, '_> {
     /// Sends the items as the index has them.
     pub fn walk(
         &mut self,
