@@ -83,6 +83,9 @@ impl PartitionSet {
         self.retired.store(true, Ordering::Release);
         self.rids.retire();
         self.partitions.iter().for_each(|partition| partition.sequencer.retire());
+        if let Some(partition) = self.partitions.first() {
+            partition.forget_stretches();
+        }
     }
 
     /// That commit failed: takes writes again.
@@ -124,6 +127,11 @@ impl Partition {
             sequencer: Sequencer::new(shared, container, layout.id, index_epoch),
             shared: Arc::clone(shared),
         }
+    }
+
+    /// What scans keep of the whole container.
+    fn forget_stretches(&self) {
+        self.shared.stretches.forget(self.sequencer.container());
     }
 
     pub fn position(&self) -> Result<Position, EngineError> {

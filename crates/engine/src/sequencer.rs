@@ -172,6 +172,10 @@ impl Sequencer {
         }
     }
 
+    pub fn container(&self) -> u32 {
+        self.container
+    }
+
     /// To be noted before the snapshot a write is prepared on.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -236,8 +240,6 @@ impl Sequencer {
         while state.leading {
             self.moved.wait(&mut state);
         }
-        drop(state);
-        self.shared.stretches.forget(self.container);
     }
 
     pub fn revive(&self) {

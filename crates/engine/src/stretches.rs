@@ -166,12 +166,17 @@ impl Stretches {
         }
     }
 
-    /// The container is gone.
+    /// The container takes no writes any more, in none of its partitions. A write whose outcome nobody knows may still
+    /// count as under way: then the counts stay.
     pub fn forget(&self, container: u32) {
-        let Some(kept) = self.containers.write().remove(&container) else { return };
+        let mut containers = self.containers.write();
+        let Some(kept) = containers.get(&container).cloned() else { return };
         let mut kept = kept.lock();
         while let Some((&start, _)) = kept.by_start.first_key_value() {
             kept.remove(start, &self.bytes);
+        }
+        if kept.under_way.iter().all(|count| *count == 0) {
+            containers.remove(&container);
         }
     }
 
