@@ -74,6 +74,8 @@ fn check(target: &[&str]) {
     );
     let keyed = ["SELECT VALUE COUNT(1) FROM o", "--partition-key", "\"ada\""];
     assert_eq!(printed(target, &keyed), "9\n");
+    let explained = printed(target, &["SELECT * FROM o WHERE o.total > 20", "--explain"]);
+    assert!(explained.contains("/total"), "{explained}");
     let said = refused(target, &["SELECT *\nFROM o\nWHER o.total > 3"]);
     assert!(said.contains("SC1001 in line 3, column"), "{said}");
     assert!(said.contains("    WHER o.total > 3\n    "), "{said}");

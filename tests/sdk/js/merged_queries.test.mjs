@@ -207,3 +207,49 @@ test("query metrics and index metrics", async (t) => {
   const index = JSON.stringify(page.indexMetrics ?? "");
   assert.match(index, /\/n\/\?/);
 });
+
+test("what the client merges is what the server gives for the whole query", async (t) => {
+  const { ask } = await filled(t);
+  const sorted = (rows) => rows.map((row) => JSON.stringify(row)).toSorted();
+  const unmerged = "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.kind FROM c)";
+  assert.deepEqual(await ask(unmerged, { initialHeaders: { "x-quire-whole": "true" } }), [3]);
+  assert.equal((await failure(ask(unmerged))).code, 400);
+  for (const query of [
+    "SELECT * FROM c WHERE c.n % 2 = 1",
+    "SELECT c.n AS x, c.kind FROM c ORDER BY c.n DESC",
+    'SELECT VALUE {"number": c.n, "first": c.tags[0]} FROM c ORDER BY c["n"]',
+    "SELECT VALUE t FROM c JOIN t IN c.tags ORDER BY c.n",
+    "SELECT DISTINCT TOP 2 VALUE c.kind FROM c ORDER BY c.kind",
+    "SELECT DISTINCT c.kind, c.rank FROM c",
+    "SELECT DISTINCT VALUE c.kind FROM c ORDER BY c.kind OFFSET 1 LIMIT 5",
+    "SELECT VALUE c.n FROM c WHERE c.kind = 'a' ORDER BY c.n OFFSET 3 LIMIT 100",
+    "SELECT TOP 0 * FROM c",
+    "SELECT VALUE COUNT(c.missing) FROM c",
+    "SELECT VALUE SUM(c.missing) FROM c",
+    "SELECT VALUE SUM(c.score) FROM c",
+    "SELECT VALUE AVG(c.score) FROM c WHERE c.rank = 2",
+    "SELECT VALUE MAX(c.missing) FROM c",
+    "SELECT VALUE MIN(c.score) FROM c WHERE c.pk = 'p1'",
+    "SELECT COUNT(1) AS n, AVG(c.score) AS mean FROM c WHERE c.rank IN (1, 2)",
+    "SELECT COUNT(1), MIN(c.n), MAX(c.n) FROM c",
+    "SELECT c.kind, c.rank, AVG(c.n) AS mean, MAX(c.score) AS best FROM c GROUP BY c.kind, c.rank",
+    "SELECT c.kind FROM c GROUP BY c.kind",
+    "SELECT VALUE COUNT(1) FROM c GROUP BY c.rank",
+    "SELECT t, COUNT(1) AS n FROM c JOIN t IN c.tags GROUP BY t",
+    "SELECT UPPER(c.kind) AS k, SUM(c.n) AS s FROM c GROUP BY UPPER(c.kind)",
+    "SELECT c.score, COUNT(1) AS n FROM c WHERE c.n < 6 GROUP BY c.score",
+    "SELECT VALUE COUNT(1) FROM c WHERE false",
+    "SELECT c.id FROM c WHERE c.pk IN ('p1', 'p2') AND c.n > 3",
+    "SELECT VALUE 1",
+  ]) {
+    const whole = await ask(query, { initialHeaders: { "x-quire-whole": "true" } });
+    for (const maxItemCount of [1, undefined]) {
+      const merged = await ask(query, { maxItemCount });
+      if (/ORDER BY/.test(query)) {
+        assert.deepEqual(merged, whole, query);
+      } else {
+        assert.deepEqual(sorted(merged), sorted(whole), query);
+      }
+    }
+  }
+});

@@ -45,15 +45,20 @@ pub struct Source {
 }
 
 enum From {
-    Server { runtime: Runtime, client: Client },
+    Server(Box<Server>),
     Directory { engine: Engine, container: Arc<Container> },
+}
+
+struct Server {
+    runtime: Runtime,
+    client: Client,
 }
 
 impl Source {
     pub fn server(arguments: &ServerArguments, question: Question) -> Result<Source> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let client = runtime.block_on(Client::connect(arguments))?;
-        Ok(Source { question, from: From::Server { runtime, client } })
+        Ok(Source { question, from: From::Server(Box::new(Server { runtime, client })) })
     }
 
     pub fn directory(path: &Path, question: Question) -> Result<Source> {
@@ -77,7 +82,8 @@ impl Source {
 
     pub fn page(&mut self, continuation: Option<&str>) -> Result<Page> {
         match &mut self.from {
-            From::Server { runtime, client } => {
+            From::Server(server) => {
+                let Server { runtime, client } = &mut **server;
                 let answer = runtime.block_on(ask(client, &self.question, continuation))?;
                 read_answer(&answer, &self.question.text)
             }
@@ -87,7 +93,7 @@ impl Source {
 
     pub fn close(self) -> Result<()> {
         match self.from {
-            From::Server { .. } => Ok(()),
+            From::Server(_) => Ok(()),
             From::Directory { engine, .. } => engine.close().context("closing the directory"),
         }
     }
