@@ -77,6 +77,10 @@ const SORTED: &[&str] = &[
     "SELECT VALUE c.id FROM c ORDER BY c.nowhere DESC",
     "SELECT VALUE c.id FROM c WHERE c.id > '3' ORDER BY c.id DESC",
     "SELECT c.a FROM c ORDER BY c.a",
+    "SELECT VALUE c.id FROM c WHERE c.a = 3 ORDER BY c.b",
+    "SELECT VALUE c.id FROM c WHERE c.a = 3 ORDER BY c.b DESC",
+    "SELECT VALUE c.id FROM c WHERE c.b = 's1' ORDER BY c.a",
+    "SELECT VALUE c.id FROM c WHERE c.b = 2 AND c.out > 1 ORDER BY c.a DESC",
     "SELECT VALUE c.a FROM c ORDER BY c.a DESC OFFSET 3 LIMIT 40",
     "SELECT VALUE 1 FROM c ORDER BY c.b",
 ];

@@ -47,6 +47,8 @@ const INTERSECTION_FACTOR: u64 = 4;
 const INTERSECTION_MIN: usize = 16;
 /// Items looked at to see whether most of them match, and how many of them are enough for a page.
 const SAMPLE: u64 = 32;
+/// A part of a partition with more items counts as all of it.
+const COUNTED_MAX: u64 = 4096;
 const SAMPLE_COMMON: u64 = 4;
 
 /// What a page needs.
@@ -132,6 +134,9 @@ impl Chooser<'_, '_, '_> {
 
     /// For a query that goes by sort keys.
     pub fn sorting(&mut self, filter: &Condition, order: &Order) -> Result<(Sorting, Node), EngineError> {
+        if let Some((walk, _, label)) = self.walk_behind(filter, order) {
+            return Ok((Sorting::Walk(walk), Node::new(label)));
+        }
         let Some((mut walk, index, label)) = self.walk(filter, order) else {
             let (candidates, node) = self.all_candidates(filter)?;
             return Ok((Sorting::Sort(candidates), Node::new("Sort").with(node)));
@@ -301,12 +306,15 @@ impl Chooser<'_, '_, '_> {
             if is_all || limit >= all {
                 return Ok(items as f64);
             }
+            if limit >= COUNTED_MAX {
+                return Ok(all as f64);
+            }
             // An index that has found its few is better than counting on.
             let mut found = false;
             for union in &mut *unions {
                 found |= union.read(self.reader, limit)?;
             }
-            if found || limit > GATHERED_MAX {
+            if found {
                 return Ok((limit * ROUND_FACTOR).min(all) as f64);
             }
             limit *= ROUND_FACTOR;
@@ -403,6 +411,49 @@ impl Chooser<'_, '_, '_> {
         Some((Candidates::Rids(rids), node))
     }
 
+    /// A composite index that has an equality of the filter first and then the order of a query.
+    fn walk_behind(&self, filter: &Condition, order: &Order) -> Option<(Walk, RangeIndex, String)> {
+        let [sort_key] = order.keys.as_slice() else { return None };
+        let conditions = match filter {
+            Condition::And(conditions) => conditions.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        for condition in conditions {
+            let Condition::Range(PathRange { path, ranges, .. }) = condition else { continue };
+            let [range] = ranges.as_slice() else { continue };
+            let Some(value) = range.as_point().filter(|value| !is_long(value) && *path != sort_key.path)
+            else {
+                continue;
+            };
+            for descending in [false, true] {
+                let keys = [(path.clone(), descending), (sort_key.path.clone(), sort_key.descending)];
+                let Some((index, backward)) = self.known.composite_index(&keys, self.reader.windows) else {
+                    continue;
+                };
+                let mut head = self.known.head(index);
+                let start = head.len();
+                encode_value(value, COMPOSITE_STRING_MAX, &mut head);
+                if descending != backward {
+                    flip(&mut head[start..]);
+                }
+                let way = if backward { "backward" } else { "forward" };
+                let label = format!("Walk composite index {path}, {} {way}, {condition}", sort_key.path);
+                let walk = Walk {
+                    ranges: vec![KeyRange::prefix(&head)],
+                    head,
+                    flipped: vec![sort_key.descending != backward],
+                    string_max: COMPOSITE_STRING_MAX,
+                    backward,
+                    missing: false,
+                    among: None,
+                    covers: None,
+                };
+                return Some((walk, index, label));
+            }
+        }
+        None
+    }
+
     /// The index that has the order of a query.
     fn walk(&self, filter: &Condition, order: &Order) -> Option<(Walk, RangeIndex, String)> {
         let windows = self.reader.windows;
@@ -451,6 +502,15 @@ impl Chooser<'_, '_, '_> {
             covers: walk_covers.then(|| first.clone()),
         };
         Some((walk, index, label))
+    }
+}
+
+/// Whether a composite row does not keep all of a value.
+fn is_long(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.len() > COMPOSITE_STRING_MAX,
+        Value::Array(_) | Value::Object(_) => true,
+        _ => false,
     }
 }
 

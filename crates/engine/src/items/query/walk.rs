@@ -124,6 +124,11 @@ impl Walk {
         KeyRange::prefix(&self.at(value))
     }
 
+    /// Whether a sort key is that of items that have no row.
+    fn is_missing(&self, sort_key: &[u8]) -> bool {
+        self.missing && *sort_key == self.missing_key()
+    }
+
     /// The sort key of items that have no row.
     fn missing_key(&self) -> Vec<u8> {
         let mut key = Vec::new();
@@ -229,7 +234,7 @@ impl Sorted<'_, '_> {
         if output.is_finished() {
             return Ok(None);
         }
-        let is_in_missing = matches!(&self.start, Start::At { key, .. } if *key == walk.missing_key());
+        let is_in_missing = matches!(&self.start, Start::At { key, .. } if walk.is_missing(key));
         let is_behind_missing = matches!(&self.start, Start::At { .. }) && !is_in_missing;
         let mut ended = None;
         if walk.missing && !walk.backward && !is_behind_missing {
@@ -292,7 +297,7 @@ impl Sorted<'_, '_> {
         output: &mut Output,
     ) -> Result<Ended, EngineError> {
         let mut first = match &self.start {
-            Start::At { key, rid, .. } if *key != walk.missing_key() => Some((walk.stored(key)?, *rid)),
+            Start::At { key, rid, .. } if !walk.is_missing(key) => Some((walk.stored(key)?, *rid)),
             _ => None,
         };
         let mut ranges = walk.ranges.clone();
