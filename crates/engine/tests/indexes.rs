@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::{Fixture, Random, json};
-use quire_engine::{Engine, EngineError, IndexingDirective, Precondition, WriteItem, WriteKind};
+use quire_engine::{Engine, EngineError, IndexingDirective, Precondition, Scope, WriteItem, WriteKind};
 use quire_storage::Storage;
 use quire_storage::fault::FaultStorage;
 use quire_storage::memory::MemoryStorage;
@@ -197,6 +197,36 @@ fn a_policy_changes_under_writers_and_a_kill() {
         again.engine.close().unwrap();
         check_sound(&copy.reopen());
     }
+}
+
+/// An index is used only while the snapshot has all its rows.
+#[test]
+fn queries_are_right_while_policies_change() {
+    let fixture = Fixture::with_key(KEY, "", 2);
+    for number in 0..300 {
+        fixture.create(&format!(r#"{{"id":"{number}","pk":"{}","a":{}}}"#, number % 9, number % 10)).unwrap();
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stop_changes = StopWriters(&stop);
+        let (engine, stop) = (&fixture.engine, &stop);
+        scope.spawn(move || {
+            for policy in POLICIES.iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
+                while replace_policy(engine, policy, "").is_err() && !stop.load(Ordering::Relaxed) {}
+                if policy.contains("consistent") {
+                    wait_until_built(engine);
+                }
+            }
+        });
+        for _ in 0..150 {
+            let found = fixture.all(Some("SELECT VALUE c.id FROM c WHERE c.a = 4"), &Scope::default(), -1);
+            assert_eq!(found.len(), 30);
+            let first =
+                fixture.all(Some("SELECT TOP 3 VALUE c.a FROM c ORDER BY c.a DESC"), &Scope::default(), -1);
+            assert_eq!(first, vec![json("9"); 3]);
+        }
+        drop(stop_changes);
+    });
 }
 
 /// Also when the test fails.
