@@ -50,6 +50,7 @@ pub(crate) struct Meter {
     /// Items of which something was sent.
     pub matched: u64,
     pub index_rows: u64,
+    index_rows_planned: u64,
     pub index_time: Duration,
     pub load_time: Duration,
 }
@@ -102,6 +103,7 @@ impl Meter {
             bytes: 0,
             matched: 0,
             index_rows: 0,
+            index_rows_planned: 0,
             index_time: Duration::ZERO,
             load_time: Duration::ZERO,
         }
@@ -109,11 +111,18 @@ impl Meter {
 
     /// At least one item or index row per page, or a client would never get on.
     pub fn is_spent(&self) -> bool {
-        self.items + self.index_rows > 0
+        let index_rows = self.index_rows - self.index_rows_planned;
+        self.items + index_rows > 0
             && (self.items >= self.budget.items
                 || self.bytes >= self.budget.bytes
-                || self.index_rows >= self.budget.index_rows
+                || index_rows >= self.budget.index_rows
                 || self.started.elapsed() >= self.budget.time)
+    }
+
+    /// The plan is made. What it took is not taken from the page, or a page might never get to its first item.
+    pub fn start(&mut self) {
+        self.index_rows_planned = self.index_rows;
+        self.started = Instant::now();
     }
 
     /// Gives back the one before.

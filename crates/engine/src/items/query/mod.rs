@@ -163,6 +163,7 @@ impl Run<'_> {
         };
         let plan = self.plan(&mut chooser, &analysis, resume)?;
         let plan_time = started.elapsed();
+        reader.meter.start();
         let (next, node) = self.run(&mut reader, &evaluator, plan, &mut output)?;
         let cost = Cost { compile, plan: plan_time, ..reader.meter.cost() };
         let explain = self.request.explain.then(|| explain::text(&node, &cost, output.rows.count()));
