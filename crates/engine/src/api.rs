@@ -172,15 +172,30 @@ impl Default for PageRequest {
 
 /// Tells a running query that nobody waits for it any more: it ends with [`EngineError::Cancelled`] soon after.
 #[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel {
+    cancelled: Arc<AtomicBool>,
+    ask: Option<fn() -> bool>,
+}
 
 impl Cancel {
+    /// Also asks, on the thread of the query and now and then, whether nobody waits any more.
+    pub fn asking(ask: fn() -> bool) -> Cancel {
+        Cancel { ask: Some(ask), ..Cancel::default() }
+    }
+
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.cancelled.store(true, Ordering::Relaxed);
     }
 
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Asks; this may be a system call.
+    pub(crate) fn ask(&self) {
+        if self.ask.is_some_and(|ask| ask()) {
+            self.cancel();
+        }
     }
 }
 

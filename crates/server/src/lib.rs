@@ -22,6 +22,7 @@ mod request; // one request, read completely
 mod routes; // from a URL to a handler
 mod state; // what all requests share
 mod status; // from failures to status codes
+mod threads; // a thread per connection
 mod wire; // bodies as they travel
 
 pub use auth::{KeyError, Keys, OidcConfig, OidcError, WELL_KNOWN_KEY};

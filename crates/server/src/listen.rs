@@ -29,6 +29,7 @@ use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::request::{ActivityIds, Budget};
 use crate::state::State;
+use crate::threads::{self, Threads};
 
 /// How often the key file is looked at.
 const KEY_FILE_INTERVAL: Duration = Duration::from_secs(5);
@@ -271,6 +272,7 @@ struct Keeper {
     kind: DoorKind,
     guard: Guard,
     protocols: auto::Builder<TokioExecutor>,
+    threads: Threads,
     refusals: Arc<Semaphore>,
 }
 
@@ -285,7 +287,8 @@ impl Keeper {
             origins,
         );
         let protocols = connection::protocols(&config.limits);
-        Keeper { guard, protocols, kind, refusals: Arc::new(Semaphore::new(REFUSALS_MAX)), state }
+        let (threads, refusals) = (Threads::default(), Arc::new(Semaphore::new(REFUSALS_MAX)));
+        Keeper { guard, protocols, threads, kind, refusals, state }
     }
 }
 
@@ -312,11 +315,23 @@ async fn keep(
             continue;
         }
         let open = Open::new(keeper.state.clone());
+        let place = keeper.threads.place();
         let (keeper, tls, phase, alive) = (keeper.clone(), door.tls.clone(), phase.clone(), alive.clone());
-        tokio::spawn(async move {
+        let connection = |stream| async move {
             serve(keeper, stream, tls, phase).await;
             drop((open, alive));
-        });
+        };
+        match place {
+            None => {
+                tokio::spawn(connection(stream));
+            }
+            Some(place) => {
+                let started = stream.into_std().and_then(|stream| threads::serve(place, stream, connection));
+                if let Err(error) = started {
+                    tracing::warn!(%error, "cannot start a thread for a connection");
+                }
+            }
+        }
     }
 }
 
@@ -361,6 +376,7 @@ fn respond(
 ) -> impl Future<Output = Result<crate::request::Response, Infallible>> + Send + 'static {
     async move {
         let serving = wire.begin(request.version());
+        threads::begin(request.version());
         let Keeper { state, guard, kind, .. } = &*keeper;
         let response = match kind {
             DoorKind::Main => exchange::answer(state, guard, &wire, request).await,

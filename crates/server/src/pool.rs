@@ -3,15 +3,15 @@
 //! Reads and writes have places of their own, so that writers waiting for a lock or a sync never keep a read out.
 //! A call beyond the places waits in a queue with a cap; beyond the cap it is refused at once.
 //!
-//! A call that has its lane to itself stays on its thread, which stops being an async worker meanwhile: there is nobody to
-//! share a sync with, so nothing is gained by handing it over. (Measured: no slower, and no clear gain either.)
+//! A call on a thread that serves one connection alone stays there (see [`threads`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quire_engine::EngineError;
-use tokio::runtime::RuntimeFlavor;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::threads;
 
 pub(crate) struct Pool {
     reads: Lane,
@@ -44,16 +44,6 @@ impl Pool {
         self.reads.run(call).await
     }
 
-    /// Runs a call that may read for long, always away from the async worker: that one notices a client that goes away
-    /// and drops this future. The call itself goes on until it finds out.
-    pub async fn read_apart<T: Send + 'static>(
-        &self,
-        call: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, EngineError> {
-        let place = self.reads.place().await?;
-        Lane::run_apart(place, call).await
-    }
-
     /// Runs a call that writes.
     pub async fn write<T: Send + 'static>(
         &self,
@@ -82,8 +72,8 @@ impl Lane {
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, EngineError> {
         let place = self.place().await?;
-        if self.is_alone() {
-            let answer = tokio::task::block_in_place(call);
+        if threads::may_wait() {
+            let answer = call();
             drop(place);
             return Ok(answer);
         }
@@ -112,12 +102,6 @@ impl Lane {
             Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
             Err(_) => Err(EngineError::Overloaded), // the runtime is shutting down
         }
-    }
-
-    /// Whether the call that just took its place is the only one of its lane, on a runtime that can spare its thread.
-    fn is_alone(&self) -> bool {
-        let flavor = tokio::runtime::Handle::current().runtime_flavor();
-        self.places.available_permits() + 1 == self.places_max && flavor == RuntimeFlavor::MultiThread
     }
 
     async fn wait(&self) -> Result<OwnedSemaphorePermit, EngineError> {

@@ -1,6 +1,7 @@
 //! Reading the visible items of a scope from one snapshot: in place, in the order of partitions and child ids, or by
 //! child id.
 
+use std::cell::Cell;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +20,11 @@ use crate::{Container, EngineError, keys};
 const ROWS_MAX: usize = 1024;
 const ROWS_SHOWN: usize = 256;
 const BYTES_MAX: usize = 4 << 20;
+/// Items and index rows between two looks at the clock, at most; fewer where they take long.
+const CLOCK_INTERVAL_MAX: u64 = 64;
+const SLOW: Duration = Duration::from_millis(1);
+/// Between two looks at the client.
+const ASK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How much a page may read before it has to stop, whatever it found.
 #[derive(Clone, Copy)]
@@ -43,6 +49,12 @@ pub(crate) struct Meter {
     budget: ScanBudget,
     cancel: Cancel,
     started: Instant,
+    /// Items and index rows after which the clock is looked at again, and what it said.
+    clock_at: Cell<u64>,
+    late: Cell<bool>,
+    interval: Cell<u64>,
+    looked_at: Cell<Duration>,
+    ask_at: Cell<Duration>,
     pub partitions: usize,
     last_partition: Option<u32>,
     pub items: u64,
@@ -96,6 +108,11 @@ impl Meter {
         Meter {
             budget,
             cancel: request.cancel.clone(),
+            clock_at: Cell::new(1),
+            interval: Cell::new(1),
+            looked_at: Cell::new(Duration::ZERO),
+            late: Cell::new(false),
+            ask_at: Cell::new(ASK_INTERVAL),
             started: Instant::now(),
             partitions: 0,
             last_partition: None,
@@ -116,17 +133,37 @@ impl Meter {
             && (self.items >= self.budget.items
                 || self.bytes >= self.budget.bytes
                 || index_rows >= self.budget.index_rows
-                || self.started.elapsed() >= self.budget.time)
+                || self.is_late())
+    }
+
+    /// The clock is looked at now and then: that takes longer than most items.
+    fn is_late(&self) -> bool {
+        let done = self.items + self.index_rows;
+        if done >= self.clock_at.get() {
+            let elapsed = self.started.elapsed();
+            let slow = elapsed.saturating_sub(self.looked_at.replace(elapsed)) > SLOW;
+            let interval = if slow { 1 } else { (2 * self.interval.get()).min(CLOCK_INTERVAL_MAX) };
+            self.interval.set(interval);
+            self.clock_at.set(done + interval);
+            if elapsed >= self.ask_at.get() {
+                self.ask_at.set(elapsed + ASK_INTERVAL);
+                self.cancel.ask();
+            }
+            self.late.set(elapsed >= self.budget.time);
+        }
+        self.late.get()
     }
 
     /// The plan is made. What it took is not taken from the page, or a page might never get to its first item.
     pub fn start(&mut self) {
         self.index_rows_planned = self.index_rows;
         self.started = Instant::now();
+        (self.looked_at, self.ask_at) = (Cell::new(Duration::ZERO), Cell::new(ASK_INTERVAL));
     }
 
     /// Gives back the one before.
     pub fn set_budget(&mut self, budget: ScanBudget) -> ScanBudget {
+        self.clock_at.set(0);
         std::mem::replace(&mut self.budget, budget)
     }
 

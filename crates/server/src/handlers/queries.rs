@@ -15,6 +15,7 @@ use crate::handlers::items::with_positions;
 use crate::handlers::{Call, Handled, charge, feeds};
 use crate::headers::Reply;
 use crate::status::{self, HandlerError, RequestError};
+use crate::threads;
 use crate::wire::{self, Feed, parse_query};
 
 const POPULATE_METRICS: HeaderName = HeaderName::from_static("x-ms-documentdb-populatequerymetrics");
@@ -49,7 +50,7 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
     let (text, answer) = call
         .state
         .pool
-        .read_apart(move || {
+        .read(move || {
             let answer = engine.query_items(&source, &query.text, &query.parameters, &page);
             (query.text, answer)
         })
@@ -68,9 +69,15 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
     Ok(with_positions(reply, &container, answer.charge, answer.position.as_ref()))
 }
 
-/// Somebody waits for the answer. When its request is dropped, because the client went away, the engine is told.
-#[derive(Default)]
+/// Somebody waits for the answer. When its request is dropped, because the client went away, the engine is told; where
+/// the query runs on the connection's own thread, it looks for itself.
 struct Waiting(Cancel);
+
+impl Default for Waiting {
+    fn default() -> Waiting {
+        Waiting(if threads::may_wait() { Cancel::asking(threads::client_is_gone) } else { Cancel::default() })
+    }
+}
 
 impl Drop for Waiting {
     fn drop(&mut self) {
