@@ -10,8 +10,8 @@
 //!
 //! The checkpoint row lies behind every key that a commit may hold and is shown to nobody. A packed row up to the
 //! checkpoint means nothing any more, so packed rows are dropped table by table as they all become old; deleting them
-//! one by one would cost as much as writing them. The newest table always stays: fjall finds out from it which of its
-//! journals it still needs.
+//! one by one would cost as much as writing them. The newest table always stays while there are journals: fjall finds out
+//! from it which of them it still needs.
 
 use crate::error::{OpenError, corrupt, failed, reading};
 use crate::packed::{Spaces, packed_key, packed_sequence, unpack};
@@ -132,11 +132,15 @@ fn flush(layer: &Layer, views: &Views, store: &Store) -> Result<(), StorageError
     views.let_go(&store.database);
     let (rows, took) = (layer.rows, start.elapsed());
     tracing::debug!(rows, ?took, "index rows are in tables");
-    let old = (Bound::Unbounded, Bound::Excluded(packed_key(layer.last_sequence)));
-    if let Err(error) = store.packed.tree.drop_range::<[u8; 8], _>(old) {
+    drop_packed(store, Bound::Excluded(packed_key(layer.last_sequence)));
+    Ok(())
+}
+
+/// Drops tables whose packed rows are all in the tables of their spaces.
+pub(crate) fn drop_packed(store: &Store, end: Bound<[u8; 8]>) {
+    if let Err(error) = store.packed.tree.drop_range::<[u8; 8], _>((Bound::Unbounded, end)) {
         tracing::warn!(%error, "old packed rows are not dropped yet");
     }
-    Ok(())
 }
 
 fn ingest_layer(layer: &Layer, store: &Store) -> Result<(), fjall::Error> {

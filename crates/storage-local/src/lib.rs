@@ -50,6 +50,7 @@ use quire_storage::{
 };
 use reclaim::Reclaim;
 use state::{Ledger, State};
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -212,6 +213,9 @@ impl Open {
         }
         flusher::flush_all(&self.views, &self.store)?;
         self.store.flush().map_err(|_| poisoned("flush on closing"))?;
+        if self.store.is_flushed() {
+            flusher::drop_packed(&self.store, Bound::Unbounded);
+        }
         self.state.settle().map_err(io)
     }
 
