@@ -69,7 +69,7 @@ pub trait Storage: Send + Sync {
 
 pub trait Snapshot: Send + Sync {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
-    /// Answers in the order of `keys`. Sorted keys are read in one pass and cost least.
+    /// Answers in the order of `keys`. Neighbours asked for together cost less than one by one.
     fn multi_get(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError>;
     /// Shows one page of rows, key and value, in the order of `direction`, borrowed for the moment of the call; a
     /// range whose start lies beyond its end is empty. True if a budget ended it before the range did (at least one
