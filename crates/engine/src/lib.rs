@@ -27,6 +27,7 @@ mod rids; // counters of new items
 mod sequencer; // one commit for all that wait, dense LSNs
 mod shared; // what every part of the engine needs
 mod stretches; // neighbouring items kept in memory for scans
+mod vectors; // vector indexes in memory
 mod verify; // reads everything again
 
 pub use api::*;

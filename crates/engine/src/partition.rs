@@ -84,7 +84,7 @@ impl PartitionSet {
         self.rids.retire();
         self.partitions.iter().for_each(|partition| partition.sequencer.retire());
         if let Some(partition) = self.partitions.first() {
-            partition.forget_stretches();
+            partition.forget_kept();
         }
     }
 
@@ -129,9 +129,10 @@ impl Partition {
         }
     }
 
-    /// What scans keep of the whole container.
-    fn forget_stretches(&self) {
+    /// What scans and vector indexes keep of the whole container.
+    fn forget_kept(&self) {
         self.shared.stretches.forget(self.sequencer.container());
+        self.shared.vectors.forget(self.sequencer.container());
     }
 
     pub fn position(&self) -> Result<Position, EngineError> {

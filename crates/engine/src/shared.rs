@@ -12,6 +12,7 @@ use crate::api::{Clock, Options};
 use crate::cache::ItemCache;
 use crate::locks::LockTable;
 use crate::stretches::Stretches;
+use crate::vectors::Vectors;
 
 /// A clock that moves this far from the machine's monotonic one was set by someone.
 const CLOCK_JUMP_MS: i64 = 60_000;
@@ -21,6 +22,7 @@ pub(crate) struct Shared {
     pub clock: Arc<dyn Clock>,
     pub cache: ItemCache,
     pub stretches: Stretches,
+    pub vectors: Vectors,
     pub locks: LockTable,
     /// Made with the store: MACs of continuations and resource tokens.
     pub secret: [u8; 32],
@@ -57,11 +59,14 @@ impl Shared {
         let watch = ClockWatch { clock_ms: clock.now_ms(), at: Instant::now() };
         let secret_key = hmac::Key::new(hmac::HMAC_SHA256, &secret);
         let continuation_key = hmac::sign(&secret_key, b"continuation");
+        let vectors = Vectors::new(options.cache_bytes / 3);
         Arc::new(Shared {
             clock,
             // Point reads and scans share the memory: scans pass over more of it.
             cache: ItemCache::new(options.cache_bytes / 3),
-            stretches: Stretches::new(options.cache_bytes / 3 * 2),
+            // Vectors take theirs from what scans have.
+            stretches: Stretches::new(options.cache_bytes / 3 * 2).sharing(vectors.bytes_taken()),
+            vectors,
             locks: LockTable::new(),
             storage,
             secret,
@@ -115,6 +120,7 @@ impl Shared {
             ("cache_bytes", bytes),
             ("cache_items", entries),
             ("scan_cache_bytes", self.stretches.bytes() as u64),
+            ("vector_index_bytes", self.vectors.bytes() as u64),
         ]
     }
 }

@@ -30,7 +30,7 @@ mod user_functions; // functions that the container brings
 pub use self::access::{
     Analysis, CompositeIndex, Condition, FullTextCondition, FullTextTerm, IndexAggregate, IndexMetrics,
     Indexes, OrderKey, OrderPath, PathRange, Reads, SingleIndex, SpatialCondition, SpatialRelation,
-    ValueRange,
+    ValueRange, VectorOrder,
 };
 pub use self::computed::{check_computed_properties, check_computed_property};
 pub use self::diagnostic::Diagnostic;

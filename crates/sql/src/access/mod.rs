@@ -12,6 +12,7 @@ mod policy; // what an indexing policy says to a query
 mod predicate; // expressions to conditions
 mod range; // sets of values
 mod reads; // what is touched
+mod vector; // ORDER BY VectorDistance
 
 use quire_value::{Path, Value};
 
@@ -28,6 +29,7 @@ pub use self::condition::{
 pub use self::policy::{CompositeIndex, IndexMetrics, Indexes, SingleIndex};
 pub use self::range::ValueRange;
 pub use self::reads::Reads;
+pub use self::vector::VectorOrder;
 
 /// What a query asks of the items of a container.
 #[derive(Clone, Debug, PartialEq)]

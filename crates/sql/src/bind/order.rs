@@ -46,7 +46,7 @@ impl Binder<'_> {
         if item.direction.is_some() {
             self.report(Problem::DistanceDirection, item.expr.span);
         }
-        let metric = arguments.last().and_then(|metric| Metric::of_name(metric.as_constant()?.as_str()?));
+        let metric = arguments.get(3).and_then(|metric| Metric::of_name(metric.as_constant()?.as_str()?));
         !metric.is_some_and(Metric::smaller_is_closer)
     }
 

@@ -15,34 +15,38 @@ const DATA_TYPES: [&str; 4] = ["float32", "float16", "int8", "uint8"];
 const SEARCH_LIST_SIZE_MULTIPLIER: std::ops::RangeInclusive<f64> = 1.0..=100.0;
 
 impl Binder<'_> {
-    /// Bound as `(vector, vector, brute force, distance function)`, whatever was left out.
+    /// Bound as `(vector, vector, brute force, distance function, search list size multiplier, quantized vector list
+    /// multiplier)`, whatever was left out; the last two may be null (an undefined argument has no distance).
     pub(super) fn vector_call(&mut self, function: &'static Function, arguments: &[ast::Expr]) -> Expr {
         self.natures.push(function.nature());
-        let options = arguments.get(3).and_then(|options| self.vector_options(options));
+        let options = arguments.get(3).map(|options| self.vector_options(options)).unwrap_or_default();
         let mut bound = self.exprs(&arguments[..arguments.len().min(3)]);
         bound.resize_with(bound.len().max(2), || Expr::Constant(Value::Undefined));
         bound.resize_with(3, || Expr::Constant(Value::Bool(false)));
         let policy = bound[..2].iter().find_map(|vector| self.schema.distance(&self.item_path(vector)?));
-        let metric = options.or(policy.map(metric_of)).unwrap_or(Metric::Cosine);
+        let named = option(&options, "distanceFunction").and_then(|name| Metric::of_name(name.as_str()?));
+        let metric = named.or(policy.map(metric_of)).unwrap_or(Metric::Cosine);
         bound.push(Expr::Constant(Value::from(metric.name())));
+        for name in ["searchListSizeMultiplier", "quantizedVectorListMultiplier"] {
+            bound.push(Expr::Constant(option(&options, name).cloned().unwrap_or(Value::Null)));
+        }
         Expr::Call { function, arguments: bound }
     }
 
-    /// Checks all of them and returns the distance function, if they name one.
-    fn vector_options(&mut self, argument: &ast::Expr) -> Option<Metric> {
+    /// Checks all of them.
+    fn vector_options(&mut self, argument: &ast::Expr) -> Object {
         let options = match self.expr(argument) {
             Expr::Constant(Value::Object(options)) => options,
             Expr::Constant(Value::Undefined) => Object::new(),
             _ => {
                 self.report(Problem::VectorOptionsNotLiteral, argument.span);
-                return None;
+                Object::new()
             }
         };
         for (name, value) in options.iter() {
             self.check_vector_option(name, value, argument.span);
         }
-        let named = options.iter().find(|(name, _)| name.eq_ignore_ascii_case("distanceFunction"));
-        named.and_then(|(_, value)| Metric::of_name(value.as_str()?))
+        options
     }
 
     fn check_vector_option(&mut self, name: &str, value: &Value, span: Span) {
@@ -67,6 +71,10 @@ impl Binder<'_> {
             self.report(Problem::VectorOptionValue { option: name.to_owned(), value }, span);
         }
     }
+}
+
+fn option<'o>(options: &'o Object, name: &str) -> Option<&'o Value> {
+    options.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
 fn metric_of(distance: DistanceFunction) -> Metric {

@@ -1,8 +1,8 @@
-//! Distances between vectors. They are exact, from the numbers in the item: what the options say of indexes and data types
-//! steers approximate searches, of which there is none.
+//! Distances between vectors. They are exact, from the numbers in the item: what the options say of indexes steers
+//! approximate searches, see [`crate::VectorOrder`], and which items are looked at, never what a distance is.
 //!
-//! The binder turns the options into the one thing that matters here, so both functions are evaluated with
-//! `(vector, vector, brute force, distance function)`.
+//! The binder turns the options into arguments, so both functions are evaluated with
+//! `(vector, vector, brute force, distance function, …)`; what follows is not looked at here.
 
 use quire_value::{Kind, Value};
 

@@ -15,6 +15,7 @@ mod evaluate; // the query over single items
 mod explain; // plans as text
 mod index_only; // queries that an index answers by itself
 mod known; // indexes of a snapshot and their keys
+mod nearest; // ORDER BY VectorDistance from an index
 mod order; // ORDER BY as bytes, places in a sorted result
 mod output; // OFFSET, LIMIT, how far the page has come
 mod plan; // choosing how to find the items
@@ -39,12 +40,13 @@ use crate::api::{Answer, Page, PageRequest, Scope};
 use crate::query_plan::check_crossing;
 use crate::sequencer::random_token;
 use crate::shared::Shared;
-use crate::{Container, EngineError, indexes};
+use crate::{Container, EngineError, indexes, vectors};
 
 use self::candidates::Candidates;
 use self::evaluate::Evaluator;
 use self::explain::Node;
 use self::known::Known;
+use self::nearest::Nearest;
 use self::order::{Order, Start};
 use self::output::Output;
 use self::plan::{Chooser, Need, Sorting};
@@ -141,7 +143,7 @@ impl Run<'_> {
         if let Some(refusal) = analysis.order_refusal(&self.container.definition.indexing) {
             return Err(refusal.into());
         }
-        let seen = self.shared.stretches.now();
+        let (seen, vectors_seen) = (self.shared.stretches.now(), self.shared.vectors.now());
         let (snapshot, indexes) = indexes::snapshot(self.shared, self.container)?;
         let meter = Meter::new(ScanBudget::PAGE, self.request);
         let mut reader = Reader::new(self.shared, self.container, (seen, snapshot), self.windows, meter)?;
@@ -161,7 +163,7 @@ impl Run<'_> {
             from,
             need,
         };
-        let plan = self.plan(&mut chooser, &analysis, resume)?;
+        let plan = self.plan(&mut chooser, &analysis, resume, vectors_seen)?;
         let plan_time = started.elapsed();
         reader.meter.start();
         let (next, node) = self.run(&mut reader, &evaluator, plan, &mut output)?;
@@ -177,6 +179,7 @@ impl Run<'_> {
         chooser: &mut Chooser<'_, '_, '_>,
         analysis: &Analysis,
         resume: Option<Resume>,
+        vectors_seen: vectors::Seen,
     ) -> Result<Plan, EngineError> {
         match (self.query.shape(), self.query.sorted(), &analysis.order, resume) {
             (Shape::Streaming { .. }, _, _, resume @ (None | Some(Resume::Stream { .. }))) => {
@@ -203,7 +206,8 @@ impl Run<'_> {
                 let (feed, node) = match fed {
                     Some((fed, node)) => (Feed::Index(fed), node),
                     None => {
-                        let (candidates, node) = chooser.all_candidates(&analysis.filter)?;
+                        let (candidates, node) =
+                            self.whole_candidates(chooser, analysis, &resume, vectors_seen)?;
                         (Feed::Items(candidates), node)
                     }
                 };
@@ -215,6 +219,21 @@ impl Run<'_> {
             }
             _ => Err(EngineError::BadContinuation),
         }
+    }
+
+    fn whole_candidates(
+        &self,
+        chooser: &mut Chooser<'_, '_, '_>,
+        analysis: &Analysis,
+        resume: &Option<Resume>,
+        seen: vectors::Seen,
+    ) -> Result<(Candidates, Node), EngineError> {
+        if !self.request.index_use || self.container.definition.indexing.vector.is_empty() {
+            return chooser.all_candidates(&analysis.filter);
+        }
+        let Run { shared, container, .. } = self;
+        let nearest = Nearest { shared, container, seen, is_first: resume.is_none() };
+        nearest.candidates(chooser, analysis)
     }
 
     fn run(
