@@ -7,6 +7,8 @@
 //! snapshot. So a stretch that is there, whose buckets were last stamped no later than that, has not changed since, and
 //! one that was read from the snapshot may be kept if nothing is under way in its buckets and none was stamped later.
 //!
+//! Single rows that were fetched by their ids are kept by the same rules.
+//!
 //! Stretches of a container do not overlap. When the memory is full, only those that no recent scan used make room.
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,6 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 
 use crate::keys;
 
@@ -22,6 +26,8 @@ const BUCKETS: usize = 256;
 const BUCKET_SHIFT: u32 = keys::RID_PREFIX_BITS + keys::RID_COUNTER_BITS - 8;
 /// What a stretch takes besides its rows.
 const STRETCH_BYTES: usize = 256;
+/// What a single row takes besides itself.
+const ROW_BYTES: usize = 64;
 /// A stretch is complete at this size.
 const ROWS_BYTES: usize = 256 << 10;
 /// Smaller ones are not worth the place, unless nothing lies behind them.
@@ -40,6 +46,25 @@ pub(crate) struct Stretches {
     /// The count of scans when idle stretches were last looked for.
     swept: AtomicU64,
     containers: RwLock<HashMap<u32, Arc<Mutex<Kept>>>>,
+    /// By container and child id.
+    rows: Cache<(u32, u64), KeptRow, ByBytes>,
+}
+
+/// One item's row.
+#[derive(Clone)]
+struct KeptRow {
+    /// The stamp of its bucket when it was read.
+    stamped: u64,
+    row: Arc<[u8]>,
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<(u32, u64), KeptRow> for ByBytes {
+    fn weight(&self, _key: &(u32, u64), kept: &KeptRow) -> u64 {
+        (ROW_BYTES + kept.row.len()) as u64
+    }
 }
 
 /// The clock as it stood before a snapshot was taken.
@@ -82,9 +107,12 @@ pub(crate) enum Place {
 }
 
 impl Stretches {
+    /// A third of the memory is for single rows.
     pub fn new(bytes_max: usize) -> Stretches {
+        let rows_bytes = bytes_max / 3;
         Stretches {
-            bytes_max,
+            bytes_max: bytes_max - rows_bytes,
+            rows: Cache::with_weighter(rows_bytes / 1024 + 1, rows_bytes as u64, ByBytes),
             bytes: AtomicUsize::new(0),
             taken: Arc::default(),
             clock: AtomicU64::new(0),
@@ -111,6 +139,7 @@ impl Stretches {
         let mut kept = kept.lock();
         for &rid in rids {
             kept.under_way[bucket(rid)] += 1;
+            self.rows.remove(&(container, rid));
             if let Some(stretch) = kept.around(rid).map(|stretch| stretch.start) {
                 kept.remove(stretch, &self.bytes);
             }
@@ -174,6 +203,39 @@ impl Stretches {
         }
     }
 
+    /// Rows of items that are known, in the order asked for.
+    pub fn rows(&self, container: u32, rids: &[u64], seen: Seen) -> Vec<Option<Arc<[u8]>>> {
+        let known = |&rid: &u64| self.rows.get(&(container, rid)).filter(|kept| kept.stamped <= seen.0);
+        let mut rows: Vec<Option<Arc<[u8]>>> =
+            rids.iter().map(|rid| known(rid).map(|kept| kept.row)).collect();
+        if rows.iter().any(Option::is_none) {
+            let kept = self.kept(container);
+            let kept = kept.lock();
+            for (&rid, row) in rids.iter().zip(&mut rows).filter(|(_, row)| row.is_none()) {
+                let stretch = kept.around(rid).filter(|stretch| stretch.stamped <= seen.0);
+                *row = stretch.and_then(|stretch| stretch.get(rid)).map(Arc::from);
+            }
+        }
+        rows
+    }
+
+    /// Keeps rows that were read from the snapshot, as far as they are still what the items are.
+    pub fn keep_rows<'r>(
+        &self,
+        container: u32,
+        rows: impl Iterator<Item = (u64, &'r Arc<[u8]>)>,
+        seen: Seen,
+    ) {
+        let kept = self.kept(container);
+        let kept = kept.lock();
+        for (rid, row) in rows {
+            let stamped = kept.stamped[bucket(rid)];
+            if kept.under_way[bucket(rid)] == 0 && stamped <= seen.0 {
+                self.rows.insert((container, rid), KeptRow { stamped, row: Arc::clone(row) });
+            }
+        }
+    }
+
     /// The container takes no writes any more, in none of its partitions. A write whose outcome nobody knows may still
     /// count as under way: then the counts stay.
     pub fn forget(&self, container: u32) {
@@ -189,7 +251,7 @@ impl Stretches {
     }
 
     pub fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed) + self.rows.weight() as usize
     }
 
     fn has_room(&self, bytes: usize) -> bool {
@@ -266,6 +328,10 @@ impl Stretch {
             let end = self.index.get(at + 1).map_or(self.rows.len(), |&(_, next)| next as usize);
             (rid, &self.rows[start as usize..end])
         })
+    }
+
+    fn get(&self, rid: u64) -> Option<&[u8]> {
+        self.from(rid).next().filter(|&(found, _)| found == rid).map(|(_, row)| row)
     }
 
     fn bytes(&self) -> usize {
@@ -358,6 +424,29 @@ mod tests {
     }
 
     #[test]
+    fn single_rows_are_kept_by_the_same_rules() {
+        let stretches = Stretches::new(1 << 20);
+        let row: Arc<[u8]> = Arc::from(&b"row"[..]);
+        let known = |rid: u64, seen: Seen| stretches.rows(1, &[rid], seen)[0].is_some();
+        let before = stretches.now();
+        stretches.keep_rows(1, [(5, &row)].into_iter(), before);
+        assert!(known(5, before) && !known(6, before));
+        stretches.begin_write(1, &[5]);
+        assert!(!known(5, before));
+        stretches.keep_rows(1, [(5, &row)].into_iter(), before);
+        assert!(!known(5, before), "a write is under way");
+        stretches.end_write(1, &[5]);
+        stretches.keep_rows(1, [(5, &row)].into_iter(), before);
+        assert!(!known(5, stretches.now()), "the snapshot is from before the write");
+        let after = stretches.now();
+        stretches.keep_rows(1, [(5, &row)].into_iter(), after);
+        assert!(known(5, after) && !known(5, before));
+        // Rows of stretches are found, too.
+        stretches.keep(1, draft(10, &[10, 20]), 20, false, after);
+        assert!(known(20, after) && !known(15, after));
+    }
+
+    #[test]
     fn stretches_do_not_overlap() {
         let stretches = Stretches::new(1 << 20);
         let seen = stretches.now();
@@ -371,7 +460,7 @@ mod tests {
 
     #[test]
     fn full_memory_takes_new_stretches_for_idle_ones_only() {
-        let stretches = Stretches::new(3 * ROWS_BYTES_MIN);
+        let stretches = Stretches::new(3 * ROWS_BYTES_MIN / 2 * 3);
         let seen = stretches.now();
         stretches.keep(1, draft(0, &[1, 2]), 9, false, seen);
         stretches.keep(1, draft(10, &[11, 12]), 19, false, seen);
