@@ -16,7 +16,7 @@ use std::ops::{Bound, ControlFlow};
 
 use quire_sql::{Condition, FullTextCondition, PathRange, Reads, ValueRange};
 use quire_storage::{Direction, KeyRange};
-use quire_value::{Path, Value, key};
+use quire_value::{Kind, Path, Value, key};
 
 use super::super::scan::{Next, Reader};
 use super::super::window::{Spot, Window};
@@ -215,9 +215,11 @@ impl Chooser<'_, '_, '_> {
         Some(unions)
     }
 
-    /// Whether a condition is only that a path is there, as it is in most items.
+    /// Whether a condition is only that a path is there, as it is in most items, or has any string at all, as with
+    /// CONTAINS: reading its index would tell little.
     fn is_nearly_all(&self, range: &PathRange) -> bool {
-        if self.need.is_preferred || range.ranges != [ValueRange::defined()] {
+        let any_string = !range.exact && range.ranges == [ValueRange::of_kind(Kind::String)];
+        if self.need.is_preferred || !any_string && range.ranges != [ValueRange::defined()] {
             return false;
         }
         let index = self.known.range_index(&range.path, self.reader.windows);
