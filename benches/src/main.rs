@@ -26,6 +26,7 @@ fn main() -> Result<()> {
         ["query", binary, javascript_server] => {
             query::run(Path::new(binary), Some(Path::new(javascript_server)))
         }
+        ["fill", port] => query::fill_running(port.parse()?),
         ["growth", binary] => query::growth(Path::new(binary)),
         ["space", binary] => query::space(Path::new(binary)),
         ["floor", "plain"] => floor::serve(floor::Kind::Plain),
@@ -33,7 +34,7 @@ fn main() -> Result<()> {
         ["floor", "durable"] => floor::serve(floor::Kind::Durable),
         _ => bail!(
             "usage: benches base QUIRE_BINARY | query QUIRE_BINARY [COSMOSDB_SERVER_PACKAGE] | growth QUIRE_BINARY | \
-             space QUIRE_BINARY | floor plain|signed|durable"
+             space QUIRE_BINARY | fill PORT | floor plain|signed|durable"
         ),
     }
 }

@@ -121,6 +121,11 @@ fn start_javascript_server(package: &Path) -> Result<Live> {
     Ok(server)
 }
 
+/// The seeded people into a server that runs already, to look at it by hand.
+pub fn fill_running(port: u16) -> Result<()> {
+    load_quire(port, 0..PEOPLE)
+}
+
 /// A container with the default policy, and the people in it.
 fn load_quire(port: u16, people: std::ops::Range<u64>) -> Result<()> {
     create_container(port, "")?;
