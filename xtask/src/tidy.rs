@@ -95,6 +95,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sql", &["value", "resource"]),
     ("storage", &[]),
     ("storage-local", &["storage"]),
+    ("script", &["value"]),
     ("engine", &["value", "resource", "sql", "storage"]),
     ("server", &["engine", "resource", "value"]),
 ];

@@ -1,0 +1,28 @@
+//! Server-side JavaScript in a sandbox: stored procedures, triggers and user-defined functions.
+//!
+//! [`Scripts::run`] runs one procedure or trigger; it reaches items only through the caller's [`Host`], one [`Request`]
+//! and one [`Answer`] at a time, so that a host may as well be another process. [`Scripts::functions`] compiles
+//! user-defined functions, which reach nothing.
+//!
+//! Invariants:
+//! 1. Every run has a context of its own; nothing that it did to globals or prototypes outlives it.
+//! 2. A run ends within its [`Limits`]; a runtime that met one is not used again.
+//! 3. The host is called between turns of the script, never from inside it: what a script does to its own objects
+//!    cannot change a request that was made before, nor keep a callback alive after the run.
+//!
+//! Not here: transactions, partitions, what a link resolves to, status codes of HTTP answers (see `quire-engine`,
+//! `quire-server`).
+
+mod compile; // from text to the entry function, and where in the text an error is
+mod error; // `ScriptError`
+mod functions; // user-defined functions: many cheap calls
+mod host; // `Host` and its messages
+mod limits; // `Limits`
+mod run; // one run from parameters to response body
+mod sandbox; // runtimes: limits, interruption, reuse
+
+pub use error::{Position, ScriptError};
+pub use functions::Functions;
+pub use host::{Answer, Host, IndexAction, ItemLink, Reply, Request};
+pub use limits::Limits;
+pub use run::{Call, Collection, Failure, Outcome, Run, Script, Scripts, TriggerOperation};
