@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! 1. Every run has a context of its own; nothing that it did to globals or prototypes outlives it.
-//! 2. A run ends within its [`Limits`]; a runtime that met one is not used again.
+//! 2. A run ends within its [`Limits`]; a runtime that met one is not used again. A few built-ins of the engine never
+//!    look at the clock (the tests list them), so scripts of strangers need a process around them that can be killed.
 //! 3. The host is called between turns of the script, never from inside it: what a script does to its own objects
 //!    cannot change a request that was made before, nor keep a callback alive after the run.
 //!

@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rquickjs::context::EvalOptions;
 use rquickjs::context::intrinsic;
@@ -17,6 +17,9 @@ use crate::{Limits, ScriptError};
 const IDLE_MAX: usize = 2;
 /// A runtime keeps names and symbols of all its runs; after so many it starts anew.
 const RUN_COUNT_MAX: u32 = 10_000;
+const SHORT_RUN: Duration = Duration::from_millis(5);
+/// What an idle runtime may hold.
+const KEPT_BYTES_MAX: usize = 4 << 20;
 /// Operations from which the pace is judged.
 const SAMPLE_COUNT: u32 = 100;
 const PRELUDE: &str = include_str!("prelude.js");
@@ -101,7 +104,7 @@ impl Sandbox {
         Ok(Sandbox { runtime, state, runs: 0, spoilt: Cell::new(false) })
     }
 
-    pub(crate) fn begin(&mut self, limits: &Limits, time: std::time::Duration) {
+    pub(crate) fn begin(&mut self, limits: &Limits, time: Duration) {
         let now = Instant::now();
         self.runs += 1;
         self.state.started.set(now);
@@ -135,7 +138,8 @@ impl Sandbox {
 
     /// Keeps the runtime for the next run on this thread, unless something of this run is left in it.
     pub(crate) fn give_back(self) {
-        if self.spoilt.get()
+        if self.is_littered()
+            || self.spoilt.get()
             || self.runs >= RUN_COUNT_MAX
             || self.state.interrupted.get()
             || self.runtime.is_job_pending()
@@ -147,6 +151,12 @@ impl Sandbox {
                 idle.push(self);
             }
         });
+    }
+
+    /// Whether the run left much behind: one that met the memory limit and caught the error is not known otherwise.
+    /// Counting takes as long as a short run, and a short run cannot have filled much.
+    fn is_littered(&self) -> bool {
+        self.state.started.get().elapsed() > SHORT_RUN && self.memory_bytes() > KEPT_BYTES_MAX
     }
 
     /// The runtime met a limit and is not to be used again.
