@@ -111,8 +111,15 @@ fn extremes(
     let Some(index) = known.range_index(path, &[]) else { return Ok(None) };
     let keys: Vec<KeyRange> =
         ranges.iter().map(|range| known.keys(index, &encoded(range, index.prefix))).collect();
+    let missing = if ranges.iter().any(ValueRange::has_undefined) {
+        match known.rows(index.id) {
+            Some(rows) => items.saturating_sub(rows),
+            None => return Ok(None),
+        }
+    } else {
+        0
+    };
     let Some(first) = end_row(reader, known, index, &keys, Direction::Forward)? else {
-        let missing = if ranges.iter().any(ValueRange::has_undefined) { items } else { 0 };
         let node = Node::new(format!("Ends of index {path}")).with_rows(0, Some(0));
         return Ok(Some((Fed { entries: vec![Entry::Part(Value::Object(Object::new()), missing)] }, node)));
     };
@@ -126,14 +133,6 @@ fn extremes(
     let rows = match counted {
         Some(rows) => rows,
         None => count(reader, &keys)?,
-    };
-    let missing = if ranges.iter().any(ValueRange::has_undefined) {
-        match known.rows(index.id) {
-            Some(rows) => items.saturating_sub(rows),
-            None => return Ok(None),
-        }
-    } else {
-        0
     };
     let (Some(first), Some(last)) = (value_of(&first)?, value_of(&last)?) else { return Ok(None) };
     let entries = vec![
