@@ -6,6 +6,7 @@
 
 mod common;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use common::{Fixture, request};
@@ -72,6 +73,8 @@ struct Round {
     _folder: Option<tempfile::TempDir>,
     fixture: Fixture,
     excludes: bool,
+    /// How the last first page was made.
+    explained: RefCell<String>,
 }
 
 impl Round {
@@ -90,7 +93,7 @@ impl Round {
         let partitions = if random.once_in(2) { 1 } else { 5 };
         let key = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
         let fixture = Fixture::on(storage, key, &members, partitions);
-        Round { seed, random, _folder: folder, fixture, excludes }
+        Round { seed, random, _folder: folder, fixture, excludes, explained: RefCell::default() }
     }
 
     fn run(mut self, tally: &mut Tally) {
@@ -144,9 +147,13 @@ impl Round {
 
     fn pages(&self, text: &str, page_size: i64, index_use: bool) -> Result<Vec<Value>, EngineError> {
         let mut rows = Vec::new();
-        let mut next = PageRequest { index_use, ..request(Scope::default(), page_size, None) };
+        let mut next = PageRequest { index_use, explain: true, ..request(Scope::default(), page_size, None) };
         loop {
             let page = self.fixture.page(Some(text), &next)?;
+            if let Some(explained) = page.explain {
+                *self.explained.borrow_mut() = explained;
+                next.explain = false;
+            }
             let values = text::parse(&page.rows, Limits::default()).expect("pages are JSON");
             rows.extend(values.as_array().expect("pages are arrays").iter().cloned());
             assert!(page_size < 1 || page.count as i64 <= page_size, "{text}: a page of {}", page.count);
@@ -165,7 +172,14 @@ impl Round {
         found: Result<Vec<Value>, EngineError>,
         how: (i64, bool),
     ) {
-        let told = format!("seed {}, pages of {}, index use {}: {}", self.seed, how.0, how.1, query.text);
+        let told = format!(
+            "seed {}, pages of {}, index use {}: {}\n{}",
+            self.seed,
+            how.0,
+            how.1,
+            query.text,
+            self.explained.borrow()
+        );
         let (expected, found) = match (expected, found) {
             (Ok(expected), Ok(found)) => (expected, found),
             (Err(_), Err(_)) => return,

@@ -244,9 +244,7 @@ pub(super) fn encoded(range: &ValueRange, prefix: Option<u32>) -> EncodedRange {
         bytes
     };
     let bound = |bound: &Bound<Value>| match bound {
-        Bound::Unbounded | Bound::Included(Value::Undefined) | Bound::Excluded(Value::Undefined) => {
-            Bound::Unbounded
-        }
+        Bound::Unbounded => Bound::Unbounded,
         Bound::Included(value) => Bound::Included(bytes(value)),
         Bound::Excluded(value) => match bytes(value) {
             // A cut value stands for longer ones, too.
