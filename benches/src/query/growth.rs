@@ -10,7 +10,7 @@ use quire_testkit::http::{Connection, Signer};
 use quire_testkit::live::Live;
 
 use super::people::draw;
-use super::{CONTAINER, JSON, create_container};
+use super::{CONTAINER, JSON, create_all, create_container};
 use crate::process::cpu;
 use crate::table::Table;
 
@@ -55,7 +55,7 @@ fn measured(binary: &Path, items: u64) -> Result<Vec<f64>> {
     let folder = tempfile::tempdir()?;
     let server = Live::quire(binary, &folder.path().join("data"), &[])?;
     create_container(server.port, "")?;
-    fill(server.port, items)?;
+    create_all(server.port, 0..items, create)?;
     settle(&server)?;
     INDEXED.iter().map(|query| per_query(&server, query, items)).collect()
 }
@@ -110,25 +110,8 @@ fn item(number: u64) -> String {
     )
 }
 
-fn fill(port: u16, items: u64) -> Result<()> {
-    const THREADS: u64 = 16;
-    let threads: Vec<_> = (0..THREADS)
-        .map(|thread| {
-            std::thread::spawn(move || -> Result<()> {
-                let signer = Signer::well_known();
-                let mut connection = Connection::open(port)?;
-                for number in (thread..items).step_by(THREADS as usize) {
-                    let headers =
-                        format!("{JSON}x-ms-documentdb-partitionkey: [\"tenant-{}\"]\r\n", number % 1000);
-                    let path = format!("/{CONTAINER}/docs");
-                    let request =
-                        signer.request("POST", &path, ("docs", CONTAINER), &headers, item(number).as_bytes());
-                    let status = connection.status(&request)?;
-                    ensure!(status == 201, "creating item {number} answered {status}");
-                }
-                Ok(())
-            })
-        })
-        .collect();
-    threads.into_iter().try_for_each(|thread| thread.join().expect("a client thread does not panic"))
+fn create(signer: &Signer, number: u64) -> Vec<u8> {
+    let headers = format!("{JSON}x-ms-documentdb-partitionkey: [\"tenant-{}\"]\r\n", number % 1000);
+    let path = format!("/{CONTAINER}/docs");
+    signer.request("POST", &path, ("docs", CONTAINER), &headers, item(number).as_bytes())
 }

@@ -149,18 +149,23 @@ fn create_container(port: u16, policy: &str) -> Result<()> {
 }
 
 fn fill(port: u16, people: std::ops::Range<u64>) -> Result<()> {
+    create_all(port, people, create)
+}
+
+/// One request for each number, over 16 connections.
+fn create_all(port: u16, numbers: std::ops::Range<u64>, make: fn(&Signer, u64) -> Vec<u8>) -> Result<()> {
     const THREADS: u64 = 16;
     let started = Instant::now();
-    let count = people.end - people.start;
+    let count = numbers.end - numbers.start;
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
-            let people = people.clone();
+            let numbers = numbers.clone();
             std::thread::spawn(move || -> Result<()> {
                 let signer = Signer::well_known();
                 let mut connection = Connection::open(port)?;
-                for number in people.skip(thread as usize).step_by(THREADS as usize) {
-                    let status = connection.status(&create(&signer, number))?;
-                    ensure!(status == 201, "creating person {number} answered {status}");
+                for number in numbers.skip(thread as usize).step_by(THREADS as usize) {
+                    let status = connection.status(&make(&signer, number))?;
+                    ensure!(status == 201, "creating item {number} answered {status}");
                 }
                 Ok(())
             })
