@@ -23,7 +23,7 @@ pub struct Options {
     pub cache_bytes: usize,
 }
 
-/// A catalog resource: database, container, user, permission, client encryption key or offer.
+/// A catalog resource: database, container, script, user, permission, client encryption key or offer.
 #[derive(Debug)]
 pub struct Resource {
     pub rid: ResourceId,
@@ -32,6 +32,14 @@ pub struct Resource {
     pub body: Object,
     pub etag: String, // with its quotes
     pub ts: i64,      // seconds
+}
+
+/// What kind of script a resource is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScriptKind {
+    StoredProcedure,
+    Trigger,
+    UserDefinedFunction,
 }
 
 /// One partition as clients see it.

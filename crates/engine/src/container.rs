@@ -6,6 +6,7 @@ use quire_resource::{ContainerDefinition, PartitionKey};
 use ring::digest;
 
 use crate::api::{PartitionInfo, Position, Resource};
+use crate::catalog::ContainerScripts;
 use crate::items::Place;
 use crate::partition::PartitionSet;
 
@@ -45,6 +46,11 @@ impl Container {
     /// All partitions' positions: the compound session token of container-wide answers.
     pub fn positions(&self) -> Vec<Position> {
         self.partitions.all().iter().filter_map(|partition| partition.position().ok()).collect()
+    }
+
+    /// The newest, also when this `Container` is of an older definition.
+    pub fn scripts(&self) -> Arc<ContainerScripts> {
+        self.partitions.scripts()
     }
 
     /// Percent of a change of the indexing policy that is done; 100 when none is under way.

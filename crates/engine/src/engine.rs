@@ -1,4 +1,4 @@
-//! The engine itself: opening, closing and the control plane (databases, containers, users, offers, keys).
+//! The engine itself: opening, closing and the control plane (databases, containers, scripts, users, offers, keys).
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use quire_storage::Storage;
 use quire_value::Value;
 
 use crate::EngineError;
-use crate::api::{Migrate, Options, Precondition, Resource};
+use crate::api::{Migrate, Options, Precondition, Resource, ScriptKind};
 use crate::backup::Watched;
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
@@ -100,6 +100,56 @@ impl Engine {
         precondition: &Precondition,
     ) -> Result<(), EngineError> {
         self.catalog.delete_container(database, container, precondition)
+    }
+
+    // ---- scripts: stored procedures, triggers, user-defined functions
+    pub fn create_script(
+        &self,
+        database: &str,
+        container: &str,
+        kind: ScriptKind,
+        body: &Value,
+        upsert: bool,
+    ) -> Result<(Arc<Resource>, bool), EngineError> {
+        self.catalog.create_script(database, container, kind, body, upsert)
+    }
+    pub fn script(
+        &self,
+        database: &str,
+        container: &str,
+        kind: ScriptKind,
+        script: &str,
+    ) -> Result<Arc<Resource>, EngineError> {
+        self.catalog.script(database, container, kind, script)
+    }
+    pub fn scripts(
+        &self,
+        database: &str,
+        container: &str,
+        kind: ScriptKind,
+    ) -> Result<Vec<Arc<Resource>>, EngineError> {
+        self.catalog.scripts(database, container, kind)
+    }
+    pub fn replace_script(
+        &self,
+        database: &str,
+        container: &str,
+        kind: ScriptKind,
+        script: &str,
+        body: &Value,
+        precondition: &Precondition,
+    ) -> Result<Arc<Resource>, EngineError> {
+        self.catalog.replace_script(database, container, kind, script, body, precondition)
+    }
+    pub fn delete_script(
+        &self,
+        database: &str,
+        container: &str,
+        kind: ScriptKind,
+        script: &str,
+        precondition: &Precondition,
+    ) -> Result<(), EngineError> {
+        self.catalog.delete_script(database, container, kind, script, precondition)
     }
 
     // ---- users, permissions, client encryption keys: `upsert` answers whether it created

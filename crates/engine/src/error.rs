@@ -50,6 +50,8 @@ pub enum EngineError {
     BadThroughput(#[from] ThroughputError),
     #[error("item of {bytes} bytes is larger than {bytes_max}")]
     ItemTooLarge { bytes: usize, bytes_max: usize },
+    #[error("script of {bytes} bytes is larger than {bytes_max}")]
+    ScriptTooLarge { bytes: usize, bytes_max: usize },
     #[error("read session not available")]
     SessionNotAvailable,
     #[error("partition {id:?} is gone")]

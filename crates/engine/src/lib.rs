@@ -7,7 +7,7 @@
 mod api; // requests and answers
 mod backup; // the whole account copied to files while it is written to
 mod cache; // ready answers of point reads
-mod catalog; // databases, containers, users, permissions, keys, offers
+mod catalog; // databases, containers, scripts, users, permissions, keys, offers
 mod charge; // what requests cost
 mod container; // an open container: definition and partitions
 mod derived; // what follows from an item
@@ -32,6 +32,7 @@ mod verify; // reads everything again
 
 pub use api::*;
 pub use backup::BackupReport;
+pub use catalog::ContainerScripts;
 pub use container::Container;
 pub use engine::Engine;
 pub use error::EngineError;

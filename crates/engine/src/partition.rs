@@ -9,6 +9,7 @@ use quire_resource::{ChildKind, EffectivePartitionKey, EpkRange, ResourceId, Ses
 
 use crate::EngineError;
 use crate::api::{PartitionInfo, Position};
+use crate::catalog::ContainerScripts;
 use crate::indexes::Indexes;
 use crate::rids::Rids;
 use crate::sequencer::Sequencer;
@@ -35,6 +36,7 @@ pub(crate) struct PartitionSet {
     rids: Rids,
     retired: AtomicBool,
     indexes: ArcSwap<Indexes>,
+    scripts: ArcSwap<ContainerScripts>,
 }
 
 pub(crate) struct Partition {
@@ -61,7 +63,17 @@ impl PartitionSet {
         partitions.sort_by(|a, b| a.layout.range.min.cmp(&b.layout.range.min));
         let rids = Rids::new(shared, container_number);
         let (retired, indexes) = (AtomicBool::new(false), ArcSwap::from_pointee(indexes));
-        Ok(PartitionSet { rid, partitions, rids, retired, indexes })
+        Ok(PartitionSet { rid, partitions, rids, retired, indexes, scripts: ArcSwap::default() })
+    }
+
+    /// The container's scripts as they are now, whichever definition the caller has.
+    pub fn scripts(&self) -> Arc<ContainerScripts> {
+        self.scripts.load_full()
+    }
+
+    /// A commit of the catalog says so.
+    pub fn switch_scripts(&self, scripts: Arc<ContainerScripts>) {
+        self.scripts.store(scripts);
     }
 
     /// The container's indexes as they are now, whichever definition the caller has.

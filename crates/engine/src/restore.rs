@@ -230,6 +230,7 @@ fn jump(counters: Counters) -> Counters {
         client_encryption_key: counters.client_encryption_key + NUMBER_JUMP,
         offer: counters.offer + NUMBER_JUMP,
         lsn_floor: counters.lsn_floor,
+        script: counters.script + NUMBER_JUMP,
     }
 }
 

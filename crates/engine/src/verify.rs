@@ -14,13 +14,14 @@ use quire_storage::{KeyRange, Scan, Snapshot, Space, Storage};
 use quire_value::Item;
 
 use crate::EngineError;
+use crate::api::ScriptKind;
 use crate::backup::file::{Record, read_file};
 use crate::backup::manifest::{ContainerEntry, MANIFEST, Manifest};
 use crate::backup::{bad, counts, io_error};
 use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::catalog::row::{Counters, ResourceRow};
 use crate::catalog::state::Job;
-use crate::catalog::{define, for_each_resource, for_each_row, read_jobs, read_store, scan};
+use crate::catalog::{check_script, define, for_each_resource, for_each_row, read_jobs, read_store, scan};
 use crate::derived::{DerivedRow, derived_rows};
 use crate::indexes::{CountedIndexes, IndexId, Indexes, parse_row};
 use crate::items::place::canonical;
@@ -397,6 +398,7 @@ struct Highest {
     permission: u64,
     client_encryption_key: u32,
     offer: u32,
+    script: u64,
 }
 
 impl CatalogCheck {
@@ -414,6 +416,11 @@ impl CatalogCheck {
         let kind = catalog_keys::row_key(id)[1];
         if !self.names.insert((owner, kind, row.resource.id.clone())) {
             report.problem(format!("two resources of one owner are called {:?}", row.resource.id));
+        }
+        if let Some(kind) = ScriptKind::of(&rid)
+            && let Err(error) = check_script(kind, &row.resource.body)
+        {
+            report.problem(format!("script {rid}: {error}"));
         }
         if let ResourceId::Container { container, .. } = rid {
             let checked = define(&row.resource.body).and_then(|definition| {
@@ -441,6 +448,7 @@ impl CatalogCheck {
             ("permissions", next.permission, highest.permission),
             ("client encryption keys", next.client_encryption_key, u64::from(highest.client_encryption_key)),
             ("offers", next.offer, u64::from(highest.offer)),
+            ("scripts", next.script, highest.script),
         ];
         for (kind, next, highest) in pairs {
             if next <= highest {
@@ -462,7 +470,7 @@ impl Highest {
                 self.client_encryption_key = self.client_encryption_key.max(key);
             }
             ResourceId::Offer(number) => self.offer = self.offer.max(number),
-            ResourceId::Child { .. } => {}
+            ResourceId::Child { child, .. } => self.script = self.script.max(child),
         }
     }
 }

@@ -133,7 +133,7 @@ impl From<&EngineError> for Failure {
             PartitionKeyMismatch => sub(400, 1001, PARTITION_KEY_MISMATCH),
             BadTtl(error) => wire(400, error.to_string()),
             BadThroughput(error) => wire(400, error.to_string()),
-            ItemTooLarge { .. } => wire(413, errors(&["Request size is too large"])),
+            ItemTooLarge { .. } | ScriptTooLarge { .. } => wire(413, errors(&["Request size is too large"])),
             PartitionGone { .. } => sub(410, 1002, GONE),
             ContainerRidMismatch => sub(400, 1024, CONTAINER_RID_MISMATCH),
             BadContinuation => wire(400, "Invalid Continuation Token"),
@@ -469,6 +469,7 @@ mod tests {
                 EngineError::BadTtl(TtlError { value: text("0") }),
                 EngineError::BadThroughput(ThroughputError { message: text("Say why.") }),
                 EngineError::ItemTooLarge { bytes: 3, bytes_max: 2 },
+                EngineError::ScriptTooLarge { bytes: 3, bytes_max: 2 },
                 EngineError::SessionNotAvailable,
                 EngineError::PartitionGone { id: text("7") },
                 EngineError::ContainerRidMismatch,
@@ -548,6 +549,8 @@ mod tests {
                 BadThroughput(ThroughputError { message: "Say why." })
                     400 {"code":"BadRequest","message":"Say why.\r\nActivityId: ID, AGENT"}
                 ItemTooLarge { bytes: 3, bytes_max: 2 }
+                    413 {"code":"RequestEntityTooLarge","message":"Message: {\"Errors\":[\"Request size is too large\"]}\r\nActivityId: ID, AGENT"}
+                ScriptTooLarge { bytes: 3, bytes_max: 2 }
                     413 {"code":"RequestEntityTooLarge","message":"Message: {\"Errors\":[\"Request size is too large\"]}\r\nActivityId: ID, AGENT"}
                 SessionNotAvailable
                     404/1002 {"code":"NotFound","message":"The read session is not available for the input session token.\r\nActivityId: ID, AGENT"}

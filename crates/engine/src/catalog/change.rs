@@ -14,6 +14,7 @@ use quire_value::Object;
 
 use super::keys::{self, RowId};
 use super::row::{self, Counters, IndexEpochs, ResourceRow};
+use super::scripts::ContainerScripts;
 use super::state::{Job, Owner, State};
 use super::{Catalog, EngineError, Resource};
 use crate::indexes::Indexes;
@@ -44,6 +45,13 @@ struct Next {
     lsn: u64,
     ts: i64,
     indexes: Option<IndexSwitch>,
+    scripts: Option<ScriptSwitch>,
+}
+
+/// Scripts that a container has from the commit on.
+struct ScriptSwitch {
+    partitions: Arc<PartitionSet>,
+    scripts: Arc<ContainerScripts>,
 }
 
 /// Indexes that a container has from the commit on.
@@ -66,6 +74,7 @@ pub(super) struct Change<'a> {
     guards: Vec<Guard>,
     leaves_job: bool,
     indexes: Option<IndexSwitch>,
+    scripts: Option<ScriptSwitch>,
 }
 
 /// What became of a commit that was sent.
@@ -97,6 +106,7 @@ impl Catalog {
             guards: Vec::new(),
             leaves_job: false,
             indexes: None,
+            scripts: None,
         })
     }
 
@@ -145,6 +155,9 @@ impl Catalog {
         if let Some(IndexSwitch { partitions, indexes }) = next.indexes {
             partitions.switch_indexes(indexes);
         }
+        if let Some(ScriptSwitch { partitions, scripts }) = next.scripts {
+            partitions.switch_scripts(scripts);
+        }
     }
 }
 
@@ -175,6 +188,12 @@ impl Change<'_> {
         self.leaves_job |= indexes.is_building();
         let (partitions, indexes) = (Arc::clone(partitions), Arc::new(indexes));
         self.indexes = Some(IndexSwitch { partitions, indexes });
+    }
+
+    /// From the commit on the container has these scripts.
+    pub fn switch_scripts(&mut self, partitions: &Arc<PartitionSet>, scripts: ContainerScripts) {
+        let (partitions, scripts) = (Arc::clone(partitions), Arc::new(scripts));
+        self.scripts = Some(ScriptSwitch { partitions, scripts });
     }
 
     pub fn put_offer(&mut self, owner: Owner, resource: &Resource) {
@@ -255,8 +274,8 @@ impl Change<'_> {
         }
         let mut commit = guarded_commit(CATALOG_PARTITION, self.writer.position, self.lsn, self.ops)?;
         commit.guards.append(&mut self.guards);
-        let (state, counters, indexes) = (self.state, self.counters, self.indexes);
-        let next = Next { state, counters, lsn: self.lsn, ts: self.ts, indexes };
+        let (state, counters, indexes, scripts) = (self.state, self.counters, self.indexes, self.scripts);
+        let next = Next { state, counters, lsn: self.lsn, ts: self.ts, indexes, scripts };
         match send(&*self.catalog.shared.storage, &commit) {
             Sent::Done => {
                 self.catalog.publish(&mut self.writer, next);

@@ -150,6 +150,7 @@ impl Catalog {
         if let Some(owner) = Owner::of(&rid) {
             change.delete_offer_of(owner);
         }
+        container.scripts().iter().for_each(|script| change.delete(script.rid));
         change.add_job(Job::Container { container: container.number });
         if let Some(database) = change.state.databases.edit(&container.database.rid) {
             database.containers.remove(&rid);

@@ -10,13 +10,16 @@
 //! | `10 04` · database · user · permission (8 bytes)     | a permission                           |
 //! | `10 05` · database · key                             | a client encryption key                |
 //! | `10 06` · database · container or 0 · offer          | the offer of a container or database   |
+//! | `10 07` · database · container · number (8 bytes)    | a stored procedure                     |
+//! | `10 08` · database · container · number (8 bytes)    | a trigger                              |
+//! | `10 09` · database · container · number (8 bytes)    | a user-defined function                |
 //! | `20 01` · container                                  | job: reclaim a container               |
 //! | `20 02` · database                                   | job: reclaim a database                |
 //! | `20 03` · database · user                            | job: reclaim a user                    |
 //!
 //! `C0` and above belong to the partitions. Bytes are on disk: never renumber.
 
-use quire_resource::ResourceId;
+use quire_resource::{ChildKind, ResourceId};
 
 use super::state::{Job, Owner};
 
@@ -31,6 +34,9 @@ const USER: u8 = 0x03;
 const PERMISSION: u8 = 0x04;
 const CLIENT_ENCRYPTION_KEY: u8 = 0x05;
 const OFFER: u8 = 0x06;
+const STORED_PROCEDURE: u8 = 0x07;
+const TRIGGER: u8 = 0x08;
+const USER_DEFINED_FUNCTION: u8 = 0x09;
 
 /// What the key of a resource row says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +59,16 @@ impl RowId {
 }
 
 /// Children of a database, by the second byte of their keys.
-pub(crate) const DATABASE_CHILDREN: [u8; 5] = [CONTAINER, USER, PERMISSION, CLIENT_ENCRYPTION_KEY, OFFER];
+pub(crate) const DATABASE_CHILDREN: [u8; 8] = [
+    CONTAINER,
+    USER,
+    PERMISSION,
+    CLIENT_ENCRYPTION_KEY,
+    OFFER,
+    STORED_PROCEDURE,
+    TRIGGER,
+    USER_DEFINED_FUNCTION,
+];
 
 pub(crate) fn children_prefix(kind: u8, database: u32) -> Vec<u8> {
     key(RESOURCES[0], kind, &[database])
@@ -84,9 +99,12 @@ pub(crate) fn row_key(id: RowId) -> Vec<u8> {
             key(resources, CLIENT_ENCRYPTION_KEY, &[database, number])
         }
         RowId::Offer { owner, number } => key(resources, OFFER, &[owner.database, owner.container, number]),
-        RowId::Resource(ResourceId::Offer(_) | ResourceId::Child { .. }) => {
-            unreachable!("an offer has an owner, and items are no catalog rows")
+        RowId::Resource(ResourceId::Child { database, container, kind, child }) => {
+            let mut bytes = key(resources, script_byte(kind), &[database, container]);
+            bytes.extend(child.to_be_bytes());
+            bytes
         }
+        RowId::Resource(ResourceId::Offer(_)) => unreachable!("an offer has an owner"),
     }
 }
 
@@ -109,9 +127,34 @@ pub(crate) fn parse_row_key(bytes: &[u8]) -> Option<RowId> {
             let owner = Owner { database: number(numbers, 0)?, container: number(numbers, 4)? };
             return Some(RowId::Offer { owner, number: number(numbers, 8)? });
         }
+        (STORED_PROCEDURE | TRIGGER | USER_DEFINED_FUNCTION, 16) => {
+            let (database, container) = (number(numbers, 0)?, number(numbers, 4)?);
+            let child = u64::from_be_bytes(*numbers.last_chunk()?);
+            ResourceId::Child { database, container, kind: script_kind(kind)?, child }
+        }
         _ => return None,
     };
     Some(RowId::Resource(rid))
+}
+
+fn script_byte(kind: ChildKind) -> u8 {
+    match kind {
+        ChildKind::StoredProcedure => STORED_PROCEDURE,
+        ChildKind::Trigger => TRIGGER,
+        ChildKind::UserDefinedFunction => USER_DEFINED_FUNCTION,
+        ChildKind::Item | ChildKind::Conflict | ChildKind::PartitionKeyRange => {
+            unreachable!("no catalog row: {kind:?}")
+        }
+    }
+}
+
+fn script_kind(byte: u8) -> Option<ChildKind> {
+    match byte {
+        STORED_PROCEDURE => Some(ChildKind::StoredProcedure),
+        TRIGGER => Some(ChildKind::Trigger),
+        USER_DEFINED_FUNCTION => Some(ChildKind::UserDefinedFunction),
+        _ => None,
+    }
 }
 
 const RESOURCE: u8 = RESOURCES[0];

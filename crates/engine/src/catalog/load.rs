@@ -1,6 +1,6 @@
 //! From rows to the state in memory, and the first rows of a new store.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use quire_value::{Object, Value};
 use super::change::{self, Sent, Writer};
 use super::keys::{self, RowId};
 use super::row::{self, Counters, ResourceRow, StoreRow};
+use super::scripts::ContainerScripts;
 use super::state::{DatabaseEntry, Job, OfferEntry, State, UserEntry};
 use super::{Catalog, EngineError};
 use crate::container::Container;
@@ -95,7 +96,8 @@ impl Catalog {
         let counters =
             snapshot.get(CATALOG, &keys::COUNTERS)?.ok_or_else(|| corrupt("a store without counters"))?;
         let counters = Counters::decode(&keys::COUNTERS, &counters)?;
-        let mut loading = Loading { shared: &shared, state: State::default(), ts: 0 };
+        let (state, scripts) = Default::default();
+        let mut loading = Loading { shared: &shared, state, scripts, ts: 0 };
         loading.load(&*snapshot)?;
         let Loading { state, ts, .. } = loading;
         let writer = Mutex::new(Writer { position, counters, ts, unresolved: None });
@@ -106,6 +108,8 @@ impl Catalog {
 struct Loading<'a> {
     shared: &'a Arc<Shared>,
     state: State,
+    /// By container.
+    scripts: HashMap<ResourceId, ContainerScripts>,
     ts: i64,
 }
 
@@ -115,7 +119,16 @@ impl Loading<'_> {
         for_each_resource(snapshot, |id, row| {
             self.ts = self.ts.max(row.resource.ts);
             self.add(id, row)
-        })
+        })?;
+        for container in self.state.containers() {
+            if let Some(scripts) = self.scripts.remove(&container.resource.rid) {
+                container.partitions.switch_scripts(Arc::new(scripts));
+            }
+        }
+        match self.scripts.is_empty() {
+            true => Ok(()),
+            false => Err(corrupt("a script without container")),
+        }
     }
 
     fn add(&mut self, id: RowId, row: ResourceRow) -> Result<(), EngineError> {
@@ -141,9 +154,11 @@ impl Loading<'_> {
                 self.database(database)?.keys.insert(resource);
             }
             RowId::Offer { owner, .. } => self.state.insert_offer(OfferEntry { resource, owner }),
-            RowId::Resource(ResourceId::Offer(_) | ResourceId::Child { .. }) => {
-                return Err(corrupt("key of a catalog row"));
+            RowId::Resource(ResourceId::Child { database, container, .. }) => {
+                let container = ResourceId::Container { database, container };
+                self.scripts.entry(container).or_default().insert(resource);
             }
+            RowId::Resource(ResourceId::Offer(_)) => return Err(corrupt("key of a catalog row")),
         }
         Ok(())
     }
@@ -209,7 +224,8 @@ fn is_deleted(jobs: &BTreeSet<Job>, id: RowId) -> bool {
         RowId::Resource(
             ResourceId::Container { database, .. }
             | ResourceId::User { database, .. }
-            | ResourceId::ClientEncryptionKey { database, .. },
+            | ResourceId::ClientEncryptionKey { database, .. }
+            | ResourceId::Child { database, .. },
         ) => database,
         RowId::Offer { owner, .. } => owner.database,
         RowId::Resource(_) => return false,

@@ -1,4 +1,4 @@
-//! What the account contains: databases, containers, users, permissions, client encryption keys, offers.
+//! What the account contains: databases, containers, scripts, users, permissions, client encryption keys, offers.
 //!
 //! Every resource is one durable row; the whole catalog is also in memory as one immutable [`State`], so that reads
 //! take no lock and touch no storage. Invariants:
@@ -17,6 +17,7 @@ mod load; // from rows to the state in memory
 mod offers;
 mod permissions;
 pub(crate) mod row; // how rows look
+mod scripts; // stored procedures, triggers, user-defined functions
 pub(crate) mod state; // the catalog in memory
 mod users;
 
@@ -38,6 +39,9 @@ pub(crate) use load::{
     define, for_each_resource, for_each_row, is_empty, open_store, read_jobs, read_store, scan,
 };
 
+pub use scripts::ContainerScripts;
+pub(crate) use scripts::check_script;
+
 pub(crate) struct Catalog {
     shared: Arc<Shared>,
     state: ArcSwap<State>,
@@ -57,6 +61,7 @@ impl Catalog {
         vec![
             ("databases", state.databases.len() as u64),
             ("containers", state.containers().count() as u64),
+            ("scripts", state.containers().map(|container| container.scripts().len() as u64).sum()),
             ("users", users.sum::<usize>() as u64),
             ("offers", state.offers.len() as u64),
         ]
@@ -66,6 +71,12 @@ impl Catalog {
     fn owner_database(&self, segment: &str) -> Result<Arc<DatabaseEntry>, EngineError> {
         let state = self.state.load();
         state.databases.find(segment).cloned().ok_or_else(|| owner_not_found("database", segment))
+    }
+
+    /// The container as the owner of something.
+    fn owner_container(&self, database: &str, container: &str) -> Result<Arc<Container>, EngineError> {
+        let database = self.owner_database(database)?;
+        database.containers.find(container).cloned().ok_or_else(|| owner_not_found("container", container))
     }
 
     pub fn container(&self, database: &str, container: &str) -> Result<Arc<Container>, EngineError> {

@@ -6,14 +6,16 @@
 //! | row       | rest                                                                                          |
 //! |-----------|-----------------------------------------------------------------------------------------------|
 //! | store     | engine format (4), incarnation (4), secret (32)                                               |
-//! | counters  | next database, container, user, permission, client encryption key, offer; LSN floor (8 each)  |
+//! | counters  | next database, container, user, permission, client encryption key, offer; LSN floor; next     |
+//! |           | script (8 each)                                                                               |
 //! | resource  | ts (8), etag text, body as JSON text, partition count (4), partitions, of a container: epochs   |
 //! | partition | id (4), min text, max text, parent count (4), parents (4 each)                                |
 //! | epochs    | index epoch (1), count (4) of older ones, each: epoch (1), body text of the container under it |
 //! | job       | nothing: the key says it all                                                                  |
 //!
 //! Only containers have partitions. A container without epochs is from before there were index rows (engine format 1):
-//! its items have epoch 0, which has no body. The store row is the first thing read, and its engine format is checked before
+//! its items have epoch 0, which has no body. Counters without a script are from before there were any (engine format 2):
+//! none has been given out. The store row is the first thing read, and its engine format is checked before
 //! anything else is: a newer one is refused.
 
 use std::sync::Arc;
@@ -27,7 +29,7 @@ use crate::indexes::{EPOCH_FIRST, EPOCH_MAX, EPOCH_NONE};
 use crate::partition::PartitionLayout;
 
 /// What this version writes and the newest it reads.
-pub(crate) const ENGINE_FORMAT: u32 = 2;
+pub(crate) const ENGINE_FORMAT: u32 = 3;
 const ROW_FORMAT: u8 = 1;
 /// Bodies were accepted from clients with the same limit.
 const BODY_LIMITS: Limits = Limits { depth_max: 128 };
@@ -50,6 +52,8 @@ pub(crate) struct Counters {
     /// The highest LSN of any partition that was deleted: new partitions start there, so that a session token which a
     /// client still has for a container's name is never ahead of the container that has the name now.
     pub lsn_floor: u64,
+    /// Of stored procedures, triggers and user-defined functions alike.
+    pub script: u64,
 }
 
 impl Default for Counters {
@@ -63,6 +67,7 @@ impl Default for Counters {
             client_encryption_key: first,
             offer: first,
             lsn_floor: 0,
+            script: first,
         }
     }
 }
@@ -140,6 +145,7 @@ impl Counters {
             self.client_encryption_key,
             self.offer,
             self.lsn_floor,
+            self.script,
         ];
         let rest: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         seal(key, &rest)
@@ -155,6 +161,7 @@ impl Counters {
             client_encryption_key: reader.u64()?,
             offer: reader.u64()?,
             lsn_floor: reader.u64()?,
+            script: if reader.rest.is_empty() { 1 } else { reader.u64()? },
         };
         reader.end()?;
         Ok(counters)
@@ -385,13 +392,13 @@ mod tests {
         check(
             &store.encode(&keys::STORE),
             expect![
-                "010a0372320200000002000000abababababababababababababababababababababababababababababababab"
+                "014d91369d0300000002000000abababababababababababababababababababababababababababababababab"
             ],
         );
         check(
             &Counters::default().encode(&keys::COUNTERS),
             expect![
-                "0184e673bd0100000000000000010000000000000001000000000000000100000000000000010000000000000001000000000000000000000000000000"
+                "013074687b01000000000000000100000000000000010000000000000001000000000000000100000000000000010000000000000000000000000000000100000000000000"
             ],
         );
         let (key, _, value) = container_row();
@@ -451,6 +458,18 @@ mod tests {
     }
 
     #[test]
+    fn what_engine_format_2_wrote_is_read() {
+        let counters = bytes(
+            "0184e673bd0100000000000000010000000000000001000000000000000100000000000000010000000000000001000000000000000000000000000000",
+        );
+        assert_eq!(Counters::decode(&keys::COUNTERS, &counters).unwrap(), Counters::default());
+        let secret = "abababababababababababababababababababababababababababababababab";
+        let store = bytes(&format!("010a0372320200000002000000{secret}"));
+        let (row, is_older) = StoreRow::decode(&keys::STORE, &store).unwrap();
+        assert_eq!((row.incarnation, is_older), (2, true));
+    }
+
+    #[test]
     fn epochs_are_given_out_until_all_are_used() {
         let body = Object::new();
         let mut epochs = IndexEpochs::before_indexes();
@@ -471,12 +490,17 @@ mod tests {
     #[test]
     fn keys_say_whose_they_are() {
         use super::super::state::{Job, Owner};
+        use quire_resource::ChildKind;
+        let script = |kind| ResourceId::Child { database: 1, container: 2, kind, child: 3 };
         let resources = [
             ResourceId::Database(1),
             ResourceId::Container { database: 1, container: 2 },
             ResourceId::User { database: 1, user: 2 },
             ResourceId::Permission { database: 1, user: 2, permission: u64::MAX },
             ResourceId::ClientEncryptionKey { database: 1, key: 2 },
+            script(ChildKind::StoredProcedure),
+            script(ChildKind::Trigger),
+            script(ChildKind::UserDefinedFunction),
         ];
         let offers = [Owner { database: 1, container: 0 }, Owner { database: 1, container: 5 }];
         let ids = resources.map(RowId::Resource).into_iter();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use quire_engine::{
     Answer, Clock, Container, Engine, EngineError, IndexingDirective, ItemWritten, Options, PageRequest,
-    WriteItem, WriteKind,
+    ScriptKind, WriteItem, WriteKind,
 };
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
@@ -152,6 +152,11 @@ pub fn dump(engine: &Engine) -> String {
         line(0, &database);
         for container in engine.containers(&database.id).unwrap() {
             line(2, &container.resource);
+            for kind in [ScriptKind::StoredProcedure, ScriptKind::Trigger, ScriptKind::UserDefinedFunction] {
+                for script in engine.scripts(&database.id, &container.resource.id, kind).unwrap() {
+                    line(4, &script);
+                }
+            }
         }
         for user in engine.users(&database.id).unwrap() {
             line(2, &user);
