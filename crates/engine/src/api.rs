@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use quire_resource::{EpkRange, PartitionKey, ResourceId, SessionToken};
@@ -176,6 +177,36 @@ impl Default for PageRequest {
             cancel: Cancel::default(),
         }
     }
+}
+
+/// Where a reading of the change feed begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FeedStart {
+    Beginning,
+    Now,
+    /// Behind what an earlier answer told: its [`Changes::etag`].
+    After(String),
+}
+
+pub struct ChangesRequest {
+    /// Scope, size, session; its continuation is not looked at.
+    pub page: PageRequest,
+    pub start: FeedStart,
+    /// Only changes of this second or later.
+    pub since: Option<i64>,
+    /// How long to wait for a first change.
+    pub wait: Duration,
+}
+
+/// One page of the change feed.
+pub struct Changes {
+    /// `[item,item,...]`, each with its `_lsn`.
+    pub rows: Vec<u8>,
+    pub count: usize,
+    /// The position behind this page, with quotes.
+    pub etag: String,
+    /// There is more to tell right now.
+    pub more: bool,
 }
 
 /// Tells a running query that nobody waits for it any more: it ends with [`EngineError::Cancelled`] soon after.

@@ -157,6 +157,11 @@ pub(crate) fn latest(container: u32, partition: u32, lsn: u64, ordinal: u16) -> 
     join(&[&container.to_be_bytes(), &[LATEST], &partition.to_be_bytes(), &lsn, &ordinal.to_be_bytes()])
 }
 
+/// The LSN in the key of a row of the latest feed.
+pub(crate) fn lsn_of_feed_key(key: &[u8]) -> Option<u64> {
+    number(key.get(9..17)?)
+}
+
 pub(crate) fn expiry(container: u32, expires_at: i64, rid: u64) -> Vec<u8> {
     let second = u64::try_from(expires_at).unwrap_or(0);
     join(&[&container.to_be_bytes(), &[EXPIRY], &second.to_be_bytes(), &rid.to_be_bytes()])

@@ -2,6 +2,7 @@
 
 mod body; // what a client sends, and what it gets back
 mod by_rid; // items named by their rid
+mod changes; // the change feed
 mod continuation; // where the next page starts, under a MAC
 mod page; // budgets of a page, lists
 pub(crate) mod place; // where an item lives: key, hash, partition
@@ -22,7 +23,9 @@ use std::sync::Arc;
 use quire_resource::expires_at;
 use quire_sql::Parameters;
 
-use crate::api::{Answer, ItemRead, ItemWritten, Page, PageRequest, ReadItem, WriteItem};
+use crate::api::{
+    Answer, Changes, ChangesRequest, ItemRead, ItemWritten, Page, PageRequest, ReadItem, WriteItem,
+};
 use crate::{Container, Engine, EngineError};
 
 impl Engine {
@@ -50,6 +53,11 @@ impl Engine {
 
     pub fn list_items(&self, container: &Arc<Container>, request: &PageRequest) -> Answer<Page> {
         page::list_items(&self.shared, container, request)
+    }
+
+    /// Items by when they last changed.
+    pub fn read_changes(&self, container: &Arc<Container>, request: &ChangesRequest) -> Answer<Changes> {
+        changes::read_changes(&self.shared, container, request)
     }
 
     pub fn query_items(

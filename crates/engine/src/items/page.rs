@@ -13,7 +13,7 @@ use crate::shared::Shared;
 use crate::{Container, EngineError, charge};
 
 /// What the service sends when a client names no size.
-const ROWS_DEFAULT: usize = 1000;
+pub(super) const ROWS_DEFAULT: usize = 1000;
 const PAGE_BYTES_MAX: usize = 4 << 20;
 
 /// Rows of a page as they are written.
@@ -165,7 +165,7 @@ pub(crate) fn metrics(cost: &Cost, count: usize, bytes: usize, elapsed: Duration
 
 /// The windows of the scope, each as far as the session asks. The position is that of the only partition, if it is
 /// one; what covers several is described by `Container::positions`.
-fn prepare<'a>(
+pub(super) fn prepare<'a>(
     container: &'a Container,
     request: &PageRequest,
     position: &mut Option<Position>,

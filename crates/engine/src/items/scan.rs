@@ -446,7 +446,25 @@ impl<'a> Reader<'a> {
         show(self.container, self.now_seconds, &mut self.meter, &found, bytes.len(), visit)
     }
 
-    /// The same for any window.
+    /// The same whatever the page has cost: for items that must come with those before them.
+    pub fn show_always(
+        &mut self,
+        window: &Window<'_>,
+        rid: u64,
+        bytes: &[u8],
+        visit: &mut dyn FnMut(&Found<'_>) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        let row = Row::trusted(bytes)?;
+        self.meter.check()?;
+        self.meter.count(bytes.len());
+        let is_in = window.accepts(&self.container.definition.partition_key, rid, &row)?;
+        if !is_in || self.container.is_expired(&row, self.now_seconds) {
+            return Ok(());
+        }
+        visit(&Found { spot: window.spot(rid), row })
+    }
+
+    /// Shows an item that was fetched in any window.
     pub fn show(&mut self, rid: u64, bytes: &[u8], visit: &mut Visit<'_>) -> Result<End, EngineError> {
         let row = Row::trusted(bytes)?;
         let Reader { container, windows, meter, now_seconds, .. } = self;

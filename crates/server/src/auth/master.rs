@@ -98,7 +98,7 @@ impl<'a> Dates<'a> {
 }
 
 /// RFC 1123, in any case: some clients send it as they sign it, in lower case.
-fn parse_date(text: &str) -> Option<SystemTime> {
+pub(crate) fn parse_date(text: &str) -> Option<SystemTime> {
     let time =
         httpdate::parse_http_date(text).or_else(|_| httpdate::parse_http_date(&capitalise(text))).ok()?;
     (time < UNIX_EPOCH + DATE_MAX).then_some(time)

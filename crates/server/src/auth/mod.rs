@@ -17,7 +17,7 @@ use quire_resource::PartitionKey;
 
 pub(crate) use keys::KeyKind;
 pub use keys::{KeyError, Keys, WELL_KNOWN_KEY};
-pub(crate) use master::Signed;
+pub(crate) use master::{Signed, parse_date};
 pub(crate) use oidc::Issuer;
 pub use oidc::{OidcConfig, OidcError};
 pub(crate) use token::{Grant, TokenKey, resource_token};

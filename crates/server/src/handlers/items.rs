@@ -9,8 +9,7 @@ use quire_engine::{
     Answer, Container, EngineError, ItemRead, ItemWritten, Position, ReadItem, WriteItem, WriteKind,
 };
 
-use crate::handlers::partition_key_ranges::A_IM;
-use crate::handlers::{Call, Handled, feeds, not_supported};
+use crate::handlers::{Call, Handled, changes, feeds};
 use crate::headers::Reply;
 use crate::status::{Failure, HandlerError, RequestError};
 use crate::wire::Feed;
@@ -140,12 +139,12 @@ fn written_reply(container: &Arc<Container>, answer: Answer<ItemWritten>, is_del
     with_position(reply, container, answer.charge, answer.position.as_ref()).usage(item_count, size_bytes)
 }
 
-/// All items of the scope, in pages. With `A-IM` it would be the change feed.
+/// All items of the scope, in pages. With `A-IM` it is the change feed.
 pub(crate) async fn list(call: &Call<'_>, database: &str, container: &str) -> Handled {
-    let container = call.owner_container(database, container)?;
-    if call.text(&A_IM)?.is_some_and(|value| !value.trim().is_empty()) {
-        return not_supported("The change feed");
+    if changes::is_asked_for(call)? {
+        return changes::read(call, database, container).await;
     }
+    let container = call.owner_container(database, container)?;
     let page = call.page()?;
     let (engine, source) = (call.state.engine.clone(), container.clone());
     let answer = call.state.pool.read(move || engine.list_items(&source, &page)).await?;

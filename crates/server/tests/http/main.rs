@@ -1,5 +1,6 @@
 //! Handlers over HTTP: whole answers of every resource and every class of error.
 
+mod change_feed;
 mod client; // the server under test and a signing client
 
 mod account;

@@ -14,7 +14,7 @@ fn later_features() {
     for (method, path, headers, body) in [
         ("PATCH", "/dbs/d/colls/c/docs/i", vec![pk], patch),
         ("POST", "/dbs/d/colls/c/docs", vec![pk, ("x-ms-cosmos-is-batch-request", "True")], "[]"),
-        ("GET", "/dbs/d/colls/c/docs", vec![("a-im", "Incremental Feed")], ""),
+        ("GET", "/dbs/d/colls/c/docs", vec![("a-im", "Full-Fidelity Feed")], ""),
         ("POST", "/dbs/d/colls/c/operations/partitionkeydelete", vec![pk], ""),
         ("GET", "/dbs/d/colls/c/sprocs", vec![], ""),
         ("POST", "/dbs/d/colls/c/sprocs", vec![], r#"{"id":"s","body":"function(){}"}"#),
@@ -40,7 +40,7 @@ fn later_features() {
         POST /dbs/d/colls/c/docs
             400 {"code":"BadRequest","message":"A batch of item operations is not supported by this version of Quire
         GET /dbs/d/colls/c/docs
-            400 {"code":"BadRequest","message":"The change feed is not supported by this version of Quire
+            400 {"code":"BadRequest","message":"The change feed with all versions and deletes is not supported by this version of Quire
         POST /dbs/d/colls/c/operations/partitionkeydelete
             400 {"code":"BadRequest","message":"Deleting items by partition key is not supported by this version of Quire
         GET /dbs/d/colls/c/sprocs

@@ -1,0 +1,371 @@
+//! The change feed, latest versions: every visible item once, at the place of its last write.
+//!
+//! A position is an LSN per partition, and everything up to it has been told. All writes of a transaction have one LSN
+//! and come on one page, so a page may be longer than asked for. As an ETag a position is the bare number where the
+//! scope lies in one partition, and `partition:number,…` where it lies in several. A number without a partition holds for all
+//! of the scope, and a partition that a position does not know takes the number of the one it was split from.
+
+use std::ops::{Bound, ControlFlow};
+use std::time::{Duration, Instant};
+
+use quire_storage::{Direction, KeyRange, Scan, Snapshot};
+
+use super::body::Links;
+use super::page::{self, Cost, ROWS_DEFAULT};
+use super::row::{self, Row};
+use super::scan::{Meter, Reader, ScanBudget};
+use super::window::Window;
+use crate::api::{Answer, Changes, ChangesRequest, FeedStart};
+use crate::partition::PartitionLayout;
+use crate::shared::Shared;
+use crate::{Container, EngineError, charge, keys};
+
+const PAGE_BYTES_MAX: usize = 4 << 20;
+/// Feed rows whose items are fetched together.
+const ROWS_FETCHED: usize = 256;
+/// Someone who waits for changes of several partitions looks at them this often.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+pub(crate) fn read_changes(
+    shared: &Shared,
+    container: &Container,
+    request: &ChangesRequest,
+) -> Answer<Changes> {
+    let (mut position, mut charge) = (None, charge::REFUSED);
+    let result = page::prepare(container, &request.page, &mut position).and_then(|windows| {
+        let start = start_of(request, &windows)?;
+        if request.wait > Duration::ZERO {
+            wait_for_change(&windows, &start, request)?;
+        }
+        let (changes, cost) = read(shared, container, request, &windows, start)?;
+        charge = charge::page(&cost, changes.count, changes.rows.len());
+        Ok((changes, windows))
+    });
+    let result = result.map(|(changes, windows)| {
+        // Where the partition stands now, not before a wait.
+        if let [window] = &windows[..] {
+            position = window.partition.position().ok().or(position.take());
+        }
+        changes
+    });
+    Answer { charge, position, result }
+}
+
+/// What has been told of each window.
+fn start_of(request: &ChangesRequest, windows: &[Window<'_>]) -> Result<Vec<u64>, EngineError> {
+    match &request.start {
+        FeedStart::Beginning => Ok(vec![0; windows.len()]),
+        FeedStart::Now => windows.iter().map(|window| window.partition.sequencer.lsn()).collect(),
+        FeedStart::After(etag) => {
+            let told = Told::parse(etag).ok_or(EngineError::BadContinuation)?;
+            let lsn = |window: &Window<'_>| told.of(&window.partition.layout);
+            windows.iter().map(|window| lsn(window).ok_or(EngineError::BadContinuation)).collect()
+        }
+    }
+}
+
+/// A position as its ETag says it.
+enum Told {
+    Everywhere(u64),
+    ByPartition(Vec<(u32, u64)>),
+}
+
+impl Told {
+    fn parse(etag: &str) -> Option<Told> {
+        let text = etag.trim().trim_start_matches("W/").trim_matches('"');
+        if let Ok(lsn) = text.parse() {
+            return Some(Told::Everywhere(lsn));
+        }
+        let part = |part: &str| {
+            let (partition, lsn) = part.split_once(':')?;
+            Some((partition.parse().ok()?, lsn.parse().ok()?))
+        };
+        text.split(',').map(part).collect::<Option<_>>().map(Told::ByPartition)
+    }
+
+    fn of(&self, layout: &PartitionLayout) -> Option<u64> {
+        match self {
+            Told::Everywhere(lsn) => Some(*lsn),
+            Told::ByPartition(parts) => {
+                let of = |id: u32| parts.iter().find(|(partition, _)| *partition == id).map(|(_, lsn)| *lsn);
+                // The youngest ancestor knows most.
+                of(layout.id).or_else(|| layout.parents.iter().rev().find_map(|parent| of(*parent)))
+            }
+        }
+    }
+}
+
+fn etag_of(windows: &[Window<'_>], told: &[u64]) -> String {
+    if let [lsn] = told {
+        return format!("\"{lsn}\"");
+    }
+    let part = |(window, lsn): (&Window<'_>, &u64)| format!("{}:{lsn}", window.partition.layout.id);
+    let parts: Vec<String> = windows.iter().zip(told).map(part).collect();
+    format!("\"{}\"", parts.join(","))
+}
+
+/// Returns when some partition has gone past what was told, or when the time is over.
+fn wait_for_change(
+    windows: &[Window<'_>],
+    told: &[u64],
+    request: &ChangesRequest,
+) -> Result<(), EngineError> {
+    let deadline = Instant::now() + request.wait;
+    loop {
+        for (window, &told) in windows.iter().zip(told) {
+            if window.partition.sequencer.lsn()? > told {
+                return Ok(());
+            }
+        }
+        let now = Instant::now();
+        let (Some(window), Some(&told)) = (windows.first(), told.first()) else { return Ok(()) };
+        if now >= deadline {
+            return Ok(());
+        }
+        request.page.cancel.ask();
+        if request.page.cancel.is_cancelled() {
+            return Err(EngineError::Cancelled);
+        }
+        window.partition.sequencer.wait_for(told + 1, deadline.min(now + LOOK_INTERVAL))?;
+    }
+}
+
+fn read(
+    shared: &Shared,
+    container: &Container,
+    request: &ChangesRequest,
+    windows: &[Window<'_>],
+    mut told: Vec<u64>,
+) -> Result<(Changes, Cost), EngineError> {
+    // Before the snapshot, which shows them.
+    let ends: Vec<u64> =
+        windows.iter().map(|window| window.partition.sequencer.lsn()).collect::<Result<_, _>>()?;
+    let seen = shared.stretches.now();
+    let meter = Meter::new(ScanBudget::PAGE, &request.page);
+    let mut reader = Reader::new(shared, container, (seen, shared.storage.snapshot()?), windows, meter)?;
+    let mut page = Filling::new(request, container)?;
+    let mut more = false;
+    for ((window, told), end) in windows.iter().zip(&mut told).zip(ends) {
+        reader.meter.enter(window.partition.layout.id);
+        if let (FeedStart::Beginning, Some(since)) = (&request.start, request.since) {
+            *told = first_since(&*reader.snapshot, container, window, since, end)?;
+        }
+        match page.fill(&mut reader, window, *told)? {
+            Reached::End { last } => *told = (*told).max(end).max(last.unwrap_or(0)),
+            Reached::Full { last } => {
+                *told = (*told).max(last);
+                more = true;
+                break;
+            }
+        }
+    }
+    reader.meter.matched = page.count as u64;
+    page.text.push(b']');
+    let changes = Changes { rows: page.text, count: page.count, etag: etag_of(windows, &told), more };
+    Ok((changes, reader.meter.cost()))
+}
+
+/// The position before the first change at or after a time. `_ts` never falls with the LSN, so it is searched for.
+fn first_since(
+    snapshot: &dyn Snapshot,
+    container: &Container,
+    window: &Window<'_>,
+    since: i64,
+    end: u64,
+) -> Result<u64, EngineError> {
+    let (mut before, mut after) = (0, end);
+    while before < after {
+        let middle = before + (after - before) / 2;
+        // The first item whose LSN is beyond the middle.
+        match next_item(snapshot, container, window, middle)? {
+            Some((lsn, ts)) if ts < since => before = lsn.min(after).max(middle + 1),
+            _ => after = middle,
+        }
+    }
+    Ok(before)
+}
+
+fn next_item(
+    snapshot: &dyn Snapshot,
+    container: &Container,
+    window: &Window<'_>,
+    lsn: u64,
+) -> Result<Option<(u64, i64)>, EngineError> {
+    let page = snapshot.scan(&feed_scan(container, window, lsn, 1))?;
+    let Some((_, rid)) = page.rows.first() else { return Ok(None) };
+    let rid = keys::number(rid).ok_or_else(|| row::corrupt("feed row"))?;
+    let bytes = snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;
+    let bytes = bytes.ok_or_else(|| row::corrupt("feed row without an item"))?;
+    let row = Row::parse(&bytes)?;
+    Ok(Some((row.stamp.lsn, row.stamp.ts)))
+}
+
+/// Feed rows of a window's partition behind an LSN.
+fn feed_scan(container: &Container, window: &Window<'_>, told: u64, rows_max: usize) -> Scan {
+    let partition = window.partition.layout.id;
+    let range = KeyRange {
+        start: Bound::Excluded(keys::latest(container.number, partition, told, u16::MAX)),
+        end: Bound::Included(keys::latest(container.number, partition, u64::MAX, u16::MAX)),
+    };
+    let (space, direction) = (keys::FEEDS, Direction::Forward);
+    Scan { space, range, direction, rows_max, bytes_max: usize::MAX, keys_only: false }
+}
+
+enum Reached {
+    /// The window's end; the last LSN that was there, if any.
+    End { last: Option<u64> },
+    /// The page has no room for what comes after this LSN.
+    Full { last: u64 },
+}
+
+struct Filling<'a> {
+    container: &'a Container,
+    links: Links,
+    since: Option<i64>,
+    text: Vec<u8>,
+    count: usize,
+    count_max: usize,
+}
+
+impl<'a> Filling<'a> {
+    fn new(request: &ChangesRequest, container: &'a Container) -> Result<Filling<'a>, EngineError> {
+        let count_max = match request.page.item_count_max {
+            None | Some(0) => ROWS_DEFAULT,
+            Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
+        };
+        let (links, since) = (Links::new(container), request.since);
+        Ok(Filling { container, links, since, text: vec![b'['], count: 0, count_max })
+    }
+
+    fn is_full(&self, meter: &Meter) -> bool {
+        self.count >= self.count_max || self.text.len() >= PAGE_BYTES_MAX || meter.is_spent()
+    }
+
+    fn fill(
+        &mut self,
+        reader: &mut Reader<'_>,
+        window: &Window<'_>,
+        told: u64,
+    ) -> Result<Reached, EngineError> {
+        let mut last = None;
+        let mut from = told;
+        loop {
+            let (rows, more) = self.rows_behind(reader, window, from)?;
+            // Of the last LSN there may be more rows than were read: it comes with the next ones.
+            let cut = rows.last().map(|row| row.lsn).filter(|_| more);
+            let rows = &rows[..rows.partition_point(|row| Some(row.lsn) != cut)];
+            let rids: Vec<u64> = rows.iter().filter(|row| row.is_near).map(|row| row.rid).collect();
+            let mut items = reader.fetch(&rids)?.into_iter();
+            for row in rows {
+                if last.is_some_and(|last| last != row.lsn) && self.is_full(&reader.meter) {
+                    return Ok(Reached::Full { last: last.unwrap_or(told) });
+                }
+                last = Some(row.lsn);
+                from = row.lsn;
+                if !row.is_near {
+                    reader.meter.index_rows += 1;
+                    continue;
+                }
+                let bytes = items.next().flatten().ok_or_else(|| row::corrupt("feed row without an item"))?;
+                self.show(reader, window, row, &bytes)?;
+            }
+            if !more {
+                return Ok(Reached::End { last });
+            }
+        }
+    }
+
+    /// Some rows behind an LSN, at least all of the first LSN there; whether there are more.
+    fn rows_behind(
+        &self,
+        reader: &Reader<'_>,
+        window: &Window<'_>,
+        told: u64,
+    ) -> Result<(Vec<FeedRow>, bool), EngineError> {
+        let mut rows_max = ROWS_FETCHED.min(self.count_max.saturating_add(1)).max(2);
+        loop {
+            let (mut rows, mut bad) = (Vec::new(), false);
+            let more = reader.snapshot.visit(
+                &feed_scan(self.container, window, told, rows_max),
+                &mut |key, value| {
+                    match FeedRow::read(key, value, window) {
+                        Some(row) => rows.push(row),
+                        None => bad = true,
+                    }
+                    if bad { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                },
+            )?;
+            if bad {
+                return Err(row::corrupt("feed row"));
+            }
+            let one_lsn = rows.first().map(|row: &FeedRow| row.lsn) == rows.last().map(|row| row.lsn);
+            if !more || !one_lsn {
+                return Ok((rows, more));
+            }
+            rows_max *= 4; // a transaction larger than what was read
+        }
+    }
+
+    fn show(
+        &mut self,
+        reader: &mut Reader<'_>,
+        window: &Window<'_>,
+        row: &FeedRow,
+        bytes: &[u8],
+    ) -> Result<(), EngineError> {
+        let since = self.since;
+        let Filling { links, text, count, .. } = self;
+        reader.show_always(window, row.rid, bytes, &mut |found| {
+            if since.is_some_and(|since| found.row.stamp.ts < since) {
+                return Ok(());
+            }
+            if *count > 0 {
+                text.push(b',');
+            }
+            links.write_json(found.row.node()?, found.spot.rid, &found.row.stamp, text);
+            text.pop();
+            text.extend_from_slice(format!(",\"_lsn\":{}}}", found.row.stamp.lsn).as_bytes());
+            *count += 1;
+            Ok(())
+        })
+    }
+}
+
+struct FeedRow {
+    lsn: u64,
+    rid: u64,
+    /// Its item can be in the window.
+    is_near: bool,
+}
+
+impl FeedRow {
+    fn read(key: &[u8], value: &[u8], window: &Window<'_>) -> Option<FeedRow> {
+        let lsn = keys::lsn_of_feed_key(key)?;
+        let rid = keys::number(value)?;
+        let (first, last) = window.rids();
+        Some(FeedRow { lsn, rid, is_near: (first..=last).contains(&rid) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quire_resource::EpkRange;
+
+    fn layout(id: u32, parents: &[u32]) -> PartitionLayout {
+        PartitionLayout { id, range: EpkRange::full(), parents: parents.to_vec() }
+    }
+
+    #[test]
+    fn a_position_names_its_partitions() {
+        let everywhere = Told::parse("\"43\"").expect("a position");
+        assert_eq!(everywhere.of(&layout(7, &[])), Some(43));
+        let each = Told::parse("\"0:5,2:9\"").expect("a position");
+        assert_eq!((each.of(&layout(0, &[])), each.of(&layout(2, &[]))), (Some(5), Some(9)));
+        assert_eq!(each.of(&layout(3, &[])), None);
+        assert_eq!(each.of(&layout(3, &[0, 2])), Some(9));
+        for bad in ["", "x", "\"1:\"", "1:2,", "-1", "\"0:5,2\""] {
+            assert!(Told::parse(bad).is_none(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The change feed of latest versions: every visible item once, in the order of its last write, whatever the pages.
+
+mod common;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use common::{Fixture, Random, json, number_of, pk, text_of};
+use quire_engine::{Changes, ChangesRequest, EngineError, FeedStart, PageRequest, Scope};
+use quire_value::Value;
+
+const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
+
+fn ask(scope: &Scope, start: FeedStart, size: i64) -> ChangesRequest {
+    let page = PageRequest { scope: scope.clone(), item_count_max: Some(size), ..PageRequest::default() };
+    ChangesRequest { page, start, since: None, wait: Duration::ZERO }
+}
+
+fn read(fixture: &Fixture, request: &ChangesRequest) -> Changes {
+    fixture.engine.read_changes(&fixture.container, request).result.expect("a page")
+}
+
+fn items(changes: &Changes) -> Vec<Value> {
+    match json(std::str::from_utf8(&changes.rows).expect("text")) {
+        Value::Array(items) => items,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Everything from a start on, page by page, until nothing is new; where that ends.
+fn all(fixture: &Fixture, scope: &Scope, start: FeedStart, size: i64) -> (Vec<Value>, String) {
+    let (mut told, mut start) = (Vec::new(), start);
+    loop {
+        let changes = read(fixture, &ask(scope, start, size));
+        if changes.count == 0 && !changes.more {
+            return (told, changes.etag);
+        }
+        told.extend(items(&changes));
+        start = FeedStart::After(changes.etag);
+    }
+}
+
+fn ids(items: &[Value]) -> Vec<&str> {
+    items.iter().map(|item| text_of(item, "id")).collect()
+}
+
+#[test]
+fn an_item_is_told_once_where_it_last_changed() {
+    let fixture = Fixture::new("");
+    for id in ["a", "b", "c", "d"] {
+        fixture.create(&format!(r#"{{"id":"{id}","pk":"p"}}"#)).expect("created");
+    }
+    fixture.upsert(r#"{"id":"a","pk":"p","n":2}"#).expect("written");
+    fixture.delete("c", "[\"p\"]").expect("deleted");
+    for size in [-1, 1, 2, 3, 100] {
+        let (told, end) = all(&fixture, &Scope::default(), FeedStart::Beginning, size);
+        assert_eq!(ids(&told), ["b", "d", "a"], "in pages of {size}");
+        assert_eq!(end, "\"6\"");
+        let lsns: Vec<i64> = told.iter().map(|item| number_of(item, "_lsn")).collect();
+        assert_eq!(lsns, [2, 4, 5]);
+    }
+}
+
+#[test]
+fn now_and_after() {
+    let fixture = Fixture::new("");
+    let empty = read(&fixture, &ask(&Scope::default(), FeedStart::Now, 10));
+    assert_eq!((empty.count, empty.etag.as_str()), (0, "\"0\""));
+    fixture.create(r#"{"id":"a","pk":"p"}"#).expect("created");
+    let now = read(&fixture, &ask(&Scope::default(), FeedStart::Now, 10));
+    assert_eq!((now.count, now.etag.as_str()), (0, "\"1\""));
+    fixture.create(r#"{"id":"b","pk":"p"}"#).expect("created");
+    let (told, _) = all(&fixture, &Scope::default(), FeedStart::After(now.etag), 10);
+    assert_eq!(ids(&told), ["b"]);
+    let (told, _) = all(&fixture, &Scope::default(), FeedStart::After(empty.etag), 10);
+    assert_eq!(ids(&told), ["a", "b"]);
+    for bad in ["", "x", "\"1:2,\"", "-5"] {
+        let request = ask(&Scope::default(), FeedStart::After(bad.to_owned()), 10);
+        let answer = fixture.engine.read_changes(&fixture.container, &request);
+        assert!(matches!(answer.result, Err(EngineError::BadContinuation)), "{bad}");
+    }
+}
+
+#[test]
+fn since_a_time() {
+    let fixture = Fixture::new("");
+    let start = fixture.clock.now();
+    for n in 0..50 {
+        fixture.create(&format!(r#"{{"id":"{n:02}","pk":"p"}}"#)).expect("created");
+        fixture.clock.advance(1);
+    }
+    for since in [-10, 0, 1, 25, 49, 50, 1000] {
+        let request =
+            ChangesRequest { since: Some(start + since), ..ask(&Scope::default(), FeedStart::Beginning, -1) };
+        let told = items(&read(&fixture, &request));
+        let expected: Vec<String> = (since.max(0)..50).map(|n| format!("{n:02}")).collect();
+        assert_eq!(ids(&told), expected, "since {since}");
+        // Clients send the time again with every page.
+        let page = ask(&Scope::default(), FeedStart::Beginning, 1).page;
+        let first = read(&fixture, &ChangesRequest { page, ..request });
+        let next = ask(&Scope::default(), FeedStart::After(first.etag.clone()), -1);
+        let rest = items(&read(&fixture, &ChangesRequest { since: Some(start + since), ..next }));
+        assert_eq!(first.count + rest.len(), expected.len());
+    }
+}
+
+#[test]
+fn expired_items_are_not_told() {
+    let fixture = Fixture::new(r#""defaultTtl":-1"#);
+    fixture.create(r#"{"id":"a","pk":"p","ttl":5}"#).expect("created");
+    fixture.create(r#"{"id":"b","pk":"p"}"#).expect("created");
+    fixture.clock.advance(6);
+    let (told, end) = all(&fixture, &Scope::default(), FeedStart::Beginning, 1);
+    assert_eq!((ids(&told), end.as_str()), (vec!["b"], "\"2\""));
+}
+
+#[test]
+fn scopes() {
+    let fixture = Fixture::with_key(HASH, "", 5);
+    for n in 0..200 {
+        fixture.create(&format!(r#"{{"id":"{n}","pk":"key{}"}}"#, n % 17)).expect("created");
+    }
+    let (whole, end) = all(&fixture, &Scope::default(), FeedStart::Beginning, 7);
+    assert_eq!(whole.len(), 200);
+    assert_eq!(end.matches(':').count(), 5, "{end}");
+    let mut by_partition = 0;
+    for partition in fixture.container.partitions() {
+        let scope = Scope { partition_id: Some(partition.id), ..Scope::default() };
+        let (told, end) = all(&fixture, &scope, FeedStart::Beginning, 3);
+        assert_eq!(end, format!("\"{}\"", partition.lsn));
+        assert!(told.windows(2).all(|pair| number_of(&pair[0], "_lsn") < number_of(&pair[1], "_lsn")));
+        by_partition += told.len();
+    }
+    assert_eq!(by_partition, 200);
+    let scope = Scope { partition_key: Some(pk("[\"key3\"]")), ..Scope::default() };
+    let (told, _) = all(&fixture, &scope, FeedStart::Beginning, 2);
+    let expected: Vec<String> = (0..200).filter(|n| n % 17 == 3).map(|n| n.to_string()).collect();
+    assert_eq!(ids(&told), expected);
+}
+
+fn place(item: &Value) -> (u64, u64) {
+    let (id, key) = (text_of(item, "id"), text_of(item, "pk"));
+    (id.parse().expect("a number"), key[1..].parse().expect("a number"))
+}
+
+/// A reader that always goes on where it was, among random writes: what it ends with is what is there.
+#[test]
+fn a_reader_that_follows_ends_with_what_is_there() {
+    for (seed, partitions) in [(1, 1), (2, 5), (3, 5)] {
+        let (fixture, mut random) = (Fixture::with_key(HASH, "", partitions), Random(seed));
+        let (mut known, mut versions) = (HashMap::new(), HashMap::new());
+        let mut start = FeedStart::Beginning;
+        for round in 0..400 {
+            for _ in 0..random.below(4) {
+                let (id, key) = (random.below(30), random.below(7));
+                if random.below(5) == 0 {
+                    let gone = fixture.delete(&id.to_string(), &format!("[\"k{key}\"]")).is_ok();
+                    assert_eq!(gone, versions.remove(&(id, key)).is_some());
+                } else {
+                    let body = format!(r#"{{"id":"{id}","pk":"k{key}","round":{round}}}"#);
+                    fixture.upsert(&body).expect("written");
+                    versions.insert((id, key), round);
+                }
+            }
+            let size = [1, 3, -1][random.below(3) as usize];
+            let changes = read(&fixture, &ask(&Scope::default(), start, size));
+            for item in items(&changes) {
+                let lsn = number_of(&item, "_lsn");
+                let before = known.insert(place(&item), (number_of(&item, "round"), lsn));
+                assert!(before.is_none_or(|(_, before)| before < lsn), "told twice");
+            }
+            start = FeedStart::After(changes.etag);
+        }
+        let (rest, _) = all(&fixture, &Scope::default(), start, -1);
+        for item in &rest {
+            known.insert(place(item), (number_of(item, "round"), number_of(item, "_lsn")));
+        }
+        for (place, round) in &versions {
+            assert_eq!(known.get(place).map(|(round, _)| *round), Some(*round), "{place:?}");
+        }
+    }
+}
+
+#[test]
+fn waiting_ends_with_the_first_change() {
+    let fixture = Fixture::new("");
+    let request = ask(&Scope::default(), FeedStart::Now, 10);
+    let soon = ChangesRequest { wait: Duration::from_millis(30), ..request };
+    assert_eq!(read(&fixture, &soon).count, 0);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let request = ask(&Scope::default(), FeedStart::After("\"0\"".to_owned()), 10);
+            read(&fixture, &ChangesRequest { wait: Duration::from_secs(60), ..request }).count
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        fixture.create(r#"{"id":"a","pk":"p"}"#).expect("created");
+        assert_eq!(waiting.join().expect("no panic"), 1);
+    });
+}

@@ -1,0 +1,78 @@
+//! The change feed: `GET` on a container's items with `A-IM`.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use hyper::StatusCode;
+use hyper::header::{HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH};
+use quire_engine::{ChangesRequest, FeedStart};
+
+use crate::auth;
+use crate::handlers::call::bad_header;
+use crate::handlers::items::with_positions;
+use crate::handlers::partition_key_ranges::A_IM;
+use crate::handlers::{Call, Handled, not_supported};
+use crate::headers::Reply;
+use crate::status::{Failure, HandlerError};
+use crate::wire::{Feed, envelope};
+
+/// An extension: how long to wait, in milliseconds, for a first change.
+const WAIT: HeaderName = HeaderName::from_static("x-quire-wait-ms");
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Whether the request asks for changes and not for a list.
+pub(crate) fn is_asked_for(call: &Call<'_>) -> Result<bool, HandlerError> {
+    Ok(call.text(&A_IM)?.is_some_and(|value| !value.trim().is_empty()))
+}
+
+pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str) -> Handled {
+    let container = call.owner_container(database, container)?;
+    let mode = call.text(&A_IM)?.unwrap_or_default().trim();
+    if mode.eq_ignore_ascii_case("full-fidelity feed") {
+        return not_supported("The change feed with all versions and deletes");
+    }
+    if !mode.eq_ignore_ascii_case("incremental feed") {
+        return Err(bad_header("a-im", mode));
+    }
+    let request =
+        ChangesRequest { page: call.page()?, start: start(call)?, since: since(call)?, wait: wait(call)? };
+    let (engine, source) = (call.state.engine.clone(), container.clone());
+    let answer = call.state.pool.read(move || engine.read_changes(&source, &request)).await?;
+    let reply = match answer.result {
+        Ok(changes) if changes.count == 0 && !changes.more => {
+            Reply::empty(StatusCode::NOT_MODIFIED).etag(&changes.etag)
+        }
+        Ok(changes) => {
+            let rid = container.resource.rid.to_string();
+            let body = envelope(Feed::Items, &rid, &changes.rows, changes.count);
+            Reply::json(StatusCode::OK, body).count(changes.count).etag(&changes.etag)
+        }
+        Err(error) => Reply::failure(Failure::from(&error)),
+    };
+    Ok(with_positions(reply, &container, answer.charge, answer.position.as_ref()))
+}
+
+fn start(call: &Call<'_>) -> Result<FeedStart, HandlerError> {
+    Ok(match call.text(&IF_NONE_MATCH)?.map(str::trim) {
+        None | Some("") => FeedStart::Beginning,
+        Some("*") => FeedStart::Now,
+        Some(etag) => FeedStart::After(etag.to_owned()),
+    })
+}
+
+/// Seconds since the epoch. Clients send it again with every page.
+fn since(call: &Call<'_>) -> Result<Option<i64>, HandlerError> {
+    let Some(text) = call.text(&IF_MODIFIED_SINCE)?.filter(|text| !text.trim().is_empty()) else {
+        return Ok(None);
+    };
+    let date = auth::parse_date(text.trim()).and_then(|date| date.duration_since(UNIX_EPOCH).ok());
+    let date = date.ok_or_else(|| bad_header("if-modified-since", text))?;
+    Ok(Some(i64::try_from(date.as_secs()).unwrap_or(i64::MAX)))
+}
+
+fn wait(call: &Call<'_>) -> Result<Duration, HandlerError> {
+    let Some(text) = call.text(&WAIT)? else { return Ok(Duration::ZERO) };
+    match text.trim().parse() {
+        Ok(milliseconds) => Ok(Duration::from_millis(milliseconds).min(WAIT_MAX)),
+        Err(_) => Err(bad_header("x-quire-wait-ms", text)),
+    }
+}
