@@ -8,6 +8,7 @@ use crate::environment::{Environment, Limits};
 use crate::exec::{self, Run};
 use crate::functions::{Implementation, Nature, Patterns};
 use crate::like::Pattern;
+use crate::user_functions::NoFunctions;
 
 /// For all constants of a query together.
 const STEPS_MAX: u64 = 100_000;
@@ -23,7 +24,8 @@ pub(crate) fn fold_expr(expr: &mut Expr) {
 fn with_run(work: impl FnOnce(&Run<'_>)) {
     let limits = Limits { item_steps_max: STEPS_MAX, ..Limits::default() };
     let patterns = Patterns::default();
-    let surroundings = exec::surroundings(&Environment { limits, ..Environment::default() }, &patterns);
+    let surroundings =
+        exec::surroundings(&Environment { limits, ..Environment::default() }, &patterns, &NoFunctions);
     work(&Run::new(&surroundings, &[], None));
 }
 

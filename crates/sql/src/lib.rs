@@ -41,7 +41,7 @@ pub use self::plan::{Distinct, DistinctCount, Feature, HybridSearch, QueryInfo, 
 pub use self::query::{Evaluator, Parameters, Query, Shape, Sink};
 pub use self::ranking::RankStatistics;
 pub use self::schema::Schema;
-pub use self::user_functions::{Spend, UserFunction, UserFunctions};
+pub use self::user_functions::{Spend, UserFunctions};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SqlError {

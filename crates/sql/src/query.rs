@@ -11,6 +11,7 @@ use crate::exec::{self, Item, Row, Run, Seen, Window};
 use crate::functions::{Patterns, Surroundings};
 use crate::plan::{self, QueryPlan};
 use crate::ranking::{RankStatistics, Ranked};
+use crate::user_functions::{NoFunctions, UserFunctions};
 use crate::{Schema, SqlError, ast, computed, fold, parser, partition_keys};
 
 /// Bound values for `@name` parameters, the `@` included in the name.
@@ -143,8 +144,13 @@ impl Query {
 
     /// For a query that is fed item by item, as long as the caller likes.
     pub fn start(&self) -> Result<Evaluator<'_>, SqlError> {
+        self.start_calling(&NoFunctions)
+    }
+
+    /// The same, with the functions that the query was compiled with.
+    pub fn start_calling<'q>(&'q self, functions: &'q dyn UserFunctions) -> Result<Evaluator<'q>, SqlError> {
         self.check_clock()?;
-        let surroundings = exec::surroundings(&self.environment, &self.patterns);
+        let surroundings = exec::surroundings(&self.environment, &self.patterns, functions);
         let is_item_by_item = self.is_item_by_item();
         Ok(Evaluator { query: self, is_item_by_item, surroundings, seen: Seen::default() })
     }
@@ -157,8 +163,18 @@ impl Query {
         feed: &mut dyn FnMut(&mut Sink<'_>) -> Result<(), E>,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), E> {
+        self.run_calling(&NoFunctions, feed, emit)
+    }
+
+    /// The same, with the functions that the query was compiled with.
+    pub fn run_calling<E: From<SqlError>>(
+        &self,
+        functions: &dyn UserFunctions,
+        feed: &mut dyn FnMut(&mut Sink<'_>) -> Result<(), E>,
+        emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), E> {
         self.check_clock()?;
-        let surroundings = exec::surroundings(&self.environment, &self.patterns);
+        let surroundings = exec::surroundings(&self.environment, &self.patterns, functions);
         let mut failure = None;
         let mut items = |take: &mut exec::Take<'_>| feed_all(feed, take, &mut failure);
         let run = Run::new(&surroundings, &self.computed, Some(&mut items));
@@ -200,13 +216,22 @@ impl Query {
     /// All rows over items in memory: what every other way of running the query is checked against. What they weigh
     /// counts as held.
     pub fn rows<'i>(&self, items: impl IntoIterator<Item = &'i Value>) -> Result<Vec<Value>, SqlError> {
+        self.rows_calling(&NoFunctions, items)
+    }
+
+    /// The same, with the functions that the query was compiled with.
+    pub fn rows_calling<'i>(
+        &self,
+        functions: &dyn UserFunctions,
+        items: impl IntoIterator<Item = &'i Value>,
+    ) -> Result<Vec<Value>, SqlError> {
         let mut items = items.into_iter();
         let mut rows = Collected::new(self.environment.limits);
         let feed = &mut |sink: &mut Sink<'_>| {
             let _enough = items.try_for_each(|item| sink(&Item::value(item), 1));
             Ok::<(), SqlError>(())
         };
-        self.run(feed, &mut |row| rows.push(row))?;
+        self.run_calling(functions, feed, &mut |row| rows.push(row))?;
         rows.finish()
     }
 
@@ -243,7 +268,7 @@ impl Query {
 
     /// The value of an expression that needs no item; `None` when it fails, or is nothing that a row can be.
     pub(crate) fn evaluate_constant(&self, expr: &Expr) -> Option<Value> {
-        let surroundings = exec::surroundings(&self.environment, &self.patterns);
+        let surroundings = exec::surroundings(&self.environment, &self.patterns, &NoFunctions);
         let value = Run::new(&surroundings, &self.computed, None).constant(expr).ok()?;
         let row = Row::from(exec::Datum::Owned(value));
         row.is_json().then(|| row.to_value())

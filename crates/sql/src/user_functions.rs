@@ -1,38 +1,42 @@
 //! User-defined functions: `udf.name(…)`. What they are made of is for the caller to know.
 
-use std::sync::Arc;
-
 use quire_value::Value;
 
 use crate::SqlError;
 
-/// The user-defined functions of a container.
+/// The user-defined functions of a container. A compiled query knows them by number alone, so that it may be kept and
+/// shared while its functions stay where they are: a run is lent them.
+///
+/// Contract: while a query runs, the same arguments give the same value or failure, and nothing else changes.
 pub trait UserFunctions {
     /// Asked once per call in a query text, when the query is compiled.
-    fn find(&self, name: &str) -> Option<Arc<dyn UserFunction>>;
-}
+    fn find(&self, name: &str) -> Option<usize>;
 
-/// One of them. Contract: the same arguments give the same value or failure while a query runs, and nothing else changes.
-pub trait UserFunction: Send + Sync {
-    /// No argument is undefined, and the value may be. A long call announces its work, in steps of evaluation, with
-    /// `spend`, and ends with the error it gets when there were too many.
-    fn call(&self, arguments: &[Value], spend: &mut Spend<'_>) -> Result<Value, SqlError>;
+    /// No argument is undefined (the service skips such a call), and the value may be. A long call announces its work, in
+    /// steps of evaluation, with `spend`, and ends with the error it gets when there were too many.
+    fn call(&self, function: usize, arguments: &[Value], spend: &mut Spend<'_>) -> Result<Value, SqlError>;
 }
 
 pub type Spend<'s> = dyn FnMut(u64) -> Result<(), SqlError> + 's;
 
-/// A function that was found.
-#[derive(Clone)]
-pub(crate) struct FoundFunction {
-    pub name: String,
-    pub function: Arc<dyn UserFunction>,
+/// For runs that are lent no functions.
+pub(crate) struct NoFunctions;
+
+impl UserFunctions for NoFunctions {
+    fn find(&self, _: &str) -> Option<usize> {
+        None
+    }
+
+    fn call(&self, _: usize, _: &[Value], _: &mut Spend<'_>) -> Result<Value, SqlError> {
+        Err(SqlError::Refused("the query calls user-defined functions, and none were given".to_owned()))
+    }
 }
 
-/// Within one query a name means one function.
-impl PartialEq for FoundFunction {
-    fn eq(&self, other: &FoundFunction) -> bool {
-        self.name == other.name
-    }
+/// A function that was found. Within one query a name means one function.
+#[derive(Clone, PartialEq)]
+pub(crate) struct FoundFunction {
+    pub name: String,
+    pub number: usize,
 }
 
 impl std::fmt::Debug for FoundFunction {

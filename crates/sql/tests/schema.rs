@@ -1,12 +1,9 @@
 //! What a query takes from its container: policies and user-defined functions.
 
-use std::sync::Arc;
-
 use quire_resource::ContainerDefinition;
 use quire_sql::functions::TextStatistics;
 use quire_sql::{
-    Environment, Limits, Parameters, Query, RankStatistics, Schema, Spend, SqlError, UserFunction,
-    UserFunctions,
+    Environment, Limits, Parameters, Query, RankStatistics, Schema, Spend, SqlError, UserFunctions,
 };
 use quire_value::{Value, text};
 
@@ -120,35 +117,24 @@ fn ranks_are_told_from_all_items() {
     assert!(!keys("SELECT * FROM c WHERE c.pk = 1 ORDER BY RANK FullTextScore(c.t, 'a')"));
 }
 
-/// Functions of numbers.
+/// Functions of numbers, by their place in [`NAMES`].
 struct Numbers;
 
-struct Closure<F>(F);
-
-impl<F: Fn(&[Value], &mut Spend<'_>) -> Result<Value, SqlError> + Send + Sync> UserFunction for Closure<F> {
-    fn call(&self, arguments: &[Value], spend: &mut Spend<'_>) -> Result<Value, SqlError> {
-        (self.0)(arguments, spend)
-    }
-}
+const NAMES: [&str; 4] = ["double", "count", "fail", "forever"];
 
 impl UserFunctions for Numbers {
-    fn find(&self, name: &str) -> Option<Arc<dyn UserFunction>> {
-        match name {
-            "double" => Some(Arc::new(Closure(|arguments: &[Value], _: &mut Spend<'_>| {
-                Ok(arguments[0].as_i64().map_or(Value::Undefined, |number| Value::from(2 * number)))
-            }))),
-            "count" => Some(Arc::new(Closure(|arguments: &[Value], _: &mut Spend<'_>| {
-                Ok(Value::from(arguments.len() as i64))
-            }))),
-            "fail" => Some(Arc::new(Closure(|_: &[Value], _: &mut Spend<'_>| {
-                Err(SqlError::UserFunction { name: "fail".into(), message: "no".into() })
-            }))),
-            "forever" => Some(Arc::new(Closure(|_: &[Value], spend: &mut Spend<'_>| {
-                loop {
-                    spend(1_000)?;
-                }
-            }))),
-            _ => None,
+    fn find(&self, name: &str) -> Option<usize> {
+        NAMES.iter().position(|known| *known == name)
+    }
+
+    fn call(&self, function: usize, arguments: &[Value], spend: &mut Spend<'_>) -> Result<Value, SqlError> {
+        match NAMES[function] {
+            "double" => Ok(arguments[0].as_i64().map_or(Value::Undefined, |number| Value::from(2 * number))),
+            "count" => Ok(Value::from(arguments.len() as i64)),
+            "fail" => Err(SqlError::UserFunction { name: "fail".into(), message: "no".into() }),
+            _ => loop {
+                spend(1_000)?;
+            },
         }
     }
 }
@@ -159,7 +145,7 @@ fn call(text: &str) -> Result<String, SqlError> {
     let query = Query::compile_for(text, &Parameters::default(), schema)?
         .with_environment(Environment { limits, ..Environment::default() });
     let items = [r#"{"id": "1", "n": 4}"#, r#"{"id": "2", "n": "x"}"#, r#"{"id": "3"}"#].map(value);
-    Ok(Value::Array(query.rows(&items)?).to_json())
+    Ok(Value::Array(query.rows_calling(&Numbers, &items)?).to_json())
 }
 
 #[test]
@@ -200,4 +186,12 @@ fn unknown_functions_are_found_out_at_once() {
     }
     let none = Query::compile("SELECT VALUE udf.double(1)", &Parameters::default(), &[]);
     assert!(matches!(none, Err(SqlError::Compile(_))), "without any functions");
+}
+
+#[test]
+fn a_run_without_the_functions_is_refused() {
+    let schema = Schema::default().with_functions(&Numbers);
+    let query =
+        Query::compile_for("SELECT VALUE udf.double(1)", &Parameters::default(), schema).expect("compiles");
+    assert!(matches!(query.rows([]), Err(SqlError::Refused(_))));
 }

@@ -188,8 +188,8 @@ impl Binder<'_> {
         }
         let arguments = self.exprs(arguments);
         match self.schema.functions.and_then(|functions| functions.find(&name.name)) {
-            Some(function) => {
-                let function = FoundFunction { name: name.name.clone(), function };
+            Some(number) => {
+                let function = FoundFunction { name: name.name.clone(), number };
                 Expr::UserCall { function, arguments }
             }
             None => {

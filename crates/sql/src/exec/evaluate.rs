@@ -372,7 +372,8 @@ impl Run<'_> {
             }
             values.push(self.own(value)?);
         }
-        let value = function.function.call(&values, &mut |steps| self.budget().spend(steps))?;
+        let functions = self.surroundings.functions;
+        let value = functions.call(function.number, &values, &mut |steps| self.budget().spend(steps))?;
         self.budget().spend_bytes(View::Value(&value).approximate_size())?;
         Ok(Datum::Owned(value))
     }

@@ -20,6 +20,7 @@ use crate::SqlError;
 use crate::bound::{Expr, Input, Query, Source};
 use crate::environment::{Budget, Environment};
 use crate::functions::{Finders, Patterns, Shapes, Surroundings};
+use crate::user_functions::UserFunctions;
 
 pub(crate) use self::datum::{Datum, View};
 pub use self::item::{Item, SystemProperties};
@@ -38,11 +39,16 @@ pub(crate) type Take<'t> = dyn FnMut(&Item<'_>, u64) -> Result<Flow, SqlError> +
 pub(crate) type Feed<'f> = dyn FnMut(&mut Take<'_>) -> Result<Flow, SqlError> + 'f;
 
 /// What lasts over many items.
-pub(crate) fn surroundings<'r>(environment: &Environment, patterns: &'r Patterns) -> Surroundings<'r> {
+pub(crate) fn surroundings<'r>(
+    environment: &Environment,
+    patterns: &'r Patterns,
+    functions: &'r dyn UserFunctions,
+) -> Surroundings<'r> {
     Surroundings {
         now_ticks: environment.now_ticks.unwrap_or(0),
         random: Cell::new(environment.random_seed),
         patterns,
+        functions,
         finders: Finders::default(),
         shapes: Shapes::default(),
         geospatial: environment.geospatial,

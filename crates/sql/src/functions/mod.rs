@@ -32,6 +32,7 @@ use quire_value::{Kind, Number, Object, Value};
 use crate::SqlError;
 use crate::environment::Budget;
 use crate::exec::{Datum, View};
+use crate::user_functions::UserFunctions;
 
 pub(crate) use self::aggregate::Accumulator;
 pub use self::aggregate::Aggregate;
@@ -252,6 +253,7 @@ pub(crate) struct Surroundings<'r> {
     pub now_ticks: i64,
     pub random: Cell<u64>,
     pub patterns: &'r Patterns,
+    pub functions: &'r dyn UserFunctions,
     pub finders: Finders,
     pub shapes: Shapes,
     pub geospatial: GeospatialType,
