@@ -20,8 +20,12 @@ pub fn run(mut config: Config) -> Result<()> {
     let keys = keys::load(&mut config)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     // Half of the memory for caches goes to items, half to the storage's blocks.
-    let options =
-        Options { clock: clock.clone(), partitions: config.partitions, cache_bytes: config.cache_bytes / 2 };
+    let options = Options {
+        clock: clock.clone(),
+        partitions: config.partitions,
+        cache_bytes: config.cache_bytes / 2,
+        scripts: Default::default(),
+    };
     let engine = Arc::new(Engine::open(storage, options).context("opening the database")?);
     let mut server = ServerConfig::new(config.listen, keys, clock);
     server.key_file = config.key_file.clone();

@@ -57,7 +57,10 @@ fn time(what: &str, count: u32, mut operation: impl FnMut(u32)) {
 
 impl Bench {
     fn open(storage: Arc<dyn Storage>, cache_bytes: usize) -> Bench {
-        let engine = Engine::open(storage, Options { clock: Arc::new(Fixed), partitions: 1, cache_bytes });
+        let engine = Engine::open(
+            storage,
+            Options { clock: Arc::new(Fixed), partitions: 1, cache_bytes, scripts: Default::default() },
+        );
         let engine = engine.expect("opens");
         let parse = |json: &str| text::parse(json.as_bytes(), Limits::default()).expect("JSON");
         engine.create_database(&parse(r#"{"id":"db"}"#), None).expect("database");
@@ -83,6 +86,8 @@ impl Bench {
             indexing: IndexingDirective::Default,
             session: None,
             want_body: true,
+            pre_trigger: None,
+            post_trigger: None,
         };
         self.engine.write_item(&self.container, write).result.expect("written");
     }

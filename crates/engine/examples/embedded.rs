@@ -22,7 +22,12 @@ impl Clock for SystemClock {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::args().nth(1).unwrap_or_else(|| "quire-data".to_owned());
     let storage = Arc::new(LocalStorage::open(&directory, LocalOptions::default())?);
-    let options = Options { clock: Arc::new(SystemClock), partitions: 1, cache_bytes: 64 << 20 };
+    let options = Options {
+        clock: Arc::new(SystemClock),
+        partitions: 1,
+        cache_bytes: 64 << 20,
+        scripts: Default::default(),
+    };
     let engine = Engine::open(storage, options)?;
     if engine.database("shop").is_err() {
         let container =
@@ -39,6 +44,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         indexing: IndexingDirective::Default,
         session: None,
         want_body: false,
+        pre_trigger: None,
+        post_trigger: None,
     };
     let written = engine.write_item(&orders, write);
     println!("written for {} request units, etag {}", written.charge, written.result?.etag);

@@ -37,7 +37,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         } else {
             Arc::new(LocalStorage::open(directory.path(), LocalOptions::default())?)
         };
-        let options = Options { clock: Arc::new(SystemClock), partitions: 1, cache_bytes: 64 << 20 };
+        let options = Options {
+            clock: Arc::new(SystemClock),
+            partitions: 1,
+            cache_bytes: 64 << 20,
+            scripts: Default::default(),
+        };
         let engine = Engine::open(storage, options)?;
         let before = cpu_time()?;
         let made_up = measure(&engine, name, policy, items)?;
@@ -99,6 +104,8 @@ fn write(engine: &Engine, container: &Arc<Container>, kind: WriteKind, body: &st
         indexing: IndexingDirective::Default,
         session: None,
         want_body: false,
+        pre_trigger: None,
+        post_trigger: None,
     };
     engine.write_item(container, write).result.expect("an ordinary write");
 }

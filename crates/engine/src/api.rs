@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quire_resource::{EpkRange, PartitionKey, ResourceId, SessionToken};
+use quire_script::{Limits as ScriptLimits, ScriptError};
 use quire_sql::IndexMetrics;
 use quire_value::Object;
 
@@ -22,6 +23,17 @@ pub struct Options {
     /// Partitions of a new container when its throughput does not ask for more.
     pub partitions: u32,
     pub cache_bytes: usize,
+    pub scripts: ScriptOptions,
+}
+
+/// How server-side scripts run.
+#[derive(Clone, Debug, Default)]
+pub struct ScriptOptions {
+    pub limits: ScriptLimits,
+    /// A script that exceeds its time again and again is refused until it is replaced.
+    pub block_offenders: bool,
+    /// Procedures and writes with triggers that run at once; `None`: four per core, at least eight.
+    pub running_max: Option<usize>,
 }
 
 /// A catalog resource: database, container, script, user, permission, client encryption key or offer.
@@ -95,6 +107,10 @@ pub struct WriteItem {
     pub session: Option<SessionToken>,
     /// Build the response body (false under `Prefer: return=minimal`).
     pub want_body: bool,
+    /// Trigger to run before the write, by id or rid.
+    pub pre_trigger: Option<String>,
+    /// Trigger to run after it, in the same transaction.
+    pub post_trigger: Option<String>,
 }
 
 pub struct ItemWritten {
@@ -115,6 +131,36 @@ pub struct ReadItem<'a> {
 pub enum ItemRead {
     Found { body: Bytes, etag: Arc<str>, item_lsn: u64 },
     NotModified { etag: Arc<str>, item_lsn: u64 },
+}
+
+/// One run of a stored procedure, in one logical partition.
+pub struct ExecuteProcedure {
+    /// Id or rid of the procedure.
+    pub id: String,
+    pub partition_key: PartitionKey,
+    /// JSON text; empty for no parameters.
+    pub parameters: Bytes,
+    /// Whether `console.log` writes.
+    pub logging: bool,
+    pub session: Option<SessionToken>,
+    /// Headers of the request that the script may read.
+    pub headers: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+pub struct ProcedureDone {
+    /// JSON text.
+    pub body: String,
+    /// Plain text; `None` without logging.
+    pub log: Option<String>,
+}
+
+/// A script that failed, and with it all that it did.
+#[derive(Debug)]
+pub struct ScriptFailure {
+    pub error: ScriptError,
+    /// What it logged until then; `None` without logging.
+    pub log: Option<String>,
 }
 
 /// Which items a feed or query covers.

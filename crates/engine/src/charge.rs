@@ -9,6 +9,8 @@
 //! | create, delete                  | 5 + 0.455 (s - 1) + 0.35 x                                              |
 //! | replace, upsert of an existing  | twice the create                                                        |
 //! | page of a list or query         | 2.5 p + 0.065 loaded + 0.001 index rows + 0.1 returned + 0.3 per MB returned |
+//! | call of a user-defined function | 0.01, as a part of its page                                             |
+//! | run of a procedure or trigger   | 1, and what its reads, pages and writes cost by themselves               |
 //! | refused, not found, not modified | 1                                                                      |
 
 use crate::items::Cost;
@@ -27,6 +29,9 @@ const PAGE_PER_LOADED: f64 = 0.065;
 const PAGE_PER_INDEX_ROW: f64 = 0.001;
 const PAGE_PER_RETURNED: f64 = 0.1;
 const PAGE_PER_MB: f64 = 0.3;
+const PAGE_PER_CALL: f64 = 0.01;
+/// One run of a procedure or trigger; what it asks of the database comes on top.
+pub(crate) const SCRIPT: f64 = 1.0;
 
 pub(crate) fn read(json_bytes: usize) -> f64 {
     rounded(READ + READ_PER_KB * (kilobytes(json_bytes) - 1.0))
@@ -46,7 +51,8 @@ pub(crate) fn page(cost: &Cost, returned: usize, bytes_returned: usize) -> f64 {
     let megabytes = bytes_returned as f64 / f64::from(1 << 20);
     let read = PAGE_PER_LOADED * cost.items as f64 + PAGE_PER_INDEX_ROW * cost.index_rows as f64;
     let partitions = PAGE_PER_PARTITION * cost.partitions.max(1) as f64;
-    rounded(partitions + read + PAGE_PER_RETURNED * returned as f64 + PAGE_PER_MB * megabytes)
+    let calls = PAGE_PER_CALL * cost.calls as f64;
+    rounded(partitions + read + calls + PAGE_PER_RETURNED * returned as f64 + PAGE_PER_MB * megabytes)
 }
 
 fn kilobytes(bytes: usize) -> f64 {

@@ -5,6 +5,7 @@ use quire_sql::SqlError;
 use quire_storage::StorageError;
 use quire_value::ParseError;
 
+use crate::api::ScriptFailure;
 use crate::query_plan::PlannedQuery;
 
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +75,15 @@ pub enum EngineError {
     /// nobody waits for the answer any more
     #[error("the request was cancelled")]
     Cancelled,
+    /// a procedure, trigger or user-defined function failed, and everything it did is undone
+    #[error("{}", .0.error)]
+    Script(Box<ScriptFailure>),
+    /// it exceeded its time too often
+    #[error("script {id:?} is blocked")]
+    ScriptBlocked { id: String },
+    /// others kept changing what a transaction read: nothing was done, retry
+    #[error("the transaction conflicts with others")]
+    TransactionConflict,
     #[error("{feature} is not supported yet")]
     NotSupported { feature: String },
     #[error("forbidden: {reason}")]

@@ -24,6 +24,7 @@ mod resource; // catalog resources as clients see them
 mod resource_query; // queries over resources in memory
 mod restore; // from a backup to a store
 mod rids; // counters of new items
+mod scripts; // stored procedures, triggers and user-defined functions
 mod sequencer; // one commit for all that wait, dense LSNs
 mod shared; // what every part of the engine needs
 mod stretches; // neighbouring items kept in memory for scans
@@ -40,6 +41,7 @@ pub use query_plan::{PlannedQuery, QueryRange};
 pub use restore::{RestoreReport, restore};
 pub use verify::{VerifyReport, verify, verify_backup};
 // Parts of `EngineError` and of requests that callers must name.
+pub use quire_script::{Limits as ScriptLimits, Position as ScriptPosition, ScriptError};
 pub use quire_sql::ast::Direction;
 pub use quire_sql::functions::Aggregate;
 pub use quire_sql::{

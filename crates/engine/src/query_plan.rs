@@ -3,7 +3,9 @@
 use quire_resource::{EffectivePartitionKey, EpkRange, PartitionKey};
 use quire_sql::{Feature, Parameters, Query, QueryPlan, Schema, Shape};
 
+use crate::api::Cancel;
 use crate::items::key_of_values;
+use crate::scripts::PageFunctions;
 use crate::{Container, Crossing, Engine, EngineError, PageRequest, Scope};
 
 /// More ranges than this are as good as the whole space: a client would visit every partition anyway.
@@ -35,7 +37,9 @@ impl Engine {
         parameters: &Parameters,
         scope: &Scope,
     ) -> Result<PlannedQuery, EngineError> {
-        let query = Query::compile_for(text, parameters, Schema::of(&container.definition))?;
+        let functions = PageFunctions::of(&self.shared, container, &Cancel::default());
+        let schema = Schema::of(&container.definition).with_functions(&functions);
+        let query = Query::compile_for(text, parameters, schema)?;
         planned(container, &query, scope)
     }
 }

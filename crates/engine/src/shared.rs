@@ -11,6 +11,7 @@ use ring::hmac;
 use crate::api::{Clock, Options};
 use crate::cache::ItemCache;
 use crate::locks::LockTable;
+use crate::scripts::Scripting;
 use crate::stretches::Stretches;
 use crate::vectors::Vectors;
 
@@ -24,6 +25,7 @@ pub(crate) struct Shared {
     pub stretches: Stretches,
     pub vectors: Vectors,
     pub locks: LockTable,
+    pub scripts: Scripting,
     /// Made with the store: MACs of continuations and resource tokens.
     pub secret: [u8; 32],
     /// 1 in a new store, one more after every restore.
@@ -68,6 +70,7 @@ impl Shared {
             stretches: Stretches::new(options.cache_bytes / 3 * 2).sharing(vectors.bytes_taken()),
             vectors,
             locks: LockTable::new(),
+            scripts: Scripting::new(&options.scripts),
             storage,
             secret,
             incarnation,
@@ -109,7 +112,7 @@ impl Shared {
         let [hits, misses, bytes, entries] = self.cache.statistics();
         let (lock_waits, lock_refusals) = self.locks.statistics();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        vec![
+        let mut figures = vec![
             ("commit_groups", count(&self.statistics.groups)),
             ("committed_writes", count(&self.statistics.writes)),
             ("retried_writes", count(&self.statistics.retries)),
@@ -121,7 +124,9 @@ impl Shared {
             ("cache_items", entries),
             ("scan_cache_bytes", self.stretches.bytes() as u64),
             ("vector_index_bytes", self.vectors.bytes() as u64),
-        ]
+        ];
+        figures.extend(self.scripts.statistics());
+        figures
     }
 }
 

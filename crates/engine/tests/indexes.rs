@@ -111,6 +111,8 @@ fn write(fixture: &Fixture, random: &mut Random) {
         indexing,
         session: None,
         want_body: false,
+        pre_trigger: None,
+        post_trigger: None,
     };
     match fixture.engine.write_item(&fixture.container, write).result {
         Ok(_) => {}

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use quire_engine::{Diagnostic, EngineError, SqlError, StorageError};
+use quire_engine::{Diagnostic, EngineError, ScriptError, SqlError, StorageError};
 use quire_resource::{ContainerError, PartitionKeyError};
 use quire_value::text::write_string;
 
@@ -16,6 +16,8 @@ use crate::wire::query_plan;
 
 /// Written after every message, where the service names its own component.
 const AGENT: &str = concat!("quire/", env!("CARGO_PKG_VERSION"));
+
+const SCRIPT_COMPILE_ERROR: u32 = 65535;
 
 const RETRY_CONTENDED_MS: u32 = 10;
 const RETRY_OVERLOADED_MS: u32 = 100;
@@ -141,6 +143,9 @@ impl From<&EngineError> for Failure {
             CrossPartitionRefused => wire(400, CROSS_PARTITION_REFUSED),
             CrossPartitionAggregate => wire(400, CROSS_PARTITION_AGGREGATE),
             PlanNeeded(planned) => Failure { plan: Some(query_plan(planned)), ..sub(400, 1004, PLAN_NEEDED) },
+            Script(failure) => script(&failure.error),
+            ScriptBlocked { id } => wire(403, script_blocked(id)),
+            TransactionConflict => retry(449, None, RETRY_CONTENDED_MS, "Retry the request."),
             NotSupported { feature } => wire(400, not_supported(feature)),
             Forbidden { reason } => wire(403, reason),
             Cancelled => wire(408, error.to_string()),
@@ -316,6 +321,30 @@ fn sql(error: &SqlError, text: Option<&str>) -> Failure {
         SqlError::DivisionByZero => sub(400, 4001, errors(&["Division by zero."])),
         SqlError::Budget { .. } | SqlError::UserFunction { .. } => wire(400, errors(&[&error.to_string()])),
     }
+}
+
+/// The number that a script throws is its sub-status, never its status.
+fn script(error: &ScriptError) -> Failure {
+    let text = errors(&[&error.to_string()]);
+    match error {
+        ScriptError::Thrown { number, .. } => {
+            let substatus = number.and_then(|number| u32::try_from(number).ok());
+            Failure { substatus, ..wire(400, text) }
+        }
+        ScriptError::Compile { .. } => sub(400, SCRIPT_COMPILE_ERROR, text),
+        ScriptError::TooLong { .. } => wire(413, text),
+        ScriptError::Parameters { .. } | ScriptError::Result { .. } => wire(400, text),
+        ScriptError::OutOfMemory { .. } => wire(400, text),
+        ScriptError::TimedOut => wire(408, text),
+        ScriptError::Stopped | ScriptError::Engine { .. } => internal(error),
+    }
+}
+
+fn script_blocked(id: &str) -> String {
+    format!(
+        "The script with id '{id}' is blocked for execution because it has violated its allowed resource limit several \
+         times."
+    )
 }
 
 /// `Message: {"errors":[{"severity":"Error","location":{"start":7,"end":11},"code":"SC1001","message":"..."}]}`

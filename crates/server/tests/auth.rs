@@ -140,7 +140,12 @@ fn keys_change_without_a_restart() {
 fn the_well_known_key_stays_on_loopback() {
     let storage = std::sync::Arc::new(quire_storage::memory::MemoryStorage::new());
     let clock = std::sync::Arc::new(quire_server::SystemClock);
-    let options = quire_engine::Options { clock: clock.clone(), partitions: 1, cache_bytes: 0 };
+    let options = quire_engine::Options {
+        clock: clock.clone(),
+        partitions: 1,
+        cache_bytes: 0,
+        scripts: Default::default(),
+    };
     let engine = std::sync::Arc::new(quire_engine::Engine::open(storage, options).unwrap());
     let config = quire_server::ServerConfig::new("0.0.0.0:0".parse().unwrap(), Keys::well_known(), clock);
     let runtime = quire_server::runtime(&config).unwrap();

@@ -267,7 +267,12 @@ fn an_issuer_that_does_not_answer() {
 fn an_issuer_needs_an_audience_and_a_safe_address() {
     let bind = |issuer: &str, audience: &str| {
         let clock = Arc::new(SystemClock);
-        let options = quire_engine::Options { clock: clock.clone(), partitions: 1, cache_bytes: 0 };
+        let options = quire_engine::Options {
+            clock: clock.clone(),
+            partitions: 1,
+            cache_bytes: 0,
+            scripts: Default::default(),
+        };
         let storage = Arc::new(quire_storage::memory::MemoryStorage::new());
         let engine = Arc::new(quire_engine::Engine::open(storage, options).unwrap());
         let keys = quire_server::Keys::new(WELL_KNOWN_KEY, None, None, None).unwrap();

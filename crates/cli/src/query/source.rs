@@ -68,7 +68,12 @@ impl Source {
         }
         let storage = LocalStorage::open(path, LocalOptions::default())
             .with_context(|| format!("opening {}", path.display()))?;
-        let options = Options { clock: Arc::new(SystemClock), partitions: 1, cache_bytes: CACHE_BYTES };
+        let options = Options {
+            clock: Arc::new(SystemClock),
+            partitions: 1,
+            cache_bytes: CACHE_BYTES,
+            scripts: Default::default(),
+        };
         let engine = Engine::open(Arc::new(storage), options)?;
         let container = match engine.container(&question.database, &question.container) {
             Ok(container) => container,

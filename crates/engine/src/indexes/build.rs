@@ -327,7 +327,7 @@ mod tests {
 
     fn open(memory: &MemoryStorage) -> Engine {
         let clock = Arc::new(Ticking(AtomicI64::new(1_700_000_000_000)));
-        let options = Options { clock, partitions: 2, cache_bytes: 1 << 20 };
+        let options = Options { clock, partitions: 2, cache_bytes: 1 << 20, scripts: Default::default() };
         Engine::open(Arc::new(memory.reopen()), options).unwrap()
     }
 
@@ -346,6 +346,8 @@ mod tests {
             indexing: IndexingDirective::Default,
             session: None,
             want_body: false,
+            pre_trigger: None,
+            post_trigger: None,
         };
         engine.write_item(&container, write).result.unwrap();
     }

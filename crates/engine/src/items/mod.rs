@@ -30,6 +30,10 @@ use crate::{Container, Engine, EngineError};
 
 impl Engine {
     pub fn write_item(&self, container: &Arc<Container>, write: WriteItem) -> Answer<ItemWritten> {
+        if write.pre_trigger.is_some() || write.post_trigger.is_some() {
+            let result = Err(EngineError::NotSupported { feature: "a write with triggers".to_owned() });
+            return Answer { charge: crate::charge::REFUSED, position: None, result };
+        }
         write::write_item(&self.shared, container, write)
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Cost {
     pub bytes: u64,
     pub matched: u64,
     pub index_rows: u64,
+    /// Of user-defined functions.
+    pub calls: u64,
     pub compile: Duration,
     pub plan: Duration,
     pub index: Duration,

@@ -48,7 +48,12 @@ pub fn json(text: &str) -> Value {
 }
 
 pub fn options(clock: &Arc<FakeClock>, partitions: u32) -> Options {
-    Options { clock: Arc::clone(clock) as Arc<dyn Clock>, partitions, cache_bytes: 4 << 20 }
+    Options {
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        partitions,
+        cache_bytes: 4 << 20,
+        scripts: Default::default(),
+    }
 }
 
 impl Fixture {
@@ -102,6 +107,8 @@ impl Fixture {
             indexing: IndexingDirective::Default,
             session: None,
             want_body: true,
+            pre_trigger: None,
+            post_trigger: None,
         };
         self.engine.write_item(&self.container, write)
     }

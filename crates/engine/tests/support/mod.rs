@@ -28,7 +28,12 @@ pub fn options() -> Options {
 }
 
 pub fn options_with(partitions: u32) -> Options {
-    Options { clock: Arc::new(Ticking(AtomicI64::new(1_700_000_000_000))), partitions, cache_bytes: 1 << 20 }
+    Options {
+        clock: Arc::new(Ticking(AtomicI64::new(1_700_000_000_000))),
+        partitions,
+        cache_bytes: 1 << 20,
+        scripts: Default::default(),
+    }
 }
 
 pub fn json(text: &str) -> Value {
@@ -78,6 +83,8 @@ fn answer(
         indexing: IndexingDirective::Default,
         session: None,
         want_body: false,
+        pre_trigger: None,
+        post_trigger: None,
     };
     engine.write_item(container, write)
 }

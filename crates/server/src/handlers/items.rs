@@ -111,6 +111,8 @@ async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> H
         indexing: call.indexing()?,
         session: call.session()?,
         want_body: !is_delete && !wants_minimal(call)?,
+        pre_trigger: None,
+        post_trigger: None,
     };
     let engine = call.state.engine.clone();
     let target = container.clone();

@@ -3,22 +3,38 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use quire_sql::{Evaluator as SqlEvaluator, Item, Query, Row};
+use quire_sql::{Evaluator as SqlEvaluator, Item, Query, Row, Sink};
 use quire_value::Value;
 
 use super::super::body::{Links, Stamped};
 use super::super::scan::Found;
+use crate::scripts::PageFunctions;
 use crate::{Container, EngineError};
 
 pub(super) struct Evaluator<'a> {
     pub query: &'a Query,
+    functions: &'a PageFunctions<'a>,
     links: Links,
     rows: RefCell<SqlEvaluator<'a>>,
 }
 
 impl<'a> Evaluator<'a> {
-    pub fn new(query: &'a Query, container: &Container) -> Result<Evaluator<'a>, EngineError> {
-        Ok(Evaluator { query, links: Links::new(container), rows: RefCell::new(query.start()?) })
+    pub fn new(
+        query: &'a Query,
+        functions: &'a PageFunctions<'a>,
+        container: &Container,
+    ) -> Result<Evaluator<'a>, EngineError> {
+        let rows = RefCell::new(query.start_calling(functions)?);
+        Ok(Evaluator { query, functions, links: Links::new(container), rows })
+    }
+
+    /// The whole query over what a feed hands out: see [`Query::run`].
+    pub fn run(
+        &self,
+        feed: &mut dyn FnMut(&mut Sink<'_>) -> Result<(), EngineError>,
+        emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        self.query.run_calling(self.functions, feed, emit)
     }
 
     /// Lends the item as the query language sees it.

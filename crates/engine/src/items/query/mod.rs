@@ -38,6 +38,7 @@ use super::scan::{Meter, Reader, ScanBudget};
 use super::window::{KeyFilter, Spot, Window, narrowed};
 use crate::api::{Answer, Page, PageRequest, Scope};
 use crate::query_plan::check_crossing;
+use crate::scripts::PageFunctions;
 use crate::sequencer::random_token;
 use crate::shared::Shared;
 use crate::{Container, EngineError, indexes, vectors};
@@ -68,8 +69,9 @@ pub(crate) fn query_items(
     answer_page(shared, container, request, |windows| {
         let started = Instant::now();
         let environment = environment(shared, container)?;
-        let query = Query::compile_for(text, parameters, Schema::of(&container.definition))?
-            .with_environment(environment);
+        let functions = PageFunctions::of(shared, container, &request.cancel);
+        let schema = Schema::of(&container.definition).with_functions(&functions);
+        let query = Query::compile_for(text, parameters, schema)?.with_environment(environment);
         let compile = started.elapsed();
         check_crossing(container, &query, request)?;
         let binding = Binding::new(container, Some((text, parameters)), &request.scope);
@@ -77,8 +79,9 @@ pub(crate) fn query_items(
         let narrow =
             keys_of(container, &query, &request.scope).map(|keys| narrowed(container, windows, keys));
         let windows = narrow.as_deref().unwrap_or(windows);
-        let run = Run { shared, container, request, query: &query, windows };
-        Ok((run.fill(resume, compile)?, binding))
+        let run = Run { shared, container, request, query: &query, functions: &functions, windows };
+        let filled = run.fill(resume, compile).map_err(|error| functions.explain(error))?;
+        Ok((filled, binding))
     })
 }
 
@@ -133,6 +136,7 @@ struct Run<'a> {
     container: &'a Container,
     request: &'a PageRequest,
     query: &'a Query,
+    functions: &'a PageFunctions<'a>,
     windows: &'a [Window<'a>],
 }
 
@@ -150,7 +154,7 @@ impl Run<'_> {
         let known = Known::new(self.container, indexes, &reader, self.request.index_use)?;
         let mut output = self.output(&resume)?;
         let need = Need { items: output.wanted() as u64, is_preferred: self.request.index_preferred };
-        let evaluator = Evaluator::new(self.query, self.container)?;
+        let evaluator = Evaluator::new(self.query, self.functions, self.container)?;
         let from = match &resume {
             Some(Resume::Stream { spot, .. }) => Some(*spot),
             _ => None,
@@ -167,7 +171,8 @@ impl Run<'_> {
         let plan_time = started.elapsed();
         reader.meter.start();
         let (next, node) = self.run(&mut reader, &evaluator, plan, &mut output)?;
-        let cost = Cost { compile, plan: plan_time, ..reader.meter.cost() };
+        let calls = self.functions.calls();
+        let cost = Cost { compile, plan: plan_time, calls, ..reader.meter.cost() };
         let explain = self.request.explain.then(|| explain::text(&node, &cost, output.rows.count()));
         let policy = &self.container.definition.indexing;
         let index_metrics = self.request.index_metrics.then(|| IndexMetrics::new(&analysis, policy));

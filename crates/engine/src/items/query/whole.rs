@@ -33,7 +33,7 @@ pub(super) fn whole(
         Feed::Items(candidates) => feed(reader, evaluator, candidates, sink),
         Feed::Index(fed) => fed.feed(reader, evaluator, sink),
     };
-    evaluator.query.run::<EngineError>(feed, &mut |row| {
+    evaluator.run(feed, &mut |row| {
         if done > 0 {
             done -= 1;
             return ControlFlow::Continue(());

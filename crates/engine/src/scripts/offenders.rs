@@ -1,0 +1,53 @@
+//! Scripts that exceed their time too often.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+/// So many times, and it is refused from then on.
+const STRIKES_MAX: u32 = 3;
+/// Versions remembered; past that all are forgiven.
+const VERSIONS_MAX: usize = 10_000;
+
+/// By version: a script that is replaced, or made anew, starts without strikes.
+#[derive(Default)]
+pub(super) struct Offenders(Mutex<HashMap<String, u32>>);
+
+impl Offenders {
+    pub fn strike(&self, version: &str) {
+        let mut strikes = self.0.lock();
+        if strikes.len() >= VERSIONS_MAX && !strikes.contains_key(version) {
+            strikes.clear();
+        }
+        *strikes.entry(version.to_owned()).or_default() += 1;
+    }
+
+    pub fn is_blocked(&self, version: &str) -> bool {
+        self.0.lock().get(version).is_some_and(|strikes| *strikes >= STRIKES_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_third_strike_blocks_one_version() {
+        let offenders = Offenders::default();
+        for _ in 0..STRIKES_MAX {
+            assert!(!offenders.is_blocked("a1"));
+            offenders.strike("a1");
+        }
+        assert!(offenders.is_blocked("a1"));
+        assert!(!offenders.is_blocked("a2"));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let offenders = Offenders::default();
+        for number in 0..VERSIONS_MAX + 10 {
+            offenders.strike(&number.to_string());
+        }
+        assert!(offenders.0.lock().len() <= VERSIONS_MAX);
+    }
+}
