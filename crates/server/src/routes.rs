@@ -11,11 +11,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::Method;
 use percent_encoding::percent_decode_str;
+use quire_engine::ScriptKind;
 
 use crate::auth::{self, Principal};
 use crate::handlers::{
     self, Call, Handled, account, addresses, charge, client_encryption_keys, conflicts, containers,
-    databases, items, offers, partition_key_ranges, permissions, users,
+    databases, items, offers, partition_key_ranges, permissions, scripts, users,
 };
 use crate::headers::Reply;
 use crate::request::{Request, Response};
@@ -63,13 +64,6 @@ pub(crate) enum RouteKind {
     Addresses,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ScriptKind {
-    StoredProcedure,
-    Trigger,
-    UserDefinedFunction,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RouteError {
     #[error("the path is not one of the protocol")]
@@ -99,22 +93,12 @@ impl RouteKind {
     }
 }
 
-impl ScriptKind {
-    /// How an error names it.
-    pub fn feature(self) -> &'static str {
-        match self {
-            ScriptKind::StoredProcedure => "A stored procedure",
-            ScriptKind::Trigger => "A trigger",
-            ScriptKind::UserDefinedFunction => "A user-defined function",
-        }
-    }
-
-    fn segment(self) -> &'static str {
-        match self {
-            ScriptKind::StoredProcedure => "sprocs",
-            ScriptKind::Trigger => "triggers",
-            ScriptKind::UserDefinedFunction => "udfs",
-        }
+/// The word of a script's path.
+pub(crate) fn script_segment(kind: ScriptKind) -> &'static str {
+    match kind {
+        ScriptKind::StoredProcedure => "sprocs",
+        ScriptKind::Trigger => "triggers",
+        ScriptKind::UserDefinedFunction => "udfs",
     }
 }
 
@@ -198,7 +182,25 @@ async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
         (Item { .. }, &Method::PATCH) => handlers::not_supported("Partial update of an item (PATCH)"),
         (Item { database, container, id }, _) => items::delete(call, database, container, id).await,
 
-        (Scripts { script, .. } | Script { script, .. }, _) => handlers::not_supported(script.feature()),
+        (Scripts { script, database, container }, &Method::GET) => {
+            scripts::list(call, *script, database, container)
+        }
+        (Scripts { script, database, container }, _) if is_query => {
+            scripts::query(call, *script, database, container).await
+        }
+        (Scripts { script, database, container }, _) => {
+            scripts::create(call, *script, database, container).await
+        }
+        (Script { script, database, container, id }, &Method::GET) => {
+            scripts::read(call, *script, database, container, id)
+        }
+        (Script { script, database, container, id }, &Method::PUT) => {
+            scripts::replace(call, *script, database, container, id).await
+        }
+        (Script { .. }, &Method::POST) => handlers::not_supported("Running a stored procedure"),
+        (Script { script, database, container, id }, _) => {
+            scripts::delete(call, *script, database, container, id).await
+        }
         (PartitionKeyDelete { .. }, _) => handlers::not_supported("Deleting items by partition key"),
 
         (Conflicts { database, container }, &Method::GET) => conflicts::list(call, database, container),
@@ -347,12 +349,12 @@ fn in_container(
         ["schemas", ..] => (Items { database, container }, "schemas", LEGACY),
         [segment] => {
             let script = script(segment)?;
-            (Scripts { script, database, container }, script.segment(), FEED)
+            (Scripts { script, database, container }, script_segment(script), FEED)
         }
         [segment, id] => {
             let script = script(segment)?;
             let verbs = if script == ScriptKind::StoredProcedure { PROCEDURE } else { READ_REPLACE_DELETE };
-            (Script { script, database, container, id: decode(id)? }, script.segment(), verbs)
+            (Script { script, database, container, id: decode(id)? }, script_segment(script), verbs)
         }
         _ => return Err(RouteError::InvalidUrl),
     })
@@ -362,7 +364,7 @@ fn script(segment: &str) -> Result<ScriptKind, RouteError> {
     use ScriptKind::*;
     [StoredProcedure, Trigger, UserDefinedFunction]
         .into_iter()
-        .find(|kind| kind.segment() == segment)
+        .find(|kind| script_segment(*kind) == segment)
         .ok_or(RouteError::InvalidUrl)
 }
 

@@ -22,7 +22,7 @@ use quire_resource::{PartitionKey, ResourceId};
 use ring::hmac;
 
 use super::{Access, AuthError, Principal};
-use crate::routes::{RouteKind, ScriptKind};
+use crate::routes::{RouteKind, script_segment};
 use crate::state::State;
 
 const FORMAT: u8 = 1;
@@ -233,14 +233,6 @@ impl Target {
     /// Both have the same owner.
     fn covers(&self, asked: &Target) -> bool {
         self.below == Below::Nothing || self.below == asked.below
-    }
-}
-
-fn script_segment(script: ScriptKind) -> &'static str {
-    match script {
-        ScriptKind::StoredProcedure => "sprocs",
-        ScriptKind::Trigger => "triggers",
-        ScriptKind::UserDefinedFunction => "udfs",
     }
 }
 

@@ -19,6 +19,7 @@ pub(crate) mod items;
 pub(crate) mod offers;
 pub(crate) mod partition_key_ranges;
 pub(crate) mod permissions;
+pub(crate) mod scripts;
 pub(crate) mod users;
 
 pub(crate) use call::{Call, access, is_batch, is_query, is_query_plan};

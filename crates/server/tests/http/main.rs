@@ -11,4 +11,5 @@ mod not_supported;
 mod offers;
 mod partition_key_ranges;
 mod queries;
+mod scripts;
 mod users;

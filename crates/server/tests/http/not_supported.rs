@@ -16,11 +16,7 @@ fn later_features() {
         ("POST", "/dbs/d/colls/c/docs", vec![pk, ("x-ms-cosmos-is-batch-request", "True")], "[]"),
         ("GET", "/dbs/d/colls/c/docs", vec![("a-im", "Full-Fidelity Feed")], ""),
         ("POST", "/dbs/d/colls/c/operations/partitionkeydelete", vec![pk], ""),
-        ("GET", "/dbs/d/colls/c/sprocs", vec![], ""),
-        ("POST", "/dbs/d/colls/c/sprocs", vec![], r#"{"id":"s","body":"function(){}"}"#),
         ("POST", "/dbs/d/colls/c/sprocs/s", vec![pk], "[]"),
-        ("GET", "/dbs/d/colls/c/triggers", vec![], ""),
-        ("DELETE", "/dbs/d/colls/c/udfs/u", vec![], ""),
         (
             "POST",
             "/dbs/d/colls/c/docs",
@@ -43,16 +39,8 @@ fn later_features() {
             400 {"code":"BadRequest","message":"The change feed with all versions and deletes is not supported by this version of Quire
         POST /dbs/d/colls/c/operations/partitionkeydelete
             400 {"code":"BadRequest","message":"Deleting items by partition key is not supported by this version of Quire
-        GET /dbs/d/colls/c/sprocs
-            400 {"code":"BadRequest","message":"A stored procedure is not supported by this version of Quire
-        POST /dbs/d/colls/c/sprocs
-            400 {"code":"BadRequest","message":"A stored procedure is not supported by this version of Quire
         POST /dbs/d/colls/c/sprocs/s
-            400 {"code":"BadRequest","message":"A stored procedure is not supported by this version of Quire
-        GET /dbs/d/colls/c/triggers
-            400 {"code":"BadRequest","message":"A trigger is not supported by this version of Quire
-        DELETE /dbs/d/colls/c/udfs/u
-            400 {"code":"BadRequest","message":"A user-defined function is not supported by this version of Quire
+            400 {"code":"BadRequest","message":"Running a stored procedure is not supported by this version of Quire
         POST /dbs/d/colls/c/docs
             400 {"code":"BadRequest","message":"Running triggers is not supported by this version of Quire
         DELETE /dbs/d/colls/c/docs/i
