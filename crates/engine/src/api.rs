@@ -92,8 +92,17 @@ pub enum IndexingDirective {
 pub enum WriteKind {
     Create,
     Upsert,
-    Replace { id: String },
-    Delete { id: String },
+    Replace {
+        id: String,
+    },
+    Delete {
+        id: String,
+    },
+    /// The body is a patch. A matching `If-None-Match` refuses it; on other writes the header has no meaning.
+    Patch {
+        id: String,
+        if_none_match: Option<String>,
+    },
 }
 
 pub struct WriteItem {

@@ -28,6 +28,8 @@ pub enum EngineError {
     HashCollision,
     #[error("precondition failed")]
     PreconditionFailed,
+    #[error("the condition of the patch is not met")]
+    PatchConditionNotMet,
     #[error("request body is not valid JSON")]
     BadJson(#[from] ParseError),
     /// generic 400 with the service's text

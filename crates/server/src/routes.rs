@@ -179,7 +179,9 @@ async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
         (Item { database, container, id }, &Method::PUT) => {
             items::replace(call, database, container, id).await
         }
-        (Item { .. }, &Method::PATCH) => handlers::not_supported("Partial update of an item (PATCH)"),
+        (Item { database, container, id }, &Method::PATCH) => {
+            items::patch(call, database, container, id).await
+        }
         (Item { database, container, id }, _) => items::delete(call, database, container, id).await,
 
         (Scripts { script, database, container }, &Method::GET) => {

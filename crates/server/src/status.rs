@@ -125,6 +125,7 @@ impl From<&EngineError> for Failure {
             UniqueKeyTaken { .. } => sub(409, 3301, "Unique index constraint violation."),
             HashCollision => sub(409, 3302, "Two partition keys with the same hash hold the same id."),
             PreconditionFailed => wire(412, PRECONDITION_FAILED),
+            PatchConditionNotMet => sub(412, 1110, PRECONDITION_FAILED),
             BadJson(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
             BadRequest { message } => wire(400, message),
             MissingProperties { names } => wire(400, missing_properties(names)),
@@ -480,6 +481,7 @@ mod tests {
                 EngineError::UniqueKeyTaken { paths: text("/u") },
                 EngineError::HashCollision,
                 EngineError::PreconditionFailed,
+                EngineError::PatchConditionNotMet,
                 EngineError::BadJson(ParseError::TooDeep { depth_max: 128 }),
                 EngineError::BadRequest { message: text("Say why.") },
                 EngineError::MissingProperties { names: text("id") },
@@ -547,6 +549,8 @@ mod tests {
                     409/3302 {"code":"Conflict","message":"Two partition keys with the same hash hold the same id.\r\nActivityId: ID, AGENT"}
                 PreconditionFailed
                     412 {"code":"PreconditionFailed","message":"Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: ID, AGENT"}
+                PatchConditionNotMet
+                    412/1110 {"code":"PreconditionFailed","message":"Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: ID, AGENT"}
                 BadJson(TooDeep { depth_max: 128 })
                     400 {"code":"BadRequest","message":"The request payload is invalid. Ensure to provide a valid request payload. (more than 128 levels of nesting)\r\nActivityId: ID, AGENT"}
                 BadRequest { message: "Say why." }

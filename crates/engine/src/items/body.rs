@@ -34,7 +34,11 @@ pub(crate) struct Body {
 
 impl Body {
     pub fn parse(text: &[u8], container: &Container, want_json: bool) -> Result<Body, EngineError> {
-        let item = Item::from_json(text, Limits::default())?;
+        Body::of_item(Item::from_json(text, Limits::default())?, container, want_json)
+    }
+
+    /// The same of an item that comes from elsewhere than a request; its depth was checked.
+    pub fn of_item(item: Item, container: &Container, want_json: bool) -> Result<Body, EngineError> {
         if item.root().kind() != Kind::Object {
             return Err(invalid(
                 "The request payload is invalid. Ensure to provide a valid request payload.",
@@ -45,7 +49,7 @@ impl Body {
         let ttl = ttl_of(item.root(), container)?;
         let mut json = Vec::new();
         if want_json {
-            json.reserve(text.len() + SYSTEM_BYTES);
+            json.reserve(item.as_bytes().len() + SYSTEM_BYTES);
             item.root().write_json(&mut json);
         }
         let bytes = if want_json { json.len() } else { item.root().json_len() };

@@ -5,6 +5,7 @@ mod by_rid; // items named by their rid
 mod changes; // the change feed
 mod continuation; // where the next page starts, under a MAC
 mod page; // budgets of a page, lists
+pub(crate) mod patch; // a part of an item changed in place
 pub(crate) mod place; // where an item lives: key, hash, partition
 mod query; // SQL over a container's items
 mod read;

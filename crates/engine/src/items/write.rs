@@ -1,7 +1,8 @@
-//! Create, replace, upsert, delete: validate, lock, read what is there, prepare all rows, submit.
+//! Create, replace, upsert, patch, delete: validate, lock, read what is there, prepare all rows, submit.
 //!
 //! Order of checks: the body, the partition key, the size; then under the locks existence, precondition, unique keys.
-//! `If-None-Match` has no meaning on writes and is not looked at.
+//! The body of a patch is made under the locks, after the precondition. `If-None-Match` has no meaning on other writes
+//! and is not looked at.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +10,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use quire_resource::{ItemTtl, PartitionKey};
 use quire_storage::{Op, Snapshot};
-use quire_value::Node;
+use quire_value::{Item, Node};
 use smallvec::SmallVec;
 
-use super::body::{Body, Links};
+use super::body::{Body, Links, Stamped};
 use super::etag_matches;
+use super::patch::Patch;
 use super::place::{Place, canonical};
+use super::query::environment;
 use super::row::{self, Draft, Indexing, Row, Stamp};
 use super::unique::{self, Tuple};
 use crate::api::{Answer, IndexingDirective, ItemWritten, WriteItem, WriteKind};
@@ -48,6 +51,7 @@ enum Verb {
     Upsert,
     Replace,
     Delete,
+    Patch,
 }
 
 /// A validated request.
@@ -58,11 +62,17 @@ struct Request<'a> {
     place: Place<'a>,
     encoded_key: Vec<u8>,
     id_key: Vec<u8>,
-    /// Absent for a delete.
+    /// Absent for a delete, and for a patch until the item was read.
     body: Option<Body>,
+    patch: Option<Patch>,
+    want_body: bool,
     directive: IndexingDirective,
     tuples: Vec<Tuple>,
     if_match: Option<String>,
+    /// Of a patch.
+    if_none_match: Option<String>,
+    /// Prefixes of the unique tuples that are locked.
+    locked_tuples: Vec<Vec<u8>>,
     /// Expired items, by their id rows' keys, that this write removes because they are in its way.
     also_locked: Vec<Vec<u8>>,
     /// Allocated once, however often the write is prepared.
@@ -85,8 +95,11 @@ impl Stored {
 #[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
 enum Attempt {
     Ready(Plan),
-    /// Expired items hold what this write needs: their locks have to be taken too.
-    Lock(Vec<Vec<u8>>),
+    /// Expired items hold what this write needs, or a patch needs a unique tuple: their locks have to be taken too.
+    Lock {
+        id_keys: Vec<Vec<u8>>,
+        tuples: Vec<Vec<u8>>,
+    },
 }
 
 struct Plan {
@@ -115,11 +128,20 @@ fn run<'a>(
         let held = shared.locks.take(&locks)?;
         let plan = match request.attempt(shared)? {
             Attempt::Ready(plan) => plan,
-            Attempt::Lock(id_keys) => {
+            Attempt::Lock { id_keys, tuples } => {
                 for key in &id_keys {
                     shared.locks.add(&mut locks, container.number, Protects::Item(key), Mode::Exclusive);
                 }
+                for tuple in &tuples {
+                    shared.locks.add(
+                        &mut locks,
+                        container.number,
+                        Protects::UniqueTuple(tuple),
+                        Mode::Exclusive,
+                    );
+                }
                 request.also_locked.extend(id_keys);
+                request.locked_tuples.extend(tuples);
                 continue;
             }
         };
@@ -140,15 +162,18 @@ fn run<'a>(
 
 impl<'a> Request<'a> {
     fn new(container: &'a Container, write: WriteItem) -> Result<Request<'a>, EngineError> {
-        let (verb, url_id) = match write.kind {
-            WriteKind::Create => (Verb::Create, None),
-            WriteKind::Upsert => (Verb::Upsert, None),
-            WriteKind::Replace { id } => (Verb::Replace, Some(id)),
-            WriteKind::Delete { id } => (Verb::Delete, Some(id)),
+        let (verb, url_id, if_none_match) = match write.kind {
+            WriteKind::Create => (Verb::Create, None, None),
+            WriteKind::Upsert => (Verb::Upsert, None, None),
+            WriteKind::Replace { id } => (Verb::Replace, Some(id), None),
+            WriteKind::Delete { id } => (Verb::Delete, Some(id), None),
+            WriteKind::Patch { id, if_none_match } => (Verb::Patch, Some(id), if_none_match),
         };
-        let body = match verb {
-            Verb::Delete => None,
-            _ => Some(Body::parse(&write.body, container, write.want_body)?),
+        let want_body = write.want_body;
+        let (body, patch) = match verb {
+            Verb::Delete => (None, None),
+            Verb::Patch => (None, Some(Patch::parse(&write.body)?)),
+            _ => (Some(Body::parse(&write.body, container, want_body)?), None),
         };
         let id = id_of(url_id, body.as_ref())?;
         let key = key_of(container, write.partition_key, body.as_ref())?;
@@ -160,6 +185,7 @@ impl<'a> Request<'a> {
             body.as_ref().map_or(Vec::new(), |body| unique::tuples(container, &place.epk, body.item.root()));
         let directive = write.indexing;
         let if_match = write.if_match;
+        let locked_tuples = tuples.iter().map(|tuple| tuple.prefix.clone()).collect();
         let (also_locked, new_rid) = (Vec::new(), None);
         Ok(Request {
             container,
@@ -169,9 +195,13 @@ impl<'a> Request<'a> {
             encoded_key,
             id_key,
             body,
+            patch,
+            want_body,
             directive,
             tuples,
             if_match,
+            if_none_match,
+            locked_tuples,
             also_locked,
             new_rid,
         })
@@ -202,6 +232,12 @@ impl<'a> Request<'a> {
         if let Some((_, row)) = &live {
             self.check_precondition(row)?;
         }
+        if let Some((rid, row)) = &live {
+            let tuples = self.apply_patch(shared, *rid, row)?;
+            if !tuples.is_empty() {
+                return Ok(Attempt::Lock { id_keys: Vec::new(), tuples });
+            }
+        }
         let in_the_way = self.check_unique(&*snapshot, there.map(|(rid, _)| rid), now)?;
         let mut rows = Rows::new(self.container, generation, indexes);
         let mut unlocked = Vec::new();
@@ -213,7 +249,7 @@ impl<'a> Request<'a> {
             unlocked.extend((!self.also_locked.contains(&id_key)).then_some(id_key));
         }
         if !unlocked.is_empty() {
-            return Ok(Attempt::Lock(unlocked));
+            return Ok(Attempt::Lock { id_keys: unlocked, tuples: Vec::new() });
         }
         if let Some((rid, row)) = &expired {
             rows.bury(&self.place, *rid, row)?; // its id row is overwritten
@@ -237,25 +273,40 @@ impl<'a> Request<'a> {
         let Some((rid, row)) = live else {
             return match self.verb {
                 Verb::Create | Verb::Upsert => Ok(None),
-                Verb::Replace | Verb::Delete => Err(not_found()),
+                Verb::Replace | Verb::Delete | Verb::Patch => Err(not_found()),
             };
         };
         let same_key = row.has_partition_key(&self.place.key, &self.encoded_key)?;
         match self.verb {
             Verb::Create if same_key => Err(EngineError::ItemExists { id: self.id.clone() }),
             Verb::Create | Verb::Upsert if !same_key => Err(EngineError::HashCollision),
-            Verb::Replace | Verb::Delete if !same_key => Err(not_found()),
+            Verb::Replace | Verb::Delete | Verb::Patch if !same_key => Err(not_found()),
             _ => Ok(Some((rid, row))),
         }
     }
 
     fn check_precondition(&self, row: &Row<'_>) -> Result<(), EngineError> {
-        match &self.if_match {
-            Some(condition) if !etag_matches(condition, &row.stamp.etag()) => {
-                Err(EngineError::PreconditionFailed)
-            }
-            _ => Ok(()),
+        let matches = |condition: &String| etag_matches(condition, &row.stamp.etag());
+        if self.if_match.as_ref().is_none_or(matches) && !self.if_none_match.as_ref().is_some_and(matches) {
+            return Ok(());
         }
+        Err(EngineError::PreconditionFailed)
+    }
+
+    /// Makes the body of a patch. The unique tuples that it would take and that are not locked yet.
+    fn apply_patch(&mut self, shared: &Shared, rid: u64, row: &Row<'_>) -> Result<Vec<Vec<u8>>, EngineError> {
+        let Some(patch) = &self.patch else { return Ok(Vec::new()) };
+        let links = Links::new(self.container);
+        let system = Stamped { links: &links, child: rid, stamp: row.stamp };
+        let environment = environment(shared, self.container)?;
+        let value = patch.apply(row.node()?, &system, &self.container.definition, environment)?;
+        let body = Body::of_item(Item::from_value(&value), self.container, self.want_body)?;
+        self.tuples = unique::tuples(self.container, &self.place.epk, body.item.root());
+        self.body = Some(body);
+        let before = unique::tuples(self.container, &self.place.epk, row.node()?);
+        let taken =
+            self.tuples.iter().filter(|tuple| !before.contains(tuple)).map(|tuple| tuple.prefix.clone());
+        Ok(taken.filter(|prefix| !self.locked_tuples.contains(prefix)).collect())
     }
 
     /// Expired items that hold a tuple of this write, other than `own`; an error when a live one does.

@@ -1,4 +1,4 @@
-//! Items: create, upsert, read, replace, delete, list.
+//! Items: create, upsert, read, replace, patch, delete, list.
 
 use std::sync::Arc;
 
@@ -73,6 +73,15 @@ pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str, id
     let by_rid = id_by_rid(call, &container, database, id).await?;
     let id = by_rid.unwrap_or_else(|| id.to_owned());
     write(call, container, WriteKind::Replace { id }).await
+}
+
+/// Whatever content type the body has: clients disagree about it.
+pub(crate) async fn patch(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
+    let container = call.owner_container(database, container)?;
+    let by_rid = id_by_rid(call, &container, database, id).await?;
+    let id = by_rid.unwrap_or_else(|| id.to_owned());
+    let if_none_match = call.text(&IF_NONE_MATCH)?.map(str::to_owned);
+    write(call, container, WriteKind::Patch { id, if_none_match }).await
 }
 
 pub(crate) async fn delete(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {

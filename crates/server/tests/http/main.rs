@@ -10,6 +10,7 @@ mod items;
 mod not_supported;
 mod offers;
 mod partition_key_ranges;
+mod patch;
 mod queries;
 mod scripts;
 mod users;

@@ -85,7 +85,7 @@ pub(crate) fn query_items(
     })
 }
 
-fn environment(shared: &Shared, container: &Container) -> Result<Environment, EngineError> {
+pub(crate) fn environment(shared: &Shared, container: &Container) -> Result<Environment, EngineError> {
     const TICKS_PER_MS: i64 = 10_000;
     let Token(random) = random_token()?;
     Ok(Environment {
