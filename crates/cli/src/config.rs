@@ -70,6 +70,9 @@ pub struct Settings {
     /// How logs look on standard error: text or json [default: text]
     #[arg(long, env = "QUIRE_LOG_FORMAT", value_name = "FORMAT")]
     log_format: Option<LogFormat>,
+    /// Let clients make requests fail by rules under /_quire/faults: for tests, never for data
+    #[arg(long, env = "QUIRE_ENABLE_FAULTS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    enable_faults: Option<bool>,
     /// Log requests that take longer, in milliseconds [default: 1000]
     #[arg(long, env = "QUIRE_SLOW_REQUEST_MS", value_name = "MS")]
     slow_request_ms: Option<u64>,
@@ -105,6 +108,7 @@ pub struct Config {
     pub backup_dir: Option<PathBuf>,
     pub cache_bytes: usize,
     pub accept_loss: bool,
+    pub enable_faults: bool,
     pub check_date: bool,
     pub log: String,
     pub log_format: LogFormat,
@@ -157,7 +161,7 @@ impl Settings {
             file.data = None;
         }
         first_of!(self, file: listen data ephemeral key_file partitions public_endpoint allow_hosts cors_origins tls_cert
-            tls_key oidc_issuer oidc_audience metrics_listen backup_dir cache_mb accept_loss check_date log log_format
+            tls_key oidc_issuer oidc_audience metrics_listen backup_dir cache_mb accept_loss enable_faults check_date log log_format
             slow_request_ms)
     }
 
@@ -195,6 +199,7 @@ impl Settings {
             backup_dir: self.backup_dir,
             cache_bytes: self.cache_mb.unwrap_or_else(default_cache_mb) << 20,
             accept_loss: self.accept_loss.unwrap_or(false),
+            enable_faults: self.enable_faults.unwrap_or(false),
             check_date: self.check_date.unwrap_or(true),
             log: self.log.unwrap_or_else(|| "info".into()),
             log_format: self.log_format.unwrap_or(LogFormat::Text),

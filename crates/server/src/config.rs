@@ -34,6 +34,8 @@ pub struct ServerConfig {
     pub cors_origins: Vec<String>,
     /// Requests that take longer are logged.
     pub slow_request: Duration,
+    /// Clients may make requests fail by rules under `/_quire/faults`.
+    pub enable_faults: bool,
     pub limits: Limits,
     pub clock: Arc<dyn Clock>,
     /// What `/_quire/` answers besides the built-in endpoints.
@@ -109,6 +111,7 @@ impl ServerConfig {
             allow_hosts: Vec::new(),
             cors_origins: Vec::new(),
             slow_request: Duration::from_secs(1),
+            enable_faults: false,
             limits: Limits::default(),
             clock,
             endpoints: Vec::new(),

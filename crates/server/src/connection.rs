@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_rustls::server::TlsStream;
 
 use crate::config::Limits;
@@ -129,6 +129,7 @@ pub(crate) async fn serve<S>(
                 (Ok(()), Phase::Draining) => connection.as_mut().graceful_shutdown(),
                 (Ok(()), Phase::Ending) | (Err(_), _) => return,
             },
+            () = wire.cut.notified() => return,
             _ = watch.tick() => match wire.verdict(limits) {
                 Verdict::Fine => {}
                 Verdict::Idle => connection.as_mut().graceful_shutdown(),
@@ -152,6 +153,7 @@ pub(crate) struct Wire {
     /// HTTP/2: bytes between requests are not the start of a head.
     multiplexed: AtomicBool,
     lingering: AtomicBool,
+    cut: Notify,
 }
 
 /// A request being served; ends when dropped.
@@ -176,6 +178,7 @@ impl Wire {
             serving: AtomicU32::new(0),
             multiplexed: AtomicBool::new(false),
             lingering: AtomicBool::new(false),
+            cut: Notify::new(),
         })
     }
 
@@ -191,6 +194,11 @@ impl Wire {
     /// Keep listening for a while after the last answer.
     pub fn linger(&self) {
         self.lingering.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the connection at once, without the answer to what it serves.
+    pub fn cut(&self) {
+        self.cut.notify_one();
     }
 
     fn now(&self) -> u64 {

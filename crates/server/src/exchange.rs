@@ -17,6 +17,7 @@ use hyper::{Method, Version};
 
 use crate::auth;
 use crate::connection::Wire;
+use crate::faults::{End, Fault};
 use crate::guard::{self, Cors, Guard};
 use crate::headers::error_response;
 use crate::log;
@@ -155,7 +156,39 @@ impl Exchange {
         let mut hold = state.bodies.hold();
         request.body = read_body(&mut self.body, &state.config.limits, &mut hold).await?;
         self.is_read = true;
-        Ok(routes::dispatch(&state, &request, &route, &principal).await)
+        let fault = state.faults.as_ref().and_then(|faults| faults.strike(&request, &route));
+        match fault {
+            None => Ok(routes::dispatch(&state, &request, &route, &principal).await),
+            Some(fault) => {
+                tokio::time::sleep(fault.delay).await;
+                let served = if fault.after || fault.end == End::Served {
+                    Some(routes::dispatch(&state, &request, &route, &principal).await)
+                } else {
+                    None
+                };
+                self.strike(fault, served, &request.activity_id).await
+            }
+        }
+    }
+
+    /// What the client gets in place of an answer.
+    async fn strike(
+        &self,
+        fault: Fault,
+        served: Option<Response>,
+        activity_id: &HeaderValue,
+    ) -> Result<Response, HandlerError> {
+        match (fault.end, served) {
+            (End::Served, Some(response)) => Ok(response),
+            (End::Status { status, substatus, retry_after_ms, message }, _) => {
+                let failure = Failure { status, substatus, message, retry_after_ms, plan: None };
+                Ok(error_response(activity_id, &failure))
+            }
+            (End::Cut | End::Served, _) => {
+                self.wire.cut();
+                std::future::pending().await
+            }
+        }
     }
 
     async fn serve_own(&mut self, mut request: Request) -> Result<Response, HandlerError> {

@@ -10,6 +10,7 @@ mod clock; // the real one
 mod config; // settings and limits
 mod connection; // one connection, watched
 mod exchange; // one request from its head to its answer
+mod faults; // requests that fail by rule, for tests of clients
 mod guard; // hosts and origins
 mod handlers; // one file per resource
 mod headers; // response headers

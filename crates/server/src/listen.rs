@@ -24,6 +24,7 @@ use crate::auth::{Issuer, KeyError, Keys, OidcError, TokenKey};
 use crate::config::{ServerConfig, Tls};
 use crate::connection::{self, Phase, Wire};
 use crate::exchange;
+use crate::faults::Faults;
 use crate::guard::Guard;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
@@ -251,6 +252,7 @@ fn state(mut config: ServerConfig, engine: Arc<Engine>, address: SocketAddr) -> 
         issuer,
         activity_ids: ActivityIds::new(),
         metrics: Metrics::default(),
+        faults: config.enable_faults.then(Faults::default),
         pool: Pool::new(config.limits.reads_max, config.limits.writes_max, config.limits.waiting_max),
         bodies: Budget::new(config.limits.in_flight_bytes_max),
         ready: AtomicBool::new(true),

@@ -70,8 +70,28 @@ pub(crate) async fn dispatch(state: &Arc<State>, request: &Request) -> Result<Re
             _ => Err(RequestError::Route(RouteError::MethodNotAllowed).into()),
         };
     }
+    if let Some(id) = fault_path(path) {
+        return faults(state, &request.method, id, &request.body);
+    }
     let endpoint = find(&state.config.endpoints, &request.method, path).map_err(RequestError::Route)?;
     call(state, endpoint, request.body.clone()).await
+}
+
+/// Behind `/_quire/faults`: nothing, or the id of a rule.
+fn fault_path(path: &str) -> Option<Option<&str>> {
+    match path.strip_prefix("/_quire/faults")? {
+        "" => Some(None),
+        id => id.strip_prefix('/').map(Some),
+    }
+}
+
+fn faults(state: &State, method: &Method, id: Option<&str>, body: &[u8]) -> Result<Response, HandlerError> {
+    let faults = state.faults.as_ref().ok_or(RequestError::Disabled { flag: "--enable-faults" })?;
+    let (status, text) = faults.serve(method, id, body)?;
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
 }
 
 fn find<'a>(endpoints: &'a [Endpoint], method: &Method, path: &str) -> Result<&'a Endpoint, RouteError> {

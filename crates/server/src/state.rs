@@ -9,6 +9,7 @@ use quire_engine::Engine;
 
 use crate::auth::{Issuer, Keys, TokenKey};
 use crate::config::ServerConfig;
+use crate::faults::Faults;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::request::{ActivityIds, Budget};
@@ -24,6 +25,8 @@ pub(crate) struct State {
     pub activity_ids: ActivityIds,
     pub metrics: Metrics,
     pub pool: Pool,
+    /// Only with `--enable-faults`.
+    pub faults: Option<Faults>,
     /// Bytes of request bodies being held.
     pub bodies: Budget,
     /// False from the moment a shutdown begins.

@@ -52,6 +52,9 @@ pub(crate) enum RequestError {
     BadPageSize { value: String },
     #[error("{feature} is not supported")]
     NotSupported { feature: &'static str },
+    /// an extension that the server's owner has not switched on
+    #[error("switched off; {flag} switches it on")]
+    Disabled { flag: &'static str },
     #[error("consistency level {requested} is stronger than the account's {account}")]
     ConsistencyTooStrong { requested: &'static str, account: &'static str },
     #[error("the query plan needs {features:?}, which the client does not support")]
@@ -177,6 +180,10 @@ impl From<&RequestError> for Failure {
             BadBinary(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
             BadPageSize { value } => wire(400, format!("The input PageSize {value} is invalid. {PAGE_SIZE}")),
             NotSupported { feature } => wire(400, not_supported(feature)),
+            Disabled { flag } => {
+                let message = format!("This is switched off. Start the server with {flag} to switch it on.");
+                wire(403, message)
+            }
             ConsistencyTooStrong { requested, account } => wire(400, too_strong(requested, account)),
             PlanFeatures { features } => wire(400, plan_features(features)),
             UnknownHost { host } => wire(421, format!("The host '{host}' is not served here.")),

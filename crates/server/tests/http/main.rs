@@ -6,6 +6,7 @@ mod client; // the server under test and a signing client
 mod account;
 mod containers;
 mod databases;
+mod faults;
 mod items;
 mod not_supported;
 mod offers;

@@ -1,0 +1,419 @@
+//! Rules that make requests fail, for tests of clients: only with `--enable-faults`, listed and changed under `/_quire/faults`.
+//!
+//! A rule names what it matches (everything, if nothing is named) and what happens: a status, a delay, a cut connection.
+//! Rules are tried in the order in which they were made; the first that strikes decides. Whether one strikes at its `rate`
+//! follows from its `seed` and how often it matched, so a run can be repeated.
+
+use std::time::Duration;
+
+use hyper::{Method, StatusCode};
+use parking_lot::Mutex;
+use quire_engine::EngineError;
+use quire_resource::PartitionKey;
+use quire_value::{Limits, Number, Object, Value, text};
+
+use crate::handlers;
+use crate::request::Request;
+use crate::routes::{Route, RouteError, RouteKind};
+use crate::status::{HandlerError, RequestError};
+
+const RULE_COUNT_MAX: usize = 1000;
+const DELAY_MAX: Duration = Duration::from_secs(600);
+const PARTITION_KEY: &str = "x-ms-documentdb-partitionkey";
+
+/// How rules name operations.
+const OPERATIONS: [&str; 12] = [
+    "create",
+    "upsert",
+    "read",
+    "replace",
+    "patch",
+    "delete",
+    "query",
+    "queryPlan",
+    "readFeed",
+    "changeFeed",
+    "batch",
+    "execute",
+];
+
+#[derive(Default)]
+pub(crate) struct Faults {
+    rules: Mutex<Rules>,
+}
+
+#[derive(Default)]
+struct Rules {
+    next_id: u64,
+    list: Vec<Rule>,
+}
+
+struct Rule {
+    id: u64,
+    /// As it was sent.
+    text: Object,
+    operations: Vec<String>,
+    resource_type: Option<String>,
+    database: Option<String>,
+    container: Option<String>,
+    item: Option<String>,
+    partition_key: Option<PartitionKey>,
+    rate: f64,
+    seed: u64,
+    skip: u64,
+    count: Option<u64>,
+    fault: Fault,
+    matched: u64,
+    struck: u64,
+}
+
+/// What happens to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Fault {
+    pub delay: Duration,
+    /// The request is served first, and its answer lost or replaced.
+    pub after: bool,
+    pub end: End,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum End {
+    /// Only late.
+    Served,
+    Status {
+        status: StatusCode,
+        substatus: Option<u32>,
+        retry_after_ms: Option<u32>,
+        message: String,
+    },
+    /// The connection is cut without an answer.
+    Cut,
+}
+
+impl Faults {
+    /// What is to happen to a request, if anything.
+    pub fn strike(&self, request: &Request, route: &Route) -> Option<Fault> {
+        let mut rules = self.rules.lock();
+        if rules.list.is_empty() {
+            return None;
+        }
+        let operation = operation(request, route);
+        rules.list.iter_mut().find_map(|rule| rule.strike(operation, request, route))
+    }
+
+    /// Serves `/_quire/faults` and `/_quire/faults/{id}`.
+    pub fn serve(
+        &self,
+        method: &Method,
+        id: Option<&str>,
+        body: &[u8],
+    ) -> Result<(StatusCode, String), FaultError> {
+        match (method, id) {
+            (&Method::GET | &Method::HEAD, None) => Ok((StatusCode::OK, self.list())),
+            (&Method::POST, None) => Ok((StatusCode::CREATED, self.add(body)?)),
+            (&Method::DELETE, None) => {
+                self.rules.lock().list.clear();
+                Ok((StatusCode::NO_CONTENT, String::new()))
+            }
+            (&Method::DELETE, Some(id)) => self.remove(id),
+            _ => Err(FaultError::MethodNotAllowed),
+        }
+    }
+
+    fn list(&self) -> String {
+        let rules: Vec<Value> = self.rules.lock().list.iter().map(Rule::to_json).collect();
+        let mut answer = Object::new();
+        answer.set("faults", rules);
+        Value::from(answer).to_json()
+    }
+
+    fn add(&self, body: &[u8]) -> Result<String, FaultError> {
+        let mut rule = Rule::parse(body)?;
+        let mut rules = self.rules.lock();
+        if rules.list.len() >= RULE_COUNT_MAX {
+            return Err(bad(format!("there are {RULE_COUNT_MAX} fault rules already")));
+        }
+        rules.next_id += 1;
+        rule.id = rules.next_id;
+        let json = rule.to_json().to_json();
+        rules.list.push(rule);
+        Ok(json)
+    }
+
+    fn remove(&self, id: &str) -> Result<(StatusCode, String), FaultError> {
+        let mut rules = self.rules.lock();
+        let at = rules.list.iter().position(|rule| rule.id.to_string() == id);
+        let at = at.ok_or_else(|| FaultError::NotFound { id: id.to_owned() })?;
+        rules.list.remove(at);
+        Ok((StatusCode::NO_CONTENT, String::new()))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum FaultError {
+    MethodNotAllowed,
+    NotFound { id: String },
+    Bad { message: String },
+}
+
+fn bad(message: String) -> FaultError {
+    FaultError::Bad { message }
+}
+
+impl From<FaultError> for HandlerError {
+    fn from(error: FaultError) -> HandlerError {
+        match error {
+            FaultError::NotFound { id } => EngineError::ResourceNotFound { kind: "fault", id }.into(),
+            FaultError::Bad { message } => RequestError::BadRequest { message }.into(),
+            FaultError::MethodNotAllowed => RequestError::Route(RouteError::MethodNotAllowed).into(),
+        }
+    }
+}
+
+impl Rule {
+    fn strike(&mut self, operation: &str, request: &Request, route: &Route) -> Option<Fault> {
+        if self.count.is_some_and(|count| self.struck >= count) || !self.matches(operation, request, route) {
+            return None;
+        }
+        self.matched += 1;
+        if self.matched <= self.skip || fraction(self.seed, self.matched) >= self.rate {
+            return None;
+        }
+        self.struck += 1;
+        Some(self.fault.clone())
+    }
+
+    fn matches(&self, operation: &str, request: &Request, route: &Route) -> bool {
+        let named =
+            |wanted: &Option<String>, found: Option<&str>| wanted.is_none() || wanted.as_deref() == found;
+        let (database, container) = route.kind.container().unzip();
+        let item = if let RouteKind::Item { id, .. } = &route.kind { Some(id.as_str()) } else { None };
+        (self.operations.is_empty() || self.operations.iter().any(|name| name == operation))
+            && named(&self.resource_type, Some(route.resource_type))
+            && named(&self.database, database)
+            && named(&self.container, container)
+            && named(&self.item, item)
+            && (self.partition_key.is_none() || self.partition_key == partition_key(request))
+    }
+
+    fn to_json(&self) -> Value {
+        let mut rule = Object::new();
+        rule.set("id", self.id.to_string());
+        for (name, value) in self.text.iter() {
+            rule.set(name, value.clone());
+        }
+        rule.set("matched", Value::Number(Number::from_u64(self.matched)));
+        rule.set("struck", Value::Number(Number::from_u64(self.struck)));
+        Value::from(rule)
+    }
+
+    fn parse(body: &[u8]) -> Result<Rule, FaultError> {
+        let value = text::parse(body, Limits::default()).map_err(|error| bad(error.to_string()))?;
+        let Value::Object(members) = value else { return Err(bad("a fault is a JSON object".to_owned())) };
+        let mut reader = Members { members: &members, known: Vec::new() };
+        let operations = match reader.take("operations") {
+            None => Vec::new(),
+            Some(Value::Array(names)) => names.iter().map(operation_name).collect::<Result<_, _>>()?,
+            Some(_) => return Err(bad("\"operations\" is an array of names".to_owned())),
+        };
+        let partition_key = match reader.take("partitionKey") {
+            None => None,
+            Some(value) => {
+                let key = PartitionKey::from_header(&value.to_json());
+                Some(key.map_err(|error| bad(format!("\"partitionKey\": {error}")))?)
+            }
+        };
+        let rule = Rule {
+            id: 0,
+            operations,
+            resource_type: reader.text("resourceType")?,
+            database: reader.text("database")?,
+            container: reader.text("container")?,
+            item: reader.text("item")?,
+            partition_key,
+            rate: reader.number("rate")?.unwrap_or(1.0),
+            seed: reader.integer("seed")?.unwrap_or(0),
+            skip: reader.integer("skip")?.unwrap_or(0),
+            count: reader.integer("count")?,
+            fault: reader.fault()?,
+            matched: 0,
+            struck: 0,
+            text: members.clone(),
+        };
+        if !(0.0..=1.0).contains(&rule.rate) {
+            return Err(bad("\"rate\" lies between 0 and 1".to_owned()));
+        }
+        match members.iter().find(|(name, _)| !reader.known.contains(name)) {
+            Some((name, _)) => Err(bad(format!("{name:?} is not a member of a fault"))),
+            None => Ok(rule),
+        }
+    }
+}
+
+fn operation_name(value: &Value) -> Result<String, FaultError> {
+    match value.as_str().filter(|name| OPERATIONS.contains(name)) {
+        Some(name) => Ok(name.to_owned()),
+        None => {
+            Err(bad(format!("{} is not one of the operations {}", value.to_json(), OPERATIONS.join(", "))))
+        }
+    }
+}
+
+/// The members of a rule, and which of them were asked for.
+struct Members<'a> {
+    members: &'a Object,
+    known: Vec<&'a str>,
+}
+
+impl<'a> Members<'a> {
+    fn take(&mut self, name: &'a str) -> Option<&'a Value> {
+        self.known.push(name);
+        self.members.get(name)
+    }
+
+    fn text(&mut self, name: &'a str) -> Result<Option<String>, FaultError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(bad(format!("{name:?} is text"))),
+        }
+    }
+
+    fn number(&mut self, name: &'a str) -> Result<Option<f64>, FaultError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Number(number)) => Ok(Some(number.as_f64())),
+            Some(_) => Err(bad(format!("{name:?} is a number"))),
+        }
+    }
+
+    fn integer(&mut self, name: &'a str) -> Result<Option<u64>, FaultError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Number(number)) if number.as_i64().is_some_and(|number| number >= 0) => {
+                Ok(number.as_i64().map(i64::unsigned_abs))
+            }
+            Some(_) => Err(bad(format!("{name:?} is a whole number, not negative"))),
+        }
+    }
+
+    fn bounded<T: TryFrom<u64>>(&mut self, name: &'a str) -> Result<Option<T>, FaultError> {
+        let Some(number) = self.integer(name)? else { return Ok(None) };
+        T::try_from(number).map(Some).map_err(|_| bad(format!("{name:?} is too large")))
+    }
+
+    fn flag(&mut self, name: &'a str) -> Result<bool, FaultError> {
+        match self.take(name) {
+            None => Ok(false),
+            Some(Value::Bool(value)) => Ok(*value),
+            Some(_) => Err(bad(format!("{name:?} is true or false"))),
+        }
+    }
+
+    fn fault(&mut self) -> Result<Fault, FaultError> {
+        let delay = Duration::from_millis(self.integer("delayMs")?.unwrap_or(0));
+        let (after, cut, status) = (self.flag("after")?, self.flag("cut")?, self.bounded::<u16>("status")?);
+        let (substatus, retry_after_ms) = (self.bounded("subStatus")?, self.bounded("retryAfterMs")?);
+        let message = self.text("message")?.unwrap_or_else(|| "A fault that was asked for.".to_owned());
+        let end = match (status, cut) {
+            (Some(_), true) => {
+                return Err(bad("a fault answers a status or cuts the connection, not both".to_owned()));
+            }
+            (None, true) => End::Cut,
+            (None, false) if delay.is_zero() => {
+                return Err(bad("a fault needs a \"status\", a \"delayMs\" or \"cut\"".to_owned()));
+            }
+            (None, false) => End::Served,
+            (Some(status), false) => {
+                let status = StatusCode::from_u16(status).ok().filter(|status| status.as_u16() >= 400);
+                let status =
+                    status.ok_or_else(|| bad("\"status\" is that of an error, 400 or more".to_owned()))?;
+                End::Status { status, substatus, retry_after_ms, message }
+            }
+        };
+        if delay > DELAY_MAX {
+            return Err(bad(format!("\"delayMs\" is at most {}", DELAY_MAX.as_millis())));
+        }
+        Ok(Fault { delay, after, end })
+    }
+}
+
+fn partition_key(request: &Request) -> Option<PartitionKey> {
+    PartitionKey::from_header(request.headers.get(PARTITION_KEY)?.to_str().ok()?).ok()
+}
+
+fn operation(request: &Request, route: &Route) -> &'static str {
+    let is_feed = !matches!(
+        route.kind,
+        RouteKind::Database { .. }
+            | RouteKind::Container { .. }
+            | RouteKind::Item { .. }
+            | RouteKind::Script { .. }
+            | RouteKind::Conflict { .. }
+            | RouteKind::User { .. }
+            | RouteKind::Permission { .. }
+            | RouteKind::ClientEncryptionKey { .. }
+            | RouteKind::Offer { .. }
+            | RouteKind::Account
+    );
+    match request.method {
+        Method::GET | Method::HEAD if is_feed && request.headers.contains_key("a-im") => "changeFeed",
+        Method::GET | Method::HEAD if is_feed => "readFeed",
+        Method::GET | Method::HEAD => "read",
+        Method::PUT => "replace",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ if handlers::is_query_plan(request) => "queryPlan",
+        _ if handlers::is_batch(request) => "batch",
+        _ if handlers::is_query(request) => "query",
+        _ if matches!(route.kind, RouteKind::Script { .. } | RouteKind::PartitionKeyDelete { .. }) => {
+            "execute"
+        }
+        _ if request.header_is_true("x-ms-documentdb-is-upsert") => "upsert",
+        _ => "create",
+    }
+}
+
+/// Evenly spread over [0, 1), the same for the same seed and number.
+fn fraction(seed: u64, number: u64) -> f64 {
+    let mut mixed = seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_rules_say_what_is_wrong() {
+        let faults = Faults::default();
+        for (rule, expected) in [
+            ("[]", "a fault is a JSON object"),
+            ("{}", "needs a \"status\""),
+            (r#"{"status":200}"#, "400 or more"),
+            (r#"{"status":503,"cut":true}"#, "not both"),
+            (r#"{"status":503,"rate":1.5}"#, "between 0 and 1"),
+            (r#"{"status":503,"opration":"read"}"#, "\"opration\" is not a member"),
+            (r#"{"status":503,"operations":["reed"]}"#, "is not one of the operations"),
+            (r#"{"delayMs":-1}"#, "whole number"),
+            (r#"{"delayMs":9000000}"#, "at most 600000"),
+        ] {
+            match faults.serve(&Method::POST, None, rule.as_bytes()) {
+                Err(FaultError::Bad { message }) => assert!(message.contains(expected), "{rule}: {message}"),
+                other => panic!("{rule}: {other:?}"),
+            }
+        }
+        assert_eq!(faults.list(), r#"{"faults":[]}"#);
+    }
+
+    #[test]
+    fn a_rate_is_kept_and_can_be_repeated() {
+        let struck =
+            |seed| (1..=10_000).filter(|&number| fraction(seed, number) < 0.25).collect::<Vec<u64>>();
+        assert!((2300..2700).contains(&struck(1).len()), "{}", struck(1).len());
+        assert_eq!(struck(7), struck(7));
+        assert_ne!(struck(7), struck(8));
+    }
+}
