@@ -87,9 +87,11 @@ pub struct Limits {
     pub stream_count_max: u32,
     /// HTTP/2 streams that a client opened and reset before they were looked at; more ends the connection.
     pub reset_count_max: usize,
-    /// Engine calls at once; reads and writes have places of their own.
+    /// Engine calls at once; reads, writes and scripts have places of their own.
     pub reads_max: usize,
     pub writes_max: usize,
+    /// Procedures, writes with triggers and queries with user-defined functions; those that wait for their turn too.
+    pub scripts_max: usize,
     /// Calls of each kind that wait for a place; more is 429 with a time to retry after.
     pub waiting_max: usize,
     /// How long a shutdown waits for requests that were accepted.
@@ -134,6 +136,7 @@ impl Default for Limits {
             reset_count_max: 32,
             reads_max: 64,
             writes_max: 256,
+            scripts_max: 64,
             waiting_max: 4096,
             shutdown_timeout: Duration::from_secs(20),
         }

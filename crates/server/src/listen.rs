@@ -108,8 +108,9 @@ pub struct ServerHandle {
 /// A runtime whose blocking threads are as many as the pool may use at once.
 pub fn runtime(config: &ServerConfig) -> io::Result<tokio::runtime::Runtime> {
     const SPARE: usize = 16;
+    let limits = &config.limits;
     tokio::runtime::Builder::new_multi_thread()
-        .max_blocking_threads(config.limits.reads_max + config.limits.writes_max + SPARE)
+        .max_blocking_threads(limits.reads_max + limits.writes_max + limits.scripts_max + SPARE)
         .thread_name("quire")
         .enable_all()
         .build()
@@ -253,7 +254,7 @@ fn state(mut config: ServerConfig, engine: Arc<Engine>, address: SocketAddr) -> 
         activity_ids: ActivityIds::new(),
         metrics: Metrics::default(),
         faults: config.enable_faults.then(Faults::default),
-        pool: Pool::new(config.limits.reads_max, config.limits.writes_max, config.limits.waiting_max),
+        pool: Pool::new(&config.limits),
         bodies: Budget::new(config.limits.in_flight_bytes_max),
         ready: AtomicBool::new(true),
         engine,

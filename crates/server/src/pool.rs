@@ -1,6 +1,7 @@
 //! Bounded blocking calls: the engine waits for disks and locks, async workers must not.
 //!
-//! Reads and writes have places of their own, so that writers waiting for a lock or a sync never keep a read out.
+//! Reads, writes and scripts have places of their own, so that writers waiting for a lock or a sync never keep a read
+//! out, and scripts, which may run for seconds and wait for their turn, keep out neither.
 //! A call beyond the places waits in a queue with a cap; beyond the cap it is refused at once.
 //!
 //! A call on a thread that serves one connection alone stays there (see [`threads`]).
@@ -11,11 +12,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use quire_engine::EngineError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::config::Limits;
 use crate::threads;
 
 pub(crate) struct Pool {
     reads: Lane,
     writes: Lane,
+    scripts: Lane,
 }
 
 struct Lane {
@@ -26,14 +29,20 @@ struct Lane {
 }
 
 impl Pool {
-    pub fn new(reads_max: usize, writes_max: usize, waiting_max: usize) -> Pool {
-        Pool { reads: Lane::new(reads_max, waiting_max), writes: Lane::new(writes_max, waiting_max) }
+    pub fn new(limits: &Limits) -> Pool {
+        let lane = |places| Lane::new(places, limits.waiting_max);
+        Pool {
+            reads: lane(limits.reads_max),
+            writes: lane(limits.writes_max),
+            scripts: lane(limits.scripts_max),
+        }
     }
 
     /// Takes no further calls and returns when the last one is done.
     pub async fn finished(&self) {
         self.reads.finished().await;
         self.writes.finished().await;
+        self.scripts.finished().await;
     }
 
     /// Runs a call that only reads. `Overloaded` when the queue is full; a panic of `call` goes on in the caller.
@@ -50,6 +59,14 @@ impl Pool {
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, EngineError> {
         self.writes.run(call).await
+    }
+
+    /// Runs a call that runs a script, whether it reads or writes.
+    pub async fn script<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, EngineError> {
+        self.scripts.run(call).await
     }
 }
 

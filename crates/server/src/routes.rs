@@ -135,7 +135,7 @@ pub(crate) async fn dispatch(
 
 async fn serve(state: &State, request: &Request, route: &Route, principal: &Principal) -> Handled {
     let call = Call::new(state, request)?;
-    let access = handlers::access(request);
+    let access = handlers::access(request, &route.kind);
     auth::authorize(state, principal, route, access, call.partition_key.as_ref())?;
     run(&call, &route.kind).await
 }
@@ -199,7 +199,10 @@ async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
         (Script { script, database, container, id }, &Method::PUT) => {
             scripts::replace(call, *script, database, container, id).await
         }
-        (Script { .. }, &Method::POST) => handlers::not_supported("Running a stored procedure"),
+        (Script { .. }, &Method::POST) => {
+            items::refuse_triggers(call)?;
+            handlers::not_supported("Running a stored procedure")
+        }
         (Script { script, database, container, id }, _) => {
             scripts::delete(call, *script, database, container, id).await
         }

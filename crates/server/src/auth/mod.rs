@@ -46,6 +46,18 @@ pub(crate) enum Access {
     Read,
     Query,
     Write,
+    /// A stored procedure runs; nothing says that it only reads.
+    Execute,
+}
+
+impl Access {
+    /// Whether it leaves everything as it is.
+    fn reads(self) -> bool {
+        match self {
+            Access::Read | Access::Query => true,
+            Access::Write | Access::Execute => false,
+        }
+    }
 }
 
 /// Why a request is not served. The texts are the service's where it has one.
@@ -229,20 +241,20 @@ fn has_queries(route: &RouteKind) -> bool {
 
 /// A read-only key reads everything but permissions: their tokens may be able to write.
 fn read_only_key(route: &RouteKind, access: Access) -> Result<(), AuthError> {
-    if access == Access::Write || hands_out_tokens(route) {
+    if !access.reads() || hands_out_tokens(route) {
         return Err(AuthError::ReadOnlyKey { access });
     }
     Ok(())
 }
 
-/// Bearers work with items; what an account consists of is changed with a key, as in the service.
+/// Bearers work with items and run procedures; what an account consists of is changed with a key, as in the service.
 fn bearer(role: Role, route: &RouteKind, access: Access) -> Result<(), AuthError> {
     match access {
         _ if hands_out_tokens(route) => Err(AuthError::ControlPlane),
         Access::Read | Access::Query => Ok(()),
         Access::Write if !is_data(route) => Err(AuthError::ControlPlane),
-        Access::Write if role == Role::Read => Err(AuthError::NotPermitted),
-        Access::Write => Ok(()),
+        Access::Write | Access::Execute if role == Role::Read => Err(AuthError::NotPermitted),
+        Access::Write | Access::Execute => Ok(()),
     }
 }
 
@@ -297,6 +309,7 @@ mod tests {
         let permissions = RouteKind::Permissions { database: "d".to_owned(), user: "u".to_owned() };
         assert!(read_only_key(&container, Access::Query).is_ok());
         assert!(read_only_key(&container, Access::Write).is_err());
+        assert!(read_only_key(&container, Access::Execute).is_err());
         assert!(read_only_key(&permissions, Access::Read).is_err());
     }
 
@@ -308,5 +321,14 @@ mod tests {
         assert!(matches!(bearer(Role::Read, &items, Access::Write), Err(AuthError::NotPermitted)));
         assert!(bearer(Role::Read, &databases, Access::Read).is_ok());
         assert!(matches!(bearer(Role::ReadWrite, &databases, Access::Write), Err(AuthError::ControlPlane)));
+        let procedure = RouteKind::Script {
+            script: quire_engine::ScriptKind::StoredProcedure,
+            database: "d".to_owned(),
+            container: "c".to_owned(),
+            id: "s".to_owned(),
+        };
+        assert!(bearer(Role::ReadWrite, &procedure, Access::Execute).is_ok());
+        assert!(matches!(bearer(Role::Read, &procedure, Access::Execute), Err(AuthError::NotPermitted)));
+        assert!(matches!(bearer(Role::ReadWrite, &procedure, Access::Write), Err(AuthError::ControlPlane)));
     }
 }

@@ -106,7 +106,7 @@ pub(super) fn authorize(
     access: Access,
     partition_key: Option<&PartitionKey>,
 ) -> Result<(), AuthError> {
-    let reads = access != Access::Write;
+    let reads = access.reads();
     if *route == RouteKind::Account && reads {
         return Ok(());
     }

@@ -20,6 +20,7 @@ use crate::binary_json;
 use crate::handlers::consistency;
 use crate::headers::Reply;
 use crate::request::Request;
+use crate::routes::RouteKind;
 use crate::state::State;
 use crate::status::{HandlerError, RequestError};
 
@@ -220,8 +221,9 @@ fn etag_matches(known: &str, etag: &str) -> bool {
 }
 
 /// What the request does to data, before anything of its body is read: a query is a POST that reads.
-pub(crate) fn access(request: &Request) -> Access {
+pub(crate) fn access(request: &Request, route: &RouteKind) -> Access {
     match request.method {
+        Method::POST if matches!(route, RouteKind::Script { .. }) => Access::Execute,
         Method::GET | Method::HEAD => Access::Read,
         Method::POST if is_query_plan(request) || (!is_batch(request) && is_query(request)) => Access::Query,
         _ => Access::Write,

@@ -107,7 +107,8 @@ async fn id_by_rid(
 }
 
 async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> Handled {
-    refuse_triggers(call)?;
+    let (pre_trigger, post_trigger) = (trigger(call, &PRE_TRIGGERS)?, trigger(call, &POST_TRIGGERS)?);
+    let runs_scripts = pre_trigger.is_some() || post_trigger.is_some();
     let is_delete = matches!(kind, WriteKind::Delete { .. });
     if is_delete && call.partition_key.is_none() {
         return Err(EngineError::PartitionKeyMissing.into());
@@ -120,12 +121,14 @@ async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> H
         indexing: call.indexing()?,
         session: call.session()?,
         want_body: !is_delete && !wants_minimal(call)?,
-        pre_trigger: None,
-        post_trigger: None,
+        pre_trigger,
+        post_trigger,
     };
     let engine = call.state.engine.clone();
     let target = container.clone();
-    let answer = call.state.pool.write(move || engine.write_item(&target, write)).await?;
+    let write = move || engine.write_item(&target, write);
+    let pool = &call.state.pool;
+    let answer = if runs_scripts { pool.script(write).await? } else { pool.write(write).await? };
     Ok(written_reply(&container, answer, is_delete))
 }
 
@@ -200,11 +203,27 @@ fn wants_minimal(call: &Call<'_>) -> Result<bool, HandlerError> {
     Ok(prefer.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case("return=minimal")))
 }
 
-/// A trigger that was asked for and not run would be a write that its owner forbade.
-fn refuse_triggers(call: &Call<'_>) -> Result<(), HandlerError> {
+/// The trigger that a header names: a list of ids of which there may be one.
+fn trigger(call: &Call<'_>, name: &HeaderName) -> Result<Option<String>, HandlerError> {
+    let text = call.text(name)?.unwrap_or_default();
+    let mut ids = text.split(',').map(str::trim).filter(|id| !id.is_empty());
+    match (ids.next(), ids.next()) {
+        (id, None) => Ok(id.map(str::to_owned)),
+        (_, Some(_)) => {
+            let message =
+                format!("At most one trigger of a kind can run with a request, '{name}' names more.");
+            Err(RequestError::BadRequest { message }.into())
+        }
+    }
+}
+
+/// For operations that no trigger can run with: one that was asked for and not run would go unnoticed.
+pub(crate) fn refuse_triggers(call: &Call<'_>) -> Result<(), HandlerError> {
     for name in [&PRE_TRIGGERS, &POST_TRIGGERS] {
         if call.text(name)?.is_some_and(|value| !value.trim().is_empty()) {
-            return Err(RequestError::NotSupported { feature: "Running triggers" }.into());
+            let message =
+                "One of the specified inputs is invalid: triggers run with writes of single items only.";
+            return Err(RequestError::BadRequest { message: message.to_owned() }.into());
         }
     }
     Ok(())

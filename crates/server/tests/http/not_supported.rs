@@ -38,9 +38,9 @@ fn later_features() {
         POST /dbs/d/colls/c/sprocs/s
             400 {"code":"BadRequest","message":"Running a stored procedure is not supported by this version of Quire
         POST /dbs/d/colls/c/docs
-            400 {"code":"BadRequest","message":"Running triggers is not supported by this version of Quire
+            400 {"code":"BadRequest","message":"a write with triggers is not supported by this version of Quire
         DELETE /dbs/d/colls/c/docs/i
-            400 {"code":"BadRequest","message":"Running triggers is not supported by this version of Quire
+            400 {"code":"BadRequest","message":"a write with triggers is not supported by this version of Quire
         GET /dbs/d/colls/c/docs/i/attachments
             405 {"code":"MethodNotAllowed","message":"The requested verb is not supported.
     "#]].assert_eq(&out);
