@@ -93,6 +93,8 @@ pub enum EngineError {
     /// too many writers wait for one lock: retry
     #[error("too many concurrent writers")]
     Contended,
+    #[error("the transaction is larger than {limit}")]
+    TransactionTooLarge { limit: &'static str },
     #[error("the engine is overloaded")]
     Overloaded,
     #[error("storage failed")]

@@ -90,11 +90,16 @@ impl LockTable {
 
     /// Adds a lock to a set, once, in its strongest mode.
     pub fn add(&self, set: &mut LockSet, container: u32, what: Protects<'_>, mode: Mode) {
-        let key = self.hasher.hash_one((container, what));
+        let key = self.key(container, what);
         match set.0.binary_search_by_key(&key, |&(key, _)| key) {
             Ok(at) => set.0[at].1 = set.0[at].1.max(mode),
             Err(at) => set.0.insert(at, (key, mode)),
         }
+    }
+
+    /// What a lock is called.
+    pub fn key(&self, container: u32, what: Protects<'_>) -> u64 {
+        self.hasher.hash_one((container, what))
     }
 
     /// Takes all locks of the set, waiting for each; `Contended` when the wait is hopeless.

@@ -16,10 +16,14 @@
 //! 5. A write is committed only if its index rows were made under the policy that is the newest when its group is
 //!    taken; any other is [`Refused::Stale`] too.
 //! 6. After [`Sequencer::retire`] has returned nothing is committed.
+//! 7. What [`Sequencer::changed_since`] denies has not happened: a write is noted before anyone is told of it, and
+//!    whatever cannot be noted (the outcome was in doubt, or the partition was just opened) counts as changed at the
+//!    LSN that is read afterwards.
+//! 8. A commit over several partitions leads all of them, in the order of their ids, so leaders never wait in a circle.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -34,6 +38,8 @@ use crate::shared::Shared;
 
 /// A group is at most half of what the storage takes, and no more than this: the first in it waits for the last.
 const GROUP_BYTES_MAX: usize = 8 << 20;
+/// Logical partitions of which is kept when they last changed: twice as many at most.
+const CHANGES_KEPT: usize = 8192;
 /// How often the outcome of a commit is asked for before the partition stops taking writes.
 const RESOLVE_TRIES: u32 = 6;
 
@@ -43,6 +49,10 @@ pub(crate) struct Prepared {
     pub generation: u64,
     /// Under which policy its index rows were made.
     pub index_epoch: u8,
+    /// Whose items change: see [`Sequencer::changed_since`].
+    pub logical_partitions: SmallVec<[u64; 1]>,
+    /// The `_ts` that was shown before the commit: it is taken, unless the partition has reached a later one.
+    pub asked_ts: Option<i64>,
     /// Items to put, in the order of the transaction: their index is the ordinal.
     pub puts: SmallVec<[ItemPut; 1]>,
     /// Rows that do not depend on the stamp.
@@ -96,6 +106,7 @@ pub(crate) struct Sequencer {
     generation: AtomicU64,
     index_epoch: AtomicU8,
     lsn: AtomicU64,
+    last_ts: AtomicI64,
     items: AtomicU64,
     bytes: AtomicU64,
 }
@@ -110,6 +121,18 @@ struct State {
     counted_indexes: Option<CountedIndexes>,
     unresolved: Option<Unresolved>,
     retired: bool,
+    changes: Changes,
+}
+
+/// When logical partitions last changed, as far as that is kept: the newest ones by name, all others no later than
+/// `floor`.
+#[derive(Default)]
+struct Changes {
+    newest: HashMap<u64, u64>,
+    older: HashMap<u64, u64>,
+    /// The last LSN in `older`.
+    older_end: u64,
+    floor: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -133,6 +156,9 @@ struct Ticket {
 enum Stage {
     Waiting(Prepared),
     Lead(Prepared),
+    /// Waits to lead a commit over several partitions.
+    Seat,
+    LeadSeat,
     /// In a group under way.
     Taken,
     Done(Result<Written, Refused>),
@@ -148,6 +174,8 @@ struct Group<'a> {
     touched: Vec<Vec<u8>>,
     /// Items that change.
     rids: Vec<u64>,
+    /// Logical partitions whose items change, and at which LSN.
+    changed: Vec<(u64, u64)>,
     /// Indexes that this commit lists.
     names: Vec<Arc<IndexName>>,
     marked: bool,
@@ -167,6 +195,7 @@ impl Sequencer {
             generation: AtomicU64::new(0),
             index_epoch: AtomicU8::new(index_epoch),
             lsn: AtomicU64::new(0),
+            last_ts: AtomicI64::new(0),
             items: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         }
@@ -187,7 +216,12 @@ impl Sequencer {
         Ok(self.lsn.load(Ordering::Acquire))
     }
 
-    /// The same without touching the disk, if it is known.
+    /// The last `_ts`, once [`Sequencer::lsn`] has answered.
+    pub fn last_ts(&self) -> i64 {
+        self.last_ts.load(Ordering::Acquire)
+    }
+
+    /// The same as `lsn` without touching the disk, if it is known.
     pub fn lsn_known(&self) -> Option<u64> {
         self.standing_known.load(Ordering::Acquire).then(|| self.lsn.load(Ordering::Acquire))
     }
@@ -212,17 +246,41 @@ impl Sequencer {
 
     /// Blocks until the write is durable and visible, or certainly not going to be (except after `Overloaded`).
     pub fn submit(&self, prepared: Prepared) -> Result<Written, Refused> {
-        let ticket =
-            Arc::new(Ticket { stage: Mutex::new(Stage::Waiting(prepared)), changed: Condvar::new() });
-        let leads = {
-            let mut state = self.state.lock();
-            state.queue.push_back(Arc::clone(&ticket));
-            !std::mem::replace(&mut state.leading, true)
-        };
+        let ticket = Ticket::new(Stage::Waiting(prepared));
+        let leads = self.enqueue(std::slice::from_ref(&ticket));
         if leads || ticket.wait_to_lead() {
             self.lead();
         }
         ticket.answer()
+    }
+
+    /// The same for several writes that have nothing to do with each other: they share a sync as far as they fit into
+    /// one group. Answers in their order.
+    pub fn submit_all(&self, writes: Vec<Prepared>) -> Vec<Result<Written, Refused>> {
+        let tickets: Vec<_> = writes.into_iter().map(|write| Ticket::new(Stage::Waiting(write))).collect();
+        let mut leads = self.enqueue(&tickets);
+        // Tickets are served in their order, so the one that is to lead is the first without an answer.
+        let answer = |ticket: &Arc<Ticket>| {
+            if std::mem::take(&mut leads) || ticket.wait_to_lead() {
+                self.lead();
+            }
+            ticket.answer()
+        };
+        tickets.iter().map(answer).collect()
+    }
+
+    /// Whether items of a logical partition may have changed after an LSN. The caller holds its lock exclusively, so
+    /// the answer stays true.
+    pub fn changed_since(&self, logical_partition: u64, lsn: u64) -> Result<bool, EngineError> {
+        self.know_standing()?;
+        Ok(self.state.lock().changes.last(logical_partition) > lsn)
+    }
+
+    /// True: the caller leads now, and the first of the tickets is taken first.
+    fn enqueue(&self, tickets: &[Arc<Ticket>]) -> bool {
+        let mut state = self.state.lock();
+        state.queue.extend(tickets.iter().cloned());
+        !tickets.is_empty() && !std::mem::replace(&mut state.leading, true)
     }
 
     /// From now on writes are taken that were prepared under this policy, and no others. Epochs come again, so what
@@ -248,15 +306,7 @@ impl Sequencer {
 
     fn lead(&self) {
         let _handover = Handover(self);
-        let mut group = Group {
-            sequencer: self,
-            tickets: vec![],
-            written: vec![],
-            touched: vec![],
-            rids: vec![],
-            names: vec![],
-            marked: false,
-        };
+        let mut group = Group::new(self);
         let taken = {
             let mut state = self.state.lock();
             self.take_group(&mut state, &mut group)
@@ -274,6 +324,9 @@ impl Sequencer {
         let ops_max = caps.commit_ops_max / 2;
         let (mut bytes, mut ops, mut taken) = (0, 0, Vec::new());
         while let Some(ticket) = state.queue.front() {
+            if ticket.is_seat() {
+                break; // it leads by itself
+            }
             let size = ticket.size();
             (bytes, ops) = (bytes + size.0, ops + size.1);
             if !group.tickets.is_empty() && (bytes > bytes_max || ops > ops_max) {
@@ -318,29 +371,44 @@ impl Sequencer {
         mut group: Group<'_>,
         taken: Vec<Prepared>,
         standing: Standing,
-        mut counted: CountedIndexes,
+        counted: CountedIndexes,
     ) {
         let taken = group.refuse_stale(taken);
         if taken.is_empty() {
             self.state.lock().counted_indexes = Some(counted);
             return;
         }
-        let (mut counts, ts) = (standing.counts, self.next_ts(standing.counts.last_ts));
-        let previous_lsn = counts.lsn;
         let mut ops = Vec::with_capacity(8 * taken.len() + 1);
+        let (guard, after) = self.stamp_all(taken, (standing, counted), &mut ops, &mut group);
+        self.commit(group, guard, ops, after);
+    }
+
+    /// Gives LSN and `_ts` to writes. Their rows, the guard of the commit, and where the partition stands after it.
+    fn stamp_all(
+        &self,
+        taken: Vec<Prepared>,
+        (standing, mut counted): (Standing, CountedIndexes),
+        ops: &mut Vec<Op>,
+        group: &mut Group<'_>,
+    ) -> (Guard, (Standing, CountedIndexes)) {
+        let (mut counts, now) = (standing.counts, self.shared.now_checked());
+        let previous_lsn = counts.lsn;
         for prepared in taken {
+            let ts = prepared.asked_ts.unwrap_or(now).max(counts.last_ts);
+            counts.last_ts = ts;
             counts.lsn += u64::from(!prepared.is_upkeep);
             counts.items = counts.items.saturating_add_signed(prepared.items_delta);
             counts.bytes = counts.bytes.saturating_add_signed(prepared.bytes_delta);
             counts.unindexed_items =
                 counts.unindexed_items.saturating_add_signed(prepared.unindexed_items_delta);
-            group.written.push(Written { lsn: counts.lsn, ts });
+            let at = Written { lsn: counts.lsn, ts };
+            group.written.push(at);
+            group.changed.extend(prepared.logical_partitions.iter().map(|name| (*name, at.lsn)));
             prepared.index_rows().for_each(|(index, rows)| counted.add(index, rows));
-            self.stamp(prepared, Written { lsn: counts.lsn, ts }, &mut ops, &mut group);
+            self.stamp(prepared, at, ops, group);
         }
-        counts.last_ts = ts;
         counts.indexes_overflowed = counted.overflowed;
-        counted.ops(self.container, self.partition, &mut ops);
+        counted.ops(self.container, self.partition, ops);
         let key = keys::counts(self.container, self.partition);
         ops.push(Op::Put { space: keys::CATALOG, key, value: counts.encode() });
         let guard = Guard {
@@ -349,7 +417,7 @@ impl Sequencer {
             previous_lsn,
             next_lsn: counts.lsn,
         };
-        self.commit(group, guard, ops, Standing { counts, ..standing }, counted);
+        (guard, (Standing { counts, ..standing }, counted))
     }
 
     fn stamp(&self, prepared: Prepared, at: Written, ops: &mut Vec<Op>, group: &mut Group<'_>) {
@@ -403,14 +471,7 @@ impl Sequencer {
         }
     }
 
-    fn commit(
-        &self,
-        mut group: Group<'_>,
-        guard: Guard,
-        ops: Vec<Op>,
-        after: Standing,
-        counted: CountedIndexes,
-    ) {
+    fn commit(&self, mut group: Group<'_>, guard: Guard, ops: Vec<Op>, after: (Standing, CountedIndexes)) {
         let token = match random_token() {
             Ok(token) => token,
             Err(error) => return group.fail(&error),
@@ -419,10 +480,10 @@ impl Sequencer {
         group.mark();
         let outcome = self.shared.storage.commit(Commit { guards: vec![guard], token, ops });
         match outcome {
-            Ok(_) => group.succeed(after.counts, Some((after, counted))),
+            Ok(_) => group.succeed(after.0.counts, Some(after)),
             Err(CommitError::Unknown { .. }) => match self.settle(token) {
                 // The epoch may be another one now: it is read again before the next commit.
-                Some(true) => group.succeed(after.counts, None),
+                Some(true) => group.succeed(after.0.counts, None),
                 Some(false) => group.stale(),
                 None => group.in_doubt(token),
             },
@@ -496,6 +557,7 @@ impl Sequencer {
         }
         let standing = self.read_standing()?;
         state.standing = Some(standing);
+        state.changes.forget_until(standing.counts.lsn);
         self.publish(&standing.counts);
         self.standing_known.store(true, Ordering::Release);
         Ok(standing)
@@ -515,11 +577,8 @@ impl Sequencer {
     fn publish(&self, counts: &Counts) {
         self.items.store(counts.items, Ordering::Release);
         self.bytes.store(counts.bytes, Ordering::Release);
+        self.last_ts.store(counts.last_ts, Ordering::Release);
         self.lsn.store(counts.lsn, Ordering::Release);
-    }
-
-    fn next_ts(&self, last_ts: i64) -> i64 {
-        self.shared.now_checked().max(last_ts)
     }
 
     fn storage_partition(&self) -> PartitionId {
@@ -552,7 +611,41 @@ fn item_of(op: &Op) -> Option<u64> {
     }
 }
 
-impl Group<'_> {
+impl Changes {
+    /// When a logical partition last changed, or later.
+    fn last(&self, name: u64) -> u64 {
+        self.newest.get(&name).or_else(|| self.older.get(&name)).copied().unwrap_or(self.floor)
+    }
+
+    fn note(&mut self, name: u64, lsn: u64) {
+        if self.newest.len() >= CHANGES_KEPT && !self.newest.contains_key(&name) {
+            self.floor = self.floor.max(self.older_end);
+            self.older = std::mem::take(&mut self.newest);
+            self.older_end = lsn;
+        }
+        self.newest.insert(name, lsn);
+    }
+
+    /// Nothing is known about what happened up to an LSN.
+    fn forget_until(&mut self, lsn: u64) {
+        *self = Changes { floor: self.floor.max(lsn), ..Changes::default() };
+    }
+}
+
+impl<'a> Group<'a> {
+    fn new(sequencer: &'a Sequencer) -> Group<'a> {
+        Group {
+            sequencer,
+            tickets: vec![],
+            written: vec![],
+            touched: vec![],
+            rids: vec![],
+            changed: vec![],
+            names: vec![],
+            marked: false,
+        }
+    }
+
     /// Answers those prepared before the outcome of some commit was in doubt, or under another indexing policy; the
     /// others stay.
     fn refuse_stale(&mut self, taken: Vec<Prepared>) -> Vec<Prepared> {
@@ -592,6 +685,7 @@ impl Group<'_> {
         {
             let mut state = sequencer.state.lock();
             (state.standing, state.counted_indexes) = standing.unzip();
+            self.changed.drain(..).for_each(|(name, lsn)| state.changes.note(name, lsn));
             self.unmark();
             sequencer.publish(&counts);
             sequencer.moved.notify_all();
@@ -651,11 +745,19 @@ impl Drop for Handover<'_> {
 }
 
 impl Ticket {
+    fn new(stage: Stage) -> Arc<Ticket> {
+        Arc::new(Ticket { stage: Mutex::new(stage), changed: Condvar::new() })
+    }
+
+    fn is_seat(&self) -> bool {
+        matches!(*self.stage.lock(), Stage::Seat | Stage::LeadSeat)
+    }
+
     /// Bytes and ops of the commit that this write adds, roughly from above.
     fn size(&self) -> (usize, usize) {
         match &*self.stage.lock() {
             Stage::Waiting(prepared) | Stage::Lead(prepared) => prepared.size(),
-            Stage::Taken | Stage::Done(_) | Stage::Gone => (0, 0),
+            Stage::Seat | Stage::LeadSeat | Stage::Taken | Stage::Done(_) | Stage::Gone => (0, 0),
         }
     }
 
@@ -663,15 +765,17 @@ impl Ticket {
         let mut stage = self.stage.lock();
         match std::mem::replace(&mut *stage, Stage::Taken) {
             Stage::Waiting(prepared) | Stage::Lead(prepared) => Some(prepared),
-            Stage::Taken | Stage::Done(_) | Stage::Gone => None,
+            Stage::Seat | Stage::LeadSeat | Stage::Taken | Stage::Done(_) | Stage::Gone => None,
         }
     }
 
     fn lead(&self) {
         let mut stage = self.stage.lock();
-        if let Stage::Waiting(prepared) = std::mem::replace(&mut *stage, Stage::Gone) {
-            *stage = Stage::Lead(prepared);
-        }
+        *stage = match std::mem::replace(&mut *stage, Stage::Gone) {
+            Stage::Waiting(prepared) => Stage::Lead(prepared),
+            Stage::Seat => Stage::LeadSeat,
+            other => other,
+        };
         self.changed.notify_one();
     }
 
@@ -685,9 +789,9 @@ impl Ticket {
         let mut stage = self.stage.lock();
         loop {
             match &*stage {
-                Stage::Lead(_) => return true,
+                Stage::Lead(_) | Stage::LeadSeat => return true,
                 Stage::Done(_) => return false,
-                Stage::Waiting(_) | Stage::Taken | Stage::Gone => self.changed.wait(&mut stage),
+                Stage::Waiting(_) | Stage::Seat | Stage::Taken | Stage::Gone => self.changed.wait(&mut stage),
             }
         }
     }

@@ -153,6 +153,7 @@ impl From<&EngineError> for Failure {
             NotSupported { feature } => wire(400, not_supported(feature)),
             Forbidden { reason } => wire(403, reason),
             Cancelled => wire(408, error.to_string()),
+            TransactionTooLarge { .. } => wire(413, errors(&[&error.to_string()])),
             Contended => retry(449, None, RETRY_CONTENDED_MS, "Retry the request."),
             Overloaded => retry(429, Some(3200), RETRY_OVERLOADED_MS, errors(&[TOO_MANY_REQUESTS])),
             Storage(error) => storage(error),
@@ -523,6 +524,8 @@ mod tests {
                 EngineError::Forbidden { reason: text("Say why.") },
                 EngineError::Cancelled,
                 EngineError::Contended,
+                EngineError::TransactionConflict,
+                EngineError::TransactionTooLarge { limit: "16 MB" },
                 EngineError::Overloaded,
                 EngineError::Storage(StorageError::Closed),
                 EngineError::Storage(StorageError::Poisoned { during: "sync" }),
@@ -622,6 +625,10 @@ mod tests {
                     408 {"code":"RequestTimeout","message":"the request was cancelled\r\nActivityId: ID, AGENT"}
                 Contended
                     449 retry after 10 ms {"code":"RetryWith","message":"Retry the request.\r\nActivityId: ID, AGENT"}
+                TransactionConflict
+                    449 retry after 10 ms {"code":"RetryWith","message":"Retry the request.\r\nActivityId: ID, AGENT"}
+                TransactionTooLarge { limit: "16 MB" }
+                    413 {"code":"RequestEntityTooLarge","message":"Message: {\"Errors\":[\"the transaction is larger than 16 MB\"]}\r\nActivityId: ID, AGENT"}
                 Overloaded
                     429/3200 retry after 100 ms {"code":"TooManyRequests","message":"Message: {\"Errors\":[\"Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later.\"]}\r\nActivityId: ID, AGENT"}
                 Storage(Closed)

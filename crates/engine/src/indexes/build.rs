@@ -270,6 +270,8 @@ impl Upkeep {
         Prepared {
             generation,
             index_epoch,
+            logical_partitions: SmallVec::new(),
+            asked_ts: None,
             puts: SmallVec::new(),
             ops: self.ops,
             items_delta: 0,

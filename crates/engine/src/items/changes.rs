@@ -14,6 +14,7 @@ use super::body::Links;
 use super::page::{self, Cost, ROWS_DEFAULT};
 use super::row::{self, Row};
 use super::scan::{Meter, Reader, ScanBudget};
+use super::view::View;
 use super::window::Window;
 use crate::api::{Answer, Changes, ChangesRequest, FeedStart};
 use crate::partition::PartitionLayout;
@@ -140,9 +141,8 @@ fn read(
     // Before the snapshot, which shows them.
     let ends: Vec<u64> =
         windows.iter().map(|window| window.partition.sequencer.lsn()).collect::<Result<_, _>>()?;
-    let seen = shared.stretches.now();
     let meter = Meter::new(ScanBudget::PAGE, &request.page);
-    let mut reader = Reader::new(shared, container, (seen, shared.storage.snapshot()?), windows, meter)?;
+    let mut reader = Reader::new(shared, container, &View::now(shared, container)?, windows, meter);
     let mut page = Filling::new(request, container)?;
     let mut more = false;
     for ((window, told), end) in windows.iter().zip(&mut told).zip(ends) {

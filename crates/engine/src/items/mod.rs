@@ -1,19 +1,22 @@
 //! Items: create, read, replace, upsert, delete, list, query.
 
-mod body; // what a client sends, and what it gets back
+pub(crate) mod body; // what a client sends, and what it gets back
 mod by_rid; // items named by their rid
 mod changes; // the change feed
-mod continuation; // where the next page starts, under a MAC
-mod page; // budgets of a page, lists
+pub(crate) mod continuation; // where the next page starts, under a MAC
+pub(crate) mod logical_partition; // one partition key: what a write finds there
+pub(crate) mod page; // budgets of a page, lists
 pub(crate) mod patch; // a part of an item changed in place
 pub(crate) mod place; // where an item lives: key, hash, partition
-mod query; // SQL over a container's items
+pub(crate) mod query; // SQL over a container's items
 mod read;
 pub(crate) mod row; // the value of an item's row
-mod scan; // the visible items of a scope, in order or by child id
+pub(crate) mod rows; // rows of a write as they come together
+pub(crate) mod scan; // the visible items of a scope, in order or by child id
 pub(crate) mod unique; // unique keys
-mod window; // what of a container a request covers
-mod write;
+pub(crate) mod view; // the committed state at one moment
+pub(crate) mod window; // what of a container a request covers
+pub(crate) mod write;
 
 pub(crate) use page::Cost;
 pub(crate) use place::Place;
@@ -77,16 +80,16 @@ impl Engine {
 }
 
 impl Container {
-    fn check_open(&self) -> Result<(), EngineError> {
+    pub(crate) fn check_open(&self) -> Result<(), EngineError> {
         if self.partitions.is_retired() { Err(self.not_found()) } else { Ok(()) }
     }
 
-    fn not_found(&self) -> EngineError {
+    pub(crate) fn not_found(&self) -> EngineError {
         EngineError::ResourceNotFound { kind: "container", id: self.definition.id.clone() }
     }
 
     /// Whether an item is gone: an expired one is invisible at once, wherever its rows still are.
-    fn is_expired(&self, row: &row::Row<'_>, now_seconds: i64) -> bool {
+    pub(crate) fn is_expired(&self, row: &row::Row<'_>, now_seconds: i64) -> bool {
         self.is_past(row.ttl, row.stamp.ts, now_seconds)
     }
 
@@ -96,7 +99,7 @@ impl Container {
 }
 
 /// `If-Match` and `If-None-Match`: exact, `*` for any, quotes may be missing.
-fn etag_matches(condition: &str, etag: &str) -> bool {
+pub(crate) fn etag_matches(condition: &str, etag: &str) -> bool {
     let condition = condition.trim();
     condition == "*" || condition == etag || condition == etag.trim_matches('"')
 }

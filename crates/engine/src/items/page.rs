@@ -7,6 +7,7 @@ use quire_sql::IndexMetrics;
 use super::body::Links;
 use super::continuation::{self, Binding, Resume};
 use super::scan::{End, Meter, Next, Reader, ScanBudget};
+use super::view::View;
 use super::window::{self, Spot, Window};
 use crate::api::{Answer, Page, PageRequest, Position, QueryMetrics};
 use crate::shared::Shared;
@@ -100,8 +101,8 @@ pub(crate) fn list_items(shared: &Shared, container: &Container, request: &PageR
             Some(_) => return Err(EngineError::BadContinuation),
         };
         let meter = Meter::new(ScanBudget::PAGE, request);
-        let seen = shared.stretches.now();
-        let mut reader = Reader::new(shared, container, (seen, shared.storage.snapshot()?), windows, meter)?;
+        let view = View::now(shared, container)?;
+        let mut reader = Reader::new(shared, container, &view, windows, meter);
         Ok((fill_list(&mut reader, from, Rows::new(request)?)?, binding))
     })
 }

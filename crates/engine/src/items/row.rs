@@ -3,7 +3,7 @@
 //! | at | bytes | what                                                                          |
 //! |----|-------|-------------------------------------------------------------------------------|
 //! | 0  | 1     | format, 1                                                                     |
-//! | 1  | 1     | bit 0: has index rows; bits 1, 2: written with the indexing directive include or exclude; bits 4 to 7: epoch of its index rows |
+//! | 1  | 1     | bit 0: has index rows; bits 1, 2: written with the indexing directive include or exclude; bit 3: has an ETag of its own; bits 4 to 7: epoch of its index rows |
 //! | 2  | 4     | CRC-32 of all other bytes                                                     |
 //! | 6  | 8     | LSN of the write                                                              |
 //! | 14 | 2     | ordinal of the write inside its transaction                                   |
@@ -13,27 +13,35 @@
 //! | 32 | 4     | own `ttl`: 0 none, -1 never, seconds otherwise                                |
 //! | 36 | 4     | length of the compact JSON of the user properties                             |
 //! | 40 | 2     | length of the partition key                                                   |
-//! | 42 |       | partition key (`PartitionKey::encode`), then the item (`quire_value::Item`)   |
+//! | 42 | 0, 16 | own ETag                                                                      |
+//! |    |       | partition key (`PartitionKey::encode`), then the item (`quire_value::Item`)   |
 //!
 //! Numbers are big-endian. LSN, ordinal, `_ts` and CRC are slots that the sequencer fills ([`stamp`]).
 //! The ETag is made of the stamp (incarnation, partition, LSN, ordinal, `_ts`), so it is new with every write, also
-//! after a restore, and is not stored.
+//! after a restore, and is not stored. Scripts show ETags before the commit decides the stamp: what they write has one
+//! of its own (engine format 3), 16 random bytes but for the bit that no ordinal has set.
 
 use quire_resource::{ItemTtl, PartitionKey};
+use quire_storage::Token;
 use quire_value::Node;
 
 use crate::EngineError;
 use crate::api::IndexingDirective;
 use crate::indexes::EPOCH_NONE;
+use crate::sequencer::random_token;
 
 const FORMAT: u8 = 1;
 const INDEXED: u8 = 1;
 const INCLUDE: u8 = 2;
 const EXCLUDE: u8 = 4;
+const OWN_ETAG: u8 = 8;
 const EPOCH_SHIFT: u32 = 4;
 const FIXED_BYTES: usize = 42;
+const ETAG_BYTES: usize = 16;
+/// In the place of the ordinal of an ETag made of a stamp, which has at most 10,000.
+const OWN_ETAG_MARK: u128 = 1 << 63;
 
-/// What the sequencer decides about a write.
+/// What the sequencer decides about a write, and what an ETag is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub incarnation: u32,
@@ -41,6 +49,8 @@ pub(crate) struct Stamp {
     pub lsn: u64,
     pub ordinal: u16,
     pub ts: i64,
+    /// Instead of the one made of the other fields.
+    pub own_etag: Option<u128>,
 }
 
 /// What an item's row says about its index rows.
@@ -60,6 +70,7 @@ pub(crate) struct Draft<'a> {
     pub indexing: Indexing,
     pub ttl: ItemTtl,
     pub json_bytes: u32,
+    pub own_etag: Option<u128>,
     /// As `PartitionKey::encode` writes it.
     pub partition_key: &'a [u8],
     pub item: &'a [u8],
@@ -81,14 +92,17 @@ impl Draft<'_> {
     pub fn encode(&self) -> Vec<u8> {
         let key_bytes =
             u16::try_from(self.partition_key.len()).expect("partition keys are limited to a few KB");
-        let mut row = Vec::with_capacity(FIXED_BYTES + self.partition_key.len() + self.item.len());
-        row.extend([FORMAT, self.indexing.flags()]);
+        let rest_bytes = self.partition_key.len() + self.item.len();
+        let mut row = Vec::with_capacity(FIXED_BYTES + ETAG_BYTES + rest_bytes);
+        let own_etag = if self.own_etag.is_some() { OWN_ETAG } else { 0 };
+        row.extend([FORMAT, self.indexing.flags() | own_etag]);
         row.extend([0; 22]); // CRC, LSN, ordinal, ts
         row.extend(self.incarnation.to_be_bytes());
         row.extend(self.partition.to_be_bytes());
         row.extend(ttl_to_disk(self.ttl).to_be_bytes());
         row.extend(self.json_bytes.to_be_bytes());
         row.extend(key_bytes.to_be_bytes());
+        row.extend(self.own_etag.map(u128::to_be_bytes).into_iter().flatten());
         row.extend(self.partition_key);
         row.extend(self.item);
         row
@@ -106,7 +120,7 @@ pub(crate) fn stamp(row: &mut [u8], lsn: u64, ordinal: u16, ts: i64) {
 
 /// Says of a complete row under which policy its index rows are from now on.
 pub(crate) fn set_indexing(row: &mut [u8], indexing: Indexing) {
-    row[1] = indexing.flags();
+    row[1] = indexing.flags() | row[1] & OWN_ETAG;
     let sum = checksum(row);
     row[2..6].copy_from_slice(&sum.to_be_bytes());
 }
@@ -149,6 +163,13 @@ impl<'a> Row<'a> {
         }
         let key_bytes = usize::from(u16::from_be_bytes(array(bytes, 40)));
         let rest = &bytes[FIXED_BYTES..];
+        let (own_etag, rest) = match bytes[1] & OWN_ETAG {
+            0 => (None, rest),
+            _ => {
+                let (etag, rest) = rest.split_first_chunk().ok_or_else(|| corrupt("cut item row"))?;
+                (Some(u128::from_be_bytes(*etag)), rest)
+            }
+        };
         let (partition_key, item) =
             rest.split_at_checked(key_bytes).ok_or_else(|| corrupt("cut item row"))?;
         Ok(Row {
@@ -158,6 +179,7 @@ impl<'a> Row<'a> {
                 ts: i64::from_be_bytes(array(bytes, 16)),
                 incarnation: u32::from_be_bytes(array(bytes, 24)),
                 partition: u32::from_be_bytes(array(bytes, 28)),
+                own_etag,
             },
             indexing: Indexing::from_flags(bytes[1]),
             ttl: ttl_from_disk(i32::from_be_bytes(array(bytes, 32))),
@@ -195,11 +217,27 @@ impl<'a> Row<'a> {
 impl Stamp {
     /// The ETag's text, with its quotes.
     pub fn etag(&self) -> String {
+        if let Some(etag) = self.own_etag {
+            return own_etag_text(etag);
+        }
         let (low, high) = (self.lsn as u32, (self.lsn >> 32) as u16);
         let (partition, incarnation) = (self.partition as u16, self.incarnation as u16);
         let (ordinal, ts) = (self.ordinal, self.ts as u32);
         format!("\"{low:08x}-{partition:04x}-{incarnation:04x}-{ordinal:04x}-{ts:08x}{high:04x}\"")
     }
+}
+
+/// An ETag that no other write has and none made of a stamp is equal to.
+pub(crate) fn random_etag() -> Result<u128, EngineError> {
+    let Token(random) = random_token()?;
+    Ok(random | OWN_ETAG_MARK)
+}
+
+/// With its quotes.
+pub(crate) fn own_etag_text(etag: u128) -> String {
+    let group = |shift: u32, digits: u32| (etag >> shift) & ((1 << (4 * digits)) - 1);
+    let groups = (group(96, 8), group(80, 4), group(64, 4), group(48, 4), group(0, 12));
+    format!("\"{:08x}-{:04x}-{:04x}-{:04x}-{:012x}\"", groups.0, groups.1, groups.2, groups.3, groups.4)
 }
 
 fn checksum(row: &[u8]) -> u32 {
@@ -240,12 +278,17 @@ mod tests {
     const SAMPLE: Indexing = Indexing { has_rows: true, directive: IndexingDirective::Include, epoch: 5 };
 
     fn sample() -> Vec<u8> {
+        sample_with(None)
+    }
+
+    fn sample_with(own_etag: Option<u128>) -> Vec<u8> {
         let draft = Draft {
             incarnation: 1,
             partition: 2,
             indexing: SAMPLE,
             ttl: ItemTtl::Seconds(60),
             json_bytes: 9,
+            own_etag,
             partition_key: &[0xAA, 0xBB],
             item: &[0xCC, 0xDD, 0xEE],
         };
@@ -260,13 +303,40 @@ mod tests {
         let hex: String = sample().iter().map(|byte| format!("{byte:02x}")).collect();
         let expected = "01 53 fb3022bf 0000000000000102 0003 000000006553f100 00000001 00000002 0000003c 00000009 0002 aabb ccddee";
         assert_eq!(hex, expected.replace(' ', ""));
+        let own: String =
+            sample_with(Some(0x0011_2233 << 96 | 0x8899)).iter().map(|byte| format!("{byte:02x}")).collect();
+        let expected = "01 5b e74d65a8 0000000000000102 0003 000000006553f100 00000001 00000002 0000003c 00000009 0002 00112233000000000000000000008899 aabb ccddee";
+        assert_eq!(own, expected.replace(' ', ""));
+    }
+
+    #[test]
+    fn an_own_etag_survives_and_is_none_of_a_stamp() {
+        let etag = random_etag().expect("there is chance");
+        let mut bytes = sample_with(Some(etag));
+        set_indexing(&mut bytes, Indexing { epoch: 6, ..SAMPLE });
+        let row = Row::parse(&bytes).expect("just written");
+        assert_eq!((row.stamp.own_etag, row.indexing.epoch), (Some(etag), 6));
+        assert_eq!((row.partition_key, row.item), (&[0xAA, 0xBB][..], &[0xCC, 0xDD, 0xEE][..]));
+        assert_eq!(row.stamp.etag(), own_etag_text(etag));
+        assert!(row.stamp.etag().as_bytes()[20] >= b'8', "{}", row.stamp.etag());
+        assert_eq!(
+            own_etag_text(0x0123_4567_89ab_cdef_8123_4567_89ab_cdef),
+            "\"01234567-89ab-cdef-8123-456789abcdef\""
+        );
     }
 
     #[test]
     fn what_was_written_is_read() {
         let bytes = sample();
         let row = Row::parse(&bytes).expect("just written");
-        let stamp = Stamp { incarnation: 1, partition: 2, lsn: 0x0102, ordinal: 3, ts: 1_700_000_000 };
+        let stamp = Stamp {
+            incarnation: 1,
+            partition: 2,
+            lsn: 0x0102,
+            ordinal: 3,
+            ts: 1_700_000_000,
+            own_etag: None,
+        };
         assert_eq!(row.stamp, stamp);
         assert_eq!((row.indexing, row.ttl, row.json_bytes), (SAMPLE, ItemTtl::Seconds(60), 9));
         assert_eq!((row.partition_key, row.item), (&[0xAA, 0xBB][..], &[0xCC, 0xDD, 0xEE][..]));
@@ -304,7 +374,7 @@ mod tests {
 
     #[test]
     fn etags_differ_by_every_part() {
-        let base = Stamp { incarnation: 1, partition: 0, lsn: 1, ordinal: 0, ts: 0 };
+        let base = Stamp { incarnation: 1, partition: 0, lsn: 1, ordinal: 0, ts: 0, own_etag: None };
         let others = [
             Stamp { incarnation: 2, ..base },
             Stamp { partition: 1, ..base },

@@ -10,6 +10,7 @@ use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 
 use super::page::Cost;
 use super::row::{self, Row};
+use super::view::View;
 use super::window::{Spot, Window};
 use crate::api::{Cancel, PageRequest};
 use crate::shared::Shared;
@@ -215,13 +216,13 @@ impl<'a> Reader<'a> {
     pub fn new(
         shared: &'a Shared,
         container: &'a Container,
-        (seen, snapshot): (Seen, Box<dyn Snapshot>),
+        view: &View,
         windows: &'a [Window<'a>],
         meter: Meter,
-    ) -> Result<Reader<'a>, EngineError> {
-        let (now_seconds, stretches) = (shared.now_seconds(), &shared.stretches);
-        let snapshot = Arc::from(snapshot);
-        Ok(Reader { container, snapshot, windows, meter, now_seconds, stretches, seen })
+    ) -> Reader<'a> {
+        let (snapshot, now_seconds) = (Arc::clone(&view.snapshot), view.now_seconds);
+        let (stretches, seen) = (&shared.stretches, view.stretches_seen);
+        Reader { container, snapshot, windows, meter, now_seconds, stretches, seen }
     }
 
     /// The window in which a spot lies that an earlier page reached; a partition that is no more is `PartitionGone`.

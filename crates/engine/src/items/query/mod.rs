@@ -35,13 +35,14 @@ use quire_value::Value;
 use super::continuation::{self, Binding, Place, Resume};
 use super::page::{Cost, Filled, Rows, answer_page};
 use super::scan::{Meter, Reader, ScanBudget};
+use super::view::View;
 use super::window::{KeyFilter, Spot, Window, narrowed};
 use crate::api::{Answer, Page, PageRequest, Scope};
 use crate::query_plan::check_crossing;
 use crate::scripts::PageFunctions;
 use crate::sequencer::random_token;
 use crate::shared::Shared;
-use crate::{Container, EngineError, indexes, vectors};
+use crate::{Container, EngineError, vectors};
 
 use self::candidates::Candidates;
 use self::evaluate::Evaluator;
@@ -66,6 +67,18 @@ pub(crate) fn query_items(
     parameters: &Parameters,
     request: &PageRequest,
 ) -> Answer<Page> {
+    query_view(shared, container, None, text, parameters, request)
+}
+
+/// The same over the state that a view shows; the newest without one.
+pub(crate) fn query_view(
+    shared: &Shared,
+    container: &Container,
+    view: Option<&View>,
+    text: &str,
+    parameters: &Parameters,
+    request: &PageRequest,
+) -> Answer<Page> {
     answer_page(shared, container, request, |windows| {
         let started = Instant::now();
         let environment = environment(shared, container)?;
@@ -79,7 +92,7 @@ pub(crate) fn query_items(
         let narrow =
             keys_of(container, &query, &request.scope).map(|keys| narrowed(container, windows, keys));
         let windows = narrow.as_deref().unwrap_or(windows);
-        let run = Run { shared, container, request, query: &query, functions: &functions, windows };
+        let run = Run { shared, container, request, query: &query, functions: &functions, windows, view };
         let filled = run.fill(resume, compile).map_err(|error| functions.explain(error))?;
         Ok((filled, binding))
     })
@@ -138,6 +151,8 @@ struct Run<'a> {
     query: &'a Query,
     functions: &'a PageFunctions<'a>,
     windows: &'a [Window<'a>],
+    /// Instead of the newest state.
+    view: Option<&'a View>,
 }
 
 impl Run<'_> {
@@ -147,11 +162,13 @@ impl Run<'_> {
         if let Some(refusal) = analysis.order_refusal(&self.container.definition.indexing) {
             return Err(refusal.into());
         }
-        let (seen, vectors_seen) = (self.shared.stretches.now(), self.shared.vectors.now());
-        let (snapshot, indexes) = indexes::snapshot(self.shared, self.container)?;
+        let view = match self.view {
+            Some(view) => view.clone(),
+            None => View::now(self.shared, self.container)?,
+        };
         let meter = Meter::new(ScanBudget::PAGE, self.request);
-        let mut reader = Reader::new(self.shared, self.container, (seen, snapshot), self.windows, meter)?;
-        let known = Known::new(self.container, indexes, &reader, self.request.index_use)?;
+        let mut reader = Reader::new(self.shared, self.container, &view, self.windows, meter);
+        let known = Known::new(self.container, view.indexes, &reader, self.request.index_use)?;
         let mut output = self.output(&resume)?;
         let need = Need { items: output.wanted() as u64, is_preferred: self.request.index_preferred };
         let evaluator = Evaluator::new(self.query, self.functions, self.container)?;
@@ -167,7 +184,7 @@ impl Run<'_> {
             from,
             need,
         };
-        let plan = self.plan(&mut chooser, &analysis, resume, vectors_seen)?;
+        let plan = self.plan(&mut chooser, &analysis, resume, view.vectors_seen)?;
         let plan_time = started.elapsed();
         reader.meter.start();
         let (next, node) = self.run(&mut reader, &evaluator, plan, &mut output)?;

@@ -1,0 +1,29 @@
+//! The committed state at one moment: what everything that reads items shares.
+
+use std::sync::Arc;
+
+use quire_storage::Snapshot;
+
+use crate::indexes::{self, Indexes};
+use crate::shared::Shared;
+use crate::{Container, EngineError, stretches, vectors};
+
+/// A snapshot, and what belongs to it: the indexes that are complete in it, how far memory was when it was taken, and
+/// the time that decides what has expired. Pages of one view agree with each other, and so do point reads.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub snapshot: Arc<dyn Snapshot>,
+    pub indexes: Arc<Indexes>,
+    pub stretches_seen: stretches::Seen,
+    pub vectors_seen: vectors::Seen,
+    pub now_seconds: i64,
+}
+
+impl View {
+    pub fn now(shared: &Shared, container: &Container) -> Result<View, EngineError> {
+        let (stretches_seen, vectors_seen) = (shared.stretches.now(), shared.vectors.now());
+        let (snapshot, indexes) = indexes::snapshot(shared, container)?;
+        let now_seconds = shared.now_seconds();
+        Ok(View { snapshot: Arc::from(snapshot), indexes, stretches_seen, vectors_seen, now_seconds })
+    }
+}

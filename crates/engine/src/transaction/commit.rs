@@ -1,0 +1,175 @@
+//! From own writes to the rows of one storage commit.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::own::Own;
+use super::{Holds, Transaction};
+use crate::EngineError;
+use crate::items::row::{Row, Stamp};
+use crate::items::rows::{NewVersion, Rows};
+use crate::locks::{LockSet, Mode};
+use crate::sequencer::{Prepared, Refused, Written};
+use crate::shared::Shared;
+
+const COMMIT_LIMIT: &str = "what the storage commits at once";
+
+/// A transaction that is durable and visible.
+#[derive(Debug)]
+pub(crate) struct Committed {
+    /// Of a transaction that changed nothing, where its partition stood.
+    pub lsn: u64,
+    pub ts: i64,
+    pub charge: f64,
+    stamps: HashMap<u64, Stamp>,
+}
+
+#[derive(Debug)]
+pub(crate) enum CommitFailed {
+    /// Nothing happened: the ground has moved. Run the whole transaction again.
+    Conflict,
+    /// Nothing happened, except where the error says that nobody knows.
+    Failed(EngineError),
+}
+
+/// What a commit is going to write, and who is told what about it.
+pub(crate) struct Ready {
+    pub prepared: Prepared,
+    /// Child id and own ETag of the items, in the order of their ordinals.
+    items: Vec<(u64, Option<u128>)>,
+    charge: f64,
+}
+
+impl Committed {
+    /// The ETag of an item that was written, with its quotes; `None` if it was deleted.
+    pub fn etag(&self, rid: u64) -> Option<String> {
+        self.stamps.get(&rid).map(Stamp::etag)
+    }
+
+    pub(super) fn stamp(&self, rid: u64) -> Option<&Stamp> {
+        self.stamps.get(&rid)
+    }
+}
+
+impl From<EngineError> for CommitFailed {
+    fn from(error: EngineError) -> CommitFailed {
+        match error {
+            EngineError::TransactionConflict => CommitFailed::Conflict,
+            error => CommitFailed::Failed(error),
+        }
+    }
+}
+
+impl<'a> Transaction<'a> {
+    /// Makes the transaction durable and visible, all of it or nothing. One that changed nothing has nothing to do.
+    pub fn commit(mut self) -> Result<Committed, CommitFailed> {
+        if !self.has_changes() {
+            return Ok(Committed { lsn: self.lsn, ts: self.ts, charge: self.charge, stamps: HashMap::new() });
+        }
+        let (shared, partition) = (self.shared, self.partition());
+        let _held = match self.holds {
+            Holds::Nothing => {
+                let mut locks = LockSet::default();
+                self.home.add_lock(&shared.locks, &mut locks, Mode::Exclusive);
+                Some(shared.locks.take(&locks)?)
+            }
+            Holds::LogicalPartition(_) | Holds::Named => None,
+        };
+        self.validate()?;
+        let not_found = self.home.container.not_found();
+        let ready = self.prepare()?;
+        // Taken apart: the locks go when the commit is through.
+        let Transaction { holds: _holds, .. } = self;
+        match partition.sequencer.submit(ready.prepared) {
+            Ok(written) => Ok(committed(shared, partition.layout.id, written, ready.items, ready.charge)),
+            Err(Refused::Stale) => {
+                shared.statistics.retry();
+                Err(CommitFailed::Conflict)
+            }
+            Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => {
+                Err(CommitFailed::Failed(not_found))
+            }
+            Err(Refused::Failed(EngineError::ItemTooLarge { .. })) => {
+                Err(CommitFailed::Failed(EngineError::TransactionTooLarge { limit: COMMIT_LIMIT }))
+            }
+            Err(Refused::Failed(error)) => Err(CommitFailed::Failed(error)),
+        }
+    }
+
+    /// Under the lock: whether what the transaction has seen is still so.
+    fn validate(&mut self) -> Result<(), EngineError> {
+        if matches!(self.holds, Holds::Nothing) {
+            let name = self.home.name(&self.shared.locks);
+            if self.partition().sequencer.changed_since(name, self.lsn)? {
+                return Err(EngineError::TransactionConflict);
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of the commit. Under the locks, and valid.
+    pub(super) fn prepare(&mut self) -> Result<Ready, EngineError> {
+        let own = std::mem::take(&mut self.own);
+        let mut items = own.into_items();
+        if self.view.indexes.is_building() {
+            self.refresh(&mut items)?;
+        }
+        let mut rows = Rows::new(self.shared, &self.home, self.generation, Arc::clone(&self.view.indexes));
+        let mut stamped = Vec::with_capacity(items.len());
+        for own in items {
+            stamped.extend(own.now.as_ref().map(|now| (now.rid, now.own_etag)));
+            add(&mut rows, own)?;
+        }
+        let mut prepared = rows.finish();
+        prepared.asked_ts = self.own_etags.then_some(self.ts);
+        Ok(Ready { prepared, items: stamped, charge: self.charge })
+    }
+
+    /// Index rows of stored items are replaced without an LSN while indexes are built: what the view shows of them may
+    /// be gone.
+    fn refresh(&self, items: &mut [Own]) -> Result<(), EngineError> {
+        let snapshot = self.shared.storage.snapshot()?;
+        for own in items.iter_mut().filter(|own| own.before.is_some()) {
+            own.before = self.home.find(&*snapshot, &own.id_key)?;
+        }
+        Ok(())
+    }
+}
+
+/// What became of one item, as rows.
+fn add(rows: &mut Rows<'_>, own: Own) -> Result<(), EngineError> {
+    let Own { id_key, before, now } = own;
+    let before = before.as_ref().map(|stored| Ok::<_, EngineError>((stored.rid, Row::parse(&stored.bytes)?)));
+    let before = before.transpose()?;
+    let Some(now) = now else {
+        if let Some((rid, row)) = before {
+            rows.delete(rid, &row, &id_key)?;
+        }
+        return Ok(());
+    };
+    let (body, tuples) = (&now.body, now.tuples.as_slice());
+    let version = NewVersion { id_key: &id_key, body, tuples, indexed: now.indexed, own_etag: now.own_etag };
+    match before {
+        Some((rid, row)) if rid == now.rid => rows.replace(rid, &row, version),
+        Some((rid, row)) => {
+            rows.bury(rid, &row)?; // its id row is overwritten
+            rows.create(now.rid, version)
+        }
+        None => rows.create(now.rid, version),
+    }
+}
+
+pub(super) fn committed(
+    shared: &Shared,
+    partition: u32,
+    written: Written,
+    items: Vec<(u64, Option<u128>)>,
+    charge: f64,
+) -> Committed {
+    let Written { lsn, ts } = written;
+    let incarnation = shared.incarnation;
+    let stamp = |(ordinal, (rid, own_etag)): (usize, (u64, Option<u128>))| {
+        (rid, Stamp { incarnation, partition, lsn, ordinal: ordinal as u16, ts, own_etag })
+    };
+    Committed { lsn, ts, charge, stamps: items.into_iter().enumerate().map(stamp).collect() }
+}

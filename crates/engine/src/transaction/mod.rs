@@ -1,0 +1,287 @@
+//! Several reads and writes of one logical partition that happen as a whole or not at all.
+//!
+//! A [`Transaction`] sees the state of one [`View`] and its own writes on top of it: point reads and lists show both,
+//! queries only what was committed. Nothing of it exists outside until [`Transaction::commit`], which is **one** storage
+//! commit with one LSN; the ordinals of its items are in the order in which they were first written.
+//!
+//! What makes it serialisable, by how it was begun:
+//!
+//! | begun by                         | holds meanwhile             | what the commit checks                           |
+//! |----------------------------------|-----------------------------|--------------------------------------------------|
+//! | [`Transaction::begin`]           | nothing                     | no item of the logical partition has changed since |
+//! | [`Transaction::begin_locked`]    | the logical partition       | nothing: nobody else could write                 |
+//! | [`Transaction::begin_holding`]   | locks that the caller named | nothing: it touches what is locked, and says so when it cannot |
+//!
+//! Invariants: a call that fails leaves the transaction as it was; an item is written at most once by the commit,
+//! whatever happened to it meanwhile; what is stored of an item is read once and is what the commit takes away.
+
+mod commit; // from own writes to rows, and the commit
+mod feed; // lists, own writes among them
+mod own; // what a transaction has written
+#[cfg(test)]
+mod tests;
+mod write; // one change on top of the view and the changes before
+
+pub(crate) use commit::{CommitFailed, Committed};
+pub(crate) use own::Changed;
+
+use bytes::Bytes;
+use quire_resource::{ChildKind, PartitionKey, ResourceId};
+use quire_sql::Parameters;
+
+use crate::api::{IndexingDirective, Page, PageRequest, Scope};
+use crate::items::body::Links;
+use crate::items::logical_partition::{LogicalPartition, Stored};
+use crate::items::row::Row;
+use crate::items::view::View;
+use crate::items::{etag_matches, query};
+use crate::locks::{Held, LockSet, Mode};
+use crate::shared::Shared;
+use crate::{Container, EngineError, charge, keys};
+
+use self::own::OwnWrites;
+
+/// Changes of one transaction.
+pub(crate) const CHANGES_MAX: usize = 10_000;
+/// JSON of all items it writes.
+pub(crate) const BYTES_MAX: usize = 16 << 20;
+/// Stored items that were read last are kept, since what is read is often written next.
+const READ_KEPT: usize = 8;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Create,
+    Upsert,
+    Replace { id: String },
+    Delete { id: String },
+    Patch { id: String },
+}
+
+/// One change as a client asks for it.
+#[derive(Clone, Debug)]
+pub(crate) struct ChangeItem {
+    pub change: Change,
+    /// JSON: the item, or the operations of a patch; empty for a delete.
+    pub body: Bytes,
+    pub if_match: Option<String>,
+    /// Of a patch; other changes do not look at it.
+    pub if_none_match: Option<String>,
+    pub indexing: IndexingDirective,
+}
+
+pub(crate) enum TransactionRead {
+    Found { json: String, etag: String },
+    NotModified { etag: String },
+}
+
+pub(crate) struct Transaction<'a> {
+    shared: &'a Shared,
+    home: LogicalPartition<'a>,
+    view: View,
+    /// Of the partition, noted before the view.
+    generation: u64,
+    lsn: u64,
+    holds: Holds<'a>,
+    /// Writes carry ETags that are final at once.
+    own_etags: bool,
+    /// `_ts` of what it writes, unless the partition is further when it commits.
+    ts: i64,
+    own: OwnWrites,
+    read_last: std::collections::VecDeque<(Vec<u8>, Option<Stored>)>,
+    charge: f64,
+}
+
+/// What keeps others from writing what a transaction has read.
+enum Holds<'a> {
+    /// Nothing: the commit finds out.
+    Nothing,
+    LogicalPartition(#[expect(dead_code, reason = "held until the transaction ends")] Held<'a>),
+    /// The items and unique tuples that it touches, by locks of the caller.
+    Named,
+}
+
+impl<'a> Transaction<'a> {
+    /// Without a lock: [`Transaction::commit`] answers [`CommitFailed::Conflict`] when others were faster, and then the
+    /// whole transaction is to be run again. `own_etags`: what it writes gets ETags (and `_ts`) that are final before
+    /// the commit, as scripts show them.
+    pub fn begin(
+        shared: &'a Shared,
+        container: &'a Container,
+        key: PartitionKey,
+        own_etags: bool,
+    ) -> Result<Transaction<'a>, EngineError> {
+        let home = LogicalPartition::of(container, key)?;
+        Transaction::new(shared, home, own_etags, Holds::Nothing)
+    }
+
+    /// Holding the logical partition: its other writers wait until the transaction is dropped or committed. The commit
+    /// can still answer [`CommitFailed::Conflict`], though not because of them: after a fault of the storage, or
+    /// while the indexing policy changes.
+    pub fn begin_locked(
+        shared: &'a Shared,
+        container: &'a Container,
+        key: PartitionKey,
+        own_etags: bool,
+    ) -> Result<Transaction<'a>, EngineError> {
+        let home = LogicalPartition::of(container, key)?;
+        let mut locks = LockSet::default();
+        home.add_lock(&shared.locks, &mut locks, Mode::Exclusive);
+        let held = shared.locks.take(&locks)?;
+        Transaction::new(shared, home, own_etags, Holds::LogicalPartition(held))
+    }
+
+    /// Under locks that the caller holds until the commit is through: the logical partition at least shared, and, unless
+    /// exclusively, every item that is read or written, and the unique tuples of new versions, exclusively. A write that
+    /// also has to remove an expired item, whose lock nobody could name, is refused with
+    /// [`EngineError::TransactionConflict`]: then begin again with the logical partition locked.
+    pub fn begin_holding(
+        shared: &'a Shared,
+        container: &'a Container,
+        key: PartitionKey,
+        own_etags: bool,
+    ) -> Result<Transaction<'a>, EngineError> {
+        let home = LogicalPartition::of(container, key)?;
+        Transaction::new(shared, home, own_etags, Holds::Named)
+    }
+
+    fn new(
+        shared: &'a Shared,
+        home: LogicalPartition<'a>,
+        own_etags: bool,
+        holds: Holds<'a>,
+    ) -> Result<Transaction<'a>, EngineError> {
+        home.container.check_open()?;
+        let sequencer = &home.place.partition.sequencer;
+        let (generation, lsn) = (sequencer.generation(), sequencer.lsn()?);
+        let view = View::now(shared, home.container)?;
+        let ts = view.now_seconds.max(sequencer.last_ts());
+        let (own, read_last) = (OwnWrites::default(), Default::default());
+        Ok(Transaction {
+            shared,
+            home,
+            view,
+            generation,
+            lsn,
+            holds,
+            own_etags,
+            ts,
+            own,
+            read_last,
+            charge: 0.0,
+        })
+    }
+
+    /// The partition that it belongs to.
+    pub fn partition(&self) -> &'a crate::partition::Partition {
+        self.home.place.partition
+    }
+
+    /// The item as the transaction sees it.
+    pub fn read(&mut self, id: &str, if_none_match: Option<&str>) -> Result<TransactionRead, EngineError> {
+        let id_key = self.home.id_key(id);
+        let not_found = || EngineError::ItemNotFound { id: id.to_owned() };
+        self.charge += charge::REFUSED;
+        let (json, etag) = match self.own.get(&id_key) {
+            Some(own) => {
+                let version = own.now.as_ref().ok_or_else(not_found)?;
+                (self.json_of_version(version), version.etag())
+            }
+            None => {
+                let stored = self.stored(&id_key)?;
+                let live = self.live(stored.as_ref())?.ok_or_else(not_found)?;
+                (json_of_row(self.home.container, live.0, &live.1)?, live.1.stamp.etag())
+            }
+        };
+        if if_none_match.is_some_and(|condition| etag_matches(condition, &etag)) {
+            return Ok(TransactionRead::NotModified { etag });
+        }
+        self.charge += charge::read(json.len()) - charge::REFUSED;
+        Ok(TransactionRead::Found { json, etag })
+    }
+
+    /// The id of the item whose `_rid` this is, if the transaction sees one.
+    pub fn id_of_rid(&self, rid: &str) -> Result<Option<String>, EngineError> {
+        let child = match (ResourceId::parse(rid), self.home.container.resource.rid) {
+            (
+                Ok(ResourceId::Child { database, container, kind: ChildKind::Item, child }),
+                ResourceId::Container { database: own_database, container: own_container },
+            ) if (database, container) == (own_database, own_container) => child,
+            _ => return Ok(None),
+        };
+        if let Some(own) = self.own.by_rid(child) {
+            return Ok(own.now.as_ref().filter(|now| now.rid == child).map(|now| now.body.id.clone()));
+        }
+        let key = keys::item(self.home.container.number, child);
+        let Some(bytes) = self.view.snapshot.get(keys::ITEMS, &key)? else { return Ok(None) };
+        let stored = Stored { rid: child, bytes };
+        match self.live(Some(&stored))? {
+            Some((_, row)) => Ok(Some(row.id()?.to_owned())),
+            None => Ok(None),
+        }
+    }
+
+    /// The rows of a query over the committed items of this logical partition. Own writes are not among them.
+    pub fn query(
+        &mut self,
+        text: &str,
+        parameters: &Parameters,
+        page_size: u32,
+        continuation: Option<&str>,
+    ) -> Result<Page, EngineError> {
+        let request = self.page_request(page_size, continuation);
+        let view = Some(&self.view);
+        let answer = query::query_view(self.shared, self.home.container, view, text, parameters, &request);
+        self.charge += answer.charge;
+        answer.result
+    }
+
+    /// The whole item as it now is; its ETag is empty unless writes have their own. Empty for a delete.
+    pub fn json_of(&self, changed: &Changed) -> String {
+        let own = self.own.get(&self.home.id_key(&changed.id));
+        let version = own.and_then(|own| own.now.as_ref()).filter(|now| now.rid == changed.rid);
+        version.map_or(String::new(), |version| self.json_of_version(version))
+    }
+
+    /// What the reads and writes so far would cost.
+    pub fn charge(&self) -> f64 {
+        self.charge
+    }
+
+    pub fn has_changes(&self) -> bool {
+        self.own.has_changes()
+    }
+
+    fn page_request(&self, page_size: u32, continuation: Option<&str>) -> PageRequest {
+        let scope = Scope { partition_key: Some(self.home.place.key.clone()), ..Scope::default() };
+        let (item_count_max, continuation) =
+            (Some(i64::from(page_size.max(1))), continuation.map(str::to_owned));
+        PageRequest { scope, item_count_max, continuation, ..PageRequest::default() }
+    }
+
+    /// What the view has under an id, visible or not.
+    fn stored(&mut self, id_key: &[u8]) -> Result<Option<Stored>, EngineError> {
+        if let Some((_, stored)) = self.read_last.iter().find(|(key, _)| key == id_key) {
+            return Ok(stored.clone());
+        }
+        let stored = self.home.find(&*self.view.snapshot, id_key)?;
+        if self.read_last.len() >= READ_KEPT {
+            self.read_last.pop_front();
+        }
+        self.read_last.push_back((id_key.to_vec(), stored.clone()));
+        Ok(stored)
+    }
+
+    /// The stored item, if it is visible and of this partition key.
+    fn live<'s>(&self, stored: Option<&'s Stored>) -> Result<Option<(u64, Row<'s>)>, EngineError> {
+        let Some(stored) = stored else { return Ok(None) };
+        let (rid, row) = stored.parse()?;
+        let visible = !self.home.container.is_expired(&row, self.view.now_seconds) && self.home.has(&row)?;
+        Ok(visible.then_some((rid, row)))
+    }
+}
+
+fn json_of_row(container: &Container, rid: u64, row: &Row<'_>) -> Result<String, EngineError> {
+    let mut json = Vec::with_capacity(row.json_bytes as usize + 256);
+    Links::new(container).write_json(row.node()?, rid, &row.stamp, &mut json);
+    String::from_utf8(json).map_err(|error| EngineError::Corrupt { what: error.to_string() })
+}
