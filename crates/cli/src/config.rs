@@ -70,6 +70,9 @@ pub struct Settings {
     /// How logs look on standard error: text or json [default: text]
     #[arg(long, env = "QUIRE_LOG_FORMAT", value_name = "FORMAT")]
     log_format: Option<LogFormat>,
+    /// Answer 429 to what is beyond the throughput of a container or database
+    #[arg(long, env = "QUIRE_ENFORCE_THROUGHPUT", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    enforce_throughput: Option<bool>,
     /// Let clients make requests fail by rules under /_quire/faults: for tests, never for data
     #[arg(long, env = "QUIRE_ENABLE_FAULTS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     enable_faults: Option<bool>,
@@ -109,6 +112,7 @@ pub struct Config {
     pub cache_bytes: usize,
     pub accept_loss: bool,
     pub enable_faults: bool,
+    pub enforce_throughput: bool,
     pub check_date: bool,
     pub log: String,
     pub log_format: LogFormat,
@@ -161,7 +165,7 @@ impl Settings {
             file.data = None;
         }
         first_of!(self, file: listen data ephemeral key_file partitions public_endpoint allow_hosts cors_origins tls_cert
-            tls_key oidc_issuer oidc_audience metrics_listen backup_dir cache_mb accept_loss enable_faults check_date log log_format
+            tls_key oidc_issuer oidc_audience metrics_listen backup_dir cache_mb accept_loss enable_faults enforce_throughput check_date log log_format
             slow_request_ms)
     }
 
@@ -200,6 +204,7 @@ impl Settings {
             cache_bytes: self.cache_mb.unwrap_or_else(default_cache_mb) << 20,
             accept_loss: self.accept_loss.unwrap_or(false),
             enable_faults: self.enable_faults.unwrap_or(false),
+            enforce_throughput: self.enforce_throughput.unwrap_or(false),
             check_date: self.check_date.unwrap_or(true),
             log: self.log.unwrap_or_else(|| "info".into()),
             log_format: self.log_format.unwrap_or(LogFormat::Text),

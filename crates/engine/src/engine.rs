@@ -266,6 +266,11 @@ impl Engine {
     ) -> Result<Arc<Resource>, EngineError> {
         self.catalog.replace_offer(rid, body, migrate, precondition)
     }
+    /// The throughput that a container draws on: its offer, its most request units per second, and whether it is the
+    /// database's.
+    pub fn throughput_of(&self, container: &Container) -> Option<(String, u32, bool)> {
+        self.catalog.throughput_of(container)
+    }
     /// `x-ms-cosmos-min-throughput`
     pub fn minimum_throughput(&self, offer: &Resource) -> u32 {
         self.catalog.minimum_throughput(offer)

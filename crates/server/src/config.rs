@@ -36,6 +36,8 @@ pub struct ServerConfig {
     pub slow_request: Duration,
     /// Clients may make requests fail by rules under `/_quire/faults`.
     pub enable_faults: bool,
+    /// Answer 429 to what is beyond the provisioned throughput.
+    pub enforce_throughput: bool,
     pub limits: Limits,
     pub clock: Arc<dyn Clock>,
     /// What `/_quire/` answers besides the built-in endpoints.
@@ -114,6 +116,7 @@ impl ServerConfig {
             cors_origins: Vec::new(),
             slow_request: Duration::from_secs(1),
             enable_faults: false,
+            enforce_throughput: false,
             limits: Limits::default(),
             clock,
             endpoints: Vec::new(),

@@ -130,6 +130,12 @@ impl Reply {
         self.with(CHARGE, charge_value(charge))
     }
 
+    /// What [`Reply::charge`] said.
+    pub fn charged(&self) -> f64 {
+        let charge = self.headers.get(CHARGE).and_then(|value| value.to_str().ok());
+        charge.and_then(|text| text.parse().ok()).unwrap_or(0.0)
+    }
+
     pub fn etag(self, etag: &str) -> Reply {
         self.with_text(ETAG, Bytes::copy_from_slice(etag.as_bytes()))
     }

@@ -24,6 +24,7 @@ mod routes; // from a URL to a handler
 mod state; // what all requests share
 mod status; // from failures to status codes
 mod threads; // a thread per connection
+mod throttle; // provisioned throughput, held to
 mod wire; // bodies as they travel
 
 pub use auth::{KeyError, Keys, OidcConfig, OidcError, WELL_KNOWN_KEY};

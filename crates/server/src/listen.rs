@@ -31,6 +31,7 @@ use crate::pool::Pool;
 use crate::request::{ActivityIds, Budget};
 use crate::state::State;
 use crate::threads::{self, Threads};
+use crate::throttle::Throttle;
 
 /// How often the key file is looked at.
 const KEY_FILE_INTERVAL: Duration = Duration::from_secs(5);
@@ -253,6 +254,7 @@ fn state(mut config: ServerConfig, engine: Arc<Engine>, address: SocketAddr) -> 
         issuer,
         activity_ids: ActivityIds::new(),
         metrics: Metrics::default(),
+        throttle: config.enforce_throughput.then(Throttle::default),
         faults: config.enable_faults.then(Faults::default),
         pool: Pool::new(&config.limits),
         bodies: Budget::new(config.limits.in_flight_bytes_max),

@@ -137,7 +137,16 @@ async fn serve(state: &State, request: &Request, route: &Route, principal: &Prin
     let call = Call::new(state, request)?;
     let access = handlers::access(request, &route.kind);
     auth::authorize(state, principal, route, access, call.partition_key.as_ref())?;
-    run(&call, &route.kind).await
+    let Some(throttle) = &state.throttle else { return run(&call, &route.kind).await };
+    let meter = throttle.meter(&call, &route.kind)?;
+    if let Some(meter) = &meter {
+        meter.admit()?;
+    }
+    let reply = run(&call, &route.kind).await;
+    if let Some(meter) = &meter {
+        meter.spend(reply.as_ref().map_or(charge::FAILED, Reply::charged));
+    }
+    reply
 }
 
 /// One line per operation. `parse` let only the verbs of each path through.

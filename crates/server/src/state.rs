@@ -13,6 +13,7 @@ use crate::faults::Faults;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::request::{ActivityIds, Budget};
+use crate::throttle::Throttle;
 
 pub(crate) struct State {
     pub engine: Arc<Engine>,
@@ -25,6 +26,8 @@ pub(crate) struct State {
     pub activity_ids: ActivityIds,
     pub metrics: Metrics,
     pub pool: Pool,
+    /// Only with `--enforce-throughput`.
+    pub throttle: Option<Throttle>,
     /// Only with `--enable-faults`.
     pub faults: Option<Faults>,
     /// Bytes of request bodies being held.

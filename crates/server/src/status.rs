@@ -74,6 +74,9 @@ pub(crate) enum RequestError {
     Timeout,
     #[error("too many requests in flight")]
     Busy,
+    /// the provisioned throughput is used up
+    #[error("request rate is too large")]
+    Throttled { retry_after_ms: u32 },
     /// a bug: logged with its cause, told without
     #[error("internal error: {what}")]
     Internal { what: String },
@@ -199,6 +202,9 @@ impl From<&RequestError> for Failure {
                 wire(431, format!("The headers are larger than {bytes_max} bytes."))
             }
             Timeout => wire(408, "The request timed out."),
+            Throttled { retry_after_ms } => {
+                retry(429, Some(3200), *retry_after_ms, errors(&[TOO_MANY_REQUESTS]))
+            }
             Busy => retry(429, Some(3200), RETRY_OVERLOADED_MS, errors(&[TOO_MANY_REQUESTS])),
             Internal { .. } => internal(error),
         }

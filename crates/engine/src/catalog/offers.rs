@@ -8,6 +8,7 @@ use quire_value::{Object, Value};
 use super::change::Change;
 use super::state::{OfferEntry, Owner, State};
 use super::{Catalog, EngineError, body, check_precondition, not_found};
+use crate::Container;
 use crate::api::{Migrate, Precondition, Resource};
 
 const OFFER_NUMBER_MAX: u64 = (1 << 24) - 1;
@@ -60,6 +61,17 @@ impl Catalog {
         change.state.insert_offer(OfferEntry { resource: resource.clone(), owner: existing.owner });
         change.commit()?;
         Ok(resource)
+    }
+
+    /// A container's own offer, or else its database's: rid, request units per second, whether it is shared.
+    pub fn throughput_of(&self, container: &Container) -> Option<(String, u32, bool)> {
+        let state = self.state.load();
+        let own = Owner::of(&container.resource.rid)?;
+        [(own, false), (Owner::of_database(own.database), true)].into_iter().find_map(|(owner, is_shared)| {
+            let offer = state.offers.get(state.offers_by_owner.get(&owner)?)?;
+            let throughput = throughput_of(&offer.resource).ok()?;
+            Some((offer.resource.rid.to_string(), throughput.maximum(), is_shared))
+        })
     }
 
     /// The smallest throughput this offer may be set to.

@@ -14,4 +14,5 @@ mod partition_key_ranges;
 mod patch;
 mod queries;
 mod scripts;
+mod throttle;
 mod users;
