@@ -3,13 +3,16 @@
 //! The text is an expression that gives a function (`function () {…}`, `(a) => …`), or else a program whose first
 //! declared function is the entry point.
 
-use rquickjs::context::EvalOptions;
-use rquickjs::{Ctx, Function, Object, Persistent, Value};
+use rquickjs::{Coerced, Ctx, FromJs, Function, Persistent, Value};
 
-use crate::sandbox::{PRELUDE_NAME, Realm, State, Stop};
+use crate::bytecode::{Bytecode, Kept};
+use crate::needs::Needs;
+use crate::sandbox::{PRELUDE_MARK, Realm, Sandbox, State, Stop};
 use crate::{Limits, Position, ScriptError};
 
 const SCRIPT_NAME: &str = "script.js";
+/// Longest message or stack of an error that is reported.
+const TEXT_LENGTH_MAX: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -17,40 +20,91 @@ pub(crate) enum Form {
     Program,
 }
 
+/// A version of a script, ready for any context.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) form: Form,
+    pub(crate) needs: Needs,
+    code: Bytecode,
+}
+
 pub(crate) type Entry = Persistent<Function<'static>>;
 
-/// Compiles in the form that is known to fit, or in the first that does.
-pub(crate) fn compile(
-    realm: &Realm,
-    state: &State,
-    text: &str,
-    known: Option<Form>,
-    limits: &Limits,
-) -> Result<(Form, Entry), ScriptError> {
-    if text.len() > limits.script_bytes {
-        return Err(ScriptError::TooLong { length: text.len(), length_max: limits.script_bytes });
-    }
-    let mut failure = None;
-    for form in [Form::Expression, Form::Program] {
-        if known.is_some_and(|known| known != form) {
-            continue;
+impl Compiled {
+    /// In the first form that fits the grammar. Whether it gives a function is seen when it runs.
+    pub(crate) fn new(sandbox: &Sandbox, text: &str, limits: &Limits) -> Result<Compiled, ScriptError> {
+        if text.len() > limits.script_bytes {
+            return Err(ScriptError::TooLong { length: text.len(), length_max: limits.script_bytes });
         }
-        match compile_as(realm, state, text, form, limits) {
-            Ok(Some(entry)) => return Ok((form, entry)),
-            Ok(None) => {}
-            Err(error) => failure = Some(later(failure, error)),
+        if text.contains('\0') {
+            let message = "SyntaxError: the text contains a zero character".to_owned();
+            return Err(ScriptError::Compile { message, position: None });
+        }
+        match Compiled::in_form(sandbox, text, Form::Expression, limits) {
+            Ok(compiled) => Ok(compiled),
+            Err(first) => Compiled::as_program(sandbox, text, limits).map_err(|second| later(first, second)),
         }
     }
-    Err(failure.unwrap_or_else(|| ScriptError::Compile {
-        message: "SyntaxError: the script has no function".to_owned(),
-        position: None,
-    }))
+
+    /// As what it is when it turned out to be no function.
+    pub(crate) fn as_program(
+        sandbox: &Sandbox,
+        text: &str,
+        limits: &Limits,
+    ) -> Result<Compiled, ScriptError> {
+        Compiled::in_form(sandbox, text, Form::Program, limits)
+    }
+
+    fn in_form(sandbox: &Sandbox, text: &str, form: Form, limits: &Limits) -> Result<Compiled, ScriptError> {
+        let compiled = sandbox.with_compiler(|ctx| {
+            let compiled = match form {
+                Form::Expression => compile(ctx, &format!("({}\n)", expression_of(text))),
+                Form::Program => compile(ctx, text),
+            };
+            compiled.map_err(|error| match error {
+                rquickjs::Error::Exception => {
+                    Report::of(ctx, ctx.catch()).into_error(&sandbox.state, form, limits)
+                }
+                other => crate::sandbox::engine_failed(other),
+            })
+        });
+        sandbox.state.check_time()?;
+        Ok(Compiled { form, needs: Needs::of(text), code: compiled? })
+    }
+
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.code.size_bytes()
+    }
+
+    /// The entry function in a fresh context; `None` when the text gives none.
+    pub(crate) fn entry(&self, realm: &Realm, state: &State) -> Result<Option<Entry>, Stop> {
+        realm.turn(state, |ctx| {
+            let function = match self.form {
+                Form::Expression => self.code.evaluate(ctx)?.into_function(),
+                Form::Program => self.evaluate_program(ctx)?,
+            };
+            Ok(function.map(|function| Persistent::save(ctx, function)))
+        })
+    }
+
+    fn evaluate_program<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Option<Function<'js>>> {
+        let globals = ctx.globals();
+        let before = globals.own_keys::<String>(rquickjs::Filter::new().string()).count();
+        let completion = self.code.evaluate(ctx)?;
+        // Own names come in the order in which they were made.
+        for name in globals.own_keys::<String>(rquickjs::Filter::new().string()).skip(before) {
+            if let Some(function) = globals.get::<_, Value<'js>>(name?)?.into_function() {
+                return Ok(Some(function));
+            }
+        }
+        Ok(completion.into_function())
+    }
 }
 
 /// Of two attempts, the one that got further into the text says more.
-fn later(first: Option<ScriptError>, second: ScriptError) -> ScriptError {
+fn later(first: ScriptError, second: ScriptError) -> ScriptError {
     match (first, second) {
-        (Some(ScriptError::Compile { message, position }), ScriptError::Compile { position: other, .. })
+        (ScriptError::Compile { message, position }, ScriptError::Compile { position: other, .. })
             if position >= other =>
         {
             ScriptError::Compile { message, position }
@@ -59,45 +113,8 @@ fn later(first: Option<ScriptError>, second: ScriptError) -> ScriptError {
     }
 }
 
-fn compile_as(
-    realm: &Realm,
-    state: &State,
-    text: &str,
-    form: Form,
-    limits: &Limits,
-) -> Result<Option<Entry>, ScriptError> {
-    if text.contains('\0') {
-        let message = "SyntaxError: the text contains a zero character".to_owned();
-        return Err(ScriptError::Compile { message, position: None });
-    }
-    let compiled = realm.turn(state, |ctx, api| {
-        let entry = match form {
-            Form::Expression => evaluate(ctx, format!("({}\n)", expression_of(text)))?.into_function(),
-            Form::Program => evaluate_program(ctx, api, text)?,
-        };
-        Ok(entry.map(|entry| Persistent::save(ctx, entry)))
-    });
-    compiled.map_err(|stop| error_of(realm, state, stop, form, limits))
-}
-
-fn evaluate_program<'js>(
-    ctx: &Ctx<'js>,
-    api: &Object<'js>,
-    text: &str,
-) -> rquickjs::Result<Option<Function<'js>>> {
-    let names: Function<'js> = api.get("globalNames")?;
-    let before: Value<'js> = names.call(())?;
-    let completion = evaluate(ctx, text.to_owned())?;
-    let declared: Function<'js> = api.get("declaredSince")?;
-    let declared: Value<'js> = declared.call((before,))?;
-    Ok(declared.into_function().or_else(|| completion.into_function()))
-}
-
-fn evaluate<'js>(ctx: &Ctx<'js>, text: String) -> rquickjs::Result<Value<'js>> {
-    let mut options = EvalOptions::default();
-    options.strict = false;
-    options.filename = Some(SCRIPT_NAME.to_owned());
-    ctx.eval_with_options(text, options)
+fn compile(ctx: &Ctx<'_>, text: &str) -> rquickjs::Result<Bytecode> {
+    Bytecode::compile(ctx, text, SCRIPT_NAME, Kept::Source)
 }
 
 /// Without the semicolons and comments that may follow an expression.
@@ -128,7 +145,7 @@ fn is_comment(line: &str, at: usize) -> bool {
     (before.is_empty() || before.ends_with(';')) && !line[at..].contains('}')
 }
 
-/// What the prelude makes of something thrown.
+/// What can be said of something thrown. It may be anything, and each look at it may throw in turn.
 pub(crate) struct Report {
     text: String,
     stack: String,
@@ -136,13 +153,47 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn read(report: &Object<'_>) -> rquickjs::Result<Report> {
-        let number: Value<'_> = report.get("number")?;
-        Ok(Report { text: report.get("text")?, stack: report.get("stack")?, number: number.as_number() })
+    pub(crate) fn of<'js>(ctx: &Ctx<'js>, thrown: Value<'js>) -> Report {
+        let mut report = Report { text: String::new(), stack: String::new(), number: None };
+        if report.read(ctx, &thrown).is_err() {
+            drop(ctx.catch());
+            if report.text.is_empty() {
+                report.text = "an object that cannot be shown".to_owned();
+            }
+        }
+        report
+    }
+
+    fn read<'js>(&mut self, ctx: &Ctx<'js>, thrown: &Value<'js>) -> rquickjs::Result<()> {
+        let Some(object) = thrown.as_object().filter(|_| !thrown.is_function()) else {
+            self.text = match thrown.as_symbol() {
+                Some(symbol) => format!("Symbol({})", text_of(ctx, symbol.description()?)?),
+                None => text_of(ctx, thrown.clone())?,
+            };
+            return Ok(());
+        };
+        self.number = object.get::<_, Value<'js>>("number")?.as_number();
+        let stack: Value<'js> = object.get("stack")?;
+        if stack.is_string() {
+            self.stack = text_of(ctx, stack)?;
+        }
+        let message: Value<'js> = object.get("message")?;
+        if thrown.is_error() {
+            self.text = text_of(ctx, object.get("name")?)? + ": ";
+            self.text += &text_of(ctx, message)?;
+        } else if message.is_string() {
+            self.text = text_of(ctx, message)?;
+        } else {
+            self.text = match ctx.json_stringify(thrown.clone())? {
+                Some(json) => text_of(ctx, json.into_value())?,
+                None => text_of(ctx, thrown.clone())?,
+            };
+        }
+        Ok(())
     }
 
     pub(crate) fn into_error(self, state: &State, form: Form, limits: &Limits) -> ScriptError {
-        if self.text.ends_with("InternalError: out of memory") || state.out_of_memory.get() {
+        if self.text.ends_with("InternalError: out of memory") || state.is_out_of_memory() {
             return ScriptError::OutOfMemory { limit_bytes: limits.memory_bytes };
         }
         let stack = script_frames(&self.stack, form);
@@ -161,18 +212,27 @@ impl Report {
     }
 }
 
+/// A value as text of bounded length.
+fn text_of<'js>(ctx: &Ctx<'js>, value: Value<'js>) -> rquickjs::Result<String> {
+    let Coerced(text) = Coerced::<rquickjs::String<'js>>::from_js(ctx, value)?;
+    let text = match text.to_string() {
+        // In JSON they are written as escapes.
+        Err(rquickjs::Error::Utf8(_)) => match ctx.json_stringify(text)? {
+            Some(json) => json.to_string()?,
+            None => String::new(),
+        },
+        text => text?,
+    };
+    Ok(text.chars().take(TEXT_LENGTH_MAX).collect())
+}
+
 pub(crate) fn error_of(realm: &Realm, state: &State, stop: Stop, form: Form, limits: &Limits) -> ScriptError {
     let thrown = match stop {
         Stop::Failed(error) => return error,
         Stop::Null => return null_thrown(limits),
         Stop::Thrown(thrown) => thrown,
     };
-    let report = realm.turn(state, |ctx, api| {
-        let describe: Function<'_> = api.get("describe")?;
-        let report: Object<'_> = describe.call((thrown.restore(ctx)?,))?;
-        Report::read(&report)
-    });
-    match report {
+    match realm.turn(state, |ctx| Ok(Report::of(ctx, thrown.restore(ctx)?))) {
         Ok(report) => report.into_error(state, form, limits),
         Err(Stop::Failed(error)) => error,
         // Even describing it threw: the stack or the memory is used up.
@@ -192,7 +252,7 @@ fn null_thrown(limits: &Limits) -> ScriptError {
 /// The stack without our own frames, each as `\n   at name (script.js:line:column)`.
 fn script_frames(stack: &str, form: Form) -> String {
     let frames =
-        stack.lines().filter(|line| !line.contains(PRELUDE_NAME) && line.trim_start().starts_with("at "));
+        stack.lines().filter(|line| !line.contains(PRELUDE_MARK) && line.trim_start().starts_with("at "));
     let text: String = frames.map(|frame| format!("\n   {}", shifted(frame.trim_start(), form))).collect();
     // With which the prelude called the entry function.
     text.strip_suffix("\n   at apply (native)").unwrap_or(&text).to_owned()

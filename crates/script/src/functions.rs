@@ -1,37 +1,46 @@
 //! User-defined functions: compiled once, called for every row.
 
+use std::sync::Arc;
+
 use rquickjs::function::Args;
 use rquickjs::{Ctx, Function, Type};
 
 use quire_value::{Number, Value, text};
 
-use crate::compile::{Entry, Form, compile, error_of};
-use crate::sandbox::{Realm, Sandbox, Stop};
+use crate::compile::{Entry, Form, error_of};
+use crate::sandbox::{Pool, Realm, Sandbox, Stop};
+use crate::versions::Versions;
 use crate::{Limits, Script, ScriptError};
 
 /// Functions of one query page. Each has a context of its own and cannot see the others. Stays on its thread.
 pub struct Functions {
     // Before the runtime in which they live, so that they are dropped first.
-    compiled: Vec<Compiled>,
+    loaded: Vec<Loaded>,
     sandbox: Option<Sandbox>,
+    pool: Arc<Pool>,
     limits: Limits,
 }
 
-struct Compiled {
+struct Loaded {
     entry: Entry,
     form: Form,
     realm: Realm,
 }
 
 impl Functions {
-    pub(crate) fn compile(scripts: &[Script<'_>], limits: Limits) -> Result<Functions, ScriptError> {
-        let mut sandbox = Sandbox::take()?;
+    pub(crate) fn load(
+        scripts: &[Script<'_>],
+        versions: &Versions,
+        pool: Arc<Pool>,
+        limits: Limits,
+    ) -> Result<Functions, ScriptError> {
+        let mut sandbox = pool.take()?;
         sandbox.begin(&limits, limits.function_time);
         sandbox.relieve(&limits);
-        let mut functions = Functions { compiled: Vec::new(), sandbox: Some(sandbox), limits };
+        let mut functions = Functions { loaded: Vec::new(), sandbox: Some(sandbox), pool, limits };
         for script in scripts {
-            let compiled = functions.compile_one(script)?;
-            functions.compiled.push(compiled);
+            let loaded = functions.load_one(script, versions)?;
+            functions.loaded.push(loaded);
         }
         functions.sandbox().confine(&limits);
         Ok(functions)
@@ -39,14 +48,14 @@ impl Functions {
 
     /// Calls the function at `index` in the order of compilation. `undefined` stands for no result.
     pub fn call(&mut self, index: usize, arguments: &[Value]) -> Result<Value, ScriptError> {
-        let compiled = &self.compiled[index];
+        let loaded = &self.loaded[index];
         let state = &self.sandbox().state;
-        let result = compiled.realm.turn(state, |ctx, _| {
+        let result = loaded.realm.turn(state, |ctx| {
             let mut given = Args::new(ctx.clone(), arguments.len());
             for argument in arguments {
                 given.push_arg(to_script(ctx, argument)?)?;
             }
-            let entry: Function<'_> = compiled.entry.clone().restore(ctx)?;
+            let entry: Function<'_> = loaded.entry.clone().restore(ctx)?;
             let result: rquickjs::Value<'_> = given.apply(&entry)?;
             from_script(ctx, result)
         });
@@ -64,15 +73,15 @@ impl Functions {
         }
     }
 
-    fn compile_one(&self, script: &Script<'_>) -> Result<Compiled, ScriptError> {
+    fn load_one(&self, script: &Script<'_>, versions: &Versions) -> Result<Loaded, ScriptError> {
         let sandbox = self.sandbox();
-        let realm = sandbox.realm(false)?;
-        let (form, entry) = compile(&realm, &sandbox.state, script.body, None, &self.limits)?;
-        Ok(Compiled { entry, form, realm })
+        let (compiled, realm, entry) =
+            versions.load(sandbox, script, &self.limits, |needs| sandbox.bare_realm(needs))?;
+        Ok(Loaded { entry, form: compiled.form, realm })
     }
 
     fn failed(&self, index: usize, stop: Stop) -> ScriptError {
-        let Compiled { realm, form, .. } = &self.compiled[index];
+        let Loaded { realm, form, .. } = &self.loaded[index];
         let sandbox = self.sandbox();
         if matches!(stop, Stop::Null) {
             sandbox.spoil();
@@ -93,9 +102,9 @@ impl Functions {
 
 impl Drop for Functions {
     fn drop(&mut self) {
-        self.compiled.clear();
+        self.loaded.clear();
         if let Some(sandbox) = self.sandbox.take() {
-            sandbox.give_back();
+            self.pool.give_back(sandbox);
         }
     }
 }

@@ -14,13 +14,17 @@
 //! Not here: transactions, partitions, what a link resolves to, status codes of HTTP answers (see `quire-engine`,
 //! `quire-server`).
 
+#[expect(unsafe_code, reason = "the engine's calls for bytecode have no safe form; see the module")]
+mod bytecode; // programs compiled once, for every context
 mod compile; // from text to the entry function, and where in the text an error is
 mod error; // `ScriptError`
 mod functions; // user-defined functions: many cheap calls
 mod host; // `Host` and its messages
 mod limits; // `Limits`
+mod needs; // which built-ins a script can make use of
 mod run; // one run from parameters to response body
 mod sandbox; // runtimes: limits, interruption, reuse
+mod versions; // compiled scripts by version
 
 pub use error::{Position, ScriptError};
 pub use functions::Functions;

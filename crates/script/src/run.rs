@@ -3,27 +3,27 @@
 //! The script runs in turns: its entry function, then one callback after another. Between turns the promise jobs that are
 //! ready run, and the host serves the oldest operation waiting. The run is over when nothing waits.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
-use parking_lot::Mutex;
-use rquickjs::{Function, Object};
+use rquickjs::function::Args;
+use rquickjs::{Ctx, Function, Object};
 
-use quire_value::{Object as Members, Value};
-
-use crate::compile::{Entry, Form, Report, compile, error_of};
+use crate::compile::{Form, Report, error_of};
 use crate::functions::Functions;
-use crate::sandbox::{Realm, Sandbox, Stop};
+use crate::sandbox::{Pool, Realm, Sandbox, Stop};
+use crate::versions::Versions;
 use crate::{Answer, Host, IndexAction, ItemLink, Limits, Reply, Request, ScriptError};
 
-/// Versions whose form is remembered; past that all are forgotten.
-const FORM_COUNT_MAX: usize = 10_000;
+/// Idle runtimes kept for the next runs.
+const IDLE_RUNTIME_COUNT_MAX: usize = 64;
 /// Bytes of answers after which the memory in use is looked at.
 const MEMORY_CHECK_BYTES: usize = 1 << 20;
 
 /// Runs scripts under the same limits. Shared by all threads.
 pub struct Scripts {
     limits: Limits,
-    forms: Mutex<HashMap<String, Form>>,
+    pool: Arc<Pool>,
+    versions: Versions,
 }
 
 /// `version` names the text: the script's ETag, together with what makes it unique in the account.
@@ -93,7 +93,7 @@ pub struct Failure {
 
 impl Scripts {
     pub fn new(limits: Limits) -> Scripts {
-        Scripts { limits, forms: Mutex::default() }
+        Scripts { limits, pool: Arc::new(Pool::new(IDLE_RUNTIME_COUNT_MAX)), versions: Versions::default() }
     }
 
     pub fn limits(&self) -> &Limits {
@@ -101,15 +101,15 @@ impl Scripts {
     }
 
     pub fn run(&self, run: &Run<'_>, host: &mut dyn Host) -> Result<Outcome, Failure> {
-        let mut sandbox = Sandbox::take().map_err(|error| Failure { error, log: None })?;
+        let mut sandbox = self.pool.take().map_err(|error| Failure { error, log: None })?;
         sandbox.begin(&self.limits, self.limits.time);
         let result = self.run_in(&sandbox, run, host);
-        let log = run.logging.then(|| sandbox.state.log.take());
-        let unhandled_rejections = u32::try_from(sandbox.state.rejections.get()).unwrap_or(0);
+        let log = run.logging.then(|| sandbox.state.take_log());
+        let unhandled_rejections = sandbox.state.unhandled_rejections();
         if !matches!(result, Ok(_) | Err(ScriptError::Thrown { .. } | ScriptError::Compile { .. })) {
             sandbox.spoil();
         }
-        sandbox.give_back();
+        self.pool.give_back(sandbox);
         match result {
             Ok(body) => Ok(Outcome { body, log, unhandled_rejections }),
             Err(error) => Err(Failure { error, log }),
@@ -118,7 +118,7 @@ impl Scripts {
 
     /// Compiles the user-defined functions of a query.
     pub fn functions(&self, scripts: &[Script<'_>]) -> Result<Functions, ScriptError> {
-        Functions::compile(scripts, self.limits)
+        Functions::load(scripts, &self.versions, Arc::clone(&self.pool), self.limits)
     }
 
     fn run_in(
@@ -127,31 +127,20 @@ impl Scripts {
         run: &Run<'_>,
         host: &mut dyn Host,
     ) -> Result<Option<String>, ScriptError> {
-        sandbox.relieve(&self.limits);
-        let realm = sandbox.realm(true)?;
-        let mut turns =
-            Turns { sandbox, realm: &realm, limits: &self.limits, form: Form::Program, unseen_bytes: 0 };
-        turns.set_up(run)?;
-        let entry = self.compile(&mut turns, &run.script)?;
-        sandbox.confine(&self.limits);
-        turns.start(entry)?;
-        turns.until_done(host)?;
-        sandbox.relieve(&self.limits);
-        turns.body(run)
-    }
-
-    fn compile(&self, turns: &mut Turns<'_>, script: &Script<'_>) -> Result<Entry, ScriptError> {
-        let known = self.forms.lock().get(script.version).copied();
-        let (form, entry) = compile(turns.realm, &turns.sandbox.state, script.body, known, &self.limits)?;
-        turns.form = form;
-        if known.is_none() {
-            let mut forms = self.forms.lock();
-            if forms.len() >= FORM_COUNT_MAX {
-                forms.clear();
-            }
-            forms.insert(script.version.to_owned(), form);
+        let limits = &self.limits;
+        sandbox.relieve(limits);
+        let (compiled, realm, entry) = self.versions.load(sandbox, &run.script, limits, |needs| {
+            sandbox.realm(needs, |given| push_arguments(given, run, limits))
+        })?;
+        let mut turns = Turns { sandbox, realm: &realm, limits, form: compiled.form, unseen_bytes: 0 };
+        if let Call::Procedure { parameters } = run.call {
+            turns.set_arguments(parameters)?;
         }
-        Ok(entry)
+        sandbox.confine(limits);
+        turns.turn(|ctx, api| api.get::<_, Function<'_>>("call")?.call::<_, ()>((entry.restore(ctx)?,)))?;
+        turns.until_done(host)?;
+        sandbox.relieve(limits);
+        turns.body(run)
     }
 }
 
@@ -165,49 +154,37 @@ struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    fn set_up(&self, run: &Run<'_>) -> Result<(), ScriptError> {
-        let settings = settings(run, self.limits);
-        let (request_body, response_body) = match run.call {
-            Call::Procedure { parameters } => (Some(parameters), None),
-            Call::PreTrigger { body, .. } => (body, None),
-            Call::PostTrigger { request_body, response_body, .. } => (request_body, response_body),
-        };
-        let accepted = self.turn(|_, api| {
-            let set_up: Function<'_> = api.get("setUp")?;
-            set_up.call::<_, ()>((settings, request_body, response_body))?;
-            let Call::Procedure { parameters } = run.call else { return Ok(true) };
+    fn set_arguments(&self, parameters: &str) -> Result<(), ScriptError> {
+        let fit = self.turn(|_, api| {
             let set_arguments: Function<'_> = api.get("setArguments")?;
             set_arguments.call((parameters, Limits::ARGUMENT_COUNT_MAX as u32))
         })?;
-        if accepted { Ok(()) } else { Err(ScriptError::Parameters { count_max: Limits::ARGUMENT_COUNT_MAX }) }
-    }
-
-    fn start(&self, entry: Entry) -> Result<(), ScriptError> {
-        self.turn(|ctx, api| {
-            let call: Function<'_> = api.get("call")?;
-            call.call((entry.restore(ctx)?,))
-        })
+        if fit { Ok(()) } else { Err(ScriptError::Parameters { count_max: Limits::ARGUMENT_COUNT_MAX }) }
     }
 
     fn until_done(&mut self, host: &mut dyn Host) -> Result<(), ScriptError> {
         loop {
             self.run_jobs()?;
-            let Some((operation, request)) = self.take()? else { return Ok(()) };
+            let Some(request) = self.take()? else { return Ok(()) };
             let Answer { reply, accepting } = host.call(request);
+            if reply == Reply::Stop {
+                return Err(ScriptError::Stopped);
+            }
             let state = &self.sandbox.state;
             state.check_time()?;
-            state.served.set(state.served.get().saturating_add(1));
+            state.count_served();
             if !accepting || self.memory_is_short(&reply) {
-                self.sandbox.state.accepting.set(false);
+                state.refuse();
             }
-            self.complete(operation, reply)?;
+            self.complete(reply)?;
         }
     }
 
     fn run_jobs(&self) -> Result<(), ScriptError> {
+        let state = &self.sandbox.state;
         loop {
-            self.sandbox.state.check_time()?;
-            if self.sandbox.state.out_of_memory.get() {
+            state.check_time()?;
+            if state.is_out_of_memory() {
                 return Err(ScriptError::OutOfMemory { limit_bytes: self.limits.memory_bytes });
             }
             match self.sandbox.runtime.execute_pending_job() {
@@ -215,47 +192,34 @@ impl Turns<'_> {
                 Ok(false) => return self.check_aborted(),
                 Err(exception) => {
                     exception.0.with(|ctx| drop(ctx.catch()));
-                    self.sandbox.state.check_time()?;
+                    state.check_time()?;
                     return Err(ScriptError::OutOfMemory { limit_bytes: self.limits.memory_bytes });
                 }
             }
         }
     }
 
-    fn take(&self) -> Result<Option<(rquickjs::Persistent<Object<'static>>, Request)>, ScriptError> {
-        self.turn(|ctx, api| {
-            let take: Function<'_> = api.get("take")?;
-            let operation: Option<Object<'_>> = take.call(())?;
-            let Some(operation) = operation else { return Ok(None) };
-            let request = request_of(&operation)?;
-            Ok(Some((rquickjs::Persistent::save(ctx, operation), request)))
+    /// The next operation that waits. The prelude keeps it until its answer is given.
+    fn take(&self) -> Result<Option<Request>, ScriptError> {
+        self.turn(|_, api| {
+            let operation: Option<Object<'_>> = api.get::<_, Function<'_>>("take")?.call(())?;
+            operation.as_ref().map(request_of).transpose()
         })
     }
 
-    fn complete(
-        &self,
-        operation: rquickjs::Persistent<Object<'static>>,
-        reply: Reply,
-    ) -> Result<(), ScriptError> {
-        if reply == Reply::Stop {
-            return Err(ScriptError::Stopped);
-        }
-        self.turn(|ctx, api| {
-            let operation = operation.restore(ctx)?;
+    fn complete(&self, reply: Reply) -> Result<(), ScriptError> {
+        self.turn(|_, api| {
             let function = |name| api.get::<_, Function<'_>>(name);
             match reply {
-                Reply::Item { status, body } => function("completeItem")?.call((operation, status, body)),
-                Reply::NotModified => function("completeItem")?.call((operation, 304)),
-                Reply::Deleted => function("completeItem")?.call((operation, 204)),
-                Reply::Page { items, continuation } => {
-                    function("completePage")?.call((operation, items, continuation))
-                }
-                Reply::Error { status, message } => {
-                    function("completeError")?.call((operation, status, message))
-                }
+                Reply::Item { status, body } => function("item")?.call((status, body)),
+                Reply::NotModified => function("item")?.call((304,)),
+                Reply::Deleted => function("item")?.call((204,)),
+                Reply::Page { items, continuation } => function("page")?.call((items, continuation)),
+                Reply::Error { status, message } => function("error")?.call((status, message)),
                 Reply::Stop => Ok(()),
             }
-        })
+        })?;
+        Ok(())
     }
 
     fn memory_is_short(&mut self, reply: &Reply) -> bool {
@@ -273,13 +237,13 @@ impl Turns<'_> {
 
     fn check_aborted(&self) -> Result<(), ScriptError> {
         let state = &self.sandbox.state;
-        if !state.aborted.get() {
+        if !state.is_aborted() {
             return Ok(());
         }
         self.sandbox.relieve(self.limits);
-        let report = self.realm.turn(state, |_, api| {
-            let reason: Function<'_> = api.get("abortReason")?;
-            Report::read(&reason.call(())?)
+        let report = self.realm.turn(state, |ctx| {
+            let reason: Function<'_> = self.realm.api(ctx)?.get("abortReason")?;
+            Ok(Report::of(ctx, reason.call(())?))
         });
         Err(match report {
             Ok(report) => report.into_error(state, self.form, self.limits),
@@ -306,9 +270,9 @@ impl Turns<'_> {
 
     fn turn<T>(
         &self,
-        body: impl for<'js> FnOnce(&rquickjs::Ctx<'js>, &Object<'js>) -> rquickjs::Result<T>,
+        body: impl for<'js> FnOnce(&Ctx<'js>, &Object<'js>) -> rquickjs::Result<T>,
     ) -> Result<T, ScriptError> {
-        let result = self.realm.turn(&self.sandbox.state, body);
+        let result = self.realm.turn(&self.sandbox.state, |ctx| body(ctx, &self.realm.api(ctx)?));
         self.check_aborted()?;
         result.map_err(|stop| self.failed(stop))
     }
@@ -325,26 +289,28 @@ impl Turns<'_> {
     }
 }
 
-fn settings(run: &Run<'_>, limits: &Limits) -> String {
-    let (kind, operation) = match run.call {
-        Call::Procedure { .. } => ("procedure", None),
-        Call::PreTrigger { operation, .. } => ("pre", Some(operation.name())),
-        Call::PostTrigger { operation, .. } => ("post", Some(operation.name())),
+/// In the order of the prelude's parameters, after the native function and `needs.more`.
+fn push_arguments<'js>(given: &mut Args<'js>, run: &Run<'_>, limits: &Limits) -> rquickjs::Result<()> {
+    let (kind, operation, request_body, response_body) = match run.call {
+        Call::Procedure { parameters } => ("procedure", None, Some(parameters), None),
+        Call::PreTrigger { operation, body } => ("pre", Some(operation.name()), body, None),
+        Call::PostTrigger { operation, request_body, response_body } => {
+            ("post", Some(operation.name()), request_body, response_body)
+        }
     };
-    let headers = run.headers.iter().map(|(name, value)| Value::Array(vec![(*name).into(), (*value).into()]));
-    let mut members = Members::new();
-    members.set("kind", kind);
-    if let Some(operation) = operation {
-        members.set("operation", operation);
+    let headers: Vec<&str> = run.headers.iter().flat_map(|(name, value)| [*name, *value]).collect();
+    given.push_arg(kind)?;
+    given.push_arg(operation)?;
+    for text in
+        [run.collection.self_link, run.collection.alt_link, run.collection.usage, run.collection.quota]
+    {
+        given.push_arg(text)?;
     }
-    members.set("selfLink", run.collection.self_link);
-    members.set("altLink", run.collection.alt_link);
-    members.set("usage", run.collection.usage);
-    members.set("quota", run.collection.quota);
-    members.set("logging", run.logging);
-    members.set("bodyMax", limits.body_length as u64);
-    members.set("headers", Value::Array(headers.collect()));
-    Value::Object(members).to_json()
+    given.push_arg(run.logging)?;
+    given.push_arg(limits.body_length as f64)?;
+    given.push_arg(headers)?;
+    given.push_arg(request_body)?;
+    given.push_arg(response_body)
 }
 
 impl TriggerOperation {

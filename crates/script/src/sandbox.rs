@@ -1,63 +1,75 @@
 //! Runtimes with limits, and their reuse.
 //!
-//! A runtime stays on the thread that made it; each thread keeps a few. One that met a limit, or still has work queued,
-//! is dropped instead. Contexts are never reused.
+//! A runtime serves one run at a time. It is kept for later ones unless the run met a limit or left work in it.
+//! Contexts are never reused; a context that runs nothing lives as long as its runtime, so that the names and shapes of
+//! the built-ins are there already when the next is made, and for compiling.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use rquickjs::context::EvalOptions;
-use rquickjs::context::intrinsic;
+use parking_lot::Mutex;
+use rquickjs::context::{Intrinsic, intrinsic};
+use rquickjs::function::{Args, Opt};
 use rquickjs::{Context, Ctx, Error, Function, Object, Persistent, Runtime, Value};
 
+use crate::bytecode::{Bytecode, Kept};
+use crate::needs::Needs;
 use crate::{Limits, ScriptError};
 
-/// Idle runtimes per thread: a query inside a procedure may call functions, so two are in use at once.
-const IDLE_MAX: usize = 2;
 /// A runtime keeps names and symbols of all its runs; after so many it starts anew.
 const RUN_COUNT_MAX: u32 = 10_000;
 const SHORT_RUN: Duration = Duration::from_millis(5);
 /// What an idle runtime may hold.
 const KEPT_BYTES_MAX: usize = 4 << 20;
+/// What dead contexts may hold before they are swept up: about ten runs at once, for the price of one look at what lives.
+const GARBAGE_BYTES_MAX: usize = 1 << 20;
 /// Operations from which the pace is judged.
 const SAMPLE_COUNT: u32 = 100;
-const PRELUDE: &str = include_str!("prelude.js");
-/// How frames of the prelude are told from frames of the script.
-pub(crate) const PRELUDE_NAME: &str = "quire:prelude";
+/// How frames of the prelude show in a stack: it is compiled without names and positions.
+pub(crate) const PRELUDE_MARK: &str = "(<null>";
 
-thread_local! {
-    static IDLE: RefCell<Vec<Sandbox>> = const { RefCell::new(Vec::new()) };
+/// Idle runtimes, shared by all threads.
+pub(crate) struct Pool {
+    idle: Mutex<Vec<Sandbox>>,
+    idle_max: usize,
 }
 
 pub(crate) struct Sandbox {
     pub(crate) runtime: Runtime,
-    pub(crate) state: Rc<State>,
+    /// Has every built-in and the compiler.
+    keeper: Context,
+    pub(crate) state: Arc<State>,
     runs: u32,
-    spoilt: Cell<bool>,
+    spoilt: AtomicBool,
 }
 
 /// What a run shares with the engine's hooks.
 pub(crate) struct State {
-    started: Cell<Instant>,
-    soft_deadline: Cell<Instant>,
-    deadline: Cell<Instant>,
+    times: Mutex<Times>,
     /// Operations that the host has served.
-    pub(crate) served: Cell<u32>,
-    pub(crate) accepting: Cell<bool>,
-    pub(crate) interrupted: Cell<bool>,
-    pub(crate) aborted: Cell<bool>,
+    served: AtomicU32,
+    accepting: AtomicBool,
+    interrupted: AtomicBool,
+    aborted: AtomicBool,
     /// A promise was rejected for lack of memory: a limit, so not to be swallowed like other rejections.
-    pub(crate) out_of_memory: Cell<bool>,
-    pub(crate) log: RefCell<String>,
-    log_left: Cell<usize>,
-    pub(crate) rejections: Cell<i64>,
+    out_of_memory: AtomicBool,
+    log: Mutex<String>,
+    log_left: AtomicUsize,
+    rejections: AtomicI64,
 }
 
-/// A fresh context with the prelude evaluated in it.
+#[derive(Clone, Copy)]
+struct Times {
+    started: Instant,
+    soft_deadline: Instant,
+    deadline: Instant,
+}
+
+/// A fresh context and the prelude's functions for this run of it.
 pub(crate) struct Realm {
     pub(crate) context: Context,
-    api: Persistent<Object<'static>>,
+    api: Option<Persistent<Object<'static>>>,
 }
 
 /// How a turn of script code ended badly.
@@ -68,57 +80,47 @@ pub(crate) enum Stop {
     Failed(ScriptError),
 }
 
-impl Sandbox {
-    pub(crate) fn take() -> Result<Sandbox, ScriptError> {
-        match IDLE.with_borrow_mut(Vec::pop) {
-            Some(sandbox) => Ok(sandbox),
-            None => Sandbox::new(),
-        }
+impl Pool {
+    pub(crate) fn new(idle_max: usize) -> Pool {
+        Pool { idle: Mutex::default(), idle_max }
     }
 
+    pub(crate) fn take(&self) -> Result<Sandbox, ScriptError> {
+        let idle = self.idle.lock().pop();
+        idle.map_or_else(Sandbox::new, Ok)
+    }
+
+    /// Keeps the runtime for another run, unless something of this run is left in it.
+    pub(crate) fn give_back(&self, sandbox: Sandbox) {
+        if sandbox.is_used_up() {
+            return;
+        }
+        let mut idle = self.idle.lock();
+        if idle.len() < self.idle_max {
+            idle.push(sandbox);
+        }
+    }
+}
+
+impl Sandbox {
     fn new() -> Result<Sandbox, ScriptError> {
         let runtime = Runtime::new().map_err(engine_failed)?;
-        let now = Instant::now();
-        let state = Rc::new(State {
-            started: Cell::new(now),
-            soft_deadline: Cell::new(now),
-            deadline: Cell::new(now),
-            served: Cell::new(0),
-            accepting: Cell::new(true),
-            interrupted: Cell::new(false),
-            aborted: Cell::new(false),
-            out_of_memory: Cell::new(false),
-            log: RefCell::default(),
-            log_left: Cell::new(0),
-            rejections: Cell::new(0),
-        });
-        let watched = Rc::clone(&state);
+        let keeper = Context::custom::<Everything>(&runtime).map_err(engine_failed)?;
+        let state = Arc::new(State::new());
+        let watched = Arc::clone(&state);
         runtime.set_interrupt_handler(Some(Box::new(move || watched.interrupts())));
-        let watched = Rc::clone(&state);
+        let watched = Arc::clone(&state);
         runtime.set_host_promise_rejection_tracker(Some(Box::new(move |_, _, reason, handled| {
-            if !handled && is_out_of_memory(&reason) {
-                watched.out_of_memory.set(true);
-            }
-            watched.rejections.set(watched.rejections.get() + if handled { -1 } else { 1 });
+            watched.rejected(&reason, handled);
         })));
-        Ok(Sandbox { runtime, state, runs: 0, spoilt: Cell::new(false) })
+        Ok(Sandbox { runtime, keeper, state, runs: 0, spoilt: AtomicBool::new(false) })
     }
 
     pub(crate) fn begin(&mut self, limits: &Limits, time: Duration) {
-        let now = Instant::now();
         self.runs += 1;
-        self.state.started.set(now);
-        self.state.served.set(0);
-        self.state.deadline.set(now + time);
-        self.state.soft_deadline.set(now + limits.soft_time);
-        self.state.accepting.set(true);
-        self.state.interrupted.set(false);
-        self.state.aborted.set(false);
-        self.state.out_of_memory.set(false);
-        self.state.log.borrow_mut().clear();
-        self.state.log_left.set(limits.log_bytes);
-        self.state.rejections.set(0);
+        self.state.begin(limits, time);
         self.runtime.set_max_stack_size(limits.stack_bytes);
+        self.runtime.set_gc_threshold(GARBAGE_BYTES_MAX);
     }
 
     /// Memory for script code.
@@ -136,61 +138,100 @@ impl Sandbox {
         self.runtime.set_memory_limit(limits.memory_bytes + Limits::HEADROOM_BYTES);
     }
 
-    /// Keeps the runtime for the next run on this thread, unless something of this run is left in it.
-    pub(crate) fn give_back(self) {
-        if self.is_littered()
-            || self.spoilt.get()
+    fn is_used_up(&self) -> bool {
+        self.is_littered()
+            || self.spoilt.load(Relaxed)
             || self.runs >= RUN_COUNT_MAX
-            || self.state.interrupted.get()
+            || self.state.is_interrupted()
             || self.runtime.is_job_pending()
-        {
-            return;
-        }
-        IDLE.with_borrow_mut(|idle| {
-            if idle.len() < IDLE_MAX {
-                idle.push(self);
-            }
-        });
     }
 
     /// Whether the run left much behind: one that met the memory limit and caught the error is not known otherwise.
     /// Counting takes as long as a short run, and a short run cannot have filled much.
     fn is_littered(&self) -> bool {
-        self.state.started.get().elapsed() > SHORT_RUN && self.memory_bytes() > KEPT_BYTES_MAX
+        self.state.elapsed() > SHORT_RUN && self.memory_bytes() > KEPT_BYTES_MAX
     }
 
     /// The runtime met a limit and is not to be used again.
     pub(crate) fn spoil(&self) {
-        self.spoilt.set(true);
+        self.spoilt.store(true, Relaxed);
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
         usize::try_from(self.runtime.memory_usage().malloc_size).unwrap_or(0)
     }
 
-    /// A fresh context. Without `native` it has the language alone, as user-defined functions do.
-    pub(crate) fn realm(&self, with_api: bool) -> Result<Realm, ScriptError> {
-        let context = Context::custom::<Intrinsics>(&self.runtime).map_err(engine_failed)?;
-        let state = Rc::clone(&self.state);
-        let api = context
-            .with(|ctx| {
-                let mut options = EvalOptions::default();
-                options.filename = Some(PRELUDE_NAME.to_owned());
-                let prelude: Function<'_> = ctx.eval_with_options(PRELUDE, options)?;
-                let native = if with_api {
-                    native(&ctx, state)?.into_value()
-                } else {
-                    Value::new_undefined(ctx.clone())
-                };
-                let api: Object<'_> = prelude.call((native,))?;
-                Ok(Persistent::save(&ctx, api))
-            })
-            .map_err(engine_failed)?;
-        Ok(Realm { context, api })
+    /// Where code is compiled: a context in which nothing runs.
+    pub(crate) fn with_compiler<T>(&self, body: impl FnOnce(&Ctx<'_>) -> T) -> T {
+        self.keeper.with(|ctx| body(&ctx))
+    }
+
+    /// A fresh context with the language alone, as user-defined functions have it.
+    pub(crate) fn bare_realm(&self, needs: &Needs) -> Result<Realm, ScriptError> {
+        let prelude = self.prelude()?;
+        let context = context_for(&self.runtime, needs).map_err(engine_failed)?;
+        if needs.language != 0 {
+            let prepare = |ctx: Ctx<'_>| {
+                let function: Function<'_> = prelude.language.evaluate(&ctx)?.get()?;
+                function.call::<_, ()>((needs.language,))
+            };
+            context.with(prepare).map_err(engine_failed)?;
+        }
+        Ok(Realm { context, api: None })
+    }
+
+    /// A fresh context with the server-side API, given what `arguments` adds to the native function.
+    pub(crate) fn realm(
+        &self,
+        needs: &Needs,
+        arguments: impl for<'js> FnOnce(&mut Args<'js>) -> rquickjs::Result<()>,
+    ) -> Result<Realm, ScriptError> {
+        let prelude = self.prelude()?;
+        let mut realm = self.bare_realm(needs)?;
+        let api = realm.context.with(|ctx| {
+            let function: Function<'_> = prelude.api.evaluate(&ctx)?.get()?;
+            let mut given = Args::new_unsized(ctx.clone());
+            given.push_arg(native(&ctx, Arc::clone(&self.state), prelude)?)?;
+            given.push_arg(needs.more)?;
+            arguments(&mut given)?;
+            let api: Object<'_> = given.apply(&function)?;
+            Ok(Persistent::save(&ctx, api))
+        });
+        realm.api = Some(api.map_err(engine_failed)?);
+        Ok(realm)
+    }
+
+    fn prelude(&self) -> Result<&'static Prelude, ScriptError> {
+        static COMPILED: OnceLock<Prelude> = OnceLock::new();
+        if let Some(compiled) = COMPILED.get() {
+            return Ok(compiled);
+        }
+        let compiled = self.with_compiler(Prelude::compile).map_err(engine_failed)?;
+        Ok(COMPILED.get_or_init(|| compiled))
     }
 }
 
-type Intrinsics = (
+/// Our own code, compiled once per process. Each is a function to be called in the context.
+struct Prelude {
+    language: Bytecode,
+    api: Bytecode,
+    more: Bytecode,
+    queries: Bytecode,
+}
+
+impl Prelude {
+    fn compile(ctx: &Ctx<'_>) -> rquickjs::Result<Prelude> {
+        let compile = |text| Bytecode::compile(ctx, text, "", Kept::Nothing);
+        Ok(Prelude {
+            language: compile(include_str!("prelude/language.js"))?,
+            api: compile(include_str!("prelude/api.js"))?,
+            more: compile(include_str!("prelude/more.js"))?,
+            queries: compile(include_str!("prelude/queries.js"))?,
+        })
+    }
+}
+
+type Everything = (
     intrinsic::Date,
     intrinsic::Eval,
     intrinsic::RegExpCompiler,
@@ -202,22 +243,75 @@ type Intrinsics = (
     intrinsic::Promise,
 );
 
+/// The engine chooses built-ins by type, so each choice is a step of its own. There is no compiler: code cannot be made
+/// from text, which at the memory limit could end the process.
+fn context_for(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
+    fn date<I: Intrinsic>(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
+        if needs.date { regexp::<(I, intrinsic::Date)>(runtime, needs) } else { regexp::<I>(runtime, needs) }
+    }
+    fn regexp<I: Intrinsic>(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
+        type Added<I> = (I, intrinsic::RegExpCompiler, intrinsic::RegExp);
+        if needs.regexp { map_set::<Added<I>>(runtime, needs) } else { map_set::<I>(runtime, needs) }
+    }
+    fn map_set<I: Intrinsic>(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
+        type Added<I> = (I, intrinsic::MapSet);
+        if needs.map_set {
+            typed_arrays::<Added<I>>(runtime, needs)
+        } else {
+            typed_arrays::<I>(runtime, needs)
+        }
+    }
+    fn typed_arrays<I: Intrinsic>(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
+        type Added<I> = (I, intrinsic::TypedArrays);
+        if needs.typed_arrays { proxy::<Added<I>>(runtime, needs) } else { proxy::<I>(runtime, needs) }
+    }
+    fn proxy<I: Intrinsic>(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
+        if needs.proxy {
+            promise::<(I, intrinsic::Proxy)>(runtime, needs)
+        } else {
+            promise::<I>(runtime, needs)
+        }
+    }
+    fn promise<I: Intrinsic>(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
+        if needs.promise {
+            Context::custom::<(I, intrinsic::Promise)>(runtime)
+        } else {
+            Context::custom::<I>(runtime)
+        }
+    }
+    date::<intrinsic::Json>(runtime, needs)
+}
+
 /// The engine throws `null` when there is no room even for an error.
 fn is_out_of_memory(reason: &Value<'_>) -> bool {
     let says_so = |error: &rquickjs::Exception<'_>| error.message().as_deref() == Some("out of memory");
     reason.is_null() || reason.as_exception().is_some_and(says_so)
 }
 
-/// What the prelude may call.
-fn native<'js>(ctx: &Ctx<'js>, state: Rc<State>) -> rquickjs::Result<Object<'js>> {
-    let object = Object::new(ctx.clone())?;
-    let asked = Rc::clone(&state);
-    object.set("accepting", Function::new(ctx.clone(), move |waiting: u32| asked.accepts(waiting))?)?;
-    let told = Rc::clone(&state);
-    object.set("abort", Function::new(ctx.clone(), move || told.aborted.set(true))?)?;
-    object.set("log", Function::new(ctx.clone(), move |text: String| state.append_log(&text))?)?;
-    object.set("uuid", Function::new(ctx.clone(), random_id)?)?;
-    Ok(object)
+/// What the prelude may call, by number: one function, because each takes time to make.
+fn native<'js>(
+    ctx: &Ctx<'js>,
+    state: Arc<State>,
+    prelude: &'static Prelude,
+) -> rquickjs::Result<Function<'js>> {
+    Function::new(ctx.clone(), move |ctx: Ctx<'js>, what: u32, Opt(given): Opt<Value<'js>>| match what {
+        0 => {
+            let waiting = given.and_then(|given| given.as_number()).unwrap_or(0.0);
+            Ok(Value::new_bool(ctx, state.accepts(waiting as u32)))
+        }
+        1 => {
+            state.aborted.store(true, Relaxed);
+            Ok(Value::new_undefined(ctx))
+        }
+        2 => {
+            let text: String = given.ok_or(Error::Unknown)?.get()?;
+            Ok(Value::new_bool(ctx, state.append_log(&text)))
+        }
+        3 => Ok(rquickjs::String::from_str(ctx, &random_id()?)?.into_value()),
+        4 => prelude.queries.evaluate(&ctx),
+        6 => Ok(Value::new_null(ctx)),
+        _ => prelude.more.evaluate(&ctx),
+    })
 }
 
 fn random_id() -> rquickjs::Result<String> {
@@ -229,37 +323,107 @@ fn random_id() -> rquickjs::Result<String> {
 }
 
 impl State {
-    fn interrupts(&self) -> bool {
-        if Instant::now() >= self.deadline.get() {
-            self.interrupted.set(true);
+    fn new() -> State {
+        let now = Instant::now();
+        State {
+            times: Mutex::new(Times { started: now, soft_deadline: now, deadline: now }),
+            served: AtomicU32::new(0),
+            accepting: AtomicBool::new(true),
+            interrupted: AtomicBool::new(false),
+            aborted: AtomicBool::new(false),
+            out_of_memory: AtomicBool::new(false),
+            log: Mutex::default(),
+            log_left: AtomicUsize::new(0),
+            rejections: AtomicI64::new(0),
         }
-        self.interrupted.get()
+    }
+
+    fn begin(&self, limits: &Limits, time: Duration) {
+        let now = Instant::now();
+        *self.times.lock() =
+            Times { started: now, soft_deadline: now + limits.soft_time, deadline: now + time };
+        self.served.store(0, Relaxed);
+        self.accepting.store(true, Relaxed);
+        self.interrupted.store(false, Relaxed);
+        self.aborted.store(false, Relaxed);
+        self.out_of_memory.store(false, Relaxed);
+        self.log.lock().clear();
+        self.log_left.store(limits.log_bytes, Relaxed);
+        self.rejections.store(0, Relaxed);
+    }
+
+    fn interrupts(&self) -> bool {
+        if Instant::now() >= self.times.lock().deadline {
+            self.interrupted.store(true, Relaxed);
+        }
+        self.is_interrupted()
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.times.lock().started.elapsed()
+    }
+
+    fn rejected(&self, reason: &Value<'_>, handled: bool) {
+        if !handled && is_out_of_memory(reason) {
+            self.out_of_memory.store(true, Relaxed);
+        }
+        self.rejections.fetch_add(if handled { -1 } else { 1 }, Relaxed);
     }
 
     /// Whether one more operation may be queued behind those waiting: what is queued must be done before the deadline.
     fn accepts(&self, waiting: u32) -> bool {
         let now = Instant::now();
-        if self.accepting.get() && (now >= self.soft_deadline.get() || self.backlog_is_long(now, waiting)) {
-            self.accepting.set(false);
+        let times = *self.times.lock();
+        if now >= times.soft_deadline || self.backlog_is_long(&times, now, waiting) {
+            self.refuse();
         }
-        self.accepting.get()
+        self.accepting.load(Relaxed)
     }
 
     /// At the pace so far, would they take past the middle between the two deadlines?
-    fn backlog_is_long(&self, now: Instant, waiting: u32) -> bool {
-        let served = self.served.get();
+    fn backlog_is_long(&self, times: &Times, now: Instant, waiting: u32) -> bool {
+        let served = self.served.load(Relaxed);
         if served < SAMPLE_COUNT || waiting < SAMPLE_COUNT {
             return false;
         }
-        let needed = now.duration_since(self.started.get()).mul_f64(f64::from(waiting) / f64::from(served));
-        let slack = self.deadline.get().saturating_duration_since(self.soft_deadline.get()) / 2;
-        now + needed > self.soft_deadline.get() + slack
+        let needed = now.duration_since(times.started).mul_f64(f64::from(waiting) / f64::from(served));
+        let slack = times.deadline.saturating_duration_since(times.soft_deadline) / 2;
+        now + needed > times.soft_deadline + slack
+    }
+
+    /// From now on no operation is accepted.
+    pub(crate) fn refuse(&self) {
+        self.accepting.store(false, Relaxed);
+    }
+
+    pub(crate) fn count_served(&self) {
+        self.served.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Relaxed)
+    }
+
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Relaxed)
+    }
+
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        self.out_of_memory.load(Relaxed)
+    }
+
+    pub(crate) fn take_log(&self) -> String {
+        std::mem::take(&mut *self.log.lock())
+    }
+
+    pub(crate) fn unhandled_rejections(&self) -> u32 {
+        u32::try_from(self.rejections.load(Relaxed)).unwrap_or(0)
     }
 
     fn append_log(&self, text: &str) -> bool {
-        let Some(left) = self.log_left.get().checked_sub(encoded_len(text)) else { return false };
-        self.log_left.set(left);
-        self.log.borrow_mut().push_str(text);
+        let Some(left) = self.log_left.load(Relaxed).checked_sub(encoded_len(text)) else { return false };
+        self.log_left.store(left, Relaxed);
+        self.log.lock().push_str(text);
         true
     }
 
@@ -276,16 +440,15 @@ fn encoded_len(text: &str) -> usize {
 }
 
 impl Realm {
-    /// One turn: whatever `body` does with the prelude's functions.
+    /// One turn: whatever `body` does in the context.
     pub(crate) fn turn<T>(
         &self,
         state: &State,
-        body: impl for<'js> FnOnce(&Ctx<'js>, &Object<'js>) -> rquickjs::Result<T>,
+        body: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<T>,
     ) -> Result<T, Stop> {
         self.context.with(|ctx| {
-            let api = self.api.clone().restore(&ctx).map_err(|error| Stop::Failed(engine_failed(error)))?;
-            let result = body(&ctx, &api);
-            if state.interrupted.get() {
+            let result = body(&ctx);
+            if state.is_interrupted() {
                 drop(ctx.catch());
                 return Err(Stop::Failed(ScriptError::TimedOut));
             }
@@ -297,6 +460,11 @@ impl Realm {
                 other => Stop::Failed(engine_failed(other)),
             })
         })
+    }
+
+    /// The prelude's functions.
+    pub(crate) fn api<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Object<'js>> {
+        self.api.clone().ok_or(Error::Unknown)?.restore(ctx)
     }
 }
 

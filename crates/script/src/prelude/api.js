@@ -1,0 +1,340 @@
+// The server-side API, evaluated in every fresh context of a procedure or trigger before the script's own text.
+//
+// It holds what it needs of the built-ins in constants and keeps its state in objects without a prototype, so nothing
+// a script does to prototypes or globals changes what happens here. `native` is not reachable from a script. It is read
+// and run for every call, and each built-in it holds takes time to make: what is not for every script is in other files.
+(function (native, withMore, kind, operationType, selfLink, altLink, usage, quota, logging, bodyMax, headers, requestBody,
+  responseBody) {
+"use strict";
+const { parse, stringify } = JSON;
+const { defineProperty } = Object;
+const { apply } = Reflect;
+const { isArray } = Array;
+const { startsWith, split, toLowerCase, toWellFormed } = String.prototype;
+const toText = String, toNumber = Number;
+const NativeError = Error, NativeTypeError = TypeError;
+const root = globalThis, NOTHING = [];
+
+// What `native` does.
+const ACCEPTING = 0, ABORT = 1, NEW_ID = 3, MORE = 5;
+
+function hide(object, name, value) {
+  defineProperty(object, name, { __proto__: null, value, writable: true, configurable: true, enumerable: false });
+}
+function clean(text) { return apply(toWellFormed, text, NOTHING); }
+function begins(text, start) { return apply(startsWith, text, [start]); }
+// Appends without asking prototypes for setters.
+function push(list, value) {
+  defineProperty(list, list.length, { __proto__: null, value, writable: true, configurable: true, enumerable: true });
+}
+function fail(number, message) {
+  const error = new NativeError(message);
+  hide(error, "number", number);
+  hide(error, "description", message);
+  return error;
+}
+
+// ---- request and response ----
+function writableSlot(slots, name) {
+  const found = slots[name];
+  if (found === undefined) throw fail(400, "Cannot set new values: " + toText(name));
+  if (!found.writable) throw fail(403, "Not a writable property: " + toText(name));
+  return found;
+}
+function checkSize(name, value) {
+  const text = typeof value === "string" ? value : typeof value === "object" ? stringify(value) : toText(value);
+  if (text !== undefined && text.length > bodyMax) {
+    throw fail(413, 'Resulting message would be too large because of "' + name + '". The maximum is ' + bodyMax + " characters.");
+  }
+}
+function valueOf(slots, name) {
+  if (name === undefined) return undefined;
+  const found = slots[name];
+  if (found === undefined) throw new NativeTypeError("Unknown property: " + toText(name));
+  return found.value;
+}
+function assign(slots, name, value) {
+  const found = writableSlot(slots, name);
+  checkSize(name, value);
+  found.value = value;
+}
+function append(slots, name, value) {
+  const found = writableSlot(slots, name), old = found.value;
+  const joined = old === null || old === undefined ? value
+    : typeof old === "string" ? old + (typeof value === "object" ? stringify(value) : toText(value))
+    : old + value;
+  checkSize(name, joined);
+  found.value = joined;
+}
+function message(slots, writable) {
+  const map = {
+    getBody() { return slots.Body.value; },
+    getValue(name) { return valueOf(slots, name); },
+  };
+  if (!writable) return map;
+  map.setBody = (value) => assign(slots, "Body", value);
+  map.appendBody = (value) => append(slots, "Body", value);
+  map.setValue = (name, value) => assign(slots, name, value);
+  map.appendValue = (name, value) => append(slots, name, value);
+  return map;
+}
+function readable(map, slots, name, value) {
+  if (slots[name]) return;
+  slots[name] = { __proto__: null, value, writable: false };
+  map["get" + name] = () => slots[name].value;
+}
+function bodyIn(text) { return text === undefined ? "" : parse(text); }
+
+const slotsOfRequest = { __proto__: null, Body: { __proto__: null, writable: kind === "pre",
+  value: kind === "procedure" ? requestBody : bodyIn(requestBody) } };
+const request = message(slotsOfRequest, kind === "pre");
+if (operationType !== undefined) readable(request, slotsOfRequest, "OperationType", operationType);
+for (let i = 0; i + 1 < headers.length; i += 2) readable(request, slotsOfRequest, headers[i], headers[i + 1]);
+const slotsOfResponse = { __proto__: null, Body: { __proto__: null, writable: true,
+  value: kind === "procedure" ? "" : bodyIn(responseBody) } };
+const response = kind === "pre" ? undefined : message(slotsOfResponse, true);
+if (kind === "post") {
+  readable(response, slotsOfResponse, "ResourceQuotaCurrentUsage", usage);
+  readable(response, slotsOfResponse, "MaxResourceQuota", quota);
+  response.getCurrentResourceQuotaUsage = response.getResourceQuotaCurrentUsage;
+}
+
+// ---- the queue ----
+let aborted = null;
+// Operations wait here, in the order in which they were started.
+let first = null, last = null, waiting = 0, current = null;
+
+function enqueue(operation) {
+  if (aborted || !native(ACCEPTING, waiting)) return false;
+  waiting++;
+  operation.next = null;
+  if (last) last.next = operation; else first = operation;
+  last = operation;
+  return true;
+}
+
+// ---- arguments of collection methods ----
+function need(name, count, least) {
+  if (count < least) {
+    throw fail(400, 'The function "' + name + '" requires at least ' + least + " argument(s) but was called with " + count +
+      " argument(s).");
+  }
+}
+const NO_OPTIONS = { __proto__: null };
+function tail(operation, name, options, callback) {
+  if (typeof options === "function") {
+    callback = options;
+    options = undefined;
+  }
+  if (options !== undefined && options !== null && typeof options !== "object") {
+    throw fail(400, 'The "options" parameter of the function "' + name + '" must be an object.');
+  }
+  if (callback !== undefined && callback !== null && typeof callback !== "function") {
+    throw fail(400, 'The "callback" parameter of the function "' + name + '" must be a function.');
+  }
+  operation.callback = callback ?? null;
+  return options ?? NO_OPTIONS;
+}
+function optionalText(name, value) {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== "string") throw fail(400, 'The option "' + name + '" must be a string.');
+  return clean(value);
+}
+function indexActionOf(operation, options) {
+  const action = optionalText("indexAction", options.indexAction);
+  if (action !== undefined && action !== "default" && action !== "include" && action !== "exclude") {
+    throw fail(400, 'The option "indexAction" must be "default", "include" or "exclude".');
+  }
+  operation.indexAction = action;
+}
+function segmentsOf(link, what, count) {
+  const segments = typeof link === "string" ? apply(split, link, ["/"]) : [];
+  const fits = segments.length === count || (segments.length === count + 1 && segments[count] === "");
+  const is = (place, name) => segments[place] === name || apply(toLowerCase, segments[place], NOTHING) === name;
+  const shaped = fits && is(0, "dbs") && is(2, "colls") && (count < 6 || is(4, "docs"));
+  if (!shaped) throw fail(400, "Invalid " + what + ' link: "' + show(link) + '".');
+  return segments;
+}
+function show(value) {
+  return typeof value === "string" ? value : typeof value === "object" || typeof value === "function" ? typeof value : toText(value);
+}
+function outside(link) {
+  return fail(400, "Function is not allowed to operate on resources outside current collection. " +
+    'Make sure that the link provided, "' + link + '", belongs to the current collection.');
+}
+function checkCollectionLink(link) {
+  if (link === selfLink || link === altLink) return;
+  segmentsOf(link, "collection", 4);
+  throw outside(link);
+}
+function itemOf(operation, link) {
+  const segments = segmentsOf(link, "document", 6);
+  if (begins(link, selfLink)) operation.rid = clean(segments[5]);
+  else if (begins(link, altLink + "/")) operation.id = clean(segments[5]);
+  else throw outside(link);
+  if (segments[5] === "") throw fail(400, 'Invalid document link: "' + link + '".');
+}
+const BODY_MESSAGE = "The document body must be an object or a string representing a JSON-serialized object.";
+function bodyText(body, options) {
+  let object = body;
+  if (typeof body === "string") {
+    try {
+      object = parse(body);
+    } catch {
+      throw fail(400, BODY_MESSAGE);
+    }
+  }
+  if (object === null || typeof object !== "object") throw fail(400, BODY_MESSAGE);
+  if (options.disableAutomaticIdGeneration === true || object.id || isArray(object)) {
+    return typeof body === "string" ? clean(body) : stringify(object);
+  }
+  return stringify({ ...object, id: native(NEW_ID) });
+}
+// ---- collection methods ----
+function write(name, kind, link, body, options, callback) {
+  const operation = { __proto__: null, kind };
+  checkCollectionLink(link);
+  options = tail(operation, name, options, callback);
+  indexActionOf(operation, options);
+  if (kind === "upsert") operation.etag = optionalText("etag", options.etag);
+  operation.body = bodyText(body, options);
+  return enqueue(operation);
+}
+class Collection {
+  getSelfLink() { return selfLink; }
+  getAltLink() { return altLink; }
+  readDocument(link, options, callback) {
+    need("readDocument", arguments.length, 1);
+    const operation = { __proto__: null, kind: "read" };
+    itemOf(operation, link);
+    options = tail(operation, "readDocument", options, callback);
+    operation.etag = optionalText("ifNoneMatch", options.ifNoneMatch);
+    return enqueue(operation);
+  }
+  createDocument(link, body, options, callback) {
+    need("createDocument", arguments.length, 2);
+    return write("createDocument", "create", link, body, options, callback);
+  }
+  upsertDocument(link, body, options, callback) {
+    need("upsertDocument", arguments.length, 2);
+    return write("upsertDocument", "upsert", link, body, options, callback);
+  }
+  replaceDocument(link, body, options, callback) {
+    need("replaceDocument", arguments.length, 2);
+    const operation = { __proto__: null, kind: "replace" };
+    itemOf(operation, link);
+    options = tail(operation, "replaceDocument", options, callback);
+    indexActionOf(operation, options);
+    operation.etag = optionalText("etag", options.etag);
+    operation.body = typeof body === "string" ? clean(body) : stringify(body);
+    if (operation.body === undefined) throw fail(400, BODY_MESSAGE);
+    return enqueue(operation);
+  }
+  deleteDocument(link, options, callback) {
+    need("deleteDocument", arguments.length, 1);
+    const operation = { __proto__: null, kind: "delete" };
+    itemOf(operation, link);
+    options = tail(operation, "deleteDocument", options, callback);
+    operation.etag = optionalText("etag", options.etag);
+    operation.partitionKey = optionalText("partitionKeyContent", options.partitionKeyContent);
+    return enqueue(operation);
+  }
+}
+const collection = new Collection();
+const short = { __proto__: collection };
+
+// ---- globals ----
+const context = {
+  getCollection() { return collection; },
+  getRequest() { return request; },
+  abort(error) {
+    aborted ??= { __proto__: null, error };
+    native(ABORT);
+    throw error;
+  },
+};
+if (response) context.getResponse = () => response;
+hide(root, "getContext", function getContext() { return context; });
+short.request = request;
+if (response) short.response = response;
+hide(root, "__", short);
+const more = withMore ? native(MORE)({ __proto__: null, native, hide, push, fail, clean, begins, need, tail, optionalText, enqueue,
+  checkCollectionLink, collection, short, response, logging, responseOptions,
+  methods: Collection.prototype,
+  accepting: () => !aborted && native(ACCEPTING, waiting),
+  appendBody: (text) => append(slotsOfResponse, "Body", text),
+  // Puts an operation that has more to read before all others.
+  again(operation) {
+    waiting++;
+    operation.next = first;
+    first = operation;
+    last ??= operation;
+  } }) : undefined;
+
+// ---- life of a run ----
+// The arguments of a procedure by the rules of `Function.prototype.apply`; undefined when they cannot be.
+function argumentsFrom(text, most) {
+  if (text === "") return [];
+  let given;
+  try {
+    given = parse(text);
+  } catch {
+    return undefined;
+  }
+  if (given === null) return [];
+  if (typeof given !== "object") return undefined;
+  if (isArray(given)) return given.length <= most ? given : undefined;
+  const length = toNumber(given.length);
+  if (!(length >= 1)) return [];
+  if (!(length < most + 1)) return undefined;
+  const list = [];
+  for (let i = 0; i < length - length % 1; i++) push(list, given[i]);
+  return list;
+}
+let list = [];
+function responseOptions() {
+  return { currentCollectionSizeInMB: usage, maxCollectionSizeInMB: quota };
+}
+function bodyOf(slots) {
+  const value = slots.Body.value;
+  return value === undefined ? undefined : stringify(value);
+}
+return {
+  __proto__: null,
+  setArguments(text, most) {
+    list = argumentsFrom(text, most);
+    return list !== undefined;
+  },
+  call(entry) { apply(entry, undefined, list); },
+  // The next operation for the host, or null.
+  take() {
+    const operation = current = first;
+    if (operation) {
+      waiting--;
+      first = operation.next;
+      if (!first) last = null;
+    }
+    return operation;
+  },
+  item(status, text) {
+    const { callback, kind } = current, options = responseOptions();
+    if (!callback) return;
+    options.statusCode = status;
+    if (kind === "delete") return void callback(undefined, options);
+    if (status === 304) options.notModified = true;
+    callback(undefined, text === undefined ? undefined : parse(text), options);
+  },
+  page(text, continuation) { more.page(current, text, continuation); },
+  error(status, text) {
+    const { callback, kind } = current, body = stringify({ __proto__: null, Errors: [text] });
+    const error = fail(status, body);
+    hide(error, "body", body);
+    if (!callback) throw error;
+    if (kind === "delete") callback(error, responseOptions());
+    else callback(error, undefined, responseOptions());
+  },
+  requestBody: () => bodyOf(slotsOfRequest),
+  responseBody: () => bodyOf(slotsOfResponse),
+  abortReason: () => aborted.error,
+};
+})

@@ -1,0 +1,81 @@
+//! Compiled scripts by version: each is compiled once, then loaded into the contexts of its runs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::compile::{Compiled, Entry, Form, error_of};
+use crate::needs::Needs;
+use crate::sandbox::{Realm, Sandbox};
+use crate::{Limits, Script, ScriptError};
+
+/// What is remembered; past either all is forgotten.
+const COUNT_MAX: usize = 10_000;
+const SIZE_BYTES_MAX: usize = 64 << 20;
+
+#[derive(Default)]
+pub(crate) struct Versions {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    compiled: HashMap<String, Arc<Compiled>>,
+    size_bytes: usize,
+}
+
+impl Versions {
+    /// The entry function of a script in a realm that `make_realm` makes for what it needs.
+    pub(crate) fn load(
+        &self,
+        sandbox: &Sandbox,
+        script: &Script<'_>,
+        limits: &Limits,
+        make_realm: impl Fn(&Needs) -> Result<Realm, ScriptError>,
+    ) -> Result<(Arc<Compiled>, Realm, Entry), ScriptError> {
+        let known = self.known.lock().compiled.get(script.version).cloned();
+        if let Some(compiled) = known {
+            let (realm, entry) = enter(sandbox, &compiled, limits, &make_realm)?;
+            return Ok((compiled, realm, entry.ok_or_else(no_function)?));
+        }
+        let mut compiled = Compiled::new(sandbox, script.body, limits)?;
+        let (mut realm, mut entry) = enter(sandbox, &compiled, limits, &make_realm)?;
+        if entry.is_none() && compiled.form == Form::Expression {
+            compiled = Compiled::as_program(sandbox, script.body, limits)?;
+            (realm, entry) = enter(sandbox, &compiled, limits, &make_realm)?;
+        }
+        let entry = entry.ok_or_else(no_function)?;
+        let compiled = Arc::new(compiled);
+        self.known.lock().add(script.version, &compiled);
+        Ok((compiled, realm, entry))
+    }
+}
+
+fn enter(
+    sandbox: &Sandbox,
+    compiled: &Compiled,
+    limits: &Limits,
+    make_realm: impl Fn(&Needs) -> Result<Realm, ScriptError>,
+) -> Result<(Realm, Option<Entry>), ScriptError> {
+    let realm = make_realm(&compiled.needs)?;
+    let entry = compiled.entry(&realm, &sandbox.state);
+    let entry = entry.map_err(|stop| error_of(&realm, &sandbox.state, stop, compiled.form, limits))?;
+    Ok((realm, entry))
+}
+
+fn no_function() -> ScriptError {
+    ScriptError::Compile { message: "SyntaxError: the script has no function".to_owned(), position: None }
+}
+
+impl Known {
+    fn add(&mut self, version: &str, compiled: &Arc<Compiled>) {
+        if self.compiled.len() >= COUNT_MAX || self.size_bytes + compiled.size_bytes() > SIZE_BYTES_MAX {
+            *self = Known::default();
+        }
+        self.size_bytes += compiled.size_bytes();
+        if let Some(old) = self.compiled.insert(version.to_owned(), Arc::clone(compiled)) {
+            self.size_bytes -= old.size_bytes();
+        }
+    }
+}
