@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quire_resource::{EpkRange, PartitionKey, ResourceId, SessionToken};
@@ -269,12 +269,18 @@ pub struct Changes {
 pub struct Cancel {
     cancelled: Arc<AtomicBool>,
     ask: Option<fn() -> bool>,
+    deadline: Option<Instant>,
 }
 
 impl Cancel {
     /// Also asks, on the thread of the query and now and then, whether nobody waits any more.
     pub fn asking(ask: fn() -> bool) -> Cancel {
         Cancel { ask: Some(ask), ..Cancel::default() }
+    }
+
+    /// Cancels itself when the time comes.
+    pub fn until(deadline: Instant) -> Cancel {
+        Cancel { deadline: Some(deadline), ..Cancel::default() }
     }
 
     pub fn cancel(&self) {
@@ -287,7 +293,7 @@ impl Cancel {
 
     /// Asks; this may be a system call.
     pub(crate) fn ask(&self) {
-        if self.ask.is_some_and(|ask| ask()) {
+        if self.ask.is_some_and(|ask| ask()) || self.deadline.is_some_and(|at| Instant::now() >= at) {
             self.cancel();
         }
     }

@@ -30,13 +30,12 @@ use quire_sql::Parameters;
 use crate::api::{
     Answer, Changes, ChangesRequest, ItemRead, ItemWritten, Page, PageRequest, ReadItem, WriteItem,
 };
-use crate::{Container, Engine, EngineError};
+use crate::{Container, Engine, EngineError, scripts};
 
 impl Engine {
     pub fn write_item(&self, container: &Arc<Container>, write: WriteItem) -> Answer<ItemWritten> {
         if write.pre_trigger.is_some() || write.post_trigger.is_some() {
-            let result = Err(EngineError::NotSupported { feature: "a write with triggers".to_owned() });
-            return Answer { charge: crate::charge::REFUSED, position: None, result };
+            return scripts::write_item(&self.shared, container, write);
         }
         write::write_item(&self.shared, container, write)
     }

@@ -45,8 +45,8 @@ struct Running {
 
 impl<'a> PageFunctions<'a> {
     /// Of the functions that the container has now.
-    pub fn of(shared: &'a Shared, _container: &'a Container, cancel: &Cancel) -> PageFunctions<'a> {
-        PageFunctions::new(&shared.scripts, cancel, Box::new(|_| None))
+    pub fn of(shared: &'a Shared, container: &'a Container, cancel: &Cancel) -> PageFunctions<'a> {
+        PageFunctions::new(&shared.scripts, cancel, Box::new(|name| container.scripts().function(name)))
     }
 
     fn new(scripting: &'a Scripting, cancel: &Cancel, find: Box<Find<'a>>) -> PageFunctions<'a> {

@@ -7,20 +7,32 @@
 //! Invariants: nothing that a script did is visible unless all of it is; what a run that failed did is never committed; a
 //! script waits for its place before it holds any lock.
 
+mod attempts; // a transaction, tried until it commits
 mod functions; // user-defined functions in queries
 mod gate; // how many run at once
+mod host; // what a script asks of the database
 mod offenders; // scripts that exceed their time too often
+mod procedures; // stored procedures
+mod triggers; // writes with triggers
 
 pub(crate) use functions::PageFunctions;
+pub(crate) use triggers::write_item;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quire_script::{Script, Scripts};
+use quire_resource::PartitionKey;
+use quire_script::{Collection, Failure, Outcome, Run, Script, Scripts};
 
 use crate::api::{Resource, ScriptFailure, ScriptOptions};
-use crate::{EngineError, ScriptError};
+use crate::items::Place;
+use crate::locks::Protects;
+use crate::shared::Shared;
+use crate::transaction::Transaction;
+use crate::{Container, EngineError, ScriptError};
 
+use self::attempts::Allowance;
 use self::gate::Gate;
+use self::host::ItemHost;
 use self::offenders::Offenders;
 
 const PLACES_PER_CORE: usize = 4;
@@ -72,6 +84,29 @@ impl Scripting {
         ]
     }
 
+    /// One run over a transaction; what it did is the caller's to commit.
+    fn run(
+        &self,
+        source: &Source,
+        run: &Run<'_>,
+        transaction: &mut Transaction<'_>,
+        key: &PartitionKey,
+        allowance: &Allowance,
+    ) -> Result<Outcome, EngineError> {
+        self.figures.runs.fetch_add(1, Ordering::Relaxed);
+        let mut host = ItemHost::new(transaction, key, allowance);
+        let Failure { error, log } = match self.scripts.run(run, &mut host) {
+            Ok(outcome) => return Ok(outcome),
+            Err(failure) => failure,
+        };
+        match host.into_stopped() {
+            None => Err(self.failed(source, error, log)),
+            // Only its own time cancels what it asked for.
+            Some(EngineError::Cancelled) => Err(self.failed(source, ScriptError::TimedOut, log)),
+            Some(reason) => Err(reason),
+        }
+    }
+
     fn check_blocked(&self, script: &Source) -> Result<(), EngineError> {
         match &self.offenders {
             Some(offenders) if offenders.is_blocked(&script.version) => {
@@ -112,4 +147,38 @@ impl Source {
     fn script(&self) -> Script<'_> {
         Script { version: &self.version, body: &self.body }
     }
+}
+
+/// What scripts are told about their container.
+struct About {
+    self_link: String,
+    alt_link: String,
+    usage: String,
+}
+
+/// There is no quota; these are the figures that clients know.
+const QUOTA: &str = "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;";
+
+impl About {
+    fn of(container: &Container) -> About {
+        let (items, bytes) = container.usage();
+        let kilobytes = bytes.div_ceil(1024);
+        About {
+            self_link: container.resource.rid.self_link(),
+            alt_link: format!("dbs/{}/colls/{}", container.database.id, container.resource.id),
+            usage: format!(
+                "documentSize=0;documentsSize={kilobytes};documentsCount={items};collectionSize={kilobytes};"
+            ),
+        }
+    }
+
+    fn collection(&self) -> Collection<'_> {
+        let About { self_link, alt_link, usage } = self;
+        Collection { self_link, alt_link, usage, quota: QUOTA }
+    }
+}
+
+/// A logical partition, as the gate knows it.
+fn name_of(shared: &Shared, container: &Container, place: &Place<'_>) -> u64 {
+    shared.locks.key(container.number, Protects::LogicalPartition(&place.epk.0))
 }

@@ -29,7 +29,7 @@ use bytes::Bytes;
 use quire_resource::{ChildKind, PartitionKey, ResourceId};
 use quire_sql::Parameters;
 
-use crate::api::{IndexingDirective, Page, PageRequest, Scope};
+use crate::api::{Cancel, IndexingDirective, Page, PageRequest, Scope};
 use crate::items::body::Links;
 use crate::items::logical_partition::{LogicalPartition, Stored};
 use crate::items::row::Row;
@@ -89,6 +89,8 @@ pub(crate) struct Transaction<'a> {
     own: OwnWrites,
     read_last: std::collections::VecDeque<(Vec<u8>, Option<Stored>)>,
     charge: f64,
+    /// Of the queries and lists.
+    cancel: Cancel,
 }
 
 /// What keeps others from writing what a transaction has read.
@@ -168,6 +170,7 @@ impl<'a> Transaction<'a> {
             own,
             read_last,
             charge: 0.0,
+            cancel: Cancel::default(),
         })
     }
 
@@ -242,6 +245,11 @@ impl<'a> Transaction<'a> {
         version.map_or(String::new(), |version| self.json_of_version(version))
     }
 
+    /// Ends its queries and lists when they are not waited for any more.
+    pub fn set_cancel(&mut self, cancel: Cancel) {
+        self.cancel = cancel;
+    }
+
     /// What the reads and writes so far would cost.
     pub fn charge(&self) -> f64 {
         self.charge
@@ -255,7 +263,8 @@ impl<'a> Transaction<'a> {
         let scope = Scope { partition_key: Some(self.home.place.key.clone()), ..Scope::default() };
         let (item_count_max, continuation) =
             (Some(i64::from(page_size.max(1))), continuation.map(str::to_owned));
-        PageRequest { scope, item_count_max, continuation, ..PageRequest::default() }
+        let cancel = self.cancel.clone();
+        PageRequest { scope, item_count_max, continuation, cancel, ..PageRequest::default() }
     }
 
     /// What the view has under an id, visible or not.

@@ -1,0 +1,164 @@
+//! What scripts may use: time, places, and how often they may offend.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quire_engine::{EngineError, ScriptError, ScriptOptions};
+
+use crate::{Bench, hasty};
+
+fn is_timed_out<T: std::fmt::Debug>(result: &Result<T, EngineError>) -> bool {
+    matches!(result, Err(EngineError::Script(failure)) if failure.error == ScriptError::TimedOut)
+}
+
+#[test]
+fn what_takes_too_long_leaves_nothing() {
+    let bench = Bench::hasty();
+    let before = bench.lsn();
+    for text in [
+        "c.createDocument(link, {id: 'a', pk: 'p'}, () => { for (;;) {} })",
+        "c.createDocument(link, {id: 'a', pk: 'p'}); c.readDocuments(link, () => { while (true); })",
+        "for (;;) {}",
+    ] {
+        let started = Instant::now();
+        let result = bench.run(text);
+        assert!(is_timed_out(&result), "{text}: {result:?}");
+        assert!(started.elapsed() < Duration::from_secs(5));
+        assert_eq!((bench.ids().len(), bench.lsn()), (0, before), "{text}");
+    }
+    assert_eq!(bench.statistic("script_timeouts"), 3);
+    assert_eq!(bench.run("done(1)").unwrap(), "1", "others go on");
+}
+
+#[test]
+fn a_script_that_is_asked_to_finish_commits() {
+    let bench = Bench::hasty();
+    let text = "
+        let n = 0;
+        function next() {
+            const accepted = c.upsertDocument(link, {id: 'a', pk: 'p', n: ++n}, next);
+            done({n, accepted});
+        }
+        next();";
+    let done = crate::json(&bench.run(text).unwrap());
+    assert_eq!(done.get("accepted").unwrap().to_json(), "false");
+    let (last, stored) = (crate::common::number_of(&done, "n"), bench.item("a").unwrap());
+    assert_eq!(crate::common::number_of(&stored, "n"), last - 1, "what was not accepted was not done");
+}
+
+#[test]
+fn a_script_that_ignores_it_ends_by_itself() {
+    let bench = Bench::hasty();
+    let text = "(function again() { c.readDocuments(link, again); })(); done('finished')";
+    assert_eq!(bench.run(text).unwrap(), r#""finished""#);
+}
+
+#[test]
+fn a_query_of_a_script_ends_with_it() {
+    let bench = Bench::hasty();
+    for number in 0..300 {
+        bench.0.create(&format!(r#"{{"id":"{number}","pk":"p","name":{number}}}"#)).unwrap();
+    }
+    bench.function("slow", "function () { var end = Date.now() + 20; while (Date.now() < end); return 1; }");
+    let started = Instant::now();
+    let result =
+        bench.run("c.queryDocuments(link, 'SELECT VALUE SUM(udf.slow()) FROM c', (e, r) => done(r))");
+    assert!(is_timed_out(&result), "{result:?}");
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+}
+
+#[test]
+fn offenders_are_blocked_where_that_is_asked_for() {
+    let bench = Bench::with(ScriptOptions { limits: hasty(), block_offenders: true, running_max: None });
+    bench.procedure("slow", "function () { for (;;) {} }");
+    bench.procedure("other", "function () {}");
+    for _ in 0..3 {
+        assert!(is_timed_out(&bench.execute("slow", "")));
+    }
+    assert!(matches!(bench.execute("slow", ""), Err(EngineError::ScriptBlocked { .. })));
+    bench.execute("other", "").unwrap();
+    bench.procedure("slow", "function () { /* better now */ }");
+    bench.execute("slow", "").unwrap();
+}
+
+#[test]
+fn by_default_nobody_is_blocked() {
+    let bench = Bench::hasty();
+    bench.procedure("slow", "function () { for (;;) {} }");
+    for _ in 0..4 {
+        assert!(is_timed_out(&bench.execute("slow", "")));
+    }
+}
+
+/// Slow scripts of one logical partition keep their share of the places; others, and plain writes, go on meanwhile.
+#[test]
+fn a_slow_partition_does_not_stop_others() {
+    let limits = quire_engine::ScriptLimits { time: Duration::from_millis(1500), ..hasty() };
+    let bench = Bench::with(ScriptOptions { limits, running_max: Some(8), ..ScriptOptions::default() });
+    bench.procedure("slow", "function () { for (;;) {} }");
+    bench.procedure("fast", "function () { getContext().getResponse().setBody(1); }");
+    thread::scope(|scope| {
+        let slow: Vec<_> = (0..4).map(|_| scope.spawn(|| bench.execute("slow", "").is_err())).collect();
+        while bench.statistic("script_waits") < 2 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let started = Instant::now();
+        for number in 0..20 {
+            bench.0.create(&format!(r#"{{"id":"{number}","pk":"p","name":{number}}}"#)).unwrap();
+            assert_eq!(bench.execute_in(r#"["q"]"#, "fast", "").result.unwrap().body, "1");
+        }
+        let is_waiting = slow.iter().any(|slow| !slow.is_finished());
+        assert!(is_waiting, "nobody waited for the slow ones: {:?}", started.elapsed());
+        assert!(slow.into_iter().all(|slow| slow.join().unwrap()));
+    });
+}
+
+#[test]
+fn too_many_changes_are_refused() {
+    let bench = Bench::new();
+    let text = "
+        let told = false;
+        function next(n) {
+            c.createDocument(link, {id: '' + n, pk: 'p', name: n, text: 'x'.repeat(1000000)}, e => {
+                if (e) done([e.number, n]); else next(n + 1);
+            });
+        }
+        next(0);";
+    let done = crate::json(&bench.run(text).unwrap());
+    assert_eq!(done.as_array().unwrap()[0].as_i64(), Some(413));
+    assert_eq!(bench.ids().len() as i64, done.as_array().unwrap()[1].as_i64().unwrap());
+}
+
+#[test]
+fn a_transaction_that_others_keep_disturbing_holds_its_partition_at_last() {
+    let bench = Bench::new();
+    bench.0.create(r#"{"id":"a","pk":"p","name":1,"n":0}"#).unwrap();
+    bench.procedure(
+        "slow",
+        "function () {
+            var c = getContext().getCollection();
+            c.readDocument(c.getAltLink() + '/docs/a', function (e, d) {
+                var end = Date.now() + 100;
+                while (Date.now() < end);
+                d.seen = d.n;
+                c.replaceDocument(d._self, d);
+            });
+        }",
+    );
+    thread::scope(|scope| {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let bench = &bench;
+        scope.spawn(move || {
+            let mut number = 0;
+            while stopped.try_recv().is_err() {
+                number += 1;
+                let _waited = bench.0.upsert(&format!(r#"{{"id":"b","pk":"p","name":2,"n":{number}}}"#));
+            }
+        });
+        bench.execute("slow", "").unwrap();
+        stop.send(()).unwrap();
+    });
+    assert_eq!(bench.statistic("script_conflicts"), 2, "two tries without a lock, one with");
+    assert_eq!(bench.statistic("script_runs"), 3);
+}
