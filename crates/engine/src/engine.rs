@@ -14,11 +14,13 @@ use crate::catalog::{self, Catalog};
 use crate::container::Container;
 use crate::jobs::{Bell, Jobs};
 use crate::shared::Shared;
+use crate::sweep::Sweep;
 
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
     pub(crate) catalog: Arc<Catalog>,
     jobs: Jobs,
+    sweep: Sweep,
     /// The storage of `shared`, seen as what backups need.
     pub(crate) watched: Arc<Watched>,
 }
@@ -32,12 +34,18 @@ impl Engine {
         let bell = Arc::new(Bell::default());
         let catalog = Arc::new(Catalog::open(Arc::clone(&shared), Arc::clone(&bell))?);
         let jobs = Jobs::start(Arc::clone(&shared), Arc::clone(&catalog), bell)?;
-        Ok(Engine { shared, catalog, jobs, watched })
+        let sweep = Sweep::start(Arc::clone(&shared), Arc::clone(&catalog))?;
+        Ok(Engine { shared, catalog, jobs, sweep, watched })
     }
     /// Stops background work, flushes, closes the storage.
     pub fn close(&self) -> Result<(), EngineError> {
         self.jobs.stop();
+        self.sweep.stop();
         Ok(self.shared.storage.close()?)
+    }
+    /// Whether expired items are left on the disk for now; nobody sees them either way.
+    pub fn pause_sweep(&self, paused: bool) {
+        self.sweep.pause(paused);
     }
     /// Random, made with the store, kept in it: for MACs of resource tokens and continuations.
     pub fn secret(&self) -> [u8; 32] {
@@ -280,6 +288,7 @@ impl Engine {
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
         let mut figures = self.shared.statistics();
         figures.extend(self.jobs.statistics());
+        figures.extend(self.sweep.statistics());
         figures.extend(self.catalog.statistics());
         figures.extend(self.shared.storage.statistics());
         figures
@@ -290,5 +299,6 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.jobs.stop();
+        self.sweep.stop();
     }
 }

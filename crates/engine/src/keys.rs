@@ -167,6 +167,11 @@ pub(crate) fn expiry(container: u32, expires_at: i64, rid: u64) -> Vec<u8> {
     join(&[&container.to_be_bytes(), &[EXPIRY], &second.to_be_bytes(), &rid.to_be_bytes()])
 }
 
+/// The item in the key of an expiry row.
+pub(crate) fn rid_of_expiry_key(key: &[u8]) -> Option<u64> {
+    number(key.get(13..)?)
+}
+
 /// The value of id rows, feed rows and the rid counter.
 pub(crate) fn number_value(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()

@@ -10,6 +10,7 @@ pub(crate) mod patch; // a part of an item changed in place
 pub(crate) mod place; // where an item lives: key, hash, partition
 pub(crate) mod query; // SQL over a container's items
 mod read;
+pub(crate) mod remove; // items that nobody sees any more
 pub(crate) mod row; // the value of an item's row
 pub(crate) mod rows; // rows of a write as they come together
 pub(crate) mod scan; // the visible items of a scope, in order or by child id
@@ -92,7 +93,7 @@ impl Container {
         self.is_past(row.ttl, row.stamp.ts, now_seconds)
     }
 
-    fn is_past(&self, ttl: quire_resource::ItemTtl, ts: i64, now_seconds: i64) -> bool {
+    pub(crate) fn is_past(&self, ttl: quire_resource::ItemTtl, ts: i64, now_seconds: i64) -> bool {
         expires_at(self.definition.default_ttl, ttl, ts).is_some_and(|at| at <= now_seconds)
     }
 }

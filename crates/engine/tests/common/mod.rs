@@ -69,6 +69,7 @@ impl Fixture {
     pub fn on(storage: Arc<dyn Storage>, key: &str, members: &str, partitions: u32) -> Fixture {
         let clock = FakeClock::new();
         let engine = Engine::open(Arc::clone(&storage), options(&clock, partitions)).expect("opens");
+        engine.pause_sweep(true); // tests count rows
         engine.create_database(&json(r#"{"id":"db"}"#), None).expect("database");
         let comma = if members.is_empty() { "" } else { "," };
         let definition = json(&format!(r#"{{"id":"c","partitionKey":{key}{comma}{members}}}"#));
@@ -84,6 +85,7 @@ impl Fixture {
     /// What an earlier fixture left in a storage.
     pub fn again(storage: Arc<dyn Storage>, clock: Arc<FakeClock>) -> Fixture {
         let engine = Engine::open(Arc::clone(&storage), options(&clock, 1)).expect("opens again");
+        engine.pause_sweep(true);
         let container = engine.container("db", "c").expect("still there");
         Fixture { engine, container, clock, storage }
     }

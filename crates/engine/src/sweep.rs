@@ -1,0 +1,223 @@
+//! The sweep: expired items are invisible at once and removed here, later, through the feed.
+//!
+//! Items with a `ttl` of their own have expiry rows, in the order of time. The others expire by the container's default in
+//! the order of their `_ts`, which is the order of the latest feed; how far a partition was looked through is kept
+//! in memory, so a row is looked at once. A chunk of removals is followed by a rest nine times as long.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use quire_resource::ItemTtl;
+use quire_storage::{Direction, KeyRange, Scan, StorageError};
+use tracing::warn;
+
+use crate::catalog::Catalog;
+use crate::items::remove::{REMOVED_TOGETHER, remove_gone};
+use crate::items::row::{self, Row};
+use crate::shared::Shared;
+use crate::{Container, EngineError, keys};
+
+/// Between two looks at all containers.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// The longest rest after a chunk.
+const REST_MAX: Duration = Duration::from_millis(200);
+const REST_FACTOR: u32 = 9;
+/// Feed rows looked at together: more than a transaction has.
+const ROWS_LOOKED_AT: usize = 12_000;
+
+pub(crate) struct Sweep {
+    sweeper: Arc<Sweeper>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Sweeper {
+    shared: Arc<Shared>,
+    catalog: Arc<Catalog>,
+    stopping: Mutex<bool>,
+    stop: Condvar,
+    removed: AtomicU64,
+    paused: AtomicBool,
+}
+
+/// How far the feed of a partition was looked through under one default.
+type Looked = HashMap<(u32, u32), (i32, u64)>;
+
+enum Ended {
+    Stopping,
+    Failed(EngineError),
+}
+
+impl<E: Into<EngineError>> From<E> for Ended {
+    fn from(error: E) -> Ended {
+        Ended::Failed(error.into())
+    }
+}
+
+impl Sweep {
+    pub fn start(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Result<Sweep, EngineError> {
+        let (stopping, stop, removed, paused) = Default::default();
+        let sweeper = Arc::new(Sweeper { shared, catalog, stopping, stop, removed, paused });
+        let run = Arc::clone(&sweeper);
+        let thread = thread::Builder::new().name("quire-sweep".to_owned()).spawn(move || run.run());
+        let thread =
+            thread.map_err(|source| EngineError::Io { doing: "starting a thread".to_owned(), source })?;
+        Ok(Sweep { sweeper, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Returns when nothing is removed any more.
+    pub fn stop(&self) {
+        *self.sweeper.stopping.lock() = true;
+        self.sweeper.stop.notify_all();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            warn!("the sweep panicked");
+        }
+    }
+
+    pub fn pause(&self, paused: bool) {
+        self.sweeper.paused.store(paused, Ordering::Relaxed);
+    }
+
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        vec![("expired_items_removed", self.sweeper.removed.load(Ordering::Relaxed))]
+    }
+}
+
+impl Sweeper {
+    fn run(&self) {
+        let mut looked = Looked::new();
+        while self.rest(INTERVAL).is_ok() {
+            match self.round(&mut looked) {
+                Ok(()) => {}
+                Err(Ended::Stopping) => return,
+                Err(Ended::Failed(EngineError::Storage(
+                    StorageError::Closed | StorageError::Poisoned { .. },
+                ))) => {
+                    return;
+                }
+                Err(Ended::Failed(error)) => {
+                    warn!(%error, "removing expired items failed and is tried again")
+                }
+            }
+        }
+    }
+
+    fn rest(&self, time: Duration) -> Result<(), Ended> {
+        let mut stopping = self.stopping.lock();
+        if !*stopping {
+            self.stop.wait_for(&mut stopping, time);
+        }
+        if *stopping { Err(Ended::Stopping) } else { Ok(()) }
+    }
+
+    fn round(&self, looked: &mut Looked) -> Result<(), Ended> {
+        let state = self.catalog.state();
+        looked.retain(|(container, _), _| state.containers().any(|other| other.number == *container));
+        for container in state.containers() {
+            if self.paused.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let Some(default) = container.definition.default_ttl else { continue };
+            let mut swept = self.sweep_own(container);
+            if swept.is_ok() && default > 0 {
+                swept = self.sweep_default(container, default, looked);
+            }
+            match swept {
+                // Deleted in the meantime, or its writers are many: another round comes.
+                Err(Ended::Failed(
+                    EngineError::ResourceNotFound { .. } | EngineError::Contended | EngineError::Overloaded,
+                )) => {}
+                swept => swept?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Items that expired by a `ttl` of their own.
+    fn sweep_own(&self, container: &Container) -> Result<(), Ended> {
+        loop {
+            let now = self.shared.now_seconds();
+            let range = KeyRange {
+                start: Bound::Included(keys::expiry(container.number, 0, 0)),
+                end: Bound::Included(keys::expiry(container.number, now, u64::MAX)),
+            };
+            let scan = scan(range, REMOVED_TOGETHER, true);
+            let page = self.shared.storage.snapshot()?.scan(&scan)?;
+            let rids = page.rows.iter().map(|(key, _)| keys::rid_of_expiry_key(key));
+            let rids: Vec<u64> = rids.collect::<Option<_>>().ok_or_else(|| row::corrupt("expiry row"))?;
+            if rids.is_empty() || self.remove(container, &rids)? < rids.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Items that expired by the container's default.
+    fn sweep_default(&self, container: &Container, default: i32, looked: &mut Looked) -> Result<(), Ended> {
+        for partition in container.partitions.all() {
+            let place = (container.number, partition.layout.id);
+            let known = looked.get(&place).filter(|(under, _)| *under == default);
+            let mut lsn = known.map_or(0, |(_, lsn)| *lsn);
+            while let Some(reached) = self.sweep_feed(container, partition.layout.id, lsn)? {
+                lsn = reached;
+                looked.insert(place, (default, lsn));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what has expired behind an LSN of the feed; how far everything was looked at, `None` when there is nothing
+    /// more to be done now.
+    fn sweep_feed(&self, container: &Container, partition: u32, lsn: u64) -> Result<Option<u64>, Ended> {
+        let now = self.shared.now_seconds();
+        let snapshot = self.shared.storage.snapshot()?;
+        let range = KeyRange {
+            start: Bound::Excluded(keys::latest(container.number, partition, lsn, u16::MAX)),
+            end: Bound::Included(keys::latest(container.number, partition, u64::MAX, u16::MAX)),
+        };
+        let page = snapshot.scan(&scan(range, ROWS_LOOKED_AT, false))?;
+        let (mut last, mut is_cut, mut rids) = (lsn, page.more, Vec::new());
+        for (_, rid) in page.rows {
+            let rid = keys::number(&rid).ok_or_else(|| row::corrupt("feed row"))?;
+            let bytes = snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;
+            let bytes = bytes.ok_or_else(|| row::corrupt("feed row without an item"))?;
+            let row = Row::parse(&bytes)?;
+            if !container.is_past(ItemTtl::Inherit, row.stamp.ts, now) {
+                is_cut = false; // a transaction has one time, so this is the next one
+                break;
+            }
+            if rids.len() == REMOVED_TOGETHER {
+                is_cut = true;
+                break;
+            }
+            rids.extend((row.ttl == ItemTtl::Inherit).then_some(rid));
+            last = row.stamp.lsn;
+        }
+        drop(snapshot);
+        let removed = if rids.is_empty() { 0 } else { self.remove(container, &rids)? };
+        if removed < rids.len() {
+            return Ok(None);
+        }
+        // Of the last transaction there may be more.
+        let reached = if is_cut { last.saturating_sub(1).max(lsn) } else { last };
+        Ok((reached > lsn || removed > 0).then_some(reached))
+    }
+
+    fn remove(&self, container: &Container, rids: &[u64]) -> Result<usize, Ended> {
+        let started = Instant::now();
+        let removed = remove_gone(&self.shared, container, rids)?;
+        self.removed.fetch_add(removed as u64, Ordering::Relaxed);
+        self.rest((REST_FACTOR * started.elapsed()).min(REST_MAX))?;
+        Ok(removed)
+    }
+}
+
+fn scan(range: KeyRange, rows_max: usize, keys_only: bool) -> Scan {
+    let (space, direction) = (keys::FEEDS, Direction::Forward);
+    Scan { space, range, direction, rows_max, bytes_max: usize::MAX, keys_only }
+}
