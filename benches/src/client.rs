@@ -22,14 +22,28 @@ impl Load {
 /// Makes the request with a given number.
 pub type Next = Box<dyn Fn(u64) -> Vec<u8> + Send + Sync>;
 
+/// The same, shared by connections.
+pub type NextRequest = Arc<dyn Fn(u64) -> Vec<u8> + Send + Sync>;
+
 /// Sends what `next` makes on each of `connections` for `duration`, expecting `status`.
 pub fn run(port: u16, connections: usize, duration: Duration, status: u16, next: Next) -> Result<Load> {
-    let next = Arc::new(next);
+    let next: NextRequest = Arc::from(next);
+    run_each(port, connections, duration, status, |_| next.clone())
+}
+
+/// Every connection sends what is made for it.
+pub fn run_each(
+    port: u16,
+    connections: usize,
+    duration: Duration,
+    status: u16,
+    next_of: impl Fn(usize) -> NextRequest,
+) -> Result<Load> {
     let (stop, number) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let started = Instant::now();
     let threads: Vec<_> = (0..connections)
-        .map(|_| {
-            let (next, stop, number) = (next.clone(), stop.clone(), number.clone());
+        .map(|connection| {
+            let (next, stop, number) = (next_of(connection), stop.clone(), number.clone());
             std::thread::spawn(move || one_connection(port, status, &next, &stop, &number))
         })
         .collect();
@@ -48,7 +62,7 @@ pub fn run(port: u16, connections: usize, duration: Duration, status: u16, next:
 fn one_connection(
     port: u16,
     status: u16,
-    next: &Next,
+    next: &NextRequest,
     stop: &AtomicBool,
     number: &AtomicU64,
 ) -> Result<Vec<Duration>> {

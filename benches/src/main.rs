@@ -1,6 +1,6 @@
 //! Measurements of a live `quire` against floors that are taken in the same run.
 //!
-//! `benches base QUIRE_BINARY` and `benches query QUIRE_BINARY` print the tables of docs/performance.md. Machines are shared and noisy: what counts is
+//! `benches base QUIRE_BINARY`, `benches query QUIRE_BINARY` and the others print the tables of docs/performance.md. Machines are shared and noisy: what counts is
 //! CPU time per operation and ratios within one run, each the median of several rounds taken in turn.
 //! `benches floor plain|signed|durable` is the floor: a bare hyper server in a process of its own.
 
@@ -11,6 +11,7 @@ mod floor; // a bare hyper server with the same bytes
 mod postgres; // PostgreSQL beside us, where it is installed
 mod process; // CPU time and memory of a live process
 mod query; // the query benchmark: against PostgreSQL and a JavaScript server
+mod scripts; // procedures, batches and functions, against PostgreSQL
 mod table; // figures against their bounds
 
 use std::path::Path;
@@ -29,12 +30,14 @@ fn main() -> Result<()> {
         ["fill", port] => query::fill_running(port.parse()?),
         ["growth", binary] => query::growth(Path::new(binary)),
         ["space", binary] => query::space(Path::new(binary)),
+        ["scripts", binary] => scripts::run(Path::new(binary), scripts::FULL),
+        ["scripts", binary, "small"] => scripts::run(Path::new(binary), scripts::SMALL),
         ["floor", "plain"] => floor::serve(floor::Kind::Plain),
         ["floor", "signed"] => floor::serve(floor::Kind::Signed),
         ["floor", "durable"] => floor::serve(floor::Kind::Durable),
         _ => bail!(
             "usage: benches base QUIRE_BINARY | query QUIRE_BINARY [COSMOSDB_SERVER_PACKAGE] | growth QUIRE_BINARY | \
-             space QUIRE_BINARY | fill PORT | floor plain|signed|durable"
+             space QUIRE_BINARY | scripts QUIRE_BINARY [small] | fill PORT | floor plain|signed|durable"
         ),
     }
 }

@@ -30,6 +30,11 @@ pub fn space() -> Result<()> {
     run("space", |_| Ok(()))
 }
 
+/// Procedures, batches and user-defined functions, against PostgreSQL.
+pub fn scripts() -> Result<()> {
+    run("scripts", |_| tools::postgres())
+}
+
 fn run(name: &str, complete: impl FnOnce(&mut Command) -> Result<()>) -> Result<()> {
     let server = build_server()?;
     check(cargo().args(["build", "--release", "--package", "benches"]))?;
