@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask test | tidy | compat | sdk | crash | bench`.
+//! Developer commands: `cargo xtask test | tidy | compat | sdk | crash | isolation | bench`.
 //!
 //! `test` is all that continuous integration runs: tidy, the workspace's tests, then the official SDKs against
 //! live servers. It fetches what it needs into `.test-tools/` and prints one closing line `N passed, N failed`.
@@ -26,13 +26,16 @@ fn main() -> Result<()> {
         ["sdk"] => close(sdk::run(&[])?),
         ["sdk", names @ ..] => close(sdk::run(names)?),
         ["crash", kills] => crash(kills),
+        ["isolation", "--minutes", minutes] => isolation(minutes),
         ["bench", "base"] => bench::base(),
         ["bench", "query"] => bench::query(),
         ["bench", "growth"] => bench::growth(),
         ["bench", "space"] => bench::space(),
+        ["bench", "scripts"] => bench::scripts(),
         _ => {
             bail!(
-                "usage: cargo xtask test | tidy | compat | sdk [python js rust] | crash KILLS | bench base|query|growth|space"
+                "usage: cargo xtask test | tidy | compat | sdk [python js rust] | crash KILLS | isolation --minutes MINUTES | \
+                 bench base|query|growth|space|scripts"
             )
         }
     }
@@ -52,6 +55,17 @@ fn crash(kills: &str) -> Result<()> {
     let kills: u32 = kills.parse()?;
     tools::need("strace", "strace")?;
     close(command::cargo_test(&[("QUIRE_CRASH_KILLS", kills.to_string())])?)
+}
+
+/// The proof of isolation, for longer than the test command has time: half with scripts in the server's process, half
+/// with processes of their own.
+fn isolation(minutes: &str) -> Result<()> {
+    let seconds = minutes.parse::<u64>()? * 60 / 2;
+    let mut command = command::cargo();
+    command.args(["test", "--release", "--package", "quire-cli", "--test", "isolation"]);
+    command.args(["--", "--nocapture", "--test-threads", "1"]);
+    command.env("QUIRE_ISOLATION_SECONDS", seconds.to_string());
+    close(command::counted(&mut command, command::cargo_line)?)
 }
 
 fn close(tally: Tally) -> Result<()> {

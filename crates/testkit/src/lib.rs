@@ -4,6 +4,7 @@
 
 pub mod crash; // kill loops, and what a power cut leaves
 pub mod http; // a signing client on a blocking socket
+pub mod isolation; // whether a serial order explains what clients saw
 pub mod live; // a server process
 pub mod qt; // `.qt` files: queries and what comes out
 pub mod random; // random items and queries

@@ -1,0 +1,46 @@
+//! Random concurrent procedures, triggers, batches and single writes against a server that is killed under them: a
+//! serial order must explain what everybody saw, and no money may be lost.
+//!
+//! `QUIRE_ISOLATION_SECONDS` makes the run longer (`cargo xtask isolation --minutes 10`), `QUIRE_ISOLATION_SEED` repeats
+//! one as far as threads can be repeated. The test command runs some seconds.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use quire_testkit::isolation::lists::Kind;
+use quire_testkit::isolation::run::{Clients, Figures, Plan, Rounds, run};
+
+const SEED: u64 = 0x150_1A7E;
+
+fn plan() -> Plan {
+    Plan {
+        program: PathBuf::from(env!("CARGO_BIN_EXE_quire")),
+        arguments: Vec::new(),
+        seed: from_environment("QUIRE_ISOLATION_SEED").unwrap_or(SEED),
+        clients: 8,
+        partitions: 3,
+        rounds: Rounds::Count(1),
+        stretch: Duration::from_secs(4),
+        kills: 2,
+        clients_are: Clients::Correct,
+    }
+}
+
+fn from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+fn run_shown(name: &str, plan: &Plan) -> Figures {
+    println!("{name}: seed {}", plan.seed);
+    let figures = run(plan).expect("the run goes through");
+    println!("{figures}");
+    figures
+}
+
+#[test]
+fn a_client_without_conditions_loses_updates_and_is_found_out() {
+    let plan = Plan { clients_are: Clients::Broken, kills: 0, stretch: Duration::from_secs(2), ..plan() };
+    let figures = run_shown("a broken client", &plan);
+    let lost = figures.anomalies().iter().filter(|anomaly| anomaly.kind == Kind::LostUpdate).count();
+    assert!(lost > 0, "the check does not see lost updates");
+}

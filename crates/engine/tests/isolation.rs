@@ -1,0 +1,259 @@
+//! Procedures and single writes of many threads on few lists, also on a storage that loses answers: a serial order must
+//! explain what everybody saw. The same check over HTTP, with kills, is in `crates/cli/tests/isolation.rs`.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use common::{Fixture, Random, json, number_of, pk};
+use quire_engine::{EngineError, ExecuteProcedure, ItemRead, Scope, ScriptKind, WriteKind};
+use quire_storage::Storage;
+use quire_storage::fault::{FaultStorage, Rates};
+use quire_storage::memory::MemoryStorage;
+use quire_testkit::isolation::history::{History, List, Operation, Outcome, Transaction};
+use quire_testkit::isolation::{lists, scripts};
+use quire_value::{Limits, Value, text};
+
+const KEY: &str = r#"["p"]"#;
+const LISTS: u64 = 3;
+const THREADS: u64 = 4;
+const TURNS: u64 = 30;
+const ROUNDS: u64 = 10;
+
+/// `QUIRE_ISOLATION_ROUNDS`, else a few; the seed is the number of the round.
+fn seeds() -> std::ops::Range<u64> {
+    0..std::env::var("QUIRE_ISOLATION_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().expect("a number"))
+}
+
+#[test]
+fn a_serial_order_explains_what_everybody_saw() {
+    for seed in seeds() {
+        let memory = MemoryStorage::new();
+        set_up(&memory);
+        let committed = round(seed, Arc::new(memory));
+        assert!(committed > THREADS * TURNS / 4, "seed {seed}: {committed} committed");
+    }
+}
+
+#[test]
+fn also_when_answers_get_lost() {
+    let rates =
+        Rates { conflict: 40, busy: 40, unknown_done: 60, unknown_not_done: 60, delay: 200, read_failure: 0 };
+    for seed in seeds() {
+        let memory = MemoryStorage::new();
+        set_up(&memory);
+        round(seed, Arc::new(FaultStorage::seeded(memory, seed, rates)));
+    }
+}
+
+fn set_up(memory: &MemoryStorage) {
+    let made =
+        Fixture::on(Arc::new(memory.reopen()), r#"{"paths":["/pk"],"kind":"Hash","version":2}"#, "", 1);
+    let mut script = br#"{"id":"append","body":"#.to_vec();
+    text::write_string(scripts::APPEND, &mut script);
+    script.push(b'}');
+    let script = text::parse(&script, Limits::default()).expect("JSON");
+    made.engine.create_script("db", "c", ScriptKind::StoredProcedure, &script, false).expect("created");
+    made.create(&list_item(0, &[])).expect("created");
+}
+
+/// How many transactions were committed.
+fn round(seed: u64, storage: Arc<dyn Storage>) -> u64 {
+    let clock = common::FakeClock::new();
+    let fixture = Fixture::again(storage, clock);
+    let (ticks, values) = (AtomicU64::new(0), AtomicU32::new(1));
+    let transactions = std::thread::scope(|scope| {
+        let start = |thread| {
+            let random = Random(seed * 1000 + thread);
+            let mut client =
+                Client { fixture: &fixture, ticks: &ticks, values: &values, random, done: Vec::new() };
+            scope.spawn(move || {
+                (0..TURNS).for_each(|_| client.turn());
+                client.done
+            })
+        };
+        let clients: Vec<_> = (0..THREADS).map(start).collect();
+        clients.into_iter().flat_map(|client| client.join().expect("no panic")).collect()
+    });
+    let last = fixture.all(None, &Scope::default(), -1);
+    let last = last
+        .iter()
+        .map(|item| (list(number_of(item, "number") as u64), values_of(item.get("values"))))
+        .collect();
+    let checked = lists::check(&History { transactions, last });
+    let lists::Checked { committed, aborted, unknown_there, unknown_absent, .. } = checked;
+    println!(
+        "seed {seed}: {committed} committed, {aborted} refused, {unknown_there} in doubt and there, {unknown_absent} not"
+    );
+    assert!(checked.anomalies.is_empty(), "seed {seed}: {:#?}", checked.anomalies);
+    checked.committed as u64
+}
+
+struct Client<'a> {
+    fixture: &'a Fixture,
+    ticks: &'a AtomicU64,
+    values: &'a AtomicU32,
+    random: Random,
+    done: Vec<Transaction>,
+}
+
+impl Client<'_> {
+    fn turn(&mut self) {
+        match self.random.next() % 8 {
+            0..=3 => self.procedure(),
+            4 => self.patch(),
+            5 => self.replace(),
+            6 => self.query(),
+            _ => drop(self.read()),
+        }
+    }
+
+    fn tick(&self) -> u64 {
+        self.ticks.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn value(&self) -> u32 {
+        self.values.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn any_list(&mut self) -> List {
+        list(self.random.next() % LISTS)
+    }
+
+    /// Records what a call came to. An error that leaves a doubt is not a refusal.
+    fn record<T>(
+        &mut self,
+        how: &'static str,
+        begun: u64,
+        result: Result<T, EngineError>,
+        appends: Vec<Operation>,
+        seen: impl FnOnce(T) -> Vec<Operation>,
+    ) {
+        let (outcome, operations) = match result {
+            Ok(answer) => (Outcome::Committed, seen(answer)),
+            Err(EngineError::Overloaded | EngineError::Storage(_)) => (Outcome::Unknown, appends),
+            Err(_) => (Outcome::Aborted, appends),
+        };
+        let ended = self.tick();
+        self.done.push(Transaction { how, operations, outcome, begun, ended });
+    }
+
+    /// Appends to some lists and reads others.
+    fn procedure(&mut self) {
+        let mut steps: Vec<(List, Option<u32>)> = Vec::new();
+        for _ in 0..1 + self.random.next() % 3 {
+            let appends = self.random.next() % 3 > 0;
+            steps.push((self.any_list(), appends.then(|| self.value())));
+        }
+        let shown = steps.iter().map(|(list, value)| match value {
+            Some(value) => format!(r#"{{"how":"upsert","list":{},"value":{value}}}"#, list.number),
+            None => format!(r#"{{"how":"read","list":{}}}"#, list.number),
+        });
+        let fail = self.random.next() % 10 == 0;
+        let parameters = format!(r#"["p",[{}],{fail}]"#, shown.collect::<Vec<_>>().join(","));
+        let call = ExecuteProcedure {
+            id: "append".to_owned(),
+            partition_key: pk(KEY),
+            parameters: Bytes::from(parameters),
+            logging: false,
+            session: None,
+            headers: Vec::new(),
+        };
+        let begun = self.tick();
+        let result = self.fixture.engine.execute_procedure(&self.fixture.container, call).result;
+        let appends = steps.iter().filter_map(|(list, value)| Some(append(*list, (*value)?))).collect();
+        self.record("procedure", begun, result, appends, |done| {
+            let body = json(&done.body);
+            let seen = body.as_array().expect("what each step saw");
+            let both = |((list, value), seen): (&(List, Option<u32>), &Value)| {
+                let read = Operation::Read { list: *list, values: values_of(Some(seen)) };
+                [Some(read), value.map(|value| append(*list, value))]
+            };
+            steps.iter().zip(seen).flat_map(both).flatten().collect()
+        });
+    }
+
+    fn patch(&mut self) {
+        let (list, value) = (self.any_list(), self.value());
+        let body = format!(r#"{{"operations":[{{"op":"add","path":"/values/-","value":{value}}}]}}"#);
+        let kind = WriteKind::Patch { id: id(list), if_none_match: None };
+        let begun = self.tick();
+        let result = self.fixture.write(kind, Some(KEY), &body).result;
+        self.record("patch", begun, result, vec![append(list, value)], |written| {
+            vec![append(list, value), read_of(list, &written.body)]
+        });
+    }
+
+    /// Reads and replaces what has not changed since.
+    fn replace(&mut self) {
+        let begun = self.tick();
+        let Some((list, before, etag)) = self.read() else { return };
+        let value = self.value();
+        let body = list_item(u64::from(list.number), &[&before[..], &[value]].concat());
+        let kind = WriteKind::Replace { id: id(list) };
+        let result = self.fixture.write_if(kind, None, &body, Some(&etag)).result;
+        let seen = vec![Operation::Read { list, values: before }, append(list, value)];
+        self.record("replace", begun, result, vec![append(list, value)], |_| seen);
+    }
+
+    fn read(&mut self) -> Option<(List, Vec<u32>, Arc<str>)> {
+        let list = self.any_list();
+        let begun = self.tick();
+        let answer = self.fixture.read_answer(&id(list), KEY).result;
+        match answer {
+            Ok(ItemRead::Found { body, etag, .. }) => {
+                let read = read_of(list, &body);
+                let Operation::Read { values, .. } = read.clone() else { return None };
+                self.record("read", begun, Ok(()), Vec::new(), |()| vec![read]);
+                Some((list, values, etag))
+            }
+            _ => None,
+        }
+    }
+
+    /// All lists at one moment.
+    fn query(&mut self) {
+        let begun = self.tick();
+        let scope = Scope { partition_key: Some(pk(KEY)), ..Scope::default() };
+        let request = common::request(scope, -1, None);
+        let result = self.fixture.page(Some("SELECT * FROM c WHERE c.number >= 0"), &request);
+        self.record("query", begun, result, Vec::new(), |page| {
+            let rows = text::parse(&page.rows, Limits::default()).expect("rows are JSON");
+            let rows = rows.as_array().expect("an array");
+            let of = |number| rows.iter().find(|row| number_of(row, "number") as u64 == number);
+            let read = |number| {
+                let values = of(number).map_or(Vec::new(), |row| values_of(row.get("values")));
+                Operation::Read { list: list(number), values }
+            };
+            (0..LISTS).map(read).collect()
+        });
+    }
+}
+
+fn list(number: u64) -> List {
+    List { partition: 0, number: number as u32 }
+}
+
+fn id(list: List) -> String {
+    format!("list-{}", list.number)
+}
+
+fn list_item(number: u64, values: &[u32]) -> String {
+    format!(r#"{{"id":"list-{number}","pk":"p","number":{number},"values":{values:?}}}"#)
+}
+
+fn append(list: List, value: u32) -> Operation {
+    Operation::Append { list, value }
+}
+
+fn read_of(list: List, body: &[u8]) -> Operation {
+    let item = text::parse(body, Limits::default()).expect("items are JSON");
+    Operation::Read { list, values: values_of(item.get("values")) }
+}
+
+fn values_of(values: Option<&Value>) -> Vec<u32> {
+    let values = values.and_then(Value::as_array).unwrap_or_default();
+    values.iter().filter_map(Value::as_i64).map(|value| value as u32).collect()
+}

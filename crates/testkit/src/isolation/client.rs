@@ -1,0 +1,307 @@
+//! One client of the server under test: requests, and the record of what became of them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+use super::bank::Look;
+use super::history::{List, Operation, Outcome, Transaction, Value};
+use crate::http::{Answer, Connection, Signer};
+
+pub const DATABASE: &str = "dbs/isolation";
+pub const CONTAINER: &str = "dbs/isolation/colls/lists";
+
+/// Physical partitions of the container.
+pub const PARTITIONS: u32 = 2;
+
+/// What the clients of one round share.
+pub struct Shared {
+    pub round: u32,
+    /// Where the server listens; 0 while there is none.
+    pub port: AtomicU16,
+    pub stop: AtomicBool,
+    /// Real time, in ticks.
+    clock: AtomicU64,
+    next_value: AtomicU32,
+    next_list: AtomicU32,
+    /// How many values were sent to each logical partition: its lists change with it.
+    sent: Vec<AtomicU32>,
+}
+
+/// Lists of a logical partition that are in use at a time.
+const LISTS_IN_USE: u32 = 5;
+/// So many appends later the oldest of them is left alone: a check reads every list over and over.
+const APPENDS_PER_LIST: u32 = 24;
+/// Lists that one transaction creates for itself.
+const OWN_LISTS: u32 = 1_000_000;
+
+impl Shared {
+    pub fn new(round: u32, port: u16, partitions: u32) -> Shared {
+        Shared {
+            round,
+            port: port.into(),
+            stop: false.into(),
+            clock: 0.into(),
+            next_value: 1.into(),
+            next_list: OWN_LISTS.into(),
+            sent: (0..partitions).map(|_| 0.into()).collect(),
+        }
+    }
+
+    pub fn partitions(&self) -> u32 {
+        self.sent.len() as u32
+    }
+
+    fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+}
+
+/// What became of a request.
+pub enum Reply {
+    Answered(Answer),
+    /// The connection was cut after the request was on its way.
+    Cut,
+    /// The run is over and nothing was sent.
+    Over,
+}
+
+pub struct Client<'a> {
+    pub shared: &'a Shared,
+    pub signer: Signer,
+    pub random: Random,
+    connection: Option<(u16, Connection)>,
+    pub record: Record,
+}
+
+/// What one client did.
+#[derive(Default)]
+pub struct Record {
+    pub transactions: Vec<Transaction>,
+    pub looks: Vec<Look>,
+    pub statuses: BTreeMap<(&'static str, u16), u64>,
+    pub cut: u64,
+    /// Answers that have no place in a run.
+    pub surprises: Vec<String>,
+}
+
+impl Record {
+    pub fn merge(&mut self, other: Record) {
+        self.transactions.extend(other.transactions);
+        self.looks.extend(other.looks);
+        other.statuses.into_iter().for_each(|(key, count)| *self.statuses.entry(key).or_default() += count);
+        self.cut += other.cut;
+        self.surprises.extend(other.surprises);
+    }
+}
+
+/// Statuses that refuse a request and leave nothing of it.
+const REFUSALS: &[u16] = &[400, 404, 408, 409, 410, 412, 424, 429, 449, 503];
+
+impl<'a> Client<'a> {
+    pub fn new(shared: &'a Shared, random: Random) -> Client<'a> {
+        Client { shared, signer: Signer::well_known(), random, connection: None, record: Record::default() }
+    }
+
+    pub fn begin(&self) -> u64 {
+        self.shared.tick()
+    }
+
+    /// Counts the answer under the name of what was done.
+    pub fn send(&mut self, how: &'static str, request: &[u8]) -> Reply {
+        let Some(mut connection) = self.connected() else { return Reply::Over };
+        match connection.1.exchange(request) {
+            Ok(answer) => {
+                self.connection = Some(connection);
+                *self.record.statuses.entry((how, answer.status)).or_default() += 1;
+                if answer.status >= 300 && !REFUSALS.contains(&answer.status) {
+                    let body = String::from_utf8_lossy(&answer.body).into_owned();
+                    self.record.surprises.push(format!("{how}: {} {body}", answer.status));
+                }
+                Reply::Answered(answer)
+            }
+            Err(_) => {
+                self.record.cut += 1;
+                Reply::Cut
+            }
+        }
+    }
+
+    /// Waits for a server.
+    fn connected(&mut self) -> Option<(u16, Connection)> {
+        loop {
+            if self.shared.stop.load(Ordering::SeqCst) {
+                return None;
+            }
+            let port = self.shared.port.load(Ordering::SeqCst);
+            if let Some(connection) = self.connection.take().filter(|(known, _)| *known == port) {
+                return Some(connection);
+            }
+            match Connection::open(port) {
+                Ok(connection) if port != 0 => return Some((port, connection)),
+                _ => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
+    }
+
+    /// A transaction whose outcome the answer tells; `seen` turns a good answer into its operations.
+    pub fn transaction(
+        &mut self,
+        how: &'static str,
+        request: &[u8],
+        appends: Vec<Operation>,
+        seen: impl FnOnce(&Json) -> Vec<Operation>,
+    ) {
+        let begun = self.begin();
+        let reply = self.send(how, request);
+        let (outcome, operations) = match &reply {
+            Reply::Over => return,
+            Reply::Cut => (Outcome::Unknown, appends),
+            Reply::Answered(answer) if answer.status < 300 && answer.status != 207 => {
+                (Outcome::Committed, seen(&json(&answer.body)))
+            }
+            Reply::Answered(answer) if answer.status == 207 || REFUSALS.contains(&answer.status) => {
+                (Outcome::Aborted, appends)
+            }
+            Reply::Answered(_) => (Outcome::Unknown, appends),
+        };
+        self.finish(how, begun, outcome, operations);
+    }
+
+    pub fn finish(&mut self, how: &'static str, begun: u64, outcome: Outcome, operations: Vec<Operation>) {
+        let ended = self.shared.tick();
+        self.record.transactions.push(Transaction { how, operations, outcome, begun, ended });
+    }
+
+    pub fn surprise(&mut self, text: String) {
+        self.record.surprises.push(text);
+    }
+
+    pub fn new_value(&mut self, partition: u32) -> Value {
+        self.shared.sent[partition as usize].fetch_add(1, Ordering::Relaxed);
+        self.shared.next_value.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn any_partition(&mut self) -> u32 {
+        self.random.below(self.shared.partitions())
+    }
+
+    /// The lists in use.
+    pub fn lists(&self, partition: u32) -> std::ops::Range<u32> {
+        let first = self.shared.sent[partition as usize].load(Ordering::Relaxed) / APPENDS_PER_LIST;
+        first..first + LISTS_IN_USE
+    }
+
+    pub fn any_list(&mut self, partition: u32) -> List {
+        let lists = self.lists(partition);
+        List { partition, number: lists.start + self.random.below(LISTS_IN_USE) }
+    }
+
+    /// A list that nobody else uses.
+    pub fn own_list(&mut self, partition: u32) -> List {
+        List { partition, number: self.shared.next_list.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// The value of the partition key.
+    pub fn key(&self, partition: u32) -> String {
+        format!("r{}-p{partition}", self.shared.round)
+    }
+
+    pub fn bank_key(&self, bank: u32) -> String {
+        format!("r{}-b{bank}", self.shared.round)
+    }
+
+    /// A request on the container's items.
+    pub fn on_items(&self, key: &str, headers: &str, body: &Json) -> Vec<u8> {
+        let headers = format!("{}{headers}", key_header(key));
+        let body = body.to_string();
+        self.signer.request(
+            "POST",
+            &format!("/{CONTAINER}/docs"),
+            ("docs", CONTAINER),
+            &headers,
+            body.as_bytes(),
+        )
+    }
+
+    pub fn on_item(&self, verb: &str, key: &str, id: &str, headers: &str, body: Option<&Json>) -> Vec<u8> {
+        let link = format!("{CONTAINER}/docs/{id}");
+        let headers = format!("{}{headers}", key_header(key));
+        let body = body.map(Json::to_string).unwrap_or_default();
+        self.signer.request(verb, &format!("/{link}"), ("docs", &link), &headers, body.as_bytes())
+    }
+
+    pub fn batch(&self, key: &str, operations: &Json) -> Vec<u8> {
+        let headers = "x-ms-cosmos-is-batch-request: True\r\nx-ms-cosmos-batch-atomic: True\r\n\
+            x-ms-cosmos-batch-continue-on-error: False\r\n";
+        self.on_items(key, headers, operations)
+    }
+
+    /// Operations that stand for themselves, to a partition that is guessed.
+    pub fn bulk(&mut self, operations: &Json) -> Vec<u8> {
+        let range = self.random.below(PARTITIONS);
+        let headers = format!(
+            "x-ms-cosmos-is-batch-request: True\r\nx-ms-cosmos-batch-atomic: False\r\n\
+             x-ms-cosmos-batch-continue-on-error: True\r\nx-ms-documentdb-partitionkeyrangeid: {range}\r\n"
+        );
+        let (path, body) = (format!("/{CONTAINER}/docs"), operations.to_string());
+        self.signer.request("POST", &path, ("docs", CONTAINER), &headers, body.as_bytes())
+    }
+
+    pub fn query(&self, key: &str, text: &str, parameters: &Json) -> Vec<u8> {
+        let headers = "content-type: application/query+json\r\nx-ms-documentdb-isquery: true\r\nx-ms-max-item-count: -1\r\n";
+        self.on_items(key, headers, &serde_json::json!({ "query": text, "parameters": parameters }))
+    }
+
+    pub fn feed(&self, key: &str, continuation: Option<&str>) -> Vec<u8> {
+        let continuation =
+            continuation.map(|token| format!("x-ms-continuation: {token}\r\n")).unwrap_or_default();
+        let headers = format!("{}x-ms-max-item-count: -1\r\n{continuation}", key_header(key));
+        self.signer.request("GET", &format!("/{CONTAINER}/docs"), ("docs", CONTAINER), &headers, b"")
+    }
+
+    pub fn procedure(&self, key: &str, id: &str, arguments: &Json) -> Vec<u8> {
+        let link = format!("{CONTAINER}/sprocs/{id}");
+        let body = arguments.to_string();
+        self.signer.request("POST", &format!("/{link}"), ("sprocs", &link), &key_header(key), body.as_bytes())
+    }
+}
+
+fn key_header(key: &str) -> String {
+    format!("x-ms-documentdb-partitionkey: [\"{key}\"]\r\n")
+}
+
+pub fn json(body: &[u8]) -> Json {
+    serde_json::from_slice(body).unwrap_or(Json::Null)
+}
+
+pub fn header<'h>(answer: &'h Answer, name: &str) -> Option<&'h str> {
+    answer.head.lines().find_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        found.eq_ignore_ascii_case(name).then_some(value.trim())
+    })
+}
+
+/// A small generator with a seed (splitmix64).
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, end: u32) -> u32 {
+        (self.next() % u64::from(end)) as u32
+    }
+
+    pub fn once_in(&mut self, times: u32) -> bool {
+        self.below(times) == 0
+    }
+}

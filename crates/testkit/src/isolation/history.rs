@@ -1,0 +1,54 @@
+//! What clients did and saw: transactions with their outcome and their place in real time.
+
+use std::collections::BTreeMap;
+
+/// A list of one logical partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct List {
+    pub partition: u32,
+    pub number: u32,
+}
+
+/// Appended at most once in a history.
+pub type Value = u32;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Append {
+        list: List,
+        value: Value,
+    },
+    /// The whole list; a list that does not exist is empty.
+    Read {
+        list: List,
+        values: Vec<Value>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Committed,
+    /// Answered with an error: nothing of it may ever be seen.
+    Aborted,
+    /// Never answered: it may be there or not, but not in part.
+    Unknown,
+}
+
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// How it was done, for the report.
+    pub how: &'static str,
+    /// In the order in which they took effect inside the transaction.
+    pub operations: Vec<Operation>,
+    pub outcome: Outcome,
+    /// Ticks of one clock of all clients: before the request was sent, and after its answer came.
+    pub begun: u64,
+    pub ended: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    pub transactions: Vec<Transaction>,
+    /// The lists when everything was over. Empty ones need not be named.
+    pub last: BTreeMap<List, Vec<Value>>,
+}

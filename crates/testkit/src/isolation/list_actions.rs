@@ -1,0 +1,363 @@
+//! Everything that appends to lists and reads them: procedures, batches, bulk, triggers, single writes, reads and queries.
+//!
+//! A transaction is recorded with what the protocol makes one: a read and a replace with `If-Match` are, a read and
+//! a replace without it are not. [`BROKEN`] claims that they are.
+
+use serde_json::{Value as Json, json};
+
+use super::client::{Client, Reply, header, json as parsed};
+use super::history::{List, Operation, Outcome, Value};
+
+pub struct Action {
+    /// How often, to the others.
+    pub weight: u32,
+    pub run: fn(&mut Client<'_>),
+}
+
+const fn action(weight: u32, run: fn(&mut Client<'_>)) -> Action {
+    Action { weight, run }
+}
+
+pub const ACTIONS: &[Action] = &[
+    action(8, procedure),
+    action(3, procedure_that_reads),
+    action(6, batch),
+    action(2, batch_that_creates),
+    action(2, bulk),
+    action(4, patch),
+    action(4, replace_if_match),
+    action(3, replace_with_pre_trigger),
+    action(3, create_with_post_trigger),
+    action(2, read),
+    action(3, query),
+];
+
+/// A client that takes reading and replacing for a transaction.
+pub const BROKEN: &[Action] = &[action(1, replace_without_condition)];
+
+pub fn id(list: List) -> String {
+    format!("list-{}", list.number)
+}
+
+fn item(client: &Client<'_>, list: List, values: &[Value]) -> Json {
+    json!({ "id": id(list), "pk": client.key(list.partition), "number": list.number, "values": values })
+}
+
+pub fn values_of(values: &Json) -> Vec<Value> {
+    let values = values.as_array().into_iter().flatten();
+    values.map(|value| value.as_u64().unwrap_or_default() as Value).collect()
+}
+
+fn append(list: List, value: Value) -> Operation {
+    Operation::Append { list, value }
+}
+
+fn saw(list: List, values: &Json) -> Operation {
+    Operation::Read { list, values: values_of(values) }
+}
+
+/// What a step of the procedure does.
+enum Step {
+    Append(List, Value, &'static str),
+    Read(List),
+    /// All lists in a range, by the feed.
+    Feed(u32, u32),
+    /// The same by a query, which sees what was there when the transaction began.
+    Query(u32, u32),
+}
+
+impl Step {
+    fn argument(&self) -> Json {
+        match self {
+            Step::Append(list, value, how) => json!({ "how": how, "list": list.number, "value": value }),
+            Step::Read(list) => json!({ "how": "read", "list": list.number }),
+            Step::Feed(first, end) => json!({ "how": "feed", "first": first, "end": end }),
+            Step::Query(first, end) => json!({ "how": "query", "first": first, "end": end }),
+        }
+    }
+
+    fn appends(&self) -> Option<Operation> {
+        match self {
+            Step::Append(list, value, _) => Some(append(*list, *value)),
+            _ => None,
+        }
+    }
+
+    fn operations(&self, partition: u32, seen: &Json) -> Vec<Operation> {
+        match self {
+            Step::Append(list, value, _) => vec![saw(*list, seen), append(*list, *value)],
+            Step::Read(list) => vec![saw(*list, seen)],
+            Step::Feed(first, end) | Step::Query(first, end) => (*first..*end)
+                .zip(0..)
+                .map(|(number, place): (u32, usize)| saw(List { partition, number }, &seen[place]))
+                .collect(),
+        }
+    }
+}
+
+fn procedure(client: &mut Client<'_>) {
+    let partition = client.any_partition();
+    let steps = (0..1 + client.random.below(4)).map(|_| any_step(client, partition)).collect();
+    let fail = client.random.once_in(12);
+    run_steps(client, "procedure", partition, steps, fail);
+}
+
+fn procedure_that_reads(client: &mut Client<'_>) {
+    let partition = client.any_partition();
+    let lists = client.lists(partition);
+    let (first, end) = (lists.start, lists.end);
+    let steps = match client.random.below(3) {
+        0 => vec![Step::Feed(first, end)],
+        1 => vec![Step::Query(first, end)],
+        _ => (0..3).map(|_| Step::Read(client.any_list(partition))).collect(),
+    };
+    run_steps(client, "reading procedure", partition, steps, false);
+}
+
+fn any_step(client: &mut Client<'_>, partition: u32) -> Step {
+    let list = client.any_list(partition);
+    let lists = client.lists(partition);
+    match client.random.below(12) {
+        0..=3 => Step::Append(list, client.new_value(partition), "replace"),
+        4..=6 => Step::Append(list, client.new_value(partition), "upsert"),
+        7..=9 => Step::Read(list),
+        10 => Step::Feed(lists.start, lists.end),
+        _ => Step::Query(lists.start, lists.end),
+    }
+}
+
+fn run_steps(client: &mut Client<'_>, how: &'static str, partition: u32, steps: Vec<Step>, fail: bool) {
+    let key = client.key(partition);
+    let arguments = json!([key, steps.iter().map(Step::argument).collect::<Vec<_>>(), fail]);
+    let request = client.procedure(&key, "append", &arguments);
+    let appends = steps.iter().filter_map(Step::appends).collect();
+    client.transaction(how, &request, appends, |seen| {
+        let of = |is_query: bool| {
+            let steps = steps.iter().enumerate();
+            let chosen = steps.filter(move |(_, step)| matches!(step, Step::Query(..)) == is_query);
+            chosen.flat_map(|(place, step)| step.operations(partition, &seen[place]))
+        };
+        of(true).chain(of(false)).collect()
+    });
+}
+
+/// Appends by patch and reads, in any order; now and then the last operation fails.
+fn batch(client: &mut Client<'_>) {
+    let partition = client.any_partition();
+    let (mut operations, mut lists) = (Vec::new(), Vec::new());
+    for _ in 0..2 + client.random.below(3) {
+        let list = client.any_list(partition);
+        let value = client.random.below(3).gt(&0).then(|| client.new_value(partition));
+        operations.push(match value {
+            Some(value) => patch_operation(list, value),
+            None => json!({ "operationType": "Read", "id": id(list) }),
+        });
+        lists.push((list, value));
+    }
+    if client.random.once_in(12) {
+        operations.push(json!({ "operationType": "Delete", "id": "nothing" }));
+    }
+    run_batch(client, "batch", partition, operations, &lists);
+}
+
+/// A list of its own, and an append to another one.
+fn batch_that_creates(client: &mut Client<'_>) {
+    let partition = client.any_partition();
+    let own = if client.random.once_in(2) { client.own_list(partition) } else { client.any_list(partition) };
+    let other = client.any_list(partition);
+    let (first, second) = (client.new_value(partition), client.new_value(partition));
+    let create = json!({ "operationType": "Create", "resourceBody": item(client, own, &[first]) });
+    let operations = vec![create, patch_operation(other, second)];
+    run_batch(client, "creating batch", partition, operations, &[(own, Some(first)), (other, Some(second))]);
+}
+
+fn patch_operation(list: List, value: Value) -> Json {
+    json!({ "operationType": "Patch", "id": id(list), "resourceBody": patch_body(value) })
+}
+
+fn patch_body(value: Value) -> Json {
+    json!({ "operations": [{ "op": "add", "path": "/values/-", "value": value }] })
+}
+
+fn run_batch(
+    client: &mut Client<'_>,
+    how: &'static str,
+    partition: u32,
+    operations: Vec<Json>,
+    lists: &[(List, Option<Value>)],
+) {
+    let request = client.batch(&client.key(partition), &Json::Array(operations));
+    let appends = lists.iter().filter_map(|(list, value)| Some(append(*list, (*value)?))).collect();
+    client.transaction(how, &request, appends, |results| {
+        let places = lists.iter().enumerate();
+        places
+            .flat_map(|(place, (list, value))| after(*list, *value, &results[place]["resourceBody"]))
+            .collect()
+    });
+}
+
+/// An append, where there was one, and the item as it was afterwards.
+fn after(list: List, value: Option<Value>, item: &Json) -> Vec<Operation> {
+    value.map(|value| append(list, value)).into_iter().chain([saw(list, &item["values"])]).collect()
+}
+
+/// Several appends in one request, each a transaction of its own. The partition is guessed, a wrong guess is refused.
+fn bulk(client: &mut Client<'_>) {
+    let partition = client.any_partition();
+    let key = client.key(partition);
+    let lists: Vec<(List, Value)> =
+        (0..3).map(|_| (client.any_list(partition), client.new_value(partition))).collect();
+    let operations = lists.iter().map(|(list, value)| {
+        let mut operation = patch_operation(*list, *value);
+        operation["partitionKey"] = json!(format!("[\"{key}\"]"));
+        operation
+    });
+    let operations = Json::Array(operations.collect());
+    let request = client.bulk(&operations);
+    let begun = client.begin();
+    let reply = client.send("bulk", &request);
+    let results = match &reply {
+        Reply::Over => return,
+        Reply::Cut => None,
+        Reply::Answered(answer) => Some(parsed(&answer.body)),
+    };
+    for (place, (list, value)) in lists.into_iter().enumerate() {
+        let result = results.as_ref().map(|results| &results[place]);
+        let status = result.map(|result| result["statusCode"].as_u64().unwrap_or(0));
+        let (outcome, operations) = match (status, result) {
+            (Some(200), Some(result)) => {
+                (Outcome::Committed, after(list, Some(value), &result["resourceBody"]))
+            }
+            (None, _) => (Outcome::Unknown, vec![append(list, value)]),
+            _ => (Outcome::Aborted, vec![append(list, value)]),
+        };
+        client.finish("bulk operation", begun, outcome, operations);
+    }
+}
+
+fn patch(client: &mut Client<'_>) {
+    let partition = client.any_partition();
+    let (list, value) = (client.any_list(partition), client.new_value(partition));
+    let key = client.key(partition);
+    let request = client.on_item("PATCH", &key, &id(list), "", Some(&patch_body(value)));
+    client.transaction("patch", &request, vec![append(list, value)], |item| after(list, Some(value), item));
+}
+
+fn replace_if_match(client: &mut Client<'_>) {
+    let partition = client.any_partition();
+    let list = client.any_list(partition);
+    change(client, "replace", list, Condition::Unchanged, None);
+}
+
+fn replace_with_pre_trigger(client: &mut Client<'_>) {
+    let partition = client.any_partition();
+    let (list, also) = (client.any_list(partition), client.any_list(partition));
+    if list != also {
+        change(client, "replace with a pre-trigger", list, Condition::Unchanged, Some(also));
+    }
+}
+
+fn replace_without_condition(client: &mut Client<'_>) {
+    let partition = client.any_partition();
+    let list = client.any_list(partition);
+    change(client, "replace without a condition", list, Condition::None, None);
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Condition {
+    Unchanged,
+    None,
+}
+
+/// Reads a list and replaces it with one value more. A list that is not there is created.
+fn change(client: &mut Client<'_>, how: &'static str, list: List, condition: Condition, also: Option<List>) {
+    let begun = client.begin();
+    let Some((values, etag)) = look(client, list) else { return };
+    let value = client.new_value(list.partition);
+    let mut body = item(client, list, &[&values[..], &[value]].concat());
+    let mut operations = vec![append(list, value)];
+    let mut headers = String::new();
+    if let Some(also) = also {
+        let value = client.new_value(list.partition);
+        body["also"] = json!({ "list": also.number, "value": value });
+        headers.push_str("x-ms-documentdb-pre-trigger-include: also_before\r\n");
+        operations.push(append(also, value));
+    }
+    let key = client.key(list.partition);
+    let request = match &etag {
+        Some(etag) => {
+            if condition == Condition::Unchanged {
+                headers.push_str(&format!("if-match: {etag}\r\n"));
+            }
+            client.on_item("PUT", &key, &id(list), &headers, Some(&body))
+        }
+        None => client.on_items(&key, &headers, &body),
+    };
+    let outcome = match client.send(how, &request) {
+        Reply::Over => return,
+        Reply::Answered(answer) if answer.status < 300 => Outcome::Committed,
+        Reply::Answered(answer) if answer.status < 500 || answer.status == 503 => Outcome::Aborted,
+        Reply::Answered(_) | Reply::Cut => Outcome::Unknown,
+    };
+    operations.insert(0, Operation::Read { list, values });
+    client.finish(how, begun, outcome, operations);
+}
+
+/// The list and its ETag, recorded as a read; nothing if it cannot be read.
+fn look(client: &mut Client<'_>, list: List) -> Option<(Vec<Value>, Option<String>)> {
+    let begun = client.begin();
+    let request = client.on_item("GET", &client.key(list.partition), &id(list), "", None);
+    let Reply::Answered(answer) = client.send("read", &request) else { return None };
+    let found = match answer.status {
+        200 => (values_of(&parsed(&answer.body)["values"]), header(&answer, "etag").map(str::to_owned)),
+        404 => (Vec::new(), None),
+        _ => return None,
+    };
+    let operation = Operation::Read { list, values: found.0.clone() };
+    client.finish("read", begun, Outcome::Committed, vec![operation]);
+    Some(found)
+}
+
+fn read(client: &mut Client<'_>) {
+    let partition = client.any_partition();
+    let list = client.any_list(partition);
+    look(client, list);
+}
+
+/// A list of its own, while a post-trigger appends to another one; now and then the trigger fails afterwards.
+fn create_with_post_trigger(client: &mut Client<'_>) {
+    let partition = client.any_partition();
+    let (own, also) = (client.own_list(partition), client.any_list(partition));
+    let (first, second) = (client.new_value(partition), client.new_value(partition));
+    let fail = client.random.once_in(8);
+    let mut body = item(client, own, &[first]);
+    body["also"] = json!({ "list": also.number, "value": second, "fail": fail });
+    let headers = "x-ms-documentdb-post-trigger-include: also_after\r\n";
+    let request = client.on_items(&client.key(partition), headers, &body);
+    let appends = vec![append(own, first), append(also, second)];
+    client.transaction("create with a post-trigger", &request, appends, |answer| {
+        vec![append(own, first), saw(also, &answer["before"]), append(also, second)]
+    });
+}
+
+/// All lists in use at one moment.
+fn query(client: &mut Client<'_>) {
+    let partition = client.any_partition();
+    let lists = client.lists(partition);
+    let text = "SELECT c.number, c[\"values\"] FROM c WHERE c.number >= @first AND c.number < @end";
+    let parameters =
+        json!([{ "name": "@first", "value": lists.start }, { "name": "@end", "value": lists.end }]);
+    let request = client.query(&client.key(partition), text, &parameters);
+    let begun = client.begin();
+    let Reply::Answered(answer) = client.send("query", &request) else { return };
+    if answer.status != 200 || header(&answer, "x-ms-continuation").is_some() {
+        return;
+    }
+    let body = parsed(&answer.body);
+    let rows = body["Documents"].as_array().cloned().unwrap_or_default();
+    let operations = lists.map(|number| {
+        let row = rows.iter().find(|row| row["number"].as_u64() == Some(u64::from(number)));
+        saw(List { partition, number }, row.map_or(&Json::Null, |row| &row["values"]))
+    });
+    client.finish("query", begun, Outcome::Committed, operations.collect());
+}

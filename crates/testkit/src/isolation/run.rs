@@ -1,0 +1,311 @@
+//! Rounds of clients against a server that is killed while they work, each round checked when the server is back.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value as Json, json};
+
+use super::bank::{self, Loss};
+use super::bank_actions::{self, BANKS, SUM};
+use super::client::{
+    CONTAINER, Client, DATABASE, PARTITIONS, Random, Record, Reply, Shared, header, json as parsed,
+};
+use super::history::{History, List, Value};
+use super::list_actions::{self, Action, values_of};
+use super::lists::{self, Anomaly, Checked};
+use super::scripts::{PROCEDURES, TRIGGERS};
+use crate::http::Signer;
+use crate::live::Live;
+
+/// How a run goes.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub program: PathBuf,
+    /// More arguments of `quire serve`.
+    pub arguments: Vec<String>,
+    pub seed: u64,
+    pub clients: u32,
+    /// Logical partitions whose lists are appended to, in a round.
+    pub partitions: u32,
+    pub rounds: Rounds,
+    /// Of a round, between start and the first kill and between kills.
+    pub stretch: Duration,
+    /// In a round; the last one ends it.
+    pub kills: u32,
+    pub clients_are: Clients,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Rounds {
+    Count(u32),
+    For(Duration),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clients {
+    /// Everything the protocol offers, used as it is meant to be.
+    Correct,
+    /// Read and replace without a condition: the checks must object.
+    Broken,
+}
+
+/// What a run did, and what was wrong with it.
+#[derive(Default)]
+pub struct Figures {
+    pub rounds: u32,
+    pub kills: u32,
+    pub checked: Checked,
+    pub looks: usize,
+    pub losses: Vec<Loss>,
+    pub statuses: BTreeMap<(&'static str, u16), u64>,
+    pub cut: u64,
+    pub surprises: Vec<String>,
+}
+
+impl Figures {
+    pub fn anomalies(&self) -> &[Anomaly] {
+        &self.checked.anomalies
+    }
+
+    pub fn is_clean(&self) -> bool {
+        self.checked.anomalies.is_empty() && self.losses.is_empty() && self.surprises.is_empty()
+    }
+}
+
+pub fn run(plan: &Plan) -> Result<Figures> {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join("data");
+    let mut random = Random(plan.seed);
+    let mut live = start(plan, &data)?;
+    set_up(live.port)?;
+    let mut figures = Figures::default();
+    let started = Instant::now();
+    loop {
+        live = round(plan, figures.rounds, &data, live, &mut random, &mut figures)?;
+        figures.rounds += 1;
+        let over = match plan.rounds {
+            Rounds::Count(count) => figures.rounds >= count,
+            Rounds::For(time) => started.elapsed() >= time,
+        };
+        if over || (plan.clients_are == Clients::Correct && !figures.is_clean()) {
+            break;
+        }
+    }
+    live.stop()?;
+    verify(plan, &data)?;
+    Ok(figures)
+}
+
+fn start(plan: &Plan, data: &Path) -> Result<Live> {
+    let partitions = PARTITIONS.to_string();
+    let mut arguments = vec!["--partitions", &partitions];
+    arguments.extend(plan.arguments.iter().map(String::as_str));
+    Live::quire(&plan.program, data, &arguments)
+}
+
+fn set_up(port: u16) -> Result<()> {
+    let signer = Signer::well_known();
+    let mut connection = crate::http::Connection::open(port)?;
+    let mut post = |path: &str, signed: (&str, &str), body: Json| -> Result<()> {
+        let answer =
+            connection.exchange(&signer.request("POST", path, signed, "", body.to_string().as_bytes()))?;
+        ensure!(answer.status == 201, "{path}: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
+        Ok(())
+    };
+    post("/dbs", ("dbs", ""), json!({ "id": "isolation" }))?;
+    let key = json!({ "paths": ["/pk"], "kind": "Hash", "version": 2 });
+    let container = json!({ "id": "lists", "partitionKey": key });
+    post(&format!("/{DATABASE}/colls"), ("colls", DATABASE), container)?;
+    for (id, body) in PROCEDURES {
+        post(&format!("/{CONTAINER}/sprocs"), ("sprocs", CONTAINER), json!({ "id": id, "body": body }))?;
+    }
+    for (id, kind, body) in TRIGGERS {
+        let trigger = json!({ "id": id, "body": body, "triggerType": kind, "triggerOperation": "All" });
+        post(&format!("/{CONTAINER}/triggers"), ("triggers", CONTAINER), trigger)?;
+    }
+    Ok(())
+}
+
+fn round(
+    plan: &Plan,
+    number: u32,
+    data: &Path,
+    live: Live,
+    random: &mut Random,
+    figures: &mut Figures,
+) -> Result<Live> {
+    let shared = Shared::new(number, live.port, plan.partitions);
+    let actions = actions(plan.clients_are);
+    let mut before = Client::new(&shared, Random(random.next()));
+    bank_actions::open_banks(&mut before);
+    let mut record = before.record;
+    let mut pauses = Random(random.next());
+    let live = std::thread::scope(|scope| {
+        let start_client = |_| {
+            let mut client = Client::new(&shared, Random(random.next()));
+            let actions = &actions;
+            scope.spawn(move || {
+                work(&mut client, actions);
+                client.record
+            })
+        };
+        let clients: Vec<_> = (0..plan.clients).map(start_client).collect();
+        let live = kills(plan, data, &shared, live, &mut pauses, figures);
+        shared.stop.store(true, Ordering::SeqCst);
+        for client in clients {
+            record.merge(client.join().expect("a client does not panic"));
+        }
+        live
+    })?;
+    check_round(&shared, live.port, record, figures)?;
+    Ok(live)
+}
+
+/// Lets the clients work and kills the server under them, several times; then it is started once more.
+fn kills(
+    plan: &Plan,
+    data: &Path,
+    shared: &Shared,
+    mut live: Live,
+    random: &mut Random,
+    figures: &mut Figures,
+) -> Result<Live> {
+    for kill in 0..plan.kills {
+        let most = plan.stretch.as_millis() as u32;
+        std::thread::sleep(Duration::from_millis(u64::from(most / 2 + random.below(most / 2 + 1))));
+        live.kill()?;
+        figures.kills += 1;
+        shared.port.store(0, Ordering::SeqCst);
+        if kill + 1 == plan.kills {
+            shared.stop.store(true, Ordering::SeqCst);
+        }
+        live = start(plan, data)?;
+        shared.port.store(live.port, Ordering::SeqCst);
+    }
+    if plan.kills == 0 {
+        std::thread::sleep(plan.stretch);
+    }
+    Ok(live)
+}
+
+fn actions(clients: Clients) -> Vec<&'static Action> {
+    let tables: &[&'static [Action]] = match clients {
+        Clients::Correct => &[list_actions::ACTIONS, bank_actions::ACTIONS],
+        Clients::Broken => &[list_actions::BROKEN],
+    };
+    let all = tables.iter().flat_map(|table| table.iter());
+    all.flat_map(|action| std::iter::repeat_n(action, action.weight as usize)).collect()
+}
+
+fn work(client: &mut Client<'_>, actions: &[&Action]) {
+    while !client.shared.stop.load(Ordering::SeqCst) {
+        let choice = client.random.below(actions.len() as u32);
+        (actions[choice as usize].run)(client);
+    }
+}
+
+/// Reads what is there now and checks everything that was seen against it.
+fn check_round(shared: &Shared, port: u16, mut record: Record, figures: &mut Figures) -> Result<()> {
+    let quiet = Shared::new(shared.round, port, shared.partitions());
+    let mut client = Client::new(&quiet, Random(0));
+    let mut last = BTreeMap::new();
+    for partition in 0..shared.partitions() {
+        last_lists(&mut client, partition, &mut last)?;
+    }
+    for bank in 0..BANKS {
+        bank_actions::sum_of(&mut client, bank);
+    }
+    ensure!(client.record.looks.len() == BANKS as usize, "the banks cannot be added up at the end");
+    record.merge(client.record);
+    let checked = lists::check(&History { transactions: record.transactions, last });
+    figures.add(checked);
+    figures.looks += record.looks.len();
+    figures.losses.extend(bank::check(SUM, &record.looks));
+    record.statuses.into_iter().for_each(|(key, count)| *figures.statuses.entry(key).or_default() += count);
+    figures.cut += record.cut;
+    figures.surprises.extend(record.surprises);
+    Ok(())
+}
+
+/// All lists of a logical partition, through its feed; the index must agree.
+fn last_lists(client: &mut Client<'_>, partition: u32, last: &mut BTreeMap<List, Vec<Value>>) -> Result<()> {
+    let key = client.key(partition);
+    let mut continuation = None;
+    let mut found: BTreeMap<List, Vec<Value>> = BTreeMap::new();
+    loop {
+        let request = client.feed(&key, continuation.as_deref());
+        let Reply::Answered(answer) = client.send("last feed", &request) else {
+            anyhow::bail!("no feed at the end")
+        };
+        ensure!(answer.status == 200, "the feed at the end: {}", String::from_utf8_lossy(&answer.body));
+        for item in parsed(&answer.body)["Documents"].as_array().context("a feed")? {
+            let number = item["number"].as_u64().context("a list has a number")? as u32;
+            found.insert(List { partition, number }, values_of(&item["values"]));
+        }
+        continuation = header(&answer, "x-ms-continuation").map(str::to_owned);
+        if continuation.is_none() {
+            break;
+        }
+    }
+    let request = client.query(&key, "SELECT VALUE COUNT(1) FROM c WHERE c.number >= 0", &json!([]));
+    let Reply::Answered(answer) = client.send("last count", &request) else {
+        anyhow::bail!("no count at the end")
+    };
+    let count = parsed(&answer.body)["Documents"][0].as_u64();
+    ensure!(count == Some(found.len() as u64), "{count:?} lists by the index, {} by the feed", found.len());
+    last.extend(found);
+    Ok(())
+}
+
+/// The offline check agrees: every checksum, chain and derived row.
+fn verify(plan: &Plan, data: &Path) -> Result<()> {
+    let output = std::process::Command::new(&plan.program).arg("verify").arg(data).output()?;
+    let said = [output.stdout, output.stderr].concat();
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+    Ok(())
+}
+
+impl Figures {
+    fn add(&mut self, checked: Checked) {
+        let sum = &mut self.checked;
+        sum.anomalies.extend(checked.anomalies);
+        sum.committed += checked.committed;
+        sum.aborted += checked.aborted;
+        sum.unknown_there += checked.unknown_there;
+        sum.unknown_absent += checked.unknown_absent;
+        sum.reads += checked.reads;
+        sum.appends += checked.appends;
+        sum.dependencies += checked.dependencies;
+    }
+}
+
+/// Anomalies that are shown; the first ones say enough.
+const SHOWN_MAX: usize = 10;
+
+impl std::fmt::Display for Figures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Checked {
+            committed, aborted, unknown_there, unknown_absent, reads, appends, dependencies, ..
+        } = self.checked;
+        writeln!(f, "{} rounds, {} kills, {} connections cut", self.rounds, self.kills, self.cut)?;
+        writeln!(
+            f,
+            "lists: {committed} transactions committed, {aborted} refused, {unknown_there} unanswered and there, \
+             {unknown_absent} unanswered and not; {reads} reads and {appends} appends in {dependencies} dependencies: \
+             {} anomalies",
+            self.anomalies().len()
+        )?;
+        writeln!(f, "banks: added up {} times: {} losses", self.looks, self.losses.len())?;
+        for ((how, status), count) in &self.statuses {
+            writeln!(f, "  {how}: {status} x {count}")?;
+        }
+        for anomaly in self.anomalies().iter().take(SHOWN_MAX) {
+            writeln!(f, "{:?}: {}", anomaly.kind, anomaly.explanation)?;
+        }
+        self.losses.iter().take(SHOWN_MAX).try_for_each(|loss| writeln!(f, "{loss}"))?;
+        self.surprises.iter().take(SHOWN_MAX).try_for_each(|surprise| writeln!(f, "surprise: {surprise}"))
+    }
+}
