@@ -30,6 +30,14 @@ impl Limits {
     pub(crate) const HEADROOM_BYTES: usize = 8 << 20;
 }
 
+impl Limits {
+    /// What is left of the time.
+    pub(crate) fn after(&self, used: Duration) -> Limits {
+        let left = |time: Duration| time.saturating_sub(used);
+        Limits { soft_time: left(self.soft_time), time: left(self.time), ..*self }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {

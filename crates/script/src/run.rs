@@ -4,6 +4,7 @@
 //! ready run, and the host serves the oldest operation waiting. The run is over when nothing waits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rquickjs::function::Args;
 use rquickjs::{Ctx, Function, Object};
@@ -42,6 +43,8 @@ pub struct Run<'a> {
     pub headers: &'a [(&'a str, &'a str)],
     /// Whether `console.log` writes.
     pub logging: bool,
+    /// What earlier runs for the same request took: this one has the rest of the time.
+    pub time_used: Duration,
 }
 
 /// Bodies are JSON text.
@@ -102,8 +105,13 @@ impl Scripts {
 
     pub fn run(&self, run: &Run<'_>, host: &mut dyn Host) -> Result<Outcome, Failure> {
         let mut sandbox = self.pool.take().map_err(|error| Failure { error, log: None })?;
-        sandbox.begin(&self.limits, self.limits.time);
-        let result = self.run_in(&sandbox, run, host);
+        let limits = self.limits.after(run.time_used);
+        sandbox.begin(&limits, limits.time);
+        let result = self.run_in(&sandbox, run, host).map_err(|error| match error {
+            // Interrupted before the script itself began.
+            ScriptError::Engine { .. } if sandbox.state.is_interrupted() => ScriptError::TimedOut,
+            error => error,
+        });
         let log = run.logging.then(|| sandbox.state.take_log());
         let unhandled_rejections = sandbox.state.unhandled_rejections();
         if !matches!(result, Ok(_) | Err(ScriptError::Thrown { .. } | ScriptError::Compile { .. })) {

@@ -273,3 +273,15 @@ fn threads_run_side_by_side() {
         }
     });
 }
+
+#[test]
+fn a_run_has_what_earlier_ones_left_of_the_time() {
+    let scripts = Scripts::new(LIMITS);
+    let text = body("c.readDocuments(link, () => {}) ? set('accepted') : set('refused')");
+    let run = |time_used| {
+        show(scripts.run(&Run { time_used, ..procedure(&text, "[]") }, &mut MemoryHost::with(&[])))
+    };
+    assert_eq!(run(Duration::ZERO), "\"accepted\"");
+    assert_eq!(run(LIMITS.soft_time), "\"refused\"");
+    assert!(run(LIMITS.time).contains("maximum alloted time"), "{}", run(LIMITS.time));
+}

@@ -1,11 +1,15 @@
 //! One transaction, tried until it commits: twice without locks, then holding its logical partition.
+//!
+//! A try waits for its place among the scripts that run, runs, and gives the place up before it commits: a commit waits
+//! for the disk, and those that wait together share a sync.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use quire_resource::PartitionKey;
-
+use super::gate::Pass;
+use super::name_of;
 use crate::api::Cancel;
+use crate::items::Place;
 use crate::shared::Shared;
 use crate::transaction::{CommitFailed, Committed, Transaction};
 use crate::{Container, EngineError, ScriptLimits};
@@ -14,42 +18,54 @@ const OPTIMISTIC_TRIES: u32 = 2;
 /// Nobody else can write then: only faults of the storage and changes of the indexing policy come in between.
 const LOCKED_TRIES: u32 = 3;
 
-/// The time that all tries of one transaction share.
+/// The time that all tries of one transaction share. Waiting, for a place, a lock or the disk, is left out.
 pub(super) struct Allowance {
-    started: Instant,
     soft_time: Duration,
     time: Duration,
+    /// By tries that are over.
+    used: Duration,
+    /// Of this try.
+    started: Instant,
 }
 
 impl Allowance {
-    pub fn new(limits: &ScriptLimits) -> Allowance {
-        Allowance { started: Instant::now(), soft_time: limits.soft_time, time: limits.time }
+    fn new(limits: &ScriptLimits) -> Allowance {
+        let ScriptLimits { soft_time, time, .. } = *limits;
+        Allowance { soft_time, time, used: Duration::ZERO, started: Instant::now() }
+    }
+
+    pub fn used(&self) -> Duration {
+        self.used + self.started.elapsed()
     }
 
     pub fn is_over(&self) -> bool {
-        self.started.elapsed() >= self.time
+        self.used() >= self.time
     }
 
     /// Whether scripts may begin something new.
     pub fn is_ample(&self) -> bool {
-        self.started.elapsed() < self.soft_time
+        self.used() < self.soft_time
     }
 
-    pub fn cancel(&self) -> Cancel {
-        Cancel::until(self.started + self.time)
+    fn resume(&mut self) {
+        self.started = Instant::now();
     }
 
-    /// Waiting is not running.
-    fn leave_out(&mut self, waited: Duration) {
-        self.started += waited;
+    fn pause(&mut self) {
+        self.used += self.started.elapsed();
+    }
+
+    /// For what the running try asks.
+    fn cancel(&self) -> Cancel {
+        Cancel::until(self.started + self.time.saturating_sub(self.used))
     }
 }
 
-/// What of a container and a partition key a script runs in.
+/// The logical partition that a script runs in.
 pub(super) struct Room<'a> {
     pub shared: &'a Shared,
     pub container: &'a Container,
-    pub key: &'a PartitionKey,
+    pub place: &'a Place<'a>,
 }
 
 impl Room<'_> {
@@ -63,12 +79,12 @@ impl Room<'_> {
         let scripting = &self.shared.scripts;
         let mut allowance = Allowance::new(scripting.scripts.limits());
         for tried in 0..OPTIMISTIC_TRIES + LOCKED_TRIES {
-            if tried > 0 {
-                scripting.figures.retries.fetch_add(1, Ordering::Relaxed);
-            }
-            let mut transaction = self.begin(tried, &mut allowance)?;
+            let (pass, mut transaction) = self.begin(tried)?;
+            allowance.resume();
             transaction.set_cancel(allowance.cancel());
             let done = work(&mut transaction, &allowance);
+            allowance.pause();
+            drop(pass);
             *charge = transaction.charge();
             let done = done?;
             match transaction.commit() {
@@ -76,21 +92,26 @@ impl Room<'_> {
                 Err(CommitFailed::Failed(error)) => return Err(error),
                 Err(CommitFailed::Conflict) => scripting.figures.conflicts.fetch_add(1, Ordering::Relaxed),
             };
-            if allowance.is_over() {
+            // A try that is asked to finish before it began would leave out what it should do.
+            if allowance.used >= allowance.soft_time {
                 break;
             }
         }
         Err(EngineError::TransactionConflict)
     }
 
-    fn begin(&self, tried: u32, allowance: &mut Allowance) -> Result<Transaction<'_>, EngineError> {
-        let Room { shared, container, key } = *self;
-        if tried < OPTIMISTIC_TRIES {
-            return Transaction::begin(shared, container, key.clone(), true);
+    /// The place comes first: who waits for one holds no lock.
+    fn begin(&self, tried: u32) -> Result<(Pass<'_>, Transaction<'_>), EngineError> {
+        let Room { shared, container, place } = *self;
+        if tried > 0 {
+            shared.scripts.figures.retries.fetch_add(1, Ordering::Relaxed);
         }
-        let asked = Instant::now();
-        let transaction = Transaction::begin_locked(shared, container, key.clone(), true)?;
-        allowance.leave_out(asked.elapsed());
-        Ok(transaction)
+        let pass = shared.scripts.gate.enter(name_of(shared, container, place))?;
+        let key = place.key.clone();
+        let transaction = match tried {
+            0..OPTIMISTIC_TRIES => Transaction::begin(shared, container, key, true)?,
+            _ => Transaction::begin_locked(shared, container, key, true)?,
+        };
+        Ok((pass, transaction))
     }
 }

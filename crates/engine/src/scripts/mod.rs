@@ -95,7 +95,8 @@ impl Scripting {
     ) -> Result<Outcome, EngineError> {
         self.figures.runs.fetch_add(1, Ordering::Relaxed);
         let mut host = ItemHost::new(transaction, key, allowance);
-        let Failure { error, log } = match self.scripts.run(run, &mut host) {
+        let run = Run { time_used: allowance.used(), ..*run };
+        let Failure { error, log } = match self.scripts.run(&run, &mut host) {
             Ok(outcome) => return Ok(outcome),
             Err(failure) => failure,
         };

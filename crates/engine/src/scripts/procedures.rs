@@ -1,11 +1,12 @@
 //! Stored procedures.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use quire_script::{Call, Outcome, Run};
 
 use super::attempts::Room;
-use super::{About, Source, name_of};
+use super::{About, Source};
 use crate::api::{Answer, ExecuteProcedure, ProcedureDone, ScriptFailure};
 use crate::items::Place;
 use crate::shared::Shared;
@@ -46,7 +47,6 @@ fn execute(
     shared.scripts.check_blocked(&source)?;
     place.partition.position_for(call.session.as_ref())?;
     let parameters = parameters(call)?;
-    let _pass = shared.scripts.gate.enter(name_of(shared, container, place))?;
     let about = About::of(container);
     let headers: Vec<(&str, &str)> =
         call.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -56,11 +56,12 @@ fn execute(
         collection: about.collection(),
         headers: &headers,
         logging: call.logging,
+        time_used: Duration::ZERO,
     };
-    let room = Room { shared, container, key: &place.key };
+    let room = Room { shared, container, place };
     let mut spent = 0.0;
     let result = room.transact(&mut spent, |transaction, allowance| {
-        shared.scripts.run(&source, &run, transaction, room.key, allowance)
+        shared.scripts.run(&source, &run, transaction, &place.key, allowance)
     });
     *charge = charge::SCRIPT + spent;
     let (outcome, _) = result?;

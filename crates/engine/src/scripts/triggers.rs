@@ -3,13 +3,15 @@
 //! Order: the triggers fit the request; under the transaction existence and `If-Match`; the pre-trigger; the body is checked
 //! as any other, then unique keys; the write; the post-trigger; the commit.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use quire_resource::PartitionKey;
 use quire_script::{Call, Run, TriggerOperation};
 use quire_value::{Item, Kind, Limits, Value};
 
 use super::attempts::{Allowance, Room};
-use super::{About, Source, name_of};
+use super::{About, Source};
 use crate::api::{Answer, ItemWritten, Resource, WriteItem, WriteKind};
 use crate::items::Place;
 use crate::shared::Shared;
@@ -127,8 +129,7 @@ fn run(
     container.check_open()?;
     triggers.all().try_for_each(|trigger| shared.scripts.check_blocked(trigger))?;
     place.partition.position_for(write.session.as_ref())?;
-    let _pass = shared.scripts.gate.enter(name_of(shared, container, place))?;
-    let room = Room { shared, container, key: &place.key };
+    let room = Room { shared, container, place };
     let work = Work { room: &room, about: About::of(container), write, triggers };
     let mut spent = 0.0;
     let result = room.transact(&mut spent, |transaction, allowance| work.run(transaction, allowance));
@@ -213,10 +214,11 @@ impl Work<'_> {
         transaction: &mut Transaction<'_>,
         allowance: &Allowance,
     ) -> Result<Option<String>, EngineError> {
-        let Room { shared, key, .. } = *self.room;
+        let Room { shared, place, .. } = *self.room;
         let collection = self.about.collection();
-        let run = Run { script: trigger.script(), call, collection, headers: &[], logging: false };
-        Ok(shared.scripts.run(trigger, &run, transaction, key, allowance)?.body)
+        let time_used = Duration::ZERO;
+        let run = Run { script: trigger.script(), call, collection, headers: &[], logging: false, time_used };
+        Ok(shared.scripts.run(trigger, &run, transaction, &place.key, allowance)?.body)
     }
 }
 

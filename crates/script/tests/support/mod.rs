@@ -173,6 +173,7 @@ pub fn procedure<'a>(body: &'a str, parameters: &'a str) -> Run<'a> {
         collection: COLLECTION,
         headers: &[("x-ms-documentdb-script-enable-logging", "True")],
         logging: true,
+        time_used: std::time::Duration::ZERO,
     }
 }
 
