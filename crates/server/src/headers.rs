@@ -9,10 +9,11 @@ use http_body_util::Full;
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, PRAGMA};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use quire_engine::{Container, Position, Resource};
+use quire_engine::{Container, Position, Resource, ScriptKind};
 use quire_resource::ResourceId;
 
 use crate::request::{Request, Response};
+use crate::routes::script_segment;
 use crate::status::Failure;
 
 const ACTIVITY_ID: HeaderName = HeaderName::from_static("x-ms-activity-id");
@@ -261,6 +262,12 @@ pub(crate) fn container_names(container: &Container) -> String {
     names.push_str("/colls/");
     push_encoded(&container.resource.id, &mut names);
     names
+}
+
+/// `dbs/{database}/colls/{container}/sprocs/{script}`
+pub(crate) fn script_names(container: &Container, kind: ScriptKind, id: &str) -> String {
+    let (owner, id) = (container_names(container), utf8_percent_encode(id, PATH_SEGMENT));
+    format!("{owner}/{}/{id}", script_segment(kind))
 }
 
 fn push_encoded(name: &str, out: &mut String) {

@@ -208,9 +208,8 @@ async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
         (Script { script, database, container, id }, &Method::PUT) => {
             scripts::replace(call, *script, database, container, id).await
         }
-        (Script { .. }, &Method::POST) => {
-            items::refuse_triggers(call)?;
-            handlers::not_supported("Running a stored procedure")
+        (Script { database, container, id, .. }, &Method::POST) => {
+            scripts::execute(call, database, container, id).await
         }
         (Script { script, database, container, id }, _) => {
             scripts::delete(call, *script, database, container, id).await

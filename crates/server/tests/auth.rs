@@ -102,6 +102,11 @@ fn four_keys_and_what_they_may_do() {
         // A write that calls itself a query is still a write.
         let query = [("x-ms-documentdb-isquery", "true"), ("x-ms-documentdb-is-upsert", "true")];
         call_with(&server, key, "DELETE", "/dbs/a", &query, "").check_error(403, "Forbidden", "read-only");
+        call_with(&server, key, "POST", "/dbs/a/colls/c/sprocs/s", &query, "[]").check_error(
+            403,
+            "Forbidden",
+            "read-only",
+        );
         // Tokens of permissions may be able to write.
         call_with(&server, key, "GET", "/dbs/a/users/u/permissions", &[], "").check_error(
             403,
@@ -249,6 +254,46 @@ fn token_of(reply: &Reply) -> String {
 
 const ORDERS: &str = "/dbs/shop/colls/orders";
 const ORDER: &str = "{\"id\":\"1\",\"pk\":\"x\"}";
+
+#[test]
+fn who_may_store_and_run_scripts() {
+    let shop = Shop::open();
+    let scripts = format!("{ORDERS}/sprocs");
+    let (one, echo) = (format!("{scripts}/s"), format!("{scripts}/__.sys.echo"));
+    let script = "{\"id\":\"s\",\"body\":\"function () {}\"}";
+    let all = shop.permission("all", "All", "dbs/shop/colls/orders", "", &[]);
+    assert_eq!(shop.with(&all, "POST", &scripts, "", script), 201);
+    assert_eq!(shop.with(&all, "PUT", &one, "", script), 200);
+    assert_eq!(shop.with(&all, "POST", &one, "[\"x\"]", "[]"), 200);
+    shop.made("DELETE", "/dbs/shop/users/ada/permissions/all", "");
+    let read = shop.permission("read", "Read", "dbs/shop/colls/orders", "", &[]);
+    assert_eq!(shop.with(&read, "GET", &scripts, "", ""), 200);
+    assert_eq!(shop.with(&read, "GET", &one, "", ""), 200);
+    for (method, path, body) in
+        [("POST", &scripts, script), ("PUT", &one, script), ("DELETE", &one, ""), ("POST", &one, "[]")]
+    {
+        assert_eq!(shop.with(&read, method, path, "[\"x\"]", body), 403, "{method} {path}");
+    }
+    // A run that calls itself a query is a run.
+    let authorization = encode(&read);
+    let query = [
+        ("authorization", authorization.as_str()),
+        ("x-ms-documentdb-isquery", "true"),
+        ("x-ms-documentdb-partitionkey", "[\"x\"]"),
+    ];
+    assert_eq!(shop.server.call("POST", &echo, &query, "[1]").status, 403);
+    shop.made("DELETE", "/dbs/shop/users/ada/permissions/read", "");
+    let of_key = ",\"resourcePartitionKey\":[\"x\"]";
+    let limited = shop.permission("limited", "All", "dbs/shop/colls/orders", of_key, &[]);
+    assert_eq!(shop.with(&limited, "POST", &echo, "[\"x\"]", "[1]"), 200);
+    assert_eq!(shop.with(&limited, "POST", &echo, "[\"y\"]", "[1]"), 403);
+    assert_eq!(shop.with(&limited, "POST", &scripts, "", script), 403);
+    // Of one procedure alone.
+    let only = shop.permission("only", "All", "dbs/shop/colls/orders/sprocs/s", "", &[]);
+    assert_eq!(shop.with(&only, "POST", &one, "[\"x\"]", "[]"), 200);
+    assert_eq!(shop.with(&only, "POST", &echo, "[\"x\"]", "[1]"), 403);
+    assert_eq!(shop.with(&only, "GET", &format!("{ORDERS}/docs"), "", ""), 403);
+}
 
 #[test]
 fn a_token_opens_its_container_and_nothing_else() {

@@ -1,13 +1,30 @@
 //! Stored procedures, triggers and user-defined functions.
 
 use hyper::StatusCode;
-use quire_engine::{Container, Resource, ScriptKind};
+use hyper::header::{HeaderName, HeaderValue};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use quire_engine::{Container, EngineError, ExecuteProcedure, Resource, ScriptKind};
 use quire_value::Value;
 
 use crate::handlers::{Call, Handled, charge, feeds, items};
-use crate::headers::Reply;
-use crate::status::{Failure, HandlerError};
+use crate::headers::{Reply, script_names};
+use crate::status::{Failure, HandlerError, RequestError};
 use crate::wire::Feed;
+
+const ENABLE_LOGGING: HeaderName = HeaderName::from_static("x-ms-documentdb-script-enable-logging");
+const LOG_RESULTS: HeaderName = HeaderName::from_static("x-ms-documentdb-script-log-results");
+const PARAMETER_BYTES_MAX: usize = 2 << 20;
+/// What `encodeURIComponent` leaves as it is.
+const URI_COMPONENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'!')
+    .remove(b'~')
+    .remove(b'*')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')');
 
 pub(crate) async fn create(call: &Call<'_>, kind: ScriptKind, database: &str, container: &str) -> Handled {
     let owner = call.owner_container(database, container)?;
@@ -83,6 +100,54 @@ pub(crate) async fn delete(
     let delete = move || engine.delete_script(&database, &container, kind, &script, &precondition);
     let deleted = call.state.pool.write(delete).await?;
     Ok(in_container(&owner, deleted.map(|()| (Reply::empty(StatusCode::NO_CONTENT), charge::DELETE))))
+}
+
+/// POST on a stored procedure: it runs in one logical partition, with the body as its arguments.
+pub(crate) async fn execute(call: &Call<'_>, database: &str, container: &str, procedure: &str) -> Handled {
+    let container = call.owner_container(database, container)?;
+    items::refuse_triggers(call)?;
+    let parameters = call.body()?;
+    if parameters.len() > PARAMETER_BYTES_MAX {
+        return Err(RequestError::BodyTooLarge { bytes_max: PARAMETER_BYTES_MAX }.into());
+    }
+    let run = ExecuteProcedure {
+        id: procedure.to_owned(),
+        partition_key: call.partition_key.clone().ok_or(EngineError::PartitionKeyMissing)?,
+        parameters,
+        logging: call.is_true(&ENABLE_LOGGING),
+        session: call.session()?,
+        headers: request_headers(call),
+    };
+    let (engine, target) = (call.state.engine.clone(), container.clone());
+    let answer = call.state.pool.script(move || engine.execute_procedure(&target, run)).await?;
+    let (reply, log) = match answer.result {
+        Ok(done) => (Reply::json(StatusCode::OK, done.body), done.log),
+        Err(error) => (Reply::failure(Failure::from(&error)), log_of(error)),
+    };
+    let reply = items::with_position(reply, &container, answer.charge, answer.position.as_ref());
+    Ok(with_log(reply.owner_names(script_names(&container, ScriptKind::StoredProcedure, procedure)), log))
+}
+
+/// What a script may ask its request for. The key that signed it is nothing of its business.
+fn request_headers(call: &Call<'_>) -> Vec<(String, String)> {
+    let headers = call.request.headers.iter().filter(|(name, _)| name.as_str().starts_with("x-ms-"));
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    headers.map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
+}
+
+/// A script that failed has said what it had to say until then.
+fn log_of(error: EngineError) -> Option<String> {
+    match error {
+        EngineError::Script(failure) => failure.log,
+        _ => None,
+    }
+}
+
+fn with_log(reply: Reply, log: Option<String>) -> Reply {
+    match log {
+        Some(log) => reply.with_text(LOG_RESULTS, utf8_percent_encode(&log, URI_COMPONENT).to_string()),
+        None => reply,
+    }
 }
 
 /// Charge, owner and session, also on failures. Scripts are of no partition, so it is where all of them stand.

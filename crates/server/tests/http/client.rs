@@ -100,7 +100,11 @@ impl Client {
 
     /// With a database `d` and a container `c` partitioned by `/pk`.
     pub fn with_container(partitions: u32) -> Client {
-        let client = Client::start(partitions);
+        Client::with_container_and(partitions, |_| ())
+    }
+
+    pub fn with_container_and(partitions: u32, configure: impl FnOnce(&mut ServerConfig)) -> Client {
+        let client = Client::start_with(partitions, configure);
         client.must(201, "POST", "/dbs", &[], r#"{"id":"d"}"#);
         let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
         client.must(201, "POST", "/dbs/d/colls", &[], container);

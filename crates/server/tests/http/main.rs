@@ -13,6 +13,7 @@ mod offers;
 mod partition_key_ranges;
 mod patch;
 mod queries;
+mod script_runs;
 mod scripts;
 mod throttle;
 mod users;

@@ -14,14 +14,6 @@ fn later_features() {
         ("POST", "/dbs/d/colls/c/docs", vec![pk, ("x-ms-cosmos-is-batch-request", "True")], "[]"),
         ("GET", "/dbs/d/colls/c/docs", vec![("a-im", "Full-Fidelity Feed")], ""),
         ("POST", "/dbs/d/colls/c/operations/partitionkeydelete", vec![pk], ""),
-        ("POST", "/dbs/d/colls/c/sprocs/s", vec![pk], "[]"),
-        (
-            "POST",
-            "/dbs/d/colls/c/docs",
-            vec![pk, ("x-ms-documentdb-pre-trigger-include", "t")],
-            r#"{"id":"j","pk":"p"}"#,
-        ),
-        ("DELETE", "/dbs/d/colls/c/docs/i", vec![pk, ("x-ms-documentdb-post-trigger-include", "t")], ""),
         ("GET", "/dbs/d/colls/c/docs/i/attachments", vec![], ""),
     ] {
         let answer = client.send(method, path, &headers, body);
@@ -35,12 +27,6 @@ fn later_features() {
             400 {"code":"BadRequest","message":"The change feed with all versions and deletes is not supported by this version of Quire
         POST /dbs/d/colls/c/operations/partitionkeydelete
             400 {"code":"BadRequest","message":"Deleting items by partition key is not supported by this version of Quire
-        POST /dbs/d/colls/c/sprocs/s
-            400 {"code":"BadRequest","message":"Running a stored procedure is not supported by this version of Quire
-        POST /dbs/d/colls/c/docs
-            400 {"code":"BadRequest","message":"a write with triggers is not supported by this version of Quire
-        DELETE /dbs/d/colls/c/docs/i
-            400 {"code":"BadRequest","message":"a write with triggers is not supported by this version of Quire
         GET /dbs/d/colls/c/docs/i/attachments
             405 {"code":"MethodNotAllowed","message":"The requested verb is not supported.
     "#]].assert_eq(&out);
