@@ -93,6 +93,9 @@ pub enum EngineError {
     /// too many writers wait for one lock: retry
     #[error("too many concurrent writers")]
     Contended,
+    /// another operation of the same batch or transaction failed: nothing was done
+    #[error("another operation of the transaction failed")]
+    FailedDependency,
     #[error("the transaction is larger than {limit}")]
     TransactionTooLarge { limit: &'static str },
     #[error("the engine is overloaded")]

@@ -42,6 +42,10 @@ pub use engine::Engine;
 pub use error::EngineError;
 pub use query_plan::{PlannedQuery, QueryRange};
 pub use restore::{RestoreReport, restore};
+pub use transaction::{
+    TRANSACTION_OPERATIONS_MAX, TransactionAnswer, TransactionDone, TransactionOperation, TransactionOutcome,
+    TransactionVerb,
+};
 pub use verify::{VerifyReport, verify, verify_backup};
 // Parts of `EngineError` and of requests that callers must name.
 pub use quire_script::{Limits as ScriptLimits, Position as ScriptPosition, ScriptError};

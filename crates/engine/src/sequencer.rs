@@ -183,6 +183,86 @@ struct Group<'a> {
 
 struct Handover<'a>(&'a Sequencer);
 
+/// One commit over several partitions, each of them once: all of it or nothing, with one LSN in each. Blocks as
+/// [`Sequencer::submit`] does; answers in the order of the writes.
+pub(crate) fn submit_across(writes: Vec<(&Sequencer, Prepared)>) -> Result<Vec<Written>, Refused> {
+    let mut order: Vec<usize> = (0..writes.len()).collect();
+    order.sort_unstable_by_key(|&at| writes[at].0.storage_partition());
+    let mut writes: Vec<Option<(&Sequencer, Prepared)>> = writes.into_iter().map(Some).collect();
+    let in_order: Vec<(&Sequencer, Prepared)> = order.iter().filter_map(|&at| writes[at].take()).collect();
+    let written = submit_in_order(in_order)?;
+    let mut answers = vec![Written { lsn: 0, ts: 0 }; order.len()];
+    order.into_iter().zip(written).for_each(|(at, written)| answers[at] = written);
+    Ok(answers)
+}
+
+fn submit_in_order(writes: Vec<(&Sequencer, Prepared)>) -> Result<Vec<Written>, Refused> {
+    let Some(&(first, _)) = writes.first() else { return Ok(Vec::new()) };
+    let _seats: Vec<Handover<'_>> = writes.iter().map(|(sequencer, _)| sequencer.take_seat()).collect();
+    let mut standings = Vec::with_capacity(writes.len());
+    for (sequencer, prepared) in &writes {
+        standings.push(sequencer.ready().map_err(Refused::Failed)?);
+        if sequencer.is_stale(prepared) {
+            return Err(Refused::Stale);
+        }
+    }
+    let token = random_token().map_err(Refused::Failed)?;
+    let (mut ops, mut guards, mut groups, mut afters) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for ((sequencer, prepared), standing) in writes.into_iter().zip(standings) {
+        let mut group = Group::new(sequencer);
+        // An index is listed once by a commit, whichever partition is the first to need it.
+        let listed = |other: &&Group<'_>| other.sequencer.container == sequencer.container;
+        group.names = groups.iter().filter(listed).flat_map(|other| other.names.clone()).collect();
+        let from = ops.len();
+        let (guard, after) = sequencer.stamp_all(vec![prepared], standing, &mut ops, &mut group);
+        group.rids.extend(ops[from..].iter().filter_map(item_of));
+        guards.push(guard);
+        afters.push(after);
+        groups.push(group);
+    }
+    let written = groups.iter().flat_map(|group| group.written.clone()).collect();
+    groups.iter_mut().for_each(Group::mark);
+    let outcome = first.shared.storage.commit(Commit { guards, token, ops });
+    let outcome = match outcome {
+        Ok(_) => Outcome::Done,
+        // A raised epoch of one partition keeps all of the commit from happening.
+        Err(CommitError::Unknown { .. }) => match first.settle(token) {
+            Some(true) => Outcome::DoneElsewhere,
+            Some(false) => Outcome::Nothing,
+            None => Outcome::InDoubt,
+        },
+        Err(CommitError::Busy | CommitError::Conflict { .. }) => Outcome::Nothing,
+        Err(error) => {
+            let error = first.explain(error);
+            groups.into_iter().for_each(|group| group.fail(&error));
+            return Err(Refused::Failed(error));
+        }
+    };
+    for (group, after) in groups.into_iter().zip(afters) {
+        match outcome {
+            Outcome::Done => group.succeed(after.0.counts, Some(after)),
+            Outcome::DoneElsewhere => group.succeed(after.0.counts, None),
+            Outcome::Nothing => group.stale(),
+            Outcome::InDoubt => group.in_doubt(token),
+        }
+    }
+    match outcome {
+        Outcome::Done | Outcome::DoneElsewhere => Ok(written),
+        Outcome::Nothing => Err(Refused::Stale),
+        Outcome::InDoubt => Err(Refused::Failed(EngineError::Overloaded)),
+    }
+}
+
+/// What a commit over several partitions came to.
+#[derive(Clone, Copy)]
+enum Outcome {
+    Done,
+    /// It is certain now, but where the partitions stand has to be read again.
+    DoneElsewhere,
+    Nothing,
+    InDoubt,
+}
+
 impl Sequencer {
     pub fn new(shared: &Arc<Shared>, container: u32, partition: u32, index_epoch: u8) -> Sequencer {
         Sequencer {
@@ -302,6 +382,18 @@ impl Sequencer {
 
     pub fn revive(&self) {
         self.state.lock().retired = false;
+    }
+
+    /// Becomes the leader, without a group of its own, until the answer is dropped.
+    fn take_seat(&self) -> Handover<'_> {
+        let ticket = Ticket::new(Stage::Seat);
+        if !self.enqueue(std::slice::from_ref(&ticket)) {
+            ticket.wait_to_lead();
+        }
+        let handover = Handover(self);
+        // It is the first: the queue was empty, or leadership was handed to it.
+        self.state.lock().queue.pop_front();
+        handover
     }
 
     fn lead(&self) {
@@ -581,6 +673,12 @@ impl Sequencer {
         self.lsn.store(counts.lsn, Ordering::Release);
     }
 
+    /// Prepared before the outcome of some commit was in doubt, or under another indexing policy.
+    fn is_stale(&self, prepared: &Prepared) -> bool {
+        let epoch = self.index_epoch.load(Ordering::Acquire);
+        (prepared.generation, prepared.index_epoch) != (self.generation(), epoch)
+    }
+
     fn storage_partition(&self) -> PartitionId {
         keys::partition_id(self.container, self.partition)
     }
@@ -649,12 +747,9 @@ impl<'a> Group<'a> {
     /// Answers those prepared before the outcome of some commit was in doubt, or under another indexing policy; the
     /// others stay.
     fn refuse_stale(&mut self, taken: Vec<Prepared>) -> Vec<Prepared> {
-        let generation = self.sequencer.generation();
-        let epoch = self.sequencer.index_epoch.load(Ordering::Acquire);
-        let is_stale =
-            |prepared: &Prepared| (prepared.generation, prepared.index_epoch) != (generation, epoch);
+        let sequencer = self.sequencer;
         let (stale, kept): (Vec<_>, Vec<_>) =
-            self.tickets.drain(..).zip(taken).partition(|(_, prepared)| is_stale(prepared));
+            self.tickets.drain(..).zip(taken).partition(|(_, prepared)| sequencer.is_stale(prepared));
         stale.into_iter().for_each(|(ticket, _)| ticket.done(Err(Refused::Stale)));
         let (tickets, taken) = kept.into_iter().unzip();
         self.tickets = tickets;
@@ -690,7 +785,7 @@ impl<'a> Group<'a> {
             sequencer.publish(&counts);
             sequencer.moved.notify_all();
         }
-        sequencer.shared.statistics.group(self.tickets.len());
+        sequencer.shared.statistics.group(self.written.len());
         let written = std::mem::take(&mut self.written);
         for (ticket, written) in self.tickets.drain(..).zip(written) {
             ticket.done(Ok(written));
@@ -805,6 +900,22 @@ impl Ticket {
 }
 
 impl Prepared {
+    /// Adds what else the same transaction does in the same partition.
+    pub fn merge(&mut self, other: Prepared) {
+        // The older of two makes both stale.
+        self.generation = self.generation.min(other.generation);
+        self.logical_partitions.extend(other.logical_partitions);
+        self.asked_ts = self.asked_ts.max(other.asked_ts);
+        self.puts.extend(other.puts);
+        self.ops.extend(other.ops);
+        self.items_delta += other.items_delta;
+        self.bytes_delta += other.bytes_delta;
+        self.unindexed_items_delta += other.unindexed_items_delta;
+        self.index_rows_delta.extend(other.index_rows_delta);
+        self.touched.extend(other.touched);
+        self.index_names.extend(other.index_names);
+    }
+
     fn size(&self) -> (usize, usize) {
         let rows: usize = self.ops.iter().map(op_bytes).sum();
         let puts: usize = self.puts.iter().map(|put| put.row.len() + put.indexes.bytes() + 128).sum();

@@ -156,6 +156,7 @@ impl From<&EngineError> for Failure {
             NotSupported { feature } => wire(400, not_supported(feature)),
             Forbidden { reason } => wire(403, reason),
             Cancelled => wire(408, error.to_string()),
+            FailedDependency => wire(424, error.to_string()),
             TransactionTooLarge { .. } => wire(413, errors(&[&error.to_string()])),
             Contended => retry(449, None, RETRY_CONTENDED_MS, "Retry the request."),
             Overloaded => retry(429, Some(3200), RETRY_OVERLOADED_MS, errors(&[TOO_MANY_REQUESTS])),
@@ -531,6 +532,7 @@ mod tests {
                 EngineError::Cancelled,
                 EngineError::Contended,
                 EngineError::TransactionConflict,
+                EngineError::FailedDependency,
                 EngineError::TransactionTooLarge { limit: "16 MB" },
                 EngineError::Overloaded,
                 EngineError::Storage(StorageError::Closed),
@@ -633,6 +635,8 @@ mod tests {
                     449 retry after 10 ms {"code":"RetryWith","message":"Retry the request.\r\nActivityId: ID, AGENT"}
                 TransactionConflict
                     449 retry after 10 ms {"code":"RetryWith","message":"Retry the request.\r\nActivityId: ID, AGENT"}
+                FailedDependency
+                    424 {"code":"FailedDependency","message":"another operation of the transaction failed\r\nActivityId: ID, AGENT"}
                 TransactionTooLarge { limit: "16 MB" }
                     413 {"code":"RequestEntityTooLarge","message":"Message: {\"Errors\":[\"the transaction is larger than 16 MB\"]}\r\nActivityId: ID, AGENT"}
                 Overloaded

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use super::own::Own;
 use super::{Holds, Transaction};
-use crate::EngineError;
+use crate::items::body::Links;
 use crate::items::row::{Row, Stamp};
 use crate::items::rows::{NewVersion, Rows};
 use crate::locks::{LockSet, Mode};
 use crate::sequencer::{Prepared, Refused, Written};
 use crate::shared::Shared;
-
-const COMMIT_LIMIT: &str = "what the storage commits at once";
+use crate::{Container, EngineError};
 
 /// A transaction that is durable and visible.
 #[derive(Debug)]
@@ -32,11 +31,12 @@ pub(crate) enum CommitFailed {
     Failed(EngineError),
 }
 
-/// What a commit is going to write, and who is told what about it.
-pub(crate) struct Ready {
-    pub prepared: Prepared,
+/// What is to be said about a commit, once it is through.
+pub(super) struct Ready {
     /// Child id and own ETag of the items, in the order of their ordinals.
     items: Vec<(u64, Option<u128>)>,
+    /// Others of the same LSN come before.
+    pub first_ordinal: usize,
     charge: f64,
 }
 
@@ -46,8 +46,15 @@ impl Committed {
         self.stamps.get(&rid).map(Stamp::etag)
     }
 
-    pub(super) fn stamp(&self, rid: u64) -> Option<&Stamp> {
-        self.stamps.get(&rid)
+    /// Turns the JSON of the user's properties of an item that was written, unless it is empty, into the whole item.
+    /// The item's ETag, as [`Committed::etag`] tells it.
+    pub fn complete(&self, container: &Container, rid: u64, json: &mut Vec<u8>) -> Option<String> {
+        let stamp = self.stamps.get(&rid)?;
+        let etag = stamp.etag();
+        if !json.is_empty() {
+            Links::new(container).complete(json, rid, stamp, &etag);
+        }
+        Some(etag)
     }
 }
 
@@ -73,15 +80,15 @@ impl<'a> Transaction<'a> {
                 self.home.add_lock(&shared.locks, &mut locks, Mode::Exclusive);
                 Some(shared.locks.take(&locks)?)
             }
-            Holds::LogicalPartition(_) | Holds::Named => None,
+            Holds::LogicalPartition(_) | Holds::Named | Holds::Caller => None,
         };
         self.validate()?;
         let not_found = self.home.container.not_found();
-        let ready = self.prepare()?;
+        let (ready, prepared) = self.prepare()?;
         // Taken apart: the locks go when the commit is through.
         let Transaction { holds: _holds, .. } = self;
-        match partition.sequencer.submit(ready.prepared) {
-            Ok(written) => Ok(committed(shared, partition.layout.id, written, ready.items, ready.charge)),
+        match partition.sequencer.submit(prepared) {
+            Ok(written) => Ok(committed(shared, partition.layout.id, written, ready)),
             Err(Refused::Stale) => {
                 shared.statistics.retry();
                 Err(CommitFailed::Conflict)
@@ -89,9 +96,7 @@ impl<'a> Transaction<'a> {
             Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => {
                 Err(CommitFailed::Failed(not_found))
             }
-            Err(Refused::Failed(EngineError::ItemTooLarge { .. })) => {
-                Err(CommitFailed::Failed(EngineError::TransactionTooLarge { limit: COMMIT_LIMIT }))
-            }
+            Err(Refused::Failed(EngineError::ItemTooLarge { .. })) => Err(CommitFailed::Failed(too_large())),
             Err(Refused::Failed(error)) => Err(CommitFailed::Failed(error)),
         }
     }
@@ -108,7 +113,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// The rows of the commit. Under the locks, and valid.
-    pub(super) fn prepare(&mut self) -> Result<Ready, EngineError> {
+    pub(super) fn prepare(&mut self) -> Result<(Ready, Prepared), EngineError> {
         let own = std::mem::take(&mut self.own);
         let mut items = own.into_items();
         if self.view.indexes.is_building() {
@@ -122,7 +127,7 @@ impl<'a> Transaction<'a> {
         }
         let mut prepared = rows.finish();
         prepared.asked_ts = self.own_etags.then_some(self.ts);
-        Ok(Ready { prepared, items: stamped, charge: self.charge })
+        Ok((Ready { items: stamped, first_ordinal: 0, charge: self.charge }, prepared))
     }
 
     /// Index rows of stored items are replaced without an LSN while indexes are built: what the view shows of them may
@@ -159,17 +164,16 @@ fn add(rows: &mut Rows<'_>, own: Own) -> Result<(), EngineError> {
     }
 }
 
-pub(super) fn committed(
-    shared: &Shared,
-    partition: u32,
-    written: Written,
-    items: Vec<(u64, Option<u128>)>,
-    charge: f64,
-) -> Committed {
+pub(super) fn too_large() -> EngineError {
+    EngineError::TransactionTooLarge { limit: "what the storage commits at once" }
+}
+
+pub(super) fn committed(shared: &Shared, partition: u32, written: Written, ready: Ready) -> Committed {
     let Written { lsn, ts } = written;
+    let Ready { items, first_ordinal, charge } = ready;
     let incarnation = shared.incarnation;
     let stamp = |(ordinal, (rid, own_etag)): (usize, (u64, Option<u128>))| {
-        (rid, Stamp { incarnation, partition, lsn, ordinal: ordinal as u16, ts, own_etag })
+        (rid, Stamp { incarnation, partition, lsn, ordinal: (first_ordinal + ordinal) as u16, ts, own_etag })
     };
     Committed { lsn, ts, charge, stamps: items.into_iter().enumerate().map(stamp).collect() }
 }

@@ -15,6 +15,7 @@
 //! Invariants: a call that fails leaves the transaction as it was; an item is written at most once by the commit,
 //! whatever happened to it meanwhile; what is stored of an item is read once and is what the commit takes away.
 
+mod across; // several partition keys and containers
 mod commit; // from own writes to rows, and the commit
 mod feed; // lists, own writes among them
 mod own; // what a transaction has written
@@ -22,6 +23,10 @@ mod own; // what a transaction has written
 mod tests;
 mod write; // one change on top of the view and the changes before
 
+pub use across::{
+    TRANSACTION_OPERATIONS_MAX, TransactionAnswer, TransactionDone, TransactionOperation, TransactionOutcome,
+    TransactionVerb,
+};
 pub(crate) use commit::{CommitFailed, Committed};
 pub(crate) use own::Changed;
 
@@ -100,6 +105,8 @@ enum Holds<'a> {
     LogicalPartition(#[expect(dead_code, reason = "held until the transaction ends")] Held<'a>),
     /// The items and unique tuples that it touches, by locks of the caller.
     Named,
+    /// The logical partition, by a lock of the caller.
+    Caller,
 }
 
 impl<'a> Transaction<'a> {
@@ -144,6 +151,17 @@ impl<'a> Transaction<'a> {
     ) -> Result<Transaction<'a>, EngineError> {
         let home = LogicalPartition::of(container, key)?;
         Transaction::new(shared, home, own_etags, Holds::Named)
+    }
+
+    /// Under a lock of the caller that holds the logical partition exclusively until the commit is through.
+    pub(super) fn begin_within(
+        shared: &'a Shared,
+        container: &'a Container,
+        key: PartitionKey,
+        own_etags: bool,
+    ) -> Result<Transaction<'a>, EngineError> {
+        let home = LogicalPartition::of(container, key)?;
+        Transaction::new(shared, home, own_etags, Holds::Caller)
     }
 
     fn new(
@@ -248,6 +266,14 @@ impl<'a> Transaction<'a> {
     /// Ends its queries and lists when they are not waited for any more.
     pub fn set_cancel(&mut self, cancel: Cancel) {
         self.cancel = cancel;
+    }
+
+    /// Child id and user's properties of an item that this transaction wrote; see [`Committed::complete`].
+    pub fn user_json(&self, id: &str) -> Option<(u64, Vec<u8>)> {
+        let version = self.own.get(&self.home.id_key(id))?.now.as_ref()?;
+        let mut json = Vec::with_capacity(version.body.json_bytes as usize + 256);
+        version.body.item.root().write_json(&mut json);
+        Some((version.rid, json))
     }
 
     /// What the reads and writes so far would cost.
