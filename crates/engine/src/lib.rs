@@ -6,6 +6,7 @@
 
 mod api; // requests and answers
 mod backup; // the whole account copied to files while it is written to
+mod batch; // several operations in one request
 mod cache; // ready answers of point reads
 mod catalog; // databases, containers, scripts, users, permissions, keys, offers
 mod charge; // what requests cost
@@ -36,6 +37,7 @@ mod verify; // reads everything again
 
 pub use api::*;
 pub use backup::BackupReport;
+pub use batch::{BatchOperation, BatchVerb, Bulk, OperationDone, OperationResult, Outcome};
 pub use catalog::ContainerScripts;
 pub use container::Container;
 pub use engine::Engine;

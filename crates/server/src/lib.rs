@@ -14,6 +14,7 @@ mod faults; // requests that fail by rule, for tests of clients
 mod guard; // hosts and origins
 mod handlers; // one file per resource
 mod headers; // response headers
+mod hybrid_row; // batches in binary form
 mod listen; // the server: doors, keys, shutdown
 mod log; // slow requests, panics
 mod metrics; // figures

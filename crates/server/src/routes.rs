@@ -15,7 +15,7 @@ use quire_engine::ScriptKind;
 
 use crate::auth::{self, Principal};
 use crate::handlers::{
-    self, Call, Handled, account, addresses, charge, client_encryption_keys, conflicts, containers,
+    self, Call, Handled, account, addresses, batch, charge, client_encryption_keys, conflicts, containers,
     databases, items, offers, partition_key_ranges, permissions, scripts, users,
 };
 use crate::headers::Reply;
@@ -177,8 +177,8 @@ async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
         (Items { database, container }, _) if handlers::is_query_plan(call.request) => {
             handlers::query_plan(call, database, container).await
         }
-        (Items { .. }, _) if handlers::is_batch(call.request) => {
-            handlers::not_supported("A batch of item operations")
+        (Items { database, container }, _) if handlers::is_batch(call.request) => {
+            batch::run(call, database, container).await
         }
         (Items { database, container }, _) if is_query => {
             handlers::query_items(call, database, container).await

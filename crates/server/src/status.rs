@@ -11,6 +11,7 @@ use quire_value::text::write_string;
 
 use crate::auth::AuthError;
 use crate::binary_json::BinaryError;
+use crate::hybrid_row::HybridRowError;
 use crate::routes::RouteError;
 use crate::wire::query_plan;
 
@@ -48,6 +49,8 @@ pub(crate) enum RequestError {
     BadRequest { message: String },
     #[error(transparent)]
     BadBinary(#[from] BinaryError),
+    #[error(transparent)]
+    BadHybridRow(#[from] HybridRowError),
     #[error("page size {value:?} is invalid")]
     BadPageSize { value: String },
     #[error("{feature} is not supported")]
@@ -152,6 +155,7 @@ impl From<&EngineError> for Failure {
             PlanNeeded(planned) => Failure { plan: Some(query_plan(planned)), ..sub(400, 1004, PLAN_NEEDED) },
             Script(failure) => script(&failure.error),
             ScriptBlocked { id } => wire(403, script_blocked(id)),
+            ResponseTooLarge { .. } => sub(413, 3402, errors(&["Response size is too large"])),
             TransactionConflict => retry(449, None, RETRY_CONTENDED_MS, "Retry the request."),
             NotSupported { feature } => wire(400, not_supported(feature)),
             Forbidden { reason } => wire(403, reason),
@@ -183,6 +187,7 @@ impl From<&RequestError> for Failure {
             }
             BadRequest { message } => wire(400, message),
             BadBinary(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
+            BadHybridRow(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
             BadPageSize { value } => wire(400, format!("The input PageSize {value} is invalid. {PAGE_SIZE}")),
             NotSupported { feature } => wire(400, not_supported(feature)),
             Disabled { flag } => {
@@ -497,6 +502,7 @@ mod tests {
                 EngineError::HashCollision,
                 EngineError::PreconditionFailed,
                 EngineError::PatchConditionNotMet,
+                EngineError::ResponseTooLarge { bytes_max: 2 },
                 EngineError::BadJson(ParseError::TooDeep { depth_max: 128 }),
                 EngineError::BadRequest { message: text("Say why.") },
                 EngineError::MissingProperties { names: text("id") },
@@ -569,6 +575,8 @@ mod tests {
                     412 {"code":"PreconditionFailed","message":"Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: ID, AGENT"}
                 PatchConditionNotMet
                     412/1110 {"code":"PreconditionFailed","message":"Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: ID, AGENT"}
+                ResponseTooLarge { bytes_max: 2 }
+                    413/3402 {"code":"RequestEntityTooLarge","message":"Message: {\"Errors\":[\"Response size is too large\"]}\r\nActivityId: ID, AGENT"}
                 BadJson(TooDeep { depth_max: 128 })
                     400 {"code":"BadRequest","message":"The request payload is invalid. Ensure to provide a valid request payload. (more than 128 levels of nesting)\r\nActivityId: ID, AGENT"}
                 BadRequest { message: "Say why." }

@@ -167,7 +167,7 @@ def test_missing_container_is_not_found(database):
 def test_what_belongs_to_later_versions_says_so(container):
     container.create_item({"id": "1", "pk": "a"})
     for call in [
-        lambda: container.execute_item_batch([("read", ("1",))], partition_key="a"),
+        lambda: container.delete_all_items_by_partition_key("a"),
     ]:
         with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
             call()

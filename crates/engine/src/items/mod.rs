@@ -9,7 +9,7 @@ pub(crate) mod page; // budgets of a page, lists
 pub(crate) mod patch; // a part of an item changed in place
 pub(crate) mod place; // where an item lives: key, hash, partition
 pub(crate) mod query; // SQL over a container's items
-mod read;
+pub(crate) mod read;
 pub(crate) mod remove; // items that nobody sees any more
 pub(crate) mod row; // the value of an item's row
 pub(crate) mod rows; // rows of a write as they come together

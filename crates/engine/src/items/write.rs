@@ -44,8 +44,8 @@ struct Tally<'a> {
     partition: Option<&'a Partition>,
 }
 
-/// A validated request.
-struct Request<'a> {
+/// A validated request: [`run`] takes it from its locks to its answer, and so does, together with others, a bulk.
+pub(crate) struct Request<'a> {
     verb: Verb,
     id: String,
     home: LogicalPartition<'a>,
@@ -69,7 +69,7 @@ struct Request<'a> {
 
 /// What one attempt came to before it was submitted.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
-enum Attempt {
+pub(crate) enum Attempt {
     Ready(Plan),
     /// Expired items hold what this write needs, or a patch needs a unique tuple: their locks have to be taken too.
     Lock {
@@ -78,11 +78,16 @@ enum Attempt {
     },
 }
 
-struct Plan {
-    prepared: Prepared,
+pub(crate) struct Plan {
+    pub prepared: Prepared,
+    pub planned: Planned,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Planned {
     rid: u64,
     created: bool,
-    charge: f64,
+    pub charge: f64,
 }
 
 fn run<'a>(
@@ -93,44 +98,54 @@ fn run<'a>(
 ) -> Result<ItemWritten, EngineError> {
     container.check_open()?;
     let session = write.session.clone();
-    let mut request = Request::new(container, write)?;
-    tally.partition = Some(request.home.place.partition);
-    request.home.place.partition.position_for(session.as_ref())?;
-    let mut locks = request.locks(shared);
-    for tried in 0..TRIES {
-        if tried > 1 {
-            std::thread::sleep(Duration::from_millis(1 << (tried - 1).min(6)));
-        }
-        let held = shared.locks.take(&locks)?;
-        let plan = match request.attempt(shared)? {
-            Attempt::Ready(plan) => plan,
-            Attempt::Lock { id_keys, tuples } => {
-                let items = id_keys.iter().map(|key| Protects::Item(key));
-                for what in items.chain(tuples.iter().map(|tuple| Protects::UniqueTuple(tuple))) {
-                    shared.locks.add(&mut locks, container.number, what, Mode::Exclusive);
-                }
-                request.also_locked.extend(id_keys);
-                request.locked_tuples.extend(tuples);
-                continue;
-            }
-        };
-        let (rid, created, charge) = (plan.rid, plan.created, plan.charge);
-        match request.home.place.partition.sequencer.submit(plan.prepared) {
-            Ok(written) => {
-                drop(held);
-                tally.charge = charge;
-                return Ok(request.answer(shared, rid, created, written));
-            }
-            Err(Refused::Stale) => shared.statistics.retry(),
-            Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => return Err(container.not_found()),
-            Err(Refused::Failed(error)) => return Err(error),
-        }
-    }
-    Err(EngineError::Overloaded)
+    let request = Request::new(container, write)?;
+    tally.partition = Some(request.partition());
+    request.partition().position_for(session.as_ref())?;
+    let (written, charge) = request.run(shared)?;
+    tally.charge = charge;
+    Ok(written)
 }
 
 impl<'a> Request<'a> {
-    fn new(container: &'a Container, write: WriteItem) -> Result<Request<'a>, EngineError> {
+    /// By itself. What it cost comes with it.
+    pub fn run(mut self, shared: &Shared) -> Result<(ItemWritten, f64), EngineError> {
+        let container = self.home.container;
+        let request = &mut self;
+        let mut locks = LockSet::default();
+        request.add_locks(shared, &mut locks);
+        for tried in 0..TRIES {
+            if tried > 1 {
+                std::thread::sleep(Duration::from_millis(1 << (tried - 1).min(6)));
+            }
+            let held = shared.locks.take(&locks)?;
+            let plan = match request.attempt(shared)? {
+                Attempt::Ready(plan) => plan,
+                Attempt::Lock { id_keys, tuples } => {
+                    let items = id_keys.iter().map(|key| Protects::Item(key));
+                    for what in items.chain(tuples.iter().map(|tuple| Protects::UniqueTuple(tuple))) {
+                        shared.locks.add(&mut locks, container.number, what, Mode::Exclusive);
+                    }
+                    request.also_locked.extend(id_keys);
+                    request.locked_tuples.extend(tuples);
+                    continue;
+                }
+            };
+            match request.partition().sequencer.submit(plan.prepared) {
+                Ok(written) => {
+                    drop(held);
+                    return Ok((self.answer(shared, plan.planned, written), plan.planned.charge));
+                }
+                Err(Refused::Stale) => shared.statistics.retry(),
+                Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => {
+                    return Err(container.not_found());
+                }
+                Err(Refused::Failed(error)) => return Err(error),
+            }
+        }
+        Err(EngineError::Overloaded)
+    }
+
+    pub fn new(container: &'a Container, write: WriteItem) -> Result<Request<'a>, EngineError> {
         let (verb, url_id, if_none_match) = match write.kind {
             WriteKind::Create => (Verb::Create, None, None),
             WriteKind::Upsert => (Verb::Upsert, None, None),
@@ -171,19 +186,32 @@ impl<'a> Request<'a> {
         })
     }
 
-    fn locks(&self, shared: &Shared) -> LockSet {
+    pub fn partition(&self) -> &'a Partition {
+        self.home.place.partition
+    }
+
+    pub fn add_locks(&self, shared: &Shared, set: &mut LockSet) {
         let (table, container) = (&shared.locks, self.home.container.number);
-        let mut set = LockSet::default();
-        self.home.add_lock(table, &mut set, Mode::Shared);
-        table.add(&mut set, container, Protects::Item(&self.id_key), Mode::Exclusive);
+        self.home.add_lock(table, set, Mode::Shared);
+        table.add(set, container, Protects::Item(&self.id_key), Mode::Exclusive);
         for tuple in &self.tuples {
-            table.add(&mut set, container, Protects::UniqueTuple(&tuple.prefix), Mode::Exclusive);
+            table.add(set, container, Protects::UniqueTuple(&tuple.prefix), Mode::Exclusive);
         }
-        set
+    }
+
+    /// Keys of the item and of its unique tuples, as far as they are known.
+    pub fn touches(&self) -> Vec<Vec<u8>> {
+        let tuples = self.tuples.iter().map(|tuple| tuple.prefix.clone());
+        tuples.chain([self.id_key.clone()]).collect()
+    }
+
+    /// What the answer's body is going to have, but for the system properties; known when the write is ready.
+    pub fn response_bytes(&self) -> usize {
+        self.body.as_ref().map_or(0, |body| body.json.len())
     }
 
     /// Under the locks: reads what is there and prepares the rows.
-    fn attempt(&mut self, shared: &Shared) -> Result<Attempt, EngineError> {
+    pub fn attempt(&mut self, shared: &Shared) -> Result<Attempt, EngineError> {
         let home = &self.home;
         let container = home.container;
         let generation = home.place.partition.sequencer.generation();
@@ -232,7 +260,7 @@ impl<'a> Request<'a> {
             None => home.place.new_rid(container)?,
         };
         let plan = self.plan(&indexes, rows, live, rid)?;
-        if plan.created {
+        if plan.planned.created {
             self.new_rid = Some(rid);
         }
         Ok(Attempt::Ready(plan))
@@ -262,7 +290,7 @@ impl<'a> Request<'a> {
             }
             (None, None) => return Err(EngineError::ItemNotFound { id: self.id.clone() }),
         };
-        Ok(Plan { prepared: rows.finish(), rid, created, charge })
+        Ok(Plan { prepared: rows.finish(), planned: Planned { rid, created, charge } })
     }
 
     /// The new version of an item, and how many of its values are indexed.
@@ -273,7 +301,8 @@ impl<'a> Request<'a> {
         (NewVersion { id_key, body, tuples, indexed, own_etag: None }, values)
     }
 
-    fn answer(self, shared: &Shared, rid: u64, created: bool, written: Written) -> ItemWritten {
+    pub fn answer(self, shared: &Shared, planned: Planned, written: Written) -> ItemWritten {
+        let Planned { rid, created, .. } = planned;
         let stamp = Stamp {
             incarnation: shared.incarnation,
             partition: self.home.place.partition.layout.id,

@@ -109,12 +109,7 @@ impl<'a> Call<'a> {
 
     pub fn indexing(&self) -> Result<IndexingDirective, HandlerError> {
         let Some(value) = self.text(&INDEXING_DIRECTIVE)? else { return Ok(IndexingDirective::Default) };
-        match value.to_ascii_lowercase().as_str() {
-            "default" | "0" => Ok(IndexingDirective::Default),
-            "exclude" | "1" => Ok(IndexingDirective::Exclude),
-            "include" | "2" => Ok(IndexingDirective::Include),
-            _ => Err(bad_header("x-ms-indexing-directive", value)),
-        }
+        indexing_directive(value).ok_or_else(|| bad_header("x-ms-indexing-directive", value))
     }
 
     /// The container that the path names or lies in; the caller knows which of the two a missing one is.
@@ -212,6 +207,16 @@ impl<'a> Call<'a> {
         let reply =
             if known { Reply::empty(StatusCode::NOT_MODIFIED) } else { Reply::json(StatusCode::OK, body()) };
         Ok(reply.etag(&resource.etag))
+    }
+}
+
+/// By name, or by Python's numbers.
+pub(super) fn indexing_directive(text: &str) -> Option<IndexingDirective> {
+    match text.to_ascii_lowercase().as_str() {
+        "default" | "0" => Some(IndexingDirective::Default),
+        "exclude" | "1" => Some(IndexingDirective::Exclude),
+        "include" | "2" => Some(IndexingDirective::Include),
+        _ => None,
     }
 }
 

@@ -198,7 +198,7 @@ pub(super) fn with_positions(
     reply.positions(&positions).first_partition(&positions)
 }
 
-fn wants_minimal(call: &Call<'_>) -> Result<bool, HandlerError> {
+pub(super) fn wants_minimal(call: &Call<'_>) -> Result<bool, HandlerError> {
     let prefer = call.text(&PREFER)?.unwrap_or_default();
     Ok(prefer.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case("return=minimal")))
 }

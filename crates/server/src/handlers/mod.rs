@@ -9,6 +9,7 @@ mod queries; // queries over items, and their plans
 
 pub(crate) mod account;
 pub(crate) mod addresses;
+pub(crate) mod batch;
 pub(crate) mod changes;
 pub(crate) mod client_encryption_keys;
 pub(crate) mod conflicts;

@@ -1,6 +1,7 @@
 //! Bodies as they travel.
 
 mod account; // the account document
+pub(crate) mod batch; // operations and results of batches
 mod feed; // `{"_rid":…,"Databases":[…],"_count":n}`
 mod plan; // query plans
 mod query; // `{"query":…,"parameters":[…]}`

@@ -68,7 +68,9 @@ struct Running {
 pub struct Answer {
     pub status: u16,
     pub headers: Vec<(String, String)>,
+    /// What is not text is replaced: see `bytes`.
     pub body: String,
+    pub bytes: Vec<u8>,
 }
 
 impl Client {
@@ -264,8 +266,9 @@ fn parse(received: &[u8]) -> Answer {
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect();
     headers.sort();
-    let body = String::from_utf8(received[end + 4..].to_vec()).expect("a body of text");
-    Answer { status: status.parse().expect("a number"), headers, body }
+    let bytes = received[end + 4..].to_vec();
+    let body = String::from_utf8_lossy(&bytes).into_owned();
+    Answer { status: status.parse().expect("a number"), headers, body, bytes }
 }
 
 /// The token of a name-based path with the account's well-known key.

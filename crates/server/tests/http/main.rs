@@ -4,6 +4,7 @@ mod change_feed;
 mod client; // the server under test and a signing client
 
 mod account;
+mod batch;
 mod containers;
 mod databases;
 mod faults;

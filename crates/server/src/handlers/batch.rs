@@ -1,0 +1,261 @@
+//! Several item operations in one POST: a transaction of one partition key, or bulk; as JSON or in binary form.
+//!
+//! HTTP 200 when every operation succeeded, otherwise 207 with a status for each. What is wrong with the request as a whole
+//! (no key, too large, an operation nobody knows) is an ordinary error.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use quire_engine::{
+    Answer, BatchOperation, BatchVerb, Bulk, Container, EngineError, OperationDone, OperationResult, Outcome,
+};
+use quire_resource::PartitionKey;
+
+use crate::binary_json;
+use crate::handlers::call::indexing_directive;
+use crate::handlers::items::{refuse_triggers, wants_minimal, with_position, with_positions};
+use crate::handlers::{Call, Handled};
+use crate::headers::Reply;
+use crate::hybrid_row::{self, HybridRowError, OperationRow, ResultRow};
+use crate::status::{Failure, HandlerError, RequestError};
+use crate::wire::batch::{GivenOperation, GivenResult, read_operations, write_results};
+
+const ATOMIC: HeaderName = HeaderName::from_static("x-ms-cosmos-batch-atomic");
+const CONTINUE_ON_ERROR: HeaderName = HeaderName::from_static("x-ms-cosmos-batch-continue-on-error");
+const SUBSTATUS: HeaderName = HeaderName::from_static("x-ms-substatus");
+
+const OPERATIONS_MAX: usize = 100;
+const BODY_BYTES_MAX: usize = 2 << 20;
+/// The one sub-status of an operation that the service also writes into the header.
+const PARTITION_KEY_MISMATCH: u32 = 1001;
+
+pub(crate) async fn run(call: &Call<'_>, database: &str, container: &str) -> Handled {
+    let container = call.owner_container(database, container)?;
+    refuse_triggers(call)?;
+    let is_binary = hybrid_row::is_hybrid_row(&call.request.body);
+    let operations = operations(call, is_binary)?;
+    let answer = if call.is_true(&ATOMIC) {
+        atomic(call, &container, operations).await?
+    } else {
+        bulk(call, &container, operations).await?
+    };
+    Ok(reply(&container, answer, is_binary))
+}
+
+async fn atomic(
+    call: &Call<'_>,
+    container: &Arc<Container>,
+    operations: Vec<BatchOperation>,
+) -> Result<Answer<Vec<OperationResult>>, HandlerError> {
+    let key = call.partition_key.clone().ok_or(EngineError::PartitionKeyMissing)?;
+    if operations.iter().any(|operation| operation.partition_key.as_ref().is_some_and(|own| *own != key)) {
+        return Err(bad_request(
+            "One or more operations within the batch request have a different partition key value than the request.",
+        ));
+    }
+    let (engine, container, session) = (call.state.engine.clone(), container.clone(), call.session()?);
+    let run = move || engine.write_batch(&container, &key, &operations, session.as_ref());
+    Ok(call.state.pool.write(run).await?)
+}
+
+async fn bulk(
+    call: &Call<'_>,
+    container: &Arc<Container>,
+    operations: Vec<BatchOperation>,
+) -> Result<Answer<Vec<OperationResult>>, HandlerError> {
+    let scope = call.scope()?;
+    if scope.partition_id.is_none() && scope.partition_key.is_none() {
+        return Err(bad_request(
+            "A batch that is not atomic must name its partition key range by x-ms-documentdb-partitionkeyrangeid.",
+        ));
+    }
+    let bulk = Bulk {
+        operations,
+        partition_id: scope.partition_id,
+        partition_key: scope.partition_key,
+        continue_on_error: call.is_true(&CONTINUE_ON_ERROR),
+        session: call.session()?,
+    };
+    let (engine, container) = (call.state.engine.clone(), container.clone());
+    Ok(call.state.pool.write(move || engine.bulk(&container, bulk)).await?)
+}
+
+fn operations(call: &Call<'_>, is_binary: bool) -> Result<Vec<BatchOperation>, HandlerError> {
+    let body = &call.request.body;
+    if body.len() > BODY_BYTES_MAX {
+        return Err(RequestError::BodyTooLarge { bytes_max: BODY_BYTES_MAX }.into());
+    }
+    let given = if is_binary { from_rows(body)? } else { from_json(&call.body()?)? };
+    if given.is_empty() {
+        return Err(bad_request("Batch request has no operations."));
+    }
+    if given.len() > OPERATIONS_MAX {
+        return Err(too_many());
+    }
+    let want_body = !wants_minimal(call)?;
+    let operation = |(index, given)| operation(index + 1, given, want_body);
+    given.into_iter().enumerate().map(operation).collect()
+}
+
+fn from_json(text: &Bytes) -> Result<Vec<GivenOperation>, HandlerError> {
+    read_operations(text).map_err(|error| bad_request(format!("The batch request is not valid: {error}.")))
+}
+
+fn from_rows(stream: &Bytes) -> Result<Vec<GivenOperation>, HandlerError> {
+    match hybrid_row::read_operations(stream, OPERATIONS_MAX) {
+        Ok(rows) => rows.into_iter().enumerate().map(|(index, row)| from_row(index + 1, row)).collect(),
+        Err(HybridRowError::TooMany { .. }) => Err(too_many()),
+        Err(error) => Err(RequestError::BadHybridRow(error).into()),
+    }
+}
+
+fn from_row(number: usize, row: OperationRow) -> Result<GivenOperation, HandlerError> {
+    let unsupported = row.unsupported.as_deref();
+    let unsupported = unsupported.or(row.binary_id.as_ref().map(|_| "binaryId"));
+    let unsupported = unsupported.or(row.effective_partition_key.as_ref().map(|_| "effectivePartitionKey"));
+    if let Some(field) = unsupported {
+        return Err(of_operation(number, &format!("'{field}' is not supported")));
+    }
+    let operation_type = match row.operation_type {
+        Some(0) => "Create".to_owned(),
+        Some(1) => "Patch".to_owned(),
+        Some(2) => "Read".to_owned(),
+        Some(4) => "Delete".to_owned(),
+        Some(5) => "Replace".to_owned(),
+        Some(20) => "Upsert".to_owned(),
+        Some(other) => other.to_string(),
+        None => return Err(of_operation(number, "it has no operation type")),
+    };
+    Ok(GivenOperation {
+        operation_type,
+        id: row.id,
+        body: row.body,
+        partition_key: row.partition_key,
+        if_match: row.if_match,
+        if_none_match: row.if_none_match,
+        indexing: row.indexing,
+        minimal_return: row.minimal_return.unwrap_or(false),
+    })
+}
+
+fn operation(number: usize, given: GivenOperation, want_body: bool) -> Result<BatchOperation, HandlerError> {
+    let verb = verb(number, &given.operation_type, given.id)?;
+    let has_body = !matches!(verb, BatchVerb::Read { .. } | BatchVerb::Delete { .. });
+    let body = match given.body {
+        Some(body) if has_body && binary_json::is_binary(&body) => {
+            Bytes::from(binary_json::to_text(&body).map_err(RequestError::from)?)
+        }
+        Some(body) if has_body => body,
+        None if has_body => return Err(of_operation(number, "it has no resourceBody")),
+        _ => Bytes::new(),
+    };
+    let indexing = given.indexing.as_deref().unwrap_or("Default");
+    let indexing = indexing_directive(indexing)
+        .ok_or_else(|| of_operation(number, &format!("'{indexing}' is no indexing directive")))?;
+    let partition_key = given.partition_key.as_deref().map(PartitionKey::from_header);
+    Ok(BatchOperation {
+        verb,
+        body,
+        if_match: given.if_match,
+        if_none_match: given.if_none_match,
+        indexing,
+        partition_key: partition_key.transpose().map_err(EngineError::from)?,
+        want_body: want_body && !given.minimal_return,
+    })
+}
+
+fn verb(number: usize, operation_type: &str, id: Option<String>) -> Result<BatchVerb, HandlerError> {
+    let id = || id.ok_or_else(|| of_operation(number, "it has no id"));
+    match operation_type {
+        "Create" => Ok(BatchVerb::Create),
+        "Upsert" => Ok(BatchVerb::Upsert),
+        "Read" => Ok(BatchVerb::Read { id: id()? }),
+        "Replace" => Ok(BatchVerb::Replace { id: id()? }),
+        "Delete" => Ok(BatchVerb::Delete { id: id()? }),
+        "Patch" => Ok(BatchVerb::Patch { id: id()? }),
+        other => Err(of_operation(number, &format!("'{other}' is no operation type"))),
+    }
+}
+
+fn reply(container: &Arc<Container>, answer: Answer<Vec<OperationResult>>, is_binary: bool) -> Reply {
+    let (charge, position) = (answer.charge, answer.position.as_ref());
+    let results = match answer.result {
+        Ok(results) => results.into_iter().map(result).collect::<Vec<_>>(),
+        Err(error) => {
+            return with_position(Reply::failure(Failure::from(&error)), container, charge, position);
+        }
+    };
+    let is_success = results.iter().all(|result| (200..300).contains(&result.status));
+    let status = if is_success { StatusCode::OK } else { StatusCode::MULTI_STATUS };
+    let reply = if is_binary {
+        let octets = HeaderValue::from_static("application/octet-stream");
+        Reply::json(status, hybrid_row::write_results(results.iter().map(row))).with(CONTENT_TYPE, octets)
+    } else {
+        Reply::json(status, write_results(&results))
+    };
+    let mismatch = results.iter().any(|result| result.substatus == Some(PARTITION_KEY_MISMATCH));
+    let reply =
+        if mismatch { reply.with(SUBSTATUS, HeaderValue::from(PARTITION_KEY_MISMATCH)) } else { reply };
+    with_positions(reply.count(results.len()), container, charge, position)
+}
+
+fn result(result: OperationResult) -> GivenResult {
+    let charge = result.charge;
+    match result.result {
+        Ok(OperationDone { outcome, etag, body }) => GivenResult {
+            status: status(outcome).as_u16(),
+            substatus: None,
+            charge,
+            etag: Some(etag).filter(|etag| !etag.is_empty()),
+            body,
+            message: None,
+            retry_after_ms: None,
+        },
+        Err(error) => {
+            let failure = Failure::from(&error);
+            GivenResult {
+                status: failure.status.as_u16(),
+                substatus: failure.substatus,
+                charge,
+                etag: None,
+                body: Bytes::new(),
+                message: Some(failure.message).filter(|_| !matches!(error, EngineError::FailedDependency)),
+                retry_after_ms: failure.retry_after_ms,
+            }
+        }
+    }
+}
+
+fn status(outcome: Outcome) -> StatusCode {
+    match outcome {
+        Outcome::Created => StatusCode::CREATED,
+        Outcome::Replaced | Outcome::Read => StatusCode::OK,
+        Outcome::Deleted => StatusCode::NO_CONTENT,
+        Outcome::NotModified => StatusCode::NOT_MODIFIED,
+    }
+}
+
+fn row(result: &GivenResult) -> ResultRow<'_> {
+    ResultRow {
+        status: result.status,
+        substatus: result.substatus,
+        etag: result.etag.as_deref(),
+        body: Some(&result.body[..]).filter(|body| !body.is_empty()),
+        retry_after_ms: result.retry_after_ms,
+        charge: result.charge,
+    }
+}
+
+fn too_many() -> HandlerError {
+    bad_request("Batch request has more operations than what is supported.")
+}
+
+fn of_operation(number: usize, why: &str) -> HandlerError {
+    bad_request(format!("Operation {number} of the batch request is not valid: {why}."))
+}
+
+fn bad_request(message: impl Into<String>) -> HandlerError {
+    RequestError::BadRequest { message: message.into() }.into()
+}
