@@ -139,7 +139,7 @@ impl Default for Limits {
             reset_count_max: 32,
             reads_max: 64,
             writes_max: 256,
-            scripts_max: 64,
+            scripts_max: 256,
             waiting_max: 4096,
             shutdown_timeout: Duration::from_secs(20),
         }

@@ -10,6 +10,7 @@ use quire_script::{Functions, Script};
 use quire_sql::{Spend, SqlError, UserFunctions};
 use quire_value::Value;
 
+use super::gate::Pass;
 use super::{Scripting, Source};
 use crate::api::{Cancel, Resource};
 use crate::shared::Shared;
@@ -69,6 +70,14 @@ impl<'a> PageFunctions<'a> {
         }
     }
 
+    /// A place for the functions that the query calls, if it does: before it reads anything.
+    pub fn enter(&self, container: &Container) -> Result<Option<Pass<'a>>, EngineError> {
+        if self.found.borrow().is_empty() {
+            return Ok(None);
+        }
+        self.scripting.function_gate.enter(u64::from(container.number)).map(Some)
+    }
+
     pub fn calls(&self) -> u64 {
         self.calls.get()
     }
@@ -113,7 +122,7 @@ impl<'a> PageFunctions<'a> {
     }
 
     fn failed(&self, function: usize, error: EngineError) -> SqlError {
-        let name = self.found.borrow()[function].id.clone();
+        let name = self.found.borrow()[function].id().to_owned();
         let message = error.to_string();
         self.failure.replace(Some(error));
         SqlError::UserFunction { name, message }
@@ -123,10 +132,10 @@ impl<'a> PageFunctions<'a> {
 impl UserFunctions for PageFunctions<'_> {
     fn find(&self, name: &str) -> Option<usize> {
         let mut found = self.found.borrow_mut();
-        if let Some(known) = found.iter().position(|source| source.id == name) {
+        if let Some(known) = found.iter().position(|source| source.id() == name) {
             return Some(known);
         }
-        found.push(Source::of(&*(self.find)(name)?));
+        found.push(Source::of((self.find)(name)?));
         Some(found.len() - 1)
     }
 

@@ -1,10 +1,11 @@
 //! How many scripts run at once.
 //!
-//! A script may hold a thread and tens of megabytes for seconds. So a bounded number runs at a time, no logical partition
-//! fills more than its share of the places, and the rest waits outside, for a bounded time.
+//! A script may hold a thread and tens of megabytes for seconds. So a bounded number runs at a time, no party (a logical
+//! partition, or a container for its queries) fills more than its share of the places, and the rest waits outside, for a
+//! bounded time.
 //!
-//! Invariants: a place is given to the first in the queue whose logical partition has not filled its share, so nobody
-//! waits behind a partition that has; dropping [`Pass`] frees the place, also when its holder panics.
+//! Invariants: a place is given to the first in the queue whose party has not filled its share, so nobody waits behind a
+//! party that has; dropping [`Pass`] frees the place, also when its holder panics.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,14 +17,14 @@ use parking_lot::{Condvar, Mutex};
 use crate::EngineError;
 
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// Waiting for each place there is; more is not worth queueing.
-const WAITERS_PER_PLACE: usize = 64;
-/// The part of places, and of the queue, that one logical partition may take.
-const SHARE: usize = 4;
+/// Who waits holds a thread of the caller's: more are not worth queueing.
+const WAITING_MAX: usize = 192;
+/// The part of the queue that one party may take: threads must be left for others.
+const WAITING_SHARE: usize = 3;
 
 pub(crate) struct Gate {
     places: usize,
-    /// Places that one logical partition may take.
+    /// Places that one party may take.
     share: usize,
     wait_max: Duration,
     state: Mutex<State>,
@@ -34,8 +35,8 @@ pub(crate) struct Gate {
 #[derive(Default)]
 struct State {
     running: usize,
-    /// Logical partitions that run or wait.
-    partitions: HashMap<u64, Counts>,
+    /// Those that run or wait.
+    parties: HashMap<u64, Counts>,
     queue: VecDeque<Arc<Waiter>>,
 }
 
@@ -46,7 +47,7 @@ struct Counts {
 }
 
 struct Waiter {
-    partition: u64,
+    party: u64,
     admitted: Mutex<bool>,
     changed: Condvar,
 }
@@ -54,36 +55,36 @@ struct Waiter {
 /// A place; given up when dropped.
 pub(crate) struct Pass<'a> {
     gate: &'a Gate,
-    partition: u64,
+    party: u64,
 }
 
 impl Gate {
-    pub fn new(places: usize) -> Gate {
-        Gate::with_wait(places, WAIT_MAX)
+    pub fn new(places: usize, share: usize) -> Gate {
+        Gate::with_wait(places, share, WAIT_MAX)
     }
 
-    fn with_wait(places: usize, wait_max: Duration) -> Gate {
+    fn with_wait(places: usize, share: usize, wait_max: Duration) -> Gate {
         let places = places.max(1);
-        let share = (places / SHARE).max(2).min(places);
+        let share = share.clamp(1, places);
         let (waited, refused) = (AtomicU64::new(0), AtomicU64::new(0));
         Gate { places, share, wait_max, state: Mutex::default(), waited, refused }
     }
 
-    /// Waits for a place; `Overloaded` when that takes too long, or too many wait already. `partition` is a hash of the
-    /// logical partition: a collision makes two of them share their share.
-    pub fn enter(&self, partition: u64) -> Result<Pass<'_>, EngineError> {
+    /// Waits for a place; `Overloaded` when that takes too long, or too many wait already. `party` is a hash: a
+    /// collision makes two of them share their share.
+    pub fn enter(&self, party: u64) -> Result<Pass<'_>, EngineError> {
         let waiter = {
             let mut state = self.state.lock();
             // Whoever waits and could run was admitted when the last place was given up.
-            if state.running < self.places && state.counts(partition).running < self.share {
-                state.start(partition);
-                return Ok(Pass { gate: self, partition });
+            if state.running < self.places && state.counts(party).running < self.share {
+                state.start(party);
+                return Ok(Pass { gate: self, party });
             }
-            self.queue_up(&mut state, partition)?
+            self.queue_up(&mut state, party)?
         };
         self.waited.fetch_add(1, Ordering::Relaxed);
         if waiter.wait(self.wait_max) || !self.leave_queue(&waiter) {
-            return Ok(Pass { gate: self, partition });
+            return Ok(Pass { gate: self, party });
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
         Err(EngineError::Overloaded)
@@ -94,16 +95,16 @@ impl Gate {
         (self.waited.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
     }
 
-    fn queue_up(&self, state: &mut State, partition: u64) -> Result<Arc<Waiter>, EngineError> {
-        let is_full = state.queue.len() >= self.places * WAITERS_PER_PLACE
-            || state.counts(partition).waiting >= self.share * WAITERS_PER_PLACE;
+    fn queue_up(&self, state: &mut State, party: u64) -> Result<Arc<Waiter>, EngineError> {
+        let is_full =
+            state.queue.len() >= WAITING_MAX || state.counts(party).waiting >= WAITING_MAX / WAITING_SHARE;
         if is_full {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Err(EngineError::Overloaded);
         }
-        let waiter = Arc::new(Waiter { partition, admitted: Mutex::new(false), changed: Condvar::new() });
+        let waiter = Arc::new(Waiter { party, admitted: Mutex::new(false), changed: Condvar::new() });
         state.queue.push_back(Arc::clone(&waiter));
-        state.partitions.entry(partition).or_default().waiting += 1;
+        state.parties.entry(party).or_default().waiting += 1;
         Ok(waiter)
     }
 
@@ -112,20 +113,20 @@ impl Gate {
         let mut state = self.state.lock();
         let Some(at) = state.queue.iter().position(|other| Arc::ptr_eq(other, waiter)) else { return false };
         state.queue.remove(at);
-        state.change(waiter.partition, |counts| counts.waiting -= 1);
+        state.change(waiter.party, |counts| counts.waiting -= 1);
         true
     }
 
-    fn leave(&self, partition: u64) {
+    fn leave(&self, party: u64) {
         let mut state = self.state.lock();
         state.running -= 1;
-        state.change(partition, |counts| counts.running -= 1);
+        state.change(party, |counts| counts.running -= 1);
         while state.running < self.places {
-            let may_run = |waiter: &Arc<Waiter>| state.counts(waiter.partition).running < self.share;
+            let may_run = |waiter: &Arc<Waiter>| state.counts(waiter.party).running < self.share;
             let Some(at) = state.queue.iter().position(may_run) else { return };
             let Some(waiter) = state.queue.remove(at) else { return };
-            state.change(waiter.partition, |counts| counts.waiting -= 1);
-            state.start(waiter.partition);
+            state.change(waiter.party, |counts| counts.waiting -= 1);
+            state.start(waiter.party);
             *waiter.admitted.lock() = true;
             waiter.changed.notify_one();
         }
@@ -133,21 +134,21 @@ impl Gate {
 }
 
 impl State {
-    fn counts(&self, partition: u64) -> Counts {
-        self.partitions.get(&partition).copied().unwrap_or_default()
+    fn counts(&self, party: u64) -> Counts {
+        self.parties.get(&party).copied().unwrap_or_default()
     }
 
-    fn start(&mut self, partition: u64) {
+    fn start(&mut self, party: u64) {
         self.running += 1;
-        self.partitions.entry(partition).or_default().running += 1;
+        self.parties.entry(party).or_default().running += 1;
     }
 
-    /// Forgets a partition in which nothing runs or waits.
-    fn change(&mut self, partition: u64, change: impl FnOnce(&mut Counts)) {
-        let Some(counts) = self.partitions.get_mut(&partition) else { return };
+    /// Forgets a party in which nothing runs or waits.
+    fn change(&mut self, party: u64, change: impl FnOnce(&mut Counts)) {
+        let Some(counts) = self.parties.get_mut(&party) else { return };
         change(counts);
         if counts.running + counts.waiting == 0 {
-            self.partitions.remove(&partition);
+            self.parties.remove(&party);
         }
     }
 }
@@ -167,7 +168,7 @@ impl Waiter {
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        self.gate.leave(self.partition);
+        self.gate.leave(self.party);
     }
 }
 
@@ -180,16 +181,16 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(20);
 
-    fn is_refused(gate: &Gate, partition: u64) -> bool {
-        matches!(gate.enter(partition), Err(EngineError::Overloaded))
+    fn is_refused(gate: &Gate, party: u64) -> bool {
+        matches!(gate.enter(party), Err(EngineError::Overloaded))
     }
 
     #[test]
-    fn places_are_bounded_in_all_and_per_partition() {
-        let gate = Gate::with_wait(8, SHORT);
+    fn places_are_bounded_in_all_and_per_party() {
+        let gate = Gate::with_wait(8, 2, SHORT);
         let first: Vec<_> = (0..2).map(|_| gate.enter(1).expect("a place")).collect();
         assert!(is_refused(&gate, 1), "its share is taken");
-        let others: Vec<_> = (2..8).map(|partition| gate.enter(partition).expect("a place")).collect();
+        let others: Vec<_> = (2..8).map(|party| gate.enter(party).expect("a place")).collect();
         assert!(is_refused(&gate, 9), "all places are taken");
         drop(others);
         assert!(is_refused(&gate, 1), "its share is still taken");
@@ -199,8 +200,8 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_behind_a_partition_that_filled_its_share() {
-        let gate = Gate::with_wait(8, Duration::from_secs(10));
+    fn nobody_waits_behind_a_party_that_filled_its_share() {
+        let gate = Gate::with_wait(8, 2, Duration::from_secs(10));
         let slow: Vec<_> = (0..2).map(|_| gate.enter(1).expect("a place")).collect();
         thread::scope(|scope| {
             let behind = scope.spawn(|| drop(gate.enter(1).expect("a place at last")));
@@ -211,12 +212,12 @@ mod tests {
             assert!(!behind.is_finished());
             drop(slow);
         });
-        assert!(gate.state.lock().partitions.is_empty(), "nothing is remembered of those who left");
+        assert!(gate.state.lock().parties.is_empty(), "nothing is remembered of those who left");
     }
 
     #[test]
     fn places_are_given_in_the_order_of_arrival() {
-        let gate = Gate::with_wait(1, Duration::from_secs(10));
+        let gate = Gate::with_wait(1, 1, Duration::from_secs(10));
         let order = Mutex::new(Vec::new());
         let busy = gate.enter(0).expect("a place");
         thread::scope(|scope| {
@@ -236,18 +237,22 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_is_bounded() {
-        let gate = Gate::with_wait(1, Duration::from_millis(300));
+    fn the_queue_is_bounded_in_all_and_per_party() {
+        const SHARE: usize = WAITING_MAX / WAITING_SHARE;
+        let gate = Gate::with_wait(1, 1, Duration::from_millis(500));
         let _busy = gate.enter(0).expect("a place");
         thread::scope(|scope| {
-            let waiting: Vec<_> =
-                (0..WAITERS_PER_PLACE).map(|_| scope.spawn(|| is_refused(&gate, 1))).collect();
-            while gate.state.lock().queue.len() < WAITERS_PER_PLACE {
-                thread::yield_now();
+            let (gate, mut waiting) = (&gate, Vec::new());
+            for party in 0..WAITING_SHARE as u64 {
+                waiting.extend((0..SHARE).map(|_| scope.spawn(move || gate.enter(party).is_err())));
+                while gate.state.lock().queue.len() < waiting.len() {
+                    thread::yield_now();
+                }
+                let asked = Instant::now();
+                assert!(is_refused(gate, party), "its part of the queue is full");
+                assert!(asked.elapsed() < Duration::from_millis(400), "at once");
             }
-            let asked = Instant::now();
-            assert!(is_refused(&gate, 2), "the queue is full");
-            assert!(asked.elapsed() < Duration::from_millis(200), "at once");
+            assert!(is_refused(gate, 99), "the queue is full");
             assert!(waiting.into_iter().all(|waiter| waiter.join().expect("no panic")), "in time");
         });
         assert!(gate.state.lock().queue.is_empty());
@@ -255,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_place_outlives_no_panic() {
-        let gate = Gate::with_wait(1, SHORT);
+        let gate = Gate::with_wait(1, 1, SHORT);
         let holder = || {
             let _pass = gate.enter(0).expect("a place");
             panic!("on purpose");
@@ -266,7 +271,7 @@ mod tests {
 
     #[test]
     fn bounds_hold_under_load() {
-        let gate = Gate::with_wait(4, Duration::from_secs(10));
+        let gate = Gate::with_wait(4, 2, Duration::from_secs(10));
         let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {
             for number in 0..16u64 {
@@ -282,6 +287,6 @@ mod tests {
             }
         });
         assert!(most.into_inner() <= 4);
-        assert!(gate.state.lock().partitions.is_empty());
+        assert!(gate.state.lock().parties.is_empty());
     }
 }

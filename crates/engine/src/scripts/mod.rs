@@ -18,10 +18,12 @@ mod triggers; // writes with triggers
 pub(crate) use functions::PageFunctions;
 pub(crate) use triggers::write_item;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quire_resource::PartitionKey;
 use quire_script::{Collection, Failure, Outcome, Run, Script, Scripts};
+use quire_value::Value;
 
 use crate::api::{Resource, ScriptFailure, ScriptOptions};
 use crate::items::Place;
@@ -37,11 +39,17 @@ use self::offenders::Offenders;
 
 const PLACES_PER_CORE: usize = 4;
 const PLACES_MIN: usize = 8;
+/// Of these, what one logical partition may take,
+const PARTITION_SHARE: usize = 4;
+/// and what queries of one container may, for the functions they call.
+const CONTAINER_SHARE: usize = 2;
 
 /// What all scripts of an engine share.
 pub(crate) struct Scripting {
     scripts: Scripts,
     gate: Gate,
+    /// Of queries that call functions: one that runs in a script must not wait for another place of the same kind.
+    function_gate: Gate,
     /// `None`: nobody is blocked.
     offenders: Option<Offenders>,
     figures: Figures,
@@ -63,7 +71,8 @@ impl Scripting {
         let places = options.running_max.unwrap_or((PLACES_PER_CORE * cores).max(PLACES_MIN));
         Scripting {
             scripts: Scripts::new(options.limits),
-            gate: Gate::new(places),
+            gate: Gate::new(places, (places / PARTITION_SHARE).max(2)),
+            function_gate: Gate::new(places, places / CONTAINER_SHARE),
             offenders: options.block_offenders.then(Offenders::default),
             figures: Figures::default(),
         }
@@ -73,14 +82,15 @@ impl Scripting {
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (waits, refusals) = self.gate.statistics();
+        let (function_waits, function_refusals) = self.function_gate.statistics();
         vec![
             ("script_runs", count(&self.figures.runs)),
             ("script_retries", count(&self.figures.retries)),
             ("script_conflicts", count(&self.figures.conflicts)),
             ("script_failures", count(&self.figures.failures)),
             ("script_timeouts", count(&self.figures.timeouts)),
-            ("script_waits", waits),
-            ("script_refusals", refusals),
+            ("script_waits", waits + function_waits),
+            ("script_refusals", refusals + function_refusals),
         ]
     }
 
@@ -111,7 +121,7 @@ impl Scripting {
     fn check_blocked(&self, script: &Source) -> Result<(), EngineError> {
         match &self.offenders {
             Some(offenders) if offenders.is_blocked(&script.version) => {
-                Err(EngineError::ScriptBlocked { id: script.id.clone() })
+                Err(EngineError::ScriptBlocked { id: script.id().to_owned() })
             }
             _ => Ok(()),
         }
@@ -130,23 +140,25 @@ impl Scripting {
     }
 }
 
-/// The text of a script, and what names exactly this text.
-#[derive(Clone)]
+/// A script, and what names exactly its text.
 struct Source {
-    id: String,
+    resource: Arc<Resource>,
     version: String,
-    body: String,
 }
 
 impl Source {
-    fn of(resource: &Resource) -> Source {
-        let body = resource.body.get("body").and_then(|body| body.as_str()).unwrap_or_default();
+    fn of(resource: Arc<Resource>) -> Source {
         let version = format!("{}{}", resource.rid, resource.etag);
-        Source { id: resource.id.clone(), version, body: body.to_owned() }
+        Source { resource, version }
+    }
+
+    fn id(&self) -> &str {
+        &self.resource.id
     }
 
     fn script(&self) -> Script<'_> {
-        Script { version: &self.version, body: &self.body }
+        let body = self.resource.body.get("body").and_then(Value::as_str).unwrap_or_default();
+        Script { version: &self.version, body }
     }
 }
 

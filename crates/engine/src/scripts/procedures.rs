@@ -43,7 +43,7 @@ fn execute(
     let procedure = container.scripts().procedure(&call.id);
     let procedure = procedure
         .ok_or_else(|| EngineError::ResourceNotFound { kind: "stored procedure", id: call.id.clone() })?;
-    let source = Source::of(&procedure);
+    let source = Source::of(procedure);
     shared.scripts.check_blocked(&source)?;
     place.partition.position_for(call.session.as_ref())?;
     let parameters = parameters(call)?;

@@ -56,7 +56,7 @@ impl Triggers {
                 message: format!("Trigger '{name}' does not exist in the container."),
             })?;
             check_fits(&trigger, kind, operation)?;
-            Ok(Some(Source::of(&trigger)))
+            Ok(Some(Source::of(trigger)))
         };
         let (pre, post) = (find(&write.pre_trigger, "Pre")?, find(&write.post_trigger, "Post")?);
         Ok(Triggers { operation, pre, post })

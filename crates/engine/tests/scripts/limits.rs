@@ -114,6 +114,31 @@ fn a_slow_partition_does_not_stop_others() {
     });
 }
 
+/// Queries whose functions take long have places of their own and do not stop procedures, nor plain queries.
+#[test]
+fn slow_functions_do_not_stop_others() {
+    let limits = quire_engine::ScriptLimits { function_time: Duration::from_millis(1500), ..hasty() };
+    let bench = Bench::with(ScriptOptions { limits, running_max: Some(2), ..ScriptOptions::default() });
+    bench.function("slow", "function () { for (;;) {} }");
+    bench.function("fast", "function () { return 1; }");
+    bench.procedure("fast", "function () { getContext().getResponse().setBody(1); }");
+    let query = |text: &str| bench.0.page(Some(text), &Default::default());
+    thread::scope(|scope| {
+        let slow: Vec<_> =
+            (0..2).map(|_| scope.spawn(|| query("SELECT VALUE udf.slow()").is_err())).collect();
+        while bench.statistic("script_waits") < 1 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        for _ in 0..5 {
+            assert_eq!(bench.execute("fast", "").unwrap(), "1");
+            assert_eq!(query("SELECT VALUE 1").unwrap().rows, b"[1]");
+        }
+        assert!(slow.iter().any(|slow| !slow.is_finished()));
+        assert_eq!(query("SELECT VALUE udf.fast()").unwrap().rows, b"[1]", "in its turn");
+        assert!(slow.into_iter().all(|slow| slow.join().unwrap()));
+    });
+}
+
 #[test]
 fn too_many_changes_are_refused() {
     let bench = Bench::new();

@@ -299,6 +299,45 @@ fn deletes_have_no_bodies() {
     assert!(bench.ids().is_empty());
 }
 
+/// A patch counts as a replace; what is sent, and what a pre-trigger may change, are its operations.
+#[test]
+fn patches_run_triggers_for_replace() {
+    on_every_storage(|bench| {
+        bench.0.create(r#"{"id":"a","pk":"p","n":1}"#).unwrap();
+        let patch = || WriteKind::Patch { id: "a".to_owned(), if_none_match: None };
+        let body = r#"{"operations":[{"op":"incr","path":"/n","value":1}]}"#;
+        for operation in ["Create", "Upsert", "Delete"] {
+            bench.trigger(operation, "Pre", operation, "function () {}");
+            let said = failure(bench.write(patch(), body, operation, "").result);
+            assert!(said.contains("is invalid for 'Replace'"), "{said}");
+        }
+        bench.trigger(
+            "more",
+            "Pre",
+            "Replace",
+            "function () {
+                var r = getContext().getRequest(), b = r.getBody();
+                b.operations.push({op: 'set', path: '/by', value: r.getOperationType()});
+                r.setBody(b);
+            }",
+        );
+        bench.trigger(
+            "after",
+            "Post",
+            "All",
+            "function () { var r = getContext().getResponse(); r.setBody({n: r.getBody().n}); }",
+        );
+        let written = bench.write(patch(), body, "more", "after").result.unwrap();
+        assert_eq!(crate::value(&written.body).to_json(), r#"{"n":2}"#);
+        assert_eq!(bench.plain("a"), r#"{"id":"a","pk":"p","n":2,"by":"Replace"}"#);
+        bench.trigger("fails", "Post", "Replace", "function () { throw new Error(9, 'no'); }");
+        assert!(failure(bench.write(patch(), body, "", "fails").result).starts_with("9 "));
+        assert_eq!(number_of(&bench.item("a").unwrap(), "n"), 2);
+        let stale = bench.write_if(patch(), body, "more", "", Some("\"stale\"")).result;
+        assert!(matches!(stale, Err(EngineError::PreconditionFailed)));
+    });
+}
+
 #[test]
 fn writes_of_triggers_fire_no_triggers() {
     let bench = Bench::new();

@@ -92,6 +92,8 @@ pub(crate) fn query_view(
         let narrow =
             keys_of(container, &query, &request.scope).map(|keys| narrowed(container, windows, keys));
         let windows = narrow.as_deref().unwrap_or(windows);
+        // A script that queries has its place already.
+        let _place = if view.is_none() { functions.enter(container)? } else { None };
         let run = Run { shared, container, request, query: &query, functions: &functions, windows, view };
         let filled = run.fill(resume, compile).map_err(|error| functions.explain(error))?;
         Ok((filled, binding))
