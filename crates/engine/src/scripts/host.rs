@@ -129,7 +129,7 @@ impl Host for ItemHost<'_, '_> {
                 Reply::Stop
             }
         });
-        Answer { reply, accepting: self.allowance.is_ample() }
+        Answer { reply, accepting: self.allowance.is_ample() && self.transaction.has_room() }
     }
 }
 

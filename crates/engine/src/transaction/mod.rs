@@ -281,6 +281,11 @@ impl<'a> Transaction<'a> {
         self.charge
     }
 
+    /// Whether many more changes still fit: a script that goes on regardless is refused when they do not.
+    pub fn has_room(&self) -> bool {
+        self.own.changes < CHANGES_MAX / 4 * 3 && self.own.bytes < BYTES_MAX / 4 * 3
+    }
+
     pub fn has_changes(&self) -> bool {
         self.own.has_changes()
     }
