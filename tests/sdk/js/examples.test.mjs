@@ -1,0 +1,35 @@
+// The examples, run as the README shows: `npm install @azure/cosmos` beside them, then `node examples/run.mjs`.
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { cp, mkdtemp, readFile, rm, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import test from "node:test";
+import { promisify } from "node:util";
+
+import { endpoint } from "./common.mjs";
+
+const root = path.join(import.meta.dirname, "../../..");
+
+const EXPECTED = `\
+added On Loops by ada and grace
+a book of an unknown author: 400/404
+books of ada: 1
+checked before it is created: 400/404
+metadata: 2 books, 440 pages, newest Volume 1
+imported 200 and deleted 150 of them: 50 remain
+ordered for 21
+more cups than there are: 400/4001
+tea in stock: 8
+`;
+
+test("the README examples run", async (t) => {
+  assert.ok((await readFile(path.join(root, "README.md"), "utf8")).includes("node examples/run.mjs"));
+  const folder = await mkdtemp(path.join(tmpdir(), "examples-"));
+  t.after(() => rm(folder, { recursive: true }));
+  await cp(path.join(root, "examples"), path.join(folder, "examples"), { recursive: true });
+  await symlink(process.env.QUIRE_NODE_MODULES, path.join(folder, "node_modules"));
+  const { stdout } = await promisify(execFile)("node", ["examples/run.mjs", endpoint], { cwd: folder });
+  assert.equal(stdout, EXPECTED);
+});
