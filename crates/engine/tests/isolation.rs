@@ -1,4 +1,4 @@
-//! Procedures and single writes of many threads on few lists, also on a storage that loses answers: a serial order must
+//! Procedures, triggers and single writes of many threads on few lists, also on a storage that loses answers: a serial order must
 //! explain what everybody saw. The same check over HTTP, with kills, is in `crates/cli/tests/isolation.rs`.
 
 mod common;
@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use common::{Fixture, Random, json, number_of, pk};
-use quire_engine::{EngineError, ExecuteProcedure, ItemRead, Scope, ScriptKind, WriteKind};
+use quire_engine::{
+    EngineError, ExecuteProcedure, IndexingDirective, ItemRead, Scope, ScriptKind, WriteItem, WriteKind,
+};
 use quire_storage::Storage;
 use quire_storage::fault::{FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
@@ -18,6 +20,8 @@ use quire_value::{Limits, Value, text};
 
 const KEY: &str = r#"["p"]"#;
 const LISTS: u64 = 3;
+/// Those that one transaction makes for itself.
+const OWN_LISTS: u32 = 1000;
 const THREADS: u64 = 4;
 const TURNS: u64 = 30;
 const ROUNDS: u64 = 10;
@@ -51,12 +55,18 @@ fn also_when_answers_get_lost() {
 fn set_up(memory: &MemoryStorage) {
     let made =
         Fixture::on(Arc::new(memory.reopen()), r#"{"paths":["/pk"],"kind":"Hash","version":2}"#, "", 1);
-    let mut script = br#"{"id":"append","body":"#.to_vec();
-    text::write_string(scripts::APPEND, &mut script);
-    script.push(b'}');
-    let script = text::parse(&script, Limits::default()).expect("JSON");
-    made.engine.create_script("db", "c", ScriptKind::StoredProcedure, &script, false).expect("created");
+    let procedure = script("append", scripts::APPEND, "");
+    made.engine.create_script("db", "c", ScriptKind::StoredProcedure, &procedure, false).expect("created");
+    let trigger = script("also", scripts::ALSO_AFTER, r#","triggerType":"Post","triggerOperation":"All""#);
+    made.engine.create_script("db", "c", ScriptKind::Trigger, &trigger, false).expect("created");
     made.create(&list_item(0, &[])).expect("created");
+}
+
+fn script(id: &str, body: &str, members: &str) -> Value {
+    let mut script = format!(r#"{{"id":"{id}"{members},"body":"#).into_bytes();
+    text::write_string(body, &mut script);
+    script.push(b'}');
+    text::parse(&script, Limits::default()).expect("JSON")
 }
 
 /// How many transactions were committed.
@@ -101,8 +111,9 @@ struct Client<'a> {
 
 impl Client<'_> {
     fn turn(&mut self) {
-        match self.random.next() % 8 {
+        match self.random.next() % 10 {
             0..=3 => self.procedure(),
+            8..=9 => self.create_with_trigger(),
             4 => self.patch(),
             5 => self.replace(),
             6 => self.query(),
@@ -175,6 +186,34 @@ impl Client<'_> {
         });
     }
 
+    /// A list of its own, while the trigger appends to another one.
+    fn create_with_trigger(&mut self) {
+        let (also, first, second) = (self.any_list(), self.value(), self.value());
+        let own = list(u64::from(OWN_LISTS + first));
+        let fail = self.random.next().is_multiple_of(6);
+        let item = list_item(u64::from(own.number), &[first]);
+        let wish = format!(r#","also":{{"list":{},"value":{second},"fail":{fail}}}}}"#, also.number);
+        let write = WriteItem {
+            kind: WriteKind::Create,
+            partition_key: None,
+            body: Bytes::from(item.trim_end_matches('}').to_owned() + &wish),
+            if_match: None,
+            indexing: IndexingDirective::Default,
+            session: None,
+            want_body: true,
+            pre_trigger: None,
+            post_trigger: Some("also".to_owned()),
+        };
+        let begun = self.tick();
+        let result = self.fixture.engine.write_item(&self.fixture.container, write).result;
+        let appends = vec![append(own, first), append(also, second)];
+        self.record("create with a trigger", begun, result, appends, |written| {
+            let answer = text::parse(&written.body, Limits::default()).expect("JSON");
+            let before = Operation::Read { list: also, values: values_of(answer.get("before")) };
+            vec![append(own, first), before, append(also, second)]
+        });
+    }
+
     fn patch(&mut self) {
         let (list, value) = (self.any_list(), self.value());
         let body = format!(r#"{{"operations":[{{"op":"add","path":"/values/-","value":{value}}}]}}"#);
@@ -218,7 +257,7 @@ impl Client<'_> {
         let begun = self.tick();
         let scope = Scope { partition_key: Some(pk(KEY)), ..Scope::default() };
         let request = common::request(scope, -1, None);
-        let result = self.fixture.page(Some("SELECT * FROM c WHERE c.number >= 0"), &request);
+        let result = self.fixture.page(Some("SELECT * FROM c WHERE c.number < 100"), &request);
         self.record("query", begun, result, Vec::new(), |page| {
             let rows = text::parse(&page.rows, Limits::default()).expect("rows are JSON");
             let rows = rows.as_array().expect("an array");
