@@ -24,7 +24,7 @@ use crate::log;
 use crate::metrics::Operation;
 use crate::quire;
 use crate::request::{Request, Response, check_head, read_body};
-use crate::routes;
+use crate::routes::{self, Route, RouteKind};
 use crate::state::State;
 use crate::status::{Failure, HandlerError, RequestError};
 
@@ -151,7 +151,7 @@ impl Exchange {
     async fn serve_protocol(&mut self, mut request: Request) -> Result<Response, HandlerError> {
         let state = self.state.clone();
         let route = routes::parse(&request.method, &request.path).map_err(RequestError::Route)?;
-        self.operation = Operation::new(route.resource_type, &request.method, is_query(&request));
+        self.operation = operation(&request, &route);
         let principal = auth::authenticate(&state, &request, &route).await?;
         let mut hold = state.bodies.hold();
         request.body = read_body(&mut self.body, &state.config.limits, &mut hold).await?;
@@ -222,6 +222,13 @@ impl Exchange {
             response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
             *response.body_mut() = Full::new(Bytes::new());
         }
+    }
+}
+
+fn operation(request: &Request, route: &Route) -> Operation {
+    match route.kind {
+        RouteKind::Script { .. } if request.method == Method::POST => Operation::execution(),
+        _ => Operation::new(route.resource_type, &request.method, is_query(request)),
     }
 }
 

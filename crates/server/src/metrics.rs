@@ -39,7 +39,7 @@ const RESOURCES: [&str; 14] = [
     "offers",
     "other",
 ];
-const OPERATIONS: [&str; 7] = ["read", "query", "create", "replace", "patch", "delete", "other"];
+const OPERATIONS: [&str; 8] = ["read", "query", "create", "replace", "patch", "delete", "execute", "other"];
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Upper bounds in microseconds; one more bucket takes the rest.
@@ -74,6 +74,11 @@ impl Operation {
             _ => OPERATIONS.len() - 1,
         };
         Operation { resource, operation }
+    }
+
+    /// A stored procedure runs.
+    pub fn execution() -> Operation {
+        Operation { operation: OPERATIONS.len() - 2, ..Operation::new("sprocs", &Method::POST, false) }
     }
 
     /// A request that names no resource of the protocol.

@@ -466,6 +466,7 @@ fn code(status: StatusCode) -> &'static str {
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
+    use quire_engine::ScriptFailure;
     use quire_resource::{NameError, ThroughputError, TtlError};
     use quire_value::ParseError;
 
@@ -533,6 +534,25 @@ mod tests {
                 EngineError::CrossPartitionRefused,
                 EngineError::CrossPartitionAggregate,
                 EngineError::Sql(SqlError::UserFunction { name: text("tax"), message: text("Say why.") }),
+                EngineError::Script(Box::new(ScriptFailure {
+                    error: ScriptError::Thrown {
+                        number: Some(4444),
+                        message: text("Error: no"),
+                        stack: text("Error: no\n   at f (script.js:1:26)"),
+                    },
+                    log: None,
+                })),
+                EngineError::Script(Box::new(ScriptFailure {
+                    error: ScriptError::Thrown { number: Some(-1), message: text("no"), stack: text("no") },
+                    log: None,
+                })),
+                EngineError::Script(Box::new(ScriptFailure {
+                    error: ScriptError::Compile { message: text("SyntaxError"), position: None },
+                    log: None,
+                })),
+                EngineError::Script(Box::new(ScriptFailure { error: ScriptError::TimedOut, log: None })),
+                EngineError::ScriptBlocked { id: text("s") },
+                EngineError::TransactionConflict,
                 EngineError::NotSupported { feature: text("Flying") },
                 EngineError::Forbidden { reason: text("Say why.") },
                 EngineError::Cancelled,
@@ -633,6 +653,18 @@ mod tests {
                     400 {"code":"BadRequest","message":"Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates.\r\nActivityId: ID, AGENT"}
                 Sql(UserFunction { name: "tax", message: "Say why." })
                     400 {"code":"BadRequest","message":"Message: {\"Errors\":[\"the user-defined function 'udf.tax' failed: Say why.\"]}\r\nActivityId: ID, AGENT"}
+                Script(ScriptFailure { error: Thrown { number: Some(4444), message: "Error: no", stack: "Error: no\n   at f (script.js:1:26)" }, log: None })
+                    400/4444 {"code":"BadRequest","message":"Message: {\"Errors\":[\"Encountered exception while executing function. Exception = Error: no\\r\\nStack trace: Error: no\\n   at f (script.js:1:26)\"]}\r\nActivityId: ID, AGENT"}
+                Script(ScriptFailure { error: Thrown { number: Some(-1), message: "no", stack: "no" }, log: None })
+                    400 {"code":"BadRequest","message":"Message: {\"Errors\":[\"Encountered exception while executing function. Exception = no\\r\\nStack trace: no\"]}\r\nActivityId: ID, AGENT"}
+                Script(ScriptFailure { error: Compile { message: "SyntaxError", position: None }, log: None })
+                    400/65535 {"code":"BadRequest","message":"Message: {\"Errors\":[\"Encountered exception while compiling Javascript. Exception = SyntaxError\"]}\r\nActivityId: ID, AGENT"}
+                Script(ScriptFailure { error: TimedOut, log: None })
+                    408 {"code":"RequestTimeout","message":"Message: {\"Errors\":[\"The requested operation exceeded maximum alloted time.\"]}\r\nActivityId: ID, AGENT"}
+                ScriptBlocked { id: "s" }
+                    403 {"code":"Forbidden","message":"The script with id 's' is blocked for execution because it has violated its allowed resource limit several times.\r\nActivityId: ID, AGENT"}
+                TransactionConflict
+                    449 retry after 10 ms {"code":"RetryWith","message":"Retry the request.\r\nActivityId: ID, AGENT"}
                 NotSupported { feature: "Flying" }
                     400 {"code":"BadRequest","message":"Flying is not supported by this version of Quire\r\nActivityId: ID, AGENT"}
                 Forbidden { reason: "Say why." }

@@ -1,12 +1,16 @@
 """Stored procedures, triggers and user-defined functions."""
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import unquote
 
 import pytest
 from azure.core import MatchConditions
 from azure.cosmos import PartitionKey, exceptions
+from azure.cosmos.aio import CosmosClient as AsyncClient
+from azure.cosmos.partition_key import NonePartitionKeyValue
 
-from conftest import PARTITIONS
+from conftest import ENDPOINT, KEY, PARTITIONS, client_options
 
 LOG = "x-ms-documentdb-script-log-results"
 
@@ -210,6 +214,33 @@ def test_partitions_do_not_see_each_other(container):
     assert refusal(lambda: run(container, "count", partition_key=None)).status_code == 400
 
 
+def test_keys_that_are_missing_or_null(container):
+    procedure(container, "x", """
+        function (item) { __.createDocument(__.getSelfLink(), item, function (error, made) { if (error) throw error; }); }""")
+    run(container, "x", NonePartitionKeyValue, [{"id": "none"}])
+    run(container, "x", [None], [{"id": "null", "pk": None}])
+    assert container.read_item("none", NonePartitionKeyValue)["id"] == "none"
+    assert container.read_item("null", None)["id"] == "null"
+    assert refusal(lambda: run(container, "x", [None], [{"id": "other"}])).status_code == 400
+
+
+def test_procedures_at_once_lose_nothing(container):
+    container.create_item({"id": "counter", "pk": "a", "n": 0})
+    procedure(container, "add", """
+        function () {
+            __.readDocument(__.getAltLink() + '/docs/counter', function (error, counter) {
+                if (error) throw error;
+                counter.n++;
+                __.replaceDocument(counter._self, counter, function (error) { if (error) throw error; });
+                __.createDocument(__.getSelfLink(), { pk: 'a' }, function (error) { if (error) throw error; });
+            });
+        }""")
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: run(container, "add"), range(80)))
+    assert container.read_item("counter", "a")["n"] == 80
+    assert len(list(container.read_all_items())) == 81
+
+
 def test_hierarchical_keys(database):
     paths = PartitionKey(path=["/a", "/b"], kind="MultiHash")
     container = database.create_container("hierarchical-scripts", paths)
@@ -392,6 +423,44 @@ def test_triggers_match_their_header_and_operation(container):
     assert list(container.read_all_items()) == []
 
 
+def test_a_pre_trigger_may_finish_the_item_later(container):
+    container.create_item({"id": "first", "pk": "a", "n": 41})
+    trigger(container, "number", "Pre", "Create", """
+        function () {
+            var item = getContext().getRequest().getBody();
+            getContext().getRequest().setBody(item);
+            __.queryDocuments(__.getSelfLink(), 'SELECT VALUE MAX(c.n) FROM c', function (error, found) {
+                item.n = found.length > 0 ? found[0] + 1 : 0;
+            });
+        }""")
+    for expected in (42, 43):
+        assert container.create_item({"id": str(expected), "pk": "a"}, pre_trigger_include="number")["n"] == expected
+    assert container.create_item({"id": "other", "pk": "b"}, pre_trigger_include="number")["n"] == 0
+
+
+def test_a_post_trigger_sees_quotas(container):
+    trigger(container, "quota", "Post", "All", """
+        function () {
+            var response = getContext().getResponse(), body = response.getBody();
+            body.usage = response.getResourceQuotaCurrentUsage();
+            body.quota = response.getMaxResourceQuota();
+            response.setBody(body);
+        }""")
+    told = container.create_item({"id": "1", "pk": "a"}, post_trigger_include="quota")
+    assert "collectionSize" in told["usage"] and "collectionSize" in told["quota"]
+
+
+def test_a_patch_counts_as_a_replace(container):
+    container.create_item({"id": "1", "pk": "a"})
+    trigger(container, "replace", "Post", "Replace", "function () { throw new Error(7, 'ran'); }")
+    trigger(container, "create", "Post", "Create", "function () {}")
+    operations = [{"op": "add", "path": "/n", "value": 1}]
+    refused = refusal(lambda: container.patch_item("1", "a", operations, post_trigger_include="replace"))
+    assert (refused.status_code, refused.sub_status) == (400, 7)
+    assert refusal(lambda: container.patch_item("1", "a", operations, post_trigger_include="create")).status_code == 400
+    assert "n" not in container.read_item("1", "a")
+
+
 def test_conditions_come_before_the_pre_trigger(container):
     item = container.create_item({"id": "1", "pk": "a"})
     trigger(container, "refuse", "Pre", "All", "function () { throw new Error('ran'); }")
@@ -468,3 +537,16 @@ def test_scripts_of_a_container_with_several_partitions(container):
         run(container, "fill", key, [5, key])
     assert len(list(container.read_all_items())) == 40
     assert len(list(container.read_feed_ranges())) == PARTITIONS
+
+
+def test_the_asynchronous_client(container):
+    async def life():
+        async with AsyncClient(ENDPOINT, KEY, **client_options()) as client:
+            database = client.get_database_client(container.container_link.split("/")[1])
+            scripts = database.get_container_client(container.id).scripts
+            await scripts.create_stored_procedure({"id": "x", "body": "function (a) { __.response.setBody(a + 1); }"})
+            assert await scripts.execute_stored_procedure("x", partition_key="a", parameters=[1]) == 2
+            assert [found["id"] async for found in scripts.list_stored_procedures()] == ["x"]
+            await scripts.delete_stored_procedure("x")
+
+    asyncio.run(life())

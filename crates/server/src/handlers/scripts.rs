@@ -110,6 +110,9 @@ pub(crate) async fn execute(call: &Call<'_>, database: &str, container: &str, pr
     if parameters.len() > PARAMETER_BYTES_MAX {
         return Err(RequestError::BodyTooLarge { bytes_max: PARAMETER_BYTES_MAX }.into());
     }
+    let named = container.scripts().procedure(procedure);
+    let names = named.as_ref().map_or(procedure, |named| named.id.as_str());
+    let names = script_names(&container, ScriptKind::StoredProcedure, names);
     let run = ExecuteProcedure {
         id: procedure.to_owned(),
         partition_key: call.partition_key.clone().ok_or(EngineError::PartitionKeyMissing)?,
@@ -125,7 +128,7 @@ pub(crate) async fn execute(call: &Call<'_>, database: &str, container: &str, pr
         Err(error) => (Reply::failure(Failure::from(&error)), log_of(error)),
     };
     let reply = items::with_position(reply, &container, answer.charge, answer.position.as_ref());
-    Ok(with_log(reply.owner_names(script_names(&container, ScriptKind::StoredProcedure, procedure)), log))
+    Ok(with_log(reply.owner_names(names), log))
 }
 
 /// What a script may ask its request for. The key that signed it is nothing of its business.

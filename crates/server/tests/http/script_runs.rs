@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use expect_test::{Expect, expect};
 
-use crate::client::{Answer, Client};
+use crate::client::{Answer, Client, sign_link};
 
 const KEY: (&str, &str) = ("x-ms-documentdb-partitionkey", "[\"p\"]");
 const LOGGING: (&str, &str) = ("x-ms-documentdb-script-enable-logging", "True");
@@ -301,6 +301,25 @@ fn the_procedure_that_every_container_has() {
     assert_eq!((answer.status, answer.body.as_str()), (200, r#"{"a":[1]}"#));
     client.must(404, "GET", "/dbs/d/colls/c/sprocs/__.sys.echo", &[], "");
     client.must(404, "DELETE", "/dbs/d/colls/c/sprocs/__.sys.echo", &[], "");
+}
+
+#[test]
+fn a_procedure_named_by_its_rid() {
+    let client = Client::with_container(1);
+    let created = client.must(
+        201,
+        "POST",
+        "/dbs/d/colls/c/sprocs",
+        &[],
+        r#"{"id":"ü s","body":"() => __.response.setBody(1)"}"#,
+    );
+    let link =
+        created.body.split("\"_self\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a link");
+    let rid = link.trim_end_matches('/').rsplit('/').next().expect("a rid").to_lowercase();
+    let token = sign_link("POST", "sprocs", &rid);
+    let answer = client.send_as(&token, "POST", &format!("/{link}"), &[KEY], b"[]");
+    assert_eq!((answer.status, answer.body.as_str()), (200, "1"));
+    assert_eq!(answer.header("x-ms-alt-content-path"), Some("dbs/d/colls/c/sprocs/%C3%BC%20s"));
 }
 
 #[test]
