@@ -76,6 +76,13 @@ pub struct Settings {
     /// Let clients make requests fail by rules under /_quire/faults: for tests, never for data
     #[arg(long, env = "QUIRE_ENABLE_FAULTS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     enable_faults: Option<bool>,
+    /// Where stored procedures and triggers run: in-process, or process for workers that can be killed
+    /// [default: process, on loopback in-process]
+    #[arg(long, env = "QUIRE_SCRIPT_ISOLATION", value_name = "WHERE")]
+    script_isolation: Option<ScriptIsolation>,
+    /// Refuse a script that exceeds its time again and again, until it is replaced
+    #[arg(long, env = "QUIRE_BLOCK_SLOW_SCRIPTS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    block_slow_scripts: Option<bool>,
     /// Log requests that take longer, in milliseconds [default: 1000]
     #[arg(long, env = "QUIRE_SLOW_REQUEST_MS", value_name = "MS")]
     slow_request_ms: Option<u64>,
@@ -86,6 +93,13 @@ pub struct Settings {
 pub enum LogFormat {
     Text,
     Json,
+}
+
+#[derive(clap::ValueEnum, serde::Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScriptIsolation {
+    InProcess,
+    Process,
 }
 
 /// Where the data is.
@@ -116,6 +130,8 @@ pub struct Config {
     pub check_date: bool,
     pub log: String,
     pub log_format: LogFormat,
+    pub script_isolation: ScriptIsolation,
+    pub block_slow_scripts: bool,
     pub slow_request: Duration,
 }
 
@@ -166,7 +182,7 @@ impl Settings {
         }
         first_of!(self, file: listen data ephemeral key_file partitions public_endpoint allow_hosts cors_origins tls_cert
             tls_key oidc_issuer oidc_audience metrics_listen backup_dir cache_mb accept_loss enable_faults enforce_throughput check_date log log_format
-            slow_request_ms)
+            script_isolation block_slow_scripts slow_request_ms)
     }
 
     fn validate(self) -> Result<Config> {
@@ -189,8 +205,12 @@ impl Settings {
             (None, None) => None,
             _ => bail!("--oidc-issuer and --oidc-audience need each other"),
         };
+        let listen = self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8081)));
+        // Whoever reaches a loopback address can end our process anyway.
+        let isolation =
+            if listen.ip().is_loopback() { ScriptIsolation::InProcess } else { ScriptIsolation::Process };
         Ok(Config {
-            listen: self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8081))),
+            listen,
             home,
             key_file: self.key_file,
             partitions,
@@ -208,6 +228,8 @@ impl Settings {
             check_date: self.check_date.unwrap_or(true),
             log: self.log.unwrap_or_else(|| "info".into()),
             log_format: self.log_format.unwrap_or(LogFormat::Text),
+            script_isolation: self.script_isolation.unwrap_or(isolation),
+            block_slow_scripts: self.block_slow_scripts.unwrap_or(false),
             slow_request: Duration::from_millis(self.slow_request_ms.unwrap_or(1000)),
         })
     }
@@ -247,6 +269,18 @@ mod tests {
         assert_eq!((config.partitions, config.listen.port()), (5, 9));
         assert_eq!(config.allow_hosts, ["db.local"]);
         assert!(config.check_date);
+    }
+
+    #[test]
+    fn scripts_of_strangers_run_in_other_processes() {
+        let isolation = |file: &str| config(Settings::default(), file).unwrap().script_isolation;
+        assert_eq!(isolation(""), ScriptIsolation::InProcess);
+        assert_eq!(isolation("listen = \"0.0.0.0:8081\""), ScriptIsolation::Process);
+        assert_eq!(isolation("script-isolation = \"process\""), ScriptIsolation::Process);
+        assert_eq!(
+            isolation("listen = \"0.0.0.0:8081\"\nscript-isolation = \"in-process\""),
+            ScriptIsolation::InProcess
+        );
     }
 
     #[test]

@@ -46,7 +46,13 @@ enum Command {
     Verify(offline::VerifyArguments),
     /// Make a local certificate authority and a certificate
     Cert(cert::CertArguments),
+    /// Run the scripts that a server sends; started by the server alone
+    #[command(name = SCRIPT_WORKER, hide = true)]
+    ScriptWorker,
 }
+
+/// The command with which a server starts workers.
+const SCRIPT_WORKER: &str = "script-worker";
 
 #[derive(clap::Args)]
 struct ServeArguments {
@@ -68,6 +74,7 @@ fn main() -> ExitCode {
         Command::Restore(arguments) => offline::restore(&arguments),
         Command::Verify(arguments) => offline::verify(&arguments),
         Command::Cert(arguments) => cert::run(&arguments, SystemClock.now_ms()),
+        Command::ScriptWorker => return quire_engine::serve_scripts(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

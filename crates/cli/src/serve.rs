@@ -1,17 +1,17 @@
 //! `quire serve`: opens the storage and the engine, answers until told to stop.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use quire_engine::{Clock, Engine, Options};
+use quire_engine::{Clock, Engine, Options, ScriptIsolation, ScriptOptions};
 use quire_server::{OidcConfig, Server, ServerConfig, SystemClock, Tls};
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_storage_local::{LocalOptions, LocalStorage};
 
-use crate::backup;
-use crate::config::{Config, Home, LogFormat, TlsFiles};
-use crate::keys;
+use crate::config::{self, Config, Home, LogFormat, TlsFiles};
+use crate::{SCRIPT_WORKER, backup, keys};
 
 pub fn run(mut config: Config) -> Result<()> {
     start_logging(&config)?;
@@ -24,7 +24,7 @@ pub fn run(mut config: Config) -> Result<()> {
         clock: clock.clone(),
         partitions: config.partitions,
         cache_bytes: config.cache_bytes / 2,
-        scripts: Default::default(),
+        scripts: scripts(&config)?,
     };
     let engine = Arc::new(Engine::open(storage, options).context("opening the database")?);
     let mut server = ServerConfig::new(config.listen, keys, clock);
@@ -82,6 +82,24 @@ fn open_storage(config: &Config) -> Result<Arc<dyn Storage>> {
             Ok(Arc::new(storage))
         }
     }
+}
+
+fn scripts(config: &Config) -> Result<ScriptOptions> {
+    let isolation = match config.script_isolation {
+        config::ScriptIsolation::InProcess => ScriptIsolation::InProcess,
+        config::ScriptIsolation::Process => {
+            ScriptIsolation::Process { program: own_program()?, arguments: vec![SCRIPT_WORKER.to_owned()] }
+        }
+    };
+    Ok(ScriptOptions { isolation, block_offenders: config.block_slow_scripts, ..ScriptOptions::default() })
+}
+
+/// This binary, also after its file was replaced by a newer one.
+fn own_program() -> Result<PathBuf> {
+    if cfg!(target_os = "linux") {
+        return Ok("/proc/self/exe".into());
+    }
+    std::env::current_exe().context("finding this program, to run scripts in processes of its own")
 }
 
 fn read_tls(files: &TlsFiles) -> Result<Tls> {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quire_resource::{EpkRange, PartitionKey, ResourceId, SessionToken};
-use quire_script::{Limits as ScriptLimits, ScriptError};
+use quire_script::{Isolation as ScriptIsolation, Limits as ScriptLimits, ScriptError};
 use quire_sql::IndexMetrics;
 use quire_value::Object;
 
@@ -30,6 +30,8 @@ pub struct Options {
 #[derive(Clone, Debug, Default)]
 pub struct ScriptOptions {
     pub limits: ScriptLimits,
+    /// Whether procedures and triggers run in this process or in others.
+    pub isolation: ScriptIsolation,
     /// A script that exceeds its time again and again is refused until it is replaced.
     pub block_offenders: bool,
     /// Procedures and writes with triggers that run at once; `None`: four per core, at least eight.

@@ -50,7 +50,10 @@ pub use transaction::{
 };
 pub use verify::{VerifyReport, verify, verify_backup};
 // Parts of `EngineError` and of requests that callers must name.
-pub use quire_script::{Limits as ScriptLimits, Position as ScriptPosition, ScriptError};
+pub use scripts::serve_scripts;
+pub use quire_script::{
+    Isolation as ScriptIsolation, Limits as ScriptLimits, Position as ScriptPosition, ScriptError,
+};
 pub use quire_sql::ast::Direction;
 pub use quire_sql::functions::Aggregate;
 pub use quire_sql::{

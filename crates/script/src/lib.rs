@@ -1,8 +1,8 @@
 //! Server-side JavaScript in a sandbox: stored procedures, triggers and user-defined functions.
 //!
 //! [`Scripts::run`] runs one procedure or trigger; it reaches items only through the caller's [`Host`], one [`Request`]
-//! and one [`Answer`] at a time, so that a host may as well be another process. [`Scripts::functions`] compiles
-//! user-defined functions, which reach nothing.
+//! and one [`Answer`] at a time, so that the script may as well be in another process: see [`Isolation`].
+//! [`Scripts::functions`] compiles user-defined functions, which reach nothing.
 //!
 //! Invariants:
 //! 1. Every run has a context of its own; nothing that it did to globals or prototypes outlives it.
@@ -20,14 +20,20 @@ mod compile; // from text to the entry function, and where in the text an error 
 mod error; // `ScriptError`
 mod functions; // user-defined functions: many cheap calls
 mod host; // `Host` and its messages
+mod isolation; // `Isolation`: this process or others
 mod limits; // `Limits`
 mod needs; // which built-ins a script can make use of
 mod run; // one run from parameters to response body
 mod sandbox; // runtimes: limits, interruption, reuse
 mod versions; // compiled scripts by version
+mod wire; // messages between the server and a worker process
+mod worker; // the worker process
+mod workers; // worker processes, seen from the server
 
 pub use error::{Position, ScriptError};
 pub use functions::Functions;
 pub use host::{Answer, Host, IndexAction, ItemLink, Reply, Request};
+pub use isolation::{Isolation, Spatial, SpatialFunction};
 pub use limits::Limits;
 pub use run::{Call, Collection, Failure, Outcome, Run, Script, Scripts, TriggerOperation};
+pub use worker::serve;

@@ -13,7 +13,8 @@ use crate::compile::{Form, Report, error_of};
 use crate::functions::Functions;
 use crate::sandbox::{Pool, Realm, Sandbox, Stop};
 use crate::versions::Versions;
-use crate::{Answer, Host, IndexAction, ItemLink, Limits, Reply, Request, ScriptError};
+use crate::workers::{Program, Workers};
+use crate::{Answer, Host, IndexAction, Isolation, ItemLink, Limits, Reply, Request, ScriptError, Spatial};
 
 /// Idle runtimes kept for the next runs.
 const IDLE_RUNTIME_COUNT_MAX: usize = 64;
@@ -25,6 +26,8 @@ pub struct Scripts {
     limits: Limits,
     pool: Arc<Pool>,
     versions: Versions,
+    workers: Option<Workers>,
+    spatial: Option<Spatial>,
 }
 
 /// `version` names the text: the script's ETag, together with what makes it unique in the account.
@@ -73,6 +76,10 @@ pub struct Collection<'a> {
     /// `documentSize=0;…;collectionSize=…`
     pub usage: &'a str,
     pub quota: &'a str,
+    /// JSON: the paths of the partition key, each as a list of names.
+    pub partition_key: &'a str,
+    /// Whether its geometry is that of a plane.
+    pub planar: bool,
 }
 
 /// What a run leaves. Its writes are with the host, to be committed.
@@ -95,8 +102,30 @@ pub struct Failure {
 }
 
 impl Scripts {
+    /// Scripts that run on the caller's thread.
     pub fn new(limits: Limits) -> Scripts {
-        Scripts { limits, pool: Arc::new(Pool::new(IDLE_RUNTIME_COUNT_MAX)), versions: Versions::default() }
+        Scripts {
+            limits,
+            pool: Arc::new(Pool::new(IDLE_RUNTIME_COUNT_MAX)),
+            versions: Versions::default(),
+            workers: None,
+            spatial: None,
+        }
+    }
+
+    pub fn isolated(limits: Limits, isolation: &Isolation) -> Scripts {
+        let workers = match isolation {
+            Isolation::InProcess => None,
+            Isolation::Process { program, arguments } => {
+                Some(Workers::start(Program { path: program.clone(), arguments: arguments.clone() }))
+            }
+        };
+        Scripts { workers, ..Scripts::new(limits) }
+    }
+
+    /// What `__.spatial` calls in this process. Without it, it answers with an error.
+    pub fn set_spatial(&mut self, spatial: Option<Spatial>) {
+        self.spatial = spatial;
     }
 
     pub fn limits(&self) -> &Limits {
@@ -104,16 +133,39 @@ impl Scripts {
     }
 
     pub fn run(&self, run: &Run<'_>, host: &mut dyn Host) -> Result<Outcome, Failure> {
+        self.run_limited(run, &self.limits.after(run.time_used), host)
+    }
+
+    /// With the limits of this run alone.
+    pub(crate) fn run_limited(
+        &self,
+        run: &Run<'_>,
+        limits: &Limits,
+        host: &mut dyn Host,
+    ) -> Result<Outcome, Failure> {
+        match &self.workers {
+            Some(workers) => workers.run(run, limits, host),
+            None => self.run_here(run, limits, host),
+        }
+    }
+
+    pub(crate) fn knows(&self, version: &str) -> bool {
+        self.versions.knows(version)
+    }
+
+    fn run_here(&self, run: &Run<'_>, limits: &Limits, host: &mut dyn Host) -> Result<Outcome, Failure> {
         let mut sandbox = self.pool.take().map_err(|error| Failure { error, log: None })?;
-        let limits = self.limits.after(run.time_used);
-        sandbox.begin(&limits, limits.time);
-        let result = self.run_in(&sandbox, run, host).map_err(|error| match error {
+        sandbox.begin(limits, limits.time);
+        let result = self.run_in(&sandbox, run, limits, host).map_err(|error| match error {
             // Interrupted before the script itself began.
             ScriptError::Engine { .. } if sandbox.state.is_interrupted() => ScriptError::TimedOut,
             error => error,
         });
-        let log = run.logging.then(|| sandbox.state.take_log());
         let unhandled_rejections = sandbox.state.unhandled_rejections();
+        if run.logging && unhandled_rejections > 0 {
+            sandbox.state.warn_of_rejections(unhandled_rejections);
+        }
+        let log = run.logging.then(|| sandbox.state.take_log());
         if !matches!(result, Ok(_) | Err(ScriptError::Thrown { .. } | ScriptError::Compile { .. })) {
             sandbox.spoil();
         }
@@ -133,12 +185,13 @@ impl Scripts {
         &self,
         sandbox: &Sandbox,
         run: &Run<'_>,
+        limits: &Limits,
         host: &mut dyn Host,
     ) -> Result<Option<String>, ScriptError> {
-        let limits = &self.limits;
         sandbox.relieve(limits);
         let (compiled, realm, entry) = self.versions.load(sandbox, &run.script, limits, |needs| {
-            sandbox.realm(needs, |given| push_arguments(given, run, limits))
+            let spatial = self.spatial.map(|function| (function, run.collection.planar));
+            sandbox.realm(needs, spatial, |given| push_arguments(given, run, limits))
         })?;
         let mut turns = Turns { sandbox, realm: &realm, limits, form: compiled.form, unseen_bytes: 0 };
         if let Call::Procedure { parameters } = run.call {
@@ -314,6 +367,7 @@ fn push_arguments<'js>(given: &mut Args<'js>, run: &Run<'_>, limits: &Limits) ->
     {
         given.push_arg(text)?;
     }
+    given.push_arg(run.collection.partition_key)?;
     given.push_arg(run.logging)?;
     given.push_arg(limits.body_length as f64)?;
     given.push_arg(headers)?;

@@ -13,9 +13,12 @@ use rquickjs::context::{Intrinsic, intrinsic};
 use rquickjs::function::{Args, Opt};
 use rquickjs::{Context, Ctx, Error, Function, Object, Persistent, Runtime, Value};
 
+use quire_value::text;
+
 use crate::bytecode::{Bytecode, Kept};
+use crate::isolation::SpatialFunction;
 use crate::needs::Needs;
-use crate::{Limits, ScriptError};
+use crate::{Limits, ScriptError, Spatial};
 
 /// A runtime keeps names and symbols of all its runs; after so many it starts anew.
 const RUN_COUNT_MAX: u32 = 10_000;
@@ -184,6 +187,7 @@ impl Sandbox {
     pub(crate) fn realm(
         &self,
         needs: &Needs,
+        spatial: Option<(Spatial, bool)>,
         arguments: impl for<'js> FnOnce(&mut Args<'js>) -> rquickjs::Result<()>,
     ) -> Result<Realm, ScriptError> {
         let prelude = self.prelude()?;
@@ -191,7 +195,7 @@ impl Sandbox {
         let api = realm.context.with(|ctx| {
             let function: Function<'_> = prelude.api.evaluate(&ctx)?.get()?;
             let mut given = Args::new_unsized(ctx.clone());
-            given.push_arg(native(&ctx, Arc::clone(&self.state), prelude)?)?;
+            given.push_arg(native(&ctx, Arc::clone(&self.state), prelude, spatial)?)?;
             given.push_arg(needs.more)?;
             arguments(&mut given)?;
             let api: Object<'_> = given.apply(&function)?;
@@ -293,6 +297,7 @@ fn native<'js>(
     ctx: &Ctx<'js>,
     state: Arc<State>,
     prelude: &'static Prelude,
+    spatial: Option<(Spatial, bool)>,
 ) -> rquickjs::Result<Function<'js>> {
     Function::new(ctx.clone(), move |ctx: Ctx<'js>, what: u32, Opt(given): Opt<Value<'js>>| match what {
         0 => {
@@ -309,9 +314,25 @@ fn native<'js>(
         }
         3 => Ok(rquickjs::String::from_str(ctx, &random_id()?)?.into_value()),
         4 => prelude.queries.evaluate(&ctx),
-        6 => Ok(Value::new_null(ctx)),
+        6 => match spatial {
+            None => Ok(Value::new_null(ctx)),
+            Some((function, planar)) => {
+                let arguments: String = given.ok_or(Error::Unknown)?.get()?;
+                match call_spatial(function, planar, &arguments) {
+                    Some(text) => Ok(rquickjs::String::from_str(ctx, &text)?.into_value()),
+                    None => Ok(Value::new_undefined(ctx)),
+                }
+            }
+        },
         _ => prelude.more.evaluate(&ctx),
     })
+}
+
+/// `arguments` is JSON: the name of the function, then its own.
+fn call_spatial(function: Spatial, planar: bool, arguments: &str) -> Option<String> {
+    let arguments = text::parse(arguments.as_bytes(), text::Limits::default()).ok()?.into_array()?;
+    let name = SpatialFunction::named(arguments.first()?.as_str()?)?;
+    Some(function(name, &arguments[1..], planar)?.to_json())
 }
 
 fn random_id() -> rquickjs::Result<String> {
@@ -418,6 +439,15 @@ impl State {
 
     pub(crate) fn unhandled_rejections(&self) -> u32 {
         u32::try_from(self.rejections.load(Relaxed)).unwrap_or(0)
+    }
+
+    /// Nobody sees a promise that was rejected with nobody looking, so the log says it, however full.
+    pub(crate) fn warn_of_rejections(&self, count: u32) {
+        let mut log = self.log.lock();
+        if !log.is_empty() {
+            log.push('\n');
+        }
+        log.push_str(&format!("warning: {count} promise(s) were rejected and nobody handled it"));
     }
 
     fn append_log(&self, text: &str) -> bool {

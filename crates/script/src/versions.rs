@@ -26,6 +26,10 @@ struct Known {
 }
 
 impl Versions {
+    pub(crate) fn knows(&self, version: &str) -> bool {
+        self.known.lock().compiled.contains_key(version)
+    }
+
     /// The entry function of a script in a realm that `make_realm` makes for what it needs.
     pub(crate) fn load(
         &self,

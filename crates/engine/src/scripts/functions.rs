@@ -184,7 +184,7 @@ mod tests {
 
     fn scripting(block_offenders: bool) -> Scripting {
         let limits = ScriptLimits { function_time: Duration::from_millis(100), ..ScriptLimits::default() };
-        Scripting::new(&ScriptOptions { limits, block_offenders, running_max: None })
+        Scripting::new(&ScriptOptions { limits, block_offenders, ..ScriptOptions::default() })
     }
 
     fn rows(scripting: &Scripting, query: &str, items: &str) -> Result<String, EngineError> {

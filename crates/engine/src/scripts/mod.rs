@@ -13,17 +13,19 @@ mod gate; // how many run at once
 mod host; // what a script asks of the database
 mod offenders; // scripts that exceed their time too often
 mod procedures; // stored procedures
+mod spatial; // `__.spatial`
 mod triggers; // writes with triggers
 
 pub(crate) use functions::PageFunctions;
 pub(crate) use triggers::write_item;
 
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quire_resource::PartitionKey;
+use quire_resource::{GeospatialType, PartitionKey, PartitionKeyDefinition};
 use quire_script::{Collection, Failure, Outcome, Run, Script, Scripts};
-use quire_value::Value;
+use quire_value::{Segment, Value};
 
 use crate::api::{Resource, ScriptFailure, ScriptOptions};
 use crate::items::Place;
@@ -69,8 +71,10 @@ impl Scripting {
     pub fn new(options: &ScriptOptions) -> Scripting {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let places = options.running_max.unwrap_or((PLACES_PER_CORE * cores).max(PLACES_MIN));
+        let mut scripts = Scripts::isolated(options.limits, &options.isolation);
+        scripts.set_spatial(Some(spatial::evaluate));
         Scripting {
-            scripts: Scripts::new(options.limits),
+            scripts,
             gate: Gate::new(places, (places / PARTITION_SHARE).max(2)),
             function_gate: Gate::new(places, places / CONTAINER_SHARE),
             offenders: options.block_offenders.then(Offenders::default),
@@ -167,6 +171,8 @@ struct About {
     self_link: String,
     alt_link: String,
     usage: String,
+    partition_key: String,
+    planar: bool,
 }
 
 /// There is no quota; these are the figures that clients know.
@@ -182,13 +188,30 @@ impl About {
             usage: format!(
                 "documentSize=0;documentsSize={kilobytes};documentsCount={items};collectionSize={kilobytes};"
             ),
+            partition_key: names_of(&container.definition.partition_key).to_json(),
+            planar: container.definition.geospatial == GeospatialType::Geometry,
         }
     }
 
     fn collection(&self) -> Collection<'_> {
-        let About { self_link, alt_link, usage } = self;
-        Collection { self_link, alt_link, usage, quota: QUOTA }
+        let About { self_link, alt_link, usage, partition_key, planar } = self;
+        Collection { self_link, alt_link, usage, quota: QUOTA, partition_key, planar: *planar }
     }
+}
+
+/// The paths of a partition key, each as a list of its names.
+fn names_of(definition: &PartitionKeyDefinition) -> Value {
+    let name = |segment: &Segment| match segment {
+        Segment::Name(name) => Some(Value::from(name.as_str())),
+        _ => None,
+    };
+    let paths = definition.paths.iter().map(|path| Value::Array(path.0.iter().filter_map(name).collect()));
+    Value::Array(paths.collect())
+}
+
+/// Serves as a worker process of [`ScriptIsolation::Process`](crate::ScriptIsolation), on standard input and output.
+pub fn serve_scripts() -> ExitCode {
+    quire_script::serve(Some(spatial::evaluate))
 }
 
 /// A logical partition, as the gate knows it.

@@ -3,7 +3,7 @@
 // It holds what it needs of the built-ins in constants and keeps its state in objects without a prototype, so nothing
 // a script does to prototypes or globals changes what happens here. `native` is not reachable from a script. It is read
 // and run for every call, and each built-in it holds takes time to make: what is not for every script is in other files.
-(function (native, withMore, kind, operationType, selfLink, altLink, usage, quota, logging, bodyMax, headers, requestBody,
+(function (native, withMore, kind, operationType, selfLink, altLink, usage, quota, partitionKey, logging, bodyMax, headers, requestBody,
   responseBody) {
 "use strict";
 const { parse, stringify } = JSON;
@@ -259,7 +259,7 @@ short.request = request;
 if (response) short.response = response;
 hide(root, "__", short);
 const more = withMore ? native(MORE)({ __proto__: null, native, hide, push, fail, clean, begins, need, tail, optionalText, enqueue,
-  checkCollectionLink, collection, short, response, logging, responseOptions,
+  checkCollectionLink, collection, short, response, logging, partitionKey, responseOptions,
   methods: Collection.prototype,
   accepting: () => !aborted && native(ACCEPTING, waiting),
   appendBody: (text) => append(slotsOfResponse, "Body", text),

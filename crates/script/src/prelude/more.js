@@ -2,7 +2,7 @@
 (function (core) {
 "use strict";
 const { native, hide, push, fail, clean, begins, need, tail, optionalText, enqueue, checkCollectionLink, collection, short, response,
-  logging, responseOptions, methods, accepting, appendBody, again } = core;
+  logging, partitionKey, responseOptions, methods, accepting, appendBody, again } = core;
 const bindCall = Function.prototype.bind.bind(Function.prototype.call);
 const { parse, stringify } = JSON;
 const { isArray } = Array;
@@ -40,6 +40,7 @@ function noAttachments(name, count, least) {
   throw fail(400, 'Attachments are not supported: "' + name + '".');
 }
 class Rest {
+  getPartitionKeyDefinition() { return parse(partitionKey); }
   readDocuments(link, options, callback) {
     need("readDocuments", arguments.length, 1);
     const operation = { __proto__: null, kind: "feed" };

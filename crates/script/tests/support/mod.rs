@@ -164,6 +164,8 @@ pub const COLLECTION: Collection<'static> = Collection {
     alt_link: ALT_LINK,
     usage: "documentSize=0;collectionSize=1;",
     quota: "documentSize=10240;collectionSize=10485760;",
+    partition_key: r#"[["name","first"]]"#,
+    planar: false,
 };
 
 pub fn procedure<'a>(body: &'a str, parameters: &'a str) -> Run<'a> {

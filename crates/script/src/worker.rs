@@ -1,0 +1,133 @@
+//! The worker process: runs what it is sent, one run after another, until its input ends.
+//!
+//! It reaches nothing but its input and output: it has no files, may open none, and gives up what it could use against
+//! the machine before it reads the first message.
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+
+use crate::wire::{Frame, OwnedRun, ToWorker, malformed, read_frame, to_worker};
+use crate::{Answer, Host, Limits, Request, Scripts, Spatial};
+
+/// What the process may use at most, all told: a bound for faults of the engine, whose own limits are far lower.
+const ADDRESS_SPACE_BYTES: u64 = 4 << 30;
+/// Processor time of a run beyond its time limit, in seconds.
+const PROCESSOR_SECONDS_MORE: u64 = 3;
+const PRIORITY: i32 = 5;
+
+/// Serves runs on standard input and output. Returns when the server is gone.
+pub fn serve(spatial: Option<Spatial>) -> ExitCode {
+    match Worker::start(spatial).and_then(Worker::work) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+struct Worker {
+    scripts: Scripts,
+    pipe: Pipe,
+}
+
+/// The server at the other end.
+struct Pipe {
+    input: BufReader<File>,
+    output: File,
+}
+
+impl Worker {
+    fn start(spatial: Option<Spatial>) -> io::Result<Worker> {
+        // The standard streams look for ends of lines.
+        let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        confine()?;
+        let mut scripts = Scripts::new(Limits::default());
+        scripts.set_spatial(spatial);
+        Ok(Worker { scripts, pipe: Pipe { input: BufReader::new(input), output } })
+    }
+
+    fn work(mut self) -> io::Result<()> {
+        loop {
+            match self.pipe.receive()? {
+                None => return Ok(()),
+                Some(ToWorker::Run { limits, run }) => self.run(&limits, run)?,
+                Some(_) => return Err(malformed()),
+            }
+        }
+    }
+
+    fn run(&mut self, limits: &Limits, mut run: OwnedRun) -> io::Result<()> {
+        limit_processor_time(limits)?;
+        if run.body.is_none() && !self.scripts.knows(run.version()) {
+            Frame::needs_text().send(&mut self.pipe.output)?;
+            let Some(ToWorker::Text(text)) = self.pipe.receive()? else { return Err(malformed()) };
+            run.body = Some(text);
+        }
+        let result = run.with(|run| self.scripts.run_limited(run, limits, &mut self.pipe));
+        let frame = match result {
+            Ok(outcome) => Frame::done(&outcome),
+            Err(failure) => Frame::failed(&failure),
+        };
+        frame.send(&mut self.pipe.output)
+    }
+}
+
+impl Pipe {
+    fn receive(&mut self) -> io::Result<Option<ToWorker>> {
+        match read_frame(&mut self.input)? {
+            None => Ok(None),
+            Some(frame) => to_worker(&frame).map(Some).ok_or_else(malformed),
+        }
+    }
+}
+
+impl Host for Pipe {
+    fn call(&mut self, request: Request) -> Answer {
+        let answer = Frame::request(&request).send(&mut self.output).and_then(|()| self.receive());
+        match answer {
+            Ok(Some(ToWorker::Answer(answer))) => answer,
+            // The server is gone or no longer makes sense: there is nobody to report to.
+            _ => std::process::exit(1),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn confine() -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
+    let at_most = |most| Rlimit { current: Some(most), maximum: Some(most) };
+    setrlimit(Resource::Core, at_most(0))?;
+    setrlimit(Resource::Fsize, at_most(0))?;
+    // Those that are open stay so.
+    setrlimit(Resource::Nofile, at_most(0))?;
+    setrlimit(Resource::As, at_most(ADDRESS_SPACE_BYTES))?;
+    setpriority_process(None, PRIORITY)?;
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{Signal, set_parent_process_death_signal};
+        // Also ends it when it is stuck and does not see the end of its input.
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        rustix::thread::set_no_new_privs(true)?;
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn limit_processor_time(limits: &Limits) -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    use rustix::time::{ClockId, clock_gettime};
+    let used = clock_gettime(ClockId::ProcessCPUTime).tv_sec.cast_unsigned();
+    let current = used + limits.time.as_secs() + PROCESSOR_SECONDS_MORE;
+    Ok(setrlimit(Resource::Cpu, Rlimit { current: Some(current), maximum: None })?)
+}
+
+#[cfg(not(unix))]
+fn confine() -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn limit_processor_time(_: &Limits) -> io::Result<()> {
+    Ok(())
+}

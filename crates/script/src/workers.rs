@@ -1,0 +1,315 @@
+//! Worker processes, seen from the server.
+//!
+//! Each serves one run at a time; idle ones wait for the next. One thread starts them, ends those that outlast their
+//! deadline and those that wait too long. It is one thread because a worker dies with the thread that started it.
+//!
+//! Invariant: whatever a worker does or sends, the server goes on; a run whose worker died has failed and nothing else has.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::wire::{Frame, FromWorker, from_worker, malformed, read_frame};
+use crate::{Failure, Host, Limits, Outcome, Run, ScriptError};
+
+/// What a worker may take beyond the limit that it keeps itself: for a built-in of the engine that does not look at the
+/// clock, and for a machine under load.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long an idle worker waits for work.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
+/// After so many runs a worker ends: what leaks, leaks no further.
+const RUN_COUNT_MAX: u32 = 100_000;
+/// Versions of scripts that we remember to have sent to a worker.
+const KNOWN_COUNT_MAX: usize = 10_000;
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(crate) path: PathBuf,
+    pub(crate) arguments: Vec<String>,
+}
+
+pub(crate) struct Workers {
+    shared: Arc<Shared>,
+    keeper: Option<JoinHandle<()>>,
+    idle_max: usize,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    program: Program,
+}
+
+#[derive(Default)]
+struct State {
+    idle: Vec<(Worker, Instant)>,
+    wanted: Vec<Sender<io::Result<Worker>>>,
+    running: HashMap<u64, Watched>,
+    last_number: u64,
+    closed: bool,
+}
+
+struct Watched {
+    deadline: Instant,
+    process: Arc<Mutex<Child>>,
+}
+
+struct Worker {
+    process: Arc<Mutex<Child>>,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    known: HashSet<String>,
+    runs: u32,
+}
+
+impl Workers {
+    pub(crate) fn start(program: Program) -> Workers {
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), program });
+        let kept = Arc::clone(&shared);
+        let keeper = std::thread::Builder::new().name("script-workers".to_owned()).spawn(move || kept.keep());
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Workers { shared, keeper: keeper.ok(), idle_max: cores.max(2) * 2 }
+    }
+
+    pub(crate) fn run(
+        &self,
+        run: &Run<'_>,
+        limits: &Limits,
+        host: &mut dyn Host,
+    ) -> Result<Outcome, Failure> {
+        let failed = |error| Failure { error, log: None };
+        let mut worker = self.take().map_err(|error| failed(engine_failed("cannot start", &error)))?;
+        let number = self.shared.watch(&worker, Instant::now() + limits.time + GRACE);
+        let result = worker.run(run, limits, host);
+        let overran = !self.shared.forget(number);
+        match result {
+            Ok(result) => {
+                if !overran && is_harmless(&result) {
+                    self.give_back(worker);
+                }
+                result
+            }
+            Err(_) if overran => Err(failed(ScriptError::TimedOut)),
+            Err(error) => Err(failed(worker.post_mortem(&error))),
+        }
+    }
+
+    fn take(&self) -> io::Result<Worker> {
+        let mut state = self.shared.state.lock();
+        while let Some((worker, _)) = state.idle.pop() {
+            if worker.is_alive() {
+                return Ok(worker);
+            }
+        }
+        let (sender, receiver) = channel();
+        state.wanted.push(sender);
+        drop(state);
+        self.shared.changed.notify_one();
+        receiver.recv().unwrap_or_else(|_| Err(io::Error::other("the thread that starts workers has ended")))
+    }
+
+    fn give_back(&self, worker: Worker) {
+        let mut state = self.shared.state.lock();
+        if worker.runs < RUN_COUNT_MAX && state.idle.len() < self.idle_max && !state.closed {
+            state.idle.push((worker, Instant::now()));
+        } else {
+            drop(state);
+            drop(worker);
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.shared.state.lock().closed = true;
+        self.shared.changed.notify_one();
+        if let Some(keeper) = self.keeper.take() {
+            // It panics only together with a worker's pipe, and then there is nothing to wait for.
+            drop(keeper.join());
+        }
+    }
+}
+
+/// Whether the worker is as good as before.
+fn is_harmless(result: &Result<Outcome, Failure>) -> bool {
+    let error = match result {
+        Ok(_) => return true,
+        Err(failure) => &failure.error,
+    };
+    !matches!(error, ScriptError::TimedOut | ScriptError::OutOfMemory { .. } | ScriptError::Engine { .. })
+}
+
+impl Shared {
+    fn watch(&self, worker: &Worker, deadline: Instant) -> u64 {
+        let mut state = self.state.lock();
+        state.last_number += 1;
+        let number = state.last_number;
+        let is_next = state.running.values().all(|watched| watched.deadline > deadline);
+        state.running.insert(number, Watched { deadline, process: Arc::clone(&worker.process) });
+        drop(state);
+        if is_next {
+            self.changed.notify_one();
+        }
+        number
+    }
+
+    /// Whether it was still watched: otherwise it overran and was ended.
+    fn forget(&self, number: u64) -> bool {
+        self.state.lock().running.remove(&number).is_some()
+    }
+
+    /// The thread that starts and ends workers.
+    fn keep(&self) {
+        let mut state = self.state.lock();
+        while !state.closed {
+            let wanted = std::mem::take(&mut state.wanted);
+            let (overdue, forgotten, next) = state.due(Instant::now());
+            if !wanted.is_empty() || !overdue.is_empty() || !forgotten.is_empty() {
+                MutexGuard::unlocked(&mut state, || {
+                    drop(forgotten);
+                    overdue.iter().for_each(|process| kill(process));
+                    for sender in wanted {
+                        // Whoever asked waits for the answer.
+                        drop(sender.send(Worker::start(&self.program)));
+                    }
+                });
+                continue;
+            }
+            match next {
+                Some(next) => drop(self.changed.wait_until(&mut state, next)),
+                None => self.changed.wait(&mut state),
+            }
+        }
+        state.idle.clear();
+        state.wanted.clear();
+        state.running.values().for_each(|watched| kill(&watched.process));
+    }
+}
+
+impl State {
+    /// What must end now, and when to look again.
+    fn due(&mut self, now: Instant) -> (Vec<Arc<Mutex<Child>>>, Vec<Worker>, Option<Instant>) {
+        let overdue: Vec<u64> = self
+            .running
+            .iter()
+            .filter(|(_, watched)| watched.deadline <= now)
+            .map(|(number, _)| *number)
+            .collect();
+        let overdue =
+            overdue.iter().filter_map(|number| self.running.remove(number)).map(|watched| watched.process);
+        let overdue = overdue.collect();
+        // The oldest are at the front.
+        let count =
+            self.idle.iter().take_while(|(_, since)| now.duration_since(*since) >= IDLE_TIME_MAX).count();
+        let forgotten = self.idle.drain(..count).map(|(worker, _)| worker).collect();
+        let deadlines = self.running.values().map(|watched| watched.deadline);
+        let next = deadlines.chain(self.idle.first().map(|(_, since)| *since + IDLE_TIME_MAX)).min();
+        (overdue, forgotten, next)
+    }
+}
+
+impl Worker {
+    /// With nothing of ours: no environment, no files, not in our process group.
+    fn start(program: &Program) -> io::Result<Worker> {
+        let mut command = Command::new(&program.path);
+        command.args(&program.arguments).env_clear().current_dir("/");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut process = command.spawn()?;
+        let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err(malformed());
+        };
+        let process = Arc::new(Mutex::new(process));
+        Ok(Worker { process, input, output: BufReader::new(output), known: HashSet::new(), runs: 0 })
+    }
+
+    fn is_alive(&self) -> bool {
+        matches!(self.process.lock().try_wait(), Ok(None))
+    }
+
+    /// The outer error is that of the process or its pipes.
+    fn run(
+        &mut self,
+        run: &Run<'_>,
+        limits: &Limits,
+        host: &mut dyn Host,
+    ) -> io::Result<Result<Outcome, Failure>> {
+        self.runs += 1;
+        let is_known = self.known.contains(run.script.version);
+        Frame::run(limits, run, !is_known).send(&mut self.input)?;
+        loop {
+            let frame = read_frame(&mut self.output)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            match from_worker(&frame).ok_or_else(malformed)? {
+                FromWorker::NeedsText => Frame::script_text(run.script.body).send(&mut self.input)?,
+                FromWorker::Request(request) => Frame::answer(&host.call(request)).send(&mut self.input)?,
+                FromWorker::Done(outcome) => {
+                    self.remember(run.script.version);
+                    return Ok(Ok(outcome));
+                }
+                FromWorker::Failed(failure) => return Ok(Err(failure)),
+            }
+        }
+    }
+
+    fn remember(&mut self, version: &str) {
+        if self.known.contains(version) {
+            return;
+        }
+        if self.known.len() >= KNOWN_COUNT_MAX {
+            self.known.clear();
+        }
+        self.known.insert(version.to_owned());
+    }
+
+    /// What to say of a worker that broke off.
+    fn post_mortem(&self, error: &io::Error) -> ScriptError {
+        // One whose output ended is about to end.
+        let deadline = Instant::now() + Duration::from_millis(200);
+        while self.is_alive() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let status = self.process.lock().try_wait();
+        kill(&self.process);
+        match status {
+            Ok(Some(status)) if used_up_its_time(&status) => ScriptError::TimedOut,
+            Ok(Some(status)) => engine_failed("ended", &status),
+            _ => engine_failed("failed", error),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        kill(&self.process);
+        // A process that was killed leaves its number to us until we ask for its end.
+        drop(self.process.lock().wait());
+    }
+}
+
+#[cfg(unix)]
+fn used_up_its_time(status: &ExitStatus) -> bool {
+    std::os::unix::process::ExitStatusExt::signal(status) == Some(rustix::process::Signal::XCPU.as_raw())
+}
+
+#[cfg(not(unix))]
+fn used_up_its_time(_: &ExitStatus) -> bool {
+    false
+}
+
+fn kill(process: &Mutex<Child>) {
+    // An error says that it has ended already.
+    drop(process.lock().kill());
+}
+
+fn engine_failed(what: &str, why: &dyn std::fmt::Display) -> ScriptError {
+    ScriptError::Engine { message: format!("the worker process {what}: {why}") }
+}

@@ -1,0 +1,196 @@
+//! Runs in worker processes: this program is the worker, too.
+
+mod support;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use quire_script::*;
+use support::*;
+
+/// Open files that this process was started with: whoever started it leaves them open for every descendant.
+static INHERITED: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+
+fn open_count(process: &str) -> usize {
+    std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
+}
+
+fn main() -> ExitCode {
+    INHERITED.get_or_init(|| open_count("self") - 4); // the streams, and the directory just read
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some("worker") {
+        return quire_script::serve(None);
+    }
+    let tests: &[(&str, fn())] = &[
+        ("runs_as_in_process", runs_as_in_process),
+        ("a_stuck_worker_is_killed_and_others_go_on", a_stuck_worker_is_killed_and_others_go_on),
+        ("a_dead_worker_fails_its_run_alone", a_dead_worker_fails_its_run_alone),
+        ("workers_have_nothing_of_ours", workers_have_nothing_of_ours),
+        ("workers_end_with_the_server", workers_end_with_the_server),
+        ("many_at_once", many_at_once),
+        ("a_round_trip_is_cheap", a_round_trip_is_cheap),
+    ];
+    for (name, test) in tests {
+        let started = Instant::now();
+        test();
+        println!("test {name} ... ok ({:?})", started.elapsed());
+    }
+    ExitCode::SUCCESS
+}
+
+fn scripts(limits: Limits) -> Scripts {
+    let program = std::env::current_exe().unwrap();
+    Scripts::isolated(limits, &Isolation::Process { program, arguments: vec!["worker".to_owned()] })
+}
+
+fn check(scripts: &Scripts, text: &str, expected: &str) {
+    let text = body(text);
+    let mut host = MemoryHost::with(&[r#"{"id": "a", "n": 1}"#]);
+    let shown = show(scripts.run(&procedure(&text, "[]"), &mut host));
+    assert!(shown.starts_with(expected), "{text}\n  {shown}");
+}
+
+fn runs_as_in_process() {
+    let scripts = scripts(Limits::default());
+    for _ in 0..2 {
+        check(&scripts, "c.readDocument(doc('a'), (e, d) => set(d.n))", "1");
+        check(
+            &scripts,
+            "c.createDocument(link, {id: 'b'}, (e, d) => c.readDocuments(link, (e, d) => set(d.length)))",
+            "2",
+        );
+        check(&scripts, "c.createDocument(link, {id: 'a'})", "409 Error: ");
+        check(&scripts, "throw new Error(4444, 'ü')", "4444 Error: ü");
+        check(&scripts, "this is prose", "Encountered exception while compiling Javascript.");
+        check(&scripts, "set('x'.repeat(3e6))", "\"xxx");
+        check(&scripts, "set(typeof kept); kept = 1", "\"undefined\"");
+    }
+    let outcome =
+        scripts.run(&procedure("function () { console.log('a %s', 1) }", "[]"), &mut MemoryHost::default());
+    assert_eq!(outcome.unwrap().log.as_deref(), Some("a 1"));
+    let text = body("c.readDocument(doc('a'))");
+    let mut host = MemoryHost { stop_at: Some(1), ..MemoryHost::with(&[]) };
+    assert_eq!(show(scripts.run(&procedure(&text, "[]"), &mut host)), "the host stopped the script");
+}
+
+/// The engine does not look at the clock in there.
+const STUCK: &str = "new Array(4294967295).join()";
+
+fn a_stuck_worker_is_killed_and_others_go_on() {
+    let limits = Limits {
+        soft_time: Duration::from_millis(100),
+        time: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let scripts = scripts(limits);
+    std::thread::scope(|scope| {
+        let stuck =
+            scope.spawn(|| check(&scripts, STUCK, "The requested operation exceeded maximum alloted time."));
+        let mut count = 0;
+        while !stuck.is_finished() {
+            check(&scripts, "set(1)", "1");
+            count += 1;
+        }
+        assert!(count > 10, "{count}");
+    });
+    check(&scripts, "set(2)", "2");
+}
+
+/// Kills its worker from the outside.
+struct Killer;
+
+impl Host for Killer {
+    fn call(&mut self, _: Request) -> Answer {
+        for worker in workers() {
+            assert!(std::process::Command::new("kill").args(["-9", &worker]).status().unwrap().success());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        Reply::Deleted.into()
+    }
+}
+
+/// Process numbers of our children that live.
+fn workers() -> Vec<String> {
+    let us = std::process::id().to_string();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{name}/stat")) else { continue };
+        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+        let fields: Vec<&str> = rest.split(' ').collect();
+        if fields[1] == us && fields[0] != "Z" {
+            found.push(name);
+        }
+    }
+    found
+}
+
+fn a_dead_worker_fails_its_run_alone() {
+    let scripts = scripts(Limits::default());
+    let text = body("c.deleteDocument(doc('a'))");
+    let failure = scripts.run(&procedure(&text, "[]"), &mut Killer).unwrap_err();
+    assert!(
+        matches!(&failure.error, ScriptError::Engine { message } if message.contains("worker process ended")),
+        "{failure:?}"
+    );
+    check(&scripts, "set(1)", "1");
+}
+
+fn workers_have_nothing_of_ours() {
+    let kept = std::fs::File::open("/proc/self/status").unwrap();
+    let scripts = scripts(Limits::default());
+    check(&scripts, "set(1)", "1");
+    let workers = workers();
+    assert_eq!(workers.len(), 1);
+    // Standard input and output, each twice, and nowhere for errors.
+    assert_eq!(open_count(&workers[0]), 5 + INHERITED.get().unwrap());
+    assert!(std::fs::read(format!("/proc/{}/environ", workers[0])).unwrap().is_empty());
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", workers[0])).unwrap();
+    let limit = |name: &str| limits.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(limit("Max open files").contains(" 0 "), "{limits}");
+    assert!(limit("Max core file size").contains(" 0 "), "{limits}");
+    assert!(!limit("Max address space").contains("unlimited"), "{limits}");
+    assert!(!limit("Max cpu time").starts_with("Max cpu time              unlimited"), "{limits}");
+    drop(kept);
+}
+
+fn workers_end_with_the_server() {
+    let limits =
+        Limits { soft_time: Duration::from_secs(50), time: Duration::from_secs(60), ..Limits::default() };
+    let scripts = scripts(limits);
+    check(&scripts, "set(1)", "1");
+    assert!(!workers().is_empty());
+    drop(scripts);
+    assert!(workers().is_empty());
+}
+
+fn many_at_once() {
+    let scripts = scripts(Limits::default());
+    std::thread::scope(|scope| {
+        for number in 0..6 {
+            let scripts = &scripts;
+            scope.spawn(move || {
+                for round in 0..30 {
+                    let text = "function (a, b) { getContext().getResponse().setBody(a * 100 + b) }";
+                    let parameters = format!("[{number}, {round}]");
+                    let shown = show(scripts.run(&procedure(text, &parameters), &mut MemoryHost::default()));
+                    assert_eq!(shown, (number * 100 + round).to_string());
+                }
+            });
+        }
+    });
+}
+
+/// Far above what it takes; the figure is for reading.
+fn a_round_trip_is_cheap() {
+    const RUN_COUNT: u32 = 500;
+    let scripts = scripts(Limits::default());
+    check(&scripts, "c.readDocument(doc('a'), (e, d) => set(d.n))", "1");
+    let started = Instant::now();
+    for _ in 0..RUN_COUNT {
+        check(&scripts, "c.readDocument(doc('a'), (e, d) => set(d.n))", "1");
+    }
+    let each = started.elapsed() / RUN_COUNT;
+    println!("one run with one operation: {each:?}");
+    assert!(each < Duration::from_millis(50), "{each:?}");
+}
