@@ -30,11 +30,29 @@ fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
+/// One round, or as many as fit into the time that was asked for.
+fn rounds() -> Rounds {
+    from_environment("QUIRE_ISOLATION_SECONDS")
+        .map_or(Rounds::Count(1), |seconds| Rounds::For(Duration::from_secs(seconds)))
+}
+
 fn run_shown(name: &str, plan: &Plan) -> Figures {
     println!("{name}: seed {}", plan.seed);
     let figures = run(plan).expect("the run goes through");
     println!("{figures}");
     figures
+}
+
+fn must_be_clean(name: &str, arguments: &[&str]) {
+    let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    let figures = run_shown(name, &Plan { arguments, rounds: rounds(), ..plan() });
+    assert!(figures.is_clean(), "{name}: no serial order explains what was seen");
+    assert!(figures.checked.committed > 100 && figures.looks > 10, "{name}: hardly anything was done");
+}
+
+#[test]
+fn a_serial_order_explains_what_everybody_saw() {
+    must_be_clean("scripts in the server's process", &[]);
 }
 
 #[test]
