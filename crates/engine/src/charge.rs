@@ -60,7 +60,7 @@ fn kilobytes(bytes: usize) -> f64 {
 }
 
 /// Clients are shown hundredths.
-fn rounded(charge: f64) -> f64 {
+pub(crate) fn rounded(charge: f64) -> f64 {
     (charge * 100.0).round() / 100.0
 }
 

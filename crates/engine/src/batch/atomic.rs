@@ -36,7 +36,9 @@ pub(super) fn write_batch(
     // Asked for after the commit, so it covers it.
     let position = partition.and_then(|partition: &Partition| partition.position().ok());
     match done {
-        Ok(Done { results, charge }) => Answer { charge, position, result: Ok(results) },
+        Ok(Done { results, charge }) => {
+            Answer { charge: charge::rounded(charge), position, result: Ok(results) }
+        }
         Err(error) => Answer { charge: charge::REFUSED, position, result: Err(error) },
     }
 }
@@ -138,7 +140,7 @@ impl Batch<'_, '_> {
                 check_response(response_bytes)?;
                 Ok(done)
             });
-            let charge = transaction.charge() - before;
+            let charge = charge::rounded(transaction.charge() - before);
             match result {
                 Ok(_) => results.push(OperationResult { charge, result }),
                 Err(EngineError::TransactionConflict) if locks.is_some() => return Ok(Attempt::Unnamed),

@@ -39,7 +39,7 @@ pub(super) fn run(shared: &Shared, container: &Container, bulk: Bulk) -> Answer<
     }
     let skipped = || OperationResult { charge: 0.0, result: Err(EngineError::FailedDependency) };
     let results: Vec<_> = run.results.into_iter().map(|result| result.unwrap_or_else(skipped)).collect();
-    let charge = results.iter().map(|result| result.charge).sum();
+    let charge = charge::rounded(results.iter().map(|result| result.charge).sum());
     // Asked for after the writes, so it covers them.
     let position = scope.partition.and_then(|partition| partition.position().ok());
     Answer { charge, position, result: Ok(results) }
