@@ -88,6 +88,7 @@ impl Bench {
             want_body: true,
             pre_trigger: None,
             post_trigger: None,
+            trigger_headers: Vec::new(),
         };
         self.engine.write_item(&self.container, write).result.expect("written");
     }

@@ -46,6 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         want_body: false,
         pre_trigger: None,
         post_trigger: None,
+        trigger_headers: Vec::new(),
     };
     let written = engine.write_item(&orders, write);
     println!("written for {} request units, etag {}", written.charge, written.result?.etag);

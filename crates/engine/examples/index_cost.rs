@@ -106,6 +106,7 @@ fn write(engine: &Engine, container: &Arc<Container>, kind: WriteKind, body: &st
         want_body: false,
         pre_trigger: None,
         post_trigger: None,
+        trigger_headers: Vec::new(),
     };
     engine.write_item(container, write).result.expect("an ordinary write");
 }

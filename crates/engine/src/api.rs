@@ -122,6 +122,8 @@ pub struct WriteItem {
     pub pre_trigger: Option<String>,
     /// Trigger to run after it, in the same transaction.
     pub post_trigger: Option<String>,
+    /// Headers of the request that triggers may read.
+    pub trigger_headers: Vec<(String, String)>,
 }
 
 pub struct ItemWritten {

@@ -203,6 +203,7 @@ impl Client<'_> {
             want_body: true,
             pre_trigger: None,
             post_trigger: Some("also".to_owned()),
+            trigger_headers: Vec::new(),
         };
         let begun = self.tick();
         let result = self.fixture.engine.write_item(&self.fixture.container, write).result;

@@ -128,6 +128,7 @@ impl<'a> Scope<'a> {
             want_body: operation.want_body && !is_delete,
             pre_trigger: None,
             post_trigger: None,
+            trigger_headers: Vec::new(),
         };
         let request = Request::new(self.container, write)?;
         self.check_partition(request.partition())?;

@@ -350,6 +350,7 @@ mod tests {
             want_body: false,
             pre_trigger: None,
             post_trigger: None,
+            trigger_headers: Vec::new(),
         };
         engine.write_item(&container, write).result.unwrap();
     }

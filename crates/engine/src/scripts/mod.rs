@@ -218,3 +218,7 @@ pub fn serve_scripts() -> ExitCode {
 fn name_of(shared: &Shared, container: &Container, place: &Place<'_>) -> u64 {
     shared.locks.key(container.number, Protects::LogicalPartition(&place.epk.0))
 }
+
+fn header_pairs(headers: &[(String, String)]) -> Vec<(&str, &str)> {
+    headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}

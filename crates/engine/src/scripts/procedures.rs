@@ -6,7 +6,7 @@ use std::time::Duration;
 use quire_script::{Call, Outcome, Run};
 
 use super::attempts::Room;
-use super::{About, Source};
+use super::{About, Source, header_pairs};
 use crate::api::{Answer, ExecuteProcedure, ProcedureDone, ScriptFailure};
 use crate::items::Place;
 use crate::shared::Shared;
@@ -48,8 +48,7 @@ fn execute(
     place.partition.position_for(call.session.as_ref())?;
     let parameters = parameters(call)?;
     let about = About::of(container);
-    let headers: Vec<(&str, &str)> =
-        call.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let headers = header_pairs(&call.headers);
     let run = Run {
         script: source.script(),
         call: Call::Procedure { parameters },

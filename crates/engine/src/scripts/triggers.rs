@@ -11,7 +11,7 @@ use quire_script::{Call, Run, TriggerOperation};
 use quire_value::{Item, Kind, Limits, Value};
 
 use super::attempts::{Allowance, Room};
-use super::{About, Source};
+use super::{About, Source, header_pairs};
 use crate::api::{Answer, ItemWritten, Resource, WriteItem, WriteKind};
 use crate::items::Place;
 use crate::shared::Shared;
@@ -130,7 +130,8 @@ fn run(
     triggers.all().try_for_each(|trigger| shared.scripts.check_blocked(trigger))?;
     place.partition.position_for(write.session.as_ref())?;
     let room = Room { shared, container, place };
-    let work = Work { room: &room, about: About::of(container), write, triggers };
+    let headers = header_pairs(&write.trigger_headers);
+    let work = Work { room: &room, about: About::of(container), headers: &headers, write, triggers };
     let mut spent = 0.0;
     let result = room.transact(&mut spent, |transaction, allowance| work.run(transaction, allowance));
     *charge = charge::SCRIPT * triggers.all().count() as f64 + spent;
@@ -142,6 +143,7 @@ fn run(
 struct Work<'a> {
     room: &'a Room<'a>,
     about: About,
+    headers: &'a [(&'a str, &'a str)],
     write: &'a WriteItem,
     triggers: &'a Triggers,
 }
@@ -217,7 +219,14 @@ impl Work<'_> {
         let Room { shared, place, .. } = *self.room;
         let collection = self.about.collection();
         let time_used = Duration::ZERO;
-        let run = Run { script: trigger.script(), call, collection, headers: &[], logging: false, time_used };
+        let run = Run {
+            script: trigger.script(),
+            call,
+            collection,
+            headers: self.headers,
+            logging: false,
+            time_used,
+        };
         Ok(shared.scripts.run(trigger, &run, transaction, &place.key, allowance)?.body)
     }
 }

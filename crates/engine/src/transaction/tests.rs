@@ -72,6 +72,7 @@ impl Bench {
             want_body: true,
             pre_trigger: None,
             post_trigger: None,
+            trigger_headers: Vec::new(),
         };
         self.engine.write_item(&self.container, write)
     }
@@ -218,6 +219,7 @@ fn what_a_script_was_shown_is_what_is_stored() {
             want_body: true,
             pre_trigger: None,
             post_trigger: None,
+            trigger_headers: Vec::new(),
         },
     );
     let other = json(std::str::from_utf8(&other.result.unwrap().body).unwrap());

@@ -111,6 +111,7 @@ impl Fixture {
             want_body: true,
             pre_trigger: None,
             post_trigger: None,
+            trigger_headers: Vec::new(),
         };
         self.engine.write_item(&self.container, write)
     }

@@ -146,6 +146,7 @@ impl Bench {
             want_body: true,
             pre_trigger: named(pre),
             post_trigger: named(post),
+            trigger_headers: vec![("x-ms-activity-id".to_owned(), "a1".to_owned())],
         };
         self.0.engine.write_item(&self.0.container, write)
     }

@@ -59,7 +59,8 @@ fn operations_match_exactly() {
     let bench = Bench::new();
     bench.0.create(r#"{"id":"a","pk":"p","name":1}"#).unwrap();
     let operations = ["All", "Create", "Replace", "Update", "Upsert", "Delete"];
-    let kinds: [(fn() -> WriteKind, &str, &[&str]); 4] = [
+    type Case = (fn() -> WriteKind, &'static str, &'static [&'static str]);
+    let kinds: [Case; 4] = [
         (|| WriteKind::Create, r#"{"id":"new","pk":"p","name":2}"#, &["All", "Create"]),
         (|| replace("a"), r#"{"id":"a","pk":"p","name":1}"#, &["All", "Replace", "Update"]),
         (|| WriteKind::Upsert, r#"{"id":"a","pk":"p","name":1}"#, &["All", "Upsert"]),
@@ -277,6 +278,18 @@ fn unique_keys_hold_over_triggers() {
     let result = bench.create(r#"{"id":"b","pk":"p","name":"mine"}"#, "side", "");
     assert!(matches!(result, Err(EngineError::UniqueKeyTaken { .. })), "{}", failure(result));
     assert_eq!(bench.ids(), ["a"]);
+}
+
+#[test]
+fn they_read_headers_of_the_request() {
+    let bench = Bench::new();
+    bench.trigger(
+        "read",
+        "Pre",
+        "All",
+        "function () { var r = getContext().getRequest(); r.getBody().by = r.getValue('x-ms-activity-id'); }",
+    );
+    assert_eq!(text_of(&bench.create(r#"{"id":"a","pk":"p"}"#, "read", "").unwrap(), "by"), "a1");
 }
 
 #[test]

@@ -85,6 +85,7 @@ fn answer(
         want_body: false,
         pre_trigger: None,
         post_trigger: None,
+        trigger_headers: Vec::new(),
     };
     engine.write_item(container, write)
 }

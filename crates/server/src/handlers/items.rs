@@ -9,7 +9,7 @@ use quire_engine::{
     Answer, Container, EngineError, ItemRead, ItemWritten, Position, ReadItem, WriteItem, WriteKind,
 };
 
-use crate::handlers::{Call, Handled, changes, feeds};
+use crate::handlers::{Call, Handled, changes, feeds, scripts};
 use crate::headers::Reply;
 use crate::status::{Failure, HandlerError, RequestError};
 use crate::wire::Feed;
@@ -123,6 +123,7 @@ async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> H
         want_body: !is_delete && !wants_minimal(call)?,
         pre_trigger,
         post_trigger,
+        trigger_headers: if runs_scripts { scripts::request_headers(call) } else { Vec::new() },
     };
     let engine = call.state.engine.clone();
     let target = container.clone();

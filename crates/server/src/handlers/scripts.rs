@@ -132,7 +132,7 @@ pub(crate) async fn execute(call: &Call<'_>, database: &str, container: &str, pr
 }
 
 /// What a script may ask its request for. The key that signed it is nothing of its business.
-fn request_headers(call: &Call<'_>) -> Vec<(String, String)> {
+pub(super) fn request_headers(call: &Call<'_>) -> Vec<(String, String)> {
     let headers = call.request.headers.iter().filter(|(name, _)| name.as_str().starts_with("x-ms-"));
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     headers.map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
