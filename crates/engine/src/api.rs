@@ -247,7 +247,18 @@ pub enum FeedStart {
     After(String),
 }
 
+/// What a reading of the change feed tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FeedMode {
+    /// Every visible item once, as it is.
+    #[default]
+    Latest,
+    /// Every version and delete, as long as the container's policy keeps them.
+    AllVersions,
+}
+
 pub struct ChangesRequest {
+    pub mode: FeedMode,
     /// Scope, size, session; its continuation is not looked at.
     pub page: PageRequest,
     pub start: FeedStart,
@@ -259,7 +270,7 @@ pub struct ChangesRequest {
 
 /// One page of the change feed.
 pub struct Changes {
-    /// `[item,item,...]`, each with its `_lsn`.
+    /// `[item,item,...]`, each with its `_lsn`, or `[change,change,...]` in the mode with all versions.
     pub rows: Vec<u8>,
     pub count: usize,
     /// The position behind this page, with quotes.

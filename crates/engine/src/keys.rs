@@ -9,6 +9,7 @@
 //! | catalog | `C0` container 4, partition 4                            | counts of a partition ([`Counts`])    |
 //! | catalog | `C1` container 4                                         | end of the last reserved block of rids, 8 |
 //! | catalog | `C2` container 4, partition 4, row 1                     | counts of indexes (see `indexes::counts`) |
+//! | catalog | `C4` container 4, partition 4                            | LSN, 8, up to which versions are not kept |
 //! | catalog | `C3` container 4                                         | how far its indexes are built (see `indexes::build`) |
 //! | catalog | other first bytes                                        | the catalog's own, see its section    |
 //! | items   | container 4, rid                                         | item row (see `row`)                  |
@@ -18,6 +19,7 @@
 //! | index   | container 4, 8 zero bytes, index id 8                    | what the index is: kind 1, paths      |
 //! | feeds   | container 4, `01`, partition 4, LSN 8, ordinal 2         | rid (the latest feed)                 |
 //! | feeds   | container 4, `02`, expiry second 8, rid                  | nothing (items with a `ttl` of their own) |
+//! | feeds   | container 4, `03`, partition 4, LSN 8, ordinal 2         | a version (see `items::versions`)     |
 //!
 //! A unique row names its holder in the key, so a write only ever touches its own rows and two tuples with one hash
 //! live side by side; who holds a tuple is decided by the items themselves.
@@ -47,11 +49,13 @@ const CATALOG_COUNTS: u8 = 0xC0;
 const CATALOG_RID_COUNTER: u8 = 0xC1;
 const CATALOG_INDEX_COUNTS: u8 = 0xC2;
 const CATALOG_INDEX_BUILD: u8 = 0xC3;
+const CATALOG_VERSIONS_FLOOR: u8 = 0xC4;
 
 const ID: u8 = 0x01;
 const UNIQUE: u8 = 0x02;
 const LATEST: u8 = 0x01;
 const EXPIRY: u8 = 0x02;
+const VERSION: u8 = 0x03;
 
 /// The guarded sequence of commits of the catalog itself.
 pub(crate) const CATALOG_PARTITION: PartitionId = PartitionId(0);
@@ -157,7 +161,22 @@ pub(crate) fn latest(container: u32, partition: u32, lsn: u64, ordinal: u16) -> 
     join(&[&container.to_be_bytes(), &[LATEST], &partition.to_be_bytes(), &lsn, &ordinal.to_be_bytes()])
 }
 
-/// The LSN in the key of a row of the latest feed.
+pub(crate) fn version(container: u32, partition: u32, lsn: u64, ordinal: u16) -> Vec<u8> {
+    let lsn = lsn.to_be_bytes();
+    join(&[&container.to_be_bytes(), &[VERSION], &partition.to_be_bytes(), &lsn, &ordinal.to_be_bytes()])
+}
+
+/// All versions of a container.
+pub(crate) fn versions_prefix(container: u32) -> Vec<u8> {
+    join(&[&container.to_be_bytes(), &[VERSION]])
+}
+
+/// Where the versions of a partition begin.
+pub(crate) fn versions_floor(container: u32, partition: u32) -> Vec<u8> {
+    join(&[&[CATALOG_VERSIONS_FLOOR], &container.to_be_bytes(), &partition.to_be_bytes()])
+}
+
+/// The LSN in the key of a row of the latest feed or of a version.
 pub(crate) fn lsn_of_feed_key(key: &[u8]) -> Option<u64> {
     number(key.get(9..17)?)
 }
@@ -237,8 +256,14 @@ fn join(parts: &[&[u8]]) -> Vec<u8> {
 /// Everything a container has in the storage: its rows by prefix, its counts and its rid counter.
 pub(crate) fn container_ranges(container: u32) -> Vec<(Space, Vec<u8>)> {
     let prefix = container_prefix(container);
-    let counters = [CATALOG_COUNTS, CATALOG_RID_COUNTER, CATALOG_INDEX_COUNTS, CATALOG_INDEX_BUILD]
-        .map(|tag| (CATALOG, [&[tag], &prefix[..]].concat()));
+    let tags = [
+        CATALOG_COUNTS,
+        CATALOG_RID_COUNTER,
+        CATALOG_INDEX_COUNTS,
+        CATALOG_INDEX_BUILD,
+        CATALOG_VERSIONS_FLOOR,
+    ];
+    let counters = tags.map(|tag| (CATALOG, [&[tag], &prefix[..]].concat()));
     CONTAINER_SPACES.into_iter().map(|space| (space, prefix.to_vec())).chain(counters).collect()
 }
 
@@ -298,6 +323,8 @@ mod tests {
             ),
             (index_counts(1, 2, 3), "c2000000010000000203"),
             (index_build(7), "c300000007"),
+            (versions_floor(7, 2), "c40000000700000002"),
+            (version(7, 1, 0x0102, 3), "00000007 03 00000001 0000000000000102 0003"),
             (index_name(7, 9), "00000007 0000000000000000 0000000000000009"),
         ];
         for (bytes, expected) in golden {

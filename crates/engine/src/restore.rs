@@ -182,6 +182,9 @@ impl Restore<'_> {
             let key = keys::counts(container.number, partition.id);
             let mut ops = vec![Op::Put { space: CATALOG, key, value: counts.encode() }];
             indexes.ops(container.number, partition.id, &mut ops);
+            // Versions are not part of a backup.
+            let key = keys::versions_floor(container.number, partition.id);
+            ops.push(Op::Put { space: CATALOG, key, value: keys::number_value(counts.lsn) });
             let sequence = keys::partition_id(container.number, partition.id);
             let commit = guarded_commit(sequence, Position { epoch: 0, lsn: 0 }, counts.lsn, ops)?;
             send_all(self.loader.storage, &commit)?;

@@ -33,6 +33,7 @@ use smallvec::SmallVec;
 use crate::EngineError;
 use crate::indexes::{CountedIndexes, IndexChange, IndexId, IndexName};
 use crate::items::row;
+use crate::items::versions::{Before, Deleted, Version, VersionKind};
 use crate::keys::{self, Counts};
 use crate::shared::Shared;
 
@@ -62,6 +63,8 @@ pub(crate) struct Prepared {
     pub unindexed_items_delta: i64,
     /// Rows that each index gains by `ops`; those of `puts` come on top.
     pub index_rows_delta: Vec<(IndexId, i64)>,
+    /// Items that go, where all versions are kept.
+    pub deleted: Vec<Deleted>,
     /// Cache keys of all items that change.
     pub touched: SmallVec<[Vec<u8>; 1]>,
     /// Indexes to be listed, besides those of `puts`.
@@ -79,6 +82,8 @@ pub(crate) struct ItemPut {
     /// When the version before this one was to expire by its own ttl: that row goes.
     pub expiry_before: Option<i64>,
     pub indexes: IndexChange,
+    /// The version before, where all versions are kept.
+    pub version: Option<Option<Before>>,
 }
 
 /// A write that is durable and visible.
@@ -517,6 +522,12 @@ impl Sequencer {
         self.list(prepared.index_names, ops, group);
         ops.extend(prepared.ops);
         group.touched.extend(prepared.touched);
+        let gone =
+            u16::try_from(prepared.deleted.len()).expect("a transaction has at most 10,000 operations");
+        // An item that goes may make room for one that comes.
+        for (ordinal, deleted) in (0..).zip(&prepared.deleted) {
+            ops.push(self.delete_version(deleted, at, ordinal));
+        }
         for (ordinal, mut put) in prepared.puts.into_iter().enumerate() {
             let ordinal = u16::try_from(ordinal).expect("a transaction has at most 10,000 operations");
             row::stamp(&mut put.row, lsn, ordinal, ts);
@@ -530,6 +541,7 @@ impl Sequencer {
                     value: vec![],
                 }));
             }
+            ops.extend(put.version.take().map(|before| self.put_version(&put, before, at, ordinal + gone)));
             self.stamp_indexes(put.rid, put.indexes, ts, ops, group);
             let latest = keys::latest(self.container, self.partition, lsn, ordinal);
             ops.push(Op::Put { space: keys::FEEDS, key: latest, value: keys::number_value(put.rid) });
@@ -539,6 +551,24 @@ impl Sequencer {
                 value: put.row,
             });
         }
+    }
+
+    fn put_version(&self, put: &ItemPut, before: Option<Before>, at: Written, ordinal: u16) -> Op {
+        let kind = if before.is_some() { VersionKind::Replace } else { VersionKind::Create };
+        let before = before.unwrap_or(Before { lsn: 0, row: Vec::new() });
+        let (current, previous) = (&put.row, &before.row);
+        let version = Version { kind, rid: put.rid, ts: at.ts, lsn_before: before.lsn, current, previous };
+        let key = keys::version(self.container, self.partition, at.lsn, ordinal);
+        Op::Put { space: keys::FEEDS, key, value: version.encode() }
+    }
+
+    fn delete_version(&self, deleted: &Deleted, at: Written, ordinal: u16) -> Op {
+        let Deleted { rid, before, is_expired } = deleted;
+        let kind = if *is_expired { VersionKind::Expire } else { VersionKind::Delete };
+        let (current, previous): (&[u8], _) = (&[], &before.row);
+        let version = Version { kind, rid: *rid, ts: at.ts, lsn_before: before.lsn, current, previous };
+        let key = keys::version(self.container, self.partition, at.lsn, ordinal);
+        Op::Put { space: keys::FEEDS, key, value: version.encode() }
     }
 
     fn stamp_indexes(
@@ -912,17 +942,43 @@ impl Prepared {
         self.bytes_delta += other.bytes_delta;
         self.unindexed_items_delta += other.unindexed_items_delta;
         self.index_rows_delta.extend(other.index_rows_delta);
+        self.deleted.extend(other.deleted);
         self.touched.extend(other.touched);
         self.index_names.extend(other.index_names);
     }
 
+    /// Changes no item.
+    pub fn upkeep(generation: u64, index_epoch: u8, ops: Vec<Op>) -> Prepared {
+        Prepared {
+            generation,
+            index_epoch,
+            logical_partitions: SmallVec::new(),
+            asked_ts: None,
+            puts: SmallVec::new(),
+            ops,
+            items_delta: 0,
+            bytes_delta: 0,
+            unindexed_items_delta: 0,
+            index_rows_delta: Vec::new(),
+            deleted: Vec::new(),
+            touched: SmallVec::new(),
+            index_names: Vec::new(),
+            is_upkeep: true,
+        }
+    }
+
     fn size(&self) -> (usize, usize) {
         let rows: usize = self.ops.iter().map(op_bytes).sum();
+        let versions =
+            self.puts.iter().filter_map(|put| Some((put.row.len(), put.version.as_ref()?.as_ref())));
+        let versions = versions.map(|(row, before)| row + before.map_or(0, |before| before.row.len()));
+        let deleted = self.deleted.iter().map(|deleted| deleted.before.row.len());
+        let versions: usize = versions.chain(deleted).map(|bytes| bytes + 64).sum();
         let puts: usize = self.puts.iter().map(|put| put.row.len() + put.indexes.bytes() + 128).sum();
         let ops: usize = self.index_names.len() + self.ops.iter().map(op_rows).sum::<usize>();
         let put_ops: usize =
             self.puts.iter().map(|put| 4 + put.indexes.len() + put.indexes.names.len()).sum();
-        (rows + puts, ops + put_ops)
+        (rows + puts + versions, ops + put_ops + self.puts.len() + self.deleted.len())
     }
 
     /// How many rows each index gains.

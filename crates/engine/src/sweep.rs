@@ -13,12 +13,15 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use quire_resource::ItemTtl;
-use quire_storage::{Direction, KeyRange, Scan, StorageError};
+use quire_storage::{Direction, KeyRange, Op, Scan, StorageError};
 use tracing::warn;
 
 use crate::catalog::Catalog;
 use crate::items::remove::{REMOVED_TOGETHER, remove_gone};
 use crate::items::row::{self, Row};
+use crate::items::versions::Version;
+use crate::partition::Partition;
+use crate::sequencer::Prepared;
 use crate::shared::Shared;
 use crate::{Container, EngineError, keys};
 
@@ -27,6 +30,8 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// The longest rest after a chunk.
 const REST_MAX: Duration = Duration::from_millis(200);
 const REST_FACTOR: u32 = 9;
+/// Of versions that are read to be removed.
+const REMOVED_BYTES: usize = 4 << 20;
 /// Feed rows looked at together: more than a transaction has.
 const ROWS_LOOKED_AT: usize = 12_000;
 
@@ -123,6 +128,7 @@ impl Sweeper {
             if self.paused.load(Ordering::Relaxed) {
                 return Ok(());
             }
+            self.sweep_versions(container)?;
             let Some(default) = container.definition.default_ttl else { continue };
             let mut swept = self.sweep_own(container);
             if swept.is_ok() && default > 0 {
@@ -137,6 +143,47 @@ impl Sweeper {
             }
         }
         Ok(())
+    }
+
+    /// Versions that are older than the container keeps them.
+    fn sweep_versions(&self, container: &Container) -> Result<(), Ended> {
+        for partition in container.partitions.all() {
+            while let Some((floor, ops)) = self.old_versions(container, partition.layout.id)? {
+                let started = Instant::now();
+                match partition.sequencer.submit(versions_removed(container, partition, floor, ops)) {
+                    Ok(_) => self.rest((REST_FACTOR * started.elapsed()).min(REST_MAX))?,
+                    Err(_) => return Ok(()), // another round comes
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows of the log to remove, and the LSN up to which it is empty then.
+    fn old_versions(&self, container: &Container, partition: u32) -> Result<Option<(u64, Vec<Op>)>, Ended> {
+        let retention =
+            container.definition.change_feed_retention_minutes.map(|minutes| i64::from(minutes) * 60);
+        // Without a policy nothing is kept, and what an earlier policy kept goes.
+        let newest = self.shared.now_seconds() - retention.unwrap_or(i64::MIN / 2);
+        let range = KeyRange {
+            start: Bound::Included(keys::version(container.number, partition, 0, 0)),
+            end: Bound::Included(keys::version(container.number, partition, u64::MAX, u16::MAX)),
+        };
+        let bytes_max = REMOVED_BYTES;
+        let page = self
+            .shared
+            .storage
+            .snapshot()?
+            .scan(&Scan { bytes_max, ..scan(range, REMOVED_TOGETHER, false) })?;
+        let (mut floor, mut ops) = (0, Vec::new());
+        for (key, value) in page.rows {
+            if Version::decode(&value)?.ts >= newest && retention.is_some() {
+                break;
+            }
+            floor = keys::lsn_of_feed_key(&key).ok_or_else(|| row::corrupt("key of a version"))?;
+            ops.push(Op::Delete { space: keys::FEEDS, key });
+        }
+        Ok((!ops.is_empty()).then_some((floor, ops)))
     }
 
     /// Items that expired by a `ttl` of their own.
@@ -215,6 +262,14 @@ impl Sweeper {
         self.rest((REST_FACTOR * started.elapsed()).min(REST_MAX))?;
         Ok(removed)
     }
+}
+
+/// Upkeep: no item changes.
+fn versions_removed(container: &Container, partition: &Partition, floor: u64, mut ops: Vec<Op>) -> Prepared {
+    let key = keys::versions_floor(container.number, partition.layout.id);
+    ops.push(Op::Put { space: keys::CATALOG, key, value: keys::number_value(floor) });
+    let generation = partition.sequencer.generation();
+    Prepared::upkeep(generation, container.partitions.indexes().epoch(), ops)
 }
 
 fn scan(range: KeyRange, rows_max: usize, keys_only: bool) -> Scan {

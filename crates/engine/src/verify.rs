@@ -26,6 +26,7 @@ use crate::derived::{DerivedRow, derived_rows};
 use crate::indexes::{CountedIndexes, IndexId, Indexes, parse_row};
 use crate::items::place::canonical;
 use crate::items::row::Row;
+use crate::items::versions::Version;
 use crate::keys::{self, CATALOG, CONTAINER_SPACES, Counts, FEEDS, INDEX, ITEMS, LOOKUPS};
 use crate::partition::PartitionLayout;
 
@@ -148,9 +149,12 @@ impl Verifier<'_> {
     /// And no row besides: all expected ones were found, so counting is enough.
     fn check_totals(&mut self, container: u32, expected: &Expected) -> Result<(), EngineError> {
         let names = self.count(INDEX, &keys::index_names_prefix(container))?;
-        for (space, expected) in
-            [(LOOKUPS, expected.lookups), (FEEDS, expected.feeds), (INDEX, names + expected.indexes)]
-        {
+        let versions = self.check_versions(container)?;
+        for (space, expected) in [
+            (LOOKUPS, expected.lookups),
+            (FEEDS, versions + expected.feeds),
+            (INDEX, names + expected.indexes),
+        ] {
             let found = self.count(space, &keys::container_prefix(container))?;
             if found != expected {
                 self.report.problem(format!(
@@ -160,6 +164,23 @@ impl Verifier<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Versions follow from nothing; each is sound by itself. How many there are.
+    fn check_versions(&mut self, container: u32) -> Result<u64, EngineError> {
+        let mut count = 0;
+        for_each_row(self.snapshot, FEEDS, &keys::versions_prefix(container), |key, value| {
+            count += 1;
+            let sound = Version::decode(value).is_ok_and(|version| {
+                let rows = [version.current, version.previous].into_iter().filter(|row| !row.is_empty());
+                rows.into_iter().all(|row| Row::parse(row).is_ok())
+            });
+            if !sound {
+                self.report.problem(format!("container {container}, version {} is damaged", hex(key)));
+            }
+            Ok(())
+        })?;
+        Ok(count)
     }
 
     fn check_index_names(&mut self, container: u32) -> Result<(), EngineError> {

@@ -6,14 +6,16 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use common::{Fixture, Random, json, number_of, pk, text_of};
-use quire_engine::{Changes, ChangesRequest, EngineError, FeedStart, PageRequest, Scope};
+use quire_engine::{
+    Changes, ChangesRequest, EngineError, FeedMode, FeedStart, PageRequest, Precondition, Scope, verify,
+};
 use quire_value::Value;
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 
 fn ask(scope: &Scope, start: FeedStart, size: i64) -> ChangesRequest {
     let page = PageRequest { scope: scope.clone(), item_count_max: Some(size), ..PageRequest::default() };
-    ChangesRequest { page, start, since: None, wait: Duration::ZERO }
+    ChangesRequest { mode: FeedMode::Latest, page, start, since: None, wait: Duration::ZERO }
 }
 
 fn read(fixture: &Fixture, request: &ChangesRequest) -> Changes {
@@ -196,4 +198,117 @@ fn waiting_ends_with_the_first_change() {
         fixture.create(r#"{"id":"a","pk":"p"}"#).expect("created");
         assert_eq!(waiting.join().expect("no panic"), 1);
     });
+}
+
+fn versions(fixture: &Fixture, start: FeedStart, size: i64) -> Result<Changes, EngineError> {
+    let request = ChangesRequest { mode: FeedMode::AllVersions, ..ask(&Scope::default(), start, size) };
+    fixture.engine.read_changes(&fixture.container, &request).result
+}
+
+/// What a change says, in short.
+fn short(change: &Value) -> String {
+    let metadata = change.get("metadata").expect("metadata");
+    let image = |name: &str| match change.get(name).and_then(|image| image.get("n")) {
+        Some(n) => n.to_json(),
+        None => "-".to_owned(),
+    };
+    let before = metadata.get("previousImageLSN").map_or("-".to_owned(), Value::to_json);
+    let expired = if metadata.get("timeToLiveExpired").is_some() { " expired" } else { "" };
+    let id =
+        change.get("current").and_then(|item| item.get("id")).or(metadata.get("id")).and_then(Value::as_str);
+    let lsn = number_of(metadata, "lsn");
+    let kind = text_of(metadata, "operationType");
+    format!(
+        "{lsn} {kind} {} {}<-{} {before}{expired}",
+        id.unwrap_or("?"),
+        image("current"),
+        image("previous")
+    )
+}
+
+fn all_versions(fixture: &Fixture, start: FeedStart, size: i64) -> Vec<String> {
+    let (mut told, mut start) = (Vec::new(), start);
+    loop {
+        let changes = versions(fixture, start, size).expect("a page");
+        if changes.count == 0 && !changes.more {
+            return told;
+        }
+        told.extend(items(&changes).iter().map(short));
+        start = FeedStart::After(changes.etag);
+    }
+}
+
+const POLICY: &str = r#""changeFeedPolicy":{"retentionDuration":5},"defaultTtl":-1"#;
+
+#[test]
+fn every_version_and_delete() {
+    let fixture = Fixture::new(POLICY);
+    fixture.create(r#"{"id":"a","pk":"p","n":1}"#).expect("created");
+    let start = versions(&fixture, FeedStart::Now, 10).expect("a page").etag;
+    fixture.upsert(r#"{"id":"a","pk":"p","n":2}"#).expect("written");
+    fixture.replace("a", r#"{"id":"a","pk":"p","n":3}"#).expect("written");
+    fixture.create(r#"{"id":"b","pk":"p","n":4,"ttl":10}"#).expect("created");
+    fixture.delete("a", "[\"p\"]").expect("deleted");
+    fixture.clock.advance(11);
+    fixture.create(r#"{"id":"b","pk":"p","n":5}"#).expect("in place of one that expired");
+    let expected = [
+        "2 replace a 2<-1 1",
+        "3 replace a 3<-2 2",
+        "4 create b 4<-- -",
+        "5 delete a -<-3 3",
+        "6 delete b -<-4 4 expired",
+        "6 create b 5<-- -",
+    ];
+    for size in [1, 2, 100, -1] {
+        assert_eq!(
+            all_versions(&fixture, FeedStart::After(start.clone()), size),
+            expected,
+            "in pages of {size}"
+        );
+    }
+    let changes = items(&versions(&fixture, FeedStart::After("\"4\"".to_owned()), 1).expect("a page"));
+    let metadata = changes[0].get("metadata").expect("metadata");
+    assert_eq!(metadata.get("partitionKey").map(Value::to_json).as_deref(), Some(r#"{"pk":"p"}"#));
+    assert_eq!(changes[0].get("current").map(Value::to_json).as_deref(), Some("{}"));
+    let report = verify(&*fixture.storage).expect("reads");
+    assert!(report.is_sound(), "{:?}", report.problems);
+}
+
+#[test]
+fn versions_are_kept_for_a_time() {
+    let fixture = Fixture::new(POLICY);
+    for n in 0..300 {
+        fixture.upsert(&format!(r#"{{"id":"a","pk":"p","n":{n}}}"#)).expect("written");
+        fixture.clock.advance(1);
+    }
+    fixture.clock.advance(150); // the first 150 are older than five minutes
+    fixture.engine.pause_sweep(false);
+    let started = std::time::Instant::now();
+    let early = || versions(&fixture, FeedStart::After("\"10\"".to_owned()), 10);
+    while early().is_ok() {
+        assert!(started.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let Err(EngineError::BadRequest { message }) = early() else { panic!() };
+    assert!(message.contains("within the retention period"), "{message}");
+    assert_eq!(all_versions(&fixture, FeedStart::After("\"160\"".to_owned()), -1).len(), 140);
+    for start in [FeedStart::Beginning, FeedStart::After("\"0\"".to_owned())] {
+        assert!(versions(&fixture, start, 10).is_err());
+    }
+}
+
+#[test]
+fn versions_are_kept_where_the_policy_asks() {
+    let mut fixture = Fixture::new("");
+    fixture.create(r#"{"id":"a","pk":"p","n":1}"#).expect("created");
+    let Err(EngineError::BadRequest { message }) = versions(&fixture, FeedStart::Now, 10) else { panic!() };
+    assert!(message.contains("changeFeedPolicy"), "{message}");
+    let definition =
+        json(&format!(r#"{{"id":"c","partitionKey":{HASH},"changeFeedPolicy":{{"retentionDuration":5}}}}"#));
+    fixture.container =
+        fixture.engine.replace_container("db", "c", &definition, &Precondition::default()).expect("replaced");
+    assert!(versions(&fixture, FeedStart::After("\"0\"".to_owned()), 10).is_err(), "before the policy");
+    let start = versions(&fixture, FeedStart::Now, 10).expect("a page").etag;
+    fixture.upsert(r#"{"id":"a","pk":"p","n":2}"#).expect("written");
+    assert_eq!(all_versions(&fixture, FeedStart::After(start), 10), ["2 replace a 2<-1 1"]);
 }

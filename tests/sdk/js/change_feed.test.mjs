@@ -80,3 +80,21 @@ test("the change feed of each feed range", async (t) => {
   }
   assert.deepEqual(ids(found), names(0, 50));
 });
+
+test("the change feed with all versions and deletes", async (t) => {
+  const container = await newContainer(t, {
+    partitionKey: { paths: ["/pk"], version: 2 },
+    changeFeedPolicy: new cosmos.ChangeFeedPolicy(cosmos.ChangeFeedRetentionTimeSpan.fromMinutes(10)),
+  });
+  const changeFeedMode = cosmos.ChangeFeedMode.AllVersionsAndDeletes;
+  const options = { changeFeedMode, changeFeedStartFrom: ChangeFeedStartFrom.Now("p") };
+  const iterator = container.items.getChangeFeedIterator(options);
+  assert.deepEqual(await drain(iterator), []);
+  await container.items.create({ id: "a", pk: "p", n: 1 });
+  await container.items.upsert({ id: "a", pk: "p", n: 2 });
+  await container.item("a", "p").delete();
+  const changes = await drain(iterator);
+  assert.deepEqual(changes.map((change) => change.metadata.operationType), ["create", "replace", "delete"]);
+  assert.deepEqual(changes.map((change) => change.current.n), [1, 2, undefined]);
+  assert.equal(changes[2].metadata.id, "a");
+});

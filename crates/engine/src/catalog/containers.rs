@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use quire_resource::{ContainerDefinition, EpkRange, ResourceId, Throughput};
 use quire_sql::{SqlError, check_computed_property};
+use quire_storage::Op;
 use quire_value::Value;
 
 use super::change::Change;
@@ -16,11 +17,14 @@ use crate::container::Container;
 use crate::indexes::{self, Indexes};
 use crate::keys::{CATALOG, index_build};
 use crate::partition::{PartitionLayout, PartitionSet};
+use crate::sequencer::{Prepared, Refused};
 
 /// The top bit tells containers from users in a rid.
 const CONTAINER_NUMBER_MAX: u64 = (1 << 31) - 1;
 /// What the service gives to a container that asks for nothing and shares nothing.
 const DEFAULT_THROUGHPUT: Throughput = Throughput::Manual(400);
+/// A row that has to wait for other commits is sent again this often.
+const TRIES: u32 = 12;
 /// Throughput of one partition.
 const PARTITION_THROUGHPUT: u32 = 10_000;
 
@@ -99,13 +103,19 @@ impl Catalog {
         let resource = change.stamp(existing.resource.rid, id, definition.json.clone());
         change.put_container(&resource, &layout, &epochs);
         change.switch_indexes(&existing.partitions, Indexes::of(&definition, &epochs)?);
-        change.publish_container(Container {
+        let begins = existing.definition.change_feed_retention_minutes.is_none()
+            && definition.change_feed_retention_minutes.is_some();
+        let container = change.publish_container(Container {
             resource,
             definition,
             database: existing.database.clone(),
             number: existing.number,
             partitions: existing.partitions.clone(),
-        })
+        })?;
+        if begins {
+            begin_versions(&container)?;
+        }
+        Ok(container)
     }
 
     /// The container's row: its partitions outlive every definition.
@@ -199,6 +209,26 @@ impl Change<'_> {
         }
         Ok(())
     }
+}
+
+/// Versions are kept from now on: a reader cannot begin earlier.
+fn begin_versions(container: &Container) -> Result<(), EngineError> {
+    for partition in container.partitions.all() {
+        let key = crate::keys::versions_floor(container.number, partition.layout.id);
+        let value = crate::keys::number_value(partition.sequencer.lsn()?);
+        let ops = vec![Op::Put { space: CATALOG, key, value }];
+        let submit = |_| {
+            let generation = partition.sequencer.generation();
+            let epoch = container.partitions.indexes().epoch();
+            partition.sequencer.submit(Prepared::upkeep(generation, epoch, ops.clone()))
+        };
+        match (0..TRIES).map(submit).find(|sent| !matches!(sent, Err(Refused::Stale))) {
+            Some(Ok(_)) => {}
+            Some(Err(Refused::Failed(error))) => return Err(error),
+            Some(Err(Refused::Stale)) | None => return Err(EngineError::Overloaded),
+        }
+    }
+    Ok(())
 }
 
 fn too_many_changes() -> EngineError {

@@ -268,19 +268,10 @@ impl Upkeep {
 
     fn into_prepared(self, generation: u64, index_epoch: u8) -> Prepared {
         Prepared {
-            generation,
-            index_epoch,
-            logical_partitions: SmallVec::new(),
-            asked_ts: None,
-            puts: SmallVec::new(),
-            ops: self.ops,
-            items_delta: 0,
-            bytes_delta: 0,
             unindexed_items_delta: self.unindexed_items_delta,
             index_rows_delta: self.index_rows_delta,
-            touched: SmallVec::new(),
             index_names: self.names,
-            is_upkeep: true,
+            ..Prepared::upkeep(generation, index_epoch, self.ops)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The change feed, latest versions: every visible item once, at the place of its last write.
+//! The change feed: every visible item once, at the place of its last write; or every version and delete.
 //!
 //! A position is an LSN per partition, and everything up to it has been told. All writes of a transaction have one LSN
 //! and come on one page, so a page may be longer than asked for. As an ETag a position is the bare number where the
@@ -14,9 +14,10 @@ use super::body::Links;
 use super::page::{self, Cost, ROWS_DEFAULT};
 use super::row::{self, Row};
 use super::scan::{Meter, Reader, ScanBudget};
+use super::versions::Version;
 use super::view::View;
 use super::window::Window;
-use crate::api::{Answer, Changes, ChangesRequest, FeedStart};
+use crate::api::{Answer, Changes, ChangesRequest, FeedMode, FeedStart};
 use crate::partition::PartitionLayout;
 use crate::shared::Shared;
 use crate::{Container, EngineError, charge, keys};
@@ -34,6 +35,9 @@ pub(crate) fn read_changes(
 ) -> Answer<Changes> {
     let (mut position, mut charge) = (None, charge::REFUSED);
     let result = page::prepare(container, &request.page, &mut position).and_then(|windows| {
+        if request.mode == FeedMode::AllVersions {
+            check_versions_are_kept(container, request)?;
+        }
         let start = start_of(request, &windows)?;
         if request.wait > Duration::ZERO {
             wait_for_change(&windows, &start, request)?;
@@ -55,6 +59,7 @@ pub(crate) fn read_changes(
 /// What has been told of each window.
 fn start_of(request: &ChangesRequest, windows: &[Window<'_>]) -> Result<Vec<u64>, EngineError> {
     match &request.start {
+        FeedStart::Beginning if request.mode == FeedMode::AllVersions => Err(too_early()),
         FeedStart::Beginning => Ok(vec![0; windows.len()]),
         FeedStart::Now => windows.iter().map(|window| window.partition.sequencer.lsn()).collect(),
         FeedStart::After(etag) => {
@@ -63,6 +68,19 @@ fn start_of(request: &ChangesRequest, windows: &[Window<'_>]) -> Result<Vec<u64>
             windows.iter().map(|window| lsn(window).ok_or(EngineError::BadContinuation)).collect()
         }
     }
+}
+
+fn check_versions_are_kept(container: &Container, request: &ChangesRequest) -> Result<(), EngineError> {
+    if container.definition.change_feed_retention_minutes.is_none() {
+        let message = "The container keeps no versions: its changeFeedPolicy names no retentionDuration.";
+        return Err(EngineError::BadRequest { message: message.to_owned() });
+    }
+    if request.since.is_some() { Err(too_early()) } else { Ok(()) }
+}
+
+fn too_early() -> EngineError {
+    let message = "You must read the change feed from within the retention period.";
+    EngineError::BadRequest { message: message.to_owned() }
 }
 
 /// A position as its ETag says it.
@@ -147,10 +165,19 @@ fn read(
     let mut more = false;
     for ((window, told), end) in windows.iter().zip(&mut told).zip(ends) {
         reader.meter.enter(window.partition.layout.id);
+        if request.mode == FeedMode::AllVersions
+            && *told < versions_floor(&*reader.snapshot, container, window)?
+        {
+            return Err(too_early());
+        }
         if let (FeedStart::Beginning, Some(since)) = (&request.start, request.since) {
             *told = first_since(&*reader.snapshot, container, window, since, end)?;
         }
-        match page.fill(&mut reader, window, *told)? {
+        let reached = match request.mode {
+            FeedMode::Latest => page.fill(&mut reader, window, *told)?,
+            FeedMode::AllVersions => page.fill_versions(&mut reader, window, *told)?,
+        };
+        match reached {
             Reached::End { last } => *told = (*told).max(end).max(last.unwrap_or(0)),
             Reached::Full { last } => {
                 *told = (*told).max(last);
@@ -163,6 +190,17 @@ fn read(
     page.text.push(b']');
     let changes = Changes { rows: page.text, count: page.count, etag: etag_of(windows, &told), more };
     Ok((changes, reader.meter.cost()))
+}
+
+/// The LSN up to which versions of a partition are gone.
+fn versions_floor(
+    snapshot: &dyn Snapshot,
+    container: &Container,
+    window: &Window<'_>,
+) -> Result<u64, EngineError> {
+    let key = keys::versions_floor(container.number, window.partition.layout.id);
+    let Some(floor) = snapshot.get(keys::CATALOG, &key)? else { return Ok(0) };
+    keys::number(&floor).ok_or_else(|| row::corrupt("where versions begin"))
 }
 
 /// The position before the first change at or after a time. `_ts` never falls with the LSN, so it is searched for.
@@ -273,6 +311,76 @@ impl<'a> Filling<'a> {
                 return Ok(Reached::End { last });
             }
         }
+    }
+
+    fn fill_versions(
+        &mut self,
+        reader: &mut Reader<'_>,
+        window: &Window<'_>,
+        told: u64,
+    ) -> Result<Reached, EngineError> {
+        let (mut last, mut from) = (None, told);
+        loop {
+            let (rows, more) = self.versions_behind(reader, window, from)?;
+            let cut = rows.last().map(|(lsn, _)| *lsn).filter(|_| more);
+            for (lsn, value) in &rows[..rows.partition_point(|(lsn, _)| Some(*lsn) != cut)] {
+                if last.is_some_and(|last| last != *lsn) && self.is_full(&reader.meter) {
+                    return Ok(Reached::Full { last: last.unwrap_or(told) });
+                }
+                (last, from) = (Some(*lsn), *lsn);
+                reader.meter.index_rows += 1;
+                self.show_version(window, *lsn, &Version::decode(value)?)?;
+            }
+            if !more {
+                return Ok(Reached::End { last });
+            }
+        }
+    }
+
+    /// Some rows of the log behind an LSN, at least all of the first LSN there; whether there are more.
+    fn versions_behind(
+        &self,
+        reader: &Reader<'_>,
+        window: &Window<'_>,
+        told: u64,
+    ) -> Result<(Vec<(u64, Vec<u8>)>, bool), EngineError> {
+        let mut bytes_max = PAGE_BYTES_MAX;
+        loop {
+            let (container, partition) = (self.container.number, window.partition.layout.id);
+            let range = KeyRange {
+                start: Bound::Excluded(keys::version(container, partition, told, u16::MAX)),
+                end: Bound::Included(keys::version(container, partition, u64::MAX, u16::MAX)),
+            };
+            let scan =
+                Scan { range, rows_max: usize::MAX, bytes_max, ..feed_scan(self.container, window, 0, 0) };
+            let page = reader.snapshot.scan(&scan)?;
+            let rows = page.rows.into_iter().map(|(key, value)| Some((keys::lsn_of_feed_key(&key)?, value)));
+            let rows: Vec<_> = rows.collect::<Option<_>>().ok_or_else(|| row::corrupt("key of a version"))?;
+            let one_lsn = rows.first().map(|(lsn, _)| *lsn) == rows.last().map(|(lsn, _)| *lsn);
+            if !page.more || !one_lsn {
+                return Ok((rows, page.more));
+            }
+            bytes_max *= 4; // a transaction larger than what was read
+        }
+    }
+
+    fn show_version(
+        &mut self,
+        window: &Window<'_>,
+        lsn: u64,
+        version: &Version<'_>,
+    ) -> Result<(), EngineError> {
+        let definition = &self.container.definition.partition_key;
+        let known = if version.current.is_empty() { version.previous } else { version.current };
+        if !window.accepts(definition, version.rid, &Row::parse(known)?)? {
+            return Ok(());
+        }
+        if self.count > 0 {
+            self.text.push(b',');
+        }
+        version.write_json(&self.links, &definition.paths, lsn, &mut self.text)?;
+        self.count += 1;
+        Ok(())
     }
 
     /// Some rows behind an LSN, at least all of the first LSN there; whether there are more.

@@ -15,6 +15,7 @@ pub(crate) mod row; // the value of an item's row
 pub(crate) mod rows; // rows of a write as they come together
 pub(crate) mod scan; // the visible items of a scope, in order or by child id
 pub(crate) mod unique; // unique keys
+pub(crate) mod versions; // the log of all versions
 pub(crate) mod view; // the committed state at one moment
 pub(crate) mod window; // what of a container a request covers
 pub(crate) mod write;

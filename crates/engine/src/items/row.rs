@@ -85,6 +85,7 @@ pub(crate) struct Row<'a> {
     pub json_bytes: u32,
     partition_key: &'a [u8],
     item: &'a [u8],
+    bytes: &'a [u8],
 }
 
 impl Draft<'_> {
@@ -186,11 +187,17 @@ impl<'a> Row<'a> {
             json_bytes: u32::from_be_bytes(array(bytes, 36)),
             partition_key,
             item,
+            bytes,
         })
     }
 
     pub fn node(&self) -> Result<Node<'a>, EngineError> {
         Node::of(self.item).map_err(|error| EngineError::Corrupt { what: error.to_string() })
+    }
+
+    /// The whole row.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// The item in binary form.

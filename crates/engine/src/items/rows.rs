@@ -14,6 +14,7 @@ use super::body::Body;
 use super::logical_partition::LogicalPartition;
 use super::row::{Draft, Indexing, Row};
 use super::unique::Tuple;
+use super::versions::{Before, Deleted};
 use crate::api::IndexingDirective;
 use crate::indexes::{IndexChange, IndexId, Indexes, RowSet};
 use crate::sequencer::{ItemPut, Prepared};
@@ -31,6 +32,7 @@ pub(crate) struct Rows<'a> {
     bytes_delta: i64,
     unindexed_items_delta: i64,
     index_rows_delta: Vec<(IndexId, i64)>,
+    deleted: Vec<Deleted>,
     touched: SmallVec<[Vec<u8>; 1]>,
 }
 
@@ -79,6 +81,7 @@ impl<'a> Rows<'a> {
             bytes_delta: 0,
             unindexed_items_delta: 0,
             index_rows_delta: Vec::new(),
+            deleted: Vec::new(),
             touched: SmallVec::new(),
         }
     }
@@ -117,6 +120,10 @@ impl<'a> Rows<'a> {
         if let Some(at) = own_expiry(row) {
             self.remove(keys::FEEDS, keys::expiry(container.number, at, rid));
         }
+        if self.keeps_versions() {
+            let is_expired = container.is_past(row.ttl, row.stamp.ts, self.shared.now_seconds());
+            self.deleted.push(Deleted { rid, before: before(row), is_expired });
+        }
         self.grow(-1, -i64::from(row.json_bytes));
         self.bury_indexes(rid, row)
     }
@@ -134,10 +141,16 @@ impl<'a> Rows<'a> {
             bytes_delta: self.bytes_delta,
             unindexed_items_delta: self.unindexed_items_delta,
             index_rows_delta: self.index_rows_delta,
+            deleted: self.deleted,
             touched: self.touched,
             index_names: Vec::new(),
             is_upkeep: false,
         }
+    }
+
+    /// Whether the container's change feed policy asks for all versions.
+    fn keeps_versions(&self) -> bool {
+        self.container().definition.change_feed_retention_minutes.is_some()
     }
 
     fn container(&self) -> &'a Container {
@@ -174,7 +187,8 @@ impl<'a> Rows<'a> {
         let (ttl_seconds, expiry_before) = (seconds_of(body.ttl), old.and_then(own_expiry));
         let row = draft.encode();
         let indexes = self.index(rid, old, indexed)?;
-        self.puts.push(ItemPut { rid, row, ttl_seconds, expiry_before, indexes });
+        let version = self.keeps_versions().then(|| old.map(before));
+        self.puts.push(ItemPut { rid, row, ttl_seconds, expiry_before, indexes, version });
         Ok(())
     }
 
@@ -218,6 +232,10 @@ impl<'a> Rows<'a> {
         self.remove(keys::FEEDS, feed_key(self.container(), row));
         Ok(())
     }
+}
+
+fn before(row: &Row<'_>) -> Before {
+    Before { lsn: row.stamp.lsn, row: row.bytes().to_vec() }
 }
 
 fn feed_key(container: &Container, row: &Row<'_>) -> Vec<u8> {

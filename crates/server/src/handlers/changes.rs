@@ -4,13 +4,13 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use hyper::StatusCode;
 use hyper::header::{HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH};
-use quire_engine::{ChangesRequest, FeedStart};
+use quire_engine::{ChangesRequest, FeedMode, FeedStart};
 
 use crate::auth;
 use crate::handlers::call::bad_header;
 use crate::handlers::items::with_positions;
 use crate::handlers::partition_key_ranges::A_IM;
-use crate::handlers::{Call, Handled, not_supported};
+use crate::handlers::{Call, Handled};
 use crate::headers::Reply;
 use crate::status::{Failure, HandlerError};
 use crate::wire::{Feed, envelope};
@@ -27,14 +27,18 @@ pub(crate) fn is_asked_for(call: &Call<'_>) -> Result<bool, HandlerError> {
 pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str) -> Handled {
     let container = call.owner_container(database, container)?;
     let mode = call.text(&A_IM)?.unwrap_or_default().trim();
-    if mode.eq_ignore_ascii_case("full-fidelity feed") {
-        return not_supported("The change feed with all versions and deletes");
-    }
-    if !mode.eq_ignore_ascii_case("incremental feed") {
-        return Err(bad_header("a-im", mode));
-    }
-    let request =
-        ChangesRequest { page: call.page()?, start: start(call)?, since: since(call)?, wait: wait(call)? };
+    let mode = match mode.to_ascii_lowercase().as_str() {
+        "incremental feed" => FeedMode::Latest,
+        "full-fidelity feed" => FeedMode::AllVersions,
+        _ => return Err(bad_header("a-im", mode)),
+    };
+    let request = ChangesRequest {
+        mode,
+        page: call.page()?,
+        start: start(call)?,
+        since: since(call)?,
+        wait: wait(call)?,
+    };
     let (engine, source) = (call.state.engine.clone(), container.clone());
     let answer = call.state.pool.read(move || engine.read_changes(&source, &request)).await?;
     let reply = match answer.result {
