@@ -50,7 +50,6 @@ pub use transaction::{
 };
 pub use verify::{VerifyReport, verify, verify_backup};
 // Parts of `EngineError` and of requests that callers must name.
-pub use scripts::serve_scripts;
 pub use quire_script::{
     Isolation as ScriptIsolation, Limits as ScriptLimits, Position as ScriptPosition, ScriptError,
 };
@@ -60,3 +59,4 @@ pub use quire_sql::{
     Diagnostic, Distinct, Feature, HybridSearch, IndexMetrics, Parameters, QueryInfo, QueryPlan, SqlError,
 };
 pub use quire_storage::StorageError;
+pub use scripts::serve_scripts;

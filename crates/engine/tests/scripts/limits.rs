@@ -70,7 +70,8 @@ fn a_query_of_a_script_ends_with_it() {
 
 #[test]
 fn offenders_are_blocked_where_that_is_asked_for() {
-    let bench = Bench::with(ScriptOptions { limits: hasty(), block_offenders: true, ..ScriptOptions::default() });
+    let bench =
+        Bench::with(ScriptOptions { limits: hasty(), block_offenders: true, ..ScriptOptions::default() });
     bench.procedure("slow", "function () { for (;;) {} }");
     bench.procedure("other", "function () {}");
     for _ in 0..3 {
