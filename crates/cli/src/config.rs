@@ -83,6 +83,9 @@ pub struct Settings {
     /// Refuse a script that exceeds its time again and again, until it is replaced
     #[arg(long, env = "QUIRE_BLOCK_SLOW_SCRIPTS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     block_slow_scripts: Option<bool>,
+    /// Let clients change items of several partition keys and containers at once: /_quire/dbs/{db}/transaction
+    #[arg(long, env = "QUIRE_ENABLE_TRANSACTIONS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    enable_transactions: Option<bool>,
     /// Log requests that take longer, in milliseconds [default: 1000]
     #[arg(long, env = "QUIRE_SLOW_REQUEST_MS", value_name = "MS")]
     slow_request_ms: Option<u64>,
@@ -126,6 +129,7 @@ pub struct Config {
     pub cache_bytes: usize,
     pub accept_loss: bool,
     pub enable_faults: bool,
+    pub enable_transactions: bool,
     pub enforce_throughput: bool,
     pub check_date: bool,
     pub log: String,
@@ -182,7 +186,7 @@ impl Settings {
         }
         first_of!(self, file: listen data ephemeral key_file partitions public_endpoint allow_hosts cors_origins tls_cert
             tls_key oidc_issuer oidc_audience metrics_listen backup_dir cache_mb accept_loss enable_faults enforce_throughput check_date log log_format
-            script_isolation block_slow_scripts slow_request_ms)
+            enable_transactions script_isolation block_slow_scripts slow_request_ms)
     }
 
     fn validate(self) -> Result<Config> {
@@ -224,6 +228,7 @@ impl Settings {
             cache_bytes: self.cache_mb.unwrap_or_else(default_cache_mb) << 20,
             accept_loss: self.accept_loss.unwrap_or(false),
             enable_faults: self.enable_faults.unwrap_or(false),
+            enable_transactions: self.enable_transactions.unwrap_or(false),
             enforce_throughput: self.enforce_throughput.unwrap_or(false),
             check_date: self.check_date.unwrap_or(true),
             log: self.log.unwrap_or_else(|| "info".into()),

@@ -38,6 +38,7 @@ pub fn run(mut config: Config) -> Result<()> {
     server.allow_hosts = config.allow_hosts.clone();
     server.cors_origins = config.cors_origins.clone();
     server.enable_faults = config.enable_faults;
+    server.enable_transactions = config.enable_transactions;
     server.enforce_throughput = config.enforce_throughput;
     server.slow_request = config.slow_request;
     if let Some(folder) = config.backup_dir {

@@ -36,6 +36,8 @@ pub struct ServerConfig {
     pub slow_request: Duration,
     /// Clients may make requests fail by rules under `/_quire/faults`.
     pub enable_faults: bool,
+    /// Clients may change items of several partition keys and containers at once.
+    pub enable_transactions: bool,
     /// Answer 429 to what is beyond the provisioned throughput.
     pub enforce_throughput: bool,
     pub limits: Limits,
@@ -116,6 +118,7 @@ impl ServerConfig {
             cors_origins: Vec::new(),
             slow_request: Duration::from_secs(1),
             enable_faults: false,
+            enable_transactions: false,
             enforce_throughput: false,
             limits: Limits::default(),
             clock,

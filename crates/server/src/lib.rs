@@ -26,6 +26,7 @@ mod state; // what all requests share
 mod status; // from failures to status codes
 mod threads; // a thread per connection
 mod throttle; // provisioned throughput, held to
+mod transaction; // `/_quire/dbs/{db}/transaction`
 mod wire; // bodies as they travel
 
 pub use auth::{KeyError, Keys, OidcConfig, OidcError, WELL_KNOWN_KEY};

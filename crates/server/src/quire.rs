@@ -18,6 +18,7 @@ use crate::request::{Request, Response};
 use crate::routes::RouteError;
 use crate::state::State;
 use crate::status::{HandlerError, RequestError};
+use crate::transaction;
 
 const RESOURCE_TYPE: &str = "_quire";
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
@@ -72,6 +73,9 @@ pub(crate) async fn dispatch(state: &Arc<State>, request: &Request) -> Result<Re
     }
     if let Some(id) = fault_path(path) {
         return faults(state, &request.method, id, &request.body);
+    }
+    if let Some(database) = transaction::database(path) {
+        return transaction::serve(state, request, database.map_err(RequestError::Route)?).await;
     }
     let endpoint = find(&state.config.endpoints, &request.method, path).map_err(RequestError::Route)?;
     call(state, endpoint, request.body.clone()).await

@@ -17,4 +17,5 @@ mod queries;
 mod script_runs;
 mod scripts;
 mod throttle;
+mod transactions;
 mod users;

@@ -1,0 +1,236 @@
+//! `POST /_quire/dbs/{db}/transaction`: operations on any items of a database, all or none of them.
+//!
+//! Only with `--enable-transactions`. The words are those of a transactional batch; `container` and `partitionKey` say
+//! where, and `Check` is a condition by itself. A list in which one operation fails is answered 207: it has its own
+//! status, all others 424.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{Method, StatusCode};
+use percent_encoding::percent_decode_str;
+use quire_engine::{
+    EngineError, IndexingDirective, Position, TransactionAnswer, TransactionDone, TransactionOperation,
+    TransactionOutcome, TransactionVerb,
+};
+use quire_resource::PartitionKey;
+use quire_value::text::write_string;
+use quire_value::{Limits, Value, text};
+use std::sync::Arc;
+
+use crate::request::{Request, Response};
+use crate::routes::RouteError;
+use crate::state::State;
+use crate::status::{Failure, HandlerError, RequestError};
+
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+const CHARGE: HeaderName = HeaderName::from_static("x-ms-request-charge");
+/// A member that an operation may have; any other is a mistake.
+const MEMBERS: [&str; 8] = [
+    "operationType",
+    "container",
+    "id",
+    "partitionKey",
+    "resourceBody",
+    "ifMatch",
+    "ifNoneMatch",
+    "indexingDirective",
+];
+
+/// The database of such a path, percent-decoded.
+pub(crate) fn database(path: &str) -> Option<Result<String, RouteError>> {
+    let segment = path.strip_prefix("/_quire/dbs/")?.strip_suffix("/transaction")?;
+    if segment.is_empty() || segment.contains('/') {
+        return None;
+    }
+    let decoded = percent_decode_str(segment).decode_utf8();
+    Some(decoded.map(|name| name.into_owned()).map_err(|_| RouteError::InvalidUrl))
+}
+
+pub(crate) async fn serve(
+    state: &Arc<State>,
+    request: &Request,
+    database: String,
+) -> Result<Response, HandlerError> {
+    if request.method != Method::POST {
+        return Err(RequestError::Route(RouteError::MethodNotAllowed).into());
+    }
+    if !state.config.enable_transactions {
+        return Err(RequestError::Disabled { flag: "--enable-transactions" }.into());
+    }
+    let operations = operations(&request.body, !wants_minimal(request))?;
+    let shared = state.clone();
+    let answer = state.pool.write(move || shared.engine.transact(&database, operations)).await??;
+    let failed = answer.results.iter().any(|result| match result {
+        Ok(done) => done.outcome == TransactionOutcome::NotModified,
+        Err(_) => true,
+    });
+    let charge = format!("{:.2}", answer.charge);
+    let mut response = Response::new(Full::new(Bytes::from(body(&answer))));
+    *response.status_mut() = if failed { StatusCode::MULTI_STATUS } else { StatusCode::OK };
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().extend(HeaderValue::try_from(charge).map(|charge| (CHARGE, charge)));
+    Ok(response)
+}
+
+fn wants_minimal(request: &Request) -> bool {
+    let prefer = request.headers.get(&PREFER).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    prefer.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case("return=minimal"))
+}
+
+fn bad(message: impl Into<String>) -> HandlerError {
+    RequestError::BadRequest { message: message.into() }.into()
+}
+
+fn operations(body: &[u8], want_body: bool) -> Result<Vec<TransactionOperation>, HandlerError> {
+    let body = text::parse(body, Limits::default()).map_err(EngineError::from)?;
+    let list = body.get("operations").and_then(Value::as_array);
+    let list = list.ok_or_else(|| bad("The body must be an object with an array 'operations'."))?;
+    let operation = |(at, value)| {
+        operation(value, want_body).map_err(|problem| bad(format!("Operation {at}: {problem}")))
+    };
+    list.iter().enumerate().map(operation).collect()
+}
+
+fn operation(value: &Value, want_body: bool) -> Result<TransactionOperation, String> {
+    let Value::Object(members) = value else { return Err("it must be an object.".to_owned()) };
+    if let Some((name, _)) = members.iter().find(|(name, _)| !MEMBERS.contains(name)) {
+        return Err(format!("'{name}' is not known."));
+    }
+    let member = |name: &str| value.get(name).filter(|value| !matches!(value, Value::Null));
+    let string = |name: &str| match member(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.to_string())),
+        Some(_) => Err(format!("'{name}' must be a string.")),
+    };
+    let required = |name: &str| string(name)?.ok_or_else(|| format!("'{name}' is missing."));
+    let operation_type = required("operationType")?;
+    let id = || required("id");
+    let verb = match operation_type.as_str() {
+        "Create" => TransactionVerb::Create,
+        "Upsert" => TransactionVerb::Upsert,
+        "Replace" => TransactionVerb::Replace { id: id()? },
+        "Patch" => TransactionVerb::Patch { id: id()? },
+        "Delete" => TransactionVerb::Delete { id: id()? },
+        "Read" => TransactionVerb::Read { id: id()? },
+        "Check" => TransactionVerb::Check { id: id()? },
+        other => return Err(format!("the operationType '{other}' is not known.")),
+    };
+    let has_body = !matches!(
+        verb,
+        TransactionVerb::Delete { .. } | TransactionVerb::Read { .. } | TransactionVerb::Check { .. }
+    );
+    let body = match (member("resourceBody"), has_body) {
+        (Some(body), true) => Bytes::from(body.to_json()),
+        (None, true) => return Err("'resourceBody' is missing.".to_owned()),
+        (Some(_), false) => return Err(format!("{operation_type} has no 'resourceBody'.")),
+        (None, false) => Bytes::new(),
+    };
+    Ok(TransactionOperation {
+        container: required("container")?,
+        partition_key: partition_key(member("partitionKey"))?,
+        verb,
+        body,
+        if_match: string("ifMatch")?,
+        if_none_match: string("ifNoneMatch")?,
+        indexing: indexing(string("indexingDirective")?.as_deref())?,
+        want_body,
+    })
+}
+
+/// An array of values, as the header has it, or such an array as text.
+fn partition_key(value: Option<&Value>) -> Result<Option<PartitionKey>, String> {
+    let header = match value {
+        None => return Ok(None),
+        Some(Value::String(text)) => text.to_string(),
+        Some(value) => value.to_json(),
+    };
+    PartitionKey::from_header(&header).map(Some).map_err(|error| format!("'partitionKey': {error}."))
+}
+
+fn indexing(directive: Option<&str>) -> Result<IndexingDirective, String> {
+    match directive {
+        None => Ok(IndexingDirective::Default),
+        Some(text) if text.eq_ignore_ascii_case("Default") => Ok(IndexingDirective::Default),
+        Some(text) if text.eq_ignore_ascii_case("Include") => Ok(IndexingDirective::Include),
+        Some(text) if text.eq_ignore_ascii_case("Exclude") => Ok(IndexingDirective::Exclude),
+        Some(text) => Err(format!("the indexingDirective '{text}' is not known.")),
+    }
+}
+
+fn body(answer: &TransactionAnswer) -> Vec<u8> {
+    let mut out = Vec::from(&b"{\"results\":["[..]);
+    for (at, result) in answer.results.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        match result {
+            Ok(done) => write_done(done, &mut out),
+            Err(error) => write_failure(&Failure::from(error), &mut out),
+        }
+    }
+    out.extend_from_slice(
+        format!("],\"requestCharge\":{:.2},\"sessionTokens\":{{", answer.charge).as_bytes(),
+    );
+    write_tokens(&answer.positions, &mut out);
+    out.extend_from_slice(b"}}");
+    out
+}
+
+fn write_done(done: &TransactionDone, out: &mut Vec<u8>) {
+    let status = match done.outcome {
+        TransactionOutcome::Created => 201,
+        TransactionOutcome::Done => 200,
+        TransactionOutcome::Empty => 204,
+        TransactionOutcome::NotModified => 304,
+    };
+    out.extend_from_slice(
+        format!("{{\"statusCode\":{status},\"requestCharge\":{:.2}", done.charge).as_bytes(),
+    );
+    if let Some(etag) = &done.etag {
+        out.extend_from_slice(b",\"eTag\":");
+        write_string(etag, out);
+    }
+    if !done.body.is_empty() {
+        out.extend_from_slice(b",\"resourceBody\":");
+        out.extend_from_slice(&done.body);
+    }
+    out.push(b'}');
+}
+
+fn write_failure(failure: &Failure, out: &mut Vec<u8>) {
+    let status = failure.status.as_u16();
+    out.extend_from_slice(format!("{{\"statusCode\":{status},\"requestCharge\":0").as_bytes());
+    if let Some(substatus) = failure.substatus {
+        out.extend_from_slice(format!(",\"subStatusCode\":{substatus}").as_bytes());
+    }
+    if let Some(retry) = failure.retry_after_ms {
+        out.extend_from_slice(format!(",\"retryAfterMilliseconds\":{retry}").as_bytes());
+    }
+    if status != 424 {
+        out.extend_from_slice(b",\"message\":");
+        write_string(&failure.message, out);
+    }
+    out.push(b'}');
+}
+
+/// By container, as a client would send them with a later request.
+fn write_tokens(positions: &[(String, Position)], out: &mut Vec<u8>) {
+    let mut containers: Vec<&String> = positions.iter().map(|(container, _)| container).collect();
+    containers.sort_unstable();
+    containers.dedup();
+    for (at, container) in containers.into_iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        let of_it = positions.iter().filter(|(other, _)| other == container);
+        let tokens: Vec<String> = of_it
+            .map(|(_, position)| {
+                format!("{}:{}#{}", position.partition_id, position.session_version, position.lsn)
+            })
+            .collect();
+        write_string(container, out);
+        out.push(b':');
+        write_string(&tokens.join(","), out);
+    }
+}

@@ -1,0 +1,116 @@
+//! Transactions over several containers, an extension: what is asked, what is answered, what is refused.
+
+use crate::client::Client;
+
+const TRANSACTION: &str = "/_quire/dbs/d/transaction";
+
+fn client() -> Client {
+    let client = Client::start_with(5, |config| config.enable_transactions = true);
+    client.must(201, "POST", "/dbs", &[], r#"{"id":"d"}"#);
+    for id in ["books", "authors"] {
+        let body = format!(r#"{{"id":"{id}","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}}}"#);
+        client.must(201, "POST", "/dbs/d/colls", &[], &body);
+    }
+    client
+}
+
+fn read(client: &Client, container: &str, key: &str, id: &str) -> (u16, String) {
+    let key = format!("[\"{key}\"]");
+    let headers = [("x-ms-documentdb-partitionkey", key.as_str())];
+    let answer = client.send("GET", &format!("/dbs/d/colls/{container}/docs/{id}"), &headers, "");
+    (answer.status, answer.body)
+}
+
+#[test]
+fn off_unless_switched_on() {
+    let client = Client::start(1);
+    let answer = client.send("POST", TRANSACTION, &[], r#"{"operations":[]}"#);
+    assert_eq!(answer.status, 403);
+    assert!(answer.body.contains("--enable-transactions"), "{}", answer.body);
+}
+
+#[test]
+fn containers_change_together() {
+    let client = client();
+    let body = r#"{"operations":[
+        {"operationType":"Create","container":"authors","partitionKey":["ada"],"resourceBody":{"id":"ada","pk":"ada","books":0}},
+        {"operationType":"Upsert","container":"books","resourceBody":{"id":"b1","pk":"x"}}]}"#;
+    let answer = client.must(200, "POST", TRANSACTION, &[], body);
+    assert_eq!(answer.body.matches(r#""statusCode":201"#).count(), 2, "{}", answer.body);
+    assert!(answer.body.contains(r#""sessionTokens":{"authors":""#), "{}", answer.body);
+    assert!(answer.header("x-ms-request-charge").is_some());
+    let body = r#"{"operations":[
+        {"operationType":"Check","container":"books","id":"b1","partitionKey":["x"]},
+        {"operationType":"Patch","container":"authors","id":"ada","partitionKey":["ada"],
+            "resourceBody":{"operations":[{"op":"incr","path":"/books","value":1}]}},
+        {"operationType":"Read","container":"authors","id":"ada","partitionKey":"[\"ada\"]"},
+        {"operationType":"Create","container":"books","resourceBody":{"id":"b2","pk":"y","author":"ada"}},
+        {"operationType":"Delete","container":"books","id":"b1","partitionKey":["x"]}]}"#;
+    let answer = client.must(200, "POST", TRANSACTION, &[], body);
+    assert_eq!(answer.body.matches(r#""books":1"#).count(), 2, "{}", answer.body);
+    let (status, item) = read(&client, "authors", "ada", "ada");
+    assert_eq!(status, 200);
+    // The items in the answer are as they are stored.
+    assert!(answer.body.contains(&item), "{item} in {}", answer.body);
+    assert_eq!(read(&client, "books", "x", "b1").0, 404);
+    assert!(answer.body.contains(&read(&client, "books", "y", "b2").1));
+    let minimal = client.must(
+        200,
+        "POST",
+        TRANSACTION,
+        &[("Prefer", "return=minimal")],
+        r#"{"operations":[{"operationType":"Read","container":"authors","id":"ada","partitionKey":["ada"]}]}"#,
+    );
+    assert!(!minimal.body.contains("resourceBody") && minimal.body.contains("eTag"), "{}", minimal.body);
+}
+
+#[test]
+fn one_failure_is_everybodys() {
+    let client = client();
+    let body = r#"{"operations":[
+        {"operationType":"Create","container":"books","resourceBody":{"id":"b1","pk":"x"}},
+        {"operationType":"Replace","container":"authors","id":"eve","partitionKey":["eve"],"resourceBody":{"id":"eve","pk":"eve"}},
+        {"operationType":"Create","container":"books","resourceBody":{"id":"b2","pk":"y"}}]}"#;
+    let answer = client.must(207, "POST", TRANSACTION, &[], body);
+    assert_eq!(answer.body.matches(r#""statusCode":424"#).count(), 2, "{}", answer.body);
+    assert!(answer.body.contains(r#"{"statusCode":404,"requestCharge":0,"message":""#), "{}", answer.body);
+    assert_eq!(read(&client, "books", "x", "b1").0, 404);
+    // A read that is not modified does not undo the rest.
+    client.must(200, "POST", TRANSACTION, &[], r#"{"operations":[{"operationType":"Create","container":"books","resourceBody":{"id":"b1","pk":"x"}}]}"#);
+    let body = r#"{"operations":[
+        {"operationType":"Read","container":"books","id":"b1","partitionKey":["x"],"ifNoneMatch":"*"},
+        {"operationType":"Create","container":"books","resourceBody":{"id":"b2","pk":"y"}}]}"#;
+    let answer = client.must(207, "POST", TRANSACTION, &[], body);
+    assert!(answer.body.contains(r#""statusCode":304"#) && answer.body.contains(r#""statusCode":201"#));
+    assert_eq!(read(&client, "books", "y", "b2").0, 200);
+}
+
+#[test]
+fn what_makes_no_sense_is_named() {
+    let client = client();
+    let check = |body: &str, expected: &str| {
+        let answer = client.must(400, "POST", TRANSACTION, &[], body);
+        assert!(answer.body.contains(expected), "{body}: {}", answer.body);
+    };
+    check("", "invalid");
+    check("[]", "operations");
+    check(r#"{"operations":[]}"#, "no operations");
+    check(r#"{"operations":[1]}"#, "Operation 0: it must be an object");
+    check(r#"{"operations":[{"operationType":"Fly"}]}"#, "'Fly' is not known");
+    check(r#"{"operations":[{"operationType":"Create","container":"books"}]}"#, "'resourceBody' is missing");
+    check(r#"{"operations":[{"operationType":"Read","container":"books"}]}"#, "'id' is missing");
+    check(r#"{"operations":[{"operationType":"Create","resourceBody":{}}]}"#, "'container' is missing");
+    check(r#"{"operations":[{"operationType":"Create","colour":"red"}]}"#, "'colour' is not known");
+    check(
+        r#"{"operations":[{"operationType":"Read","container":"books","id":"a","partitionKey":{}}]}"#,
+        "partitionKey",
+    );
+    client.must(405, "GET", TRANSACTION, &[], "");
+    client.must(
+        404,
+        "POST",
+        "/_quire/dbs/nowhere/transaction",
+        &[],
+        r#"{"operations":[{"operationType":"Read","container":"books","id":"a","partitionKey":["p"]}]}"#,
+    );
+}
