@@ -1,4 +1,5 @@
-//! The official SDKs against live servers: with 1 and with 5 partitions, over http and over TLS.
+//! The official SDKs against live servers: with 1 partition over http and scripts in the server's process, with 5 over TLS
+//! and scripts in processes of their own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -65,6 +66,7 @@ fn against_live(binary: &Path, suite: &Suite, partitions: &'static str, tls: boo
     let certificates = tls.then(|| make_certificates(binary, &scratch)).transpose()?;
     if let Some(paths) = &certificates {
         arguments.extend(["--tls-cert", &paths.certificate, "--tls-key", &paths.key]);
+        arguments.extend(["--script-isolation", "process"]);
     }
     let live = Live::start(binary, &arguments)?;
     let endpoint = if tls { format!("https://localhost:{}/", live.port()) } else { live.endpoint.clone() };

@@ -192,3 +192,21 @@ test("functions in queries of one and of all partitions", async (t) => {
   assert.equal((await failure(rows("SELECT VALUE udf.throws() FROM c", { partitionKey: "p0" }))).substatus, 32766);
   assert.match((await failure(rows("SELECT VALUE udf.missing(c) FROM c", { partitionKey: "p0" }))).message, /SC2006/);
 });
+
+test("geometry in scripts", async (t) => {
+  const container = await newContainer(t);
+  const body = function () {
+    const point = (x, y) => ({ type: "Point", coordinates: [x, y] });
+    const square = { type: "Polygon", coordinates: [[[0, 0], [2, 0], [2, 2], [0, 2], [0, 0]]] };
+    const { spatial } = __;
+    __.response.setBody([
+      Math.round(spatial.distance(point(0, 0), point(0, 1)) / 1000),
+      spatial.within(point(1, 1), square),
+      spatial.intersects(point(3, 3), square),
+      spatial.isValid(point(0, 100)),
+      spatial.isValidDetailed(point(0, 0)).valid,
+    ]);
+  };
+  assert.deepEqual((await execute(container, body)).resource, [111, true, false, false, true]);
+  assert.equal((await failure(execute(container, () => __.spatial.distance(1, 2)))).substatus, 400);
+});
