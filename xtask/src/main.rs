@@ -57,10 +57,10 @@ fn crash(kills: &str) -> Result<()> {
     close(command::cargo_test(&[("QUIRE_CRASH_KILLS", kills.to_string())])?)
 }
 
-/// The proof of isolation, for longer than the test command has time: half with scripts in the server's process, half
-/// with processes of their own.
+/// The proof of isolation, for longer than the test command has time: a third with scripts in the server's process, a
+/// third with processes of their own, a third with transactions over several partition keys.
 fn isolation(minutes: &str) -> Result<()> {
-    let seconds = minutes.parse::<u64>()? * 60 / 2;
+    let seconds = minutes.parse::<u64>()? * 60 / 3;
     let mut command = command::cargo();
     command.args(["test", "--release", "--package", "quire-cli", "--test", "isolation"]);
     command.args(["--", "--nocapture", "--test-threads", "1"]);

@@ -43,16 +43,26 @@ fn run_shown(name: &str, plan: &Plan) -> Figures {
     figures
 }
 
-fn must_be_clean(name: &str, arguments: &[&str]) {
+fn must_be_clean(name: &str, arguments: &[&str], clients_are: Clients) {
     let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-    let figures = run_shown(name, &Plan { arguments, rounds: rounds(), ..plan() });
+    let figures = run_shown(name, &Plan { arguments, rounds: rounds(), clients_are, ..plan() });
     assert!(figures.is_clean(), "{name}: no serial order explains what was seen");
     assert!(figures.checked.committed > 100 && figures.looks > 10, "{name}: hardly anything was done");
 }
 
 #[test]
 fn a_serial_order_explains_what_everybody_saw() {
-    must_be_clean("scripts in the server's process", &[]);
+    must_be_clean("scripts in the server's process", &["--script-isolation", "in-process"], Clients::Correct);
+}
+
+#[test]
+fn also_with_scripts_in_processes_of_their_own() {
+    must_be_clean("scripts in other processes", &["--script-isolation", "process"], Clients::Correct);
+}
+
+#[test]
+fn also_with_transactions_over_partitions_and_containers() {
+    must_be_clean("transactions over partitions", &["--enable-transactions"], Clients::Across);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use serde_json::{Value as Json, json};
 
 use super::bank::Look;
-use super::client::{Client, Reply, header, json as parsed};
+use super::client::{Client, Place, Reply, header, json as parsed};
 use super::list_actions::Action;
 use crate::http::Answer;
 
@@ -34,10 +34,10 @@ pub const ACTIONS: &[Action] = &[
 /// The accounts of all banks, in one batch each.
 pub fn open_banks(client: &mut Client<'_>) {
     for bank in 0..BANKS {
-        let key = client.bank_key(bank);
+        let place = client.bank(bank);
         let accounts = (0..ACCOUNTS)
-            .map(|number| json!({ "operationType": "Create", "resourceBody": account(&key, number) }));
-        let request = client.batch(&key, &Json::Array(accounts.collect()));
+            .map(|number| json!({ "operationType": "Create", "resourceBody": account(&place.key, number) }));
+        let request = client.batch(&place, &Json::Array(accounts.collect()));
         match client.send("opening a bank", &request) {
             Reply::Answered(answer) if answer.status == 200 => {}
             _ => client.surprise(format!("bank {bank} cannot be opened")),
@@ -55,7 +55,7 @@ fn id(account: u32) -> String {
 
 struct Transfer {
     bank: u32,
-    key: String,
+    place: Place,
     from: u32,
     to: u32,
     amount: i64,
@@ -65,20 +65,20 @@ fn any_transfer(client: &mut Client<'_>) -> Transfer {
     let bank = client.random.below(BANKS);
     let from = client.random.below(ACCOUNTS);
     let to = (from + 1 + client.random.below(ACCOUNTS - 1)) % ACCOUNTS;
-    Transfer { bank, key: client.bank_key(bank), from, to, amount: i64::from(1 + client.random.below(60)) }
+    Transfer { bank, place: client.bank(bank), from, to, amount: i64::from(1 + client.random.below(60)) }
 }
 
 fn transfer_by_procedure(client: &mut Client<'_>) {
-    let Transfer { key, from, to, amount, .. } = any_transfer(client);
-    let request = client.procedure(&key, "transfer", &json!([key, from, to, amount, false]));
+    let Transfer { place, from, to, amount, .. } = any_transfer(client);
+    let request = client.procedure(&place, "transfer", &json!([place.key, from, to, amount, false]));
     client.send("transfer by procedure", &request);
 }
 
 /// Closes an account, or opens it again.
 fn reopen(client: &mut Client<'_>) {
-    let Transfer { bank, key, from, to, .. } = any_transfer(client);
+    let Transfer { bank, place, from, to, .. } = any_transfer(client);
     if has_closed_accounts(bank) {
-        let request = client.procedure(&key, "transfer", &json!([key, from, to, 0, true]));
+        let request = client.procedure(&place, "transfer", &json!([place.key, from, to, 0, true]));
         client.send("account closed or opened", &request);
     }
 }
@@ -88,7 +88,7 @@ fn has_closed_accounts(bank: u32) -> bool {
 }
 
 fn transfer_by_patches(client: &mut Client<'_>) {
-    let Transfer { key, from, to, amount, .. } = any_transfer(client);
+    let Transfer { place, from, to, amount, .. } = any_transfer(client);
     let take = json!({ "condition": format!("FROM c WHERE c.balance >= {amount}"),
         "operations": [{ "op": "incr", "path": "/balance", "value": -amount }] });
     let give = json!({ "operations": [{ "op": "incr", "path": "/balance", "value": amount }] });
@@ -96,15 +96,15 @@ fn transfer_by_patches(client: &mut Client<'_>) {
         { "operationType": "Patch", "id": id(from), "resourceBody": take },
         { "operationType": "Patch", "id": id(to), "resourceBody": give },
     ]);
-    let request = client.batch(&key, &operations);
+    let request = client.batch(&place, &operations);
     client.send("transfer by patches", &request);
 }
 
 /// Two reads, and a batch that holds if neither account has changed since.
 fn transfer_by_replaces(client: &mut Client<'_>) {
-    let Transfer { key, from, to, amount, .. } = any_transfer(client);
-    let Some((mut source, source_etag)) = read(client, &key, from) else { return };
-    let Some((mut target, target_etag)) = read(client, &key, to) else { return };
+    let Transfer { place, from, to, amount, .. } = any_transfer(client);
+    let Some((mut source, source_etag)) = read(client, &place, from) else { return };
+    let Some((mut target, target_etag)) = read(client, &place, to) else { return };
     if balance(&source) < amount {
         return;
     }
@@ -114,30 +114,30 @@ fn transfer_by_replaces(client: &mut Client<'_>) {
         { "operationType": "Replace", "id": id(from), "ifMatch": source_etag, "resourceBody": source },
         { "operationType": "Replace", "id": id(to), "ifMatch": target_etag, "resourceBody": target },
     ]);
-    let request = client.batch(&key, &operations);
+    let request = client.batch(&place, &operations);
     client.send("transfer by replaces", &request);
 }
 
 /// Within one account, by a single replace.
 fn reserve(client: &mut Client<'_>) {
-    let Transfer { key, from, amount, .. } = any_transfer(client);
-    let Some((mut account, etag)) = read(client, &key, from) else { return };
+    let Transfer { place, from, amount, .. } = any_transfer(client);
+    let Some((mut account, etag)) = read(client, &place, from) else { return };
     let reserved = account["reserved"].as_i64().unwrap_or_default();
     let amount = if reserved > 0 { -reserved } else { amount.min(balance(&account)) };
     account["balance"] = json!(balance(&account) - amount);
     account["reserved"] = json!(reserved + amount);
     let headers = format!("if-match: {etag}\r\n");
-    let request = client.on_item("PUT", &key, &id(from), &headers, Some(&account));
+    let request = client.on_item("PUT", &place, &id(from), &headers, Some(&account));
     client.send("reservation", &request);
 }
 
 /// A payment whose post-trigger moves the money.
 fn pay(client: &mut Client<'_>) {
-    let Transfer { key, from, to, amount, .. } = any_transfer(client);
+    let Transfer { place, from, to, amount, .. } = any_transfer(client);
     let number = client.random.below(4);
-    let payment = json!({ "id": format!("payment-{number}"), "pk": key, "kind": "payment", "from": from, "to": to, "amount": amount });
+    let payment = json!({ "id": format!("payment-{number}"), "pk": place.key, "kind": "payment", "from": from, "to": to, "amount": amount });
     let headers = "x-ms-documentdb-is-upsert: True\r\nx-ms-documentdb-post-trigger-include: pay\r\n";
-    let request = client.on_items(&key, headers, &payment);
+    let request = client.on_items(&place, headers, &payment);
     client.send("payment with a post-trigger", &request);
 }
 
@@ -145,8 +145,8 @@ fn balance(account: &Json) -> i64 {
     account["balance"].as_i64().unwrap_or_default()
 }
 
-fn read(client: &mut Client<'_>, key: &str, account: u32) -> Option<(Json, String)> {
-    let request = client.on_item("GET", key, &id(account), "", None);
+fn read(client: &mut Client<'_>, place: &Place, account: u32) -> Option<(Json, String)> {
+    let request = client.on_item("GET", place, &id(account), "", None);
     match client.send("account read", &request) {
         Reply::Answered(answer) if answer.status == 200 => {
             let etag = header(&answer, "etag")?.to_owned();
@@ -158,7 +158,7 @@ fn read(client: &mut Client<'_>, key: &str, account: u32) -> Option<(Json, Strin
 
 pub fn sum_by_procedure(client: &mut Client<'_>) {
     let bank = client.random.below(BANKS);
-    let request = client.procedure(&client.bank_key(bank), "audit", &json!([]));
+    let request = client.procedure(&client.bank(bank), "audit", &json!([]));
     if let Some(answer) = good(client, "sum by procedure", &request) {
         let accounts = parsed(&answer.body);
         look(client, "procedure", bank, accounts.as_array().into_iter().flatten());
@@ -172,7 +172,7 @@ pub fn sum_by_query(client: &mut Client<'_>) {
 
 pub fn sum_of(client: &mut Client<'_>, bank: u32) {
     let text = "SELECT VALUE SUM(c.balance + c.reserved) FROM c WHERE c.kind = 'account'";
-    let request = client.query(&client.bank_key(bank), text, &json!([]));
+    let request = client.query(&client.bank(bank), text, &json!([]));
     let Some(answer) = good(client, "sum by query", &request) else { return };
     if header(&answer, "x-ms-continuation").is_none() {
         let sum = parsed(&answer.body)["Documents"][0].as_i64().unwrap_or(i64::MIN);
@@ -186,7 +186,7 @@ fn sum_by_batch(client: &mut Client<'_>) {
         return;
     }
     let reads = (0..ACCOUNTS).map(|number| json!({ "operationType": "Read", "id": id(number) }));
-    let request = client.batch(&client.bank_key(bank), &Json::Array(reads.collect()));
+    let request = client.batch(&client.bank(bank), &Json::Array(reads.collect()));
     if let Some(answer) = good(client, "sum by batch", &request) {
         let results = parsed(&answer.body);
         let accounts = results.as_array().into_iter().flatten().map(|result| &result["resourceBody"]);

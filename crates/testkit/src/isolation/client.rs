@@ -11,10 +11,31 @@ use super::history::{List, Operation, Outcome, Transaction, Value};
 use crate::http::{Answer, Connection, Signer};
 
 pub const DATABASE: &str = "dbs/isolation";
-pub const CONTAINER: &str = "dbs/isolation/colls/lists";
+pub const CONTAINERS: [&str; 2] = ["lists", "more"];
 
 /// Physical partitions of the container.
 pub const PARTITIONS: u32 = 2;
+
+/// A logical partition of one of the containers.
+pub struct Place {
+    pub container: &'static str,
+    /// The value of the partition key.
+    pub key: String,
+}
+
+impl Place {
+    fn new(number: u32, key: String) -> Place {
+        Place { container: CONTAINERS[number as usize % CONTAINERS.len()], key }
+    }
+
+    fn link(&self) -> String {
+        format!("{DATABASE}/colls/{}", self.container)
+    }
+
+    fn header(&self) -> String {
+        format!("x-ms-documentdb-partitionkey: [\"{}\"]\r\n", self.key)
+    }
+}
 
 /// What the clients of one round share.
 pub struct Shared {
@@ -204,73 +225,76 @@ impl<'a> Client<'a> {
         List { partition, number: self.shared.next_list.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// The value of the partition key.
-    pub fn key(&self, partition: u32) -> String {
-        format!("r{}-p{partition}", self.shared.round)
+    pub fn place(&self, partition: u32) -> Place {
+        Place::new(partition, format!("r{}-p{partition}", self.shared.round))
     }
 
-    pub fn bank_key(&self, bank: u32) -> String {
-        format!("r{}-b{bank}", self.shared.round)
+    pub fn bank(&self, bank: u32) -> Place {
+        Place::new(bank, format!("r{}-b{bank}", self.shared.round))
     }
 
     /// A request on the container's items.
-    pub fn on_items(&self, key: &str, headers: &str, body: &Json) -> Vec<u8> {
-        let headers = format!("{}{headers}", key_header(key));
-        let body = body.to_string();
-        self.signer.request(
-            "POST",
-            &format!("/{CONTAINER}/docs"),
-            ("docs", CONTAINER),
-            &headers,
-            body.as_bytes(),
-        )
+    pub fn on_items(&self, place: &Place, headers: &str, body: &Json) -> Vec<u8> {
+        let (link, headers, body) = (place.link(), format!("{}{headers}", place.header()), body.to_string());
+        self.signer.request("POST", &format!("/{link}/docs"), ("docs", &link), &headers, body.as_bytes())
     }
 
-    pub fn on_item(&self, verb: &str, key: &str, id: &str, headers: &str, body: Option<&Json>) -> Vec<u8> {
-        let link = format!("{CONTAINER}/docs/{id}");
-        let headers = format!("{}{headers}", key_header(key));
+    pub fn on_item(
+        &self,
+        verb: &str,
+        place: &Place,
+        id: &str,
+        headers: &str,
+        body: Option<&Json>,
+    ) -> Vec<u8> {
+        let link = format!("{}/docs/{id}", place.link());
+        let headers = format!("{}{headers}", place.header());
         let body = body.map(Json::to_string).unwrap_or_default();
         self.signer.request(verb, &format!("/{link}"), ("docs", &link), &headers, body.as_bytes())
     }
 
-    pub fn batch(&self, key: &str, operations: &Json) -> Vec<u8> {
+    pub fn batch(&self, place: &Place, operations: &Json) -> Vec<u8> {
         let headers = "x-ms-cosmos-is-batch-request: True\r\nx-ms-cosmos-batch-atomic: True\r\n\
             x-ms-cosmos-batch-continue-on-error: False\r\n";
-        self.on_items(key, headers, operations)
+        self.on_items(place, headers, operations)
     }
 
     /// Operations that stand for themselves, to a partition that is guessed.
-    pub fn bulk(&mut self, operations: &Json) -> Vec<u8> {
+    pub fn bulk(&mut self, container: &str, operations: &Json) -> Vec<u8> {
         let range = self.random.below(PARTITIONS);
         let headers = format!(
             "x-ms-cosmos-is-batch-request: True\r\nx-ms-cosmos-batch-atomic: False\r\n\
              x-ms-cosmos-batch-continue-on-error: True\r\nx-ms-documentdb-partitionkeyrangeid: {range}\r\n"
         );
-        let (path, body) = (format!("/{CONTAINER}/docs"), operations.to_string());
-        self.signer.request("POST", &path, ("docs", CONTAINER), &headers, body.as_bytes())
+        let (link, body) = (format!("{DATABASE}/colls/{container}"), operations.to_string());
+        self.signer.request("POST", &format!("/{link}/docs"), ("docs", &link), &headers, body.as_bytes())
     }
 
-    pub fn query(&self, key: &str, text: &str, parameters: &Json) -> Vec<u8> {
-        let headers = "content-type: application/query+json\r\nx-ms-documentdb-isquery: true\r\nx-ms-max-item-count: -1\r\n";
-        self.on_items(key, headers, &serde_json::json!({ "query": text, "parameters": parameters }))
+    /// Over several logical partitions and containers: an extension of Quire.
+    pub fn across(&self, operations: &Json) -> Vec<u8> {
+        let link = format!("_quire/{DATABASE}/transaction");
+        let body = serde_json::json!({ "operations": operations }).to_string();
+        self.signer.request("POST", &format!("/{link}"), ("_quire", &link), "", body.as_bytes())
     }
 
-    pub fn feed(&self, key: &str, continuation: Option<&str>) -> Vec<u8> {
+    pub fn query(&self, place: &Place, text: &str, parameters: &Json) -> Vec<u8> {
+        let headers = "content-type: application/query+json\r\nx-ms-documentdb-isquery: true\r\n\
+            x-ms-max-item-count: -1\r\n";
+        self.on_items(place, headers, &serde_json::json!({ "query": text, "parameters": parameters }))
+    }
+
+    pub fn feed(&self, place: &Place, continuation: Option<&str>) -> Vec<u8> {
+        let link = place.link();
         let continuation =
             continuation.map(|token| format!("x-ms-continuation: {token}\r\n")).unwrap_or_default();
-        let headers = format!("{}x-ms-max-item-count: -1\r\n{continuation}", key_header(key));
-        self.signer.request("GET", &format!("/{CONTAINER}/docs"), ("docs", CONTAINER), &headers, b"")
+        let headers = format!("{}x-ms-max-item-count: -1\r\n{continuation}", place.header());
+        self.signer.request("GET", &format!("/{link}/docs"), ("docs", &link), &headers, b"")
     }
 
-    pub fn procedure(&self, key: &str, id: &str, arguments: &Json) -> Vec<u8> {
-        let link = format!("{CONTAINER}/sprocs/{id}");
-        let body = arguments.to_string();
-        self.signer.request("POST", &format!("/{link}"), ("sprocs", &link), &key_header(key), body.as_bytes())
+    pub fn procedure(&self, place: &Place, id: &str, arguments: &Json) -> Vec<u8> {
+        let (link, body) = (format!("{}/sprocs/{id}", place.link()), arguments.to_string());
+        self.signer.request("POST", &format!("/{link}"), ("sprocs", &link), &place.header(), body.as_bytes())
     }
-}
-
-fn key_header(key: &str) -> String {
-    format!("x-ms-documentdb-partitionkey: [\"{key}\"]\r\n")
 }
 
 pub fn json(body: &[u8]) -> Json {

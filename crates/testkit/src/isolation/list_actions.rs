@@ -32,6 +32,9 @@ pub const ACTIONS: &[Action] = &[
     action(3, query),
 ];
 
+/// With transactions over several partition keys and containers, where the server allows them.
+pub const ACROSS: &[Action] = &[action(8, across)];
+
 /// A client that takes reading and replacing for a transaction.
 pub const BROKEN: &[Action] = &[action(1, replace_without_condition)];
 
@@ -40,7 +43,7 @@ pub fn id(list: List) -> String {
 }
 
 fn item(client: &Client<'_>, list: List, values: &[Value]) -> Json {
-    json!({ "id": id(list), "pk": client.key(list.partition), "number": list.number, "values": values })
+    json!({ "id": id(list), "pk": client.place(list.partition).key, "number": list.number, "values": values })
 }
 
 pub fn values_of(values: &Json) -> Vec<Value> {
@@ -127,9 +130,9 @@ fn any_step(client: &mut Client<'_>, partition: u32) -> Step {
 }
 
 fn run_steps(client: &mut Client<'_>, how: &'static str, partition: u32, steps: Vec<Step>, fail: bool) {
-    let key = client.key(partition);
-    let arguments = json!([key, steps.iter().map(Step::argument).collect::<Vec<_>>(), fail]);
-    let request = client.procedure(&key, "append", &arguments);
+    let place = client.place(partition);
+    let arguments = json!([place.key, steps.iter().map(Step::argument).collect::<Vec<_>>(), fail]);
+    let request = client.procedure(&place, "append", &arguments);
     let appends = steps.iter().filter_map(Step::appends).collect();
     client.transaction(how, &request, appends, |seen| {
         let of = |is_query: bool| {
@@ -147,7 +150,7 @@ fn batch(client: &mut Client<'_>) {
     let (mut operations, mut lists) = (Vec::new(), Vec::new());
     for _ in 0..2 + client.random.below(3) {
         let list = client.any_list(partition);
-        let value = client.random.below(3).gt(&0).then(|| client.new_value(partition));
+        let value = (!client.random.once_in(3)).then(|| client.new_value(partition));
         operations.push(match value {
             Some(value) => patch_operation(list, value),
             None => json!({ "operationType": "Read", "id": id(list) }),
@@ -186,9 +189,20 @@ fn run_batch(
     operations: Vec<Json>,
     lists: &[(List, Option<Value>)],
 ) {
-    let request = client.batch(&client.key(partition), &Json::Array(operations));
+    let request = client.batch(&client.place(partition), &Json::Array(operations));
+    run_operations(client, how, &request, lists);
+}
+
+/// The answer, or a member of it, has a result for each operation.
+fn run_operations(
+    client: &mut Client<'_>,
+    how: &'static str,
+    request: &[u8],
+    lists: &[(List, Option<Value>)],
+) {
     let appends = lists.iter().filter_map(|(list, value)| Some(append(*list, (*value)?))).collect();
-    client.transaction(how, &request, appends, |results| {
+    client.transaction(how, request, appends, |answer| {
+        let results = answer.get("results").unwrap_or(answer);
         let places = lists.iter().enumerate();
         places
             .flat_map(|(place, (list, value))| after(*list, *value, &results[place]["resourceBody"]))
@@ -201,19 +215,40 @@ fn after(list: List, value: Option<Value>, item: &Json) -> Vec<Operation> {
     value.map(|value| append(list, value)).into_iter().chain([saw(list, &item["values"])]).collect()
 }
 
+/// Appends and reads in any logical partitions of both containers.
+fn across(client: &mut Client<'_>) {
+    let (mut operations, mut lists) = (Vec::new(), Vec::new());
+    for _ in 0..2 + client.random.below(3) {
+        let partition = client.any_partition();
+        let list = client.any_list(partition);
+        let value = (!client.random.once_in(3)).then(|| client.new_value(partition));
+        let mut operation = match value {
+            Some(value) => patch_operation(list, value),
+            None => json!({ "operationType": "Read", "id": id(list) }),
+        };
+        let place = client.place(partition);
+        operation["container"] = json!(place.container);
+        operation["partitionKey"] = json!([place.key]);
+        operations.push(operation);
+        lists.push((list, value));
+    }
+    let request = client.across(&Json::Array(operations));
+    run_operations(client, "transaction over partitions", &request, &lists);
+}
+
 /// Several appends in one request, each a transaction of its own. The partition is guessed, a wrong guess is refused.
 fn bulk(client: &mut Client<'_>) {
     let partition = client.any_partition();
-    let key = client.key(partition);
+    let place = client.place(partition);
     let lists: Vec<(List, Value)> =
         (0..3).map(|_| (client.any_list(partition), client.new_value(partition))).collect();
     let operations = lists.iter().map(|(list, value)| {
         let mut operation = patch_operation(*list, *value);
-        operation["partitionKey"] = json!(format!("[\"{key}\"]"));
+        operation["partitionKey"] = json!(format!("[\"{}\"]", place.key));
         operation
     });
     let operations = Json::Array(operations.collect());
-    let request = client.bulk(&operations);
+    let request = client.bulk(place.container, &operations);
     let begun = client.begin();
     let reply = client.send("bulk", &request);
     let results = match &reply {
@@ -238,8 +273,7 @@ fn bulk(client: &mut Client<'_>) {
 fn patch(client: &mut Client<'_>) {
     let partition = client.any_partition();
     let (list, value) = (client.any_list(partition), client.new_value(partition));
-    let key = client.key(partition);
-    let request = client.on_item("PATCH", &key, &id(list), "", Some(&patch_body(value)));
+    let request = client.on_item("PATCH", &client.place(partition), &id(list), "", Some(&patch_body(value)));
     client.transaction("patch", &request, vec![append(list, value)], |item| after(list, Some(value), item));
 }
 
@@ -283,15 +317,15 @@ fn change(client: &mut Client<'_>, how: &'static str, list: List, condition: Con
         headers.push_str("x-ms-documentdb-pre-trigger-include: also_before\r\n");
         operations.push(append(also, value));
     }
-    let key = client.key(list.partition);
+    let place = client.place(list.partition);
     let request = match &etag {
         Some(etag) => {
             if condition == Condition::Unchanged {
                 headers.push_str(&format!("if-match: {etag}\r\n"));
             }
-            client.on_item("PUT", &key, &id(list), &headers, Some(&body))
+            client.on_item("PUT", &place, &id(list), &headers, Some(&body))
         }
-        None => client.on_items(&key, &headers, &body),
+        None => client.on_items(&place, &headers, &body),
     };
     let outcome = match client.send(how, &request) {
         Reply::Over => return,
@@ -306,7 +340,7 @@ fn change(client: &mut Client<'_>, how: &'static str, list: List, condition: Con
 /// The list and its ETag, recorded as a read; nothing if it cannot be read.
 fn look(client: &mut Client<'_>, list: List) -> Option<(Vec<Value>, Option<String>)> {
     let begun = client.begin();
-    let request = client.on_item("GET", &client.key(list.partition), &id(list), "", None);
+    let request = client.on_item("GET", &client.place(list.partition), &id(list), "", None);
     let Reply::Answered(answer) = client.send("read", &request) else { return None };
     let found = match answer.status {
         200 => (values_of(&parsed(&answer.body)["values"]), header(&answer, "etag").map(str::to_owned)),
@@ -333,7 +367,7 @@ fn create_with_post_trigger(client: &mut Client<'_>) {
     let mut body = item(client, own, &[first]);
     body["also"] = json!({ "list": also.number, "value": second, "fail": fail });
     let headers = "x-ms-documentdb-post-trigger-include: also_after\r\n";
-    let request = client.on_items(&client.key(partition), headers, &body);
+    let request = client.on_items(&client.place(partition), headers, &body);
     let appends = vec![append(own, first), append(also, second)];
     client.transaction("create with a post-trigger", &request, appends, |answer| {
         vec![append(own, first), saw(also, &answer["before"]), append(also, second)]
@@ -347,7 +381,7 @@ fn query(client: &mut Client<'_>) {
     let text = "SELECT c.number, c[\"values\"] FROM c WHERE c.number >= @first AND c.number < @end";
     let parameters =
         json!([{ "name": "@first", "value": lists.start }, { "name": "@end", "value": lists.end }]);
-    let request = client.query(&client.key(partition), text, &parameters);
+    let request = client.query(&client.place(partition), text, &parameters);
     let begun = client.begin();
     let Reply::Answered(answer) = client.send("query", &request) else { return };
     if answer.status != 200 || header(&answer, "x-ms-continuation").is_some() {

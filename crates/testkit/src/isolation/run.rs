@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use super::bank::{self, Loss};
 use super::bank_actions::{self, BANKS, SUM};
 use super::client::{
-    CONTAINER, Client, DATABASE, PARTITIONS, Random, Record, Reply, Shared, header, json as parsed,
+    CONTAINERS, Client, DATABASE, PARTITIONS, Random, Record, Reply, Shared, header, json as parsed,
 };
 use super::history::{History, List, Value};
 use super::list_actions::{self, Action, values_of};
@@ -48,6 +48,8 @@ pub enum Rounds {
 pub enum Clients {
     /// Everything the protocol offers, used as it is meant to be.
     Correct,
+    /// And transactions over several partition keys and containers, which the server must allow.
+    Across,
     /// Read and replace without a condition: the checks must object.
     Broken,
 }
@@ -90,7 +92,7 @@ pub fn run(plan: &Plan) -> Result<Figures> {
             Rounds::Count(count) => figures.rounds >= count,
             Rounds::For(time) => started.elapsed() >= time,
         };
-        if over || (plan.clients_are == Clients::Correct && !figures.is_clean()) {
+        if over || (plan.clients_are != Clients::Broken && !figures.is_clean()) {
             break;
         }
     }
@@ -117,14 +119,17 @@ fn set_up(port: u16) -> Result<()> {
     };
     post("/dbs", ("dbs", ""), json!({ "id": "isolation" }))?;
     let key = json!({ "paths": ["/pk"], "kind": "Hash", "version": 2 });
-    let container = json!({ "id": "lists", "partitionKey": key });
-    post(&format!("/{DATABASE}/colls"), ("colls", DATABASE), container)?;
-    for (id, body) in PROCEDURES {
-        post(&format!("/{CONTAINER}/sprocs"), ("sprocs", CONTAINER), json!({ "id": id, "body": body }))?;
-    }
-    for (id, kind, body) in TRIGGERS {
-        let trigger = json!({ "id": id, "body": body, "triggerType": kind, "triggerOperation": "All" });
-        post(&format!("/{CONTAINER}/triggers"), ("triggers", CONTAINER), trigger)?;
+    for id in CONTAINERS {
+        let container = json!({ "id": id, "partitionKey": key });
+        post(&format!("/{DATABASE}/colls"), ("colls", DATABASE), container)?;
+        let link = format!("{DATABASE}/colls/{id}");
+        for (id, body) in PROCEDURES {
+            post(&format!("/{link}/sprocs"), ("sprocs", &link), json!({ "id": id, "body": body }))?;
+        }
+        for (id, kind, body) in TRIGGERS {
+            let trigger = json!({ "id": id, "body": body, "triggerType": kind, "triggerOperation": "All" });
+            post(&format!("/{link}/triggers"), ("triggers", &link), trigger)?;
+        }
     }
     Ok(())
 }
@@ -194,6 +199,7 @@ fn kills(
 fn actions(clients: Clients) -> Vec<&'static Action> {
     let tables: &[&'static [Action]] = match clients {
         Clients::Correct => &[list_actions::ACTIONS, bank_actions::ACTIONS],
+        Clients::Across => &[list_actions::ACTIONS, list_actions::ACROSS, bank_actions::ACTIONS],
         Clients::Broken => &[list_actions::BROKEN],
     };
     let all = tables.iter().flat_map(|table| table.iter());
@@ -232,11 +238,11 @@ fn check_round(shared: &Shared, port: u16, mut record: Record, figures: &mut Fig
 
 /// All lists of a logical partition, through its feed; the index must agree.
 fn last_lists(client: &mut Client<'_>, partition: u32, last: &mut BTreeMap<List, Vec<Value>>) -> Result<()> {
-    let key = client.key(partition);
+    let place = client.place(partition);
     let mut continuation = None;
     let mut found: BTreeMap<List, Vec<Value>> = BTreeMap::new();
     loop {
-        let request = client.feed(&key, continuation.as_deref());
+        let request = client.feed(&place, continuation.as_deref());
         let Reply::Answered(answer) = client.send("last feed", &request) else {
             anyhow::bail!("no feed at the end")
         };
@@ -250,7 +256,7 @@ fn last_lists(client: &mut Client<'_>, partition: u32, last: &mut BTreeMap<List,
             break;
         }
     }
-    let request = client.query(&key, "SELECT VALUE COUNT(1) FROM c WHERE c.number >= 0", &json!([]));
+    let request = client.query(&place, "SELECT VALUE COUNT(1) FROM c WHERE c.number >= 0", &json!([]));
     let Reply::Answered(answer) = client.send("last count", &request) else {
         anyhow::bail!("no count at the end")
     };
