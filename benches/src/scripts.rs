@@ -291,8 +291,14 @@ impl Figures {
             median(self.procedure.iter().zip(&self.postgres).map(|(p, theirs)| p.rate / theirs[place]))
         };
         if !self.postgres.is_empty() {
-            table.at_least(&what("rate, to PL/pgSQL"), to(0), 0.8, "x");
-            table.at_least(&what("rate, to BEGIN..COMMIT over the wire"), to(1), 1.5, "x");
+            let (function, statements) = ("rate, to PL/pgSQL", "rate, to BEGIN..COMMIT over the wire");
+            if keys == Keys::OneEach {
+                table.at_least(&what(function), to(0), 0.8, "x");
+                table.at_least(&what(statements), to(1), 1.5, "x");
+            } else {
+                table.note(&what(function), format!("{:.2}x", to(0)));
+                table.note(&what(statements), format!("{:.2}x", to(1)));
+            }
             table.note(&what("the same without a GIN index"), format!("{:.2}x, {:.2}x", to(2), to(3)));
         }
         let last = |figures: &[Measured]| {
@@ -321,7 +327,7 @@ fn functions(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
     let called = "SELECT VALUE COUNT(1) FROM c WHERE udf.cheap(c.price, @most)";
     let (mut calls, mut shown) = (Vec::new(), String::new());
     for round in 0..size.rounds as u64 {
-        let most = 40 + round * 10;
+        let most = size.items * (4 + round) / 10;
         let (without, with) = (timed(quire, plain, most)?, timed(quire, called, most)?);
         ensure!(
             without.sum == with.sum,
@@ -394,7 +400,8 @@ fn fill(port: u16, items: u64) -> Result<()> {
     let mut connection = Connection::open(port)?;
     for first in (0..items).step_by(BATCH as usize) {
         let publisher = (first / BATCH) as usize % 100;
-        let status = connection.status(&creating_batch(&signer, PRICES, publisher, &format!("i{first}")))?;
+        let request = creating_batch(&signer, PRICES, publisher, &format!("i{first}"), first);
+        let status = connection.status(&request)?;
         ensure!(status == 200, "a batch of prices answered {status}");
     }
     Ok(())
@@ -402,10 +409,11 @@ fn fill(port: u16, items: u64) -> Result<()> {
 
 const BATCH: u64 = 100;
 
-fn creating_batch(signer: &Signer, container: &str, publisher: usize, label: &str) -> Vec<u8> {
+/// Every item has a price of its own, from `first` on: an index over prices must not spare calls.
+fn creating_batch(signer: &Signer, container: &str, publisher: usize, label: &str, first: u64) -> Vec<u8> {
     let creates = (0..BATCH).map(|number| {
         let mut item = book(publisher, &format!("{label}-{number}"));
-        item["price"] = json!(number);
+        item["price"] = json!(first + number);
         json!({ "operationType": "Create", "resourceBody": item })
     });
     batch_request(signer, container, publisher, &Value::Array(creates.collect()))
@@ -469,5 +477,5 @@ fn creates(label: String) -> NextRequest {
 
 fn hundreds(label: String) -> NextRequest {
     let signer = Signer::well_known();
-    Arc::new(move |number| creating_batch(&signer, CONTAINER, 0, &format!("{label}-{number}")))
+    Arc::new(move |number| creating_batch(&signer, CONTAINER, 0, &format!("{label}-{number}"), 0))
 }
