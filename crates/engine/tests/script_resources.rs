@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use expect_test::expect;
 use quire_engine::{Engine, EngineError, Precondition, Resource, ScriptKind, restore, verify};
+use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
+use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
 use quire_value::{Object, Value};
 use support::{CONTAINER, container, dump, json, open, statistic, wait_for_jobs};
 
@@ -310,4 +312,47 @@ fn a_container_holds_500_scripts_of_a_kind() {
     create(&engine, ScriptKind::Trigger, &script("of another kind", "")).unwrap();
     engine.delete_script("d", "c", PROCEDURE, "0", &ANY).unwrap();
     create(&engine, PROCEDURE, &script("one more", "")).unwrap();
+}
+
+#[test]
+fn a_script_in_doubt_is_there_when_the_doubt_is_settled() {
+    for fault in [CommitFault::UnknownDone, CommitFault::UnknownNotDone] {
+        let memory = MemoryStorage::new();
+        let storage = Arc::new(FaultStorage::new(memory.reopen()));
+        let engine = support::open_on(storage.clone());
+        let old = container(&engine);
+        storage.script_commits([fault; 6]);
+        let doubtful = create(&engine, PROCEDURE, &script("a", ""));
+        assert!(matches!(doubtful, Err(EngineError::Unresolved)), "{doubtful:?}");
+        create(&engine, PROCEDURE, &script("b", "")).unwrap();
+        assert!(old.scripts().procedure("a").is_some() && old.scripts().procedure("b").is_some());
+        assert_eq!(dump(&open(&memory)), dump(&engine));
+    }
+}
+
+#[test]
+fn a_damaged_script_is_noticed() {
+    let storage = MemoryStorage::new();
+    let engine = open(&storage);
+    fill(&engine);
+    engine.close().unwrap();
+    drop(engine);
+    let snapshot = storage.snapshot().unwrap();
+    // The catalog's rows of triggers: see the engine's `catalog::keys`.
+    let range = KeyRange::prefix(&[0x10, 0x08]);
+    let scan = Scan {
+        space: Space(0),
+        range,
+        direction: Direction::Forward,
+        rows_max: 10,
+        bytes_max: 1 << 20,
+        keys_only: false,
+    };
+    let rows = snapshot.scan(&scan).unwrap().rows;
+    assert_eq!(rows.len(), 3);
+    let (key, mut value) = rows.into_iter().next().unwrap();
+    *value.last_mut().unwrap() ^= 1;
+    let ops = vec![Op::Put { space: Space(0), key, value }];
+    storage.commit(Commit { guards: Vec::new(), token: Token(1), ops }).unwrap();
+    assert!(Engine::open(Arc::new(storage.reopen()), support::options()).is_err());
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use expect_test::{Expect, expect};
 
-use crate::client::{Answer, Client, sign_link};
+use crate::client::{Answer, Client, sign, sign_link};
 
 const KEY: (&str, &str) = ("x-ms-documentdb-partitionkey", "[\"p\"]");
 const LOGGING: (&str, &str) = ("x-ms-documentdb-script-enable-logging", "True");
@@ -292,6 +292,17 @@ fn parameters_as_they_are_sent() {
         [1
             400 {"code":"BadRequest","message":"Message: {\"Errors\":[\"the parameters of a stored procedure must be a JSON array of at most 65000 elements\"]}
     "#]].assert_eq(&out);
+}
+
+#[test]
+fn bodies_that_are_no_text() {
+    let client = Client::with_container(1);
+    let path = "/dbs/d/colls/c/sprocs/__.sys.echo";
+    for body in [&b"[\"\xff\"]"[..], b"\xff", b"\x80\xff", b"[\"\\ud800\"]"] {
+        let answer = client.send_as(&sign("POST", path), "POST", path, &[KEY], body);
+        let expected = if body.starts_with(b"[\"\\u") { 200 } else { 400 };
+        assert_eq!(answer.status, expected, "{body:?}: {}", answer.body);
+    }
 }
 
 #[test]
