@@ -12,9 +12,9 @@ function countBooks() {
   const collection = getContext().getCollection();
   const book = getContext().getResponse().getBody();
 
-  must(collection.readDocument(`${collection.getAltLink()}/docs/metadata`, (error, metadata) => {
+  must(collection.readDocument(`${collection.getAltLink()}/docs/metadata`, (error, found) => {
     if (error && error.number !== 404) throw error;
-    if (error) metadata = { id: "metadata", publisher: book.publisher, type: "metadata", books: 0, pages: 0 };
+    const metadata = found || { id: "metadata", publisher: book.publisher, type: "metadata", books: 0, pages: 0 };
     metadata.books += 1;
     metadata.pages += book.pages || 0;
     metadata.newest = book.title;

@@ -14,7 +14,7 @@
 /** @param {{ id: string, store: string, lines: { product: string, quantity: number }[] }} order */
 function placeOrder(order) {
   const collection = getContext().getCollection();
-  const placed = { ...order, type: "order", total: 0, lines: [] };
+  const placed = { ...order, type: "order", total: 0, lines: /** @type {object[]} */ ([]) };
   take(0);
 
   function take(index) {

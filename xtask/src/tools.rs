@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 use crate::command::{check, root};
 
 const PYTHON_PACKAGES: &[&str] = &["azure-cosmos==4.17.1", "aiohttp==3.14.5", "pytest==9.2.0"];
-const NODE_PACKAGES: &[&str] = &["@azure/cosmos@4.10.1"];
+/// The compiler checks the examples against their declarations.
+const NODE_PACKAGES: &[&str] = &["@azure/cosmos@4.10.1", "typescript@5.9.3"];
 
 const COSMOSDB_SERVER: &[&str] = &["@vercel/cosmosdb-server@1.0.1"];
 

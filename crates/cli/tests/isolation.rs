@@ -48,6 +48,7 @@ fn must_be_clean(name: &str, arguments: &[&str], clients_are: Clients) {
     let figures = run_shown(name, &Plan { arguments, rounds: rounds(), clients_are, ..plan() });
     assert!(figures.is_clean(), "{name}: no serial order explains what was seen");
     assert!(figures.checked.committed > 100 && figures.looks > 10, "{name}: hardly anything was done");
+    assert_eq!(figures.never_accepted(), [""; 0], "{name}: never accepted");
 }
 
 #[test]

@@ -33,3 +33,10 @@ test("the README examples run", async (t) => {
   const { stdout } = await promisify(execFile)("node", ["examples/run.mjs", endpoint], { cwd: folder });
   assert.equal(stdout, EXPECTED);
 });
+
+test("the examples agree with the declarations", async () => {
+  const compiler = path.join(process.env.QUIRE_NODE_MODULES, "typescript/bin/tsc");
+  const project = path.join(root, "examples/jsconfig.json");
+  const { stdout } = await promisify(execFile)("node", [compiler, "--noEmit", "--project", project]);
+  assert.equal(stdout, "");
+});

@@ -72,6 +72,15 @@ impl Figures {
         &self.checked.anomalies
     }
 
+    /// What was tried and never once accepted: it has not been tested.
+    pub fn never_accepted(&self) -> Vec<&'static str> {
+        let good = |status: u16| status < 300 && status != 207;
+        let mut names: Vec<&'static str> = self.statuses.keys().map(|(how, _)| *how).collect();
+        names.dedup();
+        names.retain(|name| !self.statuses.keys().any(|(how, status)| how == name && good(*status)));
+        names
+    }
+
     pub fn is_clean(&self) -> bool {
         self.checked.anomalies.is_empty() && self.losses.is_empty() && self.surprises.is_empty()
     }
