@@ -98,6 +98,8 @@ pub enum EngineError {
     FailedDependency,
     #[error("the transaction is larger than {limit}")]
     TransactionTooLarge { limit: &'static str },
+    #[error("the batch ran longer than {limit:?}")]
+    BatchTimeout { limit: std::time::Duration },
     #[error("the response would be larger than {bytes_max} bytes")]
     ResponseTooLarge { bytes_max: usize },
     #[error("the engine is overloaded")]

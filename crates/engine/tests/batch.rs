@@ -3,9 +3,11 @@
 mod common;
 
 use std::fmt::Write as _;
-use std::sync::Barrier;
+use std::iter::repeat_n;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use common::{Fixture, number_of, pk};
@@ -14,6 +16,9 @@ use quire_engine::{
     Answer, BatchOperation, BatchVerb, Bulk, EngineError, IndexingDirective, OperationResult, WriteKind,
 };
 use quire_resource::SessionToken;
+use quire_storage::Storage;
+use quire_storage::fault::{CommitFault, FaultStorage};
+use quire_storage::memory::MemoryStorage;
 use quire_value::{Limits, Value, text};
 
 const KEY: &str = r#"["p"]"#;
@@ -97,6 +102,11 @@ fn check(results: &[OperationResult], expect: Expect) {
 fn ids(fixture: &Fixture) -> String {
     let all = fixture.all(Some("SELECT VALUE c.id FROM c ORDER BY c.id"), &Default::default(), -1);
     all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
+}
+
+fn groups(fixture: &Fixture) -> u64 {
+    let figures = fixture.engine.statistics();
+    figures.iter().find(|(name, _)| *name == "commit_groups").expect("counted").1
 }
 
 fn body(result: &OperationResult) -> Value {
@@ -304,17 +314,47 @@ fn the_response_is_bounded() {
 #[test]
 fn a_batch_of_any_size_is_one_group() {
     let fixture = Fixture::new("");
-    let groups = || {
-        let figures = fixture.engine.statistics();
-        figures.iter().find(|(name, _)| *name == "commit_groups").expect("counted").1
-    };
-    let before = groups();
+    let before = groups(&fixture);
     let create = |n: usize, prefix: &str| create(&format!(r#"{{"id":"{prefix}{n:03}","pk":"p"}}"#));
     atomic(&fixture, &(0..100).map(|n| create(n, "a")).collect::<Vec<_>>()).result.expect("committed");
-    assert_eq!(groups(), before + 1);
+    assert_eq!(groups(&fixture), before + 1);
     let results = bulk(&fixture, (0..100).map(|n| create(n, "b")).collect());
     assert!(results.iter().all(|result| result.result.is_ok()));
-    assert_eq!(groups(), before + 2);
+    assert_eq!(groups(&fixture), before + 2);
+}
+
+/// The locks of a batch are named: one that waits for the disk keeps no other out that touches other items.
+#[test]
+fn batches_on_different_items_share_a_commit() {
+    const THREADS: usize = 8;
+    const EACH: usize = 5;
+    let storage = Arc::new(FaultStorage::new(MemoryStorage::new()));
+    let key = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
+    let fixture = Fixture::on(
+        Arc::clone(&storage) as Arc<dyn Storage>,
+        key,
+        r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]}"#,
+        1,
+    );
+    storage.script_commits(repeat_n(CommitFault::Delay(Duration::from_millis(20)), 2 * THREADS * EACH));
+    let (before, start) = (groups(&fixture), Barrier::new(THREADS));
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (fixture, start) = (&fixture, &start);
+            scope.spawn(move || {
+                start.wait();
+                for step in 0..EACH {
+                    let item =
+                        |n: usize| format!(r#"{{"id":"{thread}-{n}","pk":"p","u":"{thread}-{n}-{step}"}}"#);
+                    let operations = [upsert(&item(0)), upsert(&item(1)), read(&format!("{thread}-0"))];
+                    let results = atomic(fixture, &operations).result.expect("committed");
+                    assert!(results.iter().all(|result| result.result.is_ok()), "{}", print(&results));
+                }
+            });
+        }
+    });
+    let commits = groups(&fixture) - before;
+    assert!(commits <= (THREADS * EACH / 2) as u64, "{commits} commits for {} batches", THREADS * EACH);
 }
 
 #[test]

@@ -155,6 +155,7 @@ impl From<&EngineError> for Failure {
             PlanNeeded(planned) => Failure { plan: Some(query_plan(planned)), ..sub(400, 1004, PLAN_NEEDED) },
             Script(failure) => script(&failure.error),
             ScriptBlocked { id } => wire(403, script_blocked(id)),
+            BatchTimeout { .. } => wire(408, errors(&[&error.to_string()])),
             ResponseTooLarge { .. } => sub(413, 3402, errors(&["Response size is too large"])),
             TransactionConflict => retry(449, None, RETRY_CONTENDED_MS, "Retry the request."),
             NotSupported { feature } => wire(400, not_supported(feature)),
@@ -503,6 +504,7 @@ mod tests {
                 EngineError::HashCollision,
                 EngineError::PreconditionFailed,
                 EngineError::PatchConditionNotMet,
+                EngineError::BatchTimeout { limit: std::time::Duration::from_secs(5) },
                 EngineError::ResponseTooLarge { bytes_max: 2 },
                 EngineError::BadJson(ParseError::TooDeep { depth_max: 128 }),
                 EngineError::BadRequest { message: text("Say why.") },
@@ -595,6 +597,8 @@ mod tests {
                     412 {"code":"PreconditionFailed","message":"Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: ID, AGENT"}
                 PatchConditionNotMet
                     412/1110 {"code":"PreconditionFailed","message":"Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: ID, AGENT"}
+                BatchTimeout { limit: 5s }
+                    408 {"code":"RequestTimeout","message":"Message: {\"Errors\":[\"the batch ran longer than 5s\"]}\r\nActivityId: ID, AGENT"}
                 ResponseTooLarge { bytes_max: 2 }
                     413/3402 {"code":"RequestEntityTooLarge","message":"Message: {\"Errors\":[\"Response size is too large\"]}\r\nActivityId: ID, AGENT"}
                 BadJson(TooDeep { depth_max: 128 })

@@ -141,6 +141,9 @@ enum Work<'a> {
     Write { request: Box<Request<'a>>, is_delete: bool },
 }
 
+/// With the place of each in the request.
+type Numbered<'a> = Vec<(usize, Work<'a>)>;
+
 impl Work<'_> {
     /// What no other operation of the same round may touch.
     fn touches(&self) -> Vec<Vec<u8>> {
@@ -200,7 +203,7 @@ impl<'a> Run<'a> {
     }
 
     /// Does what it can at once; gives back what has to be prepared again.
-    fn round(&mut self, round: Vec<(usize, Work<'a>)>) -> Vec<(usize, Work<'a>)> {
+    fn round(&mut self, round: Numbered<'a>) -> Numbered<'a> {
         let mut locks = LockSet::default();
         for (_, work) in &round {
             if let Work::Write { request, .. } = work {
@@ -233,7 +236,7 @@ impl<'a> Run<'a> {
     }
 
     /// One group for each partition.
-    fn submit(&mut self, mut ready: Vec<Submitted<'a>>) -> Vec<(usize, Work<'a>)> {
+    fn submit(&mut self, mut ready: Vec<Submitted<'a>>) -> Numbered<'a> {
         let mut again = Vec::new();
         while let Some(first) = ready.first() {
             let partition = first.request.partition();
@@ -332,7 +335,7 @@ fn written_done(written: ItemWritten, is_delete: bool) -> OperationDone {
 }
 
 /// What can go into one round, and the rest, both in order.
-fn split<'a>(waiting: Vec<(usize, Work<'a>)>) -> (Vec<(usize, Work<'a>)>, Vec<(usize, Work<'a>)>) {
+fn split<'a>(waiting: Numbered<'a>) -> (Numbered<'a>, Numbered<'a>) {
     let mut touched = HashSet::new();
     waiting.into_iter().partition(|(_, work)| {
         let touches = work.touches();

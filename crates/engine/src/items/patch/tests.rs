@@ -375,8 +375,8 @@ fn what_no_patch_may_touch() {
 
 #[test]
 fn malformed() {
-    let eleven = vec![r#"{"op":"incr","path":"/n","value":1}"#; 11].join(",");
-    let ten = vec![r#"{"op":"incr","path":"/n","value":1}"#; 10].join(",");
+    let eleven = [r#"{"op":"incr","path":"/n","value":1}"#; 11].join(",");
+    let ten = [r#"{"op":"incr","path":"/n","value":1}"#; 10].join(",");
     check(
         r#"{"id":"1","n":1}"#,
         &[
@@ -782,10 +782,10 @@ proptest! {
 
     #[test]
     fn no_text_makes_it_panic(text in "[\\[\\]{}\",:a-z0-9~/ -]{0,60}", path in "[/~a0-9-]{0,12}") {
-        let _ = Patch::parse(text.as_bytes());
+        Patch::parse(text.as_bytes()).ok();
         let mut patch = b"[{\"op\":\"add\",\"value\":1,\"path\":".to_vec();
         text::write_string(&path, &mut patch);
         patch.extend_from_slice(b"}]");
-        let _ = patched(ITEM, std::str::from_utf8(&patch).expect("text"));
+        patched(ITEM, std::str::from_utf8(&patch).expect("text")).ok();
     }
 }
