@@ -80,6 +80,9 @@ pub struct Settings {
     /// [default: process, on loopback in-process]
     #[arg(long, env = "QUIRE_SCRIPT_ISOLATION", value_name = "WHERE")]
     script_isolation: Option<ScriptIsolation>,
+    /// How long a stored procedure or a write with its triggers may run, in milliseconds [default: 5000]
+    #[arg(long, env = "QUIRE_SCRIPT_TIME_MS", value_name = "MS")]
+    script_time_ms: Option<u64>,
     /// Refuse a script that exceeds its time again and again, until it is replaced
     #[arg(long, env = "QUIRE_BLOCK_SLOW_SCRIPTS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     block_slow_scripts: Option<bool>,
@@ -135,6 +138,7 @@ pub struct Config {
     pub log: String,
     pub log_format: LogFormat,
     pub script_isolation: ScriptIsolation,
+    pub script_time: Duration,
     pub block_slow_scripts: bool,
     pub slow_request: Duration,
 }
@@ -152,6 +156,7 @@ pub struct Oidc {
 }
 
 const PARTITIONS_MAX: u32 = 1000;
+const SCRIPT_TIME: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
 
 impl Config {
     pub fn load(flags: Settings, file: Option<&Path>) -> Result<Config> {
@@ -186,7 +191,7 @@ impl Settings {
         }
         first_of!(self, file: listen data ephemeral key_file partitions public_endpoint allow_hosts cors_origins tls_cert
             tls_key oidc_issuer oidc_audience metrics_listen backup_dir cache_mb accept_loss enable_faults enforce_throughput check_date log log_format
-            enable_transactions script_isolation block_slow_scripts slow_request_ms)
+            enable_transactions script_isolation script_time_ms block_slow_scripts slow_request_ms)
     }
 
     fn validate(self) -> Result<Config> {
@@ -209,6 +214,10 @@ impl Settings {
             (None, None) => None,
             _ => bail!("--oidc-issuer and --oidc-audience need each other"),
         };
+        let script_time = Duration::from_millis(self.script_time_ms.unwrap_or(5000));
+        if !SCRIPT_TIME.contains(&script_time) {
+            bail!("--script-time-ms must lie between 100 and 600000");
+        }
         let listen = self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8081)));
         // Whoever reaches a loopback address can end our process anyway.
         let isolation =
@@ -234,6 +243,7 @@ impl Settings {
             log: self.log.unwrap_or_else(|| "info".into()),
             log_format: self.log_format.unwrap_or(LogFormat::Text),
             script_isolation: self.script_isolation.unwrap_or(isolation),
+            script_time,
             block_slow_scripts: self.block_slow_scripts.unwrap_or(false),
             slow_request: Duration::from_millis(self.slow_request_ms.unwrap_or(1000)),
         })
@@ -293,6 +303,8 @@ mod tests {
         for bad in [
             "partition = 2",
             "partitions = 0",
+            "script-time-ms = 5",
+            "script-isolation = \"none\"",
             "tls-cert = \"x\"",
             "oidc-issuer = \"x\"",
             "public-endpoint = \"db\"",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use quire_engine::{Clock, Engine, Options, ScriptIsolation, ScriptOptions};
+use quire_engine::{Clock, Engine, Options, ScriptIsolation, ScriptLimits, ScriptOptions};
 use quire_server::{OidcConfig, Server, ServerConfig, SystemClock, Tls};
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
@@ -92,7 +92,11 @@ fn scripts(config: &Config) -> Result<ScriptOptions> {
             ScriptIsolation::Process { program: own_program()?, arguments: vec![SCRIPT_WORKER.to_owned()] }
         }
     };
-    Ok(ScriptOptions { isolation, block_offenders: config.block_slow_scripts, ..ScriptOptions::default() })
+    // The last fifth is for finishing what was begun.
+    let (time, soft_time) = (config.script_time, config.script_time.mul_f64(0.8));
+    let limits = ScriptLimits { time, soft_time, ..ScriptLimits::default() };
+    let block_offenders = config.block_slow_scripts;
+    Ok(ScriptOptions { limits, isolation, block_offenders, ..ScriptOptions::default() })
 }
 
 /// This binary, also after its file was replaced by a newer one.

@@ -319,7 +319,7 @@ impl Turns<'_> {
             body.call::<_, Option<String>>(())
         })?;
         self.check_aborted()?;
-        if text.as_ref().is_some_and(|text| text.len() > self.limits.body_length * 3) {
+        if text.as_ref().is_some_and(|text| is_longer(text, self.limits.body_length)) {
             let message = "Resulting message would be too large because of \"Body\".".to_owned();
             return Err(ScriptError::Thrown { number: Some(413), stack: message.clone(), message });
         }
@@ -373,6 +373,11 @@ fn push_arguments<'js>(given: &mut Args<'js>, run: &Run<'_>, limits: &Limits) ->
     given.push_arg(headers)?;
     given.push_arg(request_body)?;
     given.push_arg(response_body)
+}
+
+/// In UTF-16 units, as scripts count. Most texts are short enough even in bytes.
+fn is_longer(text: &str, length_max: usize) -> bool {
+    text.len() > length_max && text.encode_utf16().nth(length_max).is_some()
 }
 
 impl TriggerOperation {

@@ -20,7 +20,7 @@ pub(crate) enum ToWorker {
     /// The script's text is absent when the worker had it before.
     Run {
         limits: Limits,
-        run: OwnedRun,
+        run: Box<OwnedRun>,
     },
     Text(String),
     Answer(Answer),
@@ -294,7 +294,7 @@ fn action_code(action: IndexAction) -> u8 {
 pub(crate) fn to_worker(frame: &[u8]) -> Option<ToWorker> {
     let mut fields = Fields(frame);
     let message = match fields.byte()? {
-        1 => ToWorker::Run { limits: fields.limits()?, run: fields.run()? },
+        1 => ToWorker::Run { limits: fields.limits()?, run: Box::new(fields.run()?) },
         2 => ToWorker::Text(fields.text()?),
         3 => ToWorker::Answer(fields.answer()?),
         _ => return None,

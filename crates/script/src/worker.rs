@@ -57,7 +57,7 @@ impl Worker {
         }
     }
 
-    fn run(&mut self, limits: &Limits, mut run: OwnedRun) -> io::Result<()> {
+    fn run(&mut self, limits: &Limits, mut run: Box<OwnedRun>) -> io::Result<()> {
         limit_processor_time(limits)?;
         if run.body.is_none() && !self.scripts.knows(run.version()) {
             Frame::needs_text().send(&mut self.pipe.output)?;

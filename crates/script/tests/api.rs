@@ -158,6 +158,11 @@ fn response_body() {
         "set(new Array(5e6).join('x'))",
         "413 Error: Resulting message would be too large because of \"Body\". The maximum is 4194304 characters.",
     );
+    check(
+        "__.response.setValue('x-ms-documentdb-script-log-results', 'x')",
+        "403 Error: Not a writable property: x-ms-documentdb-script-log-results",
+    );
+    check("set(['ü'.repeat(4e6)])", &format!("[\"{}\"]", "ü".repeat(4_000_000)));
     check("return 5", "\"\"");
     check(
         "var o = {a: 1}; set(o); o.b = 2; c.readDocument(doc('a'), (e, d) => { o.n = d.n })",
@@ -349,10 +354,51 @@ fn arguments_are_checked() {
         "c.createAttachment('x')",
         "400 Error: The function \"createAttachment\" requires at least 2 argument(s) but was called with 1 argument(s).",
     );
-    check(
-        "__.spatial.distance({}, {})",
-        "400 Error: \"spatial.distance\" is not supported: use the ST_ functions in queryDocuments.",
-    );
+}
+
+#[test]
+fn partition_key_definition() {
+    check("set(c.getPartitionKeyDefinition())", r#"[["name","first"]]"#);
+    check("set(__['getPartition' + 'KeyDefinition']().length)", "1");
+}
+
+/// Gives back what it was called with.
+fn echo(
+    function: SpatialFunction,
+    arguments: &[quire_value::Value],
+    planar: bool,
+) -> Option<quire_value::Value> {
+    let shown = format!("{function:?} {planar} {}", quire_value::Value::Array(arguments.to_vec()).to_json());
+    (function != SpatialFunction::Within).then(|| shown.into())
+}
+
+#[test]
+fn spatial() {
+    let mut scripts = Scripts::new(Limits::default());
+    let run = |scripts: &Scripts, text: &str| {
+        show(scripts.run(&procedure(&body(text), "[]"), &mut MemoryHost::default()))
+    };
+    let refused =
+        "400 Error: \"spatial.distance\" is not supported: use the ST_ functions in queryDocuments.";
+    assert_eq!(run(&scripts, "__.spatial.distance({}, {})"), refused);
+    scripts.set_spatial(Some(echo));
+    for (text, expected) in [
+        ("set(__.spatial.distance({a: 1}, {b: 2}))", r#""Distance false [{\"a\":1},{\"b\":2}]""#),
+        ("set(c.spatial.intersects([], {}))", r#""Intersects false [[],{}]""#),
+        ("set(c.spatial.within({}, {}) === undefined)", "true"),
+        ("set(c.spatial.isValid({}))", r#""IsValid false [{},null]""#),
+        ("set(c.spatial.isValidDetailed({}))", r#""IsValidDetailed false [{},null]""#),
+        (
+            "c.spatial.distance({}, 5)",
+            "400 Error: The function \"spatial.distance\" requires GeoJSON objects.",
+        ),
+        (
+            "c.spatial.distance({})",
+            "400 Error: The function \"spatial.distance\" requires at least 2 argument(s) but was called with 1 argument(s).",
+        ),
+    ] {
+        assert_eq!(run(&scripts, text), expected, "{text}");
+    }
 }
 
 #[test]
@@ -404,6 +450,7 @@ fn promises() {
         )
         .unwrap();
     assert_eq!((swallowed.body.as_deref(), swallowed.unhandled_rejections), (Some("\"\""), 1));
+    assert_eq!(swallowed.log.as_deref(), Some("warning: 1 promise(s) were rejected and nobody handled it"));
     let handled = Scripts::new(Limits::default())
         .run(
             &procedure(&body("var p = Promise.reject(1); p.catch(() => {})"), "[]"),
@@ -441,6 +488,10 @@ fn log() {
         "413 Error: Resulting message would be too large because of \"x-ms-documentdb-script-log-results\"."
     ));
     assert_eq!(log("console.log('\\ud800')"), "\u{fffd}");
+    assert_eq!(
+        log("console.log('a'); console.log(__.response.getValue('x-ms-documentdb-script-log-results'))"),
+        "aa"
+    );
     let text = body("console.log(); console.log(1, 2); set(1)");
     let quiet =
         scripts.run(&Run { logging: false, ..procedure(&text, "[]") }, &mut MemoryHost::default()).unwrap();

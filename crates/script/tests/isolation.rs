@@ -1,5 +1,7 @@
 //! Runs in worker processes: this program is the worker, too.
 
+#![allow(clippy::unwrap_used, reason = "a test, though not by the usual harness")]
+
 mod support;
 
 use std::process::ExitCode;

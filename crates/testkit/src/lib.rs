@@ -3,6 +3,7 @@
 //! A dev-dependency only; nothing that is shipped uses it.
 
 pub mod crash; // kill loops, and what a power cut leaves
+pub mod hostile; // scripts that mean harm
 pub mod http; // a signing client on a blocking socket
 pub mod isolation; // whether a serial order explains what clients saw
 pub mod live; // a server process

@@ -92,6 +92,9 @@ if (operationType !== undefined) readable(request, slotsOfRequest, "OperationTyp
 for (let i = 0; i + 1 < headers.length; i += 2) readable(request, slotsOfRequest, headers[i], headers[i + 1]);
 const slotsOfResponse = { __proto__: null, Body: { __proto__: null, writable: true,
   value: kind === "procedure" ? "" : bodyIn(responseBody) } };
+// What the script has logged so far.
+const logSlot = { __proto__: null, writable: false, value: "" };
+if (kind === "procedure") slotsOfResponse["x-ms-documentdb-script-log-results"] = logSlot;
 const response = kind === "pre" ? undefined : message(slotsOfResponse, true);
 if (kind === "post") {
   readable(response, slotsOfResponse, "ResourceQuotaCurrentUsage", usage);
@@ -259,7 +262,7 @@ short.request = request;
 if (response) short.response = response;
 hide(root, "__", short);
 const more = withMore ? native(MORE)({ __proto__: null, native, hide, push, fail, clean, begins, need, tail, optionalText, enqueue,
-  checkCollectionLink, collection, short, response, logging, partitionKey, responseOptions,
+  checkCollectionLink, collection, short, response, logging, logSlot, partitionKey, responseOptions,
   methods: Collection.prototype,
   accepting: () => !aborted && native(ACCEPTING, waiting),
   appendBody: (text) => append(slotsOfResponse, "Body", text),

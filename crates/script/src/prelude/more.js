@@ -2,7 +2,7 @@
 (function (core) {
 "use strict";
 const { native, hide, push, fail, clean, begins, need, tail, optionalText, enqueue, checkCollectionLink, collection, short, response,
-  logging, partitionKey, responseOptions, methods, accepting, appendBody, again } = core;
+  logging, logSlot, partitionKey, responseOptions, methods, accepting, appendBody, again } = core;
 const bindCall = Function.prototype.bind.bind(Function.prototype.call);
 const { parse, stringify } = JSON;
 const { isArray } = Array;
@@ -141,15 +141,20 @@ function log() {
   }
   let text = "", next = 1;
   if (typeof format !== "string") text = plain(format);
+  else if (format.length > LOG_LENGTH_MAX) throw tooLong();
   else for (let i = 0; i < format.length; i++) {
     const pair = format[i] === "%" ? format[i + 1] : undefined;
     if (pair === "%") { text += "%"; i++; }
     else if (pair === "s" && next < count) { text += plain(arguments[next++]); i++; }
     else text += format[i];
   }
-  if (!native(LOG, clean(text))) {
-    throw fail(413, 'Resulting message would be too large because of "x-ms-documentdb-script-log-results".');
-  }
+  if (!native(LOG, clean(text))) throw tooLong();
+  logSlot.value += text;
+}
+// No log is longer, so a format need not be looked through to know that it does not fit.
+const LOG_LENGTH_MAX = 1 << 16;
+function tooLong() {
+  return fail(413, 'Resulting message would be too large because of "x-ms-documentdb-script-log-results".');
 }
 function plain(value) {
   return typeof value === "object" && value !== null ? (stringify(value) ?? toText(value)) : toText(value);

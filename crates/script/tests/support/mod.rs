@@ -134,7 +134,9 @@ fn error(status: u16, message: &str) -> Reply {
 }
 
 fn page(items: &[Object], size: u32, continuation: Option<String>) -> Reply {
-    let start: usize = continuation.map_or(0, |text| text.parse().expect("our own token"));
+    let Ok(start) = continuation.map_or(Ok(0), |text| text.parse::<usize>()) else {
+        return error(400, "not a continuation");
+    };
     let end = items.len().min(start + size as usize);
     let page: Vec<Value> = items[start..end].iter().cloned().map(Value::Object).collect();
     Reply::Page {

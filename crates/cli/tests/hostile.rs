@@ -1,0 +1,209 @@
+//! Hostile scripts against a live server, in both isolation modes: each ends as it should, leaves nothing behind, and other
+//! clients are served meanwhile.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use quire_testkit::hostile::{self, CORPUS, Expected, Hostile, NEXT, UNHARMED};
+use quire_testkit::http::{Answer, Connection, Signer};
+use quire_testkit::live::Live;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
+/// Short, so that the test is.
+const TIME_MS: &str = "1500";
+const CLIENT_COUNT: usize = 4;
+/// An item without a partition key is in this logical partition.
+const NO_KEY: &str = "x-ms-documentdb-partitionkey: [{}]\r\n";
+/// A read of another client may take so long, also on a machine that runs other tests beside.
+const READ_TIME_MAX: Duration = Duration::from_secs(5);
+
+#[test]
+fn in_process() {
+    check(&["--script-isolation", "in-process"], |hostile| !hostile.needs_a_process);
+}
+
+#[test]
+fn in_worker_processes() {
+    check(&["--script-isolation", "process"], |_| true);
+}
+
+fn check(arguments: &[&str], wanted: impl Fn(&Hostile) -> bool) {
+    let mut all = vec![
+        "serve",
+        "--ephemeral",
+        "--listen",
+        "127.0.0.1:0",
+        "--log",
+        "error",
+        "--script-time-ms",
+        TIME_MS,
+    ];
+    all.extend(arguments);
+    let live = Live::start(Path::new(PROGRAM), &all).expect("starts");
+    let port = live.port;
+    let mut client = Client::open(port);
+    client.expect(201, "POST", "/dbs", ("dbs", ""), "", br#"{"id": "d"}"#);
+    client.container("other");
+    client.item("other");
+    let scripts: Vec<&Hostile> = CORPUS.iter().filter(|hostile| wanted(hostile)).collect();
+    let (next, done) = (AtomicUsize::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read_until(port, &done));
+        let clients: Vec<_> = (0..CLIENT_COUNT)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut client = Client::open(port);
+                    while let Some(hostile) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        client.attack(hostile);
+                    }
+                })
+            })
+            .collect();
+        let results: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        let (reads, slowest) = reader.join().expect("the server answers others meanwhile");
+        println!(
+            "{} hostile scripts; {reads} reads beside them, the slowest took {slowest:?}",
+            scripts.len()
+        );
+        assert!(results.iter().all(Result::is_ok), "see above");
+        assert!(reads > 100 && slowest < READ_TIME_MAX, "{reads} reads, the slowest took {slowest:?}");
+    });
+    client.item("other");
+    live.stop().expect("the server is alive");
+}
+
+/// Another client, who only reads.
+fn read_until(port: u16, done: &AtomicBool) -> (u32, Duration) {
+    let mut client = Client::open(port);
+    let (mut reads, mut slowest) = (0, Duration::ZERO);
+    while !done.load(Ordering::Relaxed) {
+        let started = Instant::now();
+        client.expect(
+            200,
+            "GET",
+            "/dbs/d/colls/other/docs/a",
+            ("docs", "dbs/d/colls/other/docs/a"),
+            NO_KEY,
+            b"",
+        );
+        slowest = slowest.max(started.elapsed());
+        reads += 1;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    (reads, slowest)
+}
+
+struct Client {
+    connection: Connection,
+    signer: Signer,
+}
+
+impl Client {
+    fn open(port: u16) -> Client {
+        Client { connection: Connection::open(port).expect("connects"), signer: Signer::well_known() }
+    }
+
+    fn send(&mut self, verb: &str, path: &str, signed: (&str, &str), headers: &str, body: &[u8]) -> Answer {
+        let request = self.signer.request(verb, path, signed, headers, body);
+        self.connection.exchange(&request).expect("answers")
+    }
+
+    fn expect(
+        &mut self,
+        status: u16,
+        verb: &str,
+        path: &str,
+        signed: (&str, &str),
+        headers: &str,
+        body: &[u8],
+    ) -> Answer {
+        let answer = self.send(verb, path, signed, headers, body);
+        assert_eq!(answer.status, status, "{verb} {path}: {}", text_of(&answer));
+        answer
+    }
+
+    fn container(&mut self, name: &str) {
+        let body = format!(r#"{{"id": "{name}", "partitionKey": {{"paths": ["/pk"], "kind": "Hash"}}}}"#);
+        self.expect(201, "POST", "/dbs/d/colls", ("colls", "dbs/d"), "", body.as_bytes());
+    }
+
+    fn item(&mut self, container: &str) {
+        let link = format!("dbs/d/colls/{container}");
+        let headers = format!("{NO_KEY}x-ms-documentdb-is-upsert: true\r\n");
+        let answer =
+            self.send("POST", &format!("/{link}/docs"), ("docs", &link), &headers, br#"{"id": "a", "n": 1}"#);
+        assert!(matches!(answer.status, 200 | 201), "{}", text_of(&answer));
+    }
+
+    fn procedure(&mut self, container: &str, name: &str, text: &str) -> Answer {
+        let link = format!("dbs/d/colls/{container}");
+        let body = format!(r#"{{"id": "{name}", "body": {}}}"#, quoted(text));
+        self.expect(201, "POST", &format!("/{link}/sprocs"), ("sprocs", &link), "", body.as_bytes());
+        let link = format!("{link}/sprocs/{name}");
+        let headers = format!("{NO_KEY}x-ms-documentdb-script-enable-logging: true\r\n");
+        self.send("POST", &format!("/{link}"), ("sprocs", &link), &headers, b"[]")
+    }
+
+    /// In a container of its own, so that nothing waits for it and what it leaves is plain to see.
+    fn attack(&mut self, hostile: &Hostile) {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let container = format!("c{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let text = hostile.procedure();
+        self.container(&container);
+        self.item(&container);
+        let answer = self.procedure(&container, "hostile", &text);
+        if let Err(reason) = judge(hostile.expected, &answer) {
+            panic!("{text}\n  {reason}: {}", text_of(&answer).chars().take(300).collect::<String>());
+        }
+        let next = self.procedure(&container, "next", &hostile::procedure(NEXT));
+        assert_eq!((next.status, text_of(&next).as_str()), (200, UNHARMED), "after {text}");
+        if answer.status != 200 {
+            let link = format!("dbs/d/colls/{container}");
+            let feed = self.expect(200, "GET", &format!("/{link}/docs"), ("docs", &link), NO_KEY, b"");
+            assert!(text_of(&feed).ends_with("\"_count\":1}"), "left behind by {text}: {}", text_of(&feed));
+        }
+        self.expect(
+            204,
+            "DELETE",
+            &format!("/dbs/d/colls/{container}"),
+            ("colls", &format!("dbs/d/colls/{container}")),
+            "",
+            b"",
+        );
+    }
+}
+
+fn judge(expected: Expected, answer: &Answer) -> Result<(), &'static str> {
+    let body = text_of(answer);
+    let check = |holds: bool, reason| if holds { Ok(()) } else { Err(reason) };
+    match expected {
+        Expected::Time => check(answer.status == 408, "should be interrupted"),
+        // Whichever limit it meets first.
+        Expected::Memory => check(matches!(answer.status, 400 | 408), "should meet a limit"),
+        Expected::Value(text) => check(answer.status == 200 && body.starts_with(text), "should succeed"),
+        Expected::Any => check(matches!(answer.status, 200 | 400 | 408 | 413), "should end with an answer"),
+        Expected::Error(text) => {
+            let message = text.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == ' ');
+            let plain = message.split(['"', '\\', '{']).next().unwrap_or_default();
+            check(answer.status == 400 && body.contains(plain), "should fail by its own error")
+        }
+    }
+}
+
+fn text_of(answer: &Answer) -> String {
+    String::from_utf8_lossy(&answer.body).into_owned()
+}
+
+fn quoted(text: &str) -> String {
+    let escaped: String = text
+        .chars()
+        .flat_map(|letter| match letter {
+            '"' | '\\' => vec!['\\', letter],
+            '\n' => vec!['\\', 'n'],
+            letter => vec![letter],
+        })
+        .collect();
+    format!("\"{escaped}\"")
+}
