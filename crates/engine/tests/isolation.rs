@@ -1,4 +1,4 @@
-//! Procedures, triggers and single writes of many threads on few lists, also on a storage that loses answers: a serial order must
+//! Procedures, triggers, batches and single writes of many threads on few lists, also on a storage that loses answers: a serial order must
 //! explain what everybody saw. The same check over HTTP, with kills, is in `crates/cli/tests/isolation.rs`.
 
 mod common;
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use bytes::Bytes;
 use common::{Fixture, Random, json, number_of, pk};
 use quire_engine::{
-    EngineError, ExecuteProcedure, IndexingDirective, ItemRead, Scope, ScriptKind, WriteItem, WriteKind,
+    BatchOperation, BatchVerb, EngineError, ExecuteProcedure, IndexingDirective, ItemRead, OperationResult,
+    Scope, ScriptKind, WriteItem, WriteKind,
 };
 use quire_storage::Storage;
 use quire_storage::fault::{FaultStorage, Rates};
@@ -111,9 +112,10 @@ struct Client<'a> {
 
 impl Client<'_> {
     fn turn(&mut self) {
-        match self.random.next() % 10 {
+        match self.random.next() % 13 {
             0..=3 => self.procedure(),
             8..=9 => self.create_with_trigger(),
+            10..=12 => self.batch(),
             4 => self.patch(),
             5 => self.replace(),
             6 => self.query(),
@@ -215,9 +217,41 @@ impl Client<'_> {
         });
     }
 
+    /// Appends by patch and reads.
+    fn batch(&mut self) {
+        let mut steps: Vec<(List, Option<u32>)> = Vec::new();
+        for _ in 0..2 + self.random.next() % 2 {
+            let appends = self.random.next() % 3 > 0;
+            steps.push((self.any_list(), appends.then(|| self.value())));
+        }
+        let operation = |(list, value): &(List, Option<u32>)| BatchOperation {
+            verb: match value {
+                Some(_) => BatchVerb::Patch { id: id(*list) },
+                None => BatchVerb::Read { id: id(*list) },
+            },
+            body: value.map_or(Bytes::new(), |value| Bytes::from(patch_body(value))),
+            if_match: None,
+            if_none_match: None,
+            indexing: IndexingDirective::Default,
+            partition_key: None,
+            want_body: true,
+        };
+        let operations: Vec<BatchOperation> = steps.iter().map(operation).collect();
+        let begun = self.tick();
+        let answer = self.fixture.engine.write_batch(&self.fixture.container, &pk(KEY), &operations, None);
+        let result = answer.result.and_then(done_or_refused);
+        let appends = steps.iter().filter_map(|(list, value)| Some(append(*list, (*value)?))).collect();
+        self.record("batch", begun, result, appends, |bodies| {
+            let both = |((list, value), body): (&(List, Option<u32>), &Bytes)| {
+                [value.map(|value| append(*list, value)), Some(read_of(*list, body))]
+            };
+            steps.iter().zip(&bodies).flat_map(both).flatten().collect()
+        });
+    }
+
     fn patch(&mut self) {
         let (list, value) = (self.any_list(), self.value());
-        let body = format!(r#"{{"operations":[{{"op":"add","path":"/values/-","value":{value}}}]}}"#);
+        let body = patch_body(value);
         let kind = WriteKind::Patch { id: id(list), if_none_match: None };
         let begun = self.tick();
         let result = self.fixture.write(kind, Some(KEY), &body).result;
@@ -270,6 +304,23 @@ impl Client<'_> {
             (0..LISTS).map(read).collect()
         });
     }
+}
+
+/// The bodies of a batch, or why it was refused.
+fn done_or_refused(results: Vec<OperationResult>) -> Result<Vec<Bytes>, EngineError> {
+    let failed = results.iter().position(|one| {
+        one.result.as_ref().is_err_and(|error| !matches!(error, EngineError::FailedDependency))
+    });
+    let mut results = results;
+    if let Some(failed) = failed {
+        let failed = results.swap_remove(failed).result;
+        return failed.map(|_| Vec::new());
+    }
+    results.into_iter().map(|one| one.result.map(|done| done.body)).collect()
+}
+
+fn patch_body(value: u32) -> String {
+    format!(r#"{{"operations":[{{"op":"add","path":"/values/-","value":{value}}}]}}"#)
 }
 
 fn list(number: u64) -> List {

@@ -47,7 +47,9 @@ pub struct Shared {
     clock: AtomicU64,
     next_value: AtomicU32,
     next_list: AtomicU32,
-    /// How many values were sent to each logical partition: its lists change with it.
+    /// Logical partitions in use at a time.
+    in_use: u32,
+    /// How many values were sent to each logical partition, over the whole round: its lists change with it.
     sent: Vec<AtomicU32>,
 }
 
@@ -55,6 +57,10 @@ pub struct Shared {
 const LISTS_IN_USE: u32 = 5;
 /// So many appends later the oldest of them is left alone: a check reads every list over and over.
 const APPENDS_PER_LIST: u32 = 24;
+/// So many appends later all logical partitions are left alone for new ones: procedures read whole feeds.
+const APPENDS_PER_PARTITION: u32 = 600;
+/// How often that happens in a round.
+const GENERATIONS_MAX: u32 = 1000;
 /// Lists that one transaction creates for itself.
 const OWN_LISTS: u32 = 1_000_000;
 
@@ -67,12 +73,19 @@ impl Shared {
             clock: 0.into(),
             next_value: 1.into(),
             next_list: OWN_LISTS.into(),
-            sent: (0..partitions).map(|_| 0.into()).collect(),
+            in_use: partitions,
+            sent: (0..partitions * GENERATIONS_MAX).map(|_| 0.into()).collect(),
         }
     }
 
-    pub fn partitions(&self) -> u32 {
-        self.sent.len() as u32
+    /// The logical partitions that were used so far.
+    pub fn partitions(&self) -> std::ops::Range<u32> {
+        0..(self.generation() + 1) * self.in_use
+    }
+
+    fn generation(&self) -> u32 {
+        let appends = self.next_value.load(Ordering::Relaxed);
+        (appends / (APPENDS_PER_PARTITION * self.in_use)).min(GENERATIONS_MAX - 1)
     }
 
     fn tick(&self) -> u64 {
@@ -206,7 +219,7 @@ impl<'a> Client<'a> {
     }
 
     pub fn any_partition(&mut self) -> u32 {
-        self.random.below(self.shared.partitions())
+        self.shared.generation() * self.shared.in_use + self.random.below(self.shared.in_use)
     }
 
     /// The lists in use.

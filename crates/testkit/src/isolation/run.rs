@@ -28,7 +28,7 @@ pub struct Plan {
     pub arguments: Vec<String>,
     pub seed: u64,
     pub clients: u32,
-    /// Logical partitions whose lists are appended to, in a round.
+    /// Logical partitions whose lists are appended to at a time.
     pub partitions: u32,
     pub rounds: Rounds,
     /// Of a round, between start and the first kill and between kills.
@@ -224,10 +224,10 @@ fn work(client: &mut Client<'_>, actions: &[&Action]) {
 
 /// Reads what is there now and checks everything that was seen against it.
 fn check_round(shared: &Shared, port: u16, mut record: Record, figures: &mut Figures) -> Result<()> {
-    let quiet = Shared::new(shared.round, port, shared.partitions());
+    let quiet = Shared::new(shared.round, port, 1);
     let mut client = Client::new(&quiet, Random(0));
     let mut last = BTreeMap::new();
-    for partition in 0..shared.partitions() {
+    for partition in shared.partitions() {
         last_lists(&mut client, partition, &mut last)?;
     }
     for bank in 0..BANKS {
