@@ -9,6 +9,7 @@
 //! | catalog | `C0` container 4, partition 4                            | counts of a partition ([`Counts`])    |
 //! | catalog | `C1` container 4                                         | end of the last reserved block of rids, 8 |
 //! | catalog | `C2` container 4, partition 4, row 1                     | counts of indexes (see `indexes::counts`) |
+//! | catalog | `C5` container 4, epk, LSN 8                             | a partition key whose items are gone up to the LSN |
 //! | catalog | `C4` container 4, partition 4                            | LSN, 8, up to which versions are not kept |
 //! | catalog | `C3` container 4                                         | how far its indexes are built (see `indexes::build`) |
 //! | catalog | other first bytes                                        | the catalog's own, see its section    |
@@ -50,6 +51,7 @@ const CATALOG_RID_COUNTER: u8 = 0xC1;
 const CATALOG_INDEX_COUNTS: u8 = 0xC2;
 const CATALOG_INDEX_BUILD: u8 = 0xC3;
 const CATALOG_VERSIONS_FLOOR: u8 = 0xC4;
+const CATALOG_DELETED_KEY: u8 = 0xC5;
 
 const ID: u8 = 0x01;
 const UNIQUE: u8 = 0x02;
@@ -176,6 +178,23 @@ pub(crate) fn versions_floor(container: u32, partition: u32) -> Vec<u8> {
     join(&[&[CATALOG_VERSIONS_FLOOR], &container.to_be_bytes(), &partition.to_be_bytes()])
 }
 
+pub(crate) fn deleted_key(container: u32, epk: &EffectivePartitionKey, lsn: u64) -> Vec<u8> {
+    let container = container.to_be_bytes();
+    join(&[&[CATALOG_DELETED_KEY], &container, &length(epk), &epk.0, &lsn.to_be_bytes()])
+}
+
+pub(crate) fn is_deleted_key(key: &[u8]) -> bool {
+    key.first() == Some(&CATALOG_DELETED_KEY)
+}
+
+pub(crate) fn deleted_keys_prefix(container: u32) -> Vec<u8> {
+    join(&[&[CATALOG_DELETED_KEY], &container.to_be_bytes()])
+}
+
+pub(crate) fn lsn_of_deleted_key(key: &[u8]) -> Option<u64> {
+    number(key.get(key.len().checked_sub(8)?..)?)
+}
+
 /// The LSN in the key of a row of the latest feed or of a version.
 pub(crate) fn lsn_of_feed_key(key: &[u8]) -> Option<u64> {
     number(key.get(9..17)?)
@@ -262,6 +281,7 @@ pub(crate) fn container_ranges(container: u32) -> Vec<(Space, Vec<u8>)> {
         CATALOG_INDEX_COUNTS,
         CATALOG_INDEX_BUILD,
         CATALOG_VERSIONS_FLOOR,
+        CATALOG_DELETED_KEY,
     ];
     let counters = tags.map(|tag| (CATALOG, [&[tag], &prefix[..]].concat()));
     CONTAINER_SPACES.into_iter().map(|space| (space, prefix.to_vec())).chain(counters).collect()

@@ -11,6 +11,7 @@ use crate::EngineError;
 use crate::api::{PartitionInfo, Position};
 use crate::catalog::ContainerScripts;
 use crate::indexes::Indexes;
+use crate::items::{DeletedKeys, key_delete};
 use crate::rids::Rids;
 use crate::sequencer::Sequencer;
 use crate::shared::Shared;
@@ -36,6 +37,7 @@ pub(crate) struct PartitionSet {
     rids: Rids,
     retired: AtomicBool,
     indexes: ArcSwap<Indexes>,
+    deleted_keys: Arc<ArcSwap<DeletedKeys>>,
     scripts: ArcSwap<ContainerScripts>,
 }
 
@@ -48,7 +50,7 @@ pub(crate) struct Partition {
 }
 
 impl PartitionSet {
-    /// Reads nothing: a partition looks up where it stands when it is first used.
+    /// A partition looks up where it stands when it is first used.
     pub fn open(
         shared: &Arc<Shared>,
         container_number: u32,
@@ -63,7 +65,16 @@ impl PartitionSet {
         partitions.sort_by(|a, b| a.layout.range.min.cmp(&b.layout.range.min));
         let rids = Rids::new(shared, container_number);
         let (retired, indexes) = (AtomicBool::new(false), ArcSwap::from_pointee(indexes));
-        Ok(PartitionSet { rid, partitions, rids, retired, indexes, scripts: ArcSwap::default() })
+        let deleted_keys = Arc::new(ArcSwap::from_pointee(key_delete::marks_of(shared, container_number)?));
+        Ok(PartitionSet {
+            rid,
+            partitions,
+            rids,
+            retired,
+            indexes,
+            deleted_keys,
+            scripts: ArcSwap::default(),
+        })
     }
 
     /// The container's scripts as they are now, whichever definition the caller has.
@@ -74,6 +85,19 @@ impl PartitionSet {
     /// A commit of the catalog says so.
     pub fn switch_scripts(&self, scripts: Arc<ContainerScripts>) {
         self.scripts.store(scripts);
+    }
+
+    /// Partition keys that were deleted and are not empty yet.
+    pub fn deleted_keys(&self) -> Arc<DeletedKeys> {
+        self.deleted_keys.load_full()
+    }
+
+    pub fn change_deleted_keys(&self, change: impl Fn(&mut DeletedKeys)) {
+        self.deleted_keys.rcu(|keys| {
+            let mut keys = DeletedKeys::clone(keys);
+            change(&mut keys);
+            keys
+        });
     }
 
     /// The container's indexes as they are now, whichever definition the caller has.

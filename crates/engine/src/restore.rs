@@ -89,6 +89,9 @@ impl Restore<'_> {
                 let counters = jump(Counters::decode(key, value)?);
                 return loader.put(CATALOG, key.to_vec(), counters.encode(key));
             }
+            if keys::is_deleted_key(key) {
+                return loader.put(CATALOG, key.to_vec(), value.to_vec());
+            }
             let id = catalog_keys::parse_row_key(key).ok_or_else(|| bad("an unknown catalog row"))?;
             let row = ResourceRow::decode(key, value, id.rid())?;
             if let ResourceId::Container { container, .. } = id.rid() {

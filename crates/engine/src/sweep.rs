@@ -17,6 +17,7 @@ use quire_storage::{Direction, KeyRange, Op, Scan, StorageError};
 use tracing::warn;
 
 use crate::catalog::Catalog;
+use crate::items::key_delete::remove_some;
 use crate::items::remove::{REMOVED_TOGETHER, remove_gone};
 use crate::items::row::{self, Row};
 use crate::items::versions::Version;
@@ -46,6 +47,7 @@ struct Sweeper {
     stopping: Mutex<bool>,
     stop: Condvar,
     removed: AtomicU64,
+    removed_by_key: AtomicU64,
     paused: AtomicBool,
 }
 
@@ -65,8 +67,8 @@ impl<E: Into<EngineError>> From<E> for Ended {
 
 impl Sweep {
     pub fn start(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Result<Sweep, EngineError> {
-        let (stopping, stop, removed, paused) = Default::default();
-        let sweeper = Arc::new(Sweeper { shared, catalog, stopping, stop, removed, paused });
+        let (stopping, stop, removed, removed_by_key, paused) = Default::default();
+        let sweeper = Arc::new(Sweeper { shared, catalog, stopping, stop, removed, removed_by_key, paused });
         let run = Arc::clone(&sweeper);
         let thread = thread::Builder::new().name("quire-sweep".to_owned()).spawn(move || run.run());
         let thread =
@@ -90,7 +92,15 @@ impl Sweep {
     }
 
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
-        vec![("expired_items_removed", self.sweeper.removed.load(Ordering::Relaxed))]
+        let state = self.sweeper.catalog.state();
+        let waiting: usize =
+            state.containers().map(|container| container.partitions.deleted_keys().len()).sum();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        vec![
+            ("expired_items_removed", count(&self.sweeper.removed)),
+            ("partition_key_deletes_waiting", waiting as u64),
+            ("partition_key_deletes_items_removed", count(&self.sweeper.removed_by_key)),
+        ]
     }
 }
 
@@ -129,6 +139,7 @@ impl Sweeper {
                 return Ok(());
             }
             self.sweep_versions(container)?;
+            self.sweep_keys(container)?;
             let Some(default) = container.definition.default_ttl else { continue };
             let mut swept = self.sweep_own(container);
             if swept.is_ok() && default > 0 {
@@ -140,6 +151,29 @@ impl Sweeper {
                     EngineError::ResourceNotFound { .. } | EngineError::Contended | EngineError::Overloaded,
                 )) => {}
                 swept => swept?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Items of partition keys that were deleted.
+    fn sweep_keys(&self, container: &Container) -> Result<(), Ended> {
+        for (key, lsn) in container.partitions.deleted_keys().iter() {
+            loop {
+                let started = Instant::now();
+                let removed = match remove_some(&self.shared, container, key, lsn) {
+                    Err(
+                        EngineError::ResourceNotFound { .. }
+                        | EngineError::Contended
+                        | EngineError::Overloaded,
+                    ) => break,
+                    removed => removed?,
+                };
+                self.removed_by_key.fetch_add(removed.unwrap_or(0) as u64, Ordering::Relaxed);
+                self.rest((REST_FACTOR * started.elapsed()).min(REST_MAX))?;
+                if removed.is_none_or(|removed| removed == 0) {
+                    break;
+                }
             }
         }
         Ok(())

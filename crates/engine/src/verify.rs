@@ -567,6 +567,9 @@ fn check_catalog_file(
             has_counters = true;
             return Ok(());
         }
+        if keys::is_deleted_key(key) {
+            return Ok(());
+        }
         let id = catalog_keys::parse_row_key(key).ok_or_else(|| bad("an unknown catalog row"))?;
         catalog.check(id, ResourceRow::decode(key, value, id.rid())?, report);
         Ok(())

@@ -214,7 +214,7 @@ async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
         (Script { script, database, container, id }, _) => {
             scripts::delete(call, *script, database, container, id).await
         }
-        (PartitionKeyDelete { .. }, _) => handlers::not_supported("Deleting items by partition key"),
+        (PartitionKeyDelete { database, container }, _) => items::delete_all(call, database, container).await,
 
         (Conflicts { database, container }, &Method::GET) => conflicts::list(call, database, container),
         (Conflicts { database, container }, _) => conflicts::query(call, database, container).await,

@@ -231,14 +231,22 @@ fn write_catalog(snapshot: &dyn Snapshot, directory: &Path) -> Result<FileEntry,
     if let Some(value) = snapshot.get(CATALOG, &catalog_keys::COUNTERS)? {
         file.push(Record::CatalogRow { key: &catalog_keys::COUNTERS, value: &value })?;
     }
-    let mut live = std::collections::HashSet::new();
+    let (mut live, mut containers) = (std::collections::HashSet::new(), Vec::new());
     for_each_resource(snapshot, |id, _| {
         live.insert(catalog_keys::row_key(id));
+        if let ResourceId::Container { container, .. } = id.rid() {
+            containers.push(container);
+        }
         Ok(())
     })?;
     for_each_row(snapshot, CATALOG, &catalog_keys::RESOURCES, |key, value| {
         if live.contains(key) { file.push(Record::CatalogRow { key, value }) } else { Ok(()) }
     })?;
+    for container in containers {
+        for_each_row(snapshot, CATALOG, &keys::deleted_keys_prefix(container), |key, value| {
+            file.push(Record::CatalogRow { key, value })
+        })?;
+    }
     file.finish()
 }
 

@@ -4,6 +4,7 @@ use quire_resource::PartitionKey;
 use quire_storage::Snapshot;
 use quire_value::Node;
 
+use super::moment::Moment;
 use super::place::Place;
 use super::row::{self, Row};
 use super::unique::{self, Tuple};
@@ -115,7 +116,7 @@ impl<'a> LogicalPartition<'a> {
         &self,
         snapshot: &dyn Snapshot,
         tuples: &[Tuple],
-        now_seconds: i64,
+        moment: &Moment,
         is_moved: &dyn Fn(u64) -> bool,
     ) -> Result<Vec<Stored>, EngineError> {
         let mut in_the_way: Vec<Stored> = Vec::new();
@@ -127,7 +128,7 @@ impl<'a> LogicalPartition<'a> {
                 let stored =
                     self.stored(snapshot, rid)?.ok_or_else(|| row::corrupt("unique row without an item"))?;
                 let row = Row::parse(&stored.bytes)?;
-                if self.container.is_expired(&row, now_seconds) {
+                if self.container.is_gone(&row, moment) {
                     in_the_way.push(stored);
                 } else if self.holds(&row, tuple)? {
                     return Err(EngineError::UniqueKeyTaken { paths: unique::paths_text(constraint) });

@@ -4,7 +4,9 @@ pub(crate) mod body; // what a client sends, and what it gets back
 mod by_rid; // items named by their rid
 mod changes; // the change feed
 pub(crate) mod continuation; // where the next page starts, under a MAC
+pub(crate) mod key_delete; // all items of a partition key
 pub(crate) mod logical_partition; // one partition key: what a write finds there
+pub(crate) mod moment; // what is visible
 pub(crate) mod page; // budgets of a page, lists
 pub(crate) mod patch; // a part of an item changed in place
 pub(crate) mod place; // where an item lives: key, hash, partition
@@ -20,13 +22,14 @@ pub(crate) mod view; // the committed state at one moment
 pub(crate) mod window; // what of a container a request covers
 pub(crate) mod write;
 
+pub(crate) use moment::DeletedKeys;
 pub(crate) use page::Cost;
 pub(crate) use place::Place;
 pub(crate) use query::key_of_values;
 
 use std::sync::Arc;
 
-use quire_resource::expires_at;
+use quire_resource::PartitionKey;
 use quire_sql::Parameters;
 
 use crate::api::{
@@ -69,6 +72,11 @@ impl Engine {
         changes::read_changes(&self.shared, container, request)
     }
 
+    /// All items of a complete partition key are gone when this returns; their rows go later.
+    pub fn delete_partition_key(&self, container: &Arc<Container>, key: PartitionKey) -> Answer<()> {
+        key_delete::delete_key(&self.shared, container, key)
+    }
+
     pub fn query_items(
         &self,
         container: &Arc<Container>,
@@ -87,15 +95,6 @@ impl Container {
 
     pub(crate) fn not_found(&self) -> EngineError {
         EngineError::ResourceNotFound { kind: "container", id: self.definition.id.clone() }
-    }
-
-    /// Whether an item is gone: an expired one is invisible at once, wherever its rows still are.
-    pub(crate) fn is_expired(&self, row: &row::Row<'_>, now_seconds: i64) -> bool {
-        self.is_past(row.ttl, row.stamp.ts, now_seconds)
-    }
-
-    pub(crate) fn is_past(&self, ttl: quire_resource::ItemTtl, ts: i64, now_seconds: i64) -> bool {
-        expires_at(self.definition.default_ttl, ttl, ts).is_some_and(|at| at <= now_seconds)
     }
 }
 

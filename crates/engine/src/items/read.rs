@@ -32,8 +32,9 @@ pub(crate) fn read_item_cached(
         return None;
     }
     let item = shared.cache.get(&place.id_key(container, read.id))?;
-    let visible =
-        item.partition_key == place.key && !container.is_past(item.ttl, item.ts, shared.now_seconds());
+    let moment = container.moment(shared);
+    let is_gone = container.is_gone_by((item.ttl, item.ts), &item.partition_key, item.lsn, &moment);
+    let visible = item.partition_key == place.key && !is_gone;
     visible.then(|| answer(read, Ok(item), Some(position)))
 }
 
@@ -56,7 +57,7 @@ fn find(
     let bytes = snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;
     let bytes = bytes.ok_or_else(|| row::corrupt("id row without an item"))?;
     let row = Row::parse(&bytes)?;
-    if container.is_expired(&row, shared.now_seconds()) || row.partition_key()? != place.key {
+    if container.is_gone(&row, &container.moment(shared)) || row.partition_key()? != place.key {
         return Err(not_found());
     }
     let item = Arc::new(ready(container, place, rid, &row)?);

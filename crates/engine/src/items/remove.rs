@@ -74,7 +74,7 @@ fn removal(
         return Ok(None);
     };
     let (_, row) = stored.parse()?;
-    if !home.container.is_expired(&row, shared.now_seconds()) {
+    if !home.container.is_gone(&row, &home.container.moment(shared)) {
         return Ok(None);
     }
     let mut rows = Rows::new(shared, home, generation, Arc::clone(&indexes));

@@ -195,6 +195,11 @@ impl<'a> Row<'a> {
         Node::of(self.item).map_err(|error| EngineError::Corrupt { what: error.to_string() })
     }
 
+    /// As `PartitionKey::encode` writes it.
+    pub fn encoded_partition_key(&self) -> &'a [u8] {
+        self.partition_key
+    }
+
     /// The whole row.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 
+use super::moment::Moment;
 use super::page::Cost;
 use super::row::{self, Row};
 use super::view::View;
@@ -73,7 +74,7 @@ pub(crate) struct Reader<'a> {
     pub snapshot: Arc<dyn Snapshot>,
     pub windows: &'a [Window<'a>],
     pub meter: Meter,
-    now_seconds: i64,
+    moment: Moment,
     stretches: &'a Stretches,
     seen: Seen,
 }
@@ -220,9 +221,9 @@ impl<'a> Reader<'a> {
         windows: &'a [Window<'a>],
         meter: Meter,
     ) -> Reader<'a> {
-        let (snapshot, now_seconds) = (Arc::clone(&view.snapshot), view.now_seconds);
+        let (snapshot, moment) = (Arc::clone(&view.snapshot), view.moment.clone());
         let (stretches, seen) = (&shared.stretches, view.stretches_seen);
-        Reader { container, snapshot, windows, meter, now_seconds, stretches, seen }
+        Reader { container, snapshot, windows, meter, moment, stretches, seen }
     }
 
     /// The window in which a spot lies that an earlier page reached; a partition that is no more is `PartitionGone`.
@@ -365,13 +366,12 @@ impl<'a> Reader<'a> {
         loop {
             let (mut shown, mut outcome, mut complete) = (None, Ok(End::Done), false);
             let scan = scan(keys::ITEMS, range.clone(), Direction::Forward, ROWS_MAX, false);
-            let Reader { container, snapshot, meter, now_seconds, .. } = self;
+            let Reader { container, snapshot, meter, moment, .. } = self;
             let more = snapshot.visit(&scan, &mut |key, bytes| {
                 let rid = keys::rid_of_item_key(key).ok_or_else(|| row::corrupt("item key"));
                 outcome = rid.and_then(|rid| {
                     let row = Row::parse(bytes)?;
-                    let end =
-                        show_row(container, *now_seconds, meter, window, rid, (row, bytes.len()), visit)?;
+                    let end = show_row(container, moment, meter, window, rid, (row, bytes.len()), visit)?;
                     if matches!(end, End::Done) {
                         shown = Some(rid);
                         complete = draft.as_mut().is_some_and(|draft| draft.push(rid, bytes));
@@ -405,7 +405,7 @@ impl<'a> Reader<'a> {
         row: (Row<'_>, usize),
         visit: &mut Visit<'_>,
     ) -> Result<End, EngineError> {
-        show_row(self.container, self.now_seconds, &mut self.meter, window, rid, row, visit)
+        show_row(self.container, &self.moment, &mut self.meter, window, rid, row, visit)
     }
 
     /// The rows of items, in the order asked for; one that is gone is `None`. Their checksums held.
@@ -444,7 +444,7 @@ impl<'a> Reader<'a> {
             return Ok(End::Done);
         }
         let found = Found { spot: window.spot(rid), row };
-        show(self.container, self.now_seconds, &mut self.meter, &found, bytes.len(), visit)
+        show(self.container, &self.moment, &mut self.meter, &found, bytes.len(), visit)
     }
 
     /// The same whatever the page has cost: for items that must come with those before them.
@@ -459,7 +459,7 @@ impl<'a> Reader<'a> {
         self.meter.check()?;
         self.meter.count(bytes.len());
         let is_in = window.accepts(&self.container.definition.partition_key, rid, &row)?;
-        if !is_in || self.container.is_expired(&row, self.now_seconds) {
+        if !is_in || self.container.is_gone(&row, &self.moment) {
             return Ok(());
         }
         visit(&Found { spot: window.spot(rid), row })
@@ -468,11 +468,11 @@ impl<'a> Reader<'a> {
     /// Shows an item that was fetched in any window.
     pub fn show(&mut self, rid: u64, bytes: &[u8], visit: &mut Visit<'_>) -> Result<End, EngineError> {
         let row = Row::trusted(bytes)?;
-        let Reader { container, windows, meter, now_seconds, .. } = self;
+        let Reader { container, windows, meter, moment, .. } = self;
         for window in under(windows, rid) {
             if window.accepts(&container.definition.partition_key, rid, &row)? {
                 let found = Found { spot: window.spot(rid), row };
-                return show(container, *now_seconds, meter, &found, bytes.len(), visit);
+                return show(container, moment, meter, &found, bytes.len(), visit);
             }
         }
         meter.count(bytes.len());
@@ -526,7 +526,7 @@ fn under<'w, 'a>(windows: &'w [Window<'a>], rid: u64) -> impl Iterator<Item = &'
 /// Shows the row of an item if it belongs to the window.
 fn show_row(
     container: &Container,
-    now_seconds: i64,
+    moment: &Moment,
     meter: &mut Meter,
     window: &Window<'_>,
     rid: u64,
@@ -537,13 +537,13 @@ fn show_row(
         meter.count(bytes);
         return Ok(End::Done);
     }
-    show(container, now_seconds, meter, &Found { spot: window.spot(rid), row }, bytes, visit)
+    show(container, moment, meter, &Found { spot: window.spot(rid), row }, bytes, visit)
 }
 
 /// Shows an item of a window, unless it has expired or the budget is spent.
 fn show(
     container: &Container,
-    now_seconds: i64,
+    moment: &Moment,
     meter: &mut Meter,
     found: &Found<'_>,
     bytes: usize,
@@ -554,7 +554,7 @@ fn show(
     }
     meter.check()?;
     meter.count(bytes);
-    if container.is_expired(&found.row, now_seconds) {
+    if container.is_gone(&found.row, moment) {
         return Ok(End::Done);
     }
     match visit(found)? {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use quire_storage::Snapshot;
 
+use super::moment::Moment;
 use crate::indexes::{self, Indexes};
 use crate::shared::Shared;
 use crate::{Container, EngineError, stretches, vectors};
@@ -16,14 +17,15 @@ pub(crate) struct View {
     pub indexes: Arc<Indexes>,
     pub stretches_seen: stretches::Seen,
     pub vectors_seen: vectors::Seen,
-    pub now_seconds: i64,
+    pub moment: Moment,
 }
 
 impl View {
     pub fn now(shared: &Shared, container: &Container) -> Result<View, EngineError> {
         let (stretches_seen, vectors_seen) = (shared.stretches.now(), shared.vectors.now());
         let (snapshot, indexes) = indexes::snapshot(shared, container)?;
-        let now_seconds = shared.now_seconds();
-        Ok(View { snapshot: Arc::from(snapshot), indexes, stretches_seen, vectors_seen, now_seconds })
+        // After the snapshot: a key deleted before it is known.
+        let moment = container.moment(shared);
+        Ok(View { snapshot: Arc::from(snapshot), indexes, stretches_seen, vectors_seen, moment })
     }
 }

@@ -217,11 +217,11 @@ impl<'a> Request<'a> {
         let generation = home.place.partition.sequencer.generation();
         let indexes = container.partitions.indexes();
         let snapshot = shared.storage.snapshot()?;
-        let now = shared.now_seconds();
+        let moment = container.moment(shared);
         let stored = home.find(&*snapshot, &self.id_key)?;
         let there = stored.as_ref().map(Stored::parse).transpose()?;
-        let expired = there.filter(|(_, row)| container.is_expired(row, now));
-        let live = there.filter(|(_, row)| !container.is_expired(row, now));
+        let expired = there.filter(|(_, row)| container.is_gone(row, &moment));
+        let live = there.filter(|(_, row)| !container.is_gone(row, &moment));
         let live = home.check_existence(self.verb, &self.id, live)?;
         if let Some((_, row)) = &live {
             let conditions = (self.if_match.as_deref(), self.if_none_match.as_deref());
@@ -240,7 +240,7 @@ impl<'a> Request<'a> {
             }
         }
         let own = there.map(|(rid, _)| rid);
-        let in_the_way = home.check_unique(&*snapshot, &self.tuples, now, &|rid| Some(rid) == own)?;
+        let in_the_way = home.check_unique(&*snapshot, &self.tuples, &moment, &|rid| Some(rid) == own)?;
         let mut rows = Rows::new(shared, home, generation, Arc::clone(&indexes));
         let mut unlocked = Vec::new();
         for holder in &in_the_way {

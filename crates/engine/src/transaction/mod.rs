@@ -174,7 +174,7 @@ impl<'a> Transaction<'a> {
         let sequencer = &home.place.partition.sequencer;
         let (generation, lsn) = (sequencer.generation(), sequencer.lsn()?);
         let view = View::now(shared, home.container)?;
-        let ts = view.now_seconds.max(sequencer.last_ts());
+        let ts = view.moment.seconds.max(sequencer.last_ts());
         let (own, read_last) = (OwnWrites::default(), Default::default());
         Ok(Transaction {
             shared,
@@ -315,7 +315,7 @@ impl<'a> Transaction<'a> {
     fn live<'s>(&self, stored: Option<&'s Stored>) -> Result<Option<(u64, Row<'s>)>, EngineError> {
         let Some(stored) = stored else { return Ok(None) };
         let (rid, row) = stored.parse()?;
-        let visible = !self.home.container.is_expired(&row, self.view.now_seconds) && self.home.has(&row)?;
+        let visible = !self.home.container.is_gone(&row, &self.view.moment) && self.home.has(&row)?;
         Ok(visible.then_some((rid, row)))
     }
 }

@@ -171,8 +171,7 @@ impl Transaction<'_> {
         }
         let stored = self.stored(id_key)?;
         let there = stored.as_ref().map(Stored::parse).transpose()?;
-        let now = self.view.now_seconds;
-        let live = there.filter(|(_, row)| !self.home.container.is_expired(row, now));
+        let live = there.filter(|(_, row)| !self.home.container.is_gone(row, &self.view.moment));
         let live = self.home.check_existence(verb, id, live)?;
         Ok(live.map(|(rid, row)| Found { rid, json_bytes: row.json_bytes, etag: row.stamp.etag() }))
     }
@@ -192,7 +191,7 @@ impl Transaction<'_> {
         }
         let before = before.map(|stored| stored.rid);
         let is_moved = |rid: u64| Some(rid) == before || self.own.by_rid(rid).is_some();
-        let (snapshot, now) = (&*self.view.snapshot, self.view.now_seconds);
+        let (snapshot, now) = (&*self.view.snapshot, &self.view.moment);
         let in_the_way = self.home.check_unique(snapshot, tuples, now, &is_moved)?;
         if !in_the_way.is_empty() && matches!(self.holds, Holds::Named) {
             return Err(EngineError::TransactionConflict);

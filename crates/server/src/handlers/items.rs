@@ -91,6 +91,19 @@ pub(crate) async fn delete(call: &Call<'_>, database: &str, container: &str, id:
     write(call, container, WriteKind::Delete { id }).await
 }
 
+/// All items of a partition key.
+pub(crate) async fn delete_all(call: &Call<'_>, database: &str, container: &str) -> Handled {
+    let container = call.owner_container(database, container)?;
+    let key = call.partition_key.clone().ok_or(EngineError::PartitionKeyMissing)?;
+    let (engine, target) = (call.state.engine.clone(), container.clone());
+    let answer = call.state.pool.write(move || engine.delete_partition_key(&target, key)).await?;
+    let reply = match answer.result {
+        Ok(()) => Reply::empty(StatusCode::OK),
+        Err(error) => Reply::failure(Failure::from(&error)),
+    };
+    Ok(with_position(reply, &container, answer.charge, answer.position.as_ref()))
+}
+
 /// The id behind a rid, when the path is made of rids: `_self` links are. Names and rids are not mixed, so the
 /// database's segment tells.
 async fn id_by_rid(

@@ -44,7 +44,9 @@ enum Entry {
 
 /// Whether an index may speak for the items of the scope.
 fn is_provable(container: &Container, windows: &[Window<'_>]) -> bool {
-    container.definition.default_ttl.is_none() && windows.iter().all(Window::is_whole)
+    container.definition.default_ttl.is_none()
+        && container.partitions.deleted_keys().is_empty()
+        && windows.iter().all(Window::is_whole)
 }
 
 /// Whether the rows of an index over a path may stand for items, one by one.

@@ -1,0 +1,123 @@
+//! Deleting all items of a partition key: at once for everyone, later for the disk.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{Fixture, number_of, pk, request, text_of};
+use quire_engine::{EngineError, Scope, verify};
+use quire_storage::memory::MemoryStorage;
+
+const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
+const MEMBERS: &str = r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/name"]}]}"#;
+
+fn filled(partitions: u32) -> (Fixture, MemoryStorage) {
+    let storage = MemoryStorage::new();
+    let fixture = Fixture::on(Arc::new(storage.reopen()), HASH, MEMBERS, partitions);
+    for n in 0..600 {
+        fixture
+            .create(&format!(r#"{{"id":"{n}","pk":"k{}","name":"n{n}","n":{n}}}"#, n % 3))
+            .expect("created");
+    }
+    (fixture, storage)
+}
+
+fn delete(fixture: &Fixture, key: &str) -> Result<(), EngineError> {
+    fixture.engine.delete_partition_key(&fixture.container, pk(key)).result
+}
+
+fn count(fixture: &Fixture, query: &str) -> i64 {
+    let page = fixture.page(Some(query), &request(Scope::default(), -1, None)).expect("a page");
+    String::from_utf8(page.rows).expect("text").trim_matches(['[', ']']).parse().expect("a number")
+}
+
+fn check(fixture: &Fixture) {
+    for query in [
+        "SELECT VALUE COUNT(1) FROM c",
+        "SELECT VALUE COUNT(1) FROM c WHERE c.n >= -1",
+        "SELECT VALUE COUNT(1) FROM c WHERE c.pk != 'k1' OR c.pk = 'k1'",
+    ] {
+        assert_eq!(count(fixture, query), 401, "{query}");
+    }
+    let listed = fixture.all(None, &Scope::default(), 50);
+    assert_eq!(listed.iter().filter(|item| text_of(item, "pk") == "k1").count(), 1);
+    assert!(matches!(fixture.read("4", "[\"k1\"]"), Err(EngineError::ItemNotFound { .. })));
+    assert_eq!(number_of(&fixture.read("1", "[\"k1\"]").expect("the new one"), "n"), -1);
+    fixture.read("0", "[\"k0\"]").expect("of another key");
+}
+
+#[test]
+fn gone_at_once_and_removed_later() {
+    for partitions in [1, 4] {
+        let (fixture, storage) = filled(partitions);
+        fixture.read("1", "[\"k1\"]").expect("in the cache");
+        delete(&fixture, "[\"k1\"]").expect("deleted");
+        assert_eq!(count(&fixture, "SELECT VALUE COUNT(1) FROM c"), 400);
+        assert!(fixture.read("1", "[\"k1\"]").is_err());
+        assert!(fixture.delete("7", "[\"k1\"]").is_err());
+        // Its ids and unique values are free.
+        fixture.create(r#"{"id":"1","pk":"k1","name":"n4","n":-1}"#).expect("created");
+        check(&fixture);
+        fixture.engine.close().expect("closes");
+        let again = Fixture::again(Arc::new(storage.reopen()), Arc::clone(&fixture.clock));
+        check(&again);
+        again.engine.pause_sweep(false);
+        let started = Instant::now();
+        while again.container.usage().0 != 401 || waiting(&again) > 0 {
+            assert!(started.elapsed() < Duration::from_secs(60), "{:?}", again.container.usage());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        check(&again);
+        let report = verify(&storage.reopen()).expect("reads");
+        assert!(report.is_sound(), "{:?}", report.problems);
+    }
+}
+
+fn waiting(fixture: &Fixture) -> u64 {
+    let figures = fixture.engine.statistics();
+    figures.iter().find(|(name, _)| *name == "partition_key_deletes_waiting").expect("known").1
+}
+
+#[test]
+fn twice_and_of_nothing() {
+    let (fixture, _) = filled(2);
+    delete(&fixture, "[\"k1\"]").expect("deleted");
+    fixture.create(r#"{"id":"1","pk":"k1","name":"n1","n":-1}"#).expect("created");
+    delete(&fixture, "[\"k1\"]").expect("deleted again");
+    assert!(fixture.read("1", "[\"k1\"]").is_err());
+    delete(&fixture, "[\"nobody\"]").expect("nothing to do");
+    assert_eq!(count(&fixture, "SELECT VALUE COUNT(1) FROM c"), 400);
+}
+
+#[test]
+fn a_prefix_is_refused() {
+    let key = r#"{"paths":["/a","/b"],"kind":"MultiHash","version":2}"#;
+    let fixture = Fixture::with_key(key, "", 1);
+    assert!(matches!(delete(&fixture, "[\"x\"]"), Err(EngineError::BadPartitionKey(_))));
+}
+
+/// Writers of the key go on meanwhile: what they write after the delete stays.
+#[test]
+fn later_writes_stay() {
+    let (fixture, storage) = filled(1);
+    fixture.engine.pause_sweep(false);
+    for round in 0..20 {
+        for n in 0..30 {
+            fixture
+                .upsert(&format!(r#"{{"id":"r{n}","pk":"k2","name":"r{n}","n":{round}}}"#))
+                .expect("written");
+        }
+        delete(&fixture, "[\"k2\"]").expect("deleted");
+        for n in 0..10 {
+            fixture
+                .create(&format!(r#"{{"id":"r{n}","pk":"k2","name":"r{n}","n":{round}}}"#))
+                .expect("created");
+        }
+        let scope = Scope { partition_key: Some(pk("[\"k2\"]")), ..Scope::default() };
+        assert_eq!(fixture.all(None, &scope, 7).len(), 10, "round {round}");
+    }
+    fixture.engine.close().expect("closes"); // nothing is removed while it is looked at
+    let report = verify(&storage.reopen()).expect("reads");
+    assert!(report.is_sound(), "{:?}", report.problems);
+}
