@@ -352,6 +352,45 @@ fn a_token_of_one_partition_stays_in_it() {
     assert_eq!(shop.with(&one, "DELETE", ORDERS, "", ""), 403);
 }
 
+/// Every operation of it is checked, whatever the headers say.
+#[test]
+fn a_batch_stays_in_the_partition_of_its_token() {
+    let shop = Shop::open();
+    let of_key = ",\"resourcePartitionKey\":[\"x\"]";
+    let docs = format!("{ORDERS}/docs");
+    let send = |token: &str, headers: &[(&str, &str)], key: &str| {
+        let authorization = encode(token);
+        let mut all =
+            vec![("authorization", authorization.as_str()), ("x-ms-cosmos-is-batch-request", "true")];
+        all.extend(headers);
+        let id = uuid::Uuid::new_v4();
+        let body = format!(
+            r#"[{{"operationType":"Create","partitionKey":"[\"{key}\"]","resourceBody":{{"id":"{id}","pk":"{key}"}}}}]"#
+        );
+        shop.server.call("POST", &docs, &all, &body).status
+    };
+    let (atomic, bulk) = (("x-ms-cosmos-batch-atomic", "true"), ("x-ms-cosmos-batch-atomic", "false"));
+    let (x, y) = (("x-ms-documentdb-partitionkey", "[\"x\"]"), ("x-ms-documentdb-partitionkey", "[\"y\"]"));
+    let range = ("x-ms-documentdb-partitionkeyrangeid", "0");
+    let one = shop.permission("one", "All", "dbs/shop/colls/orders", of_key, &[]);
+    assert_eq!(send(&one, &[atomic, x], "x"), 200);
+    assert_eq!(send(&one, &[atomic, x], "y"), 400);
+    assert_eq!(send(&one, &[atomic, y], "y"), 403);
+    assert_eq!(send(&one, &[bulk, range], "x"), 403);
+    assert_eq!(send(&one, &[bulk, range, x], "x"), 200);
+    assert_eq!(send(&one, &[bulk, range, x], "y"), 207);
+    assert_eq!(shop.with(&one, "GET", &docs, "[\"y\"]", ""), 403);
+    assert_eq!(shop.server.call("GET", &docs, &[y], "").text().matches("\"id\"").count(), 0);
+    shop.made("DELETE", "/dbs/shop/users/ada/permissions/one", "");
+    let read = shop.permission("read", "Read", "dbs/shop/colls/orders", "", &[]);
+    assert_eq!(send(&read, &[atomic, x], "x"), 403);
+    let query = ("x-ms-documentdb-isquery", "true");
+    assert_eq!(send(&read, &[atomic, x, query], "x"), 403);
+    assert_eq!(shop.with(&read, "PATCH", &format!("{docs}/1"), "[\"x\"]", "[]"), 403);
+    let item = shop.permission("item", "All", "dbs/shop/colls/orders/docs/1", "", &[]);
+    assert_eq!(send(&item, &[atomic, x], "x"), 403);
+}
+
 #[test]
 fn a_token_of_one_item_opens_it_alone() {
     let shop = Shop::open();
