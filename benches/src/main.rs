@@ -7,6 +7,7 @@
 mod base; // the base benchmark: reads, writes, start, memory
 mod client; // a load generator
 mod disk; // append + fdatasync
+mod feed; // the feed benchmark: readers, polls, the sweep
 mod floor; // a bare hyper server with the same bytes
 mod postgres; // PostgreSQL beside us, where it is installed
 mod process; // CPU time and memory of a live process
@@ -32,12 +33,14 @@ fn main() -> Result<()> {
         ["space", binary] => query::space(Path::new(binary)),
         ["scripts", binary] => scripts::run(Path::new(binary), scripts::FULL),
         ["scripts", binary, "small"] => scripts::run(Path::new(binary), scripts::SMALL),
+        ["feed", binary] => feed::run(Path::new(binary), feed::FULL),
+        ["feed", binary, "small"] => feed::run(Path::new(binary), feed::SMALL),
         ["floor", "plain"] => floor::serve(floor::Kind::Plain),
         ["floor", "signed"] => floor::serve(floor::Kind::Signed),
         ["floor", "durable"] => floor::serve(floor::Kind::Durable),
         _ => bail!(
             "usage: benches base QUIRE_BINARY | query QUIRE_BINARY [COSMOSDB_SERVER_PACKAGE] | growth QUIRE_BINARY | \
-             space QUIRE_BINARY | scripts QUIRE_BINARY [small] | fill PORT | floor plain|signed|durable"
+             space QUIRE_BINARY | scripts QUIRE_BINARY [small] | feed QUIRE_BINARY [small] | fill PORT | floor plain|signed|durable"
         ),
     }
 }

@@ -31,6 +31,10 @@ pub fn space() -> Result<()> {
 }
 
 /// Procedures, batches and user-defined functions, against PostgreSQL.
+pub fn feed() -> Result<()> {
+    run("feed", |_| Ok(()))
+}
+
 pub fn scripts() -> Result<()> {
     run("scripts", |_| tools::postgres())
 }

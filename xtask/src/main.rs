@@ -32,10 +32,11 @@ fn main() -> Result<()> {
         ["bench", "growth"] => bench::growth(),
         ["bench", "space"] => bench::space(),
         ["bench", "scripts"] => bench::scripts(),
+        ["bench", "feed"] => bench::feed(),
         _ => {
             bail!(
                 "usage: cargo xtask test | tidy | compat | sdk [python js rust] | crash KILLS | isolation --minutes MINUTES | \
-                 bench base|query|growth|space|scripts"
+                 bench base|query|growth|space|scripts|feed"
             )
         }
     }

@@ -72,6 +72,12 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header_of(&self.head, name)
+    }
+}
+
 impl Connection {
     pub fn open(port: u16) -> Result<Connection> {
         Ok(Connection { port, stream: connect(port)?, closing: false, buffer: vec![0; 64 * 1024] })
@@ -142,8 +148,12 @@ impl Frame {
 }
 
 fn content_length(head: &str) -> Option<usize> {
+    header_of(head, "content-length")?.parse().ok()
+}
+
+fn header_of<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        if name.eq_ignore_ascii_case("content-length") { value.trim().parse().ok() } else { None }
+        let (found, value) = line.split_once(':')?;
+        found.eq_ignore_ascii_case(name).then(|| value.trim())
     })
 }
