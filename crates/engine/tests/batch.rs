@@ -2,15 +2,16 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::iter::repeat_n;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Fixture, number_of, pk};
+use common::{Fixture, Random, number_of, pk};
 use expect_test::{Expect, expect};
 use quire_engine::{
     Answer, BatchOperation, BatchVerb, Bulk, EngineError, IndexingDirective, OperationResult, WriteKind,
@@ -538,4 +539,76 @@ fn batches_beside_other_writers() {
     assert_eq!(number_of(&fixture.read("count", KEY).expect("there"), "n"), EACH + 3 * EACH);
     let lsn = fixture.container.position_of(&pk(KEY)).expect("a position").lsn;
     assert_eq!(lsn as i64, ITEMS + 1 + 3 * EACH + EACH + 3 * EACH, "one LSN for each batch");
+}
+
+/// Commits that are refused, lost or in doubt: whatever a batch was told, it happened as a whole or not at all.
+#[test]
+fn batches_stay_whole_on_a_faulty_storage() {
+    const THREADS: i64 = 4;
+    const EACH: i64 = 60;
+    for seed in 1..=3 {
+        let storage = Arc::new(FaultStorage::new(MemoryStorage::new()));
+        let key = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
+        let fixture = Fixture::on(Arc::clone(&storage) as Arc<dyn Storage>, key, "", 1);
+        for n in 0..4 {
+            fixture.create(&format!(r#"{{"id":"{n}","pk":"p","n":100,"steps":[]}}"#)).expect("created");
+        }
+        let mut random = Random(seed);
+        storage.script_commits((0..2000).map(|_| match random.below(20) {
+            0 => CommitFault::Conflict,
+            1 => CommitFault::Busy,
+            2 => CommitFault::UnknownDone,
+            3 => CommitFault::UnknownNotDone,
+            4 => CommitFault::Delay(Duration::from_millis(1)),
+            _ => CommitFault::Pass,
+        }));
+        let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for worker in 0..THREADS {
+                let (fixture, done, failed) = (&fixture, &done, &failed);
+                scope.spawn(move || {
+                    for step in 0..EACH {
+                        let (from, to) = ((worker + step) % 4, (worker + 3 * step + 1) % 4);
+                        let name = worker * EACH + step;
+                        let change = |id: i64, by: i64| {
+                            let operations = format!(
+                                r#"[{{"op":"incr","path":"/n","value":{by}}},{{"op":"add","path":"/steps/-","value":{name}}}]"#
+                            );
+                            patch(&id.to_string(), &operations)
+                        };
+                        match atomic(fixture, &[change(from, -1), change(to, 1)]).result {
+                            Ok(results) => {
+                                assert!(results.iter().all(|result| result.result.is_ok()), "seed {seed}");
+                                done.fetch_add(1, Ordering::Relaxed);
+                            }
+                            Err(_) => _ = failed.fetch_add(1, Ordering::Relaxed),
+                        }
+                    }
+                });
+            }
+        });
+        storage.behave();
+        let mut seen: BTreeMap<i64, usize> = BTreeMap::new();
+        let mut sum = 0;
+        for n in 0..4 {
+            let item = fixture.read(&n.to_string(), KEY).expect("there");
+            sum += number_of(&item, "n");
+            for step in item.get("steps").and_then(Value::as_array).expect("steps") {
+                *seen.entry(step.as_i64().expect("a number")).or_default() += 1;
+            }
+        }
+        assert_eq!(sum, 400, "seed {seed}");
+        assert!(seen.values().all(|&count| count == 2), "seed {seed}: half a batch, or one twice: {seen:?}");
+        assert!(
+            seen.len() as u64 >= done.load(Ordering::Relaxed),
+            "seed {seed}: an acknowledged batch is gone"
+        );
+        assert!(storage.injected() > 20, "seed {seed}");
+        println!(
+            "seed {seed}: {} done, {} failed, {} found",
+            done.into_inner(),
+            failed.into_inner(),
+            seen.len()
+        );
+    }
 }
