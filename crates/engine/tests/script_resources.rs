@@ -356,3 +356,21 @@ fn a_damaged_script_is_noticed() {
     storage.commit(Commit { guards: Vec::new(), token: Token(1), ops }).unwrap();
     assert!(Engine::open(Arc::new(storage.reopen()), support::options()).is_err());
 }
+
+#[test]
+fn all_scripts_of_a_container_have_64_mb_of_text() {
+    let engine = open(&MemoryStorage::new());
+    container(&engine);
+    let text = " ".repeat(2 << 20);
+    for number in 0..16 {
+        create(&engine, PROCEDURE, &script(&number.to_string(), &text)).unwrap();
+        create(&engine, ScriptKind::Trigger, &script(&number.to_string(), &text)).unwrap();
+    }
+    create(&engine, PROCEDURE, &script("empty", "")).unwrap();
+    let full = create(&engine, ScriptKind::UserDefinedFunction, &script("a", " "));
+    assert!(matches!(full, Err(EngineError::Forbidden { .. })));
+    let larger = engine.replace_script("d", "c", PROCEDURE, "empty", &script("empty", " "), &ANY);
+    assert!(matches!(larger, Err(EngineError::Forbidden { .. })));
+    engine.replace_script("d", "c", PROCEDURE, "0", &script("0", &text[1..]), &ANY).unwrap();
+    create(&engine, ScriptKind::UserDefinedFunction, &script("a", " ")).unwrap();
+}

@@ -125,10 +125,7 @@ impl Loading<'_> {
                 container.partitions.switch_scripts(Arc::new(scripts));
             }
         }
-        match self.scripts.is_empty() {
-            true => Ok(()),
-            false => Err(corrupt("a script without container")),
-        }
+        if self.scripts.is_empty() { Ok(()) } else { Err(corrupt("a script without container")) }
     }
 
     fn add(&mut self, id: RowId, row: ResourceRow) -> Result<(), EngineError> {

@@ -21,6 +21,8 @@ const SCRIPT_NUMBER_MAX: u64 = (1 << 60) - 1;
 /// All are in memory, and go in one commit with their container.
 const SCRIPTS_PER_KIND_MAX: usize = 500;
 const SCRIPT_BYTES_MAX: usize = 2 << 20;
+/// Of all scripts of a container.
+const CONTAINER_BYTES_MAX: usize = 64 << 20;
 
 /// Ids that begin so belong to the server.
 const RESERVED: &str = "__.sys.";
@@ -245,6 +247,7 @@ impl Change<'_> {
         self.put(&resource);
         let mut scripts = ContainerScripts::clone(&container.scripts());
         scripts.insert(resource.clone());
+        check_size(&scripts)?;
         self.switch_scripts(&container.partitions, scripts);
         self.commit()?;
         Ok(resource)
@@ -261,6 +264,16 @@ fn check_count(kind: ScriptKind, scripts: &ContainerScripts) -> Result<(), Engin
         return Ok(());
     }
     let reason = format!("a container holds at most {SCRIPTS_PER_KIND_MAX} scripts of a kind");
+    Err(EngineError::Forbidden { reason })
+}
+
+fn check_size(scripts: &ContainerScripts) -> Result<(), EngineError> {
+    let text = |script: &Arc<Resource>| script.body.get("body").and_then(Value::as_str).map_or(0, str::len);
+    if scripts.iter().map(text).sum::<usize>() <= CONTAINER_BYTES_MAX {
+        return Ok(());
+    }
+    let reason =
+        format!("the scripts of a container have at most {CONTAINER_BYTES_MAX} bytes of text together");
     Err(EngineError::Forbidden { reason })
 }
 

@@ -17,6 +17,8 @@ use crate::wire::{Feed, envelope, explained_envelope, parse_query};
 
 /// Resources of a list page when the client leaves it to the server.
 const PAGE_SIZE: usize = 1000;
+/// A page ends with the resource that exceeds this.
+const PAGE_BYTES: usize = 4 << 20;
 
 pub(super) fn list(
     call: &Call<'_>,
@@ -38,13 +40,23 @@ pub(super) fn list(
         None => PAGE_SIZE,
         Some(size) => usize::try_from(size).unwrap_or(usize::MAX), // -1: all
     };
-    let end = start.saturating_add(size).min(resources.len());
-    let continuation = (end < resources.len()).then(|| resources[end - 1].rid.to_string());
-    let mut rows = Vec::with_capacity(end - start);
-    for resource in &resources[start..end] {
-        rows.push(Value::from(render(resource)?));
+    let mut rows = vec![b'['];
+    let mut end = start;
+    for resource in resources[start..].iter().take(size) {
+        if end > start {
+            rows.push(b',');
+        }
+        Value::from(render(resource)?).write_json(&mut rows);
+        end += 1;
+        if rows.len() > PAGE_BYTES {
+            break;
+        }
     }
-    Ok(rows_reply(feed, owner_rid, rows).continuation(continuation).charge(charge::LIST))
+    rows.push(b']');
+    let continuation = (end < resources.len()).then(|| resources[end - 1].rid.to_string());
+    let body = envelope(feed, owner_rid, &rows, end - start);
+    let reply = Reply::json(StatusCode::OK, body).count(end - start);
+    Ok(reply.continuation(continuation).charge(charge::LIST))
 }
 
 /// Rows that are not paged.

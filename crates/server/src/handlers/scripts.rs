@@ -32,11 +32,12 @@ pub(crate) async fn create(call: &Call<'_>, kind: ScriptKind, database: &str, co
     let engine = call.state.engine.clone();
     let (database, container) = (database.to_owned(), container.to_owned());
     let create = move || engine.create_script(&database, &container, kind, &body, upsert);
-    let created = call.state.pool.write(create).await?.map(|(script, created)| match created {
-        true => (whole(StatusCode::CREATED, &script), charge::CREATE),
-        false => (whole(StatusCode::OK, &script), charge::REPLACE),
+    let written = call.state.pool.write(create).await?.map(|(script, created)| {
+        let (status, charge) =
+            if created { (StatusCode::CREATED, charge::CREATE) } else { (StatusCode::OK, charge::REPLACE) };
+        (whole(status, &script), charge)
     });
-    Ok(in_container(&owner, created))
+    Ok(in_container(&owner, written))
 }
 
 pub(crate) fn read(

@@ -344,6 +344,27 @@ fn feeds_and_queries() {
 }
 
 #[test]
+fn a_page_of_large_scripts_ends_early() {
+    let client = Client::with_container(1);
+    let text = " ".repeat(1 << 20);
+    for id in 0..10 {
+        client.must(201, "POST", UDFS, &[], &format!(r#"{{"id":"{id}","body":"{text}"}}"#));
+    }
+    let mut counts = Vec::new();
+    let mut continuation = String::new();
+    loop {
+        let headers = [("x-ms-max-item-count", "-1"), ("x-ms-continuation", continuation.as_str())];
+        let page = client.must(200, "GET", UDFS, &headers, "");
+        counts.push(page.header("x-ms-item-count").expect("a count").to_owned());
+        match page.header("x-ms-continuation") {
+            Some(next) => continuation = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(counts, ["4", "4", "2"]);
+}
+
+#[test]
 fn links_made_of_rids() {
     let client = Client::with_container(1);
     let created = client.must(201, "POST", SPROCS, &[], r#"{"id":"s","body":"x"}"#);
