@@ -157,14 +157,14 @@ impl Client<'_> {
     fn procedure(&mut self) {
         let mut steps: Vec<(List, Option<u32>)> = Vec::new();
         for _ in 0..1 + self.random.next() % 3 {
-            let appends = self.random.next() % 3 > 0;
+            let appends = !self.random.next().is_multiple_of(3);
             steps.push((self.any_list(), appends.then(|| self.value())));
         }
         let shown = steps.iter().map(|(list, value)| match value {
             Some(value) => format!(r#"{{"how":"upsert","list":{},"value":{value}}}"#, list.number),
             None => format!(r#"{{"how":"read","list":{}}}"#, list.number),
         });
-        let fail = self.random.next() % 10 == 0;
+        let fail = self.random.next().is_multiple_of(10);
         let parameters = format!(r#"["p",[{}],{fail}]"#, shown.collect::<Vec<_>>().join(","));
         let call = ExecuteProcedure {
             id: "append".to_owned(),
@@ -221,7 +221,7 @@ impl Client<'_> {
     fn batch(&mut self) {
         let mut steps: Vec<(List, Option<u32>)> = Vec::new();
         for _ in 0..2 + self.random.next() % 2 {
-            let appends = self.random.next() % 3 > 0;
+            let appends = !self.random.next().is_multiple_of(3);
             steps.push((self.any_list(), appends.then(|| self.value())));
         }
         let operation = |(list, value): &(List, Option<u32>)| BatchOperation {
