@@ -8,6 +8,8 @@ use crate::EngineError;
 
 /// Makes a query of the condition, which brings FROM and WHERE.
 const SELECT: &str = "SELECT VALUE 1 ";
+/// What a query is told that calls a function which the container does not have.
+const UNKNOWN_USER_FUNCTION: &str = "SC2006";
 
 /// Whether the item satisfies the condition; what is undefined does not.
 pub(super) fn holds(
@@ -44,13 +46,17 @@ fn bad_form() -> EngineError {
     bad_request("The condition of a patch must be of the form 'FROM c WHERE <predicate>'.")
 }
 
-/// Places in the condition, as its author knows it.
-fn relocated(error: SqlError) -> SqlError {
-    let SqlError::Compile(diagnostics) = error else { return error };
+/// Places in the condition, as its author knows it. User-defined functions are not run: the item is locked meanwhile.
+fn relocated(error: SqlError) -> EngineError {
+    let SqlError::Compile(diagnostics) = error else { return error.into() };
+    if diagnostics.iter().any(|diagnostic| diagnostic.code == UNKNOWN_USER_FUNCTION) {
+        let feature = "A user-defined function in the condition of a patch".to_owned();
+        return EngineError::NotSupported { feature };
+    }
     let moved = |diagnostic: Diagnostic| Diagnostic {
         start: diagnostic.start.saturating_sub(SELECT.len()),
         end: diagnostic.end.saturating_sub(SELECT.len()),
         ..diagnostic
     };
-    SqlError::Compile(diagnostics.into_iter().map(moved).collect())
+    SqlError::Compile(diagnostics.into_iter().map(moved).collect()).into()
 }

@@ -499,6 +499,7 @@ fn conditions() {
         "FROM c WHERE c.n =",
         "FROM c WHERE c.n = @n",
         "FROM c WHERE NOSUCH(c.n)",
+        "FROM c WHERE udf.f(c.n)",
         "FROM c WHERE 1 / 0 = 1",
         "FROM c ORDER BY c.n",
         "FROM c GROUP BY c.n",
@@ -551,6 +552,8 @@ fn conditions() {
             PatchConditionNotMet
         FROM c WHERE NOSUCH(c.n)
             Sql(Compile([Diagnostic { code: "SC2005", start: 13, end: 19, message: "'NOSUCH' is not a recognized built-in function name." }]))
+        FROM c WHERE udf.f(c.n)
+            NotSupported { feature: "A user-defined function in the condition of a patch" }
         FROM c WHERE 1 / 0 = 1
             Sql(DivisionByZero)
         FROM c ORDER BY c.n
