@@ -22,7 +22,8 @@ use crate::{Limits, ScriptError, Spatial};
 
 /// A runtime keeps names and symbols of all its runs; after so many it starts anew.
 const RUN_COUNT_MAX: u32 = 10_000;
-const SHORT_RUN: Duration = Duration::from_millis(5);
+/// Processor time in which a run cannot have filled much.
+const SHORT_RUN: Duration = Duration::from_millis(2);
 /// What an idle runtime may hold.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 /// What dead contexts may hold before they are swept up: about ten runs at once, for the price of one look at what lives.
@@ -44,6 +45,8 @@ pub(crate) struct Sandbox {
     keeper: Context,
     pub(crate) state: Arc<State>,
     runs: u32,
+    /// Processor time of the thread when the run began.
+    began_at: Duration,
     spoilt: AtomicBool,
 }
 
@@ -116,11 +119,19 @@ impl Sandbox {
         runtime.set_host_promise_rejection_tracker(Some(Box::new(move |_, _, reason, handled| {
             watched.rejected(&reason, handled);
         })));
-        Ok(Sandbox { runtime, keeper, state, runs: 0, spoilt: AtomicBool::new(false) })
+        Ok(Sandbox {
+            runtime,
+            keeper,
+            state,
+            runs: 0,
+            began_at: Duration::ZERO,
+            spoilt: AtomicBool::new(false),
+        })
     }
 
     pub(crate) fn begin(&mut self, limits: &Limits, time: Duration) {
         self.runs += 1;
+        self.began_at = processor_time();
         self.state.begin(limits, time);
         self.runtime.set_max_stack_size(limits.stack_bytes);
         self.runtime.set_gc_threshold(GARBAGE_BYTES_MAX);
@@ -152,7 +163,7 @@ impl Sandbox {
     /// Whether the run left much behind: one that met the memory limit and caught the error is not known otherwise.
     /// Counting takes as long as a short run, and a short run cannot have filled much.
     fn is_littered(&self) -> bool {
-        self.state.elapsed() > SHORT_RUN && self.memory_bytes() > KEPT_BYTES_MAX
+        processor_time().saturating_sub(self.began_at) > SHORT_RUN && self.memory_bytes() > KEPT_BYTES_MAX
     }
 
     /// The runtime met a limit and is not to be used again.
@@ -286,6 +297,20 @@ fn context_for(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
     date::<intrinsic::Json>(runtime, needs)
 }
 
+/// What this thread has used: on a busy machine the clock on the wall says little about a short run.
+#[cfg(unix)]
+fn processor_time() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+#[cfg(not(unix))]
+fn processor_time() -> Duration {
+    use std::sync::LazyLock;
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed()
+}
+
 /// The engine throws `null` when there is no room even for an error.
 fn is_out_of_memory(reason: &Value<'_>) -> bool {
     let says_so = |error: &rquickjs::Exception<'_>| error.message().as_deref() == Some("out of memory");
@@ -378,10 +403,6 @@ impl State {
             self.interrupted.store(true, Relaxed);
         }
         self.is_interrupted()
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.times.lock().started.elapsed()
     }
 
     fn rejected(&self, reason: &Value<'_>, handled: bool) {

@@ -22,6 +22,8 @@ use crate::{Failure, Host, Limits, Outcome, Run, ScriptError};
 /// What a worker may take beyond the limit that it keeps itself: for a built-in of the engine that does not look at the
 /// clock, and for a machine under load.
 const GRACE: Duration = Duration::from_secs(1);
+/// As many as run at once when all places are taken: fewer would be ended and started again all the time.
+const IDLE_PER_CORE: usize = 4;
 /// How long an idle worker waits for work.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
 /// After so many runs a worker ends: what leaks, leaks no further.
@@ -76,7 +78,7 @@ impl Workers {
         let kept = Arc::clone(&shared);
         let keeper = std::thread::Builder::new().name("script-workers".to_owned()).spawn(move || kept.keep());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Workers { shared, keeper: keeper.ok(), idle_max: cores.max(2) * 2 }
+        Workers { shared, keeper: keeper.ok(), idle_max: cores.max(2) * IDLE_PER_CORE }
     }
 
     pub(crate) fn run(
@@ -108,6 +110,9 @@ impl Workers {
             if worker.is_alive() {
                 return Ok(worker);
             }
+        }
+        if self.keeper.is_none() {
+            return Err(io::Error::other("there is no thread to start it"));
         }
         let (sender, receiver) = channel();
         state.wanted.push(sender);

@@ -38,6 +38,69 @@ fn entry_points() {
     assert!(run("1 + 1").contains("the script has no function"));
 }
 
+/// Twice each: compiled, and loaded from what was compiled. Most name no built-in, so their contexts have few.
+#[test]
+fn language() {
+    let scripts = Scripts::new(Limits::default());
+    for (text, expected) in [
+        ("class A { #x = 1; static #n = 2; get x() { return this.#x + A.#n } } set(new A().x)", "3"),
+        ("class A { static #n = 2; static m(o) { return #n in o } } set([A.m(A), A.m({})])", "[true,false]"),
+        (
+            "class A { constructor(n) { A.last = n } } class B extends A { constructor() { super(4) } } new B(); set(A.last)",
+            "4",
+        ),
+        ("set('a-b'.replace(/-/g, '+'))", "\"a+b\""),
+        ("set(/(?<y>\\d{4})-(\\d\\d)/u.exec('2024-05').groups.y)", "\"2024\""),
+        ("set('x'.match('x').length + 'a,b'.split(',').length + 'abc'.search('c'))", "5"),
+        ("set((10n ** 20n).toString())", "\"100000000000000000000\""),
+        ("set(`${1 + 1} ${'ü'}\\n`)", "\"2 ü\\n\""),
+        ("const tag = (s, v) => s.raw[0] + v; set(tag`a${1}`)", "\"a1\""),
+        ("function* g() { yield* [1, 2]; return 3 } set([...g()])", "[1,2]"),
+        ("const { a, b: [z = 5], ...rest } = { a: 1, b: [], d: 2 }; set([a, z, rest.d])", "[1,5,2]"),
+        ("set([null?.x ?? 1, [3, 1, 2].toSorted()[0], Object.entries({ k: 1 })[0][0]])", "[1,1,\"k\"]"),
+        (
+            "outer: for (let i = 0; ; i++) { for (;;) { if (i > 2) { set(i); break outer } continue outer } }",
+            "3",
+        ),
+        ("switch ('b') { case 'a': set(1); break; default: set(2) }", "2"),
+        ("var o = { get v() { return 1 }, set v(x) { set(x) }, ['k' + 1]: 2 }; o.v = o.k1", "2"),
+        (
+            "set(typeof Map + typeof Set + typeof Date + typeof Promise + typeof Proxy + typeof Uint8Array + typeof RegExp)",
+            "\"functionfunctionfunctionfunctionfunctionfunctionfunction\"",
+        ),
+        ("set(new Map([[1, new Set([2])]]).get(1).has(2))", "true"),
+        ("set(new Date(0).toISOString())", "\"1970-01-01T00:00:00.000Z\""),
+        ("set(Array.from(new Uint8Array([1, 2])))", "[1,2]"),
+        ("set((function () { return typeof this['M' + 'ap'] })())", "\"function\""),
+        ("set(0.1 + 0.2); set(1e400 === 1 / 0)", "true"),
+        (
+            "set([parseInt('12'), encodeURIComponent('ü'), Math.max(1, 2), Number.MAX_SAFE_INTEGER])",
+            "[12,\"%C3%BC\",2,9007199254740991]",
+        ),
+        ("with ({ x: 7 }) { set(x) }", "7"),
+        ("set(010 + (delete Object.prototype.nothing ? 1 : 0))", "9"),
+        ("set((function f(n) { return n < 2 ? 1 : n * f(n - 1) })(10))", "3628800"),
+        ("set((() => 1).toString())", "\"() => 1\""),
+        ("let x = 0; { function x2() { return 1 } x = x2() } set(x)", "1"),
+        (
+            "try { throw new RangeError('r') } catch ({ name }) { set(name) } finally { c.getSelfLink() }",
+            "\"RangeError\"",
+        ),
+        ("set(Object.groupBy([1, 2, 3], n => n % 2 ? 'odd' : 'even').odd)", "[1,3]"),
+        ("set(JSON.stringify({ a: [1, { b: undefined }] }))", "\"{\\\"a\\\":[1,{}]}\""),
+        ("set(structuredCloneMissing = typeof structuredClone)", "\"undefined\""),
+    ] {
+        for _ in 0..2 {
+            let text = body(text);
+            assert_eq!(
+                show(scripts.run(&procedure(&text, "[]"), &mut MemoryHost::default())),
+                expected,
+                "{text}"
+            );
+        }
+    }
+}
+
 #[test]
 fn syntax_errors_have_a_place() {
     let failure = Scripts::new(Limits::default())
