@@ -1037,3 +1037,26 @@ fn duplicate(error: &EngineError) -> EngineError {
         _ => EngineError::Overloaded,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_forgotten_only_upwards() {
+        let mut changes = Changes::default();
+        changes.forget_until(10);
+        assert_eq!(changes.last(1), 10);
+        let period = 3 * CHANGES_KEPT as u64;
+        for lsn in 11..11 + 5 * CHANGES_KEPT as u64 {
+            changes.note(lsn % period, lsn);
+            // Whatever is asked, the answer is never before the last change.
+            let name = (7 * lsn) % period;
+            let last = lsn.saturating_sub((lsn + period - name) % period).max(10);
+            assert!(changes.last(name) >= last, "{name} at {lsn}");
+            assert!(changes.last(name) <= lsn);
+            assert!(changes.newest.len() <= CHANGES_KEPT && changes.older.len() <= CHANGES_KEPT);
+            assert_eq!(changes.last(lsn % period), lsn);
+        }
+    }
+}

@@ -99,7 +99,7 @@ impl<'t, 'a> ItemHost<'t, 'a> {
         Ok(Reply::Item { status, body: self.transaction.json_of(&changed) })
     }
 
-    fn id_of(&self, item: ItemLink) -> Result<String, EngineError> {
+    fn id_of(&mut self, item: ItemLink) -> Result<String, EngineError> {
         match item {
             ItemLink::Id(id) => Ok(id),
             ItemLink::Rid(rid) => match self.transaction.id_of_rid(&rid)? {

@@ -8,7 +8,6 @@ use super::{Holds, Transaction};
 use crate::items::body::Links;
 use crate::items::row::{Row, Stamp};
 use crate::items::rows::{NewVersion, Rows};
-use crate::locks::{LockSet, Mode};
 use crate::sequencer::{Prepared, Refused, Written};
 use crate::shared::Shared;
 use crate::{Container, EngineError};
@@ -75,11 +74,7 @@ impl<'a> Transaction<'a> {
         }
         let (shared, partition) = (self.shared, self.partition());
         let _held = match self.holds {
-            Holds::Nothing => {
-                let mut locks = LockSet::default();
-                self.home.add_lock(&shared.locks, &mut locks, Mode::Exclusive);
-                Some(shared.locks.take(&locks)?)
-            }
+            Holds::Nothing => Some(shared.locks.take(&self.locks_to_commit())?),
             Holds::LogicalPartition(_) | Holds::Named | Holds::Caller => None,
         };
         self.validate()?;
@@ -99,17 +94,6 @@ impl<'a> Transaction<'a> {
             Err(Refused::Failed(EngineError::ItemTooLarge { .. })) => Err(CommitFailed::Failed(too_large())),
             Err(Refused::Failed(error)) => Err(CommitFailed::Failed(error)),
         }
-    }
-
-    /// Under the lock: whether what the transaction has seen is still so.
-    fn validate(&mut self) -> Result<(), EngineError> {
-        if matches!(self.holds, Holds::Nothing) {
-            let name = self.home.name(&self.shared.locks);
-            if self.partition().sequencer.changed_since(name, self.lsn)? {
-                return Err(EngineError::TransactionConflict);
-            }
-        }
-        Ok(())
     }
 
     /// The rows of the commit. Under the locks, and valid.

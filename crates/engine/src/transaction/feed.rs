@@ -12,6 +12,7 @@ use crate::items::window::{Spot, Window};
 impl Transaction<'_> {
     /// A page of all items as the transaction sees them. A continuation holds in other transactions too.
     pub fn feed(&mut self, page_size: u32, continuation: Option<&str>) -> Result<Page, EngineError> {
+        self.seen.all();
         let request = self.page_request(page_size, continuation);
         let answer = answer_page(self.shared, self.home.container, &request, |windows| {
             let binding = Binding::new(self.home.container, None, &request.scope);

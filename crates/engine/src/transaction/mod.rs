@@ -8,7 +8,7 @@
 //!
 //! | begun by                         | holds meanwhile             | what the commit checks                           |
 //! |----------------------------------|-----------------------------|--------------------------------------------------|
-//! | [`Transaction::begin`]           | nothing                     | no item of the logical partition has changed since |
+//! | [`Transaction::begin`]           | nothing                     | nothing that it saw has changed since: see [`seen`] |
 //! | [`Transaction::begin_locked`]    | the logical partition       | nothing: nobody else could write                 |
 //! | [`Transaction::begin_holding`]   | locks that the caller named | nothing: it touches what is locked, and says so when it cannot |
 //!
@@ -19,6 +19,7 @@ mod across; // several partition keys and containers
 mod commit; // from own writes to rows, and the commit
 mod feed; // lists, own writes among them
 mod own; // what a transaction has written
+mod seen; // what a transaction has read, and whether that is still so
 #[cfg(test)]
 mod tests;
 mod write; // one change on top of the view and the changes before
@@ -29,6 +30,8 @@ pub use across::{
 };
 pub(crate) use commit::{CommitFailed, Committed};
 pub(crate) use own::Changed;
+
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use quire_resource::{ChildKind, PartitionKey, ResourceId};
@@ -45,6 +48,7 @@ use crate::shared::Shared;
 use crate::{Container, EngineError, charge, keys};
 
 use self::own::OwnWrites;
+use self::seen::Seen;
 
 /// Changes of one transaction.
 pub(crate) const CHANGES_MAX: usize = 10_000;
@@ -92,7 +96,8 @@ pub(crate) struct Transaction<'a> {
     /// `_ts` of what it writes, unless the partition is further when it commits.
     ts: i64,
     own: OwnWrites,
-    read_last: std::collections::VecDeque<(Vec<u8>, Option<Stored>)>,
+    seen: Seen,
+    read_last: VecDeque<(Vec<u8>, Option<Stored>)>,
     charge: f64,
     /// Of the queries and lists.
     cancel: Cancel,
@@ -175,7 +180,8 @@ impl<'a> Transaction<'a> {
         let (generation, lsn) = (sequencer.generation(), sequencer.lsn()?);
         let view = View::now(shared, home.container)?;
         let ts = view.moment.seconds.max(sequencer.last_ts());
-        let (own, read_last) = (OwnWrites::default(), Default::default());
+        let (own, seen) = (OwnWrites::default(), Seen::new(home.container));
+        let read_last = VecDeque::new();
         Ok(Transaction {
             shared,
             home,
@@ -186,6 +192,7 @@ impl<'a> Transaction<'a> {
             own_etags,
             ts,
             own,
+            seen,
             read_last,
             charge: 0.0,
             cancel: Cancel::default(),
@@ -221,7 +228,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// The id of the item whose `_rid` this is, if the transaction sees one.
-    pub fn id_of_rid(&self, rid: &str) -> Result<Option<String>, EngineError> {
+    pub fn id_of_rid(&mut self, rid: &str) -> Result<Option<String>, EngineError> {
         let child = match (ResourceId::parse(rid), self.home.container.resource.rid) {
             (
                 Ok(ResourceId::Child { database, container, kind: ChildKind::Item, child }),
@@ -233,12 +240,15 @@ impl<'a> Transaction<'a> {
             return Ok(own.now.as_ref().filter(|now| now.rid == child).map(|now| now.body.id.clone()));
         }
         let key = keys::item(self.home.container.number, child);
-        let Some(bytes) = self.view.snapshot.get(keys::ITEMS, &key)? else { return Ok(None) };
-        let stored = Stored { rid: child, bytes };
-        match self.live(Some(&stored))? {
-            Some((_, row)) => Ok(Some(row.id()?.to_owned())),
-            None => Ok(None),
-        }
+        let bytes = self.view.snapshot.get(keys::ITEMS, &key)?;
+        let stored = bytes.map(|bytes| Stored { rid: child, bytes });
+        let Some((_, row)) = self.live(stored.as_ref())? else {
+            self.seen.all();
+            return Ok(None);
+        };
+        let id = row.id()?.to_owned();
+        self.stored(&self.home.id_key(&id))?;
+        Ok(Some(id))
     }
 
     /// The rows of a query over the committed items of this logical partition. Own writes are not among them.
@@ -249,6 +259,7 @@ impl<'a> Transaction<'a> {
         page_size: u32,
         continuation: Option<&str>,
     ) -> Result<Page, EngineError> {
+        self.seen.all();
         let request = self.page_request(page_size, continuation);
         let view = Some(&self.view);
         let answer = query::query_view(self.shared, self.home.container, view, text, parameters, &request);
@@ -304,6 +315,7 @@ impl<'a> Transaction<'a> {
             return Ok(stored.clone());
         }
         let stored = self.home.find(&*self.view.snapshot, id_key)?;
+        self.seen.item(id_key, stored.as_ref())?;
         if self.read_last.len() >= READ_KEPT {
             self.read_last.pop_front();
         }

@@ -31,13 +31,20 @@ struct Bench {
 
 use std::sync::Arc;
 
+/// The same without unique keys.
+const PLAIN: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
+
 impl Bench {
     fn new(partitions: u32) -> Bench {
+        Bench::of(DEFINITION, partitions)
+    }
+
+    fn of(definition: &str, partitions: u32) -> Bench {
         let memory = MemoryStorage::new();
         let clock = Arc::new(Still(AtomicI64::new(1_700_000_000_000)));
         let (faults, engine) = Bench::open(&memory, &clock, partitions);
         engine.create_database(&json(r#"{"id":"d"}"#), None).unwrap();
-        let container = engine.create_container("d", &json(DEFINITION), None).unwrap();
+        let container = engine.create_container("d", &json(definition), None).unwrap();
         Bench { memory, faults, clock, engine, container }
     }
 
@@ -476,6 +483,138 @@ fn others_that_were_faster_are_a_conflict() {
     bench.assert_sound();
 }
 
+/// What a transaction did, what another did meanwhile, and whether the first still holds.
+fn check_overlap(first: impl Fn(&mut Transaction<'_>), second: impl Fn(&Bench), expected: bool) {
+    let bench = Bench::of(PLAIN, 1);
+    for id in ["a", "b", "c"] {
+        bench.upsert(&item(id, 1));
+    }
+    let mut transaction = bench.begin();
+    first(&mut transaction);
+    upsert(&mut transaction, &item("b", 2)).unwrap();
+    second(&bench);
+    let before = bench.lsn();
+    match transaction.commit() {
+        Ok(committed) => assert_eq!((true, committed.lsn), (expected, before + 1)),
+        Err(CommitFailed::Conflict) => assert!(!expected && bench.lsn() == before),
+        Err(CommitFailed::Failed(error)) => panic!("{error}"),
+    }
+    bench.assert_sound();
+}
+
+#[test]
+fn single_items_conflict_only_with_their_own_writers() {
+    let read = |id: &'static str| move |transaction: &mut Transaction<'_>| drop(found(transaction, id));
+    let write = |id: &'static str| move |bench: &Bench| drop(bench.upsert(&item(id, 7)));
+    let remove = |id: &'static str| {
+        move |bench: &Bench| drop(bench.single(WriteKind::Delete { id: id.into() }, "").result.unwrap())
+    };
+    check_overlap(read("a"), write("c"), true);
+    check_overlap(read("a"), write("new"), true);
+    check_overlap(read("a"), remove("c"), true);
+    check_overlap(read("a"), write("a"), false);
+    check_overlap(read("a"), write("b"), false);
+    check_overlap(read("a"), remove("a"), false);
+    // What was not there counts, too.
+    check_overlap(read("new"), write("new"), false);
+    check_overlap(|transaction| drop(create(transaction, &item("new", 1)).unwrap()), write("new"), false);
+    check_overlap(|transaction| drop(delete(transaction, "c").unwrap()), remove("c"), false);
+    let refused = |transaction: &mut Transaction<'_>| {
+        assert!(create(transaction, &item("a", 1)).is_err());
+    };
+    check_overlap(refused, remove("a"), false);
+    // All items of the key go at once, before their rows do.
+    let all_gone =
+        |bench: &Bench| bench.engine.delete_partition_key(&bench.container, key("p")).result.unwrap();
+    check_overlap(read("a"), all_gone, false);
+    check_overlap(|_| {}, all_gone, false);
+    // Lists and queries have seen which items there are.
+    let list = |transaction: &mut Transaction<'_>| drop(transaction.feed(10, None).unwrap());
+    let query = |transaction: &mut Transaction<'_>| {
+        drop(transaction.query("SELECT VALUE COUNT(1) FROM c", &Parameters::default(), 10, None).unwrap());
+    };
+    check_overlap(list, write("new"), false);
+    check_overlap(query, write("new"), false);
+    check_overlap(query, remove("c"), false);
+    let by_rid = |transaction: &mut Transaction<'_>| {
+        let TransactionRead::Found { json: text, .. } = transaction.read("a", None).unwrap() else { return };
+        let rid = json(&text).get("_rid").unwrap().as_str().unwrap().to_owned();
+        assert_eq!(transaction.id_of_rid(&rid).unwrap().as_deref(), Some("a"));
+    };
+    check_overlap(by_rid, write("c"), true);
+    check_overlap(by_rid, write("a"), false);
+    let many = |transaction: &mut Transaction<'_>| {
+        (0..200).for_each(|number| drop(found(transaction, &format!("none{number}"))));
+    };
+    check_overlap(many, write("c"), false);
+}
+
+/// Two that each read what the other writes: one of them has to see the other.
+#[test]
+fn write_skew_is_a_conflict() {
+    let bench = Bench::of(PLAIN, 1);
+    bench.upsert(&item("a", 1));
+    bench.upsert(&item("b", 1));
+    let (mut first, mut second) = (bench.begin(), bench.begin());
+    found(&mut first, "a").unwrap();
+    upsert(&mut first, &item("b", 0)).unwrap();
+    found(&mut second, "b").unwrap();
+    upsert(&mut second, &item("a", 0)).unwrap();
+    first.commit().unwrap();
+    assert!(matches!(second.commit(), Err(CommitFailed::Conflict)));
+    assert_eq!(value(&bench.read("a").unwrap()), 1);
+}
+
+/// Transfers between items of one logical partition, batches and single writes among them: the sum stays, and nothing is
+/// lost. Most transactions go through at once, since they are about different items.
+#[test]
+fn concurrent_transactions_of_different_items() {
+    const ITEMS: u64 = 12;
+    let bench = Bench::of(PLAIN, 1);
+    for number in 0..ITEMS {
+        bench.upsert(&item(&format!("i{number}"), 100));
+    }
+    let (before, commits, conflicts) = (bench.lsn(), AtomicI64::new(0), AtomicI64::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let (bench, commits, conflicts) = (&bench, &commits, &conflicts);
+            scope.spawn(move || {
+                let mut random = Random(thread);
+                for _ in 0..60 {
+                    let from = random.below(ITEMS);
+                    let to = (from + 1 + random.below(ITEMS - 1)) % ITEMS;
+                    loop {
+                        let mut transaction =
+                            if random.below(8) == 0 { bench.begin_locked() } else { bench.begin() };
+                        for (number, sign) in [(from, -1), (to, 1)] {
+                            let id = format!("i{number}");
+                            let amount = value(&found(&mut transaction, &id).unwrap());
+                            upsert(&mut transaction, &item(&id, amount + sign)).unwrap();
+                        }
+                        match transaction.commit() {
+                            Ok(_) => break drop(commits.fetch_add(1, Ordering::Relaxed)),
+                            Err(CommitFailed::Conflict) => drop(conflicts.fetch_add(1, Ordering::Relaxed)),
+                            Err(CommitFailed::Failed(error)) => panic!("{error}"),
+                        }
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..100 {
+                let mut transaction = bench.begin();
+                let rows = transaction.feed(1000, None).unwrap().rows;
+                let rows = text::parse(&rows, Limits::default()).unwrap();
+                assert_eq!(rows.as_array().unwrap().iter().map(value).sum::<i64>(), 100 * ITEMS as i64);
+            }
+        });
+    });
+    let sum: i64 = (0..ITEMS).map(|number| value(&bench.read(&format!("i{number}")).unwrap())).sum();
+    assert_eq!((sum, commits.load(Ordering::Relaxed)), (100 * ITEMS as i64, 360));
+    assert_eq!(bench.lsn(), before + 360);
+    bench.assert_sound();
+}
+
 #[test]
 fn a_locked_transaction_keeps_others_waiting() {
     let bench = Bench::new(1);
@@ -555,8 +694,8 @@ fn faults_of_the_storage_never_leave_half_a_transaction() {
 }
 
 /// Transactions, single writes and restarts against a map; some transactions meet faults, some are given up.
-fn random_transactions(seed: u64, partitions: u32) {
-    let mut bench = Bench::new(partitions);
+fn random_transactions(seed: u64, definition: &str, partitions: u32) {
+    let mut bench = Bench::of(definition, partitions);
     let mut random = Random(seed);
     let mut model: BTreeMap<String, i64> = BTreeMap::new();
     for round in 0..60 {
@@ -644,7 +783,8 @@ fn random_transactions(seed: u64, partitions: u32) {
 #[test]
 fn random_transactions_agree_with_a_map() {
     for seed in 0..12 {
-        random_transactions(seed, if seed % 2 == 0 { 1 } else { 5 });
+        let definition = if seed % 3 == 0 { PLAIN } else { DEFINITION };
+        random_transactions(seed, definition, if seed % 2 == 0 { 1 } else { 5 });
     }
 }
 
@@ -746,7 +886,12 @@ fn concurrent_transactions_survive_faults() {
 /// A transaction that began while indexes are built finds its items' rows as they are when it commits.
 #[test]
 fn indexes_that_are_built_meanwhile() {
-    let bench = Bench::new(1);
+    build_meanwhile(DEFINITION);
+    build_meanwhile(PLAIN);
+}
+
+fn build_meanwhile(definition: &str) {
+    let bench = Bench::of(definition, 1);
     for number in 0..300 {
         bench.upsert(&item(&format!("i{number}"), number));
     }
@@ -754,7 +899,7 @@ fn indexes_that_are_built_meanwhile() {
         let excluded = if round % 2 == 0 { r#"{"path":"/value/?"}"# } else { r#"{"path":"/other/?"}"# };
         let policy =
             format!(r#""indexingPolicy":{{"includedPaths":[{{"path":"/*"}}],"excludedPaths":[{excluded}]}}"#);
-        let body = format!("{},{policy}}}", DEFINITION.trim().trim_end_matches('}').to_owned() + "}");
+        let body = format!("{},{policy}}}", definition.trim().strip_suffix('}').unwrap());
         let body = json(&body);
         bench.engine.replace_container("d", "c", &body, &crate::Precondition::default()).unwrap();
         for number in (0..300).step_by(13) {
@@ -775,5 +920,43 @@ fn indexes_that_are_built_meanwhile() {
         assert!(std::time::Instant::now() < deadline);
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
+    bench.assert_sound();
+}
+
+/// Writes that have nothing to do with each other share a sync, and each has its own LSN and answer.
+#[test]
+fn independent_writes_are_submitted_together() {
+    let bench = Bench::of(PLAIN, 1);
+    bench.upsert(&item("x", 1));
+    let groups = || bench.engine.statistics().iter().find(|(name, _)| *name == "commit_groups").unwrap().1;
+    let sequencer = &bench.container.partitions.all()[0].sequencer;
+    let prepared = |number: i64| {
+        let mut transaction = bench.begin();
+        create(&mut transaction, &item(&format!("i{number}"), number)).unwrap();
+        transaction.prepare().unwrap().1
+    };
+    let (groups_before, lsn) = (groups(), bench.lsn());
+    let mut writes: Vec<_> = (0..50).map(prepared).collect();
+    // One of them is out of date, which is nobody else's business.
+    writes[7].generation += 1;
+    let answers = sequencer.submit_all(writes);
+    let done: Vec<u64> = answers.iter().filter_map(|answer| Some(answer.as_ref().ok()?.lsn)).collect();
+    assert_eq!(done, (lsn + 1..lsn + 50).collect::<Vec<_>>());
+    assert!(matches!(answers[7], Err(crate::sequencer::Refused::Stale)));
+    assert_eq!(groups(), groups_before + 1);
+    assert!(sequencer.submit_all(Vec::new()).is_empty());
+    // From several threads, with others between them.
+    std::thread::scope(|scope| {
+        for thread in 1..5 {
+            let prepared = &prepared;
+            scope.spawn(move || {
+                let writes = (0..20).map(|number| prepared(100 * thread + number)).collect();
+                assert!(sequencer.submit_all(writes).iter().all(Result::is_ok));
+            });
+            scope.spawn(|| bench.upsert(&item("x", 2)));
+        }
+    });
+    assert_eq!(bench.lsn(), lsn + 49 + 84);
+    assert_eq!(bench.query("SELECT VALUE COUNT(1) FROM c"), "[130]");
     bench.assert_sound();
 }
