@@ -158,6 +158,8 @@ pub struct ExecuteProcedure {
     pub session: Option<SessionToken>,
     /// Headers of the request that the script may read.
     pub headers: Vec<(String, String)>,
+    /// What there is to spend: from there on the procedure is asked to finish, its operations are not accepted.
+    pub charge_max: Option<f64>,
 }
 
 #[derive(Debug)]

@@ -173,6 +173,7 @@ impl Client<'_> {
             logging: false,
             session: None,
             headers: Vec::new(),
+            charge_max: None,
         };
         let begun = self.tick();
         let result = self.fixture.engine.execute_procedure(&self.fixture.container, call).result;

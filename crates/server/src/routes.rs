@@ -134,13 +134,13 @@ pub(crate) async fn dispatch(
 }
 
 async fn serve(state: &State, request: &Request, route: &Route, principal: &Principal) -> Handled {
-    let call = Call::new(state, request)?;
+    let mut call = Call::new(state, request)?;
     let access = handlers::access(request, &route.kind);
     auth::authorize(state, principal, route, access, call.partition_key.as_ref())?;
     let Some(throttle) = &state.throttle else { return run(&call, &route.kind).await };
     let meter = throttle.meter(&call, &route.kind)?;
     if let Some(meter) = &meter {
-        meter.admit()?;
+        call.charge_max = Some(meter.admit()?);
     }
     let reply = run(&call, &route.kind).await;
     if let Some(meter) = &meter {

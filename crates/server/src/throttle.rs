@@ -97,19 +97,20 @@ fn partitions(call: &Call<'_>, container: &Container) -> Result<Vec<String>, Han
 }
 
 impl Meter<'_> {
-    pub fn admit(&self) -> Result<(), HandlerError> {
+    /// What is left to spend, of the balance that has least.
+    pub fn admit(&self) -> Result<f64, HandlerError> {
         self.admit_at(Instant::now())
     }
 
-    fn admit_at(&self, now: Instant) -> Result<(), HandlerError> {
+    fn admit_at(&self, now: Instant) -> Result<f64, HandlerError> {
         let floor = if self.is_low { RESERVED_SHARE * self.full() } else { 0.0 };
         let mut balances = self.throttle.balances.lock();
         let lowest = self.accounts.iter().map(|account| self.units(&mut balances, account, now));
-        let missing = lowest.fold(0.0, |missing: f64, units| missing.max(floor - units));
-        if missing <= 0.0 {
-            return Ok(());
+        let left = lowest.map(|units| units - floor).fold(f64::INFINITY, f64::min);
+        if left >= 0.0 {
+            return Ok(left);
         }
-        let wait_ms = (1000.0 * missing / self.rate).ceil().clamp(1.0, 3_600_000.0);
+        let wait_ms = (1000.0 * -left / self.rate).ceil().clamp(1.0, 3_600_000.0);
         Err(RequestError::Throttled { retry_after_ms: wait_ms as u32 }.into())
     }
 
@@ -150,9 +151,9 @@ mod tests {
         Meter { throttle, accounts, rate: 400.0, is_low }
     }
 
-    fn wait_of(result: Result<(), HandlerError>) -> Option<u32> {
+    fn wait_of(result: Result<f64, HandlerError>) -> Option<u32> {
         match result {
-            Ok(()) => None,
+            Ok(_) => None,
             Err(HandlerError::Request(RequestError::Throttled { retry_after_ms })) => Some(retry_after_ms),
             Err(other) => panic!("{other}"),
         }

@@ -18,10 +18,12 @@ const OPTIMISTIC_TRIES: u32 = 2;
 /// Nobody else can write then: only faults of the storage and changes of the indexing policy come in between.
 const LOCKED_TRIES: u32 = 3;
 
-/// The time that all tries of one transaction share. Waiting, for a place, a lock or the disk, is left out.
+/// The time that all tries of one transaction share, and the charge that each has. Waiting, for a place, a lock or the
+/// disk, is left out.
 pub(super) struct Allowance {
     soft_time: Duration,
     time: Duration,
+    charge_max: f64,
     /// By tries that are over.
     used: Duration,
     /// Of this try.
@@ -29,9 +31,9 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    fn new(limits: &ScriptLimits) -> Allowance {
+    fn new(limits: &ScriptLimits, charge_max: f64) -> Allowance {
         let ScriptLimits { soft_time, time, .. } = *limits;
-        Allowance { soft_time, time, used: Duration::ZERO, started: Instant::now() }
+        Allowance { soft_time, time, charge_max, used: Duration::ZERO, started: Instant::now() }
     }
 
     pub fn used(&self) -> Duration {
@@ -42,9 +44,9 @@ impl Allowance {
         self.used() >= self.time
     }
 
-    /// Whether scripts may begin something new.
-    pub fn is_ample(&self) -> bool {
-        self.used() < self.soft_time
+    /// Whether a script that has spent so much may begin something new.
+    pub fn is_ample(&self, charge: f64) -> bool {
+        self.used() < self.soft_time && charge < self.charge_max
     }
 
     fn resume(&mut self) {
@@ -66,6 +68,8 @@ pub(super) struct Room<'a> {
     pub shared: &'a Shared,
     pub container: &'a Container,
     pub place: &'a Place<'a>,
+    /// What its operations may cost before it is asked to finish.
+    pub charge_max: f64,
 }
 
 impl Room<'_> {
@@ -77,7 +81,7 @@ impl Room<'_> {
         mut work: impl FnMut(&mut Transaction<'_>, &Allowance) -> Result<T, EngineError>,
     ) -> Result<(T, Committed), EngineError> {
         let scripting = &self.shared.scripts;
-        let mut allowance = Allowance::new(scripting.scripts.limits());
+        let mut allowance = Allowance::new(scripting.scripts.limits(), self.charge_max);
         for tried in 0..OPTIMISTIC_TRIES + LOCKED_TRIES {
             let (pass, mut transaction) = self.begin(tried)?;
             allowance.resume();
@@ -102,7 +106,7 @@ impl Room<'_> {
 
     /// The place comes first: who waits for one holds no lock.
     fn begin(&self, tried: u32) -> Result<(Pass<'_>, Transaction<'_>), EngineError> {
-        let Room { shared, container, place } = *self;
+        let Room { shared, container, place, .. } = *self;
         if tried > 0 {
             shared.scripts.figures.retries.fetch_add(1, Ordering::Relaxed);
         }

@@ -129,7 +129,8 @@ impl Host for ItemHost<'_, '_> {
                 Reply::Stop
             }
         });
-        Answer { reply, accepting: self.allowance.is_ample() && self.transaction.has_room() }
+        let accepting = self.allowance.is_ample(self.transaction.charge()) && self.transaction.has_room();
+        Answer { reply, accepting }
     }
 }
 

@@ -88,6 +88,16 @@ impl Bench {
     }
 
     fn execute_in(&self, key: &str, id: &str, parameters: &str) -> Answer<ProcedureDone> {
+        self.execute_for(None, key, id, parameters)
+    }
+
+    fn execute_for(
+        &self,
+        charge_max: Option<f64>,
+        key: &str,
+        id: &str,
+        parameters: &str,
+    ) -> Answer<ProcedureDone> {
         let call = ExecuteProcedure {
             id: id.to_owned(),
             partition_key: pk(key),
@@ -95,6 +105,7 @@ impl Bench {
             logging: true,
             session: None,
             headers: vec![("x-ms-activity-id".to_owned(), "a1".to_owned())],
+            charge_max,
         };
         self.0.engine.execute_procedure(&self.0.container, call)
     }

@@ -245,6 +245,7 @@ fn a_session_that_is_not_reached_is_refused() {
         logging: false,
         session: Some(quire_resource::SessionToken::parse(&token).unwrap()),
         headers: Vec::new(),
+        charge_max: None,
     };
     let answer = bench.0.engine.execute_procedure(&bench.0.container, call);
     assert!(matches!(answer.result, Err(EngineError::SessionNotAvailable)));

@@ -50,6 +50,8 @@ pub(crate) struct Call<'a> {
     pub request: &'a Request,
     /// `x-ms-documentdb-partitionkey`, once parsed.
     pub partition_key: Option<PartitionKey>,
+    /// What the throughput leaves for this request, where it is enforced.
+    pub charge_max: Option<f64>,
 }
 
 impl<'a> Call<'a> {
@@ -58,7 +60,7 @@ impl<'a> Call<'a> {
             consistency::check(level, state.config.consistency)?;
         }
         let partition_key = partition_key(request)?;
-        Ok(Call { state, request, partition_key })
+        Ok(Call { state, request, partition_key, charge_max: None })
     }
 
     /// A header's text; an error when it is not UTF-8.

@@ -121,6 +121,7 @@ pub(crate) async fn execute(call: &Call<'_>, database: &str, container: &str, pr
         logging: call.is_true(&ENABLE_LOGGING),
         session: call.session()?,
         headers: request_headers(call),
+        charge_max: call.charge_max,
     };
     let (engine, target) = (call.state.engine.clone(), container.clone());
     let answer = call.state.pool.script(move || engine.execute_procedure(&target, run)).await?;

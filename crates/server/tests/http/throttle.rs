@@ -54,3 +54,22 @@ fn nothing_is_refused_by_default() {
     client.must(201, "POST", "/dbs/d/colls", &[("x-ms-offer-throughput", "400")], CONTAINER);
     assert!((0..3).all(|id| create(&client, "c", id).status == 201));
 }
+
+/// A procedure is not refused in the middle: it is asked to finish.
+#[test]
+fn a_procedure_spends_what_there_is() {
+    let client = Client::start_with(1, |config| config.enforce_throughput = true);
+    client.must(201, "POST", "/dbs", &[], r#"{"id":"d"}"#);
+    client.must(201, "POST", "/dbs/d/colls", &[("x-ms-offer-throughput", "400")], CONTAINER);
+    let script = "function () { var c = getContext().getCollection(), n = 0; (function next() { \
+        if (c.createDocument(c.getSelfLink(), {pk: 'p', n: n}, next)) n++; \
+        getContext().getResponse().setBody(n); })(); }";
+    client.must(201, "POST", "/dbs/d/colls/c/sprocs", &[], &format!(r#"{{"id":"fill","body":"{script}"}}"#));
+    let answer = client.send("POST", "/dbs/d/colls/c/sprocs/fill", &[PK], "[]");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let created: u32 = answer.body.parse().expect("a number");
+    assert!((10..80).contains(&created), "{created}");
+    let charge: f64 =
+        answer.header("x-ms-request-charge").and_then(|charge| charge.parse().ok()).expect("a charge");
+    assert!((380.0..450.0).contains(&charge), "{charge}");
+}
