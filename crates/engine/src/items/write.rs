@@ -110,27 +110,26 @@ impl<'a> Request<'a> {
     /// By itself. What it cost comes with it.
     pub fn run(mut self, shared: &Shared) -> Result<(ItemWritten, f64), EngineError> {
         let container = self.home.container;
-        let request = &mut self;
         let mut locks = LockSet::default();
-        request.add_locks(shared, &mut locks);
+        self.add_locks(shared, &mut locks);
         for tried in 0..TRIES {
             if tried > 1 {
                 std::thread::sleep(Duration::from_millis(1 << (tried - 1).min(6)));
             }
             let held = shared.locks.take(&locks)?;
-            let plan = match request.attempt(shared)? {
+            let plan = match self.attempt(shared)? {
                 Attempt::Ready(plan) => plan,
                 Attempt::Lock { id_keys, tuples } => {
                     let items = id_keys.iter().map(|key| Protects::Item(key));
                     for what in items.chain(tuples.iter().map(|tuple| Protects::UniqueTuple(tuple))) {
                         shared.locks.add(&mut locks, container.number, what, Mode::Exclusive);
                     }
-                    request.also_locked.extend(id_keys);
-                    request.locked_tuples.extend(tuples);
+                    self.also_locked.extend(id_keys);
+                    self.locked_tuples.extend(tuples);
                     continue;
                 }
             };
-            match request.partition().sequencer.submit(plan.prepared) {
+            match self.partition().sequencer.submit(plan.prepared) {
                 Ok(written) => {
                     drop(held);
                     return Ok((self.answer(shared, plan.planned, written), plan.planned.charge));
