@@ -162,13 +162,3 @@ def test_missing_container_is_not_found(database):
     missing = database.get_container_client("missing")
     assert status(lambda: missing.read_item("1", "a")) == 404
     assert status(lambda: list(missing.query_items("SELECT * FROM c", enable_cross_partition_query=True))) == 404
-
-
-def test_what_belongs_to_later_versions_says_so(container):
-    container.create_item({"id": "1", "pk": "a"})
-    for call in [
-        lambda: container.delete_all_items_by_partition_key("a"),
-    ]:
-        with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
-            call()
-        assert "not supported" in str(refused.value)
