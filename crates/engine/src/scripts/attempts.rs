@@ -1,13 +1,14 @@
 //! One transaction, tried until it commits: twice without locks, then holding its logical partition.
 //!
 //! A try waits for its place among the scripts that run, runs, and gives the place up before it commits: a commit waits
-//! for the disk, and those that wait together share a sync.
+//! for the disk, and those that wait together share a sync. Where a short script has just met a conflict, its first try
+//! holds the logical partition already: that keeps others waiting no longer than retries would.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::gate::Pass;
-use super::name_of;
+use super::{Source, name_of};
 use crate::api::Cancel;
 use crate::items::Place;
 use crate::shared::Shared;
@@ -17,6 +18,8 @@ use crate::{Container, EngineError, ScriptLimits};
 const OPTIMISTIC_TRIES: u32 = 2;
 /// Nobody else can write then: only faults of the storage and changes of the indexing policy come in between.
 const LOCKED_TRIES: u32 = 3;
+/// A transaction that may hold its logical partition from the first try on.
+const SHORT: Duration = Duration::from_millis(20);
 
 /// The time that all tries of one transaction share, and the charge that each has. Waiting, for a place, a lock or the
 /// disk, is left out.
@@ -68,6 +71,8 @@ pub(super) struct Room<'a> {
     pub shared: &'a Shared,
     pub container: &'a Container,
     pub place: &'a Place<'a>,
+    /// What runs in it.
+    pub scripts: &'a [&'a Source],
     /// What its operations may cost before it is asked to finish.
     pub charge_max: f64,
 }
@@ -82,8 +87,14 @@ impl Room<'_> {
     ) -> Result<(T, Committed), EngineError> {
         let scripting = &self.shared.scripts;
         let mut allowance = Allowance::new(scripting.scripts.limits(), self.charge_max);
-        for tried in 0..OPTIMISTIC_TRIES + LOCKED_TRIES {
-            let (pass, mut transaction) = self.begin(tried)?;
+        let partition = name_of(self.shared, self.container, self.place);
+        let task = scripting.contention.task(partition, self.scripts);
+        let first = if scripting.contention.is_recent(task) { OPTIMISTIC_TRIES } else { 0 };
+        for tried in first..OPTIMISTIC_TRIES + LOCKED_TRIES {
+            if tried > first {
+                scripting.figures.retries.fetch_add(1, Ordering::Relaxed);
+            }
+            let (pass, mut transaction) = self.begin(tried, partition)?;
             allowance.resume();
             transaction.set_cancel(allowance.cancel());
             let done = work(&mut transaction, &allowance);
@@ -96,6 +107,9 @@ impl Room<'_> {
                 Err(CommitFailed::Failed(error)) => return Err(error),
                 Err(CommitFailed::Conflict) => scripting.figures.conflicts.fetch_add(1, Ordering::Relaxed),
             };
+            if allowance.used < SHORT {
+                scripting.contention.note(task);
+            }
             // A try that is asked to finish before it began would leave out what it should do.
             if allowance.used >= allowance.soft_time {
                 break;
@@ -105,12 +119,9 @@ impl Room<'_> {
     }
 
     /// The place comes first: who waits for one holds no lock.
-    fn begin(&self, tried: u32) -> Result<(Pass<'_>, Transaction<'_>), EngineError> {
+    fn begin(&self, tried: u32, partition: u64) -> Result<(Pass<'_>, Transaction<'_>), EngineError> {
         let Room { shared, container, place, .. } = *self;
-        if tried > 0 {
-            shared.scripts.figures.retries.fetch_add(1, Ordering::Relaxed);
-        }
-        let pass = shared.scripts.gate.enter(name_of(shared, container, place))?;
+        let pass = shared.scripts.gate.enter(partition)?;
         let key = place.key.clone();
         let transaction = match tried {
             0..OPTIMISTIC_TRIES => Transaction::begin(shared, container, key, true)?,

@@ -2,12 +2,13 @@
 //!
 //! `quire-script` runs JavaScript and knows nothing of items; here it is given what it reaches them through. A procedure,
 //! or a write with its triggers, runs in one transaction over one logical partition: first on a snapshot without locks,
-//! twice, and if others changed the partition both times, holding it. All tries share one time limit.
+//! twice, and if others changed the partition both times, holding it (see `attempts`). All tries share one time limit.
 //!
 //! Invariants: nothing that a script did is visible unless all of it is; what a run that failed did is never committed; a
 //! script waits for its place before it holds any lock.
 
 mod attempts; // a transaction, tried until it commits
+mod contention; // scripts that were disturbed
 mod functions; // user-defined functions in queries
 mod gate; // how many run at once
 mod host; // what a script asks of the database
@@ -35,6 +36,7 @@ use crate::transaction::Transaction;
 use crate::{Container, EngineError, ScriptError};
 
 use self::attempts::Allowance;
+use self::contention::Contention;
 use self::gate::Gate;
 use self::host::ItemHost;
 use self::offenders::Offenders;
@@ -52,6 +54,7 @@ pub(crate) struct Scripting {
     gate: Gate,
     /// Of queries that call functions: one that runs in a script must not wait for another place of the same kind.
     function_gate: Gate,
+    contention: Contention,
     /// `None`: nobody is blocked.
     offenders: Option<Offenders>,
     figures: Figures,
@@ -77,6 +80,7 @@ impl Scripting {
             scripts,
             gate: Gate::new(places, (places / PARTITION_SHARE).max(2)),
             function_gate: Gate::new(places, places / CONTAINER_SHARE),
+            contention: Contention::new(),
             offenders: options.block_offenders.then(Offenders::default),
             figures: Figures::default(),
         }

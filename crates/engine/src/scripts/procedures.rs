@@ -57,7 +57,8 @@ fn execute(
         logging: call.logging,
         time_used: Duration::ZERO,
     };
-    let room = Room { shared, container, place, charge_max: call.charge_max.unwrap_or(f64::INFINITY) };
+    let charge_max = call.charge_max.unwrap_or(f64::INFINITY);
+    let room = Room { shared, container, place, scripts: &[&source], charge_max };
     let mut spent = 0.0;
     let result = room.transact(&mut spent, |transaction, allowance| {
         shared.scripts.run(&source, &run, transaction, &place.key, allowance)

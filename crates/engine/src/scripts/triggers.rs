@@ -129,7 +129,8 @@ fn run(
     container.check_open()?;
     triggers.all().try_for_each(|trigger| shared.scripts.check_blocked(trigger))?;
     place.partition.position_for(write.session.as_ref())?;
-    let room = Room { shared, container, place, charge_max: f64::INFINITY };
+    let scripts: Vec<&Source> = triggers.all().collect();
+    let room = Room { shared, container, place, scripts: &scripts, charge_max: f64::INFINITY };
     let headers = header_pairs(&write.trigger_headers);
     let work = Work { room: &room, about: About::of(container), headers: &headers, write, triggers };
     let mut spent = 0.0;
