@@ -12,7 +12,6 @@
 use std::sync::Arc;
 
 use quire_storage::{Op, Scan};
-use smallvec::SmallVec;
 
 use super::{IndexChange, IndexId, IndexName, Indexes};
 use crate::catalog::scan;

@@ -40,13 +40,8 @@ pub(super) struct Ready {
 }
 
 impl Committed {
-    /// The ETag of an item that was written, with its quotes; `None` if it was deleted.
-    pub fn etag(&self, rid: u64) -> Option<String> {
-        self.stamps.get(&rid).map(Stamp::etag)
-    }
-
     /// Turns the JSON of the user's properties of an item that was written, unless it is empty, into the whole item.
-    /// The item's ETag, as [`Committed::etag`] tells it.
+    /// The item's ETag, with its quotes; `None` if it was deleted.
     pub fn complete(&self, container: &Container, rid: u64, json: &mut Vec<u8>) -> Option<String> {
         let stamp = self.stamps.get(&rid)?;
         let etag = stamp.etag();

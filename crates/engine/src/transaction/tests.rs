@@ -191,7 +191,7 @@ fn all_of_it_or_nothing() {
     delete(&mut transaction, "old").unwrap();
     let committed = transaction.commit().unwrap();
     assert_eq!((committed.lsn, bench.lsn()), (before + 1, before + 1));
-    assert_eq!(committed.etag(a.rid), Some(a.etag.clone()));
+    assert_eq!(committed.complete(&bench.container, a.rid, &mut Vec::new()), Some(a.etag.clone()));
     assert_eq!(bench.read("old"), None);
     assert_eq!(bench.read("a").unwrap().get("_etag").and_then(Value::as_str), Some(a.etag.as_str()));
     assert_eq!(bench.query("SELECT VALUE c.id FROM c WHERE c[\"value\"] > 0"), r#"["a","b"]"#);
@@ -592,8 +592,13 @@ fn concurrent_transactions_of_different_items() {
                             upsert(&mut transaction, &item(&id, amount + sign)).unwrap();
                         }
                         match transaction.commit() {
-                            Ok(_) => break drop(commits.fetch_add(1, Ordering::Relaxed)),
-                            Err(CommitFailed::Conflict) => drop(conflicts.fetch_add(1, Ordering::Relaxed)),
+                            Ok(_) => {
+                                commits.fetch_add(1, Ordering::Relaxed);
+                                break;
+                            }
+                            Err(CommitFailed::Conflict) => {
+                                conflicts.fetch_add(1, Ordering::Relaxed);
+                            }
                             Err(CommitFailed::Failed(error)) => panic!("{error}"),
                         }
                     }
@@ -959,4 +964,33 @@ fn independent_writes_are_submitted_together() {
     assert_eq!(bench.lsn(), lsn + 49 + 84);
     assert_eq!(bench.query("SELECT VALUE COUNT(1) FROM c"), "[130]");
     bench.assert_sound();
+}
+
+/// What scripts wrote keeps its ETags through backup and restore, and through a change of policy.
+#[test]
+fn own_etags_survive_a_restore() {
+    let bench = Bench::new(2);
+    let mut transaction = bench.begin();
+    for number in 0..20 {
+        create(&mut transaction, &item(&format!("i{number}"), number)).unwrap();
+    }
+    transaction.commit().unwrap();
+    let before: Vec<Value> = (0..20).map(|number| bench.read(&format!("i{number}")).unwrap()).collect();
+    let directory = tempfile::tempdir().unwrap();
+    let backup = directory.path().join("backup");
+    bench.engine.backup(&backup).unwrap();
+    let memory = MemoryStorage::new();
+    crate::restore(&backup, &memory).unwrap();
+    let (faults, engine) = Bench::open(&memory, &bench.clock, 2);
+    let container = engine.container("d", "c").unwrap();
+    let restored = Bench { memory, faults, clock: bench.clock.clone(), engine, container };
+    let after: Vec<Value> = (0..20).map(|number| restored.read(&format!("i{number}")).unwrap()).collect();
+    assert_eq!(before, after);
+    restored.assert_sound();
+    let etag = before[3].get("_etag").unwrap().as_str().unwrap().to_owned();
+    let mut transaction = restored.begin();
+    let fresh = ChangeItem { if_match: Some(etag.clone()), ..change(Change::Upsert, &item("i3", 33)) };
+    assert_ne!(transaction.write(fresh).unwrap().etag, etag);
+    transaction.commit().unwrap();
+    restored.assert_sound();
 }
