@@ -122,6 +122,20 @@ pub struct Record {
 }
 
 impl Record {
+    /// Of an answer with a result for each operation also the reasons why they failed.
+    fn count(&mut self, how: &'static str, answer: &Answer) {
+        *self.statuses.entry((how, answer.status)).or_default() += 1;
+        if answer.status != 207 {
+            return;
+        }
+        let body = json(&answer.body);
+        let results = body.get("results").unwrap_or(&body).as_array().into_iter().flatten();
+        let codes = results.filter_map(|result| result["statusCode"].as_u64());
+        for code in codes.filter(|code| *code >= 400 && *code != 424) {
+            *self.statuses.entry((how, code as u16)).or_default() += 1;
+        }
+    }
+
     pub fn merge(&mut self, other: Record) {
         self.transactions.extend(other.transactions);
         self.looks.extend(other.looks);
@@ -149,7 +163,7 @@ impl<'a> Client<'a> {
         match connection.1.exchange(request) {
             Ok(answer) => {
                 self.connection = Some(connection);
-                *self.record.statuses.entry((how, answer.status)).or_default() += 1;
+                self.record.count(how, &answer);
                 if answer.status >= 300 && !REFUSALS.contains(&answer.status) {
                     let body = String::from_utf8_lossy(&answer.body).into_owned();
                     self.record.surprises.push(format!("{how}: {} {body}", answer.status));
