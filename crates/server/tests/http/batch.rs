@@ -213,6 +213,31 @@ fn refused_as_a_whole() {
 }
 
 #[test]
+fn hostile_bodies() {
+    let client = Client::with_container(1);
+    let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
+    let names = (0..50_000).map(|n| format!(r#""n{n}":0"#)).collect::<Vec<_>>().join(",");
+    for body in [
+        format!(r#"{{"operationType":"Create","resourceBody":{{"id":"a","pk":"p","deep":{deep}}}}}"#),
+        format!(
+            r#"{{"operationType":"Patch","id":"a","resourceBody":[{{"op":"add","path":"/x","value":{deep}}}]}}"#
+        ),
+        format!(r#"{{"operationType":"Patch","id":"a","resourceBody":{{"operations":{deep}}}}}"#),
+        format!(r#"{{"operationType":"Create","resourceBody":{{{names},"n0":1}}}}"#),
+        format!(r#"{{"operationType":"Create","resourceBody":"{}"}}"#, "\\ud800".repeat(1000)),
+        r#"{"operationType":"Create","resourceBody":{"id":"a","pk":"p","n":1e400}}"#.to_owned(),
+    ] {
+        let answer = atomic(&client, &format!("[{body}]"));
+        assert_eq!(answer.status, 207, "{}", answer.body);
+        assert!(answer.body.starts_with(r#"[{"statusCode":400,"#), "{}", answer.body);
+    }
+    // Not even an operation.
+    assert_eq!(atomic(&client, &deep).status, 400);
+    assert_eq!(atomic(&client, &format!("[{{{names}}}]")).status, 400);
+    client.must(200, "GET", "/dbs/d/colls/c", &[], "");
+}
+
+#[test]
 fn bulk() {
     let client = Client::with_container(1);
     let operations = r#"[
