@@ -5,6 +5,7 @@ use std::sync::Arc;
 use quire_resource::{ContainerDefinition, PartitionKey};
 use ring::digest;
 
+use crate::EngineError;
 use crate::api::{PartitionInfo, Position, Resource};
 use crate::catalog::ContainerScripts;
 use crate::items::Place;
@@ -46,6 +47,15 @@ impl Container {
     /// All partitions' positions: the compound session token of container-wide answers.
     pub fn positions(&self) -> Vec<Position> {
         self.partitions.all().iter().filter_map(|partition| partition.position().ok()).collect()
+    }
+
+    /// Clients do not write to views.
+    pub fn check_writable(&self) -> Result<(), EngineError> {
+        let Some(view) = &self.definition.view else { return Ok(()) };
+        let source = view.source_id.as_deref().unwrap_or_default();
+        let id = &self.definition.id;
+        let reason = format!("The container '{id}' is a view of '{source}' and cannot be written to.");
+        Err(EngineError::Forbidden { reason })
     }
 
     /// The newest, also when this `Container` is of an older definition.

@@ -15,12 +15,14 @@ use crate::container::Container;
 use crate::jobs::{Bell, Jobs};
 use crate::shared::Shared;
 use crate::sweep::Sweep;
+use crate::views::{self, ViewStatus, Views};
 
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
     pub(crate) catalog: Arc<Catalog>,
     jobs: Jobs,
     sweep: Sweep,
+    views: Views,
     /// The storage of `shared`, seen as what backups need.
     pub(crate) watched: Arc<Watched>,
 }
@@ -33,14 +35,16 @@ impl Engine {
         let shared = Shared::new(watched.clone(), options, secret, incarnation);
         let bell = Arc::new(Bell::default());
         let catalog = Arc::new(Catalog::open(Arc::clone(&shared), Arc::clone(&bell))?);
+        let views = Views::start(Arc::clone(&shared), Arc::clone(&catalog))?;
         let jobs = Jobs::start(Arc::clone(&shared), Arc::clone(&catalog), bell)?;
         let sweep = Sweep::start(Arc::clone(&shared), Arc::clone(&catalog))?;
-        Ok(Engine { shared, catalog, jobs, sweep, watched })
+        Ok(Engine { shared, catalog, jobs, sweep, views, watched })
     }
     /// Stops background work, flushes, closes the storage.
     pub fn close(&self) -> Result<(), EngineError> {
         self.jobs.stop();
         self.sweep.stop();
+        self.views.stop();
         Ok(self.shared.storage.close()?)
     }
     /// Whether expired items are left on the disk for now; nobody sees them either way.
@@ -108,6 +112,28 @@ impl Engine {
         precondition: &Precondition,
     ) -> Result<(), EngineError> {
         self.catalog.delete_container(database, container, precondition)
+    }
+
+    // ---- views
+    /// Where a view stands; `None` for a container that is no view.
+    pub fn view_status(&self, container: &Container) -> Option<ViewStatus> {
+        self.views.status(container)
+    }
+    /// Whether there are any, as far as is known without looking.
+    pub fn has_views(&self) -> bool {
+        !self.shared.sources.is_empty()
+    }
+    /// Empties a view and fills it again, in the background.
+    pub fn rebuild_view(&self, container: &Container) -> Result<(), EngineError> {
+        self.views.rebuild(container)
+    }
+    /// Containers that are maintained from this one.
+    pub fn views_of(&self, container: &Container) -> Vec<Arc<Container>> {
+        views::views_of(&self.catalog.state(), container).into_iter().cloned().collect()
+    }
+    /// Whether views are left as they are for now.
+    pub fn pause_views(&self, paused: bool) {
+        self.views.pause(paused);
     }
 
     // ---- scripts: stored procedures, triggers, user-defined functions
@@ -289,6 +315,7 @@ impl Engine {
         let mut figures = self.shared.statistics();
         figures.extend(self.jobs.statistics());
         figures.extend(self.sweep.statistics());
+        figures.extend(self.views.statistics());
         figures.extend(self.catalog.statistics());
         figures.extend(self.shared.storage.statistics());
         figures
@@ -300,5 +327,6 @@ impl Drop for Engine {
     fn drop(&mut self) {
         self.jobs.stop();
         self.sweep.stop();
+        self.views.stop();
     }
 }

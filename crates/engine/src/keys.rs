@@ -12,6 +12,7 @@
 //! | catalog | `C5` container 4, epk, LSN 8                             | a partition key whose items are gone up to the LSN |
 //! | catalog | `C4` container 4, partition 4                            | LSN, 8, up to which versions are not kept |
 //! | catalog | `C3` container 4                                         | how far its indexes are built (see `indexes::build`) |
+//! | catalog | `C8` container 4                                         | how far a view is (see `views::progress`) |
 //! | catalog | other first bytes                                        | the catalog's own, see its section    |
 //! | items   | container 4, rid                                         | item row (see `row`)                  |
 //! | lookups | container 4, `01`, epk, id                               | rid                                   |
@@ -52,6 +53,7 @@ const CATALOG_INDEX_COUNTS: u8 = 0xC2;
 const CATALOG_INDEX_BUILD: u8 = 0xC3;
 const CATALOG_VERSIONS_FLOOR: u8 = 0xC4;
 const CATALOG_DELETED_KEY: u8 = 0xC5;
+const CATALOG_VIEW_PROGRESS: u8 = 0xC8;
 
 const ID: u8 = 0x01;
 const UNIQUE: u8 = 0x02;
@@ -195,6 +197,16 @@ pub(crate) fn lsn_of_deleted_key(key: &[u8]) -> Option<u64> {
     number(key.get(key.len().checked_sub(8)?..)?)
 }
 
+/// How far a view is.
+pub(crate) fn view_progress(view: u32) -> Vec<u8> {
+    join(&[&[CATALOG_VIEW_PROGRESS], &view.to_be_bytes()])
+}
+
+/// LSN and ordinal in the key of a row of the latest feed or of a version.
+pub(crate) fn place_of_feed_key(key: &[u8]) -> Option<(u64, u16)> {
+    Some((lsn_of_feed_key(key)?, u16::from_be_bytes(key.get(17..)?.try_into().ok()?)))
+}
+
 /// The LSN in the key of a row of the latest feed or of a version.
 pub(crate) fn lsn_of_feed_key(key: &[u8]) -> Option<u64> {
     number(key.get(9..17)?)
@@ -282,6 +294,7 @@ pub(crate) fn container_ranges(container: u32) -> Vec<(Space, Vec<u8>)> {
         CATALOG_INDEX_BUILD,
         CATALOG_VERSIONS_FLOOR,
         CATALOG_DELETED_KEY,
+        CATALOG_VIEW_PROGRESS,
     ];
     let counters = tags.map(|tag| (CATALOG, [&[tag], &prefix[..]].concat()));
     CONTAINER_SPACES.into_iter().map(|space| (space, prefix.to_vec())).chain(counters).collect()
@@ -344,6 +357,7 @@ mod tests {
             (index_counts(1, 2, 3), "c2000000010000000203"),
             (index_build(7), "c300000007"),
             (versions_floor(7, 2), "c40000000700000002"),
+            (view_progress(7), "c800000007"),
             (version(7, 1, 0x0102, 3), "00000007 03 00000001 0000000000000102 0003"),
             (index_name(7, 9), "00000007 0000000000000000 0000000000000009"),
         ];

@@ -33,6 +33,7 @@ mod sweep; // removing expired items
 mod transaction; // several reads and writes of one logical partition as a whole
 mod vectors; // vector indexes in memory
 mod verify; // reads everything again
+mod views; // containers maintained from others
 
 pub use api::*;
 pub use backup::BackupReport;
@@ -48,6 +49,7 @@ pub use transaction::{
     TransactionVerb,
 };
 pub use verify::{VerifyReport, verify, verify_backup};
+pub use views::{ViewPosition, ViewState, ViewStatus};
 // Parts of `EngineError` and of requests that callers must name.
 pub use quire_script::{
     Isolation as ScriptIsolation, Limits as ScriptLimits, Position as ScriptPosition, ScriptError,

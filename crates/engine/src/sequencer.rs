@@ -194,20 +194,26 @@ pub(crate) fn submit_across(writes: Vec<(&Sequencer, Prepared)>) -> Result<Vec<W
     let mut order: Vec<usize> = (0..writes.len()).collect();
     order.sort_unstable_by_key(|&at| writes[at].0.storage_partition());
     let mut writes: Vec<Option<(&Sequencer, Prepared)>> = writes.into_iter().map(Some).collect();
-    let in_order: Vec<(&Sequencer, Prepared)> = order.iter().filter_map(|&at| writes[at].take()).collect();
-    let written = submit_in_order(in_order)?;
+    let in_order = order.iter().filter_map(|&at| writes[at].take());
+    let written = submit_in_order(in_order.map(|(sequencer, write)| (sequencer, vec![write])).collect())?;
     let mut answers = vec![Written { lsn: 0, ts: 0 }; order.len()];
     order.into_iter().zip(written).for_each(|(at, written)| answers[at] = written);
     Ok(answers)
 }
 
-fn submit_in_order(writes: Vec<(&Sequencer, Prepared)>) -> Result<Vec<Written>, Refused> {
+/// The same for several writes of each partition, which keep LSNs of their own.
+pub(crate) fn submit_together(mut writes: Vec<(&Sequencer, Vec<Prepared>)>) -> Result<(), Refused> {
+    writes.sort_unstable_by_key(|(sequencer, _)| sequencer.storage_partition());
+    submit_in_order(writes).map(|_| ())
+}
+
+fn submit_in_order(writes: Vec<(&Sequencer, Vec<Prepared>)>) -> Result<Vec<Written>, Refused> {
     let Some(&(first, _)) = writes.first() else { return Ok(Vec::new()) };
     let _seats: Vec<Handover<'_>> = writes.iter().map(|(sequencer, _)| sequencer.take_seat()).collect();
     let mut standings = Vec::with_capacity(writes.len());
     for (sequencer, prepared) in &writes {
         standings.push(sequencer.ready().map_err(Refused::Failed)?);
-        if sequencer.is_stale(prepared) {
+        if prepared.iter().any(|prepared| sequencer.is_stale(prepared)) {
             return Err(Refused::Stale);
         }
     }
@@ -219,7 +225,7 @@ fn submit_in_order(writes: Vec<(&Sequencer, Prepared)>) -> Result<Vec<Written>, 
         let listed = |other: &&Group<'_>| other.sequencer.container == sequencer.container;
         group.names = groups.iter().filter(listed).flat_map(|other| other.names.clone()).collect();
         let from = ops.len();
-        let (guard, after) = sequencer.stamp_all(vec![prepared], standing, &mut ops, &mut group);
+        let (guard, after) = sequencer.stamp_all(prepared, standing, &mut ops, &mut group);
         group.rids.extend(ops[from..].iter().filter_map(item_of));
         guards.push(guard);
         afters.push(after);
@@ -374,6 +380,11 @@ impl Sequencer {
         if self.index_epoch.swap(epoch, Ordering::AcqRel) != epoch {
             self.generation.fetch_add(1, Ordering::AcqRel);
         }
+    }
+
+    /// What was prepared until now is prepared again, except what is in a group under way.
+    pub fn void_prepared(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Refuses all later writes; returns when none is under way.

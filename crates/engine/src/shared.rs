@@ -14,6 +14,7 @@ use crate::locks::LockTable;
 use crate::scripts::Scripting;
 use crate::stretches::Stretches;
 use crate::vectors::Vectors;
+use crate::views::Sources;
 
 /// A clock that moves this far from the machine's monotonic one was set by someone.
 const CLOCK_JUMP_MS: i64 = 60_000;
@@ -26,6 +27,7 @@ pub(crate) struct Shared {
     pub vectors: Vectors,
     pub locks: LockTable,
     pub scripts: Scripting,
+    pub sources: Sources,
     /// Made with the store: MACs of continuations and resource tokens.
     pub secret: [u8; 32],
     /// 1 in a new store, one more after every restore.
@@ -71,6 +73,7 @@ impl Shared {
             vectors,
             locks: LockTable::new(),
             scripts: Scripting::new(&options.scripts),
+            sources: Sources::default(),
             storage,
             secret,
             incarnation,

@@ -209,12 +209,17 @@ impl Sweeper {
             .storage
             .snapshot()?
             .scan(&Scan { bytes_max, ..scan(range, REMOVED_TOGETHER, false) })?;
+        // After the snapshot.
+        let needed_beyond = self.shared.sources.needed_beyond(container.number, partition);
         let (mut floor, mut ops) = (0, Vec::new());
         for (key, value) in page.rows {
-            if Version::decode(&value)?.ts >= newest && retention.is_some() {
+            let lsn = keys::lsn_of_feed_key(&key).ok_or_else(|| row::corrupt("key of a version"))?;
+            if Version::decode(&value)?.ts >= newest && retention.is_some()
+                || needed_beyond.is_some_and(|taken| lsn > taken)
+            {
                 break;
             }
-            floor = keys::lsn_of_feed_key(&key).ok_or_else(|| row::corrupt("key of a version"))?;
+            floor = lsn;
             ops.push(Op::Delete { space: keys::FEEDS, key });
         }
         Ok((!ops.is_empty()).then_some((floor, ops)))

@@ -281,6 +281,7 @@ impl Verifier<'_> {
             keys::rid_counter(0)[0],
             keys::index_counts(0, 0, 0)[0],
             keys::index_build(0)[0],
+            keys::view_progress(0)[0],
         ];
         for tag in counters {
             for_each_row(self.snapshot, CATALOG, &[tag], |key, _| {

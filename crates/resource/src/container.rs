@@ -5,7 +5,8 @@ use quire_value::{Object, Value};
 use crate::members::{self, invalid, wrong};
 use crate::{
     ConflictResolution, FullTextPolicy, GeospatialType, IndexingPolicy, PartitionKeyDefinition,
-    PartitionKeyError, UniqueKey, VectorEmbedding, check_name, full_text, sections, vector,
+    PartitionKeyError, UniqueKey, VectorEmbedding, ViewDefinition, check_name, full_text, sections, vector,
+    view::VIEW_MEMBERS,
 };
 
 /// A container as the client defined it. `json` is the user part of the resource (no system properties),
@@ -26,6 +27,8 @@ pub struct ContainerDefinition {
     pub computed_properties: Vec<(String, String)>,
     pub vector_embeddings: Vec<VectorEmbedding>,
     pub full_text: FullTextPolicy,
+    /// The container's items are made of those of another one.
+    pub view: Option<ViewDefinition>,
     /// The normalised JSON as it is returned.
     pub json: Object,
 }
@@ -45,7 +48,7 @@ pub enum ContainerError {
 }
 
 /// Members of a container in the order in which they are returned; unknown ones follow.
-const MEMBERS: [&str; 13] = [
+const MEMBERS: [&str; 15] = [
     "id",
     "indexingPolicy",
     "partitionKey",
@@ -59,13 +62,26 @@ const MEMBERS: [&str; 13] = [
     "vectorEmbeddingPolicy",
     "fullTextPolicy",
     "clientEncryptionPolicy",
+    "materializedViewDefinition",
+    "globalSecondaryIndexDefinition",
 ];
 
 /// What the server adds to a container when it is read. Clients send it back; it is not part of the definition.
-const SYSTEM_MEMBERS: [&str; 10] =
-    ["_rid", "_self", "_etag", "_ts", "_docs", "_sprocs", "_triggers", "_udfs", "_conflicts", "statistics"];
+const SYSTEM_MEMBERS: [&str; 11] = [
+    "_rid",
+    "_self",
+    "_etag",
+    "_ts",
+    "_docs",
+    "_sprocs",
+    "_triggers",
+    "_udfs",
+    "_conflicts",
+    "statistics",
+    "materializedViews",
+];
 
-const NOT_SUPPORTED: [&str; 2] = ["materializedViewDefinition", "ttlPropertyPath"];
+const NOT_SUPPORTED: [&str; 1] = ["ttlPropertyPath"];
 
 impl ContainerDefinition {
     pub fn create(json: &Value) -> Result<ContainerDefinition, ContainerError> {
@@ -100,6 +116,7 @@ impl ContainerDefinition {
             vector_embeddings: read(given, "vectorEmbeddingPolicy", vector::read_embeddings)?
                 .unwrap_or_default(),
             full_text: read(given, "fullTextPolicy", full_text::read_policy)?.unwrap_or_default(),
+            view: ViewDefinition::read(given)?,
             json: Object::new(),
             partition_key,
         };
@@ -117,11 +134,17 @@ impl ContainerDefinition {
         if members::present(&given, "conflictResolutionPolicy").is_none() {
             given.set("conflictResolutionPolicy", self.member("conflictResolutionPolicy"));
         }
+        if let Some(view) = &self.view {
+            view.keep_in(&mut given, self.member(view.member()));
+        }
         if read_id(&given)? != self.id {
             return Err(invalid(format!("The id of the container '{}' cannot be changed.", self.id)));
         }
-        let replacement = ContainerDefinition::create(&given.into())?;
+        let mut replacement = ContainerDefinition::create(&given.into())?;
         self.check_unchanged(&replacement)?;
+        if let Some(ViewDefinition { source_id: Some(id), source_rid: Some(rid), .. }) = &self.view {
+            replacement.set_source(id, rid);
+        }
         Ok(replacement)
     }
 
@@ -135,14 +158,31 @@ impl ContainerDefinition {
         if self.conflict_resolution != replacement.conflict_resolution {
             return Err(invalid("The conflict resolution policy of a container cannot be changed."));
         }
+        match (&self.view, &replacement.view) {
+            (None, None) => {}
+            (Some(view), Some(other)) if view.is_same(other) => {}
+            (None, Some(_)) => return Err(invalid("A container cannot become a view.")),
+            (Some(_), _) => return Err(invalid("The definition of a view cannot be changed.")),
+        }
         vector::check_replacement(
             (&self.vector_embeddings, &self.indexing.vector),
             (&replacement.vector_embeddings, &replacement.indexing.vector),
         )
     }
 
+    /// The source of a view is found: its name and rid become part of the definition.
+    pub fn set_source(&mut self, id: &str, rid: &str) {
+        let Some(view) = &mut self.view else { return };
+        (view.source_id, view.source_rid) = (Some(id.to_owned()), Some(rid.to_owned()));
+        let given = self.json.get(view.member()).cloned().unwrap_or(Value::Undefined);
+        self.json.set(view.member(), view.write_over(&given));
+    }
+
     /// Rules over more than one section.
     fn check_sections_agree(&self) -> Result<(), ContainerError> {
+        if self.view.is_some() {
+            self.check_view()?;
+        }
         vector::check_indexes(&self.indexing.vector, &self.vector_embeddings)?;
         full_text::check_indexes(&self.indexing.full_text, &self.full_text)?;
         let mut spatial = self.indexing.spatial.iter();
@@ -155,6 +195,18 @@ impl ContainerDefinition {
         }
     }
 
+    /// A view follows its source: it has no rules by which items could be refused or go by themselves.
+    fn check_view(&self) -> Result<(), ContainerError> {
+        let forbidden = [
+            (self.default_ttl.is_some(), "defaultTtl", "its items go when those of its source go"),
+            (!self.unique_keys.is_empty(), "uniqueKeyPolicy", "it takes every item of its source"),
+        ];
+        match forbidden.into_iter().find(|(found, ..)| *found) {
+            Some((_, member, why)) => Err(invalid(format!("A view cannot have a '{member}': {why}."))),
+            None => Ok(()),
+        }
+    }
+
     fn write_json(&self, given: &Object) -> Object {
         let mut json = Object::new();
         for name in MEMBERS {
@@ -164,6 +216,9 @@ impl ContainerDefinition {
                 "partitionKey" => given.map(|given| self.write_partition_key(given)),
                 "conflictResolutionPolicy" => Some(self.conflict_resolution.write_over(given)),
                 "geospatialConfig" => Some(self.geospatial.write_over(given)),
+                name if VIEW_MEMBERS.contains(&name) => {
+                    given.zip(self.view.as_ref()).map(|(given, view)| view.write_over(given))
+                }
                 _ => given.cloned(),
             };
             if let Some(value) = written {

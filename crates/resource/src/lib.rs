@@ -20,6 +20,7 @@ mod session; // session tokens
 mod throughput; // manual and autoscale offers
 mod ttl; // when items expire
 mod vector; // vector embeddings and indexes
+mod view; // containers made of others
 
 pub use container::{ContainerDefinition, ContainerError};
 pub use epk::{EffectivePartitionKey, EpkRange};
@@ -41,3 +42,4 @@ pub use ttl::{ItemTtl, TtlError, expires_at};
 pub use vector::{
     DistanceFunction, Quantizer, VectorDataType, VectorEmbedding, VectorIndex, VectorIndexKind,
 };
+pub use view::ViewDefinition;

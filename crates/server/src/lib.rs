@@ -27,6 +27,7 @@ mod status; // from failures to status codes
 mod threads; // a thread per connection
 mod throttle; // provisioned throughput, held to
 mod transaction; // `/_quire/dbs/{db}/transaction`
+mod views; // how far views are, and their rebuilding
 mod wire; // bodies as they travel
 
 pub use auth::{KeyError, Keys, OidcConfig, OidcError, WELL_KNOWN_KEY};

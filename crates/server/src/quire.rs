@@ -19,6 +19,7 @@ use crate::routes::RouteError;
 use crate::state::State;
 use crate::status::{HandlerError, RequestError};
 use crate::transaction;
+use crate::views;
 
 const RESOURCE_TYPE: &str = "_quire";
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
@@ -76,6 +77,9 @@ pub(crate) async fn dispatch(state: &Arc<State>, request: &Request) -> Result<Re
     }
     if let Some(database) = transaction::database(path) {
         return transaction::serve(state, request, database.map_err(RequestError::Route)?).await;
+    }
+    if let Some(view) = views::parse(path) {
+        return views::serve(state, request, view.map_err(RequestError::Route)?).await;
     }
     let endpoint = find(&state.config.endpoints, &request.method, path).map_err(RequestError::Route)?;
     call(state, endpoint, request.body.clone()).await

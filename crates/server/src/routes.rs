@@ -22,6 +22,7 @@ use crate::headers::Reply;
 use crate::request::{Request, Response};
 use crate::state::State;
 use crate::status::Failure;
+use crate::views;
 
 /// Longest path of the grammar: `dbs/{}/colls/{}/docs/{}/attachments/{}`.
 const SEGMENT_COUNT_MAX: usize = 8;
@@ -149,8 +150,12 @@ async fn serve(state: &State, request: &Request, route: &Route, principal: &Prin
     reply
 }
 
-/// One line per operation. `parse` let only the verbs of each path through.
 async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
+    Ok(views::with_lag(call, kind, handle(call, kind).await?))
+}
+
+/// One line per operation. `parse` let only the verbs of each path through.
+async fn handle(call: &Call<'_>, kind: &RouteKind) -> Handled {
     use RouteKind::*;
     // A HEAD is a GET whose body the edge leaves out.
     let method = if call.request.method == Method::HEAD { &Method::GET } else { &call.request.method };

@@ -21,6 +21,7 @@ mod parser; // recursive descent, one function per grammar rule
 mod partition_keys; // which partition keys a filter leaves
 mod plan; // what clients merge, and the text they send to every partition
 mod print; // syntax back to text
+mod projection; // what a view takes of an item
 mod query; // the front door
 mod ranking; // ORDER BY RANK: scores to ranks, ranks to an order
 mod schema; // what of its container a query depends on
@@ -38,6 +39,7 @@ pub use self::environment::{Environment, Limits};
 pub use self::exec::{Item, Row, SystemProperties};
 pub use self::lexer::Span;
 pub use self::plan::{Distinct, DistinctCount, Feature, HybridSearch, QueryInfo, QueryPlan};
+pub use self::projection::Projection;
 pub use self::query::{Evaluator, Parameters, Query, Shape, Sink};
 pub use self::ranking::RankStatistics;
 pub use self::schema::Schema;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use quire_resource::{ContainerDefinition, EpkRange, ResourceId, Throughput};
-use quire_sql::{SqlError, check_computed_property};
+use quire_sql::{Projection, SqlError, check_computed_property};
 use quire_storage::Op;
 use quire_value::Value;
 
 use super::change::Change;
 use super::keys::{self, RowId};
 use super::row::{IndexEpochs, ResourceRow};
-use super::state::{Job, Owner};
+use super::state::{DatabaseEntry, Job, Owner};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_not_found};
 use crate::api::Precondition;
 use crate::container::Container;
@@ -18,6 +18,7 @@ use crate::indexes::{self, Indexes};
 use crate::keys::{CATALOG, index_build};
 use crate::partition::{PartitionLayout, PartitionSet};
 use crate::sequencer::{Prepared, Refused};
+use crate::views::{VIEWS_MAX, follows, views_of};
 
 /// The top bit tells containers from users in a rid.
 const CONTAINER_NUMBER_MAX: u64 = (1 << 31) - 1;
@@ -36,13 +37,14 @@ impl Catalog {
         throughput: Option<Throughput>,
     ) -> Result<Arc<Container>, EngineError> {
         self.owner_database(database)?;
-        let definition = define(body)?;
+        let mut definition = define(body)?;
         let mut change = self.change()?;
         let found = change.state.databases.find(database).cloned();
         let database = found.ok_or_else(|| owner_not_found("database", database))?;
         if database.containers.named(&definition.id).is_some() {
             return Err(already_exists("container", &definition.id));
         }
+        self.find_source(&database, &mut definition)?;
         let is_shared = change.state.offer_of(Owner::of_database(database.number())).is_some();
         let throughput = throughput.or((!is_shared).then_some(DEFAULT_THROUGHPUT));
         let number = change.number(|counters| &mut counters.container, CONTAINER_NUMBER_MAX)? as u32;
@@ -61,6 +63,34 @@ impl Catalog {
         let container =
             Container { resource, definition, database, number, partitions: Arc::new(partitions) };
         change.publish_container(container)
+    }
+
+    /// The source of a view, which becomes part of its definition.
+    fn find_source(
+        &self,
+        database: &DatabaseEntry,
+        definition: &mut ContainerDefinition,
+    ) -> Result<(), EngineError> {
+        let Some(view) = &definition.view else { return Ok(()) };
+        let name = view.source_rid.as_ref().or(view.source_id.as_ref()).map_or("", String::as_str);
+        let source = database.containers.find(name).ok_or_else(|| {
+            body::invalid(format!("The source container '{name}' of the view does not exist."))
+        })?;
+        if view.source_id.as_ref().is_some_and(|id| *id != source.definition.id) {
+            return Err(body::invalid(
+                "The id and the rid of the view's source are of different containers.",
+            ));
+        }
+        if source.definition.view.is_some() {
+            return Err(body::invalid(format!("The source container '{name}' is a view itself.")));
+        }
+        let siblings = database.containers.iter().filter(|other| follows(other, source)).count();
+        if siblings >= VIEWS_MAX {
+            return Err(body::invalid(format!("A container can have at most {VIEWS_MAX} views.")));
+        }
+        let (id, rid) = (source.definition.id.clone(), source.resource.rid.to_string());
+        definition.set_source(&id, &rid);
+        Ok(())
     }
 
     /// As many partitions as the server's setting or the throughput asks for, whichever is more.
@@ -156,6 +186,12 @@ impl Catalog {
         let container = change.container(database, container)?;
         check_precondition(precondition, &container.resource)?;
         let rid = container.resource.rid;
+        if let Some(view) = views_of(&change.state, &container).first() {
+            let (id, view) = (&container.definition.id, &view.definition.id);
+            return Err(body::invalid(format!(
+                "The container '{id}' cannot be deleted before its views, of which '{view}' is one."
+            )));
+        }
         change.delete(rid);
         if let Some(owner) = Owner::of(&rid) {
             change.delete_offer_of(owner);
@@ -241,6 +277,9 @@ fn define(body: &Value) -> Result<ContainerDefinition, EngineError> {
     body::named(body)?;
     let definition = ContainerDefinition::create(body)?;
     check_computed_properties(&definition)?;
+    if let Some(view) = &definition.view {
+        Projection::parse(&view.projection).map_err(|error| body::invalid(compile_message(&error)))?;
+    }
     Ok(definition)
 }
 

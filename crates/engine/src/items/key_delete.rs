@@ -24,7 +24,8 @@ const TRIES: u32 = 12;
 
 pub(crate) fn delete_key(shared: &Shared, container: &Container, key: PartitionKey) -> Answer<()> {
     let charge = charge::REFUSED;
-    let home = match container.check_open().and_then(|()| LogicalPartition::of(container, key)) {
+    let open = container.check_open().and_then(|()| container.check_writable());
+    let home = match open.and_then(|()| LogicalPartition::of(container, key)) {
         Ok(home) => home,
         Err(error) => return Answer { charge, position: None, result: Err(error) },
     };

@@ -148,9 +148,11 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Whether the container's change feed policy asks for all versions.
+    /// Whether the container's change feed policy asks for all versions, or a view follows them.
     fn keeps_versions(&self) -> bool {
-        self.container().definition.change_feed_retention_minutes.is_some()
+        let container = self.container();
+        container.definition.change_feed_retention_minutes.is_some()
+            || self.shared.sources.contains(container.number)
     }
 
     fn container(&self) -> &'a Container {

@@ -145,6 +145,7 @@ impl<'a> Request<'a> {
     }
 
     pub fn new(container: &'a Container, write: WriteItem) -> Result<Request<'a>, EngineError> {
+        container.check_writable()?;
         let (verb, url_id, if_none_match) = match write.kind {
             WriteKind::Create => (Verb::Create, None, None),
             WriteKind::Upsert => (Verb::Upsert, None, None),

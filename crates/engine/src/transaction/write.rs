@@ -46,6 +46,7 @@ impl Transaction<'_> {
     }
 
     fn apply(&mut self, change: ChangeItem) -> Result<Changed, EngineError> {
+        self.home.container.check_writable()?;
         if self.own.changes >= CHANGES_MAX {
             return Err(EngineError::TransactionTooLarge { limit: "10,000 changes" });
         }

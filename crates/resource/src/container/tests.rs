@@ -155,13 +155,8 @@ fn ids_and_keys() {
 #[test]
 fn not_supported() {
     check_with(
-        &[
-            r#""materializedViewDefinition":{"sourceCollectionId":"s","definition":"SELECT * FROM c"}"#,
-            r#""ttlPropertyPath":"/expires""#,
-        ],
+        &[r#""ttlPropertyPath":"/expires""#],
         expect![[r#"
-            "materializedViewDefinition":{"sourceCollectionId":"s","definition":"SELECT * FROM c"}
-                The container property 'materializedViewDefinition' is not supported by this server.
             "ttlPropertyPath":"/expires"
                 The container property 'ttlPropertyPath' is not supported by this server.
         "#]],
@@ -771,4 +766,80 @@ proptest! {
             prop_assert_eq!(again.map(|again| Value::from(again.json).to_json()), Ok(written.to_json()));
         }
     }
+}
+
+#[test]
+fn views() {
+    check_with(
+        &[
+            r#""materializedViewDefinition":{"sourceCollectionId":"s","definition":"SELECT * FROM c"}"#,
+            r#""globalSecondaryIndexDefinition":{"sourceContainerId":"s","definition":"q","status":"Active"}"#,
+            r#""materializedViewDefinition":{"sourceCollectionRid":"r","definition":"q","more":1}"#,
+            r#""materializedViewDefinition":null"#,
+            r#""materializedViews":[{"id":"v","_rid":"r"}]"#,
+            r#""materializedViewDefinition":{"definition":"q"}"#,
+            r#""materializedViewDefinition":{"sourceCollectionId":"s"}"#,
+            r#""materializedViewDefinition":{"sourceCollectionId":7,"definition":"q"}"#,
+            r#""materializedViewDefinition":"q""#,
+            r#""materializedViewDefinition":{"sourceCollectionId":"s","sourceContainerId":"t","definition":"q"}"#,
+            r#""materializedViewDefinition":{},"globalSecondaryIndexDefinition":{}"#,
+            r#""materializedViewDefinition":{"sourceCollectionId":"s","definition":"q"},"defaultTtl":-1"#,
+            r#""materializedViewDefinition":{"sourceCollectionId":"s","definition":"q"},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a"]}]}"#,
+        ],
+        expect![[r#"
+            "materializedViewDefinition":{"sourceCollectionId":"s","definition":"SELECT * FROM c"}
+                materializedViewDefinition: {"sourceCollectionId":"s","definition":"SELECT * FROM c"}
+            "globalSecondaryIndexDefinition":{"sourceContainerId":"s","definition":"q","status":"Active"}
+                globalSecondaryIndexDefinition: {"sourceContainerId":"s","definition":"q"}
+            "materializedViewDefinition":{"sourceCollectionRid":"r","definition":"q","more":1}
+                materializedViewDefinition: {"sourceCollectionRid":"r","definition":"q","more":1}
+            "materializedViewDefinition":null
+            "materializedViews":[{"id":"v","_rid":"r"}]
+            "materializedViewDefinition":{"definition":"q"}
+                One of the specified inputs is invalid: 'materializedViewDefinition.sourceCollectionId' must be the id of the source container.
+            "materializedViewDefinition":{"sourceCollectionId":"s"}
+                One of the specified inputs is invalid: 'materializedViewDefinition.definition' must be a string.
+            "materializedViewDefinition":{"sourceCollectionId":7,"definition":"q"}
+                One of the specified inputs is invalid: 'materializedViewDefinition.sourceCollectionId' must be a string.
+            "materializedViewDefinition":"q"
+                One of the specified inputs is invalid: 'materializedViewDefinition' must be an object.
+            "materializedViewDefinition":{"sourceCollectionId":"s","sourceContainerId":"t","definition":"q"}
+                'materializedViewDefinition' names two different sources.
+            "materializedViewDefinition":{},"globalSecondaryIndexDefinition":{}
+                A container cannot have both 'materializedViewDefinition' and 'globalSecondaryIndexDefinition'.
+            "materializedViewDefinition":{"sourceCollectionId":"s","definition":"q"},"defaultTtl":-1
+                A view cannot have a 'defaultTtl': its items go when those of its source go.
+            "materializedViewDefinition":{"sourceCollectionId":"s","definition":"q"},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a"]}]}
+                A view cannot have a 'uniqueKeyPolicy': it takes every item of its source.
+        "#]],
+    );
+}
+
+#[test]
+fn the_definition_of_a_view_stays() {
+    let mut view =
+        with(r#""materializedViewDefinition":{"sourceCollectionId":"s","definition":"q"}"#).unwrap();
+    view.set_source("s", "rid");
+    let body = |text: &str| format!(r#"{{"id":"c","partitionKey":{{"paths":["/pk"],"version":2}}{text}}}"#);
+    let replaced = |text: &str| view.replace(&parse(&body(text)));
+    for same in [
+        "",
+        r#","materializedViewDefinition":{"sourceCollectionId":"s","definition":"q"}"#,
+        r#","materializedViewDefinition":{"sourceCollectionRid":"rid","definition":"q","status":"Active"}"#,
+    ] {
+        let again = replaced(same).expect(same);
+        let section =
+            again.json.get("materializedViewDefinition").expect("there").as_object().expect("an object");
+        assert_eq!(section.get("sourceCollectionRid").and_then(Value::as_str), Some("rid"), "{same}");
+        assert_eq!(section.get("sourceCollectionId").and_then(Value::as_str), Some("s"), "{same}");
+        assert_eq!(section.get("status"), None, "{same}");
+    }
+    for other in [
+        r#","materializedViewDefinition":{"sourceCollectionId":"t","definition":"q"}"#,
+        r#","materializedViewDefinition":{"sourceCollectionId":"s","definition":"r"}"#,
+    ] {
+        replaced(other).expect_err(other);
+    }
+    let view = body(r#","materializedViewDefinition":{"sourceCollectionId":"s","definition":"q"}"#);
+    with("").unwrap().replace(&parse(&view)).expect_err("an ordinary container");
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
-use quire_engine::Container;
+use quire_engine::{Container, Engine};
 use quire_value::{Object, Value};
 
 use crate::handlers::{Call, Handled, charge, feeds};
 use crate::headers::{Reply, database_names};
+use crate::views;
 use crate::wire::Feed;
 
 const POPULATE_QUOTA: HeaderName = HeaderName::from_static("x-ms-documentdb-populatequotainfo");
@@ -23,7 +24,7 @@ pub(crate) async fn create(call: &Call<'_>, database: &str) -> Handled {
     let (engine, database) = (call.state.engine.clone(), database.to_owned());
     let container =
         call.state.pool.write(move || engine.create_container(&database, &body, throughput)).await??;
-    Ok(Reply::json(StatusCode::CREATED, json(&container))
+    Ok(Reply::json(StatusCode::CREATED, json(&call.state.engine, &container))
         .etag(&container.resource.etag)
         .owner_names(database_names(&container.database))
         .positions(&container.positions())
@@ -35,7 +36,8 @@ pub(crate) fn read(call: &Call<'_>, database: &str, container: &str) -> Handled 
     let container = call.container(database, container)?;
     let statistics = call.is_true(&POPULATE_STATISTICS);
     let reply = call.read_reply(&container.resource, || {
-        if statistics { json_with_statistics(&container) } else { json(&container) }
+        let engine = &call.state.engine;
+        if statistics { json_with_statistics(engine, &container) } else { json(engine, &container) }
     })?;
     let reply = reply
         .owner(database_names(&container.database), &container.database.rid)
@@ -75,7 +77,7 @@ pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str) ->
         .pool
         .write(move || engine.replace_container(&database, &name, &body, &precondition))
         .await??;
-    Ok(Reply::json(StatusCode::OK, json(&container))
+    Ok(Reply::json(StatusCode::OK, json(&call.state.engine, &container))
         .etag(&container.resource.etag)
         .owner(database_names(&container.database), &container.database.rid)
         .positions(&container.positions())
@@ -90,13 +92,19 @@ pub(crate) async fn delete(call: &Call<'_>, database: &str, container: &str) -> 
     Ok(Reply::empty(StatusCode::NO_CONTENT).owner(database_names(&owner), &owner.rid).charge(charge::DELETE))
 }
 
-fn json(container: &Arc<Container>) -> String {
-    Value::from(container.resource.to_json()).to_json()
+fn json(engine: &Engine, container: &Arc<Container>) -> String {
+    Value::from(body(engine, container)).to_json()
+}
+
+fn body(engine: &Engine, container: &Container) -> Object {
+    let mut body = container.resource.to_json();
+    views::complete(engine, container, &mut body);
+    body
 }
 
 /// `"statistics": [{"id": "0", "sizeInKB": 1, "documentCount": 3, ...}]`, one entry per partition.
-fn json_with_statistics(container: &Arc<Container>) -> String {
-    let mut body = container.resource.to_json();
+fn json_with_statistics(engine: &Engine, container: &Arc<Container>) -> String {
+    let mut body = body(engine, container);
     let partitions = container.partitions();
     let statistics: Vec<Value> = partitions
         .iter()

@@ -1,0 +1,332 @@
+//! Views: containers whose items are made of those of another one, the source.
+//!
+//! A thread of its own fills a new view from the items of its source and then follows the source's log of versions, which
+//! is kept for as long as a view needs it. Every commit that writes items of a view says in the same breath how far the view
+//! is, so a restart goes on exactly there. Clients cannot write to a view.
+//!
+//! Invariants:
+//! 1. while a source is registered here, every write to it has its version in the log;
+//! 2. a version goes only when all views of its container have taken it ([`Sources::needed_beyond`]);
+//! 3. a view is always a subset of what its source was at the places of its row: all of it, once it follows.
+
+mod apply; // changes of a source to writes of a view
+mod progress; // how far a view is
+mod step; // emptying, filling, following
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use parking_lot::{Condvar, Mutex};
+use quire_resource::ResourceId;
+use quire_storage::StorageError;
+use tracing::warn;
+
+use crate::catalog::Catalog;
+use crate::catalog::state::State;
+use crate::keys::{self, CATALOG};
+use crate::shared::Shared;
+use crate::{Container, EngineError};
+use progress::{Phase, Progress, Standing};
+use step::{Step, Work};
+
+/// Between two looks at the sources, when nothing is left to do.
+const INTERVAL: Duration = Duration::from_millis(20);
+/// The same where there are no views.
+const INTERVAL_WITHOUT_VIEWS: Duration = Duration::from_millis(200);
+/// After something failed.
+const RETRY_WAIT: Duration = Duration::from_secs(1);
+/// Steps of one view before it is another one's turn.
+const STEPS_TOGETHER: usize = 8;
+/// Filling rests after a chunk for as long as it took.
+const REST_MAX: Duration = Duration::from_millis(100);
+/// Of one source.
+pub(crate) const VIEWS_MAX: usize = 5;
+
+/// Which containers have views, and what those need. Part of [`Shared`], for writers ask it.
+#[derive(Default)]
+pub(crate) struct Sources(ArcSwap<HashMap<u32, Vec<Arc<Progress>>>>);
+
+pub(crate) struct Views {
+    maintainer: Arc<Maintainer>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Maintainer {
+    shared: Arc<Shared>,
+    catalog: Arc<Catalog>,
+    /// By the view's number.
+    known: Mutex<BTreeMap<u32, Arc<Progress>>>,
+    stopping: Mutex<bool>,
+    stop: Condvar,
+    written: AtomicU64,
+    paused: AtomicBool,
+}
+
+/// Where a view stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewStatus {
+    pub source: String,
+    pub state: ViewState,
+    /// Writes of the source that the view has not taken yet; while it is filled, items too.
+    pub lag: u64,
+    pub positions: Vec<ViewPosition>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViewState {
+    /// It is new, or is being emptied to be filled again.
+    Initializing,
+    Filling,
+    /// It follows its source.
+    Active,
+}
+
+/// How far a view is in one partition of its source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewPosition {
+    pub partition: u32,
+    /// Everything up to it has been taken.
+    pub lsn: u64,
+    /// Where the partition stands.
+    pub source_lsn: u64,
+}
+
+enum Ended {
+    Stopping,
+    Failed(EngineError),
+}
+
+impl<E: Into<EngineError>> From<E> for Ended {
+    fn from(error: E) -> Ended {
+        Ended::Failed(error.into())
+    }
+}
+
+impl Sources {
+    /// Whether some view follows the container, so that its versions are kept.
+    pub fn contains(&self, container: u32) -> bool {
+        self.0.load().contains_key(&container)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.load().is_empty()
+    }
+
+    /// The LSN up to which no view needs the versions of a partition; `None` when none is needed. To be asked after the
+    /// snapshot that shows the versions was taken.
+    pub fn needed_beyond(&self, container: u32, partition: u32) -> Option<u64> {
+        let sources = self.0.load();
+        let views = sources.get(&container)?.iter();
+        views.filter_map(|view| view.standing.lock().needs_beyond(partition)).min()
+    }
+}
+
+impl Views {
+    /// From now on the versions that views need are kept. Before any write.
+    pub fn start(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Result<Views, EngineError> {
+        let (known, stopping, stop, written, paused) = Default::default();
+        let maintainer = Maintainer { shared, catalog, known, stopping, stop, written, paused };
+        let maintainer = Arc::new(maintainer);
+        maintainer.refresh(&maintainer.catalog.state())?;
+        let run = Arc::clone(&maintainer);
+        let thread = thread::Builder::new().name("quire-views".to_owned()).spawn(move || run.run());
+        let thread =
+            thread.map_err(|source| EngineError::Io { doing: "starting a thread".to_owned(), source })?;
+        Ok(Views { maintainer, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Returns when nothing is written to views any more.
+    pub fn stop(&self) {
+        *self.maintainer.stopping.lock() = true;
+        self.maintainer.stop.notify_all();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            warn!("the thread of the views panicked");
+        }
+    }
+
+    pub fn pause(&self, paused: bool) {
+        self.maintainer.paused.store(paused, Ordering::Relaxed);
+    }
+
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        let known = self.maintainer.known.lock().len() as u64;
+        vec![("views", known), ("view_items_written", self.maintainer.written.load(Ordering::Relaxed))]
+    }
+
+    /// `None` for a container that is no view.
+    pub fn status(&self, view: &Container) -> Option<ViewStatus> {
+        let state = self.maintainer.catalog.state();
+        let source = source_of(&state, view)?;
+        let known = self.maintainer.known.lock().get(&view.number).cloned();
+        // A view that the thread has not seen yet.
+        let standing = known.map_or_else(Standing::new, |progress| progress.standing.lock().clone());
+        Some(status(&standing, &source))
+    }
+
+    /// Takes everything out of a view and fills it again.
+    pub fn rebuild(&self, view: &Container) -> Result<(), EngineError> {
+        let maintainer = &self.maintainer;
+        let state = maintainer.catalog.state();
+        let source = source_of(&state, view).ok_or_else(|| no_view(view))?;
+        maintainer.refresh(&state)?;
+        let progress = maintainer.known.lock().get(&view.number).cloned().ok_or_else(|| view.not_found())?;
+        Work { shared: &maintainer.shared, view, source: &source, progress: &progress }.rebuild()?;
+        maintainer.stop.notify_all();
+        Ok(())
+    }
+}
+
+impl Maintainer {
+    fn run(&self) {
+        loop {
+            let waited = match self.round() {
+                Ok(true) => Ok(()),
+                Ok(false) => self.rest(self.interval()),
+                Err(Ended::Stopping) => return,
+                Err(Ended::Failed(EngineError::Storage(
+                    StorageError::Closed | StorageError::Poisoned { .. },
+                ))) => return,
+                Err(Ended::Failed(error)) => {
+                    warn!(%error, "following a source failed and is tried again");
+                    self.rest(RETRY_WAIT)
+                }
+            };
+            if waited.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn interval(&self) -> Duration {
+        if self.known.lock().is_empty() { INTERVAL_WITHOUT_VIEWS } else { INTERVAL }
+    }
+
+    fn rest(&self, time: Duration) -> Result<(), Ended> {
+        let mut stopping = self.stopping.lock();
+        if !*stopping {
+            self.stop.wait_for(&mut stopping, time);
+        }
+        if *stopping { Err(Ended::Stopping) } else { Ok(()) }
+    }
+
+    /// Some steps of every view; whether there may be more to do.
+    fn round(&self) -> Result<bool, Ended> {
+        let state = self.catalog.state();
+        self.refresh(&state)?;
+        let mut more = false;
+        for view in state.containers() {
+            if self.paused.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let Some(source) = source_of(&state, view) else { continue };
+            let Some(progress) = self.known.lock().get(&view.number).cloned() else { continue };
+            let work = Work { shared: &self.shared, view, source: &source, progress: &progress };
+            match self.steps(&work) {
+                Ok(again) => more |= again,
+                Err(Ended::Failed(error)) if is_passing(&error) => {}
+                Err(ended) => return Err(ended),
+            }
+        }
+        Ok(more)
+    }
+
+    fn steps(&self, work: &Work<'_>) -> Result<bool, Ended> {
+        for _ in 0..STEPS_TOGETHER {
+            self.rest(Duration::ZERO)?;
+            let started = Instant::now();
+            match work.step()? {
+                Step::Idle => return Ok(false),
+                Step::Done(count) => self.written.fetch_add(count as u64, Ordering::Relaxed),
+            };
+            if work.progress.standing.lock().phase != Phase::Following {
+                self.rest(started.elapsed().min(REST_MAX))?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// What the catalog says about views, and what they stand at.
+    fn refresh(&self, state: &State) -> Result<(), EngineError> {
+        let mut known = self.known.lock();
+        let mut current = BTreeMap::new();
+        for view in state.containers() {
+            let Some(source) = source_of(state, view) else { continue };
+            let progress = match known.get(&view.number) {
+                Some(progress) => Arc::clone(progress),
+                None => Arc::new(self.load(view, &source)?),
+            };
+            current.insert(view.number, progress);
+        }
+        if known.len() != current.len() || known.keys().ne(current.keys()) {
+            let mut sources: HashMap<u32, Vec<Arc<Progress>>> = HashMap::new();
+            for progress in current.values() {
+                sources.entry(progress.source).or_default().push(Arc::clone(progress));
+            }
+            self.shared.sources.0.store(Arc::new(sources));
+        }
+        *known = current;
+        Ok(())
+    }
+
+    fn load(&self, view: &Container, source: &Container) -> Result<Progress, EngineError> {
+        let row = self.shared.storage.snapshot()?.get(CATALOG, &keys::view_progress(view.number))?;
+        let standing = row.map_or_else(|| Ok(Standing::new()), |row| Standing::decode(&row))?;
+        let (standing, turn) = (Mutex::new(standing), Mutex::default());
+        Ok(Progress { source: source.number, standing, turn })
+    }
+}
+
+/// Something was deleted or changed meanwhile, or there are many writers: another round comes.
+fn is_passing(error: &EngineError) -> bool {
+    matches!(error, EngineError::ResourceNotFound { .. } | EngineError::Contended | EngineError::Overloaded)
+}
+
+/// The source of a view; `None` for other containers.
+pub(crate) fn source_of(state: &State, view: &Container) -> Option<Arc<Container>> {
+    let rid = view.definition.view.as_ref()?.source_rid.as_deref()?;
+    let database = state.databases.get(&view.database.rid)?;
+    database.containers.get(&ResourceId::parse(rid).ok()?).cloned()
+}
+
+/// The views of a container.
+pub(crate) fn views_of<'a>(state: &'a State, source: &Container) -> Vec<&'a Arc<Container>> {
+    let Some(database) = state.databases.get(&source.database.rid) else { return Vec::new() };
+    database.containers.iter().filter(|view| follows(view, source)).collect()
+}
+
+/// Whether a container is a view of the other one.
+pub(crate) fn follows(view: &Container, source: &Container) -> bool {
+    let rid = view.definition.view.as_ref().and_then(|view| view.source_rid.as_ref());
+    rid.is_some_and(|rid| *rid == source.resource.rid.to_string())
+}
+
+fn no_view(container: &Container) -> EngineError {
+    let message = format!("The container '{}' is not a view.", container.definition.id);
+    EngineError::BadRequest { message }
+}
+
+fn status(standing: &Standing, source: &Container) -> ViewStatus {
+    let aligned = standing.aligned(source.partitions.all());
+    let places = aligned.map_or_else(Vec::new, |standing| standing.places);
+    let positions = source.partitions.all().iter().map(|partition| {
+        let id = partition.layout.id;
+        let place = places.iter().find(|place| place.partition == id);
+        let source_lsn = partition.sequencer.lsn().unwrap_or(0);
+        ViewPosition { partition: id, lsn: place.map_or(0, progress::Place::complete_lsn), source_lsn }
+    });
+    let positions: Vec<ViewPosition> = positions.collect();
+    let behind = positions.iter().map(|position| position.source_lsn.saturating_sub(position.lsn)).sum();
+    let items = || source.usage().0.saturating_sub(standing.filled);
+    let (state, lag) = match standing.phase {
+        Phase::Emptying | Phase::Beginning => (ViewState::Initializing, items().max(behind)),
+        Phase::Filling => (ViewState::Filling, items() + behind),
+        Phase::Following => (ViewState::Active, behind),
+    };
+    ViewStatus { source: source.definition.id.clone(), state, lag, positions }
+}

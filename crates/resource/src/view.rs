@@ -1,0 +1,88 @@
+//! The definition of a view: a container whose items are made of those of another one.
+
+use quire_value::{Object, Value};
+
+use crate::ContainerError;
+use crate::members::{self, invalid, wrong};
+
+/// What the section may be called; one of them at most.
+pub(crate) const VIEW_MEMBERS: [&str; 2] = ["materializedViewDefinition", "globalSecondaryIndexDefinition"];
+/// What the name of the source may be called.
+const SOURCE_NAMES: [&str; 2] = ["sourceCollectionId", "sourceContainerId"];
+const SOURCE_RID: &str = "sourceCollectionRid";
+/// The server's, when the container is read.
+const STATUS: &str = "status";
+
+/// Where the items of a view come from. The text of the projection is checked where queries are understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewDefinition {
+    /// By name, in the same database.
+    pub source_id: Option<String>,
+    /// As text. The server adds it, and then it is what counts.
+    pub source_rid: Option<String>,
+    /// `SELECT …`
+    pub projection: String,
+    /// As the client called the section.
+    member: &'static str,
+}
+
+impl ViewDefinition {
+    pub(crate) fn read(container: &Object) -> Result<Option<ViewDefinition>, ContainerError> {
+        let mut given =
+            VIEW_MEMBERS.iter().filter_map(|name| Some((*name, members::present(container, name)?)));
+        let Some((member, section)) = given.next() else { return Ok(None) };
+        if let Some((other, _)) = given.next() {
+            return Err(invalid(format!("A container cannot have both '{member}' and '{other}'.")));
+        }
+        let section = members::as_object(section, member)?;
+        let mut source_id = None;
+        for name in SOURCE_NAMES {
+            let given = members::optional_string(section, member, name)?.map(str::to_owned);
+            if source_id.is_some() && given.is_some() && source_id != given {
+                return Err(invalid(format!("'{member}' names two different sources.")));
+            }
+            source_id = source_id.or(given);
+        }
+        let source_rid = members::optional_string(section, member, SOURCE_RID)?.map(str::to_owned);
+        if source_id.is_none() && source_rid.is_none() {
+            return Err(wrong(&format!("{member}.sourceCollectionId"), "the id of the source container"));
+        }
+        let projection = members::string(section, member, "definition")?.to_owned();
+        Ok(Some(ViewDefinition { source_id, source_rid, projection, member }))
+    }
+
+    /// The name of the section.
+    pub fn member(&self) -> &'static str {
+        self.member
+    }
+
+    /// Fixed at creation, so leaving it out of a replacement cannot mean that there is none.
+    pub(crate) fn keep_in(&self, replacement: &mut Object, own: Value) {
+        if VIEW_MEMBERS.iter().all(|name| members::present(replacement, name).is_none()) {
+            replacement.set(self.member, own);
+        }
+    }
+
+    /// Over what the client sent, so that members unknown here stay.
+    pub(crate) fn write_over(&self, given: &Value) -> Value {
+        let mut section = given.as_object().cloned().unwrap_or_default();
+        section.remove(STATUS);
+        if let Some(rid) = &self.source_rid {
+            section.set(SOURCE_RID, rid.as_str());
+        }
+        if let (Some(id), false) =
+            (&self.source_id, SOURCE_NAMES.iter().any(|name| members::present(&section, name).is_some()))
+        {
+            section.set(SOURCE_NAMES[0], id.as_str());
+        }
+        section.into()
+    }
+
+    /// Whether a replacement says nothing else; what it leaves out stays.
+    pub(crate) fn is_same(&self, replacement: &ViewDefinition) -> bool {
+        let same = |old: &Option<String>, new: &Option<String>| new.is_none() || old == new;
+        self.projection == replacement.projection
+            && same(&self.source_id, &replacement.source_id)
+            && same(&self.source_rid, &replacement.source_rid)
+    }
+}
