@@ -53,8 +53,6 @@ pub(crate) enum RequestError {
     BadHybridRow(#[from] HybridRowError),
     #[error("page size {value:?} is invalid")]
     BadPageSize { value: String },
-    #[error("{feature} is not supported")]
-    NotSupported { feature: &'static str },
     /// an extension that the server's owner has not switched on
     #[error("switched off; {flag} switches it on")]
     Disabled { flag: &'static str },
@@ -190,7 +188,6 @@ impl From<&RequestError> for Failure {
             BadBinary(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
             BadHybridRow(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
             BadPageSize { value } => wire(400, format!("The input PageSize {value} is invalid. {PAGE_SIZE}")),
-            NotSupported { feature } => wire(400, not_supported(feature)),
             Disabled { flag } => {
                 let message = format!("This is switched off. Start the server with {flag} to switch it on.");
                 wire(403, message)
@@ -723,7 +720,6 @@ mod tests {
                 RequestError::BadRequest { message: text("Say why.") },
                 RequestError::BadBinary(BinaryError { offset: 1, reason: "cut off" }),
                 RequestError::BadPageSize { value: text("abc") },
-                RequestError::NotSupported { feature: "Flying" },
                 RequestError::ConsistencyTooStrong { requested: "Strong", account: "Session" },
                 RequestError::PlanFeatures { features: vec![text("OrderBy"), text("Top")] },
                 RequestError::UnknownHost { host: text("evil.example") },
@@ -750,8 +746,6 @@ mod tests {
                     400 {"code":"BadRequest","message":"The request payload is invalid. Ensure to provide a valid request payload. (binary JSON at byte 1: cut off)\r\nActivityId: ID, AGENT"}
                 BadPageSize { value: "abc" }
                     400 {"code":"BadRequest","message":"The input PageSize abc is invalid. Ensure to pass a valid page size which must be a positive integer or -1 for a dynamic page size\r\nActivityId: ID, AGENT"}
-                NotSupported { feature: "Flying" }
-                    400 {"code":"BadRequest","message":"Flying is not supported by this version of Quire\r\nActivityId: ID, AGENT"}
                 ConsistencyTooStrong { requested: "Strong", account: "Session" }
                     400 {"code":"BadRequest","message":"The requested consistency level 'Strong' is stronger than the account's default consistency level 'Session'.\r\nActivityId: ID, AGENT"}
                 PlanFeatures { features: ["OrderBy", "Top"] }

@@ -27,7 +27,7 @@ pub(crate) use call::{Call, access, is_batch, is_query, is_query_plan};
 pub(crate) use queries::{plan as query_plan, query as query_items};
 
 use crate::headers::Reply;
-use crate::status::{HandlerError, RequestError};
+use crate::status::HandlerError;
 
 pub(crate) type Handled = Result<Reply, HandlerError>;
 
@@ -44,9 +44,4 @@ pub(crate) mod charge {
     pub const DELETE: f64 = 5.0;
     /// A request that was refused after it was authenticated.
     pub const FAILED: f64 = 1.0;
-}
-
-/// What belongs to a later version.
-pub(crate) fn not_supported(feature: &'static str) -> Handled {
-    Err(RequestError::NotSupported { feature }.into())
 }
