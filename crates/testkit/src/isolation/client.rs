@@ -56,7 +56,7 @@ pub struct Shared {
 /// Lists of a logical partition that are in use at a time.
 const LISTS_IN_USE: u32 = 5;
 /// So many appends later the oldest of them is left alone: a check reads every list over and over.
-const APPENDS_PER_LIST: u32 = 24;
+const APPENDS_PER_LIST: u32 = 60;
 /// So many appends later all logical partitions are left alone for new ones: procedures read whole feeds.
 const APPENDS_PER_PARTITION: u32 = 600;
 /// How often that happens in a round.
