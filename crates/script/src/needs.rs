@@ -15,7 +15,8 @@ pub(crate) struct Needs {
     pub(crate) promise: bool,
     /// `more.js`
     pub(crate) more: bool,
-    /// Bits for `language.js`: 1 `Error`, 2 its kinds, 4 `ErrorCodes`, 8 what must not be there. Zero: not needed.
+    /// Bits for `language.js`: 1 `Error`, 2 its kinds, 4 `ErrorCodes`, 8 what must not be there,
+    /// 16 `bind`. Zero: not needed.
     pub(crate) language: u32,
 }
 
@@ -46,7 +47,7 @@ impl Needs {
         proxy: true,
         promise: true,
         more: true,
-        language: 15,
+        language: 31,
     };
 
     pub(crate) fn of(text: &str) -> Needs {
@@ -60,7 +61,9 @@ impl Needs {
         let kinds =
             errors && has(&["TypeE", "RangeE", "ReferenceE", "SyntaxE", "EvalE", "URIE", "constructor"]);
         let absent = typed_arrays || has(&["queueMicrotask"]);
-        let bits = [(errors, 1), (kinds, 2), (has(&["ErrorCodes"]), 4), (absent, 8)];
+        let computes_names = may_compute_names(text);
+        let binds = computes_names || has(&["bind", "Reflect", "Own"]);
+        let bits = [(errors, 1), (kinds, 2), (has(&["ErrorCodes"]), 4), (absent, 8), (binds, 16)];
         Needs {
             date: has(&["Date"]),
             regexp: has(&["RegExp", "match", "search"]) || may_have_pattern(text),
@@ -68,7 +71,7 @@ impl Needs {
             typed_arrays,
             proxy: has(&["Proxy"]),
             promise: has(&["Promise", "async", "await", "Async", "import"]),
-            more: has(MORE) || may_compute_names(text),
+            more: computes_names || has(MORE),
             language: bits.iter().filter(|(needed, _)| *needed).map(|(_, bit)| bit).sum(),
         }
     }

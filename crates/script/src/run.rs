@@ -9,7 +9,7 @@ use std::time::Duration;
 use rquickjs::function::Args;
 use rquickjs::{Ctx, Function, Object};
 
-use crate::compile::{Form, Report, error_of};
+use crate::compile::{Entry, Form, Report, error_of};
 use crate::functions::Functions;
 use crate::sandbox::{Pool, Realm, Sandbox, Stop};
 use crate::versions::Versions;
@@ -194,11 +194,8 @@ impl Scripts {
             sandbox.realm(needs, spatial, |given| push_arguments(given, run, limits))
         })?;
         let mut turns = Turns { sandbox, realm: &realm, limits, form: compiled.form, unseen_bytes: 0 };
-        if let Call::Procedure { parameters } = run.call {
-            turns.set_arguments(parameters)?;
-        }
         sandbox.confine(limits);
-        turns.turn(|ctx, api| api.get::<_, Function<'_>>("call")?.call::<_, ()>((entry.restore(ctx)?,)))?;
+        turns.start(entry)?;
         turns.until_done(host)?;
         sandbox.relieve(limits);
         turns.body(run)
@@ -215,10 +212,10 @@ struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    fn set_arguments(&self, parameters: &str) -> Result<(), ScriptError> {
-        let fit = self.turn(|_, api| {
-            let set_arguments: Function<'_> = api.get("setArguments")?;
-            set_arguments.call((parameters, Limits::ARGUMENT_COUNT_MAX as u32))
+    fn start(&self, entry: Entry) -> Result<(), ScriptError> {
+        let fit = self.turn(|ctx, api| {
+            let call: Function<'_> = api.get("call")?;
+            call.call((entry.restore(ctx)?, Limits::ARGUMENT_COUNT_MAX as u32))
         })?;
         if fit { Ok(()) } else { Err(ScriptError::Parameters { count_max: Limits::ARGUMENT_COUNT_MAX }) }
     }
@@ -313,9 +310,8 @@ impl Turns<'_> {
     }
 
     fn body(&self, run: &Run<'_>) -> Result<Option<String>, ScriptError> {
-        let name = if matches!(run.call, Call::PreTrigger { .. }) { "requestBody" } else { "responseBody" };
         let text = self.turn(|_, api| {
-            let body: Function<'_> = api.get(name)?;
+            let body: Function<'_> = api.get("body")?;
             body.call::<_, Option<String>>(())
         })?;
         self.check_aborted()?;

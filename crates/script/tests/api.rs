@@ -88,6 +88,15 @@ fn language() {
         ),
         ("set(Object.groupBy([1, 2, 3], n => n % 2 ? 'odd' : 'even').odd)", "[1,3]"),
         ("set(JSON.stringify({ a: [1, { b: undefined }] }))", "\"{\\\"a\\\":[1,{}]}\""),
+        (
+            "function F(a, b) { return [a, b, typeof new.target] } set([F.bind(null, 1)(2), F.bind().name, F.bind(null, 1).length])",
+            "[[1,2,\"undefined\"],\"bound F\",1]",
+        ),
+        (
+            "function P(x) { this.x = x } const Q = P.bind(null, 3), q = new Q(); set([q.x, q instanceof P])",
+            "[3,true]",
+        ),
+        ("var o = { n: 4, m() { return this.n } }; set(o.m.bind(o)())", "4"),
         ("set(structuredCloneMissing = typeof structuredClone)", "\"undefined\""),
     ] {
         for _ in 0..2 {

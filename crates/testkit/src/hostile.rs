@@ -115,6 +115,8 @@ pub const CORPUS: &[Hostile] = &[
     here("var f = () => 1; for (var i = 0; i < 1e5; i++) f = f.bind(null); f()", Any),
     here("class A { get x() { return this.x } } new A().x", Error("RangeError: Maximum call stack size exceeded")),
     here("c.map(d => d, function f() { f() })", Error("RangeError: Maximum call stack size exceeded")),
+    here("var f = () => 1; for (;;) f = f.bind(null)", Memory),
+    here("var a = [], f = () => 1; for (;;) a.push(f['bi' + 'nd'](null, 1, 2))", Memory),
     // Numbers.
     here("var b = 2n; for (;;) b = b * b", Any),
     here("2n ** 100000000n", Any),

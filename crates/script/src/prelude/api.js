@@ -22,7 +22,6 @@ function hide(object, name, value) {
   defineProperty(object, name, { __proto__: null, value, writable: true, configurable: true, enumerable: false });
 }
 function clean(text) { return apply(toWellFormed, text, NOTHING); }
-function begins(text, start) { return apply(startsWith, text, [start]); }
 // Appends without asking prototypes for setters.
 function push(list, value) {
   defineProperty(list, list.length, { __proto__: null, value, writable: true, configurable: true, enumerable: true });
@@ -35,47 +34,35 @@ function fail(number, message) {
 }
 
 // ---- request and response ----
-function writableSlot(slots, name) {
+function put(slots, name, value, appends) {
   const found = slots[name];
   if (found === undefined) throw fail(400, "Cannot set new values: " + toText(name));
   if (!found.writable) throw fail(403, "Not a writable property: " + toText(name));
-  return found;
-}
-function checkSize(name, value) {
+  const old = found.value;
+  if (appends && old !== null && old !== undefined) {
+    value = typeof old === "string" ? old + (typeof value === "object" ? stringify(value) : toText(value)) : old + value;
+  }
   const text = typeof value === "string" ? value : typeof value === "object" ? stringify(value) : toText(value);
   if (text !== undefined && text.length > bodyMax) {
     throw fail(413, 'Resulting message would be too large because of "' + name + '". The maximum is ' + bodyMax + " characters.");
   }
-}
-function valueOf(slots, name) {
-  if (name === undefined) return undefined;
-  const found = slots[name];
-  if (found === undefined) throw new NativeTypeError("Unknown property: " + toText(name));
-  return found.value;
-}
-function assign(slots, name, value) {
-  const found = writableSlot(slots, name);
-  checkSize(name, value);
   found.value = value;
-}
-function append(slots, name, value) {
-  const found = writableSlot(slots, name), old = found.value;
-  const joined = old === null || old === undefined ? value
-    : typeof old === "string" ? old + (typeof value === "object" ? stringify(value) : toText(value))
-    : old + value;
-  checkSize(name, joined);
-  found.value = joined;
 }
 function message(slots, writable) {
   const map = {
     getBody() { return slots.Body.value; },
-    getValue(name) { return valueOf(slots, name); },
+    getValue(name) {
+      if (name === undefined) return undefined;
+      const found = slots[name];
+      if (found === undefined) throw new NativeTypeError("Unknown property: " + toText(name));
+      return found.value;
+    },
   };
   if (!writable) return map;
-  map.setBody = (value) => assign(slots, "Body", value);
-  map.appendBody = (value) => append(slots, "Body", value);
-  map.setValue = (name, value) => assign(slots, name, value);
-  map.appendValue = (name, value) => append(slots, name, value);
+  map.setBody = (value) => put(slots, "Body", value, false);
+  map.appendBody = (value) => put(slots, "Body", value, true);
+  map.setValue = (name, value) => put(slots, name, value, false);
+  map.appendValue = (name, value) => put(slots, name, value, true);
   return map;
 }
 function readable(map, slots, name, value) {
@@ -83,19 +70,19 @@ function readable(map, slots, name, value) {
   slots[name] = { __proto__: null, value, writable: false };
   map["get" + name] = () => slots[name].value;
 }
-function bodyIn(text) { return text === undefined ? "" : parse(text); }
 
-const slotsOfRequest = { __proto__: null, Body: { __proto__: null, writable: kind === "pre",
-  value: kind === "procedure" ? requestBody : bodyIn(requestBody) } };
-const request = message(slotsOfRequest, kind === "pre");
+const isProcedure = kind === "procedure", isPre = kind === "pre";
+const slotsOfRequest = { __proto__: null, Body: { __proto__: null, writable: isPre,
+  value: isProcedure ? requestBody : requestBody === undefined ? "" : parse(requestBody) } };
+const request = message(slotsOfRequest, isPre);
 if (operationType !== undefined) readable(request, slotsOfRequest, "OperationType", operationType);
 for (let i = 0; i + 1 < headers.length; i += 2) readable(request, slotsOfRequest, headers[i], headers[i + 1]);
 const slotsOfResponse = { __proto__: null, Body: { __proto__: null, writable: true,
-  value: kind === "procedure" ? "" : bodyIn(responseBody) } };
+  value: isProcedure || responseBody === undefined ? "" : parse(responseBody) } };
 // What the script has logged so far.
 const logSlot = { __proto__: null, writable: false, value: "" };
-if (kind === "procedure") slotsOfResponse["x-ms-documentdb-script-log-results"] = logSlot;
-const response = kind === "pre" ? undefined : message(slotsOfResponse, true);
+if (isProcedure) slotsOfResponse["x-ms-documentdb-script-log-results"] = logSlot;
+const response = isPre ? undefined : message(slotsOfResponse, true);
 if (kind === "post") {
   readable(response, slotsOfResponse, "ResourceQuotaCurrentUsage", usage);
   readable(response, slotsOfResponse, "MaxResourceQuota", quota);
@@ -103,16 +90,16 @@ if (kind === "post") {
 }
 
 // ---- the queue ----
-let aborted = null;
 // Operations wait here, in the order in which they were started.
-let first = null, last = null, waiting = 0, current = null;
+const queue = { __proto__: null, first: null, last: null, waiting: 0, aborted: null };
+let current = null;
 
 function enqueue(operation) {
-  if (aborted || !native(ACCEPTING, waiting)) return false;
-  waiting++;
+  if (queue.aborted || !native(ACCEPTING, queue.waiting)) return false;
+  queue.waiting++;
   operation.next = null;
-  if (last) last.next = operation; else first = operation;
-  last = operation;
+  if (queue.last) queue.last.next = operation; else queue.first = operation;
+  queue.last = operation;
   return true;
 }
 
@@ -151,15 +138,15 @@ function indexActionOf(operation, options) {
   operation.indexAction = action;
 }
 function segmentsOf(link, what, count) {
-  const segments = typeof link === "string" ? apply(split, link, ["/"]) : [];
-  const fits = segments.length === count || (segments.length === count + 1 && segments[count] === "");
-  const is = (place, name) => segments[place] === name || apply(toLowerCase, segments[place], NOTHING) === name;
-  const shaped = fits && is(0, "dbs") && is(2, "colls") && (count < 6 || is(4, "docs"));
-  if (!shaped) throw fail(400, "Invalid " + what + ' link: "' + show(link) + '".');
-  return segments;
-}
-function show(value) {
-  return typeof value === "string" ? value : typeof value === "object" || typeof value === "function" ? typeof value : toText(value);
+  const segments = typeof link === "string" ? apply(split, link, ["/"]) : NOTHING;
+  if (segments.length === count || (segments.length === count + 1 && segments[count] === "")) {
+    const names = count < 6 ? segments[0] + segments[2] : segments[0] + segments[2] + segments[4];
+    const expected = count < 6 ? "dbscolls" : "dbscollsdocs";
+    if (names === expected || apply(toLowerCase, names, NOTHING) === expected) return segments;
+  }
+  const shown = typeof link === "string" ? link
+    : typeof link === "object" || typeof link === "function" ? typeof link : toText(link);
+  throw fail(400, "Invalid " + what + ' link: "' + shown + '".');
 }
 function outside(link) {
   return fail(400, "Function is not allowed to operate on resources outside current collection. " +
@@ -172,8 +159,8 @@ function checkCollectionLink(link) {
 }
 function itemOf(operation, link) {
   const segments = segmentsOf(link, "document", 6);
-  if (begins(link, selfLink)) operation.rid = clean(segments[5]);
-  else if (begins(link, altLink + "/")) operation.id = clean(segments[5]);
+  if (apply(startsWith, link, [selfLink])) operation.rid = clean(segments[5]);
+  else if (apply(startsWith, link, [altLink + "/"])) operation.id = clean(segments[5]);
   else throw outside(link);
   if (segments[5] === "") throw fail(400, 'Invalid document link: "' + link + '".');
 }
@@ -251,7 +238,7 @@ const context = {
   getCollection() { return collection; },
   getRequest() { return request; },
   abort(error) {
-    aborted ??= { __proto__: null, error };
+    queue.aborted ??= { __proto__: null, error };
     native(ABORT);
     throw error;
   },
@@ -261,18 +248,9 @@ hide(root, "getContext", function getContext() { return context; });
 short.request = request;
 if (response) short.response = response;
 hide(root, "__", short);
-const more = withMore ? native(MORE)({ __proto__: null, native, hide, push, fail, clean, begins, need, tail, optionalText, enqueue,
-  checkCollectionLink, collection, short, response, logging, logSlot, partitionKey, responseOptions,
-  methods: Collection.prototype,
-  accepting: () => !aborted && native(ACCEPTING, waiting),
-  appendBody: (text) => append(slotsOfResponse, "Body", text),
-  // Puts an operation that has more to read before all others.
-  again(operation) {
-    waiting++;
-    operation.next = first;
-    first = operation;
-    last ??= operation;
-  } }) : undefined;
+const more = withMore ? native(MORE)({ __proto__: null, native, hide, push, fail, clean, need, tail, optionalText, enqueue, queue, put,
+  checkCollectionLink, collection, short, response, slotsOfResponse, logging, logSlot, partitionKey, responseOptions,
+  methods: Collection.prototype }) : undefined;
 
 // ---- life of a run ----
 // The arguments of a procedure by the rules of `Function.prototype.apply`; undefined when they cannot be.
@@ -294,28 +272,25 @@ function argumentsFrom(text, most) {
   for (let i = 0; i < length - length % 1; i++) push(list, given[i]);
   return list;
 }
-let list = [];
 function responseOptions() {
   return { currentCollectionSizeInMB: usage, maxCollectionSizeInMB: quota };
 }
-function bodyOf(slots) {
-  const value = slots.Body.value;
-  return value === undefined ? undefined : stringify(value);
-}
 return {
   __proto__: null,
-  setArguments(text, most) {
-    list = argumentsFrom(text, most);
-    return list !== undefined;
+  // Whether the parameters fit; a trigger has none.
+  call(entry, most) {
+    const list = isProcedure ? argumentsFrom(requestBody, most) : NOTHING;
+    if (list === undefined) return false;
+    apply(entry, undefined, list);
+    return true;
   },
-  call(entry) { apply(entry, undefined, list); },
   // The next operation for the host, or null.
   take() {
-    const operation = current = first;
+    const operation = current = queue.first;
     if (operation) {
-      waiting--;
-      first = operation.next;
-      if (!first) last = null;
+      queue.waiting--;
+      queue.first = operation.next;
+      if (!queue.first) queue.last = null;
     }
     return operation;
   },
@@ -336,8 +311,10 @@ return {
     if (kind === "delete") callback(error, responseOptions());
     else callback(error, undefined, responseOptions());
   },
-  requestBody: () => bodyOf(slotsOfRequest),
-  responseBody: () => bodyOf(slotsOfResponse),
-  abortReason: () => aborted.error,
+  body() {
+    const { value } = (isPre ? slotsOfRequest : slotsOfResponse).Body;
+    return value === undefined ? undefined : stringify(value);
+  },
+  abortReason: () => queue.aborted.error,
 };
 })

@@ -2,7 +2,7 @@
 (function (needs) {
 "use strict";
 const { defineProperty, freeze, setPrototypeOf } = Object;
-const { construct } = Reflect;
+const { apply, construct } = Reflect;
 const root = globalThis;
 
 function hide(object, name, value) {
@@ -42,6 +42,25 @@ if (needs & 1) {
 if (needs & 4) {
   hide(root, "ErrorCodes", freeze({ BadRequest: 400, Forbidden: 403, NotFound: 404, Conflict: 409, PreconditionFailed: 412,
     RequestEntityTooLarge: 413, RetryWith: 449, InternalServerError: 500 }));
+}
+// The engine's own `bind` faults where the memory ends, and the process with it.
+if (needs & 16) {
+  hide(Function.prototype, "bind", function bind(receiver) {
+    if (typeof this !== "function") throw new TypeError("not a function");
+    const target = this, given = arguments;
+    const bound = function () {
+      const all = [];
+      for (let i = 1; i < given.length; i++) all[all.length] = given[i];
+      for (let i = 0; i < arguments.length; i++) all[all.length] = arguments[i];
+      if (new.target === undefined) return apply(target, receiver, all);
+      return construct(target, all, new.target === bound ? target : new.target);
+    };
+    bound.prototype = target.prototype; // for instanceof
+    const { name, length } = target, left = length - (given.length > 1 ? given.length - 1 : 0);
+    defineProperty(bound, "name", { __proto__: null, value: "bound " + (typeof name === "string" ? name : ""), configurable: true });
+    defineProperty(bound, "length", { __proto__: null, value: left > 0 ? left : 0, configurable: true });
+    return bound;
+  });
 }
 if (needs & 8) {
   for (const name of ["Atomics", "SharedArrayBuffer", "queueMicrotask"]) delete root[name];

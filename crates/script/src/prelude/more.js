@@ -1,18 +1,19 @@
 // The rest of the server-side API: feeds, queries, attachments, console. Evaluated before a script that can name any of it.
 (function (core) {
 "use strict";
-const { native, hide, push, fail, clean, begins, need, tail, optionalText, enqueue, checkCollectionLink, collection, short, response,
-  logging, logSlot, partitionKey, responseOptions, methods, accepting, appendBody, again } = core;
-const bindCall = Function.prototype.bind.bind(Function.prototype.call);
+const { native, hide, push, fail, clean, need, tail, optionalText, enqueue, queue, put, checkCollectionLink, collection, short, response,
+  slotsOfResponse, logging, logSlot, partitionKey, responseOptions, methods } = core;
+const { apply } = Reflect;
+const bindCall = (method) => (receiver, ...given) => apply(method, receiver, given);
 const { parse, stringify } = JSON;
 const { isArray } = Array;
 const { isInteger } = Number;
-const { codePointAt, slice } = String.prototype;
+const { codePointAt, slice, startsWith } = String.prototype;
 const { sort } = Array.prototype;
 const toText = String, toNumber = Number;
 
 // What `native` does.
-const LOG = 2, QUERIES = 4, SPATIAL = 6;
+const ACCEPTING = 0, LOG = 2, QUERIES = 4, SPATIAL = 6;
 
 function pageOf(operation, options) {
   const size = options.pageSize;
@@ -70,7 +71,7 @@ class Rest {
   unwind() { return queries().run("unwind", arguments); }
   sortBy() { return queries().run("sortBy", arguments); }
   sortByDescending() { return queries().run("sortByDescending", arguments); }
-  chain() { return queries().chain(accepting()); }
+  chain() { return queries().chain(!queue.aborted && native(ACCEPTING, queue.waiting)); }
 }
 for (const name of Object.getOwnPropertyNames(Rest.prototype)) {
   if (name !== "constructor") hide(methods, name, Rest.prototype[name]);
@@ -96,7 +97,7 @@ function spatialOf(name, count) {
 let loaded = null;
 function queries() {
   return loaded ??= native(QUERIES)({ __proto__: null, fail, push, hide, isArray, codePointAt: bindCall(codePointAt),
-    sort: bindCall(sort), slice: bindCall(slice), startsWith: begins, toNumber, isInteger,
+    sort: bindCall(sort), slice: bindCall(slice), startsWith: bindCall(startsWith), toNumber, isInteger,
     isCollection: (value) => value === collection || value === short,
     start: (operation, name, options, callback, prepare) => {
       pageOf(operation, tail(operation, name, options, callback));
@@ -114,7 +115,11 @@ function page(operation, text, continuation) {
     for (let i = 0; i < items.length; i++) push(operation.gathered, items[i]);
     if (continuation) {
       operation.continuation = continuation;
-      again(operation);
+      // Before all others: it has only begun.
+      queue.waiting++;
+      operation.next = queue.first;
+      queue.first = operation;
+      queue.last ??= operation;
       return;
     }
     const sorted = queries().runStages(operation.stages, operation.gathered), end = operation.place + operation.take;
@@ -127,7 +132,7 @@ function page(operation, text, continuation) {
   const options = responseOptions();
   if (continuation) options.continuation = continuation;
   if (operation.callback) operation.callback(undefined, items, options);
-  else if (operation.stages !== undefined) appendBody(stringify(items));
+  else if (operation.stages !== undefined) put(slotsOfResponse, "Body", stringify(items), true);
 }
 
 // ---- console ----
