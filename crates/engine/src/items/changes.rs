@@ -343,7 +343,7 @@ impl<'a> Filling<'a> {
         reader: &Reader<'_>,
         window: &Window<'_>,
         told: u64,
-    ) -> Result<(Vec<(u64, Vec<u8>)>, bool), EngineError> {
+    ) -> Result<(Vec<VersionRow>, bool), EngineError> {
         let mut bytes_max = PAGE_BYTES_MAX;
         loop {
             let (container, partition) = (self.container.number, window.partition.layout.id);
@@ -438,6 +438,9 @@ impl<'a> Filling<'a> {
         })
     }
 }
+
+/// LSN and value of a row of the log.
+type VersionRow = (u64, Vec<u8>);
 
 struct FeedRow {
     lsn: u64,
