@@ -91,6 +91,7 @@ pub enum IndexingDirective {
     Exclude,
 }
 
+#[derive(Clone)]
 pub enum WriteKind {
     Create,
     Upsert,
@@ -107,6 +108,7 @@ pub enum WriteKind {
     },
 }
 
+#[derive(Clone)]
 pub struct WriteItem {
     pub kind: WriteKind,
     /// Header value; `None` lets create, upsert and replace take it from the body.

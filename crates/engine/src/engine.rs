@@ -14,6 +14,7 @@ use crate::catalog::{self, Catalog};
 use crate::container::Container;
 use crate::jobs::{Bell, Jobs};
 use crate::shared::Shared;
+use crate::split::{Splits, Splitter};
 use crate::sweep::Sweep;
 use crate::views::{self, ViewStatus, Views};
 
@@ -23,6 +24,7 @@ pub struct Engine {
     jobs: Jobs,
     sweep: Sweep,
     views: Views,
+    splits: Splits,
     /// The storage of `shared`, seen as what backups need.
     pub(crate) watched: Arc<Watched>,
 }
@@ -38,18 +40,33 @@ impl Engine {
         let views = Views::start(Arc::clone(&shared), Arc::clone(&catalog))?;
         let jobs = Jobs::start(Arc::clone(&shared), Arc::clone(&catalog), bell)?;
         let sweep = Sweep::start(Arc::clone(&shared), Arc::clone(&catalog))?;
-        Ok(Engine { shared, catalog, jobs, sweep, views, watched })
+        let splitter = Splitter {
+            shared: Arc::clone(&shared),
+            catalog: Arc::clone(&catalog),
+            watched: Arc::clone(&watched),
+        };
+        let splits = Splits::start(splitter)?;
+        Ok(Engine { shared, catalog, jobs, sweep, views, splits, watched })
     }
     /// Stops background work, flushes, closes the storage.
     pub fn close(&self) -> Result<(), EngineError> {
         self.jobs.stop();
         self.sweep.stop();
         self.views.stop();
+        self.splits.stop();
         Ok(self.shared.storage.close()?)
     }
     /// Whether expired items are left on the disk for now; nobody sees them either way.
     pub fn pause_sweep(&self, paused: bool) {
         self.sweep.pause(paused);
+    }
+    /// Divides a partition into two, and says which. Requests that meet it meanwhile are run once more.
+    pub fn split_partition(&self, container: &Arc<Container>, id: &str) -> Result<[u32; 2], EngineError> {
+        self.splits.splitter().split(container, id)
+    }
+    /// A partition with more bytes of items than this is split by itself; 50 GB unless told.
+    pub fn split_partitions_above(&self, bytes: u64) {
+        self.splits.set_partition_bytes_max(bytes);
     }
     /// Random, made with the store, kept in it: for MACs of resource tokens and continuations.
     pub fn secret(&self) -> [u8; 32] {
@@ -316,6 +333,7 @@ impl Engine {
         figures.extend(self.jobs.statistics());
         figures.extend(self.sweep.statistics());
         figures.extend(self.views.statistics());
+        figures.extend(self.splits.statistics());
         figures.extend(self.catalog.statistics());
         figures.extend(self.shared.storage.statistics());
         figures
@@ -328,5 +346,6 @@ impl Drop for Engine {
         self.jobs.stop();
         self.sweep.stop();
         self.views.stop();
+        self.splits.stop();
     }
 }

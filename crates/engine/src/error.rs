@@ -59,6 +59,12 @@ pub enum EngineError {
     SessionNotAvailable,
     #[error("partition {id:?} is gone")]
     PartitionGone { id: String },
+    /// the partition was split while the request ran and nothing was done: it is run once more
+    #[error("the partition has been split")]
+    PartitionMoved,
+    /// why a partition cannot be split
+    #[error("partition {id:?} cannot be split: {reason}")]
+    CannotSplit { id: String, reason: &'static str },
     #[error("container rid does not match")]
     ContainerRidMismatch,
     #[error("invalid continuation token")]

@@ -28,6 +28,7 @@ mod rids; // counters of new items
 mod scripts; // stored procedures, triggers and user-defined functions
 mod sequencer; // one commit for all that wait, dense LSNs
 mod shared; // what every part of the engine needs
+mod split; // one partition becomes two
 mod stretches; // neighbouring items kept in memory for scans
 mod sweep; // removing expired items
 mod transaction; // several reads and writes of one logical partition as a whole

@@ -1,17 +1,24 @@
 //! A container's partitions: ranges of effective partition keys, where they stand, what they hold.
+//!
+//! A split makes a new [`PartitionSet`] in which two children have the place of their parent; everything else is shared by
+//! all sets of a container. Feed rows of the parent stay where they are, so a partition's history is that of its
+//! ancestors, oldest first, and then its own: LSNs go on where the parent's ended.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use quire_resource::{ChildKind, EffectivePartitionKey, EpkRange, ResourceId, SessionToken};
+use quire_storage::Snapshot;
 
 use crate::EngineError;
 use crate::api::{PartitionInfo, Position};
 use crate::catalog::ContainerScripts;
 use crate::indexes::Indexes;
 use crate::items::{DeletedKeys, key_delete};
+use crate::keys;
 use crate::rids::Rids;
 use crate::sequencer::Sequencer;
 use crate::shared::Shared;
@@ -28,12 +35,21 @@ pub(crate) struct PartitionLayout {
     pub parents: Vec<u32>,
 }
 
-/// A container's partitions with their sequencers. One per container for as long as the engine is open, whatever
-/// happens to the definition.
+/// A container's partitions with their sequencers. One per container, until one of them is split.
 pub(crate) struct PartitionSet {
-    rid: ResourceId,
     /// In the order of their ranges.
-    partitions: Vec<Partition>,
+    partitions: Vec<Arc<Partition>>,
+    whole: Arc<Whole>,
+    /// One more than the id of a partition that a split, perhaps under way, brings; 0: none.
+    successor: AtomicU64,
+    moved: AtomicBool,
+}
+
+/// What a container has as a whole, however it is divided, for as long as the engine is open and whatever happens to the
+/// definition.
+struct Whole {
+    rid: ResourceId,
+    number: u32,
     rids: Rids,
     retired: AtomicBool,
     indexes: ArcSwap<Indexes>,
@@ -60,40 +76,98 @@ impl PartitionSet {
     ) -> Result<PartitionSet, EngineError> {
         check_tiling(layout)?;
         let epoch = indexes.epoch();
-        let mut partitions: Vec<Partition> =
-            layout.iter().map(|layout| Partition::new(shared, container_number, layout, epoch)).collect();
-        partitions.sort_by(|a, b| a.layout.range.min.cmp(&b.layout.range.min));
+        let new = |layout| Arc::new(Partition::new(shared, container_number, layout, epoch));
+        let partitions = layout.iter().map(new).collect();
         let rids = Rids::new(shared, container_number);
         let (retired, indexes) = (AtomicBool::new(false), ArcSwap::from_pointee(indexes));
         let deleted_keys = Arc::new(ArcSwap::from_pointee(key_delete::marks_of(shared, container_number)?));
-        Ok(PartitionSet {
-            rid,
-            partitions,
-            rids,
-            retired,
-            indexes,
-            deleted_keys,
-            scripts: ArcSwap::default(),
-        })
+        let number = container_number;
+        let scripts = ArcSwap::default();
+        let whole = Whole { rid, number, rids, retired, indexes, deleted_keys, scripts };
+        Ok(PartitionSet::of(partitions, Arc::new(whole)))
+    }
+
+    fn of(mut partitions: Vec<Arc<Partition>>, whole: Arc<Whole>) -> PartitionSet {
+        partitions.sort_by(|a, b| a.layout.range.min.cmp(&b.layout.range.min));
+        PartitionSet { partitions, whole, successor: AtomicU64::new(0), moved: AtomicBool::new(false) }
+    }
+
+    /// The set in which the children have the place of a partition. The others are the same objects.
+    pub fn with_children(
+        &self,
+        shared: &Arc<Shared>,
+        parent: u32,
+        children: &[PartitionLayout],
+    ) -> Result<PartitionSet, EngineError> {
+        let epoch = self.indexes().epoch();
+        let others = self.partitions.iter().filter(|partition| partition.layout.id != parent);
+        let new = |layout| Arc::new(Partition::new(shared, self.whole.number, layout, epoch));
+        let partitions: Vec<_> = others.cloned().chain(children.iter().map(new)).collect();
+        let set = PartitionSet::of(partitions, Arc::clone(&self.whole));
+        check_tiling(&set.layout())?;
+        Ok(set)
+    }
+
+    pub fn layout(&self) -> Vec<PartitionLayout> {
+        self.partitions.iter().map(|partition| partition.layout.clone()).collect()
+    }
+
+    /// Before the commit of a split: from now on a snapshot may show it.
+    pub fn expect_successor(&self, child: u32) {
+        self.successor.store(u64::from(child) + 1, Ordering::Release);
+    }
+
+    /// That commit certainly failed.
+    pub fn expect_no_successor(&self) {
+        self.successor.store(0, Ordering::Release);
+    }
+
+    /// The split is done and its set can be found in the catalog.
+    pub fn set_moved(&self) {
+        self.moved.store(true, Ordering::Release);
+    }
+
+    /// There is a later set.
+    pub fn is_moved(&self) -> bool {
+        self.moved.load(Ordering::Acquire)
+    }
+
+    /// Refuses what is to be read by partition where the snapshot may show a later set: counts and feeds are not where
+    /// this one says.
+    pub fn check_current(&self, snapshot: &dyn Snapshot) -> Result<(), EngineError> {
+        if self.is_moved() {
+            return Err(EngineError::PartitionMoved);
+        }
+        let Some(child) = self.successor.load(Ordering::Acquire).checked_sub(1) else { return Ok(()) };
+        let key = keys::counts(self.whole.number, child as u32);
+        match snapshot.get(keys::CATALOG, &key)? {
+            Some(_) => Err(EngineError::PartitionMoved),
+            None => Ok(()),
+        }
+    }
+
+    /// The partitions of a container, and those they come from: where feed rows can be.
+    pub fn lineage(&self) -> Vec<u32> {
+        lineage(self.partitions.iter().map(|partition| &partition.layout))
     }
 
     /// The container's scripts as they are now, whichever definition the caller has.
     pub fn scripts(&self) -> Arc<ContainerScripts> {
-        self.scripts.load_full()
+        self.whole.scripts.load_full()
     }
 
     /// A commit of the catalog says so.
     pub fn switch_scripts(&self, scripts: Arc<ContainerScripts>) {
-        self.scripts.store(scripts);
+        self.whole.scripts.store(scripts);
     }
 
     /// Partition keys that were deleted and are not empty yet.
     pub fn deleted_keys(&self) -> Arc<DeletedKeys> {
-        self.deleted_keys.load_full()
+        self.whole.deleted_keys.load_full()
     }
 
     pub fn change_deleted_keys(&self, change: impl Fn(&mut DeletedKeys)) {
-        self.deleted_keys.rcu(|keys| {
+        self.whole.deleted_keys.rcu(|keys| {
             let mut keys = DeletedKeys::clone(keys);
             change(&mut keys);
             keys
@@ -102,22 +176,22 @@ impl PartitionSet {
 
     /// The container's indexes as they are now, whichever definition the caller has.
     pub fn indexes(&self) -> Arc<Indexes> {
-        self.indexes.load_full()
+        self.whole.indexes.load_full()
     }
 
     /// A commit of the catalog says so. Writes that were prepared under another epoch are prepared again, except those
     /// in a group that is under way: see `indexes::build`.
     pub fn switch_indexes(&self, indexes: Arc<Indexes>) {
         let epoch = indexes.epoch();
-        self.indexes.store(indexes);
+        self.whole.indexes.store(indexes);
         self.partitions.iter().for_each(|partition| partition.sequencer.set_index_epoch(epoch));
     }
 
     /// The container is being deleted: returns when no write is under way, and refuses all later ones with
     /// `ResourceNotFound`. Call it before the commit that drops the container.
     pub fn retire(&self) {
-        self.retired.store(true, Ordering::Release);
-        self.rids.retire();
+        self.whole.retired.store(true, Ordering::Release);
+        self.whole.rids.retire();
         self.partitions.iter().for_each(|partition| partition.sequencer.retire());
         if let Some(partition) = self.partitions.first() {
             partition.forget_kept();
@@ -126,17 +200,17 @@ impl PartitionSet {
 
     /// That commit failed: takes writes again.
     pub fn revive(&self) {
-        self.rids.revive();
+        self.whole.rids.revive();
         self.partitions.iter().for_each(|partition| partition.sequencer.revive());
-        self.retired.store(false, Ordering::Release);
+        self.whole.retired.store(false, Ordering::Release);
     }
 
     pub fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Acquire)
+        self.whole.retired.load(Ordering::Acquire)
     }
 
     /// In the order of their ranges.
-    pub fn all(&self) -> &[Partition] {
+    pub fn all(&self) -> &[Arc<Partition>] {
         &self.partitions
     }
 
@@ -147,11 +221,11 @@ impl PartitionSet {
     }
 
     pub fn allocate_counter(&self) -> Result<u64, EngineError> {
-        self.rids.allocate()
+        self.whole.rids.allocate()
     }
 
     pub fn infos(&self) -> Vec<PartitionInfo> {
-        self.partitions.iter().map(|partition| partition.info(&self.rid)).collect()
+        self.partitions.iter().map(|partition| partition.info(&self.whole.rid)).collect()
     }
 }
 
@@ -169,6 +243,11 @@ impl Partition {
     fn forget_kept(&self) {
         self.shared.stretches.forget(self.sequencer.container());
         self.shared.vectors.forget(self.sequencer.container());
+    }
+
+    /// The partition and those it comes from, oldest first: where its feed rows can be, in the order of their LSNs.
+    pub fn history(&self) -> impl Iterator<Item = u32> {
+        self.layout.parents.iter().copied().chain([self.layout.id])
     }
 
     pub fn position(&self) -> Result<Position, EngineError> {
@@ -201,7 +280,9 @@ impl Partition {
     /// The LSN that a token demands of this partition; `None` when it does not speak of it. A token of another
     /// incarnation may promise what a restore took back.
     fn floor_of(&self, token: &SessionToken) -> Option<Result<u64, EngineError>> {
-        let applies = |range: &str| range == self.name || range.is_empty();
+        // What was promised of a parent holds for its children, which go on from there.
+        let is_parent = |range: &str| range.parse().is_ok_and(|id| self.layout.parents.contains(&id));
+        let applies = |range: &str| range == self.name || range.is_empty() || is_parent(range);
         let mut parts = token.parts.iter().filter(|(range, _, _)| applies(range)).peekable();
         parts.peek()?;
         let version = self.shared.session_version();
@@ -231,6 +312,19 @@ impl Partition {
             size_bytes,
         }
     }
+}
+
+impl PartitionLayout {
+    /// Whether it is the partition or comes from it.
+    pub fn descends_from(&self, partition: u32) -> bool {
+        self.id == partition || self.parents.contains(&partition)
+    }
+}
+
+/// All partitions of a layout, and all those they come from, each once.
+pub(crate) fn lineage<'a>(layout: impl IntoIterator<Item = &'a PartitionLayout>) -> Vec<u32> {
+    let ids = layout.into_iter().flat_map(|layout| layout.parents.iter().chain([&layout.id]));
+    ids.copied().collect::<BTreeSet<u32>>().into_iter().collect()
 }
 
 fn partition_rid(container: &ResourceId, partition: u32) -> ResourceId {

@@ -27,6 +27,7 @@ use crate::derived::{DerivedRow, derived_rows};
 use crate::indexes::{CountedIndexes, IndexRow, Indexes, parse_row};
 use crate::items::row::{self, Row};
 use crate::keys::{self, CATALOG, CATALOG_PARTITION, Counts, INDEX, ITEMS};
+use crate::partition::PartitionLayout;
 use crate::verify::{counts_of, verify_backup};
 
 /// More than a store plausibly did between its last backup and its end.
@@ -69,6 +70,12 @@ pub fn restore(directory: &Path, storage: &dyn Storage) -> Result<RestoreReport,
     Ok(RestoreReport { containers: verified.containers, items: verified.items, incarnation })
 }
 
+/// What the catalog says of a container.
+struct Defined {
+    definition: ContainerDefinition,
+    layout: Vec<PartitionLayout>,
+}
+
 struct Restore<'a> {
     manifest: &'a Manifest,
     directory: &'a Path,
@@ -77,7 +84,7 @@ struct Restore<'a> {
 
 impl Restore<'_> {
     /// The catalog rows as they are (containers with new epochs), the counters ahead of where they were.
-    fn write_catalog(&mut self) -> Result<HashMap<u32, ContainerDefinition>, EngineError> {
+    fn write_catalog(&mut self) -> Result<HashMap<u32, Defined>, EngineError> {
         let mut definitions = HashMap::new();
         let file = self.manifest.files.first().ok_or_else(|| bad("a backup without catalog"))?;
         let loader = &mut self.loader;
@@ -96,7 +103,8 @@ impl Restore<'_> {
             let row = ResourceRow::decode(key, value, id.rid())?;
             if let ResourceId::Container { container, .. } = id.rid() {
                 let body = Value::Object(row.resource.body.clone());
-                definitions.insert(container, ContainerDefinition::create(&body)?);
+                let definition = ContainerDefinition::create(&body)?;
+                definitions.insert(container, Defined { definition, layout: row.layout.clone() });
                 let epochs = IndexEpochs::new();
                 let value = ResourceRow::encode_container(key, &row.resource, &row.layout, &epochs);
                 return loader.put(CATALOG, key.to_vec(), value);
@@ -131,7 +139,7 @@ impl Restore<'_> {
     fn derive(
         &mut self,
         container: &ContainerEntry,
-        definition: &ContainerDefinition,
+        Defined { definition, layout }: &Defined,
     ) -> Result<HashMap<u32, Found>, EngineError> {
         let indexes = Indexes::complete(definition);
         let mut found: HashMap<u32, Found> = HashMap::new();
@@ -144,9 +152,11 @@ impl Restore<'_> {
                 let indexing = indexes.indexing(Row::parse(&value)?.indexing.directive);
                 row::set_indexing(&mut value, indexing);
                 let row = Row::parse(&value)?;
-                let (partition, counts) = counts_of(&row);
-                let found = found.entry(partition).or_default();
-                found.counts.merge(&counts);
+                let epk = definition.partition_key.effective(&row.partition_key()?);
+                let partition = layout.iter().find(|partition| partition.range.contains(&epk));
+                let partition = partition.ok_or_else(|| bad("an item without partition"))?;
+                let found = found.entry(partition.id).or_default();
+                found.counts.merge(&counts_of(&row));
                 for row in derived_rows(container.number, definition, &indexes, rid, &row)? {
                     found.note(&row);
                     self.loader.put(row.space, row.key, row.value)?;

@@ -19,7 +19,8 @@
 //! 7. What [`Sequencer::changed_since`] denies has not happened: a write is noted before anyone is told of it, and
 //!    whatever cannot be noted (the outcome was in doubt, or the partition was just opened) counts as changed at the
 //!    LSN that is read afterwards.
-//! 8. A commit over several partitions leads all of them, in the order of their ids, so leaders never wait in a circle.
+//! 8. A partition that was split commits nothing more: what waits or comes later is told `PartitionMoved`.
+//! 9. A commit over several partitions leads all of them, in the order of their ids, so leaders never wait in a circle.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, StorageError, Token};
+use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, Position, StorageError, Token};
 use smallvec::SmallVec;
 
 use crate::EngineError;
@@ -126,6 +127,8 @@ struct State {
     counted_indexes: Option<CountedIndexes>,
     unresolved: Option<Unresolved>,
     retired: bool,
+    /// Split: its children go on.
+    moved: bool,
     changes: Changes,
 }
 
@@ -187,6 +190,21 @@ struct Group<'a> {
 }
 
 struct Handover<'a>(&'a Sequencer);
+
+/// A partition without writers.
+pub(crate) struct Held<'a> {
+    handover: Handover<'a>,
+    /// Of its guarded sequence.
+    pub position: Position,
+    pub counts: Counts,
+}
+
+impl Held<'_> {
+    /// It was split, or will have been when the outcome of a commit is known: no write is taken any more.
+    pub fn set_moved(&self) {
+        self.handover.0.state.lock().moved = true;
+    }
+}
 
 /// One commit over several partitions, each of them once: all of it or nothing, with one LSN in each. Blocks as
 /// [`Sequencer::submit`] does; answers in the order of the writes.
@@ -400,6 +418,19 @@ impl Sequencer {
         self.state.lock().retired = false;
     }
 
+    /// Stops the writers: nothing is under way, and nothing is committed before the answer is dropped.
+    pub fn hold(&self) -> Result<Held<'_>, EngineError> {
+        let handover = self.take_seat();
+        let (standing, counted) = self.ready()?;
+        self.state.lock().counted_indexes = Some(counted);
+        let Standing { epoch, counts } = standing;
+        Ok(Held { handover, position: Position { epoch, lsn: counts.lsn }, counts })
+    }
+
+    pub fn is_moved(&self) -> bool {
+        self.state.lock().moved
+    }
+
     /// Becomes the leader, without a group of its own, until the answer is dropped.
     fn take_seat(&self) -> Handover<'_> {
         let ticket = Ticket::new(Stage::Seat);
@@ -453,6 +484,9 @@ impl Sequencer {
     fn ready(&self) -> Result<(Standing, CountedIndexes), EngineError> {
         let unresolved = {
             let mut state = self.state.lock();
+            if state.moved {
+                return Err(EngineError::PartitionMoved);
+            }
             if state.retired {
                 let id = self.container.to_string();
                 return Err(EngineError::ResourceNotFound { kind: "container", id });
@@ -1028,7 +1062,7 @@ pub(crate) fn random_token() -> Result<Token, EngineError> {
 }
 
 /// The same error for everyone in a group.
-fn duplicate(error: &EngineError) -> EngineError {
+pub(crate) fn duplicate(error: &EngineError) -> EngineError {
     match error {
         EngineError::Storage(error) => EngineError::Storage(match error {
             StorageError::Closed => StorageError::Closed,
@@ -1041,6 +1075,8 @@ fn duplicate(error: &EngineError) -> EngineError {
             }
         }),
         EngineError::ResourceNotFound { kind, id } => EngineError::ResourceNotFound { kind, id: id.clone() },
+        EngineError::PartitionMoved => EngineError::PartitionMoved,
+        EngineError::PartitionGone { id } => EngineError::PartitionGone { id: id.clone() },
         EngineError::Corrupt { what } => EngineError::Corrupt { what: what.clone() },
         EngineError::ItemTooLarge { bytes, bytes_max } => {
             EngineError::ItemTooLarge { bytes: *bytes, bytes_max: *bytes_max }

@@ -148,7 +148,10 @@ impl Sweeper {
             match swept {
                 // Deleted in the meantime, or its writers are many: another round comes.
                 Err(Ended::Failed(
-                    EngineError::ResourceNotFound { .. } | EngineError::Contended | EngineError::Overloaded,
+                    EngineError::ResourceNotFound { .. }
+                    | EngineError::PartitionMoved
+                    | EngineError::Contended
+                    | EngineError::Overloaded,
                 )) => {}
                 swept => swept?,
             }
@@ -181,10 +184,13 @@ impl Sweeper {
 
     /// Versions that are older than the container keeps them.
     fn sweep_versions(&self, container: &Container) -> Result<(), Ended> {
-        for partition in container.partitions.all() {
-            while let Some((floor, ops)) = self.old_versions(container, partition.layout.id)? {
+        for id in container.partitions.lineage() {
+            // Those of a partition that was split are removed by one that came from it.
+            let partition = container.partitions.all().iter().find(|heir| heir.layout.descends_from(id));
+            let Some(partition) = partition else { continue };
+            while let Some((floor, ops)) = self.old_versions(container, id)? {
                 let started = Instant::now();
-                match partition.sequencer.submit(versions_removed(container, partition, floor, ops)) {
+                match partition.sequencer.submit(versions_removed(container, partition, id, floor, ops)) {
                     Ok(_) => self.rest((REST_FACTOR * started.elapsed()).min(REST_MAX))?,
                     Err(_) => return Ok(()), // another round comes
                 }
@@ -245,11 +251,11 @@ impl Sweeper {
 
     /// Items that expired by the container's default.
     fn sweep_default(&self, container: &Container, default: i32, looked: &mut Looked) -> Result<(), Ended> {
-        for partition in container.partitions.all() {
-            let place = (container.number, partition.layout.id);
+        for id in container.partitions.lineage() {
+            let place = (container.number, id);
             let known = looked.get(&place).filter(|(under, _)| *under == default);
             let mut lsn = known.map_or(0, |(_, lsn)| *lsn);
-            while let Some(reached) = self.sweep_feed(container, partition.layout.id, lsn)? {
+            while let Some(reached) = self.sweep_feed(container, id, lsn)? {
                 lsn = reached;
                 looked.insert(place, (default, lsn));
             }
@@ -304,8 +310,14 @@ impl Sweeper {
 }
 
 /// Upkeep: no item changes.
-fn versions_removed(container: &Container, partition: &Partition, floor: u64, mut ops: Vec<Op>) -> Prepared {
-    let key = keys::versions_floor(container.number, partition.layout.id);
+fn versions_removed(
+    container: &Container,
+    partition: &Partition,
+    id: u32,
+    floor: u64,
+    mut ops: Vec<Op>,
+) -> Prepared {
+    let key = keys::versions_floor(container.number, id);
     ops.push(Op::Put { space: keys::CATALOG, key, value: keys::number_value(floor) });
     let generation = partition.sequencer.generation();
     Prepared::upkeep(generation, container.partitions.indexes().epoch(), ops)

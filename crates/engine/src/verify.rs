@@ -340,17 +340,16 @@ impl Counts {
 }
 
 /// What an item row adds to its partition.
-pub(crate) fn counts_of(row: &Row<'_>) -> (u32, Counts) {
+pub(crate) fn counts_of(row: &Row<'_>) -> Counts {
     let stamp = &row.stamp;
-    let counts = Counts {
+    Counts {
         lsn: stamp.lsn,
         items: 1,
         bytes: u64::from(row.json_bytes),
         last_ts: stamp.ts,
         unindexed_items: u64::from(!row.indexing.has_rows),
         indexes_overflowed: false,
-    };
-    (stamp.partition, counts)
+    }
 }
 
 fn check_item(
@@ -361,19 +360,19 @@ fn check_item(
 ) -> Result<((u32, Counts), Vec<DerivedRow>), String> {
     let rid = keys::rid_of_item_key(key).ok_or("a key of the wrong length")?;
     let row = Row::parse(value).map_err(|error| error.to_string())?;
-    check_row(definition, layout, rid, &row)?;
+    let partition = check_row(definition, layout, rid, &row)?;
     let derived = derived_rows(container, definition, indexes, rid, &row);
     let derived = derived.map_err(|error| error.to_string())?;
-    Ok((counts_of(&row), derived))
+    Ok(((partition, counts_of(&row)), derived))
 }
 
-/// The row against itself and the container it is in.
+/// The row against itself and the container it is in; which partition holds it.
 pub(crate) fn check_row(
     definition: &ContainerDefinition,
     layout: &[PartitionLayout],
     rid: u64,
     row: &Row<'_>,
-) -> Result<(), String> {
+) -> Result<u32, String> {
     let item = Item::from_bytes(row.item().to_vec()).map_err(|error| error.to_string())?;
     let partition_key = row.partition_key().map_err(|error| error.to_string())?;
     let extracted = definition.partition_key.extract(item.root()).map_err(|error| error.to_string())?;
@@ -385,14 +384,15 @@ pub(crate) fn check_row(
     if keys::rid_prefix(rid) != prefix {
         return Err("its rid is not where its partition key belongs".to_owned());
     }
-    let partition = layout.iter().find(|partition| partition.id == row.stamp.partition);
-    if !partition.is_some_and(|partition| partition.range.contains(&epk)) {
-        return Err(format!("partition {} is not the one of its key", row.stamp.partition));
-    }
+    // It may have been written before its partition was split.
+    let partition = layout.iter().find(|partition| partition.range.contains(&epk));
+    let partition = partition.filter(|partition| partition.descends_from(row.stamp.partition));
+    let partition =
+        partition.ok_or_else(|| format!("partition {} is not the one of its key", row.stamp.partition))?.id;
     if item.root().json_len() != row.json_bytes as usize {
         return Err("its size is not what its header says".to_owned());
     }
-    Ok(())
+    Ok(partition)
 }
 
 /// The catalog's own consistency.
@@ -596,8 +596,8 @@ impl BackupItems<'_> {
                 let Some(checked) = self.catalog.containers.get(&container) else { return };
                 let parsed = Row::parse(row).map_err(|error| error.to_string());
                 let checked = parsed.and_then(|row| {
-                    check_row(&checked.definition, &checked.layout, rid, &row)?;
-                    Ok(counts_of(&row))
+                    let partition = check_row(&checked.definition, &checked.layout, rid, &row)?;
+                    Ok((partition, counts_of(&row)))
                 });
                 match checked {
                     Ok(counts) => {

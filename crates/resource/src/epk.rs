@@ -75,6 +75,18 @@ impl EffectivePartitionKey {
         }
     }
 
+    /// A bound below all keys with this rid prefix (see [`EffectivePartitionKey::rid_prefix`]) and above all with a
+    /// smaller one.
+    pub fn of_rid_prefix(kind: PartitionKeyKind, version: u8, prefix: u32) -> EffectivePartitionKey {
+        let mut floor = Vec::with_capacity(16);
+        prefix_floor(kind, version, prefix, &mut floor);
+        let is_hash = kind != PartitionKeyKind::Range && (kind, version) != (PartitionKeyKind::Hash, 1);
+        if is_hash && prefix > 0 {
+            floor.resize(16, 0); // as long as a hash: no key is shorter but the empty one
+        }
+        EffectivePartitionKey(floor)
+    }
+
     /// By search, since a bound need not hold a whole number.
     fn rid_prefix_v1(&self) -> u32 {
         let mut floor = Vec::with_capacity(16);
@@ -553,6 +565,17 @@ mod tests {
         assert_eq!(range("", "00000040").rid_prefixes(V2.0, V2.1), (0, 0));
         assert_eq!(range("00000040", "00000081").rid_prefixes(V2.0, V2.1), (1, 2));
         assert_eq!(range("05BFF0", "FF").rid_prefixes(V1.0, V1.1), (0, RID_PREFIX_MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn a_bound_divides_by_prefix(scheme in any_scheme(), a in any_key(), b in any_key()) {
+            let (kind, version) = scheme;
+            let (a, b) = (effective(kind, version, &a), effective(kind, version, &b));
+            let bound = EffectivePartitionKey::of_rid_prefix(kind, version, b.rid_prefix(kind, version));
+            prop_assert!(bound <= b);
+            prop_assert_eq!(a >= bound, a.rid_prefix(kind, version) >= b.rid_prefix(kind, version));
+        }
     }
 
     fn any_scheme() -> impl Strategy<Value = (PartitionKeyKind, u8)> {

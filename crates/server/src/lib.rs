@@ -18,6 +18,7 @@ mod hybrid_row; // batches in binary form
 mod listen; // the server: doors, keys, shutdown
 mod log; // slow requests, panics
 mod metrics; // figures
+mod partitions; // `/_quire/dbs/{db}/colls/{coll}/partitions`
 mod pool; // bounded blocking calls into the engine
 mod quire; // `/_quire/`
 mod request; // one request, read completely

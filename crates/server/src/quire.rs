@@ -14,6 +14,7 @@ use hyper::{Method, StatusCode};
 
 use crate::auth::{self, AuthError, Principal, Signed};
 use crate::config::Endpoint;
+use crate::partitions;
 use crate::request::{Request, Response};
 use crate::routes::RouteError;
 use crate::state::State;
@@ -80,6 +81,9 @@ pub(crate) async fn dispatch(state: &Arc<State>, request: &Request) -> Result<Re
     }
     if let Some(view) = views::parse(path) {
         return views::serve(state, request, view.map_err(RequestError::Route)?).await;
+    }
+    if let Some(asked) = partitions::asked(path) {
+        return partitions::serve(state, request, asked.map_err(RequestError::Route)?).await;
     }
     let endpoint = find(&state.config.endpoints, &request.method, path).map_err(RequestError::Route)?;
     call(state, endpoint, request.body.clone()).await

@@ -145,6 +145,9 @@ impl From<&EngineError> for Failure {
             BadThroughput(error) => wire(400, error.to_string()),
             ItemTooLarge { .. } | ScriptTooLarge { .. } => wire(413, errors(&["Request size is too large"])),
             PartitionGone { .. } => sub(410, 1002, GONE),
+            // The engine runs such a request once more; clients do so too.
+            PartitionMoved => sub(410, 1002, GONE),
+            CannotSplit { .. } => wire(409, error.to_string()),
             ContainerRidMismatch => sub(400, 1024, CONTAINER_RID_MISMATCH),
             BadContinuation => wire(400, "Invalid Continuation Token"),
             Sql(error) => sql(error, None),
@@ -524,6 +527,8 @@ mod tests {
                 EngineError::ScriptTooLarge { bytes: 3, bytes_max: 2 },
                 EngineError::SessionNotAvailable,
                 EngineError::PartitionGone { id: text("7") },
+                EngineError::PartitionMoved,
+                EngineError::CannotSplit { id: text("7"), reason: "it is whole" },
                 EngineError::ContainerRidMismatch,
                 EngineError::BadContinuation,
                 EngineError::Sql(SqlError::Compile(vec![diagnostic.clone(), diagnostic])),
@@ -636,6 +641,10 @@ mod tests {
                     404/1002 {"code":"NotFound","message":"The read session is not available for the input session token.\r\nActivityId: ID, AGENT"}
                 PartitionGone { id: "7" }
                     410/1002 {"code":"Gone","message":"The requested resource is no longer available at the server.\r\nActivityId: ID, AGENT"}
+                PartitionMoved
+                    410/1002 {"code":"Gone","message":"The requested resource is no longer available at the server.\r\nActivityId: ID, AGENT"}
+                CannotSplit { id: "7", reason: "it is whole" }
+                    409 {"code":"Conflict","message":"partition \"7\" cannot be split: it is whole\r\nActivityId: ID, AGENT"}
                 ContainerRidMismatch
                     400/1024 {"code":"BadRequest","message":"The container was recreated: its _rid differs from the one in x-ms-cosmos-intended-collection-rid.\r\nActivityId: ID, AGENT"}
                 BadContinuation

@@ -15,6 +15,7 @@ use crate::EngineError;
 use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::catalog::{for_each_resource, for_each_row, scan};
 use crate::keys::{self, CATALOG, CATALOG_PARTITION, Counts, FEEDS, ITEMS};
+use crate::partition::lineage;
 use crate::shared::Shared;
 
 /// A round that found no more than this is the last before the cut.
@@ -38,6 +39,8 @@ pub(super) struct Copier<'a> {
 struct Live {
     number: u32,
     partitions: Vec<u32>,
+    /// Partitions that were split into these: their feed rows are still to be followed.
+    parents: Vec<u32>,
 }
 
 /// The item files, one after the other.
@@ -73,6 +76,10 @@ impl<'a> Copier<'a> {
             let noted = keys::latest(container.number, partition, lsn, u16::MAX);
             self.cursors.insert((container.number, partition), noted);
         }
+        for &parent in &container.parents {
+            let end = keys::latest(container.number, parent, u64::MAX, u16::MAX);
+            self.cursors.insert((container.number, parent), end); // nothing comes behind it
+        }
         drop(snapshot);
         let mut range = KeyRange::prefix(&keys::container_prefix(container.number));
         loop {
@@ -94,6 +101,10 @@ impl<'a> Copier<'a> {
         let containers = live_containers(&*start)?;
         let mut found = 0;
         for container in &containers {
+            for &parent in &container.parents {
+                let end = keys::latest(container.number, parent, u64::MAX, u16::MAX);
+                found += self.catch_up_partition((container.number, parent), &end)?;
+            }
             for &partition in &container.partitions {
                 let lsn = counts(&*start, container.number, partition)?.lsn;
                 let end = keys::latest(container.number, partition, lsn, u16::MAX);
@@ -179,7 +190,7 @@ impl<'a> Copier<'a> {
         let snapshot = &*snapshot;
         let containers = live_containers(snapshot)?;
         for container in &containers {
-            for &partition in &container.partitions {
+            for &partition in container.parents.iter().chain(&container.partitions) {
                 while self.follow(snapshot, (container.number, partition))?.1 {}
             }
         }
@@ -207,8 +218,9 @@ fn live_containers(snapshot: &dyn Snapshot) -> Result<Vec<Live>, EngineError> {
     let mut containers = Vec::new();
     for_each_resource(snapshot, |id, row| {
         if let RowId::Resource(ResourceId::Container { container, .. }) = id {
-            let partitions = row.layout.iter().map(|partition| partition.id).collect();
-            containers.push(Live { number: container, partitions });
+            let partitions: Vec<u32> = row.layout.iter().map(|partition| partition.id).collect();
+            let parents = lineage(&row.layout).into_iter().filter(|id| !partitions.contains(id)).collect();
+            containers.push(Live { number: container, partitions, parents });
         }
         Ok(())
     })?;

@@ -33,7 +33,7 @@ use copy::Copier;
 use manifest::Manifest;
 
 pub(crate) use copy::counts;
-pub(crate) use watch::Watched;
+pub(crate) use watch::{TouchLog, Watched};
 
 /// What a backup came to.
 #[derive(Clone, Debug, PartialEq, Eq)]

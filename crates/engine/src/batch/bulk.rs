@@ -25,13 +25,19 @@ use crate::{Container, EngineError, charge};
 /// A write whose ground moved under it goes into the next round this often; then it goes alone, and waits longer.
 const ROUNDS_MAX: u32 = 4;
 
-pub(super) fn run(shared: &Shared, container: &Container, bulk: Bulk) -> Answer<Vec<OperationResult>> {
+/// `response_bytes` are taken already.
+pub(super) fn run(
+    shared: &Shared,
+    container: &Container,
+    bulk: Bulk,
+    response_bytes: usize,
+) -> Answer<Vec<OperationResult>> {
     let scope = match Scope::new(container, &bulk) {
         Ok(scope) => scope,
         Err(error) => return Answer { charge: charge::REFUSED, position: None, result: Err(error) },
     };
     let count = bulk.operations.len();
-    let mut run = Run { shared, container, results: (0..count).map(|_| None).collect(), response_bytes: 0 };
+    let mut run = Run { shared, container, results: (0..count).map(|_| None).collect(), response_bytes };
     if bulk.continue_on_error {
         run.in_rounds(&scope, bulk.operations);
     } else {
@@ -60,7 +66,7 @@ impl<'a> Scope<'a> {
         let named = match &bulk.partition_id {
             Some(id) => {
                 let partition = container.partitions.all().iter().find(|partition| partition.name == *id);
-                Some(partition.ok_or_else(|| EngineError::PartitionGone { id: id.clone() })?)
+                Some(&**partition.ok_or_else(|| EngineError::PartitionGone { id: id.clone() })?)
             }
             None => None,
         };
@@ -192,6 +198,11 @@ impl<'a> Run<'a> {
         }
         let mut rounds_left = waiting.len() as u32 + ROUNDS_MAX;
         while !waiting.is_empty() {
+            if self.has_moved() {
+                // In their order, with what met the split.
+                waiting.iter().for_each(|(index, _)| self.fail(*index, EngineError::PartitionMoved));
+                return;
+            }
             if rounds_left == 0 {
                 return waiting.into_iter().for_each(|(index, work)| self.alone(index, work));
             }
@@ -314,6 +325,10 @@ impl<'a> Run<'a> {
         check_response(self.response_bytes + bytes)?;
         self.response_bytes += bytes;
         Ok(())
+    }
+
+    fn has_moved(&self) -> bool {
+        self.results.iter().flatten().any(super::OperationResult::is_moved)
     }
 
     fn done(&mut self, index: usize, charge: f64, done: OperationDone) {

@@ -9,11 +9,13 @@ use bytes::Bytes;
 use quire_resource::{PartitionKey, SessionToken};
 
 use crate::api::{Answer, IndexingDirective};
-use crate::{Container, Engine, EngineError};
+use crate::sequencer::duplicate;
+use crate::{Container, Engine, EngineError, charge};
 
 /// What the bodies of all results may have together; the service's limit of a response.
 const RESPONSE_BYTES_MAX: usize = 4 << 20;
 
+#[derive(Clone)]
 pub enum BatchVerb {
     Create,
     Upsert,
@@ -23,6 +25,7 @@ pub enum BatchVerb {
     Patch { id: String },
 }
 
+#[derive(Clone)]
 pub struct BatchOperation {
     pub verb: BatchVerb,
     /// JSON text: the item, or the patch; empty for a read or delete.
@@ -74,15 +77,55 @@ impl Engine {
         operations: &[BatchOperation],
         session: Option<&SessionToken>,
     ) -> Answer<Vec<OperationResult>> {
-        atomic::write_batch(&self.shared, container, key, operations, session)
+        self.on_current(container, |container| {
+            atomic::write_batch(&self.shared, container, key, operations, session)
+        })
     }
 
     /// Every operation for itself. Operations on one item keep their order.
     pub fn bulk(&self, container: &Arc<Container>, bulk: Bulk) -> Answer<Vec<OperationResult>> {
-        bulk::run(&self.shared, container, bulk)
+        let mut answer =
+            self.on_current(container, |container| bulk::run(&self.shared, container, bulk.clone(), 0));
+        let mut container = Arc::clone(container);
+        // What met a split was not done, nor what came after it: it goes on where the partitions now are.
+        while let Ok(results) = &mut answer.result
+            && results.iter().any(OperationResult::is_moved)
+        {
+            let left: Vec<usize> = (0..results.len()).filter(|at| results[*at].is_left()).collect();
+            let taken =
+                results.iter().filter_map(|result| Some(result.result.as_ref().ok()?.body.len())).sum();
+            let rest = match self.successor(&container) {
+                Ok(successor) => {
+                    let operations = left.iter().map(|at| bulk.operations[*at].clone()).collect();
+                    container = successor;
+                    bulk::run(&self.shared, &container, Bulk { operations, ..bulk.clone() }, taken)
+                }
+                Err(error) => Answer { charge: 0.0, position: None, result: Err(error) },
+            };
+            answer.position = rest.position.or(answer.position);
+            match rest.result {
+                Ok(rest) => left.iter().zip(rest).for_each(|(at, result)| results[*at] = result),
+                // Such as that the partition they name is gone.
+                Err(error) => left.iter().for_each(|at| results[*at].result = Err(duplicate(&error))),
+            }
+            answer.charge = charge::rounded(results.iter().map(|result| result.charge).sum());
+        }
+        answer
     }
 }
 
+impl OperationResult {
+    fn is_moved(&self) -> bool {
+        matches!(self.result, Err(EngineError::PartitionMoved))
+    }
+
+    /// Not done, for no reason of its own.
+    fn is_left(&self) -> bool {
+        matches!(self.result, Err(EngineError::PartitionMoved | EngineError::FailedDependency))
+    }
+}
+
+#[derive(Clone)]
 pub struct Bulk {
     pub operations: Vec<BatchOperation>,
     /// Operations whose key is elsewhere are refused with [`EngineError::PartitionGone`].
@@ -113,5 +156,6 @@ fn is_general(error: &EngineError) -> bool {
             | EngineError::Overloaded
             | EngineError::Contended
             | EngineError::ResourceNotFound { .. }
+            | EngineError::PartitionMoved
     )
 }

@@ -17,7 +17,7 @@ use super::row::{self, Counters, IndexEpochs, ResourceRow};
 use super::scripts::ContainerScripts;
 use super::state::{Job, Owner, State};
 use super::{Catalog, EngineError, Resource};
-use crate::indexes::Indexes;
+use crate::indexes::{CountedIndexes, Indexes, index_counts_keys};
 use crate::keys::{CATALOG, CATALOG_PARTITION, Counts, counts as counts_key, partition_id};
 use crate::partition::{PartitionLayout, PartitionSet};
 
@@ -46,6 +46,8 @@ struct Next {
     ts: i64,
     indexes: Option<IndexSwitch>,
     scripts: Option<ScriptSwitch>,
+    /// The partitions of a container before one of them was split.
+    moved: Option<Arc<PartitionSet>>,
 }
 
 /// Scripts that a container has from the commit on.
@@ -75,6 +77,7 @@ pub(super) struct Change<'a> {
     leaves_job: bool,
     indexes: Option<IndexSwitch>,
     scripts: Option<ScriptSwitch>,
+    moved: Option<Arc<PartitionSet>>,
 }
 
 /// What became of a commit that was sent.
@@ -107,6 +110,7 @@ impl Catalog {
             leaves_job: false,
             indexes: None,
             scripts: None,
+            moved: None,
         })
     }
 
@@ -157,6 +161,9 @@ impl Catalog {
         }
         if let Some(ScriptSwitch { partitions, scripts }) = next.scripts {
             partitions.switch_scripts(scripts);
+        }
+        if let Some(moved) = next.moved {
+            moved.set_moved();
         }
     }
 }
@@ -246,6 +253,28 @@ impl Change<'_> {
         }
     }
 
+    /// From the commit on the children go on where the parent ended; its guard sees to it that it ended there.
+    pub fn split_partition(
+        &mut self,
+        container: u32,
+        parent: (u32, Position),
+        children: Vec<(u32, Counts, CountedIndexes)>,
+        partitions: &Arc<PartitionSet>,
+    ) {
+        let (id, Position { epoch, lsn }) = parent;
+        let guard = |partition, epoch, previous_lsn| Guard { partition, epoch, previous_lsn, next_lsn: lsn };
+        self.guards.push(guard(partition_id(container, id), epoch, lsn));
+        let old = index_counts_keys(container, id).chain([counts_key(container, id)]);
+        self.ops.extend(old.map(|key| Op::Delete { space: CATALOG, key }));
+        for (child, counts, mut indexes) in children {
+            self.guards.push(guard(partition_id(container, child), 0, 0));
+            let key = counts_key(container, child);
+            self.ops.push(Op::Put { space: CATALOG, key, value: counts.encode() });
+            indexes.ops(container, child, &mut self.ops);
+        }
+        self.moved = Some(Arc::clone(partitions));
+    }
+
     /// A partition that is about to go had reached this LSN.
     pub fn raise_lsn_floor(&mut self, lsn: u64) {
         self.counters.lsn_floor = self.counters.lsn_floor.max(lsn);
@@ -274,8 +303,9 @@ impl Change<'_> {
         }
         let mut commit = guarded_commit(CATALOG_PARTITION, self.writer.position, self.lsn, self.ops)?;
         commit.guards.append(&mut self.guards);
-        let (state, counters, indexes, scripts) = (self.state, self.counters, self.indexes, self.scripts);
-        let next = Next { state, counters, lsn: self.lsn, ts: self.ts, indexes, scripts };
+        let (state, counters, moved) = (self.state, self.counters, self.moved);
+        let (indexes, scripts) = (self.indexes, self.scripts);
+        let next = Next { state, counters, lsn: self.lsn, ts: self.ts, indexes, scripts, moved };
         match send(&*self.catalog.shared.storage, &commit) {
             Sent::Done => {
                 self.catalog.publish(&mut self.writer, next);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quire_resource::{ContainerDefinition, EpkRange, ResourceId, Throughput};
+use quire_resource::{ContainerDefinition, EffectivePartitionKey, EpkRange, ResourceId, Throughput};
 use quire_sql::{Projection, SqlError, check_computed_property};
 use quire_storage::Op;
 use quire_value::Value;
@@ -14,10 +14,11 @@ use super::state::{DatabaseEntry, Job, Owner};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_not_found};
 use crate::api::Precondition;
 use crate::container::Container;
-use crate::indexes::{self, Indexes};
-use crate::keys::{CATALOG, index_build};
-use crate::partition::{PartitionLayout, PartitionSet};
+use crate::indexes::{self, CountedIndexes, Indexes};
+use crate::keys::{CATALOG, Counts, index_build};
+use crate::partition::{Partition, PartitionLayout, PartitionSet};
 use crate::sequencer::{Prepared, Refused};
+use crate::split::PARTITION_THROUGHPUT;
 use crate::views::{VIEWS_MAX, follows, views_of};
 
 /// The top bit tells containers from users in a rid.
@@ -26,8 +27,12 @@ const CONTAINER_NUMBER_MAX: u64 = (1 << 31) - 1;
 const DEFAULT_THROUGHPUT: Throughput = Throughput::Manual(400);
 /// A row that has to wait for other commits is sent again this often.
 const TRIES: u32 = 12;
-/// Throughput of one partition.
-const PARTITION_THROUGHPUT: u32 = 10_000;
+
+/// Which partition is to become two, and from where the second begins.
+pub(crate) struct Split<'a> {
+    pub partition: &'a Partition,
+    pub boundary: &'a EffectivePartitionKey,
+}
 
 impl Catalog {
     pub fn create_container(
@@ -148,6 +153,60 @@ impl Catalog {
         Ok(container)
     }
 
+    /// One partition becomes two. `count` is asked once no write can change what it counts, for what is on either side of
+    /// the boundary. Nothing happens when the container or its partitions are not those of `container` any more.
+    pub fn split_partition(
+        &self,
+        container: &Container,
+        split: Split<'_>,
+        count: impl FnOnce(&Counts) -> Result<[(Counts, CountedIndexes); 2], EngineError>,
+    ) -> Result<[u32; 2], EngineError> {
+        let mut change = self.change()?;
+        let existing = change.current(container).ok_or_else(|| container.not_found())?;
+        if !Arc::ptr_eq(&existing.partitions, &container.partitions) {
+            return Err(EngineError::PartitionMoved);
+        }
+        let partitions = &existing.partitions;
+        let ids = next_ids(partitions);
+        let parent = &split.partition.layout;
+        let children = divided(parent, split.boundary, ids);
+        let set = Arc::new(partitions.with_children(&self.shared, parent.id, &children)?);
+        let epochs = self.stored(existing.resource.rid)?.epochs;
+        let held = split.partition.sequencer.hold()?;
+        let counted = count(&held.counts)?;
+        change.put_container(&existing.resource, &set.layout(), &epochs);
+        let counted = ids.into_iter().zip(counted).map(|(id, (counts, indexes))| (id, counts, indexes));
+        change.split_partition(existing.number, (parent.id, held.position), counted.collect(), partitions);
+        partitions.expect_successor(ids[0]);
+        let published = change.publish_container(Container {
+            resource: existing.resource.clone(),
+            definition: existing.definition.clone(),
+            database: existing.database.clone(),
+            number: existing.number,
+            partitions: set,
+        });
+        match published {
+            Ok(_) => held.set_moved(),
+            // It happens, or has happened: whoever meets the parent waits for it.
+            Err(EngineError::Unresolved) => {
+                held.set_moved();
+                return Err(EngineError::Unresolved);
+            }
+            Err(error) => {
+                partitions.expect_no_successor();
+                return Err(error);
+            }
+        }
+        Ok(ids)
+    }
+
+    /// The container as it is now.
+    pub fn current(&self, container: &Container) -> Option<Arc<Container>> {
+        let state = self.state();
+        let database = state.databases.get(&container.database.rid)?;
+        database.containers.get(&container.resource.rid).cloned()
+    }
+
     /// The container's row: its partitions outlive every definition.
     fn stored(&self, rid: ResourceId) -> Result<ResourceRow, EngineError> {
         let key = keys::row_key(RowId::Resource(rid));
@@ -162,9 +221,9 @@ impl Catalog {
     pub fn finish_indexes(&self, container: &Container, epoch: u8) -> Result<bool, EngineError> {
         let mut change = self.change()?;
         let rid = &container.resource.rid;
-        let database = change.state.databases.get(&container.database.rid);
-        let found = database.and_then(|database| database.containers.get(rid)).cloned();
-        let Some(container) = found.filter(|found| found.partitions.indexes().epoch() == epoch) else {
+        let Some(container) =
+            change.current(container).filter(|found| found.partitions.indexes().epoch() == epoch)
+        else {
             return Ok(false);
         };
         let layout = self.stored(*rid)?.layout;
@@ -210,6 +269,11 @@ impl Change<'_> {
         let found = self.state.databases.find(database);
         let database = found.ok_or_else(|| owner_not_found("database", database))?;
         database.containers.find(container).cloned().ok_or_else(|| not_found("container", container))
+    }
+
+    fn current(&self, container: &Container) -> Option<Arc<Container>> {
+        let database = self.state.databases.get(&container.database.rid)?;
+        database.containers.get(&container.resource.rid).cloned()
     }
 
     fn publish_container(mut self, container: Container) -> Result<Arc<Container>, EngineError> {
@@ -265,6 +329,28 @@ fn begin_versions(container: &Container) -> Result<(), EngineError> {
         }
     }
     Ok(())
+}
+
+/// Ids that no partition of the container ever had: a partition that is gone is an ancestor of one that is there.
+fn next_ids(partitions: &PartitionSet) -> [u32; 2] {
+    let next = partitions.lineage().last().map_or(0, |last| last + 1);
+    [next, next + 1]
+}
+
+fn divided(
+    parent: &PartitionLayout,
+    boundary: &EffectivePartitionKey,
+    ids: [u32; 2],
+) -> [PartitionLayout; 2] {
+    let parents: Vec<u32> = parent.parents.iter().copied().chain([parent.id]).collect();
+    let (min, max) = (parent.range.min.clone(), parent.range.max.clone());
+    let low = EpkRange { min, max: boundary.clone() };
+    let high = EpkRange { min: boundary.clone(), max };
+    let [first, second] = ids;
+    [
+        PartitionLayout { id: first, range: low, parents: parents.clone() },
+        PartitionLayout { id: second, range: high, parents },
+    ]
 }
 
 fn too_many_changes() -> EngineError {

@@ -10,7 +10,7 @@
 mod body; // what a client may send
 mod change; // one change: rows and next state, committed and published
 mod client_encryption_keys;
-mod containers;
+pub(crate) mod containers;
 mod databases;
 pub(crate) mod keys; // the catalog's keys
 mod load; // from rows to the state in memory

@@ -194,7 +194,10 @@ impl<'a> Build<'a> {
             match partition.sequencer.submit(prepared) {
                 Ok(_) => return Ok(true),
                 Err(Refused::Stale) => continue,
-                Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => return Ok(false),
+                // Of a partition that was split the children are visited by the next run.
+                Err(Refused::Failed(EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved)) => {
+                    return Ok(false);
+                }
                 Err(Refused::Failed(error)) => return Err(error),
             }
         }

@@ -42,9 +42,7 @@ impl CountedIndexes {
         partition: u32,
         counts: &Counts,
     ) -> Result<CountedIndexes, EngineError> {
-        let rows: Vec<Vec<u8>> = (0..PLACES_MAX / PLACES_PER_ROW)
-            .map(|row| keys::index_counts(container, partition, row as u8))
-            .collect();
+        let rows: Vec<Vec<u8>> = index_counts_keys(container, partition).collect();
         let keys: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
         let overflowed = counts.indexes_overflowed;
         let mut counted = CountedIndexes { overflowed, ..CountedIndexes::default() };
@@ -111,6 +109,11 @@ impl CountedIndexes {
     pub fn iter(&self) -> impl Iterator<Item = (IndexId, u64)> {
         self.places.iter().copied().filter(|(_, rows)| *rows > 0)
     }
+}
+
+/// All rows that the counts of a partition can have.
+pub(crate) fn index_counts_keys(container: u32, partition: u32) -> impl Iterator<Item = Vec<u8>> {
+    (0..PLACES_MAX / PLACES_PER_ROW).map(move |row| keys::index_counts(container, partition, row as u8))
 }
 
 /// What a snapshot says a partition holds.

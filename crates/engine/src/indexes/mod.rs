@@ -31,7 +31,7 @@ use quire_value::Path;
 use ring::digest;
 
 pub(crate) use change::{IndexChange, RowSet};
-pub(crate) use counts::{CountedIndexes, IndexCounts, row_counts};
+pub(crate) use counts::{CountedIndexes, IndexCounts, index_counts_keys, row_counts};
 pub(crate) use encoding::{
     COMPOSITE_STRING_MAX, EncodedRange, IndexRow, RANGE_STRING_MAX, encode_value, is_cut, is_marker,
     key_range, parse_row, point_range,

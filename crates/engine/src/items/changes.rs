@@ -3,7 +3,8 @@
 //! A position is an LSN per partition, and everything up to it has been told. All writes of a transaction have one LSN
 //! and come on one page, so a page may be longer than asked for. As an ETag a position is the bare number where the
 //! scope lies in one partition, and `partition:number,…` where it lies in several. A number without a partition holds for all
-//! of the scope, and a partition that a position does not know takes the number of the one it was split from.
+//! of the scope, and a partition that a position does not know takes the number of the one it was split from. What was written
+//! before a split is still under the parent: a partition is read through its history, in which LSNs go on.
 
 use std::ops::{Bound, ControlFlow};
 use std::time::{Duration, Instant};
@@ -135,6 +136,9 @@ fn wait_for_change(
             if window.partition.sequencer.lsn()? > told {
                 return Ok(());
             }
+            if window.partition.sequencer.is_moved() {
+                return Err(EngineError::PartitionMoved);
+            }
         }
         let now = Instant::now();
         let (Some(window), Some(&told)) = (windows.first(), told.first()) else { return Ok(()) };
@@ -192,15 +196,20 @@ fn read(
     Ok((changes, reader.meter.cost()))
 }
 
-/// The LSN up to which versions of a partition are gone.
+/// The LSN up to which versions of a partition are gone, there or where it comes from.
 fn versions_floor(
     snapshot: &dyn Snapshot,
     container: &Container,
     window: &Window<'_>,
 ) -> Result<u64, EngineError> {
-    let key = keys::versions_floor(container.number, window.partition.layout.id);
-    let Some(floor) = snapshot.get(keys::CATALOG, &key)? else { return Ok(0) };
-    keys::number(&floor).ok_or_else(|| row::corrupt("where versions begin"))
+    let mut floor = 0;
+    for partition in window.partition.history() {
+        let key = keys::versions_floor(container.number, partition);
+        if let Some(value) = snapshot.get(keys::CATALOG, &key)? {
+            floor = floor.max(keys::number(&value).ok_or_else(|| row::corrupt("where versions begin"))?);
+        }
+    }
+    Ok(floor)
 }
 
 /// The position before the first change at or after a time. `_ts` never falls with the LSN, so it is searched for.
@@ -229,8 +238,14 @@ fn next_item(
     window: &Window<'_>,
     lsn: u64,
 ) -> Result<Option<(u64, i64)>, EngineError> {
-    let page = snapshot.scan(&feed_scan(container, window, lsn, 1))?;
-    let Some((_, rid)) = page.rows.first() else { return Ok(None) };
+    let mut first = None;
+    for partition in window.partition.history() {
+        first = snapshot.scan(&feed_scan(container, partition, lsn, 1))?.rows.into_iter().next();
+        if first.is_some() {
+            break;
+        }
+    }
+    let Some((_, rid)) = &first else { return Ok(None) };
     let rid = keys::number(rid).ok_or_else(|| row::corrupt("feed row"))?;
     let bytes = snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;
     let bytes = bytes.ok_or_else(|| row::corrupt("feed row without an item"))?;
@@ -238,9 +253,8 @@ fn next_item(
     Ok(Some((row.stamp.lsn, row.stamp.ts)))
 }
 
-/// Feed rows of a window's partition behind an LSN.
-fn feed_scan(container: &Container, window: &Window<'_>, told: u64, rows_max: usize) -> Scan {
-    let partition = window.partition.layout.id;
+/// Feed rows of a partition behind an LSN.
+fn feed_scan(container: &Container, partition: u32, told: u64, rows_max: usize) -> Scan {
     let range = KeyRange {
         start: Bound::Excluded(keys::latest(container.number, partition, told, u16::MAX)),
         end: Bound::Included(keys::latest(container.number, partition, u64::MAX, u16::MAX)),
@@ -344,21 +358,30 @@ impl<'a> Filling<'a> {
         window: &Window<'_>,
         told: u64,
     ) -> Result<(Vec<VersionRow>, bool), EngineError> {
-        let mut bytes_max = PAGE_BYTES_MAX;
+        let (container, mut bytes_max) = (self.container, PAGE_BYTES_MAX);
         loop {
-            let (container, partition) = (self.container.number, window.partition.layout.id);
-            let range = KeyRange {
-                start: Bound::Excluded(keys::version(container, partition, told, u16::MAX)),
-                end: Bound::Included(keys::version(container, partition, u64::MAX, u16::MAX)),
-            };
-            let scan =
-                Scan { range, rows_max: usize::MAX, bytes_max, ..feed_scan(self.container, window, 0, 0) };
-            let page = reader.snapshot.scan(&scan)?;
-            let rows = page.rows.into_iter().map(|(key, value)| Some((keys::lsn_of_feed_key(&key)?, value)));
-            let rows: Vec<_> = rows.collect::<Option<_>>().ok_or_else(|| row::corrupt("key of a version"))?;
+            let (mut rows, mut more, mut left) = (Vec::new(), false, bytes_max);
+            for partition in window.partition.history() {
+                let range = KeyRange {
+                    start: Bound::Excluded(keys::version(container.number, partition, told, u16::MAX)),
+                    end: Bound::Included(keys::version(container.number, partition, u64::MAX, u16::MAX)),
+                };
+                let scan = feed_scan(container, partition, 0, usize::MAX);
+                let page = reader.snapshot.scan(&Scan { range, bytes_max: left, ..scan })?;
+                for (key, value) in page.rows {
+                    left = left.saturating_sub(value.len());
+                    let lsn = keys::lsn_of_feed_key(&key).ok_or_else(|| row::corrupt("key of a version"))?;
+                    rows.push((lsn, value));
+                }
+                // Without room left there may be more in what follows.
+                more = page.more || (left == 0 && partition != window.partition.layout.id);
+                if more {
+                    break;
+                }
+            }
             let one_lsn = rows.first().map(|(lsn, _)| *lsn) == rows.last().map(|(lsn, _)| *lsn);
-            if !page.more || !one_lsn {
-                return Ok((rows, page.more));
+            if !more || !one_lsn {
+                return Ok((rows, more));
             }
             bytes_max *= 4; // a transaction larger than what was read
         }
@@ -392,17 +415,22 @@ impl<'a> Filling<'a> {
     ) -> Result<(Vec<FeedRow>, bool), EngineError> {
         let mut rows_max = ROWS_FETCHED.min(self.count_max.saturating_add(1)).max(2);
         loop {
-            let (mut rows, mut bad) = (Vec::new(), false);
-            let more = reader.snapshot.visit(
-                &feed_scan(self.container, window, told, rows_max),
-                &mut |key, value| {
+            let (mut rows, mut bad, mut more) = (Vec::new(), false, false);
+            for partition in window.partition.history() {
+                // One row at least, to learn whether there are more.
+                let left = rows_max.saturating_sub(rows.len()).max(1);
+                let scan = feed_scan(self.container, partition, told, left);
+                more = reader.snapshot.visit(&scan, &mut |key, value| {
                     match FeedRow::read(key, value, window) {
                         Some(row) => rows.push(row),
                         None => bad = true,
                     }
                     if bad { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-                },
-            )?;
+                })?;
+                if more || bad {
+                    break;
+                }
+            }
             if bad {
                 return Err(row::corrupt("feed row"));
             }

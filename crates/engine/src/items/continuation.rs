@@ -3,7 +3,8 @@
 //! Base64 (URL alphabet, no padding) of the position and 16 bytes of HMAC-SHA256 over the position and what the
 //! token is bound to: container, query text, parameters, scope. So a token is stateless, survives a restart, is
 //! as long as the client allows at most, and one of another query, or one that was touched, is refused. A position
-//! names a place in an order that the query alone decides, and no index, so it outlives changes of the policy.
+//! names a place in an order that the query alone decides, and no index, so it outlives changes of the policy. It also
+//! outlives splits: its pages go on in the order of the partitions that were there when it began.
 //!
 //! Position: kind 1 (the byte below), then numbers of 8 bytes, big-endian:
 //!
@@ -11,16 +12,17 @@
 //! |------|--------------------------------------------------------------------------------------|
 //! | 1    | list: partition, child id of the next item                                           |
 //! | 2    | streaming query: partition, child id, rows of it already sent, rows skipped, rows sent |
-//! | 3    | blocking query: rows already sent                                                    |
+//! | 3    | blocking query: rows already sent (no longer written)                                |
 //! | 4    | sorted query: rows skipped, rows sent, child id of the next item, rows of it already sent, then its sort key |
 //! | 5    | the same with a sort key cut for length: two more numbers before it, the hash of the whole key and how many items with the same beginning came before |
+//! | 6    | blocking query: rows already sent, the newest partition when it began                |
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use quire_sql::Parameters;
 use ring::{digest, hmac};
 
-use super::window::Spot;
+use super::window::{self, Spot, Window};
 use crate::api::{PageRequest, Scope};
 use crate::shared::Shared;
 use crate::{Container, EngineError};
@@ -37,7 +39,7 @@ const SORT_KEY_BYTES_MAX: usize = 640;
 pub(crate) enum Resume {
     List(Spot),
     Stream { spot: Spot, row: u64, skipped: u64, sent: u64 },
-    Block { sent: u64 },
+    Block { sent: u64, newest: Option<u32> },
     Sorted { skipped: u64, sent: u64, place: Place },
 }
 
@@ -94,18 +96,47 @@ impl Binding {
     }
 }
 
+/// Where a request starts, and in what.
+pub(crate) struct Started<'a> {
+    pub windows: Vec<Window<'a>>,
+    pub resume: Option<Resume>,
+    /// Of the tokens to come.
+    pub binding: Binding,
+    /// Another partition goes on with what is asked for: see [`window::windows_of_parent`].
+    pub is_elsewhere: bool,
+}
+
 /// Where the request's token says to start.
-pub(crate) fn open(
+pub(crate) fn start<'a>(
     shared: &Shared,
-    binding: &Binding,
+    container: &'a Container,
+    query: Option<(&str, &Parameters)>,
     request: &PageRequest,
-) -> Result<Option<Resume>, EngineError> {
+) -> Result<Started<'a>, EngineError> {
     if request.continuation_bytes_max < TOKEN_LENGTH_MIN {
         let message = format!("Continuation tokens need up to {TOKEN_LENGTH_MIN} bytes.");
         return Err(EngineError::BadRequest { message });
     }
-    let Some(token) = request.continuation.as_deref() else { return Ok(None) };
-    decode(shared, binding, token).map(Some).ok_or(EngineError::BadContinuation)
+    let windows = window::windows(container, &request.scope)?;
+    let binding = Binding::new(container, query, &request.scope);
+    let Some(token) = request.continuation.as_deref() else {
+        return Ok(Started { windows, resume: None, binding, is_elsewhere: false });
+    };
+    if let Some(resume) = decode(shared, &binding, token) {
+        let windows = resume.windows(windows);
+        return Ok(Started { windows, resume: Some(resume), binding, is_elsewhere: false });
+    }
+    // Of a partition from before it was split.
+    for parent in window::ancestors(container, &request.scope) {
+        let scope = Scope { partition_id: Some(parent.to_string()), ..request.scope.clone() };
+        let binding = Binding::new(container, query, &scope);
+        if let Some(resume) = decode(shared, &binding, token) {
+            let windows = window::windows_of_parent(container, &request.scope, parent)?;
+            let (is_elsewhere, resume) = (windows.is_empty(), Some(resume));
+            return Ok(Started { windows, resume, binding, is_elsewhere });
+        }
+    }
+    Err(EngineError::BadContinuation)
 }
 
 fn decode(shared: &Shared, binding: &Binding, token: &str) -> Option<Resume> {
@@ -133,13 +164,33 @@ fn mac_of(shared: &Shared, binding: &Binding, position: &[u8]) -> [u8; MAC_BYTES
 }
 
 impl Resume {
+    /// The windows in which it goes on: what was one partition when it began is one still.
+    fn windows<'a>(&self, windows: Vec<Window<'a>>) -> Vec<Window<'a>> {
+        match *self {
+            Resume::List(Spot { partition, .. }) | Resume::Stream { spot: Spot { partition, .. }, .. } => {
+                window::joined(
+                    windows,
+                    |layout| {
+                        if layout.descends_from(partition) { partition } else { layout.id }
+                    },
+                )
+            }
+            Resume::Block { newest: Some(newest), .. } => window::joined(windows, |layout| {
+                let known = layout.parents.iter().rev().find(|parent| **parent <= newest);
+                if layout.id <= newest { layout.id } else { known.copied().unwrap_or(layout.id) }
+            }),
+            Resume::Block { newest: None, .. } | Resume::Sorted { .. } => windows,
+        }
+    }
+
     fn encode(&self) -> Vec<u8> {
         let (kind, numbers, key): (u8, &[u64], &[u8]) = match self {
             Resume::List(spot) => (1, &[u64::from(spot.partition), spot.rid], &[]),
             Resume::Stream { spot, row, skipped, sent } => {
                 (2, &[u64::from(spot.partition), spot.rid, *row, *skipped, *sent], &[])
             }
-            Resume::Block { sent } => (3, &[*sent], &[]),
+            Resume::Block { sent, newest: None } => (3, &[*sent], &[]),
+            Resume::Block { sent, newest: Some(newest) } => (6, &[*sent, u64::from(*newest)], &[]),
             Resume::Sorted { skipped, sent, place: Place { key, cut: None, rid, row } } => {
                 (4, &[*skipped, *sent, *rid, *row], key)
             }
@@ -161,6 +212,7 @@ impl Resume {
             3 => 1,
             4 => 4,
             5 => 6,
+            6 => 2,
             _ => return None,
         };
         let (numbers, key) = rest.split_at_checked(8 * count)?;
@@ -172,7 +224,10 @@ impl Resume {
             (2, &[partition, rid, row, skipped, sent], []) => {
                 Some(Resume::Stream { spot: spot(partition, rid)?, row, skipped, sent })
             }
-            (3, &[sent], []) => Some(Resume::Block { sent }),
+            (3, &[sent], []) => Some(Resume::Block { sent, newest: None }),
+            (6, &[sent, newest], []) => {
+                Some(Resume::Block { sent, newest: Some(u32::try_from(newest).ok()?) })
+            }
             (4, &[skipped, sent, rid, row], key) => {
                 let place = Place { key: key.to_vec(), cut: None, rid, row };
                 Some(Resume::Sorted { skipped, sent, place })
@@ -198,7 +253,8 @@ mod tests {
         let all = [
             Resume::List(spot),
             Resume::Stream { spot, row: 1, skipped: 2, sent: 3 },
-            Resume::Block { sent: 9 },
+            Resume::Block { sent: 9, newest: None },
+            Resume::Block { sent: 9, newest: Some(3) },
             Resume::Sorted { skipped: 1, sent: 2, place: place.clone() },
             Resume::Sorted { skipped: 1, sent: 2, place: Place { key: Vec::new(), ..place } },
             Resume::Sorted { skipped: 1, sent: 2, place: cut },
@@ -209,7 +265,7 @@ mod tests {
             assert_eq!(Resume::decode(&bytes[..8]), None, "{resume:?}");
         }
         assert_eq!(Resume::decode(&[]), None);
-        assert_eq!(Resume::decode(&[6; 9]), None);
+        assert_eq!(Resume::decode(&[7; 9]), None);
     }
 
     #[test]

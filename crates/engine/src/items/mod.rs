@@ -39,14 +39,19 @@ use crate::{Container, Engine, EngineError, scripts};
 
 impl Engine {
     pub fn write_item(&self, container: &Arc<Container>, write: WriteItem) -> Answer<ItemWritten> {
-        if write.pre_trigger.is_some() || write.post_trigger.is_some() {
-            return scripts::write_item(&self.shared, container, write);
-        }
-        write::write_item(&self.shared, container, write)
+        let is_scripted = write.pre_trigger.is_some() || write.post_trigger.is_some();
+        self.on_current(container, |container| {
+            let write = write.clone();
+            if is_scripted {
+                scripts::write_item(&self.shared, container, write)
+            } else {
+                write::write_item(&self.shared, container, write)
+            }
+        })
     }
 
     pub fn read_item(&self, container: &Arc<Container>, read: &ReadItem<'_>) -> Answer<ItemRead> {
-        read::read_item(&self.shared, container, read)
+        self.on_current(container, |container| read::read_item(&self.shared, container, read))
     }
 
     /// The same answer when it certainly needs no disk (a hit in the item cache); `None` otherwise.
@@ -64,17 +69,17 @@ impl Engine {
     }
 
     pub fn list_items(&self, container: &Arc<Container>, request: &PageRequest) -> Answer<Page> {
-        page::list_items(&self.shared, container, request)
+        self.on_current(container, |container| page::list_items(&self.shared, container, request))
     }
 
     /// Items by when they last changed.
     pub fn read_changes(&self, container: &Arc<Container>, request: &ChangesRequest) -> Answer<Changes> {
-        changes::read_changes(&self.shared, container, request)
+        self.on_current(container, |container| changes::read_changes(&self.shared, container, request))
     }
 
     /// All items of a complete partition key are gone when this returns; their rows go later.
     pub fn delete_partition_key(&self, container: &Arc<Container>, key: PartitionKey) -> Answer<()> {
-        key_delete::delete_key(&self.shared, container, key)
+        self.on_current(container, |container| key_delete::delete_key(&self.shared, container, key.clone()))
     }
 
     pub fn query_items(
@@ -84,13 +89,18 @@ impl Engine {
         parameters: &Parameters,
         request: &PageRequest,
     ) -> Answer<Page> {
-        query::query_items(&self.shared, container, text, parameters, request)
+        self.on_current(container, |container| {
+            query::query_items(&self.shared, container, text, parameters, request)
+        })
     }
 }
 
 impl Container {
     pub(crate) fn check_open(&self) -> Result<(), EngineError> {
-        if self.partitions.is_retired() { Err(self.not_found()) } else { Ok(()) }
+        if self.partitions.is_retired() {
+            return Err(self.not_found());
+        }
+        if self.partitions.is_moved() { Err(EngineError::PartitionMoved) } else { Ok(()) }
     }
 
     pub(crate) fn not_found(&self) -> EngineError {

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use quire_sql::IndexMetrics;
+use quire_sql::{IndexMetrics, Parameters};
 
 use super::body::Links;
-use super::continuation::{self, Binding, Resume};
+use super::continuation::{self, Resume, Started};
 use super::scan::{End, Meter, Next, Reader, ScanBudget};
 use super::view::View;
 use super::window::{self, Spot, Window};
@@ -31,6 +31,13 @@ pub(crate) struct Filled {
     pub next: Option<Resume>,
     pub explain: Option<String>,
     pub index_metrics: Option<IndexMetrics>,
+}
+
+impl Filled {
+    fn nothing(request: &PageRequest) -> Result<Filled, EngineError> {
+        let (rows, cost) = (Rows::new(request)?, Cost::default());
+        Ok(Filled { rows, cost, next: None, explain: None, index_metrics: None })
+    }
 }
 
 /// What a page read, for metrics and charge.
@@ -93,9 +100,8 @@ impl Rows {
 }
 
 pub(crate) fn list_items(shared: &Shared, container: &Container, request: &PageRequest) -> Answer<Page> {
-    answer_page(shared, container, request, |windows| {
-        let binding = Binding::new(container, None, &request.scope);
-        let from = match continuation::open(shared, &binding, request)? {
+    answer_page(shared, container, None, request, |windows, resume| {
+        let from = match resume {
             None => None,
             Some(Resume::List(spot)) => Some(spot),
             Some(_) => return Err(EngineError::BadContinuation),
@@ -103,7 +109,7 @@ pub(crate) fn list_items(shared: &Shared, container: &Container, request: &PageR
         let meter = Meter::new(ScanBudget::PAGE, request);
         let view = View::now(shared, container)?;
         let mut reader = Reader::new(shared, container, &view, windows, meter);
-        Ok((fill_list(&mut reader, from, Rows::new(request)?)?, binding))
+        fill_list(&mut reader, from, Rows::new(request)?)
     })
 }
 
@@ -127,16 +133,23 @@ fn fill_list(reader: &mut Reader<'_>, from: Option<Spot>, mut rows: Rows) -> Res
     Ok(Filled { rows, cost: reader.meter.cost(), next, explain: None, index_metrics: None })
 }
 
-/// The frame of lists and queries: scope, session, position, metrics, charge.
+/// The frame of lists and queries: scope, session, position, continuation, metrics, charge.
 pub(crate) fn answer_page<'a>(
     shared: &Shared,
     container: &'a Container,
+    query: Option<(&str, &Parameters)>,
     request: &PageRequest,
-    fill: impl FnOnce(&[Window<'a>]) -> Result<(Filled, Binding), EngineError>,
+    fill: impl FnOnce(&[Window<'a>], Option<Resume>) -> Result<Filled, EngineError>,
 ) -> Answer<Page> {
     let started = Instant::now();
     let (mut position, mut charge) = (None, charge::REFUSED);
-    let result = prepare(container, request, &mut position).and_then(|windows| fill(&windows));
+    let result = container.check_open().and_then(|()| {
+        let Started { windows, resume, binding, is_elsewhere } =
+            continuation::start(shared, container, query, request)?;
+        reach(&windows, request, &mut position)?;
+        let filled = if is_elsewhere { Filled::nothing(request)? } else { fill(&windows, resume)? };
+        Ok((filled, binding))
+    });
     let result = result.map(|(filled, binding)| {
         let Filled { rows: Rows { mut text, count, .. }, cost, next, explain, index_metrics } = filled;
         text.push(b']');
@@ -166,8 +179,7 @@ pub(crate) fn metrics(cost: &Cost, count: usize, bytes: usize, elapsed: Duration
     }
 }
 
-/// The windows of the scope, each as far as the session asks. The position is that of the only partition, if it is
-/// one; what covers several is described by `Container::positions`.
+/// The windows of the scope, each as far as the session asks.
 pub(super) fn prepare<'a>(
     container: &'a Container,
     request: &PageRequest,
@@ -175,14 +187,27 @@ pub(super) fn prepare<'a>(
 ) -> Result<Vec<Window<'a>>, EngineError> {
     container.check_open()?;
     let windows = window::windows(container, &request.scope)?;
-    for window in &windows {
+    reach(&windows, request, position)?;
+    Ok(windows)
+}
+
+/// Waits until each window is as far as the session asks. The position is that of the only partition, if it is one; what
+/// covers several is described by `Container::positions`.
+fn reach(
+    windows: &[Window<'_>],
+    request: &PageRequest,
+    position: &mut Option<Position>,
+) -> Result<(), EngineError> {
+    for window in windows {
         if windows.len() == 1 {
             *position = Some(window.partition.position()?);
         }
-        let reached = window.partition.position_for(request.session.as_ref())?;
-        if windows.len() == 1 {
-            *position = Some(reached);
+        for partition in window.partitions() {
+            let reached = partition.position_for(request.session.as_ref())?;
+            if windows.len() == 1 && std::ptr::eq(partition, window.partition) {
+                *position = Some(reached);
+            }
         }
     }
-    Ok(windows)
+    Ok(())
 }

@@ -24,6 +24,7 @@ impl View {
     pub fn now(shared: &Shared, container: &Container) -> Result<View, EngineError> {
         let (stretches_seen, vectors_seen) = (shared.stretches.now(), shared.vectors.now());
         let (snapshot, indexes) = indexes::snapshot(shared, container)?;
+        container.partitions.check_current(&*snapshot)?;
         // After the snapshot: a key deleted before it is known.
         let moment = container.moment(shared);
         Ok(View { snapshot: Arc::from(snapshot), indexes, stretches_seen, vectors_seen, moment })

@@ -5,18 +5,24 @@
 //! partition key asked for is compared with the item's own.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use quire_resource::{EpkRange, PartitionKey, PartitionKeyDefinition};
 
 use super::place::canonical;
 use super::row::Row;
 use crate::api::Scope;
-use crate::partition::Partition;
+use crate::partition::{Partition, PartitionLayout};
 use crate::{Container, EngineError, keys};
 
-/// The part of a scope that lies in one partition.
+/// The part of a scope that lies in one partition; or, to go on with what was begun before a split, in all that came
+/// from one.
 pub(crate) struct Window<'a> {
     pub partition: &'a Partition,
+    /// Of those that came from one, the others.
+    siblings: Vec<&'a Partition>,
+    /// Under which partition spots are noted: the one, or the one that all came from.
+    place: u32,
     range: EpkRange,
     /// First and last prefix of child ids.
     pub prefixes: (u32, u32),
@@ -54,15 +60,59 @@ pub(crate) fn windows<'a>(container: &'a Container, scope: &Scope) -> Result<Vec
         range = both;
     }
     let partitions = partitions(container, scope.partition_id.as_deref())?;
-    let window = |partition: &'a Partition| Window::new(definition, partition, &range, asked.as_ref());
+    let window = |partition: &'a Arc<Partition>| Window::new(definition, partition, &range, asked.as_ref());
     Ok(partitions.iter().filter_map(window).collect())
 }
 
-fn partitions<'a>(container: &'a Container, id: Option<&str>) -> Result<&'a [Partition], EngineError> {
+/// By id; or those that came from the one with this id.
+fn partitions<'a>(container: &'a Container, id: Option<&str>) -> Result<&'a [Arc<Partition>], EngineError> {
     let all = container.partitions.all();
     let Some(id) = id else { return Ok(all) };
     let found = all.iter().position(|partition| partition.name == id);
     found.map(|index| &all[index..=index]).ok_or_else(|| EngineError::PartitionGone { id: id.to_owned() })
+}
+
+/// The partition of a scope that names one, and those it came from, the youngest first.
+pub(crate) fn ancestors(container: &Container, scope: &Scope) -> Vec<u32> {
+    let found = partitions(container, scope.partition_id.as_deref()).ok();
+    match found {
+        Some([only]) if scope.partition_id.is_some() => only.layout.parents.iter().rev().copied().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What of the container a request covers that goes on with what was begun in a partition before it was split. The first
+/// of those that came from it goes on for all of them: for the others nothing is left.
+pub(crate) fn windows_of_parent<'a>(
+    container: &'a Container,
+    scope: &Scope,
+    parent: u32,
+) -> Result<Vec<Window<'a>>, EngineError> {
+    let all = container.partitions.all();
+    let first = all.iter().find(|partition| partition.layout.descends_from(parent));
+    if first.map(|partition| partition.name.as_str()) != scope.partition_id.as_deref() {
+        return Ok(Vec::new());
+    }
+    let everywhere = Scope { partition_id: None, ..scope.clone() };
+    let windows = windows(container, &everywhere)?.into_iter();
+    let windows = windows.filter(|window| window.partition.layout.descends_from(parent)).collect();
+    Ok(joined(windows, |_| parent))
+}
+
+/// Neighbours of one place become one window, in which items come by their child ids.
+pub(crate) fn joined<'a>(
+    windows: Vec<Window<'a>>,
+    place: impl Fn(&PartitionLayout) -> u32,
+) -> Vec<Window<'a>> {
+    let mut joined: Vec<Window<'a>> = Vec::with_capacity(windows.len());
+    for mut window in windows {
+        window.place = place(&window.partition.layout);
+        match joined.last_mut() {
+            Some(last) if last.place == window.place => last.join(window),
+            _ => joined.push(window),
+        }
+    }
+    joined
 }
 
 /// The parts of windows in which items of these keys can lie. Windows of one partition come in the order of their
@@ -90,8 +140,9 @@ pub(crate) fn narrowed<'a>(
         }
     }
     let window = |((index, prefix), keys): ((usize, u32), Vec<KeyFilter>)| {
-        let Window { partition, range, .. } = &windows[index];
-        Window { partition, range: range.clone(), prefixes: (prefix, prefix), keys }
+        let Window { partition, siblings, place, range, .. } = &windows[index];
+        let (siblings, place, prefixes) = (siblings.clone(), *place, (prefix, prefix));
+        Window { partition, siblings, place, range: range.clone(), prefixes, keys }
     };
     narrow.into_iter().map(window).collect()
 }
@@ -132,7 +183,20 @@ impl<'a> Window<'a> {
             let prefix = epk.rid_prefix(definition.kind, definition.version);
             prefixes = (prefix, prefix);
         }
-        Some(Window { partition, range, prefixes, keys: asked.cloned().into_iter().collect() })
+        let (siblings, place, keys) = (Vec::new(), partition.layout.id, asked.cloned().into_iter().collect());
+        Some(Window { partition, siblings, place, range, prefixes, keys })
+    }
+
+    fn join(&mut self, next: Window<'a>) {
+        self.siblings.push(next.partition);
+        self.siblings.extend(next.siblings);
+        self.range.max = next.range.max;
+        self.prefixes.1 = self.prefixes.1.max(next.prefixes.1);
+    }
+
+    /// All that it lies in.
+    pub fn partitions(&self) -> impl Iterator<Item = &'a Partition> {
+        std::iter::once(self.partition).chain(self.siblings.iter().copied())
     }
 
     pub fn accepts(
@@ -160,6 +224,9 @@ impl<'a> Window<'a> {
         row: &Row<'_>,
     ) -> Result<bool, EngineError> {
         let prefix = keys::rid_prefix(rid);
+        if prefix < self.prefixes.0 || prefix > self.prefixes.1 {
+            return Ok(false);
+        }
         if prefix != self.prefixes.0 && prefix != self.prefixes.1 {
             return Ok(true);
         }
@@ -168,11 +235,11 @@ impl<'a> Window<'a> {
 
     /// Whether items at the spot or after it can be in this window.
     pub fn reaches(&self, spot: Spot) -> bool {
-        self.partition.layout.id == spot.partition && keys::rid_prefix(spot.rid) <= self.prefixes.1
+        self.place == spot.partition && keys::rid_prefix(spot.rid) <= self.prefixes.1
     }
 
     pub fn spot(&self, rid: u64) -> Spot {
-        Spot { partition: self.partition.layout.id, rid }
+        Spot { partition: self.place, rid }
     }
 
     /// The child ids that items of this window can have, the last included.
@@ -182,6 +249,6 @@ impl<'a> Window<'a> {
 
     /// Whether it is a whole partition.
     pub fn is_whole(&self) -> bool {
-        self.keys.is_empty() && self.range == self.partition.layout.range
+        self.keys.is_empty() && self.siblings.is_empty() && self.range == self.partition.layout.range
     }
 }

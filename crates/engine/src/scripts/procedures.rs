@@ -21,14 +21,16 @@ impl Engine {
         container: &Arc<Container>,
         call: ExecuteProcedure,
     ) -> Answer<ProcedureDone> {
-        let mut charge = charge::REFUSED;
-        let place = match Place::of(container, call.partition_key.clone()) {
-            Ok(place) => place,
-            Err(error) => return Answer { charge, position: None, result: Err(error) },
-        };
-        let result = execute(&self.shared, container, &place, &call, &mut charge);
-        // Asked for after the run, so it covers it.
-        Answer { charge, position: place.partition.position().ok(), result }
+        self.on_current(container, |container| {
+            let mut charge = charge::REFUSED;
+            let place = match Place::of(container, call.partition_key.clone()) {
+                Ok(place) => place,
+                Err(error) => return Answer { charge, position: None, result: Err(error) },
+            };
+            let result = execute(&self.shared, container, &place, &call, &mut charge);
+            // Asked for after the run, so it covers it.
+            Answer { charge, position: place.partition.position().ok(), result }
+        })
     }
 }
 

@@ -111,6 +111,9 @@ enum Attempt {
     Again,
 }
 
+/// One transaction is overtaken by so many splits at most.
+const MOVES_MAX: u32 = 8;
+
 impl Engine {
     /// Runs operations on any items of a database, all or none of them.
     pub fn transact(
@@ -131,7 +134,23 @@ impl Engine {
                 Err(error) => return Ok(failed(at, error, count, 0.0, Vec::new())),
             }
         }
-        Run { shared: &self.shared, containers: &containers, targets: &targets, steps: &steps }.run()
+        for _ in 0..MOVES_MAX {
+            let run = Run { shared: &self.shared, containers: &containers, targets: &targets, steps: &steps };
+            match run.run() {
+                Err(EngineError::PartitionMoved) => self.follow(&mut containers)?,
+                answer => return answer,
+            }
+        }
+        Err(EngineError::Overloaded)
+    }
+
+    /// The containers after a split that one of them has just met.
+    fn follow(&self, containers: &mut [Arc<Container>]) -> Result<(), EngineError> {
+        self.catalog.settle_unresolved()?;
+        for container in containers {
+            *container = self.catalog.current(container).ok_or_else(|| container.not_found())?;
+        }
+        Ok(())
     }
 
     /// Which logical partition an operation is about.

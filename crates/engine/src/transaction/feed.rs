@@ -4,7 +4,7 @@ use super::Transaction;
 use crate::EngineError;
 use crate::api::Page;
 use crate::items::body::Links;
-use crate::items::continuation::{self, Binding, Resume};
+use crate::items::continuation::Resume;
 use crate::items::page::{Filled, Rows, answer_page};
 use crate::items::scan::{End, Meter, Next, Reader, ScanBudget};
 use crate::items::window::{Spot, Window};
@@ -14,16 +14,15 @@ impl Transaction<'_> {
     pub fn feed(&mut self, page_size: u32, continuation: Option<&str>) -> Result<Page, EngineError> {
         self.seen.all();
         let request = self.page_request(page_size, continuation);
-        let answer = answer_page(self.shared, self.home.container, &request, |windows| {
-            let binding = Binding::new(self.home.container, None, &request.scope);
-            let from = match continuation::open(self.shared, &binding, &request)? {
+        let answer = answer_page(self.shared, self.home.container, None, &request, |windows, resume| {
+            let from = match resume {
                 None => None,
                 Some(Resume::List(spot)) => Some(spot),
                 Some(_) => return Err(EngineError::BadContinuation),
             };
             let meter = Meter::new(ScanBudget::PAGE, &request);
             let mut reader = Reader::new(self.shared, self.home.container, &self.view, windows, meter);
-            Ok((self.fill(&mut reader, windows, from, Rows::new(&request)?)?, binding))
+            self.fill(&mut reader, windows, from, Rows::new(&request)?)
         });
         self.charge += answer.charge;
         answer.result

@@ -3,6 +3,8 @@
 //! The row of a view in the storage: format 1 (a byte), phase (a byte), rid to go on at 8, items taken 8, then for every
 //! partition of the source its number 4, LSN 8, ordinal 2. It changes in the commits that change the view's items.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 
 use crate::EngineError;
@@ -85,7 +87,7 @@ impl Standing {
 
     /// The same for the partitions that the source has now: what was split off goes on where its parent stood. `None` when
     /// nothing is known of a partition.
-    pub fn aligned(&self, partitions: &[Partition]) -> Option<Standing> {
+    pub fn aligned(&self, partitions: &[Arc<Partition>]) -> Option<Standing> {
         let places = partitions.iter().map(|partition| self.place_of(partition)).collect::<Option<_>>()?;
         Some(Standing { places, ..self.clone() })
     }

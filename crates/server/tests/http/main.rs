@@ -16,6 +16,7 @@ mod patch;
 mod queries;
 mod script_runs;
 mod scripts;
+mod split;
 mod throttle;
 mod transactions;
 mod users;

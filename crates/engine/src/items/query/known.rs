@@ -59,8 +59,9 @@ impl<'a> Known<'a> {
         index_use: bool,
     ) -> Result<Known<'a>, EngineError> {
         let snapshot = Arc::clone(&reader.snapshot);
-        let mut partitions: Vec<u32> =
-            reader.windows.iter().map(|window| window.partition.layout.id).collect();
+        let in_scope = reader.windows.iter().flat_map(|window| window.partitions());
+        let mut partitions: Vec<u32> = in_scope.map(|partition| partition.layout.id).collect();
+        partitions.sort_unstable();
         partitions.dedup();
         let (mut items, mut unindexed) = (0, 0);
         for &partition in &partitions {

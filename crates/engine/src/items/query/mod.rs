@@ -32,7 +32,7 @@ use quire_sql::{Analysis, Environment, IndexMetrics, Limits, Parameters, Query, 
 use quire_storage::Token;
 use quire_value::Value;
 
-use super::continuation::{self, Binding, Place, Resume};
+use super::continuation::{Place, Resume};
 use super::page::{Cost, Filled, Rows, answer_page};
 use super::scan::{Meter, Reader, ScanBudget};
 use super::view::View;
@@ -79,7 +79,8 @@ pub(crate) fn query_view(
     parameters: &Parameters,
     request: &PageRequest,
 ) -> Answer<Page> {
-    answer_page(shared, container, request, |windows| {
+    let bound = Some((text, parameters));
+    answer_page(shared, container, bound, request, |windows, resume| {
         let started = Instant::now();
         let environment = environment(shared, container)?;
         let functions = PageFunctions::of(shared, container, &request.cancel);
@@ -87,16 +88,13 @@ pub(crate) fn query_view(
         let query = Query::compile_for(text, parameters, schema)?.with_environment(environment);
         let compile = started.elapsed();
         check_crossing(container, &query, request)?;
-        let binding = Binding::new(container, Some((text, parameters)), &request.scope);
-        let resume = continuation::open(shared, &binding, request)?;
         let narrow =
             keys_of(container, &query, &request.scope).map(|keys| narrowed(container, windows, keys));
         let windows = narrow.as_deref().unwrap_or(windows);
         // A script that queries has its place already.
         let _place = if view.is_none() { functions.enter(container)? } else { None };
         let run = Run { shared, container, request, query: &query, functions: &functions, windows, view };
-        let filled = run.fill(resume, compile).map_err(|error| functions.explain(error))?;
-        Ok((filled, binding))
+        run.fill(resume, compile).map_err(|error| functions.explain(error))
     })
 }
 
@@ -139,11 +137,11 @@ pub(crate) fn key_of_values(values: &[Value]) -> Option<PartitionKey> {
 enum Plan {
     Stream { candidates: Candidates, from: Option<(Spot, u64)>, node: Node },
     Sorted { order: Order, sorting: Sorting, place: Option<Place>, node: Node },
-    Whole { feed: Feed, sent: u64, node: Node },
+    Whole { feed: Feed, sent: u64, newest: u32, node: Node },
 }
 
 fn sent_of(resume: Option<Resume>) -> u64 {
-    if let Some(Resume::Block { sent }) = resume { sent } else { 0 }
+    if let Some(Resume::Block { sent, .. }) = resume { sent } else { 0 }
 }
 
 struct Run<'a> {
@@ -235,13 +233,22 @@ impl Run<'_> {
                         (Feed::Items(candidates), node)
                     }
                 };
-                Ok(Plan::Whole { feed, sent: sent_of(resume), node })
+                Ok(Plan::Whole { feed, newest: self.newest(&resume), sent: sent_of(resume), node })
             }
             (Shape::Constant, _, _, resume @ (None | Some(Resume::Block { .. }))) => {
                 let node = Node::new("Constant");
-                Ok(Plan::Whole { feed: Feed::Items(Candidates::Nothing), sent: sent_of(resume), node })
+                let feed = Feed::Items(Candidates::Nothing);
+                Ok(Plan::Whole { feed, newest: self.newest(&resume), sent: sent_of(resume), node })
             }
             _ => Err(EngineError::BadContinuation),
+        }
+    }
+
+    /// The newest partition when the query began.
+    fn newest(&self, resume: &Option<Resume>) -> u32 {
+        match resume {
+            Some(Resume::Block { newest: Some(newest), .. }) => *newest,
+            _ => self.container.partitions.lineage().last().copied().unwrap_or(0),
         }
     }
 
@@ -288,9 +295,11 @@ impl Run<'_> {
                     }
                 }
             }
-            Plan::Whole { mut feed, sent, node } => {
+            Plan::Whole { mut feed, sent, newest, node } => {
                 reader.meter.set_budget(ScanBudget::WHOLE);
-                Ok((whole::whole(reader, evaluator, &mut feed, &mut output.rows, sent)?, node))
+                let more = whole::whole(reader, evaluator, &mut feed, &mut output.rows, sent)?;
+                let next = more.map(|sent| Resume::Block { sent, newest: Some(newest) });
+                Ok((next, node))
             }
         }
     }

@@ -7,7 +7,6 @@ use std::ops::ControlFlow;
 
 use quire_sql::{Sink, SqlError};
 
-use super::super::continuation::Resume;
 use super::super::page::Rows;
 use super::super::scan::{End, Next, Reader};
 use super::candidates::Candidates;
@@ -21,13 +20,14 @@ pub(super) enum Feed {
     Index(Fed),
 }
 
+/// How many rows have been sent then, when there are more.
 pub(super) fn whole(
     reader: &mut Reader<'_>,
     evaluator: &Evaluator<'_>,
     source: &mut Feed,
     rows: &mut Rows,
     sent: u64,
-) -> Result<Option<Resume>, EngineError> {
+) -> Result<Option<u64>, EngineError> {
     let (mut done, mut has_room) = (sent, true);
     let feed = &mut |sink: &mut Sink<'_>| match source {
         Feed::Items(candidates) => feed(reader, evaluator, candidates, sink),
@@ -41,7 +41,7 @@ pub(super) fn whole(
         has_room = rows.push(|text| row.write_json(text));
         if has_room { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    Ok((!has_room).then_some(Resume::Block { sent: sent + rows.count() as u64 }))
+    Ok((!has_room).then_some(sent + rows.count() as u64))
 }
 
 fn feed(

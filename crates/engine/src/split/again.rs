@@ -1,0 +1,49 @@
+//! Requests that met a partition while it was split: nothing of them was done, so they run once more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::Answer;
+use crate::{Container, Engine, EngineError};
+
+/// One request is overtaken by so many splits at most.
+const RUNS_MAX: u32 = 8;
+/// Looks for the container after a split.
+const LOOKS_MAX: u32 = 50;
+
+impl Engine {
+    /// Runs a request, and again on the container as it then is when a partition was split meanwhile.
+    pub(crate) fn on_current<T>(
+        &self,
+        container: &Arc<Container>,
+        mut run: impl FnMut(&Arc<Container>) -> Answer<T>,
+    ) -> Answer<T> {
+        let mut answer = run(container);
+        let mut container = Arc::clone(container);
+        for _ in 0..RUNS_MAX {
+            if !matches!(answer.result, Err(EngineError::PartitionMoved)) {
+                return answer;
+            }
+            container = match self.successor(&container) {
+                Ok(successor) => successor,
+                Err(error) => return Answer { result: Err(error), ..answer },
+            };
+            answer = run(&container);
+        }
+        answer
+    }
+
+    /// The container after the split that someone has just met.
+    pub(crate) fn successor(&self, container: &Arc<Container>) -> Result<Arc<Container>, EngineError> {
+        for _ in 0..LOOKS_MAX {
+            // Waits for the one that is being published.
+            self.catalog.settle_unresolved()?;
+            let current = self.catalog.current(container).ok_or_else(|| container.not_found())?;
+            if !Arc::ptr_eq(&current.partitions, &container.partitions) {
+                return Ok(current);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(EngineError::Overloaded)
+    }
+}
