@@ -12,6 +12,7 @@ use quire_engine::{
     BatchOperation, BatchVerb, ChangesRequest, Container, Engine, EngineError, FeedMode, FeedStart,
     IndexingDirective, PageRequest, Precondition, Scope, ViewState, WriteItem, WriteKind, verify,
 };
+use quire_storage::fault::{FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
 use quire_value::{Limits, Object, Value, text};
 
@@ -377,4 +378,95 @@ fn settle(fixture: &Fixture) {
         assert!(started.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Commits that fail, or of which nobody says how they ended, while items move between the keys of the view.
+#[test]
+fn on_a_faulty_storage() {
+    for seed in 0..4 {
+        println!("seed {seed}");
+        let mut random = Random(seed);
+        let memory = MemoryStorage::new();
+        let rates =
+            Rates { conflict: 20, busy: 20, unknown_done: 60, unknown_not_done: 60, ..Rates::default() };
+        let storage = Arc::new(FaultStorage::seeded(memory.reopen(), seed, rates));
+        let made = Fixture::on(Arc::new(memory.reopen()), HASH, "", 2);
+        made.engine.pause_views(true);
+        create_view(&made.engine, "v", "/a", "SELECT c.a, c.b FROM c").expect("a view");
+        made.engine.close().expect("closes");
+        let fixture = Fixture::again(storage.clone(), Arc::clone(&made.clock));
+        let view = fixture.engine.container("db", "v").expect("the view");
+        for n in 0..400 {
+            let (id, key) = (random.below(20), random.below(3));
+            let body = format!(r#"{{"id":"{id}","pk":"k{key}","a":{},"b":{n}}}"#, random.below(4));
+            match random.below(4) {
+                0 => drop(fixture.delete(&id.to_string(), &format!("[\"k{key}\"]"))),
+                _ => drop(fixture.upsert(&body)),
+            }
+            if n == 200 {
+                drop(fixture.engine.rebuild_view(&view));
+            }
+        }
+        storage.behave();
+        assert_same(&fixture.engine, &view, Some(&["a", "b"]));
+        fixture.engine.close().expect("closes");
+        assert_sound(&memory);
+    }
+}
+
+#[test]
+fn many_writers_while_it_is_filled_and_rebuilt() {
+    let (fixture, storage) = fixture("", 3);
+    for n in 0..1500 {
+        fixture.create(&format!(r#"{{"id":"{n}","pk":"k{}","a":{}}}"#, n % 9, n % 4)).expect("created");
+    }
+    let view = std::thread::scope(|scope| {
+        for writer in 0..3u64 {
+            let fixture = &fixture;
+            scope.spawn(move || {
+                let mut random = Random(writer);
+                for _ in 0..700 {
+                    let n = random.below(1500);
+                    let key = n % 9;
+                    match random.below(4) {
+                        0 => drop(fixture.delete(&n.to_string(), &format!("[\"k{key}\"]"))),
+                        _ => drop(
+                            fixture
+                                .upsert(&format!(r#"{{"id":"{n}","pk":"k{key}","a":{}}}"#, random.below(5))),
+                        ),
+                    }
+                }
+            });
+        }
+        let view = create_view(&fixture.engine, "v", "/a", "SELECT * FROM c").expect("a view");
+        std::thread::sleep(Duration::from_millis(100));
+        fixture.engine.rebuild_view(&view).expect("begins");
+        view
+    });
+    assert_same(&fixture.engine, &view, None);
+    assert_sound(&storage);
+}
+
+#[test]
+fn a_restored_view_is_filled_again() {
+    let (fixture, _) = fixture("", 2);
+    let view = create_view(&fixture.engine, "v", "/a", "SELECT * FROM c").expect("a view");
+    for n in 0..300 {
+        fixture.create(&format!(r#"{{"id":"{n}","pk":"k{n}","a":{}}}"#, n % 3)).expect("created");
+    }
+    catch_up(&fixture.engine, &view);
+    fixture.engine.pause_views(true);
+    fixture.delete("5", "[\"k5\"]").expect("deleted");
+    let directory = tempfile::tempdir().expect("a directory");
+    let backup = directory.path().join("backup");
+    fixture.engine.backup(&backup).expect("a backup");
+    let storage = MemoryStorage::new();
+    quire_engine::restore(&backup, &storage).expect("restored");
+    let again = Fixture::again(Arc::new(storage.reopen()), Arc::clone(&fixture.clock));
+    let view = again.engine.container("db", "v").expect("the view");
+    assert_same(&again.engine, &view, None);
+    assert_eq!(all(&again.engine, &view).len(), 299);
+    again.create(r#"{"id":"new","pk":"k","a":1}"#).expect("created");
+    assert_same(&again.engine, &view, None);
+    assert_sound(&storage);
 }

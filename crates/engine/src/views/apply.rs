@@ -7,7 +7,6 @@ use quire_sql::Projection;
 use quire_storage::{Op, Snapshot};
 use quire_value::{Item, Node, Object, Value};
 
-use super::progress::Standing;
 use crate::api::IndexingDirective;
 use crate::indexes::Indexes;
 use crate::items::body::{Body, Links};
@@ -41,6 +40,13 @@ pub(super) struct Applier<'a> {
     links: Links,
 }
 
+/// How far a view is before a commit, as its row says, and after it.
+#[derive(Clone, Copy)]
+pub(super) struct Advance<'a> {
+    pub before: Option<&'a [u8]>,
+    pub after: &'a [u8],
+}
+
 /// An item of the view and what is to become of it.
 pub(super) struct Target<'a> {
     home: LogicalPartition<'a>,
@@ -61,12 +67,12 @@ impl<'a> Applier<'a> {
     }
 
     /// How many items were written.
-    pub fn apply(&self, changes: &[ItemChange], standing: &Standing) -> Result<usize, EngineError> {
+    pub fn apply(&self, changes: &[ItemChange], advance: Advance<'_>) -> Result<usize, EngineError> {
         let mut targets = Vec::with_capacity(changes.len());
         for change in changes {
             self.add_targets(change, &mut targets)?;
         }
-        commit(self.shared, self.view, &targets, Some(standing))
+        commit(self.shared, self.view, &targets, Some(advance))
     }
 
     fn add_targets(&self, change: &ItemChange, targets: &mut Vec<Target<'a>>) -> Result<(), EngineError> {
@@ -156,12 +162,13 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Writes items of a view and how far it is then, all of it or nothing. How many items were written.
+/// Writes items of a view and how far it is then, all of it or nothing. How many items were written. `TransactionConflict`
+/// when the view is elsewhere than was thought: an earlier commit happened after all.
 pub(super) fn commit(
     shared: &Shared,
     view: &Container,
     targets: &[Target<'_>],
-    standing: Option<&Standing>,
+    advance: Option<Advance<'_>>,
 ) -> Result<usize, EngineError> {
     let mut locks = LockSet::default();
     for target in targets {
@@ -170,7 +177,7 @@ pub(super) fn commit(
     }
     let _held = shared.locks.take(&locks)?;
     for _ in 0..TRIES {
-        let writes = prepare(shared, view, targets, standing)?;
+        let writes = prepare(shared, view, targets, advance)?;
         let count = writes.iter().flat_map(|(_, writes)| writes).filter(|write| !write.is_upkeep).count();
         match submit_together(writes) {
             Ok(()) => return Ok(count),
@@ -187,7 +194,7 @@ fn prepare<'a>(
     shared: &Shared,
     view: &'a Container,
     targets: &[Target<'_>],
-    standing: Option<&Standing>,
+    advance: Option<Advance<'_>>,
 ) -> Result<Vec<(&'a Sequencer, Vec<Prepared>)>, EngineError> {
     // Before the snapshot.
     let partitions = view.partitions.all();
@@ -201,9 +208,12 @@ fn prepare<'a>(
         let at = at.ok_or_else(|| crate::items::row::corrupt("an item without partition"))?;
         writes[at].extend(target.prepare(shared, &*snapshot, &indexes, generations[at])?);
     }
-    if let Some(standing) = standing {
-        let (key, value) = (keys::view_progress(view.number), standing.encode());
-        let op = Op::Put { space: CATALOG, key, value };
+    if let Some(Advance { before, after }) = advance {
+        let key = keys::view_progress(view.number);
+        if snapshot.get(CATALOG, &key)?.as_deref() != before {
+            return Err(EngineError::TransactionConflict);
+        }
+        let op = Op::Put { space: CATALOG, key, value: after.to_vec() };
         match writes.iter_mut().flatten().next() {
             Some(write) => write.ops.push(op),
             None => writes[0].push(Prepared::upkeep(generations[0], indexes.epoch(), vec![op])),

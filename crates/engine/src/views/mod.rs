@@ -276,9 +276,7 @@ impl Maintainer {
 
     fn load(&self, view: &Container, source: &Container) -> Result<Progress, EngineError> {
         let row = self.shared.storage.snapshot()?.get(CATALOG, &keys::view_progress(view.number))?;
-        let standing = row.map_or_else(|| Ok(Standing::new()), |row| Standing::decode(&row))?;
-        let (standing, turn) = (Mutex::new(standing), Mutex::default());
-        Ok(Progress { source: source.number, standing, turn })
+        Progress::new(source.number, row)
     }
 }
 

@@ -53,9 +53,32 @@ pub(crate) struct Standing {
 pub(crate) struct Progress {
     /// The number of its source.
     pub source: u32,
+    /// Never further than what is durable, so what it says is needed is enough.
     pub standing: Mutex<Standing>,
+    /// The row as it was last seen.
+    pub row: Mutex<Option<Vec<u8>>>,
     /// Held by whoever changes the view: one step at a time.
     pub turn: Mutex<()>,
+}
+
+impl Progress {
+    pub fn new(source: u32, row: Option<Vec<u8>>) -> Result<Progress, EngineError> {
+        let standing = row.as_deref().map_or_else(|| Ok(Standing::new()), Standing::decode)?;
+        let (standing, row, turn) = (Mutex::new(standing), Mutex::new(row), Mutex::default());
+        Ok(Progress { source, standing, row, turn })
+    }
+
+    /// Something failed: what the row says counts. A begin may have succeeded without our knowing, and may still do so, so the
+    /// versions stay needed until the row says from where on.
+    pub fn reload(&self, row: Option<Vec<u8>>) -> Result<(), EngineError> {
+        let stored = row.as_deref().map_or_else(|| Ok(Standing::new()), Standing::decode)?;
+        let mut standing = self.standing.lock();
+        if stored.phase != Phase::Emptying || standing.phase != Phase::Beginning {
+            *standing = stored;
+        }
+        *self.row.lock() = row;
+        Ok(())
+    }
 }
 
 impl Standing {

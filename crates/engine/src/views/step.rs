@@ -5,13 +5,13 @@ use std::ops::Bound;
 
 use quire_storage::{Direction, KeyRange, Op, Scan, Snapshot};
 
-use super::apply::{Applier, ItemChange, Target, commit};
+use super::apply::{Advance, Applier, ItemChange, Target, commit};
 use super::progress::{Phase, Place, Progress, Standing};
 use crate::catalog::scan;
 use crate::items;
 use crate::items::row::{Row, corrupt};
 use crate::items::versions::Version;
-use crate::keys::{self, ITEMS};
+use crate::keys::{self, CATALOG, ITEMS};
 use crate::partition::Partition;
 use crate::sequencer::{Prepared, Refused};
 use crate::shared::Shared;
@@ -43,6 +43,17 @@ pub(super) enum Step {
 impl Work<'_> {
     pub fn step(&self) -> Result<Step, EngineError> {
         let _turn = self.progress.turn.lock();
+        let step = self.next();
+        if step.is_err() {
+            self.reload()?;
+        }
+        match step {
+            Err(EngineError::TransactionConflict) => Ok(Step::Done(0)),
+            step => step,
+        }
+    }
+
+    fn next(&self) -> Result<Step, EngineError> {
         let standing = self.progress.standing.lock().clone();
         match standing.phase {
             Phase::Emptying | Phase::Beginning => self.empty(),
@@ -65,8 +76,16 @@ impl Work<'_> {
     /// Everything is taken away, to be filled again.
     pub fn rebuild(&self) -> Result<(), EngineError> {
         let _turn = self.progress.turn.lock();
-        self.reach(&[], Standing::new())?;
-        Ok(())
+        let again = self.reach(&[], Standing::new());
+        if again.is_err() {
+            self.reload()?;
+        }
+        again.map(|_| ())
+    }
+
+    fn reload(&self) -> Result<(), EngineError> {
+        let key = keys::view_progress(self.view.number);
+        self.progress.reload(self.shared.storage.snapshot()?.get(CATALOG, &key)?)
     }
 
     fn empty(&self) -> Result<Step, EngineError> {
@@ -206,7 +225,10 @@ impl Work<'_> {
     /// Commits what changes and how far the view is then.
     fn reach(&self, changes: &[ItemChange], standing: Standing) -> Result<usize, EngineError> {
         let applier = Applier::new(self.shared, self.view, self.source)?;
-        let written = applier.apply(changes, &standing)?;
+        let (before, after) = (self.progress.row.lock().clone(), standing.encode());
+        let advance = Advance { before: before.as_deref(), after: &after };
+        let written = applier.apply(changes, advance)?;
+        *self.progress.row.lock() = Some(after);
         *self.progress.standing.lock() = standing;
         Ok(written)
     }

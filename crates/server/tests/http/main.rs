@@ -20,3 +20,4 @@ mod split;
 mod throttle;
 mod transactions;
 mod users;
+mod views;
