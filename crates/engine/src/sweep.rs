@@ -33,6 +33,8 @@ const REST_MAX: Duration = Duration::from_millis(200);
 const REST_FACTOR: u32 = 9;
 /// Of versions that are read to be removed.
 const REMOVED_BYTES: usize = 4 << 20;
+/// Versions removed by one commit: nobody waits for locks of theirs.
+const VERSIONS_REMOVED_TOGETHER: usize = 1000;
 /// Feed rows looked at together: more than a transaction has.
 const ROWS_LOOKED_AT: usize = 12_000;
 
@@ -214,7 +216,7 @@ impl Sweeper {
             .shared
             .storage
             .snapshot()?
-            .scan(&Scan { bytes_max, ..scan(range, REMOVED_TOGETHER, false) })?;
+            .scan(&Scan { bytes_max, ..scan(range, VERSIONS_REMOVED_TOGETHER, false) })?;
         // After the snapshot.
         let needed_beyond = self.shared.sources.needed_beyond(container.number, partition);
         let (mut floor, mut ops) = (0, Vec::new());

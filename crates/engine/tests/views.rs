@@ -195,6 +195,36 @@ fn versions_go_when_the_views_have_them() {
     assert_sound(&storage);
 }
 
+/// A policy of the source's own keeps its versions for as long as it says, and longer for the view alone.
+#[test]
+fn readers_of_versions_see_what_the_policy_says() {
+    let (fixture, _) = fixture(r#""changeFeedPolicy":{"retentionDuration":1}"#, 1);
+    let view = create_view(&fixture.engine, "v", "/n", "SELECT * FROM c").expect("a view");
+    catch_up(&fixture.engine, &view);
+    fixture.engine.pause_sweep(false);
+    let wait_for = |count: usize| {
+        let started = Instant::now();
+        while fixture.rows(4, &[3]) != count {
+            assert!(started.elapsed() < PATIENCE, "{} versions", fixture.rows(4, &[3]));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    fixture.create(r#"{"id":"1","pk":"k","n":1}"#).expect("created");
+    catch_up(&fixture.engine, &view);
+    std::thread::sleep(Duration::from_millis(1200));
+    assert_eq!(fixture.rows(4, &[3]), 1, "readers may still come");
+    fixture.clock.advance(61);
+    wait_for(0);
+    fixture.engine.pause_views(true);
+    fixture.create(r#"{"id":"2","pk":"k","n":1}"#).expect("created");
+    fixture.clock.advance(61);
+    std::thread::sleep(Duration::from_millis(1200));
+    assert_eq!(fixture.rows(4, &[3]), 1, "the view needs it");
+    fixture.engine.pause_views(false);
+    wait_for(0);
+    assert_same(&fixture.engine, &view, None);
+}
+
 #[test]
 fn clients_do_not_write_to_a_view() {
     let (fixture, _) = fixture("", 1);

@@ -131,7 +131,7 @@ impl Views {
         let (known, stopping, stop, written, paused) = Default::default();
         let maintainer = Maintainer { shared, catalog, known, stopping, stop, written, paused };
         let maintainer = Arc::new(maintainer);
-        maintainer.refresh(&maintainer.catalog.state())?;
+        maintainer.refresh()?;
         let run = Arc::clone(&maintainer);
         let thread = thread::Builder::new().name("quire-views".to_owned()).spawn(move || run.run());
         let thread =
@@ -172,9 +172,8 @@ impl Views {
     /// Takes everything out of a view and fills it again.
     pub fn rebuild(&self, view: &Container) -> Result<(), EngineError> {
         let maintainer = &self.maintainer;
-        let state = maintainer.catalog.state();
+        let state = maintainer.refresh()?;
         let source = source_of(&state, view).ok_or_else(|| no_view(view))?;
-        maintainer.refresh(&state)?;
         let progress = maintainer.known.lock().get(&view.number).cloned().ok_or_else(|| view.not_found())?;
         Work { shared: &maintainer.shared, view, source: &source, progress: &progress }.rebuild()?;
         maintainer.stop.notify_all();
@@ -217,8 +216,7 @@ impl Maintainer {
 
     /// Some steps of every view; whether there may be more to do.
     fn round(&self) -> Result<bool, Ended> {
-        let state = self.catalog.state();
-        self.refresh(&state)?;
+        let state = self.refresh()?;
         let mut more = false;
         for view in state.containers() {
             if self.paused.load(Ordering::Relaxed) {
@@ -251,12 +249,14 @@ impl Maintainer {
         Ok(true)
     }
 
-    /// What the catalog says about views, and what they stand at.
-    fn refresh(&self, state: &State) -> Result<(), EngineError> {
+    /// What the catalog says about views, and where they stand. The state is read under the lock: an older one than somebody
+    /// else has gone by would take a source out for a moment, and its versions would have a gap.
+    fn refresh(&self) -> Result<Arc<State>, EngineError> {
         let mut known = self.known.lock();
+        let state = self.catalog.state();
         let mut current = BTreeMap::new();
         for view in state.containers() {
-            let Some(source) = source_of(state, view) else { continue };
+            let Some(source) = source_of(&state, view) else { continue };
             let progress = match known.get(&view.number) {
                 Some(progress) => Arc::clone(progress),
                 None => Arc::new(self.load(view, &source)?),
@@ -271,7 +271,7 @@ impl Maintainer {
             self.shared.sources.0.store(Arc::new(sources));
         }
         *known = current;
-        Ok(())
+        Ok(state)
     }
 
     fn load(&self, view: &Container, source: &Container) -> Result<Progress, EngineError> {
