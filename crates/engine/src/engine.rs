@@ -105,7 +105,11 @@ impl Engine {
         body: &Value,
         throughput: Option<Throughput>,
     ) -> Result<Arc<Container>, EngineError> {
-        self.catalog.create_container(database, body, throughput)
+        let container = self.catalog.create_container(database, body, throughput)?;
+        if container.definition.view.is_some() {
+            self.views.notice();
+        }
+        Ok(container)
     }
     pub fn container(&self, database: &str, container: &str) -> Result<Arc<Container>, EngineError> {
         self.catalog.container(database, container)
@@ -136,7 +140,7 @@ impl Engine {
     pub fn view_status(&self, container: &Container) -> Option<ViewStatus> {
         self.views.status(container)
     }
-    /// Whether there are any, as far as is known without looking.
+    /// Whether there are any views.
     pub fn has_views(&self) -> bool {
         !self.shared.sources.is_empty()
     }

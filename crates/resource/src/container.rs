@@ -134,9 +134,7 @@ impl ContainerDefinition {
         if members::present(&given, "conflictResolutionPolicy").is_none() {
             given.set("conflictResolutionPolicy", self.member("conflictResolutionPolicy"));
         }
-        if let Some(view) = &self.view {
-            view.keep_in(&mut given, self.member(view.member()));
-        }
+        ViewDefinition::keep(&self.json, &mut given);
         if read_id(&given)? != self.id {
             return Err(invalid(format!("The id of the container '{}' cannot be changed.", self.id)));
         }
@@ -174,8 +172,11 @@ impl ContainerDefinition {
     pub fn set_source(&mut self, id: &str, rid: &str) {
         let Some(view) = &mut self.view else { return };
         (view.source_id, view.source_rid) = (Some(id.to_owned()), Some(rid.to_owned()));
-        let given = self.json.get(view.member()).cloned().unwrap_or(Value::Undefined);
-        self.json.set(view.member(), view.write_over(&given));
+        for name in VIEW_MEMBERS {
+            if let Some(written) = self.json.get(name).map(|given| view.write_over(given)) {
+                self.json.set(name, written);
+            }
+        }
     }
 
     /// Rules over more than one section.

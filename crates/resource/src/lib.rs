@@ -42,4 +42,4 @@ pub use ttl::{ItemTtl, TtlError, expires_at};
 pub use vector::{
     DistanceFunction, Quantizer, VectorDataType, VectorEmbedding, VectorIndex, VectorIndexKind,
 };
-pub use view::ViewDefinition;
+pub use view::{VIEW_MEMBERS, ViewDefinition};

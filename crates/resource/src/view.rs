@@ -5,8 +5,8 @@ use quire_value::{Object, Value};
 use crate::ContainerError;
 use crate::members::{self, invalid, wrong};
 
-/// What the section may be called; one of them at most.
-pub(crate) const VIEW_MEMBERS: [&str; 2] = ["materializedViewDefinition", "globalSecondaryIndexDefinition"];
+/// What the section may be called. Clients that know both names send both.
+pub const VIEW_MEMBERS: [&str; 2] = ["materializedViewDefinition", "globalSecondaryIndexDefinition"];
 /// What the name of the source may be called.
 const SOURCE_NAMES: [&str; 2] = ["sourceCollectionId", "sourceContainerId"];
 const SOURCE_RID: &str = "sourceCollectionRid";
@@ -22,8 +22,6 @@ pub struct ViewDefinition {
     pub source_rid: Option<String>,
     /// `SELECT …`
     pub projection: String,
-    /// As the client called the section.
-    member: &'static str,
 }
 
 impl ViewDefinition {
@@ -31,9 +29,16 @@ impl ViewDefinition {
         let mut given =
             VIEW_MEMBERS.iter().filter_map(|name| Some((*name, members::present(container, name)?)));
         let Some((member, section)) = given.next() else { return Ok(None) };
-        if let Some((other, _)) = given.next() {
-            return Err(invalid(format!("A container cannot have both '{member}' and '{other}'.")));
+        let definition = ViewDefinition::read_section(member, section)?;
+        match given.next() {
+            Some((other, section)) if ViewDefinition::read_section(other, section)? != definition => {
+                Err(invalid(format!("'{member}' and '{other}' say different things.")))
+            }
+            _ => Ok(Some(definition)),
         }
+    }
+
+    fn read_section(member: &str, section: &Value) -> Result<ViewDefinition, ContainerError> {
         let section = members::as_object(section, member)?;
         let mut source_id = None;
         for name in SOURCE_NAMES {
@@ -48,18 +53,16 @@ impl ViewDefinition {
             return Err(wrong(&format!("{member}.sourceCollectionId"), "the id of the source container"));
         }
         let projection = members::string(section, member, "definition")?.to_owned();
-        Ok(Some(ViewDefinition { source_id, source_rid, projection, member }))
-    }
-
-    /// The name of the section.
-    pub fn member(&self) -> &'static str {
-        self.member
+        Ok(ViewDefinition { source_id, source_rid, projection })
     }
 
     /// Fixed at creation, so leaving it out of a replacement cannot mean that there is none.
-    pub(crate) fn keep_in(&self, replacement: &mut Object, own: Value) {
-        if VIEW_MEMBERS.iter().all(|name| members::present(replacement, name).is_none()) {
-            replacement.set(self.member, own);
+    pub(crate) fn keep(container: &Object, replacement: &mut Object) {
+        if VIEW_MEMBERS.iter().any(|name| members::present(replacement, name).is_some()) {
+            return;
+        }
+        for (name, section) in VIEW_MEMBERS.iter().filter_map(|name| Some((name, container.get(name)?))) {
+            replacement.set(*name, section.clone());
         }
     }
 

@@ -11,6 +11,7 @@ use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use quire_engine::{Container, Engine, EngineError, ViewState, ViewStatus};
+use quire_resource::VIEW_MEMBERS;
 use quire_value::{Object, Value};
 
 use crate::handlers::Call;
@@ -128,15 +129,13 @@ pub(crate) fn with_lag(call: &Call<'_>, kind: &RouteKind, reply: Reply) -> Reply
 
 /// What the server adds to a container: the status of a view, the names of the views of a source.
 pub(crate) fn complete(engine: &Engine, container: &Container, body: &mut Object) {
-    if !engine.has_views() && container.definition.view.is_none() {
-        return;
-    }
-    if let (Some(view), Some(status)) = (&container.definition.view, engine.view_status(container))
-        && let Some(Value::Object(section)) = body.get(view.member()).cloned()
-    {
-        let mut section = section;
-        section.set("status", word(status.state));
-        body.set(view.member(), section);
+    if let Some(status) = engine.view_status(container) {
+        for name in VIEW_MEMBERS {
+            if let Some(Value::Object(mut section)) = body.get(name).cloned() {
+                section.set("status", word(status.state));
+                body.set(name, section);
+            }
+        }
     }
     let views = engine.views_of(container);
     if !views.is_empty() {

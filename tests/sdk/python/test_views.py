@@ -4,19 +4,15 @@ import time
 import uuid
 
 import pytest
-from azure.cosmos import PartitionKey, exceptions
+from azure.cosmos import GlobalSecondaryIndexDefinition, PartitionKey, exceptions
 
 
 def create_view(database, source, path, projection):
-    name = f"v-{uuid.uuid4().hex[:8]}"
-    definition = {
-        "id": name,
-        "partitionKey": {"paths": [path], "kind": "Hash", "version": 2},
-        "materializedViewDefinition": {"sourceCollectionId": source.id, "definition": projection},
-    }
-    # This version of the client has no parameter for it, and passes on what a definition has.
-    database.client_connection.CreateContainer(database.database_link, definition)
-    return database.get_container_client(name)
+    return database.create_container(
+        f"v-{uuid.uuid4().hex[:8]}",
+        PartitionKey(path=path),
+        global_secondary_index=GlobalSecondaryIndexDefinition(source.id, projection),
+    )
 
 
 def caught_up(view, expected):
@@ -89,7 +85,14 @@ def test_nobody_writes_to_it(database, source):
 
 def test_definitions(database, source):
     view = create_view(database, source, "/city", "SELECT c.city FROM c")
-    assert view.read()["materializedViewDefinition"]["sourceCollectionId"] == source.id
+    definition = view.read()["globalSecondaryIndexDefinition"]
+    assert definition["sourceCollectionId"] == source.id
+    assert definition["sourceCollectionRid"] == source.read()["_rid"]
+    assert definition["status"] in ("Initializing", "InitialBuildAfterCreate", "Active")
+    # Another policy, the same definition: read back or left out.
+    policy = {"indexingMode": "consistent", "includedPaths": [{"path": "/city/?"}], "excludedPaths": [{"path": "/*"}]}
+    database.replace_container(view, PartitionKey(path="/city"), indexing_policy=policy)
+    assert view.read()["globalSecondaryIndexDefinition"]["definition"] == "SELECT c.city FROM c"
     assert source.read()["materializedViews"][0]["id"] == view.id
     with pytest.raises(exceptions.CosmosHttpResponseError) as failure:
         database.delete_container(source.id)

@@ -159,6 +159,14 @@ impl Views {
         vec![("views", known), ("view_items_written", self.maintainer.written.load(Ordering::Relaxed))]
     }
 
+    /// There is a new one.
+    pub fn notice(&self) {
+        if let Err(error) = self.maintainer.refresh() {
+            warn!(%error, "a new view is looked at later");
+        }
+        self.maintainer.stop.notify_all();
+    }
+
     /// `None` for a container that is no view.
     pub fn status(&self, view: &Container) -> Option<ViewStatus> {
         let state = self.maintainer.catalog.state();

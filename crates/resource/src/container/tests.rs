@@ -782,7 +782,8 @@ fn views() {
             r#""materializedViewDefinition":{"sourceCollectionId":7,"definition":"q"}"#,
             r#""materializedViewDefinition":"q""#,
             r#""materializedViewDefinition":{"sourceCollectionId":"s","sourceContainerId":"t","definition":"q"}"#,
-            r#""materializedViewDefinition":{},"globalSecondaryIndexDefinition":{}"#,
+            r#""materializedViewDefinition":{"sourceCollectionId":"s","definition":"q"},"globalSecondaryIndexDefinition":{"sourceCollectionId":"s","definition":"q"}"#,
+            r#""materializedViewDefinition":{"sourceCollectionId":"s","definition":"q"},"globalSecondaryIndexDefinition":{"sourceCollectionId":"s","definition":"r"}"#,
             r#""materializedViewDefinition":{"sourceCollectionId":"s","definition":"q"},"defaultTtl":-1"#,
             r#""materializedViewDefinition":{"sourceCollectionId":"s","definition":"q"},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a"]}]}"#,
         ],
@@ -805,8 +806,11 @@ fn views() {
                 One of the specified inputs is invalid: 'materializedViewDefinition' must be an object.
             "materializedViewDefinition":{"sourceCollectionId":"s","sourceContainerId":"t","definition":"q"}
                 'materializedViewDefinition' names two different sources.
-            "materializedViewDefinition":{},"globalSecondaryIndexDefinition":{}
-                A container cannot have both 'materializedViewDefinition' and 'globalSecondaryIndexDefinition'.
+            "materializedViewDefinition":{"sourceCollectionId":"s","definition":"q"},"globalSecondaryIndexDefinition":{"sourceCollectionId":"s","definition":"q"}
+                materializedViewDefinition: {"sourceCollectionId":"s","definition":"q"}
+                globalSecondaryIndexDefinition: {"sourceCollectionId":"s","definition":"q"}
+            "materializedViewDefinition":{"sourceCollectionId":"s","definition":"q"},"globalSecondaryIndexDefinition":{"sourceCollectionId":"s","definition":"r"}
+                'materializedViewDefinition' and 'globalSecondaryIndexDefinition' say different things.
             "materializedViewDefinition":{"sourceCollectionId":"s","definition":"q"},"defaultTtl":-1
                 A view cannot have a 'defaultTtl': its items go when those of its source go.
             "materializedViewDefinition":{"sourceCollectionId":"s","definition":"q"},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a"]}]}
