@@ -91,7 +91,8 @@ fn found(view: &[Value]) -> BTreeMap<String, String> {
 fn assert_same(engine: &Engine, view: &Arc<Container>, names: Option<&[&str]>) {
     catch_up(engine, view);
     let source = engine.container("db", "c").expect("the source");
-    assert_eq!(found(&all(engine, view)), expected(&all(engine, &source), names));
+    let view = engine.container("db", &view.definition.id).expect("the view");
+    assert_eq!(found(&all(engine, &view)), expected(&all(engine, &source), names));
 }
 
 fn assert_sound(storage: &MemoryStorage) {
@@ -498,5 +499,65 @@ fn a_restored_view_is_filled_again() {
     assert_eq!(all(&again.engine, &view).len(), 299);
     again.create(r#"{"id":"new","pk":"k","a":1}"#).expect("created");
     assert_same(&again.engine, &view, None);
+    assert_sound(&storage);
+}
+
+/// Partitions of source and view are split while the view is filled, follows and is rebuilt, and writers write.
+#[test]
+fn partitions_are_split() {
+    let (fixture, storage) = fixture("", 1);
+    fixture.engine.pause_sweep(false);
+    for n in 0..600 {
+        fixture.create(&format!(r#"{{"id":"{n}","pk":"k{}","a":{}}}"#, n % 40, n % 30)).expect("created");
+    }
+    let split = |name: &str| {
+        for partition in fixture.engine.container("db", name).expect("there").partitions() {
+            let container = fixture.engine.container("db", name).expect("there");
+            // One with a single key cannot be split.
+            drop(fixture.engine.split_partition(&container, &partition.id));
+        }
+    };
+    let view = std::thread::scope(|scope| {
+        for writer in 0..2u64 {
+            let fixture = &fixture;
+            scope.spawn(move || {
+                let mut random = Random(writer);
+                for _ in 0..600 {
+                    let n = random.below(600);
+                    let (key, a) = (n % 40, random.below(30));
+                    if random.below(4) == 0 {
+                        drop(fixture.delete(&n.to_string(), &format!("[\"k{key}\"]")));
+                    } else {
+                        let body = format!(r#"{{"id":"{n}","pk":"k{key}","a":{a}}}"#);
+                        fixture.upsert(&body).expect("written");
+                    }
+                }
+            });
+        }
+        let view = create_view(&fixture.engine, "v", "/a", "SELECT * FROM c").expect("a view");
+        split("c");
+        split("v");
+        split("c");
+        fixture.engine.rebuild_view(&view).expect("begins, whatever was split");
+        split("v");
+        split("c");
+        view
+    });
+    assert_same(&fixture.engine, &view, None);
+    assert!(fixture.engine.container("db", "c").expect("there").partitions().len() >= 8);
+    assert!(fixture.engine.container("db", "v").expect("there").partitions().len() >= 3);
+    // What lies in the logs of ancestors is taken by their descendants.
+    fixture.engine.pause_views(true);
+    for n in 0..100 {
+        fixture.upsert(&format!(r#"{{"id":"{n}","pk":"k{}","a":{}}}"#, n % 40, n + 1000)).expect("written");
+    }
+    split("c");
+    for n in 50..150 {
+        fixture.upsert(&format!(r#"{{"id":"{n}","pk":"k{}","a":{}}}"#, n % 40, n + 2000)).expect("written");
+    }
+    std::thread::sleep(Duration::from_millis(700));
+    fixture.engine.pause_views(false);
+    assert_same(&fixture.engine, &view, None);
+    fixture.engine.close().expect("closes");
     assert_sound(&storage);
 }

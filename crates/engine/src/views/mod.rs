@@ -43,6 +43,8 @@ const RETRY_WAIT: Duration = Duration::from_secs(1);
 const STEPS_TOGETHER: usize = 8;
 /// Filling rests after a chunk for as long as it took.
 const REST_MAX: Duration = Duration::from_millis(100);
+/// A rebuild that met a split or a commit that happened after all begins again this often.
+const REBUILD_TRIES: usize = 8;
 /// Of one source.
 pub(crate) const VIEWS_MAX: usize = 5;
 
@@ -179,13 +181,26 @@ impl Views {
 
     /// Takes everything out of a view and fills it again.
     pub fn rebuild(&self, view: &Container) -> Result<(), EngineError> {
+        let mut rebuilt = self.try_rebuild(view);
+        for _ in 1..REBUILD_TRIES {
+            if !matches!(rebuilt, Err(EngineError::PartitionMoved | EngineError::TransactionConflict)) {
+                break;
+            }
+            rebuilt = self.try_rebuild(view);
+        }
+        self.maintainer.stop.notify_all();
+        rebuilt
+    }
+
+    /// As the catalog has them now: either may have been split.
+    fn try_rebuild(&self, view: &Container) -> Result<(), EngineError> {
         let maintainer = &self.maintainer;
         let state = maintainer.refresh()?;
         let source = source_of(&state, view).ok_or_else(|| no_view(view))?;
+        let current = state.containers().find(|current| current.number == view.number);
+        let view = current.ok_or_else(|| view.not_found())?;
         let progress = maintainer.known.lock().get(&view.number).cloned().ok_or_else(|| view.not_found())?;
-        Work { shared: &maintainer.shared, view, source: &source, progress: &progress }.rebuild()?;
-        maintainer.stop.notify_all();
-        Ok(())
+        Work { shared: &maintainer.shared, view, source: &source, progress: &progress }.rebuild()
     }
 }
 
@@ -290,7 +305,13 @@ impl Maintainer {
 
 /// Something was deleted or changed meanwhile, or there are many writers: another round comes.
 fn is_passing(error: &EngineError) -> bool {
-    matches!(error, EngineError::ResourceNotFound { .. } | EngineError::Contended | EngineError::Overloaded)
+    matches!(
+        error,
+        EngineError::ResourceNotFound { .. }
+            | EngineError::Contended
+            | EngineError::Overloaded
+            | EngineError::PartitionMoved
+    )
 }
 
 /// The source of a view; `None` for other containers.
