@@ -12,6 +12,8 @@ use quire_engine::{
     Changes, ChangesRequest, EngineError, FeedMode, FeedStart, ItemRead, PageRequest, ReadItem, Scope, verify,
 };
 use quire_resource::SessionToken;
+use quire_storage::Storage;
+use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_value::Value;
 
@@ -566,5 +568,42 @@ fn follow(fixture: &Fixture, stop: &AtomicBool) -> BTreeMap<u64, u64> {
             return state.into_iter().map(|(id, (n, _))| (id, n)).collect();
         }
         start = FeedStart::After(page.etag);
+    }
+}
+
+/// Whatever becomes of the split's commit, the partition is whole or divided, and the store goes on.
+#[test]
+fn a_commit_that_goes_wrong() {
+    use CommitFault::{Busy, Conflict, UnknownDone, UnknownNotDone};
+    let repeated = |fault: CommitFault, times: usize| vec![fault; times];
+    let faults = [
+        repeated(Conflict, 1),
+        repeated(Conflict, 20),
+        repeated(Busy, 20),
+        repeated(UnknownDone, 1),
+        repeated(UnknownDone, 20),
+        repeated(UnknownNotDone, 1),
+        repeated(UnknownNotDone, 20),
+    ];
+    for faults in faults {
+        let told = format!("{faults:?}");
+        let storage = Arc::new(FaultStorage::new(MemoryStorage::new()));
+        let fixture = Fixture::on(Arc::clone(&storage) as Arc<dyn Storage>, HASH, "", 1);
+        fill(&fixture, 30);
+        storage.script_commits(faults);
+        let outcome = fixture.engine.split_partition(&fixture.container, "0");
+        check_sound(&fixture);
+        storage.behave();
+        for n in 0..40 {
+            fixture.upsert(&item(n, n % 17, n)).unwrap_or_else(|error| panic!("{told}: {error}"));
+        }
+        check_sound(&fixture);
+        let count = fixture.all(Some("SELECT VALUE COUNT(1) FROM c"), &Scope::default(), -1);
+        assert_eq!(count[0].as_i64(), Some(40), "{told}");
+        let parts = fixture.engine.container("db", "c").expect("there").partitions().len();
+        match outcome {
+            Ok(_) | Err(EngineError::Unresolved) => assert_eq!(parts, 2, "{told}"),
+            Err(error) => assert_eq!(parts, 1, "{told}: {error}"),
+        }
     }
 }
