@@ -327,6 +327,12 @@ fn pages_go_on() {
         let [a, b] = split(&mut fixture, "0");
         let [c, d] = split(&mut fixture, &a.to_string());
         for (query, size, scope, whole, mut rows, token) in begun {
+            if scope.is_some() {
+                // Or under the name of the parent.
+                let mut rows = rows.clone();
+                go_on(&fixture, query, &partition(0), size, &mut rows, token.clone());
+                assert_eq!(rows.len(), whole.len(), "{kind} {query:?}");
+            }
             match &scope {
                 None => go_on(&fixture, query, &Scope::default(), size, &mut rows, token),
                 Some(_) => [b, d, c].into_iter().for_each(|id| {

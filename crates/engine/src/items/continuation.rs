@@ -117,11 +117,21 @@ pub(crate) fn start<'a>(
         let message = format!("Continuation tokens need up to {TOKEN_LENGTH_MIN} bytes.");
         return Err(EngineError::BadRequest { message });
     }
-    let windows = window::windows(container, &request.scope)?;
+    let windows = window::windows(container, &request.scope);
     let binding = Binding::new(container, query, &request.scope);
     let Some(token) = request.continuation.as_deref() else {
-        return Ok(Started { windows, resume: None, binding, is_elsewhere: false });
+        return Ok(Started { windows: windows?, resume: None, binding, is_elsewhere: false });
     };
+    // Who is in the middle of a partition that was split may go on: clients lose their place when it is gone.
+    if let (Err(EngineError::PartitionGone { id }), Some(resume)) =
+        (&windows, decode(shared, &binding, token))
+        && let Ok(parent) = id.parse()
+    {
+        let windows = window::windows_of_parent(container, &request.scope, parent)?;
+        let (is_elsewhere, resume) = (windows.is_empty(), Some(resume));
+        return Ok(Started { windows, resume, binding, is_elsewhere });
+    }
+    let windows = windows?;
     if let Some(resume) = decode(shared, &binding, token) {
         let windows = resume.windows(windows);
         return Ok(Started { windows, resume: Some(resume), binding, is_elsewhere: false });

@@ -90,7 +90,8 @@ pub(crate) fn windows_of_parent<'a>(
 ) -> Result<Vec<Window<'a>>, EngineError> {
     let all = container.partitions.all();
     let first = all.iter().find(|partition| partition.layout.descends_from(parent));
-    if first.map(|partition| partition.name.as_str()) != scope.partition_id.as_deref() {
+    let goes_on = |id: &str| id == parent.to_string() || first.is_some_and(|first| first.name == id);
+    if !scope.partition_id.as_deref().is_some_and(goes_on) {
         return Ok(Vec::new());
     }
     let everywhere = Scope { partition_id: None, ..scope.clone() };
