@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask test | tidy | compat | sdk | crash | isolation | bench`.
+//! Developer commands: `cargo xtask test | tidy | compat | sdk | crash | isolation | storm | bench`.
 //!
 //! `test` is all that continuous integration runs: tidy, the workspace's tests, then the official SDKs against
 //! live servers. It fetches what it needs into `.test-tools/` and prints one closing line `N passed, N failed`.
@@ -27,6 +27,7 @@ fn main() -> Result<()> {
         ["sdk", names @ ..] => close(sdk::run(names)?),
         ["crash", kills] => crash(kills),
         ["isolation", "--minutes", minutes] => isolation(minutes),
+        ["storm", "--minutes", minutes] => storm(minutes),
         ["bench", "base"] => bench::base(),
         ["bench", "query"] => bench::query(),
         ["bench", "growth"] => bench::growth(),
@@ -36,7 +37,7 @@ fn main() -> Result<()> {
         _ => {
             bail!(
                 "usage: cargo xtask test | tidy | compat | sdk [python js rust] | crash KILLS | isolation --minutes MINUTES | \
-                 bench base|query|growth|space|scripts|feed"
+                 storm --minutes MINUTES | bench base|query|growth|space|scripts|feed"
             )
         }
     }
@@ -66,6 +67,15 @@ fn isolation(minutes: &str) -> Result<()> {
     command.args(["test", "--release", "--package", "quire-cli", "--test", "isolation"]);
     command.args(["--", "--nocapture", "--test-threads", "1"]);
     command.env("QUIRE_ISOLATION_SECONDS", seconds.to_string());
+    close(command::counted(&mut command, command::cargo_line)?)
+}
+
+/// Everything a container does at once, for longer than the test command has time.
+fn storm(minutes: &str) -> Result<()> {
+    let seconds = minutes.parse::<u64>()? * 60;
+    let mut command = command::cargo();
+    command.args(["test", "--release", "--package", "quire-cli", "--test", "storm", "--", "--nocapture"]);
+    command.env("QUIRE_STORM_SECONDS", seconds.to_string());
     close(command::counted(&mut command, command::cargo_line)?)
 }
 

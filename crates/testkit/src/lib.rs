@@ -9,4 +9,5 @@ pub mod isolation; // whether a serial order explains what clients saw
 pub mod live; // a server process
 pub mod qt; // `.qt` files: queries and what comes out
 pub mod random; // random items and queries
+pub mod storm; // everything a container does at once, with kills
 pub mod values; // strategies for values

@@ -1,0 +1,296 @@
+//! Writers and followers at work while the container is changed under them and the server is killed.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value as Json, json};
+
+use super::check::{self, Expected, Kind};
+use super::client::{CONTAINER, Client, DATABASE, Shared, json as parsed, shown};
+use super::follower::{Follower, Mode};
+use super::writer::Writer;
+use crate::isolation::Random;
+use crate::live::Live;
+
+/// How a run goes.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub program: PathBuf,
+    pub seed: u64,
+    pub writers: u32,
+    pub time: Duration,
+    /// Between two kills, on average.
+    pub stretch: Duration,
+}
+
+const PARTITIONS: &str = "2";
+/// No more are made by splits.
+const PARTITIONS_MAX: usize = 16;
+/// For the sweep and the followers to come to the end.
+const LAST_WAIT: Duration = Duration::from_secs(60);
+const SHOWN_MAX: usize = 10;
+
+/// What a run did, and what was wrong with it.
+#[derive(Debug, Default)]
+pub struct Figures {
+    pub requests: u64,
+    pub cut: u64,
+    pub kills: u32,
+    pub splits: u32,
+    /// Ranges that followers saw go.
+    pub moves: u64,
+    pub policies: u32,
+    pub queries: u64,
+    pub latest_told: usize,
+    pub versions_told: usize,
+    pub expired: usize,
+    pub deleted: usize,
+    pub answers: BTreeMap<(&'static str, u16), u64>,
+    pub problems: Vec<String>,
+}
+
+pub fn run(plan: &Plan) -> Result<Figures> {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join("data");
+    let mut random = Random(plan.seed);
+    let mut figures = Figures::default();
+    let live = start(plan, &data)?;
+    let shared = Shared::default();
+    shared.port.store(live.port, Ordering::SeqCst);
+    set_up(&mut Client::new(&shared))?;
+    let live = storm(plan, &data, live, &shared, &mut random, &mut figures)?;
+    live.stop()?;
+    let output = std::process::Command::new(&plan.program).arg("verify").arg(&data).output()?;
+    if !output.status.success() {
+        let said = [output.stdout, output.stderr].concat();
+        figures.problems.push(format!("verify: {}", String::from_utf8_lossy(&said)));
+    }
+    Ok(figures)
+}
+
+fn start(plan: &Plan, data: &Path) -> Result<Live> {
+    Live::quire(&plan.program, data, &["--partitions", PARTITIONS])
+}
+
+/// The container with one of its indexing policies. `n` is indexed in all of them: queries sort by it.
+fn definition(policy: u32) -> Json {
+    let paths = |names: &[&str]| -> Json { names.iter().map(|name| json!({ "path": name })).collect() };
+    let indexing = match policy % 4 {
+        0 => json!({ "includedPaths": paths(&["/*"]), "excludedPaths": paths(&["/v/?"]) }),
+        1 => json!({ "includedPaths": paths(&["/n/?"]), "excludedPaths": paths(&["/*"]) }),
+        2 => json!({ "includedPaths": paths(&["/n/?", "/g/?"]), "excludedPaths": paths(&["/*"]) }),
+        _ => json!({ "includedPaths": paths(&["/*"]), "excludedPaths": [],
+            "compositeIndexes": [[{ "path": "/g", "order": "ascending" }, { "path": "/n", "order": "ascending" }]] }),
+    };
+    json!({
+        "id": "all",
+        "partitionKey": { "paths": ["/pk"], "kind": "Hash", "version": 2 },
+        "uniqueKeyPolicy": { "uniqueKeys": [{ "paths": ["/u"] }] },
+        "defaultTtl": -1,
+        "changeFeedPolicy": { "retentionDuration": 1440 },
+        "indexingPolicy": indexing,
+    })
+}
+
+fn set_up(client: &mut Client<'_>) -> Result<()> {
+    let database = json!({ "id": "storm" }).to_string();
+    let made = client.send("POST", "/dbs", ("dbs", ""), "", &database).context("no answer")?;
+    ensure!(made.status == 201, "the database: {}", shown(&made));
+    let (path, container) = (format!("/{DATABASE}/colls"), definition(0).to_string());
+    let made = client.send("POST", &path, ("colls", DATABASE), "", &container).context("no answer")?;
+    ensure!(made.status == 201, "the container: {}", shown(&made));
+    Ok(())
+}
+
+fn storm(
+    plan: &Plan,
+    data: &Path,
+    live: Live,
+    shared: &Shared,
+    random: &mut Random,
+    figures: &mut Figures,
+) -> Result<Live> {
+    let mut seeds = Random(random.next());
+    let mut seed = || Random(seeds.next());
+    let mut followers = Vec::new();
+    for mode in [Mode::Latest, Mode::AllVersions] {
+        followers.push(Follower::new(Client::new(shared), mode, seed()).context("no follower")?);
+    }
+    let mut writers: Vec<Writer<'_>> =
+        (0..plan.writers).map(|number| Writer::new(Client::new(shared), number + 1, seed())).collect();
+    let mut changer =
+        Changer { client: Client::new(shared), random: seed(), splits: 0, policies: 0, problems: Vec::new() };
+    let live = std::thread::scope(|scope| {
+        for writer in &mut writers {
+            scope.spawn(|| writer.work());
+        }
+        for follower in &mut followers {
+            scope.spawn(|| follower.follow());
+        }
+        scope.spawn(|| changer.work());
+        let live = kills(plan, data, live, shared, random, figures);
+        shared.given_up.store(live.is_err(), Ordering::SeqCst);
+        shared.stop.store(true, Ordering::SeqCst);
+        live
+    })?;
+    for writer in &mut writers {
+        writer.last_look();
+        figures.problems.append(&mut writer.problems);
+        figures.requests += writer.client.requests;
+        figures.cut += writer.client.cut;
+        figures.queries += writer.queries;
+        writer.answers.iter().for_each(|(key, count)| *figures.answers.entry(*key).or_default() += count);
+    }
+    let mut expected = BTreeMap::new();
+    writers.iter().for_each(|writer| writer.model.expected(&mut expected));
+    last_pages(&mut followers, &expected, figures);
+    figures.splits = changer.splits;
+    figures.policies = changer.policies;
+    figures.problems.append(&mut changer.problems);
+    Ok(live)
+}
+
+fn kills(
+    plan: &Plan,
+    data: &Path,
+    mut live: Live,
+    shared: &Shared,
+    random: &mut Random,
+    figures: &mut Figures,
+) -> Result<Live> {
+    let end = Instant::now() + plan.time;
+    loop {
+        let most = plan.stretch.as_millis() as u32;
+        let pause = Duration::from_millis(u64::from(most / 2 + random.below(most)));
+        let left = end.saturating_duration_since(Instant::now());
+        if pause >= left {
+            std::thread::sleep(left);
+            return Ok(live);
+        }
+        std::thread::sleep(pause);
+        live.kill()?;
+        figures.kills += 1;
+        shared.port.store(0, Ordering::SeqCst);
+        live = start(plan, data)?;
+        shared.port.store(live.port, Ordering::SeqCst);
+    }
+}
+
+/// Followers read on until they have been told everything, or for as long as is fair.
+fn last_pages(followers: &mut [Follower<'_>], expected: &BTreeMap<String, Expected>, figures: &mut Figures) {
+    let started = Instant::now();
+    let [latest, versions] = followers else { unreachable!("there are two followers") };
+    let mut problems;
+    loop {
+        while versions.round() && started.elapsed() < LAST_WAIT {}
+        while latest.round() && started.elapsed() < LAST_WAIT {}
+        problems = check::all_versions(&versions.told, expected);
+        problems.extend(check::latest(&latest.told, expected));
+        if problems.is_empty() || started.elapsed() > LAST_WAIT {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    figures.problems.append(&mut problems);
+    for follower in [&mut *latest, &mut *versions] {
+        figures.problems.append(&mut follower.problems);
+        figures.moves += follower.moves;
+        figures.requests += follower.client.requests;
+        figures.cut += follower.client.cut;
+    }
+    let count = |kind| versions.told.iter().filter(|told| told.kind == kind).count();
+    (figures.expired, figures.deleted) = (count(Kind::Expire), count(Kind::Delete));
+    (figures.latest_told, figures.versions_told) = (latest.told.len(), versions.told.len());
+}
+
+/// Replaces indexing policies and splits partitions.
+struct Changer<'a> {
+    client: Client<'a>,
+    random: Random,
+    splits: u32,
+    policies: u32,
+    problems: Vec<String>,
+}
+
+impl Changer<'_> {
+    fn work(&mut self) {
+        while !self.client.is_stopped() && !self.client.has_given_up() {
+            std::thread::sleep(Duration::from_millis(u64::from(200 + self.random.below(1300))));
+            if self.random.once_in(2) { self.split() } else { self.replace_policy() }
+        }
+    }
+
+    fn replace_policy(&mut self) {
+        let body = definition(self.random.below(4)).to_string();
+        let answer = self.client.send("PUT", &format!("/{CONTAINER}"), ("colls", CONTAINER), "", &body);
+        match answer {
+            Some(answer) if answer.status == 200 => self.policies += 1,
+            Some(answer) => self.refused("an indexing policy", &answer),
+            None => {}
+        }
+    }
+
+    fn split(&mut self) {
+        let Some(ranges) = self.client.ranges() else { return };
+        if ranges.len() >= PARTITIONS_MAX {
+            return;
+        }
+        let Some((id, _)) = ranges.get(self.random.below(ranges.len().max(1) as u32) as usize) else {
+            return;
+        };
+        let link = format!("_quire/{CONTAINER}/partitions/{id}/split");
+        match self.client.send("POST", &format!("/{link}"), ("_quire", &link), "", "") {
+            Some(answer) if answer.status < 300 => self.splits += 1,
+            Some(answer) => self.refused("a split", &answer),
+            None => {}
+        }
+    }
+
+    /// 409 for a partition that has but one key; 400 while too many index changes wait.
+    fn refused(&mut self, what: &str, answer: &crate::http::Answer) {
+        if answer.status >= 500 && answer.status != 503 {
+            self.problems.push(format!("{what}: {}, {}", shown(answer), parsed(answer)["message"]));
+        }
+    }
+}
+
+impl Figures {
+    pub fn is_clean(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// What was tried and never once accepted: it has not been tested.
+    pub fn never_accepted(&self) -> Vec<&'static str> {
+        let mut names: Vec<&'static str> = self.answers.keys().map(|(what, _)| *what).collect();
+        names.dedup();
+        names.retain(|name| !self.answers.keys().any(|(what, status)| what == name && *status < 300));
+        names
+    }
+}
+
+impl std::fmt::Display for Figures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(
+            f,
+            "{} requests, {} kills, {} connections cut, {} splits ({} ranges seen to go), {} indexing policies",
+            self.requests, self.kills, self.cut, self.splits, self.moves, self.policies
+        )?;
+        writeln!(
+            f,
+            "{} queries; told: {} latest versions, {} versions of which {} deletes and {} expired: {} problems",
+            self.queries,
+            self.latest_told,
+            self.versions_told,
+            self.deleted,
+            self.expired,
+            self.problems.len()
+        )?;
+        for ((what, status), count) in &self.answers {
+            writeln!(f, "  {what}: {status} x {count}")?;
+        }
+        self.problems.iter().take(SHOWN_MAX).try_for_each(|problem| writeln!(f, "problem: {problem}"))
+    }
+}
