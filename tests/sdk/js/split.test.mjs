@@ -35,9 +35,9 @@ async function filled(t, count = 120) {
 const numbers = (count) => Array.from({ length: count }, (_, n) => n);
 const sorted = (list) => [...list].sort((a, b) => a - b);
 
-test("a query goes on over a split", async (t) => {
+for (const query of ["SELECT VALUE c.n FROM c", "SELECT VALUE c.n FROM c ORDER BY c.n"]) test(`a query goes on over a split: ${query}`, async (t) => {
   const container = await filled(t);
-  const iterator = container.items.query("SELECT VALUE c.n FROM c", { maxItemCount: 7 });
+  const iterator = container.items.query(query, { maxItemCount: 7 });
   const found = [];
   for (let page = 0; iterator.hasMoreResults(); page++) {
     const { resources } = await iterator.fetchNext();
