@@ -22,6 +22,7 @@ fn all_at_once_and_nothing_lost() {
         seed: from_environment("QUIRE_STORM_SEED").unwrap_or(SEED),
         writers: 4,
         time: Duration::from_secs(from_environment("QUIRE_STORM_SECONDS").unwrap_or(18)),
+        round: Duration::from_secs(300),
         stretch: Duration::from_secs(6),
     };
     println!("storm: seed {}", plan.seed);
@@ -32,6 +33,9 @@ fn all_at_once_and_nothing_lost() {
         figures.kills >= 1 && figures.queries > 10 && figures.versions_told > 100,
         "hardly anything was done"
     );
-    assert!(figures.expired > 0 && figures.deleted > 0 && figures.policies > 0, "not everything was done");
+    assert!(
+        figures.expired > 0 && figures.deleted > 0 && figures.policies > 0 && figures.moves > 0,
+        "not everything was done"
+    );
     assert_eq!(figures.never_accepted(), [""; 0], "never accepted");
 }

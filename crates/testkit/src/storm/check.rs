@@ -23,6 +23,9 @@ pub struct Told {
     pub previous: Option<Token>,
 }
 
+/// What a change was, the version it made and the one before.
+type Change = (Kind, Option<Token>, Option<Token>);
+
 /// What happened to an item, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -47,7 +50,7 @@ impl Expected {
     }
 
     /// As the log of all versions has to tell it.
-    fn as_told(&self) -> Vec<(Kind, Option<Token>, Option<Token>)> {
+    fn as_told(&self) -> Vec<Change> {
         let mut there = None;
         let tell = |event: &Event| match *event {
             Event::Write(token) => {
@@ -88,7 +91,7 @@ impl Line {
 
 /// The log of all versions tells every event of every item once, in order, with the version before.
 pub fn all_versions(told: &[Told], expected: &BTreeMap<String, Expected>) -> Vec<String> {
-    let mut by_item: BTreeMap<&str, Vec<(Kind, Option<Token>, Option<Token>)>> = BTreeMap::new();
+    let mut by_item: BTreeMap<&str, Vec<Change>> = BTreeMap::new();
     for change in told {
         by_item.entry(&change.id).or_default().push((change.kind, change.token, change.previous));
     }

@@ -22,13 +22,17 @@ pub struct Plan {
     pub seed: u64,
     pub writers: u32,
     pub time: Duration,
+    /// Each on a new server: a container cannot be split for ever.
+    pub round: Duration,
     /// Between two kills, on average.
     pub stretch: Duration,
 }
 
 const PARTITIONS: &str = "2";
 /// No more are made by splits.
-const PARTITIONS_MAX: usize = 16;
+const PARTITIONS_MAX: usize = 40;
+/// One more partition for so many request units.
+const PARTITION_THROUGHPUT: usize = 10_000;
 /// For the sweep and the followers to come to the end.
 const LAST_WAIT: Duration = Duration::from_secs(60);
 const SHOWN_MAX: usize = 10;
@@ -36,10 +40,13 @@ const SHOWN_MAX: usize = 10;
 /// What a run did, and what was wrong with it.
 #[derive(Debug, Default)]
 pub struct Figures {
+    pub rounds: u32,
     pub requests: u64,
     pub cut: u64,
     pub kills: u32,
     pub splits: u32,
+    /// Of throughput, so that the container is split by itself.
+    pub raises: u32,
     /// Ranges that followers saw go.
     pub moves: u64,
     pub policies: u32,
@@ -53,22 +60,36 @@ pub struct Figures {
 }
 
 pub fn run(plan: &Plan) -> Result<Figures> {
-    let folder = tempfile::tempdir()?;
-    let data = folder.path().join("data");
     let mut random = Random(plan.seed);
     let mut figures = Figures::default();
+    let end = Instant::now() + plan.time;
+    while figures.is_clean() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        round(plan, left.min(plan.round), &mut random, &mut figures)?;
+        figures.rounds += 1;
+    }
+    Ok(figures)
+}
+
+fn round(plan: &Plan, time: Duration, random: &mut Random, figures: &mut Figures) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join("data");
     let live = start(plan, &data)?;
     let shared = Shared::default();
     shared.port.store(live.port, Ordering::SeqCst);
     set_up(&mut Client::new(&shared))?;
-    let live = storm(plan, &data, live, &shared, &mut random, &mut figures)?;
+    let plan = Plan { time, ..plan.clone() };
+    let live = storm(&plan, &data, live, &shared, random, figures)?;
     live.stop()?;
     let output = std::process::Command::new(&plan.program).arg("verify").arg(&data).output()?;
     if !output.status.success() {
         let said = [output.stdout, output.stderr].concat();
         figures.problems.push(format!("verify: {}", String::from_utf8_lossy(&said)));
     }
-    Ok(figures)
+    Ok(())
 }
 
 fn start(plan: &Plan, data: &Path) -> Result<Live> {
@@ -121,8 +142,7 @@ fn storm(
     }
     let mut writers: Vec<Writer<'_>> =
         (0..plan.writers).map(|number| Writer::new(Client::new(shared), number + 1, seed())).collect();
-    let mut changer =
-        Changer { client: Client::new(shared), random: seed(), splits: 0, policies: 0, problems: Vec::new() };
+    let mut changer = Changer::new(Client::new(shared), seed());
     let live = std::thread::scope(|scope| {
         for writer in &mut writers {
             scope.spawn(|| writer.work());
@@ -147,8 +167,9 @@ fn storm(
     let mut expected = BTreeMap::new();
     writers.iter().for_each(|writer| writer.model.expected(&mut expected));
     last_pages(&mut followers, &expected, figures);
-    figures.splits = changer.splits;
-    figures.policies = changer.policies;
+    figures.splits += changer.splits;
+    figures.raises += changer.raises;
+    figures.policies += changer.policies;
     figures.problems.append(&mut changer.problems);
     Ok(live)
 }
@@ -202,8 +223,10 @@ fn last_pages(followers: &mut [Follower<'_>], expected: &BTreeMap<String, Expect
         figures.cut += follower.client.cut;
     }
     let count = |kind| versions.told.iter().filter(|told| told.kind == kind).count();
-    (figures.expired, figures.deleted) = (count(Kind::Expire), count(Kind::Delete));
-    (figures.latest_told, figures.versions_told) = (latest.told.len(), versions.told.len());
+    figures.expired += count(Kind::Expire);
+    figures.deleted += count(Kind::Delete);
+    figures.latest_told += latest.told.len();
+    figures.versions_told += versions.told.len();
 }
 
 /// Replaces indexing policies and splits partitions.
@@ -211,15 +234,46 @@ struct Changer<'a> {
     client: Client<'a>,
     random: Random,
     splits: u32,
+    raises: u32,
     policies: u32,
     problems: Vec<String>,
 }
 
-impl Changer<'_> {
+impl<'a> Changer<'a> {
+    fn new(client: Client<'a>, random: Random) -> Changer<'a> {
+        Changer { client, random, splits: 0, raises: 0, policies: 0, problems: Vec::new() }
+    }
+
     fn work(&mut self) {
         while !self.client.is_stopped() && !self.client.has_given_up() {
             std::thread::sleep(Duration::from_millis(u64::from(200 + self.random.below(1300))));
-            if self.random.once_in(2) { self.split() } else { self.replace_policy() }
+            match self.random.below(7) {
+                0 | 1 => self.split(),
+                2 => self.raise_throughput(),
+                _ => self.replace_policy(),
+            }
+        }
+    }
+
+    /// To what one partition more is for.
+    fn raise_throughput(&mut self) {
+        let Some(ranges) = self.client.ranges() else { return };
+        let Some(answer) = self.client.ask("GET", "/offers", ("offers", ""), "", "") else { return };
+        let mut offer = parsed(&answer)["Offers"][0].take();
+        let rid = offer["_rid"].as_str().unwrap_or_default().to_owned();
+        if ranges.len() >= PARTITIONS_MAX {
+            return;
+        }
+        if rid.is_empty() {
+            return self.problems.push(format!("no offer: {}", shown(&answer)));
+        }
+        offer["content"]["offerThroughput"] = json!((ranges.len() + 1) * PARTITION_THROUGHPUT);
+        let signed = rid.to_ascii_lowercase();
+        let path = format!("/offers/{rid}");
+        match self.client.send("PUT", &path, ("offers", &signed), "", &offer.to_string()) {
+            Some(answer) if answer.status == 200 => self.raises += 1,
+            Some(answer) => self.refused("more throughput", &answer),
+            None => {}
         }
     }
 
@@ -249,9 +303,9 @@ impl Changer<'_> {
         }
     }
 
-    /// 409 for a partition that has but one key; 400 while too many index changes wait.
+    /// 409 for a partition that has but one key, 410 for one that is split already, 400 while too many index changes wait.
     fn refused(&mut self, what: &str, answer: &crate::http::Answer) {
-        if answer.status >= 500 && answer.status != 503 {
+        if ![400, 409, 410, 429, 449, 503].contains(&answer.status) {
             self.problems.push(format!("{what}: {}, {}", shown(answer), parsed(answer)["message"]));
         }
     }
@@ -275,8 +329,16 @@ impl std::fmt::Display for Figures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(
             f,
-            "{} requests, {} kills, {} connections cut, {} splits ({} ranges seen to go), {} indexing policies",
-            self.requests, self.kills, self.cut, self.splits, self.moves, self.policies
+            "{} rounds, {} requests, {} kills, {} connections cut, {} splits asked for and {} raises of throughput \
+             ({} times a follower saw a range go), {} indexing policies",
+            self.rounds,
+            self.requests,
+            self.kills,
+            self.cut,
+            self.splits,
+            self.raises,
+            self.moves,
+            self.policies
         )?;
         writeln!(
             f,

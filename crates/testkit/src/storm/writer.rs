@@ -10,7 +10,7 @@ use super::model::{Item, Mayfly, Model};
 use crate::http::Answer;
 use crate::isolation::Random;
 
-const KEYS: u32 = 4;
+const KEYS: u32 = 16;
 const IDS: u32 = 12;
 const UNIQUES: u32 = 40;
 const GROUPS: u32 = 3;
