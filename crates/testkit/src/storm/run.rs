@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::check::{self, Expected, Kind};
 use super::client::{CONTAINER, Client, DATABASE, Shared, json as parsed, shown};
+pub use super::follower::Care;
 use super::follower::{Follower, Mode};
 use super::writer::Writer;
 use crate::isolation::Random;
@@ -26,6 +27,9 @@ pub struct Plan {
     pub round: Duration,
     /// Between two kills, on average.
     pub stretch: Duration,
+    /// At the end, for the sweep and the followers to come to it.
+    pub last_wait: Duration,
+    pub followers: Care,
 }
 
 const PARTITIONS: &str = "2";
@@ -33,8 +37,6 @@ const PARTITIONS: &str = "2";
 const PARTITIONS_MAX: usize = 40;
 /// One more partition for so many request units.
 const PARTITION_THROUGHPUT: usize = 10_000;
-/// For the sweep and the followers to come to the end.
-const LAST_WAIT: Duration = Duration::from_secs(60);
 const SHOWN_MAX: usize = 10;
 
 /// What a run did, and what was wrong with it.
@@ -138,7 +140,8 @@ fn storm(
     let mut seed = || Random(seeds.next());
     let mut followers = Vec::new();
     for mode in [Mode::Latest, Mode::AllVersions] {
-        followers.push(Follower::new(Client::new(shared), mode, seed()).context("no follower")?);
+        followers
+            .push(Follower::new(Client::new(shared), mode, plan.followers, seed()).context("no follower")?);
     }
     let mut writers: Vec<Writer<'_>> =
         (0..plan.writers).map(|number| Writer::new(Client::new(shared), number + 1, seed())).collect();
@@ -166,7 +169,7 @@ fn storm(
     }
     let mut expected = BTreeMap::new();
     writers.iter().for_each(|writer| writer.model.expected(&mut expected));
-    last_pages(&mut followers, &expected, figures);
+    last_pages(plan, &mut followers, &expected, figures);
     figures.splits += changer.splits;
     figures.raises += changer.raises;
     figures.policies += changer.policies;
@@ -201,16 +204,21 @@ fn kills(
 }
 
 /// Followers read on until they have been told everything, or for as long as is fair.
-fn last_pages(followers: &mut [Follower<'_>], expected: &BTreeMap<String, Expected>, figures: &mut Figures) {
+fn last_pages(
+    plan: &Plan,
+    followers: &mut [Follower<'_>],
+    expected: &BTreeMap<String, Expected>,
+    figures: &mut Figures,
+) {
     let started = Instant::now();
     let [latest, versions] = followers else { unreachable!("there are two followers") };
     let mut problems;
     loop {
-        while versions.round() && started.elapsed() < LAST_WAIT {}
-        while latest.round() && started.elapsed() < LAST_WAIT {}
+        while versions.round() && started.elapsed() < plan.last_wait {}
+        while latest.round() && started.elapsed() < plan.last_wait {}
         problems = check::all_versions(&versions.told, expected);
         problems.extend(check::latest(&latest.told, expected));
-        if problems.is_empty() || started.elapsed() > LAST_WAIT {
+        if problems.is_empty() || started.elapsed() > plan.last_wait {
             break;
         }
         std::thread::sleep(Duration::from_millis(500));
