@@ -46,6 +46,8 @@ pub struct Figures {
     pub requests: u64,
     pub cut: u64,
     pub kills: u32,
+    /// From a kill until the server is ready again, the slowest.
+    pub slowest_restart: Duration,
     pub splits: u32,
     /// Of throughput, so that the container is split by itself.
     pub raises: u32,
@@ -199,6 +201,7 @@ fn kills(
         figures.kills += 1;
         shared.port.store(0, Ordering::SeqCst);
         live = start(plan, data)?;
+        figures.slowest_restart = figures.slowest_restart.max(live.ready_after);
         shared.port.store(live.port, Ordering::SeqCst);
     }
 }
@@ -337,11 +340,12 @@ impl std::fmt::Display for Figures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(
             f,
-            "{} rounds, {} requests, {} kills, {} connections cut, {} splits asked for and {} raises of throughput \
+            "{} rounds, {} requests, {} kills (slowest restart {:.1?}), {} connections cut, {} splits asked for and {} raises of throughput \
              ({} times a follower saw a range go), {} indexing policies",
             self.rounds,
             self.requests,
             self.kills,
+            self.slowest_restart,
             self.cut,
             self.splits,
             self.raises,
