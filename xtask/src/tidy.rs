@@ -96,7 +96,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("storage", &[]),
     ("storage-local", &["storage"]),
     ("script", &["value"]),
-    ("engine", &["value", "resource", "sql", "storage"]),
+    ("engine", &["value", "resource", "sql", "script", "storage"]),
     ("server", &["engine", "resource", "value"]),
 ];
 
