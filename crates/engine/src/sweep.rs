@@ -140,15 +140,8 @@ impl Sweeper {
             if self.paused.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            self.sweep_versions(container)?;
-            self.sweep_keys(container)?;
-            let Some(default) = container.definition.default_ttl else { continue };
-            let mut swept = self.sweep_own(container);
-            if swept.is_ok() && default > 0 {
-                swept = self.sweep_default(container, default, looked);
-            }
-            match swept {
-                // Deleted in the meantime, or its writers are many: another round comes.
+            match self.sweep_container(container, looked) {
+                // Deleted or split in the meantime, or its writers are many: another round comes.
                 Err(Ended::Failed(
                     EngineError::ResourceNotFound { .. }
                     | EngineError::PartitionMoved
@@ -161,19 +154,20 @@ impl Sweeper {
         Ok(())
     }
 
+    fn sweep_container(&self, container: &Container, looked: &mut Looked) -> Result<(), Ended> {
+        self.sweep_versions(container)?;
+        self.sweep_keys(container)?;
+        let Some(default) = container.definition.default_ttl else { return Ok(()) };
+        self.sweep_own(container)?;
+        if default > 0 { self.sweep_default(container, default, looked) } else { Ok(()) }
+    }
+
     /// Items of partition keys that were deleted.
     fn sweep_keys(&self, container: &Container) -> Result<(), Ended> {
         for (key, lsn) in container.partitions.deleted_keys().iter() {
             loop {
                 let started = Instant::now();
-                let removed = match remove_some(&self.shared, container, key, lsn) {
-                    Err(
-                        EngineError::ResourceNotFound { .. }
-                        | EngineError::Contended
-                        | EngineError::Overloaded,
-                    ) => break,
-                    removed => removed?,
-                };
+                let removed = remove_some(&self.shared, container, key, lsn)?;
                 self.removed_by_key.fetch_add(removed.unwrap_or(0) as u64, Ordering::Relaxed);
                 self.rest((REST_FACTOR * started.elapsed()).min(REST_MAX))?;
                 if removed.is_none_or(|removed| removed == 0) {
