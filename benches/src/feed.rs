@@ -20,6 +20,8 @@ const EXPIRING: &str = "dbs/bench/colls/expiring";
 const KEYS: u64 = 1000;
 const WRITERS: usize = 16;
 const IN_A_BATCH: u64 = 100;
+/// What a load leaves to the storage to do.
+const SETTLED_AFTER: Duration = Duration::from_secs(20);
 const FEED: &str = "a-im: Incremental feed\r\nx-ms-max-item-count: 1000\r\n";
 
 /// How much is done: all of it, or a little to see that it runs.
@@ -53,12 +55,29 @@ fn set_up(port: u16) -> Result<()> {
     let mut connection = Connection::open(port)?;
     let request = signer.request("POST", "/dbs", ("dbs", ""), "", br#"{"id":"bench"}"#);
     ensure!(connection.status(&request)? == 201, "the database is not created");
-    for (id, more) in [("items", ""), ("written", ""), ("expiring", r#","defaultTtl":1"#)] {
-        let body =
-            format!(r#"{{"id":"{id}","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}{more}}}"#);
+    for (id, more) in [("items", ""), ("written", ""), ("expiring", r#","defaultTtl":100000"#)] {
+        let body = definition(id, more);
         let request = signer.request("POST", "/dbs/bench/colls", ("colls", "dbs/bench"), "", body.as_bytes());
         ensure!(connection.status(&request)? == 201, "container {id} is not created");
     }
+    Ok(())
+}
+
+fn definition(id: &str, more: &str) -> String {
+    format!(r#"{{"id":"{id}","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}{more}}}"#)
+}
+
+/// All its items have expired from now on.
+fn expire(port: u16) -> Result<()> {
+    let body = definition("expiring", r#","defaultTtl":1"#);
+    let request = Signer::well_known().request(
+        "PUT",
+        &format!("/{EXPIRING}"),
+        ("colls", EXPIRING),
+        "",
+        body.as_bytes(),
+    );
+    ensure!(Connection::open(port)?.status(&request)? == 200, "the container is not replaced");
     Ok(())
 }
 
@@ -239,12 +258,15 @@ fn with_a_reader(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
 }
 
 fn with_the_sweep(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
-    let alone: Vec<f64> =
-        (0..size.rounds as u64).map(|round| write_rate(quire, size, 100 + round)).collect::<Result<_>>()?;
     fill(quire.port, EXPIRING, size.expired)?;
+    std::thread::sleep(SETTLED_AFTER);
+    let rates = |label: u64| -> Result<Vec<f64>> {
+        (0..size.rounds as u64).map(|round| write_rate(quire, size, label + round)).collect()
+    };
+    let alone = rates(100)?;
     let removed_before = removed(quire)?;
-    let together: Vec<f64> =
-        (0..size.rounds as u64).map(|round| write_rate(quire, size, 200 + round)).collect::<Result<_>>()?;
+    expire(quire.port)?;
+    let together = rates(200)?;
     let removed = removed(quire)? - removed_before;
     let share = median(together) / median(alone);
     table.at_least("writers with the sweep of expired items running, beside alone", share, 0.95, "x");
