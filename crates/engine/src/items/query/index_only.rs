@@ -215,13 +215,13 @@ fn each_row(
     }
 }
 
-/// A decoded row; arrays and objects are like any other of them here.
+/// A decoded row; an array is like any other array here, an object like any other object.
 fn value_of(encoded: &[u8]) -> Result<Option<Value>, EngineError> {
-    if is_marker(encoded) {
-        return Ok(Some(Value::Array(Vec::new())));
-    }
-    if is_cut(encoded) {
-        return Ok(None);
+    match encoded {
+        [key::ARRAY] => return Ok(Some(Value::Array(Vec::new()))),
+        [key::OBJECT] => return Ok(Some(Value::Object(Object::new()))),
+        cut if is_cut(cut) => return Ok(None),
+        _ => {}
     }
     let (value, _) = key::decode(encoded).map_err(|error| corrupt(error.reason))?;
     Ok(Some(value))
