@@ -8,11 +8,11 @@ use quire_value::Value;
 
 use crate::EngineError;
 use crate::api::{Migrate, Options, Precondition, Resource, ScriptKind};
+use crate::background::{CatalogWorkers, IndexBuilds, Reclaim, Worker, WorkerStatus};
 use crate::backup::Watched;
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
 use crate::container::Container;
-use crate::jobs::{Bell, Jobs};
 use crate::shared::Shared;
 use crate::split::{Splits, Splitter};
 use crate::sweep::Sweep;
@@ -21,10 +21,11 @@ use crate::views::{self, ViewStatus, Views};
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
     pub(crate) catalog: Arc<Catalog>,
-    jobs: Jobs,
-    sweep: Sweep,
+    reclaim: Worker<Reclaim>,
+    index_builds: Worker<IndexBuilds>,
+    sweep: Worker<Sweep>,
     views: Views,
-    splits: Splits,
+    splits: Worker<Splits>,
     /// The storage of `shared`, seen as what backups need.
     pub(crate) watched: Arc<Watched>,
 }
@@ -35,10 +36,12 @@ impl Engine {
         let StoreRow { incarnation, secret } = catalog::open_store(&*storage)?;
         let watched = Arc::new(Watched::new(storage));
         let shared = Shared::new(watched.clone(), options, secret, incarnation);
-        let bell = Arc::new(Bell::default());
-        let catalog = Arc::new(Catalog::open(Arc::clone(&shared), Arc::clone(&bell))?);
+        let workers = CatalogWorkers::default();
+        let catalog = Arc::new(Catalog::open(Arc::clone(&shared), workers.clone())?);
         let views = Views::start(Arc::clone(&shared), Arc::clone(&catalog))?;
-        let jobs = Jobs::start(Arc::clone(&shared), Arc::clone(&catalog), bell)?;
+        let reclaim = Reclaim::start(Arc::clone(&shared), Arc::clone(&catalog), workers.reclaim)?;
+        let index_builds =
+            IndexBuilds::start(Arc::clone(&shared), Arc::clone(&catalog), workers.index_builds)?;
         let sweep = Sweep::start(Arc::clone(&shared), Arc::clone(&catalog))?;
         let splitter = Splitter {
             shared: Arc::clone(&shared),
@@ -46,15 +49,29 @@ impl Engine {
             watched: Arc::clone(&watched),
         };
         let splits = Splits::start(splitter)?;
-        Ok(Engine { shared, catalog, jobs, sweep, views, splits, watched })
+        Ok(Engine { shared, catalog, reclaim, index_builds, sweep, views, splits, watched })
     }
     /// Stops background work, flushes, closes the storage.
     pub fn close(&self) -> Result<(), EngineError> {
-        self.jobs.stop();
+        self.stop_workers();
+        Ok(self.shared.storage.close()?)
+    }
+    fn stop_workers(&self) {
+        self.reclaim.stop();
+        self.index_builds.stop();
         self.sweep.stop();
         self.views.stop();
         self.splits.stop();
-        Ok(self.shared.storage.close()?)
+    }
+    /// Whether background work gets on.
+    pub fn workers(&self) -> Vec<WorkerStatus> {
+        vec![
+            self.reclaim.status(),
+            self.index_builds.status(),
+            self.sweep.status(),
+            self.views.worker_status(),
+            self.splits.status(),
+        ]
     }
     /// Whether expired items are left on the disk for now; nobody sees them either way.
     pub fn pause_sweep(&self, paused: bool) {
@@ -62,11 +79,11 @@ impl Engine {
     }
     /// Divides a partition into two, and says which. Requests that meet it meanwhile are run once more.
     pub fn split_partition(&self, container: &Arc<Container>, id: &str) -> Result<[u32; 2], EngineError> {
-        self.splits.splitter().split(container, id)
+        self.splits.work().splitter().split(container, id)
     }
     /// A partition with more bytes of items than this is split by itself; 50 GB unless told.
     pub fn split_partitions_above(&self, bytes: u64) {
-        self.splits.set_partition_bytes_max(bytes);
+        self.splits.work().set_partition_bytes_max(bytes);
     }
     /// Random, made with the store, kept in it: for MACs of resource tokens and continuations.
     pub fn secret(&self) -> [u8; 32] {
@@ -334,10 +351,12 @@ impl Engine {
     /// Figures for `/_quire/metrics`, by name: group commit, storage, compaction, cache, reclaim backlog.
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
         let mut figures = self.shared.statistics();
-        figures.extend(self.jobs.statistics());
-        figures.extend(self.sweep.statistics());
+        figures.extend(self.reclaim.work().statistics());
+        figures.extend(self.index_builds.work().statistics());
+        figures.extend(self.sweep.work().statistics());
+        figures.push(("sweep_rounds", self.sweep.rounds()));
         figures.extend(self.views.statistics());
-        figures.extend(self.splits.statistics());
+        figures.extend(self.splits.work().statistics());
         figures.extend(self.catalog.statistics());
         figures.extend(self.shared.storage.statistics());
         figures
@@ -347,9 +366,6 @@ impl Engine {
 /// An engine that is dropped without [`Engine::close`] still ends its thread; the storage is left to its owner.
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.jobs.stop();
-        self.sweep.stop();
-        self.views.stop();
-        self.splits.stop();
+        self.stop_workers();
     }
 }

@@ -5,6 +5,7 @@
 //! Not here: HTTP and its bodies (see `quire-server`), the choice of a storage (see `quire-cli`).
 
 mod api; // requests and answers
+mod background; // work that nobody waits for
 mod backup; // the whole account copied to files while it is written to
 mod batch; // several operations in one request
 mod cache; // ready answers of point reads
@@ -16,7 +17,6 @@ mod engine; // opening, closing, the control plane
 mod error;
 mod indexes; // the rows that find items by their values
 mod items; // create, read, replace, upsert, delete, list, query
-mod jobs; // emptying what was deleted
 mod keys; // every key and value form in the storage
 mod locks; // who may write what at the same time
 mod partition; // a container's partitions: ranges, positions, counts
@@ -37,6 +37,7 @@ mod verify; // reads everything again
 mod views; // containers maintained from others
 
 pub use api::*;
+pub use background::{WorkerState, WorkerStatus};
 pub use backup::BackupReport;
 pub use batch::{BatchOperation, BatchVerb, Bulk, OperationDone, OperationResult, Outcome};
 pub use catalog::ContainerScripts;

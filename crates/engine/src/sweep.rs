@@ -7,15 +7,13 @@
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use quire_resource::ItemTtl;
-use quire_storage::{Direction, KeyRange, Op, Scan, StorageError};
-use tracing::warn;
+use quire_storage::{Direction, KeyRange, Op, Scan};
 
+use crate::background::{Interrupted, Next, Turn, Work, Worker};
 use crate::catalog::Catalog;
 use crate::items::key_delete::remove_some;
 use crate::items::remove::{REMOVED_TOGETHER, remove_gone};
@@ -39,137 +37,72 @@ const VERSIONS_REMOVED_TOGETHER: usize = 1000;
 const ROWS_LOOKED_AT: usize = 12_000;
 
 pub(crate) struct Sweep {
-    sweeper: Arc<Sweeper>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-struct Sweeper {
     shared: Arc<Shared>,
     catalog: Arc<Catalog>,
-    stopping: Mutex<bool>,
-    stop: Condvar,
     removed: AtomicU64,
     removed_by_key: AtomicU64,
-    paused: AtomicBool,
 }
 
 /// How far the feed of a partition was looked through under one default.
 type Looked = HashMap<(u32, u32), (i32, u64)>;
 
-enum Ended {
-    Stopping,
-    Failed(EngineError),
-}
-
-impl<E: Into<EngineError>> From<E> for Ended {
-    fn from(error: E) -> Ended {
-        Ended::Failed(error.into())
-    }
-}
-
 impl Sweep {
-    pub fn start(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Result<Sweep, EngineError> {
-        let (stopping, stop, removed, removed_by_key, paused) = Default::default();
-        let sweeper = Arc::new(Sweeper { shared, catalog, stopping, stop, removed, removed_by_key, paused });
-        let run = Arc::clone(&sweeper);
-        let thread = thread::Builder::new().name("quire-sweep".to_owned()).spawn(move || run.run());
-        let thread =
-            thread.map_err(|source| EngineError::Io { doing: "starting a thread".to_owned(), source })?;
-        Ok(Sweep { sweeper, thread: Mutex::new(Some(thread)) })
-    }
-
-    /// Returns when nothing is removed any more.
-    pub fn stop(&self) {
-        *self.sweeper.stopping.lock() = true;
-        self.sweeper.stop.notify_all();
-        if let Some(thread) = self.thread.lock().take()
-            && thread.join().is_err()
-        {
-            warn!("the sweep panicked");
-        }
-    }
-
-    pub fn pause(&self, paused: bool) {
-        self.sweeper.paused.store(paused, Ordering::Relaxed);
+    pub fn start(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Result<Worker<Sweep>, EngineError> {
+        let (removed, removed_by_key) = Default::default();
+        Worker::start(Sweep { shared, catalog, removed, removed_by_key }, Arc::default())
     }
 
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
-        let state = self.sweeper.catalog.state();
+        let state = self.catalog.state();
         let waiting: usize =
             state.containers().map(|container| container.partitions.deleted_keys().len()).sum();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         vec![
-            ("expired_items_removed", count(&self.sweeper.removed)),
+            ("expired_items_removed", count(&self.removed)),
             ("partition_key_deletes_waiting", waiting as u64),
-            ("partition_key_deletes_items_removed", count(&self.sweeper.removed_by_key)),
+            ("partition_key_deletes_items_removed", count(&self.removed_by_key)),
         ]
     }
-}
 
-impl Sweeper {
-    fn run(&self) {
-        let mut looked = Looked::new();
-        while self.rest(INTERVAL).is_ok() {
-            match self.round(&mut looked) {
-                Ok(()) => {}
-                Err(Ended::Stopping) => return,
-                Err(Ended::Failed(EngineError::Storage(
-                    StorageError::Closed | StorageError::Poisoned { .. },
-                ))) => {
-                    return;
-                }
-                Err(Ended::Failed(error)) => {
-                    warn!(%error, "removing expired items failed and is tried again")
-                }
-            }
+    fn sweep_unless_busy(
+        &self,
+        container: &Container,
+        turn: &Turn<'_>,
+        looked: &mut Looked,
+    ) -> Result<(), Interrupted> {
+        match self.sweep_container(container, turn, looked) {
+            // Deleted or split in the meantime, or its writers are many: another round comes.
+            Err(Interrupted::Failed(
+                EngineError::ResourceNotFound { .. }
+                | EngineError::PartitionMoved
+                | EngineError::Contended
+                | EngineError::Overloaded,
+            )) => Ok(()),
+            swept => swept,
         }
     }
 
-    fn rest(&self, time: Duration) -> Result<(), Ended> {
-        let mut stopping = self.stopping.lock();
-        if !*stopping {
-            self.stop.wait_for(&mut stopping, time);
-        }
-        if *stopping { Err(Ended::Stopping) } else { Ok(()) }
-    }
-
-    fn round(&self, looked: &mut Looked) -> Result<(), Ended> {
-        let state = self.catalog.state();
-        looked.retain(|(container, _), _| state.containers().any(|other| other.number == *container));
-        for container in state.containers() {
-            if self.paused.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            match self.sweep_container(container, looked) {
-                // Deleted or split in the meantime, or its writers are many: another round comes.
-                Err(Ended::Failed(
-                    EngineError::ResourceNotFound { .. }
-                    | EngineError::PartitionMoved
-                    | EngineError::Contended
-                    | EngineError::Overloaded,
-                )) => {}
-                swept => swept?,
-            }
-        }
-        Ok(())
-    }
-
-    fn sweep_container(&self, container: &Container, looked: &mut Looked) -> Result<(), Ended> {
-        self.sweep_versions(container)?;
-        self.sweep_keys(container)?;
+    fn sweep_container(
+        &self,
+        container: &Container,
+        turn: &Turn<'_>,
+        looked: &mut Looked,
+    ) -> Result<(), Interrupted> {
+        self.sweep_versions(container, turn)?;
+        self.sweep_keys(container, turn)?;
         let Some(default) = container.definition.default_ttl else { return Ok(()) };
-        self.sweep_own(container)?;
-        if default > 0 { self.sweep_default(container, default, looked) } else { Ok(()) }
+        self.sweep_own(container, turn)?;
+        if default > 0 { self.sweep_default(container, default, turn, looked) } else { Ok(()) }
     }
 
     /// Items of partition keys that were deleted.
-    fn sweep_keys(&self, container: &Container) -> Result<(), Ended> {
+    fn sweep_keys(&self, container: &Container, turn: &Turn<'_>) -> Result<(), Interrupted> {
         for (key, lsn) in container.partitions.deleted_keys().iter() {
             loop {
                 let started = Instant::now();
                 let removed = remove_some(&self.shared, container, key, lsn)?;
                 self.removed_by_key.fetch_add(removed.unwrap_or(0) as u64, Ordering::Relaxed);
-                self.rest((REST_FACTOR * started.elapsed()).min(REST_MAX))?;
+                turn.rest((REST_FACTOR * started.elapsed()).min(REST_MAX))?;
                 if removed.is_none_or(|removed| removed == 0) {
                     break;
                 }
@@ -179,7 +112,7 @@ impl Sweeper {
     }
 
     /// Versions that are older than the container keeps them.
-    fn sweep_versions(&self, container: &Container) -> Result<(), Ended> {
+    fn sweep_versions(&self, container: &Container, turn: &Turn<'_>) -> Result<(), Interrupted> {
         for id in container.partitions.lineage() {
             // Those of a partition that was split are removed by one that came from it.
             let partition = container.partitions.all().iter().find(|heir| heir.layout.descends_from(id));
@@ -187,7 +120,7 @@ impl Sweeper {
             while let Some((floor, ops)) = self.old_versions(container, id)? {
                 let started = Instant::now();
                 match partition.sequencer.submit(versions_removed(container, partition, id, floor, ops)) {
-                    Ok(_) => self.rest((REST_FACTOR * started.elapsed()).min(REST_MAX))?,
+                    Ok(_) => turn.rest((REST_FACTOR * started.elapsed()).min(REST_MAX))?,
                     Err(_) => return Ok(()), // another round comes
                 }
             }
@@ -196,7 +129,11 @@ impl Sweeper {
     }
 
     /// Rows of the log to remove, and the LSN up to which it is empty then.
-    fn old_versions(&self, container: &Container, partition: u32) -> Result<Option<(u64, Vec<Op>)>, Ended> {
+    fn old_versions(
+        &self,
+        container: &Container,
+        partition: u32,
+    ) -> Result<Option<(u64, Vec<Op>)>, Interrupted> {
         let retention =
             container.definition.change_feed_retention_minutes.map(|minutes| i64::from(minutes) * 60);
         // Without a policy nothing is kept, and what an earlier policy kept goes.
@@ -228,7 +165,7 @@ impl Sweeper {
     }
 
     /// Items that expired by a `ttl` of their own.
-    fn sweep_own(&self, container: &Container) -> Result<(), Ended> {
+    fn sweep_own(&self, container: &Container, turn: &Turn<'_>) -> Result<(), Interrupted> {
         loop {
             let now = self.shared.now_seconds();
             let range = KeyRange {
@@ -239,19 +176,25 @@ impl Sweeper {
             let page = self.shared.storage.snapshot()?.scan(&scan)?;
             let rids = page.rows.iter().map(|(key, _)| keys::rid_of_expiry_key(key));
             let rids: Vec<u64> = rids.collect::<Option<_>>().ok_or_else(|| row::corrupt("expiry row"))?;
-            if rids.is_empty() || self.remove(container, &rids)? < rids.len() {
+            if rids.is_empty() || self.remove(container, &rids, turn)? < rids.len() {
                 return Ok(());
             }
         }
     }
 
     /// Items that expired by the container's default.
-    fn sweep_default(&self, container: &Container, default: i32, looked: &mut Looked) -> Result<(), Ended> {
+    fn sweep_default(
+        &self,
+        container: &Container,
+        default: i32,
+        turn: &Turn<'_>,
+        looked: &mut Looked,
+    ) -> Result<(), Interrupted> {
         for id in container.partitions.lineage() {
             let place = (container.number, id);
             let known = looked.get(&place).filter(|(under, _)| *under == default);
             let mut lsn = known.map_or(0, |(_, lsn)| *lsn);
-            while let Some(reached) = self.sweep_feed(container, id, lsn)? {
+            while let Some(reached) = self.sweep_feed(container, id, lsn, turn)? {
                 lsn = reached;
                 looked.insert(place, (default, lsn));
             }
@@ -261,7 +204,13 @@ impl Sweeper {
 
     /// Removes what has expired behind an LSN of the feed; how far everything was looked at, `None` when there is nothing
     /// more to be done now.
-    fn sweep_feed(&self, container: &Container, partition: u32, lsn: u64) -> Result<Option<u64>, Ended> {
+    fn sweep_feed(
+        &self,
+        container: &Container,
+        partition: u32,
+        lsn: u64,
+        turn: &Turn<'_>,
+    ) -> Result<Option<u64>, Interrupted> {
         let now = self.shared.now_seconds();
         let snapshot = self.shared.storage.snapshot()?;
         let range = KeyRange {
@@ -287,7 +236,7 @@ impl Sweeper {
             last = row.stamp.lsn;
         }
         drop(snapshot);
-        let removed = if rids.is_empty() { 0 } else { self.remove(container, &rids)? };
+        let removed = if rids.is_empty() { 0 } else { self.remove(container, &rids, turn)? };
         if removed < rids.len() {
             return Ok(None);
         }
@@ -296,12 +245,28 @@ impl Sweeper {
         Ok((reached > lsn || removed > 0).then_some(reached))
     }
 
-    fn remove(&self, container: &Container, rids: &[u64]) -> Result<usize, Ended> {
+    fn remove(&self, container: &Container, rids: &[u64], turn: &Turn<'_>) -> Result<usize, Interrupted> {
         let started = Instant::now();
         let removed = remove_gone(&self.shared, container, rids)?;
         self.removed.fetch_add(removed as u64, Ordering::Relaxed);
-        self.rest((REST_FACTOR * started.elapsed()).min(REST_MAX))?;
+        turn.rest((REST_FACTOR * started.elapsed()).min(REST_MAX))?;
         Ok(removed)
+    }
+}
+
+impl Work for Sweep {
+    const NAME: &'static str = "sweep";
+    type Memory = Looked;
+
+    fn round(&self, turn: &Turn<'_>, looked: &mut Looked) -> Result<Next, Interrupted> {
+        let state = self.catalog.state();
+        let is_there = |number: u32| state.containers().any(|other| other.number == number);
+        looked.retain(|(container, _), _| is_there(*container));
+        turn.retain_parts(|part| u32::try_from(part).is_ok_and(is_there));
+        for container in state.containers() {
+            turn.part(u64::from(container.number), || self.sweep_unless_busy(container, turn, looked))?;
+        }
+        Ok(Next::After(INTERVAL))
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::{Method, StatusCode};
+use quire_engine::{WorkerState, WorkerStatus};
 
 /// Everything the edge counts. The engine's own figures are added when the text is written.
 #[derive(Default)]
@@ -130,7 +131,12 @@ impl Metrics {
     }
 
     /// The whole text; `engine` are the engine's figures by name, `in_flight_bytes` the bodies being held.
-    pub fn write(&self, engine: &[(&'static str, u64)], in_flight_bytes: usize) -> String {
+    pub fn write(
+        &self,
+        engine: &[(&'static str, u64)],
+        workers: &[WorkerStatus],
+        in_flight_bytes: usize,
+    ) -> String {
         let mut text = String::with_capacity(16 << 10);
         self.write_operations(&mut text);
         self.write_latencies(&mut text);
@@ -155,6 +161,7 @@ impl Metrics {
         for (name, value) in engine {
             single(&mut text, &format!("quire_{name}"), "a figure of the engine", *value);
         }
+        write_workers(&mut text, workers);
         text
     }
 
@@ -206,6 +213,26 @@ impl Metrics {
         for (operation, charge) in OPERATIONS.iter().zip(&self.charges) {
             let units = get(charge) as f64 / 100.0;
             line(text, format_args!("quire_request_charge_total{{operation=\"{operation}\"}} {units}"));
+        }
+    }
+}
+
+fn write_workers(text: &mut String, workers: &[WorkerStatus]) {
+    type Figure = fn(&WorkerStatus) -> u64;
+    let figures: [(&str, &str, &str, Figure); 4] = [
+        ("quire_worker_up", "1 when a background worker gets on", "gauge", |worker| {
+            u64::from(worker.state == WorkerState::Running)
+        }),
+        ("quire_worker_failing_parts", "containers or jobs that failed when last tried", "gauge", |worker| {
+            worker.failing_parts as u64
+        }),
+        ("quire_worker_failures_total", "failed tries, panics included", "counter", |worker| worker.failures),
+        ("quire_worker_panics_total", "tries that ended in a panic", "counter", |worker| worker.panics),
+    ];
+    for (name, help, kind, figure) in figures {
+        head(text, name, help, kind);
+        for worker in workers {
+            line(text, format_args!("{name}{{worker=\"{}\"}} {}", worker.name, figure(worker)));
         }
     }
 }
@@ -271,7 +298,7 @@ mod tests {
             None,
         );
         metrics.opened();
-        let text = metrics.write(&[("commits_total", 7)], 12);
+        let text = metrics.write(&[("commits_total", 7)], &[], 12);
         for line in [
             "quire_operations_total{resource=\"docs\",operation=\"read\",status=\"2xx\"} 1",
             "quire_operations_total{resource=\"docs\",operation=\"read\",status=\"4xx\"} 1",

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
+use quire_engine::{WorkerState, WorkerStatus};
 
 use crate::auth::{self, AuthError, Principal, Signed};
 use crate::config::Endpoint;
@@ -29,20 +30,46 @@ pub(crate) fn is_own(path: &str) -> bool {
     path.starts_with("/_quire/")
 }
 
-/// Live and ready: the status says it all.
+/// Live and ready. A server that is not ready, or whose background work fails in part, says why.
 pub(crate) fn open(state: &State, method: &Method, path: &str) -> Option<Response> {
-    let status = match path {
-        "/_quire/live" => StatusCode::OK,
-        "/_quire/ready" if state.ready.load(Ordering::Relaxed) && state.engine.is_writable() => {
-            StatusCode::OK
-        }
-        "/_quire/ready" => StatusCode::SERVICE_UNAVAILABLE,
+    let (status, text) = match path {
+        "/_quire/live" => (StatusCode::OK, String::new()),
+        "/_quire/ready" => ready(state),
         _ => return None,
     };
     let is_read = *method == Method::GET || *method == Method::HEAD;
-    let mut response = Response::new(Full::new(Bytes::new()));
+    let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = if is_read { status } else { StatusCode::METHOD_NOT_ALLOWED };
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     Some(response)
+}
+
+fn ready(state: &State) -> (StatusCode, String) {
+    let mut reasons = Vec::new();
+    if !state.ready.load(Ordering::Relaxed) {
+        reasons.push("the server is stopping".to_owned());
+    }
+    if !state.engine.is_writable() {
+        reasons.push("the storage takes no writes".to_owned());
+    }
+    readiness(reasons, &state.engine.workers())
+}
+
+/// Not ready when there is a reason already, or when a worker is failing as a whole. What fails for one container only is
+/// said, but takes nobody out of service. Names no resource: everybody may ask.
+fn readiness(mut reasons: Vec<String>, workers: &[WorkerStatus]) -> (StatusCode, String) {
+    let of_worker = |worker: &WorkerStatus| match worker.state {
+        WorkerState::Running => None,
+        WorkerState::Failing => Some(format!("background worker {} is failing", worker.name)),
+        WorkerState::Down => Some(format!("background worker {} is down", worker.name)),
+    };
+    reasons.extend(workers.iter().filter_map(of_worker));
+    let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let in_part = workers.iter().filter(|worker| worker.failing_parts > 0);
+    reasons.extend(in_part.map(|worker| {
+        format!("background worker {} is failing for {} resources", worker.name, worker.failing_parts)
+    }));
+    (status, reasons.iter().map(|reason| format!("{reason}\n")).collect())
 }
 
 /// Who asks; only an account key will do.
@@ -117,7 +144,7 @@ fn find<'a>(endpoints: &'a [Endpoint], method: &Method, path: &str) -> Result<&'
 pub(crate) async fn metrics(state: &Arc<State>) -> Result<Response, HandlerError> {
     let shared = state.clone();
     let engine = state.pool.read(move || shared.engine.statistics()).await?;
-    let text = state.metrics.write(&engine, state.bodies.held());
+    let text = state.metrics.write(&engine, &state.engine.workers(), state.bodies.held());
     let mut response = Response::new(Full::new(Bytes::from(text)));
     response.headers_mut().insert(CONTENT_TYPE, METRICS_TYPE);
     Ok(response)
@@ -133,4 +160,25 @@ async fn call(state: &Arc<State>, endpoint: &Endpoint, body: Bytes) -> Result<Re
 
 fn path(request: &Request) -> &str {
     request.path.split('?').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(state: WorkerState, failing_parts: usize) -> WorkerStatus {
+        WorkerStatus { name: "sweep", state, failures: 9, panics: 9, failing_parts, last_error: None }
+    }
+
+    #[test]
+    fn ready_tells_about_workers() {
+        let ask = |state, parts| readiness(Vec::new(), &[worker(state, parts)]);
+        assert_eq!(ask(WorkerState::Running, 0), (StatusCode::OK, String::new()));
+        let text = "background worker sweep is failing for 2 resources\n";
+        assert_eq!(ask(WorkerState::Running, 2), (StatusCode::OK, text.to_owned()));
+        let text = "background worker sweep is failing\n";
+        assert_eq!(ask(WorkerState::Failing, 0), (StatusCode::SERVICE_UNAVAILABLE, text.to_owned()));
+        let text = "background worker sweep is down\n";
+        assert_eq!(ask(WorkerState::Down, 0), (StatusCode::SERVICE_UNAVAILABLE, text.to_owned()));
+    }
 }

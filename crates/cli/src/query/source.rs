@@ -46,7 +46,7 @@ pub struct Source {
 
 enum From {
     Server(Box<Server>),
-    Directory { engine: Engine, container: Arc<Container> },
+    Directory { engine: Box<Engine>, container: Arc<Container> },
 }
 
 struct Server {
@@ -82,7 +82,7 @@ impl Source {
                 return Err(error.into());
             }
         };
-        Ok(Source { question, from: From::Directory { engine, container } })
+        Ok(Source { question, from: From::Directory { engine: Box::new(engine), container } })
     }
 
     pub fn page(&mut self, continuation: Option<&str>) -> Result<Page> {

@@ -137,7 +137,10 @@ impl Catalog {
     fn settle(&self, writer: &mut Writer) -> Result<(), EngineError> {
         let Some(unresolved) = writer.unresolved.take() else { return Ok(()) };
         match send(&*self.shared.storage, &unresolved.commit) {
-            Sent::Done => self.publish(writer, unresolved.next),
+            Sent::Done => {
+                self.publish(writer, unresolved.next);
+                self.workers.wake();
+            }
             Sent::Failed(error) => {
                 // The storage refuses for now (busy, poisoned); what became of the commit is still open.
                 writer.unresolved = Some(unresolved);
@@ -310,14 +313,14 @@ impl Change<'_> {
             Sent::Done => {
                 self.catalog.publish(&mut self.writer, next);
                 if self.leaves_job {
-                    self.catalog.bell.ring();
+                    self.catalog.workers.wake();
                 }
                 Ok(())
             }
             Sent::Failed(error) => Err(error),
             Sent::Unknown => {
                 self.writer.unresolved = Some(Unresolved { commit, next });
-                self.catalog.bell.ring();
+                self.catalog.workers.wake();
                 Err(EngineError::Unresolved)
             }
         }

@@ -16,9 +16,9 @@ use super::row::{self, Counters, ResourceRow, StoreRow};
 use super::scripts::ContainerScripts;
 use super::state::{DatabaseEntry, Job, OfferEntry, State, UserEntry};
 use super::{Catalog, EngineError};
+use crate::background::CatalogWorkers;
 use crate::container::Container;
 use crate::indexes::Indexes;
-use crate::jobs::Bell;
 use crate::keys::{CATALOG, CATALOG_PARTITION, CONTAINER_SPACES};
 use crate::partition::PartitionSet;
 use crate::shared::Shared;
@@ -89,7 +89,7 @@ fn write_store(storage: &dyn Storage, position: Position, ops: Vec<Op>) -> Resul
 
 impl Catalog {
     /// Reads every catalog row once; containers look up where their partitions stand when they are first used.
-    pub fn open(shared: Arc<Shared>, bell: Arc<Bell>) -> Result<Catalog, EngineError> {
+    pub fn open(shared: Arc<Shared>, workers: CatalogWorkers) -> Result<Catalog, EngineError> {
         let snapshot = shared.storage.snapshot()?;
         let position =
             shared.storage.position(CATALOG_PARTITION)?.ok_or_else(|| corrupt("a store without position"))?;
@@ -101,7 +101,7 @@ impl Catalog {
         loading.load(&*snapshot)?;
         let Loading { state, ts, .. } = loading;
         let writer = Mutex::new(Writer { position, counters, ts, unresolved: None });
-        Ok(Catalog { state: ArcSwap::from_pointee(state), writer, shared, bell })
+        Ok(Catalog { state: ArcSwap::from_pointee(state), writer, shared, workers })
     }
 }
 

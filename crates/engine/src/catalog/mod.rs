@@ -28,8 +28,8 @@ use parking_lot::Mutex;
 
 use crate::EngineError;
 use crate::api::{Precondition, Resource};
+use crate::background::CatalogWorkers;
 use crate::container::Container;
-use crate::jobs::Bell;
 use crate::shared::Shared;
 use change::Writer;
 use state::{DatabaseEntry, State, UserEntry};
@@ -46,8 +46,8 @@ pub(crate) struct Catalog {
     shared: Arc<Shared>,
     state: ArcSwap<State>,
     writer: Mutex<Writer>,
-    /// Rung when a change leaves something to do.
-    bell: Arc<Bell>,
+    /// Woken when a change leaves something to do.
+    workers: CatalogWorkers,
 }
 
 impl Catalog {

@@ -4,14 +4,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-use quire_storage::StorageError;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::Splitter;
+use crate::background::{Interrupted, Next, Turn, Work, Worker};
 use crate::partition::Partition;
 use crate::{Container, EngineError};
 
@@ -25,14 +23,7 @@ pub(crate) const PARTITION_THROUGHPUT: u32 = 10_000;
 const PARTITIONS_MAX: usize = 1000;
 
 pub(crate) struct Splits {
-    background: Arc<Background>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-struct Background {
     splitter: Splitter,
-    stopping: Mutex<bool>,
-    stop: Condvar,
     partition_bytes_max: AtomicU64,
     done: AtomicU64,
 }
@@ -41,93 +32,51 @@ struct Background {
 type GivenUp = HashMap<(u32, u32), u64>;
 
 impl Splits {
-    pub fn start(splitter: Splitter) -> Result<Splits, EngineError> {
-        let (stopping, stop, done) = Default::default();
-        let partition_bytes_max = AtomicU64::new(PARTITION_BYTES_MAX);
-        let background = Arc::new(Background { splitter, stopping, stop, partition_bytes_max, done });
-        let run = Arc::clone(&background);
-        let thread = thread::Builder::new().name("quire-split".to_owned()).spawn(move || run.run());
-        let thread =
-            thread.map_err(|source| EngineError::Io { doing: "starting a thread".to_owned(), source })?;
-        Ok(Splits { background, thread: Mutex::new(Some(thread)) })
+    pub fn start(splitter: Splitter) -> Result<Worker<Splits>, EngineError> {
+        let (partition_bytes_max, done) = (AtomicU64::new(PARTITION_BYTES_MAX), AtomicU64::new(0));
+        Worker::start(Splits { splitter, partition_bytes_max, done }, Arc::default())
     }
 
     pub fn splitter(&self) -> &Splitter {
-        &self.background.splitter
+        &self.splitter
     }
 
     /// A partition with more bytes of items than this is split.
     pub fn set_partition_bytes_max(&self, bytes: u64) {
-        self.background.partition_bytes_max.store(bytes, Ordering::Relaxed);
-    }
-
-    /// Returns when no split is under way.
-    pub fn stop(&self) {
-        *self.background.stopping.lock() = true;
-        self.background.stop.notify_all();
-        if let Some(thread) = self.thread.lock().take()
-            && thread.join().is_err()
-        {
-            warn!("the splitting thread panicked");
-        }
+        self.partition_bytes_max.store(bytes, Ordering::Relaxed);
     }
 
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
-        vec![("automatic_splits", self.background.done.load(Ordering::Relaxed))]
+        vec![("automatic_splits", self.done.load(Ordering::Relaxed))]
     }
-}
 
-impl Background {
-    fn run(&self) {
-        let mut given_up = GivenUp::new();
-        while self.rest() {
-            match self.round(&mut given_up) {
-                Ok(()) => {}
-                Err(EngineError::Storage(StorageError::Closed | StorageError::Poisoned { .. })) => return,
-                Err(error) => warn!(%error, "splitting a partition failed and is tried again"),
+    /// Splits partitions of a container until it needs no more.
+    fn split(
+        &self,
+        container: &Arc<Container>,
+        turn: &Turn<'_>,
+        given_up: &mut GivenUp,
+    ) -> Result<(), Interrupted> {
+        let mut container = Arc::clone(container);
+        while let Some((id, items)) = self.next(&container, given_up)? {
+            turn.check()?;
+            match self.splitter.split(&container, &id.to_string()) {
+                Ok(_) => drop(self.done.fetch_add(1, Ordering::Relaxed)),
+                Err(error @ EngineError::CannotSplit { .. }) => {
+                    debug!(container = container.number, %error, "not split");
+                    given_up.insert((container.number, id), items);
+                }
+                // Deleted, or split by someone else.
+                Err(
+                    EngineError::PartitionMoved
+                    | EngineError::PartitionGone { .. }
+                    | EngineError::ResourceNotFound { .. },
+                ) => {}
+                Err(error) => return Err(error.into()),
             }
-        }
-    }
-
-    /// False when it is time to stop.
-    fn rest(&self) -> bool {
-        let mut stopping = self.stopping.lock();
-        if !*stopping {
-            self.stop.wait_for(&mut stopping, INTERVAL);
-        }
-        !*stopping
-    }
-
-    fn is_stopping(&self) -> bool {
-        *self.stopping.lock()
-    }
-
-    fn round(&self, given_up: &mut GivenUp) -> Result<(), EngineError> {
-        let state = self.splitter.catalog.state();
-        given_up.retain(|(container, _), _| state.containers().any(|other| other.number == *container));
-        for container in state.containers() {
-            let mut container = Arc::clone(container);
-            while !self.is_stopping()
-                && let Some((id, items)) = self.next(&container, given_up)?
-            {
-                match self.splitter.split(&container, &id.to_string()) {
-                    Ok(_) => drop(self.done.fetch_add(1, Ordering::Relaxed)),
-                    Err(error @ EngineError::CannotSplit { .. }) => {
-                        debug!(container = container.number, %error, "not split");
-                        given_up.insert((container.number, id), items);
-                    }
-                    // Deleted, or split by someone else.
-                    Err(
-                        EngineError::PartitionMoved
-                        | EngineError::PartitionGone { .. }
-                        | EngineError::ResourceNotFound { .. },
-                    ) => {}
-                    Err(error) => return Err(error),
-                }
-                match self.splitter.catalog.current(&container) {
-                    Some(current) => container = current,
-                    None => break,
-                }
+            match self.splitter.catalog.current(&container) {
+                Some(current) => container = current,
+                None => break,
             }
         }
         Ok(())
@@ -155,6 +104,22 @@ impl Background {
             }
         }
         Ok(largest.map(|(_, items, id)| (id, items)))
+    }
+}
+
+impl Work for Splits {
+    const NAME: &'static str = "split";
+    type Memory = GivenUp;
+
+    fn round(&self, turn: &Turn<'_>, given_up: &mut GivenUp) -> Result<Next, Interrupted> {
+        let state = self.splitter.catalog.state();
+        let is_there = |number: u32| state.containers().any(|other| other.number == number);
+        given_up.retain(|(container, _), _| is_there(*container));
+        turn.retain_parts(|part| u32::try_from(part).is_ok_and(is_there));
+        for container in state.containers() {
+            turn.part(u64::from(container.number), || self.split(container, turn, given_up))?;
+        }
+        Ok(Next::After(INTERVAL))
     }
 }
 

@@ -15,30 +15,27 @@ mod step; // emptying, filling, following
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use quire_resource::ResourceId;
-use quire_storage::StorageError;
 use tracing::warn;
 
+use crate::background::{Interrupted, Next, Turn, Work, Worker, WorkerStatus};
 use crate::catalog::Catalog;
 use crate::catalog::state::State;
 use crate::keys::{self, CATALOG};
 use crate::shared::Shared;
 use crate::{Container, EngineError};
 use progress::{Phase, Progress, Standing};
-use step::{Step, Work};
+use step::{Step, ViewWork};
 
 /// Between two looks at the sources, when nothing is left to do.
 const INTERVAL: Duration = Duration::from_millis(20);
 /// The same where there are no views.
 const INTERVAL_WITHOUT_VIEWS: Duration = Duration::from_millis(200);
-/// After something failed.
-const RETRY_WAIT: Duration = Duration::from_secs(1);
 /// Steps of one view before it is another one's turn.
 const STEPS_TOGETHER: usize = 8;
 /// Filling rests after a chunk for as long as it took.
@@ -53,8 +50,7 @@ pub(crate) const VIEWS_MAX: usize = 5;
 pub(crate) struct Sources(ArcSwap<HashMap<u32, Vec<Arc<Progress>>>>);
 
 pub(crate) struct Views {
-    maintainer: Arc<Maintainer>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    worker: Worker<Maintainer>,
 }
 
 struct Maintainer {
@@ -62,10 +58,7 @@ struct Maintainer {
     catalog: Arc<Catalog>,
     /// By the view's number.
     known: Mutex<BTreeMap<u32, Arc<Progress>>>,
-    stopping: Mutex<bool>,
-    stop: Condvar,
     written: AtomicU64,
-    paused: AtomicBool,
 }
 
 /// Where a view stands.
@@ -97,17 +90,6 @@ pub struct ViewPosition {
     pub source_lsn: u64,
 }
 
-enum Ended {
-    Stopping,
-    Failed(EngineError),
-}
-
-impl<E: Into<EngineError>> From<E> for Ended {
-    fn from(error: E) -> Ended {
-        Ended::Failed(error.into())
-    }
-}
-
 impl Sources {
     /// Whether some view follows the container, so that its versions are kept.
     pub fn contains(&self, container: u32) -> bool {
@@ -130,50 +112,44 @@ impl Sources {
 impl Views {
     /// From now on the versions that views need are kept. Before any write.
     pub fn start(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Result<Views, EngineError> {
-        let (known, stopping, stop, written, paused) = Default::default();
-        let maintainer = Maintainer { shared, catalog, known, stopping, stop, written, paused };
-        let maintainer = Arc::new(maintainer);
+        let (known, written) = Default::default();
+        let maintainer = Maintainer { shared, catalog, known, written };
         maintainer.refresh()?;
-        let run = Arc::clone(&maintainer);
-        let thread = thread::Builder::new().name("quire-views".to_owned()).spawn(move || run.run());
-        let thread =
-            thread.map_err(|source| EngineError::Io { doing: "starting a thread".to_owned(), source })?;
-        Ok(Views { maintainer, thread: Mutex::new(Some(thread)) })
+        Ok(Views { worker: Worker::start(maintainer, Arc::default())? })
     }
 
     /// Returns when nothing is written to views any more.
     pub fn stop(&self) {
-        *self.maintainer.stopping.lock() = true;
-        self.maintainer.stop.notify_all();
-        if let Some(thread) = self.thread.lock().take()
-            && thread.join().is_err()
-        {
-            warn!("the thread of the views panicked");
-        }
+        self.worker.stop();
     }
 
     pub fn pause(&self, paused: bool) {
-        self.maintainer.paused.store(paused, Ordering::Relaxed);
+        self.worker.pause(paused);
+    }
+
+    pub fn worker_status(&self) -> WorkerStatus {
+        self.worker.status()
     }
 
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
-        let known = self.maintainer.known.lock().len() as u64;
-        vec![("views", known), ("view_items_written", self.maintainer.written.load(Ordering::Relaxed))]
+        let maintainer = self.worker.work();
+        let known = maintainer.known.lock().len() as u64;
+        vec![("views", known), ("view_items_written", maintainer.written.load(Ordering::Relaxed))]
     }
 
     /// There is a new one.
     pub fn notice(&self) {
-        if let Err(error) = self.maintainer.refresh() {
+        if let Err(error) = self.worker.work().refresh() {
             warn!(%error, "a new view is looked at later");
         }
-        self.maintainer.stop.notify_all();
+        self.worker.wake();
     }
 
     /// `None` for a container that is no view.
     pub fn status(&self, view: &Container) -> Option<ViewStatus> {
-        let state = self.maintainer.catalog.state();
+        let state = self.worker.work().catalog.state();
         let source = source_of(&state, view)?;
-        let known = self.maintainer.known.lock().get(&view.number).cloned();
+        let known = self.worker.work().known.lock().get(&view.number).cloned();
         // A view that the thread has not seen yet.
         let standing = known.map_or_else(Standing::new, |progress| progress.standing.lock().clone());
         Some(status(&standing, &source))
@@ -188,85 +164,45 @@ impl Views {
             }
             rebuilt = self.try_rebuild(view);
         }
-        self.maintainer.stop.notify_all();
+        self.worker.wake();
         rebuilt
     }
 
     /// As the catalog has them now: either may have been split.
     fn try_rebuild(&self, view: &Container) -> Result<(), EngineError> {
-        let maintainer = &self.maintainer;
+        let maintainer = self.worker.work();
         let state = maintainer.refresh()?;
         let source = source_of(&state, view).ok_or_else(|| no_view(view))?;
         let current = state.containers().find(|current| current.number == view.number);
         let view = current.ok_or_else(|| view.not_found())?;
         let progress = maintainer.known.lock().get(&view.number).cloned().ok_or_else(|| view.not_found())?;
-        Work { shared: &maintainer.shared, view, source: &source, progress: &progress }.rebuild()
+        ViewWork { shared: &maintainer.shared, view, source: &source, progress: &progress }.rebuild()
     }
 }
 
 impl Maintainer {
-    fn run(&self) {
-        loop {
-            let waited = match self.round() {
-                Ok(true) => Ok(()),
-                Ok(false) => self.rest(self.interval()),
-                Err(Ended::Stopping) => return,
-                Err(Ended::Failed(EngineError::Storage(
-                    StorageError::Closed | StorageError::Poisoned { .. },
-                ))) => return,
-                Err(Ended::Failed(error)) => {
-                    warn!(%error, "following a source failed and is tried again");
-                    self.rest(RETRY_WAIT)
-                }
-            };
-            if waited.is_err() {
-                return;
-            }
-        }
-    }
-
     fn interval(&self) -> Duration {
         if self.known.lock().is_empty() { INTERVAL_WITHOUT_VIEWS } else { INTERVAL }
     }
 
-    fn rest(&self, time: Duration) -> Result<(), Ended> {
-        let mut stopping = self.stopping.lock();
-        if !*stopping {
-            self.stop.wait_for(&mut stopping, time);
+    /// Some steps of a view; whether there may be more to do.
+    fn steps(&self, work: &ViewWork<'_>, turn: &Turn<'_>) -> Result<bool, Interrupted> {
+        match self.try_steps(work, turn) {
+            Err(Interrupted::Failed(error)) if is_passing(&error) => Ok(false),
+            more => more,
         }
-        if *stopping { Err(Ended::Stopping) } else { Ok(()) }
     }
 
-    /// Some steps of every view; whether there may be more to do.
-    fn round(&self) -> Result<bool, Ended> {
-        let state = self.refresh()?;
-        let mut more = false;
-        for view in state.containers() {
-            if self.paused.load(Ordering::Relaxed) {
-                return Ok(false);
-            }
-            let Some(source) = source_of(&state, view) else { continue };
-            let Some(progress) = self.known.lock().get(&view.number).cloned() else { continue };
-            let work = Work { shared: &self.shared, view, source: &source, progress: &progress };
-            match self.steps(&work) {
-                Ok(again) => more |= again,
-                Err(Ended::Failed(error)) if is_passing(&error) => {}
-                Err(ended) => return Err(ended),
-            }
-        }
-        Ok(more)
-    }
-
-    fn steps(&self, work: &Work<'_>) -> Result<bool, Ended> {
+    fn try_steps(&self, work: &ViewWork<'_>, turn: &Turn<'_>) -> Result<bool, Interrupted> {
         for _ in 0..STEPS_TOGETHER {
-            self.rest(Duration::ZERO)?;
+            turn.check()?;
             let started = Instant::now();
             match work.step()? {
                 Step::Idle => return Ok(false),
                 Step::Done(count) => self.written.fetch_add(count as u64, Ordering::Relaxed),
             };
             if work.progress.standing.lock().phase != Phase::Following {
-                self.rest(started.elapsed().min(REST_MAX))?;
+                turn.rest(started.elapsed().min(REST_MAX))?;
             }
         }
         Ok(true)
@@ -300,6 +236,26 @@ impl Maintainer {
     fn load(&self, view: &Container, source: &Container) -> Result<Progress, EngineError> {
         let row = self.shared.storage.snapshot()?.get(CATALOG, &keys::view_progress(view.number))?;
         Progress::new(source.number, row)
+    }
+}
+
+impl Work for Maintainer {
+    const NAME: &'static str = "views";
+    type Memory = ();
+
+    fn round(&self, turn: &Turn<'_>, (): &mut ()) -> Result<Next, Interrupted> {
+        let state = self.refresh()?;
+        let known = self.known.lock().clone();
+        turn.retain_parts(|part| u32::try_from(part).is_ok_and(|number| known.contains_key(&number)));
+        let mut more = false;
+        for view in state.containers() {
+            let Some(source) = source_of(&state, view) else { continue };
+            let Some(progress) = known.get(&view.number) else { continue };
+            let work = ViewWork { shared: &self.shared, view, source: &source, progress };
+            let again = turn.part(u64::from(view.number), || self.steps(&work, turn))?;
+            more |= again.unwrap_or(false);
+        }
+        Ok(if more { Next::Now } else { Next::After(self.interval()) })
     }
 }
 

@@ -24,7 +24,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 const TRIES: u32 = 12;
 
 /// A view, its source, and where it stands.
-pub(super) struct Work<'a> {
+pub(super) struct ViewWork<'a> {
     pub shared: &'a Shared,
     pub view: &'a Container,
     pub source: &'a Container,
@@ -40,7 +40,7 @@ pub(super) enum Step {
     Idle,
 }
 
-impl Work<'_> {
+impl ViewWork<'_> {
     pub fn step(&self) -> Result<Step, EngineError> {
         let _turn = self.progress.turn.lock();
         let step = self.next();

@@ -1,0 +1,106 @@
+//! Building indexes: a container's own row says that it has some to build.
+//!
+//! Containers take turns, a slice of items each, so a small one does not wait for a large one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tracing::info;
+
+use super::{Interrupted, Next, Signal, Turn, Work, Worker};
+use crate::EngineError;
+use crate::catalog::Catalog;
+use crate::container::Container;
+use crate::indexes::build::{Build, Step};
+use crate::shared::Shared;
+
+/// Steps of one container before it is another one's turn.
+const STEPS_TOGETHER: usize = 16;
+/// Wait when containers are just being deleted or changed once more.
+const VOID_WAIT: Duration = Duration::from_millis(20);
+
+pub(crate) struct IndexBuilds {
+    shared: Arc<Shared>,
+    catalog: Arc<Catalog>,
+    visited_chunks: AtomicU64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slice {
+    More,
+    Done,
+    /// Something else happens to the container: look again soon.
+    Void,
+}
+
+impl IndexBuilds {
+    /// Goes on with what an earlier run left.
+    pub fn start(
+        shared: Arc<Shared>,
+        catalog: Arc<Catalog>,
+        signal: Arc<Signal>,
+    ) -> Result<Worker<IndexBuilds>, EngineError> {
+        Worker::start(IndexBuilds { shared, catalog, visited_chunks: AtomicU64::new(0) }, signal)
+    }
+
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("index_builds_waiting", self.waiting().len() as u64),
+            ("index_build_chunks", self.visited_chunks.load(Ordering::Relaxed)),
+        ]
+    }
+
+    fn waiting(&self) -> Vec<Arc<Container>> {
+        let state = self.catalog.state();
+        let containers = state.containers().filter(|container| container.partitions.indexes().is_building());
+        containers.cloned().collect()
+    }
+
+    fn build_some(&self, container: &Container, turn: &Turn<'_>) -> Result<Slice, Interrupted> {
+        match self.try_build_some(container, turn) {
+            Err(Interrupted::Failed(
+                EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved | EngineError::Contended,
+            )) => Ok(Slice::Void),
+            slice => slice,
+        }
+    }
+
+    fn try_build_some(&self, container: &Container, turn: &Turn<'_>) -> Result<Slice, Interrupted> {
+        let Some(mut build) = Build::start(&self.shared, container)? else { return Ok(Slice::Void) };
+        for _ in 0..STEPS_TOGETHER {
+            turn.check()?;
+            match build.step()? {
+                Step::More => self.visited_chunks.fetch_add(1, Ordering::Relaxed),
+                Step::Void => return Ok(Slice::Void),
+                Step::Done => {
+                    if self.catalog.finish_indexes(container, build.epoch())? {
+                        info!(container = container.number, "indexes built");
+                    }
+                    return Ok(Slice::Done);
+                }
+            };
+        }
+        Ok(Slice::More)
+    }
+}
+
+impl Work for IndexBuilds {
+    const NAME: &'static str = "index-builds";
+    type Memory = ();
+
+    fn round(&self, turn: &Turn<'_>, (): &mut ()) -> Result<Next, Interrupted> {
+        let waiting = self.waiting();
+        turn.retain_parts(|part| waiting.iter().any(|container| u64::from(container.number) == part));
+        let mut next = Next::Woken;
+        for container in waiting {
+            let slice = turn.part(u64::from(container.number), || self.build_some(&container, turn))?;
+            match slice {
+                Some(Slice::More) => next = Next::Now,
+                Some(Slice::Void) if next == Next::Woken => next = Next::After(VOID_WAIT),
+                Some(Slice::Void | Slice::Done) | None => {}
+            }
+        }
+        Ok(next)
+    }
+}

@@ -1,0 +1,27 @@
+//! Work that nobody waits for, each kind on a thread of its own ([`Worker`]).
+
+mod index_builds; // bringing items up to date after a change of policy
+mod reclaim; // removing the rows of what was deleted
+mod worker; // a thread that goes on after errors and panics
+
+use std::sync::Arc;
+
+pub(crate) use index_builds::IndexBuilds;
+pub(crate) use reclaim::Reclaim;
+pub(crate) use worker::{Interrupted, Next, Signal, Turn, Work, Worker};
+pub use worker::{WorkerState, WorkerStatus};
+
+/// The workers that act on what the catalog says.
+#[derive(Clone, Default)]
+pub(crate) struct CatalogWorkers {
+    pub index_builds: Arc<Signal>,
+    pub reclaim: Arc<Signal>,
+}
+
+impl CatalogWorkers {
+    /// The catalog has changed.
+    pub fn wake(&self) {
+        self.index_builds.wake();
+        self.reclaim.wake();
+    }
+}

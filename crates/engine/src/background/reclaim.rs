@@ -1,0 +1,194 @@
+//! Removing the rows of what was deleted.
+//!
+//! A delete leaves a job row in its own commit. A job keeps no progress: its rows are found by prefix, so a restart goes on
+//! where it stopped, and the job row goes last. Numbers are never reused, so a row that waits here can never be found by
+//! anyone. Nothing else waits for these jobs.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use quire_resource::ResourceId;
+use quire_storage::{KeyRange, Op, Position, Scan, Space};
+use tracing::debug;
+
+use super::{Interrupted, Next, Signal, Turn, Work, Worker};
+use crate::EngineError;
+use crate::catalog::keys::{self as catalog_keys, RowId};
+use crate::catalog::state::Job;
+use crate::catalog::{Catalog, Sent, for_each_row, guarded_commit, scan, send};
+use crate::keys::{self, CATALOG};
+use crate::shared::Shared;
+
+/// Rows removed by one commit: small enough that writers of other containers hardly wait behind it.
+const CHUNK_ROWS: usize = 1000;
+/// The longest rest after a chunk: otherwise as long as the chunk took.
+const REST_MAX: Duration = Duration::from_millis(100);
+
+pub(crate) struct Reclaim {
+    shared: Arc<Shared>,
+    catalog: Arc<Catalog>,
+    reclaimed_rows: AtomicU64,
+}
+
+impl Reclaim {
+    /// Goes on with what an earlier run left.
+    pub fn start(
+        shared: Arc<Shared>,
+        catalog: Arc<Catalog>,
+        signal: Arc<Signal>,
+    ) -> Result<Worker<Reclaim>, EngineError> {
+        Worker::start(Reclaim { shared, catalog, reclaimed_rows: AtomicU64::new(0) }, signal)
+    }
+
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("reclaim_jobs_waiting", self.catalog.state().jobs.len() as u64),
+            ("reclaimed_rows", self.reclaimed_rows.load(Ordering::Relaxed)),
+        ]
+    }
+
+    fn run_job(&self, job: Job, turn: &Turn<'_>) -> Result<(), Interrupted> {
+        match job {
+            Job::Container { container } => self.empty_container(container, turn)?,
+            Job::Database { database } => self.empty_database(database, turn)?,
+            Job::User { database, user } => {
+                self.empty_catalog(&catalog_keys::permissions_prefix(database, user), turn)?
+            }
+        }
+        self.catalog.finish_job(job)?;
+        debug!(?job, "reclaimed");
+        Ok(())
+    }
+
+    fn empty_database(&self, database: u32, turn: &Turn<'_>) -> Result<(), Interrupted> {
+        let mut containers = Vec::new();
+        let snapshot = self.shared.storage.snapshot()?;
+        for_each_row(&*snapshot, CATALOG, &catalog_keys::containers_prefix(database), |key, _| {
+            if let Some(RowId::Resource(ResourceId::Container { container, .. })) =
+                catalog_keys::parse_row_key(key)
+            {
+                containers.push(container);
+            }
+            Ok(())
+        })?;
+        drop(snapshot);
+        for container in containers {
+            self.empty_container(container, turn)?;
+        }
+        for kind in catalog_keys::DATABASE_CHILDREN {
+            self.empty_catalog(&catalog_keys::children_prefix(kind, database), turn)?;
+        }
+        Ok(())
+    }
+
+    fn empty_container(&self, container: u32, turn: &Turn<'_>) -> Result<(), Interrupted> {
+        self.fence(container)?;
+        for (space, prefix) in keys::container_ranges(container) {
+            let emptied = self.empty(container, space, &prefix, turn)?;
+            if emptied && space != CATALOG {
+                self.shared.storage.compact(space, KeyRange::prefix(&prefix));
+            }
+        }
+        Ok(())
+    }
+
+    /// A write whose outcome nobody learnt must not come to life behind the job.
+    fn fence(&self, container: u32) -> Result<(), Interrupted> {
+        let storage = &*self.shared.storage;
+        let mut partitions = Vec::new();
+        for_each_row(&*storage.snapshot()?, CATALOG, &keys::counts_prefix(container), |key, _| {
+            partitions.extend(keys::partition_of_counts_key(key));
+            Ok(())
+        })?;
+        for partition in partitions {
+            let sequence = keys::partition_id(container, partition);
+            let epoch = storage.position(sequence)?.map_or(0, |position| position.epoch);
+            storage.fence(sequence, epoch + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Removes every row under the prefix; whether there was any.
+    fn empty(
+        &self,
+        container: u32,
+        space: Space,
+        prefix: &[u8],
+        turn: &Turn<'_>,
+    ) -> Result<bool, Interrupted> {
+        let mut range = KeyRange::prefix(prefix);
+        let mut found = false;
+        loop {
+            let started = Instant::now();
+            let rows = self.chunk(space, range.clone())?;
+            let Some(last) = rows.last().cloned() else { return Ok(found) };
+            found = true;
+            self.remove(container, space, rows)?;
+            range.start = Bound::Excluded(last);
+            turn.rest(started.elapsed().min(REST_MAX))?;
+        }
+    }
+
+    /// The next keys to remove, as a snapshot of their own sees them.
+    fn chunk(&self, space: Space, range: KeyRange) -> Result<Vec<Vec<u8>>, Interrupted> {
+        let scan = Scan { rows_max: CHUNK_ROWS, keys_only: true, ..scan(space, range) };
+        let page = self.shared.storage.snapshot()?.scan(&scan)?;
+        Ok(page.rows.into_iter().map(|(key, _)| key).collect())
+    }
+
+    /// In the container's own sequence for this, so that neither the catalog nor other containers wait.
+    fn remove(&self, container: u32, space: Space, rows: Vec<Vec<u8>>) -> Result<(), Interrupted> {
+        let storage = &*self.shared.storage;
+        let sequence = keys::reclaim_sequence(container);
+        let position = storage.position(sequence)?.unwrap_or(Position { epoch: 0, lsn: 0 });
+        let count = rows.len() as u64;
+        let ops = rows.into_iter().map(|key| Op::Delete { space, key }).collect();
+        let commit = guarded_commit(sequence, position, position.lsn + 1, ops)?;
+        match send(storage, &commit) {
+            Sent::Done => {
+                self.reclaimed_rows.fetch_add(count, Ordering::Relaxed);
+                Ok(())
+            }
+            Sent::Failed(error) => Err(error.into()),
+            // Done or not, the next round removes what is there.
+            Sent::Unknown => Err(EngineError::Unresolved.into()),
+        }
+    }
+
+    fn empty_catalog(&self, prefix: &[u8], turn: &Turn<'_>) -> Result<(), Interrupted> {
+        let mut range = KeyRange::prefix(prefix);
+        loop {
+            turn.check()?;
+            let rows = self.chunk(CATALOG, range.clone())?;
+            let Some(last) = rows.last().cloned() else { return Ok(()) };
+            self.catalog.remove_rows(rows)?;
+            range.start = Bound::Excluded(last);
+        }
+    }
+}
+
+impl Work for Reclaim {
+    const NAME: &'static str = "reclaim";
+    type Memory = ();
+
+    fn round(&self, turn: &Turn<'_>, (): &mut ()) -> Result<Next, Interrupted> {
+        self.catalog.settle_unresolved()?;
+        let jobs = self.catalog.state().jobs.clone();
+        turn.retain_parts(|part| jobs.iter().any(|job| part_of(*job) == part));
+        for job in jobs {
+            turn.part(part_of(job), || self.run_job(job, turn))?;
+        }
+        Ok(Next::Woken)
+    }
+}
+
+/// A name for a job: numbers have 31 bits.
+fn part_of(job: Job) -> u64 {
+    match job {
+        Job::Container { container } => u64::from(container),
+        Job::Database { database } => 1 << 32 | u64::from(database),
+        Job::User { database, user } => 1 << 63 | u64::from(database) << 32 | u64::from(user),
+    }
+}

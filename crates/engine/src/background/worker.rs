@@ -1,0 +1,485 @@
+//! A thread of background work that goes on after errors and panics.
+//!
+//! Work is done in rounds. A round that fails or panics is counted, logged and done again after a wait that doubles up to
+//! [`BACK_OFF_MAX`]; what the work remembers in memory is made anew after a panic. A round divides its work into parts, such
+//! as containers ([`Turn::part`]): a part that fails waits by itself and the others go on.
+//!
+//! Invariants:
+//! 1. the thread ends only when the worker is stopped or the storage is closed;
+//! 2. a failure is in [`WorkerStatus`] until a later round, or the same part, succeeds;
+//! 3. [`Worker::stop`] returns when no round runs and none will.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use quire_storage::StorageError;
+use tracing::{error, warn};
+
+use crate::EngineError;
+
+/// The wait after a first failure.
+const BACK_OFF_MIN: Duration = Duration::from_millis(100);
+const BACK_OFF_MAX: Duration = Duration::from_secs(30);
+/// A worker whose last rounds all failed, so many of them, is failing.
+const FAILURES_TOLERATED: u32 = 5;
+
+/// What a worker does.
+pub(crate) trait Work: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// What is remembered from round to round; lost when a round panics.
+    type Memory: Default;
+
+    fn round(&self, turn: &Turn<'_>, memory: &mut Self::Memory) -> Result<Next, Interrupted>;
+}
+
+/// When the next round is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// There is more to do.
+    Now,
+    /// After this time, or when the worker is woken.
+    After(Duration),
+    /// When the worker is woken.
+    Woken,
+}
+
+/// Why a round or a part ended early.
+#[derive(Debug)]
+pub(crate) enum Interrupted {
+    /// The worker is to stop or to pause: nothing is wrong.
+    Asked,
+    Failed(EngineError),
+}
+
+impl<E: Into<EngineError>> From<E> for Interrupted {
+    fn from(error: E) -> Interrupted {
+        Interrupted::Failed(error.into())
+    }
+}
+
+/// The state of a background worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerStatus {
+    pub name: &'static str,
+    pub state: WorkerState,
+    /// Rounds and parts that failed since start, panics included.
+    pub failures: u64,
+    pub panics: u64,
+    /// Parts that failed the last time they were tried.
+    pub failing_parts: usize,
+    /// Of what is failing now.
+    pub last_error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerState {
+    Running,
+    /// Its last rounds all failed.
+    Failing,
+    /// Its thread has ended although nobody stopped it.
+    Down,
+}
+
+pub(crate) struct Worker<W: Work> {
+    work: Arc<W>,
+    signal: Arc<Signal>,
+    health: Arc<Mutex<Health>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Tells a worker's thread that there is something to do, or that it is to pause or stop.
+#[derive(Default)]
+pub(crate) struct Signal {
+    asked: Mutex<Asked>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    work: bool,
+    pausing: bool,
+    stopping: bool,
+}
+
+#[derive(Default)]
+struct Health {
+    rounds: u64,
+    failures: u64,
+    panics: u64,
+    /// Rounds that failed one after the other.
+    failed_in_row: u32,
+    last_error: Option<String>,
+    parts: HashMap<u64, FailedPart>,
+}
+
+struct FailedPart {
+    failed_in_row: u32,
+    not_before: Instant,
+    error: String,
+}
+
+/// One round's view of its worker.
+pub(crate) struct Turn<'a> {
+    name: &'static str,
+    signal: &'a Signal,
+    health: &'a Mutex<Health>,
+}
+
+impl Signal {
+    /// There is something to do.
+    pub fn wake(&self) {
+        self.asked.lock().work = true;
+        self.changed.notify_all();
+    }
+
+    fn stop(&self) {
+        self.asked.lock().stopping = true;
+        self.changed.notify_all();
+    }
+
+    fn pause(&self, pausing: bool) {
+        let mut asked = self.asked.lock();
+        asked.pausing = pausing;
+        asked.work |= !pausing;
+        self.changed.notify_all();
+    }
+
+    /// Waits for the next round; false when there is none.
+    fn wait(&self, time: Option<Duration>) -> bool {
+        let deadline = time.map(|time| Instant::now() + time);
+        let mut asked = self.asked.lock();
+        while !asked.stopping && (asked.pausing || !asked.work) {
+            match deadline.filter(|_| !asked.pausing) {
+                Some(deadline) if self.changed.wait_until(&mut asked, deadline).timed_out() => break,
+                Some(_) => {}
+                None => self.changed.wait(&mut asked),
+            }
+        }
+        asked.work = false;
+        !asked.stopping
+    }
+}
+
+impl<W: Work> Worker<W> {
+    pub fn start(work: W, signal: Arc<Signal>) -> Result<Worker<W>, EngineError> {
+        let (work, health) = (Arc::new(work), Arc::<Mutex<Health>>::default());
+        let run = (Arc::clone(&work), Arc::clone(&signal), Arc::clone(&health));
+        let thread = thread::Builder::new().name(format!("quire-{}", W::NAME));
+        let thread = thread.spawn(move || run_rounds(&*run.0, &run.1, &run.2));
+        let thread =
+            thread.map_err(|source| EngineError::Io { doing: "starting a thread".to_owned(), source })?;
+        Ok(Worker { work, signal, health, thread: Mutex::new(Some(thread)) })
+    }
+
+    pub fn work(&self) -> &W {
+        &self.work
+    }
+
+    pub fn wake(&self) {
+        self.signal.wake();
+    }
+
+    /// A paused worker begins no round and ends the current one at its next check.
+    pub fn pause(&self, paused: bool) {
+        self.signal.pause(paused);
+    }
+
+    /// Returns when no round runs any more.
+    pub fn stop(&self) {
+        self.signal.stop();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            error!(worker = W::NAME, "the thread of a background worker panicked");
+        }
+    }
+
+    /// Rounds that were done since start.
+    pub fn rounds(&self) -> u64 {
+        self.health.lock().rounds
+    }
+
+    pub fn status(&self) -> WorkerStatus {
+        let is_down = self.thread.lock().as_ref().is_some_and(JoinHandle::is_finished);
+        let health = self.health.lock();
+        let state = match health.failed_in_row {
+            _ if is_down => WorkerState::Down,
+            FAILURES_TOLERATED.. => WorkerState::Failing,
+            _ => WorkerState::Running,
+        };
+        let of_part = || health.parts.values().map(|part| part.error.clone()).next();
+        WorkerStatus {
+            name: W::NAME,
+            state,
+            failures: health.failures,
+            panics: health.panics,
+            failing_parts: health.parts.len(),
+            last_error: health.last_error.clone().or_else(of_part),
+        }
+    }
+}
+
+impl<W: Work> Drop for Worker<W> {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn run_rounds<W: Work>(work: &W, signal: &Signal, health: &Mutex<Health>) {
+    let turn = Turn { name: W::NAME, signal, health };
+    let mut memory = W::Memory::default();
+    let mut wait = Some(Duration::ZERO);
+    while signal.wait(wait) {
+        let next = match caught(|| work.round(&turn, &mut memory)) {
+            Ok(Ok(next)) => {
+                health.lock().succeeded();
+                next
+            }
+            Ok(Err(Interrupted::Asked)) => Next::Now,
+            Ok(Err(Interrupted::Failed(error))) if is_closed(&error) => return,
+            Ok(Err(Interrupted::Failed(error))) => {
+                let again = health.lock().failed(error.to_string());
+                warn!(worker = W::NAME, %error, ?again, "background work failed and is tried again");
+                Next::After(again)
+            }
+            Err(panic) => {
+                memory = W::Memory::default();
+                health.lock().panics += 1;
+                let again = health.lock().failed(panic.clone());
+                error!(worker = W::NAME, panic, ?again, "background work panicked and is tried again");
+                Next::After(again)
+            }
+        };
+        wait = match next {
+            Next::Now => Some(Duration::ZERO),
+            Next::After(time) => Some(health.lock().sooner(time)),
+            Next::Woken => health.lock().next_part(),
+        };
+    }
+}
+
+impl Turn<'_> {
+    /// Fails when it is time to stop or to pause.
+    pub fn check(&self) -> Result<(), Interrupted> {
+        let asked = *self.signal.asked.lock();
+        if asked.stopping || asked.pausing { Err(Interrupted::Asked) } else { Ok(()) }
+    }
+
+    /// Waits, and fails when it is time to stop or to pause.
+    pub fn rest(&self, time: Duration) -> Result<(), Interrupted> {
+        let deadline = Instant::now() + time;
+        let mut asked = self.signal.asked.lock();
+        while !asked.stopping && !asked.pausing && !time.is_zero() {
+            if self.signal.changed.wait_until(&mut asked, deadline).timed_out() {
+                break;
+            }
+        }
+        if asked.stopping || asked.pausing { Err(Interrupted::Asked) } else { Ok(()) }
+    }
+
+    /// Does one part of the round. `None` when it failed, now or shortly before: it is tried again after a wait of its own,
+    /// and the round goes on with the other parts.
+    pub fn part<T>(
+        &self,
+        part: u64,
+        run: impl FnOnce() -> Result<T, Interrupted>,
+    ) -> Result<Option<T>, Interrupted> {
+        if self.health.lock().parts.get(&part).is_some_and(|failed| Instant::now() < failed.not_before) {
+            return Ok(None);
+        }
+        let error = match caught(run) {
+            Ok(Ok(done)) => {
+                self.health.lock().parts.remove(&part);
+                return Ok(Some(done));
+            }
+            Ok(Err(Interrupted::Asked)) => return Err(Interrupted::Asked),
+            Ok(Err(Interrupted::Failed(error))) if is_closed(&error) => return Err(error.into()),
+            Ok(Err(Interrupted::Failed(error))) => error.to_string(),
+            Err(panic) => {
+                self.health.lock().panics += 1;
+                format!("panic: {panic}")
+            }
+        };
+        let again = self.health.lock().part_failed(part, error.clone());
+        warn!(
+            worker = self.name,
+            part,
+            error,
+            ?again,
+            "part of the background work failed and is tried again"
+        );
+        Ok(None)
+    }
+
+    /// Forgets the failures of parts that are not there any more.
+    pub fn retain_parts(&self, is_there: impl Fn(u64) -> bool) {
+        self.health.lock().parts.retain(|part, _| is_there(*part));
+    }
+}
+
+impl Health {
+    fn succeeded(&mut self) {
+        self.rounds += 1;
+        self.failed_in_row = 0;
+        self.last_error = None;
+    }
+
+    /// The wait before the next try.
+    fn failed(&mut self, error: String) -> Duration {
+        self.failures += 1;
+        self.failed_in_row += 1;
+        self.last_error = Some(error);
+        back_off(self.failed_in_row)
+    }
+
+    fn part_failed(&mut self, part: u64, error: String) -> Duration {
+        self.failures += 1;
+        let failed_in_row = self.parts.get(&part).map_or(0, |failed| failed.failed_in_row) + 1;
+        let again = back_off(failed_in_row);
+        self.parts.insert(part, FailedPart { failed_in_row, not_before: Instant::now() + again, error });
+        again
+    }
+
+    /// When the first of the failed parts is to be tried again.
+    fn next_part(&self) -> Option<Duration> {
+        let first = self.parts.values().map(|part| part.not_before).min()?;
+        Some(first.saturating_duration_since(Instant::now()))
+    }
+
+    fn sooner(&self, time: Duration) -> Duration {
+        self.next_part().map_or(time, |part| part.min(time))
+    }
+}
+
+fn back_off(failed_in_row: u32) -> Duration {
+    BACK_OFF_MIN.saturating_mul(1 << (failed_in_row - 1).min(16)).min(BACK_OFF_MAX)
+}
+
+fn is_closed(error: &EngineError) -> bool {
+    matches!(error, EngineError::Storage(StorageError::Closed))
+}
+
+/// What a panic says, where there was one. What the work shares with others is behind locks that are not poisoned, and each
+/// of its changes is a commit, so nothing is left half done.
+fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| panic_text(&*panic))
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// Calls a function of the number of the round.
+    struct Scripted<F> {
+        count: AtomicU32,
+        round: F,
+    }
+
+    impl<F> Work for Scripted<F>
+    where
+        F: Fn(u32, &Turn<'_>) -> Result<Next, Interrupted> + Send + Sync + 'static,
+    {
+        const NAME: &'static str = "test";
+        type Memory = u32;
+
+        fn round(&self, turn: &Turn<'_>, rounds_remembered: &mut u32) -> Result<Next, Interrupted> {
+            let count = self.count.fetch_add(1, Ordering::SeqCst);
+            assert!(*rounds_remembered <= count);
+            *rounds_remembered += 1;
+            (self.round)(count, turn)
+        }
+    }
+
+    fn start<F>(round: F) -> Worker<Scripted<F>>
+    where
+        F: Fn(u32, &Turn<'_>) -> Result<Next, Interrupted> + Send + Sync + 'static,
+    {
+        Worker::start(Scripted { count: AtomicU32::new(0), round }, Arc::default()).unwrap()
+    }
+
+    fn wait_until(mut condition: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !condition() {
+            assert!(Instant::now() < deadline, "waited too long");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn goes_on_after_a_panic_and_an_error() {
+        let worker = start(|count, _| match count {
+            0 => panic!("by design"),
+            1 => Err(EngineError::Overloaded.into()),
+            _ => Ok(Next::Woken),
+        });
+        wait_until(|| worker.rounds() == 1);
+        let status = worker.status();
+        assert_eq!((status.state, status.failures, status.panics), (WorkerState::Running, 2, 1));
+        assert_eq!(status.last_error, None);
+        worker.wake();
+        wait_until(|| worker.rounds() == 2);
+    }
+
+    #[test]
+    fn says_that_it_is_failing_until_it_succeeds() {
+        let worker = start(|count, _| {
+            assert!(count > FAILURES_TOLERATED, "by design");
+            Ok(Next::Woken)
+        });
+        wait_until(|| worker.status().state == WorkerState::Failing);
+        assert!(worker.status().last_error.is_some_and(|error| error.contains("by design")));
+        wait_until(|| worker.status().state == WorkerState::Running);
+    }
+
+    #[test]
+    fn a_part_that_panics_leaves_the_others_alone() {
+        let worker = start(|_, turn| {
+            let bad = turn.part(1, || if turn.name.is_empty() { Ok(()) } else { panic!("by design") })?;
+            assert_eq!(bad, None);
+            let good = turn.part(2, || Ok(()))?;
+            assert_eq!(good, Some(()));
+            Ok(Next::Woken)
+        });
+        wait_until(|| worker.status().panics >= 3);
+        let status = worker.status();
+        assert_eq!((status.state, status.failing_parts), (WorkerState::Running, 1));
+        worker.health.lock().parts.clear();
+    }
+
+    #[test]
+    fn ends_when_the_storage_is_closed_and_says_so() {
+        let worker = start(|_, _| Err(StorageError::Closed.into()));
+        wait_until(|| worker.status().state == WorkerState::Down);
+    }
+
+    #[test]
+    fn a_paused_worker_does_nothing() {
+        let worker = start(|_, turn| turn.check().map(|()| Next::Now));
+        wait_until(|| worker.rounds() > 10);
+        worker.pause(true);
+        let mut before = worker.rounds();
+        wait_until(|| std::mem::replace(&mut before, worker.rounds()) == worker.rounds());
+        worker.pause(false);
+        wait_until(|| worker.rounds() > before);
+        worker.stop();
+    }
+
+    #[test]
+    fn waits_grow_and_end() {
+        assert_eq!(back_off(1), BACK_OFF_MIN);
+        assert_eq!(back_off(3), 4 * BACK_OFF_MIN);
+        assert_eq!(back_off(1000), BACK_OFF_MAX);
+    }
+}

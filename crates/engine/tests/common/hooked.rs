@@ -1,0 +1,132 @@
+//! A storage that shows every call to a function before it is done, so that tests count, delay and break calls.
+#![allow(dead_code, reason = "every test file uses a part of it")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use quire_storage::{
+    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Scan, Snapshot, Space, Storage,
+    StorageError, Token, Visit,
+};
+
+/// A call that is about to be done.
+pub enum Call<'a> {
+    /// The snapshot was taken, but is not handed out yet.
+    SnapshotTaken,
+    Get(Space, &'a [u8]),
+    Visit(&'a Scan),
+    Commit(&'a Commit),
+}
+
+type Hook = dyn Fn(&Call<'_>) + Send + Sync;
+
+pub struct Hooked {
+    inner: Arc<dyn Storage>,
+    shared: Arc<Calls>,
+}
+
+/// What was called so far.
+pub struct Calls {
+    hook: RwLock<Arc<Hook>>,
+    pub snapshots: AtomicU64,
+    pub scans: AtomicU64,
+    /// Rows that scans have shown.
+    pub rows: AtomicU64,
+    pub commits: AtomicU64,
+}
+
+struct HookedSnapshot {
+    inner: Box<dyn Snapshot>,
+    shared: Arc<Calls>,
+}
+
+impl Hooked {
+    pub fn new(inner: Arc<dyn Storage>) -> Hooked {
+        let (snapshots, scans, rows, commits) = Default::default();
+        let hook = RwLock::new(Arc::new(|_: &Call<'_>| ()) as Arc<Hook>);
+        Hooked { inner, shared: Arc::new(Calls { hook, snapshots, scans, rows, commits }) }
+    }
+
+    pub fn calls(&self) -> Arc<Calls> {
+        Arc::clone(&self.shared)
+    }
+}
+
+impl Calls {
+    pub fn set_hook(&self, hook: impl Fn(&Call<'_>) + Send + Sync + 'static) {
+        *self.hook.write() = Arc::new(hook);
+    }
+
+    pub fn count(counter: &AtomicU64) -> u64 {
+        counter.load(Ordering::SeqCst)
+    }
+
+    fn call(&self, call: &Call<'_>) {
+        let counter = match call {
+            Call::SnapshotTaken => Some(&self.snapshots),
+            Call::Get(..) => None,
+            Call::Visit(_) => Some(&self.scans),
+            Call::Commit(_) => Some(&self.commits),
+        };
+        if let Some(counter) = counter {
+            counter.fetch_add(1, Ordering::SeqCst);
+        }
+        let hook = Arc::clone(&self.hook.read());
+        hook(call);
+    }
+}
+
+impl Storage for Hooked {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>, StorageError> {
+        let inner = self.inner.snapshot()?;
+        self.shared.call(&Call::SnapshotTaken);
+        Ok(Box::new(HookedSnapshot { inner, shared: Arc::clone(&self.shared) }))
+    }
+    fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
+        self.shared.call(&Call::Commit(&commit));
+        self.inner.commit(commit)
+    }
+    fn position(&self, partition: PartitionId) -> Result<Option<Position>, StorageError> {
+        self.inner.position(partition)
+    }
+    fn fence(&self, partition: PartitionId, epoch: u64) -> Result<Position, StorageError> {
+        self.inner.fence(partition, epoch)
+    }
+    fn resolve(&self, token: Token) -> Result<Option<Committed>, StorageError> {
+        self.inner.resolve(token)
+    }
+    fn is_writable(&self) -> bool {
+        self.inner.is_writable()
+    }
+    fn statistics(&self) -> Vec<(&'static str, u64)> {
+        self.inner.statistics()
+    }
+    fn compact(&self, space: Space, range: KeyRange) {
+        self.inner.compact(space, range);
+    }
+    fn close(&self) -> Result<(), StorageError> {
+        self.inner.close()
+    }
+}
+
+impl Snapshot for HookedSnapshot {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        self.shared.call(&Call::Get(space, key));
+        self.inner.get(space, key)
+    }
+    fn multi_get(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
+        keys.iter().for_each(|key| self.shared.call(&Call::Get(space, key)));
+        self.inner.multi_get(space, keys)
+    }
+    fn visit(&self, scan: &Scan, visit: &mut Visit<'_>) -> Result<bool, StorageError> {
+        self.shared.call(&Call::Visit(scan));
+        self.inner.visit(scan, &mut |key, value| {
+            self.shared.rows.fetch_add(1, Ordering::SeqCst);
+            visit(key, value)
+        })
+    }
+}
