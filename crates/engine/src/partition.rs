@@ -80,7 +80,8 @@ impl PartitionSet {
         let partitions = layout.iter().map(new).collect();
         let rids = Rids::new(shared, container_number);
         let (retired, indexes) = (AtomicBool::new(false), ArcSwap::from_pointee(indexes));
-        let deleted_keys = Arc::new(ArcSwap::from_pointee(key_delete::marks_of(shared, container_number)?));
+        let deleted_keys = key_delete::marks_in(&*shared.storage.snapshot()?, container_number)?;
+        let deleted_keys = Arc::new(ArcSwap::from_pointee(deleted_keys));
         let number = container_number;
         let scripts = ArcSwap::default();
         let whole = Whole { rid, number, rids, retired, indexes, deleted_keys, scripts };

@@ -1,11 +1,15 @@
 //! Deleting all items of a partition key: at once for everyone, later for the disk.
 
 mod common;
+#[path = "common/hooked.rs"]
+mod hooked;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use common::{Fixture, number_of, pk, request, text_of};
+use hooked::{Call, Hooked};
 use quire_engine::{EngineError, Scope, verify};
 use quire_storage::memory::MemoryStorage;
 
@@ -120,4 +124,77 @@ fn later_writes_stay() {
     fixture.engine.close().expect("closes"); // nothing is removed while it is looked at
     let report = verify(&storage.reopen()).expect("reads");
     assert!(report.is_sound(), "{:?}", report.problems);
+}
+
+/// Deletes a key, and lets the sweep remove its items and forget the delete after a reader has taken its snapshot and before
+/// it looks at it.
+fn swept_under_a_snapshot<T: Send>(read: impl Fn(&Fixture) -> T + Send + Sync) -> T {
+    let storage = Hooked::new(Arc::new(MemoryStorage::new()));
+    let calls = storage.calls();
+    let fixture = Fixture::on(Arc::new(storage), HASH, MEMBERS, 1);
+    for n in 0..10 {
+        fixture.create(&format!(r#"{{"id":"{n}","pk":"k1","name":"n{n}","n":{n}}}"#)).expect("created");
+    }
+    let pause = Arc::new((AtomicBool::new(false), Barrier::new(2), Barrier::new(2)));
+    let hooked = Arc::clone(&pause);
+    calls.set_hook(move |call| {
+        let is_reader = std::thread::current().name() == Some("reader");
+        if matches!(call, Call::SnapshotTaken) && is_reader && !hooked.0.swap(true, Ordering::SeqCst) {
+            hooked.1.wait();
+            hooked.2.wait();
+        }
+    });
+    delete(&fixture, "[\"k1\"]").expect("deleted");
+    std::thread::scope(|scope| {
+        let reader = std::thread::Builder::new().name("reader".to_owned());
+        let reader = reader.spawn_scoped(scope, || read(&fixture)).expect("a thread");
+        pause.1.wait();
+        fixture.engine.pause_sweep(false);
+        let started = Instant::now();
+        while waiting(&fixture) > 0 {
+            assert!(started.elapsed() < Duration::from_secs(60), "the sweep does not end");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        pause.2.wait();
+        reader.join().expect("the reader ends")
+    })
+}
+
+#[test]
+fn an_older_snapshot_shows_nothing_of_a_key_whose_delete_is_done() {
+    let read = swept_under_a_snapshot(|fixture| fixture.read("1", "[\"k1\"]").is_ok());
+    assert!(!read, "a point read shows an item of a deleted key");
+    let counted = swept_under_a_snapshot(|fixture| count(fixture, "SELECT VALUE COUNT(1) FROM c"));
+    assert_eq!(counted, 0);
+    let listed = swept_under_a_snapshot(|fixture| fixture.all(None, &Scope::default(), 50).len());
+    assert_eq!(listed, 0);
+    // Its unique values and ids are free, whatever the writer's snapshot shows.
+    let created =
+        swept_under_a_snapshot(|fixture| fixture.create(r#"{"id":"x","pk":"k1","name":"n1"}"#).is_ok());
+    assert!(created, "a unique value of a deleted key is taken");
+}
+
+/// A delete that comes between the look at the deletes and the snapshot: a query shows what was before it or what is after.
+#[test]
+fn a_snapshot_shows_items_from_before_or_after_a_delete_and_never_both() {
+    let storage = Hooked::new(Arc::new(MemoryStorage::new()));
+    let calls = storage.calls();
+    let fixture = Fixture::on(Arc::new(storage), HASH, "", 1);
+    fixture.create(r#"{"id":"1","pk":"k1","n":1}"#).expect("created");
+    let fixture = Arc::new(fixture);
+    let (writer, is_first) = (Arc::clone(&fixture), AtomicBool::new(true));
+    calls.set_hook(move |call| {
+        let is_reader = std::thread::current().name() == Some("reader");
+        if matches!(call, Call::BeforeSnapshot) && is_reader && is_first.swap(false, Ordering::SeqCst) {
+            delete(&writer, "[\"k1\"]").expect("deleted");
+            writer.create(r#"{"id":"1","pk":"k1","n":2}"#).expect("created");
+        }
+    });
+    let numbers = std::thread::scope(|scope| {
+        let reader = std::thread::Builder::new().name("reader".to_owned());
+        let read = || fixture.all(Some("SELECT VALUE c.n FROM c"), &Scope::default(), 50);
+        reader.spawn_scoped(scope, read).expect("a thread").join().expect("the reader ends")
+    });
+    assert_eq!(numbers, [common::json("2")]);
+    calls.set_hook(|_| ());
 }

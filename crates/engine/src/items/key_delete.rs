@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use quire_resource::PartitionKey;
-use quire_storage::{KeyRange, Op};
+use quire_storage::{KeyRange, Op, Snapshot};
 
 use super::logical_partition::LogicalPartition;
 use super::moment::DeletedKeys;
@@ -64,11 +64,10 @@ fn mark(shared: &Shared, home: &LogicalPartition<'_>) -> Result<(), EngineError>
     Err(EngineError::Overloaded)
 }
 
-/// The marks of a container that is opened.
-pub(crate) fn marks_of(shared: &Shared, container: u32) -> Result<DeletedKeys, EngineError> {
+/// The marks of a container as a snapshot has them.
+pub(crate) fn marks_in(snapshot: &dyn Snapshot, container: u32) -> Result<DeletedKeys, EngineError> {
     let mut marks = DeletedKeys::default();
-    let snapshot = shared.storage.snapshot()?;
-    for_each_row(&*snapshot, keys::CATALOG, &keys::deleted_keys_prefix(container), |key, encoded_key| {
+    for_each_row(snapshot, keys::CATALOG, &keys::deleted_keys_prefix(container), |key, encoded_key| {
         let lsn = keys::lsn_of_deleted_key(key).ok_or_else(|| row::corrupt("mark of a deleted key"))?;
         marks.insert(encoded_key.to_vec(), lsn);
         Ok(())

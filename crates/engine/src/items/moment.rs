@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use quire_resource::{ItemTtl, PartitionKey, expires_at};
+use quire_storage::Snapshot;
 
+use super::key_delete::marks_in;
 use super::row::Row;
-use crate::Container;
 use crate::shared::Shared;
+use crate::{Container, EngineError};
 
 /// Pages, point reads and transactions that share one agree on what is there.
 #[derive(Clone, Debug)]
@@ -21,6 +23,13 @@ pub(crate) struct Moment {
 pub(crate) struct DeletedKeys {
     /// By the encoded key.
     lsns: HashMap<Vec<u8>, u64>,
+}
+
+impl Moment {
+    /// Whether items of deleted partition keys may still have rows.
+    pub fn hides_keys(&self) -> bool {
+        !self.deleted.is_empty()
+    }
 }
 
 impl DeletedKeys {
@@ -54,8 +63,25 @@ impl DeletedKeys {
 }
 
 impl Container {
+    /// What is visible now, of a single item, or while no item of the logical partition can change. Always asked **before**
+    /// the snapshot or the cache that shows the item: the sweep may remove items and forget the mark that hid them in between,
+    /// and a mark that comes later belongs to a delete that is not answered yet.
     pub(crate) fn moment(&self, shared: &Shared) -> Moment {
         Moment { seconds: shared.now_seconds(), deleted: self.partitions.deleted_keys() }
+    }
+
+    /// What is visible in a snapshot as a whole, where `before` are the marks as they were before it was taken. When they have
+    /// changed since, the snapshot's own marks count: a mark that came too late would show items beside those written after
+    /// the delete.
+    pub(crate) fn moment_in(
+        &self,
+        shared: &Shared,
+        snapshot: &dyn Snapshot,
+        before: Arc<DeletedKeys>,
+    ) -> Result<Moment, EngineError> {
+        let is_same = Arc::ptr_eq(&before, &self.partitions.deleted_keys());
+        let deleted = if is_same { before } else { Arc::new(marks_in(snapshot, self.number)?) };
+        Ok(Moment { seconds: shared.now_seconds(), deleted })
     }
 
     /// Whether nobody sees an item any more, wherever its rows still are.

@@ -31,8 +31,8 @@ pub(crate) fn read_item_cached(
     if !place.partition.satisfies(read.session, &position) {
         return None;
     }
-    let item = shared.cache.get(&place.id_key(container, read.id))?;
     let moment = container.moment(shared);
+    let item = shared.cache.get(&place.id_key(container, read.id))?;
     let is_gone = container.is_gone_by((item.ttl, item.ts), &item.partition_key, item.lsn, &moment);
     let visible = item.partition_key == place.key && !is_gone;
     visible.then(|| answer(read, Ok(item), Some(position)))
@@ -51,13 +51,14 @@ fn find(
     let id_key = place.id_key(container, read.id);
     let seen = shared.cache.look(&id_key);
     let not_found = || EngineError::ItemNotFound { id: read.id.to_owned() };
+    let moment = container.moment(shared);
     let snapshot = shared.storage.snapshot()?;
     let rid = snapshot.get(keys::LOOKUPS, &id_key)?.ok_or_else(not_found)?;
     let rid = keys::number(&rid).ok_or_else(|| row::corrupt("id row"))?;
     let bytes = snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;
     let bytes = bytes.ok_or_else(|| row::corrupt("id row without an item"))?;
     let row = Row::parse(&bytes)?;
-    if container.is_gone(&row, &container.moment(shared)) || row.partition_key()? != place.key {
+    if container.is_gone(&row, &moment) || row.partition_key()? != place.key {
         return Err(not_found());
     }
     let item = Arc::new(ready(container, place, rid, &row)?);

@@ -69,12 +69,13 @@ fn removal(
     generation: u64,
 ) -> Result<Option<Prepared>, EngineError> {
     let indexes = home.container.partitions.indexes();
+    let moment = home.container.moment(shared);
     let snapshot = shared.storage.snapshot()?;
     let Some(stored) = home.find(&*snapshot, id_key)?.filter(|stored| stored.rid == rid) else {
         return Ok(None);
     };
     let (_, row) = stored.parse()?;
-    if !home.container.is_gone(&row, &home.container.moment(shared)) {
+    if !home.container.is_gone(&row, &moment) {
         return Ok(None);
     }
     let mut rows = Rows::new(shared, home, generation, Arc::clone(&indexes));

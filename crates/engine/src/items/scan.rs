@@ -74,7 +74,7 @@ pub(crate) struct Reader<'a> {
     pub snapshot: Arc<dyn Snapshot>,
     pub windows: &'a [Window<'a>],
     pub meter: Meter,
-    moment: Moment,
+    pub moment: Moment,
     stretches: &'a Stretches,
     seen: Seen,
 }

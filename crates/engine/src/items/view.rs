@@ -23,10 +23,10 @@ pub(crate) struct View {
 impl View {
     pub fn now(shared: &Shared, container: &Container) -> Result<View, EngineError> {
         let (stretches_seen, vectors_seen) = (shared.stretches.now(), shared.vectors.now());
+        let deleted_keys = container.partitions.deleted_keys();
         let (snapshot, indexes) = indexes::snapshot(shared, container)?;
         container.partitions.check_current(&*snapshot)?;
-        // After the snapshot: a key deleted before it is known.
-        let moment = container.moment(shared);
+        let moment = container.moment_in(shared, &*snapshot, deleted_keys)?;
         Ok(View { snapshot: Arc::from(snapshot), indexes, stretches_seen, vectors_seen, moment })
     }
 }

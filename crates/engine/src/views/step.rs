@@ -134,8 +134,11 @@ impl ViewWork<'_> {
     fn fill(&self, standing: Standing) -> Result<Step, EngineError> {
         let range = keys::items_from(self.source.number, standing.next_rid);
         let page = Scan { rows_max: CHUNK_ROWS, bytes_max: CHUNK_BYTES, ..scan(ITEMS, range) };
-        let page = self.shared.storage.snapshot()?.scan(&page)?;
-        let moment = self.source.moment(self.shared);
+        let deleted_keys = self.source.partitions.deleted_keys();
+        let snapshot = self.shared.storage.snapshot()?;
+        let moment = self.source.moment_in(self.shared, &*snapshot, deleted_keys)?;
+        let page = snapshot.scan(&page)?;
+        drop(snapshot);
         let mut next = Standing { filled: standing.filled + page.rows.len() as u64, ..standing.clone() };
         let mut changes = Vec::with_capacity(page.rows.len());
         for (key, value) in page.rows {

@@ -12,6 +12,7 @@ use quire_storage::{
 
 /// A call that is about to be done.
 pub enum Call<'a> {
+    BeforeSnapshot,
     /// The snapshot was taken, but is not handed out yet.
     SnapshotTaken,
     Get(Space, &'a [u8]),
@@ -65,7 +66,7 @@ impl Calls {
     fn call(&self, call: &Call<'_>) {
         let counter = match call {
             Call::SnapshotTaken => Some(&self.snapshots),
-            Call::Get(..) => None,
+            Call::BeforeSnapshot | Call::Get(..) => None,
             Call::Visit(_) => Some(&self.scans),
             Call::Commit(_) => Some(&self.commits),
         };
@@ -82,6 +83,7 @@ impl Storage for Hooked {
         self.inner.caps()
     }
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, StorageError> {
+        self.shared.call(&Call::BeforeSnapshot);
         let inner = self.inner.snapshot()?;
         self.shared.call(&Call::SnapshotTaken);
         Ok(Box::new(HookedSnapshot { inner, shared: Arc::clone(&self.shared) }))

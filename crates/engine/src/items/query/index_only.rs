@@ -20,7 +20,7 @@ use super::explain::Node;
 use super::known::{Known, RangeIndex, encoded};
 use crate::indexes::{is_cut, is_marker};
 use crate::items::row::corrupt;
-use crate::{Container, EngineError, keys};
+use crate::{EngineError, keys};
 
 /// Values held at a time; a path with more of them is read from the items.
 const HELD_BYTES_MAX: usize = 32 << 20;
@@ -43,10 +43,10 @@ enum Entry {
 }
 
 /// Whether an index may speak for the items of the scope.
-fn is_provable(container: &Container, windows: &[Window<'_>]) -> bool {
-    container.definition.default_ttl.is_none()
-        && container.partitions.deleted_keys().is_empty()
-        && windows.iter().all(Window::is_whole)
+fn is_provable(reader: &Reader<'_>) -> bool {
+    reader.container.definition.default_ttl.is_none()
+        && !reader.moment.hides_keys()
+        && reader.windows.iter().all(Window::is_whole)
 }
 
 /// Whether the rows of an index over a path may stand for items, one by one.
@@ -56,7 +56,7 @@ pub(super) fn covers(reader: &Reader<'_>, reads: &Reads, path: &Path) -> bool {
         Reads::Paths(paths) => paths.iter().all(|read| read == path),
         Reads::Whole => false,
     };
-    is_everything && is_read_alone && is_provable(reader.container, reader.windows)
+    is_everything && is_read_alone && is_provable(reader)
 }
 
 pub(super) fn feed_of(
@@ -65,7 +65,7 @@ pub(super) fn feed_of(
     analysis: &Analysis,
     takes_runs: bool,
 ) -> Result<Option<(Fed, Node)>, EngineError> {
-    if !known.is_usable() || !is_provable(reader.container, reader.windows) {
+    if !known.is_usable() || !is_provable(reader) {
         return Ok(None);
     }
     let is_everything = reader.windows.len() == reader.container.partitions.all().len();
