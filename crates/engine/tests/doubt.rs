@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use quire_engine::{EngineError, ItemRead, WriteKind};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{
-    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Snapshot, Space, Storage,
+    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Removal, Snapshot, Space, Storage,
     StorageError, Token,
 };
 
@@ -88,6 +88,9 @@ impl Storage for Moody {
     }
     fn compact(&self, space: Space, range: KeyRange) {
         self.inner.compact(space, range);
+    }
+    fn remove_range(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
+        self.inner.remove_range(space, range)
     }
     fn close(&self) -> Result<(), StorageError> {
         self.inner.close()

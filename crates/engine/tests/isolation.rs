@@ -44,8 +44,14 @@ fn a_serial_order_explains_what_everybody_saw() {
 
 #[test]
 fn also_when_answers_get_lost() {
-    let rates =
-        Rates { conflict: 40, busy: 40, unknown_done: 60, unknown_not_done: 60, delay: 200, read_failure: 0 };
+    let rates = Rates {
+        conflict: 40,
+        busy: 40,
+        unknown_done: 60,
+        unknown_not_done: 60,
+        delay: 200,
+        ..Rates::default()
+    };
     for seed in seeds() {
         let memory = MemoryStorage::new();
         set_up(&memory);

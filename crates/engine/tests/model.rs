@@ -213,8 +213,14 @@ fn on_a_storage_with_faults() {
     let memory = MemoryStorage::new();
     let made = Fixture::on(Arc::new(memory.reopen()), KEY, MEMBERS, 2);
     let seed = seed();
-    let rates =
-        Rates { conflict: 40, busy: 40, unknown_done: 40, unknown_not_done: 40, delay: 40, read_failure: 0 };
+    let rates = Rates {
+        conflict: 40,
+        busy: 40,
+        unknown_done: 40,
+        unknown_not_done: 40,
+        delay: 40,
+        ..Rates::default()
+    };
     let faulty: Arc<dyn Storage> = Arc::new(FaultStorage::seeded(memory, seed, rates));
     let fixture = made.reopened(faulty);
     run(&fixture, seed, false);

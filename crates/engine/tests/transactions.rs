@@ -516,6 +516,13 @@ fn a_storage_that_cannot_is_said_to() {
         fn compact(&self, space: quire_storage::Space, range: quire_storage::KeyRange) {
             self.0.compact(space, range);
         }
+        fn remove_range(
+            &self,
+            space: quire_storage::Space,
+            range: &quire_storage::KeyRange,
+        ) -> Result<quire_storage::Removal, quire_storage::StorageError> {
+            self.0.remove_range(space, range)
+        }
         fn close(&self) -> Result<(), quire_storage::StorageError> {
             self.0.close()
         }

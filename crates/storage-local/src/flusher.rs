@@ -14,7 +14,7 @@
 //! from it which of them it still needs.
 
 use crate::error::{OpenError, corrupt, failed, reading};
-use crate::packed::{Spaces, packed_key, packed_sequence, unpack};
+use crate::packed::{EMPTY, Spaces, packed_key, packed_sequence, unpack};
 use crate::run::{Merge, Run, RunBuilder};
 use crate::store::Store;
 use crate::views::{Layer, Views};
@@ -28,10 +28,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// One byte longer than any key of a commit, and above them all.
 pub(crate) const CHECKPOINT_KEY: [u8; CAPS.key_bytes_max + 1] = [0xFF; CAPS.key_bytes_max + 1];
+
+const FLUSH_WAIT_MAX: Duration = Duration::from_secs(2);
+const FLUSH_CHECK: Duration = Duration::from_millis(1);
+const WORTH_REMOVING_BYTES: u64 = 1 << 20;
 
 /// What a store holds of runs that were not flushed.
 pub(crate) struct Unflushed {
@@ -129,11 +133,42 @@ fn flush(layer: &Layer, views: &Views, store: &Store) -> Result<(), StorageError
     ingested
         .unwrap_or(Err(fjall::Error::Poisoned))
         .map_err(|error| failed("writing index rows to tables", error))?;
-    views.let_go(&store.database);
+    views.let_go(&store.database, layer.last_sequence);
     let (rows, took) = (layer.rows, start.elapsed());
     tracing::debug!(rows, ?took, "index rows are in tables");
     drop_packed(store, Bound::Excluded(packed_key(layer.last_sequence)));
     Ok(())
+}
+
+/// Has what is in memtables written to tables, off the commit path. Waits, but not for ever: an ingestion that follows
+/// flushes what is left.
+pub(crate) fn flush_memtable(keyspace: &Keyspace) -> Result<(), fjall::Error> {
+    let tree = &keyspace.tree;
+    let Some(newest) = tree.get_highest_memtable_seqno() else { return Ok(()) };
+    keyspace.rotate_memtable()?;
+    let start = Instant::now();
+    while tree.get_highest_persisted_seqno() < Some(newest) && start.elapsed() < FLUSH_WAIT_MAX {
+        std::thread::sleep(FLUSH_CHECK);
+    }
+    Ok(())
+}
+
+/// Removes all packed rows that are in the tables of their spaces, also from the newest table. The last of them stays,
+/// without its rows: it is the newest of its keyspace, which has to be one that stays.
+pub(crate) fn drop_flushed(store: &Store, views: &Views) -> Result<(), StorageError> {
+    let last = packed_key(views.flushed_sequence());
+    let removing = |error| failed("removing packed rows", error);
+    flush_memtable(&store.packed).map_err(removing)?;
+    if last == packed_key(0) || store.packed.tree.disk_space() < WORTH_REMOVING_BYTES {
+        return Ok(());
+    }
+    let snapshot = store.database.snapshot();
+    let mut ingestion = store.packed.start_ingestion().map_err(removing)?;
+    for row in snapshot.range(&store.packed, ..last) {
+        row.key().and_then(|key| ingestion.write_tombstone(key)).map_err(removing)?;
+    }
+    ingestion.write(last, EMPTY).and_then(|()| ingestion.finish()).map_err(removing)?;
+    store.packed.major_compact().map_err(removing)
 }
 
 /// Drops tables whose packed rows are all in the tables of their spaces.

@@ -37,7 +37,7 @@ pub(crate) struct ReadyRow {
 }
 
 pub(crate) enum Work {
-    Commit { guards: Vec<Guard>, token: Token, rows: Vec<ReadyRow>, delta: Box<Delta>, bytes: usize },
+    Commit { guards: Vec<Guard>, token: Option<Token>, rows: Vec<ReadyRow>, delta: Box<Delta>, bytes: usize },
     Fence { partition: PartitionId, epoch: u64 },
 }
 
@@ -194,6 +194,14 @@ impl Group {
 }
 
 impl Work {
+    /// A commit of our own, which nobody will ask for.
+    pub(crate) fn without_token(mut self) -> Work {
+        if let Work::Commit { token, .. } = &mut self {
+            *token = None;
+        }
+        self
+    }
+
     fn bytes(&self) -> usize {
         match self {
             Work::Commit { bytes, .. } => *bytes,
@@ -278,13 +286,13 @@ impl<'a> Batch<'a> {
     fn take(&mut self, work: Work, ledger: &mut Ledger) -> Outcome {
         match work {
             Work::Commit { guards, token, rows, delta, .. } => {
-                if let Some(first_answer) = ledger.tokens.get(token) {
+                if let Some(first_answer) = token.and_then(|token| ledger.tokens.get(token)) {
                     return Ok(Answer::Committed(first_answer));
                 }
                 ledger.prepared.check(&guards)?;
                 self.add_rows(rows, *delta);
-                let sequence = self.enter(Some(token), &guards, ledger);
-                ledger.tokens.keep(token, sequence);
+                let sequence = self.enter(token, &guards, ledger);
+                token.into_iter().for_each(|token| ledger.tokens.keep(token, sequence));
                 Ok(Answer::Committed(Committed { sequence }))
             }
             Work::Fence { partition, epoch } => {

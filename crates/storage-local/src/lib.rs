@@ -23,6 +23,7 @@ mod journal;
 mod packed;
 mod reclaim;
 mod record;
+mod removal;
 mod run;
 mod snapshot;
 mod state;
@@ -45,10 +46,11 @@ use parking_lot::RwLock;
 use quire_storage::memory::CAPS;
 use quire_storage::rows::{self, Row, unfold};
 use quire_storage::{
-    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Snapshot, Space, Storage,
+    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Removal, Snapshot, Space, Storage,
     StorageError, Token,
 };
 use reclaim::Reclaim;
+use removal::Removals;
 use state::{Ledger, State};
 use std::ops::Bound;
 use std::path::Path;
@@ -100,6 +102,7 @@ pub(crate) struct Open {
     views: Arc<Views>,
     store: Store,
     state: State,
+    removals: Removals,
     closed: AtomicBool,
     directory: Directory,
 }
@@ -198,7 +201,8 @@ impl Open {
         if options.index_rows == IndexRows::Plain {
             flusher::flush_all(&views, &store)?;
         }
-        Ok(Open { views: Arc::new(views), store, state, closed: AtomicBool::new(false), directory })
+        let (removals, closed) = Default::default();
+        Ok(Open { views: Arc::new(views), store, state, removals, closed, directory })
     }
 
     fn check_open(&self) -> Result<(), StorageError> {
@@ -301,6 +305,7 @@ impl Storage for LocalStorage {
             ("compactions_running", database.active_compactions() as u64),
             ("compaction_microseconds", database.time_compacting().as_micros() as u64),
             ("reclaims", read(&figures.reclaims)),
+            ("ranges_removed", read(&figures.removals)),
             ("runs", runs.runs),
             ("run_rows", runs.rows),
             ("run_bytes", runs.bytes),
@@ -314,6 +319,10 @@ impl Storage for LocalStorage {
         if let Ok(open) = self.opened() {
             self.reclaim.hint(space, &open);
         }
+    }
+
+    fn remove_range(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
+        self.removal_step(space, range)
     }
 
     fn close(&self) -> Result<(), StorageError> {
@@ -351,7 +360,7 @@ fn prepare(mut commit: Commit, open: &Open) -> Result<Work, CommitError> {
     delta.check(&CAPS)?;
     let rows = unfold(&mut commit, &CAPS)?;
     let rows = rows.into_iter().map(|row| ready(row, &open.store)).collect::<Result<_, _>>()?;
-    Ok(Work::Commit { guards: commit.guards, token: commit.token, rows, delta: Box::new(delta), bytes })
+    Ok(Work::Commit { guards: commit.guards, token: Some(commit.token), rows, delta: Box::new(delta), bytes })
 }
 
 fn ready(row: Row, store: &Store) -> Result<ReadyRow, StorageError> {

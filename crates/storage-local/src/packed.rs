@@ -20,6 +20,8 @@ use crate::run::{Run, RunBuilder};
 use quire_storage::{Caps, CommitError, Op, SPACE_COUNT, Space};
 
 const VERSION: u8 = 1;
+/// A packed row without rows.
+pub(crate) const EMPTY: [u8; 1] = [VERSION];
 const PUT: u8 = 0;
 const DELETE: u8 = 1;
 const ROWS: u8 = 2;

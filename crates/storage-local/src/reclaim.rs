@@ -1,24 +1,34 @@
 //! Getting back the space of deleted rows.
 //!
 //! fjall drops tombstones as it compacts by level, but a range that is deleted and never written again may wait for
-//! long, and scans wade through its tombstones. A hint makes a thread look, once the hints have paused: where at
-//! least a quarter of a space's rows are tombstones it is compacted as a whole. That rewrites the space and holds up
-//! its other compactions, so it is done seldom, and only below a size; beyond it levels do the work in time. fjall can
-//! compact a keyspace as a whole or drop whole tables; it has no way to compact a range.
+//! long, and scans wade through its tombstones. A hint makes a thread look, once the hints have paused: what is in
+//! memory is flushed, and where at least a quarter of a space's rows are tombstones the space is compacted as a whole.
+//! That rewrites what is left of it and holds up its other compactions, so there is a pause after it in proportion to
+//! how long it took, and it is done only below a size; beyond it levels do the work in time. fjall can compact a
+//! keyspace as a whole or drop whole tables; it has no way to compact a range.
+//!
+//! fjall deletes the files of tables only when it lets go of the version of the table list that has them, which it
+//! looks at as it flushes. So a storage that has become idle is made to look ([`release_files`]).
 
-use crate::Open;
+use crate::flusher::{self, flush_memtable};
+use crate::removal::mark;
+use crate::{Open, error};
 use fjall::{AbstractTree, Keyspace};
 use parking_lot::{Condvar, Mutex};
-use quire_storage::{SPACE_COUNT, Space};
+use quire_storage::{SPACE_COUNT, Space, StorageError};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const QUIET: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_secs(300);
-const WORTH_TOMBSTONES_MIN: u64 = 10_000;
-const DISK_BYTES_MAX: u64 = 1 << 30;
+const PAUSE_MIN: Duration = Duration::from_secs(10);
+/// A space is not compacted again for so many times as long as it took.
+const PAUSE_FACTOR: u32 = 30;
+const WORTH_TOMBSTONES_MIN: u64 = 100;
+/// What may be left after compacting, and what there may be before.
+const LEFT_BYTES_MAX: u64 = 1 << 30;
+const DISK_BYTES_MAX: u64 = 8 << 30;
 
 #[derive(Default)]
 pub(crate) struct Reclaim {
@@ -34,7 +44,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Wanted {
-    /// When the last hint came, and when the space was last compacted.
+    /// When the last hint came, and before when the space is not to be compacted again.
     spaces: [(Option<Instant>, Option<Instant>); SPACE_COUNT as usize],
     ended: bool,
 }
@@ -72,12 +82,14 @@ impl Reclaim {
 fn run(shared: &Shared, open: &Weak<Open>) {
     while let Some(space) = next_space(shared) {
         let Some(open) = open.upgrade() else { return };
-        let Ok(keyspace) = open.store.space(space) else { continue };
-        // Deletes that are still in memory have left nothing to reclaim yet.
-        open.views.flush_and_wait(&open.state);
-        if compact(keyspace) {
-            open.state.figures.reclaims.fetch_add(1, Ordering::Relaxed);
+        let start = Instant::now();
+        match reclaim(&open, space) {
+            Ok(true) => drop(open.state.figures.reclaims.fetch_add(1, Ordering::Relaxed)),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(space = space.0, %error, "space is not reclaimed yet"),
         }
+        let pause = PAUSE_MIN.max(start.elapsed() * PAUSE_FACTOR);
+        shared.wanted.lock().spaces[usize::from(space.0)].1 = Some(Instant::now() + pause);
     }
 }
 
@@ -89,14 +101,14 @@ fn next_space(shared: &Shared) -> Option<Space> {
             return None;
         }
         let now = Instant::now();
-        let due = |(hinted, compacted): &(Option<Instant>, Option<Instant>)| {
+        let due = |(hinted, not_before): &(Option<Instant>, Option<Instant>)| {
             let quiet = (*hinted)? + QUIET;
-            Some(compacted.map_or(quiet, |compacted| quiet.max(compacted + PAUSE)))
+            Some(not_before.map_or(quiet, |not_before| quiet.max(not_before)))
         };
         let next = (0..).zip(&wanted.spaces).filter_map(|(space, slot)| Some((due(slot)?, space))).min();
         match next {
             Some((time, space)) if time <= now => {
-                wanted.spaces[usize::from(space)] = (None, Some(now));
+                wanted.spaces[usize::from(space)].0 = None;
                 return Some(Space(space));
             }
             Some((time, _)) => drop(shared.changed.wait_until(&mut wanted, time)),
@@ -105,23 +117,54 @@ fn next_space(shared: &Shared) -> Option<Space> {
     }
 }
 
-fn compact(keyspace: &Keyspace) -> bool {
+/// Whether the space was compacted.
+fn reclaim(open: &Open, space: Space) -> Result<bool, StorageError> {
+    let keyspace = open.store.space(space)?;
+    // Deletes that are still in memory have left nothing to reclaim yet.
+    open.views.flush_and_wait(&open.state);
+    if open.state.poisoned().is_some() {
+        return Ok(false);
+    }
+    let flushed = flush_memtable(keyspace);
+    flushed.map_err(|error| error::failed("flushing deleted rows", error))?;
+    let compacted = compact(keyspace)?;
+    flusher::drop_flushed(&open.store, &open.views)?;
+    release_files(open, keyspace)?;
+    Ok(compacted)
+}
+
+fn compact(keyspace: &Keyspace) -> Result<bool, StorageError> {
     let tree = &keyspace.tree;
     let (tombstones, rows, bytes) =
         (tree.tombstone_count(), tree.approximate_len() as u64, tree.disk_space());
-    if tombstones < WORTH_TOMBSTONES_MIN || tombstones * 4 < rows || bytes > DISK_BYTES_MAX {
-        return false;
+    // A tombstone takes a row along.
+    let left = u128::from(bytes) * u128::from(rows.saturating_sub(2 * tombstones)) / u128::from(rows.max(1));
+    if tombstones < WORTH_TOMBSTONES_MIN
+        || tombstones * 4 < rows
+        || left > u128::from(LEFT_BYTES_MAX)
+        || bytes > DISK_BYTES_MAX
+    {
+        return Ok(false);
     }
     let start = Instant::now();
-    match keyspace.major_compact() {
-        Ok(()) => {
-            let (before, after) = (bytes, tree.disk_space());
-            tracing::info!(space = %**keyspace.name(), before, after, took = ?start.elapsed(), "space reclaimed");
-            true
-        }
-        Err(error) => {
-            tracing::error!(%error, "reclaiming space failed");
-            false
-        }
+    keyspace.major_compact().map_err(|error| error::failed("compacting a space", error))?;
+    let (before, after) = (bytes, tree.disk_space());
+    tracing::info!(space = %**keyspace.name(), before, after, took = ?start.elapsed(), "space reclaimed");
+    Ok(true)
+}
+
+/// Deletes the files of tables that no reader needs any more. A version of the table list goes once another one has
+/// followed and no snapshot is as old as that.
+fn release_files(open: &Open, keyspace: &Keyspace) -> Result<(), StorageError> {
+    let database = &open.store.database;
+    mark(keyspace)?;
+    open.views.refresh(database);
+    mark(keyspace)?;
+    let oldest = database.supervisor.snapshot_tracker.get_seqno_safe_to_gc();
+    for keyspace in open.store.keyspaces() {
+        let mut versions = keyspace.tree.get_version_history_lock();
+        let released = versions.maintenance(keyspace.path(), oldest);
+        released.map_err(|error| error::failed("deleting unused files", error.into()))?;
     }
+    Ok(())
 }

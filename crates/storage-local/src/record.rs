@@ -17,7 +17,7 @@
 //! | 4     | CRC-32 of the batch's other rows, see [`RowsChecksum`]                                            |
 //! | 4     | n, number of commits; the first one's sequence is the previous record's plus one                  |
 //! | 4     | m, number of moves                                                                                |
-//! | 17 n  | per commit: 1 and its token (u128), or 0 and zeros for a fence                                    |
+//! | 17 n  | per commit: 1 and its token (u128), or 0 and zeros for one without                                  |
 //! | 32 m  | per guard, in the order of commits: partition, epoch, previous LSN, next LSN                      |
 //! | 4     | checksum: CRC-32 of everything before                                                             |
 //!
@@ -34,7 +34,7 @@ pub(crate) struct Record {
     pub(crate) sequence: u64,
     pub(crate) previous: Link,
     pub(crate) rows_checksum: u32,
-    /// `None` is a fence.
+    /// `None` is a fence, or a commit of our own.
     pub(crate) commits: Vec<Option<Token>>,
     pub(crate) moves: Vec<Guard>,
 }

@@ -6,6 +6,7 @@ use crate::flusher::CHECKPOINT_KEY;
 use crate::run::{Bounds, Merge, ordered};
 use crate::views::View;
 use fjall::{Guard, Readable, UserKey, UserValue};
+use quire_storage::memory::CAPS;
 use quire_storage::{Direction, Scan, Snapshot, Space, StorageError, Visit};
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -36,7 +37,8 @@ impl LocalSnapshot {
         if let Some(value) = self.view.in_runs(space, key) {
             return Ok(value.map(<[u8]>::to_vec));
         }
-        if key == CHECKPOINT_KEY {
+        // Longer ones are our own.
+        if key.len() > CAPS.key_bytes_max {
             return Ok(None);
         }
         let value = self.view.snapshot.get(keyspace, key).map_err(reading)?;
@@ -90,8 +92,8 @@ fn bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
-/// Ends a range before the row that nobody is shown.
-fn before_checkpoint(end: Bound<&[u8]>) -> Bound<&[u8]> {
+/// Ends a range before the rows that nobody is shown.
+pub(crate) fn before_checkpoint(end: Bound<&[u8]>) -> Bound<&[u8]> {
     match end {
         Bound::Included(key) if key < &CHECKPOINT_KEY[..] => end,
         Bound::Excluded(key) if key <= &CHECKPOINT_KEY[..] => end,

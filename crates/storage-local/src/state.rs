@@ -35,6 +35,7 @@ pub(crate) struct Figures {
     pub(crate) bytes: AtomicU64,
     pub(crate) stalled_microseconds: AtomicU64,
     pub(crate) reclaims: AtomicU64,
+    pub(crate) removals: AtomicU64,
     pub(crate) run_flushes: AtomicU64,
 }
 

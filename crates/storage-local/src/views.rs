@@ -21,7 +21,7 @@ use fjall::Database;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use quire_storage::{Direction, SPACE_COUNT, Space};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How index rows are kept until they are in tables.
@@ -56,6 +56,7 @@ pub(crate) struct Views {
     flush_rows: usize,
     /// Spaces that ever had index rows; they only become more, by the leader.
     merged: AtomicU8,
+    flushed: AtomicU64,
     gate: Mutex<()>,
     shelf: Mutex<Shelf>,
     changed: Condvar,
@@ -119,6 +120,7 @@ impl Views {
             form: options.index_rows,
             flush_rows: options.run_rows_max.clamp(1, FLUSH_ROWS_MAX),
             merged: AtomicU8::new(merged.0),
+            flushed: AtomicU64::new(0),
             gate: Mutex::default(),
             shelf: Mutex::new(shelf),
             changed: Condvar::new(),
@@ -235,13 +237,26 @@ impl Views {
         (shelf.active.rows > 0).then(|| shelf.freeze())
     }
 
-    /// The frozen layer is in tables now.
-    pub(crate) fn let_go(&self, database: &Database) {
+    /// The last batch whose rows, like those of all before it, are in tables; 0 before the first flush.
+    pub(crate) fn flushed_sequence(&self) -> u64 {
+        self.flushed.load(Ordering::Acquire)
+    }
+
+    /// The frozen layer, up to this batch, is in tables now.
+    pub(crate) fn let_go(&self, database: &Database, last_sequence: u64) {
+        self.flushed.store(last_sequence, Ordering::Release);
         let _gate = self.gate.lock();
         let mut shelf = self.shelf.lock();
         shelf.frozen = None;
         *self.current.write() = Arc::new(View { snapshot: database.snapshot(), runs: shelf.runs() });
         self.changed.notify_all();
+    }
+
+    /// Shows readers what was done to tables beside the commits, and lets go of older versions of them.
+    pub(crate) fn refresh(&self, database: &Database) {
+        let _gate = self.gate.lock();
+        let shelf = self.shelf.lock();
+        *self.current.write() = Arc::new(View { snapshot: database.snapshot(), runs: shelf.runs() });
     }
 
     /// Ends the flusher.

@@ -7,11 +7,12 @@
 
 mod cases;
 mod model;
+mod removals;
 
 use crate::fault::Random;
 use crate::{
-    Commit, CommitError, Committed, Direction, Guard, KeyRange, Op, PartitionId, Scan, Snapshot, Space,
-    Storage, Token,
+    Commit, CommitError, Committed, Direction, Guard, KeyRange, Op, PartitionId, Removal, Scan, Snapshot,
+    Space, Storage, Token,
 };
 use std::ops::Bound;
 use std::sync::Arc;
@@ -71,6 +72,14 @@ const CASES: &[(&str, Case)] = &[
     ("everything survives a crash", cases::survives_crash),
     ("a closed storage says so", cases::closed),
     ("hints and figures", cases::hints_and_figures),
+    ("a removed range is empty, its neighbours are whole", removals::neighbours_stay),
+    ("a removal outlives closing and crashes", removals::is_durable),
+    ("the newest rows, once removed, stay away", removals::newest_rows),
+    ("a removal interrupted by a crash is done again", removals::interrupted),
+    ("a snapshot keeps what a later removal takes", removals::older_snapshots),
+    ("a removed range takes commits again", removals::written_again),
+    ("removals beside writers and readers", removals::beside_writers),
+    ("removals at the edges", removals::edges),
     ("random operations match a map", model::random_operations),
 ];
 
@@ -118,6 +127,15 @@ impl Bench {
         let token = self.token();
         let ops = guards.iter().map(|guard| put(0, &lsn_key(guard), b"x")).collect();
         self.storage.commit(Commit { guards: guards.to_vec(), token, ops })
+    }
+
+    /// Removes a range to its end; how many steps it took.
+    fn remove(&self, space: u8, range: &KeyRange) -> usize {
+        (1..).find(|_| self.removal_step(space, range) == Removal::Done).unwrap()
+    }
+
+    fn removal_step(&self, space: u8, range: &KeyRange) -> Removal {
+        self.storage.remove_range(Space(space), range).expect("removal")
     }
 
     fn snapshot(&self) -> Box<dyn Snapshot> {

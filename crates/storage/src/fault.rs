@@ -7,8 +7,8 @@
 
 use crate::memory::MemoryStorage;
 use crate::{
-    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Scan, Snapshot, Space, Storage,
-    StorageError, Token, Visit,
+    Caps, Commit, CommitError, Committed, Direction, KeyRange, Op, PartitionId, Position, Removal, Scan,
+    Snapshot, Space, Storage, StorageError, Token, Visit,
 };
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
@@ -46,6 +46,17 @@ pub enum ReadFault {
     Delay(Duration),
 }
 
+/// What becomes of one step of a removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemovalFault {
+    Pass,
+    /// Nothing happens.
+    Fail,
+    /// The step happens, but the answer is lost.
+    FailDone,
+    Delay(Duration),
+}
+
 /// How often a seeded plan injects what, in thousandths of the calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rates {
@@ -55,8 +66,12 @@ pub struct Rates {
     pub unknown_not_done: u32,
     pub delay: u32,
     pub read_failure: u32,
+    pub removal_failure: u32,
 }
 
+/// Tokens of recorded removals; a caller's tokens are random.
+const RECORDED_REMOVAL: u128 = 0xFA17 << 112;
+const RECORDED_ROWS_MAX: usize = 1000;
 /// The longest wait a seeded plan injects.
 const SEEDED_DELAY_MAX: Duration = Duration::from_millis(2);
 
@@ -70,6 +85,7 @@ pub struct FaultStorage<S> {
 struct Plan {
     commits: VecDeque<CommitFault>,
     reads: VecDeque<ReadFault>,
+    removals: VecDeque<RemovalFault>,
     seeded: Option<Seeded>,
     poisoned: bool,
     /// Commits that reached the disk although their sync failed.
@@ -88,6 +104,7 @@ struct History {
     base: MemoryStorage,
     commits: Vec<(u64, Commit)>,
     fences: Vec<(PartitionId, u64)>,
+    removals: u128,
 }
 
 impl<S: Storage> FaultStorage<S> {
@@ -114,11 +131,17 @@ impl<S: Storage> FaultStorage<S> {
         self.plan.lock().reads.extend(faults);
     }
 
+    /// What becomes of the next steps of removals, in this order.
+    pub fn script_removals(&self, faults: impl IntoIterator<Item = RemovalFault>) {
+        self.plan.lock().removals.extend(faults);
+    }
+
     /// No further faults; a poisoned storage stays poisoned until it is opened again.
     pub fn behave(&self) {
         let mut plan = self.plan.lock();
         plan.commits.clear();
         plan.reads.clear();
+        plan.removals.clear();
         plan.seeded = None;
     }
 
@@ -154,13 +177,52 @@ impl<S: Storage> FaultStorage<S> {
         }
         Ok(committed)
     }
+
+    fn remove_inner(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
+        let number = self.plan.lock().history.as_mut().map(|history| {
+            history.removals += 1;
+            history.removals
+        });
+        match number {
+            Some(number) => self.remove_by_commit(space, range, Token(RECORDED_REMOVAL | number)),
+            None => self.inner().remove_range(space, range),
+        }
+    }
+
+    /// As a commit, so that it can be lost like one.
+    fn remove_by_commit(
+        &self,
+        space: Space,
+        range: &KeyRange,
+        token: Token,
+    ) -> Result<Removal, StorageError> {
+        let scan = Scan {
+            space,
+            range: range.clone(),
+            direction: Direction::Forward,
+            rows_max: RECORDED_ROWS_MAX,
+            bytes_max: usize::MAX,
+            keys_only: true,
+        };
+        let page = self.inner().snapshot()?.scan(&scan)?;
+        if page.rows.is_empty() {
+            return Ok(Removal::Done);
+        }
+        let ops = page.rows.into_iter().map(|(key, _)| Op::Delete { space, key }).collect();
+        match self.commit_inner(Commit { guards: vec![], token, ops }) {
+            Ok(_) => Ok(Removal::More),
+            Err(CommitError::Storage(error)) => Err(error),
+            Err(error) => Err(StorageError::Corrupt { what: error.to_string() }),
+        }
+    }
 }
 
 impl FaultStorage<MemoryStorage> {
     /// From now on the newest commits can be lost by [`Self::reopen_losing`].
     pub fn record(&self) {
         let base = self.inner().duplicate();
-        self.plan.lock().history = Some(History { base, commits: Vec::new(), fences: Vec::new() });
+        self.plan.lock().history =
+            Some(History { base, commits: Vec::new(), fences: Vec::new(), removals: 0 });
     }
 
     /// A crash and a restart, with everything acknowledged still there.
@@ -258,6 +320,19 @@ impl<S: Storage> Storage for FaultStorage<S> {
         self.inner().compact(space, range);
     }
 
+    fn remove_range(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
+        let fault = self.plan.lock().next_removal()?;
+        match fault {
+            RemovalFault::Pass => self.remove_inner(space, range),
+            RemovalFault::Fail => Err(failed_removal()),
+            RemovalFault::FailDone => self.remove_inner(space, range).and_then(|_| Err(failed_removal())),
+            RemovalFault::Delay(time) => {
+                std::thread::sleep(time);
+                self.remove_inner(space, range)
+            }
+        }
+    }
+
     fn close(&self) -> Result<(), StorageError> {
         self.inner().close()
     }
@@ -285,6 +360,11 @@ impl<S: Storage> FaultStorage<S> {
     }
 }
 
+fn failed_removal() -> StorageError {
+    let source = std::io::Error::other("injected");
+    StorageError::Io { doing: "removing a range".into(), source }
+}
+
 fn poisoned() -> StorageError {
     StorageError::Poisoned { during: "sync (injected)" }
 }
@@ -301,6 +381,17 @@ impl Plan {
         Ok(fault)
     }
 
+    fn next_removal(&mut self) -> Result<RemovalFault, StorageError> {
+        if self.poisoned {
+            return Err(poisoned());
+        }
+        let scripted = self.removals.pop_front();
+        let fault =
+            scripted.unwrap_or_else(|| self.seeded.as_mut().map_or(RemovalFault::Pass, Seeded::removal));
+        self.injected += u64::from(fault != RemovalFault::Pass);
+        Ok(fault)
+    }
+
     fn next_read(&mut self) -> ReadFault {
         let scripted = self.reads.pop_front();
         let fault = scripted.unwrap_or_else(|| self.seeded.as_mut().map_or(ReadFault::Pass, Seeded::read));
@@ -310,6 +401,14 @@ impl Plan {
 }
 
 impl Seeded {
+    fn removal(&mut self) -> RemovalFault {
+        match self.random.below(1000) < u64::from(self.rates.removal_failure) {
+            true if self.random.below(2) == 0 => RemovalFault::Fail,
+            true => RemovalFault::FailDone,
+            false => RemovalFault::Pass,
+        }
+    }
+
     fn commit(&mut self) -> CommitFault {
         let mut drawn = self.random.below(1000);
         let delay = CommitFault::Delay(SEEDED_DELAY_MAX.mul_f64(self.random.below(1000) as f64 / 1000.0));

@@ -63,6 +63,18 @@ pub trait Storage: Send + Sync {
     fn statistics(&self) -> Vec<(&'static str, u64)>;
     /// Asks for background space reclamation of a key range whose rows were deleted; a hint.
     fn compact(&self, space: Space, range: KeyRange);
+    /// Removes every row of a key range for good, one bounded step per call: call it until it answers
+    /// [`Removal::Done`]. For ranges that nobody uses any more, such as those of a dropped container: it costs other
+    /// commits next to nothing however many rows there are, and the space on disk comes back soon after.
+    ///
+    /// From the first call until `Done` the caller commits nothing into the range, and what a new snapshot shows of
+    /// it is undefined: some of its rows, also ones that were deleted earlier. A snapshot taken before the first
+    /// call keeps what it saw. After `Done` the range is empty, also after a crash, and takes commits like any
+    /// other. Rows outside are never touched.
+    ///
+    /// A removal is not a commit: it has no token, no guard and no place in a sequence. One that failed or was
+    /// interrupted is begun again with the same call, and a removal of an empty range is `Done`.
+    fn remove_range(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError>;
     /// Flushes and closes; later calls fail with [`StorageError::Closed`].
     fn close(&self) -> Result<(), StorageError>;
 }
@@ -92,7 +104,17 @@ pub trait Snapshot: Send + Sync {
 /// What a visiting scan shows its rows to, until it breaks.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How far a removal of a range is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Removal {
+    /// A step was done; there may be more rows.
+    More,
+    /// The range is empty, durably.
+    Done,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyRange {
     pub start: Bound<Vec<u8>>,
     pub end: Bound<Vec<u8>>,

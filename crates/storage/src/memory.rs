@@ -10,8 +10,8 @@
 use crate::ledger::{Positions, Tokens};
 use crate::rows::{Row, unfold};
 use crate::{
-    Caps, Commit, CommitError, Committed, Direction, KeyRange, PartitionId, Position, SPACE_COUNT, Scan,
-    Snapshot, Space, Storage, StorageError, Token, Visit,
+    Caps, Commit, CommitError, Committed, Direction, KeyRange, PartitionId, Position, Removal, SPACE_COUNT,
+    Scan, Snapshot, Space, Storage, StorageError, Token, Visit,
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::{BTreeMap, VecDeque};
@@ -31,6 +31,8 @@ pub const CAPS: Caps = Caps {
 
 /// Stale keys looked at per written row, so that pruning keeps pace and no commit pays for all of it.
 const PRUNED_PER_ROW: usize = 2;
+/// Rows per step of a removal.
+const REMOVED_ROWS_MAX: usize = 1000;
 
 /// A handle; [`MemoryStorage::reopen`] gives another one on the same data.
 pub struct MemoryStorage {
@@ -171,6 +173,18 @@ impl Storage for MemoryStorage {
     /// Deleted rows leave with later commits; there is nothing to reclaim.
     fn compact(&self, _space: Space, _range: KeyRange) {}
 
+    fn remove_range(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
+        check_open(&self.closed)?;
+        let mut state = self.shared.state.write();
+        let rows = state.rows_to_remove(space, range)?;
+        if rows.is_empty() {
+            return Ok(Removal::Done);
+        }
+        let oldest = self.shared.live.lock().keys().next().copied();
+        state.apply(rows, oldest);
+        Ok(Removal::More)
+    }
+
     fn close(&self) -> Result<(), StorageError> {
         self.closed.store(true, Ordering::Release);
         Ok(())
@@ -178,6 +192,17 @@ impl Storage for MemoryStorage {
 }
 
 impl State {
+    fn rows_to_remove(&self, space: Space, range: &KeyRange) -> Result<Vec<Row>, StorageError> {
+        let rows = self.spaces.get(usize::from(space.0)).ok_or(StorageError::UnknownSpace { space })?;
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let bounds = (range.start.as_ref(), range.end.as_ref());
+        let live = rows.range::<Vec<u8>, _>(bounds).filter(|(_, cell)| cell.newest.value.is_some());
+        let removed = live.take(REMOVED_ROWS_MAX);
+        Ok(removed.map(|(key, _)| Row { space, key: key.clone(), value: None }).collect())
+    }
+
     /// `oldest` is the oldest live snapshot.
     fn apply(&mut self, rows: Vec<Row>, oldest: Option<u64>) -> u64 {
         let sequence = self.visible + 1;

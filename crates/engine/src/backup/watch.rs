@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use quire_storage::{
-    Caps, Commit, CommitError, Committed, KeyRange, Op, PartitionId, Position, Snapshot, Space, Storage,
-    StorageError, Token,
+    Caps, Commit, CommitError, Committed, KeyRange, Op, PartitionId, Position, Removal, Snapshot, Space,
+    Storage, StorageError, Token,
 };
 
 use crate::keys::{ITEMS, container_prefix, rid_of_item_key};
@@ -197,6 +197,9 @@ impl Storage for Watched {
     }
     fn compact(&self, space: Space, range: KeyRange) {
         self.inner.compact(space, range);
+    }
+    fn remove_range(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
+        self.inner.remove_range(space, range)
     }
     fn close(&self) -> Result<(), StorageError> {
         self.inner.close()

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use quire_storage::{
-    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Scan, Snapshot, Space, Storage,
-    StorageError, Token, Visit,
+    Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Removal, Scan, Snapshot, Space,
+    Storage, StorageError, Token, Visit,
 };
 
 /// A call that is about to be done.
@@ -109,6 +109,9 @@ impl Storage for Hooked {
     }
     fn compact(&self, space: Space, range: KeyRange) {
         self.inner.compact(space, range);
+    }
+    fn remove_range(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
+        self.inner.remove_range(space, range)
     }
     fn close(&self) -> Result<(), StorageError> {
         self.inner.close()

@@ -1,0 +1,182 @@
+//! Removing the rows of a key range.
+//!
+//! A small range is deleted by one ordinary commit. A larger one goes past journal and memtables:
+//!
+//! 1. What is in memory goes to tables: sorted runs and memtables are flushed, off the commit path.
+//! 2. A marker row is ingested. It is the newest row of its keyspace, and it outlives the removal; fjall tells from the
+//!    newest row in tables which part of the journal a keyspace still needs, so nothing that was flushed before is replayed,
+//!    whatever tables are dropped.
+//! 3. Tables that lie wholly in the range are dropped. This costs one version of the table list, not their rows.
+//! 4. What is left of the range is in tables that it shares with others, such as fresh ones. Their rows are covered
+//!    with tombstones, also by ingestion, a bounded number per step.
+//!
+//! After 3 an older version of a row can show through, where only its newer one or its tombstone was in a dropped table.
+//! That is why the contract leaves open what is seen of the range until 4 is through.
+//!
+//! Interrupted at any point, the next call starts from 1 and finds less to do: nothing here has to be remembered.
+
+use crate::error::failed;
+use crate::flusher::flush_memtable;
+use crate::group::{Answer, Work, poisoned};
+use crate::snapshot::before_checkpoint;
+use crate::{LocalStorage, Open, prepare};
+use fjall::{AbstractTree, Keyspace};
+use parking_lot::Mutex;
+use quire_storage::memory::CAPS;
+use quire_storage::{
+    Commit, CommitError, Direction, KeyRange, Op, Removal, Scan, Space, Storage, StorageError, Token,
+};
+use std::collections::HashMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Above every key of a commit and above the checkpoint row; shown to nobody.
+const MARKER_KEY: [u8; CAPS.key_bytes_max + 2] = [0xFF; CAPS.key_bytes_max + 2];
+/// Ranges of up to so many rows are deleted by a commit.
+const COMMIT_ROWS_MAX: usize = 2000;
+/// Tombstones per step: a table of a few megabytes, since the journal's lock is held while it is finished.
+const STEP_ROWS_MAX: usize = 100_000;
+/// A step waits for compaction while so many runs are in level 0, well below where writers wait.
+const LEVEL_0_RUNS_MAX: usize = 8;
+const STEP_WAIT_MAX: Duration = Duration::from_millis(100);
+
+/// Ranges whose tables were dropped.
+#[derive(Default)]
+pub(crate) struct Removals(Mutex<HashMap<(Space, KeyRange), Uncovered>>);
+
+/// From where on tombstones are missing.
+type Uncovered = Bound<Vec<u8>>;
+
+impl LocalStorage {
+    pub(crate) fn removal_step(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
+        let open = self.opened()?;
+        let keyspace = open.store.space(space)?.clone();
+        check_writable(&open)?;
+        if range.is_empty() {
+            return Ok(Removal::Done);
+        }
+        let key = (space, range.clone());
+        let from = open.removals.0.lock().get(&key).cloned();
+        let Some(from) = from else {
+            if self.remove_by_commit(&open, space, range)? {
+                return Ok(self.removed(&open, space));
+            }
+            drop_tables(&open, &keyspace, range)?;
+            open.removals.0.lock().insert(key, range.start.clone());
+            return Ok(Removal::More);
+        };
+        if !wait_for_compaction(&keyspace) {
+            return Ok(Removal::More);
+        }
+        let rest = KeyRange { start: from, end: range.end.clone() };
+        match cover(self, &open, &keyspace, space, rest)? {
+            Some(last) => {
+                open.removals.0.lock().insert(key, Bound::Excluded(last));
+                Ok(Removal::More)
+            }
+            None => {
+                open.removals.0.lock().remove(&key);
+                Ok(self.removed(&open, space))
+            }
+        }
+    }
+
+    fn removed(&self, open: &Arc<Open>, space: Space) -> Removal {
+        open.state.figures.removals.fetch_add(1, Ordering::Relaxed);
+        self.reclaim.hint(space, open);
+        Removal::Done
+    }
+
+    /// Whether the range had few enough rows for it.
+    fn remove_by_commit(&self, open: &Open, space: Space, range: &KeyRange) -> Result<bool, StorageError> {
+        let scan = keys(space, range.clone(), COMMIT_ROWS_MAX);
+        let page = self.snapshot()?.scan(&scan)?;
+        if page.more {
+            return Ok(false);
+        }
+        if page.rows.is_empty() {
+            return Ok(true);
+        }
+        let ops = page.rows.into_iter().map(|(key, _)| Op::Delete { space, key }).collect();
+        let work = prepare(Commit { guards: vec![], token: Token(0), ops }, open).map(Work::without_token);
+        match work.and_then(|work| self.submit(open, work)) {
+            Ok(Answer::Committed(_) | Answer::Fenced(_)) => Ok(true),
+            Err(CommitError::Storage(error)) => Err(error),
+            Err(error) => Err(StorageError::Corrupt { what: error.to_string() }),
+        }
+    }
+}
+
+fn check_writable(open: &Open) -> Result<(), StorageError> {
+    open.state.poisoned().map_or(Ok(()), |during| Err(poisoned(during)))
+}
+
+fn keys(space: Space, range: KeyRange, rows_max: usize) -> Scan {
+    let direction = Direction::Forward;
+    Scan { space, range, direction, rows_max, bytes_max: usize::MAX, keys_only: true }
+}
+
+/// Steps 1 to 3.
+fn drop_tables(open: &Open, keyspace: &Keyspace, range: &KeyRange) -> Result<(), StorageError> {
+    open.views.flush_and_wait(&open.state);
+    check_writable(open)?;
+    flush_memtable(keyspace).map_err(|error| failed("flushing a range that is removed", error))?;
+    mark(keyspace)?;
+    let end = before_checkpoint(range.end.as_ref().map(Vec::as_slice));
+    let bounds = (range.start.as_ref().map(Vec::as_slice), end);
+    let dropped = keyspace.tree.drop_range::<&[u8], _>(bounds);
+    dropped.map_err(|error| failed("dropping tables", error.into()))?;
+    open.views.refresh(&open.store.database);
+    Ok(())
+}
+
+/// Makes the newest row of a keyspace in tables one that is never dropped.
+pub(crate) fn mark(keyspace: &Keyspace) -> Result<(), StorageError> {
+    let written = keyspace.start_ingestion().and_then(|mut ingestion| {
+        ingestion.write(&MARKER_KEY[..], [])?;
+        ingestion.finish()
+    });
+    written.map_err(|error| failed("marking a range as removed", error))
+}
+
+/// Whether there is room for another table in level 0.
+fn wait_for_compaction(keyspace: &Keyspace) -> bool {
+    let start = Instant::now();
+    while keyspace.tree.l0_run_count() > LEVEL_0_RUNS_MAX {
+        if start.elapsed() > STEP_WAIT_MAX {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// Covers the first rows with tombstones, and says which was the last if there may be more.
+fn cover(
+    storage: &LocalStorage,
+    open: &Open,
+    keyspace: &Keyspace,
+    space: Space,
+    range: KeyRange,
+) -> Result<Option<Vec<u8>>, StorageError> {
+    let covering = |error| failed("removing rows of a range", error);
+    let snapshot = storage.snapshot()?;
+    // An ingestion of nothing would leave an empty file behind.
+    if snapshot.scan(&keys(space, range.clone(), 1))?.rows.is_empty() {
+        return Ok(None);
+    }
+    let mut ingestion = keyspace.start_ingestion().map_err(covering)?;
+    let (mut last, mut written) = (Vec::new(), Ok(()));
+    let more = snapshot.visit(&keys(space, range, STEP_ROWS_MAX), &mut |key, _| {
+        written = ingestion.write_tombstone(key);
+        last.clear();
+        last.extend_from_slice(key);
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    written.map_err(covering)?;
+    ingestion.finish().map_err(covering)?;
+    open.views.refresh(&open.store.database);
+    Ok(more.then_some(last))
+}
