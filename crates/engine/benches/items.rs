@@ -84,7 +84,6 @@ impl Bench {
             body,
             if_match: None,
             indexing: IndexingDirective::Default,
-            session: None,
             want_body: true,
             pre_trigger: None,
             post_trigger: None,

@@ -42,7 +42,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         body: br#"{"id": "1", "customer": "ada", "total": 12.5}"#.as_slice().into(),
         if_match: None,
         indexing: IndexingDirective::Default,
-        session: None,
         want_body: false,
         pre_trigger: None,
         post_trigger: None,

@@ -102,7 +102,6 @@ fn write(engine: &Engine, container: &Arc<Container>, kind: WriteKind, body: &st
         body: body.to_owned().into(),
         if_match: None,
         indexing: IndexingDirective::Default,
-        session: None,
         want_body: false,
         pre_trigger: None,
         post_trigger: None,

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use quire_resource::{EpkRange, PartitionKey, ResourceId, SessionToken};
 use quire_script::{Isolation as ScriptIsolation, Limits as ScriptLimits, ScriptError};
 use quire_sql::IndexMetrics;
-use quire_value::Object;
+use quire_value::hash::ValueHash;
+use quire_value::{Object, Value};
 
 use crate::EngineError;
 
@@ -117,7 +118,6 @@ pub struct WriteItem {
     pub body: Bytes,
     pub if_match: Option<String>,
     pub indexing: IndexingDirective,
-    pub session: Option<SessionToken>,
     /// Build the response body (false under `Prefer: return=minimal`).
     pub want_body: bool,
     /// Trigger to run before the write, by id or rid.
@@ -211,6 +211,8 @@ pub struct PageRequest {
     pub item_count_max: Option<i64>,
     pub continuation: Option<String>,
     pub continuation_bytes_max: usize,
+    /// Where the rows of a query with ORDER BY begin; of this and the continuation the later one counts.
+    pub resume: Option<ResumeFilter>,
     pub session: Option<SessionToken>,
     /// False: every item of the scope is read, as if there were no index. The rows and their order stay the same.
     pub index_use: bool,
@@ -232,6 +234,7 @@ impl Default for PageRequest {
             item_count_max: None,
             continuation: None,
             continuation_bytes_max: CONTINUATION_BYTES_MAX,
+            resume: None,
             session: None,
             index_use: true,
             index_preferred: false,
@@ -240,6 +243,25 @@ impl Default for PageRequest {
             cancel: Cancel::default(),
         }
     }
+}
+
+/// A place in the order of a query, as a client that merges the rows of several partitions names it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResumeFilter {
+    /// One for each column of ORDER BY.
+    pub values: Vec<ResumeValue>,
+    /// `None`: before all rows with these values, or behind them.
+    pub rid: Option<ResourceId>,
+    /// Rows of that item, or with these values, are left out.
+    pub exclude: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ResumeValue {
+    /// A scalar or `undefined`.
+    Scalar(Value),
+    Array(ValueHash),
+    Object(ValueHash),
 }
 
 /// Where a reading of the change feed begins.
@@ -324,6 +346,8 @@ pub struct Page {
     pub rows: Vec<u8>,
     pub count: usize,
     pub continuation: Option<String>,
+    /// The range of the partition in which the next page begins, or that of the last one.
+    pub range: Option<EpkRange>,
     pub metrics: QueryMetrics,
     /// The plan as text, with estimated and actual rows, when the request asked for it.
     pub explain: Option<String>,

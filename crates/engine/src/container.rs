@@ -44,7 +44,12 @@ impl Container {
         Place::of(self, key.clone()).ok()?.partition.position().ok()
     }
 
-    /// All partitions' positions: the compound session token of container-wide answers.
+    /// Where the first partition stands, for answers that no single partition gave.
+    pub fn first_position(&self) -> Option<Position> {
+        self.partitions.all().first()?.position().ok()
+    }
+
+    /// All partitions' positions.
     pub fn positions(&self) -> Vec<Position> {
         self.partitions.all().iter().filter_map(|partition| partition.position().ok()).collect()
     }

@@ -141,7 +141,7 @@ fn write_page(rows: &[Row], first: usize, rows_max: usize) -> Page {
         output_bytes: text.len() as u64,
         ..QueryMetrics::default()
     };
-    Page { rows: text, count, continuation: None, metrics, explain: None, index_metrics: None }
+    Page { rows: text, count, continuation: None, range: None, metrics, explain: None, index_metrics: None }
 }
 
 /// Stable across processes: continuations outlive a restart.

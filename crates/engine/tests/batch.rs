@@ -190,7 +190,7 @@ fn one_failure_undoes_all() {
         create("nonsense"),
         create(r#"{"id":"2","pk":"p","u":2,"ttl":0}"#),
         replace("2", r#"{"id":"2","pk":"p","u":2}"#),
-        replace("1", r#"{"id":"2","pk":"p","u":2}"#),
+        replace("1", r#"{"id":"x","pk":"p","u":2}"#),
         delete("2"),
         read("2"),
         patch("2", "[]"),
@@ -219,7 +219,7 @@ fn one_failure_undoes_all() {
         Err(BadJson(Malformed { offset: 0, reason: "expected a value" }))
         Err(BadTtl(TtlError { value: "0" }))
         Err(ItemNotFound { id: "2" })
-        Err(BadRequest { message: "The id \"2\" of the item does not match the id \"1\" of the request." })
+        Err(ItemExists { id: "x" })
         Err(ItemNotFound { id: "2" })
         Err(ItemNotFound { id: "2" })
         Err(BadRequest { message: "The patch has no operations." })
@@ -259,14 +259,20 @@ fn not_modified_is_no_failure() {
 #[test]
 fn keys_and_sessions_of_the_whole_request() {
     let fixture = Fixture::with_key(r#"{"paths":["/a","/b"],"kind":"MultiHash","version":2}"#, "", 1);
-    let run = |key: &str, session: Option<&SessionToken>| {
-        let operations = [create(r#"{"id":"1","a":"x","b":"y"}"#)];
-        fixture.engine.write_batch(&fixture.container, &pk(key), &operations, session).result
+    let write = create(r#"{"id":"1","a":"x","b":"y"}"#);
+    let run = |key: &str, operations: &[BatchOperation], session: Option<&SessionToken>| {
+        fixture.engine.write_batch(&fixture.container, &pk(key), operations, session).result
     };
-    assert!(matches!(run(r#"["x"]"#, None), Err(EngineError::BadPartitionKey(_))), "a prefix is no key");
+    let (key, written) = (r#"["x","y"]"#, [write.clone()]);
+    assert!(
+        matches!(run(r#"["x"]"#, &written, None), Err(EngineError::BadPartitionKey(_))),
+        "a prefix is no key"
+    );
+    // A session asks for what can be read: only a batch that reads waits for it.
     let future = SessionToken::parse("0:-1#99").expect("a token");
-    assert!(matches!(run(r#"["x","y"]"#, Some(&future)), Err(EngineError::SessionNotAvailable)));
-    assert!(run(r#"["x","y"]"#, None).is_ok());
+    let with_read = [write, read("1")];
+    assert!(matches!(run(key, &with_read, Some(&future)), Err(EngineError::SessionNotAvailable)));
+    assert!(run(key, &written, Some(&future)).expect("an answer")[0].result.is_ok());
 }
 
 #[test]
@@ -356,6 +362,85 @@ fn batches_on_different_items_share_a_commit() {
     });
     let commits = groups(&fixture) - before;
     assert!(commits <= (THREADS * EACH / 2) as u64, "{commits} commits for {} batches", THREADS * EACH);
+}
+
+#[test]
+fn batches_and_bulks_rename() {
+    let unique = r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]},"defaultTtl":-1"#;
+    let rid_of = |fixture: &Fixture, id: &str| {
+        fixture.read(id, KEY).ok().map(|item| common::text_of(&item, "_rid").to_owned())
+    };
+    let verify = |fixture: &Fixture| {
+        let report = quire_engine::verify(&*fixture.storage).expect("reads");
+        assert!(report.problems.is_empty(), "{:?}", report.problems);
+    };
+    // Each list of operations, and the ids of the three items that it leaves: `-` where one is gone.
+    let item = |id: &str, u: u32| format!(r#"{{"id":"{id}","pk":"p","u":{u}}}"#);
+    let to = |from: &str, id: &str, u: u32| replace(from, &item(id, u));
+    let cases: Vec<(Vec<BatchOperation>, [&str; 3])> = vec![
+        (vec![to("a", "z", 1)], ["z", "b", "c"]),
+        (vec![to("a", "z", 1), to("z", "y", 1)], ["y", "b", "c"]),
+        (vec![to("a", "z", 1), to("z", "a", 1)], ["a", "b", "c"]),
+        (vec![to("a", "z", 1), to("b", "a", 2), to("z", "b", 1)], ["b", "a", "c"]),
+        (vec![to("a", "z", 1), delete("z")], ["-", "b", "c"]),
+        (vec![delete("b"), to("a", "b", 1)], ["b", "-", "c"]),
+        (vec![delete("b"), to("a", "b", 2)], ["b", "-", "c"]),
+        (vec![to("a", "z", 1), patch("z", r#"[{"op":"set","path":"/u","value":7}]"#)], ["z", "b", "c"]),
+    ];
+    for (operations, expected) in cases {
+        for building in [false, true] {
+            let mut fixture = Fixture::new(unique);
+            for (u, id) in ["a", "b", "c"].iter().enumerate() {
+                fixture.create(&item(id, u as u32 + 1)).expect("created");
+            }
+            let rids: Vec<_> = ["a", "b", "c"].iter().map(|id| rid_of(&fixture, id)).collect();
+            if building {
+                let policy = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},
+                    "uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]},"defaultTtl":-1,
+                    "indexingPolicy":{"includedPaths":[{"path":"/u/?"}],"excludedPaths":[{"path":"/*"}]}}"#;
+                let policy = common::json(policy);
+                fixture.container = fixture
+                    .engine
+                    .replace_container("db", "c", &policy, &Default::default())
+                    .expect("replaced");
+            }
+            let results = atomic(&fixture, &operations).result.expect("an answer");
+            assert!(results.iter().all(|result| result.result.is_ok()), "{}", print(&results));
+            for (rid, id) in rids.iter().zip(expected) {
+                let found = if id == "-" { None } else { rid_of(&fixture, id) };
+                assert_eq!(found.is_some(), id != "-");
+                assert!(id == "-" || found == *rid, "{id} has another _rid: {}", print(&results));
+            }
+            let gone = ["a", "b", "c", "y", "z"].iter().filter(|id| !expected.contains(id));
+            assert!(gone.into_iter().all(|id| rid_of(&fixture, id).is_none()));
+            verify(&fixture);
+        }
+    }
+
+    let fixture = Fixture::new(unique);
+    fixture.create(&item("a", 1)).expect("created");
+    fixture.create(&item("b", 2)).expect("created");
+    let rid = rid_of(&fixture, "a");
+    // Recreated under the id that it left: another item.
+    let operations = [to("a", "z", 1), create(&item("a", 5)), read("a"), read("z")];
+    let results = atomic(&fixture, &operations).result.expect("an answer");
+    assert!(results.iter().all(|result| result.result.is_ok()), "{}", print(&results));
+    assert_eq!((rid_of(&fixture, "z"), rid_of(&fixture, "a") == rid), (rid.clone(), false));
+    let taken = atomic(&fixture, &[to("z", "b", 1)]).result.expect("an answer");
+    assert!(matches!(taken[0].result, Err(EngineError::ItemExists { .. })), "{}", print(&taken));
+    verify(&fixture);
+
+    let results = bulk(
+        &fixture,
+        vec![in_key(to("z", "y", 1), KEY), in_key(to("y", "x", 1), KEY), in_key(to("x", "b", 1), KEY)],
+    );
+    assert!(results[..2].iter().all(|result| result.result.is_ok()), "{}", print(&results));
+    assert!(matches!(results[2].result, Err(EngineError::ItemExists { .. })), "{}", print(&results));
+    assert_eq!((rid_of(&fixture, "x"), rid_of(&fixture, "z")), (rid, None));
+    let missing = bulk(&fixture, vec![in_key(replace("gone", "{"), KEY), in_key(replace("x", "{"), KEY)]);
+    assert!(matches!(missing[0].result, Err(EngineError::ItemNotFound { .. })), "{}", print(&missing));
+    assert!(matches!(missing[1].result, Err(EngineError::BadJson(_))), "{}", print(&missing));
+    verify(&fixture);
 }
 
 #[test]

@@ -109,7 +109,6 @@ fn write(fixture: &Fixture, random: &mut Random) {
         body: if is_delete { Bytes::new() } else { Bytes::from(item(random)) },
         if_match: None,
         indexing,
-        session: None,
         want_body: false,
         pre_trigger: None,
         post_trigger: None,

@@ -208,7 +208,6 @@ impl Client<'_> {
             body: Bytes::from(item.trim_end_matches('}').to_owned() + &wish),
             if_match: None,
             indexing: IndexingDirective::Default,
-            session: None,
             want_body: true,
             pre_trigger: None,
             post_trigger: Some("also".to_owned()),

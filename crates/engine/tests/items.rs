@@ -131,13 +131,57 @@ fn the_header_must_agree_with_the_body() {
 }
 
 #[test]
-fn a_replace_moves_neither_id_nor_key() {
+fn a_replace_with_another_id_renames() {
+    let fixture = Fixture::new(r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]},"defaultTtl":-1"#);
+    let key = r#"["p"]"#;
+    fixture.create(r#"{"id":"a","pk":"p","u":1,"n":1}"#).expect("created");
+    fixture.create(r#"{"id":"taken","pk":"p","u":2}"#).expect("created");
+    fixture.create(r#"{"id":"expired","pk":"p","u":3,"ttl":5}"#).expect("created");
+    let before = fixture.read("a", key).expect("read");
+    let lsn = fixture.container.positions()[0].lsn;
+    assert!(matches!(
+        fixture.replace("a", r#"{"id":"taken","pk":"p","u":1}"#),
+        Err(EngineError::ItemExists { id }) if id == "taken"
+    ));
+    let replace = WriteKind::Replace { id: "a".to_owned() };
+    let moved = fixture.write(replace, Some(key), r#"{"id":"b","pk":"q"}"#);
+    assert!(matches!(moved.result, Err(EngineError::PartitionKeyMismatch)), "the key stays");
+    assert_eq!(fixture.container.positions()[0].lsn, lsn);
+
+    let written = fixture.replace("a", r#"{"id":"b","pk":"p","u":1,"n":2}"#).expect("renamed");
+    assert!(!written.created);
+    assert_eq!(fixture.container.positions()[0].lsn, lsn + 1, "one commit");
+    assert!(matches!(fixture.read("a", key), Err(EngineError::ItemNotFound { .. })));
+    let after = fixture.read("b", key).expect("read");
+    assert_eq!((text_of(&after, "_rid"), number_of(&after, "n")), (text_of(&before, "_rid"), 2));
+    let ids = |query: &str| fixture.all(Some(query), &Default::default(), -1).len();
+    assert_eq!(ids("SELECT * FROM c WHERE c.id = 'a'"), 0);
+    assert_eq!(ids("SELECT * FROM c WHERE c.id = 'b' AND c.n = 2"), 1);
+    fixture.create(r#"{"id":"a","pk":"p","u":9}"#).expect("the old id is free");
+
+    // An expired item has no claim to its id.
+    fixture.clock.advance(10);
+    fixture.replace("b", r#"{"id":"expired","pk":"p","u":1}"#).expect("renamed");
+    assert_eq!(text_of(&fixture.read("expired", key).expect("read"), "_rid"), text_of(&before, "_rid"));
+    assert_eq!(fixture.container.usage().0, 3);
+    assert!(matches!(fixture.replace("b", r#"{"id":"b","pk":"p"}"#), Err(EngineError::ItemNotFound { .. })));
+    let report = quire_engine::verify(&*fixture.storage).expect("reads");
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+#[test]
+fn what_is_missing_is_missing_whatever_the_body_says() {
     let fixture = Fixture::new("");
     fixture.create(r#"{"id":"a","pk":"p"}"#).expect("created");
-    assert!(matches!(fixture.replace("a", r#"{"id":"b","pk":"p"}"#), Err(EngineError::BadRequest { .. })));
-    let replace = WriteKind::Replace { id: "a".to_owned() };
-    let moved = fixture.write(replace, Some(r#"["p"]"#), r#"{"id":"a","pk":"q"}"#);
-    assert!(matches!(moved.result, Err(EngineError::PartitionKeyMismatch)));
+    let write = |kind: WriteKind, body: &str| fixture.write(kind, Some(r#"["p"]"#), body).result.err();
+    for body in ["{", "[]", "{}", r#"{"id":7}"#, r#"{"id":"x","pk":"other"}"#] {
+        let replace = |id: &str| write(WriteKind::Replace { id: id.to_owned() }, body);
+        assert!(matches!(replace("gone"), Some(EngineError::ItemNotFound { .. })), "{body}");
+        assert!(!matches!(replace("a"), None | Some(EngineError::ItemNotFound { .. })), "{body}");
+        let patch = |id: &str| write(WriteKind::Patch { id: id.to_owned(), if_none_match: None }, body);
+        assert!(matches!(patch("gone"), Some(EngineError::ItemNotFound { .. })), "{body}");
+        assert!(!matches!(patch("a"), None | Some(EngineError::ItemNotFound { .. })), "{body}");
+    }
 }
 
 #[test]
@@ -328,10 +372,14 @@ fn every_write_restarts_the_clock_of_an_item() {
 }
 
 #[test]
-fn ttl_is_plain_data_until_it_is_switched_on() {
+fn ttl_is_checked_but_without_effect_until_it_is_switched_on() {
     let mut fixture = Fixture::new("");
     fixture.create(r#"{"id":"a","pk":"p","ttl":5}"#).expect("created");
-    fixture.create(r#"{"id":"b","pk":"p","ttl":"soon"}"#).expect("created");
+    fixture.create(r#"{"id":"b","pk":"p","ttl":-1}"#).expect("created");
+    for bad in ["0", "-2", "1.5", "\"soon\"", "null"] {
+        let item = format!(r#"{{"id":"bad","pk":"p","ttl":{bad}}}"#);
+        assert!(matches!(fixture.create(&item), Err(EngineError::BadTtl(_))), "{bad}");
+    }
     fixture.clock.advance(100);
     assert!(fixture.read("a", r#"["p"]"#).is_ok());
     let definition =

@@ -204,5 +204,10 @@ fn charges_count_partitions_and_items() {
     let expected =
         2.5 * 5.0 + 0.065 * 120.0 + 0.1 * 120.0 + 0.3 * page.rows.len() as f64 / f64::from(1 << 20);
     assert!((answer.charge - expected).abs() < 0.01, "{} is not {expected}", answer.charge);
-    assert!(answer.position.is_none(), "several partitions have no one position");
+    let last = fixture.container.partitions().last().expect("partitions").id.clone();
+    assert_eq!(
+        answer.position.expect("a position").partition_id,
+        last,
+        "the one that the last row came from"
+    );
 }

@@ -252,7 +252,6 @@ fn clients_do_not_write_to_a_view() {
             body: Bytes::from(format!(r#"{{"id":"{id}","a":1}}"#)),
             if_match: None,
             indexing: IndexingDirective::Default,
-            session: None,
             want_body: true,
             pre_trigger: None,
             post_trigger: None,

@@ -12,7 +12,8 @@
 //! joined; V1 is the 32-bit hash as an ordered number, then the ordered components; `Range` is the ordered
 //! components alone. Clients compute the same bytes.
 
-use crate::murmur::{murmur32, murmur128};
+use quire_value::murmur::{murmur32, murmur128};
+
 use crate::partition_key::one_zero;
 use crate::{Component, PartitionKeyDefinition, PartitionKeyKind};
 

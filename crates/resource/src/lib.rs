@@ -10,7 +10,6 @@ mod full_text; // full-text policy and indexes
 mod index_rules; // included and excluded paths as a tree beside the item
 mod indexing; // indexing policy: paths, precedence, composite, spatial, vector, full text
 mod members; // reading members of a definition's JSON
-mod murmur; // MurmurHash3
 mod name; // id rules
 mod partition_key; // definitions, values, header text, extraction from items
 mod policy_path; // the syntax of paths in definitions

@@ -7,7 +7,7 @@ pub struct SessionToken {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("The session token '{text}' is invalid.")]
+#[error("The session token provided '{text}' is invalid.")]
 pub struct SessionTokenError {
     pub text: String,
 }

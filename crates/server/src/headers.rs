@@ -175,24 +175,19 @@ impl Reply {
         self.with_text(PARTITION_ID, Bytes::copy_from_slice(position.partition_id.as_bytes()))
     }
 
-    /// Where all partitions stand: the token of an answer that no single partition gave.
-    pub fn positions(self, positions: &[Position]) -> Reply {
-        let mut token = Vec::with_capacity(16 * positions.len());
-        for position in positions {
-            if !token.is_empty() {
-                token.push(b',');
-            }
-            write_token(position, &mut token);
-        }
-        if token.is_empty() { self } else { self.with_text(SESSION_TOKEN, token) }
+    /// The token of an answer that no single partition gave: clients take one that names exactly one range.
+    pub fn first_session(self, container: &Container) -> Reply {
+        let Some(first) = container.first_position() else { return self };
+        let mut token = Vec::with_capacity(32);
+        write_token(&first, &mut token);
+        self.with_text(SESSION_TOKEN, token)
     }
 
-    /// One partition for a page of several: Python forgets its routing map when an answer names none it knows.
-    pub fn first_partition(self, positions: &[Position]) -> Reply {
-        match positions.first() {
-            Some(first) => {
-                self.with_text(PARTITION_ID, Bytes::copy_from_slice(first.partition_id.as_bytes()))
-            }
+    /// The range of an answer that no single partition gave: Python forgets its routing map when an answer names none
+    /// that it knows.
+    pub fn first_partition(self, container: &Container) -> Reply {
+        match container.first_position() {
+            Some(first) => self.with_text(PARTITION_ID, first.partition_id),
             None => self,
         }
     }

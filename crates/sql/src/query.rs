@@ -125,6 +125,15 @@ impl Query {
         (self.is_item_by_item() && !distinct && !order_by.is_empty()).then_some((offset, limit))
     }
 
+    /// The columns of ORDER BY as they are written, and whether each is descending; none for ORDER BY RANK.
+    pub fn order_columns(&self) -> Vec<(String, bool)> {
+        let order_by = self.syntax.order_by.iter().filter(|order_by| !order_by.rank);
+        let items = order_by.flat_map(|order_by| &order_by.items);
+        items
+            .map(|item| (item.expr.to_string(), item.direction == Some(ast::Direction::Descending)))
+            .collect()
+    }
+
     /// Whether equal items may be fed as one, with a multiplicity and in the place of the first: every aggregate counts or
     /// compares, and nothing but the items of the container is in FROM.
     pub fn takes_runs(&self) -> bool {

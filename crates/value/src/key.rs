@@ -1,6 +1,7 @@
 //! Ordered key encoding: comparing encoded bytes compares values.
 //!
-//! Invariants, each a property test:  1. `a.cmp(b) == encode(a).cmp(encode(b))`;  2. `decode(encode(a)) == a`;
+//! Invariants, each a property test:  1. `a.cmp(b) == encode(a).cmp(encode(b))` where neither is an array or object, and
+//!    for [`encode_sort`] wherever hashes differ;  2. `decode(encode(a)) == a`;
 //! 3. no encoding is a prefix of another, so a composite key is plain concatenation;  4. equal values have one
 //!    encoding, and `decode` accepts no other.
 //!
@@ -12,9 +13,13 @@
 //! | 0x50 | array     | elements, then 0x01                                                        |
 //! | 0x60 | object    | name (as a string, with its tag) and value pairs in name order, then 0x01  |
 //!
+//! Arrays and objects are ordered by their hash, so [`encode_sort`] writes the tag and the 16 bytes of the hash instead:
+//! what sorts cannot be read back, and what can be read back does not sort.
+//!
 //! Tags are on disk: never renumber. The gaps leave room for new types. "Bits in order" are big-endian, with the sign bit
 //! flipped for positive doubles and all bits flipped for negative ones; -0 is 0 and NaN, which is never stored, is all zeros.
 
+use crate::hash::{self, ValueHash};
 use crate::order::{from_ordered_bits, ordered_bits};
 use crate::{Number, Object, Value};
 
@@ -28,6 +33,7 @@ pub const STRING: u8 = 0x40;
 pub const ARRAY: u8 = 0x50;
 pub const OBJECT: u8 = 0x60;
 const END: u8 = 0x01;
+const HASH_BYTES: usize = 16;
 
 /// Levels of arrays and objects that `decode` follows; more than any item or query can build.
 const DEPTH_MAX: usize = 512;
@@ -42,6 +48,32 @@ pub fn encode(value: &Value, key: &mut Vec<u8>) {
         Value::Array(elements) => encode_array(elements, key),
         Value::Object(object) => encode_object(object, key),
     }
+}
+
+/// Appends what compares as the value does.
+pub fn encode_sort(value: &Value, key: &mut Vec<u8>) {
+    match value {
+        Value::Array(_) => encode_hash(ARRAY, hash::of_value(value), key),
+        Value::Object(_) => encode_hash(OBJECT, hash::of_value(value), key),
+        scalar => encode(scalar, key),
+    }
+}
+
+/// The same for an array or object of which only the hash is known; the tag says which of the two.
+pub fn encode_hash(tag: u8, hash: ValueHash, key: &mut Vec<u8>) {
+    key.push(tag);
+    key.extend_from_slice(&hash.to_bytes());
+}
+
+/// The first value of what [`encode_sort`] wrote, an array or object as an empty one, and what follows it.
+pub fn decode_sort(key: &[u8]) -> Result<(Value, &[u8]), KeyError> {
+    let empty = match key.first() {
+        Some(&ARRAY) => Value::Array(Vec::new()),
+        Some(&OBJECT) => Value::Object(Object::new()),
+        _ => return decode(key),
+    };
+    let rest = key.get(1 + HASH_BYTES..).ok_or(KeyError { reason: "ends too soon" })?;
+    Ok((empty, rest))
 }
 
 pub fn encode_bool(value: bool, key: &mut Vec<u8>) {
@@ -238,6 +270,17 @@ mod tests {
         let mut undefined = Vec::new();
         encode(&Value::Undefined, &mut undefined);
         assert_eq!(undefined, [0x05]);
+    }
+
+    #[test]
+    fn sort_keys_of_arrays_are_their_hashes() {
+        let mut key = Vec::new();
+        encode_sort(&Value::from(vec![Value::Null]), &mut key);
+        encode_sort(&Value::from(7), &mut key);
+        let (array, rest) = decode_sort(&key).unwrap();
+        assert_eq!((array, key.len() - rest.len()), (Value::from(vec![]), 17));
+        assert_eq!(decode_sort(rest), Ok((Value::from(7), &[][..])));
+        assert!(decode_sort(&key[..16]).is_err());
     }
 
     #[test]

@@ -5,8 +5,10 @@
 //! read in place ([`item`]).
 //! Not here: containers, partition keys, anything that is stored or sent.
 
+pub mod hash; // the hash by which clients order arrays and objects
 pub mod item; // offset-based binary form: `Item` (owned), `Node` (a place inside it)
 pub mod key; // order-preserving encoding: comparing bytes compares values
+pub mod murmur; // MurmurHash3
 mod number; // i64, u64 or f64, compared by exact value
 mod order; // the total order and equality
 mod path; // `/a/"b c"/0` paths

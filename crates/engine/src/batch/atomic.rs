@@ -69,7 +69,10 @@ fn run<'a>(
     container.check_open()?;
     let home = LogicalPartition::of(container, key.clone())?;
     *partition = Some(home.place.partition);
-    home.place.partition.position_for(session)?;
+    // A session asks for what can be read; writes do not look at it.
+    if operations.iter().any(|operation| matches!(operation.verb, BatchVerb::Read { .. })) {
+        home.place.partition.position_for(session)?;
+    }
     let mut locks = named_locks(shared, &home, operations);
     for tried in 0..TRIES {
         if tried > 1 {
@@ -104,9 +107,11 @@ fn named_locks(
                 lock(Protects::Item(&home.id_key(id)));
                 continue;
             }
-            BatchVerb::Create | BatchVerb::Upsert | BatchVerb::Replace { .. } => {
+            BatchVerb::Replace { id } => {
+                lock(Protects::Item(&home.id_key(id)));
                 Item::from_json(&operation.body, Limits::default())
             }
+            BatchVerb::Create | BatchVerb::Upsert => Item::from_json(&operation.body, Limits::default()),
         };
         let Ok(item) = item else { continue };
         if let Some(id) = item.root().get("id").and_then(Node::as_str) {

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use quire_resource::{PartitionKey, SessionToken};
+use quire_resource::PartitionKey;
 
 use super::{
     BatchOperation, BatchVerb, Bulk, OperationDone, OperationResult, Outcome, RESPONSE_BYTES_MAX,
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::api::{Answer, ItemRead, ItemWritten, ReadItem, WriteItem, WriteKind};
 use crate::items::place::{Place, canonical};
-use crate::items::write::{Attempt, Plan, Request};
+use crate::items::write::{Attempt, Plan, Request, missing_or, named};
 use crate::items::{etag_matches, read};
 use crate::locks::LockSet;
 use crate::partition::Partition;
@@ -75,15 +75,12 @@ impl<'a> Scope<'a> {
             (_, named) => named,
         };
         let scope = Scope { container, partition, key };
-        scope.check_session(bulk.session.as_ref())?;
-        Ok(scope)
-    }
-
-    fn check_session(&self, session: Option<&SessionToken>) -> Result<(), EngineError> {
-        match self.partition {
-            Some(partition) => partition.position_for(session).map(drop),
-            None => Ok(()),
+        // A session asks for what can be read; writes do not look at it.
+        let reads = bulk.operations.iter().any(|operation| matches!(operation.verb, BatchVerb::Read { .. }));
+        if let Some(partition) = scope.partition.filter(|_| reads) {
+            partition.position_for(bulk.session.as_ref())?;
         }
+        Ok(scope)
     }
 
     /// The key of an operation; `None` leaves it to the body.
@@ -106,7 +103,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    fn work(&self, operation: BatchOperation) -> Result<Work<'a>, EngineError> {
+    fn work(&self, shared: &Shared, operation: BatchOperation) -> Result<Work<'a>, EngineError> {
         let partition_key = self.key_of(&operation)?;
         let kind = match operation.verb {
             BatchVerb::Create => WriteKind::Create,
@@ -130,13 +127,14 @@ impl<'a> Scope<'a> {
             body: operation.body,
             if_match: operation.if_match,
             indexing: operation.indexing,
-            session: None,
             want_body: operation.want_body && !is_delete,
             pre_trigger: None,
             post_trigger: None,
             trigger_headers: Vec::new(),
         };
-        let request = Request::new(self.container, write)?;
+        let named = named(&write);
+        let request = Request::new(self.container, write)
+            .map_err(|error| missing_or(shared, self.container, named, error))?;
         self.check_partition(request.partition())?;
         Ok(Work::Write { request: Box::new(request), is_delete })
     }
@@ -178,7 +176,7 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn one_by_one(&mut self, scope: &Scope<'a>, operations: Vec<BatchOperation>) {
         for (index, operation) in operations.into_iter().enumerate() {
-            match scope.work(operation) {
+            match scope.work(self.shared, operation) {
                 Ok(work) => self.alone(index, work),
                 Err(error) => self.fail(index, error),
             }
@@ -191,7 +189,7 @@ impl<'a> Run<'a> {
     fn in_rounds(&mut self, scope: &Scope<'a>, operations: Vec<BatchOperation>) {
         let mut waiting = Vec::with_capacity(operations.len());
         for (index, operation) in operations.into_iter().enumerate() {
-            match scope.work(operation) {
+            match scope.work(self.shared, operation) {
                 Ok(work) => waiting.push((index, work)),
                 Err(error) => self.fail(index, error),
             }

@@ -339,7 +339,6 @@ mod tests {
             body: body.into(),
             if_match: None,
             indexing: IndexingDirective::Default,
-            session: None,
             want_body: false,
             pre_trigger: None,
             post_trigger: None,

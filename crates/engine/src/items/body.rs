@@ -33,12 +33,12 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    pub fn parse(text: &[u8], container: &Container, want_json: bool) -> Result<Body, EngineError> {
-        Body::of_item(Item::from_json(text, Limits::default())?, container, want_json)
+    pub fn parse(text: &[u8], want_json: bool) -> Result<Body, EngineError> {
+        Body::of_item(Item::from_json(text, Limits::default())?, want_json)
     }
 
     /// The same of an item that comes from elsewhere than a request; its depth was checked.
-    pub fn of_item(item: Item, container: &Container, want_json: bool) -> Result<Body, EngineError> {
+    pub fn of_item(item: Item, want_json: bool) -> Result<Body, EngineError> {
         if item.root().kind() != Kind::Object {
             return Err(invalid(
                 "The request payload is invalid. Ensure to provide a valid request payload.",
@@ -46,7 +46,8 @@ impl Body {
         }
         let item = without_system_properties(item);
         let id = id_of(item.root())?.to_owned();
-        let ttl = ttl_of(item.root(), container)?;
+        // Checked also where the container's TTL is off: it is noted for when TTL is switched on.
+        let ttl = ItemTtl::of_item(item.root())?;
         let mut json = Vec::new();
         if want_json {
             json.reserve(item.as_bytes().len() + SYSTEM_BYTES);
@@ -70,15 +71,6 @@ fn id_of(item: Node<'_>) -> Result<&str, EngineError> {
     let id = id.as_str().ok_or_else(|| invalid("The input 'id' is invalid. Ensure to provide a string."))?;
     check_item_id(id)?;
     Ok(id)
-}
-
-/// Where the container's TTL is off, `ttl` is plain data; it is noted if it makes sense, for when TTL is switched on.
-fn ttl_of(item: Node<'_>, container: &Container) -> Result<ItemTtl, EngineError> {
-    match (ItemTtl::of_item(item), container.definition.default_ttl) {
-        (Ok(ttl), _) => Ok(ttl),
-        (Err(_), None) => Ok(ItemTtl::Inherit),
-        (Err(error), Some(_)) => Err(error.into()),
-    }
 }
 
 fn without_system_properties(item: Item) -> Item {

@@ -1,8 +1,10 @@
 //! Continuation tokens: where the next page starts.
 //!
 //! Base64 (URL alphabet, no padding) of the position and 16 bytes of HMAC-SHA256 over the position and what the
-//! token is bound to: container, query text, parameters, scope. So a token is stateless, survives a restart, is
-//! as long as the client allows at most, and one of another query, or one that was touched, is refused. A position
+//! token is bound to: container and scope. So a token is stateless, survives a restart, is as long as the client allows
+//! at most, and one of another scope, or one that was touched, is refused. It is not bound to the text of its query:
+//! clients narrow the filter between two pages and go on. A position in a sorted result is bound to the columns of its
+//! order, and a count of rows, which names a place in one result only, to text and parameters. A position
 //! names a place in an order that the query alone decides, and no index, so it outlives changes of the policy. It also
 //! outlives splits: its pages go on in the order of the partitions that were there when it began.
 //!
@@ -12,10 +14,9 @@
 //! |------|--------------------------------------------------------------------------------------|
 //! | 1    | list: partition, child id of the next item                                           |
 //! | 2    | streaming query: partition, child id, rows of it already sent, rows skipped, rows sent |
-//! | 3    | blocking query: rows already sent (no longer written)                                |
-//! | 4    | sorted query: rows skipped, rows sent, child id of the next item, rows of it already sent, then its sort key |
+//! | 4    | sorted query: hash of its columns, rows skipped, rows sent, child id of the next item, rows of it already sent, then its sort key |
 //! | 5    | the same with a sort key cut for length: two more numbers before it, the hash of the whole key and how many items with the same beginning came before |
-//! | 6    | blocking query: rows already sent, the newest partition when it began                |
+//! | 6    | blocking query: hash of text and parameters, rows already sent, the newest partition when it began |
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -31,7 +32,7 @@ use crate::{Container, EngineError};
 pub(crate) const TOKEN_LENGTH_MIN: usize = 160;
 const MAC_BYTES: usize = 16;
 /// Bytes of the largest position but for its sort key.
-const SORTED_BYTES: usize = 1 + 6 * 8;
+const SORTED_BYTES: usize = 1 + 7 * 8;
 /// A longer sort key is cut, whatever the client takes.
 const SORT_KEY_BYTES_MAX: usize = 640;
 
@@ -39,8 +40,8 @@ const SORT_KEY_BYTES_MAX: usize = 640;
 pub(crate) enum Resume {
     List(Spot),
     Stream { spot: Spot, row: u64, skipped: u64, sent: u64 },
-    Block { sent: u64, newest: Option<u32> },
-    Sorted { skipped: u64, sent: u64, place: Place },
+    Block { query: u64, sent: u64, newest: u32 },
+    Sorted { order: u64, skipped: u64, sent: u64, place: Place },
 }
 
 /// A place in a sorted result: the item that comes next.
@@ -72,28 +73,45 @@ pub(crate) fn sort_key_bytes(request: &PageRequest) -> usize {
 pub(crate) struct Binding(digest::Digest);
 
 impl Binding {
-    pub fn new(container: &Container, query: Option<(&str, &Parameters)>, scope: &Scope) -> Binding {
-        let mut parts = digest::Context::new(&digest::SHA256);
-        let mut part = |bytes: &[u8]| {
-            parts.update(&(bytes.len() as u64).to_be_bytes());
-            parts.update(bytes);
-        };
-        part(&container.number.to_be_bytes());
-        if let Some((text, parameters)) = query {
-            part(text.as_bytes());
-            for (name, value) in &parameters.0 {
-                part(name.as_bytes());
-                part(value.to_json().as_bytes());
-            }
-        }
+    pub fn new(container: &Container, scope: &Scope) -> Binding {
         let key = scope.partition_key.as_ref().map(|key| key.to_header());
-        part(key.unwrap_or_default().as_bytes());
-        part(scope.partition_id.as_deref().unwrap_or_default().as_bytes());
         let range =
             scope.range.as_ref().map(|range| format!("{}-{}", range.min.to_hex(), range.max.to_hex()));
-        part(range.unwrap_or_default().as_bytes());
-        Binding(parts.finish())
+        Binding(digest_of([
+            &container.number.to_be_bytes()[..],
+            key.unwrap_or_default().as_bytes(),
+            scope.partition_id.as_deref().unwrap_or_default().as_bytes(),
+            range.unwrap_or_default().as_bytes(),
+        ]))
     }
+}
+
+/// Ties a count of rows to its query.
+pub(crate) fn query_hash(text: &str, parameters: &Parameters) -> u64 {
+    let values: Vec<String> = parameters.0.iter().map(|(_, value)| value.to_json()).collect();
+    let parameters = parameters.0.iter().zip(&values);
+    let parameters = parameters.flat_map(|((name, _), value)| [name.as_bytes(), value.as_bytes()]);
+    short(digest_of([text.as_bytes()].into_iter().chain(parameters)))
+}
+
+/// Ties a place in a sorted result to the columns of its order.
+pub(crate) fn order_hash<'a>(columns: impl Iterator<Item = (&'a str, bool)>) -> u64 {
+    let directions: [&[u8]; 2] = [b"+", b"-"];
+    let parts = columns.flat_map(|(text, descending)| [text.as_bytes(), directions[usize::from(descending)]]);
+    short(digest_of(parts))
+}
+
+fn digest_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> digest::Digest {
+    let mut digest = digest::Context::new(&digest::SHA256);
+    for part in parts {
+        digest.update(&(part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    digest.finish()
+}
+
+fn short(digest: digest::Digest) -> u64 {
+    u64::from_be_bytes(*digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes"))
 }
 
 /// Where a request starts, and in what.
@@ -110,15 +128,14 @@ pub(crate) struct Started<'a> {
 pub(crate) fn start<'a>(
     shared: &Shared,
     container: &'a Container,
-    query: Option<(&str, &Parameters)>,
     request: &PageRequest,
 ) -> Result<Started<'a>, EngineError> {
     if request.continuation_bytes_max < TOKEN_LENGTH_MIN {
-        let message = format!("Continuation tokens need up to {TOKEN_LENGTH_MIN} bytes.");
+        let message = "The continuation token limit specified is not large enough.".to_owned();
         return Err(EngineError::BadRequest { message });
     }
     let windows = window::windows(container, &request.scope);
-    let binding = Binding::new(container, query, &request.scope);
+    let binding = Binding::new(container, &request.scope);
     let Some(token) = request.continuation.as_deref() else {
         return Ok(Started { windows: windows?, resume: None, binding, is_elsewhere: false });
     };
@@ -139,7 +156,7 @@ pub(crate) fn start<'a>(
     // Of a partition from before it was split.
     for parent in window::ancestors(container, &request.scope) {
         let scope = Scope { partition_id: Some(parent.to_string()), ..request.scope.clone() };
-        let binding = Binding::new(container, query, &scope);
+        let binding = Binding::new(container, &scope);
         if let Some(resume) = decode(shared, &binding, token) {
             let windows = window::windows_of_parent(container, &request.scope, parent)?;
             let (is_elsewhere, resume) = (windows.is_empty(), Some(resume));
@@ -185,11 +202,11 @@ impl Resume {
                     },
                 )
             }
-            Resume::Block { newest: Some(newest), .. } => window::joined(windows, |layout| {
+            Resume::Block { newest, .. } => window::joined(windows, |layout| {
                 let known = layout.parents.iter().rev().find(|parent| **parent <= newest);
                 if layout.id <= newest { layout.id } else { known.copied().unwrap_or(layout.id) }
             }),
-            Resume::Block { newest: None, .. } | Resume::Sorted { .. } => windows,
+            Resume::Sorted { .. } => windows,
         }
     }
 
@@ -199,13 +216,12 @@ impl Resume {
             Resume::Stream { spot, row, skipped, sent } => {
                 (2, &[u64::from(spot.partition), spot.rid, *row, *skipped, *sent], &[])
             }
-            Resume::Block { sent, newest: None } => (3, &[*sent], &[]),
-            Resume::Block { sent, newest: Some(newest) } => (6, &[*sent, u64::from(*newest)], &[]),
-            Resume::Sorted { skipped, sent, place: Place { key, cut: None, rid, row } } => {
-                (4, &[*skipped, *sent, *rid, *row], key)
+            Resume::Block { query, sent, newest } => (6, &[*query, *sent, u64::from(*newest)], &[]),
+            Resume::Sorted { order, skipped, sent, place: Place { key, cut: None, rid, row } } => {
+                (4, &[*order, *skipped, *sent, *rid, *row], key)
             }
-            Resume::Sorted { skipped, sent, place: Place { key, cut: Some(cut), rid, row } } => {
-                (5, &[*skipped, *sent, *rid, *row, cut.hash, cut.before], key)
+            Resume::Sorted { order, skipped, sent, place: Place { key, cut: Some(cut), rid, row } } => {
+                (5, &[*order, *skipped, *sent, *rid, *row, cut.hash, cut.before], key)
             }
         };
         let mut bytes = vec![kind];
@@ -219,10 +235,9 @@ impl Resume {
         let count = match kind {
             1 => 2,
             2 => 5,
-            3 => 1,
-            4 => 4,
-            5 => 6,
-            6 => 2,
+            4 => 5,
+            5 => 7,
+            6 => 3,
             _ => return None,
         };
         let (numbers, key) = rest.split_at_checked(8 * count)?;
@@ -234,17 +249,16 @@ impl Resume {
             (2, &[partition, rid, row, skipped, sent], []) => {
                 Some(Resume::Stream { spot: spot(partition, rid)?, row, skipped, sent })
             }
-            (3, &[sent], []) => Some(Resume::Block { sent, newest: None }),
-            (6, &[sent, newest], []) => {
-                Some(Resume::Block { sent, newest: Some(u32::try_from(newest).ok()?) })
+            (6, &[query, sent, newest], []) => {
+                Some(Resume::Block { query, sent, newest: u32::try_from(newest).ok()? })
             }
-            (4, &[skipped, sent, rid, row], key) => {
+            (4, &[order, skipped, sent, rid, row], key) => {
                 let place = Place { key: key.to_vec(), cut: None, rid, row };
-                Some(Resume::Sorted { skipped, sent, place })
+                Some(Resume::Sorted { order, skipped, sent, place })
             }
-            (5, &[skipped, sent, rid, row, hash, before], key) => {
+            (5, &[order, skipped, sent, rid, row, hash, before], key) => {
                 let place = Place { key: key.to_vec(), cut: Some(Cut { hash, before }), rid, row };
-                Some(Resume::Sorted { skipped, sent, place })
+                Some(Resume::Sorted { order, skipped, sent, place })
             }
             _ => None,
         }
@@ -263,11 +277,10 @@ mod tests {
         let all = [
             Resume::List(spot),
             Resume::Stream { spot, row: 1, skipped: 2, sent: 3 },
-            Resume::Block { sent: 9, newest: None },
-            Resume::Block { sent: 9, newest: Some(3) },
-            Resume::Sorted { skipped: 1, sent: 2, place: place.clone() },
-            Resume::Sorted { skipped: 1, sent: 2, place: Place { key: Vec::new(), ..place } },
-            Resume::Sorted { skipped: 1, sent: 2, place: cut },
+            Resume::Block { query: 5, sent: 9, newest: 3 },
+            Resume::Sorted { order: 4, skipped: 1, sent: 2, place: place.clone() },
+            Resume::Sorted { order: 4, skipped: 1, sent: 2, place: Place { key: Vec::new(), ..place } },
+            Resume::Sorted { order: 4, skipped: 1, sent: 2, place: cut },
         ];
         for resume in all {
             let bytes = resume.encode();

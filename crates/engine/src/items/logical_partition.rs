@@ -77,7 +77,8 @@ impl<'a> LogicalPartition<'a> {
         stored.map(Some).ok_or_else(|| row::corrupt("id row without an item"))
     }
 
-    fn stored(&self, snapshot: &dyn Snapshot, rid: u64) -> Result<Option<Stored>, EngineError> {
+    /// What is stored under a child id, visible or not.
+    pub fn stored(&self, snapshot: &dyn Snapshot, rid: u64) -> Result<Option<Stored>, EngineError> {
         let bytes = snapshot.get(keys::ITEMS, &keys::item(self.container.number, rid))?;
         Ok(bytes.map(|bytes| Stored { rid, bytes }))
     }
@@ -156,12 +157,9 @@ pub(crate) fn check_precondition(
     Err(EngineError::PreconditionFailed)
 }
 
-/// The id that a write is about: that of the request, which a body must repeat.
+/// The id that a write is about: that of the request, else that of the body.
 pub(crate) fn id_of(url_id: Option<String>, body: Option<&Body>) -> Result<String, EngineError> {
     match (url_id, body) {
-        (Some(id), Some(body)) if id != body.id => Err(EngineError::BadRequest {
-            message: format!("The id {:?} of the item does not match the id {id:?} of the request.", body.id),
-        }),
         (Some(id), _) => Ok(id),
         (None, Some(body)) => Ok(body.id.clone()),
         (None, None) => Err(EngineError::MissingProperties { names: "id".to_owned() }),

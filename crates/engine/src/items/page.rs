@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quire_sql::{IndexMetrics, Parameters};
+use quire_sql::IndexMetrics;
 
 use super::body::Links;
 use super::continuation::{self, Resume, Started};
@@ -10,6 +10,7 @@ use super::scan::{End, Meter, Next, Reader, ScanBudget};
 use super::view::View;
 use super::window::{self, Spot, Window};
 use crate::api::{Answer, Page, PageRequest, Position, QueryMetrics};
+use crate::partition::Partition;
 use crate::shared::Shared;
 use crate::{Container, EngineError, charge};
 
@@ -22,6 +23,8 @@ pub(crate) struct Rows {
     text: Vec<u8>,
     count: usize,
     count_max: usize,
+    /// The partition that the last row came from, where one is known.
+    pub served_by: Option<u32>,
 }
 
 /// A page without its continuation, and what it cost.
@@ -68,7 +71,7 @@ impl Rows {
                 ),
             })?,
         };
-        Ok(Rows { text: vec![b'['], count: 0, count_max })
+        Ok(Rows { text: vec![b'['], count: 0, count_max, served_by: None })
     }
 
     /// Writes one more row; false, and nothing written, when the page has no room for it. A first row always has.
@@ -100,7 +103,7 @@ impl Rows {
 }
 
 pub(crate) fn list_items(shared: &Shared, container: &Container, request: &PageRequest) -> Answer<Page> {
-    answer_page(shared, container, None, request, |windows, resume| {
+    answer_page(shared, container, request, |windows, resume| {
         let from = match resume {
             None => None,
             Some(Resume::List(spot)) => Some(spot),
@@ -119,6 +122,7 @@ fn fill_list(reader: &mut Reader<'_>, from: Option<Spot>, mut rows: Rows) -> Res
     let end = reader.scan(from, &mut |found| {
         let node = found.row.node()?;
         if rows.push(|text| links.write_json(node, found.spot.rid, &found.row.stamp, text)) {
+            rows.served_by = Some(found.spot.partition);
             return Ok(Next::More);
         }
         full_at = Some(found.spot);
@@ -137,7 +141,6 @@ fn fill_list(reader: &mut Reader<'_>, from: Option<Spot>, mut rows: Rows) -> Res
 pub(crate) fn answer_page<'a>(
     shared: &Shared,
     container: &'a Container,
-    query: Option<(&str, &Parameters)>,
     request: &PageRequest,
     fill: impl FnOnce(&[Window<'a>], Option<Resume>) -> Result<Filled, EngineError>,
 ) -> Answer<Page> {
@@ -145,20 +148,46 @@ pub(crate) fn answer_page<'a>(
     let (mut position, mut charge) = (None, charge::REFUSED);
     let result = container.check_open().and_then(|()| {
         let Started { windows, resume, binding, is_elsewhere } =
-            continuation::start(shared, container, query, request)?;
+            continuation::start(shared, container, request)?;
         reach(&windows, request, &mut position)?;
         let filled = if is_elsewhere { Filled::nothing(request)? } else { fill(&windows, resume)? };
-        Ok((filled, binding))
+        let next = next_partition(container, &windows, filled.next.as_ref());
+        let served_by = filled.rows.served_by.and_then(|id| descendant(container, id)).or(next);
+        if let (None, Some(partition)) = (&position, served_by) {
+            position = Some(partition.position()?);
+        }
+        let range = next.map(|partition| partition.layout.range.clone());
+        Ok((filled, binding, range))
     });
-    let result = result.map(|(filled, binding)| {
+    let result = result.map(|(filled, binding, range)| {
         let Filled { rows: Rows { mut text, count, .. }, cost, next, explain, index_metrics } = filled;
         text.push(b']');
         charge = charge::page(&cost, count, text.len());
         let metrics = metrics(&cost, count, text.len(), started.elapsed());
         let continuation = next.map(|next| continuation::seal(shared, &binding, &next));
-        Page { rows: text, count, continuation, metrics, explain, index_metrics }
+        Page { rows: text, count, continuation, range, metrics, explain, index_metrics }
     });
     Answer { charge, position, result }
+}
+
+/// The partition in which the next page begins, or the last.
+fn next_partition<'a>(
+    container: &'a Container,
+    windows: &[Window<'a>],
+    next: Option<&Resume>,
+) -> Option<&'a Partition> {
+    let spot = match next {
+        Some(Resume::List(spot) | Resume::Stream { spot, .. }) => Some(spot.partition),
+        _ => None,
+    };
+    let begins = spot.and_then(|id| descendant(container, id));
+    begins.or_else(|| windows.last().map(|window| window.partition))
+}
+
+/// A partition, or the first of those it was split into.
+fn descendant(container: &Container, id: u32) -> Option<&Partition> {
+    let all = container.partitions.all();
+    all.iter().map(|partition| &**partition).find(|partition| partition.layout.descends_from(id))
 }
 
 pub(crate) fn metrics(cost: &Cost, count: usize, bytes: usize, elapsed: Duration) -> QueryMetrics {
@@ -191,8 +220,7 @@ pub(super) fn prepare<'a>(
     Ok(windows)
 }
 
-/// Waits until each window is as far as the session asks. The position is that of the only partition, if it is one; what
-/// covers several is described by `Container::positions`.
+/// Waits until each window is as far as the session asks. The position is that of the only partition, if it is one.
 fn reach(
     windows: &[Window<'_>],
     request: &PageRequest,

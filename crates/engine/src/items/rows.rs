@@ -102,10 +102,22 @@ impl<'a> Rows<'a> {
         self.put(rid, Some(old), version)
     }
 
-    /// Removes an item and its id. How many of its values were indexed.
-    pub fn delete(&mut self, rid: u64, row: &Row<'_>, id_key: &[u8]) -> Result<usize, EngineError> {
+    /// A new version of a stored item that had another id; whatever had this id before is buried.
+    pub fn rename(&mut self, rid: u64, old: &Row<'_>, version: NewVersion<'_>) -> Result<(), EngineError> {
+        let (key, value) = (version.id_key.to_vec(), keys::number_value(rid));
+        self.ops.push(Op::Put { space: keys::LOOKUPS, key, value });
+        self.replace(rid, old, version)
+    }
+
+    /// Removes the id of an item that goes on under another.
+    pub fn remove_id(&mut self, id_key: &[u8]) {
         self.remove(keys::LOOKUPS, id_key.to_vec());
         self.touched.push(id_key.to_vec());
+    }
+
+    /// Removes an item and its id. How many of its values were indexed.
+    pub fn delete(&mut self, rid: u64, row: &Row<'_>, id_key: &[u8]) -> Result<usize, EngineError> {
+        self.remove_id(id_key);
         self.bury(rid, row)
     }
 

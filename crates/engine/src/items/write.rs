@@ -1,8 +1,10 @@
 //! Create, replace, upsert, patch, delete: validate, lock, read what is there, prepare all rows, submit.
 //!
 //! Order of checks: the body, the partition key, the size; then under the locks existence, precondition, unique keys.
-//! The body of a patch is made under the locks, after the precondition. `If-None-Match` has no meaning on other writes
-//! and is not looked at.
+//! Of a replace or patch that is refused for its body, existence comes first. The body of a patch is made under the
+//! locks, after the precondition. `If-None-Match` has no meaning on other writes and is not looked at.
+//!
+//! A replace whose body has another id renames the item: it keeps its child id, and the two id rows change with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +52,8 @@ pub(crate) struct Request<'a> {
     id: String,
     home: LogicalPartition<'a>,
     id_key: Vec<u8>,
+    /// Of a replace that gives the item another id: that id and the key of its id row.
+    renamed: Option<(String, Vec<u8>)>,
     /// Absent for a delete, and for a patch until the item was read.
     body: Option<Body>,
     patch: Option<Patch>,
@@ -97,13 +101,47 @@ fn run<'a>(
     tally: &mut Tally<'a>,
 ) -> Result<ItemWritten, EngineError> {
     container.check_open()?;
-    let session = write.session.clone();
-    let request = Request::new(container, write)?;
+    let named = named(&write);
+    let request = match Request::new(container, write) {
+        Ok(request) => request,
+        Err(error) => return Err(missing_or(shared, container, named, error)),
+    };
     tally.partition = Some(request.partition());
-    request.partition().position_for(session.as_ref())?;
     let (written, charge) = request.run(shared)?;
     tally.charge = charge;
     Ok(written)
+}
+
+/// The item that a write with a body names.
+pub(crate) type Named = Option<(String, PartitionKey)>;
+
+pub(crate) fn named(write: &WriteItem) -> Named {
+    match (&write.kind, &write.partition_key) {
+        (WriteKind::Replace { id } | WriteKind::Patch { id, .. }, Some(key)) => {
+            Some((id.clone(), key.clone()))
+        }
+        _ => None,
+    }
+}
+
+/// A body is refused only where there is an item that it could be for.
+pub(crate) fn missing_or(
+    shared: &Shared,
+    container: &Container,
+    named: Named,
+    error: EngineError,
+) -> EngineError {
+    let Some((id, key)) = named.filter(|_| !matches!(error, EngineError::Forbidden { .. })) else {
+        return error;
+    };
+    let find = || {
+        let home = LogicalPartition::of(container, key).ok()?;
+        let stored = home.find(&*shared.storage.snapshot().ok()?, &home.id_key(&id)).ok()?;
+        let there = stored.as_ref().map(Stored::parse).transpose().ok()?;
+        let live = there.filter(|(_, row)| !container.is_gone(row, &container.moment(shared)));
+        home.check_existence(Verb::Replace, &id, live).err()
+    };
+    find().unwrap_or(error)
 }
 
 impl<'a> Request<'a> {
@@ -157,12 +195,14 @@ impl<'a> Request<'a> {
         let (body, patch) = match verb {
             Verb::Delete => (None, None),
             Verb::Patch => (None, Some(Patch::parse(&write.body)?)),
-            _ => (Some(Body::parse(&write.body, container, want_body)?), None),
+            _ => (Some(Body::parse(&write.body, want_body)?), None),
         };
         let id = id_of(url_id, body.as_ref())?;
         let key = key_of(container, write.partition_key, body.as_ref())?;
         let home = LogicalPartition::of(container, key)?;
         let id_key = home.id_key(&id);
+        let renamed = body.as_ref().filter(|body| body.id != id);
+        let renamed = renamed.map(|body| (body.id.clone(), home.id_key(&body.id)));
         let tuples = body.as_ref().map_or(Vec::new(), |body| home.tuples(body.item.root()));
         let directive = write.indexing;
         let if_match = write.if_match;
@@ -173,6 +213,7 @@ impl<'a> Request<'a> {
             id,
             home,
             id_key,
+            renamed,
             body,
             patch,
             want_body,
@@ -194,6 +235,9 @@ impl<'a> Request<'a> {
         let (table, container) = (&shared.locks, self.home.container.number);
         self.home.add_lock(table, set, Mode::Shared);
         table.add(set, container, Protects::Item(&self.id_key), Mode::Exclusive);
+        if let Some((_, id_key)) = &self.renamed {
+            table.add(set, container, Protects::Item(id_key), Mode::Exclusive);
+        }
         for tuple in &self.tuples {
             table.add(set, container, Protects::UniqueTuple(&tuple.prefix), Mode::Exclusive);
         }
@@ -202,7 +246,8 @@ impl<'a> Request<'a> {
     /// Keys of the item and of its unique tuples, as far as they are known.
     pub fn touches(&self) -> Vec<Vec<u8>> {
         let tuples = self.tuples.iter().map(|tuple| tuple.prefix.clone());
-        tuples.chain([self.id_key.clone()]).collect()
+        let renamed = self.renamed.as_ref().map(|(_, id_key)| id_key.clone());
+        tuples.chain([self.id_key.clone()]).chain(renamed).collect()
     }
 
     /// What the answer's body is going to have, but for the system properties; known when the write is ready.
@@ -239,6 +284,16 @@ impl<'a> Request<'a> {
                 return Ok(Attempt::Lock { id_keys: Vec::new(), tuples: unlocked });
             }
         }
+        let taken = match &self.renamed {
+            Some((_, id_key)) => home.find(&*snapshot, id_key)?,
+            None => None,
+        };
+        let taken = taken.as_ref().map(Stored::parse).transpose()?;
+        if let (Some((id, _)), Some((_, row))) = (&self.renamed, &taken)
+            && !container.is_gone(row, &moment)
+        {
+            home.check_existence(Verb::Create, id, taken)?;
+        }
         let own = there.map(|(rid, _)| rid);
         let in_the_way = home.check_unique(&*snapshot, &self.tuples, &moment, &|rid| Some(rid) == own)?;
         let mut rows = Rows::new(shared, home, generation, Arc::clone(&indexes));
@@ -254,6 +309,10 @@ impl<'a> Request<'a> {
         }
         if let Some((rid, row)) = &expired {
             rows.bury(*rid, row)?; // its id row is overwritten
+        }
+        if let Some((rid, row)) = taken.filter(|(rid, _)| in_the_way.iter().all(|holder| holder.rid != *rid))
+        {
+            rows.bury(rid, &row)?; // expired, and the id row gets another item
         }
         let rid = match live.map(|(rid, _)| rid).or(self.new_rid) {
             Some(rid) => rid,
@@ -280,7 +339,12 @@ impl<'a> Request<'a> {
             }
             (Some((rid, row)), Some(body)) => {
                 let (version, values) = self.version(indexes, body, rid);
-                rows.replace(rid, &row, version)?;
+                if self.renamed.is_some() {
+                    rows.remove_id(&self.id_key);
+                    rows.rename(rid, &row, version)?;
+                } else {
+                    rows.replace(rid, &row, version)?;
+                }
                 (charge::replace(body.json_bytes as usize, values), false)
             }
             (None, Some(body)) => {
@@ -297,7 +361,8 @@ impl<'a> Request<'a> {
     fn version<'b>(&'b self, indexes: &Indexes, body: &'b Body, rid: u64) -> (NewVersion<'b>, usize) {
         let indexed = Indexed::new(indexes, self.directive, body.item.root(), rid);
         let values = indexed.values;
-        let (id_key, tuples) = (self.id_key.as_slice(), self.tuples.as_slice());
+        let id_key = self.renamed.as_ref().map_or(&self.id_key, |(_, id_key)| id_key);
+        let (id_key, tuples) = (id_key.as_slice(), self.tuples.as_slice());
         (NewVersion { id_key, body, tuples, indexed, own_etag: None }, values)
     }
 
@@ -332,7 +397,7 @@ pub(crate) fn patched(
     let links = Links::new(container);
     let system = Stamped { links: &links, child: rid, stamp };
     let value = patch.apply(item, &system, &container.definition, environment(shared, container)?)?;
-    Body::of_item(Item::from_value(&value), container, want_body)
+    Body::of_item(Item::from_value(&value), want_body)
 }
 
 /// The header's key, which must be the item's own; without a header the item's own.

@@ -128,7 +128,6 @@ fn run(
 ) -> Result<ItemWritten, EngineError> {
     container.check_open()?;
     triggers.all().try_for_each(|trigger| shared.scripts.check_blocked(trigger))?;
-    place.partition.position_for(write.session.as_ref())?;
     let scripts: Vec<&Source> = triggers.all().collect();
     let room = Room { shared, container, place, scripts: &scripts, charge_max: f64::INFINITY };
     let headers = header_pairs(&write.trigger_headers);

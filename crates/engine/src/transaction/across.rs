@@ -326,7 +326,7 @@ fn key_of(container: &Container, operation: &TransactionOperation) -> Result<Par
         Some(key) => key.clone(),
         None => match operation.verb {
             TransactionVerb::Create | TransactionVerb::Upsert | TransactionVerb::Replace { .. } => {
-                let body = Body::parse(&operation.body, container, false)?;
+                let body = Body::parse(&operation.body, false)?;
                 container.definition.partition_key.extract(body.item.root())?
             }
             _ => return Err(EngineError::PartitionKeyMissing),

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::own::Own;
 use super::{Holds, Transaction};
 use crate::items::body::Links;
-use crate::items::row::{Row, Stamp};
+use crate::items::logical_partition::Stored;
+use crate::items::row::Stamp;
 use crate::items::rows::{NewVersion, Rows};
 use crate::sequencer::{Prepared, Refused, Written};
 use crate::shared::Shared;
@@ -113,8 +114,13 @@ impl<'a> Transaction<'a> {
     /// be gone.
     fn refresh(&self, items: &mut [Own]) -> Result<(), EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
-        for own in items.iter_mut().filter(|own| own.before.is_some()) {
-            own.before = self.home.find(&*snapshot, &own.id_key)?;
+        for own in items {
+            if own.before.is_some() {
+                own.before = self.home.find(&*snapshot, &own.id_key)?;
+            }
+            if let Some(origin) = own.origin.take() {
+                own.origin = self.home.stored(&*snapshot, origin.rid)?;
+            }
         }
         Ok(())
     }
@@ -122,17 +128,35 @@ impl<'a> Transaction<'a> {
 
 /// What became of one item, as rows.
 fn add(rows: &mut Rows<'_>, own: Own) -> Result<(), EngineError> {
-    let Own { id_key, before, now } = own;
-    let before = before.as_ref().map(|stored| Ok::<_, EngineError>((stored.rid, Row::parse(&stored.bytes)?)));
-    let before = before.transpose()?;
+    let Own { id_key, before, is_left, origin, now } = own;
+    let before = before.as_ref().map(Stored::parse).transpose()?;
+    let origin = origin.as_ref().map(Stored::parse).transpose()?;
     let Some(now) = now else {
-        if let Some((rid, row)) = before {
-            rows.delete(rid, &row, &id_key)?;
+        match before {
+            Some((rid, row)) => drop(rows.delete(rid, &row, &id_key)?),
+            None if is_left => rows.remove_id(&id_key),
+            None => {}
+        }
+        if let Some((rid, row)) = origin {
+            rows.bury(rid, &row)?; // its id row is that of the id it had
         }
         return Ok(());
     };
     let (body, tuples) = (&now.body, now.tuples.as_slice());
     let version = NewVersion { id_key: &id_key, body, tuples, indexed: now.indexed, own_etag: now.own_etag };
+    let (renamed, gone) = match origin {
+        Some((rid, row)) if rid == now.rid => (Some(row), None),
+        origin => (None, origin),
+    };
+    if let Some((rid, row)) = gone {
+        rows.bury(rid, &row)?;
+    }
+    if let Some(row) = renamed {
+        if let Some((rid, row)) = before {
+            rows.bury(rid, &row)?; // its id row is overwritten
+        }
+        return rows.rename(now.rid, &row, version);
+    }
     match before {
         Some((rid, row)) if rid == now.rid => rows.replace(rid, &row, version),
         Some((rid, row)) => {

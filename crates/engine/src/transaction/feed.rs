@@ -14,7 +14,7 @@ impl Transaction<'_> {
     pub fn feed(&mut self, page_size: u32, continuation: Option<&str>) -> Result<Page, EngineError> {
         self.seen.all();
         let request = self.page_request(page_size, continuation);
-        let answer = answer_page(self.shared, self.home.container, None, &request, |windows, resume| {
+        let answer = answer_page(self.shared, self.home.container, &request, |windows, resume| {
             let from = match resume {
                 None => None,
                 Some(Resume::List(spot)) => Some(spot),

@@ -11,8 +11,12 @@ use crate::items::unique::Tuple;
 /// An item that was changed: as the view has it, and as it is now.
 pub(super) struct Own {
     pub id_key: Vec<u8>,
-    /// What the view has under the id, expired or not.
+    /// What the view has under the id, expired or not; `None` also when it goes on under another id.
     pub before: Option<Stored>,
+    /// The view has the id for an item that goes on under another.
+    pub is_left: bool,
+    /// What the view has of the item that got this id from another.
+    pub origin: Option<Stored>,
     /// `None`: it is deleted.
     pub now: Option<Version>,
 }
@@ -76,17 +80,38 @@ impl OwnWrites {
         items.filter_map(|(rid, own)| own.now.as_ref().filter(|now| now.rid == rid))
     }
 
-    /// Whether another item of this transaction has the tuple.
-    pub fn holds(&self, tuple: &Tuple, id_key: &[u8]) -> bool {
-        self.by_tuple.get(&tuple.prefix).is_some_and(|&at| self.items[at].id_key != id_key)
+    /// Whether an item of this transaction has the tuple that has neither of these ids.
+    pub fn holds(&self, tuple: &Tuple, id_keys: [&[u8]; 2]) -> bool {
+        let holder = self.by_tuple.get(&tuple.prefix);
+        holder.is_some_and(|&at| !id_keys.contains(&self.items[at].id_key.as_slice()))
     }
 
     pub fn has_changes(&self) -> bool {
-        self.items.iter().any(|own| own.before.is_some() || own.now.is_some())
+        let has_changed =
+            |own: &Own| own.before.is_some() || own.now.is_some() || own.is_left || own.origin.is_some();
+        self.items.iter().any(has_changed)
     }
 
     pub fn into_items(self) -> Vec<Own> {
         self.items
+    }
+
+    /// Notes that an item goes on under another id; `before` is what the view has under the one it leaves, `taken` under
+    /// the one it gets.
+    pub fn rename(
+        &mut self,
+        (from, before): (Vec<u8>, Option<Stored>),
+        (to, taken): (Vec<u8>, Option<Stored>),
+        now: Version,
+    ) {
+        self.set(from.clone(), before, None);
+        let left = &mut self.items[self.by_id_key[&from]];
+        // What it has from the view is under this id, or came to it from yet another one.
+        let is_own = left.before.as_ref().is_some_and(|stored| stored.rid == now.rid);
+        let origin = if is_own { left.before.take() } else { left.origin.take() };
+        left.is_left |= is_own;
+        self.set(to.clone(), taken, Some(now));
+        self.items[self.by_id_key[&to]].origin = origin;
     }
 
     /// Notes what an item is now; `before` is what the view has under its id.
@@ -99,7 +124,7 @@ impl OwnWrites {
                     self.by_rid.insert(stored.rid, at);
                 }
                 self.by_id_key.insert(id_key.clone(), at);
-                self.items.push(Own { id_key, before, now: None });
+                self.items.push(Own { id_key, before, is_left: false, origin: None, now: None });
                 at
             }
         };
@@ -108,7 +133,9 @@ impl OwnWrites {
             for tuple in &old.tuples {
                 self.by_tuple.remove(&tuple.prefix);
             }
-            if self.items[at].before.as_ref().map(|stored| stored.rid) != Some(old.rid) {
+            let own = &self.items[at];
+            let mut stored = own.before.iter().chain(&own.origin);
+            if !stored.any(|stored| stored.rid == old.rid) {
                 self.by_rid.remove(&old.rid);
             }
         }

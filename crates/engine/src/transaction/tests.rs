@@ -75,7 +75,6 @@ impl Bench {
             body: body.to_owned().into(),
             if_match: None,
             indexing: IndexingDirective::Default,
-            session: None,
             want_body: true,
             pre_trigger: None,
             post_trigger: None,
@@ -222,7 +221,6 @@ fn what_a_script_was_shown_is_what_is_stored() {
             body: r#"{"id":"o","pk":"other","email":1}"#.into(),
             if_match: None,
             indexing: IndexingDirective::Default,
-            session: None,
             want_body: true,
             pre_trigger: None,
             post_trigger: None,
@@ -415,8 +413,9 @@ fn a_refused_change_leaves_the_transaction_as_it_was() {
     let missing = change(Change::Replace { id: "m".into() }, &item("m", 1));
     assert!(matches!(transaction.check(&missing), Err(EngineError::ItemNotFound { .. })));
     assert!(matches!(transaction.write(missing), Err(EngineError::ItemNotFound { .. })));
-    let other_id = change(Change::Replace { id: "a".into() }, &item("b", 1));
-    assert!(matches!(transaction.write(other_id), Err(EngineError::BadRequest { .. })));
+    let renamed = r#"{"id":"b","pk":"other"}"#;
+    let renamed = change(Change::Replace { id: "a".into() }, renamed);
+    assert!(matches!(transaction.write(renamed), Err(EngineError::PartitionKeyMismatch)));
     assert!(!transaction.has_changes());
     let fresh = ChangeItem { if_match: Some(etag), ..change(Change::Upsert, &item("a", 4)) };
     let changed = transaction.write(fresh).unwrap();

@@ -26,7 +26,7 @@ impl Transaction<'_> {
             Change::Create => return Ok(()),
             Change::Upsert => {
                 let Some(_) = &change.if_match else { return Ok(()) };
-                (Verb::Upsert, Body::parse(&change.body, self.home.container, false)?.id)
+                (Verb::Upsert, Body::parse(&change.body, false)?.id)
             }
             Change::Replace { id } => (Verb::Replace, id.clone()),
             Change::Patch { id } => (Verb::Patch, id.clone()),
@@ -65,13 +65,23 @@ impl Transaction<'_> {
         verb: Verb,
         url_id: Option<String>,
     ) -> Result<Changed, EngineError> {
-        let body = Body::parse(&change.body, self.home.container, false)?;
+        let body = Body::parse(&change.body, false);
+        let body = match &url_id {
+            // A body is refused only where there is an item that it could be for.
+            Some(id) => self.look(verb, id, &self.home.id_key(id)).and(body)?,
+            None => body?,
+        };
         let id = id_of(url_id, Some(&body))?;
         self.check_key(&body)?;
         let id_key = self.home.id_key(&id);
         let found = self.look(verb, &id, &id_key)?;
         check_found(change, found.as_ref())?;
-        self.store(change, body, id_key, found)
+        let to = self.home.id_key(&body.id);
+        if to == id_key {
+            return self.store(change, body, (id_key, None), found);
+        }
+        self.look(Verb::Create, &body.id, &to)?;
+        self.store(change, body, (to, Some(id_key)), found)
     }
 
     fn patch(&mut self, change: &ChangeItem, id: &str) -> Result<Changed, EngineError> {
@@ -92,7 +102,7 @@ impl Transaction<'_> {
             }
         };
         self.check_key(&body)?;
-        self.store(change, body, id_key, found)
+        self.store(change, body, (id_key, None), found)
     }
 
     fn check_key(&self, body: &Body) -> Result<(), EngineError> {
@@ -117,18 +127,20 @@ impl Transaction<'_> {
         Ok(Changed { created: false, id: id.to_owned(), rid, etag: String::new(), charge, json_bytes })
     }
 
-    /// The last steps of a change: unique keys, size, and the new version takes its place.
+    /// The last steps of a change: unique keys, size, and the new version takes its place. `from` is the id row's key of an
+    /// item that gets another id.
     fn store(
         &mut self,
         change: &ChangeItem,
         body: Body,
-        id_key: Vec<u8>,
+        (id_key, from): (Vec<u8>, Option<Vec<u8>>),
         found: Option<Found>,
     ) -> Result<Changed, EngineError> {
         let tuples = self.home.tuples(body.item.root());
         let before = self.stored(&id_key)?;
-        let in_the_way = self.check_unique(&id_key, before.as_ref(), &tuples)?;
-        let replaced = self.own.get(&id_key).and_then(|own| own.now.as_ref());
+        let was = from.as_ref().unwrap_or(&id_key);
+        let in_the_way = self.check_unique([&id_key, was], found.as_ref(), before.as_ref(), &tuples)?;
+        let replaced = self.own.get(was).and_then(|own| own.now.as_ref());
         let replaced = replaced.map_or(0, |now| now.body.json_bytes as usize);
         if self.own.bytes - replaced + body.json_bytes as usize > BYTES_MAX {
             return Err(EngineError::TransactionTooLarge { limit: "16 MB" });
@@ -151,7 +163,13 @@ impl Transaction<'_> {
         let id = body.id.clone();
         let version = Version { rid, body, tuples, indexed, own_etag };
         let etag = version.etag();
-        self.own.set(id_key, before, Some(version));
+        match from {
+            None => self.own.set(id_key, before, Some(version)),
+            Some(from) => {
+                let left = self.stored(&from)?;
+                self.own.rename((from, left), (id_key, before), version);
+            }
+        }
         self.own.changes += 1;
         Ok(Changed { created, id, rid, etag, charge, json_bytes })
     }
@@ -180,18 +198,19 @@ impl Transaction<'_> {
     /// Expired items that hold one of the tuples.
     fn check_unique(
         &self,
-        id_key: &[u8],
+        id_keys: [&[u8]; 2],
+        found: Option<&Found>,
         before: Option<&Stored>,
         tuples: &[Tuple],
     ) -> Result<Vec<Stored>, EngineError> {
         let constraints = &self.home.container.definition.unique_keys;
         for (tuple, constraint) in tuples.iter().zip(constraints) {
-            if self.own.holds(tuple, id_key) {
+            if self.own.holds(tuple, id_keys) {
                 return Err(EngineError::UniqueKeyTaken { paths: unique::paths_text(constraint) });
             }
         }
-        let before = before.map(|stored| stored.rid);
-        let is_moved = |rid: u64| Some(rid) == before || self.own.by_rid(rid).is_some();
+        let own = [before.map(|stored| stored.rid), found.map(|found| found.rid)];
+        let is_moved = |rid: u64| own.contains(&Some(rid)) || self.own.by_rid(rid).is_some();
         let (snapshot, now) = (&*self.view.snapshot, &self.view.moment);
         let in_the_way = self.home.check_unique(snapshot, tuples, now, &is_moved)?;
         if !in_the_way.is_empty() && matches!(self.holds, Holds::Named) {

@@ -107,7 +107,6 @@ impl Fixture {
             body: Bytes::copy_from_slice(body.as_bytes()),
             if_match: if_match.map(str::to_owned),
             indexing: IndexingDirective::Default,
-            session: None,
             want_body: true,
             pre_trigger: None,
             post_trigger: None,

@@ -153,7 +153,6 @@ impl Bench {
             body: Bytes::copy_from_slice(body.as_bytes()),
             if_match: if_match.map(str::to_owned),
             indexing: IndexingDirective::Default,
-            session: None,
             want_body: true,
             pre_trigger: named(pre),
             post_trigger: named(post),

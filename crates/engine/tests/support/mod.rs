@@ -81,7 +81,6 @@ fn answer(
         body: body.to_owned().into(),
         if_match: None,
         indexing: IndexingDirective::Default,
-        session: None,
         want_body: false,
         pre_trigger: None,
         post_trigger: None,

@@ -173,7 +173,7 @@ impl<'a> Call<'a> {
         Ok(PageRequest {
             scope: self.scope()?,
             item_count_max: self.page_size()?,
-            continuation: self.text(&CONTINUATION)?.filter(|text| !text.is_empty()).map(str::to_owned),
+            continuation: self.text(&CONTINUATION)?.filter(|text| !text.is_empty()).map(own_token),
             continuation_bytes_max: self.continuation_bytes_max()?,
             session: self.session()?,
             ..PageRequest::default()
@@ -210,6 +210,13 @@ impl<'a> Call<'a> {
             if known { Reply::empty(StatusCode::NOT_MODIFIED) } else { Reply::json(StatusCode::OK, body()) };
         Ok(reply.etag(&resource.etag))
     }
+}
+
+/// Our token inside the gateway's, which names the range as well; any other text is as it came.
+fn own_token(text: &str) -> String {
+    let json = text.starts_with('{').then(|| text::parse(text.as_bytes(), Limits::default()).ok()).flatten();
+    let token = json.as_ref().and_then(|json| json.get("token")?.as_str());
+    token.unwrap_or(text).to_owned()
 }
 
 /// By name, or by Python's numbers.

@@ -9,13 +9,13 @@ pub(crate) fn list(call: &Call<'_>, database: &str, container: &str) -> Handled 
     let container = call.owner_container(database, container)?;
     call.page()?;
     let reply = feeds::rows_reply(Feed::Conflicts, &container.resource.rid.to_string(), Vec::new());
-    Ok(reply.in_container(&container).positions(&container.positions()).charge(charge::LIST))
+    Ok(reply.in_container(&container).first_session(&container).charge(charge::LIST))
 }
 
 pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> Handled {
     let container = call.owner_container(database, container)?;
     let reply = feeds::query(call, Feed::Conflicts, &container.resource.rid.to_string(), Vec::new()).await?;
-    Ok(reply.in_container(&container).positions(&container.positions()))
+    Ok(reply.in_container(&container).first_session(&container))
 }
 
 /// Read and delete: the container must exist, the conflict never does.

@@ -27,7 +27,7 @@ pub(crate) async fn create(call: &Call<'_>, database: &str) -> Handled {
     Ok(Reply::json(StatusCode::CREATED, json(&call.state.engine, &container))
         .etag(&container.resource.etag)
         .owner_names(database_names(&container.database))
-        .positions(&container.positions())
+        .first_session(&container)
         .with(MAX_CONTENT_LENGTH, HeaderValue::from_static("2097152"))
         .charge(charge::CREATE))
 }
@@ -41,7 +41,7 @@ pub(crate) fn read(call: &Call<'_>, database: &str, container: &str) -> Handled 
     })?;
     let reply = reply
         .owner(database_names(&container.database), &container.database.rid)
-        .positions(&container.positions())
+        .first_session(&container)
         .charge(charge::READ);
     if !call.is_true(&POPULATE_QUOTA) {
         return Ok(reply);
@@ -80,7 +80,7 @@ pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str) ->
     Ok(Reply::json(StatusCode::OK, json(&call.state.engine, &container))
         .etag(&container.resource.etag)
         .owner(database_names(&container.database), &container.database.rid)
-        .positions(&container.positions())
+        .first_session(&container)
         .charge(charge::REPLACE))
 }
 

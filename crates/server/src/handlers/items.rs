@@ -126,13 +126,14 @@ async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> H
     if is_delete && call.partition_key.is_none() {
         return Err(EngineError::PartitionKeyMissing.into());
     }
+    // A session asks for what can be read: a write looks at no more than its form.
+    call.session()?;
     let write = WriteItem {
         kind,
         partition_key: call.partition_key.clone(),
         body: if is_delete { Bytes::new() } else { call.body()? },
         if_match: call.text(&IF_MATCH)?.map(str::to_owned),
         indexing: call.indexing()?,
-        session: call.session()?,
         want_body: !is_delete && !wants_minimal(call)?,
         pre_trigger,
         post_trigger,
@@ -197,7 +198,7 @@ pub(super) fn with_position(
     }
 }
 
-/// The same for pages: without a single serving partition it is where all of them stand.
+/// The same for pages: without a single serving partition it is where the first stands.
 pub(super) fn with_positions(
     reply: Reply,
     container: &Container,
@@ -208,8 +209,7 @@ pub(super) fn with_positions(
     if position.is_some() {
         return reply;
     }
-    let positions = container.positions();
-    reply.positions(&positions).first_partition(&positions)
+    reply.first_session(container).first_partition(container)
 }
 
 pub(super) fn wants_minimal(call: &Call<'_>) -> Result<bool, HandlerError> {

@@ -19,14 +19,14 @@ pub(crate) fn list(call: &Call<'_>, database: &str, container: &str) -> Handled 
     let container = call.owner_container(database, container)?;
     call.page()?;
     let reply = if is_incremental(call)? { incremental(call, &container)? } else { whole(&container) };
-    Ok(reply.in_container(&container).positions(&container.positions()).charge(charge::LIST))
+    Ok(reply.in_container(&container).first_session(&container).charge(charge::LIST))
 }
 
 pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> Handled {
     let container = call.owner_container(database, container)?;
     let rid = container.resource.rid.to_string();
     let reply = feeds::query(call, Feed::PartitionKeyRanges, &rid, rows(&container)).await?;
-    Ok(reply.in_container(&container).positions(&container.positions()))
+    Ok(reply.in_container(&container).first_session(&container))
 }
 
 fn is_incremental(call: &Call<'_>) -> Result<bool, HandlerError> {

@@ -9,7 +9,9 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
-use quire_engine::{Cancel, Crossing, Feature, IndexMetrics, PageRequest, QueryMetrics, QueryPlan};
+use quire_engine::{Cancel, Crossing, Feature, IndexMetrics, PageRequest, QueryMetrics, QueryPlan, Scope};
+use quire_resource::EpkRange;
+use quire_value::{Object, Value};
 
 use crate::handlers::items::with_positions;
 use crate::handlers::{Call, Handled, charge, feeds};
@@ -44,17 +46,23 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
         explain: call.is_true(&EXPLAIN),
         index_metrics: call.is_true(&POPULATE_INDEX_METRICS) || call.is_true(&POPULATE_INDEX_METRICS_V2),
         cancel: waiting.0.clone(),
+        resume: query.resume,
         ..call.page()?
     };
+    let is_at_gateway = is_at_gateway(&page);
     let (engine, source) = (call.state.engine.clone(), container.clone());
-    let (pool, runs_scripts) = (&call.state.pool, may_call_functions(&query.text));
+    let (text, parameters) = (query.text, query.parameters);
+    let (pool, runs_scripts) = (&call.state.pool, may_call_functions(&text));
     let run = move || {
-        let answer = engine.query_items(&source, &query.text, &query.parameters, &page);
-        (query.text, answer)
+        let answer = engine.query_items(&source, &text, &parameters, &page);
+        (text, answer)
     };
     let (text, answer) = if runs_scripts { pool.script(run).await? } else { pool.read(run).await? };
     let reply = match answer.result {
         Ok(mut page) => {
+            if is_at_gateway {
+                page.continuation = page.continuation.map(|token| gateway_token(&token, page.range.as_ref()));
+            }
             let (metrics, explained) = (page.metrics, page.explain.clone());
             // As the service does: an empty page tells nothing of indexes.
             let indexes = page.index_metrics.take().filter(|_| page.count > 0);
@@ -65,6 +73,20 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
         Err(error) => Reply::failure(status::query(&error, &text)),
     };
     Ok(with_positions(reply, &container, answer.charge, answer.position.as_ref()))
+}
+
+/// Whether the query is one over all ranges that the gateway itself serves, and no client or partition.
+fn is_at_gateway(page: &PageRequest) -> bool {
+    let Scope { partition_key, partition_id, range } = &page.scope;
+    partition_key.is_none() && partition_id.is_none() && range.is_none() && page.crossing != Crossing::Whole
+}
+
+/// A token of the gateway says in which range it goes on: `{"token":"...","range":{"min":"","max":"FF"}}`.
+fn gateway_token(token: &str, range: Option<&EpkRange>) -> String {
+    let EpkRange { min, max } = range.cloned().unwrap_or_else(EpkRange::full);
+    let range: Object = [("min", min.to_hex()), ("max", max.to_hex())].into_iter().collect();
+    let token: Object = [("token", Value::from(token)), ("range", range.into())].into_iter().collect();
+    Value::Object(token).to_json()
 }
 
 /// Whether user-defined functions may run. Nothing but `udf.` calls one; where it is only text, no harm is done.

@@ -1,6 +1,8 @@
 //! Query bodies.
 
-use quire_engine::{EngineError, Parameters};
+use quire_engine::{EngineError, Parameters, ResumeFilter, ResumeValue};
+use quire_resource::ResourceId;
+use quire_value::hash::ValueHash;
 use quire_value::{Limits, Value, text};
 
 use crate::status::{HandlerError, RequestError};
@@ -9,9 +11,11 @@ use crate::status::{HandlerError, RequestError};
 pub(crate) struct QueryBody {
     pub text: String,
     pub parameters: Parameters,
+    pub resume: Option<ResumeFilter>,
 }
 
-/// `{"query": text, "parameters": [{"name": "@x", "value": 1}]}`. A parameter without a value is undefined.
+/// `{"query": text, "parameters": [{"name": "@x", "value": 1}], "resumeFilter": {...}}`. A parameter without a value is
+/// undefined.
 pub(crate) fn parse_query(body: &[u8]) -> Result<QueryBody, HandlerError> {
     let json = text::parse(body, Limits::default()).map_err(EngineError::from)?;
     let text = match json.get("query") {
@@ -24,7 +28,52 @@ pub(crate) fn parse_query(body: &[u8]) -> Result<QueryBody, HandlerError> {
         Some(Value::Array(list)) => parse_parameters(list)?,
         Some(_) => return Err(bad("The 'parameters' of the request body must be an array.".to_owned())),
     };
-    Ok(QueryBody { text, parameters })
+    let resume = match json.get("resumeFilter") {
+        None | Some(Value::Null) => None,
+        Some(filter) => Some(parse_resume_filter(filter)?),
+    };
+    Ok(QueryBody { text, parameters, resume })
+}
+
+/// `{"value": [17.5, [], {"type": "array", "low": 1, "high": 2}], "rid": "...", "exclude": false}`: `undefined` is `[]`, an
+/// array or object is its hash.
+fn parse_resume_filter(filter: &Value) -> Result<ResumeFilter, HandlerError> {
+    let Some(Value::Array(values)) = filter.get("value") else {
+        return Err(bad("The 'value' of the resumeFilter must be an array.".to_owned()));
+    };
+    let values = values.iter().map(resume_value).collect::<Option<Vec<_>>>().ok_or_else(|| {
+        bad("A value of the resumeFilter must be a scalar, [] or the hash of an array or object.".to_owned())
+    })?;
+    let rid = match filter.get("rid") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(rid)) => Some(
+            ResourceId::parse(rid)
+                .map_err(|_| bad(format!("The 'rid' of the resumeFilter is not a resource id: '{rid}'.")))?,
+        ),
+        Some(_) => return Err(bad("The 'rid' of the resumeFilter must be a string.".to_owned())),
+    };
+    let exclude = match filter.get("exclude") {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(exclude)) => *exclude,
+        Some(_) => return Err(bad("'exclude' of the resumeFilter must be true or false.".to_owned())),
+    };
+    Ok(ResumeFilter { values, rid, exclude })
+}
+
+fn resume_value(value: &Value) -> Option<ResumeValue> {
+    match value {
+        Value::Array(elements) => elements.is_empty().then_some(ResumeValue::Scalar(Value::Undefined)),
+        Value::Object(object) => {
+            let half = |name| object.get(name).and_then(Value::as_i64).map(i64::cast_unsigned);
+            let hash = ValueHash { low: half("low")?, high: half("high")? };
+            match object.get("type")?.as_str()? {
+                "array" => Some(ResumeValue::Array(hash)),
+                "object" => Some(ResumeValue::Object(hash)),
+                _ => None,
+            }
+        }
+        scalar => Some(ResumeValue::Scalar(scalar.clone())),
+    }
 }
 
 fn parse_parameters(list: &[Value]) -> Result<Parameters, HandlerError> {

@@ -174,10 +174,12 @@ impl Client {
         let token = utf8_percent_encode(token, NON_ALPHANUMERIC);
         let mut head = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost:8081\r\nconnection: close\r\nauthorization: {token}\r\n\
-             x-ms-date: {DATE}\r\nx-ms-version: 2020-07-15\r\nx-ms-activity-id: {ACTIVITY_ID}\r\n\
-             content-length: {}\r\n",
+             x-ms-date: {DATE}\r\nx-ms-activity-id: {ACTIVITY_ID}\r\ncontent-length: {}\r\n",
             body.len()
         );
+        if !headers.iter().any(|(name, _)| *name == "x-ms-version") {
+            head.push_str("x-ms-version: 2020-07-15\r\n");
+        }
         for (name, value) in headers {
             write!(head, "{name}: {value}\r\n").expect("memory");
         }

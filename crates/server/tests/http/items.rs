@@ -423,11 +423,11 @@ fn bad_requests() {
     let session = [PK, ("x-ms-session-token", "nonsense")];
     client.check("GET", "/dbs/d/colls/c/docs/i", &session, "", expect![[r#"
         400
-        content-length: 139
+        content-length: 148
         content-type: application/json
         x-ms-request-charge: 1
 
-        {"code":"BadRequest","message":"The session token 'nonsense' is invalid.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"BadRequest","message":"The session token provided 'nonsense' is invalid.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     let large = format!(r#"{{"id":"i","pk":"p","text":"{}"}}"#, "x".repeat(2 << 20));
     client.check("POST", DOCS, &[PK], &large, expect![[r#"
@@ -526,13 +526,19 @@ fn pages_of_a_partitioned_container() {
         200
         content-length: 498
         content-type: application/json
+        lsn: 2
         x-ms-alt-content-path: dbs/d/colls/c
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-continuation: SEALED
+        x-ms-cosmos-internal-partition-id: 00000001-0000-0001-0000-000000000000
+        x-ms-cosmos-llsn: 2
+        x-ms-cosmos-quorum-acked-llsn: 2
         x-ms-documentdb-partitionkeyrangeid: 0
+        x-ms-global-committed-lsn: 2
         x-ms-item-count: 2
+        x-ms-quorum-acked-lsn: 2
         x-ms-request-charge: 7.83
-        x-ms-session-token: 0:-1#2,1:-1#0,2:-1#3
+        x-ms-session-token: 0:-1#2
 
         {"_rid":"AAAAAYAAAAE=","Documents":[{"id":"i","pk":"4","_rid":"AAAAAYAAAAEFAAAAYJXlAg==","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/docs/AAAAAYAAAAEFAAAAYJXlAg==/","_etag":"\"ETAG\"","_attachments":"attachments/","_ts":1794767524},{"id":"i","pk":"2","_rid":"AAAAAYAAAAEDAAAAgFLjBA==","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/docs/AAAAAYAAAAEDAAAAgFLjBA==/","_etag":"\"ETAG\"","_attachments":"attachments/","_ts":1794767524}],"_count":2}
     "#]]);
@@ -556,7 +562,7 @@ fn pages_of_a_partitioned_container() {
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-documentdb-partitionkeyrangeid: 0
         x-ms-request-charge: 1
-        x-ms-session-token: 0:-1#2,1:-1#0,2:-1#3
+        x-ms-session-token: 0:-1#2
         x-ms-substatus: 1002
 
         {"code":"Gone","message":"The requested resource is no longer available at the server.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
@@ -569,7 +575,7 @@ fn pages_of_a_partitioned_container() {
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-documentdb-partitionkeyrangeid: 0
         x-ms-request-charge: 1
-        x-ms-session-token: 0:-1#2,1:-1#0,2:-1#3
+        x-ms-session-token: 0:-1#2
 
         {"code":"BadRequest","message":"Invalid Continuation Token\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
@@ -621,4 +627,62 @@ fn binary_bodies() {
 
         {"code":"BadRequest","message":"The request payload is invalid. Ensure to provide a valid request payload. (binary JSON at byte 6: the body ends early)\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]].assert_eq(&answer.print());
+}
+
+/// A token that is ahead of the server, as after a restore, concerns reads and nothing else.
+#[test]
+fn writes_do_not_look_at_the_session() {
+    let client = Client::with_container(1);
+    let ahead = ("x-ms-session-token", "0:-1#1000");
+    let headers = [("x-ms-documentdb-partitionkey", "[\"p\"]"), ahead];
+    client.must(201, "POST", DOCS, &headers, r#"{"id":"a","pk":"p"}"#);
+    let upsert = [headers[0], ahead, ("x-ms-documentdb-is-upsert", "True")];
+    client.must(200, "POST", DOCS, &upsert, r#"{"id":"a","pk":"p","n":1}"#);
+    client.must(200, "PUT", "/dbs/d/colls/c/docs/a", &headers, r#"{"id":"a","pk":"p","n":2}"#);
+    client.must(200, "PATCH", "/dbs/d/colls/c/docs/a", &headers, r#"[{"op":"incr","path":"/n","value":1}]"#);
+    let batch =
+        [headers[0], ahead, ("x-ms-cosmos-is-batch-request", "True"), ("x-ms-cosmos-batch-atomic", "True")];
+    let written = r#"[{"operationType":"Create","resourceBody":{"id":"b","pk":"p"}}]"#;
+    client.must(200, "POST", DOCS, &batch, written);
+    let with_read = r#"[{"operationType":"Create","resourceBody":{"id":"c","pk":"p"}},{"operationType":"Read","id":"b"}]"#;
+    let refused = client.send("POST", DOCS, &batch, with_read);
+    assert_eq!((refused.status, refused.header("x-ms-substatus")), (404, Some("1002")), "{}", refused.body);
+    client.must(204, "DELETE", "/dbs/d/colls/c/docs/b", &headers, "");
+    let read = client.send("GET", "/dbs/d/colls/c/docs/a", &headers, "");
+    assert_eq!((read.status, read.header("x-ms-substatus")), (404, Some("1002")));
+    assert!(read.body.contains("The read session is not available for the input session token."));
+    let bad = [headers[0], ("x-ms-session-token", "invalidtoken")];
+    for (method, path, body) in
+        [("GET", "/dbs/d/colls/c/docs/a", ""), ("POST", DOCS, r#"{"id":"z","pk":"p"}"#)]
+    {
+        let answer = client.send(method, path, &bad, body);
+        assert_eq!(answer.status, 400);
+        assert!(
+            answer.body.contains("The session token provided 'invalidtoken' is invalid."),
+            "{}",
+            answer.body
+        );
+    }
+}
+
+#[test]
+fn a_replace_renames() {
+    let client = Client::with_container(1);
+    let key = [("x-ms-documentdb-partitionkey", "[\"p\"]")];
+    for id in ["a", "taken"] {
+        client.must(201, "POST", DOCS, &key, &format!(r#"{{"id":"{id}","pk":"p"}}"#));
+    }
+    let put = |id: &str, body: &str| client.send("PUT", &format!("{DOCS}/{id}"), &key, body);
+    assert_eq!(put("a", r#"{"id":"taken","pk":"p"}"#).status, 409);
+    assert_eq!(put("a", r#"{"id":"b","pk":"other"}"#).status, 400);
+    let renamed = put("a", r#"{"id":"b","pk":"p","n":1}"#);
+    assert_eq!(renamed.status, 200);
+    assert!(renamed.body.contains(r#""id":"b""#), "{}", renamed.body);
+    client.must(404, "GET", &format!("{DOCS}/a"), &key, "");
+    assert_eq!(client.must(200, "GET", &format!("{DOCS}/b"), &key, "").body, renamed.body);
+    // What is missing is missing, whatever the body says.
+    for body in ["{", "{}", r#"{"id":"a","pk":"other"}"#] {
+        assert_eq!(put("a", body).status, 404, "{body}");
+        assert_eq!(put("b", body).status, 400, "{body}");
+    }
 }

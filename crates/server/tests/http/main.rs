@@ -14,6 +14,7 @@ mod offers;
 mod partition_key_ranges;
 mod patch;
 mod queries;
+mod resume;
 mod script_runs;
 mod scripts;
 mod split;

@@ -15,7 +15,7 @@ fn whole_and_incremental() {
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-item-count: 2
         x-ms-request-charge: 1
-        x-ms-session-token: 0:-1#0,1:-1#0
+        x-ms-session-token: 0:-1#0
 
         {"_rid":"AAAAAYAAAAE=","PartitionKeyRanges":[{"_rid":"AAAAAYAAAAECAAAAAAAAUA==","id":"0","_etag":"\"74a0182990465b17\"","minInclusive":"","maxExclusive":"1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF","ridPrefix":0,"_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/pkranges/AAAAAYAAAAECAAAAAAAAUA==/","throughputFraction":0.5,"status":"online","parents":[],"ownedArchivalPKRangeIds":[],"_ts":1794767524,"lsn":0},{"_rid":"AAAAAYAAAAEDAAAAAAAAUA==","id":"1","_etag":"\"74a0182990465b17\"","minInclusive":"1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF","maxExclusive":"FF","ridPrefix":1,"_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/pkranges/AAAAAYAAAAEDAAAAAAAAUA==/","throughputFraction":0.5,"status":"online","parents":[],"ownedArchivalPKRangeIds":[],"_ts":1794767524,"lsn":0}],"_count":2}
     "#]]);
@@ -29,13 +29,13 @@ fn whole_and_incremental() {
         &again,
         "",
         expect![[r#"
-        304
-        etag: "74a0182990465b17"
-        x-ms-alt-content-path: dbs/d/colls/c
-        x-ms-content-path: AAAAAYAAAAE=
-        x-ms-request-charge: 1
-        x-ms-session-token: 0:-1#0,1:-1#0
-    "#]],
+            304
+            etag: "74a0182990465b17"
+            x-ms-alt-content-path: dbs/d/colls/c
+            x-ms-content-path: AAAAAYAAAAE=
+            x-ms-request-charge: 1
+            x-ms-session-token: 0:-1#0
+        "#]],
     );
     let stale = [incremental[0], ("if-none-match", "\"stale\"")];
     assert_eq!(client.must(200, "GET", RANGES, &stale, "").body, first.body);
@@ -49,17 +49,17 @@ fn whole_and_incremental() {
         &[("x-ms-documentdb-isquery", "True")],
         query,
         expect![[r#"
-        200
-        content-length: 61
-        content-type: application/json
-        x-ms-alt-content-path: dbs/d/colls/c
-        x-ms-content-path: AAAAAYAAAAE=
-        x-ms-item-count: 1
-        x-ms-request-charge: 2.5
-        x-ms-session-token: 0:-1#0,1:-1#0
+            200
+            content-length: 61
+            content-type: application/json
+            x-ms-alt-content-path: dbs/d/colls/c
+            x-ms-content-path: AAAAAYAAAAE=
+            x-ms-item-count: 1
+            x-ms-request-charge: 2.5
+            x-ms-session-token: 0:-1#0
 
-        {"_rid":"AAAAAYAAAAE=","PartitionKeyRanges":["0"],"_count":1}
-    "#]],
+            {"_rid":"AAAAAYAAAAE=","PartitionKeyRanges":["0"],"_count":1}
+        "#]],
     );
     client.check("GET", "/dbs/d/colls/missing/pkranges", &[], "", expect![[r#"
         404

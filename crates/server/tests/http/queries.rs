@@ -608,3 +608,47 @@ fn headers_of_our_own() {
     assert_eq!(percent_encoding::percent_decode_str(header).decode_utf8_lossy(), text);
     assert!(text.contains("/n"), "{text}");
 }
+
+/// Clients keep one session token per range: an answer that names several, or none, cannot be filed.
+#[test]
+fn an_answer_names_exactly_one_range() {
+    let client = Client::with_container(5);
+    for number in 0..20 {
+        let pk = format!("[\"{number}\"]");
+        let body = format!(r#"{{"id":"i{number}","pk":"{number}","n":{number}}}"#);
+        client.must(201, "POST", DOCS, &[("x-ms-documentdb-partitionkey", &pk)], &body);
+    }
+    let is_one = |token: Option<&str>| token.is_some_and(|token| token.matches(':').count() == 1);
+    for (method, path) in [("GET", "/dbs/d/colls/c"), ("GET", "/dbs/d/colls/c/pkranges"), ("GET", DOCS)] {
+        let answer = client.must(200, method, path, &[], "");
+        assert!(is_one(answer.header("x-ms-session-token")), "{path}: {answer:?}");
+    }
+    let feed = client.must(200, "GET", DOCS, &[("a-im", "Incremental feed")], "");
+    assert!(is_one(feed.header("x-ms-session-token")), "{feed:?}");
+    // One row at a time: each page names the range that its row came from, and the token is the gateway's.
+    let (mut token, mut seen) = (String::new(), 0);
+    loop {
+        let headers = [QUERY, CROSS, ("x-ms-max-item-count", "1"), ("x-ms-continuation", token.as_str())];
+        let page = client.must(200, "POST", DOCS, &headers, r#"{"query":"SELECT * FROM c"}"#);
+        let session = page.header("x-ms-session-token").expect("a session token");
+        let range = session.split(':').next().unwrap_or_default();
+        let documents = page.body.split("\"pk\":\"").nth(1).and_then(|rest| rest.split('"').next());
+        if let Some(pk) = documents {
+            let key = format!("[\"{pk}\"]");
+            let own = [("x-ms-documentdb-partitionkey", key.as_str())];
+            let item = client.must(200, "GET", &format!("{DOCS}/i{pk}"), &own, "");
+            assert_eq!(item.header("x-ms-documentdb-partitionkeyrangeid"), Some(range));
+            seen += 1;
+        }
+        match page.header("x-ms-continuation") {
+            Some(next) => token = next.to_owned(),
+            None => break,
+        }
+        assert!(token.starts_with(r#"{"token":""#), "{token}");
+        assert!(token.contains(r#""range":{"min":""#) && token.contains(r#""max":""#), "{token}");
+    }
+    assert_eq!(seen, 20);
+    // A request may speak of all of them.
+    let all = [QUERY, CROSS, ("x-ms-session-token", "0:-1#1,1:-1#0,2:-1#1")];
+    client.must(200, "POST", DOCS, &all, r#"{"query":"SELECT * FROM c"}"#);
+}

@@ -139,7 +139,7 @@ fn lives_of_triggers_and_functions() {
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-documentdb-partitionkeyrangeid: 0
         x-ms-request-charge: 5
-        x-ms-session-token: 0:-1#0,1:-1#0,2:-1#0,3:-1#0,4:-1#0
+        x-ms-session-token: 0:-1#0
 
         {"id":"t","body":"serverScript() { var x = 10; }","triggerType":"pre","triggerOperation":"ALL","_rid":"AAAAAYAAAAEBAAAAAAAAcA==","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/triggers/AAAAAYAAAAEBAAAAAAAAcA==/","_etag":"\"ETAG\"","_ts":1794767524}
     "#]]);
@@ -152,7 +152,7 @@ fn lives_of_triggers_and_functions() {
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-documentdb-partitionkeyrangeid: 0
         x-ms-request-charge: 5
-        x-ms-session-token: 0:-1#0,1:-1#0,2:-1#0,3:-1#0,4:-1#0
+        x-ms-session-token: 0:-1#0
 
         {"id":"u","body":"function (x) { return x; }","_rid":"AAAAAYAAAAECAAAAAAAAYA==","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/udfs/AAAAAYAAAAECAAAAAAAAYA==/","_etag":"\"ETAG\"","_ts":1794767524}
     "#]]);

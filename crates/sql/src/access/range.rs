@@ -35,10 +35,18 @@ impl Ord for Cut<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self.parts(), other.parts()) {
             (Some((left, left_after)), Some((right, right_after))) => {
-                left.total_cmp(right).then(left_after.cmp(&right_after))
+                cmp_places(left, right).then(left_after.cmp(&right_after))
             }
             (left, right) => right.is_some().cmp(&left.is_some()),
         }
+    }
+}
+
+/// All arrays are in one place, and so are all objects.
+fn cmp_places(left: &Value, right: &Value) -> Ordering {
+    match (left.kind(), right.kind()) {
+        (Kind::Array, Kind::Array) | (Kind::Object, Kind::Object) => Ordering::Equal,
+        _ => left.total_cmp(right),
     }
 }
 

@@ -32,7 +32,7 @@ use quire_sql::{Analysis, Environment, IndexMetrics, Limits, Parameters, Query, 
 use quire_storage::Token;
 use quire_value::Value;
 
-use super::continuation::{Place, Resume};
+use super::continuation::{Place, Resume, query_hash};
 use super::page::{Cost, Filled, Rows, answer_page};
 use super::scan::{Meter, Reader, ScanBudget};
 use super::view::View;
@@ -53,7 +53,7 @@ use self::order::{Order, Start};
 use self::output::Output;
 use self::plan::{Chooser, Need, Sorting};
 use self::sort::Sorted;
-use self::whole::Feed;
+use self::whole::{Feed, WholeNext, WholeStart};
 
 /// Rows, groups and sort buffers of one query at a time.
 const HELD_BYTES_MAX: usize = 128 << 20;
@@ -79,8 +79,7 @@ pub(crate) fn query_view(
     parameters: &Parameters,
     request: &PageRequest,
 ) -> Answer<Page> {
-    let bound = Some((text, parameters));
-    answer_page(shared, container, bound, request, |windows, resume| {
+    answer_page(shared, container, request, |windows, resume| {
         let started = Instant::now();
         let environment = environment(shared, container)?;
         let functions = PageFunctions::of(shared, container, &request.cancel);
@@ -93,7 +92,9 @@ pub(crate) fn query_view(
         let windows = narrow.as_deref().unwrap_or(windows);
         // A script that queries has its place already.
         let _place = if view.is_none() { functions.enter(container)? } else { None };
-        let run = Run { shared, container, request, query: &query, functions: &functions, windows, view };
+        let identity = query_hash(text, parameters);
+        let query = &query;
+        let run = Run { shared, container, request, query, identity, functions: &functions, windows, view };
         run.fill(resume, compile).map_err(|error| functions.explain(error))
     })
 }
@@ -137,11 +138,12 @@ pub(crate) fn key_of_values(values: &[Value]) -> Option<PartitionKey> {
 enum Plan {
     Stream { candidates: Candidates, from: Option<(Spot, u64)>, node: Node },
     Sorted { order: Order, sorting: Sorting, place: Option<Place>, node: Node },
-    Whole { feed: Feed, sent: u64, newest: u32, node: Node },
+    Whole { feed: Feed, from: WholeStart, newest: u32, node: Node },
 }
 
-fn sent_of(resume: Option<Resume>) -> u64 {
-    if let Some(Resume::Block { sent, .. }) = resume { sent } else { 0 }
+fn no_order() -> EngineError {
+    let message = "A resumeFilter names a place in an order; the query has no ORDER BY.".to_owned();
+    EngineError::BadRequest { message }
 }
 
 struct Run<'a> {
@@ -149,6 +151,8 @@ struct Run<'a> {
     container: &'a Container,
     request: &'a PageRequest,
     query: &'a Query,
+    /// Of its text and parameters.
+    identity: u64,
     functions: &'a PageFunctions<'a>,
     windows: &'a [Window<'a>],
     /// Instead of the newest state.
@@ -205,6 +209,9 @@ impl Run<'_> {
     ) -> Result<Plan, EngineError> {
         match (self.query.shape(), self.query.sorted(), &analysis.order, resume) {
             (Shape::Streaming { .. }, _, _, resume @ (None | Some(Resume::Stream { .. }))) => {
+                if self.request.resume.is_some() {
+                    return Err(no_order());
+                }
                 let from = match resume {
                     Some(Resume::Stream { spot, row, .. }) => Some((spot, row)),
                     _ => None,
@@ -213,16 +220,20 @@ impl Run<'_> {
                 Ok(Plan::Stream { candidates, from, node })
             }
             (Shape::Blocking, Some(_), Some(order), resume @ (None | Some(Resume::Sorted { .. }))) => {
-                let place = match resume {
-                    Some(Resume::Sorted { place, .. }) => Some(place),
-                    _ => None,
+                let (seal, place) = match resume {
+                    Some(Resume::Sorted { order, place, .. }) => (Some(order), Some(place)),
+                    _ => (None, None),
                 };
                 let keys: Vec<_> = order.iter().map(|key| (key.path.clone(), key.descending)).collect();
                 let order = Order::new(&keys);
+                if seal.is_some_and(|hash| hash != order.hash) {
+                    return Err(EngineError::BadContinuation);
+                }
                 let (sorting, node) = chooser.sorting(&analysis.filter, &order)?;
                 Ok(Plan::Sorted { order, sorting, place, node })
             }
-            (Shape::Blocking, _, _, resume @ (None | Some(Resume::Block { .. }))) => {
+            (Shape::Blocking, _, _, resume @ (None | Some(Resume::Block { .. } | Resume::Sorted { .. }))) => {
+                let from = WholeStart::of(self, &resume)?;
                 let takes_runs = self.query.takes_runs();
                 let fed = index_only::feed_of(chooser.reader, chooser.known, analysis, takes_runs)?;
                 let (feed, node) = match fed {
@@ -233,12 +244,13 @@ impl Run<'_> {
                         (Feed::Items(candidates), node)
                     }
                 };
-                Ok(Plan::Whole { feed, newest: self.newest(&resume), sent: sent_of(resume), node })
+                Ok(Plan::Whole { feed, newest: self.newest(&resume), from, node })
             }
             (Shape::Constant, _, _, resume @ (None | Some(Resume::Block { .. }))) => {
                 let node = Node::new("Constant");
+                let from = WholeStart::of(self, &resume)?;
                 let feed = Feed::Items(Candidates::Nothing);
-                Ok(Plan::Whole { feed, newest: self.newest(&resume), sent: sent_of(resume), node })
+                Ok(Plan::Whole { feed, newest: self.newest(&resume), from, node })
             }
             _ => Err(EngineError::BadContinuation),
         }
@@ -247,7 +259,7 @@ impl Run<'_> {
     /// The newest partition when the query began.
     fn newest(&self, resume: &Option<Resume>) -> u32 {
         match resume {
-            Some(Resume::Block { newest: Some(newest), .. }) => *newest,
+            Some(Resume::Block { newest, .. }) => *newest,
             _ => self.container.partitions.lineage().last().copied().unwrap_or(0),
         }
     }
@@ -295,10 +307,13 @@ impl Run<'_> {
                     }
                 }
             }
-            Plan::Whole { mut feed, sent, newest, node } => {
+            Plan::Whole { mut feed, from, newest, node } => {
                 reader.meter.set_budget(ScanBudget::WHOLE);
-                let more = whole::whole(reader, evaluator, &mut feed, &mut output.rows, sent)?;
-                let next = more.map(|sent| Resume::Block { sent, newest: Some(newest) });
+                let next = whole::whole(reader, evaluator, &mut feed, &mut output.rows, from)?;
+                let next = next.map(|next| match next {
+                    WholeNext::Row(sent) => Resume::Block { query: self.identity, sent, newest },
+                    WholeNext::Place { order, place } => Resume::Sorted { order, skipped: 0, sent: 0, place },
+                });
                 Ok((next, node))
             }
         }

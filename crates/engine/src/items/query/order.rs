@@ -2,17 +2,21 @@
 //! every bit flipped. Comparing sort keys, then child ids, is the order of a sorted query; no encoding is the beginning
 //! of another, so this holds for any number of values.
 
+use quire_resource::{ChildKind, ResourceId};
 use quire_sql::SystemProperties;
-use quire_value::{Kind, Node, Path, Segment, Value, key};
+use quire_value::{Kind, Node, Path, Segment, Value, hash, key};
 
 use super::super::body::is_system_property;
-use super::super::continuation::{Cut, Place};
+use super::super::continuation::{Cut, Place, order_hash};
 use super::super::scan::{Found, Next, Reader};
 use super::evaluate::Evaluator;
 use crate::EngineError;
+use crate::api::{ResumeFilter, ResumeValue};
 
 pub(super) struct Order {
     pub keys: Vec<OrderKey>,
+    /// Of paths and directions: see [`order_hash`].
+    pub hash: u64,
 }
 
 pub(super) struct OrderKey {
@@ -52,7 +56,9 @@ impl Order {
             };
             OrderKey { path: path.clone(), descending: *descending, source }
         };
-        Order { keys: keys.iter().map(key).collect() }
+        let texts: Vec<String> = keys.iter().map(|(path, _)| path.to_string()).collect();
+        let columns = texts.iter().zip(keys).map(|(text, (_, descending))| (text.as_str(), *descending));
+        Order { hash: order_hash(columns), keys: keys.iter().map(key).collect() }
     }
 
     pub fn key_of(&self, evaluator: &Evaluator<'_>, found: &Found<'_>) -> Result<Vec<u8>, EngineError> {
@@ -63,7 +69,7 @@ impl Order {
                 Source::Stored => encode_node(sort_key.path.find_in(found.row.node()?), &mut bytes),
                 Source::System(name) => {
                     let value = evaluator.system(found).get(name).unwrap_or(Value::Undefined);
-                    key::encode(&value, &mut bytes);
+                    key::encode_sort(&value, &mut bytes);
                 }
             }
             if sort_key.descending {
@@ -74,12 +80,27 @@ impl Order {
     }
 }
 
+/// The sort key of values, one for each direction.
+pub(super) fn key_of_values<'v>(values: impl Iterator<Item = (&'v Value, bool)>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (value, descending) in values {
+        let start = bytes.len();
+        key::encode_sort(value, &mut bytes);
+        if descending {
+            flip(&mut bytes[start..]);
+        }
+    }
+    bytes
+}
+
 fn encode_node(node: Option<Node<'_>>, bytes: &mut Vec<u8>) {
     let Some(node) = node else { return bytes.push(key::UNDEFINED) };
     match (node.kind(), node.as_str(), node.as_number(), node.as_bool()) {
         (Kind::String, Some(text), ..) => key::encode_string(text, bytes),
         (Kind::Number, _, Some(number), _) => key::encode_number(number, bytes),
         (Kind::Bool, .., Some(value)) => key::encode_bool(value, bytes),
+        (Kind::Array, ..) => key::encode_hash(key::ARRAY, hash::of_node(node), bytes),
+        (Kind::Object, ..) => key::encode_hash(key::OBJECT, hash::of_node(node), bytes),
         _ => key::encode(&node.to_value(), bytes),
     }
 }
@@ -159,6 +180,54 @@ impl Start {
             Some(key) => Start::At { key, rid, row },
             None => Start::Within { key, before: cut.before },
         })
+    }
+
+    /// The place that a client names; its rows are those of the request's partitions.
+    pub fn named(filter: &ResumeFilter, descending: &[bool]) -> Result<Start, EngineError> {
+        let columns = descending.len();
+        if filter.values.len() != columns {
+            let message = format!("The resumeFilter must have {columns} values, one for each of ORDER BY.");
+            return Err(EngineError::BadRequest { message });
+        }
+        let mut bytes = Vec::new();
+        for (value, descending) in filter.values.iter().zip(descending) {
+            let start = bytes.len();
+            match value {
+                ResumeValue::Scalar(value) => key::encode_sort(value, &mut bytes),
+                ResumeValue::Array(hash) => key::encode_hash(key::ARRAY, *hash, &mut bytes),
+                ResumeValue::Object(hash) => key::encode_hash(key::OBJECT, *hash, &mut bytes),
+            }
+            if *descending {
+                flip(&mut bytes[start..]);
+            }
+        }
+        let rid = match filter.rid {
+            None if filter.exclude => u64::MAX,
+            None => 0,
+            Some(ResourceId::Child { kind: ChildKind::Item, child, .. }) => child,
+            Some(_) => {
+                let message = "The 'rid' of the resumeFilter is not that of an item.".to_owned();
+                return Err(EngineError::BadRequest { message });
+            }
+        };
+        Ok(Start::At { key: bytes, rid, row: if filter.exclude { u64::MAX } else { 0 } })
+    }
+
+    /// The later of two places.
+    pub fn later(self, other: Start) -> Start {
+        match (&self, &other) {
+            (_, Start::Beginning) => self,
+            (Start::Beginning, _) => other,
+            (Start::At { key, rid, row }, Start::At { key: other_key, rid: other_rid, row: other_row }) => {
+                if (key, rid, row) >= (other_key, other_rid, other_row) { self } else { other }
+            }
+            // Among items whose keys begin so: whichever key is greater, and the count where it is one of them.
+            (Start::Within { key, .. }, Start::At { key: other_key, .. })
+            | (Start::Within { key, .. }, Start::Within { key: other_key, .. }) => {
+                if other_key.starts_with(key) || key > other_key { self } else { other }
+            }
+            (Start::At { .. }, Start::Within { .. }) => other.later(self),
+        }
     }
 
     /// Whether an item is not before the start. Of those `Within`, the first few are.

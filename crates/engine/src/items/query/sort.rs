@@ -88,8 +88,12 @@ impl<'r, 'q> Sorted<'r, 'q> {
         request: &PageRequest,
         resume: Option<&super::super::continuation::Place>,
     ) -> Result<Sorted<'r, 'q>, EngineError> {
-        let start = Start::of(resume, order, evaluator, reader)?;
+        let mut start = Start::of(resume, order, evaluator, reader)?;
         let trail = Trail::new(sort_key_bytes(request), &start, resume);
+        if let Some(filter) = &request.resume {
+            let descending: Vec<bool> = order.keys.iter().map(|key| key.descending).collect();
+            start = start.later(Start::named(filter, &descending)?);
+        }
         Ok(Sorted { order, evaluator, start, trail, passed: None })
     }
 
@@ -209,6 +213,7 @@ impl<'r, 'q> Sorted<'r, 'q> {
 
     pub fn resume(&self, output: &Output, key: &[u8], rid: u64, row: u64) -> Resume {
         let place = self.trail.place(key, rid, row);
-        Resume::Sorted { skipped: output.skipped, sent: output.sent, place }
+        let (skipped, sent) = (output.skipped, output.sent);
+        Resume::Sorted { order: self.order.hash, skipped, sent, place }
     }
 }

@@ -25,6 +25,9 @@ pub(super) fn stream(
         let before = output.counted();
         let sent = output.send(evaluator, found, rows_done(found.spot))?;
         matched += u64::from(output.counted() > before);
+        if output.counted() > before {
+            output.rows.served_by = Some(found.spot.partition);
+        }
         Ok(match sent {
             Sent::All => Next::More,
             Sent::Limit => Next::Enough,

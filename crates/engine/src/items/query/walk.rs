@@ -74,7 +74,7 @@ impl Walk {
             if flipped {
                 flip(&mut rest);
             }
-            let (value, tail) = key::decode(&rest).map_err(|_| EngineError::BadContinuation)?;
+            let (value, tail) = key::decode_sort(&rest).map_err(|_| EngineError::BadContinuation)?;
             let (start, tail) = (stored.len(), tail.to_vec());
             encode_value(&value, self.string_max, &mut stored);
             rest = tail;

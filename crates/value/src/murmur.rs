@@ -1,10 +1,10 @@
-//! MurmurHash3 with seed 0, the two forms the protocol fixes for partition keys.
+//! MurmurHash3 in the two forms that the protocol fixes: for partition keys, and for the order among arrays and objects.
 //!
-//! Written here because every client computes the same hashes and no maintained crate has both forms; the
-//! published check vectors are the tests.
+//! Written here because every client computes the same hashes and no maintained crate has both forms, or takes a seed of
+//! 128 bits; the published check vectors are the tests.
 
-/// x86, 32 bits.
-pub(crate) fn murmur32(data: &[u8]) -> u32 {
+/// x86, 32 bits, seed 0.
+pub fn murmur32(data: &[u8]) -> u32 {
     const C1: u32 = 0xcc9e_2d51;
     const C2: u32 = 0x1b87_3593;
     let mix = |block: u32| block.wrapping_mul(C1).rotate_left(15).wrapping_mul(C2);
@@ -24,15 +24,20 @@ pub(crate) fn murmur32(data: &[u8]) -> u32 {
     finish32(hash ^ data.len() as u32)
 }
 
-/// x64, 128 bits: the low and the high half.
-pub(crate) fn murmur128(data: &[u8]) -> (u64, u64) {
+/// x64, 128 bits, seed 0: the low and the high half.
+pub fn murmur128(data: &[u8]) -> (u64, u64) {
+    murmur128_seeded(data, (0, 0))
+}
+
+/// The same, started with the two halves of a seed.
+pub fn murmur128_seeded(data: &[u8], seed: (u64, u64)) -> (u64, u64) {
     const C1: u64 = 0x87c3_7b91_1142_53d5;
     const C2: u64 = 0x4cf5_ad43_2745_937f;
     let mix_low = |block: u64| block.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2);
     let mix_high = |block: u64| block.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1);
 
     let (blocks, tail) = data.as_chunks::<16>();
-    let (mut low, mut high) = (0u64, 0u64);
+    let (mut low, mut high) = seed;
     for block in blocks {
         let (block_low, block_high) = halves(block);
         low = (low ^ mix_low(block_low)).rotate_left(27).wrapping_add(high);

@@ -1,0 +1,355 @@
+//! ORDER BY over several partitions, resumed the way clients do it that merge the partitions themselves.
+//!
+//! Such a client runs the plan's query on every range, merges by `orderByItems`, and to go on behind a row it names that
+//! row's place in a `resumeFilter`. [`Merge`] is such a client: what it gets in one go must be what it gets when it stops
+//! after every single row and begins again.
+
+use std::cmp::Ordering;
+
+use quire_value::hash::{self, ValueHash};
+use quire_value::{Limits, Object, Value, text};
+
+use crate::client::{Answer, Client};
+
+const DOCS: &str = "/dbs/d/colls/c/docs";
+const QUERY: (&str, &str) = ("x-ms-documentdb-isquery", "True");
+const PLACEHOLDER: &str = "{documentdb-formattableorderbyquery-filter}";
+
+/// Ties, all kinds, numbers that doubles cannot hold, strings that an index cuts.
+const VALUES: [&str; 22] = [
+    "",
+    "null",
+    "false",
+    "true",
+    "0",
+    "-1.5",
+    "7",
+    "7",
+    "7",
+    "9007199254740992",
+    "9007199254740993",
+    "\"\"",
+    "\"a\"",
+    "\"a\"",
+    "[]",
+    "[1,\"a\",null]",
+    "[[],{}]",
+    "[9007199254740993]",
+    "{}",
+    "{\"a\":1,\"b\":[true,{\"c\":\"x\"}]}",
+    "{\"b\":1}",
+    "",
+];
+
+fn parse(json: &str) -> Value {
+    text::parse(json.as_bytes(), Limits::default()).expect("JSON")
+}
+
+fn rows_of(answer: &Answer) -> Vec<Value> {
+    parse(&answer.body).get("Documents").and_then(Value::as_array).expect("rows").to_vec()
+}
+
+/// A container with composite indexes for the queries below, and an item for each value and tie.
+fn with_values(partitions: u32) -> Client {
+    let client = Client::start(partitions);
+    client.must(201, "POST", "/dbs", &[], r#"{"id":"d"}"#);
+    let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},
+        "indexingPolicy":{"includedPaths":[{"path":"/*"},{"path":"/doubled/*"}],"excludedPaths":[],"compositeIndexes":[
+            [{"path":"/a"},{"path":"/b","order":"descending"},{"path":"/c"}],
+            [{"path":"/a"},{"path":"/b"},{"path":"/c"}]]},
+        "computedProperties":[{"name":"doubled","query":"SELECT VALUE c.a * 2 FROM c"}]}"#;
+    client.must(201, "POST", "/dbs/d/colls", &[], container);
+    let long = format!("\"{}\"", "x".repeat(200));
+    let longer = format!("\"{}\"", "x".repeat(201));
+    let values = VALUES.iter().copied().chain([long.as_str(), longer.as_str(), long.as_str()]);
+    for (number, value) in values.enumerate() {
+        let pk = format!("[\"{}\"]", number % 7);
+        let mut body = format!(
+            r#"{{"id":"i{number}","pk":"{}","b":{},"c":{number},"list":[1,2]"#,
+            number % 7,
+            number % 3
+        );
+        if !value.is_empty() {
+            body.push_str(&format!(r#","a":{value}"#));
+        }
+        body.push('}');
+        client.must(201, "POST", DOCS, &[("x-ms-documentdb-partitionkey", &pk)], &body);
+    }
+    client
+}
+
+/// A client that merges the rows of all ranges.
+struct Merge<'a> {
+    client: &'a Client,
+    query: String,
+    descending: Vec<bool>,
+    ranges: Vec<String>,
+}
+
+/// A row, the range it came from, and how many rows of its item came before it.
+#[derive(Clone, Debug)]
+struct Merged {
+    range: usize,
+    row: Value,
+    nth: usize,
+}
+
+impl<'a> Merge<'a> {
+    fn new(client: &'a Client, query: &str) -> Merge<'a> {
+        let headers = [
+            QUERY,
+            ("x-ms-cosmos-is-query-plan-request", "True"),
+            (
+                "x-ms-cosmos-supported-query-features",
+                "OrderBy, MultipleOrderBy, Top, Distinct, OffsetAndLimit",
+            ),
+        ];
+        let body = Value::Object([("query", query)].into_iter().collect()).to_json();
+        let plan = parse(&client.must(200, "POST", DOCS, &headers, &body).body);
+        let info = plan.get("queryInfo").expect("a plan");
+        let rewritten = info.get("rewrittenQuery").and_then(Value::as_str).expect("a query");
+        assert!(rewritten.contains(PLACEHOLDER), "{rewritten}");
+        let directions = info.get("orderBy").and_then(Value::as_array).expect("an order");
+        let ranges = parse(&client.must(200, "GET", "/dbs/d/colls/c/pkranges", &[], "").body);
+        let ranges = ranges.get("PartitionKeyRanges").and_then(Value::as_array).expect("ranges").iter();
+        Merge {
+            client,
+            query: rewritten.replace(PLACEHOLDER, "true"),
+            descending: directions.iter().map(|word| word.as_str() == Some("Descending")).collect(),
+            ranges: ranges.map(|range| range.get("id").and_then(Value::as_str).unwrap().to_owned()).collect(),
+        }
+    }
+
+    fn send(&self, range: usize, filter: Option<Value>, headers: &[(&str, &str)]) -> Answer {
+        let mut body: Object = [("query", self.query.as_str())].into_iter().collect();
+        if let Some(filter) = filter {
+            body.set("resumeFilter", filter);
+        }
+        let mut all = vec![QUERY, ("x-ms-documentdb-partitionkeyrangeid", self.ranges[range].as_str())];
+        all.extend(headers);
+        self.client.send("POST", DOCS, &all, &Value::Object(body).to_json())
+    }
+
+    /// All rows of a range, page by page.
+    fn range(&self, range: usize, filter: Option<Value>, page_size: &str) -> Vec<Value> {
+        let (mut rows, mut token) = (Vec::new(), None::<String>);
+        loop {
+            let mut headers = vec![("x-ms-max-item-count", page_size)];
+            headers.extend(token.as_deref().map(|token| ("x-ms-continuation", token)));
+            let page = self.send(range, filter.clone(), &headers);
+            assert_eq!(page.status, 200, "{}: {}", self.query, page.body);
+            rows.extend(rows_of(&page));
+            token = page.header("x-ms-continuation").map(str::to_owned);
+            if token.is_none() {
+                return rows;
+            }
+        }
+    }
+
+    fn merged(&self, ranges: Vec<Vec<Value>>) -> Vec<Merged> {
+        let mut all = Vec::new();
+        for (range, rows) in ranges.into_iter().enumerate() {
+            for pair in rows.windows(2) {
+                assert!(
+                    self.compare(&pair[0], &pair[1]).is_le(),
+                    "{} is before {}",
+                    pair[0].to_json(),
+                    pair[1].to_json()
+                );
+            }
+            for row in rows {
+                let nth = all.iter().filter(|before: &&Merged| rid(&before.row) == rid(&row)).count();
+                all.push(Merged { range, row, nth });
+            }
+        }
+        // Stable: of equals the range further left comes first.
+        all.sort_by(|left, right| self.compare(&left.row, &right.row));
+        all
+    }
+
+    fn compare(&self, left: &Value, right: &Value) -> Ordering {
+        let (left, right) = (order_values(left), order_values(right));
+        let each = left.iter().zip(&right).zip(&self.descending);
+        let each = each.map(|((left, right), descending)| {
+            let order = left.total_cmp(right);
+            if *descending { order.reverse() } else { order }
+        });
+        each.fold(Ordering::Equal, Ordering::then)
+    }
+
+    fn in_one_go(&self) -> Vec<Merged> {
+        self.merged((0..self.ranges.len()).map(|range| self.range(range, None, "-1")).collect())
+    }
+
+    /// What comes behind a row.
+    fn behind(&self, last: &Merged, page_size: &str) -> Vec<Merged> {
+        let values: Vec<Value> = order_values(&last.row).iter().map(resume_value).collect();
+        let ranges = (0..self.ranges.len()).map(|range| {
+            let mut filter: Object = [("value", Value::Array(values.clone()))].into_iter().collect();
+            if range == last.range {
+                filter.set("rid", rid(&last.row));
+            }
+            filter.set("exclude", range < last.range);
+            let rows = self.range(range, Some(filter.into()), page_size);
+            if range != last.range {
+                return rows;
+            }
+            // The client skips what it has seen of the item.
+            let seen = last.nth + 1;
+            assert!(rows.iter().take(seen).all(|row| rid(row) == rid(&last.row)), "{}", self.query);
+            rows[seen..].to_vec()
+        });
+        self.merged(ranges.collect())
+    }
+}
+
+fn rid(row: &Value) -> &str {
+    row.get("_rid").and_then(Value::as_str).expect("a row of the plan has its _rid")
+}
+
+fn order_values(row: &Value) -> Vec<Value> {
+    let items = row.get("orderByItems").and_then(Value::as_array).expect("a row of the plan has its order");
+    items.iter().map(|item| item.get("item").cloned().unwrap_or_default()).collect()
+}
+
+fn resume_value(value: &Value) -> Value {
+    let hashed = |kind: &str, ValueHash { low, high }: ValueHash| {
+        let members = [
+            ("type", Value::from(kind)),
+            ("low", Value::from(low.cast_signed())),
+            ("high", Value::from(high.cast_signed())),
+        ];
+        Value::Object(members.into_iter().collect())
+    };
+    match value {
+        Value::Undefined => Value::Array(Vec::new()),
+        Value::Array(_) => hashed("array", hash::of_value(value)),
+        Value::Object(_) => hashed("object", hash::of_value(value)),
+        scalar => scalar.clone(),
+    }
+}
+
+fn payloads(rows: &[Merged]) -> Vec<String> {
+    rows.iter().map(|merged| merged.row.get("payload").map(Value::to_json).unwrap_or_default()).collect()
+}
+
+fn check(client: &Client, query: &str, count: usize) {
+    let merge = Merge::new(client, query);
+    let all = merge.in_one_go();
+    assert_eq!(all.len(), count, "{query}");
+    for (nth, last) in all.iter().enumerate() {
+        let page_size = ["-1", "1", "3"][nth % 3];
+        let rest = merge.behind(last, page_size);
+        assert_eq!(payloads(&rest), payloads(&all[nth + 1..]), "{query} behind row {nth}");
+    }
+}
+
+#[test]
+fn resumed_after_every_row_it_is_the_same_as_in_one_go() {
+    for partitions in [1, 5] {
+        let client = with_values(partitions);
+        for (query, count) in [
+            ("SELECT c.id FROM c ORDER BY c.a", 25),
+            ("SELECT c.id FROM c ORDER BY c.a DESC", 25),
+            ("SELECT c.id FROM c ORDER BY c.b", 25),
+            ("SELECT c.id FROM c ORDER BY c.b DESC", 25),
+            ("SELECT c.id FROM c WHERE c.b > 0 ORDER BY c.b DESC", 16),
+            ("SELECT c.id FROM c ORDER BY c.a, c.b DESC, c.c", 25),
+            ("SELECT c.id FROM c ORDER BY c.a DESC, c.b, c.c DESC", 25),
+            ("SELECT c.id FROM c ORDER BY c.a, c.b, c.c", 25),
+            ("SELECT c.id FROM c ORDER BY c._ts", 25),
+            ("SELECT c.id, n FROM c JOIN n IN c.list ORDER BY c.b", 50),
+            ("SELECT c.id FROM c ORDER BY c.doubled", 25),
+            ("SELECT c.id FROM c ORDER BY c.doubled DESC", 25),
+            ("SELECT DISTINCT c.id FROM c ORDER BY c.id", 25),
+        ] {
+            check(&client, query, count);
+        }
+    }
+}
+
+#[test]
+fn of_filter_and_token_the_later_place_counts() {
+    let client = with_values(1);
+    for query in ["SELECT c.c FROM c ORDER BY c.c", "SELECT DISTINCT c.c FROM c ORDER BY c.c"] {
+        let merge = Merge::new(&client, query);
+        let all = merge.range(0, None, "-1");
+        let first = merge.send(0, None, &[("x-ms-max-item-count", "10")]);
+        let token = first.header("x-ms-continuation").expect("more").to_owned();
+        for (from, begins_at) in [(4, 10), (15, 15)] {
+            let mut filter: Object = [("value", order_values(&all[from]))]
+                .into_iter()
+                .map(|(name, values)| (name, Value::Array(values)))
+                .collect();
+            filter.set("exclude", false);
+            let page = merge.send(0, Some(filter.into()), &[("x-ms-continuation", &token)]);
+            let rows = rows_of(&page);
+            assert_eq!(rows, all[begins_at..], "{query} from {from}: {}", page.body);
+        }
+    }
+}
+
+#[test]
+fn what_is_no_place_is_refused() {
+    let client = with_values(1);
+    let ordered = "SELECT c._rid, [{\\\"item\\\": c.a}] AS orderByItems, c AS payload FROM c ORDER BY c.a";
+    let plain = "SELECT * FROM c";
+    for (query, filter) in [
+        (ordered, r#"{"value":[1,2]}"#),
+        (ordered, r#"{"value":[]}"#),
+        (ordered, r#"{"value":7}"#),
+        (ordered, r#"{}"#),
+        (ordered, r#"7"#),
+        (ordered, r#"{"value":[[1]]}"#),
+        (ordered, r#"{"value":[{"type":"array","low":1}]}"#),
+        (ordered, r#"{"value":[{"type":"map","low":1,"high":2}]}"#),
+        (ordered, r#"{"value":[1],"rid":"nonsense"}"#),
+        (ordered, r#"{"value":[1],"rid":"AAAAAQ=="}"#),
+        (ordered, r#"{"value":[1],"rid":7}"#),
+        (ordered, r#"{"value":[1],"exclude":"yes"}"#),
+        (plain, r#"{"value":[1]}"#),
+    ] {
+        let body = format!(r#"{{"query":"{query}","resumeFilter":{filter}}}"#);
+        let headers = [QUERY, ("x-ms-documentdb-partitionkeyrangeid", "0")];
+        let answer = client.send("POST", DOCS, &headers, &body);
+        assert_eq!(answer.status, 400, "{query} {filter}: {}", answer.body);
+        assert!(answer.body.contains("resumeFilter"), "{}", answer.body);
+    }
+}
+
+/// The client of the generation before writes the place into the filter and sends the token back.
+#[test]
+fn a_token_holds_when_the_filter_in_the_text_changes() {
+    let client = with_values(1);
+    let rid = client.must(200, "GET", "/dbs/d/colls/c", &[], "");
+    let rid = parse(&rid.body).get("_rid").and_then(Value::as_str).unwrap().to_owned();
+    let range = format!("{rid},0");
+    let old = [
+        QUERY,
+        ("x-ms-version", "2018-09-17"),
+        ("x-ms-documentdb-partitionkeyrangeid", range.as_str()),
+        ("x-ms-max-item-count", "5"),
+    ];
+    let text = |filter: &str, order: &str| {
+        format!(r#"{{"query":"SELECT VALUE c.c FROM c WHERE ({filter}) ORDER BY {order}"}}"#)
+    };
+    let first = client.must(200, "POST", DOCS, &old, &text("true", "c.c"));
+    assert_eq!(rows_of(&first), (0..5).map(Value::from).collect::<Vec<_>>());
+    let token = first.header("x-ms-continuation").expect("more").to_owned();
+    let with = |token: &str, body: &str| {
+        let headers = [&old[..], &[("x-ms-continuation", token)]].concat();
+        client.send("POST", DOCS, &headers, body)
+    };
+    let next = with(&token, &text("c.c >= 4", "c.c"));
+    assert_eq!(next.status, 200, "{}", next.body);
+    assert_eq!(rows_of(&next), (5..10).map(Value::from).collect::<Vec<_>>());
+    // Bound to the columns, their directions, and the range.
+    for order in ["c.b", "c.c DESC"] {
+        assert_eq!(with(&token, &text("true", order)).status, 400, "{order}");
+    }
+    let counted = r#"{"query":"SELECT c.b, COUNT(1) AS n FROM c GROUP BY c.b"}"#;
+    let one = [&old[..3], &[("x-ms-max-item-count", "1")]].concat();
+    let token = client.must(200, "POST", DOCS, &one, counted).header("x-ms-continuation").unwrap().to_owned();
+    let other = with(&token, r#"{"query":"SELECT c.a, COUNT(1) AS n FROM c GROUP BY c.a"}"#);
+    assert_eq!(other.status, 400, "a count of rows belongs to one text: {}", other.body);
+}
