@@ -294,8 +294,9 @@ impl<'a> Request<'a> {
         {
             home.check_existence(Verb::Create, id, taken)?;
         }
-        let own = there.map(|(rid, _)| rid);
-        let in_the_way = home.check_unique(&*snapshot, &self.tuples, &moment, &|rid| Some(rid) == own)?;
+        let own = [there.map(|(rid, _)| rid), taken.map(|(rid, _)| rid)];
+        let in_the_way =
+            home.check_unique(&*snapshot, &self.tuples, &moment, &|rid| own.contains(&Some(rid)))?;
         let mut rows = Rows::new(shared, home, generation, Arc::clone(&indexes));
         let mut unlocked = Vec::new();
         for holder in &in_the_way {
@@ -310,9 +311,8 @@ impl<'a> Request<'a> {
         if let Some((rid, row)) = &expired {
             rows.bury(*rid, row)?; // its id row is overwritten
         }
-        if let Some((rid, row)) = taken.filter(|(rid, _)| in_the_way.iter().all(|holder| holder.rid != *rid))
-        {
-            rows.bury(rid, &row)?; // expired, and the id row gets another item
+        if let Some((rid, row)) = taken {
+            rows.bury(rid, &row)?; // expired, and its id row is overwritten
         }
         let rid = match live.map(|(rid, _)| rid).or(self.new_rid) {
             Some(rid) => rid,

@@ -74,7 +74,7 @@ fn what_fails_goes_to_the_callback() {
         ("c.createDocument(link, {id: 'a', pk: 'p'}, tell)", "409"),
         ("c.createDocument(link, {id: 'b', pk: 'p', name: 'x'}, tell)", "409"),
         ("c.replaceDocument(doc('z'), {id: 'z', pk: 'p'}, tell)", "404"),
-        ("c.replaceDocument(doc('a'), {id: 'b', pk: 'p'}, tell)", "400"),
+        ("c.replaceDocument(doc('a'), {id: 'b', pk: 'other'}, tell)", "400"),
         ("c.replaceDocument(doc('a'), {id: 'a', pk: 'p'}, {etag: 'old'}, tell)", "412"),
         ("c.upsertDocument(link, {id: 'a', pk: 'p'}, {etag: 'old'}, tell)", "412"),
         ("c.deleteDocument(doc('a'), {etag: 'old'}, tell)", "412"),
