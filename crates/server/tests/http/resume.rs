@@ -45,6 +45,10 @@ fn parse(json: &str) -> Value {
     text::parse(json.as_bytes(), Limits::default()).expect("JSON")
 }
 
+fn text_at(value: &Value, name: &str) -> String {
+    value.get(name).and_then(Value::as_str).expect("a text").to_owned()
+}
+
 fn rows_of(answer: &Answer) -> Vec<Value> {
     parse(&answer.body).get("Documents").and_then(Value::as_array).expect("rows").to_vec()
 }
@@ -116,7 +120,7 @@ impl<'a> Merge<'a> {
             client,
             query: rewritten.replace(PLACEHOLDER, "true"),
             descending: directions.iter().map(|word| word.as_str() == Some("Descending")).collect(),
-            ranges: ranges.map(|range| range.get("id").and_then(Value::as_str).unwrap().to_owned()).collect(),
+            ranges: ranges.map(|range| text_at(range, "id")).collect(),
         }
     }
 
@@ -322,7 +326,7 @@ fn what_is_no_place_is_refused() {
 fn a_token_holds_when_the_filter_in_the_text_changes() {
     let client = with_values(1);
     let rid = client.must(200, "GET", "/dbs/d/colls/c", &[], "");
-    let rid = parse(&rid.body).get("_rid").and_then(Value::as_str).unwrap().to_owned();
+    let rid = text_at(&parse(&rid.body), "_rid");
     let range = format!("{rid},0");
     let old = [
         QUERY,
@@ -349,7 +353,8 @@ fn a_token_holds_when_the_filter_in_the_text_changes() {
     }
     let counted = r#"{"query":"SELECT c.b, COUNT(1) AS n FROM c GROUP BY c.b"}"#;
     let one = [&old[..3], &[("x-ms-max-item-count", "1")]].concat();
-    let token = client.must(200, "POST", DOCS, &one, counted).header("x-ms-continuation").unwrap().to_owned();
+    let token =
+        client.must(200, "POST", DOCS, &one, counted).header("x-ms-continuation").expect("more").to_owned();
     let other = with(&token, r#"{"query":"SELECT c.a, COUNT(1) AS n FROM c GROUP BY c.a"}"#);
     assert_eq!(other.status, 400, "a count of rows belongs to one text: {}", other.body);
 }
