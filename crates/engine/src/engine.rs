@@ -8,14 +8,13 @@ use quire_value::Value;
 
 use crate::EngineError;
 use crate::api::{Migrate, Options, Precondition, Resource, ScriptKind};
-use crate::background::{CatalogWorkers, IndexBuilds, Reclaim, Worker, WorkerStatus};
+use crate::background::{CatalogWorkers, IndexBuilds, Reclaim, Sweep, Worker, WorkerStatus};
 use crate::backup::Watched;
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
 use crate::container::Container;
 use crate::shared::Shared;
 use crate::split::{Splits, Splitter};
-use crate::sweep::Sweep;
 use crate::views::{self, ViewStatus, Views};
 
 pub struct Engine {

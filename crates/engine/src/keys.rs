@@ -185,6 +185,11 @@ pub(crate) fn deleted_key(container: u32, epk: &EffectivePartitionKey, lsn: u64)
     join(&[&[CATALOG_DELETED_KEY], &container, &length(epk), &epk.0, &lsn.to_be_bytes()])
 }
 
+/// The marks of a partition key, and of others with the same hash.
+pub(crate) fn deleted_key_prefix(container: u32, epk: &EffectivePartitionKey) -> Vec<u8> {
+    join(&[&[CATALOG_DELETED_KEY], &container.to_be_bytes(), &length(epk), &epk.0])
+}
+
 pub(crate) fn is_deleted_key(key: &[u8]) -> bool {
     key.first() == Some(&CATALOG_DELETED_KEY)
 }

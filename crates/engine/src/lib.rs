@@ -30,7 +30,6 @@ mod sequencer; // one commit for all that wait, dense LSNs
 mod shared; // what every part of the engine needs
 mod split; // one partition becomes two
 mod stretches; // neighbouring items kept in memory for scans
-mod sweep; // removing expired items
 mod transaction; // several reads and writes of one logical partition as a whole
 mod vectors; // vector indexes in memory
 mod verify; // reads everything again

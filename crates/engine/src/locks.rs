@@ -112,6 +112,21 @@ impl LockTable {
         Ok(held)
     }
 
+    /// Takes all locks of the set if nobody holds or waits for one of them.
+    pub fn try_take(&self, set: &LockSet) -> Option<Held<'_>> {
+        let mut held = Held { table: self, keys: SmallVec::new() };
+        for &(key, mode) in &set.0 {
+            let mut shard = self.shard(key);
+            let lock = shard.entry(key).or_default();
+            if !lock.grants(mode) {
+                return None;
+            }
+            lock.hold(mode);
+            held.keys.push(key);
+        }
+        Some(held)
+    }
+
     /// Waits since start, and requests turned away.
     pub fn statistics(&self) -> (u64, u64) {
         (self.waited.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
@@ -321,6 +336,20 @@ mod tests {
                 });
             }
         });
+        assert!(table.shards.iter().all(|shard| shard.lock().is_empty()));
+    }
+
+    #[test]
+    fn trying_waits_for_nobody_and_leaves_nothing() {
+        let table = LockTable::new();
+        let pair = set(&table, &[(b"a", Mode::Shared), (b"b", Mode::Exclusive)]);
+        let only = set(&table, &[(b"b", Mode::Exclusive)]);
+        let held = table.take(&only).expect("free");
+        assert!(table.try_take(&pair).is_none());
+        drop(held);
+        let held = table.try_take(&pair).expect("free");
+        assert!(table.try_take(&only).is_none());
+        drop(held);
         assert!(table.shards.iter().all(|shard| shard.lock().is_empty()));
     }
 

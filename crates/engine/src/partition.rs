@@ -15,6 +15,7 @@ use quire_storage::Snapshot;
 
 use crate::EngineError;
 use crate::api::{PartitionInfo, Position};
+use crate::background::SweepDue;
 use crate::catalog::ContainerScripts;
 use crate::indexes::Indexes;
 use crate::items::{DeletedKeys, key_delete};
@@ -55,6 +56,7 @@ struct Whole {
     indexes: ArcSwap<Indexes>,
     deleted_keys: Arc<ArcSwap<DeletedKeys>>,
     scripts: ArcSwap<ContainerScripts>,
+    sweep_due: Arc<SweepDue>,
 }
 
 pub(crate) struct Partition {
@@ -76,7 +78,8 @@ impl PartitionSet {
     ) -> Result<PartitionSet, EngineError> {
         check_tiling(layout)?;
         let epoch = indexes.epoch();
-        let new = |layout| Arc::new(Partition::new(shared, container_number, layout, epoch));
+        let sweep_due = Arc::new(SweepDue::new());
+        let new = |layout| Arc::new(Partition::new(shared, container_number, layout, epoch, &sweep_due));
         let partitions = layout.iter().map(new).collect();
         let rids = Rids::new(shared, container_number);
         let (retired, indexes) = (AtomicBool::new(false), ArcSwap::from_pointee(indexes));
@@ -84,7 +87,7 @@ impl PartitionSet {
         let deleted_keys = Arc::new(ArcSwap::from_pointee(deleted_keys));
         let number = container_number;
         let scripts = ArcSwap::default();
-        let whole = Whole { rid, number, rids, retired, indexes, deleted_keys, scripts };
+        let whole = Whole { rid, number, rids, retired, indexes, deleted_keys, scripts, sweep_due };
         Ok(PartitionSet::of(partitions, Arc::new(whole)))
     }
 
@@ -102,7 +105,9 @@ impl PartitionSet {
     ) -> Result<PartitionSet, EngineError> {
         let epoch = self.indexes().epoch();
         let others = self.partitions.iter().filter(|partition| partition.layout.id != parent);
-        let new = |layout| Arc::new(Partition::new(shared, self.whole.number, layout, epoch));
+        let new = |layout| {
+            Arc::new(Partition::new(shared, self.whole.number, layout, epoch, &self.whole.sweep_due))
+        };
         let partitions: Vec<_> = others.cloned().chain(children.iter().map(new)).collect();
         let set = PartitionSet::of(partitions, Arc::clone(&self.whole));
         check_tiling(&set.layout())?;
@@ -160,6 +165,11 @@ impl PartitionSet {
     /// A commit of the catalog says so.
     pub fn switch_scripts(&self, scripts: Arc<ContainerScripts>) {
         self.whole.scripts.store(scripts);
+    }
+
+    /// When the sweep has something to do.
+    pub fn sweep_due(&self) -> &SweepDue {
+        &self.whole.sweep_due
     }
 
     /// Partition keys that were deleted and are not empty yet.
@@ -231,11 +241,17 @@ impl PartitionSet {
 }
 
 impl Partition {
-    fn new(shared: &Arc<Shared>, container: u32, layout: &PartitionLayout, index_epoch: u8) -> Partition {
+    fn new(
+        shared: &Arc<Shared>,
+        container: u32,
+        layout: &PartitionLayout,
+        index_epoch: u8,
+        sweep_due: &Arc<SweepDue>,
+    ) -> Partition {
         Partition {
             layout: layout.clone(),
             name: layout.id.to_string(),
-            sequencer: Sequencer::new(shared, container, layout.id, index_epoch),
+            sequencer: Sequencer::new(shared, container, layout.id, index_epoch, sweep_due),
             shared: Arc::clone(shared),
         }
     }

@@ -32,6 +32,7 @@ use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, Position, Stora
 use smallvec::SmallVec;
 
 use crate::EngineError;
+use crate::background::{Noted, SweepDue};
 use crate::indexes::{CountedIndexes, IndexChange, IndexId, IndexName};
 use crate::items::row;
 use crate::items::versions::{Before, Deleted, Version, VersionKind};
@@ -115,6 +116,8 @@ pub(crate) struct Sequencer {
     last_ts: AtomicI64,
     items: AtomicU64,
     bytes: AtomicU64,
+    /// Of the container.
+    sweep_due: Arc<SweepDue>,
 }
 
 #[derive(Default)]
@@ -186,6 +189,8 @@ struct Group<'a> {
     changed: Vec<(u64, u64)>,
     /// Indexes that this commit lists.
     names: Vec<Arc<IndexName>>,
+    /// For the sweep.
+    noted: Noted,
     marked: bool,
 }
 
@@ -293,8 +298,15 @@ enum Outcome {
 }
 
 impl Sequencer {
-    pub fn new(shared: &Arc<Shared>, container: u32, partition: u32, index_epoch: u8) -> Sequencer {
+    pub fn new(
+        shared: &Arc<Shared>,
+        container: u32,
+        partition: u32,
+        index_epoch: u8,
+        sweep_due: &Arc<SweepDue>,
+    ) -> Sequencer {
         Sequencer {
+            sweep_due: Arc::clone(sweep_due),
             container,
             partition,
             shared: Arc::clone(shared),
@@ -571,12 +583,18 @@ impl Sequencer {
             u16::try_from(prepared.deleted.len()).expect("a transaction has at most 10,000 operations");
         // An item that goes may make room for one that comes.
         for (ordinal, deleted) in (0..).zip(&prepared.deleted) {
+            group.noted.version_written = group.noted.version_written.min(ts);
             ops.push(self.delete_version(deleted, at, ordinal));
         }
         for (ordinal, mut put) in prepared.puts.into_iter().enumerate() {
             let ordinal = u16::try_from(ordinal).expect("a transaction has at most 10,000 operations");
             row::stamp(&mut put.row, lsn, ordinal, ts);
             let expires_at = put.ttl_seconds.map(|seconds| ts + i64::from(seconds));
+            group.noted.item_written = group.noted.item_written.min(ts);
+            group.noted.own_expiry = group.noted.own_expiry.min(expires_at.unwrap_or(i64::MAX));
+            if put.version.is_some() {
+                group.noted.version_written = group.noted.version_written.min(ts);
+            }
             if expires_at != put.expiry_before {
                 let expiry = |at: i64| keys::expiry(self.container, at, put.rid);
                 ops.extend(put.expiry_before.map(|at| Op::Delete { space: keys::FEEDS, key: expiry(at) }));
@@ -694,6 +712,7 @@ impl Sequencer {
             self.state.lock().unresolved = Some(unresolved);
             return Err(EngineError::Overloaded);
         }
+        self.sweep_due.note(Noted::ANYTHING);
         self.forget_standing();
         unresolved.touched.iter().for_each(|key| self.shared.cache.end_write(key));
         self.shared.stretches.end_write(self.container, &unresolved.rids);
@@ -815,6 +834,7 @@ impl<'a> Group<'a> {
             rids: vec![],
             changed: vec![],
             names: vec![],
+            noted: Noted::NOTHING,
             marked: false,
         }
     }
@@ -860,6 +880,7 @@ impl<'a> Group<'a> {
             sequencer.publish(&counts);
             sequencer.moved.notify_all();
         }
+        sequencer.sweep_due.note(self.noted);
         sequencer.shared.statistics.group(self.written.len());
         let written = std::mem::take(&mut self.written);
         for (ticket, written) in self.tickets.drain(..).zip(written) {

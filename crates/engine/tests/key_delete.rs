@@ -4,14 +4,15 @@ mod common;
 #[path = "common/hooked.rs"]
 mod hooked;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use common::{Fixture, number_of, pk, request, text_of};
-use hooked::{Call, Hooked};
+use hooked::{Call, Calls, Hooked};
 use quire_engine::{EngineError, Scope, verify};
 use quire_storage::memory::MemoryStorage;
+use quire_storage::{Op, Space};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const MEMBERS: &str = r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/name"]}]}"#;
@@ -197,4 +198,48 @@ fn a_snapshot_shows_items_from_before_or_after_a_delete_and_never_both() {
     });
     assert_eq!(numbers, [common::json("2")]);
     calls.set_hook(|_| ());
+}
+
+/// Keys are emptied in turn, each with one look at its items: a small one does not wait for a large one.
+#[test]
+fn keys_take_turns_and_rows_are_looked_at_once() {
+    let memory = MemoryStorage::new();
+    let storage = Hooked::new(Arc::new(memory.reopen()));
+    let calls = storage.calls();
+    let fixture = Fixture::on(Arc::new(storage), HASH, "", 1);
+    for n in 0..3000 {
+        fixture.create(&format!(r#"{{"id":"{n}","pk":"large"}}"#)).expect("created");
+    }
+    let small: Vec<String> = (0..20).map(|key| format!("small {key}")).collect();
+    for key in &small {
+        fixture.create(&format!(r#"{{"id":"1","pk":"{key}"}}"#)).expect("created");
+    }
+    for key in small.iter().map(String::as_str).chain(["large"]) {
+        delete(&fixture, &format!("[\"{key}\"]")).expect("deleted");
+    }
+    let rows = Calls::count(&calls.rows);
+    // Items that were left when the first mark went.
+    let most = Arc::new(AtomicU64::new(0));
+    let (first, watched) = (Arc::clone(&most), Arc::clone(&fixture.container));
+    calls.set_hook(move |call| {
+        let forgets = |op: &Op| matches!(op, Op::Delete { space: Space(0), key } if key[0] == 0xC5);
+        if let Call::Commit(commit) = call
+            && commit.ops.iter().any(forgets)
+        {
+            first.fetch_max(watched.usage().0, Ordering::SeqCst);
+        }
+    });
+    fixture.engine.pause_sweep(false);
+    let started = Instant::now();
+    while fixture.container.usage().0 > 0 || waiting(&fixture) > 0 {
+        assert!(started.elapsed() < Duration::from_secs(60), "{:?}", fixture.container.usage());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let rows = Calls::count(&calls.rows) - rows;
+    assert!(rows < 2 * 3020 + 100, "{rows} rows were looked at to remove 3020 items");
+    let most = most.load(Ordering::SeqCst);
+    assert!(most >= 2000, "{most} items were left when the first key was done");
+    calls.set_hook(|_| ());
+    let report = verify(&memory.reopen()).expect("reads");
+    assert!(report.is_sound(), "{:?}", report.problems);
 }

@@ -1,13 +1,18 @@
 //! Expired items leave the disk, through the feed, and nothing else does.
 
 mod common;
+#[path = "common/hooked.rs"]
+mod hooked;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Fixture, json};
+use hooked::{Call, Calls, Hooked};
 use quire_engine::{Precondition, verify};
 use quire_storage::memory::MemoryStorage;
+use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -107,4 +112,166 @@ fn an_item_that_is_written_again_stays() {
         }
     }
     assert_sound(&storage);
+}
+
+/// The number of a container, as its rows begin with it.
+fn prefix(container: &quire_engine::Container) -> [u8; 4] {
+    match container.resource.rid {
+        quire_resource::ResourceId::Container { container, .. } => container.to_be_bytes(),
+        other => panic!("{other:?} is not a container"),
+    }
+}
+
+fn hooked(members: &str) -> (Fixture, Arc<Calls>, MemoryStorage) {
+    let memory = MemoryStorage::new();
+    let storage = Hooked::new(Arc::new(memory.reopen()));
+    let calls = storage.calls();
+    (Fixture::on(Arc::new(storage), HASH, members, 1), calls, memory)
+}
+
+fn statistic(fixture: &Fixture, name: &str) -> u64 {
+    fixture.engine.statistics().iter().find(|(found, _)| *found == name).expect("known").1
+}
+
+fn wait_for_rounds(fixture: &Fixture, rounds: u64) {
+    let until = statistic(fixture, "sweep_rounds") + rounds;
+    let started = Instant::now();
+    while statistic(fixture, "sweep_rounds") < until {
+        assert!(started.elapsed() < PATIENCE, "the sweep stands still");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// However many items expire, each row is shown to the sweep once, and a commit removes hundreds of them.
+#[test]
+fn work_is_proportional_to_what_expires() {
+    for (members, ttl) in [(r#""defaultTtl":-1"#, r#","ttl":10"#), (r#""defaultTtl":10"#, "")] {
+        let (fixture, calls, memory) = hooked(members);
+        for n in 0..5000 {
+            fixture.create(&format!(r#"{{"id":"{n}","pk":"k{}"{ttl}}}"#, n % 7)).expect("created");
+        }
+        fixture.clock.advance(11);
+        let (rows, commits) = (Calls::count(&calls.rows), Calls::count(&calls.commits));
+        fixture.engine.pause_sweep(false);
+        wait_for_items(&fixture, 0);
+        let (rows, commits) = (Calls::count(&calls.rows) - rows, Calls::count(&calls.commits) - commits);
+        assert!(rows < 2 * 5000, "{rows} rows were looked at to remove 5000 items");
+        assert!(commits <= 5000 / 250, "{commits} commits removed 5000 items");
+        assert_sound(&memory);
+    }
+}
+
+/// A container in which nothing is due costs no look at the storage, however often the sweep comes by.
+#[test]
+fn an_idle_container_is_not_touched() {
+    let (fixture, calls, _) = hooked(r#""defaultTtl":1000"#);
+    for number in 0..20 {
+        let definition = json(&format!(r#"{{"id":"c{number}","partitionKey":{HASH},"defaultTtl":1000}}"#));
+        fixture.engine.create_container("db", &definition, None).expect("created");
+    }
+    fixture.create(r#"{"id":"1","pk":"p"}"#).expect("created");
+    fixture.create(r#"{"id":"2","pk":"p","ttl":2000}"#).expect("created");
+    fixture.engine.pause_sweep(false);
+    wait_for_rounds(&fixture, 2);
+    calls.set_hook(|call| {
+        let is_sweep = std::thread::current().name() == Some("quire-sweep");
+        assert!(
+            !is_sweep || !matches!(call, Call::SnapshotTaken | Call::Commit(_)),
+            "the storage was touched"
+        );
+    });
+    wait_for_rounds(&fixture, 3);
+    let sweep = fixture.engine.workers().into_iter().find(|worker| worker.name == "sweep").expect("there");
+    assert_eq!((sweep.failures, sweep.failing_parts), (0, 0));
+    calls.set_hook(|_| ());
+    fixture.clock.advance(1001);
+    wait_for_items(&fixture, 1);
+    fixture.clock.advance(1000);
+    wait_for_items(&fixture, 0);
+}
+
+/// An item that expires earlier than everything the sweep has passed is found, also when the clock has gone back.
+#[test]
+fn what_is_written_behind_the_sweep_is_found() {
+    let (fixture, storage) = fixture(r#""defaultTtl":-1"#, 4);
+    for n in 0..20 {
+        fixture.create(&format!(r#"{{"id":"{n}","pk":"{n}","ttl":1000}}"#)).expect("created");
+    }
+    fixture.clock.advance(1001);
+    wait_for_items(&fixture, 0);
+    fixture.clock.advance(-900);
+    for n in 0..20 {
+        fixture.create(&format!(r#"{{"id":"{n}","pk":"{n}","ttl":5}}"#)).expect("created");
+    }
+    fixture.clock.advance(2000);
+    wait_for_items(&fixture, 0);
+    assert_sound(&storage);
+}
+
+/// Rows that cannot be read are counted and passed over; the items behind them go.
+#[test]
+fn an_unreadable_row_stops_nothing() {
+    for (members, ttl) in [(r#""defaultTtl":-1"#, r#","ttl":10"#), (r#""defaultTtl":10"#, "")] {
+        let (fixture, _, memory) = hooked(members);
+        for n in 0..50 {
+            fixture.create(&format!(r#"{{"id":"{n}","pk":"p"{ttl}}}"#)).expect("created");
+        }
+        let scan = Scan {
+            space: Space(1),
+            range: KeyRange::prefix(&prefix(&fixture.container)),
+            direction: Direction::Forward,
+            rows_max: 3,
+            bytes_max: usize::MAX,
+            keys_only: false,
+        };
+        let rows = memory.snapshot().expect("a snapshot").scan(&scan).expect("rows").rows;
+        let garbled = rows.into_iter().map(|(key, mut value)| {
+            let last = value.len() - 1;
+            value[last] ^= 1;
+            Op::Put { space: Space(1), key, value }
+        });
+        let commit = Commit { guards: vec![], token: Token(7), ops: garbled.collect() };
+        memory.commit(commit).expect("garbled");
+        fixture.clock.advance(11);
+        fixture.engine.pause_sweep(false);
+        wait_for_items(&fixture, 3);
+        assert!(statistic(&fixture, "sweep_rows_skipped") >= 3);
+        // Later items go, too.
+        fixture.create(&format!(r#"{{"id":"late","pk":"p"{ttl}}}"#)).expect("created");
+        fixture.clock.advance(11);
+        wait_for_items(&fixture, 3);
+        wait_for_rounds(&fixture, 3);
+        assert!(statistic(&fixture, "sweep_rows_skipped") < 12, "the same rows are met again and again");
+    }
+}
+
+/// Every container has its turn before another one has its second.
+#[test]
+fn containers_take_turns() {
+    let (fixture, calls, _) = hooked(r#""defaultTtl":10"#);
+    let other = json(&format!(r#"{{"id":"other","partitionKey":{HASH},"defaultTtl":10}}"#));
+    let other = fixture.engine.create_container("db", &other, None).expect("created");
+    let large = Arc::clone(&fixture.container);
+    for n in 0..3000 {
+        fixture.create(&format!(r#"{{"id":"{n}","pk":"k{}"}}"#, n % 7)).expect("created");
+    }
+    let fixture = Fixture { container: other, ..fixture };
+    fixture.create(r#"{"id":"1","pk":"p"}"#).expect("created");
+    fixture.clock.advance(11);
+    // The large container's items that are left when the small one's go.
+    let (small, left) = (prefix(&fixture.container), Arc::new(AtomicU64::new(u64::MAX)));
+    let (noted, watched) = (Arc::clone(&left), Arc::clone(&large));
+    calls.set_hook(move |call| {
+        let removes = |op: &Op| matches!(op, Op::Delete { space: Space(1), key } if key.starts_with(&small));
+        if let Call::Commit(commit) = call
+            && commit.ops.iter().any(removes)
+        {
+            noted.store(watched.usage().0, Ordering::SeqCst);
+        }
+    });
+    fixture.engine.pause_sweep(false);
+    wait_for_items(&fixture, 0);
+    let left = left.load(Ordering::SeqCst);
+    assert!(left >= 3000 - 500, "only {left} items of the large container were left");
+    calls.set_hook(|_| ());
 }

@@ -2,12 +2,14 @@
 
 mod index_builds; // bringing items up to date after a change of policy
 mod reclaim; // removing the rows of what was deleted
+mod sweep; // removing expired items, items of deleted keys, old versions
 mod worker; // a thread that goes on after errors and panics
 
 use std::sync::Arc;
 
 pub(crate) use index_builds::IndexBuilds;
 pub(crate) use reclaim::Reclaim;
+pub(crate) use sweep::{Noted, Sweep, SweepDue};
 pub(crate) use worker::{Interrupted, Next, Signal, Turn, Work, Worker};
 pub use worker::{WorkerState, WorkerStatus};
 

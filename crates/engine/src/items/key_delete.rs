@@ -7,11 +7,10 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use quire_resource::PartitionKey;
-use quire_storage::{KeyRange, Op, Snapshot};
+use quire_storage::{KeyRange, Op, Scan, Snapshot};
 
 use super::logical_partition::LogicalPartition;
 use super::moment::DeletedKeys;
-use super::remove::{REMOVED_TOGETHER, remove_gone};
 use super::row::{self, Row};
 use crate::api::Answer;
 use crate::catalog::{for_each_row, scan};
@@ -21,6 +20,9 @@ use crate::shared::Shared;
 use crate::{Container, EngineError, charge, keys};
 
 const TRIES: u32 = 12;
+/// Item rows that are looked at together, at least.
+const PAGE_ROWS_MIN: usize = 100;
+const PAGE_BYTES: usize = 4 << 20;
 
 pub(crate) fn delete_key(shared: &Shared, container: &Container, key: PartitionKey) -> Answer<()> {
     let charge = charge::REFUSED;
@@ -75,64 +77,79 @@ pub(crate) fn marks_in(snapshot: &dyn Snapshot, container: u32) -> Result<Delete
     Ok(marks)
 }
 
-/// Removes some items of a deleted key, and its marks when there are none left. How many items were removed; `None` when the
-/// key is done.
-pub(crate) fn remove_some(
-    shared: &Shared,
-    container: &Container,
-    encoded_key: &[u8],
+/// A partition key whose items are gone up to an LSN, for whoever removes them.
+pub(crate) struct DeletedKey<'a> {
+    home: LogicalPartition<'a>,
     lsn: u64,
-) -> Result<Option<usize>, EngineError> {
-    let (key, _) = PartitionKey::decode(encoded_key).map_err(|_| row::corrupt("mark of a deleted key"))?;
-    let home = LogicalPartition::of(container, key)?;
-    let rids = some_items(shared, &home, lsn)?;
-    if !rids.is_empty() {
-        return remove_gone(shared, container, &rids).map(Some);
-    }
-    let sequencer = &home.place.partition.sequencer;
-    let generation = sequencer.generation();
-    let snapshot = shared.storage.snapshot()?;
-    let mut ops = Vec::new();
-    for_each_row(&*snapshot, keys::CATALOG, &keys::deleted_keys_prefix(container.number), |key, value| {
-        if value == encoded_key && keys::lsn_of_deleted_key(key).is_some_and(|marked| marked <= lsn) {
-            ops.push(Op::Delete { space: keys::CATALOG, key: key.to_vec() });
-        }
-        Ok(())
-    })?;
-    match sequencer.submit(Prepared::upkeep(generation, container.partitions.indexes().epoch(), ops)) {
-        Ok(_) => {
-            container.partitions.change_deleted_keys(|keys| keys.remove(encoded_key, lsn));
-            Ok(None)
-        }
-        Err(Refused::Stale) => Ok(Some(0)),
-        Err(Refused::Failed(error)) => Err(error),
-    }
 }
 
-fn some_items(shared: &Shared, home: &LogicalPartition<'_>, lsn: u64) -> Result<Vec<u64>, EngineError> {
-    let definition = &home.container.definition.partition_key;
-    let prefix = home.place.epk.rid_prefix(definition.kind, definition.version);
-    let (first, last) = (keys::rid(prefix, 0), keys::rid(prefix, (1 << keys::RID_COUNTER_BITS) - 1));
-    let snapshot = shared.storage.snapshot()?;
-    let mut range = KeyRange {
-        start: Bound::Included(keys::item(home.container.number, first)),
-        end: Bound::Included(keys::item(home.container.number, last)),
-    };
-    let mut rids = Vec::new();
-    loop {
-        let page = snapshot.scan(&scan(keys::ITEMS, range.clone()))?;
+/// Items of a deleted key.
+pub(crate) struct Found {
+    pub rids: Vec<u64>,
+    /// Where to go on; `None` when all items were looked at.
+    pub next_rid: Option<u64>,
+    pub unreadable: Vec<(u64, EngineError)>,
+}
+
+impl<'a> DeletedKey<'a> {
+    pub fn new(
+        container: &'a Container,
+        encoded_key: &[u8],
+        lsn: u64,
+    ) -> Result<DeletedKey<'a>, EngineError> {
+        let (key, _) =
+            PartitionKey::decode(encoded_key).map_err(|_| row::corrupt("mark of a deleted key"))?;
+        Ok(DeletedKey { home: LogicalPartition::of(container, key)?, lsn })
+    }
+
+    pub fn partition_id(&self) -> u32 {
+        self.home.place.partition.layout.id
+    }
+
+    /// Items that the mark hides, from a rid on: one page, in which at most so many are found.
+    pub fn items(&self, snapshot: &dyn Snapshot, from: u64, items_max: usize) -> Result<Found, EngineError> {
+        let (number, definition) =
+            (self.home.container.number, &self.home.container.definition.partition_key);
+        let prefix = self.home.place.epk.rid_prefix(definition.kind, definition.version);
+        let (first, last) = (keys::rid(prefix, 0), keys::rid(prefix, (1 << keys::RID_COUNTER_BITS) - 1));
+        let range = KeyRange {
+            start: Bound::Included(keys::item(number, first.max(from))),
+            end: Bound::Included(keys::item(number, last)),
+        };
+        // Nearly all of them are of this key.
+        let rows_max = items_max.max(PAGE_ROWS_MIN);
+        let page = Scan { rows_max, bytes_max: PAGE_BYTES, ..scan(keys::ITEMS, range) };
+        let page = snapshot.scan(&page)?;
+        let mut found = Found { rids: Vec::new(), next_rid: None, unreadable: Vec::new() };
         for (key, bytes) in &page.rows {
-            let row = Row::parse(bytes)?;
-            if row.encoded_partition_key() == home.encoded_key && row.stamp.lsn <= lsn {
-                rids.push(keys::rid_of_item_key(key).ok_or_else(|| row::corrupt("item key"))?);
+            let Some(rid) = keys::rid_of_item_key(key) else { continue };
+            if found.rids.len() == items_max {
+                found.next_rid = Some(rid);
+                return Ok(found);
             }
-            if rids.len() == REMOVED_TOGETHER {
-                return Ok(rids);
+            match Row::parse(bytes) {
+                Ok(row) if row.encoded_partition_key() == self.home.encoded_key => {
+                    found.rids.extend((row.stamp.lsn <= self.lsn).then_some(rid));
+                }
+                Ok(_) => {}
+                Err(error) => found.unreadable.push((rid, error)),
             }
+            found.next_rid = page.more.then_some(rid + 1);
         }
-        match page.rows.into_iter().next_back() {
-            Some((last, _)) if page.more => range.start = Bound::Excluded(last),
-            _ => return Ok(rids),
-        }
+        Ok(found)
+    }
+
+    /// The rows of its marks, this one and earlier ones.
+    pub fn marks(&self, snapshot: &dyn Snapshot) -> Result<Vec<Vec<u8>>, EngineError> {
+        let mut marks = Vec::new();
+        let prefix = keys::deleted_key_prefix(self.home.container.number, &self.home.place.epk);
+        for_each_row(snapshot, keys::CATALOG, &prefix, |key, value| {
+            let is_earlier = keys::lsn_of_deleted_key(key).is_some_and(|marked| marked <= self.lsn);
+            if value == self.home.encoded_key && is_earlier {
+                marks.push(key.to_vec());
+            }
+            Ok(())
+        })?;
+        Ok(marks)
     }
 }

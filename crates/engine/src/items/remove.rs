@@ -2,83 +2,181 @@
 
 use std::sync::Arc;
 
+use quire_storage::Snapshot;
+
 use super::logical_partition::LogicalPartition;
 use super::row::Row;
 use super::rows::Rows;
-use crate::locks::{LockSet, Mode, Protects};
-use crate::sequencer::Prepared;
+use crate::locks::{Held, LockSet, Mode, Protects};
+use crate::partition::Partition;
+use crate::sequencer::{Prepared, Refused};
 use crate::shared::Shared;
 use crate::{Container, EngineError, keys};
 
-/// Removed by one commit: their locks are held together.
-pub(crate) const REMOVED_TOGETHER: usize = 100;
+/// Of item rows that are read and removed together.
+const BYTES_MAX: usize = 4 << 20;
 
-/// Removes those of the items, at most [`REMOVED_TOGETHER`], that are still gone once they are locked, each as a write of
-/// its own. How many were removed; the others changed meanwhile, or have to be tried again.
+/// What became of items that were to be removed; those that are neither gone nor there any more are in none of these.
+#[derive(Default)]
+pub(crate) struct Removal {
+    pub removed: usize,
+    /// Someone holds them, or their partition refused: to be tried again.
+    pub later: Vec<u64>,
+    pub unreadable: Vec<(u64, EngineError)>,
+}
+
+/// An item that is locked.
+struct Target<'a> {
+    rid: u64,
+    home: LogicalPartition<'a>,
+    id_key: Vec<u8>,
+    _held: Held<'a>,
+}
+
+/// Removes those of the items that are still gone once they are locked, each as a write of its own. It waits for no lock: one
+/// that is held does not keep the others.
 pub(crate) fn remove_gone(
     shared: &Shared,
     container: &Container,
     rids: &[u64],
-) -> Result<usize, EngineError> {
-    let homes = homes(shared, container, rids)?;
-    let mut locks = LockSet::default();
-    for (home, id_key, _) in &homes {
-        home.add_lock(&shared.locks, &mut locks, Mode::Shared);
-        shared.locks.add(&mut locks, container.number, Protects::Item(id_key), Mode::Exclusive);
+) -> Result<Removal, EngineError> {
+    let mut removal = Removal::default();
+    if rids.is_empty() {
+        return Ok(removal);
     }
-    let _held = shared.locks.take(&locks)?;
-    let mut removed = 0;
+    let targets = lock(shared, container, rids, &mut removal)?;
     for partition in container.partitions.all() {
-        let here = homes.iter().filter(|(home, ..)| home.place.partition.layout.id == partition.layout.id);
-        // Before the snapshots.
-        let generation = partition.sequencer.generation();
-        let prepared: Vec<Prepared> = here
-            .filter_map(|(home, id_key, rid)| removal(shared, home, id_key, *rid, generation).transpose())
-            .collect::<Result<_, _>>()?;
-        if !prepared.is_empty() {
-            removed +=
-                partition.sequencer.submit_all(prepared).iter().filter(|result| result.is_ok()).count();
+        let here =
+            targets.iter().filter(|target| target.home.place.partition.layout.id == partition.layout.id);
+        let here: Vec<&Target<'_>> = here.collect();
+        if !here.is_empty() {
+            remove_from(shared, container, partition, &here, &mut removal)?;
         }
     }
-    Ok(removed)
+    Ok(removal)
 }
 
-/// Where items live, and what their ids are locked by.
-fn homes<'a>(
-    shared: &Shared,
+fn lock<'a>(
+    shared: &'a Shared,
     container: &'a Container,
     rids: &[u64],
-) -> Result<Vec<(LogicalPartition<'a>, Vec<u8>, u64)>, EngineError> {
+    removal: &mut Removal,
+) -> Result<Vec<Target<'a>>, EngineError> {
     let snapshot = shared.storage.snapshot()?;
-    let mut homes = Vec::with_capacity(rids.len());
-    for &rid in rids.iter().take(REMOVED_TOGETHER) {
-        let Some(bytes) = snapshot.get(keys::ITEMS, &keys::item(container.number, rid))? else { continue };
-        let row = Row::parse(&bytes)?;
-        let home = LogicalPartition::of(container, row.partition_key()?)?;
-        let id_key = home.id_key(row.id()?);
-        homes.push((home, id_key, rid));
+    let (mut targets, mut bytes) = (Vec::with_capacity(rids.len()), 0);
+    for (rid, row) in rids.iter().zip(items(&*snapshot, container, rids)?) {
+        let Some(row) = row else { continue };
+        bytes += row.len();
+        if bytes > BYTES_MAX && !targets.is_empty() {
+            removal.later.push(*rid);
+            continue;
+        }
+        match target(shared, container, *rid, &row) {
+            Ok(Some(target)) => targets.push(target),
+            Ok(None) => removal.later.push(*rid),
+            Err(error) => removal.note(*rid, error)?,
+        }
     }
-    Ok(homes)
+    Ok(targets)
 }
 
-fn removal(
-    shared: &Shared,
-    home: &LogicalPartition<'_>,
-    id_key: &[u8],
+/// `None` when somebody holds the item.
+fn target<'a>(
+    shared: &'a Shared,
+    container: &'a Container,
     rid: u64,
-    generation: u64,
-) -> Result<Option<Prepared>, EngineError> {
-    let indexes = home.container.partitions.indexes();
-    let moment = home.container.moment(shared);
+    row: &[u8],
+) -> Result<Option<Target<'a>>, EngineError> {
+    let row = Row::parse(row)?;
+    let home = LogicalPartition::of(container, row.partition_key()?)?;
+    let id_key = home.id_key(row.id()?);
+    let mut locks = LockSet::default();
+    home.add_lock(&shared.locks, &mut locks, Mode::Shared);
+    shared.locks.add(&mut locks, container.number, Protects::Item(&id_key), Mode::Exclusive);
+    let held = shared.locks.try_take(&locks);
+    Ok(held.map(|_held| Target { rid, home, id_key, _held }))
+}
+
+fn remove_from(
+    shared: &Shared,
+    container: &Container,
+    partition: &Partition,
+    targets: &[&Target<'_>],
+    removal: &mut Removal,
+) -> Result<(), EngineError> {
+    // Before the snapshot.
+    let generation = partition.sequencer.generation();
+    let moment = container.moment(shared);
+    let indexes = container.partitions.indexes();
     let snapshot = shared.storage.snapshot()?;
-    let Some(stored) = home.find(&*snapshot, id_key)?.filter(|stored| stored.rid == rid) else {
-        return Ok(None);
-    };
-    let (_, row) = stored.parse()?;
-    if !home.container.is_gone(&row, &moment) {
-        return Ok(None);
+    let rids: Vec<u64> = targets.iter().map(|target| target.rid).collect();
+    let id_keys: Vec<&[u8]> = targets.iter().map(|target| target.id_key.as_slice()).collect();
+    let ids = snapshot.multi_get(keys::LOOKUPS, &id_keys)?;
+    let (mut prepared, mut of) = (Vec::new(), Vec::new());
+    for ((target, id), bytes) in targets.iter().zip(ids).zip(items(&*snapshot, container, &rids)?) {
+        // It may have gone, or given its id to another one.
+        let is_same = id.as_deref().and_then(keys::number) == Some(target.rid);
+        let Some(bytes) = bytes.filter(|_| is_same) else { continue };
+        let removed = Row::parse(&bytes).and_then(|row| {
+            if !container.is_gone(&row, &moment) {
+                return Ok(None);
+            }
+            let mut rows = Rows::new(shared, &target.home, generation, Arc::clone(&indexes));
+            rows.delete(target.rid, &row, &target.id_key)?;
+            Ok(Some(rows.finish()))
+        });
+        match removed {
+            Ok(Some(write)) => {
+                prepared.push(write);
+                of.push(target.rid);
+            }
+            Ok(None) => {}
+            Err(error) => removal.note(target.rid, error)?,
+        }
     }
-    let mut rows = Rows::new(shared, home, generation, Arc::clone(&indexes));
-    rows.delete(rid, &row, id_key)?;
-    Ok(Some(rows.finish()))
+    drop(snapshot);
+    submit(partition, prepared, &of, removal)
+}
+
+fn submit(
+    partition: &Partition,
+    prepared: Vec<Prepared>,
+    of: &[u64],
+    removal: &mut Removal,
+) -> Result<(), EngineError> {
+    if prepared.is_empty() {
+        return Ok(());
+    }
+    let mut failed = None;
+    for (rid, result) in of.iter().zip(partition.sequencer.submit_all(prepared)) {
+        match result {
+            Ok(_) => removal.removed += 1,
+            Err(Refused::Failed(error @ EngineError::Storage(_))) => failed = Some(error),
+            Err(Refused::Stale | Refused::Failed(_)) => removal.later.push(*rid),
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+fn items(
+    snapshot: &dyn Snapshot,
+    container: &Container,
+    rids: &[u64],
+) -> Result<Vec<Option<Vec<u8>>>, EngineError> {
+    let keys: Vec<Vec<u8>> = rids.iter().map(|rid| keys::item(container.number, *rid)).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    Ok(snapshot.multi_get(keys::ITEMS, &keys)?)
+}
+
+impl Removal {
+    /// An item that cannot be read is left alone; any other failure concerns all of them.
+    fn note(&mut self, rid: u64, error: EngineError) -> Result<(), EngineError> {
+        match error {
+            error @ EngineError::Storage(_) => Err(error),
+            error => {
+                self.unreadable.push((rid, error));
+                Ok(())
+            }
+        }
+    }
 }

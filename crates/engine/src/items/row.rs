@@ -149,6 +149,11 @@ impl Indexing {
 }
 
 impl<'a> Row<'a> {
+    /// When it was written, by the clock.
+    pub fn written(&self) -> i64 {
+        self.stamp.ts
+    }
+
     pub fn parse(bytes: &'a [u8]) -> Result<Row<'a>, EngineError> {
         let row = Row::trusted(bytes)?;
         if checksum(bytes) != u32::from_be_bytes(array(bytes, 2)) {

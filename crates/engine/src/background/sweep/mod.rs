@@ -1,0 +1,263 @@
+//! The sweep: expired items, and items of deleted partition keys, are invisible at once and removed here, later, through the
+//! feed. So are versions that nobody keeps any more.
+//!
+//! A round gives every container that has something to remove one bounded turn, so none waits for another. How far a
+//! container was looked through is kept in memory ([`Swept`]): a row is looked at once, and what was removed is not passed
+//! again. When the next item expires is kept too, and writers say when theirs do ([`SweepDue`]): a round of a container
+//! with nothing due reads no storage. Rests between turns are shorter the longer items have waited, so the sweep keeps up
+//! with the writers and is hardly noticed when it has.
+//!
+//! A row that cannot be read is counted, logged and passed over.
+
+mod due; // when something is to be removed, as writers know it
+mod expiry; // items whose time is over
+mod key_deletes; // items of deleted partition keys
+mod versions; // versions that are older than the container keeps them
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use quire_storage::{Direction, KeyRange, Scan};
+use tracing::warn;
+
+pub(crate) use due::{Noted, SweepDue};
+use expiry::{ByDefault, ByOwnTime};
+use key_deletes::DeletedKeysSwept;
+use versions::VersionsSwept;
+
+use super::{Interrupted, Next, Turn, Work, Worker};
+use crate::catalog::Catalog;
+use crate::items::remove::{Removal, remove_gone};
+use crate::shared::Shared;
+use crate::{Container, EngineError, keys};
+
+/// Between two rounds when nothing is left to do.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// The longest rest after a turn.
+const REST_MAX: Duration = Duration::from_millis(200);
+/// Items removed in one turn of a container: their locks are held together.
+const TURN_ITEMS: usize = 500;
+/// Partitions commit one after the other: a container with several gets larger turns, up to so many times as large.
+const TURN_PARTITIONS_MAX: usize = 4;
+/// Items that were locked or refused and are tried again first; beyond it nothing new is looked for.
+const LATER_MAX: usize = 4 * TURN_ITEMS;
+/// Unreadable rows of a container that are logged one by one.
+const LOGGED_MAX: u64 = 10;
+
+pub(crate) struct Sweep {
+    shared: Arc<Shared>,
+    catalog: Arc<Catalog>,
+    removed: AtomicU64,
+    removed_by_key: AtomicU64,
+    skipped: AtomicU64,
+    /// Of the last round: for how many seconds the oldest thing to remove has waited.
+    lag_seconds: AtomicU64,
+}
+
+#[derive(Default)]
+pub(crate) struct Memory {
+    containers: HashMap<u32, Swept>,
+    /// The clock of the last round, seconds.
+    last_now: i64,
+}
+
+/// How far a container was looked through, under a policy.
+#[derive(Default)]
+struct Swept {
+    policy: Option<Policy>,
+    own: ByOwnTime,
+    default: ByDefault,
+    keys: DeletedKeysSwept,
+    versions: VersionsSwept,
+    /// Items that were locked, or whose removal was refused.
+    later: Vec<u64>,
+    skipped: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Policy {
+    default_ttl: Option<i32>,
+    retention_minutes: Option<u32>,
+}
+
+/// What is left of a container after a turn.
+#[derive(Clone, Copy, Debug, Default)]
+struct Left {
+    /// There is more that can be removed now.
+    more: bool,
+    /// For how many seconds the oldest of it has waited.
+    lag_seconds: i64,
+}
+
+/// One turn of one container.
+struct ContainerTurn<'a> {
+    sweep: &'a Sweep,
+    container: &'a Container,
+    now: i64,
+    /// Items that may still be removed in this turn.
+    budget: usize,
+}
+
+impl Sweep {
+    pub fn start(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Result<Worker<Sweep>, EngineError> {
+        let (removed, removed_by_key, skipped, lag_seconds) = Default::default();
+        let sweep = Sweep { shared, catalog, removed, removed_by_key, skipped, lag_seconds };
+        Worker::start(sweep, Arc::default())
+    }
+
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        let state = self.catalog.state();
+        let waiting: usize =
+            state.containers().map(|container| container.partitions.deleted_keys().len()).sum();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        vec![
+            ("expired_items_removed", count(&self.removed)),
+            ("partition_key_deletes_waiting", waiting as u64),
+            ("partition_key_deletes_items_removed", count(&self.removed_by_key)),
+            ("sweep_rows_skipped", count(&self.skipped)),
+            ("sweep_lag_seconds", count(&self.lag_seconds)),
+        ]
+    }
+
+    fn sweep(&self, container: &Container, swept: &mut Swept, now: i64) -> Result<Left, Interrupted> {
+        let policy = Policy {
+            default_ttl: container.definition.default_ttl,
+            retention_minutes: container.definition.change_feed_retention_minutes,
+        };
+        if swept.policy != Some(policy) {
+            let skipped = swept.skipped;
+            *swept = Swept { policy: Some(policy), skipped, ..Swept::default() };
+        }
+        let partitions = container.partitions.all().len().min(TURN_PARTITIONS_MAX);
+        let mut turn = ContainerTurn { sweep: self, container, now, budget: TURN_ITEMS * partitions };
+        match turn.run(swept) {
+            // Deleted or split in the meantime, or its writers are many: another round comes.
+            Err(Interrupted::Failed(
+                EngineError::ResourceNotFound { .. }
+                | EngineError::PartitionMoved
+                | EngineError::Contended
+                | EngineError::Overloaded,
+            )) => Ok(Left::default()),
+            left => left,
+        }
+    }
+}
+
+impl ContainerTurn<'_> {
+    fn run(&mut self, swept: &mut Swept) -> Result<Left, Interrupted> {
+        let mut left = Left::default();
+        left.add(self.sweep_versions(&mut swept.versions)?);
+        if !swept.later.is_empty() {
+            let rids = std::mem::take(&mut swept.later);
+            let removal = self.remove(&rids)?;
+            self.finish(removal, swept);
+        }
+        if swept.later.len() >= LATER_MAX {
+            return Ok(left);
+        }
+        left.add(self.sweep_keys(swept)?);
+        if let Some(default) = self.container.definition.default_ttl {
+            left.add(self.sweep_own(swept)?);
+            if default > 0 {
+                left.add(self.sweep_default(swept, default)?);
+            }
+        }
+        Ok(left)
+    }
+
+    /// Removes those of the items that are still gone once they are locked.
+    fn remove(&mut self, rids: &[u64]) -> Result<Removal, Interrupted> {
+        self.budget = self.budget.saturating_sub(rids.len());
+        Ok(remove_gone(&self.sweep.shared, self.container, rids)?)
+    }
+
+    /// Counts what expired, and remembers what could not be removed.
+    fn finish(&self, removal: Removal, swept: &mut Swept) {
+        self.sweep.removed.fetch_add(removal.removed as u64, Ordering::Relaxed);
+        swept.later.extend(removal.later);
+        for (rid, error) in removal.unreadable {
+            self.skip(swept, &format!("item {rid:x}"), &error);
+        }
+    }
+
+    /// A row that cannot be read: it is passed over.
+    fn skip(&self, swept: &mut Swept, row: &str, error: &EngineError) {
+        self.sweep.skipped.fetch_add(1, Ordering::Relaxed);
+        swept.skipped += 1;
+        if swept.skipped <= LOGGED_MAX {
+            warn!(container = self.container.number, row, %error, "the sweep passes over a row that it cannot read");
+        }
+    }
+}
+
+impl Work for Sweep {
+    const NAME: &'static str = "sweep";
+    type Memory = Memory;
+
+    fn round(&self, turn: &Turn<'_>, memory: &mut Memory) -> Result<Next, Interrupted> {
+        let state = self.catalog.state();
+        let now = self.shared.now_checked();
+        // Where everything was looked at up to a time, that says nothing about an earlier one.
+        if now < memory.last_now {
+            memory.containers.clear();
+        }
+        memory.last_now = now;
+        let is_there = |number: u32| state.containers().any(|other| other.number == number);
+        if memory.containers.len() > state.containers().count() {
+            memory.containers.retain(|container, _| is_there(*container));
+        }
+        turn.retain_parts(|part| u32::try_from(part).is_ok_and(is_there));
+        let mut all = Left::default();
+        for container in state.containers() {
+            turn.check()?;
+            let started = Instant::now();
+            let swept = memory.containers.entry(container.number).or_default();
+            let left = turn.part(u64::from(container.number), || self.sweep(container, swept, now))?;
+            let left = left.unwrap_or_default();
+            all.add(left);
+            if left.more || left.lag_seconds > 0 {
+                turn.rest(rest_after(started.elapsed(), left.lag_seconds))?;
+            }
+        }
+        self.lag_seconds.store(all.lag_seconds.max(0) as u64, Ordering::Relaxed);
+        Ok(if all.more { Next::Now } else { Next::After(INTERVAL) })
+    }
+}
+
+impl Left {
+    fn add(&mut self, other: Left) {
+        self.more |= other.more;
+        self.lag_seconds = self.lag_seconds.max(other.lag_seconds);
+    }
+}
+
+/// A fifth of the time when the sweep is as far as the clock, half of it when it is not, all of it when it stays behind.
+fn rest_after(turn: Duration, lag_seconds: i64) -> Duration {
+    let factor = match lag_seconds {
+        ..=2 => 4,
+        3..=30 => 1,
+        _ => 0,
+    };
+    (factor * turn).min(REST_MAX)
+}
+
+fn scan(range: KeyRange, rows_max: usize, keys_only: bool) -> Scan {
+    let (space, direction) = (keys::FEEDS, Direction::Forward);
+    Scan { space, range, direction, rows_max, bytes_max: usize::MAX, keys_only }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_are_shorter_the_longer_items_wait() {
+        let turn = Duration::from_millis(10);
+        assert_eq!(rest_after(turn, 0), 4 * turn);
+        assert_eq!(rest_after(turn, 10), turn);
+        assert_eq!(rest_after(turn, 31), Duration::ZERO);
+        assert_eq!(rest_after(Duration::from_secs(9), 0), REST_MAX);
+    }
+}

@@ -1,0 +1,122 @@
+//! Versions that are older than the container keeps them, and that no view needs.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+
+use quire_storage::{KeyRange, Op, Scan};
+
+use super::{ContainerTurn, Interrupted, Left, scan};
+use crate::items::row::corrupt;
+use crate::items::versions::Version;
+use crate::keys;
+use crate::partition::Partition;
+use crate::sequencer::Prepared;
+
+/// Removed by one commit: nobody waits for locks of theirs.
+const REMOVED_TOGETHER: usize = 1000;
+/// Of versions that are read to be removed.
+const REMOVED_BYTES: usize = 4 << 20;
+
+pub(super) struct VersionsSwept {
+    /// No version can go earlier.
+    due: i64,
+    /// The last version that was removed, by partition: what is before it is not passed again.
+    places: HashMap<u32, (u64, u16)>,
+}
+
+/// Versions to remove.
+struct Old {
+    ops: Vec<Op>,
+    /// LSN and ordinal of the last of them.
+    place: (u64, u16),
+    more: bool,
+    /// When the first that stays can go; `i64::MAX` when none stays.
+    next: i64,
+}
+
+impl Default for VersionsSwept {
+    fn default() -> VersionsSwept {
+        VersionsSwept { due: i64::MIN, places: HashMap::new() }
+    }
+}
+
+impl ContainerTurn<'_> {
+    pub(super) fn sweep_versions(&mut self, swept: &mut VersionsSwept) -> Result<Left, Interrupted> {
+        let retention = self.retention_seconds();
+        let written = self.container.partitions.sweep_due().take_version_written();
+        // Without a policy they go as soon as no view needs them.
+        swept.due = swept.due.min(written.saturating_add(retention.unwrap_or(0)));
+        if swept.due > self.now {
+            return Ok(Left::default());
+        }
+        let mut due = i64::MAX;
+        let mut left = Left::default();
+        for id in self.container.partitions.lineage() {
+            // Those of a partition that was split are removed by one that came from it.
+            let partitions = self.container.partitions.all();
+            let Some(partition) = partitions.iter().find(|heir| heir.layout.descends_from(id)) else {
+                continue;
+            };
+            let old = self.old_versions(id, swept.places.get(&id).copied().unwrap_or_default())?;
+            due = due.min(if old.more { self.now } else { old.next });
+            if old.ops.is_empty() {
+                continue;
+            }
+            let prepared = self.versions_removed(partition, id, old.place.0, old.ops);
+            if partition.sequencer.submit(prepared).is_ok() {
+                swept.places.insert(id, old.place);
+                left.more |= old.more;
+            } else {
+                due = self.now; // another round comes
+            }
+        }
+        swept.due = due;
+        Ok(left)
+    }
+
+    fn retention_seconds(&self) -> Option<i64> {
+        self.container.definition.change_feed_retention_minutes.map(|minutes| i64::from(minutes) * 60)
+    }
+
+    /// Rows of the log to remove, behind a place.
+    fn old_versions(&self, partition: u32, place: (u64, u16)) -> Result<Old, Interrupted> {
+        let (number, shared) = (self.container.number, &self.sweep.shared);
+        let retention = self.retention_seconds();
+        let range = KeyRange {
+            start: Bound::Excluded(keys::version(number, partition, place.0, place.1)),
+            end: Bound::Included(keys::version(number, partition, u64::MAX, u16::MAX)),
+        };
+        let scan = Scan { bytes_max: REMOVED_BYTES, ..scan(range, REMOVED_TOGETHER, false) };
+        let page = shared.storage.snapshot()?.scan(&scan)?;
+        // After the snapshot.
+        let needed_beyond = shared.sources.needed_beyond(number, partition);
+        let mut old = Old { ops: Vec::new(), place, more: page.more, next: i64::MAX };
+        for (key, value) in page.rows {
+            let place = keys::place_of_feed_key(&key).ok_or_else(|| corrupt("key of a version"))?;
+            // One that cannot be read is as old as its neighbours.
+            let ts = Version::decode(&value).map_or(i64::MIN, |version| version.ts);
+            let keeps = |retention: i64| ts.saturating_add(retention) >= self.now;
+            if retention.is_some_and(keeps) {
+                old.next = ts.saturating_add(retention.unwrap_or(0)) + 1;
+                old.more = false;
+                break;
+            }
+            if needed_beyond.is_some_and(|taken| place.0 > taken) {
+                old.next = self.now; // the view moves on whatever the clock says
+                old.more = false;
+                break;
+            }
+            old.place = place;
+            old.ops.push(Op::Delete { space: keys::FEEDS, key });
+        }
+        Ok(old)
+    }
+
+    /// Upkeep: no item changes.
+    fn versions_removed(&self, partition: &Partition, id: u32, floor: u64, mut ops: Vec<Op>) -> Prepared {
+        let key = keys::versions_floor(self.container.number, id);
+        ops.push(Op::Put { space: keys::CATALOG, key, value: keys::number_value(floor) });
+        let generation = partition.sequencer.generation();
+        Prepared::upkeep(generation, self.container.partitions.indexes().epoch(), ops)
+    }
+}
