@@ -11,20 +11,22 @@ use std::time::Instant;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
-use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Version};
 
-use crate::auth;
+use crate::auth::{self, Access};
 use crate::connection::Wire;
+use crate::dispatch;
 use crate::faults::{End, Fault};
 use crate::guard::{self, Cors, Guard};
 use crate::headers::error_response;
 use crate::log;
 use crate::metrics::Operation;
+use crate::operations::{self, Flags};
 use crate::quire;
 use crate::request::{Request, Response, check_head, read_body};
-use crate::routes::{self, Route, RouteKind};
+use crate::routes::{self, RouteError};
 use crate::state::State;
 use crate::status::{Failure, HandlerError, RequestError};
 
@@ -96,7 +98,7 @@ pub(crate) async fn answer_metrics(
     let outcome = match (checked, received.uri().path(), received.method()) {
         (Err(error), ..) => Err(error.into()),
         (Ok(_), "/metrics" | "/_quire/metrics", &Method::GET | &Method::HEAD) => quire::metrics(state).await,
-        _ => Err(RequestError::Route(routes::RouteError::InvalidUrl).into()),
+        _ => Err(RequestError::Route(RouteError::InvalidUrl).into()),
     };
     outcome.unwrap_or_else(|error| refuse(&state.activity_ids.of(received.headers()), &error))
 }
@@ -151,24 +153,31 @@ impl Exchange {
     async fn serve_protocol(&mut self, mut request: Request) -> Result<Response, HandlerError> {
         let state = self.state.clone();
         let route = routes::parse(&request.method, &request.path).map_err(RequestError::Route)?;
-        self.operation = operation(&request, &route);
+        let found = operations::find(&route.kind, &request.method, Flags::of(&request.headers));
+        let action = found.as_ref().ok().map(|operation| operation.action);
+        self.operation = Operation::new(route.resource_type, action);
         let principal = auth::authenticate(&state, &request, &route).await?;
+        let operation = match found {
+            Ok(operation) => operation,
+            Err(error) => return Ok(dispatch::refuse(&request, &error.into())),
+        };
+        if let Err(error) = dispatch::authorize(&state, &request, &route, &operation, &principal) {
+            return Ok(dispatch::refuse(&request, &error));
+        }
         let mut hold = state.bodies.hold();
         request.body = read_body(&mut self.body, &state.config.limits, &mut hold).await?;
         self.is_read = true;
-        let fault = state.faults.as_ref().and_then(|faults| faults.strike(&request, &route));
-        match fault {
-            None => Ok(routes::dispatch(&state, &request, &route, &principal).await),
-            Some(fault) => {
-                tokio::time::sleep(fault.delay).await;
-                let served = if fault.after || fault.end == End::Served {
-                    Some(routes::dispatch(&state, &request, &route, &principal).await)
-                } else {
-                    None
-                };
-                self.strike(fault, served, &request.activity_id).await
-            }
-        }
+        let faults = state.faults.as_ref();
+        let Some(fault) = faults.and_then(|faults| faults.strike(&request, &route, operation.action)) else {
+            return Ok(dispatch::dispatch(&state, &request, &route, operation).await);
+        };
+        tokio::time::sleep(fault.delay).await;
+        let served = if fault.after || fault.end == End::Served {
+            Some(dispatch::dispatch(&state, &request, &route, operation).await)
+        } else {
+            None
+        };
+        self.strike(fault, served, &request.activity_id).await
     }
 
     /// What the client gets in place of an answer.
@@ -193,14 +202,16 @@ impl Exchange {
 
     async fn serve_own(&mut self, mut request: Request) -> Result<Response, HandlerError> {
         let state = self.state.clone();
-        if let Some(response) = quire::open(&state, &request.method, &request.path) {
-            return Ok(response);
+        let route = quire::parse(&state, &request).map_err(RequestError::Route)?;
+        let found = operations::find_admin(&route, &request.method);
+        let (name, access) = found.ok_or(RequestError::Route(RouteError::MethodNotAllowed))?;
+        if access != Access::Open {
+            quire::authorize(&state, &request, access).await?;
+            let mut hold = state.bodies.hold();
+            request.body = read_body(&mut self.body, &state.config.limits, &mut hold).await?;
+            self.is_read = true;
         }
-        quire::authenticate(&state, &request).await?;
-        let mut hold = state.bodies.hold();
-        request.body = read_body(&mut self.body, &state.config.limits, &mut hold).await?;
-        self.is_read = true;
-        quire::dispatch(&state, &request).await
+        quire::dispatch(&state, &request, &route, name).await
     }
 
     /// What every answer needs, whoever wrote it.
@@ -223,20 +234,6 @@ impl Exchange {
             *response.body_mut() = Full::new(Bytes::new());
         }
     }
-}
-
-fn operation(request: &Request, route: &Route) -> Operation {
-    match route.kind {
-        RouteKind::Script { .. } if request.method == Method::POST => Operation::execution(),
-        _ => Operation::new(route.resource_type, &request.method, is_query(request)),
-    }
-}
-
-fn is_query(request: &Request) -> bool {
-    let is_query_type = |value: &HeaderValue| value.as_bytes().starts_with(b"application/query+json");
-    request.method == Method::POST
-        && (request.header_is_true("x-ms-documentdb-isquery")
-            || request.headers.get(CONTENT_TYPE).is_some_and(is_query_type))
 }
 
 fn refuse(activity_id: &HeaderValue, error: &HandlerError) -> Response {

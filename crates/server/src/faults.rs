@@ -12,7 +12,7 @@ use quire_engine::EngineError;
 use quire_resource::PartitionKey;
 use quire_value::{Limits, Number, Object, Value, text};
 
-use crate::handlers;
+use crate::operations::Action;
 use crate::request::Request;
 use crate::routes::{Route, RouteError, RouteKind};
 use crate::status::{HandlerError, RequestError};
@@ -20,22 +20,6 @@ use crate::status::{HandlerError, RequestError};
 const RULE_COUNT_MAX: usize = 1000;
 const DELAY_MAX: Duration = Duration::from_secs(600);
 const PARTITION_KEY: &str = "x-ms-documentdb-partitionkey";
-
-/// How rules name operations.
-const OPERATIONS: [&str; 12] = [
-    "create",
-    "upsert",
-    "read",
-    "replace",
-    "patch",
-    "delete",
-    "query",
-    "queryPlan",
-    "readFeed",
-    "changeFeed",
-    "batch",
-    "execute",
-];
 
 #[derive(Default)]
 pub(crate) struct Faults {
@@ -92,13 +76,12 @@ pub(crate) enum End {
 
 impl Faults {
     /// What is to happen to a request, if anything.
-    pub fn strike(&self, request: &Request, route: &Route) -> Option<Fault> {
+    pub fn strike(&self, request: &Request, route: &Route, action: Action) -> Option<Fault> {
         let mut rules = self.rules.lock();
         if rules.list.is_empty() {
             return None;
         }
-        let operation = operation(request, route);
-        rules.list.iter_mut().find_map(|rule| rule.strike(operation, request, route))
+        rules.list.iter_mut().find_map(|rule| rule.strike(action.name(), request, route))
     }
 
     /// Serves `/_quire/faults` and `/_quire/faults/{id}`.
@@ -251,11 +234,10 @@ impl Rule {
 }
 
 fn operation_name(value: &Value) -> Result<String, FaultError> {
-    match value.as_str().filter(|name| OPERATIONS.contains(name)) {
+    let names = Action::ALL.map(Action::name);
+    match value.as_str().filter(|name| names.contains(name)) {
         Some(name) => Ok(name.to_owned()),
-        None => {
-            Err(bad(format!("{} is not one of the operations {}", value.to_json(), OPERATIONS.join(", "))))
-        }
+        None => Err(bad(format!("{} is not one of the operations {}", value.to_json(), names.join(", ")))),
     }
 }
 
@@ -340,38 +322,6 @@ impl<'a> Members<'a> {
 
 fn partition_key(request: &Request) -> Option<PartitionKey> {
     PartitionKey::from_header(request.headers.get(PARTITION_KEY)?.to_str().ok()?).ok()
-}
-
-fn operation(request: &Request, route: &Route) -> &'static str {
-    let is_feed = !matches!(
-        route.kind,
-        RouteKind::Database { .. }
-            | RouteKind::Container { .. }
-            | RouteKind::Item { .. }
-            | RouteKind::Script { .. }
-            | RouteKind::Conflict { .. }
-            | RouteKind::User { .. }
-            | RouteKind::Permission { .. }
-            | RouteKind::ClientEncryptionKey { .. }
-            | RouteKind::Offer { .. }
-            | RouteKind::Account
-    );
-    match request.method {
-        Method::GET | Method::HEAD if is_feed && request.headers.contains_key("a-im") => "changeFeed",
-        Method::GET | Method::HEAD if is_feed => "readFeed",
-        Method::GET | Method::HEAD => "read",
-        Method::PUT => "replace",
-        Method::PATCH => "patch",
-        Method::DELETE => "delete",
-        _ if handlers::is_query_plan(request) => "queryPlan",
-        _ if handlers::is_batch(request) => "batch",
-        _ if handlers::is_query(request) => "query",
-        _ if matches!(route.kind, RouteKind::Script { .. } | RouteKind::PartitionKeyDelete { .. }) => {
-            "execute"
-        }
-        _ if request.header_is_true("x-ms-documentdb-is-upsert") => "upsert",
-        _ => "create",
-    }
 }
 
 /// Evenly spread over [0, 1), the same for the same seed and number.

@@ -1,7 +1,7 @@
 //! HTTP: the listener, authentication, routes, headers, wire bodies, the status table.
 //!
 //! A connection is accepted in [`listen`], spoken in [`connection`], its requests pass [`guard`] and [`auth`] and
-//! end in `routes::dispatch`. Engine calls run on the bounded [`pool`]; only cache hits run on the async worker.
+//! end in `dispatch`, which runs what the table of [`operations`] says. Engine calls run on the bounded [`pool`]; only cache hits run on the async worker.
 //! Not here: what requests mean for data (see `quire-engine`), flags and files (see `quire-cli`).
 
 mod auth; // who asks, and what they may do
@@ -9,6 +9,7 @@ mod binary_json; // binary request bodies turned into text
 mod clock; // the real one
 mod config; // settings and limits
 mod connection; // one connection, watched
+mod dispatch; // an authenticated request, authorized and run
 mod exchange; // one request from its head to its answer
 mod faults; // requests that fail by rule, for tests of clients
 mod guard; // hosts and origins
@@ -18,11 +19,12 @@ mod hybrid_row; // batches in binary form
 mod listen; // the server: doors, keys, shutdown
 mod log; // slow requests, panics
 mod metrics; // figures
+mod operations; // the table: path, verb and flags to access, lane and handler
 mod partitions; // `/_quire/dbs/{db}/colls/{coll}/partitions`
 mod pool; // bounded blocking calls into the engine
 mod quire; // `/_quire/`
 mod request; // one request, read completely
-mod routes; // from a URL to a handler
+mod routes; // the URL grammar
 mod state; // what all requests share
 mod status; // from failures to status codes
 mod threads; // a thread per connection

@@ -6,8 +6,10 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use quire_engine::{WorkerState, WorkerStatus};
+
+use crate::operations::Action;
 
 /// Everything the edge counts. The engine's own figures are added when the text is written.
 #[derive(Default)]
@@ -62,24 +64,21 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
-    pub fn new(resource_type: &str, method: &Method, is_query: bool) -> Operation {
+    /// `None`: a request that is none of the operations.
+    pub fn new(resource_type: &str, action: Option<Action>) -> Operation {
         let name = if resource_type.is_empty() { "account" } else { resource_type };
         let resource = RESOURCES.iter().position(|known| *known == name).unwrap_or(RESOURCES.len() - 1);
-        let operation = match *method {
-            Method::GET | Method::HEAD => 0,
-            Method::POST if is_query => 1,
-            Method::POST => 2,
-            Method::PUT => 3,
-            Method::PATCH => 4,
-            Method::DELETE => 5,
-            _ => OPERATIONS.len() - 1,
+        let operation = match action {
+            Some(Action::Read | Action::ReadFeed | Action::ChangeFeed) => 0,
+            Some(Action::Query | Action::QueryPlan) => 1,
+            Some(Action::Create | Action::Upsert | Action::Batch) => 2,
+            Some(Action::Replace) => 3,
+            Some(Action::Patch) => 4,
+            Some(Action::Delete) => 5,
+            Some(Action::Execute) => 6,
+            None => OPERATIONS.len() - 1,
         };
         Operation { resource, operation }
-    }
-
-    /// A stored procedure runs.
-    pub fn execution() -> Operation {
-        Operation { operation: OPERATIONS.len() - 2, ..Operation::new("sprocs", &Method::POST, false) }
     }
 
     /// A request that names no resource of the protocol.
@@ -288,11 +287,11 @@ mod tests {
     #[test]
     fn what_was_recorded_is_written() {
         let metrics = Metrics::default();
-        let read = Operation::new("docs", &Method::GET, false);
+        let read = Operation::new("docs", Some(Action::Read));
         metrics.answered(read, StatusCode::OK, Duration::from_micros(70), Some(b"1"));
         metrics.answered(read, StatusCode::NOT_FOUND, Duration::from_secs(9), Some(b"5.719"));
         metrics.answered(
-            Operation::new("", &Method::GET, false),
+            Operation::new("", Some(Action::Read)),
             StatusCode::UNAUTHORIZED,
             Duration::ZERO,
             None,

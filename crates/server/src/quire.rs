@@ -1,50 +1,138 @@
 //! What the server says about itself, below `/_quire/`.
 //!
 //! `live` and `ready` are open and bare. Everything else is signed like any other request, with the resource type
-//! `_quire` and the path (without its leading slash) as link: a GET with any key, the rest with a read-write key.
-//! Resource tokens and bearers never open anything here.
+//! `_quire` and the path (without its leading slash) as link. Which key opens what is in [`operations`]; resource tokens
+//! and bearers never open anything here.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http_body_util::Full;
+use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::{Method, StatusCode};
+use percent_encoding::percent_decode_str;
 use quire_engine::{WorkerState, WorkerStatus};
 
-use crate::auth::{self, AuthError, Principal, Signed};
-use crate::config::Endpoint;
-use crate::partitions;
+use crate::auth::{self, Access, AuthError, Signed};
+use crate::operations;
 use crate::request::{Request, Response};
 use crate::routes::RouteError;
 use crate::state::State;
 use crate::status::{HandlerError, RequestError};
-use crate::transaction;
-use crate::views;
 
 const RESOURCE_TYPE: &str = "_quire";
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+pub(crate) type Answered = Result<Response, HandlerError>;
+
+/// What a path below `/_quire/` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AdminRoute {
+    Live,
+    Ready,
+    Metrics,
+    /// All rules, or the one with the id.
+    Faults {
+        id: Option<String>,
+    },
+    Transaction {
+        database: String,
+    },
+    View {
+        database: String,
+        container: String,
+    },
+    ViewRebuild {
+        database: String,
+        container: String,
+    },
+    Partitions {
+        database: String,
+        container: String,
+    },
+    PartitionSplit {
+        database: String,
+        container: String,
+        id: String,
+    },
+    /// Of the server's owner.
+    Endpoint {
+        path: &'static str,
+    },
+}
+
+/// An authorized request below `/_quire/`, its body read.
+pub(crate) struct AdminCall<'a> {
+    pub state: &'a Arc<State>,
+    pub request: &'a Request,
+}
 
 pub(crate) fn is_own(path: &str) -> bool {
     path.starts_with("/_quire/")
 }
 
-/// Live and ready. A server that is not ready, or whose background work fails in part, says why.
-pub(crate) fn open(state: &State, method: &Method, path: &str) -> Option<Response> {
-    let (status, text) = match path {
-        "/_quire/live" => (StatusCode::OK, String::new()),
-        "/_quire/ready" => ready(state),
-        _ => return None,
-    };
-    let is_read = *method == Method::GET || *method == Method::HEAD;
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    *response.status_mut() = if is_read { status } else { StatusCode::METHOD_NOT_ALLOWED };
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-    Some(response)
+/// Percent-decoded, without a query string.
+pub(crate) fn parse(state: &State, request: &Request) -> Result<AdminRoute, RouteError> {
+    let path = path(request);
+    let mut endpoints = state.config.endpoints.iter().filter(|endpoint| endpoint.path == path).peekable();
+    if let Some(endpoint) = endpoints.peek() {
+        let route = AdminRoute::Endpoint { path: endpoint.path };
+        let is_known = endpoints.any(|endpoint| endpoint.method == request.method);
+        return if is_known { Ok(route) } else { Err(RouteError::MethodNotAllowed) };
+    }
+    let segments: Vec<&str> = path.strip_prefix("/_quire/").unwrap_or_default().split('/').collect();
+    Ok(match *segments.as_slice() {
+        ["live"] => AdminRoute::Live,
+        ["ready"] => AdminRoute::Ready,
+        ["metrics"] => AdminRoute::Metrics,
+        ["faults"] => AdminRoute::Faults { id: None },
+        ["faults", id] => AdminRoute::Faults { id: Some(decode(id)?) },
+        ["dbs", database, "transaction"] => AdminRoute::Transaction { database: decode(database)? },
+        ["dbs", database, "colls", container, ref rest @ ..] => {
+            in_container(decode(database)?, decode(container)?, rest)?
+        }
+        _ => return Err(RouteError::InvalidUrl),
+    })
 }
 
-fn ready(state: &State) -> (StatusCode, String) {
+fn in_container(database: String, container: String, rest: &[&str]) -> Result<AdminRoute, RouteError> {
+    Ok(match *rest {
+        ["view"] => AdminRoute::View { database, container },
+        ["view", "rebuild"] => AdminRoute::ViewRebuild { database, container },
+        ["partitions"] => AdminRoute::Partitions { database, container },
+        ["partitions", id, "split"] => AdminRoute::PartitionSplit { database, container, id: decode(id)? },
+        _ => return Err(RouteError::InvalidUrl),
+    })
+}
+
+fn decode(segment: &str) -> Result<String, RouteError> {
+    match percent_decode_str(segment).decode_utf8() {
+        Ok(name) if !name.is_empty() => Ok(name.into_owned()),
+        _ => Err(RouteError::InvalidUrl),
+    }
+}
+
+/// Who asks, and whether they may.
+pub(crate) async fn authorize(state: &State, request: &Request, access: Access) -> Result<(), AuthError> {
+    let path = path(request);
+    let signed = Signed {
+        method: &request.method,
+        resource_type: RESOURCE_TYPE,
+        link: path.strip_prefix('/').unwrap_or(path),
+        link_rid: None,
+    };
+    let principal = auth::authenticate_signed(state, &request.headers, &signed).await?;
+    auth::authorize_server(&principal, access)
+}
+
+pub(crate) fn live() -> Response {
+    plain(StatusCode::OK, String::new())
+}
+
+/// A server that is not ready, or whose background work fails in part, says why.
+pub(crate) fn ready(state: &State) -> Response {
     let mut reasons = Vec::new();
     if !state.ready.load(Ordering::Relaxed) {
         reasons.push("the server is stopping".to_owned());
@@ -52,7 +140,8 @@ fn ready(state: &State) -> (StatusCode, String) {
     if !state.engine.is_writable() {
         reasons.push("the storage takes no writes".to_owned());
     }
-    readiness(reasons, &state.engine.workers())
+    let (status, text) = readiness(reasons, &state.engine.workers());
+    plain(status, text)
 }
 
 /// Not ready when there is a reason already, or when a worker is failing as a whole. What fails for one container only is
@@ -72,76 +161,27 @@ fn readiness(mut reasons: Vec<String>, workers: &[WorkerStatus]) -> (StatusCode,
     (status, reasons.iter().map(|reason| format!("{reason}\n")).collect())
 }
 
-/// Who asks; only an account key will do.
-pub(crate) async fn authenticate(state: &State, request: &Request) -> Result<(), AuthError> {
-    let path = path(request);
-    let signed = Signed {
-        method: &request.method,
-        resource_type: RESOURCE_TYPE,
-        link: path.strip_prefix('/').unwrap_or(path),
-        link_rid: None,
-    };
-    let reads = request.method == Method::GET || request.method == Method::HEAD;
-    match auth::authenticate_signed(state, &request.headers, &signed).await? {
-        Principal::Master { read_only: false } => Ok(()),
-        Principal::Master { read_only: true } if reads => Ok(()),
-        Principal::Master { .. } => Err(AuthError::ReadOnlyKey { access: auth::Access::Write }),
-        Principal::ResourceToken(_) => Err(AuthError::NotPermitted),
-        Principal::Oidc { .. } => Err(AuthError::ControlPlane),
-    }
-}
-
-/// The request is authenticated and its body read.
-pub(crate) async fn dispatch(state: &Arc<State>, request: &Request) -> Result<Response, HandlerError> {
-    let path = path(request);
-    if path == "/_quire/metrics" {
-        return match request.method {
-            Method::GET | Method::HEAD => metrics(state).await,
-            _ => Err(RequestError::Route(RouteError::MethodNotAllowed).into()),
-        };
-    }
-    if let Some(id) = fault_path(path) {
-        return faults(state, &request.method, id, &request.body);
-    }
-    if let Some(database) = transaction::database(path) {
-        return transaction::serve(state, request, database.map_err(RequestError::Route)?).await;
-    }
-    if let Some(view) = views::parse(path) {
-        return views::serve(state, request, view.map_err(RequestError::Route)?).await;
-    }
-    if let Some(asked) = partitions::asked(path) {
-        return partitions::serve(state, request, asked.map_err(RequestError::Route)?).await;
-    }
-    let endpoint = find(&state.config.endpoints, &request.method, path).map_err(RequestError::Route)?;
-    call(state, endpoint, request.body.clone()).await
-}
-
-/// Behind `/_quire/faults`: nothing, or the id of a rule.
-fn fault_path(path: &str) -> Option<Option<&str>> {
-    match path.strip_prefix("/_quire/faults")? {
-        "" => Some(None),
-        id => id.strip_prefix('/').map(Some),
-    }
-}
-
-fn faults(state: &State, method: &Method, id: Option<&str>, body: &[u8]) -> Result<Response, HandlerError> {
-    let faults = state.faults.as_ref().ok_or(RequestError::Disabled { flag: "--enable-faults" })?;
-    let (status, text) = faults.serve(method, id, body)?;
+fn plain(status: StatusCode, text: String) -> Response {
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Ok(response)
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
 }
 
-fn find<'a>(endpoints: &'a [Endpoint], method: &Method, path: &str) -> Result<&'a Endpoint, RouteError> {
-    let mut known = endpoints.iter().filter(|endpoint| endpoint.path == path).peekable();
-    if known.peek().is_none() {
-        return Err(RouteError::InvalidUrl);
-    }
-    known.find(|endpoint| endpoint.method == *method).ok_or(RouteError::MethodNotAllowed)
+pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Response {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
 }
 
-pub(crate) async fn metrics(state: &Arc<State>) -> Result<Response, HandlerError> {
+pub(crate) fn faults(call: &AdminCall<'_>, id: Option<&str>) -> Answered {
+    let faults = call.state.faults.as_ref().ok_or(RequestError::Disabled { flag: "--enable-faults" })?;
+    let (status, text) = faults.serve(&call.request.method, id, &call.request.body)?;
+    Ok(json(status, text))
+}
+
+pub(crate) async fn metrics(state: &Arc<State>) -> Answered {
     let shared = state.clone();
     let engine = state.pool.read(move || shared.engine.statistics()).await?;
     let text = state.metrics.write(&engine, &state.engine.workers(), state.bodies.held());
@@ -150,16 +190,29 @@ pub(crate) async fn metrics(state: &Arc<State>) -> Result<Response, HandlerError
     Ok(response)
 }
 
-async fn call(state: &Arc<State>, endpoint: &Endpoint, body: Bytes) -> Result<Response, HandlerError> {
-    let (shared, call) = (state.clone(), endpoint.call.clone());
-    let text = state.pool.write(move || call(&shared.engine, &body)).await??;
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Ok(response)
+/// One that the server's owner added.
+pub(crate) async fn endpoint(call: &AdminCall<'_>, path: &str) -> Answered {
+    let method = &call.request.method;
+    let mut endpoints = call.state.config.endpoints.iter();
+    let endpoint = endpoints.find(|endpoint| endpoint.path == path && endpoint.method == *method);
+    let endpoint = endpoint.ok_or(RequestError::Route(RouteError::MethodNotAllowed))?;
+    let (shared, run, body) = (call.state.clone(), endpoint.call.clone(), call.request.body.clone());
+    let text = call.state.pool.write(move || run(&shared.engine, &body)).await??;
+    Ok(json(StatusCode::OK, text))
 }
 
 fn path(request: &Request) -> &str {
     request.path.split('?').next().unwrap_or_default()
+}
+
+/// Serves a request below `/_quire/` that is authorized.
+pub(crate) async fn dispatch(
+    state: &Arc<State>,
+    request: &Request,
+    route: &AdminRoute,
+    name: operations::AdminName,
+) -> Answered {
+    operations::run_admin(name, &AdminCall { state, request }, route).await
 }
 
 #[cfg(test)]

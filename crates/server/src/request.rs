@@ -31,18 +31,6 @@ pub(crate) type Response = hyper::Response<Full<Bytes>>;
 const ACTIVITY_ID: HeaderName = HeaderName::from_static("x-ms-activity-id");
 const ACTIVITY_ID_BYTES_MAX: usize = 64;
 
-impl Request {
-    /// A header's text; `None` when absent or not visible ASCII.
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok()
-    }
-
-    /// A header that clients write as `True`, `true`, `False` or `false`.
-    pub fn header_is_true(&self, name: &str) -> bool {
-        self.header(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
-    }
-}
-
 /// Activity ids: the client's own when it looks like one, otherwise new ones. These need to be different, not secret,
 /// so a random start and a counter do, without a system call for every request.
 pub(crate) struct ActivityIds {

@@ -1,11 +1,11 @@
-//! The URL grammar: which resource a path names, which verbs it knows, what a client must have signed.
+//! The URL grammar: which resource a path names and what a client must have signed. What can be done with it is in
+//! [`operations`].
 //!
 //! A path is split on `/` first and each segment percent-decoded once afterwards, so an encoded `/` in an id
 //! never becomes a separator; `+` is a plus. One trailing slash and one extra leading slash are ignored, nothing
 //! else is collapsed. Names and rids stand in the same places; which one a segment is, the engine decides.
 
 use std::borrow::Cow;
-use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,16 +13,7 @@ use hyper::Method;
 use percent_encoding::percent_decode_str;
 use quire_engine::ScriptKind;
 
-use crate::auth::{self, Principal};
-use crate::handlers::{
-    self, Call, Handled, account, addresses, batch, charge, client_encryption_keys, conflicts, containers,
-    databases, items, offers, partition_key_ranges, permissions, scripts, users,
-};
-use crate::headers::Reply;
-use crate::request::{Request, Response};
-use crate::state::State;
-use crate::status::Failure;
-use crate::views;
+use crate::operations;
 
 /// Longest path of the grammar: `dbs/{}/colls/{}/docs/{}/attachments/{}`.
 const SEGMENT_COUNT_MAX: usize = 8;
@@ -111,166 +102,12 @@ pub(crate) fn parse(method: &Method, path: &str) -> Result<Route, RouteError> {
     if segments == ["addresses"] {
         return addresses(method, query);
     }
-    let (kind, resource_type, verbs) = resolve(segments)?;
-    if !verbs.contains(method) {
+    let (kind, resource_type) = resolve(segments)?;
+    if !operations::allows(&kind, method) {
         return Err(RouteError::MethodNotAllowed);
     }
     let (resource_link, resource_link_rid) = links(&kind, segments)?;
     Ok(Route { kind, resource_type, resource_link, resource_link_rid })
-}
-
-/// Serves an authenticated request.
-pub(crate) async fn dispatch(
-    state: &State,
-    request: &Request,
-    route: &Route,
-    principal: &Principal,
-) -> Response {
-    let started = Instant::now();
-    let reply = match serve(state, request, route, principal).await {
-        Ok(reply) => reply,
-        Err(error) => Reply::failure(Failure::from(&error)).charge(charge::FAILED),
-    };
-    reply.finish(request, started)
-}
-
-async fn serve(state: &State, request: &Request, route: &Route, principal: &Principal) -> Handled {
-    let mut call = Call::new(state, request)?;
-    let access = handlers::access(request, &route.kind);
-    auth::authorize(state, principal, route, access, call.partition_key.as_ref())?;
-    let Some(throttle) = &state.throttle else { return run(&call, &route.kind).await };
-    let meter = throttle.meter(&call, &route.kind)?;
-    if let Some(meter) = &meter {
-        call.charge_max = Some(meter.admit()?);
-    }
-    let reply = run(&call, &route.kind).await;
-    if let Some(meter) = &meter {
-        meter.spend(reply.as_ref().map_or(charge::FAILED, Reply::charged));
-    }
-    reply
-}
-
-async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
-    Ok(views::with_lag(call, kind, handle(call, kind).await?))
-}
-
-/// One line per operation. `parse` let only the verbs of each path through.
-async fn handle(call: &Call<'_>, kind: &RouteKind) -> Handled {
-    use RouteKind::*;
-    // A HEAD is a GET whose body the edge leaves out.
-    let method = if call.request.method == Method::HEAD { &Method::GET } else { &call.request.method };
-    let is_query = *method == Method::POST && handlers::is_query(call.request);
-    match (kind, method) {
-        (Account, _) => account::read(call),
-
-        (Databases, &Method::GET) => databases::list(call),
-        (Databases, _) if is_query => databases::query(call).await,
-        (Databases, _) => databases::create(call).await,
-        (Database { database }, &Method::GET) => databases::read(call, database),
-        (Database { database }, _) => databases::delete(call, database).await,
-
-        (Containers { database }, &Method::GET) => containers::list(call, database),
-        (Containers { database }, _) if is_query => containers::query(call, database).await,
-        (Containers { database }, _) => containers::create(call, database).await,
-        (Container { database, container }, &Method::GET) => containers::read(call, database, container),
-        (Container { database, container }, &Method::PUT) => {
-            containers::replace(call, database, container).await
-        }
-        (Container { database, container }, _) => containers::delete(call, database, container).await,
-
-        (Items { database, container }, &Method::GET) => items::list(call, database, container).await,
-        (Items { database, container }, _) if handlers::is_query_plan(call.request) => {
-            handlers::query_plan(call, database, container).await
-        }
-        (Items { database, container }, _) if handlers::is_batch(call.request) => {
-            batch::run(call, database, container).await
-        }
-        (Items { database, container }, _) if is_query => {
-            handlers::query_items(call, database, container).await
-        }
-        (Items { database, container }, _) => items::create(call, database, container).await,
-        (Item { database, container, id }, &Method::GET) => items::read(call, database, container, id).await,
-        (Item { database, container, id }, &Method::PUT) => {
-            items::replace(call, database, container, id).await
-        }
-        (Item { database, container, id }, &Method::PATCH) => {
-            items::patch(call, database, container, id).await
-        }
-        (Item { database, container, id }, _) => items::delete(call, database, container, id).await,
-
-        (Scripts { script, database, container }, &Method::GET) => {
-            scripts::list(call, *script, database, container)
-        }
-        (Scripts { script, database, container }, _) if is_query => {
-            scripts::query(call, *script, database, container).await
-        }
-        (Scripts { script, database, container }, _) => {
-            scripts::create(call, *script, database, container).await
-        }
-        (Script { script, database, container, id }, &Method::GET) => {
-            scripts::read(call, *script, database, container, id)
-        }
-        (Script { script, database, container, id }, &Method::PUT) => {
-            scripts::replace(call, *script, database, container, id).await
-        }
-        (Script { database, container, id, .. }, &Method::POST) => {
-            scripts::execute(call, database, container, id).await
-        }
-        (Script { script, database, container, id }, _) => {
-            scripts::delete(call, *script, database, container, id).await
-        }
-        (PartitionKeyDelete { database, container }, _) => items::delete_all(call, database, container).await,
-
-        (Conflicts { database, container }, &Method::GET) => conflicts::list(call, database, container),
-        (Conflicts { database, container }, _) => conflicts::query(call, database, container).await,
-        (Conflict { database, container, id }, _) => conflicts::missing(call, database, container, id),
-
-        (PartitionKeyRanges { database, container }, &Method::GET) => {
-            partition_key_ranges::list(call, database, container)
-        }
-        (PartitionKeyRanges { database, container }, _) => {
-            partition_key_ranges::query(call, database, container).await
-        }
-
-        (Users { database }, &Method::GET) => users::list(call, database),
-        (Users { database }, _) if is_query => users::query(call, database).await,
-        (Users { database }, _) => users::create(call, database).await,
-        (User { database, user }, &Method::GET) => users::read(call, database, user),
-        (User { database, user }, &Method::PUT) => users::replace(call, database, user).await,
-        (User { database, user }, _) => users::delete(call, database, user).await,
-
-        (Permissions { database, user }, &Method::GET) => permissions::list(call, database, user),
-        (Permissions { database, user }, _) if is_query => permissions::query(call, database, user).await,
-        (Permissions { database, user }, _) => permissions::create(call, database, user).await,
-        (Permission { database, user, permission }, &Method::GET) => {
-            permissions::read(call, database, user, permission)
-        }
-        (Permission { database, user, permission }, &Method::PUT) => {
-            permissions::replace(call, database, user, permission).await
-        }
-        (Permission { database, user, permission }, _) => {
-            permissions::delete(call, database, user, permission).await
-        }
-
-        (ClientEncryptionKeys { database }, &Method::GET) => client_encryption_keys::list(call, database),
-        (ClientEncryptionKeys { database }, _) if is_query => {
-            client_encryption_keys::query(call, database).await
-        }
-        (ClientEncryptionKeys { database }, _) => client_encryption_keys::create(call, database).await,
-        (ClientEncryptionKey { database, key }, &Method::GET) => {
-            client_encryption_keys::read(call, database, key)
-        }
-        (ClientEncryptionKey { database, key }, _) => {
-            client_encryption_keys::replace(call, database, key).await
-        }
-
-        (Offers, &Method::GET) => offers::list(call),
-        (Offers, _) => offers::query(call).await,
-        (Offer { offer }, &Method::GET) => offers::read(call, offer),
-        (Offer { offer }, _) => offers::replace(call, offer).await,
-
-        (Addresses, _) => addresses::read(call),
-    }
 }
 
 fn split<'a, 'b>(path: &'a str, buffer: &'b mut [&'a str]) -> Result<&'b [&'a str], RouteError> {
@@ -291,61 +128,38 @@ fn split<'a, 'b>(path: &'a str, buffer: &'b mut [&'a str]) -> Result<&'b [&'a st
     Ok(&buffer[..count])
 }
 
-/// Verbs of a path. HEAD goes wherever GET goes.
-struct Verbs(&'static [Method]);
-
-impl Verbs {
-    fn contains(&self, method: &Method) -> bool {
-        self.0.contains(method) || (*method == Method::HEAD && self.0.contains(&Method::GET))
-    }
-}
-
-const READ: Verbs = Verbs(&[Method::GET]);
-const RUN: Verbs = Verbs(&[Method::POST]);
-const FEED: Verbs = Verbs(&[Method::GET, Method::POST]);
-const READ_DELETE: Verbs = Verbs(&[Method::GET, Method::DELETE]);
-const READ_REPLACE: Verbs = Verbs(&[Method::GET, Method::PUT]);
-const READ_REPLACE_DELETE: Verbs = Verbs(&[Method::GET, Method::PUT, Method::DELETE]);
-const ITEM: Verbs = Verbs(&[Method::GET, Method::PUT, Method::PATCH, Method::DELETE]);
-const PROCEDURE: Verbs = Verbs(&[Method::GET, Method::POST, Method::PUT, Method::DELETE]);
-/// Attachments, schemas, user-defined types: known, and every verb refused.
-const LEGACY: Verbs = Verbs(&[]);
-
-fn resolve(segments: &[&str]) -> Result<(RouteKind, &'static str, Verbs), RouteError> {
+/// Attachments, schemas, user-defined types and other legacy paths are known, and every verb of theirs is refused.
+fn resolve(segments: &[&str]) -> Result<(RouteKind, &'static str), RouteError> {
     Ok(match *segments {
-        [] => (RouteKind::Account, "", READ),
-        ["dbs"] => (RouteKind::Databases, "dbs", FEED),
-        ["dbs", database] => (RouteKind::Database { database: decode(database)? }, "dbs", READ_DELETE),
+        [] => (RouteKind::Account, ""),
+        ["dbs"] => (RouteKind::Databases, "dbs"),
+        ["dbs", database] => (RouteKind::Database { database: decode(database)? }, "dbs"),
         ["dbs", database, ref rest @ ..] => return in_database(decode(database)?, rest),
-        ["offers"] => (RouteKind::Offers, "offers", FEED),
-        ["offers", offer] => (RouteKind::Offer { offer: decode(offer)? }, "offers", READ_REPLACE),
-        ["media", ..] | ["topology"] | ["snapshots", ..] => (RouteKind::Account, "", LEGACY),
+        ["offers"] => (RouteKind::Offers, "offers"),
+        ["offers", offer] => (RouteKind::Offer { offer: decode(offer)? }, "offers"),
+        ["media", ..] | ["topology"] | ["snapshots", ..] => return Err(RouteError::MethodNotAllowed),
         _ => return Err(RouteError::InvalidUrl),
     })
 }
 
-fn in_database(database: String, rest: &[&str]) -> Result<(RouteKind, &'static str, Verbs), RouteError> {
+fn in_database(database: String, rest: &[&str]) -> Result<(RouteKind, &'static str), RouteError> {
     use RouteKind::*;
     Ok(match *rest {
-        ["colls"] => (Containers { database }, "colls", FEED),
-        ["colls", container] => {
-            (Container { database, container: decode(container)? }, "colls", READ_REPLACE_DELETE)
-        }
+        ["colls"] => (Containers { database }, "colls"),
+        ["colls", container] => (Container { database, container: decode(container)? }, "colls"),
         ["colls", container, ref rest @ ..] => return in_container(database, decode(container)?, rest),
-        ["users"] => (Users { database }, "users", FEED),
-        ["users", user] => (User { database, user: decode(user)? }, "users", READ_REPLACE_DELETE),
-        ["users", user, "permissions"] => {
-            (Permissions { database, user: decode(user)? }, "permissions", FEED)
-        }
+        ["users"] => (Users { database }, "users"),
+        ["users", user] => (User { database, user: decode(user)? }, "users"),
+        ["users", user, "permissions"] => (Permissions { database, user: decode(user)? }, "permissions"),
         ["users", user, "permissions", permission] => {
             let kind = Permission { database, user: decode(user)?, permission: decode(permission)? };
-            (kind, "permissions", READ_REPLACE_DELETE)
+            (kind, "permissions")
         }
-        ["clientencryptionkeys"] => (ClientEncryptionKeys { database }, "clientencryptionkeys", FEED),
+        ["clientencryptionkeys"] => (ClientEncryptionKeys { database }, "clientencryptionkeys"),
         ["clientencryptionkeys", key] => {
-            (ClientEncryptionKey { database, key: decode(key)? }, "clientencryptionkeys", READ_REPLACE)
+            (ClientEncryptionKey { database, key: decode(key)? }, "clientencryptionkeys")
         }
-        ["udts"] | ["udts", _] => (Database { database }, "udts", LEGACY),
+        ["udts"] | ["udts", _] => return Err(RouteError::MethodNotAllowed),
         _ => return Err(RouteError::InvalidUrl),
     })
 }
@@ -354,25 +168,24 @@ fn in_container(
     database: String,
     container: String,
     rest: &[&str],
-) -> Result<(RouteKind, &'static str, Verbs), RouteError> {
+) -> Result<(RouteKind, &'static str), RouteError> {
     use RouteKind::*;
     Ok(match *rest {
-        ["docs"] => (Items { database, container }, "docs", FEED),
-        ["docs", id] => (Item { database, container, id: decode(id)? }, "docs", ITEM),
-        ["docs", _, "attachments", ..] => (Items { database, container }, "attachments", LEGACY),
-        ["pkranges"] => (PartitionKeyRanges { database, container }, "pkranges", FEED),
-        ["conflicts"] => (Conflicts { database, container }, "conflicts", FEED),
-        ["conflicts", id] => (Conflict { database, container, id: decode(id)? }, "conflicts", READ_DELETE),
-        ["operations", "partitionkeydelete"] => (PartitionKeyDelete { database, container }, "colls", RUN),
-        ["schemas", ..] => (Items { database, container }, "schemas", LEGACY),
+        ["docs"] => (Items { database, container }, "docs"),
+        ["docs", id] => (Item { database, container, id: decode(id)? }, "docs"),
+        ["docs", _, "attachments", ..] => return Err(RouteError::MethodNotAllowed),
+        ["pkranges"] => (PartitionKeyRanges { database, container }, "pkranges"),
+        ["conflicts"] => (Conflicts { database, container }, "conflicts"),
+        ["conflicts", id] => (Conflict { database, container, id: decode(id)? }, "conflicts"),
+        ["operations", "partitionkeydelete"] => (PartitionKeyDelete { database, container }, "colls"),
+        ["schemas", ..] => return Err(RouteError::MethodNotAllowed),
         [segment] => {
             let script = script(segment)?;
-            (Scripts { script, database, container }, script_segment(script), FEED)
+            (Scripts { script, database, container }, script_segment(script))
         }
         [segment, id] => {
             let script = script(segment)?;
-            let verbs = if script == ScriptKind::StoredProcedure { PROCEDURE } else { READ_REPLACE_DELETE };
-            (Script { script, database, container, id: decode(id)? }, script_segment(script), verbs)
+            (Script { script, database, container, id: decode(id)? }, script_segment(script))
         }
         _ => return Err(RouteError::InvalidUrl),
     })
@@ -429,7 +242,7 @@ fn has_rid_shape(segment: &str) -> bool {
 
 /// Direct-mode address look-up is signed with the type and link of what it resolves.
 fn addresses(method: &Method, query: &str) -> Result<Route, RouteError> {
-    if !READ.contains(method) {
+    if !operations::allows(&RouteKind::Addresses, method) {
         return Err(RouteError::MethodNotAllowed);
     }
     let unsigned = Route {
@@ -443,7 +256,7 @@ fn addresses(method: &Method, query: &str) -> Result<Route, RouteError> {
     let mut buffer = [""; SEGMENT_COUNT_MAX];
     let with_slash = format!("/{}", target.trim_start_matches('/'));
     let segments = split(&with_slash, &mut buffer)?;
-    let (_, resource_type, _) = resolve(segments)?;
+    let (_, resource_type) = resolve(segments)?;
     let (resource_link, resource_link_rid) = link_of(&segments[..segments.len() - segments.len() % 2])?;
     Ok(Route { resource_type, resource_link, resource_link_rid, ..unsigned })
 }

@@ -5,10 +5,8 @@
 //! status, all others 424.
 
 use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use hyper::{Method, StatusCode};
-use percent_encoding::percent_decode_str;
+use hyper::StatusCode;
+use hyper::header::{HeaderName, HeaderValue};
 use quire_engine::{
     EngineError, IndexingDirective, Position, TransactionAnswer, TransactionDone, TransactionOperation,
     TransactionOutcome, TransactionVerb,
@@ -16,11 +14,9 @@ use quire_engine::{
 use quire_resource::PartitionKey;
 use quire_value::text::write_string;
 use quire_value::{Limits, Value, text};
-use std::sync::Arc;
 
-use crate::request::{Request, Response};
-use crate::routes::RouteError;
-use crate::state::State;
+use crate::quire::{self, AdminCall, Answered};
+use crate::request::Request;
 use crate::status::{Failure, HandlerError, RequestError};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -37,38 +33,21 @@ const MEMBERS: [&str; 8] = [
     "indexingDirective",
 ];
 
-/// The database of such a path, percent-decoded.
-pub(crate) fn database(path: &str) -> Option<Result<String, RouteError>> {
-    let segment = path.strip_prefix("/_quire/dbs/")?.strip_suffix("/transaction")?;
-    if segment.is_empty() || segment.contains('/') {
-        return None;
-    }
-    let decoded = percent_decode_str(segment).decode_utf8();
-    Some(decoded.map(|name| name.into_owned()).map_err(|_| RouteError::InvalidUrl))
-}
-
-pub(crate) async fn serve(
-    state: &Arc<State>,
-    request: &Request,
-    database: String,
-) -> Result<Response, HandlerError> {
-    if request.method != Method::POST {
-        return Err(RequestError::Route(RouteError::MethodNotAllowed).into());
-    }
+pub(crate) async fn serve(call: &AdminCall<'_>, database: &str) -> Answered {
+    let (state, request) = (call.state, call.request);
     if !state.config.enable_transactions {
         return Err(RequestError::Disabled { flag: "--enable-transactions" }.into());
     }
     let operations = operations(&request.body, !wants_minimal(request))?;
-    let shared = state.clone();
+    let (shared, database) = (state.clone(), database.to_owned());
     let answer = state.pool.write(move || shared.engine.transact(&database, operations)).await??;
     let failed = answer.results.iter().any(|result| match result {
         Ok(done) => done.outcome == TransactionOutcome::NotModified,
         Err(_) => true,
     });
     let charge = format!("{:.2}", answer.charge);
-    let mut response = Response::new(Full::new(Bytes::from(body(&answer))));
-    *response.status_mut() = if failed { StatusCode::MULTI_STATUS } else { StatusCode::OK };
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let status = if failed { StatusCode::MULTI_STATUS } else { StatusCode::OK };
+    let mut response = quire::json(status, body(&answer));
     response.headers_mut().extend(HeaderValue::try_from(charge).map(|charge| (CHARGE, charge)));
     Ok(response)
 }

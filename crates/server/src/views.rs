@@ -5,82 +5,42 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use hyper::{Method, StatusCode};
-use percent_encoding::percent_decode_str;
+use hyper::StatusCode;
+use hyper::header::{HeaderName, HeaderValue};
 use quire_engine::{Container, Engine, EngineError, ViewState, ViewStatus};
 use quire_resource::VIEW_MEMBERS;
 use quire_value::{Object, Value};
 
 use crate::handlers::Call;
 use crate::headers::Reply;
-use crate::request::{Request, Response};
-use crate::routes::{RouteError, RouteKind};
-use crate::state::State;
-use crate::status::{HandlerError, RequestError};
+use crate::quire::{self, AdminCall, Answered};
+use crate::routes::RouteKind;
 
 const LAG: HeaderName = HeaderName::from_static("x-quire-view-lag");
 
-/// What is asked of a view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    Status,
-    Rebuild,
+pub(crate) async fn status(call: &AdminCall<'_>, database: &str, container: &str) -> Answered {
+    let (engine, database, container) =
+        (call.state.engine.clone(), database.to_owned(), container.to_owned());
+    let answer = move || describe(&engine, &*engine.container(&database, &container)?);
+    Ok(quire::json(StatusCode::OK, call.state.pool.read(answer).await??))
 }
 
-/// Database and container of such a path, percent-decoded.
-pub(crate) fn parse(path: &str) -> Option<Result<(String, String, Asked), RouteError>> {
-    let segments: Vec<&str> = path.strip_prefix("/_quire/dbs/")?.split('/').collect();
-    let (database, container, asked) = match *segments.as_slice() {
-        [database, "colls", container, "view"] => (database, container, Asked::Status),
-        [database, "colls", container, "view", "rebuild"] => (database, container, Asked::Rebuild),
-        _ => return None,
-    };
-    let decode = |segment: &str| match percent_decode_str(segment).decode_utf8() {
-        Ok(name) if !name.is_empty() => Ok(name.into_owned()),
-        _ => Err(RouteError::InvalidUrl),
-    };
-    Some(decode(database).and_then(|database| Ok((database, decode(container)?, asked))))
-}
-
-pub(crate) async fn serve(
-    state: &Arc<State>,
-    request: &Request,
-    (database, container, asked): (String, String, Asked),
-) -> Result<Response, HandlerError> {
-    let is_allowed = match asked {
-        Asked::Status => request.method == Method::GET || request.method == Method::HEAD,
-        Asked::Rebuild => request.method == Method::POST,
-    };
-    if !is_allowed {
-        return Err(RequestError::Route(RouteError::MethodNotAllowed).into());
-    }
-    let engine = state.engine.clone();
-    let answer = move || answer(&engine, &database, &container, asked);
-    let text = match asked {
-        Asked::Status => state.pool.read(answer).await??,
-        Asked::Rebuild => state.pool.write(answer).await??,
-    };
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    *response.status_mut() = match asked {
-        Asked::Status => StatusCode::OK,
-        Asked::Rebuild => StatusCode::ACCEPTED,
-    };
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Ok(response)
-}
-
-fn answer(engine: &Engine, database: &str, container: &str, asked: Asked) -> Result<String, EngineError> {
-    let view = engine.container(database, container)?;
-    if asked == Asked::Rebuild {
+pub(crate) async fn rebuild(call: &AdminCall<'_>, database: &str, container: &str) -> Answered {
+    let (engine, database, container) =
+        (call.state.engine.clone(), database.to_owned(), container.to_owned());
+    let answer = move || {
+        let view = engine.container(&database, &container)?;
         engine.rebuild_view(&view)?;
-    }
-    let status = engine.view_status(&view).ok_or_else(|| EngineError::BadRequest {
+        describe(&engine, &view)
+    };
+    Ok(quire::json(StatusCode::ACCEPTED, call.state.pool.write(answer).await??))
+}
+
+fn describe(engine: &Engine, view: &Container) -> Result<String, EngineError> {
+    let status = engine.view_status(view).ok_or_else(|| EngineError::BadRequest {
         message: format!("The container '{}' is not a view.", view.definition.id),
     })?;
-    Ok(Value::from(json(&view, &status)).to_json())
+    Ok(Value::from(json(view, &status)).to_json())
 }
 
 fn json(view: &Container, status: &ViewStatus) -> Object {

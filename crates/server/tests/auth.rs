@@ -99,14 +99,12 @@ fn four_keys_and_what_they_may_do() {
             "read-only",
         );
         call_with(&server, key, "DELETE", "/dbs/a", &[], "").check_error(403, "Forbidden", "read-only");
-        // A write that calls itself a query is still a write.
+        // A write that calls itself a query is nothing at all.
         let query = [("x-ms-documentdb-isquery", "true"), ("x-ms-documentdb-is-upsert", "true")];
-        call_with(&server, key, "DELETE", "/dbs/a", &query, "").check_error(403, "Forbidden", "read-only");
-        call_with(&server, key, "POST", "/dbs/a/colls/c/sprocs/s", &query, "[]").check_error(
-            403,
-            "Forbidden",
-            "read-only",
-        );
+        for (method, path) in [("DELETE", "/dbs/a"), ("POST", "/dbs/a/colls/c/sprocs/s")] {
+            let reply = call_with(&server, key, method, path, &query, "");
+            reply.check_error(400, "BadRequest", "No operation of this resource is");
+        }
         // Tokens of permissions may be able to write.
         call_with(&server, key, "GET", "/dbs/a/users/u/permissions", &[], "").check_error(
             403,
@@ -274,14 +272,14 @@ fn who_may_store_and_run_scripts() {
     {
         assert_eq!(shop.with(&read, method, path, "[\"x\"]", body), 403, "{method} {path}");
     }
-    // A run that calls itself a query is a run.
+    // A run that calls itself a query is nothing at all.
     let authorization = encode(&read);
     let query = [
         ("authorization", authorization.as_str()),
         ("x-ms-documentdb-isquery", "true"),
         ("x-ms-documentdb-partitionkey", "[\"x\"]"),
     ];
-    assert_eq!(shop.server.call("POST", &echo, &query, "[1]").status, 403);
+    assert_eq!(shop.server.call("POST", &echo, &query, "[1]").status, 400);
     shop.made("DELETE", "/dbs/shop/users/ada/permissions/read", "");
     let of_key = ",\"resourcePartitionKey\":[\"x\"]";
     let limited = shop.permission("limited", "All", "dbs/shop/colls/orders", of_key, &[]);
@@ -385,7 +383,7 @@ fn a_batch_stays_in_the_partition_of_its_token() {
     let read = shop.permission("read", "Read", "dbs/shop/colls/orders", "", &[]);
     assert_eq!(send(&read, &[atomic, x], "x"), 403);
     let query = ("x-ms-documentdb-isquery", "true");
-    assert_eq!(send(&read, &[atomic, x, query], "x"), 403);
+    assert_eq!(send(&read, &[atomic, x, query], "x"), 400);
     assert_eq!(shop.with(&read, "PATCH", &format!("{docs}/1"), "[\"x\"]", "[]"), 403);
     let item = shop.permission("item", "All", "dbs/shop/colls/orders/docs/1", "", &[]);
     assert_eq!(send(&item, &[atomic, x], "x"), 403);

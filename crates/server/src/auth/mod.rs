@@ -1,18 +1,19 @@
 //! Who asks, and what they may do.
 //!
 //! [`authenticate`] finds out who signed a request: an account key ([`master`]), a resource token ([`token`]) or a
-//! bearer of a configured issuer ([`oidc`]). [`authorize`] says whether they may do what it asks; handlers call it
-//! once they know whether they read or write, since a query is a POST that reads.
+//! bearer of a configured issuer ([`oidc`]). [`authorize`] says whether they have the access that its operation needs.
 
 mod http_fetch; // the issuer's documents
 mod jwt; // signatures of bearer tokens, checked with ring
 mod keys; // the account's four keys
 mod master; // requests signed with an account key
 mod oidc; // bearer tokens of an issuer
+mod rights; // who has which access
 mod token; // resource tokens: what a permission gives to its user
 
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
+use quire_engine::Engine;
 use quire_resource::PartitionKey;
 
 pub(crate) use keys::KeyKind;
@@ -20,6 +21,7 @@ pub use keys::{KeyError, Keys, WELL_KNOWN_KEY};
 pub(crate) use master::{Signed, parse_date};
 pub(crate) use oidc::Issuer;
 pub use oidc::{OidcConfig, OidcError};
+pub(crate) use rights::Access;
 pub(crate) use token::{Grant, TokenKey, resource_token};
 
 use crate::request::Request;
@@ -38,26 +40,6 @@ pub(crate) enum Principal {
 pub(crate) enum Role {
     Read,
     ReadWrite,
-}
-
-/// What an operation does, known only after its headers are read: a query is a POST that reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    Read,
-    Query,
-    Write,
-    /// A stored procedure runs; nothing says that it only reads.
-    Execute,
-}
-
-impl Access {
-    /// Whether it leaves everything as it is.
-    fn reads(self) -> bool {
-        match self {
-            Access::Read | Access::Query => true,
-            Access::Write | Access::Execute => false,
-        }
-    }
 }
 
 /// Why a request is not served. The texts are the service's where it has one.
@@ -203,75 +185,25 @@ fn shown(bytes: &[u8]) -> String {
     bytes.iter().take(32).map(|byte| if byte.is_ascii_graphic() { char::from(*byte) } else { '?' }).collect()
 }
 
-/// Whether the principal may do what the route does. `partition_key` is the parsed header, if there is one.
+/// Whether the principal has the access that an operation on the route needs. `partition_key` reads the header; only
+/// tokens that are limited to a key ask for it.
 pub(crate) fn authorize(
-    state: &State,
+    engine: &Engine,
     principal: &Principal,
-    route: &Route,
+    route: &RouteKind,
     access: Access,
-    partition_key: Option<&PartitionKey>,
+    partition_key: impl FnOnce() -> Option<PartitionKey>,
 ) -> Result<(), AuthError> {
-    // A request that calls itself a query where nothing can be queried is what its verb says.
-    let access = if access == Access::Query && !has_queries(&route.kind) { Access::Write } else { access };
+    rights::check(principal, access)?;
     match principal {
-        Principal::Master { read_only: false } => Ok(()),
-        Principal::Master { read_only: true } => read_only_key(&route.kind, access),
-        Principal::ResourceToken(grant) => {
-            token::authorize(&state.engine, grant, &route.kind, access, partition_key)
-        }
-        Principal::Oidc { role } => bearer(*role, &route.kind, access),
+        Principal::Master { .. } | Principal::Oidc { .. } => Ok(()),
+        Principal::ResourceToken(grant) => token::authorize(engine, grant, route, access, partition_key),
     }
 }
 
-/// Feeds can be queried; a single resource, a procedure to run or a partition key to delete cannot.
-fn has_queries(route: &RouteKind) -> bool {
-    use RouteKind::*;
-    match route {
-        Databases | Containers { .. } | Items { .. } | Scripts { .. } | Conflicts { .. } => true,
-        PartitionKeyRanges { .. }
-        | Users { .. }
-        | Permissions { .. }
-        | ClientEncryptionKeys { .. }
-        | Offers => true,
-        Account | Database { .. } | Container { .. } | Item { .. } | Script { .. } | Conflict { .. } => false,
-        PartitionKeyDelete { .. } | User { .. } | Permission { .. } | ClientEncryptionKey { .. } => false,
-        Offer { .. } | Addresses => false,
-    }
-}
-
-/// A read-only key reads everything but permissions: their tokens may be able to write.
-fn read_only_key(route: &RouteKind, access: Access) -> Result<(), AuthError> {
-    if !access.reads() || hands_out_tokens(route) {
-        return Err(AuthError::ReadOnlyKey { access });
-    }
-    Ok(())
-}
-
-/// Bearers work with items and run procedures; what an account consists of is changed with a key, as in the service.
-fn bearer(role: Role, route: &RouteKind, access: Access) -> Result<(), AuthError> {
-    match access {
-        _ if hands_out_tokens(route) => Err(AuthError::ControlPlane),
-        Access::Read | Access::Query => Ok(()),
-        Access::Write if !is_data(route) => Err(AuthError::ControlPlane),
-        Access::Write | Access::Execute if role == Role::Read => Err(AuthError::NotPermitted),
-        Access::Write | Access::Execute => Ok(()),
-    }
-}
-
-fn hands_out_tokens(route: &RouteKind) -> bool {
-    matches!(route, RouteKind::Permissions { .. } | RouteKind::Permission { .. })
-}
-
-/// Items, and what acts on items.
-fn is_data(route: &RouteKind) -> bool {
-    use RouteKind::*;
-    match route {
-        Items { .. } | Item { .. } | Conflicts { .. } | Conflict { .. } | PartitionKeyDelete { .. } => true,
-        Script { .. } | Scripts { .. } | PartitionKeyRanges { .. } => false,
-        Account | Databases | Database { .. } | Containers { .. } | Container { .. } => false,
-        Users { .. } | User { .. } | Permissions { .. } | Permission { .. } => false,
-        ClientEncryptionKeys { .. } | ClientEncryptionKey { .. } | Offers | Offer { .. } | Addresses => false,
-    }
+/// Whether the principal has an access that is about no resource.
+pub(crate) fn authorize_server(principal: &Principal, access: Access) -> Result<(), AuthError> {
+    rights::check(principal, access)
 }
 
 #[cfg(test)]
@@ -301,34 +233,5 @@ mod tests {
             let library: Vec<u8> = percent_encoding::percent_decode(text.as_bytes()).collect();
             assert_eq!(percent_decoded(text.as_bytes()), library, "{text}");
         }
-    }
-
-    #[test]
-    fn a_read_only_key_reads_no_tokens() {
-        let container = RouteKind::Container { database: "d".to_owned(), container: "c".to_owned() };
-        let permissions = RouteKind::Permissions { database: "d".to_owned(), user: "u".to_owned() };
-        assert!(read_only_key(&container, Access::Query).is_ok());
-        assert!(read_only_key(&container, Access::Write).is_err());
-        assert!(read_only_key(&container, Access::Execute).is_err());
-        assert!(read_only_key(&permissions, Access::Read).is_err());
-    }
-
-    #[test]
-    fn bearers_write_items_only() {
-        let items = RouteKind::Items { database: "d".to_owned(), container: "c".to_owned() };
-        let databases = RouteKind::Databases;
-        assert!(bearer(Role::ReadWrite, &items, Access::Write).is_ok());
-        assert!(matches!(bearer(Role::Read, &items, Access::Write), Err(AuthError::NotPermitted)));
-        assert!(bearer(Role::Read, &databases, Access::Read).is_ok());
-        assert!(matches!(bearer(Role::ReadWrite, &databases, Access::Write), Err(AuthError::ControlPlane)));
-        let procedure = RouteKind::Script {
-            script: quire_engine::ScriptKind::StoredProcedure,
-            database: "d".to_owned(),
-            container: "c".to_owned(),
-            id: "s".to_owned(),
-        };
-        assert!(bearer(Role::ReadWrite, &procedure, Access::Execute).is_ok());
-        assert!(matches!(bearer(Role::Read, &procedure, Access::Execute), Err(AuthError::NotPermitted)));
-        assert!(matches!(bearer(Role::ReadWrite, &procedure, Access::Write), Err(AuthError::ControlPlane)));
     }
 }

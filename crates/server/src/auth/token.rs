@@ -17,8 +17,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use quire_engine::{Engine, Resource};
+use quire_engine::{Engine, Resource, ScriptKind};
 use quire_resource::{PartitionKey, ResourceId};
+use quire_value::Value;
 use ring::hmac;
 
 use super::{Access, AuthError, Principal};
@@ -44,6 +45,12 @@ pub(crate) struct Grant {
 pub(crate) enum Mode {
     Read,
     All,
+}
+
+impl Grant {
+    pub fn may_write(&self) -> bool {
+        self.mode == Mode::All
+    }
 }
 
 /// Makes and checks the MACs of tokens.
@@ -97,17 +104,17 @@ pub(super) fn authenticate(state: &State, signature: &[u8]) -> Result<Principal,
     Ok(Principal::ResourceToken(Box::new(Grant { mode, resource, partition_key, owner })))
 }
 
-/// Whether the grant covers the operation: reading the account; the resource and what is below it, as far as the mode
-/// goes; and, since clients need both to query, reading the container and its partition key ranges.
+/// Whether the grant covers the operation: reading the account; the resource and what is below it; and, since clients
+/// need both to query, reading the container and its partition key ranges. A grant of one partition key covers items of
+/// that key and procedures that run on it: the request must name the key. That the mode allows the access is checked.
 pub(super) fn authorize(
     engine: &Engine,
     grant: &Grant,
     route: &RouteKind,
     access: Access,
-    partition_key: Option<&PartitionKey>,
+    partition_key: impl FnOnce() -> Option<PartitionKey>,
 ) -> Result<(), AuthError> {
-    let reads = access.reads();
-    if *route == RouteKind::Account && reads {
+    if access == Access::ReadAccount {
         return Ok(());
     }
     let granted = Target::of_link(engine, &grant.resource).ok_or(AuthError::NotPermitted)?;
@@ -115,19 +122,14 @@ pub(super) fn authorize(
     if granted.owner != grant.owner || asked.owner != grant.owner {
         return Err(AuthError::NotPermitted);
     }
-    let describes = matches!(route, RouteKind::Container { .. } | RouteKind::PartitionKeyRanges { .. });
-    if describes && reads {
+    if access == Access::Describe {
         return Ok(());
     }
     let key_fits = match &grant.partition_key {
         None => true,
-        // The container itself is more than one logical partition.
-        Some(key) => !describes && partition_key == Some(key),
+        Some(key) => partition_key().is_some_and(|asked| key.is_prefix_of(&asked)),
     };
-    if granted.covers(&asked) && key_fits && (reads || grant.mode == Mode::All) {
-        return Ok(());
-    }
-    Err(AuthError::NotPermitted)
+    if granted.covers(&asked) && key_fits { Ok(()) } else { Err(AuthError::NotPermitted) }
 }
 
 /// What a permission says, whatever its token.
@@ -149,7 +151,11 @@ impl Terms {
         let partition_key = match permission.body.get("resourcePartitionKey") {
             None => None,
             Some(value) if value.is_undefined() => None,
-            Some(value) => Some(PartitionKey::from_header(&value.to_json()).ok()?),
+            Some(Value::Null) => None,
+            // The empty key is the prefix of all.
+            Some(value) => {
+                Some(PartitionKey::from_header(&value.to_json()).ok().filter(|key| !key.0.is_empty())?)
+            }
         };
         Some(Terms { mode, resource: text("resource")?.to_owned(), partition_key })
     }
@@ -166,10 +172,18 @@ struct Target {
 enum Below {
     Nothing,
     Feed(&'static str),
-    One(&'static str, String),
+    /// By its name, whichever way it was written.
+    Script(&'static str, String),
+    /// In a path of rids it is a rid. The two are never the same item here: nothing but a read can tell.
+    Item {
+        id: String,
+        is_rid: bool,
+    },
+    Conflict(String),
 }
 
-const BELOW_CONTAINER: [&str; 5] = ["docs", "sprocs", "triggers", "udfs", "conflicts"];
+const SCRIPTS: [ScriptKind; 3] =
+    [ScriptKind::StoredProcedure, ScriptKind::Trigger, ScriptKind::UserDefinedFunction];
 
 impl Target {
     /// A permission's link, by names or by rids, not percent-encoded.
@@ -182,9 +196,15 @@ impl Target {
             ["dbs", database, "colls", container] => {
                 Target::container(engine, database, container, Below::Nothing)
             }
+            ["dbs", database, "colls", container, "docs", id] => {
+                Target::item(engine, database, container, id)
+            }
+            ["dbs", database, "colls", container, "conflicts", id] => {
+                Target::container(engine, database, container, Below::Conflict(id.to_owned()))
+            }
             ["dbs", database, "colls", container, kind, id] => {
-                let kind = BELOW_CONTAINER.into_iter().find(|known| *known == kind)?;
-                Target::container(engine, database, container, Below::One(kind, id.to_owned()))
+                let kind = SCRIPTS.into_iter().find(|known| script_segment(*known) == kind)?;
+                Target::script(engine, database, container, kind, id)
             }
             ["dbs", database, "users", user] => Target::user(engine, database, user, Below::Nothing),
             _ => None,
@@ -194,31 +214,46 @@ impl Target {
     fn of_route(engine: &Engine, route: &RouteKind) -> Option<Target> {
         use RouteKind::*;
         let below = match route {
+            Item { database, container, id } => return Target::item(engine, database, container, id),
+            Script { script, database, container, id } => {
+                return Target::script(engine, database, container, *script, id);
+            }
             Container { .. } | User { .. } => Below::Nothing,
             Items { .. } => Below::Feed("docs"),
-            Item { id, .. } => Below::One("docs", id.clone()),
             Scripts { script, .. } => Below::Feed(script_segment(*script)),
-            Script { script, id, .. } => Below::One(script_segment(*script), id.clone()),
             Conflicts { .. } => Below::Feed("conflicts"),
-            Conflict { id, .. } => Below::One("conflicts", id.clone()),
+            Conflict { id, .. } => Below::Conflict(id.clone()),
             PartitionKeyRanges { .. } => Below::Feed("pkranges"),
             PartitionKeyDelete { .. } => Below::Feed("operations"),
-            Permissions { .. } => Below::Feed("permissions"),
-            Permission { permission, .. } => Below::One("permissions", permission.clone()),
             Account | Databases | Database { .. } | Containers { .. } | Users { .. } => return None,
-            ClientEncryptionKeys { .. } | ClientEncryptionKey { .. } | Offers | Offer { .. } | Addresses => {
-                return None;
-            }
+            Permissions { .. } | Permission { .. } | Offers | Offer { .. } | Addresses => return None,
+            ClientEncryptionKeys { .. } | ClientEncryptionKey { .. } => return None,
         };
         match route {
-            User { database, user } | Permissions { database, user } | Permission { database, user, .. } => {
-                Target::user(engine, database, user, below)
-            }
+            User { database, user } => Target::user(engine, database, user, below),
             _ => {
                 let (database, container) = route.container()?;
                 Target::container(engine, database, container, below)
             }
         }
+    }
+
+    fn item(engine: &Engine, database: &str, container: &str, id: &str) -> Option<Target> {
+        let found = engine.container(database, container).ok()?;
+        let is_rid = found.database.id != database;
+        Some(Target { owner: found.resource.rid, below: Below::Item { id: id.to_owned(), is_rid } })
+    }
+
+    fn script(
+        engine: &Engine,
+        database: &str,
+        container: &str,
+        kind: ScriptKind,
+        id: &str,
+    ) -> Option<Target> {
+        let found = engine.script(database, container, kind, id).ok();
+        let id = found.map_or_else(|| id.to_owned(), |found| found.id.clone());
+        Target::container(engine, database, container, Below::Script(script_segment(kind), id))
     }
 
     fn container(engine: &Engine, database: &str, container: &str, below: Below) -> Option<Target> {

@@ -15,7 +15,7 @@ use quire_resource::PartitionKey;
 
 use crate::binary_json;
 use crate::handlers::call::indexing_directive;
-use crate::handlers::items::{refuse_triggers, wants_minimal, with_position, with_positions};
+use crate::handlers::items::{wants_minimal, with_position, with_positions};
 use crate::handlers::{Call, Handled};
 use crate::headers::Reply;
 use crate::hybrid_row::{self, HybridRowError, OperationRow, ResultRow};
@@ -33,7 +33,6 @@ const PARTITION_KEY_MISMATCH: u32 = 1001;
 
 pub(crate) async fn run(call: &Call<'_>, database: &str, container: &str) -> Handled {
     let container = call.owner_container(database, container)?;
-    refuse_triggers(call)?;
     let is_binary = hybrid_row::is_hybrid_row(&call.request.body);
     let operations = operations(call, is_binary)?;
     let answer = if call.is_true(&ATOMIC) {
@@ -57,7 +56,7 @@ async fn atomic(
     }
     let (engine, container, session) = (call.state.engine.clone(), container.clone(), call.session()?);
     let run = move || engine.write_batch(&container, &key, &operations, session.as_ref());
-    Ok(call.state.pool.write(run).await?)
+    Ok(call.run(run).await?)
 }
 
 async fn bulk(
@@ -79,7 +78,7 @@ async fn bulk(
         session: call.session()?,
     };
     let (engine, container) = (call.state.engine.clone(), container.clone());
-    Ok(call.state.pool.write(move || engine.bulk(&container, bulk)).await?)
+    Ok(call.run(move || engine.bulk(&container, bulk)).await?)
 }
 
 fn operations(call: &Call<'_>, is_binary: bool) -> Result<Vec<BatchOperation>, HandlerError> {

@@ -4,8 +4,8 @@ use std::str;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::header::{CONTENT_TYPE, HeaderName, IF_MATCH, IF_NONE_MATCH};
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
+use hyper::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
 use quire_engine::{
     CONTINUATION_BYTES_MAX, Container, EngineError, IndexingDirective, PageRequest, Precondition, Resource,
     Scope,
@@ -15,12 +15,11 @@ use quire_resource::{
 };
 use quire_value::{Limits, Value, text};
 
-use crate::auth::Access;
 use crate::binary_json;
 use crate::handlers::consistency;
 use crate::headers::Reply;
+use crate::operations::{Action, Lane, Operation};
 use crate::request::Request;
-use crate::routes::RouteKind;
 use crate::state::State;
 use crate::status::{HandlerError, RequestError};
 
@@ -36,10 +35,6 @@ const PAGE_SIZE: HeaderName = HeaderName::from_static("x-ms-max-item-count");
 const CONTINUATION: HeaderName = HeaderName::from_static("x-ms-continuation");
 const CONTINUATION_LIMIT: HeaderName =
     HeaderName::from_static("x-ms-documentdb-responsecontinuationtokenlimitinkb");
-const IS_QUERY: HeaderName = HeaderName::from_static("x-ms-documentdb-isquery");
-const IS_QUERY_PLAN: HeaderName = HeaderName::from_static("x-ms-cosmos-is-query-plan-request");
-const IS_BATCH: HeaderName = HeaderName::from_static("x-ms-cosmos-is-batch-request");
-const IS_UPSERT: HeaderName = HeaderName::from_static("x-ms-documentdb-is-upsert");
 const INDEXING_DIRECTIVE: HeaderName = HeaderName::from_static("x-ms-indexing-directive");
 const OFFER_THROUGHPUT: HeaderName = HeaderName::from_static("x-ms-offer-throughput");
 const OFFER_AUTOSCALE: HeaderName = HeaderName::from_static("x-ms-cosmos-offer-autopilot-settings");
@@ -50,17 +45,49 @@ pub(crate) struct Call<'a> {
     pub request: &'a Request,
     /// `x-ms-documentdb-partitionkey`, once parsed.
     pub partition_key: Option<PartitionKey>,
+    /// What the request asks for, as it was authorized.
+    pub operation: Operation,
     /// What the throughput leaves for this request, where it is enforced.
     pub charge_max: Option<f64>,
 }
 
 impl<'a> Call<'a> {
-    pub fn new(state: &'a State, request: &'a Request) -> Result<Call<'a>, HandlerError> {
+    pub fn new(
+        state: &'a State,
+        request: &'a Request,
+        operation: Operation,
+    ) -> Result<Call<'a>, HandlerError> {
         if let Some(level) = text_of(request, &CONSISTENCY_LEVEL)? {
             consistency::check(level, state.config.consistency)?;
         }
         let partition_key = partition_key(request)?;
-        Ok(Call { state, request, partition_key, charge_max: None })
+        Ok(Call { state, request, partition_key, operation, charge_max: None })
+    }
+
+    /// Runs an engine call in the lane of the operation.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let pool = &self.state.pool;
+        match self.operation.lane {
+            Lane::Memory | Lane::Read | Lane::ReadOrScript => pool.read(call).await,
+            Lane::Write | Lane::WriteOrScript => pool.write(call).await,
+            Lane::Script => pool.script(call).await,
+        }
+    }
+
+    /// The same for a call that runs scripts.
+    pub async fn run_script<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, EngineError> {
+        debug_assert!(
+            matches!(self.operation.lane, Lane::Script | Lane::ReadOrScript | Lane::WriteOrScript),
+            "{:?} runs no scripts",
+            self.operation.name
+        );
+        self.state.pool.script(call).await
     }
 
     /// A header's text; an error when it is not UTF-8.
@@ -74,7 +101,7 @@ impl<'a> Call<'a> {
     }
 
     pub fn is_upsert(&self) -> bool {
-        self.is_true(&IS_UPSERT)
+        self.operation.action == Action::Upsert
     }
 
     /// JSON text, whichever form the client sent.
@@ -234,33 +261,6 @@ fn etag_matches(known: &str, etag: &str) -> bool {
     known == "*" || known == etag || known == etag.trim_matches('"')
 }
 
-/// What the request does to data, before anything of its body is read: a query is a POST that reads.
-pub(crate) fn access(request: &Request, route: &RouteKind) -> Access {
-    match request.method {
-        Method::POST if matches!(route, RouteKind::Script { .. }) => Access::Execute,
-        Method::GET | Method::HEAD => Access::Read,
-        Method::POST if is_query_plan(request) || (!is_batch(request) && is_query(request)) => Access::Query,
-        _ => Access::Write,
-    }
-}
-
-pub(crate) fn is_query_plan(request: &Request) -> bool {
-    is_true(request, &IS_QUERY_PLAN)
-}
-
-pub(crate) fn is_batch(request: &Request) -> bool {
-    is_true(request, &IS_BATCH)
-}
-
-/// By header, or by content type alone.
-pub(crate) fn is_query(request: &Request) -> bool {
-    is_true(request, &IS_QUERY)
-        || request.headers.get(CONTENT_TYPE).is_some_and(|value| {
-            let media_type = value.as_bytes().split(|&byte| byte == b';').next().unwrap_or_default();
-            media_type.trim_ascii().eq_ignore_ascii_case(b"application/query+json")
-        })
-}
-
 pub(crate) fn bad_header(name: &'static str, value: &str) -> HandlerError {
     RequestError::BadHeader { name, value: value.to_owned() }.into()
 }
@@ -279,7 +279,8 @@ fn text_of<'a>(request: &'a Request, name: &HeaderName) -> Result<Option<&'a str
     }
 }
 
-fn partition_key(request: &Request) -> Result<Option<PartitionKey>, HandlerError> {
+/// `x-ms-documentdb-partitionkey`.
+pub(crate) fn partition_key(request: &Request) -> Result<Option<PartitionKey>, HandlerError> {
     match text_of(request, &PARTITION_KEY)? {
         None | Some("") => Ok(None),
         Some(text) => {

@@ -19,11 +19,6 @@ use crate::wire::{Feed, envelope};
 const WAIT: HeaderName = HeaderName::from_static("x-quire-wait-ms");
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Whether the request asks for changes and not for a list.
-pub(crate) fn is_asked_for(call: &Call<'_>) -> Result<bool, HandlerError> {
-    Ok(call.text(&A_IM)?.is_some_and(|value| !value.trim().is_empty()))
-}
-
 pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str) -> Handled {
     let container = call.owner_container(database, container)?;
     let mode = call.text(&A_IM)?.unwrap_or_default().trim();
@@ -40,7 +35,7 @@ pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str) -> Ha
         wait: wait(call)?,
     };
     let (engine, source) = (call.state.engine.clone(), container.clone());
-    let answer = call.state.pool.read(move || engine.read_changes(&source, &request)).await?;
+    let answer = call.run(move || engine.read_changes(&source, &request)).await?;
     let reply = match answer.result {
         Ok(changes) if changes.count == 0 && !changes.more => {
             Reply::empty(StatusCode::NOT_MODIFIED).etag(&changes.etag)

@@ -12,7 +12,7 @@ pub(crate) async fn create(call: &Call<'_>, database: &str) -> Handled {
     let owner = call.owner_database(database)?;
     let body = call.json()?;
     let (engine, database) = (call.state.engine.clone(), database.to_owned());
-    let key = call.state.pool.write(move || engine.create_client_encryption_key(&database, &body)).await??;
+    let key = call.run(move || engine.create_client_encryption_key(&database, &body)).await??;
     let reply = Reply::json(StatusCode::CREATED, json(&key)).etag(&key.etag);
     Ok(reply.owner(database_names(&owner), &owner.rid).charge(charge::CREATE))
 }
@@ -45,7 +45,7 @@ pub(crate) async fn replace(call: &Call<'_>, database: &str, key: &str) -> Handl
     let (body, precondition) = (call.json()?, call.precondition()?);
     let (engine, database, name) = (call.state.engine.clone(), database.to_owned(), key.to_owned());
     let replace = move || engine.replace_client_encryption_key(&database, &name, &body, &precondition);
-    let key = call.state.pool.write(replace).await??;
+    let key = call.run(replace).await??;
     let reply = Reply::json(StatusCode::OK, json(&key)).etag(&key.etag);
     Ok(reply.owner(database_names(&owner), &owner.rid).charge(charge::REPLACE))
 }

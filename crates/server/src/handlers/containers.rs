@@ -22,8 +22,7 @@ const MAX_CONTENT_LENGTH: HeaderName = HeaderName::from_static("x-ms-cosmos-max-
 pub(crate) async fn create(call: &Call<'_>, database: &str) -> Handled {
     let (body, throughput) = (call.json()?, call.throughput()?);
     let (engine, database) = (call.state.engine.clone(), database.to_owned());
-    let container =
-        call.state.pool.write(move || engine.create_container(&database, &body, throughput)).await??;
+    let container = call.run(move || engine.create_container(&database, &body, throughput)).await??;
     Ok(Reply::json(StatusCode::CREATED, json(&call.state.engine, &container))
         .etag(&container.resource.etag)
         .owner_names(database_names(&container.database))
@@ -72,11 +71,8 @@ pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str) ->
     call.container(database, container)?; // the intended rid
     let (body, precondition) = (call.json()?, call.precondition()?);
     let (engine, database, name) = (call.state.engine.clone(), database.to_owned(), container.to_owned());
-    let container = call
-        .state
-        .pool
-        .write(move || engine.replace_container(&database, &name, &body, &precondition))
-        .await??;
+    let container =
+        call.run(move || engine.replace_container(&database, &name, &body, &precondition)).await??;
     Ok(Reply::json(StatusCode::OK, json(&call.state.engine, &container))
         .etag(&container.resource.etag)
         .owner(database_names(&container.database), &container.database.rid)
@@ -88,7 +84,7 @@ pub(crate) async fn delete(call: &Call<'_>, database: &str, container: &str) -> 
     let owner = call.container(database, container)?.database.clone();
     let precondition = call.precondition()?;
     let (engine, database, name) = (call.state.engine.clone(), database.to_owned(), container.to_owned());
-    call.state.pool.write(move || engine.delete_container(&database, &name, &precondition)).await??;
+    call.run(move || engine.delete_container(&database, &name, &precondition)).await??;
     Ok(Reply::empty(StatusCode::NO_CONTENT).owner(database_names(&owner), &owner.rid).charge(charge::DELETE))
 }
 

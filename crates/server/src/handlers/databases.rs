@@ -11,7 +11,7 @@ use crate::wire::Feed;
 pub(crate) async fn create(call: &Call<'_>) -> Handled {
     let (body, throughput) = (call.json()?, call.throughput()?);
     let engine = call.state.engine.clone();
-    let database = call.state.pool.write(move || engine.create_database(&body, throughput)).await??;
+    let database = call.run(move || engine.create_database(&body, throughput)).await??;
     let count = call.state.engine.databases().len();
     Ok(Reply::json(StatusCode::CREATED, json(&database))
         .etag(&database.etag)
@@ -36,7 +36,7 @@ pub(crate) async fn query(call: &Call<'_>) -> Handled {
 pub(crate) async fn delete(call: &Call<'_>, database: &str) -> Handled {
     let (engine, precondition) = (call.state.engine.clone(), call.precondition()?);
     let database = database.to_owned();
-    call.state.pool.write(move || engine.delete_database(&database, &precondition)).await??;
+    call.run(move || engine.delete_database(&database, &precondition)).await??;
     Ok(Reply::empty(StatusCode::NO_CONTENT).charge(charge::DELETE))
 }
 

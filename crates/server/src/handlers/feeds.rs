@@ -71,9 +71,7 @@ pub(super) async fn query(call: &Call<'_>, feed: Feed, owner_rid: &str, rows: Ve
     let page = call.page()?;
     let engine = call.state.engine.clone();
     let (text, answer) = call
-        .state
-        .pool
-        .read(move || {
+        .run(move || {
             let answer = engine.query_resources(&query.text, &query.parameters, rows, &page);
             (query.text, answer)
         })

@@ -9,7 +9,7 @@ use quire_engine::{
     Answer, Container, EngineError, ItemRead, ItemWritten, Position, ReadItem, WriteItem, WriteKind,
 };
 
-use crate::handlers::{Call, Handled, changes, feeds, scripts};
+use crate::handlers::{Call, Handled, feeds, scripts};
 use crate::headers::Reply;
 use crate::status::{Failure, HandlerError, RequestError};
 use crate::wire::Feed;
@@ -45,7 +45,7 @@ pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str, id: &
             engine.read_item(&container, &read)
         }
     };
-    let answer = call.state.pool.read(blocking).await?;
+    let answer = call.run(blocking).await?;
     Ok(read_reply(&container, answer))
 }
 
@@ -62,10 +62,12 @@ fn read_reply(container: &Container, answer: Answer<ItemRead>) -> Reply {
     with_position(reply, container, answer.charge, answer.position.as_ref())
 }
 
-/// POST on the feed that is neither query nor batch.
 pub(crate) async fn create(call: &Call<'_>, database: &str, container: &str) -> Handled {
-    let kind = if call.is_upsert() { WriteKind::Upsert } else { WriteKind::Create };
-    write(call, call.owner_container(database, container)?, kind).await
+    write(call, call.owner_container(database, container)?, WriteKind::Create).await
+}
+
+pub(crate) async fn upsert(call: &Call<'_>, database: &str, container: &str) -> Handled {
+    write(call, call.owner_container(database, container)?, WriteKind::Upsert).await
 }
 
 pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
@@ -96,7 +98,7 @@ pub(crate) async fn delete_all(call: &Call<'_>, database: &str, container: &str)
     let container = call.owner_container(database, container)?;
     let key = call.partition_key.clone().ok_or(EngineError::PartitionKeyMissing)?;
     let (engine, target) = (call.state.engine.clone(), container.clone());
-    let answer = call.state.pool.write(move || engine.delete_partition_key(&target, key)).await?;
+    let answer = call.run(move || engine.delete_partition_key(&target, key)).await?;
     let reply = match answer.result {
         Ok(()) => Reply::empty(StatusCode::OK),
         Err(error) => Reply::failure(Failure::from(&error)),
@@ -142,8 +144,7 @@ async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> H
     let engine = call.state.engine.clone();
     let target = container.clone();
     let write = move || engine.write_item(&target, write);
-    let pool = &call.state.pool;
-    let answer = if runs_scripts { pool.script(write).await? } else { pool.write(write).await? };
+    let answer = if runs_scripts { call.run_script(write).await? } else { call.run(write).await? };
     Ok(written_reply(&container, answer, is_delete))
 }
 
@@ -168,15 +169,12 @@ fn written_reply(container: &Arc<Container>, answer: Answer<ItemWritten>, is_del
     with_position(reply, container, answer.charge, answer.position.as_ref()).usage(item_count, size_bytes)
 }
 
-/// All items of the scope, in pages. With `A-IM` it is the change feed.
+/// All items of the scope, in pages.
 pub(crate) async fn list(call: &Call<'_>, database: &str, container: &str) -> Handled {
-    if changes::is_asked_for(call)? {
-        return changes::read(call, database, container).await;
-    }
     let container = call.owner_container(database, container)?;
     let page = call.page()?;
     let (engine, source) = (call.state.engine.clone(), container.clone());
-    let answer = call.state.pool.read(move || engine.list_items(&source, &page)).await?;
+    let answer = call.run(move || engine.list_items(&source, &page)).await?;
     let reply = match answer.result {
         Ok(page) => feeds::page_reply(Feed::Items, &container.resource.rid.to_string(), page),
         Err(error) => Reply::failure(Failure::from(&error)),
@@ -229,16 +227,4 @@ fn trigger(call: &Call<'_>, name: &HeaderName) -> Result<Option<String>, Handler
             Err(RequestError::BadRequest { message }.into())
         }
     }
-}
-
-/// For operations that no trigger can run with: one that was asked for and not run would go unnoticed.
-pub(crate) fn refuse_triggers(call: &Call<'_>) -> Result<(), HandlerError> {
-    for name in [&PRE_TRIGGERS, &POST_TRIGGERS] {
-        if call.text(name)?.is_some_and(|value| !value.trim().is_empty()) {
-            let message =
-                "One of the specified inputs is invalid: triggers run with writes of single items only.";
-            return Err(RequestError::BadRequest { message: message.to_owned() }.into());
-        }
-    }
-    Ok(())
 }

@@ -35,8 +35,7 @@ pub(crate) async fn query(call: &Call<'_>) -> Handled {
 pub(crate) async fn replace(call: &Call<'_>, offer: &str) -> Handled {
     let (body, precondition, migrate) = (call.json()?, call.precondition()?, migrate(call)?);
     let (engine, rid) = (call.state.engine.clone(), offer.to_owned());
-    let offer =
-        call.state.pool.write(move || engine.replace_offer(&rid, &body, migrate, &precondition)).await??;
+    let offer = call.run(move || engine.replace_offer(&rid, &body, migrate, &precondition)).await??;
     let reply = Reply::json(StatusCode::OK, json(&offer)).etag(&offer.etag);
     Ok(with_limits(call, &offer, reply).charge(charge::REPLACE))
 }

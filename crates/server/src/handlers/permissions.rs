@@ -22,7 +22,7 @@ pub(crate) async fn create(call: &Call<'_>, database: &str, user: &str) -> Handl
     let (body, upsert) = (call.json()?, call.is_upsert());
     let (engine, database, user) = (call.state.engine.clone(), database.to_owned(), user.to_owned());
     let (permission, created) =
-        call.state.pool.write(move || engine.create_permission(&database, &user, &body, upsert)).await??;
+        call.run(move || engine.create_permission(&database, &user, &body, upsert)).await??;
     let (status, charge) =
         if created { (StatusCode::CREATED, charge::CREATE) } else { (StatusCode::OK, charge::REPLACE) };
     let reply = Reply::json(status, json(call, &permission)?).etag(&permission.etag);
@@ -63,7 +63,7 @@ pub(crate) async fn replace(call: &Call<'_>, database: &str, user: &str, permiss
     let engine = call.state.engine.clone();
     let (database, user, name) = (database.to_owned(), user.to_owned(), permission.to_owned());
     let replace = move || engine.replace_permission(&database, &user, &name, &body, &precondition);
-    let permission = call.state.pool.write(replace).await??;
+    let permission = call.run(replace).await??;
     let reply = Reply::json(StatusCode::OK, json(call, &permission)?).etag(&permission.etag);
     Ok(owner.name(reply).charge(charge::REPLACE))
 }
@@ -74,7 +74,7 @@ pub(crate) async fn delete(call: &Call<'_>, database: &str, user: &str, permissi
     let engine = call.state.engine.clone();
     let (database, user, name) = (database.to_owned(), user.to_owned(), permission.to_owned());
     let delete = move || engine.delete_permission(&database, &user, &name, &precondition);
-    call.state.pool.write(delete).await??;
+    call.run(delete).await??;
     Ok(owner.name(Reply::empty(StatusCode::NO_CONTENT)).charge(charge::DELETE))
 }
 

@@ -52,12 +52,12 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
     let is_at_gateway = is_at_gateway(&page);
     let (engine, source) = (call.state.engine.clone(), container.clone());
     let (text, parameters) = (query.text, query.parameters);
-    let (pool, runs_scripts) = (&call.state.pool, may_call_functions(&text));
+    let runs_scripts = may_call_functions(&text);
     let run = move || {
         let answer = engine.query_items(&source, &text, &parameters, &page);
         (text, answer)
     };
-    let (text, answer) = if runs_scripts { pool.script(run).await? } else { pool.read(run).await? };
+    let (text, answer) = if runs_scripts { call.run_script(run).await? } else { call.run(run).await? };
     let reply = match answer.result {
         Ok(mut page) => {
             if is_at_gateway {
@@ -179,9 +179,7 @@ pub(crate) async fn plan(call: &Call<'_>, database: &str, container: &str) -> Ha
     let scope = call.scope()?;
     let (engine, source) = (call.state.engine.clone(), container.clone());
     let (text, plan) = call
-        .state
-        .pool
-        .read(move || {
+        .run(move || {
             let plan = engine.query_plan(&source, &query.text, &query.parameters, &scope);
             (query.text, plan)
         })

@@ -32,7 +32,7 @@ pub(crate) async fn create(call: &Call<'_>, kind: ScriptKind, database: &str, co
     let engine = call.state.engine.clone();
     let (database, container) = (database.to_owned(), container.to_owned());
     let create = move || engine.create_script(&database, &container, kind, &body, upsert);
-    let written = call.state.pool.write(create).await?.map(|(script, created)| {
+    let written = call.run(create).await?.map(|(script, created)| {
         let (status, charge) =
             if created { (StatusCode::CREATED, charge::CREATE) } else { (StatusCode::OK, charge::REPLACE) };
         (whole(status, &script), charge)
@@ -83,7 +83,7 @@ pub(crate) async fn replace(
     let engine = call.state.engine.clone();
     let (database, container, script) = (database.to_owned(), container.to_owned(), script.to_owned());
     let replace = move || engine.replace_script(&database, &container, kind, &script, &body, &precondition);
-    let replaced = call.state.pool.write(replace).await?;
+    let replaced = call.run(replace).await?;
     Ok(in_container(&owner, replaced.map(|script| (whole(StatusCode::OK, &script), charge::REPLACE))))
 }
 
@@ -99,14 +99,13 @@ pub(crate) async fn delete(
     let engine = call.state.engine.clone();
     let (database, container, script) = (database.to_owned(), container.to_owned(), script.to_owned());
     let delete = move || engine.delete_script(&database, &container, kind, &script, &precondition);
-    let deleted = call.state.pool.write(delete).await?;
+    let deleted = call.run(delete).await?;
     Ok(in_container(&owner, deleted.map(|()| (Reply::empty(StatusCode::NO_CONTENT), charge::DELETE))))
 }
 
 /// POST on a stored procedure: it runs in one logical partition, with the body as its arguments.
 pub(crate) async fn execute(call: &Call<'_>, database: &str, container: &str, procedure: &str) -> Handled {
     let container = call.owner_container(database, container)?;
-    items::refuse_triggers(call)?;
     let parameters = call.body()?;
     if parameters.len() > PARAMETER_BYTES_MAX {
         return Err(RequestError::BodyTooLarge { bytes_max: PARAMETER_BYTES_MAX }.into());
@@ -124,7 +123,7 @@ pub(crate) async fn execute(call: &Call<'_>, database: &str, container: &str, pr
         charge_max: call.charge_max,
     };
     let (engine, target) = (call.state.engine.clone(), container.clone());
-    let answer = call.state.pool.script(move || engine.execute_procedure(&target, run)).await?;
+    let answer = call.run(move || engine.execute_procedure(&target, run)).await?;
     let (reply, log) = match answer.result {
         Ok(done) => (Reply::json(StatusCode::OK, done.body), done.log),
         Err(error) => (Reply::failure(Failure::from(&error)), log_of(error)),

@@ -12,8 +12,7 @@ pub(crate) async fn create(call: &Call<'_>, database: &str) -> Handled {
     let owner = call.owner_database(database)?;
     let (body, upsert) = (call.json()?, call.is_upsert());
     let (engine, database) = (call.state.engine.clone(), database.to_owned());
-    let (user, created) =
-        call.state.pool.write(move || engine.create_user(&database, &body, upsert)).await??;
+    let (user, created) = call.run(move || engine.create_user(&database, &body, upsert)).await??;
     let (status, charge) =
         if created { (StatusCode::CREATED, charge::CREATE) } else { (StatusCode::OK, charge::REPLACE) };
     let reply = Reply::json(status, json(&user)).etag(&user.etag);
@@ -45,8 +44,7 @@ pub(crate) async fn replace(call: &Call<'_>, database: &str, user: &str) -> Hand
     let owner = call.owner_database(database)?;
     let (body, precondition) = (call.json()?, call.precondition()?);
     let (engine, database, name) = (call.state.engine.clone(), database.to_owned(), user.to_owned());
-    let user =
-        call.state.pool.write(move || engine.replace_user(&database, &name, &body, &precondition)).await??;
+    let user = call.run(move || engine.replace_user(&database, &name, &body, &precondition)).await??;
     let reply = Reply::json(StatusCode::OK, json(&user)).etag(&user.etag);
     Ok(reply.owner(database_names(&owner), &owner.rid).charge(charge::REPLACE))
 }
@@ -55,7 +53,7 @@ pub(crate) async fn delete(call: &Call<'_>, database: &str, user: &str) -> Handl
     let owner = call.owner_database(database)?;
     let precondition = call.precondition()?;
     let (engine, database, name) = (call.state.engine.clone(), database.to_owned(), user.to_owned());
-    call.state.pool.write(move || engine.delete_user(&database, &name, &precondition)).await??;
+    call.run(move || engine.delete_user(&database, &name, &precondition)).await??;
     let reply = Reply::empty(StatusCode::NO_CONTENT);
     Ok(reply.owner(database_names(&owner), &owner.rid).charge(charge::DELETE))
 }

@@ -2,6 +2,8 @@
 #![allow(dead_code)] // every test binary uses its own part
 #![allow(clippy::unwrap_used)]
 
+pub mod issuer;
+
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -142,12 +144,22 @@ impl Wire {
         self.read_reply().expect("an answer")
     }
 
-    pub fn read_reply(&mut self) -> io::Result<Reply> {
+    fn read_headers(&mut self) -> io::Result<(u16, HashMap<String, String>)> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            self.0.read_exact(&mut byte)?;
-            head.push(byte[0]);
+            let mut seen = [0; 4096];
+            let count = self.0.peek(&mut seen)?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            // No further than the end of the head, which may lie across two reads.
+            let ends = |at: usize| {
+                let tail = [&head[head.len().saturating_sub(3)..], &seen[..at]].concat();
+                tail.ends_with(b"\r\n\r\n")
+            };
+            let at = (1..=count).find(|at| seen[at - 1] == b'\n' && ends(*at)).unwrap_or(count);
+            self.0.read_exact(&mut seen[..at])?;
+            head.extend_from_slice(&seen[..at]);
         }
         let head = String::from_utf8(head).unwrap();
         let mut lines = head.split("\r\n");
@@ -155,6 +167,11 @@ impl Wire {
         let pairs = lines.filter_map(|line| line.split_once(": "));
         let headers: HashMap<String, String> =
             pairs.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
+        Ok((status, headers))
+    }
+
+    pub fn read_reply(&mut self) -> io::Result<Reply> {
+        let (status, headers) = self.read_headers()?;
         if status == 100 {
             return Ok(Reply { status, headers, body: Vec::new() });
         }
@@ -162,6 +179,12 @@ impl Wire {
         let mut body = vec![0; length];
         self.0.read_exact(&mut body)?;
         Ok(Reply { status, headers, body })
+    }
+
+    /// The answer to a HEAD: its length is that of a body that does not come.
+    pub fn read_head(&mut self) -> io::Result<Reply> {
+        let (status, headers) = self.read_headers()?;
+        Ok(Reply { status, headers, body: Vec::new() })
     }
 
     /// True when the server closes the connection within the time.
@@ -223,6 +246,12 @@ fn signed_link(path: &str) -> (String, String) {
         return ("_quire".to_owned(), path.to_owned());
     }
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    match segments[..] {
+        ["addresses"] => return Default::default(),
+        ["offers", offer] => return ("offers".to_owned(), offer.to_lowercase()),
+        [.., "operations", "partitionkeydelete"] => return ("colls".to_owned(), segments[..4].join("/")),
+        _ => {}
+    }
     let even = segments.len() - segments.len() % 2;
     let kind = if segments.len() % 2 == 1 { segments.last() } else { segments.iter().rev().nth(1) };
     (kind.copied().unwrap_or_default().to_owned(), segments[..even].join("/"))

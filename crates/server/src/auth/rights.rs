@@ -1,0 +1,99 @@
+//! Who may do what: one table from the access that an operation needs to those who have it.
+//!
+//! A resource token opens its resource and what lies below it, whatever stands here: see [`token`](super::token).
+
+use super::{AuthError, Principal, Role};
+
+/// What an operation needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Nothing, not even a signature.
+    Open,
+    /// The account document: clients begin with it.
+    ReadAccount,
+    /// A container and its partition key ranges: clients need both before they can ask for items.
+    Describe,
+    /// What the account consists of: databases, containers, users, encryption keys, offers.
+    ReadCatalog,
+    WriteCatalog,
+    /// Items and conflicts, one by one, listed, queried or by the change feed.
+    ReadItems,
+    WriteItems,
+    ReadScripts,
+    WriteScripts,
+    /// A stored procedure runs; nothing says that it only reads.
+    Execute,
+    /// Permissions are shown with tokens, which may be able to write.
+    ReadPermissions,
+    WritePermissions,
+    /// What lies below `/_quire/`.
+    ReadServer,
+    WriteServer,
+}
+
+/// Kinds of principals, as far as the table tells them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    Key,
+    ReadOnlyKey,
+    /// A bearer token with the role that writes.
+    Writer,
+    /// A bearer token with the role that reads.
+    Reader,
+    AllToken,
+    ReadToken,
+    /// Resource tokens that are limited to one partition key.
+    AllTokenOfKey,
+    ReadTokenOfKey,
+}
+
+/// Those who have an access. There is no `_` arm: a new access must choose.
+const fn holders(access: Access) -> &'static [Holder] {
+    use Holder::*;
+    match access {
+        Access::Open | Access::ReadAccount | Access::Describe => {
+            &[Key, ReadOnlyKey, Writer, Reader, AllToken, ReadToken, AllTokenOfKey, ReadTokenOfKey]
+        }
+        Access::ReadItems => {
+            &[Key, ReadOnlyKey, Writer, Reader, AllToken, ReadToken, AllTokenOfKey, ReadTokenOfKey]
+        }
+        Access::WriteItems | Access::Execute => &[Key, Writer, AllToken, AllTokenOfKey],
+        Access::ReadScripts | Access::ReadCatalog => &[Key, ReadOnlyKey, Writer, Reader, AllToken, ReadToken],
+        Access::WriteScripts | Access::WriteCatalog => &[Key, AllToken],
+        Access::ReadPermissions | Access::WritePermissions | Access::WriteServer => &[Key],
+        Access::ReadServer => &[Key, ReadOnlyKey],
+    }
+}
+
+pub(super) fn check(principal: &Principal, access: Access) -> Result<(), AuthError> {
+    let holder = Holder::of(principal);
+    if holders(access).contains(&holder) { Ok(()) } else { Err(refusal(holder, access)) }
+}
+
+impl Holder {
+    fn of(principal: &Principal) -> Holder {
+        match principal {
+            Principal::Master { read_only: false } => Holder::Key,
+            Principal::Master { read_only: true } => Holder::ReadOnlyKey,
+            Principal::Oidc { role: Role::ReadWrite } => Holder::Writer,
+            Principal::Oidc { role: Role::Read } => Holder::Reader,
+            Principal::ResourceToken(grant) => match (grant.may_write(), grant.partition_key.is_some()) {
+                (true, false) => Holder::AllToken,
+                (false, false) => Holder::ReadToken,
+                (true, true) => Holder::AllTokenOfKey,
+                (false, true) => Holder::ReadTokenOfKey,
+            },
+        }
+    }
+}
+
+fn refusal(holder: Holder, access: Access) -> AuthError {
+    match holder {
+        Holder::ReadOnlyKey => AuthError::ReadOnlyKey { access },
+        // What an account consists of is changed with a key, as in the service.
+        Holder::Writer | Holder::Reader if !matches!(access, Access::WriteItems | Access::Execute) => {
+            AuthError::ControlPlane
+        }
+        _ => AuthError::NotPermitted,
+    }
+}

@@ -1,0 +1,63 @@
+//! A request whose sender is known: authorized and run by the row of its operation.
+
+use std::time::Instant;
+
+use crate::auth::{self, Principal};
+use crate::handlers::{Call, Handled, charge, partition_key};
+use crate::headers::Reply;
+use crate::operations::{self, Operation};
+use crate::request::{Request, Response};
+use crate::routes::{Route, RouteKind};
+use crate::state::State;
+use crate::status::{Failure, HandlerError};
+use crate::views;
+
+/// Before anything of the body is read.
+pub(crate) fn authorize(
+    state: &State,
+    request: &Request,
+    route: &Route,
+    operation: &Operation,
+    principal: &Principal,
+) -> Result<(), HandlerError> {
+    let partition_key = || partition_key(request).ok().flatten();
+    Ok(auth::authorize(&state.engine, principal, &route.kind, operation.access, partition_key)?)
+}
+
+/// Serves an authorized request.
+pub(crate) async fn dispatch(
+    state: &State,
+    request: &Request,
+    route: &Route,
+    operation: Operation,
+) -> Response {
+    let started = Instant::now();
+    let reply = match serve(state, request, &route.kind, operation).await {
+        Ok(reply) => reply,
+        Err(error) => Reply::failure(Failure::from(&error)).charge(charge::FAILED),
+    };
+    reply.finish(request, started)
+}
+
+/// The answer to a request that is authenticated and not served.
+pub(crate) fn refuse(request: &Request, error: &HandlerError) -> Response {
+    Reply::failure(Failure::from(error)).charge(charge::FAILED).finish(request, Instant::now())
+}
+
+async fn serve(state: &State, request: &Request, kind: &RouteKind, operation: Operation) -> Handled {
+    let mut call = Call::new(state, request, operation)?;
+    let Some(throttle) = &state.throttle else { return run(&call, kind).await };
+    let meter = throttle.meter(&call, kind)?;
+    if let Some(meter) = &meter {
+        call.charge_max = Some(meter.admit()?);
+    }
+    let reply = run(&call, kind).await;
+    if let Some(meter) = &meter {
+        meter.spend(reply.as_ref().map_or(charge::FAILED, Reply::charged));
+    }
+    reply
+}
+
+async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
+    Ok(views::with_lag(call, kind, operations::run(call, kind).await?))
+}

@@ -1,0 +1,364 @@
+//! Every operation: one table from path, verb and flags to the access that it needs, the lane of the pool that it
+//! runs in, and the handler that runs it.
+//!
+//! A request is looked up once, by [`find`] or [`find_admin`]. What is authorized and what runs are columns of the same
+//! row, so they cannot differ. A combination that no row names is refused: nothing is allowed by default.
+
+use hyper::{HeaderMap, Method};
+use quire_engine::ScriptKind::StoredProcedure;
+
+use crate::auth::Access;
+use crate::handlers::{
+    self, Call, Handled, account, addresses, batch, changes, client_encryption_keys, conflicts, containers,
+    databases, items, offers, partition_key_ranges, permissions, scripts, users,
+};
+use crate::quire::{self, AdminCall, AdminRoute, Answered};
+use crate::routes::RouteKind::{self, *};
+use crate::status::RequestError;
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Operation {
+    pub name: Name,
+    pub action: Action,
+    pub access: Access,
+    pub lane: Lane,
+}
+
+/// Where the engine's part of an operation runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Answered from the catalog, which is in memory, without leaving the worker.
+    Memory,
+    Read,
+    Write,
+    Script,
+    /// Reads, or runs scripts: a query that calls user-defined functions.
+    ReadOrScript,
+    /// Writes, or runs scripts: a write with triggers.
+    WriteOrScript,
+}
+
+/// What an operation is called in metrics and in fault rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Read,
+    ReadFeed,
+    ChangeFeed,
+    Query,
+    QueryPlan,
+    Create,
+    Upsert,
+    Replace,
+    Patch,
+    Delete,
+    Batch,
+    Execute,
+}
+
+impl Action {
+    pub const ALL: [Action; 12] = [
+        Action::Create,
+        Action::Upsert,
+        Action::Read,
+        Action::Replace,
+        Action::Patch,
+        Action::Delete,
+        Action::Query,
+        Action::QueryPlan,
+        Action::ReadFeed,
+        Action::ChangeFeed,
+        Action::Batch,
+        Action::Execute,
+    ];
+
+    /// The name in fault rules.
+    pub fn name(self) -> &'static str {
+        match self {
+            Action::Read => "read",
+            Action::ReadFeed => "readFeed",
+            Action::ChangeFeed => "changeFeed",
+            Action::Query => "query",
+            Action::QueryPlan => "queryPlan",
+            Action::Create => "create",
+            Action::Upsert => "upsert",
+            Action::Replace => "replace",
+            Action::Patch => "patch",
+            Action::Delete => "delete",
+            Action::Batch => "batch",
+            Action::Execute => "execute",
+        }
+    }
+}
+
+/// What the headers ask for beyond the verb: a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flags(u8);
+
+impl Flags {
+    const NONE: Flags = Flags(0);
+    const QUERY: Flags = Flags(1);
+    const PLAN: Flags = Flags(2);
+    /// Some clients mark the request for a plan as a query, too.
+    const QUERY_PLAN: Flags = Flags(1 | 2);
+    const BATCH: Flags = Flags(4);
+    const UPSERT: Flags = Flags(8);
+    const FEED: Flags = Flags(16);
+    const TRIGGERS: Flags = Flags(32);
+    const UPSERT_TRIGGERS: Flags = Flags(8 | 32);
+
+    /// The headers of each flag, for messages.
+    const HEADERS: [(Flags, &'static str); 6] = [
+        (Flags::QUERY, "x-ms-documentdb-isquery (or content type application/query+json)"),
+        (Flags::PLAN, "x-ms-cosmos-is-query-plan-request"),
+        (Flags::BATCH, "x-ms-cosmos-is-batch-request"),
+        (Flags::UPSERT, "x-ms-documentdb-is-upsert"),
+        (Flags::FEED, "a-im"),
+        (Flags::TRIGGERS, "x-ms-documentdb-pre-trigger-include or x-ms-documentdb-post-trigger-include"),
+    ];
+
+    /// In one pass: every request comes by here.
+    pub fn of(headers: &HeaderMap) -> Flags {
+        let mut flags = Flags::NONE;
+        for (name, value) in headers {
+            let value = value.as_bytes().trim_ascii();
+            let flag = match name.as_str() {
+                "x-ms-documentdb-isquery" if is_true(value) => Flags::QUERY,
+                "content-type" if is_query_type(value) => Flags::QUERY,
+                "x-ms-cosmos-is-query-plan-request" if is_true(value) => Flags::PLAN,
+                "x-ms-cosmos-is-batch-request" if is_true(value) => Flags::BATCH,
+                "x-ms-documentdb-is-upsert" if is_true(value) => Flags::UPSERT,
+                "a-im" if !value.is_empty() => Flags::FEED,
+                "x-ms-documentdb-pre-trigger-include" | "x-ms-documentdb-post-trigger-include"
+                    if !value.is_empty() =>
+                {
+                    Flags::TRIGGERS
+                }
+                _ => Flags::NONE,
+            };
+            flags.0 |= flag.0;
+        }
+        flags
+    }
+
+    fn has(self, flag: Flags) -> bool {
+        self.0 & flag.0 != 0
+    }
+}
+
+/// Clients write `True`, `true`, `False` and `false`.
+fn is_true(value: &[u8]) -> bool {
+    value.eq_ignore_ascii_case(b"true")
+}
+
+fn is_query_type(value: &[u8]) -> bool {
+    let media_type = value.split(|&byte| byte == b';').next().unwrap_or_default();
+    media_type.trim_ascii().eq_ignore_ascii_case(b"application/query+json")
+}
+
+/// The row of a request. The verb is one of the path's; see [`allows`].
+pub(crate) fn find(kind: &RouteKind, method: &Method, flags: Flags) -> Result<Operation, RequestError> {
+    let mut operation = row(kind, as_get(method), flags).ok_or_else(|| refusal(method, flags))?;
+    operation.action = match operation.action {
+        Action::Create if flags.has(Flags::UPSERT) => Action::Upsert,
+        Action::ReadFeed if flags.has(Flags::FEED) => Action::ChangeFeed,
+        action => action,
+    };
+    Ok(operation)
+}
+
+/// Whether the path has any operation with this verb.
+pub(crate) fn allows(kind: &RouteKind, method: &Method) -> bool {
+    has_verb(kind, as_get(method))
+}
+
+/// Runs what [`find`] found.
+pub(crate) async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
+    handle(call.operation.name, call, kind).await
+}
+
+/// The row of a request below `/_quire/`.
+pub(crate) fn find_admin(route: &AdminRoute, method: &Method) -> Option<(AdminName, Access)> {
+    admin_row(route, as_get(method))
+}
+
+pub(crate) async fn run_admin(name: AdminName, call: &AdminCall<'_>, route: &AdminRoute) -> Answered {
+    handle_admin(name, call, route).await
+}
+
+/// A HEAD is a GET whose body the edge leaves out.
+fn as_get(method: &Method) -> &Method {
+    if *method == Method::HEAD { &Method::GET } else { method }
+}
+
+fn refusal(method: &Method, flags: Flags) -> RequestError {
+    if flags.has(Flags::TRIGGERS) {
+        let message =
+            "One of the specified inputs is invalid: triggers run with writes of single items only.";
+        return RequestError::BadRequest { message: message.to_owned() };
+    }
+    let set = Flags::HEADERS.iter().filter(|(flag, _)| flags.has(*flag)).map(|(_, header)| *header);
+    let set = set.collect::<Vec<_>>().join(", ");
+    let message = match set.is_empty() {
+        true => format!("{method} on this resource needs a header that says what it asks for."),
+        false => format!("No operation of this resource is {method} with the headers: {set}."),
+    };
+    RequestError::BadRequest { message }
+}
+
+/// Makes the look-up and the dispatch from the rows. Two rows for one combination do not compile.
+macro_rules! operations {
+    (|$call:ident| $($name:ident: $verb:ident $path:pat, [$($flags:ident)|+], $action:ident, $access:ident, $lane:ident => $handler:expr;)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Name { $($name),* }
+
+        #[allow(unused_variables, reason = "the names in a path are for its handler")]
+        #[deny(unreachable_patterns)]
+        fn row(kind: &RouteKind, method: &Method, flags: Flags) -> Option<Operation> {
+            match (kind, method, flags) {
+                $(($path, &Method::$verb, $(Flags::$flags)|+) => Some(Operation {
+                    name: Name::$name,
+                    action: Action::$action,
+                    access: Access::$access,
+                    lane: Lane::$lane,
+                }),)*
+                _ => None,
+            }
+        }
+
+        #[allow(unused_variables, unreachable_patterns, reason = "a path has several rows with one verb")]
+        fn has_verb(kind: &RouteKind, method: &Method) -> bool {
+            match (kind, method) {
+                $(($path, &Method::$verb) => true,)*
+                _ => false,
+            }
+        }
+
+        async fn handle(name: Name, $call: &Call<'_>, kind: &RouteKind) -> Handled {
+            match (name, kind) {
+                $((Name::$name, $path) => $handler,)*
+                (name, _) => {
+                    Err(RequestError::Internal { what: format!("{name:?} is not an operation of its path") }.into())
+                }
+            }
+        }
+    };
+}
+
+operations! { |call|
+// name, verb and path                                                   flags                action      access              lane
+ReadAccount: GET Account,                                                [NONE],              Read,       ReadAccount,        Memory => account::read(call);
+
+ListDatabases: GET Databases,                                            [NONE],              ReadFeed,   ReadCatalog,        Memory => databases::list(call);
+QueryDatabases: POST Databases,                                          [QUERY],             Query,      ReadCatalog,        Read => databases::query(call).await;
+CreateDatabase: POST Databases,                                          [NONE],              Create,     WriteCatalog,       Write => databases::create(call).await;
+ReadDatabase: GET Database { database },                                 [NONE],              Read,       ReadCatalog,        Memory => databases::read(call, database);
+DeleteDatabase: DELETE Database { database },                            [NONE],              Delete,     WriteCatalog,       Write => databases::delete(call, database).await;
+
+ListContainers: GET Containers { database },                             [NONE],              ReadFeed,   ReadCatalog,        Memory => containers::list(call, database);
+QueryContainers: POST Containers { database },                           [QUERY],             Query,      ReadCatalog,        Read => containers::query(call, database).await;
+CreateContainer: POST Containers { database },                           [NONE],              Create,     WriteCatalog,       Write => containers::create(call, database).await;
+ReadContainer: GET Container { database, container },                    [NONE],              Read,       Describe,           Memory => containers::read(call, database, container);
+ReplaceContainer: PUT Container { database, container },                 [NONE],              Replace,    WriteCatalog,       Write => containers::replace(call, database, container).await;
+DeleteContainer: DELETE Container { database, container },               [NONE],              Delete,     WriteCatalog,       Write => containers::delete(call, database, container).await;
+ListPartitions: GET PartitionKeyRanges { database, container },          [NONE | FEED],       ReadFeed,   Describe,           Memory => partition_key_ranges::list(call, database, container);
+QueryPartitions: POST PartitionKeyRanges { database, container },        [QUERY],             Query,      Describe,           Read => partition_key_ranges::query(call, database, container).await;
+
+ListItems: GET Items { database, container },                            [NONE | TRIGGERS],           ReadFeed,   ReadItems,          Read => items::list(call, database, container).await;
+ReadChanges: GET Items { database, container },                          [FEED],              ChangeFeed, ReadItems,          Read => changes::read(call, database, container).await;
+QueryItems: POST Items { database, container },                          [QUERY],             Query,      ReadItems,          ReadOrScript => handlers::query_items(call, database, container).await;
+PlanQuery: POST Items { database, container },                           [PLAN | QUERY_PLAN], QueryPlan,  ReadItems,          Read => handlers::query_plan(call, database, container).await;
+CreateItem: POST Items { database, container },                          [NONE | TRIGGERS],   Create,     WriteItems,         WriteOrScript => items::create(call, database, container).await;
+UpsertItem: POST Items { database, container },                          [UPSERT | UPSERT_TRIGGERS], Upsert, WriteItems,      WriteOrScript => items::upsert(call, database, container).await;
+RunBatch: POST Items { database, container },                            [BATCH],             Batch,      WriteItems,         Write => batch::run(call, database, container).await;
+ReadItem: GET Item { database, container, id },                          [NONE | TRIGGERS],           Read,       ReadItems,          Read => items::read(call, database, container, id).await;
+ReplaceItem: PUT Item { database, container, id },                       [NONE | TRIGGERS],   Replace,    WriteItems,         WriteOrScript => items::replace(call, database, container, id).await;
+PatchItem: PATCH Item { database, container, id },                       [NONE | TRIGGERS],   Patch,      WriteItems,         WriteOrScript => items::patch(call, database, container, id).await;
+DeleteItem: DELETE Item { database, container, id },                     [NONE | TRIGGERS],   Delete,     WriteItems,         WriteOrScript => items::delete(call, database, container, id).await;
+DeleteItems: POST PartitionKeyDelete { database, container },            [NONE],              Execute,    WriteItems,         Write => items::delete_all(call, database, container).await;
+ListConflicts: GET Conflicts { database, container },                    [NONE],              ReadFeed,   ReadItems,          Memory => conflicts::list(call, database, container);
+QueryConflicts: POST Conflicts { database, container },                  [QUERY],             Query,      ReadItems,          Read => conflicts::query(call, database, container).await;
+ReadConflict: GET Conflict { database, container, id },                  [NONE],              Read,       ReadItems,          Memory => conflicts::missing(call, database, container, id);
+DeleteConflict: DELETE Conflict { database, container, id },             [NONE],              Delete,     WriteItems,         Memory => conflicts::missing(call, database, container, id);
+
+ListScripts: GET Scripts { script, database, container },                [NONE],              ReadFeed,   ReadScripts,        Memory => scripts::list(call, *script, database, container);
+QueryScripts: POST Scripts { script, database, container },              [QUERY],             Query,      ReadScripts,        Read => scripts::query(call, *script, database, container).await;
+CreateScript: POST Scripts { script, database, container },              [NONE | UPSERT],     Create,     WriteScripts,       Write => scripts::create(call, *script, database, container).await;
+ReadScript: GET Script { script, database, container, id },              [NONE],              Read,       ReadScripts,        Memory => scripts::read(call, *script, database, container, id);
+ReplaceScript: PUT Script { script, database, container, id },           [NONE],              Replace,    WriteScripts,       Write => scripts::replace(call, *script, database, container, id).await;
+DeleteScript: DELETE Script { script, database, container, id },         [NONE],              Delete,     WriteScripts,       Write => scripts::delete(call, *script, database, container, id).await;
+ExecuteProcedure: POST Script { script: StoredProcedure, database, container, id }, [NONE],   Execute,    Execute,            Script => scripts::execute(call, database, container, id).await;
+
+ListUsers: GET Users { database },                                       [NONE],              ReadFeed,   ReadCatalog,        Memory => users::list(call, database);
+QueryUsers: POST Users { database },                                     [QUERY],             Query,      ReadCatalog,        Read => users::query(call, database).await;
+CreateUser: POST Users { database },                                     [NONE | UPSERT],     Create,     WriteCatalog,       Write => users::create(call, database).await;
+ReadUser: GET User { database, user },                                   [NONE],              Read,       ReadCatalog,        Memory => users::read(call, database, user);
+ReplaceUser: PUT User { database, user },                                [NONE],              Replace,    WriteCatalog,       Write => users::replace(call, database, user).await;
+DeleteUser: DELETE User { database, user },                              [NONE],              Delete,     WriteCatalog,       Write => users::delete(call, database, user).await;
+
+ListPermissions: GET Permissions { database, user },                     [NONE],              ReadFeed,   ReadPermissions,    Memory => permissions::list(call, database, user);
+QueryPermissions: POST Permissions { database, user },                   [QUERY],             Query,      ReadPermissions,    Read => permissions::query(call, database, user).await;
+CreatePermission: POST Permissions { database, user },                   [NONE | UPSERT],     Create,     WritePermissions,   Write => permissions::create(call, database, user).await;
+ReadPermission: GET Permission { database, user, permission },           [NONE],              Read,       ReadPermissions,    Memory => permissions::read(call, database, user, permission);
+ReplacePermission: PUT Permission { database, user, permission },        [NONE],              Replace,    WritePermissions,   Write => permissions::replace(call, database, user, permission).await;
+DeletePermission: DELETE Permission { database, user, permission },      [NONE],              Delete,     WritePermissions,   Write => permissions::delete(call, database, user, permission).await;
+
+ListEncryptionKeys: GET ClientEncryptionKeys { database },               [NONE],              ReadFeed,   ReadCatalog,        Memory => client_encryption_keys::list(call, database);
+QueryEncryptionKeys: POST ClientEncryptionKeys { database },             [QUERY],             Query,      ReadCatalog,        Read => client_encryption_keys::query(call, database).await;
+CreateEncryptionKey: POST ClientEncryptionKeys { database },             [NONE],              Create,     WriteCatalog,       Write => client_encryption_keys::create(call, database).await;
+ReadEncryptionKey: GET ClientEncryptionKey { database, key },            [NONE],              Read,       ReadCatalog,        Memory => client_encryption_keys::read(call, database, key);
+ReplaceEncryptionKey: PUT ClientEncryptionKey { database, key },         [NONE],              Replace,    WriteCatalog,       Write => client_encryption_keys::replace(call, database, key).await;
+
+ListOffers: GET Offers,                                                  [NONE],              ReadFeed,   ReadCatalog,        Memory => offers::list(call);
+QueryOffers: POST Offers,                                                [QUERY],             Query,      ReadCatalog,        Read => offers::query(call).await;
+ReadOffer: GET Offer { offer },                                          [NONE],              Read,       ReadCatalog,        Memory => offers::read(call, offer);
+ReplaceOffer: PUT Offer { offer },                                       [NONE],              Replace,    WriteCatalog,       Write => offers::replace(call, offer).await;
+
+ReadAddresses: GET Addresses,                                            [NONE],              ReadFeed,   ReadCatalog,        Memory => addresses::read(call);
+}
+
+/// The same for the server's own paths, which know no flags.
+macro_rules! admin_operations {
+    (|$call:ident| $($name:ident: $verb:ident $path:pat, $access:ident => $handler:expr;)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum AdminName { $($name),* }
+
+        #[allow(unused_variables, reason = "the names in a path are for its handler")]
+        #[deny(unreachable_patterns)]
+        fn admin_row(route: &AdminRoute, method: &Method) -> Option<(AdminName, Access)> {
+            match (route, method) {
+                $(($path, &Method::$verb) => Some((AdminName::$name, Access::$access)),)*
+                _ => None,
+            }
+        }
+
+        async fn handle_admin(name: AdminName, $call: &AdminCall<'_>, route: &AdminRoute) -> Answered {
+            match (name, route) {
+                $((AdminName::$name, $path) => $handler,)*
+                (name, _) => {
+                    Err(RequestError::Internal { what: format!("{name:?} is not an operation of its path") }.into())
+                }
+            }
+        }
+    };
+}
+
+admin_operations! { |call|
+// name, verb and path                                                        access
+Live: GET AdminRoute::Live,                                                   Open => Ok(quire::live());
+Ready: GET AdminRoute::Ready,                                                 Open => Ok(quire::ready(call.state));
+Metrics: GET AdminRoute::Metrics,                                             ReadServer => quire::metrics(call.state).await;
+ListFaults: GET AdminRoute::Faults { id: None },                              ReadServer => quire::faults(call, None);
+CreateFault: POST AdminRoute::Faults { id: None },                            WriteServer => quire::faults(call, None);
+DeleteFaults: DELETE AdminRoute::Faults { id: None },                         WriteServer => quire::faults(call, None);
+DeleteFault: DELETE AdminRoute::Faults { id: Some(id) },                      WriteServer => quire::faults(call, Some(id));
+Transact: POST AdminRoute::Transaction { database },                          WriteServer => crate::transaction::serve(call, database).await;
+ReadView: GET AdminRoute::View { database, container },                       ReadServer => crate::views::status(call, database, container).await;
+RebuildView: POST AdminRoute::ViewRebuild { database, container },            WriteServer => crate::views::rebuild(call, database, container).await;
+ListPartitions: GET AdminRoute::Partitions { database, container },           ReadServer => crate::partitions::list(call, database, container).await;
+SplitPartition: POST AdminRoute::PartitionSplit { database, container, id },  WriteServer => crate::partitions::split(call, database, container, id).await;
+ReadEndpoint: GET AdminRoute::Endpoint { path },                              ReadServer => quire::endpoint(call, path).await;
+CallEndpoint: POST AdminRoute::Endpoint { path },                             WriteServer => quire::endpoint(call, path).await;
+ReplaceEndpoint: PUT AdminRoute::Endpoint { path },                           WriteServer => quire::endpoint(call, path).await;
+DeleteEndpoint: DELETE AdminRoute::Endpoint { path },                         WriteServer => quire::endpoint(call, path).await;
+}
