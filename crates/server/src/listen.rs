@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
-use crate::auth::{Issuer, KeyError, Keys, OidcError, TokenKey};
+use crate::auth::{self, Issuer, KeyError, Keys, OidcError, TokenClock, TokenKey};
 use crate::config::{ServerConfig, Tls};
 use crate::connection::{self, Phase, Wire};
 use crate::exchange;
@@ -35,6 +35,8 @@ use crate::throttle::Throttle;
 
 /// How often the key file is looked at.
 const KEY_FILE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often the clock is looked at, whether or not there are tokens to judge.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 /// After a failed accept (out of file descriptors, mostly).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Refusals being written at once; a connection beyond them is just closed.
@@ -164,6 +166,7 @@ impl Server {
         if let Some(path) = state.config.key_file.clone() {
             tasks.push(tokio::spawn(watch_keys(ServerHandle { state: state.clone() }, path)));
         }
+        tasks.push(tokio::spawn(watch_clock(state.clone())));
         drop(alive);
         shutdown.await;
         tracing::info!("shutting down");
@@ -251,6 +254,7 @@ fn state(mut config: ServerConfig, engine: Arc<Engine>, address: SocketAddr) -> 
         address,
         keys: ArcSwap::from_pointee(config.keys.clone()),
         token_key: TokenKey::new(&engine.secret()),
+        token_clock: TokenClock::new(config.clock.clone(), auth::latest_stored_ms(&engine)),
         issuer,
         activity_ids: ActivityIds::new(),
         metrics: Metrics::default(),
@@ -427,6 +431,14 @@ async fn watch_keys(handle: ServerHandle, path: std::path::PathBuf) {
             let error = &error as &dyn std::error::Error;
             tracing::error!(file = %path.display(), error, "keys not replaced");
         }
+    }
+}
+
+/// A jump is seen when it happens, and not with the next token.
+async fn watch_clock(state: Arc<State>) {
+    loop {
+        tokio::time::sleep(CLOCK_INTERVAL).await;
+        state.token_clock.now_seconds();
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use arc_swap::ArcSwap;
 use quire_engine::Engine;
 
-use crate::auth::{Issuer, Keys, TokenKey};
+use crate::auth::{Issuer, Keys, TokenClock, TokenKey};
 use crate::config::ServerConfig;
 use crate::faults::Faults;
 use crate::metrics::Metrics;
@@ -22,6 +22,7 @@ pub(crate) struct State {
     pub address: SocketAddr,
     pub keys: ArcSwap<Keys>,
     pub token_key: TokenKey,
+    pub token_clock: TokenClock,
     pub issuer: Option<Issuer>,
     pub activity_ids: ActivityIds,
     pub metrics: Metrics,

@@ -203,7 +203,10 @@ struct Shop {
 
 impl Shop {
     fn open() -> Shop {
-        let server = start();
+        Shop::open_on(start())
+    }
+
+    fn open_on(server: TestServer) -> Shop {
         let shop = Shop { server };
         shop.made("POST", "/dbs", "{\"id\":\"shop\"}");
         for container in ["orders", "secrets"] {
@@ -429,11 +432,105 @@ fn tokens_end_with_their_permission_their_time_and_their_container() {
     assert_eq!(shop.with(&short, "GET", ORDERS, "", ""), 200);
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(shop.with(&short, "GET", ORDERS, "", ""), 403);
-    for bad in ["0", "-5", "soon", "99999999999"] {
-        let expiry = [("x-ms-documentdb-expiry-seconds", bad)];
-        let reply = shop.server.call("GET", "/dbs/shop/users/ada/permissions/short", &expiry, "");
-        reply.check_error(400, "BadRequest", "expiry-seconds");
+    // A day at most, whatever shows the permission.
+    let permission = r#"{"id":"long","permissionMode":"All","resource":"dbs/shop/colls/secrets"}"#;
+    let permissions = "/dbs/shop/users/ada/permissions";
+    for bad in ["0", "-5", "soon", "86401", "2147483647", "99999999999"] {
+        let expiry = [("x-ms-documentdb-expiry-seconds", bad), ("x-ms-documentdb-isquery", "true")];
+        let query = r#"{"query":"SELECT * FROM c"}"#;
+        let replies = [
+            shop.server.call("GET", "/dbs/shop/users/ada/permissions/short", &expiry[..1], ""),
+            shop.server.call("PUT", "/dbs/shop/users/ada/permissions/short", &expiry[..1], permission),
+            shop.server.call("GET", permissions, &expiry[..1], ""),
+            shop.server.call("POST", permissions, &expiry, query),
+            shop.server.call("POST", permissions, &expiry[..1], permission),
+        ];
+        for reply in replies {
+            reply.check_error(400, "BadRequest", "expiry-seconds");
+        }
     }
+    let day = [("x-ms-documentdb-expiry-seconds", "86400")];
+    assert_eq!(shop.server.call("POST", permissions, &day, permission).status, 201);
+}
+
+/// Stands where it is put.
+struct SetClock(std::sync::atomic::AtomicI64);
+
+impl quire_engine::Clock for SetClock {
+    fn now_ms(&self) -> i64 {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn an_expired_token_stays_expired_when_the_clock_goes_back() {
+    use std::sync::atomic::Ordering;
+    let clock = std::sync::Arc::new(SetClock(1_800_000_000_000.into()));
+    let config_clock = clock.clone();
+    let shop = Shop::open_on(start_with(|config| {
+        config.clock = config_clock;
+        config.check_date = false;
+    }));
+    let expiry = [("x-ms-documentdb-expiry-seconds", "600")];
+    let token = shop.permission("p", "All", "dbs/shop/colls/orders", "", &expiry);
+    assert_eq!(shop.with(&token, "GET", ORDERS, "", ""), 200);
+    clock.0.fetch_add(599_000, Ordering::Relaxed);
+    assert_eq!(shop.with(&token, "GET", ORDERS, "", ""), 200);
+    clock.0.fetch_add(2_000, Ordering::Relaxed);
+    assert_eq!(shop.with(&token, "GET", ORDERS, "", ""), 403);
+    clock.0.fetch_sub(500_000, Ordering::Relaxed);
+    assert_eq!(shop.with(&token, "GET", ORDERS, "", ""), 403);
+    // One that is made now works.
+    let fresh = token_of(&shop.made("GET", "/dbs/shop/users/ada/permissions/p", ""));
+    assert_eq!(shop.with(&fresh, "GET", ORDERS, "", ""), 200);
+}
+
+#[test]
+fn permission_modes_are_taken_in_any_case_and_kept_as_written() {
+    let shop = Shop::open();
+    shop.made("POST", &format!("{ORDERS}/docs"), ORDER);
+    let permissions = "/dbs/shop/users/ada/permissions";
+    let one = format!("{permissions}/p");
+    let item = format!("{ORDERS}/docs/1");
+    for (mode, reads, writes) in [
+        ("Read", 200, 403),
+        ("read", 200, 403),
+        ("READ", 200, 403),
+        ("All", 200, 200),
+        ("all", 200, 200),
+        ("aLL", 200, 200),
+        ("None", 403, 403),
+        ("none", 403, 403),
+    ] {
+        let token = shop.permission("p", mode, "dbs/shop/colls/orders", "", &[]);
+        assert_eq!(shop.with(&token, "GET", &item, "[\"x\"]", ""), reads, "{mode}");
+        assert_eq!(shop.with(&token, "PUT", &item, "[\"x\"]", ORDER), writes, "{mode}");
+        let written = format!("\"permissionMode\":\"{mode}\"");
+        let body = format!(r#"{{"id":"p","permissionMode":"{mode}","resource":"dbs/shop/colls/orders"}}"#);
+        for reply in
+            [shop.made("GET", &one, ""), shop.made("GET", permissions, ""), shop.made("PUT", &one, &body)]
+        {
+            assert!(reply.text().contains(&written), "{mode}: {}", reply.text());
+        }
+        shop.made("DELETE", &one, "");
+    }
+    for bad in ["", "Write", "ReadWrite", "read "] {
+        let body = format!(r#"{{"id":"p","permissionMode":"{bad}","resource":"dbs/shop/colls/orders"}}"#);
+        shop.server.call("POST", permissions, &[], &body).check_error(400, "BadRequest", "permission mode");
+    }
+}
+
+/// A key of no values is the prefix of all keys.
+#[test]
+fn a_permission_has_a_whole_partition_key_or_none() {
+    let shop = Shop::open();
+    let body =
+        r#"{"id":"p","permissionMode":"All","resource":"dbs/shop/colls/orders","resourcePartitionKey":[]}"#;
+    let reply = shop.server.call("POST", "/dbs/shop/users/ada/permissions", &[], body);
+    reply.check_error(400, "BadRequest", "resourcePartitionKey");
+    let of_nothing = ",\"resourcePartitionKey\":null";
+    let token = shop.permission("p", "All", "dbs/shop/colls/orders", of_nothing, &[]);
+    assert_eq!(shop.with(&token, "GET", &format!("{ORDERS}/docs"), "", ""), 200);
 }
 
 #[test]

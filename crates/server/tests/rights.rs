@@ -119,8 +119,14 @@ const FLAGS: [(&str, &str, &str); 8] = [
     ("triggers", "x-ms-documentdb-post-trigger-include", "t"),
 ];
 
-/// Access by path, verb and the names of the flags in order.
-struct Stated(HashMap<(String, String), Vec<(Vec<String>, String)>>);
+/// Rows by path and verb.
+struct Stated(HashMap<(String, String), Vec<Row>>);
+
+struct Row {
+    /// Names in order.
+    flags: Vec<String>,
+    access: String,
+}
 
 impl Stated {
     fn parse() -> (Stated, Vec<String>) {
@@ -143,7 +149,7 @@ impl Stated {
                     let mut names: Vec<String> = set.split('+').map(str::to_owned).collect();
                     names.retain(|name| name != "-");
                     names.sort();
-                    rows.push((names, (*access).to_owned()));
+                    rows.push(Row { flags: names, access: (*access).to_owned() });
                 }
             }
         }
@@ -153,8 +159,8 @@ impl Stated {
     fn access(&self, path: &str, verb: &str, flags: &[&str]) -> Option<&str> {
         let verb = if verb == "HEAD" { "GET" } else { verb };
         let rows = self.0.get(&(path.to_owned(), verb.to_owned()))?;
-        let row = rows.iter().find(|(names, _)| names[..] == ["any"] || *names == flags)?;
-        Some(&row.1)
+        let row = rows.iter().find(|row| row.flags[..] == ["any"] || row.flags == flags)?;
+        Some(&row.access)
     }
 }
 

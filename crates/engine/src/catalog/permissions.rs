@@ -12,6 +12,7 @@ use crate::api::{Precondition, Resource};
 
 /// The last byte's high nibble tells kinds of rids apart and stays clear.
 const PERMISSION_NUMBER_MAX: u64 = (1 << 60) - 1;
+const MODES: [&str; 3] = ["Read", "All", "None"];
 const REQUIRED: [&str; 3] = ["id", "permissionMode", "resource"];
 
 impl Catalog {
@@ -140,10 +141,11 @@ impl Change<'_> {
 fn read_permission(body: &Value) -> Result<(String, Object), EngineError> {
     let object = body::user_part(body)?;
     body::check_required(&object, &REQUIRED)?;
+    // In any case: clients write it differently, and get back what they wrote.
     let mode = body::string(&object, "permissionMode")?;
-    if !matches!(mode, "Read" | "All") {
+    if !MODES.iter().any(|known| known.eq_ignore_ascii_case(mode)) {
         return Err(body::invalid(format!(
-            "The permission mode '{mode}' is invalid: it is 'Read' or 'All'."
+            "The permission mode '{mode}' is invalid: it is 'Read', 'All' or 'None'."
         )));
     }
     let link = body::string(&object, "resource")?;
@@ -157,8 +159,9 @@ fn read_permission(body: &Value) -> Result<(String, Object), EngineError> {
 }
 
 fn check_partition_key(key: &Value) -> Result<(), EngineError> {
-    if key.as_array().is_none() {
-        return Err(body::invalid("resourcePartitionKey must be an array"));
+    // An empty key would be the prefix of every key.
+    if key.as_array().is_none_or(|values| values.is_empty()) {
+        return Err(body::invalid("resourcePartitionKey must be an array with at least one value"));
     }
     PartitionKey::from_header(&key.to_json())?;
     Ok(())

@@ -10,6 +10,7 @@ mod master; // requests signed with an account key
 mod oidc; // bearer tokens of an issuer
 mod rights; // who has which access
 mod token; // resource tokens: what a permission gives to its user
+mod token_clock; // the time that resource tokens are judged by
 
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
@@ -22,7 +23,8 @@ pub(crate) use master::{Signed, parse_date};
 pub(crate) use oidc::Issuer;
 pub use oidc::{OidcConfig, OidcError};
 pub(crate) use rights::Access;
-pub(crate) use token::{Grant, TokenKey, resource_token};
+pub(crate) use token::{Grant, TokenKey, lifetime_seconds, resource_token};
+pub(crate) use token_clock::{TokenClock, latest_stored_ms};
 
 use crate::request::Request;
 use crate::routes::{Route, RouteKind};
@@ -78,8 +80,11 @@ pub(crate) enum AuthError {
          with another authorization header."
     )]
     NotPermitted,
-    #[error("The value '{value}' specified for the header 'x-ms-documentdb-expiry-seconds' is invalid.")]
-    BadExpiry { value: String },
+    #[error(
+        "The value '{value}' specified for the header 'x-ms-documentdb-expiry-seconds' is invalid: it must lie between \
+         1 and {seconds_max}."
+    )]
+    BadExpiry { value: String, seconds_max: i64 },
     #[error("Bearer tokens are refused: this account has no token issuer.")]
     NoIssuer,
     #[error("The bearer token is refused: {reason}.")]

@@ -6,7 +6,7 @@
 //! |----------|---------------------------------------------------------------------------------------------|
 //! | 1        | format, 1                                                                                   |
 //! | 8        | expiry, seconds since the epoch, big-endian                                                 |
-//! | 1        | mode: 0 read, 1 all                                                                         |
+//! | 1        | mode: 0 read, 1 all, 2 none                                                                 |
 //! | 1 + n    | rid text of the permission                                                                  |
 //! | 1 + n    | rid text of the container or user that its link named when the token was made; may be empty |
 //! | the rest | etag of the permission                                                                      |
@@ -27,7 +27,8 @@ use crate::routes::{RouteKind, script_segment};
 use crate::state::State;
 
 const FORMAT: u8 = 1;
-const EXPIRY_SECONDS: i64 = 3600;
+const LIFETIME_SECONDS: i64 = 3600;
+const LIFETIME_SECONDS_MAX: i64 = 24 * 3600;
 const MAC_CONTEXT: &[u8] = b"quire resource token 1";
 
 /// What a resource token's permission allows, as the permission is now.
@@ -45,6 +46,8 @@ pub(crate) struct Grant {
 pub(crate) enum Mode {
     Read,
     All,
+    /// The permission gives nothing.
+    None,
 }
 
 impl Grant {
@@ -63,34 +66,32 @@ impl TokenKey {
     }
 }
 
-/// A fresh token for a permission, its `_token`. `expiry_seconds` is the header `x-ms-documentdb-expiry-seconds`.
-pub(crate) fn resource_token(
-    state: &State,
-    permission: &Resource,
-    expiry_seconds: Option<&str>,
-) -> Result<String, AuthError> {
-    let lifetime = expiry_seconds.map_or(Ok(EXPIRY_SECONDS), parse_expiry)?;
-    let link = Terms::of(permission).map(|terms| terms.resource).unwrap_or_default();
-    let owner = Target::of_link(&state.engine, &link).map(|target| target.owner.to_string());
+/// A fresh token for a permission, its `_token`.
+pub(crate) fn resource_token(state: &State, permission: &Resource, lifetime_seconds: i64) -> String {
+    let terms = Terms::of(permission);
+    let link = terms.as_ref().map_or("", |terms| terms.resource.as_str());
+    let owner = Target::of_link(&state.engine, link).map(|target| target.owner.to_string());
     let payload = Payload {
-        expiry: state.config.clock.now_ms() / 1000 + lifetime,
-        mode: Terms::of(permission).map_or(Mode::Read, |terms| terms.mode),
+        expiry: state.token_clock.now_seconds() + lifetime_seconds,
+        mode: terms.as_ref().map_or(Mode::None, |terms| terms.mode),
         permission: permission.rid.to_string(),
         owner: owner.unwrap_or_default(),
         etag: permission.etag.clone(),
     };
-    Ok(write(&state.token_key, &payload))
+    write(&state.token_key, &payload)
 }
 
-fn parse_expiry(text: &str) -> Result<i64, AuthError> {
-    let seconds = text.trim().parse::<i32>().ok().filter(|seconds| *seconds > 0);
-    seconds.map(i64::from).ok_or_else(|| AuthError::BadExpiry { value: text.to_owned() })
+/// What the header `x-ms-documentdb-expiry-seconds` asks for.
+pub(crate) fn lifetime_seconds(header: Option<&str>) -> Result<i64, AuthError> {
+    let Some(text) = header else { return Ok(LIFETIME_SECONDS) };
+    let seconds = text.trim().parse().ok().filter(|seconds| (1..=LIFETIME_SECONDS_MAX).contains(seconds));
+    seconds.ok_or_else(|| AuthError::BadExpiry { value: text.to_owned(), seconds_max: LIFETIME_SECONDS_MAX })
 }
 
 /// `signature` is what follows `sig=`.
 pub(super) fn authenticate(state: &State, signature: &[u8]) -> Result<Principal, AuthError> {
     let payload = read(&state.token_key, signature)?;
-    if payload.expiry <= state.config.clock.now_ms() / 1000 {
+    if payload.expiry <= state.token_clock.now_seconds() {
         return Err(AuthError::TokenExpired);
     }
     let rid = ResourceId::parse(&payload.permission).map_err(|_| AuthError::BadToken)?;
@@ -98,6 +99,9 @@ pub(super) fn authenticate(state: &State, signature: &[u8]) -> Result<Principal,
     let terms = Terms::of(&permission).ok_or(AuthError::PermissionGone)?;
     if permission.etag != payload.etag || terms.mode != payload.mode {
         return Err(AuthError::PermissionGone);
+    }
+    if terms.mode == Mode::None {
+        return Err(AuthError::NotPermitted);
     }
     let owner = ResourceId::parse(&payload.owner).map_err(|_| AuthError::PermissionGone)?;
     let Terms { mode, resource, partition_key } = terms;
@@ -146,6 +150,7 @@ impl Terms {
         let mode = match text("permissionMode")? {
             mode if mode.eq_ignore_ascii_case("read") => Mode::Read,
             mode if mode.eq_ignore_ascii_case("all") => Mode::All,
+            mode if mode.eq_ignore_ascii_case("none") => Mode::None,
             _ => return None,
         };
         let partition_key = match permission.body.get("resourcePartitionKey") {
@@ -286,6 +291,7 @@ fn write(key: &TokenKey, payload: &Payload) -> String {
     bytes.push(match payload.mode {
         Mode::Read => 0,
         Mode::All => 1,
+        Mode::None => 2,
     });
     for text in [&payload.permission, &payload.owner] {
         bytes.push(u8::try_from(text.len()).expect("a rid text has at most 28 bytes"));
@@ -311,6 +317,7 @@ fn decode(bytes: &[u8]) -> Option<Payload> {
     let mode = match mode {
         0 => Mode::Read,
         1 => Mode::All,
+        2 => Mode::None,
         _ => return None,
     };
     let (permission, rest) = text(rest)?;

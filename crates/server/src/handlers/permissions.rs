@@ -8,7 +8,7 @@ use quire_engine::Resource;
 use quire_value::{Object, Value};
 
 use crate::auth;
-use crate::handlers::call::{bad_header, owner_missing};
+use crate::handlers::call::owner_missing;
 use crate::handlers::{Call, Handled, charge, feeds};
 use crate::headers::{Reply, user_names};
 use crate::status::HandlerError;
@@ -18,53 +18,52 @@ const EXPIRY: HeaderName = HeaderName::from_static("x-ms-documentdb-expiry-secon
 
 pub(crate) async fn create(call: &Call<'_>, database: &str, user: &str) -> Handled {
     let owner = Owner::find(call, database, user)?;
-    check_expiry(call)?;
+    let lifetime = lifetime(call)?;
     let (body, upsert) = (call.json()?, call.is_upsert());
     let (engine, database, user) = (call.state.engine.clone(), database.to_owned(), user.to_owned());
     let (permission, created) =
         call.run(move || engine.create_permission(&database, &user, &body, upsert)).await??;
     let (status, charge) =
         if created { (StatusCode::CREATED, charge::CREATE) } else { (StatusCode::OK, charge::REPLACE) };
-    let reply = Reply::json(status, json(call, &permission)?).etag(&permission.etag);
+    let reply = Reply::json(status, json(call, &permission, lifetime)).etag(&permission.etag);
     Ok(owner.name(reply).charge(charge))
 }
 
 pub(crate) fn read(call: &Call<'_>, database: &str, user: &str, permission: &str) -> Handled {
     let owner = Owner::find(call, database, user)?;
-    check_expiry(call)?;
+    let lifetime = lifetime(call)?;
     let permission = call.state.engine.permission(database, user, permission)?;
-    let body = json(call, &permission)?;
+    let body = json(call, &permission, lifetime);
     Ok(owner.name(call.read_reply(&permission, || body)?).charge(charge::READ))
 }
 
 pub(crate) fn list(call: &Call<'_>, database: &str, user: &str) -> Handled {
     let owner = Owner::find(call, database, user)?;
-    check_expiry(call)?;
+    let lifetime = lifetime(call)?;
     let permissions = call.state.engine.permissions(database, user)?;
-    let render = |permission: &Resource| with_token(call, permission);
+    let render = |permission: &Resource| Ok(with_token(call, permission, lifetime));
     let rid = owner.user.rid.to_string();
     Ok(owner.name(feeds::list(call, Feed::Permissions, &rid, permissions, render)?))
 }
 
 pub(crate) async fn query(call: &Call<'_>, database: &str, user: &str) -> Handled {
     let owner = Owner::find(call, database, user)?;
-    check_expiry(call)?;
+    let lifetime = lifetime(call)?;
     let permissions = call.state.engine.permissions(database, user)?;
-    let rows: Result<Vec<Object>, HandlerError> =
-        permissions.iter().map(|permission| with_token(call, permission)).collect();
-    let reply = feeds::query(call, Feed::Permissions, &owner.user.rid.to_string(), rows?).await?;
+    let rows = permissions.iter().map(|permission| with_token(call, permission, lifetime)).collect();
+    let reply = feeds::query(call, Feed::Permissions, &owner.user.rid.to_string(), rows).await?;
     Ok(owner.name(reply))
 }
 
 pub(crate) async fn replace(call: &Call<'_>, database: &str, user: &str, permission: &str) -> Handled {
     let owner = Owner::find(call, database, user)?;
-    check_expiry(call)?;
+    let lifetime = lifetime(call)?;
     let (body, precondition) = (call.json()?, call.precondition()?);
     let engine = call.state.engine.clone();
     let (database, user, name) = (database.to_owned(), user.to_owned(), permission.to_owned());
     let replace = move || engine.replace_permission(&database, &user, &name, &body, &precondition);
     let permission = call.run(replace).await??;
-    let reply = Reply::json(StatusCode::OK, json(call, &permission)?).etag(&permission.etag);
+    let reply = Reply::json(StatusCode::OK, json(call, &permission, lifetime)).etag(&permission.etag);
     Ok(owner.name(reply).charge(charge::REPLACE))
 }
 
@@ -96,23 +95,17 @@ impl Owner {
     }
 }
 
-fn json(call: &Call<'_>, permission: &Resource) -> Result<String, HandlerError> {
-    Ok(Value::from(with_token(call, permission)?).to_json())
+fn json(call: &Call<'_>, permission: &Resource, lifetime: i64) -> String {
+    Value::from(with_token(call, permission, lifetime)).to_json()
 }
 
-fn with_token(call: &Call<'_>, permission: &Resource) -> Result<Object, HandlerError> {
-    let token = auth::resource_token(call.state, permission, call.text(&EXPIRY)?)?;
+fn with_token(call: &Call<'_>, permission: &Resource, lifetime: i64) -> Object {
     let mut body = permission.to_json();
-    body.set("_token", token);
-    Ok(body)
+    body.set("_token", auth::resource_token(call.state, permission, lifetime));
+    body
 }
 
-/// Before anything is written: a bad lifetime must not leave a permission behind.
-fn check_expiry(call: &Call<'_>) -> Result<(), HandlerError> {
-    match call.text(&EXPIRY)? {
-        Some(text) if !text.trim().parse::<u32>().is_ok_and(|seconds| seconds > 0) => {
-            Err(bad_header("x-ms-documentdb-expiry-seconds", text))
-        }
-        _ => Ok(()),
-    }
+/// Of the tokens to be made. Before anything is written: a bad lifetime must not leave a permission behind.
+fn lifetime(call: &Call<'_>) -> Result<i64, HandlerError> {
+    Ok(auth::lifetime_seconds(call.text(&EXPIRY)?)?)
 }

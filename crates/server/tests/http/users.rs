@@ -129,11 +129,11 @@ fn permissions_carry_fresh_tokens() {
     let bad = [("x-ms-documentdb-expiry-seconds", "soon")];
     client.check("POST", permissions, &bad, body, expect![[r#"
         400
-        content-length: 185
+        content-length: 218
         content-type: application/json
         x-ms-request-charge: 1
 
-        {"code":"BadRequest","message":"The value 'soon' specified for the header 'x-ms-documentdb-expiry-seconds' is invalid.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"BadRequest","message":"The value 'soon' specified for the header 'x-ms-documentdb-expiry-seconds' is invalid: it must lie between 1 and 86400.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     let created = client.must(201, "POST", permissions, &[("x-ms-documentdb-expiry-seconds", "600")], body);
     assert_eq!(created.header("x-ms-alt-content-path"), Some("dbs/d/users/u"));

@@ -1,0 +1,110 @@
+//! The time that resource tokens are made and judged by: the latest that was ever seen.
+//!
+//! It follows the clock, never goes back, and always advances as fast as monotonic time. So a token that has expired stays
+//! expired when the clock is set back, and a token that was made while the clock was ahead ends after its lifetime.
+//! Bearer tokens and signed dates come from other machines and are judged by the clock itself.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quire_engine::{Clock, Engine};
+
+/// A clock that moves this much more or less than monotonic time has jumped. Slewing is far below it.
+const JUMP_MS: i64 = 5000;
+
+pub(crate) struct TokenClock {
+    clock: Arc<dyn Clock>,
+    seen: Mutex<Seen>,
+}
+
+struct Seen {
+    clock_ms: i64,
+    latest_ms: i64,
+    at: Instant,
+}
+
+impl TokenClock {
+    /// `latest_ms` is a time that has certainly passed, such as that of something stored.
+    pub fn new(clock: Arc<dyn Clock>, latest_ms: i64) -> TokenClock {
+        let clock_ms = clock.now_ms();
+        if latest_ms > clock_ms.saturating_add(JUMP_MS) {
+            let behind_ms = latest_ms - clock_ms;
+            tracing::warn!(behind_ms, "the clock is behind the time of what is stored");
+        }
+        let seen = Seen { clock_ms, latest_ms: latest_ms.max(clock_ms), at: Instant::now() };
+        TokenClock { clock, seen: Mutex::new(seen) }
+    }
+
+    pub fn now_seconds(&self) -> i64 {
+        self.now_ms().div_euclid(1000)
+    }
+
+    fn now_ms(&self) -> i64 {
+        let mut seen = self.seen.lock();
+        let now = Instant::now();
+        let passed = now.saturating_duration_since(seen.at);
+        let (next, jump_ms) = seen.next(self.clock.now_ms(), passed, now);
+        *seen = next;
+        if let Some(jump_ms) = jump_ms {
+            tracing::warn!(jump_ms, "the clock has jumped; resource tokens follow the latest time seen");
+        }
+        seen.latest_ms
+    }
+}
+
+impl Seen {
+    fn next(&self, clock_ms: i64, passed: Duration, at: Instant) -> (Seen, Option<i64>) {
+        let passed_ms = i64::try_from(passed.as_millis()).unwrap_or(i64::MAX);
+        let jump_ms = clock_ms.saturating_sub(self.clock_ms).saturating_sub(passed_ms);
+        let latest_ms = self.latest_ms.saturating_add(passed_ms).max(clock_ms);
+        // What passed in less than a millisecond is not lost: it is counted from the same moment again.
+        let at = if passed_ms == 0 { self.at } else { at };
+        (Seen { clock_ms, latest_ms, at }, Some(jump_ms).filter(|jump_ms| jump_ms.abs() > JUMP_MS))
+    }
+}
+
+/// The latest time of anything in the catalog.
+pub(crate) fn latest_stored_ms(engine: &Engine) -> i64 {
+    let mut latest = 0;
+    for database in engine.databases() {
+        latest = latest.max(database.ts);
+        for container in engine.containers(&database.id).unwrap_or_default() {
+            latest = latest.max(container.resource.ts);
+        }
+        for user in engine.users(&database.id).unwrap_or_default() {
+            latest = latest.max(user.ts);
+            for permission in engine.permissions(&database.id, &user.id).unwrap_or_default() {
+                latest = latest.max(permission.ts);
+            }
+        }
+    }
+    latest.saturating_mul(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(seen: &Seen, clock_ms: i64, passed_ms: u64) -> (Seen, Option<i64>) {
+        let passed = Duration::from_millis(passed_ms);
+        seen.next(clock_ms, passed, seen.at + passed)
+    }
+
+    #[test]
+    fn the_latest_time_advances_and_never_goes_back() {
+        let seen = Seen { clock_ms: 1_000_000, latest_ms: 1_000_000, at: Instant::now() };
+        let (seen, jump) = step(&seen, 1_000_100, 100);
+        assert_eq!((seen.latest_ms, jump), (1_000_100, None));
+        let (seen, jump) = step(&seen, 100_000, 10);
+        assert_eq!((seen.latest_ms, jump), (1_000_110, Some(-900_110)));
+        let (seen, jump) = step(&seen, 101_000, 1000);
+        assert_eq!((seen.latest_ms, jump), (1_001_110, None));
+        let (seen, jump) = step(&seen, 5_000_000, 1);
+        assert_eq!((seen.latest_ms, jump), (5_000_000, Some(4_898_999)));
+        // Back at the right time, tokens that were made in between still come to their end.
+        let (seen, _) = step(&seen, 101_002, 1);
+        let (seen, jump) = step(&seen, 161_002, 60_000);
+        assert_eq!((seen.latest_ms, jump), (5_060_001, None));
+    }
+}
