@@ -64,6 +64,8 @@ struct ServeArguments {
 }
 
 fn main() -> ExitCode {
+    // What is made here (data, backups, keys, certificates) is for its owner alone, whatever the shell says.
+    rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o077));
     let arguments = Arguments::parse();
     let outcome = match arguments.command.unwrap_or(Command::Serve(Box::new(arguments.serve))) {
         Command::Serve(serve) => {

@@ -30,18 +30,14 @@ pub fn restore(arguments: &RestoreArguments) -> Result<()> {
     if !is_backup(backup) {
         bail!("{} is not a backup", backup.display());
     }
-    if data.exists()
-        && std::fs::read_dir(data).with_context(|| format!("reading {}", data.display()))?.next().is_some()
-    {
-        bail!("{} is not empty", data.display());
-    }
-    let storage = LocalStorage::open(data, LocalOptions::default())
-        .with_context(|| format!("opening {}", data.display()))?;
+    let storage = LocalStorage::create_unfinished(data, LocalOptions::default())
+        .with_context(|| format!("creating {}", data.display()))?;
     let restored =
         quire_engine::restore(backup, &storage).with_context(|| format!("restoring {}", backup.display()));
     let closed = storage.close().context("closing the new directory");
     let report = restored.inspect_err(|_| remove(data))?;
-    closed?;
+    closed.inspect_err(|_| remove(data))?;
+    LocalStorage::complete(data)?;
     println!(
         "restored {} containers with {} items into {} as incarnation {}",
         report.containers,
@@ -52,7 +48,7 @@ pub fn restore(arguments: &RestoreArguments) -> Result<()> {
     Ok(())
 }
 
-/// What is left of a failed restore is of no use and must not be served.
+/// What is left of a failed restore is of no use. Where it cannot be removed it is not opened either.
 fn remove(data: &Path) {
     if let Err(error) = std::fs::remove_dir_all(data) {
         eprintln!("quire: cannot remove the unfinished {}: {error}", data.display());

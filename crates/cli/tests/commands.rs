@@ -222,3 +222,86 @@ fn damage(backup: &str) {
     bytes[middle] ^= 0x40;
     std::fs::File::create(&largest).and_then(|mut file| file.write_all(&bytes)).expect("writes");
 }
+
+/// The store holds the secret of the tokens, a backup holds the data.
+#[test]
+fn nobody_else_may_read_what_it_writes() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = scratch();
+    let (data, backups) = (folder.path().join("data"), folder.path().join("backups"));
+    let live = Live::quire(Path::new(PROGRAM), &data, &["--backup-dir", backups.to_str().expect("UTF-8")])
+        .expect("starts");
+    write_backup(&live, "one");
+    live.kill().expect("ends");
+    let mut looked_at = 0;
+    let mut waiting = vec![data, backups];
+    while let Some(path) = waiting.pop() {
+        let metadata = std::fs::metadata(&path).expect("is there");
+        let allowed = if metadata.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(metadata.permissions().mode() & 0o777, allowed, "{}", path.display());
+        looked_at += 1;
+        if metadata.is_dir() {
+            waiting
+                .extend(std::fs::read_dir(&path).expect("lists").map(|entry| entry.expect("entry").path()));
+        }
+    }
+    assert!(looked_at > 20, "{looked_at} files");
+}
+
+/// A database, a container, some items, and a backup of them.
+fn write_backup(live: &Live, name: &str) {
+    let signer = Signer::well_known();
+    let mut connection = Connection::open(live.port).expect("connects");
+    let mut post = |path: &str, link: (&str, &str), body: &str| {
+        let extra = match link.0 {
+            "docs" => "x-ms-documentdb-partitionkey: [1]\r\n",
+            _ => "",
+        };
+        let request = signer.request("POST", path, link, extra, body.as_bytes());
+        assert!((200..300).contains(&connection.status(&request).expect("answers")), "{path}");
+    };
+    post("/dbs", ("dbs", ""), r#"{"id":"d"}"#);
+    post("/dbs/d/colls", ("colls", "dbs/d"), r#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#);
+    for number in 0..30 {
+        let body = format!(r#"{{"id":"{number}","pk":1,"text":"{}"}}"#, "x".repeat(1000));
+        post("/dbs/d/colls/c/docs", ("docs", "dbs/d/colls/c"), &body);
+    }
+    let link = ("_quire", "_quire/backups");
+    post("/_quire/backups", link, &format!(r#"{{"name":"{name}"}}"#));
+}
+
+/// Killed at one call after the other, a restore has not begun, is refused, or is complete.
+#[test]
+fn a_killed_restore_is_never_served() {
+    let folder = scratch();
+    let backups = path(folder.path(), "backups");
+    let live = Live::quire(Path::new(PROGRAM), &folder.path().join("data"), &["--backup-dir", &backups])
+        .expect("starts");
+    write_backup(&live, "one");
+    live.kill().expect("ends");
+    let backup = path(folder.path(), "backups/one");
+    let (mut refused, mut call) = (0, 1);
+    loop {
+        let data = folder.path().join(format!("restored-{call}"));
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-o", "/dev/null", "-e"]);
+        command.arg(format!(
+            "inject=mkdir,mkdirat,openat,fsync,fdatasync,unlink,rename:signal=KILL:when={call}"
+        ));
+        let output =
+            command.arg(PROGRAM).args(["restore", &backup, "--data"]).arg(&data).output().expect("runs");
+        let verified = run(&["verify", data.to_str().expect("UTF-8")]);
+        let said = String::from_utf8_lossy(&verified.stdout).into_owned();
+        if output.status.success() {
+            assert!(said.contains("30 items"), "call {call}: {said}");
+            break;
+        }
+        let begun = std::fs::read_dir(&data).is_ok_and(|mut entries| entries.next().is_some());
+        let complaint = String::from_utf8_lossy(&verified.stderr).into_owned();
+        let is_refused = complaint.contains("never filled completely");
+        assert!(!begun || is_refused || said.contains("30 items"), "call {call}: {said}{complaint}");
+        refused += u32::from(is_refused);
+        call += 1 + call / 4;
+    }
+    assert!(refused > 3, "the restore was killed only {refused} times on its way");
+}

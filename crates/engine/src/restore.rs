@@ -4,15 +4,15 @@
 //! have given out since is given out again: LSNs, rids and catalog numbers jump, the incarnation (session tokens, ETags)
 //! is one more, the secret (continuations, resource tokens) is new.
 //!
-//! Items first, then what follows from them, then where the partitions stand and the catalog, the store row last: until it
-//! is there no engine opens the storage, so an interrupted restore is never taken for a store.
+//! Every item is written once, in one commit with what follows from it; nothing is remembered per item but what came
+//! more than once in the backup. The catalog comes before the items, where the partitions stand after them, the store row last:
+//! until it is there no engine opens the storage, so an interrupted restore is never taken for a store.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
+use std::collections::HashMap;
 use std::path::Path;
 
 use quire_resource::{ContainerDefinition, ResourceId};
-use quire_storage::{Commit, KeyRange, Op, Position, Space, Storage};
+use quire_storage::{Commit, Op, Position, Space, Storage};
 use quire_value::Value;
 use tracing::info;
 
@@ -20,15 +20,16 @@ use crate::EngineError;
 use crate::backup::bad;
 use crate::backup::file::{Record, read_file};
 use crate::backup::manifest::{ContainerEntry, Manifest};
+use crate::backup::repeated::Repeated;
 use crate::catalog::keys as catalog_keys;
 use crate::catalog::row::{Counters, IndexEpochs, ResourceRow, StoreRow};
-use crate::catalog::{Sent, fill_random, guarded_commit, is_empty, scan, send};
+use crate::catalog::{Sent, fill_random, guarded_commit, is_empty, send};
 use crate::derived::{DerivedRow, derived_rows};
 use crate::indexes::{CountedIndexes, IndexRow, Indexes, parse_row};
 use crate::items::row::{self, Row};
 use crate::keys::{self, CATALOG, CATALOG_PARTITION, Counts, INDEX, ITEMS};
 use crate::partition::PartitionLayout;
-use crate::verify::{counts_of, verify_backup};
+use crate::verify::{check_files, check_row, counts_of, for_each_item};
 
 /// More than a store plausibly did between its last backup and its end.
 const LSN_JUMP: u64 = 1_000_000_000;
@@ -36,7 +37,7 @@ const RID_JUMP: u64 = 1 << 24;
 const NUMBER_JUMP: u64 = 10_000;
 
 const COMMIT_BYTES: usize = 4 << 20;
-const COMMIT_OPS: usize = 5000;
+const COMMIT_ROWS: usize = 20_000;
 
 /// What a restore came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,40 +47,38 @@ pub struct RestoreReport {
     pub incarnation: u32,
 }
 
-/// Restores a backup into an empty storage. The backup is verified first.
+/// Restores a backup into an empty storage. All files are checked before anything is written.
 pub fn restore(directory: &Path, storage: &dyn Storage) -> Result<RestoreReport, EngineError> {
     if !is_empty(storage)? {
         return Err(EngineError::StorageNotEmpty);
     }
-    let verified = verify_backup(directory)?;
-    if let Some(problem) = verified.problems.first() {
-        return Err(bad(problem.as_str()));
-    }
     let manifest = Manifest::read(directory)?;
-    let mut restore = Restore { manifest: &manifest, directory, loader: Loader::new(storage) };
+    let repeated = check_files(directory, &manifest)?;
+    let loader = Loader::new(storage);
+    let mut restore = Restore { manifest: &manifest, directory, loader, found: HashMap::new() };
     let definitions = restore.write_catalog()?;
-    restore.write_items()?;
+    let items = restore.write_items(&repeated, &definitions)?;
     for container in &manifest.containers {
-        let definition = definitions.get(&container.number);
-        let definition = definition.ok_or_else(|| bad("a container without definition"))?;
-        let found = restore.derive(container, definition)?;
-        restore.place(container, found)?;
+        restore.place(container)?;
     }
     let incarnation = restore.write_store()?;
-    info!(incarnation, items = verified.items, "restored");
-    Ok(RestoreReport { containers: verified.containers, items: verified.items, incarnation })
+    info!(incarnation, items, "restored");
+    Ok(RestoreReport { containers: manifest.containers.len() as u64, items, incarnation })
 }
 
 /// What the catalog says of a container.
 struct Defined {
     definition: ContainerDefinition,
     layout: Vec<PartitionLayout>,
+    indexes: Indexes,
 }
 
 struct Restore<'a> {
     manifest: &'a Manifest,
     directory: &'a Path,
     loader: Loader<'a>,
+    /// By container and partition.
+    found: HashMap<(u32, u32), Found>,
 }
 
 impl Restore<'_> {
@@ -104,7 +103,8 @@ impl Restore<'_> {
             if let ResourceId::Container { container, .. } = id.rid() {
                 let body = Value::Object(row.resource.body.clone());
                 let definition = ContainerDefinition::create(&body)?;
-                definitions.insert(container, Defined { definition, layout: row.layout.clone() });
+                let (layout, indexes) = (row.layout.clone(), Indexes::complete(&definition));
+                definitions.insert(container, Defined { definition, layout, indexes });
                 let epochs = IndexEpochs::new();
                 let value = ResourceRow::encode_container(key, &row.resource, &row.layout, &epochs);
                 return loader.put(CATALOG, key.to_vec(), value);
@@ -114,78 +114,41 @@ impl Restore<'_> {
         Ok(definitions)
     }
 
-    /// Applies the records in order. Containers that were deleted during the backup are not in the manifest.
-    fn write_items(&mut self) -> Result<(), EngineError> {
-        let numbers = self.manifest.containers.iter().map(|container| container.number);
-        let live: std::collections::HashSet<u32> = numbers.collect();
-        let loader = &mut self.loader;
-        for file in &self.manifest.files[1..] {
-            read_file(self.directory, file, |record| match record {
-                Record::Item { container, rid, row } if live.contains(&container) => {
-                    loader.put(ITEMS, keys::item(container, rid), row.to_vec())
-                }
-                Record::Deleted { container, rid } if live.contains(&container) => {
-                    loader.delete(ITEMS, keys::item(container, rid))
-                }
-                Record::Item { .. } | Record::Deleted { .. } => Ok(()),
-                Record::CatalogRow { .. } => Err(bad("a catalog row among items")),
-            })?;
-        }
-        loader.flush()
-    }
-
-    /// The rows that follow from the items, and a last look at whether they are what the manifest says. Index rows are
-    /// made anew under the container's policy, whatever the items had.
-    fn derive(
+    /// Writes every item with what follows from it; how many there were. Containers that were deleted during the backup are
+    /// not in the catalog.
+    fn write_items(
         &mut self,
-        container: &ContainerEntry,
-        Defined { definition, layout }: &Defined,
-    ) -> Result<HashMap<u32, Found>, EngineError> {
-        let indexes = Indexes::complete(definition);
-        let mut found: HashMap<u32, Found> = HashMap::new();
-        let mut range = KeyRange::prefix(&keys::container_prefix(container.number));
-        loop {
-            let page = self.loader.storage.snapshot()?.scan(&scan(ITEMS, range.clone()))?;
-            let last = page.rows.last().map(|(key, _)| key.clone());
-            for (key, mut value) in page.rows {
-                let rid = keys::rid_of_item_key(&key).ok_or_else(|| bad("key of an item"))?;
-                let indexing = indexes.indexing(Row::parse(&value)?.indexing.directive);
-                row::set_indexing(&mut value, indexing);
-                let row = Row::parse(&value)?;
-                let epk = definition.partition_key.effective(&row.partition_key()?);
-                let partition = layout.iter().find(|partition| partition.range.contains(&epk));
-                let partition = partition.ok_or_else(|| bad("an item without partition"))?;
-                let found = found.entry(partition.id).or_default();
-                found.counts.merge(&counts_of(&row));
-                for row in derived_rows(container.number, definition, &indexes, rid, &row)? {
-                    found.note(&row);
-                    self.loader.put(row.space, row.key, row.value)?;
+        repeated: &Repeated,
+        definitions: &HashMap<u32, Defined>,
+    ) -> Result<u64, EngineError> {
+        let mut items = 0;
+        for_each_item(self.directory, self.manifest, repeated, |container, rid, row| {
+            let Some(defined) = definitions.get(&container) else { return Ok(()) };
+            items += 1;
+            let written = write_item(&mut self.loader, &mut self.found, container, defined, rid, row);
+            written.map_err(|error| match error {
+                EngineError::BadBackup { what } => {
+                    bad(format!("container {container}, item {rid:x}: {what}"))
                 }
-                self.loader.put(ITEMS, key, value)?;
-            }
-            match last {
-                Some(last) if page.more => range.start = Bound::Excluded(last),
-                _ => break,
-            }
-        }
-        for partition in &container.partitions {
-            let found = found.get(&partition.id).map_or(Counts::default(), |found| found.counts);
-            if (found.items, found.bytes) != (partition.counts.items, partition.counts.bytes) {
-                return Err(bad(format!("partition {} of container {}", partition.id, container.number)));
-            }
-        }
+                error => error,
+            })
+        })?;
         self.loader.flush()?;
-        Ok(found)
+        Ok(items)
     }
 
     /// Where the partitions and the rid counter go on.
-    fn place(
-        &mut self,
-        container: &ContainerEntry,
-        mut found: HashMap<u32, Found>,
-    ) -> Result<(), EngineError> {
+    fn place(&mut self, container: &ContainerEntry) -> Result<(), EngineError> {
         for partition in &container.partitions {
-            let Found { counts, mut indexes } = found.remove(&partition.id).unwrap_or_default();
+            let found = self.found.remove(&(container.number, partition.id));
+            let Found { counts, mut indexes } = found.unwrap_or_default();
+            let stated = partition.counts;
+            if (counts.items, counts.bytes) != (stated.items, stated.bytes)
+                || counts.lsn > stated.lsn
+                || counts.last_ts > stated.last_ts
+            {
+                return Err(bad(format!("partition {} of container {}", partition.id, container.number)));
+            }
             let counts = Counts {
                 lsn: partition.counts.lsn + LSN_JUMP,
                 unindexed_items: counts.unindexed_items,
@@ -227,14 +190,39 @@ struct Found {
     indexes: CountedIndexes,
 }
 
-impl Found {
-    fn note(&mut self, row: &DerivedRow) {
-        if row.space == INDEX
-            && let Some(IndexRow { index, .. }) = parse_row(&row.key)
-        {
-            self.indexes.add(index, 1);
+/// Writes an item as it was, and the rows that follow from it under the container's policy, whatever it had.
+fn write_item(
+    loader: &mut Loader<'_>,
+    found: &mut HashMap<(u32, u32), Found>,
+    container: u32,
+    Defined { definition, layout, indexes }: &Defined,
+    rid: u64,
+    row: &[u8],
+) -> Result<(), EngineError> {
+    let partition = check_row(definition, layout, rid, &Row::parse(row)?).map_err(bad)?;
+    let mut value = row.to_vec();
+    let indexing = indexes.indexing(Row::parse(&value)?.indexing.directive);
+    row::set_indexing(&mut value, indexing);
+    let row = Row::parse(&value)?;
+    let found = found.entry((container, partition)).or_default();
+    found.counts.merge(&counts_of(&row));
+    let (prefix, suffix) = (keys::container_prefix(container).to_vec(), rid.to_be_bytes().to_vec());
+    let mut added = Vec::new();
+    for DerivedRow { space, key, value } in derived_rows(container, definition, indexes, rid, &row)? {
+        if space != INDEX {
+            loader.add(Op::Put { space, key, value });
+            continue;
         }
+        if let Some(IndexRow { index, .. }) = parse_row(&key) {
+            found.indexes.add(index, 1);
+        }
+        added.push(key[prefix.len()..key.len() - suffix.len()].to_vec());
     }
+    if !added.is_empty() {
+        loader.add(Op::Rows { space: INDEX, prefix, suffix, added, removed: Vec::new() });
+    }
+    loader.add(Op::Put { space: ITEMS, key: keys::item(container, rid), value });
+    loader.flush_if_full()
 }
 
 fn jump(counters: Counters) -> Counters {
@@ -250,51 +238,58 @@ fn jump(counters: Counters) -> Counters {
     }
 }
 
-/// Gathers rows into commits of the catalog's sequence; the last row for a key counts.
+/// Gathers ops into commits of the catalog's sequence; no key comes twice.
 struct Loader<'a> {
     storage: &'a dyn Storage,
     position: Position,
-    rows: BTreeMap<(Space, Vec<u8>), Option<Vec<u8>>>,
+    ops: Vec<Op>,
+    rows: usize,
     bytes: usize,
 }
 
 impl<'a> Loader<'a> {
     fn new(storage: &'a dyn Storage) -> Loader<'a> {
-        Loader { storage, position: Position { epoch: 0, lsn: 0 }, rows: BTreeMap::new(), bytes: 0 }
+        let position = Position { epoch: 0, lsn: 0 };
+        Loader { storage, position, ops: Vec::new(), rows: 0, bytes: 0 }
     }
 
     fn put(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>) -> Result<(), EngineError> {
-        self.add(space, key, Some(value))
+        self.add(Op::Put { space, key, value });
+        self.flush_if_full()
     }
 
-    fn delete(&mut self, space: Space, key: Vec<u8>) -> Result<(), EngineError> {
-        self.add(space, key, None)
+    fn add(&mut self, op: Op) {
+        let (rows, bytes) = match &op {
+            Op::Put { key, value, .. } => (1, key.len() + value.len()),
+            Op::Delete { key, .. } => (1, key.len()),
+            Op::Rows { prefix, suffix, added, removed, .. } => {
+                let rows = added.len() + removed.len();
+                let middles: usize = added.iter().chain(removed).map(Vec::len).sum();
+                (rows, rows * (prefix.len() + suffix.len()) + middles)
+            }
+        };
+        self.rows += rows;
+        self.bytes += bytes;
+        self.ops.push(op);
     }
 
-    fn add(&mut self, space: Space, key: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), EngineError> {
-        self.bytes += key.len() + value.as_ref().map_or(0, Vec::len);
-        self.rows.insert((space, key), value);
+    fn flush_if_full(&mut self) -> Result<(), EngineError> {
         let caps = self.storage.caps();
-        let (bytes_max, ops_max) = (caps.commit_bytes_max / 4, caps.commit_ops_max / 2);
-        if self.bytes >= COMMIT_BYTES.min(bytes_max) || self.rows.len() >= COMMIT_OPS.min(ops_max) {
+        let (bytes_max, rows_max) = (caps.commit_bytes_max / 4, caps.commit_ops_max / 2);
+        if self.bytes >= COMMIT_BYTES.min(bytes_max) || self.rows >= COMMIT_ROWS.min(rows_max) {
             self.flush()?;
         }
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), EngineError> {
-        if self.rows.is_empty() {
+        if self.ops.is_empty() {
             return Ok(());
         }
-        let rows = std::mem::take(&mut self.rows).into_iter();
-        let ops = rows.map(|((space, key), value)| match value {
-            Some(value) => Op::Put { space, key, value },
-            None => Op::Delete { space, key },
-        });
+        let ops = std::mem::take(&mut self.ops);
         let lsn = self.position.lsn + 1;
-        send_all(self.storage, &guarded_commit(CATALOG_PARTITION, self.position, lsn, ops.collect())?)?;
-        self.position.lsn = lsn;
-        self.bytes = 0;
+        send_all(self.storage, &guarded_commit(CATALOG_PARTITION, self.position, lsn, ops)?)?;
+        (self.position.lsn, self.rows, self.bytes) = (lsn, 0, 0);
         Ok(())
     }
 }

@@ -17,6 +17,7 @@ use crate::EngineError;
 use crate::api::ScriptKind;
 use crate::backup::file::{Record, read_file};
 use crate::backup::manifest::{ContainerEntry, MANIFEST, Manifest};
+use crate::backup::repeated::Repeated;
 use crate::backup::{bad, counts, io_error};
 use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::catalog::row::{Counters, ResourceRow};
@@ -520,18 +521,85 @@ fn known_containers(snapshot: &dyn Snapshot) -> Result<BTreeSet<u32>, EngineErro
 /// Checks a backup without restoring it. Fails where its files are not what was written.
 pub fn verify_backup(directory: &Path) -> Result<VerifyReport, EngineError> {
     let manifest = Manifest::read(directory)?;
-    check_directory(directory, &manifest)?;
     let mut report = VerifyReport::default();
-    let catalog = check_catalog_file(directory, &manifest, &mut report)?;
-    let mut items = BackupItems { catalog: &catalog, items: HashMap::new() };
+    let (catalog, repeated) = check_backup_files(directory, &manifest, &mut report)?;
+    let mut found: HashMap<(u32, u32), Counts> = HashMap::new();
+    for_each_item(directory, &manifest, &repeated, |container, rid, row| {
+        // A container that was deleted during the backup.
+        let Some(checked) = catalog.containers.get(&container) else { return Ok(()) };
+        match check_backup_item(checked, rid, row) {
+            Ok((partition, counts)) => {
+                found.entry((container, partition)).or_default().merge(&counts);
+                report.items += 1;
+            }
+            Err(what) => report.problem(format!("container {container}, item {rid:x}: {what}")),
+        }
+        Ok(())
+    })?;
+    for container in &manifest.containers {
+        report.containers += 1;
+        check_container_entry(container, &found, &mut report);
+    }
+    Ok(report)
+}
+
+fn check_backup_item(checked: &CheckedContainer, rid: u64, row: &[u8]) -> Result<(u32, Counts), String> {
+    let row = Row::parse(row).map_err(|error| error.to_string())?;
+    let partition = check_row(&checked.definition, &checked.layout, rid, &row)?;
+    Ok((partition, counts_of(&row)))
+}
+
+/// Reads every file to its end, so that what comes after can rely on their bytes: the catalog, and which records count.
+fn check_backup_files(
+    directory: &Path,
+    manifest: &Manifest,
+    report: &mut VerifyReport,
+) -> Result<(CatalogCheck, Repeated), EngineError> {
+    check_directory(directory, manifest)?;
+    let catalog = check_catalog_file(directory, manifest, report)?;
+    let mut repeated = Repeated::default();
     for file in &manifest.files[1..] {
         read_file(directory, file, |record| {
-            items.apply(record, &mut report);
+            if let Record::CatalogRow { .. } = record {
+                report.problem("a catalog row among items".to_owned());
+            }
+            repeated.note(&record);
             Ok(())
         })?;
     }
-    items.check(&manifest, &mut report);
-    Ok(report)
+    let listed: BTreeSet<u32> = manifest.containers.iter().map(|container| container.number).collect();
+    if !listed.iter().eq(catalog.containers.keys()) {
+        report.problem("the containers of catalog and manifest differ".to_owned());
+    }
+    Ok((catalog, repeated))
+}
+
+/// Checks the files of a backup, and says which records count.
+pub(crate) fn check_files(directory: &Path, manifest: &Manifest) -> Result<Repeated, EngineError> {
+    let mut report = VerifyReport::default();
+    let (_, repeated) = check_backup_files(directory, manifest, &mut report)?;
+    report.problems.first().map_or(Ok(repeated), |problem| Err(bad(problem.as_str())))
+}
+
+/// Every item of a backup once: its container, rid and row.
+pub(crate) fn for_each_item(
+    directory: &Path,
+    manifest: &Manifest,
+    repeated: &Repeated,
+    mut visit: impl FnMut(u32, u64, &[u8]) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    let mut selection = repeated.select();
+    for file in &manifest.files[1..] {
+        read_file(directory, file, |record| match record {
+            Record::Item { container, rid, row } if selection.counts(&record) => visit(container, rid, row),
+            Record::Item { .. } => Ok(()),
+            Record::Deleted { .. } | Record::CatalogRow { .. } => {
+                selection.counts(&record);
+                Ok(())
+            }
+        })?;
+    }
+    Ok(())
 }
 
 /// Nothing but the files of the manifest, and no links.
@@ -579,55 +647,6 @@ fn check_catalog_file(
         report.problem("no counters row".to_owned());
     }
     Ok(catalog)
-}
-
-/// The items that the records come to.
-struct BackupItems<'a> {
-    catalog: &'a CatalogCheck,
-    /// By container and rid.
-    items: HashMap<(u32, u64), (u32, Counts)>,
-}
-
-impl BackupItems<'_> {
-    fn apply(&mut self, record: Record<'_>, report: &mut VerifyReport) {
-        match record {
-            Record::Item { container, rid, row } => {
-                // A container that was deleted during the backup.
-                let Some(checked) = self.catalog.containers.get(&container) else { return };
-                let parsed = Row::parse(row).map_err(|error| error.to_string());
-                let checked = parsed.and_then(|row| {
-                    let partition = check_row(&checked.definition, &checked.layout, rid, &row)?;
-                    Ok((partition, counts_of(&row)))
-                });
-                match checked {
-                    Ok(counts) => {
-                        self.items.insert((container, rid), counts);
-                    }
-                    Err(what) => report.problem(format!("container {container}, item {rid:x}: {what}")),
-                }
-            }
-            Record::Deleted { container, rid } => {
-                self.items.remove(&(container, rid));
-            }
-            Record::CatalogRow { .. } => report.problem("a catalog row among items".to_owned()),
-        }
-    }
-
-    fn check(&self, manifest: &Manifest, report: &mut VerifyReport) {
-        let listed: BTreeSet<u32> = manifest.containers.iter().map(|container| container.number).collect();
-        if !listed.iter().eq(self.catalog.containers.keys()) {
-            report.problem("the containers of catalog and manifest differ".to_owned());
-        }
-        let mut found: HashMap<(u32, u32), Counts> = HashMap::new();
-        for (&(container, _), (partition, item)) in &self.items {
-            found.entry((container, *partition)).or_default().merge(item);
-        }
-        for container in &manifest.containers {
-            report.containers += 1;
-            check_container_entry(container, &found, report);
-        }
-        report.items = self.items.len() as u64;
-    }
 }
 
 fn check_container_entry(

@@ -1,6 +1,8 @@
 //! Backups under writers, restores, and what `verify` notices.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "common/hooked.rs"]
+mod hooked;
 mod support;
 
 use std::collections::{BTreeMap, HashMap};
@@ -9,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use hooked::{Call, Hooked};
 use quire_engine::{Container, Engine, EngineError, Precondition, WriteKind};
 use quire_storage::fault::{FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
@@ -413,4 +416,66 @@ fn verify_notices_every_missing_or_changed_row() {
             }
         }
     }
+}
+
+/// No snapshot is held while others are read: each holds on to every version that is replaced meanwhile.
+#[test]
+fn snapshots_of_a_backup_are_short() {
+    let directory = tempfile::tempdir().unwrap();
+    let memory = MemoryStorage::new();
+    let hooked = Hooked::new(Arc::new(memory.reopen()));
+    let calls = hooked.calls();
+    let engine = Engine::open(Arc::new(hooked), options_with(100)).unwrap();
+    let container = container(&engine);
+    for number in 0..300 {
+        upsert(&engine, &container, &format!("{number}"), number).unwrap();
+    }
+    let (taken, nested) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    {
+        let (taken, nested, thread) = (taken.clone(), nested.clone(), std::thread::current().id());
+        calls.set_hook(move |call| {
+            if matches!(call, Call::BeforeSnapshot) && std::thread::current().id() == thread {
+                let live = memory.statistics().into_iter().find(|(name, _)| *name == "snapshots").unwrap().1;
+                taken.fetch_add(1, Ordering::Relaxed);
+                nested.fetch_add(u64::from(live > 0), Ordering::Relaxed);
+            }
+        });
+    }
+    engine.backup(&directory.path().join("backup")).unwrap();
+    let (taken, nested) = (taken.load(Ordering::Relaxed), nested.load(Ordering::Relaxed));
+    // Background work takes one now and then.
+    assert!(taken > 100 && nested * 10 < taken, "{nested} of {taken} snapshots were taken beside another");
+}
+
+/// Items are written once, index rows in their packed form, and each item in one commit with what follows from it.
+#[test]
+fn a_restore_writes_every_item_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let backup = directory.path().join("backup");
+    let engine = open(&MemoryStorage::new());
+    let container = container(&engine);
+    for number in 0..500 {
+        upsert(&engine, &container, &format!("{number}"), number).unwrap();
+    }
+    engine.backup(&backup).unwrap();
+    let (items, index_puts, index_rows) = Default::default();
+    let counted: [Arc<AtomicU64>; 3] = [items, index_puts, index_rows];
+    let memory = MemoryStorage::new();
+    let hooked = Hooked::new(Arc::new(memory.reopen()));
+    let counters = counted.clone();
+    hooked.calls().set_hook(move |call| {
+        let Call::Commit(commit) = call else { return };
+        for op in &commit.ops {
+            let counter = match op {
+                Op::Put { space: Space(1), .. } => 0,
+                Op::Put { space: Space(3), .. } => 1,
+                Op::Rows { .. } => 2,
+                _ => continue,
+            };
+            counters[counter].fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    quire_engine::restore(&backup, &hooked).unwrap();
+    assert_eq!(counted.map(|counter| counter.load(Ordering::Relaxed)), [500, 0, 500]);
+    check_sound(&memory);
 }

@@ -15,6 +15,7 @@
 //!
 //! Invariant: a slot never names a commit that is not durable.
 
+use crate::directory::create_file;
 use crate::error::{OpenError, opening};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -32,7 +33,7 @@ pub(crate) struct Acknowledged {
 
 impl Acknowledged {
     pub(crate) fn create(path: &Path) -> Result<Acknowledged, OpenError> {
-        let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(path);
+        let file = create_file(path);
         let file = file.map_err(opening("creating the record of acknowledged commits"))?;
         let acknowledged = Acknowledged { file, turn: 1 };
         for slot in 0..SLOT_OFFSETS.len() {

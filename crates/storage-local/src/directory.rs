@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! lock           held (flock) by the process that has the directory open
+//! unfinished     exists while something fills the directory that is of no use before it is complete, such as a restore;
+//!                the first file that is made and the last that is removed
 //! initializing   exists while a fresh directory is being set up; nothing in it counts yet
 //! format         8 bytes "quire-db", u32 version, u32 CRC-32 of the 12 bytes before (little-endian)
 //! acknowledged   the last acknowledged commit, see `acknowledged`
@@ -9,12 +11,17 @@
 //! journal-cut-*  bytes cut from the end of a damaged journal; kept when commits are missing
 //! ```
 //!
+//! Nobody but the owner may look into it: the store holds the secret that tokens are signed with. The directory has
+//! mode 0700 and its files 0600, also where they were made with wider ones. What fjall creates has the modes that the
+//! process's umask leaves; the directory's own mode shields it.
+//!
 //! Invariant: `format` is written last and `initializing` is removed after it, so a directory whose set-up was
 //! interrupted is set up again and one that ever took a commit never is.
 
 use crate::error::{OpenError, corrupt, opening};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The format this version writes and the newest it reads.
@@ -22,6 +29,9 @@ use std::path::{Path, PathBuf};
 /// 2 added the keyspace of packed index rows and the checkpoint rows of spaces.
 pub const FORMAT_VERSION: u32 = 2;
 const FORMAT_MAGIC: &[u8; 8] = b"quire-db";
+const UNFINISHED: &str = "unfinished";
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
 
 /// A locked directory; dropping it gives the lock back.
 #[derive(Debug)]
@@ -52,12 +62,42 @@ impl Drop for Directory {
 impl Directory {
     /// Creates the directory if needed, takes its lock and looks at its format.
     pub(crate) fn lock(path: &Path) -> Result<(Directory, Condition), OpenError> {
-        fs::create_dir_all(path).map_err(opening(format!("creating {}", path.display())))?;
+        create_directory(path)?;
+        if path.join(UNFINISHED).exists() {
+            return Err(OpenError::Unfinished { path: path.into() });
+        }
+        Directory::lock_any(path)
+    }
+
+    /// The same for an empty directory, which nobody opens until [`Directory::complete`].
+    pub(crate) fn lock_unfinished(path: &Path) -> Result<(Directory, Condition), OpenError> {
+        create_directory(path)?;
+        if !is_empty(path)? {
+            return Err(OpenError::NotEmpty { path: path.into() });
+        }
+        create_file(&path.join(UNFINISHED))
+            .and_then(|file| file.sync_all())
+            .map_err(opening("marking the directory as unfinished"))?;
+        sync_directory(path)?;
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            sync_directory(parent)?;
+        }
+        Directory::lock_any(path)
+    }
+
+    /// A directory that was filled and closed may be opened from now on.
+    pub(crate) fn complete(path: &Path) -> Result<(), OpenError> {
+        fs::remove_file(path.join(UNFINISHED)).map_err(opening("completing the directory"))?;
+        sync_directory(path)
+    }
+
+    fn lock_any(path: &Path) -> Result<(Directory, Condition), OpenError> {
         let has = |name: &str| path.join(name).exists();
-        if !has("lock") && !is_empty(path)? {
+        if !has("lock") && !has(UNFINISHED) && !is_empty(path)? {
             return Err(OpenError::NotQuire { path: path.into() });
         }
         let directory = Directory { path: path.into(), lock: take_lock(path)? };
+        tighten(path)?;
         if has("format") {
             let format = directory.read_format()?;
             directory.remove_if_there("initializing")?;
@@ -83,7 +123,7 @@ impl Directory {
 
     /// Clears away an interrupted set-up.
     pub(crate) fn begin(&self) -> Result<(), OpenError> {
-        File::create(self.path.join("initializing"))
+        create_file(&self.path.join("initializing"))
             .and_then(|file| file.sync_all())
             .map_err(opening("marking the directory as being set up"))?;
         self.sync()?;
@@ -99,7 +139,7 @@ impl Directory {
     /// From here on the directory counts, and has the newest format.
     pub(crate) fn finish(&self) -> Result<(), OpenError> {
         let temporary = self.path.join("format.new");
-        File::create(&temporary)
+        create_file(&temporary)
             .and_then(|mut file| {
                 file.write_all(&encode_format(FORMAT_VERSION))?;
                 file.sync_all()
@@ -130,10 +170,58 @@ impl Directory {
     }
 
     fn sync(&self) -> Result<(), OpenError> {
-        File::open(&self.path)
-            .and_then(|folder| folder.sync_all())
-            .map_err(opening("syncing the data directory"))
+        sync_directory(&self.path)
     }
+}
+
+fn sync_directory(path: &Path) -> Result<(), OpenError> {
+    File::open(path)
+        .and_then(|folder| folder.sync_all())
+        .map_err(opening(format!("syncing {}", path.display())))
+}
+
+/// Directories above it are made as usual.
+fn create_directory(path: &Path) -> Result<(), OpenError> {
+    let created = match path.parent() {
+        Some(parent) => fs::create_dir_all(parent),
+        None => Ok(()),
+    };
+    let created = created.and_then(|()| match fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        created => created,
+    });
+    created.map_err(opening(format!("creating {}", path.display())))
+}
+
+/// A file that only the owner may read.
+pub(crate) fn create_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).truncate(true).read(true).write(true).mode(FILE_MODE).open(path)
+}
+
+/// Takes the rights of others away from a directory that was made with them, and from everything in it.
+fn tighten(path: &Path) -> Result<(), OpenError> {
+    let doing = || opening(format!("restricting access to {}", path.display()));
+    let mode = fs::metadata(path).map_err(doing())?.permissions().mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    tighten_below(path).map_err(doing())?;
+    tracing::info!(path = %path.display(), mode = format!("{:o}", mode & 0o777), "access restricted to the owner");
+    Ok(())
+}
+
+fn tighten_below(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            tighten_below(&entry.path())?;
+        } else if kind.is_file() {
+            fs::set_permissions(entry.path(), fs::Permissions::from_mode(FILE_MODE))?;
+        }
+    }
+    // Last, so that an interrupted attempt is noticed.
+    fs::set_permissions(directory, fs::Permissions::from_mode(DIRECTORY_MODE))
 }
 
 fn is_empty(path: &Path) -> Result<bool, OpenError> {
@@ -146,6 +234,7 @@ fn take_lock(path: &Path) -> Result<File, OpenError> {
         .create(true)
         .truncate(false)
         .write(true)
+        .mode(FILE_MODE)
         .open(path.join("lock"))
         .map_err(opening("opening the lock file"))?;
     match file.try_lock() {
@@ -220,6 +309,42 @@ mod tests {
         drop(directory);
         let existing = Condition::Existing { format: FORMAT_VERSION };
         assert_eq!(Directory::lock(folder.path()).unwrap().1, existing);
+    }
+
+    #[test]
+    fn an_unfinished_directory_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new");
+        let (directory, condition) = Directory::lock_unfinished(&path).unwrap();
+        assert_eq!(condition, Condition::Fresh);
+        drop(directory);
+        assert!(matches!(Directory::lock(&path), Err(OpenError::Unfinished { .. })));
+        assert!(matches!(Directory::lock_unfinished(&path), Err(OpenError::NotEmpty { .. })));
+        Directory::complete(&path).unwrap();
+        assert_eq!(Directory::lock(&path).unwrap().1, Condition::Fresh);
+    }
+
+    #[test]
+    fn nobody_else_may_look_inside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let (directory, _) = Directory::lock(&path).unwrap();
+        directory.begin().unwrap();
+        directory.finish().unwrap();
+        drop(directory);
+        assert_eq!(
+            (mode(&path), mode(&path.join("lock")), mode(&path.join("format"))),
+            (0o700, 0o600, 0o600)
+        );
+        fs::create_dir_all(path.join("store/keyspaces")).unwrap();
+        let table = path.join("store/keyspaces/table");
+        fs::write(&table, "x").unwrap();
+        for (path, mode) in [(&table, 0o644), (&path.join("store"), 0o755), (&path, 0o755)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        drop(Directory::lock(&path).unwrap());
+        assert_eq!((mode(&path), mode(&path.join("store")), mode(&table)), (0o700, 0o700, 0o600));
     }
 
     #[test]

@@ -13,6 +13,11 @@ pub enum OpenError {
     FormatNewer { path: PathBuf, found: u32, supported: u32 },
     #[error("{} is not empty and not a quire data directory", path.display())]
     NotQuire { path: PathBuf },
+    #[error("{} is not empty", path.display())]
+    NotEmpty { path: PathBuf },
+    /// A restore that was interrupted, or one that is still running.
+    #[error("{} was never filled completely; remove it and restore again", path.display())]
+    Unfinished { path: PathBuf },
     /// Acknowledged commits are gone. What was cut from the journal, if anything, is kept beside it.
     #[error(
         "the log ends at commit {found}, but commit {acknowledged} was acknowledged; \

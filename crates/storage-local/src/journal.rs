@@ -16,6 +16,7 @@
 //!
 //! Beyond the last batch there may be zeros, since fjall allocates journals in advance.
 
+use crate::directory::create_file;
 use crate::error::{OpenError, opening};
 use crate::record::{Record, RowsChecksum};
 use std::fs::{self, File, OpenOptions};
@@ -205,7 +206,7 @@ fn set_aside(file: &mut File, start: u64, end: u64, aside: &Path) -> io::Result<
         .map(|number| aside.join(format!("journal-cut-{number}")))
         .find(|path| !path.exists())
         .expect("some number is free");
-    let mut copy = File::create_new(&name)?;
+    let mut copy = create_file(&name)?;
     file.seek(SeekFrom::Start(start))?;
     io::copy(&mut (&*file).take(end - start), &mut copy)?;
     copy.flush()?;

@@ -110,7 +110,25 @@ pub(crate) struct Open {
 impl LocalStorage {
     /// Opens a directory, or creates one where there is none.
     pub fn open(path: impl AsRef<Path>, options: LocalOptions) -> Result<LocalStorage, OpenError> {
-        let open = Arc::new(Open::from_path(path.as_ref(), &options)?);
+        LocalStorage::start(Open::from_directory(Directory::lock(path.as_ref())?, &options)?)
+    }
+
+    /// Creates a directory to be filled by something that takes long and is of no use before it is complete, such as a
+    /// restore. Until it is closed and [completed](Self::complete), nobody opens it, also after a crash.
+    pub fn create_unfinished(
+        path: impl AsRef<Path>,
+        options: LocalOptions,
+    ) -> Result<LocalStorage, OpenError> {
+        LocalStorage::start(Open::from_directory(Directory::lock_unfinished(path.as_ref())?, &options)?)
+    }
+
+    /// From now on a directory that was [created unfinished](Self::create_unfinished), and is closed, can be opened.
+    pub fn complete(path: impl AsRef<Path>) -> Result<(), OpenError> {
+        Directory::complete(path.as_ref())
+    }
+
+    fn start(open: Open) -> Result<LocalStorage, OpenError> {
+        let open = Arc::new(open);
         let flusher = Flusher::start(&open)?;
         Ok(LocalStorage {
             open: RwLock::new(Some(open)),
@@ -133,8 +151,10 @@ impl LocalStorage {
 }
 
 impl Open {
-    fn from_path(path: &Path, options: &LocalOptions) -> Result<Open, OpenError> {
-        let (directory, condition) = Directory::lock(path)?;
+    fn from_directory(
+        (directory, condition): (Directory, Condition),
+        options: &LocalOptions,
+    ) -> Result<Open, OpenError> {
         match condition {
             Condition::Fresh => Open::create(directory, options),
             Condition::Existing { format } => Open::recover(directory, format, options),

@@ -43,6 +43,9 @@ struct Live {
     parents: Vec<u32>,
 }
 
+/// A container's partition, and a key of its feed.
+type FeedEnd = ((u32, u32), Vec<u8>);
+
 /// The item files, one after the other.
 struct Output<'a> {
     directory: &'a Path,
@@ -97,21 +100,27 @@ impl<'a> Copier<'a> {
 
     /// One round: every partition's feed up to where it stood at the start of the round. How many items it found.
     fn catch_up(&mut self) -> Result<u64, EngineError> {
-        let start = self.shared.storage.snapshot()?;
-        let containers = live_containers(&*start)?;
         let mut found = 0;
-        for container in &containers {
-            for &parent in &container.parents {
-                let end = keys::latest(container.number, parent, u64::MAX, u16::MAX);
-                found += self.catch_up_partition((container.number, parent), &end)?;
-            }
-            for &partition in &container.partitions {
-                let lsn = counts(&*start, container.number, partition)?.lsn;
-                let end = keys::latest(container.number, partition, lsn, u16::MAX);
-                found += self.catch_up_partition((container.number, partition), &end)?;
-            }
+        for (partition, end) in self.feed_ends()? {
+            found += self.catch_up_partition(partition, &end)?;
         }
         Ok(found)
+    }
+
+    /// Where the feed of every partition ends now. The snapshot is let go of at once: a round may take hours.
+    fn feed_ends(&self) -> Result<Vec<FeedEnd>, EngineError> {
+        let snapshot = self.shared.storage.snapshot()?;
+        let mut ends = Vec::new();
+        for Live { number, partitions, parents } in live_containers(&*snapshot)? {
+            for parent in parents {
+                ends.push(((number, parent), keys::latest(number, parent, u64::MAX, u16::MAX)));
+            }
+            for partition in partitions {
+                let lsn = counts(&*snapshot, number, partition)?.lsn;
+                ends.push(((number, partition), keys::latest(number, partition, lsn, u16::MAX)));
+            }
+        }
+        Ok(ends)
     }
 
     fn catch_up_partition(&mut self, partition: (u32, u32), end: &[u8]) -> Result<u64, EngineError> {
@@ -119,6 +128,7 @@ impl<'a> Copier<'a> {
         loop {
             let snapshot = self.shared.storage.snapshot()?;
             let (count, more) = self.follow(&*snapshot, partition)?;
+            drop(snapshot);
             found += count;
             self.note_deletes()?;
             if !more || self.cursor(partition).as_slice() >= end {

@@ -14,15 +14,17 @@
 //! remembered before the delete became visible. Rids are never given twice, so a deleted item stays deleted.
 //!
 //! Only items and catalog rows are in a backup. Id rows, unique rows, feed rows and expiry rows follow from them and are
-//! made again by a restore. The directory gets its name when all of it is durable; before that it ends in `.partial`.
+//! made again by a restore. Only the owner may read a backup. The directory gets its name when all of it is durable; before that it ends in `.partial`.
 
 mod copy;
 pub(crate) mod file; // chunked files of records
 pub(crate) mod manifest; // what a backup holds
+pub(crate) mod repeated; // which of several records of an item counts
 mod watch;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use tracing::{info, warn};
@@ -53,7 +55,8 @@ impl Engine {
         }
         let log = self.watched.start().ok_or(EngineError::BackupRunning)?;
         let _stop = StopWatching(&self.watched);
-        fs::create_dir(&partial).map_err(|source| io_error("creating", &partial, source))?;
+        let created = fs::DirBuilder::new().mode(0o700).create(&partial);
+        created.map_err(|source| io_error("creating", &partial, source))?;
         let copied = Copier::new(&self.shared, &log, &partial).copy();
         let manifest = copied.and_then(|manifest| publish(manifest, &partial, directory));
         let manifest = manifest.inspect_err(|_| discard(&partial))?;

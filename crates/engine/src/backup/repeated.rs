@@ -1,0 +1,113 @@
+//! Which record of a backup is what an item is in the end.
+//!
+//! A container is copied in the order of its rids, so nearly all items are there once and in order; only what changed
+//! while the backup was taken comes again. What has to be remembered are those few, however many items there are.
+
+use std::collections::HashMap;
+
+use super::file::Record;
+
+/// What a first reading of all records has found.
+#[derive(Default)]
+pub(crate) struct Repeated {
+    records: u64,
+    /// The highest rid that came in order, by container.
+    in_order: HashMap<u32, u64>,
+    /// The number of the last record, by container and rid; `None` where it says that the item was deleted. Items that
+    /// came once and in order are not here.
+    last: HashMap<(u32, u64), Option<u64>>,
+}
+
+/// A second reading of the same records in the same order.
+pub(crate) struct Selection<'a> {
+    repeated: &'a Repeated,
+    records: u64,
+}
+
+impl Repeated {
+    pub fn note(&mut self, record: &Record<'_>) {
+        let number = self.records;
+        self.records += 1;
+        match *record {
+            Record::Item { container, rid, .. } => {
+                let is_next = self.in_order.get(&container).is_none_or(|&highest| highest < rid);
+                if is_next && !self.last.contains_key(&(container, rid)) {
+                    self.in_order.insert(container, rid);
+                } else {
+                    self.last.insert((container, rid), Some(number));
+                }
+            }
+            Record::Deleted { container, rid } => drop(self.last.insert((container, rid), None)),
+            Record::CatalogRow { .. } => {}
+        }
+    }
+
+    pub fn select(&self) -> Selection<'_> {
+        Selection { repeated: self, records: 0 }
+    }
+}
+
+impl Selection<'_> {
+    /// Whether this record, the next one, is what its item is in the end.
+    pub fn counts(&mut self, record: &Record<'_>) -> bool {
+        let number = self.records;
+        self.records += 1;
+        let Record::Item { container, rid, .. } = *record else { return false };
+        self.repeated.last.get(&(container, rid)).is_none_or(|last| *last == Some(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Against a map of everything.
+    #[test]
+    fn the_last_record_of_an_item_counts() {
+        for seed in 1..300u64 {
+            let mut random = seed;
+            let mut next = |below: u64| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                random % below
+            };
+            let records: Vec<(u32, u64, bool)> = (0..40)
+                .map(|step| (next(2) as u32, if next(3) > 0 { step } else { next(40) }, next(5) > 0))
+                .collect();
+            let record = |&(container, rid, is_there): &(u32, u64, bool)| match is_there {
+                true => Record::Item { container, rid, row: &[] },
+                false => Record::Deleted { container, rid },
+            };
+            let mut repeated = Repeated::default();
+            let mut expected = BTreeMap::new();
+            for (number, parts) in records.iter().enumerate() {
+                repeated.note(&record(parts));
+                match parts.2 {
+                    true => drop(expected.insert((parts.0, parts.1), number)),
+                    false => drop(expected.remove(&(parts.0, parts.1))),
+                }
+            }
+            let mut selection = repeated.select();
+            let selected: BTreeMap<(u32, u64), usize> = records
+                .iter()
+                .enumerate()
+                .filter(|(_, parts)| selection.counts(&record(parts)))
+                .map(|(number, parts)| ((parts.0, parts.1), number))
+                .collect();
+            assert_eq!(selected, expected, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn items_that_come_once_are_not_remembered() {
+        let mut repeated = Repeated::default();
+        for container in [7, 3] {
+            (0..1000).for_each(|rid| repeated.note(&Record::Item { container, rid, row: &[] }));
+        }
+        repeated.note(&Record::Item { container: 3, rid: 5, row: &[] });
+        assert_eq!(repeated.last.len(), 1);
+    }
+}
