@@ -340,7 +340,7 @@ fn sql(error: &SqlError, text: Option<&str>) -> Failure {
     match error {
         SqlError::Compile(diagnostics) => wire(400, compile_errors(diagnostics, text)),
         SqlError::Refused(message) => wire(400, errors(&[message])),
-        SqlError::DivisionByZero => sub(400, 4001, errors(&["Division by zero."])),
+        SqlError::NotRepresentable => sub(400, 4001, errors(&[&error.to_string()])),
         SqlError::Budget { .. } | SqlError::UserFunction { .. } => wire(400, errors(&[&error.to_string()])),
     }
 }
@@ -533,7 +533,7 @@ mod tests {
                 EngineError::BadContinuation,
                 EngineError::Sql(SqlError::Compile(vec![diagnostic.clone(), diagnostic])),
                 EngineError::Sql(SqlError::Refused(text("Say \"why\"."))),
-                EngineError::Sql(SqlError::DivisionByZero),
+                EngineError::Sql(SqlError::NotRepresentable),
                 EngineError::Sql(SqlError::Budget { what: "10 joins" }),
                 EngineError::CrossPartitionRefused,
                 EngineError::CrossPartitionAggregate,
@@ -653,8 +653,8 @@ mod tests {
                     400 {"code":"BadRequest","message":"Message: {\"errors\":[{\"severity\":\"Error\",\"location\":{\"start\":7,\"end\":11},\"code\":\"SC1001\",\"message\":\"incorrect syntax near 'FROM'.\"},{\"severity\":\"Error\",\"location\":{\"start\":7,\"end\":11},\"code\":\"SC1001\",\"message\":\"incorrect syntax near 'FROM'.\"}]}\r\nActivityId: ID, AGENT"}
                 Sql(Refused("Say \"why\"."))
                     400 {"code":"BadRequest","message":"Message: {\"Errors\":[\"Say \\\"why\\\".\"]}\r\nActivityId: ID, AGENT"}
-                Sql(DivisionByZero)
-                    400/4001 {"code":"BadRequest","message":"Message: {\"Errors\":[\"Division by zero.\"]}\r\nActivityId: ID, AGENT"}
+                Sql(NotRepresentable)
+                    400/4001 {"code":"BadRequest","message":"Message: {\"Errors\":[\"The response content contains a numeric value that cannot be represented in JSON (e.g. Infinity and NaN).\"]}\r\nActivityId: ID, AGENT"}
                 Sql(Budget { what: "10 joins" })
                     400 {"code":"BadRequest","message":"Message: {\"Errors\":[\"the query needs more than 10 joins\"]}\r\nActivityId: ID, AGENT"}
                 CrossPartitionRefused

@@ -113,12 +113,13 @@ mod tests {
         check("{a: [1 + 1], b: undefined}", r#"{"a":[2]}"#);
         check("{a: {b: 1}}.a.b = 1 AND 2 IN (1, 1 + 1)", "true");
         check("'a' || 'b' LIKE 'a' || '%'", "true");
+        check("1 / 0 > 1", "true");
         check("DateTimeToTicks('1970-01-01T00:00:01.0000000Z')", "10000000");
     }
 
     #[test]
     fn what_fails_or_changes_stays() {
-        for text in ["1 / 0", "RAND()", "GetCurrentTicks()", "c.a", "(SELECT VALUE 1)", "COUNT(1)"] {
+        for text in ["RAND()", "GetCurrentTicks()", "c.a", "(SELECT VALUE 1)", "COUNT(1)"] {
             assert!(projection(&format!("SELECT VALUE {text} FROM c")).as_constant().is_none(), "{text}");
         }
     }

@@ -38,6 +38,7 @@ pub use self::diagnostic::Diagnostic;
 pub use self::environment::{Environment, Limits};
 pub use self::exec::{Item, Row, SystemProperties};
 pub use self::lexer::Span;
+pub use self::parser::parse;
 pub use self::plan::{Distinct, DistinctCount, Feature, HybridSearch, QueryInfo, QueryPlan};
 pub use self::projection::Projection;
 pub use self::query::{Evaluator, Parameters, Query, Shape, Sink};
@@ -53,8 +54,11 @@ pub enum SqlError {
     /// Planner and run-time errors without a position, the service's `{"Errors":[...]}` form.
     #[error("{0}")]
     Refused(String),
-    #[error("division by zero")]
-    DivisionByZero,
+    /// A row with NaN or an infinity.
+    #[error(
+        "The response content contains a numeric value that cannot be represented in JSON (e.g. Infinity and NaN)."
+    )]
+    NotRepresentable,
     /// A user-defined function ended with an error of its own.
     #[error("the user-defined function 'udf.{name}' failed: {message}")]
     UserFunction { name: String, message: String },

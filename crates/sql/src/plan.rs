@@ -398,19 +398,20 @@ fn direction(item: &bound::OrderItem) -> Direction {
 }
 
 fn is_score(expr: &Expr) -> bool {
+    scoring(expr).is_some()
+}
+
+fn scoring(expr: &Expr) -> Option<&'static functions::Function> {
     match &*expr.kind {
-        ExprKind::Call { name, .. } => {
-            functions::find(&name.name).is_some_and(functions::Function::is_sort_key)
-        }
-        _ => false,
+        ExprKind::Call { name, .. } => functions::find(&name.name).filter(|function| function.is_sort_key()),
+        _ => None,
     }
 }
 
-/// Clients put a missing distance wherever they like, and some fail: so it is never missing.
+/// Clients put a missing distance wherever they like, and some fail: so it is never missing, and less than all others.
 fn sort_key(expr: &Expr, direction: Direction) -> String {
-    if !is_score(expr) {
-        return partial(expr);
-    }
+    let Some(function) = scoring(expr) else { return partial(expr) };
+    let direction = if function.is_distance() { Direction::Descending } else { direction };
     format!("{{\"item\": ({expr} ?? {})}}", worst_score(direction))
 }
 

@@ -280,7 +280,7 @@ impl Query {
         let surroundings = exec::surroundings(&self.environment, &self.patterns, &NoFunctions);
         let value = Run::new(&surroundings, &self.computed, None).constant(expr).ok()?;
         let row = Row::from(exec::Datum::Owned(value));
-        row.is_json().then(|| row.to_value())
+        (row.check().is_ok() && !row.is_undefined()).then(|| row.to_value())
     }
 
     fn check_clock(&self) -> Result<(), SqlError> {
@@ -304,8 +304,9 @@ impl Collected {
     }
 
     fn push(&mut self, row: &Row<'_>) -> ControlFlow<()> {
+        let checked = row.check();
         let row = row.to_value();
-        self.result = self.budget.hold(exec::approximate_size(&row));
+        self.result = checked.and_then(|()| self.budget.hold(exec::approximate_size(&row)));
         self.rows.push(row);
         if self.result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
@@ -390,9 +391,7 @@ impl Evaluator<'_> {
         self.check_item_by_item()?;
         let mut feed = |take: &mut exec::Take<'_>| take(item, 1);
         let run = Run::new(&self.surroundings, &self.query.computed, Some(&mut feed));
-        run.keyed_rows(&self.query.bound, &mut |keys, row| {
-            Ok(if row.is_json() { emit(keys, &row) } else { ControlFlow::Continue(()) })
-        })
+        run.keyed_rows(&self.query.bound, &mut |keys, row| Ok(emit(keys, &row)))
     }
 
     /// Whether the item passes WHERE: alone, or in any combination with what is joined to it.

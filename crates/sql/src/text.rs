@@ -71,12 +71,12 @@ impl Language {
     }
 
     fn is_stop_word(self, word: &str) -> bool {
-        self == Language::English && STOP_WORDS.binary_search(&word).is_ok()
+        self == Language::English && ENGLISH_STOP_WORDS.binary_search(&word).is_ok()
     }
 }
 
 /// In order.
-const STOP_WORDS: &[&str] = &[
+pub const ENGLISH_STOP_WORDS: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no",
     "not", "of", "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to",
     "was", "will", "with",
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn stop_words_are_in_order() {
-        assert!(STOP_WORDS.is_sorted());
+        assert!(ENGLISH_STOP_WORDS.is_sorted());
     }
 
     #[test]

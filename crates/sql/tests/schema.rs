@@ -45,7 +45,7 @@ fn the_vector_policy_tells_how_to_compare() {
     );
     assert_eq!(
         rows("SELECT VALUE c.id FROM c ORDER BY VectorDistance(c.far, [0, 0])", VECTORS),
-        r#"["2","1","3"]"#
+        r#"["3","2","1"]"#
     );
     assert_eq!(
         rows("SELECT VALUE c.id FROM c ORDER BY VectorDistance(c.deep['dot'], [1, 1])", VECTORS),

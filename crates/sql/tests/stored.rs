@@ -205,11 +205,13 @@ fn run(query: &Query, items: &[(Item<'_>, u64)]) -> Result<Vec<String>, SqlError
         let _enough = items.iter().try_for_each(|(item, multiplicity)| sink(item, *multiplicity));
         Ok::<(), SqlError>(())
     };
+    let mut checked = Ok(());
     query.run(feed, &mut |row| {
+        checked = row.check();
         rows.push(json(row));
-        ControlFlow::Continue(())
+        if checked.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    Ok(rows)
+    checked.map(|()| rows)
 }
 
 fn once<'a>(items: impl IntoIterator<Item = Item<'a>>) -> Vec<(Item<'a>, u64)> {

@@ -5,6 +5,7 @@
 pub mod crash; // kill loops, and what a power cut leaves
 pub mod hostile; // scripts that mean harm
 pub mod http; // a signing client on a blocking socket
+pub mod interpreter; // a second interpreter of queries, to judge the first by
 pub mod isolation; // whether a serial order explains what clients saw
 pub mod live; // a server process
 pub mod qt; // `.qt` files: queries and what comes out

@@ -2,8 +2,9 @@
 //!
 //! Values come from small pools, so that equality, ranges and ties happen; properties are sometimes missing and
 //! sometimes of another type, strings sometimes agree in more bytes than an index row holds. Queries cover the grammar
-//! and leave out only what has no one answer: chance, the time, sums that depend on the order of rows, and division,
-//! which fails or not depending on which items are looked at.
+//! and every function (`calls`), and leave out only what has no one answer, such as the numbers that chance gives.
+
+mod calls; // every built-in function
 
 use std::fmt::Write as _;
 
@@ -45,6 +46,17 @@ const EDGES: &[&str] =
 const PATHS: &[&str] =
     &["n", "s", "m", "b", "o.x", "o.y", "o", "t", "l", "[\"odd name\"]", "gone", "id", "pk", "long", "t[0]"];
 const SCALAR_PATHS: &[&str] = &["n", "s", "m", "o.x", "o.y", "id", "long", "gone", "[\"odd name\"]", "_ts"];
+const TYPE_TESTS: &[&str] = &[
+    "IS_DEFINED",
+    "IS_NULL",
+    "IS_NUMBER",
+    "IS_STRING",
+    "IS_BOOL",
+    "IS_ARRAY",
+    "IS_OBJECT",
+    "IS_PRIMITIVE",
+    "IS_INTEGER",
+];
 const COMPARISONS: &[&str] = &["=", "!=", "<", "<=", ">", ">="];
 
 impl Random {
@@ -93,6 +105,9 @@ impl Random {
         self.member(&mut members, "l", 6, list);
         let odd = self.number();
         self.member(&mut members, "odd name", 3, odd);
+        for (name, value) in self.special_members() {
+            self.member(&mut members, name, 5, value);
+        }
         let long = format!("\"{}{}\"", "long".repeat(30), self.pick(&["", "a", "b", "bb", "c"]));
         self.member(&mut members, "long", 3, long);
         format!("{{{}}}", members.join(","))
@@ -120,6 +135,10 @@ impl Random {
         format!("[{}]", elements.join(","))
     }
 
+    fn text(&mut self) -> String {
+        quoted(self.pick(STRINGS))
+    }
+
     fn number(&mut self) -> String {
         self.pick(NUMBERS).to_owned()
     }
@@ -137,13 +156,115 @@ impl Random {
     }
 
     pub fn query(&mut self) -> RandomQuery {
-        match self.below(10) {
+        match self.below(16) {
             0 => self.aggregates(),
             1 => self.groups(),
             2 => self.distinct(),
             3 | 4 => self.ordered(),
             5 => self.limited(),
+            6..=8 => self.of_one_path(),
+            9 => self.ranked(),
+            10 => self.nested(),
             _ => self.plain(),
+        }
+    }
+
+    /// What an index may answer by itself: one path is all that is read.
+    fn of_one_path(&mut self) -> RandomQuery {
+        let path = step("c", self.pick(PATHS));
+        let filter =
+            if self.once_in(4) { String::new() } else { format!(" WHERE {}", self.test_of(&path, 3)) };
+        let (text, answer) = match self.below(12) {
+            0 => (format!("SELECT VALUE COUNT(1) FROM c{filter}"), Expected::Rows),
+            1 => (format!("SELECT VALUE COUNT({path}) FROM c{filter}"), Expected::Rows),
+            2 => (format!("SELECT VALUE MIN({path}) FROM c{filter}"), Expected::Rows),
+            3 => (format!("SELECT VALUE MAX({path}) FROM c{filter}"), Expected::Rows),
+            4 => (
+                format!(
+                    "SELECT COUNT(1) AS n, COUNT({path}) AS m, MIN({path}) AS low, MAX({path}) AS high FROM c{filter}"
+                ),
+                Expected::Rows,
+            ),
+            5 => (format!("SELECT VALUE COUNTIF({}) FROM c", self.test_of(&path, 2)), Expected::Rows),
+            6 => (format!("SELECT DISTINCT VALUE {path} FROM c{filter}"), Expected::Rows),
+            7 => (format!("SELECT DISTINCT {path} AS one FROM c{filter}"), Expected::Rows),
+            8 => (
+                format!("SELECT {path} AS one, COUNT(1) AS n FROM c{filter} GROUP BY {path}"),
+                Expected::Rows,
+            ),
+            9 => (
+                format!("SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE {path} FROM c{filter})"),
+                Expected::Rows,
+            ),
+            _ => {
+                let path = step("c", self.pick(SCALAR_PATHS));
+                let filter = if self.once_in(3) {
+                    String::new()
+                } else {
+                    format!(" WHERE {}", self.test_of(&path, 2))
+                };
+                let order = self.pick(&["", " ASC", " DESC"]);
+                (format!("SELECT VALUE {path} FROM c{filter} ORDER BY {path}{order}"), Expected::Ordered)
+            }
+        };
+        RandomQuery { whole: text.clone(), text, answer }
+    }
+
+    fn ranked(&mut self) -> RandomQuery {
+        let from = From { text: "FROM c".to_owned(), names: vec!["c"] };
+        let (filter, ranking) = (self.filter(&from), self.ranking());
+        let top = self.pick(&["", "TOP 3 ", "TOP 9 "]);
+        let text = format!("SELECT {top}VALUE c.id FROM c{filter} ORDER BY {ranking}");
+        RandomQuery { whole: text.clone(), text, answer: Expected::Ordered }
+    }
+
+    /// Subqueries in FROM that need all items, and aggregates over what they give.
+    fn nested(&mut self) -> RandomQuery {
+        let from = From { text: "FROM c".to_owned(), names: vec!["c"] };
+        let (path, filter) = (self.operand_path(&from), self.filter(&from));
+        let text = match self.below(7) {
+            0 => format!("SELECT VALUE s FROM (SELECT DISTINCT VALUE {path} FROM c{filter}) AS s"),
+            1 => format!(
+                "SELECT s.k AS key, s.n AS n FROM (SELECT {path} AS k, COUNT(1) AS n FROM c{filter} GROUP BY {path}) AS s WHERE s.n > 1"
+            ),
+            2 => format!("SELECT VALUE s.m + 1 FROM (SELECT COUNT(1) AS m FROM c{filter}) AS s"),
+            3 => format!(
+                "SELECT VALUE s.id FROM (SELECT VALUE c FROM c{filter}) AS s WHERE {}",
+                self.predicate_on("s", 1)
+            ),
+            4 => format!(
+                "SELECT VALUE SUM(s.n) FROM (SELECT c.pk, COUNT(1) AS n FROM c{filter} GROUP BY c.pk) AS s"
+            ),
+            5 => format!("SELECT COUNT(1) AS n FROM (SELECT DISTINCT {path} AS one FROM c{filter}) AS s"),
+            _ => format!(
+                "SELECT c.id, (SELECT VALUE SUM((SELECT VALUE MAX(t) FROM t IN c.t)) FROM l IN c.l) AS deep FROM c{filter}"
+            ),
+        };
+        RandomQuery { whole: text.clone(), text, answer: Expected::Rows }
+    }
+
+    /// A condition on one path alone.
+    fn test_of(&mut self, path: &str, depth: u64) -> String {
+        if depth > 1 {
+            match self.below(5) {
+                0 | 1 => {
+                    let word = self.pick(&["AND", "OR", "OR"]);
+                    return format!(
+                        "({} {word} {})",
+                        self.test_of(path, depth - 1),
+                        self.test_of(path, depth - 1)
+                    );
+                }
+                2 => return format!("NOT ({})", self.test_of(path, depth - 1)),
+                _ => {}
+            }
+        }
+        match self.below(8) {
+            0..=2 => format!("{path} {} {}", self.pick(COMPARISONS), self.constant()),
+            3 => format!("{path} BETWEEN {} AND {}", self.constant(), self.constant()),
+            4 => format!("{path} IN ({}, {})", self.constant(), self.constant()),
+            5 => format!("STARTSWITH({path}, {})", self.text()),
+            _ => format!("{}({path})", self.pick(TYPE_TESTS)),
         }
     }
 
@@ -223,7 +344,10 @@ impl Random {
     /// Sums only over what adds up the same in any order.
     fn aggregate(&mut self, from: &From) -> String {
         let path = self.operand_path(from);
-        match self.below(7) {
+        match self.below(10) {
+            7 => format!("COUNTIF({path} > 1)"),
+            8 => format!("MAKELIST({path})"),
+            9 => format!("MAKESET({path})"),
             0 => "COUNT(1)".to_owned(),
             1 => format!("COUNT({path})"),
             2 => format!("MIN({path})"),
@@ -250,7 +374,8 @@ impl Random {
     }
 
     fn projection(&mut self, from: &From) -> String {
-        match self.below(6) {
+        match self.below(8) {
+            6 | 7 => format!("VALUE [{}, {}]", self.call(from), self.call(from)),
             0 if from.names.len() == 1 => "*".to_owned(),
             1 => format!("VALUE {}", self.operand(from)),
             2 => format!("VALUE {{one: {}, two: [{}, 1]}}", self.operand(from), self.operand(from)),
@@ -267,10 +392,11 @@ impl Random {
     }
 
     fn filter(&mut self, from: &From) -> String {
-        if self.once_in(8) {
+        if self.once_in(3) {
             return String::new();
         }
-        format!(" WHERE {}", self.predicate(from, 3))
+        let depth = 1 + self.below(3);
+        format!(" WHERE {}", self.predicate(from, depth))
     }
 
     fn predicate(&mut self, from: &From, depth: u64) -> String {
@@ -278,7 +404,7 @@ impl Random {
         self.predicate_on(name, depth)
     }
 
-    fn predicate_on(&mut self, name: &str, depth: u64) -> String {
+    fn predicate_on(&mut self, name: &'static str, depth: u64) -> String {
         if depth > 1 {
             match self.below(5) {
                 0 | 1 => {
@@ -294,11 +420,11 @@ impl Random {
         self.atom(name)
     }
 
-    fn atom(&mut self, name: &str) -> String {
+    fn atom(&mut self, name: &'static str) -> String {
         let path = self.path_of(name);
-        let text = quoted(self.pick(STRINGS));
+        let text = self.text();
         let mut out = String::new();
-        let written = match self.below(22) {
+        let written = match self.below(30) {
             0..=4 => write!(out, "{path} {} {}", self.pick(COMPARISONS), self.constant()),
             5 => write!(out, "{} {} {path}", self.constant(), self.pick(COMPARISONS)),
             6 => write!(out, "{path} {} {}", self.pick(COMPARISONS), self.path_of(name)),
@@ -324,21 +450,7 @@ impl Random {
                 self.pick(&["CONTAINS", "ENDSWITH", "STRINGEQUALS"]),
                 self.pick(&["", ", true"])
             ),
-            12 => write!(
-                out,
-                "{}({path})",
-                self.pick(&[
-                    "IS_DEFINED",
-                    "IS_NULL",
-                    "IS_NUMBER",
-                    "IS_STRING",
-                    "IS_BOOL",
-                    "IS_ARRAY",
-                    "IS_OBJECT",
-                    "IS_PRIMITIVE",
-                    "IS_INTEGER"
-                ])
-            ),
+            12 => write!(out, "{}({path})", self.pick(TYPE_TESTS)),
             13 | 14 if name == "c" => {
                 write!(out, "ARRAY_CONTAINS(c.t, {}{})", self.constant(), self.pick(&["", ", true"]))
             }
@@ -352,6 +464,22 @@ impl Random {
             18 => write!(out, "{path}"),
             19 => write!(out, "LENGTH({path}) {} {}", self.pick(COMPARISONS), self.below(4)),
             20 => write!(out, "({path} ?? {}) = {}", self.constant(), self.constant()),
+            21 if name == "c" => {
+                let form = self.pick(&["ALL", "EXISTS"]);
+                write!(out, "{form}(SELECT VALUE t FROM t IN c.t WHERE {})", self.predicate_on("t", 1))
+            }
+            22 if name == "c" => {
+                let form = self.pick(&["FIRST", "LAST"]);
+                write!(out, "{form}(SELECT VALUE l.v FROM l IN c.l) {} 2", self.pick(COMPARISONS))
+            }
+            23 => write!(out, "(LET y = {path} IN y) {} {}", self.pick(COMPARISONS), self.constant()),
+            24 => write!(
+                out,
+                "{path} {} {} > 3",
+                self.pick(&["+", "-", "*", "/", "%", "&", "|", "^", "<<"]),
+                self.number()
+            ),
+            25..=28 => write!(out, "{}", self.call_predicate(name)),
             _ => write!(out, "({path} > 1 ? {text} : {path}) {} {}", self.pick(COMPARISONS), self.constant()),
         };
         written.expect("writing to a string does not fail");
@@ -359,7 +487,8 @@ impl Random {
     }
 
     fn operand(&mut self, from: &From) -> String {
-        match self.below(6) {
+        match self.below(9) {
+            6..=8 => self.call(from),
             0 => format!("({} + {})", self.operand_path(from), self.number()),
             1 => format!("({} || \"!\")", self.operand_path(from)),
             2 => format!("[{}, {}]", self.operand_path(from), self.constant()),
@@ -379,6 +508,7 @@ impl Random {
             "c" => step("c", self.pick(PATHS)),
             "l" => step("l", self.pick(&["k", "v", "k", "v", "gone"])),
             "o" => step("o", self.pick(&["x", "y"])),
+            "s" => step("s", self.pick(&["n", "s", "m", "o.x", "id"])),
             other => other.to_owned(),
         }
     }

@@ -353,13 +353,18 @@ fn beginning(results: &[ValueRange]) -> Vec<ValueRange> {
     union(results.iter().map(prefix).collect())
 }
 
-/// Date-time strings begin with four digits of the year.
+/// Date-time strings begin with four digits of the year; an offset may move the last day of a year into the next one, and
+/// the first day into the one before.
 fn year(results: &[ValueRange]) -> Vec<ValueRange> {
-    let prefix = |range: &ValueRange| match range.as_point().and_then(Value::as_i64) {
-        Some(year @ 0..=9_999) => ValueRange::prefix(&format!("{year:04}-")),
-        _ => strings(),
+    let prefixes = |range: &ValueRange| match range.as_point().and_then(Value::as_i64) {
+        Some(year @ 1..=9_998) => vec![
+            ValueRange::prefix(&format!("{:04}-12-31", year - 1)),
+            ValueRange::prefix(&format!("{year:04}-")),
+            ValueRange::prefix(&format!("{:04}-01-01", year + 1)),
+        ],
+        _ => vec![strings()],
     };
-    union(results.iter().map(prefix).collect())
+    union(results.iter().flat_map(prefixes).collect())
 }
 
 /// The plain text that an anchored pattern starts with.

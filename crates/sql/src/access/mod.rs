@@ -2,8 +2,8 @@
 //!
 //! Soundness is the one invariant, and a property test: an item that does not satisfy [`Analysis::filter`] adds nothing
 //! to the result, and an item cut down to [`Analysis::reads`] adds the same. Whatever is not understood leaves every
-//! item and reads it whole. A run that would fail on an item (division by zero) need not fail when a filter
-//! spares it that item.
+//! item and reads it whole. A run that would fail on an item (a subquery of two rows where one value is wanted) need
+//! not fail when a filter spares it that item.
 
 mod calls; // functions as predicates
 mod condition; // what an item must satisfy

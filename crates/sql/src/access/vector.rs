@@ -10,8 +10,8 @@ use crate::functions::Metric;
 use super::Finder;
 use super::place::Levels;
 
-/// The first rows by how near a vector of the item is to a given one: what has no distance comes last, ties go by the
-/// order in which items are fed.
+/// The first rows by how near a vector of the item is to a given one. What has no distance comes last, but first where
+/// distances ascend; ties go by the order in which items are fed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VectorOrder {
     /// Names only.

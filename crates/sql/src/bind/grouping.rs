@@ -128,7 +128,7 @@ impl Binder<'_> {
             Place::Clause(clause) => self.report(Problem::AggregateNotAllowed(clause), span),
             Place::Select => {}
         }
-        if arguments.iter().any(|argument| has_aggregate(argument) || has_subquery(argument)) {
+        if arguments.iter().any(has_aggregate) {
             self.report(Problem::NestedAggregate, span);
         }
         let arguments: Vec<Expr> = arguments

@@ -30,7 +30,9 @@ impl Binder<'_> {
             && function.is_sort_key()
         {
             let descending = self.sorts_descending(function, arguments, item);
-            return OrderItem { expr: with_worst(expr, descending), descending };
+            // No distance is like an undefined value, which comes before all others; no score is the worst.
+            let is_least = descending || function.is_distance();
+            return OrderItem { expr: with_worst(expr, is_least), descending };
         }
         if errors == self.diagnostics.len() + self.refusals.len() {
             self.check_order_path(&expr, item);
@@ -40,7 +42,7 @@ impl Binder<'_> {
 
     /// The most alike first, whichever way distances run; scores that query plans ask for may say otherwise.
     fn sorts_descending(&mut self, function: &Function, arguments: &[Expr], item: &ast::OrderItem) -> bool {
-        if function.name() != "VectorDistance" {
+        if !function.is_distance() {
             return item.direction != Some(ast::Direction::Ascending);
         }
         if item.direction.is_some() {
@@ -67,7 +69,6 @@ impl Binder<'_> {
                 EntryKind::Correlated => return self.refuse(CORRELATED),
                 EntryKind::Derived | EntryKind::Let | EntryKind::Group => false,
             },
-            Expr::Call { function, .. } => function.name() == "DocumentId" && steps.is_empty(),
             _ => false,
         };
         if !is_path || !literal_steps {
@@ -76,8 +77,8 @@ impl Binder<'_> {
     }
 }
 
-/// What has no score comes last.
-pub(super) fn with_worst(score: Expr, descending: bool) -> Expr {
-    let worst = if descending { WORST_SCORE } else { -WORST_SCORE };
+/// In place of no score: less than any, or more than any.
+pub(super) fn with_worst(score: Expr, is_least: bool) -> Expr {
+    let worst = if is_least { WORST_SCORE } else { -WORST_SCORE };
     Expr::Coalesce(vec![score, Expr::Constant(Value::from(worst))])
 }

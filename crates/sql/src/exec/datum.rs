@@ -165,6 +165,19 @@ impl<'a> View<'a> {
         self.as_number().is_some_and(|number| number.as_f64().is_nan())
     }
 
+    /// Whether nothing in it is NaN or an infinity; what is stored never is.
+    pub fn is_finite(self) -> bool {
+        fn finite(value: &Value) -> bool {
+            match value {
+                Value::Number(number) => number.is_finite(),
+                Value::Array(elements) => elements.iter().all(finite),
+                Value::Object(object) => object.iter().all(|(_, value)| finite(value)),
+                _ => true,
+            }
+        }
+        self.user().map_or_else(finite, |_| true)
+    }
+
     /// Whether it has a JSON form.
     pub fn is_json(self) -> bool {
         match self.kind() {

@@ -179,7 +179,7 @@ impl Run<'_> {
         for (operator, operand) in rest {
             let right = self.evaluate(operand, scope)?;
             self.spend_on(left.view())?;
-            left = Datum::Owned(binary(*operator, left.view(), right.view())?);
+            left = Datum::Owned(binary(*operator, left.view(), right.view()));
         }
         Ok(left)
     }

@@ -4,14 +4,13 @@ use std::cmp::Ordering;
 
 use quire_value::{Number, Value};
 
-use crate::SqlError;
 use crate::ast::BinaryOperator;
 
 use super::datum::{Scalar, View};
 
-pub(super) fn binary(operator: BinaryOperator, left: View<'_>, right: View<'_>) -> Result<Value, SqlError> {
+pub(super) fn binary(operator: BinaryOperator, left: View<'_>, right: View<'_>) -> Value {
     use BinaryOperator::*;
-    Ok(match operator {
+    match operator {
         Equal => logical(equal(left, right)),
         NotEqual => logical(equal(left, right).map(|equal| !equal)),
         Less => logical(compare(left, right, Ordering::is_lt)),
@@ -19,9 +18,9 @@ pub(super) fn binary(operator: BinaryOperator, left: View<'_>, right: View<'_>) 
         Greater => logical(compare(left, right, Ordering::is_gt)),
         GreaterEqual => logical(compare(left, right, Ordering::is_ge)),
         Concat => concat(left, right),
-        Add | Subtract | Multiply | Divide | Modulo => arithmetic(operator, left, right)?,
+        Add | Subtract | Multiply | Divide | Modulo => arithmetic(operator, left, right),
         BitAnd | BitOr | BitXor | ShiftLeft | ShiftRight | ShiftRightUnsigned => bits(operator, left, right),
-    })
+    }
 }
 
 pub(super) fn logical(truth: Option<bool>) -> Value {
@@ -65,20 +64,18 @@ fn concat(left: View<'_>, right: View<'_>) -> Value {
     }
 }
 
-fn arithmetic(operator: BinaryOperator, left: View<'_>, right: View<'_>) -> Result<Value, SqlError> {
-    let (Some(left), Some(right)) = (left.as_number(), right.as_number()) else {
-        return Ok(Value::Undefined);
-    };
+/// In doubles: a division by zero is an infinity or NaN, which only a row that leaves cannot hold.
+fn arithmetic(operator: BinaryOperator, left: View<'_>, right: View<'_>) -> Value {
+    let (Some(left), Some(right)) = (left.as_number(), right.as_number()) else { return Value::Undefined };
     let (left, right) = (left.as_f64(), right.as_f64());
     let result = match operator {
         BinaryOperator::Add => left + right,
         BinaryOperator::Subtract => left - right,
         BinaryOperator::Multiply => left * right,
-        _ if right == 0.0 => return Err(SqlError::DivisionByZero),
         BinaryOperator::Divide => left / right,
         _ => left % right,
     };
-    Ok(Value::from(result))
+    Value::from(result)
 }
 
 fn bits(operator: BinaryOperator, left: View<'_>, right: View<'_>) -> Value {

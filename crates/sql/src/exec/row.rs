@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use quire_value::{Kind, Object, Value, text};
 
 use super::datum::{Datum, View, sum_members};
+use crate::SqlError;
 
 /// A row, still where its parts lie: written as JSON without becoming a value first.
 pub struct Row<'a>(pub(super) Shape<'a>);
@@ -24,11 +25,17 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The row without what has no JSON form.
     pub fn to_value(&self) -> Value {
-        let mut value = self.again().into_value();
-        drop_non_finite(&mut value);
-        value
+        self.again().into_value()
+    }
+
+    /// A row with NaN or an infinity anywhere has no JSON form, and is not to be sent.
+    pub fn check(&self) -> Result<(), SqlError> {
+        let is_finite = match &self.0 {
+            Shape::Datum(datum) => datum.view().is_finite(),
+            Shape::Members(members) => members.iter().all(|(_, datum)| datum.view().is_finite()),
+        };
+        if is_finite { Ok(()) } else { Err(SqlError::NotRepresentable) }
     }
 
     pub(super) fn into_datum(self) -> Datum<'a> {
@@ -59,15 +66,8 @@ impl<'a> Row<'a> {
         })
     }
 
-    pub(super) fn is_undefined(&self) -> bool {
+    pub(crate) fn is_undefined(&self) -> bool {
         matches!(&self.0, Shape::Datum(datum) if datum.is_undefined())
-    }
-
-    pub(crate) fn is_json(&self) -> bool {
-        match &self.0 {
-            Shape::Datum(datum) => datum.view().is_json(),
-            Shape::Members(_) => true,
-        }
     }
 
     pub(super) fn equals(&self, value: &Value) -> bool {
@@ -122,27 +122,4 @@ fn write_members(members: &[(&str, Datum<'_>)], out: &mut Vec<u8>) {
         datum.view().write_json(out);
     }
     out.push(b'}');
-}
-
-/// NaN and infinities have no JSON form: they are left out like `undefined`.
-fn drop_non_finite(value: &mut Value) {
-    match value {
-        Value::Number(number) if !number.is_finite() => *value = Value::Undefined,
-        Value::Array(elements) => {
-            elements.iter_mut().for_each(drop_non_finite);
-            elements.retain(|element| !element.is_undefined());
-        }
-        Value::Object(object) => {
-            let mut dropped = false;
-            for (_, property) in object.iter_mut() {
-                drop_non_finite(property);
-                dropped |= property.is_undefined();
-            }
-            if dropped {
-                let members = std::mem::take(object).into_iter();
-                *object = members.filter(|(_, property)| !property.is_undefined()).collect();
-            }
-        }
-        _ => {}
-    }
 }

@@ -1,7 +1,7 @@
 //! From tuples to rows: projection, ORDER BY, DISTINCT, OFFSET and LIMIT.
 //!
-//! Rows that are undefined, or have no JSON form, are dropped before they are counted: clients apply TOP and OFFSET across partitions to
-//! the rows they get, so counting rows that no client ever sees would make the answer depend on partitioning.
+//! Rows that are undefined are dropped before they are counted: clients apply TOP and OFFSET across partitions to the
+//! rows they get, so counting rows that no client ever sees would make the answer depend on partitioning.
 
 use std::cmp::Ordering;
 
@@ -135,7 +135,7 @@ impl Run<'_> {
             let keys = query.order_by.iter().map(|item| self.evaluate(&item.expr, scope));
             let keys = keys.collect::<Result<Vec<Datum<'_>>, SqlError>>()?;
             let row = self.project(query, scope)?;
-            if !row.is_json() || buffer.comes_too_late(&keys) {
+            if row.is_undefined() || buffer.comes_too_late(&keys) {
                 return Ok(Flow::Continue(()));
             }
             let keys = keys.into_iter().map(|key| self.own(key)).collect::<Result<Vec<Value>, SqlError>>()?;
@@ -171,7 +171,7 @@ struct Tail<'t, 'e, 'r> {
 impl Tail<'_, '_, '_> {
     /// Breaks when nothing more is wanted.
     fn push(&mut self, row: Row<'_>) -> Result<Flow, SqlError> {
-        if row.is_undefined() || (self.is_top && !row.is_json()) {
+        if row.is_undefined() {
             return Ok(Flow::Continue(()));
         }
         let multiplicity = &self.run.multiplicity;

@@ -167,11 +167,8 @@ fn equal(call: &Call<'_>) -> Option<Value> {
 
 fn object_to_array(call: &Call<'_>) -> Option<Value> {
     let object = call.object(0)?;
-    let (key, value) = match call.len() {
-        1 => ("k", "v"),
-        3 => (call.string(1)?, call.string(2)?),
-        _ => return None,
-    };
+    let key = call.optional(1, "k", Call::string)?;
+    let value = call.optional(2, "v", Call::string)?;
     let names = object.len().saturating_mul(key.len() + value.len() + 64);
     call.spend_bytes(names.saturating_add(crate::exec::approximate_size(call.value(0)?)))?;
     let pair = |(name, property): (&str, &Value)| {

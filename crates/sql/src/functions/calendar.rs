@@ -3,6 +3,11 @@
 pub(super) const TICKS_PER_SECOND: i64 = 10_000_000;
 pub(super) const TICKS_PER_DAY: i64 = 86_400 * TICKS_PER_SECOND;
 
+/// Date-time values begin here, as in the service.
+pub(super) const YEAR_MIN: i64 = 1601;
+/// No place on earth is further from UTC.
+const OFFSET_HOURS_MAX: i64 = 14;
+
 const TICKS_MIN: i64 = -719_162 * TICKS_PER_DAY; // 0001-01-01
 const TICKS_MAX: i64 = 2_932_897 * TICKS_PER_DAY - 1; // the last tick of 9999
 
@@ -121,7 +126,8 @@ pub(super) fn add_months(ticks: i64, months: i64) -> Option<i64> {
     fields.to_ticks()
 }
 
-/// `YYYY-MM-DD`, then nothing, `Z`, or `T` or a space, `hh:mm:ss`, up to seven digits of fraction, and `Z` or not.
+/// `YYYY-MM-DD`, then nothing, `Z`, or `T` or a space, `hh:mm:ss`, up to seven digits of fraction, and nothing, `Z` or an
+/// offset from UTC (`+01:30`). No year before [`YEAR_MIN`].
 pub(super) fn parse(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
     let mut fields =
@@ -131,11 +137,32 @@ pub(super) fn parse(text: &str) -> Option<i64> {
     expect(bytes, 7, b"-")?;
     fields.day = number(bytes, 8, 2)?;
     let rest = &bytes[10..];
-    let rest = match rest.first() {
-        Some(b'T' | b' ') => time(rest, &mut fields)?,
-        _ => rest,
+    let (rest, has_time) = match rest.first() {
+        Some(b'T' | b' ') => (time(rest, &mut fields)?, true),
+        _ => (rest, false),
     };
-    matches!(rest, b"" | b"Z").then(|| fields.to_ticks())?
+    let offset = match rest {
+        b"" | b"Z" => 0,
+        rest if has_time => offset(rest)?,
+        _ => return None,
+    };
+    if fields.year < YEAR_MIN {
+        return None;
+    }
+    in_range(i128::from(fields.to_ticks()? - offset))
+}
+
+/// `+hh:mm` or `-hh:mm`, as ticks.
+fn offset(bytes: &[u8]) -> Option<i64> {
+    let sign = match bytes.first()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    expect(bytes, 3, b":")?;
+    let (hours, minutes) = (number(bytes, 1, 2)?, number(bytes, 4, 2)?);
+    let is_offset = bytes.len() == 6 && hours <= OFFSET_HOURS_MAX && minutes < 60;
+    is_offset.then_some(sign * (hours * 60 + minutes) * 60 * TICKS_PER_SECOND)
 }
 
 fn time<'b>(bytes: &'b [u8], fields: &mut Fields) -> Option<&'b [u8]> {
@@ -214,7 +241,8 @@ mod tests {
         for day in (-719_162..2_932_897).step_by(97) {
             let ticks = day * TICKS_PER_DAY + 12_345;
             assert_eq!(Fields::from_ticks(ticks).to_ticks(), Some(ticks));
-            assert_eq!(parse(&print(ticks)), Some(ticks));
+            let is_read = Fields::from_ticks(ticks).year >= YEAR_MIN;
+            assert_eq!(parse(&print(ticks)), is_read.then_some(ticks));
         }
         assert_eq!(print(TICKS_MIN), "0001-01-01T00:00:00.0000000Z");
         assert_eq!(print(TICKS_MAX), "9999-12-31T23:59:59.9999999Z");
@@ -222,7 +250,13 @@ mod tests {
 
     #[test]
     fn only_fixed_width_dates_are_read() {
-        for text in ["2024-02-29", "2024-02-29Z", "2024-02-29T01:02:03", "2024-02-29 01:02:03.1Z"] {
+        for text in [
+            "2024-02-29",
+            "2024-02-29Z",
+            "2024-02-29T01:02:03",
+            "2024-02-29 01:02:03.1Z",
+            "2024-01-01T01:02:03+01:00",
+        ] {
             assert!(parse(text).is_some(), "{text}");
         }
         for text in [
@@ -232,7 +266,9 @@ mod tests {
             "2024-01-01T01:02:03.12345678Z",
             "",
             "2024-01-01T",
-            "2024-01-01T01:02:03+01:00",
+            "2024-01-01T01:02:03+01",
+            "2024-01-01+01:00",
+            "1600-12-31",
             "2024-01-01T24:00:00",
             "0000-01-01",
             "é024-01-01",

@@ -148,6 +148,11 @@ impl Function {
         self.index_use == IndexUse::Vector
     }
 
+    /// Between vectors, as users ask for it.
+    pub(crate) fn is_distance(&self) -> bool {
+        self.name() == "VectorDistance"
+    }
+
     /// What ORDER BY takes beside paths: distances, and the scores that query plans ask for.
     pub(crate) fn is_sort_key(&self) -> bool {
         matches!(self.name(), "VectorDistance" | "_VectorScore" | "_FullTextScore")

@@ -52,7 +52,8 @@ impl Metric {
                 Some(squares.sum::<f64>().sqrt())
             }
             Metric::Cosine => {
-                let norms = product(left, left).sqrt() * product(right, right).sqrt();
+                // One root of the product, as clients compute it: the last digit is compared.
+                let norms = (product(left, left) * product(right, right)).sqrt();
                 // A vector without a direction is like no other. Rounding must not leave the range.
                 (norms > 0.0).then(|| (product(left, right) / norms).clamp(-1.0, 1.0))
             }

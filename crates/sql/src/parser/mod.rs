@@ -18,7 +18,7 @@ pub(crate) const TEXT_LENGTH_MAX: usize = 524_288;
 
 pub(crate) type Parsed<T> = Result<T, Box<Diagnostic>>;
 
-pub(crate) fn parse(text: &str) -> Result<Query, Diagnostic> {
+pub fn parse(text: &str) -> Result<Query, Diagnostic> {
     // Bytes first: a cheap bound that most texts pass.
     if text.len() > TEXT_LENGTH_MAX && text.encode_utf16().count() > TEXT_LENGTH_MAX {
         let span = Span { start: 0, end: text.len() };

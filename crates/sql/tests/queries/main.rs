@@ -3,9 +3,12 @@
 mod hybrid;
 mod merge;
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use quire_sql::{Environment, HybridSearch, Item, Parameters, Query, QueryPlan, Shape, SqlError, functions};
+use quire_testkit::interpreter::{Failure, Interpreter, Json, agrees, plain_name};
 use quire_testkit::qt::{self, Runner, Setup};
 use quire_value::Value;
 
@@ -21,6 +24,60 @@ struct Language;
 
 /// As a client does it: the query plan, its text on every partition, the rows merged.
 struct Client;
+
+/// The second interpreter, which judges the rows that are written in the files.
+#[derive(Default)]
+struct Second {
+    judged: RefCell<usize>,
+    called: RefCell<BTreeSet<String>>,
+    differences: RefCell<Vec<String>>,
+}
+
+impl Second {
+    /// The first says what is written in the file; the second must agree with it.
+    fn compare(&self, setup: &Setup, text: &str, rows: &Result<Vec<Value>, SqlError>) {
+        // What does not compile is left to the first.
+        if matches!(rows, Err(SqlError::Compile(_))) {
+            return;
+        }
+        let second = Interpreter::new(&setup.items)
+            .with_parameters(&setup.parameters)
+            .with_computed(&setup.computed)
+            .with_time(NOW_TICKS);
+        let answer = second.rows(text);
+        self.called.borrow_mut().extend(second.called());
+        let expected = match (&answer, rows) {
+            (Ok(expected), Ok(_)) => expected,
+            (Err(Failure::Cardinality), Err(SqlError::Refused(_))) => return,
+            (Ok(_), Err(SqlError::Refused(reason))) if reason.ends_with("is not supported") => return,
+            (Ok(_), Err(SqlError::Refused(reason))) if reason.ends_with("is not supported.") => return,
+            (Err(Failure::NotRepresentable), Err(SqlError::NotRepresentable)) => return,
+            (answer, rows) => return self.differ(text, format!("{answer:?} and not {rows:?}")),
+        };
+        *self.judged.borrow_mut() += 1;
+        let found: Vec<Json> = rows.iter().flatten().filter_map(Json::of).collect();
+        let tolerance = if text.to_uppercase().contains("ST_") { 0.01 } else { 1e-9 };
+        let is_same = expected.len() == found.len()
+            && expected.iter().zip(&found).all(|(left, right)| agrees(left, right, tolerance));
+        if !is_same {
+            let lines =
+                |rows: &[Json]| rows.iter().map(|row| format!("    {}\n", row.to_text())).collect::<String>();
+            self.differ(text, format!("\n{}  and not\n{}", lines(expected), lines(&found)));
+        }
+    }
+
+    fn differ(&self, text: &str, what: String) {
+        self.differences.borrow_mut().push(format!("{text}: {what}"));
+    }
+}
+
+impl Runner for Second {
+    fn query(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, String> {
+        let rows = compile(setup, text).and_then(|query| all_at_once(&query, &setup.items));
+        self.compare(setup, text, &rows);
+        rows.map_err(|error| print(&error))
+    }
+}
 
 impl Runner for Language {
     fn query(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, String> {
@@ -159,6 +216,28 @@ fn queries() {
         .map(|error| format!("{error:#}"))
         .collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Two interpreters that share a parser and nothing else agree on every query of every file, and every function is
+/// among them.
+#[test]
+fn a_second_interpreter_agrees() {
+    if std::env::var_os("UPDATE").is_some() {
+        return;
+    }
+    let second = Second::default();
+    for file in qt::files(&folder()).expect("the folder of queries is there") {
+        qt::run(&file, &second).unwrap_or_else(|error| panic!("{error:#}"));
+    }
+    let differences = second.differences.into_inner();
+    assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
+    let (judged, called) = (second.judged.into_inner(), second.called.into_inner());
+    println!("{judged} queries, {} functions", called.len());
+    let missing: Vec<&str> = functions::all()
+        .map(functions::Function::name)
+        .filter(|name| !called.contains(&plain_name(name)))
+        .collect();
+    assert!(missing.is_empty(), "never called: {missing:?}");
 }
 
 /// Whatever a client can be told to merge must come to the same rows.

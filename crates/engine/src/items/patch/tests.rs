@@ -555,7 +555,7 @@ fn conditions() {
         FROM c WHERE udf.f(c.n)
             NotSupported { feature: "A user-defined function in the condition of a patch" }
         FROM c WHERE 1 / 0 = 1
-            Sql(DivisionByZero)
+            PatchConditionNotMet
         FROM c ORDER BY c.n
             400 The condition of a patch must be of the form 'FROM c WHERE <predicate>'.
         FROM c GROUP BY c.n

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::ops::ControlFlow;
 
-use quire_resource::VectorIndexKind;
+use quire_resource::{DistanceFunction, VectorIndexKind};
 use quire_sql::{Analysis, Condition, SqlError, VectorOrder};
 use quire_storage::{Direction, KeyRange, Scan};
 
@@ -140,6 +140,12 @@ impl Nearest<'_> {
         wanted: &Wanted<'_>,
         made_from: Option<u64>,
     ) -> Result<Tried, EngineError> {
+        // Where distances ascend, items without one come first, and the index does not know them.
+        if wanted.order.distance == DistanceFunction::Euclidean
+            && (handle.index.read().live() as u64) < self.all_items(reader)?
+        {
+            return Ok(Tried::Not("some items have no vector"));
+        }
         let mut judged: HashMap<u64, bool> = HashMap::new();
         let mut count =
             if wanted.is_filtered { wanted.rows.saturating_mul(ROUND_FACTOR) } else { wanted.rows };
@@ -162,6 +168,17 @@ impl Nearest<'_> {
                 return Ok(Tried::Not("the filter leaves too few items"));
             }
         }
+    }
+
+    /// Items of the whole container.
+    fn all_items(&self, reader: &Reader<'_>) -> Result<u64, EngineError> {
+        let mut items = 0;
+        for partition in self.container.partitions.all() {
+            let key = keys::counts(self.container.number, partition.layout.id);
+            let counts = reader.snapshot.get(keys::CATALOG, &key)?;
+            items += counts.and_then(|value| keys::Counts::decode(&value)).map_or(0, |counts| counts.items);
+        }
+        Ok(items)
     }
 
     /// What the index says, and the items that are to be looked at anyway; also how many vectors there are. `None`: the

@@ -58,11 +58,20 @@ impl Output {
     ) -> Result<Sent, EngineError> {
         let mut sent = Sent::All;
         let mut row = 0;
+        let mut checked = Ok(());
         rows(&mut |value| {
             let is_done = row < done;
             row += u64::from(is_done);
-            if is_done { ControlFlow::Continue(()) } else { self.send_row(value, &mut row, &mut sent) }
+            if is_done {
+                return ControlFlow::Continue(());
+            }
+            checked = if self.skipped < self.offset { Ok(()) } else { value.check() };
+            if checked.is_err() {
+                return ControlFlow::Break(());
+            }
+            self.send_row(value, &mut row, &mut sent)
         })?;
+        checked?;
         Ok(if self.is_finished() { Sent::Limit } else { sent })
     }
 

@@ -108,6 +108,7 @@ pub(super) fn whole(
     let WholeStart { sent, mut order, start } = from;
     let is_placed = !matches!(start, Start::Beginning);
     let (mut number, mut next, mut is_unplaced) = (0u64, None, false);
+    let mut checked = Ok(());
     // The place of the last row, and how many rows came from it.
     let mut last: Option<((Vec<u8>, u64), u64)> = None;
     let feed = &mut |sink: &mut Sink<'_>| match source {
@@ -141,6 +142,10 @@ pub(super) fn whole(
         if number <= sent || is_before {
             return ControlFlow::Continue(());
         }
+        checked = row.check();
+        if checked.is_err() {
+            return ControlFlow::Break(());
+        }
         if rows.push(|text| row.write_json(text)) {
             return ControlFlow::Continue(());
         }
@@ -152,6 +157,7 @@ pub(super) fn whole(
         });
         ControlFlow::Break(())
     })?;
+    checked?;
     if is_unplaced {
         let message =
             "A resumeFilter needs rows with '_rid' and 'orderByItems', as the plan of the query asks for.";
