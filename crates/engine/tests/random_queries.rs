@@ -56,6 +56,9 @@ fn random_queries_are_what_a_second_interpreter_says() {
     println!("{queries} queries, {failed} failed, {empty} empty, {rows} rows");
     // Or the generator would have gone astray.
     assert!(failed * 10 < *queries && rows > queries, "{failed} failed, {rows} rows");
+    if *queries < QUERIES_DEFAULT {
+        return; // too few to reach everything
+    }
     let missing: Vec<&str> = functions::all()
         .map(functions::Function::name)
         .filter(|name| !called.contains(&plain_name(name)))
