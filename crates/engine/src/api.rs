@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use quire_resource::{EpkRange, PartitionKey, ResourceId, SessionToken};
@@ -290,8 +290,6 @@ pub struct ChangesRequest {
     pub start: FeedStart,
     /// Only changes of this second or later.
     pub since: Option<i64>,
-    /// How long to wait for a first change.
-    pub wait: Duration,
 }
 
 /// One page of the change feed.
@@ -306,17 +304,17 @@ pub struct Changes {
 }
 
 /// Tells a running query that nobody waits for it any more: it ends with [`EngineError::Cancelled`] soon after.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Cancel {
     cancelled: Arc<AtomicBool>,
-    ask: Option<fn() -> bool>,
+    ask: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
     deadline: Option<Instant>,
 }
 
 impl Cancel {
     /// Also asks, on the thread of the query and now and then, whether nobody waits any more.
-    pub fn asking(ask: fn() -> bool) -> Cancel {
-        Cancel { ask: Some(ask), ..Cancel::default() }
+    pub fn asking(ask: impl Fn() -> bool + Send + Sync + 'static) -> Cancel {
+        Cancel { ask: Some(Arc::new(ask)), ..Cancel::default() }
     }
 
     /// Cancels itself when the time comes.
@@ -334,7 +332,8 @@ impl Cancel {
 
     /// Asks; this may be a system call.
     pub(crate) fn ask(&self) {
-        if self.ask.is_some_and(|ask| ask()) || self.deadline.is_some_and(|at| Instant::now() >= at) {
+        if self.ask.as_ref().is_some_and(|ask| ask()) || self.deadline.is_some_and(|at| Instant::now() >= at)
+        {
             self.cancel();
         }
     }

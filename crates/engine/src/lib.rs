@@ -34,6 +34,7 @@ mod transaction; // several reads and writes of one logical partition as a whole
 mod vectors; // vector indexes in memory
 mod verify; // reads everything again
 mod views; // containers maintained from others
+mod watch; // waiting for changes without a thread
 
 pub use api::*;
 pub use background::{WorkerState, WorkerStatus};
@@ -51,6 +52,7 @@ pub use transaction::{
 };
 pub use verify::{VerifyReport, verify, verify_backup};
 pub use views::{ViewPosition, ViewState, ViewStatus};
+pub use watch::ChangeWatch;
 // Parts of `EngineError` and of requests that callers must name.
 pub use quire_script::{
     Isolation as ScriptIsolation, Limits as ScriptLimits, Position as ScriptPosition, ScriptError,

@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use quire_resource::{ChildKind, EffectivePartitionKey, EpkRange, ResourceId, SessionToken};
@@ -23,9 +22,6 @@ use crate::keys;
 use crate::rids::Rids;
 use crate::sequencer::Sequencer;
 use crate::shared::Shared;
-
-/// How long a read waits for an LSN that a session token promises.
-const SESSION_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// One partition as the container's catalog row keeps it. The ranges of a container's layouts tile the key space.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -276,14 +272,13 @@ impl Partition {
         self.sequencer.lsn_known().map(|lsn| self.position_at(lsn))
     }
 
-    /// The position for a read, at least as far as the session token asks. A snapshot taken afterwards shows it.
+    /// The position for a read, at least as far as the session token asks. A snapshot taken afterwards shows it. Nothing is
+    /// waited for: an LSN is published before any answer names it, so a token that is ahead was not given out here.
     pub fn position_for(&self, session: Option<&SessionToken>) -> Result<Position, EngineError> {
         let Some(floor) = session.and_then(|token| self.floor_of(token)) else { return self.position() };
         let lsn = floor?;
-        if self.sequencer.lsn()? < lsn && !self.sequencer.wait_for(lsn, Instant::now() + SESSION_WAIT_MAX)? {
-            return Err(EngineError::SessionNotAvailable);
-        }
-        self.position()
+        let position = self.position()?;
+        if position.lsn < lsn { Err(EngineError::SessionNotAvailable) } else { Ok(position) }
     }
 
     /// Whether the partition is known to be as far as the token asks.

@@ -25,7 +25,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, Position, StorageError, Token};
@@ -38,6 +38,7 @@ use crate::items::row;
 use crate::items::versions::{Before, Deleted, Version, VersionKind};
 use crate::keys::{self, Counts};
 use crate::shared::Shared;
+use crate::watch::Watchers;
 
 /// A group is at most half of what the storage takes, and no more than this: the first in it waits for the last.
 const GROUP_BYTES_MAX: usize = 8 << 20;
@@ -109,6 +110,8 @@ pub(crate) struct Sequencer {
     state: Mutex<State>,
     /// An LSN was published, or leadership ended.
     moved: Condvar,
+    /// Woken when an LSN was published, and when none will be any more.
+    watchers: Watchers,
     standing_known: AtomicBool,
     generation: AtomicU64,
     index_epoch: AtomicU8,
@@ -208,6 +211,7 @@ impl Held<'_> {
     /// It was split, or will have been when the outcome of a commit is known: no write is taken any more.
     pub fn set_moved(&self) {
         self.handover.0.state.lock().moved = true;
+        self.handover.0.watchers.wake();
     }
 }
 
@@ -312,6 +316,7 @@ impl Sequencer {
             shared: Arc::clone(shared),
             state: Mutex::default(),
             moved: Condvar::new(),
+            watchers: Watchers::default(),
             standing_known: AtomicBool::new(false),
             generation: AtomicU64::new(0),
             index_epoch: AtomicU8::new(index_epoch),
@@ -353,16 +358,18 @@ impl Sequencer {
         Ok((self.items.load(Ordering::Acquire), self.bytes.load(Ordering::Acquire)))
     }
 
-    /// Waits until the partition has reached an LSN; false when the deadline came first.
-    pub fn wait_for(&self, lsn: u64, deadline: Instant) -> Result<bool, EngineError> {
-        self.know_standing()?;
-        let mut state = self.state.lock();
-        while self.lsn.load(Ordering::Acquire) < lsn {
-            if self.moved.wait_until(&mut state, deadline).timed_out() {
-                return Ok(self.lsn.load(Ordering::Acquire) >= lsn);
-            }
+    pub fn watchers(&self) -> &Watchers {
+        &self.watchers
+    }
+
+    /// Whether a read would find more than up to this LSN, or another answer than before. Without touching the disk:
+    /// what is not known may have changed.
+    pub fn is_beyond(&self, lsn: u64) -> bool {
+        if self.lsn_known().is_none_or(|reached| reached > lsn) {
+            return true;
         }
-        Ok(true)
+        let state = self.state.lock();
+        state.moved || state.retired
     }
 
     /// Blocks until the write is durable and visible, or certainly not going to be (except after `Overloaded`).
@@ -424,6 +431,8 @@ impl Sequencer {
         while state.leading {
             self.moved.wait(&mut state);
         }
+        drop(state);
+        self.watchers.wake();
     }
 
     pub fn revive(&self) {
@@ -437,10 +446,6 @@ impl Sequencer {
         self.state.lock().counted_indexes = Some(counted);
         let Standing { epoch, counts } = standing;
         Ok(Held { handover, position: Position { epoch, lsn: counts.lsn }, counts })
-    }
-
-    pub fn is_moved(&self) -> bool {
-        self.state.lock().moved
     }
 
     /// Becomes the leader, without a group of its own, until the answer is dropped.
@@ -881,6 +886,7 @@ impl<'a> Group<'a> {
             sequencer.moved.notify_all();
         }
         sequencer.sweep_due.note(self.noted);
+        sequencer.watchers.wake();
         sequencer.shared.statistics.group(self.written.len());
         let written = std::mem::take(&mut self.written);
         for (ticket, written) in self.tickets.drain(..).zip(written) {

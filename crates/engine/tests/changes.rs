@@ -3,11 +3,15 @@
 mod common;
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
 
 use common::{Fixture, Random, json, number_of, pk, text_of};
 use quire_engine::{
-    Changes, ChangesRequest, EngineError, FeedMode, FeedStart, PageRequest, Precondition, Scope, verify,
+    ChangeWatch, Changes, ChangesRequest, EngineError, FeedMode, FeedStart, PageRequest, Precondition, Scope,
+    verify,
 };
 use quire_value::Value;
 
@@ -15,7 +19,7 @@ const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 
 fn ask(scope: &Scope, start: FeedStart, size: i64) -> ChangesRequest {
     let page = PageRequest { scope: scope.clone(), item_count_max: Some(size), ..PageRequest::default() };
-    ChangesRequest { mode: FeedMode::Latest, page, start, since: None, wait: Duration::ZERO }
+    ChangesRequest { mode: FeedMode::Latest, page, start, since: None }
 }
 
 fn read(fixture: &Fixture, request: &ChangesRequest) -> Changes {
@@ -183,21 +187,84 @@ fn a_reader_that_follows_ends_with_what_is_there() {
     }
 }
 
+/// Wakes the thread that polls.
+struct Unpark(std::thread::Thread);
+
+impl std::task::Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// How often the watch was polled until it was ready; `None` when the time is over.
+fn polls_until_ready(mut watch: ChangeWatch, time: Duration) -> Option<usize> {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let (until, mut polls) = (Instant::now() + time, 0);
+    loop {
+        polls += 1;
+        if Pin::new(&mut watch).poll(&mut Context::from_waker(&waker)).is_ready() {
+            return Some(polls);
+        }
+        let left = until.checked_duration_since(Instant::now())?;
+        std::thread::park_timeout(left);
+    }
+}
+
+fn watch(fixture: &Fixture, scope: &Scope, etag: &str) -> ChangeWatch {
+    fixture.engine.watch_changes(&fixture.container, scope, etag).expect("a position")
+}
+
 #[test]
 fn waiting_ends_with_the_first_change() {
-    let fixture = Fixture::new("");
-    let request = ask(&Scope::default(), FeedStart::Now, 10);
-    let soon = ChangesRequest { wait: Duration::from_millis(30), ..request };
-    assert_eq!(read(&fixture, &soon).count, 0);
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| {
-            let request = ask(&Scope::default(), FeedStart::After("\"0\"".to_owned()), 10);
-            read(&fixture, &ChangesRequest { wait: Duration::from_secs(60), ..request }).count
+    let fixture = Fixture::with_key(HASH, "", 3);
+    let now = read(&fixture, &ask(&Scope::default(), FeedStart::Now, 10)).etag;
+    assert_eq!(polls_until_ready(watch(&fixture, &Scope::default(), &now), Duration::from_millis(20)), None);
+    for id in ["a", "b", "c", "d", "e"] {
+        let etag = read(&fixture, &ask(&Scope::default(), FeedStart::Now, 10)).etag;
+        let watch = watch(&fixture, &Scope::default(), &etag);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| polls_until_ready(watch, Duration::from_secs(60)));
+            std::thread::sleep(Duration::from_millis(20));
+            fixture.create(&format!(r#"{{"id":"{id}","pk":"{id}"}}"#)).expect("created");
+            assert!(waiting.join().expect("no panic").is_some_and(|polls| polls <= 3));
         });
+        assert_eq!(read(&fixture, &ask(&Scope::default(), FeedStart::After(etag), 10)).count, 1);
+    }
+}
+
+#[test]
+fn waiting_ends_when_the_container_is_deleted() {
+    let fixture = Fixture::new("");
+    let watch = watch(&fixture, &Scope::default(), "\"0\"");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| polls_until_ready(watch, Duration::from_secs(60)));
         std::thread::sleep(Duration::from_millis(20));
-        fixture.create(r#"{"id":"a","pk":"p"}"#).expect("created");
-        assert_eq!(waiting.join().expect("no panic"), 1);
+        fixture.engine.delete_container("db", "c", &Precondition::default()).expect("deleted");
+        assert!(waiting.join().expect("no panic").is_some());
     });
+}
+
+/// It waited with `lsn + 1`, which is 0 for the last number there is: a core was busy until the deadline.
+#[test]
+fn a_position_beyond_the_end_is_the_end() {
+    for partitions in [1, 3] {
+        let fixture = Fixture::with_key(HASH, "", partitions);
+        fixture.create(r#"{"id":"a","pk":"p"}"#).expect("created");
+        for far in [u64::MAX, u64::MAX - 1, 1 << 63, 1000] {
+            let changes = read(&fixture, &ask(&Scope::default(), FeedStart::After(format!("\"{far}\"")), 10));
+            assert_eq!((changes.count, changes.more), (0, false));
+            let now = read(&fixture, &ask(&Scope::default(), FeedStart::Now, 10)).etag;
+            assert_eq!(changes.etag, now, "{far}");
+            let watch = watch(&fixture, &Scope::default(), &format!("{far}"));
+            assert_eq!(polls_until_ready(watch, Duration::from_millis(10)), None);
+        }
+        let etag = read(&fixture, &ask(&Scope::default(), FeedStart::After(u64::MAX.to_string()), 10)).etag;
+        fixture.create(r#"{"id":"b","pk":"p"}"#).expect("created");
+        assert_eq!(read(&fixture, &ask(&Scope::default(), FeedStart::After(etag), 10)).count, 1);
+        let too_far = ask(&Scope::default(), FeedStart::After("18446744073709551616".to_owned()), 10);
+        let refused = fixture.engine.read_changes(&fixture.container, &too_far).result;
+        assert!(matches!(refused, Err(EngineError::BadContinuation)));
+    }
 }
 
 fn versions(fixture: &Fixture, start: FeedStart, size: i64) -> Result<Changes, EngineError> {

@@ -7,7 +7,7 @@
 //! before a split is still under the parent: a partition is read through its history, in which LSNs go on.
 
 use std::ops::{Bound, ControlFlow};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 
@@ -17,17 +17,16 @@ use super::row::{self, Row};
 use super::scan::{Meter, Reader, ScanBudget};
 use super::versions::Version;
 use super::view::View;
-use super::window::Window;
-use crate::api::{Answer, Changes, ChangesRequest, FeedMode, FeedStart};
-use crate::partition::PartitionLayout;
+use super::window::{self, Window};
+use crate::api::{Answer, Changes, ChangesRequest, FeedMode, FeedStart, Scope};
+use crate::partition::{Partition, PartitionLayout};
 use crate::shared::Shared;
+use crate::watch::ChangeWatch;
 use crate::{Container, EngineError, charge, keys};
 
 const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Feed rows whose items are fetched together.
 const ROWS_FETCHED: usize = 256;
-/// Someone who waits for changes of several partitions looks at them this often.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(crate) fn read_changes(
     shared: &Shared,
@@ -40,15 +39,11 @@ pub(crate) fn read_changes(
             check_versions_are_kept(container, request)?;
         }
         let start = start_of(request, &windows)?;
-        if request.wait > Duration::ZERO {
-            wait_for_change(&windows, &start, request)?;
-        }
         let (changes, cost) = read(shared, container, request, &windows, start)?;
         charge = charge::page(&cost, changes.count, changes.rows.len());
         Ok((changes, windows))
     });
     let result = result.map(|(changes, windows)| {
-        // Where the partition stands now, not before a wait.
         if let [window] = &windows[..] {
             position = window.partition.position().ok().or(position.take());
         }
@@ -65,8 +60,7 @@ fn start_of(request: &ChangesRequest, windows: &[Window<'_>]) -> Result<Vec<u64>
         FeedStart::Now => windows.iter().map(|window| window.partition.sequencer.lsn()).collect(),
         FeedStart::After(etag) => {
             let told = Told::parse(etag).ok_or(EngineError::BadContinuation)?;
-            let lsn = |window: &Window<'_>| told.of(&window.partition.layout);
-            windows.iter().map(|window| lsn(window).ok_or(EngineError::BadContinuation)).collect()
+            windows.iter().map(|window| told.within(window.partition)).collect()
         }
     }
 }
@@ -103,6 +97,12 @@ impl Told {
         text.split(',').map(part).collect::<Option<_>>().map(Told::ByPartition)
     }
 
+    /// A position behind the end is the end: what is written from now on is told.
+    fn within(&self, partition: &Partition) -> Result<u64, EngineError> {
+        let told = self.of(&partition.layout).ok_or(EngineError::BadContinuation)?;
+        Ok(told.min(partition.sequencer.lsn()?))
+    }
+
     fn of(&self, layout: &PartitionLayout) -> Option<u64> {
         match self {
             Told::Everywhere(lsn) => Some(*lsn),
@@ -124,33 +124,22 @@ fn etag_of(windows: &[Window<'_>], told: &[u64]) -> String {
     format!("\"{}\"", parts.join(","))
 }
 
-/// Returns when some partition has gone past what was told, or when the time is over.
-fn wait_for_change(
-    windows: &[Window<'_>],
-    told: &[u64],
-    request: &ChangesRequest,
-) -> Result<(), EngineError> {
-    let deadline = Instant::now() + request.wait;
-    loop {
-        for (window, &told) in windows.iter().zip(told) {
-            if window.partition.sequencer.lsn()? > told {
-                return Ok(());
-            }
-            if window.partition.sequencer.is_moved() {
-                return Err(EngineError::PartitionMoved);
-            }
-        }
-        let now = Instant::now();
-        let (Some(window), Some(&told)) = (windows.first(), told.first()) else { return Ok(()) };
-        if now >= deadline {
-            return Ok(());
-        }
-        request.page.cancel.ask();
-        if request.page.cancel.is_cancelled() {
-            return Err(EngineError::Cancelled);
-        }
-        window.partition.sequencer.wait_for(told + 1, deadline.min(now + LOOK_INTERVAL))?;
-    }
+/// What to wait for behind a position: the [`Changes::etag`] of an answer.
+pub(crate) fn watch_changes(
+    container: &Container,
+    scope: &Scope,
+    etag: &str,
+) -> Result<ChangeWatch, EngineError> {
+    let told = Told::parse(etag).ok_or(EngineError::BadContinuation)?;
+    let windows = window::windows(container, scope)?;
+    let watched = |window: &Window<'_>| {
+        let all = container.partitions.all();
+        let partition = all.iter().find(|partition| partition.layout.id == window.partition.layout.id);
+        let partition = Arc::clone(partition.ok_or(EngineError::PartitionMoved)?);
+        let lsn = told.within(&partition)?;
+        Ok((partition, lsn))
+    };
+    Ok(ChangeWatch::new(windows.iter().map(watched).collect::<Result<_, EngineError>>()?))
 }
 
 fn read(

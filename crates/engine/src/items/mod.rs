@@ -33,8 +33,9 @@ use quire_resource::PartitionKey;
 use quire_sql::Parameters;
 
 use crate::api::{
-    Answer, Changes, ChangesRequest, ItemRead, ItemWritten, Page, PageRequest, ReadItem, WriteItem,
+    Answer, Changes, ChangesRequest, ItemRead, ItemWritten, Page, PageRequest, ReadItem, Scope, WriteItem,
 };
+use crate::watch::ChangeWatch;
 use crate::{Container, Engine, EngineError, scripts};
 
 impl Engine {
@@ -75,6 +76,16 @@ impl Engine {
     /// Items by when they last changed.
     pub fn read_changes(&self, container: &Arc<Container>, request: &ChangesRequest) -> Answer<Changes> {
         self.on_current(container, |container| changes::read_changes(&self.shared, container, request))
+    }
+
+    /// Ready when something may have changed behind an answer's [`Changes::etag`]. Waiting takes no thread.
+    pub fn watch_changes(
+        &self,
+        container: &Container,
+        scope: &Scope,
+        etag: &str,
+    ) -> Result<ChangeWatch, EngineError> {
+        changes::watch_changes(container, scope, etag)
     }
 
     /// All items of a complete partition key are gone when this returns; their rows go later.

@@ -220,7 +220,7 @@ pub(super) fn prepare<'a>(
     Ok(windows)
 }
 
-/// Waits until each window is as far as the session asks. The position is that of the only partition, if it is one.
+/// Checks that each window is as far as the session asks. The position is that of the only partition, if it is one.
 fn reach(
     windows: &[Window<'_>],
     request: &PageRequest,
