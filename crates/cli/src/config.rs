@@ -89,6 +89,15 @@ pub struct Settings {
     /// Let clients change items of several partition keys and containers at once: /_quire/dbs/{db}/transaction
     #[arg(long, env = "QUIRE_ENABLE_TRANSACTIONS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     enable_transactions: Option<bool>,
+    /// Connections that may be open; fewer where the limit of open files demands it [default: 4096]
+    #[arg(long, env = "QUIRE_MAX_CONNECTIONS", value_name = "COUNT")]
+    max_connections: Option<usize>,
+    /// Connections that one address may have open [default: three quarters of all]
+    #[arg(long, env = "QUIRE_MAX_CONNECTIONS_PER_ADDRESS", value_name = "COUNT")]
+    max_connections_per_address: Option<usize>,
+    /// Memory for request bodies and for answers that clients have not taken yet, in megabytes [default: 256]
+    #[arg(long, env = "QUIRE_IN_FLIGHT_MB", value_name = "MB")]
+    in_flight_mb: Option<usize>,
     /// Log requests that take longer, in milliseconds [default: 1000]
     #[arg(long, env = "QUIRE_SLOW_REQUEST_MS", value_name = "MS")]
     slow_request_ms: Option<u64>,
@@ -141,6 +150,9 @@ pub struct Config {
     pub script_time: Duration,
     pub block_slow_scripts: bool,
     pub slow_request: Duration,
+    pub connections_max: usize,
+    pub connections_per_address_max: Option<usize>,
+    pub in_flight_bytes_max: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -156,6 +168,8 @@ pub struct Oidc {
 }
 
 const PARTITIONS_MAX: u32 = 1000;
+/// The least holds some bodies of the largest size.
+const IN_FLIGHT_MB: std::ops::RangeInclusive<usize> = 16..=1 << 20;
 const SCRIPT_TIME: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
 
 impl Config {
@@ -191,7 +205,8 @@ impl Settings {
         }
         first_of!(self, file: listen data ephemeral key_file partitions public_endpoint allow_hosts cors_origins tls_cert
             tls_key oidc_issuer oidc_audience metrics_listen backup_dir cache_mb accept_loss enable_faults enforce_throughput check_date log log_format
-            enable_transactions script_isolation script_time_ms block_slow_scripts slow_request_ms)
+            enable_transactions script_isolation script_time_ms block_slow_scripts slow_request_ms max_connections
+            max_connections_per_address in_flight_mb)
     }
 
     fn validate(self) -> Result<Config> {
@@ -217,6 +232,15 @@ impl Settings {
         let script_time = Duration::from_millis(self.script_time_ms.unwrap_or(5000));
         if !SCRIPT_TIME.contains(&script_time) {
             bail!("--script-time-ms must lie between 100 and 600000");
+        }
+        let connections_max = self.max_connections.unwrap_or(4096);
+        let per_address = self.max_connections_per_address;
+        if connections_max == 0 || per_address == Some(0) {
+            bail!("--max-connections and --max-connections-per-address must be at least 1");
+        }
+        let in_flight_mb = self.in_flight_mb.unwrap_or(256);
+        if !IN_FLIGHT_MB.contains(&in_flight_mb) {
+            bail!("--in-flight-mb must lie between {} and {}", IN_FLIGHT_MB.start(), IN_FLIGHT_MB.end());
         }
         let listen = self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8081)));
         // Whoever reaches a loopback address can end our process anyway.
@@ -246,6 +270,9 @@ impl Settings {
             script_time,
             block_slow_scripts: self.block_slow_scripts.unwrap_or(false),
             slow_request: Duration::from_millis(self.slow_request_ms.unwrap_or(1000)),
+            connections_max,
+            connections_per_address_max: per_address,
+            in_flight_bytes_max: in_flight_mb << 20,
         })
     }
 }
@@ -304,6 +331,9 @@ mod tests {
             "partition = 2",
             "partitions = 0",
             "script-time-ms = 5",
+            "max-connections = 0",
+            "max-connections-per-address = 0",
+            "in-flight-mb = 1",
             "script-isolation = \"none\"",
             "tls-cert = \"x\"",
             "oidc-issuer = \"x\"",

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use quire_engine::{Clock, Engine, Options, ScriptIsolation, ScriptLimits, ScriptOptions};
-use quire_server::{OidcConfig, Server, ServerConfig, SystemClock, Tls};
+use quire_server::{Descriptors, OidcConfig, Server, ServerConfig, SystemClock, Tls};
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_storage_local::{LocalOptions, LocalStorage};
@@ -13,9 +13,14 @@ use quire_storage_local::{LocalOptions, LocalStorage};
 use crate::config::{self, Config, Home, LogFormat, TlsFiles};
 use crate::{SCRIPT_WORKER, backup, keys};
 
+/// With fewer the store could not write its tables while clients are served.
+const DESCRIPTORS_MIN: usize = 128;
+
 pub fn run(mut config: Config) -> Result<()> {
     start_logging(&config)?;
-    let storage = open_storage(&config)?;
+    // First of all: the store takes its part of the files that may be open.
+    let descriptors = raised_descriptors()?;
+    let storage = open_storage(&config, descriptors)?;
     // After the storage: keys made here lie in its directory, which must be empty when it is made.
     let keys = keys::load(&mut config)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -41,6 +46,9 @@ pub fn run(mut config: Config) -> Result<()> {
     server.enable_transactions = config.enable_transactions;
     server.enforce_throughput = config.enforce_throughput;
     server.slow_request = config.slow_request;
+    server.limits.connection_count_max = config.connections_max;
+    server.limits.connections_per_address_max = config.connections_per_address_max;
+    server.limits.in_flight_bytes_max = config.in_flight_bytes_max;
     if let Some(folder) = config.backup_dir {
         std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
         server.endpoints.push(backup::endpoint(folder));
@@ -69,12 +77,22 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-fn open_storage(config: &Config) -> Result<Arc<dyn Storage>> {
+fn raised_descriptors() -> Result<Descriptors> {
+    let descriptors = Descriptors::raise();
+    if descriptors.limit() < DESCRIPTORS_MIN {
+        let limit = descriptors.limit();
+        bail!("only {limit} files may be open at once (ulimit -n); at least {DESCRIPTORS_MIN} are needed");
+    }
+    Ok(descriptors)
+}
+
+fn open_storage(config: &Config, descriptors: Descriptors) -> Result<Arc<dyn Storage>> {
     match &config.home {
         Home::Memory => Ok(Arc::new(MemoryStorage::new())),
         Home::Directory(path) => {
             let options = LocalOptions {
                 cache_bytes: config.cache_bytes as u64 / 2,
+                open_tables_max: descriptors.store_tables(),
                 accept_loss: config.accept_loss,
                 ..LocalOptions::default()
             };

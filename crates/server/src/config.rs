@@ -77,16 +77,22 @@ pub struct Limits {
     pub header_count_max: usize,
     /// A request body: the 2 MB of an item and some slack, so that the engine can say exactly what is too large.
     pub body_bytes_max: usize,
-    /// Bodies of all requests being served together; more is 429 with a time to retry after.
+    /// Bodies and long answers of all requests together, as far as they have come and are not sent; more is 429 with a
+    /// time to retry after.
     pub in_flight_bytes_max: usize,
     /// From the first byte of a request (or of a connection) to the end of its head, TLS handshake included.
     pub head_timeout: Duration,
     /// From the end of the head to the end of the body.
     pub body_timeout: Duration,
+    /// How long a client may take nothing of an answer, and how long it may take for all of it (a long one has more).
+    pub answer_timeout: Duration,
     /// How long a connection may be silent between requests.
     pub idle_timeout: Duration,
-    /// Open connections; a further one is answered 503 and closed.
+    /// Open connections. A further one takes the place of the oldest that never authenticated; where there is none it is
+    /// answered 503 and closed. Fewer where the limit of open files demands it.
     pub connection_count_max: usize,
+    /// Of one address, or one network of IPv6; three quarters of all by default.
+    pub connections_per_address_max: Option<usize>,
     /// Concurrent requests of one HTTP/2 connection.
     pub stream_count_max: u32,
     /// HTTP/2 streams that a client opened and reset before they were looked at; more ends the connection.
@@ -136,8 +142,10 @@ impl Default for Limits {
             in_flight_bytes_max: 256 << 20,
             head_timeout: Duration::from_secs(15),
             body_timeout: Duration::from_secs(30),
+            answer_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(180),
             connection_count_max: 4096,
+            connections_per_address_max: None,
             stream_count_max: 128,
             reset_count_max: 32,
             reads_max: 64,

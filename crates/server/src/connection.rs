@@ -3,17 +3,23 @@
 //! hyper parses; how long it may take is decided here, by when bytes last moved and whether a request is being served:
 //! a head must be complete soon after its first byte, a connection may be silent between requests only so long, and an
 //! answer that the client does not take counts as silence.
+//!
+//! Every connection begins on the shared runtime, where it takes one file descriptor. One of HTTP/1 whose client is known
+//! may go on elsewhere (see [`crate::threads`]): its socket is taken from one runtime and registered with another, and
+//! hyper, which owns the stream, does not notice.
 
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
-use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use hyper::Version;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
@@ -25,6 +31,14 @@ use crate::config::Limits;
 /// reset that follows does not take the answer from it.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 64 << 20;
+
+/// The slowest that a client may take a long answer, on top of [`Limits::answer_timeout`].
+const ANSWER_BYTES_PER_SECOND_MIN: u64 = 32 << 10;
+
+/// Requests of a known client before its connection gets a thread: a single one is not worth it.
+const REQUESTS_BEFORE_THREAD: u32 = 2;
+/// Before it asks again when there was none.
+const REQUESTS_BETWEEN_MOVES: u32 = 64;
 
 const TLS_HANDSHAKE: u8 = 0x16;
 
@@ -75,14 +89,15 @@ pub(crate) async fn accept_tls(
     tls: Option<&tokio_rustls::TlsAcceptor>,
     limits: &Limits,
 ) -> Option<Stream> {
-    let Some(tls) = tls else { return Some(Stream::Plain(stream)) };
+    let Some(tls) = tls else { return Some(Stream::Plain(Socket(Some(stream)))) };
     let accepted = tokio::time::timeout(limits.head_timeout, async {
         let mut first = [0];
-        match stream.peek(&mut first).await {
-            Ok(1) if first[0] == TLS_HANDSHAKE => Ok(Stream::Tls(Box::new(tls.accept(stream).await?))),
-            Ok(1) => Ok(Stream::Plain(stream)),
-            Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Err(error) => Err(error),
+        let read = stream.peek(&mut first).await?;
+        let socket = Socket(Some(stream));
+        match read {
+            1 if first[0] == TLS_HANDSHAKE => Ok(Stream::Tls(Box::new(tls.accept(socket).await?))),
+            1 => Ok(Stream::Plain(socket)),
+            _ => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
         }
     });
     match accepted.await {
@@ -95,53 +110,121 @@ pub(crate) async fn accept_tls(
     }
 }
 
-/// Serves requests until the client leaves, the watch says so, or the server ends.
-pub(crate) async fn serve<S>(
-    protocols: &auto::Builder<TokioExecutor>,
-    stream: Stream,
-    wire: Arc<Wire>,
-    limits: &Limits,
-    mut phase: watch::Receiver<Phase>,
-    service: S,
-) where
+/// What serves the requests of a connection.
+pub(crate) trait Service:
+    hyper::service::Service<
+        hyper::Request<hyper::body::Incoming>,
+        Response = crate::request::Response,
+        Error = std::convert::Infallible,
+        Future: Send + 'static,
+    > + Send
+    + 'static
+{
+}
+
+impl<S> Service for S where
     S: hyper::service::Service<
             hyper::Request<hyper::body::Incoming>,
             Response = crate::request::Response,
             Error = std::convert::Infallible,
-        > + 'static,
-    S::Future: Send + 'static,
+            Future: Send + 'static,
+        > + Send
+        + 'static
 {
-    let io = TokioIo::new(Watched { stream, wire: wire.clone(), linger: None });
-    let mut connection = pin!(protocols.serve_connection(io, service));
-    let tick = (limits.head_timeout.min(limits.idle_timeout) / 4).max(Duration::from_millis(10));
-    let mut watch = tokio::time::interval_at(tokio::time::Instant::now() + tick, tick);
-    loop {
-        tokio::select! {
-            biased;
-            ended = connection.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(error, "connection ended");
+}
+
+/// A connection being served, on whichever runtime.
+pub(crate) struct Session<S: Service> {
+    // First, so that it is dropped first: the socket is closed with it.
+    connection: Pin<Box<auto::Connection<'static, TokioIo<Watched>, S, TokioExecutor>>>,
+    stream: Weak<Mutex<Stream>>,
+    wire: Arc<Wire>,
+    phase: watch::Receiver<Phase>,
+}
+
+/// Why [`Session::run`] returned.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Ended,
+    /// The client is known and waits for nothing: the connection may go on with a thread of its own.
+    MayMove,
+}
+
+impl<S: Service> Session<S> {
+    pub fn new(
+        protocols: &auto::Builder<TokioExecutor>,
+        stream: Stream,
+        wire: Arc<Wire>,
+        phase: watch::Receiver<Phase>,
+        service: S,
+    ) -> Session<S> {
+        wire.https.store(matches!(stream, Stream::Tls(_)), Ordering::Relaxed);
+        let shared = Arc::new(Mutex::new(stream));
+        let stream = Arc::downgrade(&shared);
+        wire.stream.get_or_init(|| stream.clone());
+        let io = TokioIo::new(Watched { stream: shared, wire: Arc::clone(&wire), linger: None });
+        let connection = Box::pin(protocols.serve_connection(io, service).into_owned());
+        Session { connection, stream, wire, phase }
+    }
+
+    /// Serves requests until the client leaves, the watch says so, or the server ends.
+    pub async fn run(&mut self, limits: &Limits, may_move: bool) -> Outcome {
+        let Session { connection, wire, phase, .. } = self;
+        let tick = (limits.head_timeout.min(limits.idle_timeout) / 4).max(Duration::from_millis(10));
+        let mut watch = tokio::time::interval_at(tokio::time::Instant::now() + tick, tick);
+        loop {
+            let served = std::future::poll_fn(|context| match connection.as_mut().poll(context) {
+                Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                Poll::Pending if may_move && wire.may_move() => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            });
+            tokio::select! {
+                biased;
+                ended = served => {
+                    let Some(ended) = ended else { return Outcome::MayMove };
+                    if let Err(error) = ended {
+                        tracing::debug!(error, "connection ended");
+                    }
+                    return Outcome::Ended;
                 }
-                return;
+                changed = phase.changed() => match (changed, *phase.borrow()) {
+                    (Ok(()), Phase::Serving) => {}
+                    (Ok(()), Phase::Draining) => connection.as_mut().graceful_shutdown(),
+                    (Ok(()), Phase::Ending) | (Err(_), _) => return Outcome::Ended,
+                },
+                () = wire.cut.notified() => return Outcome::Ended,
+                _ = watch.tick() => match wire.verdict(limits) {
+                    Verdict::Fine => {}
+                    Verdict::Idle => connection.as_mut().graceful_shutdown(),
+                    Verdict::Stuck => return Outcome::Ended,
+                },
             }
-            changed = phase.changed() => match (changed, *phase.borrow()) {
-                (Ok(()), Phase::Serving) => {}
-                (Ok(()), Phase::Draining) => connection.as_mut().graceful_shutdown(),
-                (Ok(()), Phase::Ending) | (Err(_), _) => return,
-            },
-            () = wire.cut.notified() => return,
-            _ = watch.tick() => match wire.verdict(limits) {
-                Verdict::Fine => {}
-                Verdict::Idle => connection.as_mut().graceful_shutdown(),
-                Verdict::Stuck => return,
-            },
         }
+    }
+
+    /// Takes the socket from this runtime, to be given to [`Session::attach`] on another.
+    pub fn detach(&mut self) -> io::Result<std::net::TcpStream> {
+        let stream = self.stream.upgrade().ok_or(io::ErrorKind::NotConnected)?;
+        let mut stream = stream.lock();
+        stream.socket().0.take().ok_or(io::ErrorKind::NotConnected)?.into_std()
+    }
+
+    pub fn attach(&mut self, socket: std::net::TcpStream) -> io::Result<()> {
+        let socket = TcpStream::from_std(socket)?;
+        if let Some(stream) = self.stream.upgrade() {
+            stream.lock().socket().0 = Some(socket);
+        }
+        Ok(())
     }
 }
 
 /// What is known about a connection while it is served; shared by its bytes and its requests.
 pub(crate) struct Wire {
-    pub https: bool,
+    /// In the order in which connections were opened.
+    pub id: u64,
+    https: AtomicBool,
+    /// A request was authenticated.
+    known: AtomicBool,
     opened: Instant,
     /// Milliseconds since `opened` when bytes last moved, either way.
     moved_at: AtomicU64,
@@ -149,11 +232,35 @@ pub(crate) struct Wire {
     served_at: AtomicU64,
     /// When the first byte of the head now being read came, plus one; 0 when no head is being read.
     head_at: AtomicU64,
+    /// The same when the socket first took no more, plus one; 0 while it takes what is written.
+    blocked_at: AtomicU64,
+    /// Long answers that are not sent yet: when they were begun and when they must be gone.
+    answers: Mutex<BTreeMap<u64, AnswerTimes>>,
+    answer_count: AtomicU64,
     serving: AtomicU32,
+    served: AtomicU32,
+    /// How many requests must be served before the connection asks for a thread.
+    move_at: AtomicU32,
     /// HTTP/2: bytes between requests are not the start of a head.
     multiplexed: AtomicBool,
     lingering: AtomicBool,
+    /// Gone when the connection is.
+    stream: OnceLock<Weak<Mutex<Stream>>>,
+    #[cfg(test)]
+    is_cut: AtomicBool,
     cut: Notify,
+}
+
+#[derive(Clone, Copy)]
+struct AnswerTimes {
+    begun: u64,
+    deadline: u64,
+}
+
+/// A long answer until the last of its bytes is sent or given up.
+pub(crate) struct Sending {
+    wire: Arc<Wire>,
+    number: u64,
 }
 
 /// A request being served; ends when dropped.
@@ -168,18 +275,77 @@ enum Verdict {
 
 impl Wire {
     /// A connection is expected to begin a request at once, so its first head counts from the start.
-    pub fn new(https: bool) -> Arc<Wire> {
+    pub fn new(id: u64) -> Arc<Wire> {
         Arc::new(Wire {
-            https,
+            id,
+            https: AtomicBool::new(false),
+            known: AtomicBool::new(false),
             opened: Instant::now(),
             moved_at: AtomicU64::new(0),
             served_at: AtomicU64::new(0),
             head_at: AtomicU64::new(1),
+            blocked_at: AtomicU64::new(0),
+            answers: Mutex::default(),
+            answer_count: AtomicU64::new(0),
             serving: AtomicU32::new(0),
+            served: AtomicU32::new(0),
+            move_at: AtomicU32::new(REQUESTS_BEFORE_THREAD),
             multiplexed: AtomicBool::new(false),
             lingering: AtomicBool::new(false),
+            stream: OnceLock::new(),
+            #[cfg(test)]
+            is_cut: AtomicBool::new(false),
             cut: Notify::new(),
         })
+    }
+
+    pub fn is_https(&self) -> bool {
+        self.https.load(Ordering::Relaxed)
+    }
+
+    /// True for the first time.
+    pub fn set_known(&self) -> bool {
+        !self.known.load(Ordering::Relaxed) && !self.known.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether the client has hung up, or reset the connection. Costs a system call; from any thread.
+    pub fn client_is_gone(&self) -> bool {
+        let Some(stream) = self.stream.get() else { return false };
+        let Some(stream) = stream.upgrade() else { return true };
+        // Bytes are being moved right now: the next time will do.
+        let Some(mut stream) = stream.try_lock() else { return false };
+        stream.socket().0.as_ref().is_some_and(has_hung_up)
+    }
+
+    /// A long answer begins: the connection ends if the client does not take it in time.
+    pub fn sending(self: &Arc<Wire>, bytes: usize, limits: &Limits) -> Sending {
+        let number = self.answer_count.fetch_add(1, Ordering::Relaxed);
+        let begun = self.now();
+        let timeout = limits.answer_timeout.as_millis() as u64;
+        let deadline = begun + timeout + bytes as u64 * 1000 / ANSWER_BYTES_PER_SECOND_MIN;
+        self.answers.lock().insert(number, AnswerTimes { begun, deadline });
+        Sending { wire: Arc::clone(self), number }
+    }
+
+    /// How old the oldest answer is that is not sent yet.
+    pub fn answer_age(&self) -> Option<Duration> {
+        let begun = self.answers.lock().values().map(|answer| answer.begun).min()?;
+        Some(Duration::from_millis(self.now().saturating_sub(begun)))
+    }
+
+    /// No thread could be had: later perhaps.
+    pub fn move_later(&self) {
+        let served = self.served.load(Ordering::Relaxed);
+        self.move_at.store(served.saturating_add(REQUESTS_BETWEEN_MOVES), Ordering::Relaxed);
+    }
+
+    /// Whether the connection is worth a thread: HTTP/1, known, between two requests.
+    fn may_move(&self) -> bool {
+        self.served.load(Ordering::Relaxed) >= self.move_at.load(Ordering::Relaxed)
+            && self.serving.load(Ordering::Relaxed) == 0
+            && self.known.load(Ordering::Relaxed)
+            && !self.multiplexed.load(Ordering::Relaxed)
+            && !self.lingering.load(Ordering::Relaxed)
     }
 
     pub fn begin(self: &Arc<Wire>, version: Version) -> Serving {
@@ -198,7 +364,19 @@ impl Wire {
 
     /// Ends the connection at once, without the answer to what it serves.
     pub fn cut(&self) {
+        #[cfg(test)]
+        self.is_cut.store(true, Ordering::Relaxed);
         self.cut.notify_one();
+    }
+
+    /// Ready when the connection is to end at once.
+    pub async fn until_cut(&self) {
+        self.cut.notified().await;
+    }
+
+    #[cfg(test)]
+    pub fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Relaxed)
     }
 
     fn now(&self) -> u64 {
@@ -216,14 +394,29 @@ impl Wire {
 
     fn sent(&self) {
         self.moved_at.store(self.now(), Ordering::Relaxed);
+        self.blocked_at.store(0, Ordering::Relaxed);
+    }
+
+    /// The socket takes no more for now.
+    fn blocked(&self) {
+        if self.blocked_at.load(Ordering::Relaxed) == 0 {
+            self.blocked_at.store(self.now() + 1, Ordering::Relaxed);
+        }
     }
 
     fn verdict(&self, limits: &Limits) -> Verdict {
+        let now = self.now();
+        let since = |at: u64| Duration::from_millis(now.saturating_sub(at));
+        let blocked_at = self.blocked_at.load(Ordering::Relaxed);
+        if blocked_at > 0 && since(blocked_at - 1) > limits.answer_timeout {
+            return Verdict::Stuck;
+        }
+        if self.answers.lock().values().any(|answer| answer.deadline < now) {
+            return Verdict::Stuck;
+        }
         if self.serving.load(Ordering::Relaxed) > 0 {
             return Verdict::Fine;
         }
-        let now = self.now();
-        let since = |at: u64| Duration::from_millis(now.saturating_sub(at));
         let head_at = self.head_at.load(Ordering::Relaxed);
         if head_at > 0 && since(head_at - 1) > limits.head_timeout {
             return Verdict::Stuck;
@@ -244,24 +437,95 @@ impl Drop for Serving {
         let now = self.0.now();
         self.0.moved_at.store(now, Ordering::Relaxed);
         self.0.served_at.store(now, Ordering::Relaxed);
+        self.0.served.fetch_add(1, Ordering::Relaxed);
         self.0.serving.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-pub(crate) enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-impl Stream {
-    pub fn is_tls(&self) -> bool {
-        matches!(self, Stream::Tls(_))
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.wire.answers.lock().remove(&self.number);
     }
 }
 
-/// A stream that tells its [`Wire`] when bytes move.
+/// Also when there are bytes before its end that nobody has read, as the goodbye of TLS.
+fn has_hung_up(socket: &TcpStream) -> bool {
+    use rustix::event::{PollFd, PollFlags, poll};
+    #[cfg(target_os = "linux")]
+    const GONE: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
+    #[cfg(not(target_os = "linux"))]
+    const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR);
+    let mut asked = [PollFd::new(socket, GONE)];
+    let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut asked, Some(&at_once)).is_ok_and(|count| count > 0 && asked[0].revents().intersects(GONE))
+}
+
+/// A socket that can be taken from one runtime and given to another. Empty only in between.
+pub(crate) struct Socket(Option<TcpStream>);
+
+pub(crate) enum Stream {
+    Plain(Socket),
+    Tls(Box<TlsStream<Socket>>),
+}
+
+impl Stream {
+    fn socket(&mut self) -> &mut Socket {
+        match self {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(stream) => stream.get_mut().0,
+        }
+    }
+}
+
+impl Socket {
+    fn get(&mut self) -> io::Result<Pin<&mut TcpStream>> {
+        self.0.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.get()?.poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.get()?.poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get()?.poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get()?.poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get()?.poll_shutdown(context)
+    }
+}
+
+/// A stream that tells its [`Wire`] when bytes move. The lock is free but for a glance whether the client is there.
 struct Watched {
-    stream: Stream,
+    stream: Arc<Mutex<Stream>>,
     wire: Arc<Wire>,
     linger: Option<Linger>,
 }
@@ -273,12 +537,12 @@ struct Linger {
 
 impl AsyncRead for Watched {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = self.stream.poll_read(context, buffer);
+        let read = Pin::new(&mut *self.stream.lock()).poll_read(context, buffer);
         if buffer.filled().len() > before {
             self.wire.received();
         }
@@ -287,47 +551,35 @@ impl AsyncRead for Watched {
 }
 
 impl AsyncWrite for Watched {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        };
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut *self.stream.lock()).poll_write(context, bytes);
         self.note(written)
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-        };
+        let written = Pin::new(&mut *self.stream.lock()).poll_write_vectored(context, slices);
         self.note(written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.stream {
-            Stream::Plain(stream) => stream.is_write_vectored(),
-            Stream::Tls(stream) => stream.is_write_vectored(),
-        }
+        self.stream.lock().is_write_vectored()
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut *self.stream.lock()).poll_flush(context);
+        if flushed.is_pending() {
+            self.wire.blocked();
         }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.linger.is_none() {
-            ready!(self.stream.poll_shutdown(context))?;
+            ready!(Pin::new(&mut *self.stream.lock()).poll_shutdown(context))?;
             if !self.wire.lingering.load(Ordering::Relaxed) {
                 return Poll::Ready(Ok(()));
             }
@@ -340,8 +592,10 @@ impl AsyncWrite for Watched {
 
 impl Watched {
     fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if matches!(written, Poll::Ready(Ok(_))) {
-            self.wire.sent();
+        match written {
+            Poll::Ready(Ok(_)) => self.wire.sent(),
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => self.wire.blocked(),
         }
         written
     }
@@ -352,7 +606,7 @@ impl Watched {
         let mut scratch = [0; 16 << 10];
         loop {
             let mut buffer = ReadBuf::new(&mut scratch);
-            match self.stream.poll_read(context, &mut buffer) {
+            match Pin::new(&mut *self.stream.lock()).poll_read(context, &mut buffer) {
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
                     linger.bytes_left = linger.bytes_left.saturating_sub(buffer.filled().len());
                     if linger.bytes_left == 0 {
@@ -366,16 +620,54 @@ impl Watched {
     }
 }
 
-impl Stream {
-    fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self {
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
             Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
+}
 
-    fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
         match self {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
@@ -396,7 +688,7 @@ mod tests {
 
     #[test]
     fn a_slow_head_is_stuck_and_silence_is_idle() {
-        let wire = Wire::new(false);
+        let wire = Wire::new(1);
         assert_eq!(wire.verdict(&limits()), Verdict::Fine);
         std::thread::sleep(Duration::from_millis(30));
         assert_eq!(wire.verdict(&limits()), Verdict::Stuck);
@@ -414,7 +706,7 @@ mod tests {
 
     #[test]
     fn pings_between_streams_are_no_heads() {
-        let wire = Wire::new(false);
+        let wire = Wire::new(1);
         drop(wire.begin(Version::HTTP_2));
         wire.received();
         std::thread::sleep(Duration::from_millis(30));

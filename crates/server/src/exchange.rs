@@ -2,10 +2,8 @@
 //!
 //! The order matters: nothing is parsed for a foreign page, and no body is read for a client that nobody knows.
 
-use std::panic::AssertUnwindSafe;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -24,11 +22,17 @@ use crate::headers::error_response;
 use crate::log;
 use crate::metrics::Operation;
 use crate::operations::{self, Flags};
+use crate::panics::caught;
 use crate::quire;
-use crate::request::{Request, Response, check_head, read_body};
+use crate::request::{Client, Request, Response, check_head, hold_answer, read_body};
 use crate::routes::{self, RouteError};
 use crate::state::State;
 use crate::status::{Failure, HandlerError, RequestError};
+
+/// A shorter answer is not worth counting.
+const COUNTED_ANSWER_BYTES_MIN: usize = 8 << 10;
+/// A longer body of a request that is refused is not read.
+const REFUSED_BODY_BYTES_MAX: u64 = 16 << 10;
 
 /// The main door: everything.
 pub(crate) async fn answer(
@@ -36,11 +40,11 @@ pub(crate) async fn answer(
     guard: &Guard,
     wire: &Arc<Wire>,
     received: hyper::Request<Incoming>,
+    activity_id: &HeaderValue,
 ) -> Response {
     let started = Instant::now();
     let (head, body) = received.into_parts();
     let (is_head, version) = (head.method == Method::HEAD, head.version);
-    let activity_id = state.activity_ids.of(&head.headers);
     let mut exchange = Exchange {
         state: state.clone(),
         wire: wire.clone(),
@@ -50,7 +54,7 @@ pub(crate) async fn answer(
         cors: None,
     };
     let (mut response, path) = match exchange.enter(guard, head, activity_id.clone()) {
-        Err(error) => (refuse(&activity_id, &error.into()), String::new()),
+        Err(error) => (refuse(activity_id, &error.into()), String::new()),
         Ok(request) => {
             let path = request.path.clone();
             let served = pin!(async move {
@@ -60,23 +64,27 @@ pub(crate) async fn answer(
             match caught(served).await {
                 Ok((back, served)) => {
                     exchange = back;
-                    (served.unwrap_or_else(|error| refuse(&activity_id, &error)), path)
+                    (served.unwrap_or_else(|error| refuse(activity_id, &error)), path)
                 }
-                Err(reason) => return panicked(state, &path, &activity_id, &reason),
+                Err(reason) => return panicked(state, &path, activity_id, &reason),
             }
         }
     };
     exchange.finish(&mut response, version, is_head);
+    if let Err(error) = exchange.count_answer(&mut response) {
+        response = refuse(activity_id, &error.into());
+        exchange.finish(&mut response, version, is_head);
+    }
     let took = started.elapsed();
     let charge = response.headers().get("x-ms-request-charge").map(HeaderValue::as_bytes);
     state.metrics.answered(exchange.operation, response.status(), took, charge);
     if took >= state.config.slow_request {
-        log::slow(exchange.operation, &path, response.status(), took, &activity_id);
+        log::slow(exchange.operation, &path, response.status(), took, activity_id);
     }
     response
 }
 
-fn panicked(state: &State, path: &str, activity_id: &HeaderValue, reason: &str) -> Response {
+pub(crate) fn panicked(state: &State, path: &str, activity_id: &HeaderValue, reason: &str) -> Response {
     log::panicked(path, activity_id, reason);
     state.metrics.panicked();
     let error = RequestError::Internal { what: "a request panicked".to_owned() };
@@ -124,7 +132,7 @@ impl Exchange {
     ) -> Result<Request, RequestError> {
         let host = guard::host(&head.uri, &head.headers, head.version)?;
         guard.check_host(&host)?;
-        self.cors = guard.check_origin(&head.headers, &host, self.wire.https)?;
+        self.cors = guard.check_origin(&head.headers, &host, self.wire.is_https())?;
         check_head(&head.headers, &self.state.config.limits)?;
         let path = head.uri.path_and_query().map_or("*", |path| path.as_str()).to_owned();
         Ok(Request {
@@ -132,9 +140,10 @@ impl Exchange {
             path,
             headers: head.headers,
             body: Bytes::new(),
-            scheme_https: self.wire.https,
+            scheme_https: self.wire.is_https(),
             host,
             activity_id,
+            client: Client::new(&self.wire),
         })
     }
 
@@ -157,14 +166,15 @@ impl Exchange {
         let action = found.as_ref().ok().map(|operation| operation.action);
         self.operation = Operation::new(route.resource_type, action);
         let principal = auth::authenticate(&state, &request, &route).await?;
+        state.connections.authenticated(&self.wire);
         let operation = match found {
             Ok(operation) => operation,
-            Err(error) => return Ok(dispatch::refuse(&request, &error.into())),
+            Err(error) => return self.refused(&request, &error.into()).await,
         };
         if let Err(error) = dispatch::authorize(&state, &request, &route, &operation, &principal) {
-            return Ok(dispatch::refuse(&request, &error));
+            return self.refused(&request, &error).await;
         }
-        let mut hold = state.bodies.hold();
+        let mut hold = state.bytes.hold();
         request.body = read_body(&mut self.body, &state.config.limits, &mut hold).await?;
         self.is_read = true;
         let faults = state.faults.as_ref();
@@ -207,11 +217,42 @@ impl Exchange {
         let (name, access) = found.ok_or(RequestError::Route(RouteError::MethodNotAllowed))?;
         if access != Access::Open {
             quire::authorize(&state, &request, access).await?;
-            let mut hold = state.bodies.hold();
+            state.connections.authenticated(&self.wire);
+            let mut hold = state.bytes.hold();
             request.body = read_body(&mut self.body, &state.config.limits, &mut hold).await?;
             self.is_read = true;
         }
         quire::dispatch(&state, &request, &route, name).await
+    }
+
+    /// The answer to a known client that may not do what the head of its request asks. A short body is taken in, so that the
+    /// connection stays open.
+    async fn refused(&mut self, request: &Request, error: &HandlerError) -> Result<Response, HandlerError> {
+        if self.body.size_hint().upper().is_some_and(|bytes| bytes <= REFUSED_BODY_BYTES_MAX) {
+            let mut hold = self.state.bytes.hold();
+            read_body(&mut self.body, &self.state.config.limits, &mut hold).await?;
+            self.is_read = true;
+        }
+        Ok(dispatch::refuse(request, error))
+    }
+
+    /// A long answer counts until its client has taken it. What only read is refused when that is too much; what wrote is
+    /// told so in any case.
+    fn count_answer(&self, response: &mut Response) -> Result<(), RequestError> {
+        let bytes = response.body().size_hint().lower() as usize;
+        if bytes < COUNTED_ANSWER_BYTES_MIN {
+            return Ok(());
+        }
+        let mut hold = self.state.bytes.hold();
+        if let Err(error) = hold.grow_to(bytes) {
+            self.state.connections.end_stalled();
+            if self.operation.is_read() {
+                return Err(error);
+            }
+            hold.take(bytes);
+        }
+        hold_answer(response, hold, self.wire.sending(bytes, &self.state.config.limits));
+        Ok(())
     }
 
     /// What every answer needs, whoever wrote it.
@@ -238,37 +279,4 @@ impl Exchange {
 
 fn refuse(activity_id: &HeaderValue, error: &HandlerError) -> Response {
     error_response(activity_id, &Failure::from(error))
-}
-
-/// Runs the request to its end or to its panic: a bug costs one answer, not the process. By reference, since a
-/// request's future is large and every move copies it.
-async fn caught<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Result<T, String> {
-    std::future::poll_fn(|context| {
-        match std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-            Err(panic) => Poll::Ready(Err(reason(&*panic))),
-        }
-    })
-    .await
-}
-
-fn reason(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no reason given".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_panic_becomes_a_reason() {
-        assert_eq!(caught(pin!(async { 7 })).await, Ok(7));
-        let panicking = pin!(async {
-            tokio::task::yield_now().await;
-            panic!("nothing there");
-        });
-        assert_eq!(caught(panicking).await.err().as_deref(), Some("nothing there"));
-    }
 }

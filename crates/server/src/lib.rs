@@ -9,6 +9,8 @@ mod binary_json; // binary request bodies turned into text
 mod clock; // the real one
 mod config; // settings and limits
 mod connection; // one connection, watched
+mod connections; // all of them, and who makes room for whom
+mod descriptors; // open files: the store's and the clients'
 mod dispatch; // an authenticated request, authorized and run
 mod exchange; // one request from its head to its answer
 mod faults; // requests that fail by rule, for tests of clients
@@ -20,6 +22,7 @@ mod listen; // the server: doors, keys, shutdown
 mod log; // slow requests, panics
 mod metrics; // figures
 mod operations; // the table: path, verb and flags to access, lane and handler
+mod panics; // a bug costs one answer
 mod partitions; // `/_quire/dbs/{db}/colls/{coll}/partitions`
 mod pool; // bounded blocking calls into the engine
 mod quire; // `/_quire/`
@@ -27,6 +30,7 @@ mod request; // one request, read completely
 mod routes; // the URL grammar
 mod state; // what all requests share
 mod status; // from failures to status codes
+mod supervised; // tasks that are started again
 mod threads; // a thread per connection
 mod throttle; // provisioned throughput, held to
 mod transaction; // `/_quire/dbs/{db}/transaction`
@@ -36,5 +40,6 @@ mod wire; // bodies as they travel
 pub use auth::{KeyError, Keys, OidcConfig, OidcError, WELL_KNOWN_KEY};
 pub use clock::SystemClock;
 pub use config::{Endpoint, EndpointCall, Limits, ServerConfig, Tls};
+pub use descriptors::Descriptors;
 pub use handlers::consistency::Consistency;
 pub use listen::{ReloadError, Server, ServerError, ServerHandle, runtime};

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -22,14 +23,18 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::auth::{self, Issuer, KeyError, Keys, OidcError, TokenClock, TokenKey};
 use crate::config::{ServerConfig, Tls};
-use crate::connection::{self, Phase, Wire};
+use crate::connection::{self, Outcome, Phase, Service, Session, Wire};
+use crate::connections::{Admitted, Connections, Full};
+use crate::descriptors::Descriptors;
 use crate::exchange;
 use crate::faults::Faults;
 use crate::guard::Guard;
 use crate::metrics::Metrics;
+use crate::panics::caught;
 use crate::pool::Pool;
 use crate::request::{ActivityIds, Budget};
 use crate::state::State;
+use crate::supervised::{Tasks, supervised};
 use crate::threads::{self, Threads};
 use crate::throttle::Throttle;
 
@@ -39,16 +44,12 @@ const KEY_FILE_INTERVAL: Duration = Duration::from_secs(5);
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 /// After a failed accept (out of file descriptors, mostly).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Refusals being written at once; a connection beyond them is just closed.
-const REFUSALS_MAX: usize = 64;
 /// After the connections, the engine calls they left behind get this long.
 const CALLS_TIMEOUT: Duration = Duration::from_secs(5);
 
-const TOO_MANY: &str = concat!(
-    "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 85\r\n",
-    "connection: close\r\nretry-after: 1\r\nx-ms-retry-after-ms: 1000\r\n\r\n",
-    "{\"code\":\"ServiceUnavailable\",\"message\":\"The server has too many open connections.\"}\r\n"
-);
+/// In the order of [`Full`].
+const TOO_MANY: [&str; 2] =
+    ["The server has too many open connections.", "There are too many open connections from this address."];
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
@@ -100,6 +101,16 @@ struct Door {
 enum DoorKind {
     Main,
     Metrics,
+}
+
+impl DoorKind {
+    /// What the task that accepts its connections is called.
+    fn task(self) -> &'static str {
+        match self {
+            DoorKind::Main => "listener",
+            DoorKind::Metrics => "metrics-listener",
+        }
+    }
 }
 
 /// Changes a running server.
@@ -160,17 +171,23 @@ impl Server {
         let state = self.state;
         let doors = std::iter::once(self.main).chain(self.metrics).map(|door| {
             let keeper = Arc::new(Keeper::new(state.clone(), door.address, door.kind));
-            tokio::spawn(keep(door, keeper, watched.clone(), alive.clone()))
+            let (door, phase, alive) = (Arc::new(door), watched.clone(), alive.clone());
+            supervised(&state.tasks, door.kind.task(), move || {
+                keep(door.clone(), keeper.clone(), phase.clone(), alive.clone())
+            })
         });
         let mut tasks: Vec<_> = doors.collect();
         if let Some(path) = state.config.key_file.clone() {
-            tasks.push(tokio::spawn(watch_keys(ServerHandle { state: state.clone() }, path)));
+            let handle = ServerHandle { state: state.clone() };
+            let watching = move || watch_keys(handle.clone(), path.clone());
+            tasks.push(supervised(&state.tasks, "key-file", watching));
         }
         tasks.push(tokio::spawn(watch_clock(state.clone())));
         drop(alive);
         shutdown.await;
         tracing::info!("shutting down");
         state.ready.store(false, Ordering::Relaxed);
+        state.stopping.send_replace(true);
         for task in &tasks {
             task.abort(); // closes the doors; connections are tasks of their own
         }
@@ -247,8 +264,19 @@ fn acceptor(tls: &Tls) -> Result<TlsAcceptor, ServerError> {
 }
 
 fn state(mut config: ServerConfig, engine: Arc<Engine>, address: SocketAddr) -> Result<State, ServerError> {
+    let descriptors = Descriptors::current();
+    let share = descriptors.clients();
     let limits = &mut config.limits;
-    limits.connection_count_max = limits.connection_count_max.min(descriptors_max() / 2);
+    if share.connections < limits.connection_count_max {
+        tracing::warn!(
+            limit = descriptors.limit(),
+            connections = share.connections,
+            "the limit of open files leaves fewer connections than configured"
+        );
+        limits.connection_count_max = share.connections;
+    }
+    let address_count_max = limits.connections_per_address_max.unwrap_or(limits.connection_count_max / 4 * 3);
+    let connections = Connections::new(limits.connection_count_max, address_count_max);
     let issuer = config.oidc.clone().map(Issuer::new).transpose()?;
     Ok(State {
         address,
@@ -261,18 +289,16 @@ fn state(mut config: ServerConfig, engine: Arc<Engine>, address: SocketAddr) -> 
         throttle: config.enforce_throughput.then(Throttle::default),
         faults: config.enable_faults.then(Faults::default),
         pool: Pool::new(&config.limits),
-        bodies: Budget::new(config.limits.in_flight_bytes_max),
+        bytes: Arc::new(Budget::new(config.limits.in_flight_bytes_max)),
+        connections: Arc::new(connections),
+        threads: Threads::new(share.threads),
+        refusals: Arc::new(Semaphore::new(share.refusals)),
         ready: AtomicBool::new(true),
+        stopping: watch::Sender::new(false),
+        tasks: Tasks::default(),
         engine,
         config,
     })
-}
-
-/// Open files that this process may have; half of them are left to the store.
-fn descriptors_max() -> usize {
-    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
-    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(usize::MAX)
 }
 
 /// What the connections of one door share.
@@ -281,8 +307,6 @@ struct Keeper {
     kind: DoorKind,
     guard: Guard,
     protocols: auto::Builder<TokioExecutor>,
-    threads: Threads,
-    refusals: Arc<Semaphore>,
 }
 
 impl Keeper {
@@ -296,84 +320,126 @@ impl Keeper {
             origins,
         );
         let protocols = connection::protocols(&config.limits);
-        let (threads, refusals) = (Threads::default(), Arc::new(Semaphore::new(REFUSALS_MAX)));
-        Keeper { guard, protocols, threads, kind, refusals, state }
+        Keeper { guard, protocols, kind, state }
     }
 }
 
 async fn keep(
-    door: Door,
+    door: Arc<Door>,
     keeper: Arc<Keeper>,
     phase: watch::Receiver<Phase>,
     alive: mpsc::Sender<Infallible>,
 ) {
     loop {
-        let stream = match door.listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match door.listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
+        let admitted = match keeper.state.connections.admit(peer.ip()).await {
+            Ok(admitted) => admitted,
+            Err(full) => {
+                refuse(&keeper.state, stream, full);
+                continue;
+            }
+        };
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
-        if keeper.state.metrics.open_connections() >= keeper.state.config.limits.connection_count_max {
-            refuse(&keeper, stream);
-            continue;
-        }
-        let open = Open::new(keeper.state.clone());
-        let place = keeper.threads.place();
-        let (keeper, tls, phase, alive) = (keeper.clone(), door.tls.clone(), phase.clone(), alive.clone());
-        let connection = |stream| async move {
-            serve(keeper, stream, tls, phase).await;
-            drop((open, alive));
-        };
-        match place {
-            None => {
-                tokio::spawn(connection(stream));
-            }
-            Some(place) => {
-                let started = stream.into_std().and_then(|stream| threads::serve(place, stream, connection));
-                if let Err(error) = started {
-                    tracing::warn!(%error, "cannot start a thread for a connection");
-                }
-            }
-        }
+        let open = Open { _alive: alive.clone(), _counted: Counted::new(keeper.state.clone()), admitted };
+        tokio::spawn(begin(keeper.clone(), stream, door.tls.clone(), phase.clone(), open));
     }
 }
 
-/// Counts a connection until it ends, however it ends.
-struct Open(Arc<State>);
+/// Counts a connection until it ends, however it ends. To be dropped after its socket.
+struct Open {
+    admitted: Admitted,
+    _counted: Counted,
+    _alive: mpsc::Sender<Infallible>,
+}
 
-impl Open {
-    fn new(state: Arc<State>) -> Open {
+/// In the metrics.
+struct Counted(Arc<State>);
+
+impl Counted {
+    fn new(state: Arc<State>) -> Counted {
         state.metrics.opened();
-        Open(state)
+        Counted(state)
     }
 }
 
-impl Drop for Open {
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.metrics.closed();
     }
 }
 
-async fn serve(
+/// A connection on the shared runtime, until it gets a thread of its own.
+async fn begin(
     keeper: Arc<Keeper>,
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
     phase: watch::Receiver<Phase>,
+    mut open: Open,
 ) {
-    let limits = &keeper.state.config.limits;
-    let Some(stream) = connection::accept_tls(stream, tls.as_ref(), limits).await else { return };
-    let wire = Wire::new(stream.is_tls());
+    let (limits, wire) = (&keeper.state.config.limits, open.admitted.wire.clone());
+    let accepted = tokio::select! {
+        accepted = connection::accept_tls(stream, tls.as_ref(), limits) => accepted,
+        () = wire.until_cut() => return,
+    };
+    let Some(stream) = accepted else { return };
     let service = {
         let (keeper, wire) = (keeper.clone(), wire.clone());
         service_fn(move |request| respond(keeper.clone(), wire.clone(), request))
     };
-    connection::serve(&keeper.protocols, stream, wire, limits, phase, service).await;
+    let mut session = Session::new(&keeper.protocols, stream, wire.clone(), phase, service);
+    while session.run(limits, true).await == Outcome::MayMove {
+        match move_to_thread(&keeper, Moving { session, open }) {
+            None => return,
+            Some(stays) => (session, open) = (stays.session, stays.open),
+        }
+        wire.move_later();
+    }
+}
+
+/// A connection on its way to a thread. The session is dropped first.
+struct Moving<S: Service> {
+    session: Session<S>,
+    open: Open,
+}
+
+/// Gives the connection a thread of its own; gives it back when there is none.
+fn move_to_thread<S: Service>(keeper: &Arc<Keeper>, mut moving: Moving<S>) -> Option<Moving<S>> {
+    let own = keeper.clone();
+    let started = keeper.state.threads.start(move |runtime, (moving, socket)| {
+        runtime.block_on(serve_alone(own, moving, socket));
+    });
+    let thread = match started {
+        Ok(Some(thread)) => thread,
+        Ok(None) => return Some(moving),
+        Err(error) => {
+            tracing::warn!(%error, "no thread for a connection");
+            return Some(moving);
+        }
+    };
+    match moving.session.detach() {
+        Ok(socket) => thread.give((moving, socket)),
+        Err(error) => tracing::debug!(%error, "connection ended"),
+    }
+    None
+}
+
+/// A connection on its own thread.
+async fn serve_alone<S: Service>(keeper: Arc<Keeper>, mut moving: Moving<S>, socket: std::net::TcpStream) {
+    match moving.session.attach(socket) {
+        Ok(()) => {
+            moving.session.run(&keeper.state.config.limits, false).await;
+        }
+        Err(error) => tracing::warn!(%error, "cannot serve a connection"),
+    }
 }
 
 /// Says `Send` itself: the compiler cannot derive it through hyper's types.
@@ -387,22 +453,27 @@ fn respond(
         let serving = wire.begin(request.version());
         threads::begin(request.version());
         let Keeper { state, guard, kind, .. } = &*keeper;
-        let response = match kind {
-            DoorKind::Main => exchange::answer(state, guard, &wire, request).await,
-            DoorKind::Metrics => exchange::answer_metrics(state, guard, &request).await,
-        };
+        let activity_id = state.activity_ids.of(request.headers());
+        let answer = pin!(async {
+            match kind {
+                DoorKind::Main => exchange::answer(state, guard, &wire, request, &activity_id).await,
+                DoorKind::Metrics => exchange::answer_metrics(state, guard, &request).await,
+            }
+        });
+        let answered = caught(answer).await;
+        let response = answered.unwrap_or_else(|reason| exchange::panicked(state, "", &activity_id, &reason));
         drop(serving);
         Ok(response)
     }
 }
 
 /// Beyond the limit: an answer if the client speaks plain HTTP, and goodbye.
-fn refuse(keeper: &Keeper, mut stream: TcpStream) {
-    keeper.state.metrics.refused();
-    let Ok(place) = keeper.refusals.clone().try_acquire_owned() else { return };
+fn refuse(state: &State, mut stream: TcpStream, full: Full) {
+    state.metrics.refused();
+    let Ok(place) = state.refusals.clone().try_acquire_owned() else { return };
     tokio::spawn(async move {
         let goodbye = async {
-            stream.write_all(TOO_MANY.as_bytes()).await?;
+            stream.write_all(refusal(full).as_bytes()).await?;
             stream.shutdown().await?;
             // What the client is still sending is taken in, so that the answer reaches it.
             let mut scratch = [0; 1024];
@@ -412,8 +483,18 @@ fn refuse(keeper: &Keeper, mut stream: TcpStream) {
         if let Ok(Err(error)) = tokio::time::timeout(Duration::from_secs(1), goodbye).await {
             tracing::debug!(%error, "refused connection ended");
         }
+        drop(stream);
         drop(place);
     });
+}
+
+fn refusal(full: Full) -> String {
+    let body = format!("{{\"code\":\"ServiceUnavailable\",\"message\":\"{}\"}}\r\n", TOO_MANY[full as usize]);
+    let length = body.len();
+    format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+         connection: close\r\nretry-after: 1\r\nx-ms-retry-after-ms: 1000\r\n\r\n{body}"
+    )
 }
 
 /// Reads the key file again on SIGHUP and when it changed. A file that cannot be used leaves the keys as they are.

@@ -86,6 +86,11 @@ impl Operation {
         Operation { resource: RESOURCES.len() - 1, operation: OPERATIONS.len() - 1 }
     }
 
+    /// Whether it certainly left everything as it was.
+    pub fn is_read(self) -> bool {
+        matches!(self.name(), "read" | "query")
+    }
+
     pub fn name(self) -> &'static str {
         OPERATIONS[self.operation]
     }
@@ -129,7 +134,7 @@ impl Metrics {
         usize::try_from(self.open_connections.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// The whole text; `engine` are the engine's figures by name, `in_flight_bytes` the bodies being held.
+    /// The whole text; `engine` are the engine's figures by name, `in_flight_bytes` the bodies and answers being held.
     pub fn write(
         &self,
         engine: &[(&'static str, u64)],
@@ -153,7 +158,7 @@ impl Metrics {
         single(
             &mut text,
             "quire_in_flight_bytes",
-            "bytes of request bodies being held",
+            "bytes of request bodies and answers being held",
             in_flight_bytes as u64,
         );
         single(&mut text, "quire_panics_total", "requests that ended in a panic", get(&self.panics));

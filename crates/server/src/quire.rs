@@ -140,8 +140,15 @@ pub(crate) fn ready(state: &State) -> Response {
     if !state.engine.is_writable() {
         reasons.push("the storage takes no writes".to_owned());
     }
-    let (status, text) = readiness(reasons, &state.engine.workers());
+    let (status, text) = readiness(reasons, &workers(state));
     plain(status, text)
+}
+
+/// Those of the engine and those of the server.
+fn workers(state: &State) -> Vec<WorkerStatus> {
+    let mut workers = state.engine.workers();
+    workers.extend(state.tasks.status());
+    workers
 }
 
 /// Not ready when there is a reason already, or when a worker is failing as a whole. What fails for one container only is
@@ -184,7 +191,7 @@ pub(crate) fn faults(call: &AdminCall<'_>, id: Option<&str>) -> Answered {
 pub(crate) async fn metrics(state: &Arc<State>) -> Answered {
     let shared = state.clone();
     let engine = state.pool.read(move || shared.engine.statistics()).await?;
-    let text = state.metrics.write(&engine, &state.engine.workers(), state.bodies.held());
+    let text = state.metrics.write(&engine, &workers(state), state.bytes.held());
     let mut response = Response::new(Full::new(Bytes::from(text)));
     response.headers_mut().insert(CONTENT_TYPE, METRICS_TYPE);
     Ok(response)

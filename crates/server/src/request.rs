@@ -1,6 +1,9 @@
 //! One request, read completely, and its answer.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -8,8 +11,10 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_ENCODING, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method};
+use quire_engine::Cancel;
 
 use crate::config::Limits;
+use crate::connection::{Sending, Wire};
 use crate::status::RequestError;
 
 /// A request whose head was checked and whose body was read within the limits.
@@ -24,6 +29,37 @@ pub(crate) struct Request {
     pub host: String,
     /// The client's own, or one made here; echoed in every answer.
     pub activity_id: HeaderValue,
+    pub client: Client,
+}
+
+/// Whoever waits for the answer.
+pub(crate) struct Client {
+    wire: Arc<Wire>,
+    cancel: OnceLock<Cancel>,
+}
+
+impl Client {
+    pub fn new(wire: &Arc<Wire>) -> Client {
+        Client { wire: Arc::clone(wire), cancel: OnceLock::new() }
+    }
+
+    /// For work that is worth nothing without a client: it is told when the request is dropped, and asks for itself whether
+    /// the client has hung up, which is not noticed at once where the connection's own thread does the work.
+    pub fn cancel(&self) -> Cancel {
+        let asking = || {
+            let wire = Arc::clone(&self.wire);
+            Cancel::asking(move || wire.client_is_gone())
+        };
+        self.cancel.get_or_init(asking).clone()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if let Some(cancel) = self.cancel.get() {
+            cancel.cancel();
+        }
+    }
 }
 
 pub(crate) type Response = hyper::Response<Full<Bytes>>;
@@ -81,11 +117,12 @@ pub(crate) fn check_head(headers: &HeaderMap, limits: &Limits) -> Result<(), Req
     }
 }
 
-/// Reads the body within the limits. `hold` takes its bytes out of the shared budget as they come.
+/// Reads the body within the limits. `hold` takes its bytes out of the shared budget as they come: what a client only
+/// announces costs nothing.
 pub(crate) async fn read_body(
     body: &mut Incoming,
     limits: &Limits,
-    hold: &mut Hold<'_>,
+    hold: &mut Hold,
 ) -> Result<Bytes, RequestError> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
@@ -94,8 +131,6 @@ pub(crate) async fn read_body(
     if size.lower() > limits.body_bytes_max as u64 {
         return Err(RequestError::BodyTooLarge { bytes_max: limits.body_bytes_max });
     }
-    // A declared length is held before the first byte is read; a chunked body as it grows.
-    hold.grow_to(size.lower() as usize)?;
     timeout(limits.body_timeout, collect(body, limits.body_bytes_max, hold)).await
 }
 
@@ -106,7 +141,7 @@ async fn timeout<T>(
     tokio::time::timeout(limit, work).await.unwrap_or(Err(RequestError::Timeout))
 }
 
-async fn collect(body: &mut Incoming, bytes_max: usize, hold: &mut Hold<'_>) -> Result<Bytes, RequestError> {
+async fn collect(body: &mut Incoming, bytes_max: usize, hold: &mut Hold) -> Result<Bytes, RequestError> {
     let Some(first) = next_data(body).await? else { return Ok(Bytes::new()) };
     let mut whole = Whole::One(first);
     loop {
@@ -115,7 +150,7 @@ async fn collect(body: &mut Incoming, bytes_max: usize, hold: &mut Hold<'_>) -> 
         }
         hold.grow_to(whole.len())?;
         let Some(data) = next_data(body).await? else { return Ok(whole.into_bytes()) };
-        whole = whole.append(data, body.size_hint().lower() as usize);
+        whole = whole.append(data);
     }
 }
 
@@ -151,11 +186,11 @@ impl Whole {
         }
     }
 
-    fn append(self, data: Bytes, rest: usize) -> Whole {
+    fn append(self, data: Bytes) -> Whole {
         let mut whole = match self {
             Whole::Many(whole) => whole,
             Whole::One(first) => {
-                let mut whole = BytesMut::with_capacity(first.len() + data.len() + rest);
+                let mut whole = BytesMut::with_capacity(2 * (first.len() + data.len()));
                 whole.extend_from_slice(&first);
                 whole
             }
@@ -178,9 +213,9 @@ pub(crate) struct Budget {
     held_max: usize,
 }
 
-/// One request's part of a [`Budget`]; given back when dropped.
-pub(crate) struct Hold<'a> {
-    budget: &'a Budget,
+/// A part of a [`Budget`]; given back when dropped.
+pub(crate) struct Hold {
+    budget: Arc<Budget>,
     bytes: usize,
 }
 
@@ -189,8 +224,8 @@ impl Budget {
         Budget { held: AtomicUsize::new(0), held_max }
     }
 
-    pub fn hold(&self) -> Hold<'_> {
-        Hold { budget: self, bytes: 0 }
+    pub fn hold(self: &Arc<Self>) -> Hold {
+        Hold { budget: Arc::clone(self), bytes: 0 }
     }
 
     pub fn held(&self) -> usize {
@@ -198,7 +233,7 @@ impl Budget {
     }
 }
 
-impl Hold<'_> {
+impl Hold {
     pub fn grow_to(&mut self, bytes: usize) -> Result<(), RequestError> {
         let more = bytes.saturating_sub(self.bytes);
         if more == 0 {
@@ -211,14 +246,42 @@ impl Hold<'_> {
         self.bytes += more;
         Ok(())
     }
+
+    /// Counted, whether it fits or not.
+    pub fn take(&mut self, bytes: usize) {
+        self.budget.held.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+    }
 }
 
-impl Drop for Hold<'_> {
+impl Drop for Hold {
     fn drop(&mut self) {
         if self.bytes > 0 {
             self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
         }
     }
+}
+
+/// An answer's bytes: counted, and its client watched, until the last of them is sent.
+struct HeldAnswer {
+    bytes: Bytes,
+    _hold: Hold,
+    _sending: Sending,
+}
+
+impl AsRef<[u8]> for HeldAnswer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Ties the answer's part of the budget to its bytes, however long a slow client leaves them here.
+pub(crate) fn hold_answer(response: &mut Response, hold: Hold, sending: Sending) {
+    let body = response.body_mut();
+    let frame = Pin::new(&mut *body).poll_frame(&mut Context::from_waker(Waker::noop()));
+    let Poll::Ready(Some(Ok(frame))) = frame else { return };
+    let bytes = frame.into_data().unwrap_or_default();
+    *body = Full::new(Bytes::from_owner(HeldAnswer { bytes, _hold: hold, _sending: sending }));
 }
 
 #[cfg(test)]
@@ -227,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_budget_refuses_what_does_not_fit_and_takes_it_back() {
-        let budget = Budget::new(100);
+        let budget = Arc::new(Budget::new(100));
         let mut first = budget.hold();
         first.grow_to(60).unwrap();
         first.grow_to(60).unwrap();
@@ -236,6 +299,8 @@ mod tests {
         second.grow_to(40).unwrap();
         drop(first);
         assert_eq!(budget.held(), 40);
+        second.take(100);
+        assert!(matches!(budget.hold().grow_to(1), Err(RequestError::Busy)));
         drop(second);
         assert_eq!(budget.held(), 0);
     }

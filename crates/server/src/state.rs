@@ -6,13 +6,17 @@ use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
 use quire_engine::Engine;
+use tokio::sync::{Semaphore, watch};
 
 use crate::auth::{Issuer, Keys, TokenClock, TokenKey};
 use crate::config::ServerConfig;
+use crate::connections::Connections;
 use crate::faults::Faults;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::request::{ActivityIds, Budget};
+use crate::supervised::Tasks;
+use crate::threads::Threads;
 use crate::throttle::Throttle;
 
 pub(crate) struct State {
@@ -31,8 +35,24 @@ pub(crate) struct State {
     pub throttle: Option<Throttle>,
     /// Only with `--enable-faults`.
     pub faults: Option<Faults>,
-    /// Bytes of request bodies being held.
-    pub bodies: Budget,
+    /// Bytes of request bodies and answers being held.
+    pub bytes: Arc<Budget>,
+    pub connections: Arc<Connections>,
+    pub threads: Threads,
+    /// Connections being refused; one beyond them is just closed.
+    pub refusals: Arc<Semaphore>,
     /// False from the moment a shutdown begins.
     pub ready: AtomicBool,
+    /// True from that moment on.
+    pub stopping: watch::Sender<bool>,
+    pub tasks: Tasks,
+}
+
+impl State {
+    /// Ready when a shutdown begins: nobody waits for changes any longer.
+    pub async fn stopped(&self) {
+        if self.stopping.subscribe().wait_for(|stopping| *stopping).await.is_err() {
+            std::future::pending().await
+        }
+    }
 }

@@ -289,7 +289,10 @@ fn configured_origins_get_an_answer_and_a_preflight() {
 
 #[test]
 fn too_many_connections() {
-    let server = start_with(|config| config.limits.connection_count_max = 8);
+    let server = start_with(|config| {
+        config.limits.connection_count_max = 8;
+        config.limits.connections_per_address_max = Some(8);
+    });
     let mut held: Vec<Wire> = (0..8).map(|_| server.connect()).collect();
     for wire in &mut held {
         assert_eq!(wire.call("GET", "/", &[], "").status, 200);

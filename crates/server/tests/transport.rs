@@ -12,29 +12,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use quire_server::{Endpoint, Tls, WELL_KNOWN_KEY};
+use quire_server::{Endpoint, WELL_KNOWN_KEY};
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use rustls::pki_types::ServerName;
 use support::{TestServer, Wire, authorization, now, signed, start, start_on, start_with};
 
 fn start_tls() -> (TestServer, Arc<rustls::ClientConfig>) {
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let tls = Tls {
-        certificates_pem: made.cert.pem().into_bytes(),
-        key_pem: made.signing_key.serialize_pem().into_bytes(),
-    };
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(made.cert.der().clone()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let client =
-        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let client = client.with_root_certificates(roots).with_no_client_auth();
-    let server = start_with(|config| {
-        config.tls = Some(tls);
-        config.limits.head_timeout = Duration::from_millis(500);
-    });
-    (server, Arc::new(client))
+    support::start_tls(|config| config.limits.head_timeout = Duration::from_millis(500), &[])
 }
 
 #[test]

@@ -72,6 +72,8 @@ pub struct LocalOptions {
     pub index_rows: IndexRows,
     /// Packed index rows held in memory before they are written to tables; at most 16 million.
     pub run_rows_max: usize,
+    /// Tables kept open between reads; at least 10. Files being written come on top.
+    pub open_tables_max: usize,
     /// Open although acknowledged commits are missing.
     pub accept_loss: bool,
 }
@@ -84,6 +86,7 @@ impl Default for LocalOptions {
             memtable_bytes: 16 << 20,
             index_rows: IndexRows::Packed,
             run_rows_max: 1_000_000,
+            open_tables_max: 900,
             accept_loss: false,
         }
     }

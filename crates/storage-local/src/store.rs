@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// fjall takes no smaller limit for its journals.
 const JOURNAL_BYTES_MIN: u64 = 64 << 20;
+/// The least that fjall takes.
+const OPEN_TABLES_MIN: usize = 10;
 /// Flushes and compactions share these; one of the two keeps flushing while the other compacts.
 const WORKER_THREADS: usize = 2;
 /// fjall numbers keyspaces as they are created, from 1; 0 is its own. Then come the spaces, the ledger and, since
@@ -85,6 +87,7 @@ impl Store {
     fn open_unchecked(path: &Path, options: &LocalOptions) -> Result<Store, fjall::Error> {
         let database = Database::builder(path)
             .cache_size(options.cache_bytes)
+            .max_cached_files(Some(options.open_tables_max.max(OPEN_TABLES_MIN)))
             .max_journaling_size(options.journal_bytes_max.max(JOURNAL_BYTES_MIN))
             // Compressing would happen under the journal's lock, and tables are compressed anyway.
             .journal_compression(CompressionType::None)

@@ -1,10 +1,11 @@
 //! The change feed: `GET` on a container's items with `A-IM`.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use hyper::StatusCode;
 use hyper::header::{HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH};
-use quire_engine::{ChangesRequest, FeedMode, FeedStart};
+use quire_engine::{Answer, Changes, ChangesRequest, Container, FeedMode, FeedStart};
 
 use crate::auth;
 use crate::handlers::call::bad_header;
@@ -18,24 +19,20 @@ use crate::wire::{Feed, envelope};
 /// An extension: how long to wait, in milliseconds, for a first change.
 const WAIT: HeaderName = HeaderName::from_static("x-quire-wait-ms");
 const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Between reads of a request that waits and is woken by changes it did not ask for.
+const READ_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str) -> Handled {
-    let container = call.owner_container(database, container)?;
+    let (name, mut container) = (container, call.owner_container(database, container)?);
     let mode = call.text(&A_IM)?.unwrap_or_default().trim();
     let mode = match mode.to_ascii_lowercase().as_str() {
         "incremental feed" => FeedMode::Latest,
         "full-fidelity feed" => FeedMode::AllVersions,
         _ => return Err(bad_header("a-im", mode)),
     };
-    let request = ChangesRequest {
-        mode,
-        page: call.page()?,
-        start: start(call)?,
-        since: since(call)?,
-        wait: wait(call)?,
-    };
-    let (engine, source) = (call.state.engine.clone(), container.clone());
-    let answer = call.run(move || engine.read_changes(&source, &request)).await?;
+    let request = ChangesRequest { mode, page: call.page()?, start: start(call)?, since: since(call)? };
+    let until = Instant::now() + wait(call)?;
+    let answer = read_until(call, (database, name), &mut container, request, until).await?;
     let reply = match answer.result {
         Ok(changes) if changes.count == 0 && !changes.more => {
             Reply::empty(StatusCode::NOT_MODIFIED).etag(&changes.etag)
@@ -48,6 +45,45 @@ pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str) -> Ha
         Err(error) => Reply::failure(Failure::from(&error)),
     };
     Ok(with_positions(reply, &container, answer.charge, answer.position.as_ref()))
+}
+
+/// Reads, and where there is nothing to tell waits for a change and reads again. Waiting takes no place of the pool.
+async fn read_until(
+    call: &Call<'_>,
+    (database, name): (&str, &str),
+    container: &mut Arc<Container>,
+    mut request: ChangesRequest,
+    until: Instant,
+) -> Result<Answer<Changes>, HandlerError> {
+    let (mut charge, mut reads) = (0.0, 0);
+    loop {
+        let (engine, source) = (call.state.engine.clone(), container.clone());
+        let read = move || {
+            let answer = engine.read_changes(&source, &request);
+            (request, answer)
+        };
+        let mut answer;
+        (request, answer) = call.run(read).await?;
+        reads += 1;
+        charge += answer.charge;
+        answer.charge = charge;
+        let etag = match &answer.result {
+            Ok(changes) if changes.count == 0 && !changes.more && Instant::now() < until => &changes.etag,
+            _ => return Ok(answer),
+        };
+        let watch = call.state.engine.watch_changes(container, &request.page.scope, etag)?;
+        tokio::select! {
+            () = watch => {}
+            () = tokio::time::sleep_until(until.into()) => return Ok(answer),
+            () = call.state.stopped() => return Ok(answer),
+        }
+        request.start = FeedStart::After(etag.clone());
+        // Other items of the partition change: they are not read one by one.
+        if reads > 1 {
+            tokio::time::sleep(READ_INTERVAL).await;
+        }
+        *container = call.owner_container(database, name)?;
+    }
 }
 
 fn start(call: &Call<'_>) -> Result<FeedStart, HandlerError> {

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
-use quire_engine::{Cancel, Crossing, Feature, IndexMetrics, PageRequest, QueryMetrics, QueryPlan, Scope};
+use quire_engine::{Crossing, Feature, IndexMetrics, PageRequest, QueryMetrics, QueryPlan, Scope};
 use quire_resource::EpkRange;
 use quire_value::{Object, Value};
 
@@ -17,7 +17,6 @@ use crate::handlers::items::with_positions;
 use crate::handlers::{Call, Handled, charge, feeds};
 use crate::headers::Reply;
 use crate::status::{self, HandlerError, RequestError};
-use crate::threads;
 use crate::wire::{self, Feed, parse_query};
 
 const POPULATE_METRICS: HeaderName = HeaderName::from_static("x-ms-documentdb-populatequerymetrics");
@@ -40,12 +39,10 @@ const EXECUTION_INFO: HeaderName = HeaderName::from_static("x-ms-cosmos-query-ex
 pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> Handled {
     let container = call.owner_container(database, container)?;
     let query = parse_query(&call.body()?)?;
-    let waiting = Waiting::default();
     let page = PageRequest {
         crossing: crossing(call),
         explain: call.is_true(&EXPLAIN),
         index_metrics: call.is_true(&POPULATE_INDEX_METRICS) || call.is_true(&POPULATE_INDEX_METRICS_V2),
-        cancel: waiting.0.clone(),
         resume: query.resume,
         ..call.page()?
     };
@@ -92,22 +89,6 @@ fn gateway_token(token: &str, range: Option<&EpkRange>) -> String {
 /// Whether user-defined functions may run. Nothing but `udf.` calls one; where it is only text, no harm is done.
 fn may_call_functions(query: &str) -> bool {
     query.as_bytes().windows(3).any(|word| word.eq_ignore_ascii_case(b"udf"))
-}
-
-/// Somebody waits for the answer. When its request is dropped, because the client went away, the engine is told; where
-/// the query runs on the connection's own thread, it looks for itself.
-struct Waiting(Cancel);
-
-impl Default for Waiting {
-    fn default() -> Waiting {
-        Waiting(if threads::may_wait() { Cancel::asking(threads::client_is_gone) } else { Cancel::default() })
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
 }
 
 fn crossing(call: &Call<'_>) -> Crossing {

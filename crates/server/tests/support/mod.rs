@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quire_engine::{Clock, Engine, Options};
-use quire_server::{Keys, Server, ServerConfig, ServerError, ServerHandle, SystemClock, WELL_KNOWN_KEY};
+use quire_server::{Keys, Server, ServerConfig, ServerError, ServerHandle, SystemClock, Tls, WELL_KNOWN_KEY};
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use ring::hmac;
@@ -53,6 +53,30 @@ pub fn start_on(storage: Arc<dyn Storage>, change: impl FnOnce(&mut ServerConfig
         stopped.await.unwrap_or_default();
     }));
     TestServer { address, metrics_address, handle, engine, runtime, stop: Some(stop), running: Some(running) }
+}
+
+/// A server that speaks TLS, and what a client needs to trust it. `protocols` is what the client offers.
+pub fn start_tls(
+    change: impl FnOnce(&mut ServerConfig),
+    protocols: &[&[u8]],
+) -> (TestServer, Arc<rustls::ClientConfig>) {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let tls = Tls {
+        certificates_pem: made.cert.pem().into_bytes(),
+        key_pem: made.signing_key.serialize_pem().into_bytes(),
+    };
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let client =
+        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut client = client.with_root_certificates(roots).with_no_client_auth();
+    client.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    let server = start_with(|config| {
+        config.tls = Some(tls);
+        change(config);
+    });
+    (server, Arc::new(client))
 }
 
 impl TestServer {
