@@ -76,11 +76,12 @@ pub struct Settings {
     /// Let clients make requests fail by rules under /_quire/faults: for tests, never for data
     #[arg(long, env = "QUIRE_ENABLE_FAULTS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     enable_faults: Option<bool>,
-    /// Where stored procedures and triggers run: in-process, or process for workers that can be killed
-    /// [default: process, on loopback in-process]
+    /// Where scripts run: process for workers that can be killed, or in-process, for scripts of people you trust
+    /// [default: process]
     #[arg(long, env = "QUIRE_SCRIPT_ISOLATION", value_name = "WHERE")]
     script_isolation: Option<ScriptIsolation>,
-    /// How long a stored procedure or a write with its triggers may run, in milliseconds [default: 5000]
+    /// How long a stored procedure, a write with its triggers or a call of a function may run, in milliseconds
+    /// [default: 5000]
     #[arg(long, env = "QUIRE_SCRIPT_TIME_MS", value_name = "MS")]
     script_time_ms: Option<u64>,
     /// Refuse a script that exceeds its time again and again, until it is replaced
@@ -243,9 +244,6 @@ impl Settings {
             bail!("--in-flight-mb must lie between {} and {}", IN_FLIGHT_MB.start(), IN_FLIGHT_MB.end());
         }
         let listen = self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8081)));
-        // Whoever reaches a loopback address can end our process anyway.
-        let isolation =
-            if listen.ip().is_loopback() { ScriptIsolation::InProcess } else { ScriptIsolation::Process };
         Ok(Config {
             listen,
             home,
@@ -266,7 +264,7 @@ impl Settings {
             check_date: self.check_date.unwrap_or(true),
             log: self.log.unwrap_or_else(|| "info".into()),
             log_format: self.log_format.unwrap_or(LogFormat::Text),
-            script_isolation: self.script_isolation.unwrap_or(isolation),
+            script_isolation: self.script_isolation.unwrap_or(ScriptIsolation::Process),
             script_time,
             block_slow_scripts: self.block_slow_scripts.unwrap_or(false),
             slow_request: Duration::from_millis(self.slow_request_ms.unwrap_or(1000)),
@@ -316,7 +314,7 @@ mod tests {
     #[test]
     fn scripts_of_strangers_run_in_other_processes() {
         let isolation = |file: &str| config(Settings::default(), file).unwrap().script_isolation;
-        assert_eq!(isolation(""), ScriptIsolation::InProcess);
+        assert_eq!(isolation(""), ScriptIsolation::Process);
         assert_eq!(isolation("listen = \"0.0.0.0:8081\""), ScriptIsolation::Process);
         assert_eq!(isolation("script-isolation = \"process\""), ScriptIsolation::Process);
         assert_eq!(

@@ -112,7 +112,7 @@ fn scripts(config: &Config) -> Result<ScriptOptions> {
     };
     // The last fifth is for finishing what was begun.
     let (time, soft_time) = (config.script_time, config.script_time.mul_f64(0.8));
-    let limits = ScriptLimits { time, soft_time, ..ScriptLimits::default() };
+    let limits = ScriptLimits { time, soft_time, function_time: time, ..ScriptLimits::default() };
     let block_offenders = config.block_slow_scripts;
     Ok(ScriptOptions { limits, isolation, block_offenders, ..ScriptOptions::default() })
 }

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use quire_testkit::hostile::{self, CORPUS, Expected, Hostile, NEXT, UNHARMED};
+use quire_testkit::hostile::{
+    self, CORPUS, Expected, FUNCTION_CORPUS, Hostile, HostileFunction, NEXT, UNHARMED,
+};
 use quire_testkit::http::{Answer, Connection, Signer};
 use quire_testkit::live::Live;
 
@@ -39,10 +41,7 @@ fn check(arguments: &[&str], wanted: impl Fn(&Hostile) -> bool) {
 }
 
 fn run(arguments: &[&str], time_ms: &str, scripts: &[&Hostile]) {
-    let mut all = vec!["serve", "--ephemeral", "--listen", "127.0.0.1:0", "--log", "error"];
-    all.extend(["--script-time-ms", time_ms]);
-    all.extend(arguments);
-    let live = Live::start(Path::new(PROGRAM), &all).expect("starts");
+    let live = serve(&[&["--script-time-ms", time_ms], arguments].concat());
     let port = live.port;
     let mut client = Client::open(port);
     client.expect(201, "POST", "/dbs", ("dbs", ""), "", br#"{"id": "d"}"#);
@@ -147,6 +146,39 @@ impl Client {
         self.send("POST", &format!("/{link}"), ("sprocs", &link), &headers, b"[]")
     }
 
+    fn function(&mut self, container: &str, name: &str, text: &str) {
+        let link = format!("dbs/d/colls/{container}");
+        let body = format!(r#"{{"id": "{name}", "body": {}}}"#, quoted(text));
+        self.expect(201, "POST", &format!("/{link}/udfs"), ("udfs", &link), "", body.as_bytes());
+    }
+
+    fn query(&mut self, container: &str, text: &str) -> Answer {
+        let link = format!("dbs/d/colls/{container}");
+        let headers =
+            format!("{NO_KEY}x-ms-documentdb-isquery: True\r\ncontent-type: application/query+json\r\n");
+        let body = format!(r#"{{"query": {}}}"#, quoted(text));
+        self.send("POST", &format!("/{link}/docs"), ("docs", &link), &headers, body.as_bytes())
+    }
+
+    fn attack_by_function(&mut self, name: &str, function: &HostileFunction) {
+        self.function("c", name, function.body);
+        let answer = self.query("c", &format!("SELECT VALUE udf.{name}(c.n) FROM c"));
+        let shown = Answer {
+            body: match answer.status {
+                200 => rows_of(&answer).trim_start_matches('[').trim_end_matches(']').into(),
+                _ => answer.body.clone(),
+            },
+            ..answer.clone()
+        };
+        let expected = match function.expected {
+            Expected::Value(text) => Expected::Value(text.trim_start_matches('[').trim_end_matches(']')),
+            expected => expected,
+        };
+        if let Err(reason) = judge(expected, &shown) {
+            panic!("{}\n  {reason}: {} {}", function.body, answer.status, text_of(&answer));
+        }
+    }
+
     /// In a container of its own, so that nothing waits for it and what it leaves is plain to see.
     fn attack(&mut self, hostile: &Hostile) {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
@@ -174,6 +206,82 @@ impl Client {
             b"",
         );
     }
+}
+
+#[test]
+fn functions_in_process() {
+    check_functions("in-process", |function| !function.needs_a_process);
+}
+
+#[test]
+fn functions_in_worker_processes() {
+    check_functions("process", |_| true);
+}
+
+/// All in one container, while another client calls a function of it again and again.
+fn check_functions(isolation: &str, wanted: impl Fn(&HostileFunction) -> bool) {
+    let functions: Vec<_> = FUNCTION_CORPUS.iter().filter(|function| wanted(function)).collect();
+    let is_stopped =
+        |function: &&HostileFunction| matches!(function.expected, Expected::Time | Expected::Any);
+    let (stopped, others): (Vec<_>, Vec<_>) =
+        functions.into_iter().partition(|function| is_stopped(function));
+    run_functions(isolation, HURRIED_MS, &stopped);
+    run_functions(isolation, PATIENT_MS, &others);
+}
+
+fn run_functions(isolation: &str, time_ms: &str, functions: &[&HostileFunction]) {
+    let live = serve(&["--script-isolation", isolation, "--script-time-ms", time_ms]);
+    let port = live.port;
+    let mut client = Client::open(port);
+    client.expect(201, "POST", "/dbs", ("dbs", ""), "", br#"{"id": "d"}"#);
+    client.container("c");
+    client.item("c");
+    client.function("c", "fine", "x => x + 1");
+    let (next, done) = (AtomicUsize::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let neighbour = scope.spawn(|| {
+            let (mut client, mut calls) = (Client::open(port), 0);
+            while !done.load(Ordering::Relaxed) {
+                let answer = client.query("c", "SELECT VALUE udf.fine(c.n) FROM c");
+                assert_eq!((answer.status, rows_of(&answer).as_str()), (200, "[2]"), "{}", text_of(&answer));
+                calls += 1;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            calls
+        });
+        let clients: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut client = Client::open(port);
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(function) = functions.get(number) else { break };
+                        client.attack_by_function(&format!("hostile{number}"), function);
+                    }
+                })
+            })
+            .collect();
+        let results: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        let calls = neighbour.join().expect("other functions of the container go on");
+        println!("{} hostile functions, {isolation}; {calls} calls of another beside them", functions.len());
+        assert!(results.iter().all(Result::is_ok), "see above");
+        assert!(calls > 10, "{calls}");
+    });
+    live.stop().expect("the server is alive");
+}
+
+fn serve(more: &[&str]) -> Live {
+    let mut all = vec!["serve", "--ephemeral", "--listen", "127.0.0.1:0", "--log", "error"];
+    all.extend(more);
+    Live::start(Path::new(PROGRAM), &all).expect("starts")
+}
+
+/// The rows of a query's answer as they were sent.
+fn rows_of(answer: &Answer) -> String {
+    let body = text_of(answer);
+    let rows = body.split_once("\"Documents\":").and_then(|(_, rest)| rest.rsplit_once(",\"_count\""));
+    rows.map_or(String::new(), |(rows, _)| rows.to_owned())
 }
 
 fn judge(expected: Expected, answer: &Answer) -> Result<(), &'static str> {

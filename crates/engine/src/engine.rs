@@ -180,9 +180,19 @@ impl Engine {
         container: &str,
         kind: ScriptKind,
         body: &Value,
-        upsert: bool,
+    ) -> Result<Arc<Resource>, EngineError> {
+        self.catalog.create_script(database, container, kind, body)
+    }
+    /// Creates or replaces; true if it was created.
+    pub fn upsert_script(
+        &self,
+        database: &str,
+        container: &str,
+        kind: ScriptKind,
+        body: &Value,
+        precondition: &Precondition,
     ) -> Result<(Arc<Resource>, bool), EngineError> {
-        self.catalog.create_script(database, container, kind, body, upsert)
+        self.catalog.upsert_script(database, container, kind, body, precondition)
     }
     pub fn script(
         &self,

@@ -30,10 +30,7 @@ fn script(id: &str, text: &str) -> Value {
 }
 
 fn create(engine: &Engine, kind: ScriptKind, body: &Value) -> Result<Arc<Resource>, EngineError> {
-    engine.create_script("d", "c", kind, body, false).map(|(resource, created)| {
-        assert!(created);
-        resource
-    })
+    engine.create_script("d", "c", kind, body)
 }
 
 /// Three of each kind, all kinds with the same ids.
@@ -217,7 +214,8 @@ fn scripts_are_replaced_upserted_and_deleted() {
         let first = engine.script("d", "c", kind, "a").unwrap();
         let taken = create(&engine, kind, &script("a", "other"));
         assert!(matches!(taken, Err(EngineError::AlreadyExists { .. })));
-        let (second, created) = engine.create_script("d", "c", kind, &script("a", "second"), true).unwrap();
+        let (second, created) =
+            engine.upsert_script("d", "c", kind, &script("a", "second"), &Precondition::default()).unwrap();
         assert!(!created && second.rid == first.rid && second.etag != first.etag);
         let stale = Precondition { if_match: Some(first.etag.clone()) };
         let replace = |id: &str, precondition| {
@@ -234,7 +232,8 @@ fn scripts_are_replaced_upserted_and_deleted() {
         assert!(matches!(delete(&ANY), Err(EngineError::ResourceNotFound { .. })));
         let gone = engine.replace_script("d", "c", kind, "a", &script("a", ""), &ANY);
         assert!(matches!(gone, Err(EngineError::ResourceNotFound { .. })));
-        let (again, created) = engine.create_script("d", "c", kind, &script("a", ""), true).unwrap();
+        let (again, created) =
+            engine.upsert_script("d", "c", kind, &script("a", ""), &Precondition::default()).unwrap();
         assert!(created && again.rid != first.rid);
     }
 }
@@ -308,7 +307,7 @@ fn a_container_holds_500_scripts_of_a_kind() {
     }
     let full = create(&engine, PROCEDURE, &script("one more", ""));
     assert!(matches!(full, Err(EngineError::Forbidden { .. })));
-    engine.create_script("d", "c", PROCEDURE, &script("7", "replaced"), true).unwrap();
+    engine.upsert_script("d", "c", PROCEDURE, &script("7", "replaced"), &Precondition::default()).unwrap();
     create(&engine, ScriptKind::Trigger, &script("of another kind", "")).unwrap();
     engine.delete_script("d", "c", PROCEDURE, "0", &ANY).unwrap();
     create(&engine, PROCEDURE, &script("one more", "")).unwrap();

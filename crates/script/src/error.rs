@@ -34,3 +34,10 @@ pub enum ScriptError {
     #[error("the script engine failed: {message}")]
     Engine { message: String },
 }
+
+impl ScriptError {
+    /// Whether what ran the script is as good as before.
+    pub(crate) fn is_harmless(&self) -> bool {
+        !matches!(self, ScriptError::TimedOut | ScriptError::OutOfMemory { .. } | ScriptError::Engine { .. })
+    }
+}

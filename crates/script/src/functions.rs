@@ -1,24 +1,112 @@
 //! User-defined functions: compiled once, called for every row.
+//!
+//! In this process a call is made when it is asked for. In a worker process a message costs more than a call, so callers
+//! that know several calls make them together: see [`Functions::call_together`].
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use quire_value::Value;
+use rquickjs::Function;
 use rquickjs::function::Args;
-use rquickjs::{Ctx, Function, Type};
-
-use quire_value::{Number, Value, text};
 
 use crate::compile::{Entry, Form, error_of};
+use crate::remote::RemoteFunctions;
 use crate::sandbox::{Pool, Realm, Sandbox, Stop};
+use crate::values::{Passed, take_u32};
 use crate::versions::Versions;
 use crate::{Limits, Script, ScriptError};
 
+/// Every call has the whole time of a function; it is granted again when so much of it has passed.
+const RENEWAL: Duration = Duration::from_millis(20);
+
 /// Functions of one query page. Each has a context of its own and cannot see the others. Stays on its thread.
-pub struct Functions {
+pub struct Functions(Home);
+
+enum Home {
+    Here(Box<LoadedFunctions>),
+    Elsewhere(Box<RemoteFunctions>),
+}
+
+/// A call, in the form in which it is sent: equal calls have equal bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FunctionCall(pub(crate) Vec<u8>);
+
+/// What a call gave. `undefined` stands for no result.
+pub type Called = Result<Value, ScriptError>;
+
+impl FunctionCall {
+    /// Of the function at `index` in the order in which they were given.
+    pub fn new(index: usize, arguments: &[Value]) -> FunctionCall {
+        let mut bytes = Vec::with_capacity(8 + 16 * arguments.len());
+        bytes.extend((index as u32).to_le_bytes());
+        bytes.extend((arguments.len() as u32).to_le_bytes());
+        for argument in arguments {
+            Passed::of(argument).encode(&mut bytes);
+        }
+        FunctionCall(bytes)
+    }
+
+    pub fn size_bytes(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Takes one call from the front: the index of the function and its arguments.
+pub(crate) fn decode_call<'a>(bytes: &mut &'a [u8]) -> Option<(usize, Vec<Passed<'a>>)> {
+    let index = take_u32(bytes)? as usize;
+    let count = take_u32(bytes)?;
+    let mut arguments = Vec::new();
+    for _ in 0..count {
+        arguments.push(Passed::decode(bytes)?);
+    }
+    Some((index, arguments))
+}
+
+impl Functions {
+    pub(crate) fn here(functions: LoadedFunctions) -> Functions {
+        Functions(Home::Here(Box::new(functions)))
+    }
+
+    pub(crate) fn elsewhere(functions: RemoteFunctions) -> Functions {
+        Functions(Home::Elsewhere(Box::new(functions)))
+    }
+
+    /// Calls the function at `index` in the order in which they were given.
+    pub fn call(&mut self, index: usize, arguments: &[Value]) -> Called {
+        match &mut self.0 {
+            Home::Here(functions) => {
+                functions.renew_if_due();
+                let arguments: Vec<Passed<'_>> = arguments.iter().map(Passed::of).collect();
+                functions.call(index, &arguments)?.into_value()
+            }
+            Home::Elsewhere(functions) => functions.call(&FunctionCall::new(index, arguments)),
+        }
+    }
+
+    /// Whether calls are cheaper together.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.0, Home::Elsewhere(_))
+    }
+
+    /// Makes the calls in their order until they have taken some time together. What the first of them gave, at least
+    /// one; the outer error says that all of them have to be made one by one.
+    pub fn call_together(&mut self, calls: &[FunctionCall]) -> Result<Vec<Called>, ScriptError> {
+        match &mut self.0 {
+            Home::Here(functions) => Ok(calls.iter().map(|call| functions.call_encoded(call)).collect()),
+            Home::Elsewhere(functions) => functions.call_together(calls),
+        }
+    }
+}
+
+/// In this process.
+pub(crate) struct LoadedFunctions {
     // Before the runtime in which they live, so that they are dropped first.
     loaded: Vec<Loaded>,
     sandbox: Option<Sandbox>,
     pool: Arc<Pool>,
     limits: Limits,
+    renewed: Instant,
 }
 
 struct Loaded {
@@ -27,17 +115,19 @@ struct Loaded {
     realm: Realm,
 }
 
-impl Functions {
+impl LoadedFunctions {
     pub(crate) fn load(
         scripts: &[Script<'_>],
         versions: &Versions,
         pool: Arc<Pool>,
         limits: Limits,
-    ) -> Result<Functions, ScriptError> {
+    ) -> Result<LoadedFunctions, ScriptError> {
         let mut sandbox = pool.take()?;
         sandbox.begin(&limits, limits.function_time);
         sandbox.relieve(&limits);
-        let mut functions = Functions { loaded: Vec::new(), sandbox: Some(sandbox), pool, limits };
+        let renewed = Instant::now();
+        let mut functions =
+            LoadedFunctions { loaded: Vec::new(), sandbox: Some(sandbox), pool, limits, renewed };
         for script in scripts {
             let loaded = functions.load_one(script, versions)?;
             functions.loaded.push(loaded);
@@ -46,27 +136,45 @@ impl Functions {
         Ok(functions)
     }
 
-    /// Calls the function at `index` in the order of compilation. `undefined` stands for no result.
-    pub fn call(&mut self, index: usize, arguments: &[Value]) -> Result<Value, ScriptError> {
-        let loaded = &self.loaded[index];
+    pub(crate) fn call(
+        &self,
+        index: usize,
+        arguments: &[Passed<'_>],
+    ) -> Result<Passed<'static>, ScriptError> {
+        let loaded = self.loaded.get(index).ok_or_else(no_such_function)?;
         let state = &self.sandbox().state;
         let result = loaded.realm.turn(state, |ctx| {
             let mut given = Args::new(ctx.clone(), arguments.len());
             for argument in arguments {
-                given.push_arg(to_script(ctx, argument)?)?;
+                given.push_arg(argument.to_script(ctx)?)?;
             }
             let entry: Function<'_> = loaded.entry.clone().restore(ctx)?;
             let result: rquickjs::Value<'_> = given.apply(&entry)?;
-            from_script(ctx, result)
+            Passed::from_script(ctx, result)
         });
         match result {
             Ok(result) => result,
-            Err(stop) => Err(self.failed(index, stop)),
+            Err(stop) => Err(self.failed(loaded, stop)),
         }
     }
 
-    /// Grants the time of a page again.
-    pub fn renew(&mut self) {
+    fn call_encoded(&mut self, call: &FunctionCall) -> Called {
+        self.renew_if_due();
+        let (index, arguments) = decode_call(&mut &call.0[..]).ok_or_else(no_such_function)?;
+        self.call(index, &arguments)?.into_value()
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Grants the time of a call again, unless hardly any of it has passed.
+    pub(crate) fn renew_if_due(&mut self) {
+        let now = Instant::now();
+        if now.duration_since(self.renewed) < RENEWAL {
+            return;
+        }
+        self.renewed = now;
         let limits = self.limits;
         if let Some(sandbox) = &mut self.sandbox {
             sandbox.begin(&limits, limits.function_time);
@@ -80,8 +188,8 @@ impl Functions {
         Ok(Loaded { entry, form: compiled.form, realm })
     }
 
-    fn failed(&self, index: usize, stop: Stop) -> ScriptError {
-        let Loaded { realm, form, .. } = &self.loaded[index];
+    fn failed(&self, loaded: &Loaded, stop: Stop) -> ScriptError {
+        let Loaded { realm, form, .. } = loaded;
         let sandbox = self.sandbox();
         if matches!(stop, Stop::Null) {
             sandbox.spoil();
@@ -100,7 +208,7 @@ impl Functions {
     }
 }
 
-impl Drop for Functions {
+impl Drop for LoadedFunctions {
     fn drop(&mut self) {
         self.loaded.clear();
         if let Some(sandbox) = self.sandbox.take() {
@@ -109,52 +217,6 @@ impl Drop for Functions {
     }
 }
 
-/// Arrays and objects go as text: building them member by member would call setters on tampered prototypes.
-fn to_script<'js>(ctx: &Ctx<'js>, value: &Value) -> rquickjs::Result<rquickjs::Value<'js>> {
-    Ok(match value {
-        Value::Undefined => rquickjs::Value::new_undefined(ctx.clone()),
-        Value::Null => rquickjs::Value::new_null(ctx.clone()),
-        Value::Bool(value) => rquickjs::Value::new_bool(ctx.clone(), *value),
-        Value::Number(number) => match number.as_i64().and_then(|value| i32::try_from(value).ok()) {
-            Some(value) => rquickjs::Value::new_int(ctx.clone(), value),
-            None => rquickjs::Value::new_float(ctx.clone(), number.as_f64()),
-        },
-        Value::String(text) => rquickjs::String::from_str(ctx.clone(), text)?.into_value(),
-        Value::Array(_) | Value::Object(_) => ctx.json_parse(value.to_json())?,
-    })
-}
-
-fn from_script<'js>(
-    ctx: &Ctx<'js>,
-    value: rquickjs::Value<'js>,
-) -> rquickjs::Result<Result<Value, ScriptError>> {
-    let refused = |what| Ok(Err(ScriptError::Result { what }));
-    Ok(Ok(match value.type_of() {
-        Type::Undefined | Type::Uninitialized => Value::Undefined,
-        Type::Null => Value::Null,
-        Type::Bool => Value::from(value.as_bool().unwrap_or_default()),
-        Type::Int => Value::from(value.as_int().unwrap_or_default()),
-        Type::Float => match value.as_float() {
-            Some(number) if number.is_finite() => Value::Number(Number::from(number).normalized()),
-            _ => Value::Undefined,
-        },
-        Type::String => match value.get::<String>() {
-            Ok(text) => Value::String(text),
-            Err(rquickjs::Error::Utf8(_)) => return refused("text with half a character"),
-            Err(error) => return Err(error),
-        },
-        Type::Function | Type::Constructor => return refused("a function"),
-        Type::Symbol => return refused("a symbol"),
-        Type::BigInt => return refused("a BigInt"),
-        _ => return from_json(ctx, value),
-    }))
-}
-
-fn from_json<'js>(
-    ctx: &Ctx<'js>,
-    value: rquickjs::Value<'js>,
-) -> rquickjs::Result<Result<Value, ScriptError>> {
-    let Some(json) = ctx.json_stringify(value)? else { return Ok(Ok(Value::Undefined)) };
-    let parsed = text::parse(json.to_string()?.as_bytes(), text::Limits::default());
-    Ok(parsed.map_err(|_| ScriptError::Result { what: "a value nested too deeply" }))
+fn no_such_function() -> ScriptError {
+    ScriptError::Engine { message: "a call of a function that was not given".to_owned() }
 }

@@ -23,15 +23,17 @@ mod host; // `Host` and its messages
 mod isolation; // `Isolation`: this process or others
 mod limits; // `Limits`
 mod needs; // which built-ins a script can make use of
+mod remote; // user-defined functions in a worker process
 mod run; // one run from parameters to response body
 mod sandbox; // runtimes: limits, interruption, reuse
+mod values; // values of functions as bytes
 mod versions; // compiled scripts by version
 mod wire; // messages between the server and a worker process
 mod worker; // the worker process
 mod workers; // worker processes, seen from the server
 
 pub use error::{Position, ScriptError};
-pub use functions::Functions;
+pub use functions::{Called, FunctionCall, Functions};
 pub use host::{Answer, Host, IndexAction, ItemLink, Reply, Request};
 pub use isolation::{Isolation, Spatial, SpatialFunction};
 pub use limits::Limits;

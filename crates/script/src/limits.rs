@@ -8,7 +8,7 @@ pub struct Limits {
     pub soft_time: Duration,
     /// Here it is interrupted and everything it did is undone.
     pub time: Duration,
-    /// The same for all calls of one [`Functions`](crate::Functions), or until it is renewed.
+    /// The same for one call of a user-defined function.
     pub function_time: Duration,
     /// From here on collection methods answer `false`.
     pub soft_memory_bytes: usize,
@@ -43,7 +43,7 @@ impl Default for Limits {
         Limits {
             soft_time: Duration::from_secs(4),
             time: Duration::from_secs(5),
-            function_time: Duration::from_secs(2),
+            function_time: Duration::from_secs(5),
             soft_memory_bytes: 48 << 20,
             memory_bytes: 64 << 20,
             stack_bytes: 512 << 10,

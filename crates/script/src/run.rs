@@ -10,7 +10,8 @@ use rquickjs::function::Args;
 use rquickjs::{Ctx, Function, Object};
 
 use crate::compile::{Entry, Form, Report, error_of};
-use crate::functions::Functions;
+use crate::functions::{Functions, LoadedFunctions};
+use crate::remote::RemoteFunctions;
 use crate::sandbox::{Pool, Realm, Sandbox, Stop};
 use crate::versions::Versions;
 use crate::workers::{Program, Workers};
@@ -26,7 +27,7 @@ pub struct Scripts {
     limits: Limits,
     pool: Arc<Pool>,
     versions: Versions,
-    workers: Option<Workers>,
+    workers: Option<Arc<Workers>>,
     spatial: Option<Spatial>,
 }
 
@@ -117,7 +118,8 @@ impl Scripts {
         let workers = match isolation {
             Isolation::InProcess => None,
             Isolation::Process { program, arguments } => {
-                Some(Workers::start(Program { path: program.clone(), arguments: arguments.clone() }))
+                let program = Program { path: program.clone(), arguments: arguments.clone() };
+                Some(Arc::new(Workers::start(program)))
             }
         };
         Scripts { workers, ..Scripts::new(limits) }
@@ -130,6 +132,11 @@ impl Scripts {
 
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Whether they run in other processes.
+    pub fn is_isolated(&self) -> bool {
+        self.workers.is_some()
     }
 
     pub fn run(&self, run: &Run<'_>, host: &mut dyn Host) -> Result<Outcome, Failure> {
@@ -176,9 +183,23 @@ impl Scripts {
         }
     }
 
-    /// Compiles the user-defined functions of a query.
+    /// The user-defined functions of a query. Where they run in a worker process, they are compiled with the first call.
     pub fn functions(&self, scripts: &[Script<'_>]) -> Result<Functions, ScriptError> {
-        Functions::load(scripts, &self.versions, Arc::clone(&self.pool), self.limits)
+        match &self.workers {
+            Some(workers) => {
+                let functions = RemoteFunctions::new(Arc::clone(workers), scripts, self.limits);
+                Ok(Functions::elsewhere(functions))
+            }
+            None => self.load_functions(scripts, self.limits).map(Functions::here),
+        }
+    }
+
+    pub(crate) fn load_functions(
+        &self,
+        scripts: &[Script<'_>],
+        limits: Limits,
+    ) -> Result<LoadedFunctions, ScriptError> {
+        LoadedFunctions::load(scripts, &self.versions, Arc::clone(&self.pool), limits)
     }
 
     fn run_in(

@@ -7,6 +7,8 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::Duration;
 
+use crate::functions::{Called, FunctionCall, decode_call};
+use crate::values::{Passed, refused, refused_code};
 use crate::{
     Answer, Call, Collection, Failure, IndexAction, ItemLink, Limits, Outcome, Position, Reply, Request, Run,
     Script, ScriptError, TriggerOperation,
@@ -24,6 +26,25 @@ pub(crate) enum ToWorker {
     },
     Text(String),
     Answer(Answer),
+    /// Of user-defined functions.
+    Calls(Calls),
+    /// The page whose functions were loaded is over.
+    Release,
+}
+
+/// Calls of user-defined functions, as many as fit: see [`Frame::calls`].
+pub(crate) struct Calls {
+    /// The functions of a page, when these are its first calls.
+    pub(crate) load: Option<(Limits, Vec<OwnedScript>)>,
+    pub(crate) count: usize,
+    /// The calls, one behind the other: what [`FunctionCall`] holds.
+    pub(crate) encoded: Vec<u8>,
+}
+
+/// The text is absent when the worker had it before.
+pub(crate) struct OwnedScript {
+    pub(crate) version: String,
+    pub(crate) body: Option<String>,
 }
 
 /// What a worker sends.
@@ -33,6 +54,8 @@ pub(crate) enum FromWorker {
     Request(Request),
     Done(Outcome),
     Failed(Failure),
+    /// What the first of the calls gave, at least one.
+    Values(Vec<Called>),
 }
 
 /// A [`Run`] that owns its texts.
@@ -152,16 +175,7 @@ impl Frame {
     }
 
     pub(crate) fn run(limits: &Limits, run: &Run<'_>, with_text: bool) -> Frame {
-        let mut frame = Frame::new(1);
-        for time in [limits.soft_time, limits.time, limits.function_time] {
-            frame = frame.number(time.as_nanos() as u64);
-        }
-        let Limits {
-            soft_memory_bytes, memory_bytes, stack_bytes, script_bytes, body_length, log_bytes, ..
-        } = *limits;
-        for size in [soft_memory_bytes, memory_bytes, stack_bytes, script_bytes, body_length, log_bytes] {
-            frame = frame.number(size as u64);
-        }
+        let mut frame = Frame::new(1).limits(limits);
         frame = frame.text(run.script.version).optional(with_text.then_some(run.script.body));
         frame = match run.call {
             Call::Procedure { parameters } => frame.byte(0).text(parameters),
@@ -179,6 +193,40 @@ impl Frame {
             frame = frame.text(name).text(value);
         }
         frame.flag(run.logging)
+    }
+
+    /// `load`: the functions, each with whether its text is sent.
+    pub(crate) fn calls<'s>(
+        load: Option<(&Limits, impl ExactSizeIterator<Item = (Script<'s>, bool)>)>,
+        calls: &[FunctionCall],
+    ) -> Frame {
+        let mut frame = Frame::new(4).flag(load.is_some());
+        if let Some((limits, scripts)) = load {
+            frame = frame.limits(limits).number(scripts.len() as u64);
+            for (script, with_text) in scripts {
+                frame = frame.text(script.version).optional(with_text.then_some(script.body));
+            }
+        }
+        frame = frame.number(calls.len() as u64);
+        calls.iter().for_each(|call| frame.0.extend(&call.0));
+        frame
+    }
+
+    pub(crate) fn release() -> Frame {
+        Frame::new(5)
+    }
+
+    fn limits(mut self, limits: &Limits) -> Frame {
+        for time in [limits.soft_time, limits.time, limits.function_time] {
+            self = self.number(time.as_nanos() as u64);
+        }
+        let Limits {
+            soft_memory_bytes, memory_bytes, stack_bytes, script_bytes, body_length, log_bytes, ..
+        } = *limits;
+        for size in [soft_memory_bytes, memory_bytes, stack_bytes, script_bytes, body_length, log_bytes] {
+            self = self.number(size as u64);
+        }
+        self
     }
 
     pub(crate) fn script_text(text: &str) -> Frame {
@@ -249,8 +297,37 @@ impl Frame {
     }
 
     pub(crate) fn failed(failure: &Failure) -> Frame {
-        let frame = Frame::new(4).optional(failure.log.as_deref());
-        match &failure.error {
+        Frame::new(4).optional(failure.log.as_deref()).error(&failure.error)
+    }
+
+    /// To be filled with [`Frame::value`], then counted.
+    pub(crate) fn values() -> Frame {
+        Frame::new(5).number(0)
+    }
+
+    pub(crate) fn value(mut self, value: &Result<Passed<'_>, ScriptError>) -> Frame {
+        match value {
+            Ok(value) => {
+                self = self.byte(0);
+                value.encode(&mut self.0);
+                self
+            }
+            Err(error) => self.byte(1).error(error),
+        }
+    }
+
+    pub(crate) fn counted(mut self, count: u64) -> Frame {
+        self.0[5..13].copy_from_slice(&count.to_le_bytes());
+        self
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn error(self, error: &ScriptError) -> Frame {
+        let frame = self;
+        match error {
             ScriptError::Compile { message, position } => {
                 let frame = frame.byte(0).text(message).flag(position.is_some());
                 let at = position.unwrap_or(Position { line: 0, column: 0 });
@@ -268,8 +345,7 @@ impl Frame {
             ScriptError::OutOfMemory { limit_bytes } => frame.byte(5).number(*limit_bytes as u64),
             ScriptError::Stopped => frame.byte(6),
             ScriptError::Engine { message } => frame.byte(7).text(message),
-            // Only user-defined functions have it, and they stay in the server.
-            ScriptError::Result { what } => frame.byte(7).text(what),
+            ScriptError::Result { what } => frame.byte(8).byte(refused_code(what)),
         }
     }
 }
@@ -297,6 +373,8 @@ pub(crate) fn to_worker(frame: &[u8]) -> Option<ToWorker> {
         1 => ToWorker::Run { limits: fields.limits()?, run: Box::new(fields.run()?) },
         2 => ToWorker::Text(fields.text()?),
         3 => ToWorker::Answer(fields.answer()?),
+        4 => ToWorker::Calls(fields.calls()?),
+        5 => ToWorker::Release,
         _ => return None,
     };
     fields.0.is_empty().then_some(message)
@@ -313,6 +391,7 @@ pub(crate) fn from_worker(frame: &[u8]) -> Option<FromWorker> {
             unhandled_rejections: fields.small()?,
         }),
         4 => FromWorker::Failed(Failure { log: fields.optional()?, error: fields.error()? }),
+        5 => FromWorker::Values(fields.values()?),
         _ => return None,
     };
     fields.0.is_empty().then_some(message)
@@ -321,8 +400,8 @@ pub(crate) fn from_worker(frame: &[u8]) -> Option<FromWorker> {
 /// Fields of a frame, each `None` when it is not there or not what it should be.
 struct Fields<'a>(&'a [u8]);
 
-impl Fields<'_> {
-    fn bytes(&mut self, length: usize) -> Option<&[u8]> {
+impl<'a> Fields<'a> {
+    fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(bytes)
@@ -410,6 +489,41 @@ impl Fields<'_> {
         })
     }
 
+    fn calls(&mut self) -> Option<Calls> {
+        let load = match self.flag()? {
+            true => Some((self.limits()?, self.scripts()?)),
+            false => None,
+        };
+        let count = self.size()?;
+        let encoded = std::mem::take(&mut self.0);
+        let mut rest = encoded;
+        for _ in 0..count {
+            decode_call(&mut rest)?;
+        }
+        rest.is_empty().then(|| Calls { load, count, encoded: encoded.to_vec() })
+    }
+
+    fn scripts(&mut self) -> Option<Vec<OwnedScript>> {
+        let count = self.number()?;
+        let mut scripts = Vec::new();
+        for _ in 0..count {
+            scripts.push(OwnedScript { version: self.text()?, body: self.optional()? });
+        }
+        Some(scripts)
+    }
+
+    fn values(&mut self) -> Option<Vec<Called>> {
+        let count = self.number()?;
+        let mut values = Vec::new();
+        for _ in 0..count {
+            values.push(match self.flag()? {
+                false => Passed::decode(&mut self.0)?.into_value(),
+                true => Err(self.error()?),
+            });
+        }
+        Some(values)
+    }
+
     fn headers(&mut self) -> Option<Vec<(String, String)>> {
         let count = self.number()?;
         let mut headers = Vec::new();
@@ -495,6 +609,7 @@ impl Fields<'_> {
             5 => ScriptError::OutOfMemory { limit_bytes: self.size()? },
             6 => ScriptError::Stopped,
             7 => ScriptError::Engine { message: self.text()? },
+            8 => refused(self.byte()?)?,
             _ => return None,
         })
     }
@@ -502,6 +617,8 @@ impl Fields<'_> {
 
 #[cfg(test)]
 mod tests {
+    use quire_value::Value;
+
     use super::*;
 
     fn sent(frame: Frame) -> Vec<u8> {
@@ -570,6 +687,7 @@ mod tests {
             ScriptError::OutOfMemory { limit_bytes: 1 },
             ScriptError::Stopped,
             ScriptError::Engine { message: "m".into() },
+            ScriptError::Result { what: "a symbol" },
         ] {
             let failure = Failure { error, log: text("l") };
             let Some(FromWorker::Failed(read)) = from_worker(&sent(Frame::failed(&failure))) else {
@@ -612,6 +730,28 @@ mod tests {
         assert_eq!(format!("{read_limits:?}"), format!("{limits:?}"));
         let expected = format!("{:?}", Run { script: Script { version: "v", body: "" }, ..run });
         assert_eq!(read.with(|read| format!("{read:?}")), expected);
+    }
+
+    #[test]
+    fn calls_and_their_values_come_back_as_they_were() {
+        let call = FunctionCall::new(3, &[Value::Undefined, Value::from("ü"), Value::from(0.5)]);
+        let script = Script { version: "v", body: "b" };
+        let load = Some((&Limits::default(), [(script, true), (script, false)].into_iter()));
+        let Some(ToWorker::Calls(read)) = to_worker(&sent(Frame::calls(load, &[call.clone(), call.clone()])))
+        else {
+            panic!()
+        };
+        let (_, scripts) = read.load.unwrap();
+        let bodies: Vec<_> = scripts.iter().map(|script| script.body.as_deref()).collect();
+        assert_eq!((scripts[1].version.as_str(), bodies), ("v", vec![Some("b"), None]));
+        assert_eq!((read.count, read.encoded), (2, call.0.repeat(2)));
+        let values =
+            [Ok(Passed::Json("[1]".into())), Err(ScriptError::TimedOut), Ok(Passed::Float(f64::NAN))];
+        let frame = values.iter().fold(Frame::values(), Frame::value).counted(3);
+        let Some(FromWorker::Values(read)) = from_worker(&sent(frame)) else { panic!() };
+        let expected =
+            [Ok(Value::Array(vec![Value::from(1)])), Err(ScriptError::TimedOut), Ok(Value::Undefined)];
+        assert_eq!(read, expected);
     }
 
     #[test]

@@ -7,15 +7,20 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
-use crate::wire::{Frame, OwnedRun, ToWorker, malformed, read_frame, to_worker};
-use crate::{Answer, Host, Limits, Request, Scripts, Spatial};
+use crate::functions::{LoadedFunctions, decode_call};
+use crate::wire::{Calls, Frame, OwnedRun, OwnedScript, ToWorker, malformed, read_frame, to_worker};
+use crate::{Answer, Failure, Host, Limits, Request, Script, ScriptError, Scripts, Spatial};
 
 /// What the process may use at most, all told: a bound for faults of the engine, whose own limits are far lower.
 const ADDRESS_SPACE_BYTES: u64 = 4 << 30;
 /// Processor time of a run beyond its time limit, in seconds.
 const PROCESSOR_SECONDS_MORE: u64 = 3;
 const PRIORITY: i32 = 5;
+/// Calls of functions are answered together until they have taken so long, or their values are so large.
+pub(crate) const CALLS_TIME: Duration = Duration::from_millis(50);
+const VALUES_BYTES_MAX: usize = 4 << 20;
 
 /// Serves runs on standard input and output. Returns when the server is gone.
 pub fn serve(spatial: Option<Spatial>) -> ExitCode {
@@ -27,6 +32,8 @@ pub fn serve(spatial: Option<Spatial>) -> ExitCode {
 
 struct Worker {
     scripts: Scripts,
+    /// Of the page that is running.
+    functions: Option<LoadedFunctions>,
     pipe: Pipe,
 }
 
@@ -44,21 +51,26 @@ impl Worker {
         confine()?;
         let mut scripts = Scripts::new(Limits::default());
         scripts.set_spatial(spatial);
-        Ok(Worker { scripts, pipe: Pipe { input: BufReader::new(input), output } })
+        Ok(Worker { scripts, functions: None, pipe: Pipe { input: BufReader::new(input), output } })
     }
 
     fn work(mut self) -> io::Result<()> {
         loop {
             match self.pipe.receive()? {
                 None => return Ok(()),
-                Some(ToWorker::Run { limits, run }) => self.run(&limits, run)?,
+                Some(ToWorker::Run { limits, run }) => {
+                    self.functions = None;
+                    self.run(&limits, run)?;
+                }
+                Some(ToWorker::Calls(calls)) => self.call(calls)?,
+                Some(ToWorker::Release) => self.functions = None,
                 Some(_) => return Err(malformed()),
             }
         }
     }
 
     fn run(&mut self, limits: &Limits, mut run: Box<OwnedRun>) -> io::Result<()> {
-        limit_processor_time(limits)?;
+        limit_processor_time(limits.time)?;
         if run.body.is_none() && !self.scripts.knows(run.version()) {
             Frame::needs_text().send(&mut self.pipe.output)?;
             let Some(ToWorker::Text(text)) = self.pipe.receive()? else { return Err(malformed()) };
@@ -70,6 +82,50 @@ impl Worker {
             Err(failure) => Frame::failed(&failure),
         };
         frame.send(&mut self.pipe.output)
+    }
+
+    fn call(&mut self, calls: Calls) -> io::Result<()> {
+        let Calls { load, count, encoded } = calls;
+        if let Some((limits, scripts)) = load {
+            limit_processor_time(limits.function_time)?;
+            match self.load(&limits, &scripts) {
+                Ok(functions) => self.functions = Some(functions),
+                Err(frame) => return frame.send(&mut self.pipe.output),
+            }
+        }
+        let functions = self.functions.as_mut().ok_or_else(malformed)?;
+        limit_processor_time(functions.limits().function_time)?;
+        let (started, mut frame, mut done, mut rest) = (Instant::now(), Frame::values(), 0, &encoded[..]);
+        while done < count as u64 && (done == 0 || started.elapsed() < CALLS_TIME) {
+            let (index, arguments) = decode_call(&mut rest).ok_or_else(malformed)?;
+            functions.renew_if_due();
+            let value = functions.call(index, &arguments);
+            let is_fit = value.as_ref().err().is_none_or(ScriptError::is_harmless);
+            frame = frame.value(&value);
+            done += 1;
+            if !is_fit || frame.len() > VALUES_BYTES_MAX {
+                break;
+            }
+        }
+        frame.counted(done).send(&mut self.pipe.output)
+    }
+
+    /// Otherwise what to answer.
+    fn load(&mut self, limits: &Limits, scripts: &[OwnedScript]) -> Result<LoadedFunctions, Frame> {
+        self.functions = None;
+        let is_known = |script: &OwnedScript| script.body.is_some() || self.scripts.knows(&script.version);
+        if !scripts.iter().all(is_known) {
+            return Err(Frame::needs_text());
+        }
+        let text = |script: &OwnedScript| script.body.clone().unwrap_or_default();
+        let bodies: Vec<String> = scripts.iter().map(text).collect();
+        let scripts: Vec<Script<'_>> = scripts
+            .iter()
+            .zip(&bodies)
+            .map(|(script, body)| Script { version: &script.version, body })
+            .collect();
+        let loaded = self.scripts.load_functions(&scripts, *limits);
+        loaded.map_err(|error| Frame::failed(&Failure { error, log: None }))
     }
 }
 
@@ -114,11 +170,11 @@ fn confine() -> io::Result<()> {
 }
 
 #[cfg(unix)]
-fn limit_processor_time(limits: &Limits) -> io::Result<()> {
+fn limit_processor_time(time: Duration) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     use rustix::time::{ClockId, clock_gettime};
     let used = clock_gettime(ClockId::ProcessCPUTime).tv_sec.cast_unsigned();
-    let current = used + limits.time.as_secs() + PROCESSOR_SECONDS_MORE;
+    let current = used + time.as_secs() + PROCESSOR_SECONDS_MORE;
     Ok(setrlimit(Resource::Cpu, Rlimit { current: Some(current), maximum: None })?)
 }
 
@@ -128,6 +184,6 @@ fn confine() -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn limit_processor_time(_: &Limits) -> io::Result<()> {
+fn limit_processor_time(_: Duration) -> io::Result<()> {
     Ok(())
 }

@@ -16,12 +16,14 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::functions::{Called, FunctionCall};
+use crate::remote::FunctionText;
 use crate::wire::{Frame, FromWorker, from_worker, malformed, read_frame};
 use crate::{Failure, Host, Limits, Outcome, Run, ScriptError};
 
 /// What a worker may take beyond the limit that it keeps itself: for a built-in of the engine that does not look at the
 /// clock, and for a machine under load.
-const GRACE: Duration = Duration::from_secs(1);
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
 /// As many as run at once when all places are taken: fewer would be ended and started again all the time.
 const IDLE_PER_CORE: usize = 4;
 /// How long an idle worker waits for work.
@@ -64,12 +66,14 @@ struct Watched {
     process: Arc<Mutex<Child>>,
 }
 
-struct Worker {
+pub(crate) struct Worker {
     process: Arc<Mutex<Child>>,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     known: HashSet<String>,
     runs: u32,
+    /// It was told to end.
+    is_ended: bool,
 }
 
 impl Workers {
@@ -88,23 +92,35 @@ impl Workers {
         host: &mut dyn Host,
     ) -> Result<Outcome, Failure> {
         let failed = |error| Failure { error, log: None };
-        let mut worker = self.take().map_err(|error| failed(engine_failed("cannot start", &error)))?;
-        let number = self.shared.watch(&worker, Instant::now() + limits.time + GRACE);
-        let result = worker.run(run, limits, host);
+        let mut worker = self.take().map_err(failed)?;
+        let deadline = Instant::now() + limits.time + GRACE;
+        let result = self.watched(&mut worker, deadline, |worker| worker.run(run, limits, host));
+        let result = result.map_err(failed)?;
+        if result.as_ref().err().is_none_or(|failure| failure.error.is_harmless()) {
+            self.give_back(worker);
+        }
+        result
+    }
+
+    /// Lets a worker work until a deadline; then it is killed.
+    pub(crate) fn watched<T>(
+        &self,
+        worker: &mut Worker,
+        deadline: Instant,
+        work: impl FnOnce(&mut Worker) -> io::Result<T>,
+    ) -> Result<T, ScriptError> {
+        let number = self.shared.watch(worker, deadline);
+        let result = work(worker);
         let overran = !self.shared.forget(number);
+        worker.is_ended = overran;
         match result {
-            Ok(result) => {
-                if !overran && is_harmless(&result) {
-                    self.give_back(worker);
-                }
-                result
-            }
-            Err(_) if overran => Err(failed(ScriptError::TimedOut)),
-            Err(error) => Err(failed(worker.post_mortem(&error))),
+            Ok(result) => Ok(result),
+            Err(_) if overran => Err(ScriptError::TimedOut),
+            Err(error) => Err(worker.post_mortem(&error)),
         }
     }
 
-    fn take(&self) -> io::Result<Worker> {
+    pub(crate) fn take(&self) -> Result<Worker, ScriptError> {
         let mut state = self.shared.state.lock();
         while let Some((worker, _)) = state.idle.pop() {
             if worker.is_alive() {
@@ -112,18 +128,21 @@ impl Workers {
             }
         }
         if self.keeper.is_none() {
-            return Err(io::Error::other("there is no thread to start it"));
+            return Err(engine_failed("cannot start", &"there is no thread to start it"));
         }
         let (sender, receiver) = channel();
         state.wanted.push(sender);
         drop(state);
         self.shared.changed.notify_one();
-        receiver.recv().unwrap_or_else(|_| Err(io::Error::other("the thread that starts workers has ended")))
+        let started = receiver.recv().unwrap_or_else(|_| Err(io::Error::other("the server is stopping")));
+        started.map_err(|error| engine_failed("cannot start", &error))
     }
 
-    fn give_back(&self, worker: Worker) {
+    /// Killed here when it is dead or not needed.
+    pub(crate) fn give_back(&self, worker: Worker) {
         let mut state = self.shared.state.lock();
-        if worker.runs < RUN_COUNT_MAX && state.idle.len() < self.idle_max && !state.closed {
+        let is_fit = worker.runs < RUN_COUNT_MAX && !worker.is_ended;
+        if is_fit && state.idle.len() < self.idle_max && !state.closed {
             state.idle.push((worker, Instant::now()));
         } else {
             drop(state);
@@ -141,15 +160,6 @@ impl Drop for Workers {
             drop(keeper.join());
         }
     }
-}
-
-/// Whether the worker is as good as before.
-fn is_harmless(result: &Result<Outcome, Failure>) -> bool {
-    let error = match result {
-        Ok(_) => return true,
-        Err(failure) => &failure.error,
-    };
-    !matches!(error, ScriptError::TimedOut | ScriptError::OutOfMemory { .. } | ScriptError::Engine { .. })
 }
 
 impl Shared {
@@ -234,7 +244,14 @@ impl Worker {
             return Err(malformed());
         };
         let process = Arc::new(Mutex::new(process));
-        Ok(Worker { process, input, output: BufReader::new(output), known: HashSet::new(), runs: 0 })
+        Ok(Worker {
+            process,
+            input,
+            output: BufReader::new(output),
+            known: HashSet::new(),
+            runs: 0,
+            is_ended: false,
+        })
     }
 
     fn is_alive(&self) -> bool {
@@ -261,8 +278,43 @@ impl Worker {
                     return Ok(Ok(outcome));
                 }
                 FromWorker::Failed(failure) => return Ok(Err(failure)),
+                FromWorker::Values(_) => return Err(malformed()),
             }
         }
+    }
+
+    /// The inner error is that of a function that cannot be loaded. `load`: the functions, when they are not loaded yet.
+    pub(crate) fn call(
+        &mut self,
+        load: Option<(&Limits, &[FunctionText])>,
+        calls: &[FunctionCall],
+    ) -> io::Result<Result<Vec<Called>, ScriptError>> {
+        self.runs += u32::from(load.is_some());
+        let mut all_texts = false;
+        loop {
+            let known = &self.known;
+            let with_text = |function: &FunctionText| all_texts || !known.contains(function.script().version);
+            let loaded = load.map(|(limits, functions)| {
+                (limits, functions.iter().map(|function| (function.script(), with_text(function))))
+            });
+            Frame::calls(loaded, calls).send(&mut self.input)?;
+            let frame = read_frame(&mut self.output)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            match from_worker(&frame).ok_or_else(malformed)? {
+                FromWorker::Values(values) => {
+                    let functions = load.map_or(&[][..], |(_, functions)| functions);
+                    functions.iter().for_each(|function| self.remember(function.script().version));
+                    return Ok(Ok(values));
+                }
+                FromWorker::Failed(failure) => return Ok(Err(failure.error)),
+                FromWorker::NeedsText if !all_texts => all_texts = true,
+                _ => return Err(malformed()),
+            }
+        }
+    }
+
+    /// The page whose functions are loaded is over.
+    pub(crate) fn release(&mut self) -> io::Result<()> {
+        Frame::release().send(&mut self.input)
     }
 
     fn remember(&mut self, version: &str) {

@@ -73,7 +73,6 @@ fn several_do_not_see_each_other_and_survive_errors() {
     assert_eq!(functions.call(0, &[Value::Bool(false)]).unwrap(), Value::from("undefined"));
     assert!(functions.call(0, &[Value::Bool(true)]).is_err());
     assert_eq!(functions.call(1, &[]).unwrap(), Value::from("undefined"));
-    functions.renew();
     assert_eq!(functions.call(0, &[]).unwrap(), Value::from("undefined"));
 }
 

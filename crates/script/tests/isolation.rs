@@ -31,6 +31,12 @@ fn main() -> ExitCode {
         ("workers_end_with_the_server", workers_end_with_the_server),
         ("many_at_once", many_at_once),
         ("a_round_trip_is_cheap", a_round_trip_is_cheap),
+        ("functions_run_as_in_process", functions_run_as_in_process),
+        ("a_stuck_function_is_killed_and_others_go_on", a_stuck_function_is_killed_and_others_go_on),
+        ("a_dead_worker_fails_its_call_alone", a_dead_worker_fails_its_call_alone),
+        ("calls_together_end_early", calls_together_end_early),
+        ("functions_leave_nothing_in_their_worker", functions_leave_nothing_in_their_worker),
+        ("calls_together_are_cheap", calls_together_are_cheap),
     ];
     for (name, test) in tests {
         let started = Instant::now();
@@ -195,4 +201,146 @@ fn a_round_trip_is_cheap() {
     let each = started.elapsed() / RUN_COUNT;
     println!("one run with one operation: {each:?}");
     assert!(each < Duration::from_millis(50), "{each:?}");
+}
+
+fn script(body: &str) -> Script<'_> {
+    Script { version: body, body }
+}
+
+fn show_value(called: &Called) -> String {
+    match called {
+        Ok(value) => value.to_json(),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn functions_run_as_in_process() {
+    let (here, elsewhere) = (Scripts::new(Limits::default()), scripts(Limits::default()));
+    let bodies = [
+        "a => a",
+        "(...a) => a.length",
+        "a => typeof a",
+        "function f() { return f }",
+        "() => '\\ud800'",
+        "() => { throw new Error(4444, 'ü') }",
+        "() => 1n",
+        "() => ({a: [1, null]})",
+        "() => NaN",
+        "x => { if (typeof kept === 'undefined') kept = 0; return kept += x }",
+    ];
+    let texts: Vec<Script<'_>> = bodies.iter().map(|body| script(body)).collect();
+    let (mut near, mut far) = (here.functions(&texts).unwrap(), elsewhere.functions(&texts).unwrap());
+    assert!(far.is_remote() && !near.is_remote());
+    let parse = |json: &str| quire_value::text::parse(json.as_bytes(), Default::default()).unwrap();
+    let values = [r#"1"#, "-0.5", "9007199254740993", r#""ü""#, "null", "true", r#"{"a": [1, {}]}"#, "[]"];
+    let mut arguments: Vec<quire_value::Value> = values.map(parse).to_vec();
+    arguments.push(quire_value::Value::Undefined);
+    for (index, body) in bodies.iter().enumerate() {
+        for argument in &arguments {
+            let given = std::slice::from_ref(argument);
+            assert_eq!(
+                show_value(&near.call(index, given)),
+                show_value(&far.call(index, given)),
+                "{body} of {argument:?}"
+            );
+        }
+    }
+    let broken = elsewhere.functions(&[script("functio () {}")]).unwrap().call(0, &[]);
+    assert!(matches!(broken, Err(ScriptError::Compile { .. })), "{broken:?}");
+}
+
+fn a_stuck_function_is_killed_and_others_go_on() {
+    let scripts = scripts(Limits { function_time: Duration::from_millis(200), ..Limits::default() });
+    let stuck_texts = [script("() => 1"), script("() => new Array(4294967295).join()")];
+    std::thread::scope(|scope| {
+        let stuck = scope.spawn(|| {
+            let mut functions = scripts.functions(&stuck_texts).unwrap();
+            let calls = [0, 1, 0].map(|index| FunctionCall::new(index, &[]));
+            let together = functions.call_together(&calls);
+            assert_eq!(together, Err(ScriptError::TimedOut), "it takes the others of its message with it");
+            // The next call has another worker.
+            (functions.call(0, &[]), functions.call(1, &[]), functions.call(0, &[]))
+        });
+        let mut count = 0;
+        while !stuck.is_finished() {
+            let mut functions = scripts.functions(&[script("() => 2")]).unwrap();
+            assert_eq!(show_value(&functions.call(0, &[])), "2");
+            count += 1;
+        }
+        assert!(count > 10, "{count}");
+        let (first, second, third) = stuck.join().unwrap();
+        assert_eq!([show_value(&first), show_value(&third)], ["1", "1"]);
+        assert_eq!(second, Err(ScriptError::TimedOut));
+    });
+}
+
+fn a_dead_worker_fails_its_call_alone() {
+    let scripts = scripts(Limits::default());
+    let mut functions = scripts.functions(&[script("a => a")]).unwrap();
+    assert_eq!(show_value(&functions.call(0, &[quire_value::Value::from(1)])), "1");
+    for worker in workers() {
+        assert!(std::process::Command::new("kill").args(["-9", &worker]).status().unwrap().success());
+    }
+    let failed = functions.call(0, &[quire_value::Value::from(2)]);
+    assert!(
+        matches!(&failed, Err(ScriptError::Engine { message }) if message.contains("worker process")),
+        "{failed:?}"
+    );
+    assert_eq!(show_value(&functions.call(0, &[quire_value::Value::from(3)])), "3");
+}
+
+fn calls_together_end_early() {
+    let scripts = scripts(Limits { function_time: Duration::from_millis(300), ..Limits::default() });
+    let slow = script("ms => { var end = Date.now() + ms; while (Date.now() < end); return ms }");
+    let mut functions = scripts.functions(&[slow, script("() => { for (;;); }")]).unwrap();
+    let calls: Vec<FunctionCall> =
+        (0..50).map(|_| FunctionCall::new(0, &[quire_value::Value::from(20)])).collect();
+    let done = functions.call_together(&calls).unwrap();
+    assert!(!done.is_empty() && done.len() < calls.len(), "{}", done.len());
+    let calls = [(0, 1), (1, 0), (0, 1)].map(|(index, ms)| FunctionCall::new(index, &[ms.into()]));
+    let done = functions.call_together(&calls).unwrap();
+    assert_eq!(done, [Ok(quire_value::Value::from(1)), Err(ScriptError::TimedOut)]);
+    assert_eq!(show_value(&functions.call(0, &[quire_value::Value::from(1)])), "1");
+}
+
+fn functions_leave_nothing_in_their_worker() {
+    let scripts = scripts(Limits::default());
+    let counting = script("() => { if (typeof kept === 'undefined') kept = 0; return ++kept }");
+    for _ in 0..3 {
+        let mut functions = scripts.functions(&[counting]).unwrap();
+        assert_eq!(show_value(&functions.call(0, &[])), "1");
+        assert_eq!(show_value(&functions.call(0, &[])), "2");
+    }
+    check(&scripts, "set(typeof kept)", "\"undefined\"");
+    assert_eq!(workers().len(), 1, "all of them took turns in one worker");
+}
+
+/// Processor time of this process and its children that have ended.
+fn processor_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let (_, rest) = stat.rsplit_once(") ").unwrap();
+    let ticks: u64 = rest.split(' ').skip(11).take(4).map(|field| field.parse::<u64>().unwrap()).sum();
+    Duration::from_millis(ticks * 10)
+}
+
+/// The figure is for reading, in a release build; the bound is for a change of kind, as a message for every call.
+fn calls_together_are_cheap() {
+    const BATCH: usize = 256;
+    const BATCH_COUNT: usize = 400;
+    let before = processor_time();
+    {
+        let scripts = scripts(Limits::default());
+        let mut functions = scripts.functions(&[script("(a, b) => a * 2 + b")]).unwrap();
+        for _ in 0..BATCH_COUNT {
+            let call = |number: usize| FunctionCall::new(0, &[(number as i32).into(), 0.5.into()]);
+            let calls: Vec<FunctionCall> = (0..BATCH).map(call).collect();
+            let mut done = 0;
+            while done < BATCH {
+                done += functions.call_together(&calls[done..]).unwrap().len();
+            }
+        }
+    }
+    let each = (processor_time() - before) / (BATCH * BATCH_COUNT) as u32;
+    println!("one call of many: {each:?} of processor time");
+    assert!(each < Duration::from_micros(50), "{each:?}");
 }

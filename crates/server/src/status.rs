@@ -342,6 +342,7 @@ fn sql(error: &SqlError, text: Option<&str>) -> Failure {
         SqlError::Refused(message) => wire(400, errors(&[message])),
         SqlError::NotRepresentable => sub(400, 4001, errors(&[&error.to_string()])),
         SqlError::Budget { .. } | SqlError::UserFunction { .. } => wire(400, errors(&[&error.to_string()])),
+        SqlError::CallPending => internal(error),
     }
 }
 

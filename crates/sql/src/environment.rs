@@ -84,6 +84,14 @@ impl Budget {
         Ok(())
     }
 
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes.get()
+    }
+
+    pub fn set_held_bytes(&self, bytes: usize) {
+        self.held_bytes.set(bytes);
+    }
+
     pub fn release(&self, bytes: usize) {
         self.held_bytes.set(self.held_bytes.get().saturating_sub(bytes));
     }

@@ -62,6 +62,9 @@ pub enum SqlError {
     /// A user-defined function ended with an error of its own.
     #[error("the user-defined function 'udf.{name}' failed: {message}")]
     UserFunction { name: String, message: String },
+    /// Only where calls are foreseen: a call of a user-defined function has no value yet.
+    #[error("a call of a user-defined function has no value yet")]
+    CallPending,
     #[error("the query needs more than {what}")]
     Budget { what: &'static str },
 }

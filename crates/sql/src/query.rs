@@ -394,6 +394,21 @@ impl Evaluator<'_> {
         run.keyed_rows(&self.query.bound, &mut |keys, row| Ok(emit(keys, &row)))
     }
 
+    /// Tells the functions which calls the item makes, as far as they follow from calls with known values. So a caller
+    /// that has several items can have their calls made together, before it evaluates the items: as often as the query
+    /// has calls that depend on each other.
+    pub fn foresee_calls(&self, item: &Item<'_>) {
+        let Surroundings { random, budget, failure, .. } = &self.surroundings;
+        let (random_before, held_before) = (random.get(), budget.held_bytes());
+        let mut feed = |take: &mut exec::Take<'_>| take(item, 1);
+        let run = Run::foreseeing(&self.surroundings, &self.query.computed, &mut feed);
+        // What fails here fails again when the item is evaluated.
+        drop(run.foresee(&self.query.bound));
+        random.set(random_before);
+        budget.set_held_bytes(held_before);
+        failure.take();
+    }
+
     /// Whether the item passes WHERE: alone, or in any combination with what is joined to it.
     pub fn matches(&self, item: &Item<'_>) -> Result<bool, SqlError> {
         let mut feed = |take: &mut exec::Take<'_>| take(item, 1);

@@ -7,14 +7,22 @@ use crate::SqlError;
 /// The user-defined functions of a container. A compiled query knows them by number alone, so that it may be kept and
 /// shared while its functions stay where they are: a run is lent them.
 ///
-/// Contract: while a query runs, the same arguments give the same value or failure, and nothing else changes.
+/// Contract: a call changes nothing that the query can see. How often a function is called, and in which order, is not
+/// told.
 pub trait UserFunctions {
     /// Asked once per call in a query text, when the query is compiled.
     fn find(&self, name: &str) -> Option<usize>;
 
-    /// No argument is undefined (the service skips such a call), and the value may be. A long call announces its work, in
-    /// steps of evaluation, with `spend`, and ends with the error it gets when there were too many.
+    /// Arguments may be undefined, and so may the value. A long call announces its work, in steps of evaluation, with
+    /// `spend`, and ends with the error it gets when there were too many.
     fn call(&self, function: usize, arguments: &[Value], spend: &mut Spend<'_>) -> Result<Value, SqlError>;
+
+    /// The value of a call that is going to be made, where it is known. Otherwise the call is noted, so that it can be
+    /// made together with others: see [`Evaluator::foresee_calls`](crate::Evaluator::foresee_calls). A call that fails
+    /// has no value here.
+    fn foresee(&self, _function: usize, _arguments: &[Value]) -> Option<Value> {
+        None
+    }
 }
 
 pub type Spend<'s> = dyn FnMut(u64) -> Result<(), SqlError> + 's;

@@ -47,6 +47,57 @@ pub fn procedure(body: &str) -> String {
 pub const NEXT: &str = "c.readDocument(doc('a'), (e, d) => set([JSON.parse('[1]')[0], [1].map(x => x)[0], d.n, typeof leak, typeof kept]))";
 pub const UNHARMED: &str = r#"[1,1,1,"undefined","undefined"]"#;
 
+/// A user-defined function of one argument, and how a query that calls it must end.
+#[derive(Clone, Copy, Debug)]
+pub struct HostileFunction {
+    pub body: &'static str,
+    pub expected: Expected,
+    /// See [`Hostile::needs_a_process`].
+    pub needs_a_process: bool,
+}
+
+const fn function(body: &'static str, expected: Expected) -> HostileFunction {
+    HostileFunction { body, expected, needs_a_process: false }
+}
+
+/// The engine does not look at the clock in there: it is ended with its process.
+const fn stuck_function(body: &'static str) -> HostileFunction {
+    HostileFunction { body, expected: Time, needs_a_process: true }
+}
+
+#[rustfmt::skip]
+pub const FUNCTION_CORPUS: &[HostileFunction] = &[
+    function("x => { for (;;); }", Time),
+    function("x => { while (true) { try { for (;;); } catch (e) {} finally { continue } } }", Time),
+    function("function f(x) { return f(x) + f(x) }", Error("RangeError")),
+    function("x => { var s = 'x'; for (;;) s += s }", Memory),
+    function("x => { var a = []; for (;;) a.push(new Array(1000).fill(a)) }", Memory),
+    function("x => 'x'.repeat(1e9)", Memory),
+    function("x => /(a+)+$/.test('a'.repeat(40) + 'b')", Time),
+    function("x => ({toJSON() { for (;;); }})", Time),
+    function("x => ({get a() { for (;;); }})", Time),
+    function("x => new Proxy({}, {ownKeys() { for (;;); }})", Time),
+    function("x => { Object.prototype.toJSON = () => { for (;;); }; return {a: x} }", Time),
+    function("x => { Array.prototype.push = JSON.stringify = null; return [x] }", Value("[1]")),
+    function("x => { var o = {}; o.o = o; return o }", Error("TypeError: circular reference")),
+    function("x => { var a = []; for (var i = 0; i < 1e5; i++) a = [a]; return a }", Error("")),
+    function("x => { throw {toString() { for (;;); }} }", Any),
+    function("x => { throw new Error('x'.repeat(5e6)) }", Error("Error: xxx")),
+    function("x => getContext()", Error("ReferenceError: getContext is not defined")),
+    function("x => eval('1')", Error("")),
+    function("x => require('fs')", Error("ReferenceError: require is not defined")),
+    function("x => { globalThis.leak = x; return typeof kept }", Value("\"undefined\"")),
+    function("x => { Promise.resolve().then(function go() { return Promise.resolve().then(go) }); return 1 }", Value("1")),
+    function("x => new Date(8.64e15 + x).toISOString()", Error("RangeError")),
+    stuck_function("x => new Array(4294967295).join()"),
+    stuck_function("x => new Array(4294967295).flat()"),
+    stuck_function("x => [].concat(new Array(4294967295), new Array(4294967295))"),
+    stuck_function("x => Array.prototype.reverse.call({length: 2 ** 53 - 1})"),
+    stuck_function("x => Array.prototype.shift.call({length: 2 ** 53 - 1})"),
+    stuck_function("x => String.raw({raw: {length: 2 ** 53 - 1}})"),
+    stuck_function("x => JSON.stringify([1], new Array(4294967295))"),
+];
+
 const fn here(body: &'static str, expected: Expected) -> Hostile {
     Hostile { body, expected, needs_a_process: false }
 }

@@ -493,8 +493,8 @@ def test_functions_in_queries(container):
     assert sorted(rows("SELECT VALUE c.n FROM c WHERE udf.double(c.n) >= 16")) == [8, 9]
     assert sorted(rows("SELECT VALUE udf.double(t) FROM c JOIN t IN c.tags WHERE udf.double(t) > 18")) == [20]
     assert rows("SELECT VALUE udf.both(c.n, null) FROM c WHERE c.id = '3'", partition_key="b") == [{"a": 3, "b": None}]
-    # Not called at all with an argument that is missing.
-    assert rows("SELECT VALUE udf.both(c.n, c.missing) FROM c", partition_key="b") == []
+    # An argument that is missing is undefined.
+    assert rows("SELECT VALUE udf.both(c.n, c.missing) FROM c WHERE c.id = '3'", partition_key="b") == [{"a": 3}]
     assert rows("SELECT udf.nothing() AS x, c.n FROM c WHERE c.n = 1", partition_key="b") == [{"n": 1}]
     assert rows("SELECT VALUE c.n FROM c WHERE udf.double(c.n) > 4 ORDER BY c.n DESC") == [9, 8, 7, 6, 5, 4, 3]
     assert rows("SELECT VALUE SUM(udf.double(c.n)) FROM c", partition_key="a") == [40]

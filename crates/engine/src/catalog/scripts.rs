@@ -144,7 +144,30 @@ impl Catalog {
         container: &str,
         kind: ScriptKind,
         body: &Value,
-        upsert: bool,
+    ) -> Result<Arc<Resource>, EngineError> {
+        self.put_script(database, container, kind, body, None).map(|(script, _)| script)
+    }
+
+    /// Creates or replaces; true if it was created. `If-Match` is asked of one that is there.
+    pub fn upsert_script(
+        &self,
+        database: &str,
+        container: &str,
+        kind: ScriptKind,
+        body: &Value,
+        precondition: &Precondition,
+    ) -> Result<(Arc<Resource>, bool), EngineError> {
+        self.put_script(database, container, kind, body, Some(precondition))
+    }
+
+    /// `upsert`: on what condition one that is there is replaced.
+    fn put_script(
+        &self,
+        database: &str,
+        container: &str,
+        kind: ScriptKind,
+        body: &Value,
+        upsert: Option<&Precondition>,
     ) -> Result<(Arc<Resource>, bool), EngineError> {
         self.owner_container(database, container)?;
         let (id, object) = read_script(kind, body)?;
@@ -152,8 +175,11 @@ impl Catalog {
         let container = change.owner_container(database, container)?;
         let scripts = container.scripts();
         match scripts.of(kind).named(&id) {
-            Some(_) if !upsert => Err(already_exists(kind.name(), &id)),
-            Some(existing) => Ok((change.publish_script(&container, existing.rid, id, object)?, false)),
+            Some(existing) => {
+                let precondition = upsert.ok_or_else(|| already_exists(kind.name(), &id))?;
+                check_precondition(precondition, existing)?;
+                Ok((change.publish_script(&container, existing.rid, id, object)?, false))
+            }
             None => {
                 check_count(kind, &scripts)?;
                 let rid = change.script_rid(&container, kind)?;

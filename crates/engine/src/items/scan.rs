@@ -2,6 +2,7 @@
 //! child id.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,6 +76,7 @@ pub(crate) struct Reader<'a> {
     pub windows: &'a [Window<'a>],
     pub meter: Meter,
     pub moment: Moment,
+    hidden: Arc<HashSet<u64>>,
     stretches: &'a Stretches,
     seen: Seen,
 }
@@ -207,7 +209,7 @@ impl Meter {
         self.bytes += bytes as u64;
     }
 
-    fn put_back(&mut self, bytes: usize) {
+    pub fn put_back(&mut self, bytes: usize) {
         self.items -= 1;
         self.bytes -= bytes as u64;
     }
@@ -223,7 +225,13 @@ impl<'a> Reader<'a> {
     ) -> Reader<'a> {
         let (snapshot, moment) = (Arc::clone(&view.snapshot), view.moment.clone());
         let (stretches, seen) = (&shared.stretches, view.stretches_seen);
-        Reader { container, snapshot, windows, meter, moment, stretches, seen }
+        let hidden = Arc::clone(&view.hidden);
+        Reader { container, snapshot, windows, meter, moment, hidden, stretches, seen }
+    }
+
+    /// Whether items are left out that the storage and its indexes have.
+    pub fn hides_items(&self) -> bool {
+        !self.hidden.is_empty()
     }
 
     /// The window in which a spot lies that an earlier page reached; a partition that is no more is `PartitionGone`.
@@ -366,12 +374,13 @@ impl<'a> Reader<'a> {
         loop {
             let (mut shown, mut outcome, mut complete) = (None, Ok(End::Done), false);
             let scan = scan(keys::ITEMS, range.clone(), Direction::Forward, ROWS_MAX, false);
-            let Reader { container, snapshot, meter, moment, .. } = self;
+            let Reader { container, snapshot, meter, moment, hidden, .. } = self;
+            let sight = Sight { container, moment, hidden };
             let more = snapshot.visit(&scan, &mut |key, bytes| {
                 let rid = keys::rid_of_item_key(key).ok_or_else(|| row::corrupt("item key"));
                 outcome = rid.and_then(|rid| {
                     let row = Row::parse(bytes)?;
-                    let end = show_row(container, moment, meter, window, rid, (row, bytes.len()), visit)?;
+                    let end = show_row(sight, meter, window, rid, (row, bytes.len()), visit)?;
                     if matches!(end, End::Done) {
                         shown = Some(rid);
                         complete = draft.as_mut().is_some_and(|draft| draft.push(rid, bytes));
@@ -405,7 +414,8 @@ impl<'a> Reader<'a> {
         row: (Row<'_>, usize),
         visit: &mut Visit<'_>,
     ) -> Result<End, EngineError> {
-        show_row(self.container, &self.moment, &mut self.meter, window, rid, row, visit)
+        let sight = Sight { container: self.container, moment: &self.moment, hidden: &self.hidden };
+        show_row(sight, &mut self.meter, window, rid, row, visit)
     }
 
     /// The rows of items, in the order asked for; one that is gone is `None`. Their checksums held.
@@ -444,7 +454,8 @@ impl<'a> Reader<'a> {
             return Ok(End::Done);
         }
         let found = Found { spot: window.spot(rid), row };
-        show(self.container, &self.moment, &mut self.meter, &found, bytes.len(), visit)
+        let sight = Sight { container: self.container, moment: &self.moment, hidden: &self.hidden };
+        show(sight, &mut self.meter, &found, bytes.len(), visit)
     }
 
     /// The same whatever the page has cost: for items that must come with those before them.
@@ -459,7 +470,8 @@ impl<'a> Reader<'a> {
         self.meter.check()?;
         self.meter.count(bytes.len());
         let is_in = window.accepts(&self.container.definition.partition_key, rid, &row)?;
-        if !is_in || self.container.is_gone(&row, &self.moment) {
+        let sight = Sight { container: self.container, moment: &self.moment, hidden: &self.hidden };
+        if !is_in || sight.lacks(rid, &row) {
             return Ok(());
         }
         visit(&Found { spot: window.spot(rid), row })
@@ -468,15 +480,21 @@ impl<'a> Reader<'a> {
     /// Shows an item that was fetched in any window.
     pub fn show(&mut self, rid: u64, bytes: &[u8], visit: &mut Visit<'_>) -> Result<End, EngineError> {
         let row = Row::trusted(bytes)?;
-        let Reader { container, windows, meter, moment, .. } = self;
+        let Reader { container, windows, meter, moment, hidden, .. } = self;
         for window in under(windows, rid) {
             if window.accepts(&container.definition.partition_key, rid, &row)? {
                 let found = Found { spot: window.spot(rid), row };
-                return show(container, moment, meter, &found, bytes.len(), visit);
+                let sight = Sight { container, moment, hidden };
+                return show(sight, meter, &found, bytes.len(), visit);
             }
         }
         meter.count(bytes.len());
         Ok(End::Done)
+    }
+
+    /// Where an item with this id can be, if it is in a window at all.
+    pub fn spot_of(&self, rid: u64) -> Option<Spot> {
+        under(self.windows, rid).next().map(|window| window.spot(rid))
     }
 
     /// Whether an item with this id can be in a window.
@@ -523,27 +541,39 @@ fn under<'w, 'a>(windows: &'w [Window<'a>], rid: u64) -> impl Iterator<Item = &'
     windows[first..].iter().take_while(move |window| window.prefixes.0 <= prefix)
 }
 
+/// What decides whether an item is seen.
+#[derive(Clone, Copy)]
+struct Sight<'a> {
+    container: &'a Container,
+    moment: &'a Moment,
+    hidden: &'a HashSet<u64>,
+}
+
+impl Sight<'_> {
+    fn lacks(self, rid: u64, row: &Row<'_>) -> bool {
+        self.container.is_gone(row, self.moment) || (!self.hidden.is_empty() && self.hidden.contains(&rid))
+    }
+}
+
 /// Shows the row of an item if it belongs to the window.
 fn show_row(
-    container: &Container,
-    moment: &Moment,
+    sight: Sight<'_>,
     meter: &mut Meter,
     window: &Window<'_>,
     rid: u64,
     (row, bytes): (Row<'_>, usize),
     visit: &mut Visit<'_>,
 ) -> Result<End, EngineError> {
-    if !window.accepts(&container.definition.partition_key, rid, &row)? {
+    if !window.accepts(&sight.container.definition.partition_key, rid, &row)? {
         meter.count(bytes);
         return Ok(End::Done);
     }
-    show(container, moment, meter, &Found { spot: window.spot(rid), row }, bytes, visit)
+    show(sight, meter, &Found { spot: window.spot(rid), row }, bytes, visit)
 }
 
 /// Shows an item of a window, unless it has expired or the budget is spent.
 fn show(
-    container: &Container,
-    moment: &Moment,
+    sight: Sight<'_>,
     meter: &mut Meter,
     found: &Found<'_>,
     bytes: usize,
@@ -554,7 +584,7 @@ fn show(
     }
     meter.check()?;
     meter.count(bytes);
-    if container.is_gone(&found.row, moment) {
+    if sight.lacks(found.spot.rid, &found.row) {
         return Ok(End::Done);
     }
     match visit(found)? {

@@ -1,5 +1,6 @@
 //! The committed state at one moment: what everything that reads items shares.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use quire_storage::Snapshot;
@@ -18,6 +19,8 @@ pub(crate) struct View {
     pub stretches_seen: stretches::Seen,
     pub vectors_seen: vectors::Seen,
     pub moment: Moment,
+    /// Child ids of items that are not to be seen: those that a transaction has deleted.
+    pub hidden: Arc<HashSet<u64>>,
 }
 
 impl View {
@@ -27,6 +30,11 @@ impl View {
         let (snapshot, indexes) = indexes::snapshot(shared, container)?;
         container.partitions.check_current(&*snapshot)?;
         let moment = container.moment_in(shared, &*snapshot, deleted_keys)?;
-        Ok(View { snapshot: Arc::from(snapshot), indexes, stretches_seen, vectors_seen, moment })
+        let hidden = Arc::default();
+        Ok(View { snapshot: Arc::from(snapshot), indexes, stretches_seen, vectors_seen, moment, hidden })
+    }
+
+    pub fn without(&self, rids: impl Iterator<Item = u64>) -> View {
+        View { hidden: Arc::new(rids.collect()), ..self.clone() }
     }
 }

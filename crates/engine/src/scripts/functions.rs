@@ -1,12 +1,18 @@
 //! User-defined functions in queries.
 //!
 //! Found when the query is compiled, compiled themselves when the first of them is called, in contexts of this page alone.
+//!
+//! In worker processes a call alone costs a message. So a page that holds several items has the calls that they will make
+//! foreseen ([`PageFunctions::foresee`]), makes them together and keeps what they gave until it is asked for. What was not
+//! foreseen is called alone, so foresight changes what a page costs and nothing else: a call that fails does so when it is
+//! asked for, and only then.
 
 use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quire_script::{Functions, Script};
+use quire_script::{Called, FunctionCall, Functions, Script};
 use quire_sql::{Spend, SqlError, UserFunctions};
 use quire_value::Value;
 
@@ -18,10 +24,16 @@ use crate::{Container, EngineError};
 
 /// What a call counts as, in steps of evaluation: many of them for one item come to an end.
 const CALL_STEPS: u64 = 20;
-/// Each call may take the time of [`ScriptLimits`](crate::ScriptLimits); it is granted again this often.
-const RENEWAL: Duration = Duration::from_millis(20);
+/// Between two looks at whether the page may go on.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// All calls of a page.
 const TIME_MAX: Duration = Duration::from_secs(60);
+/// Calls noted at a time, and their bytes.
+const NOTED_MAX: usize = 65_536;
+const NOTED_BYTES_MAX: usize = 16 << 20;
+/// Functions that take longer for what was foreseen are called when they are asked for: their messages cost nothing beside
+/// them, and a page may end before.
+const AHEAD_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// Finds the function of a name in a container.
 type Find<'a> = dyn Fn(&str) -> Option<Arc<Resource>> + 'a;
@@ -32,7 +44,10 @@ pub(crate) struct PageFunctions<'a> {
     find: Box<Find<'a>>,
     cancel: Cancel,
     found: RefCell<Vec<Source>>,
+    /// Calls in the text of the query.
+    written: Cell<u32>,
     running: RefCell<Option<Running>>,
+    ahead: RefCell<Ahead>,
     calls: Cell<u64>,
     /// Why a call failed, as the query language cannot say it.
     failure: RefCell<Option<EngineError>>,
@@ -41,7 +56,57 @@ pub(crate) struct PageFunctions<'a> {
 struct Running {
     functions: Functions,
     started: Instant,
-    renewed: Instant,
+    looked: Instant,
+}
+
+/// Calls that were foreseen.
+#[derive(Default)]
+struct Ahead {
+    answers: HashMap<FunctionCall, Answers>,
+    noted: Vec<FunctionCall>,
+    noted_bytes: usize,
+    /// Counts how often all items have been looked at.
+    round: u32,
+    /// Foresight does not pay: a function is slow, or the worker failed.
+    is_over: bool,
+}
+
+/// What equal calls gave, each call once: a function may be one of time or chance.
+#[derive(Default)]
+struct Answers {
+    waiting: VecDeque<Called>,
+    /// How many of them this round has used.
+    used: usize,
+    round: u32,
+}
+
+impl Ahead {
+    fn value(&mut self, call: FunctionCall) -> Option<Value> {
+        let round = self.round;
+        if let Some(answers) = self.answers.get_mut(&call) {
+            if answers.round != round {
+                (answers.round, answers.used) = (round, 0);
+            }
+            if let Some(answer) = answers.waiting.get(answers.used) {
+                answers.used += 1;
+                return answer.clone().ok();
+            }
+        }
+        let bytes = self.noted_bytes + call.size_bytes();
+        if self.noted.len() < NOTED_MAX && bytes <= NOTED_BYTES_MAX {
+            self.noted_bytes = bytes;
+            self.noted.push(call);
+        }
+        None
+    }
+
+    fn take(&mut self, call: &FunctionCall) -> Option<Called> {
+        self.answers.get_mut(call)?.waiting.pop_front()
+    }
+
+    fn add(&mut self, call: FunctionCall, answer: Called) {
+        self.answers.entry(call).or_default().waiting.push_back(answer);
+    }
 }
 
 impl<'a> PageFunctions<'a> {
@@ -56,7 +121,9 @@ impl<'a> PageFunctions<'a> {
             find,
             cancel: cancel.clone(),
             found: RefCell::default(),
+            written: Cell::new(0),
             running: RefCell::default(),
+            ahead: RefCell::default(),
             calls: Cell::new(0),
             failure: RefCell::default(),
         }
@@ -82,16 +149,84 @@ impl<'a> PageFunctions<'a> {
         self.calls.get()
     }
 
-    fn call_one(&self, function: usize, arguments: &[Value]) -> Result<Value, EngineError> {
-        let mut running = self.running.borrow_mut();
-        let running = match &mut *running {
-            Some(running) => running,
-            empty => empty.insert(self.start()?),
+    /// Whether the query calls any.
+    pub fn are_called(&self) -> bool {
+        self.written.get() > 0
+    }
+
+    /// Whether items should be held until their calls were made together.
+    pub fn wants_foresight(&self) -> bool {
+        self.are_called() && self.scripting.scripts.is_isolated() && !self.ahead.borrow().is_over
+    }
+
+    /// Makes the calls of the items that `look` shows to the evaluator, as far as they can be foreseen. What was foreseen
+    /// before is forgotten.
+    pub fn foresee(&self, mut look: impl FnMut() -> Result<(), EngineError>) -> Result<(), EngineError> {
+        self.ahead.borrow_mut().answers.clear();
+        // A call can depend on every other that is written. One round more, because equal calls are not told apart: one
+        // of them may have had the answer of another.
+        let rounds = match self.written.get() {
+            1 => 1,
+            written => written + 1,
         };
-        self.renew(running)?;
+        for _ in 0..rounds {
+            self.ahead.borrow_mut().round += 1;
+            look()?;
+            if !self.call_noted()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there were any, and there may be more.
+    fn call_noted(&self) -> Result<bool, EngineError> {
+        let mut ahead = self.ahead.borrow_mut();
+        let mut noted = std::mem::take(&mut ahead.noted);
+        ahead.noted_bytes = 0;
+        let started = Instant::now();
+        while !noted.is_empty() {
+            if started.elapsed() >= AHEAD_TIME_MAX {
+                ahead.is_over = true;
+                return Ok(false);
+            }
+            let mut running = self.running.borrow_mut();
+            let running = self.started(&mut running)?;
+            // One that cannot be loaded, or ends the worker, fails when it is asked for.
+            let Ok(answers) = running.functions.call_together(&noted) else {
+                ahead.is_over = true;
+                return Ok(false);
+            };
+            let rest = noted.split_off(answers.len().min(noted.len()));
+            for (call, answer) in std::mem::replace(&mut noted, rest).into_iter().zip(answers) {
+                ahead.add(call, answer);
+            }
+        }
+        Ok(!ahead.is_over)
+    }
+
+    fn call_one(&self, function: usize, arguments: &[Value]) -> Result<Value, EngineError> {
         self.calls.set(self.calls.get() + 1);
-        let result = running.functions.call(function, arguments);
-        result.map_err(|error| self.scripting.failed(&self.found.borrow()[function], error, None))
+        let fail = |error| self.scripting.failed(&self.found.borrow()[function], error, None);
+        if self.wants_foresight() {
+            let call = FunctionCall::new(function, arguments);
+            if let Some(answer) = self.ahead.borrow_mut().take(&call) {
+                return answer.map_err(fail);
+            }
+        }
+        let mut running = self.running.borrow_mut();
+        let running = self.started(&mut running)?;
+        running.functions.call(function, arguments).map_err(fail)
+    }
+
+    /// The functions, once the page may go on.
+    fn started<'r>(&self, running: &'r mut Option<Running>) -> Result<&'r mut Running, EngineError> {
+        if running.is_none() {
+            *running = Some(self.start()?);
+        }
+        let running = running.as_mut().expect("started");
+        self.look(running)?;
+        Ok(running)
     }
 
     fn start(&self) -> Result<Running, EngineError> {
@@ -101,12 +236,12 @@ impl<'a> PageFunctions<'a> {
         let functions = self.scripting.scripts.functions(&scripts);
         let functions = functions.map_err(|error| self.scripting.failed(&found[0], error, None))?;
         let now = Instant::now();
-        Ok(Running { functions, started: now, renewed: now })
+        Ok(Running { functions, started: now, looked: now })
     }
 
     /// Looks whether the page may go on, now and then: between two items that is not asked of us.
-    fn renew(&self, running: &mut Running) -> Result<(), EngineError> {
-        if running.renewed.elapsed() < RENEWAL {
+    fn look(&self, running: &mut Running) -> Result<(), EngineError> {
+        if running.looked.elapsed() < LOOK_INTERVAL {
             return Ok(());
         }
         self.cancel.ask();
@@ -116,8 +251,7 @@ impl<'a> PageFunctions<'a> {
         if running.started.elapsed() >= TIME_MAX {
             return Err(SqlError::Budget { what: "a minute of user-defined functions" }.into());
         }
-        running.functions.renew();
-        running.renewed = Instant::now();
+        running.looked = Instant::now();
         Ok(())
     }
 
@@ -132,6 +266,7 @@ impl<'a> PageFunctions<'a> {
 impl UserFunctions for PageFunctions<'_> {
     fn find(&self, name: &str) -> Option<usize> {
         let mut found = self.found.borrow_mut();
+        self.written.set(self.written.get() + 1);
         if let Some(known) = found.iter().position(|source| source.id() == name) {
             return Some(known);
         }
@@ -142,6 +277,10 @@ impl UserFunctions for PageFunctions<'_> {
     fn call(&self, function: usize, arguments: &[Value], spend: &mut Spend<'_>) -> Result<Value, SqlError> {
         spend(CALL_STEPS)?;
         self.call_one(function, arguments).map_err(|error| self.failed(function, error))
+    }
+
+    fn foresee(&self, function: usize, arguments: &[Value]) -> Option<Value> {
+        self.ahead.borrow_mut().value(FunctionCall::new(function, arguments))
     }
 }
 
@@ -161,7 +300,8 @@ mod tests {
         ("double", "function (x) { return 2 * x; }"),
         ("count", "function () { return arguments.length; }"),
         ("nothing", "function () {}"),
-        ("keys", "(o) => Object.keys(o)"),
+        ("keys", "(o) => o && Object.keys(o)"),
+        ("kind", "(a) => typeof a"),
         ("keep", "function (x) { if (typeof kept === 'undefined') kept = 0; kept += x; return kept; }"),
         ("throws", "function () { throw new Error(4444, 'no'); }"),
         ("broken", "functio () {}"),
@@ -211,6 +351,8 @@ mod tests {
             ("SELECT VALUE c.n FROM c WHERE udf.double(c.n) = 2", "[1]"),
             ("SELECT VALUE udf.count(1, 'a', null)", "[3]"),
             ("SELECT VALUE udf.nothing()", "[]"),
+            ("SELECT VALUE udf.kind(c.o) FROM c", r#"["object","undefined","undefined"]"#),
+            ("SELECT VALUE udf.count(c.o, undefined, c.n) FROM c", "[3,3,3]"),
             ("SELECT VALUE udf.keys(c.o) FROM c", r#"[["b","a"]]"#),
             ("SELECT VALUE udf.double(udf.count(0)) + 1", "[3]"),
             ("SELECT VALUE udf.reaches()", r#"["undefinedundefinedundefined"]"#),
@@ -273,7 +415,7 @@ mod tests {
         let number = functions.find("count").expect("is there");
         functions.call(number, &[], &mut |_| Ok(())).expect("is called");
         cancel.cancel();
-        std::thread::sleep(RENEWAL);
+        std::thread::sleep(LOOK_INTERVAL);
         let error = functions.call(number, &[], &mut |_| Ok(())).expect_err("is cancelled");
         assert!(matches!(functions.explain(error.into()), EngineError::Cancelled));
     }

@@ -150,8 +150,9 @@ struct Work<'a> {
 
 impl Work<'_> {
     fn run(&self, transaction: &mut Transaction<'_>, allowance: &Allowance) -> Result<Done, EngineError> {
-        let mut change = self.change();
+        let change = self.change();
         transaction.check(&change)?;
+        let mut change = transaction.patch_as_replace(change)?;
         change.body = self.before(&change.body, transaction, allowance)?;
         let sent = change.body.clone();
         let changed = transaction.write(change)?;

@@ -251,7 +251,9 @@ impl<'a> Transaction<'a> {
         Ok(Some(id))
     }
 
-    /// The rows of a query over the committed items of this logical partition. Own writes are not among them.
+    /// The rows of a query over the committed items of this logical partition. What the transaction created or replaced
+    /// is not among them, and what it deleted is left out: who deletes what a query finds, and queries again, comes to
+    /// an end.
     pub fn query(
         &mut self,
         text: &str,
@@ -261,8 +263,9 @@ impl<'a> Transaction<'a> {
     ) -> Result<Page, EngineError> {
         self.seen.all();
         let request = self.page_request(page_size, continuation);
-        let view = Some(&self.view);
-        let answer = query::query_view(self.shared, self.home.container, view, text, parameters, &request);
+        let view = self.view.without(self.own.deleted());
+        let container = self.home.container;
+        let answer = query::query_view(self.shared, container, Some(&view), text, parameters, &request);
         self.charge += answer.charge;
         answer.result
     }

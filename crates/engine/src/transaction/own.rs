@@ -80,6 +80,15 @@ impl OwnWrites {
         items.filter_map(|(rid, own)| own.now.as_ref().filter(|now| now.rid == rid))
     }
 
+    /// Child ids of stored items that are gone, also where another has their id by now. One that was renamed is not.
+    pub fn deleted(&self) -> impl Iterator<Item = u64> {
+        let stored = self.items.iter().flat_map(|own| own.before.iter().chain(&own.origin));
+        stored.map(|stored| stored.rid).filter(|&rid| {
+            let now = self.by_rid(rid).and_then(|own| own.now.as_ref());
+            now.is_none_or(|now| now.rid != rid)
+        })
+    }
+
     /// Whether an item of this transaction has the tuple that has neither of these ids.
     pub fn holds(&self, tuple: &Tuple, id_keys: [&[u8]; 2]) -> bool {
         let holder = self.by_tuple.get(&tuple.prefix);

@@ -89,20 +89,35 @@ impl Transaction<'_> {
         let id_key = self.home.id_key(id);
         let found = self.look(Verb::Patch, id, &id_key)?;
         check_found(change, found.as_ref())?;
-        let body = match self.own.get(&id_key).and_then(|own| own.now.as_ref()) {
+        let body = self.patched(&patch, id)?;
+        self.check_key(&body)?;
+        self.store(change, body, (id_key, None), found)
+    }
+
+    /// The item that a patch makes of the one that is there.
+    fn patched(&mut self, patch: &Patch, id: &str) -> Result<Body, EngineError> {
+        let id_key = self.home.id_key(id);
+        match self.own.get(&id_key).and_then(|own| own.now.as_ref()) {
             Some(now) => {
                 let item = (now.body.item.root(), now.rid, self.stamp_of(now));
-                patched(self.shared, &self.home, &patch, item, false)?
+                patched(self.shared, &self.home, patch, item, false)
             }
             None => {
                 let stored = self.stored(&id_key)?;
                 let stored = stored.ok_or_else(|| EngineError::ItemNotFound { id: id.to_owned() })?;
                 let (rid, row) = stored.parse()?;
-                patched(self.shared, &self.home, &patch, (row.node()?, rid, row.stamp), false)?
+                patched(self.shared, &self.home, patch, (row.node()?, rid, row.stamp), false)
             }
-        };
-        self.check_key(&body)?;
-        self.store(change, body, (id_key, None), found)
+        }
+    }
+
+    /// A patch as the replace that it amounts to: what a trigger of it is shown. Its conditions have been checked.
+    pub fn patch_as_replace(&mut self, change: ChangeItem) -> Result<ChangeItem, EngineError> {
+        let Change::Patch { id } = &change.change else { return Ok(change) };
+        let mut json = Vec::new();
+        self.patched(&Patch::parse(&change.body)?, id)?.item.root().write_json(&mut json);
+        let replace = Change::Replace { id: id.clone() };
+        Ok(ChangeItem { change: replace, body: json.into(), if_match: None, if_none_match: None, ..change })
     }
 
     fn check_key(&self, body: &Body) -> Result<(), EngineError> {

@@ -67,7 +67,7 @@ impl Bench {
             body.set("triggerType", kind);
             body.set("triggerOperation", operation);
         }
-        self.0.engine.create_script("db", "c", kind, &Value::Object(body), true).unwrap();
+        self.0.engine.upsert_script("db", "c", kind, &Value::Object(body), &Precondition::default()).unwrap();
     }
 
     fn procedure(&self, id: &str, text: &str) {

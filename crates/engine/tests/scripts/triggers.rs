@@ -312,7 +312,7 @@ fn deletes_have_no_bodies() {
     assert!(bench.ids().is_empty());
 }
 
-/// A patch counts as a replace; what is sent, and what a pre-trigger may change, are its operations.
+/// A patch counts as a replace, with the item that it makes.
 #[test]
 fn patches_run_triggers_for_replace() {
     on_every_storage(|bench| {
@@ -330,7 +330,8 @@ fn patches_run_triggers_for_replace() {
             "Replace",
             "function () {
                 var r = getContext().getRequest(), b = r.getBody();
-                b.operations.push({op: 'set', path: '/by', value: r.getOperationType()});
+                if (b.n !== 2) throw new Error('the item as it was: ' + JSON.stringify(b));
+                b.by = r.getOperationType();
                 r.setBody(b);
             }",
         );
@@ -338,16 +339,23 @@ fn patches_run_triggers_for_replace() {
             "after",
             "Post",
             "All",
-            "function () { var r = getContext().getResponse(); r.setBody({n: r.getBody().n}); }",
+            "function () {
+                var r = getContext().getResponse(), sent = getContext().getRequest().getBody();
+                r.setBody({n: r.getBody().n, sent: sent.n});
+            }",
         );
         let written = bench.write(patch(), body, "more", "after").result.unwrap();
-        assert_eq!(crate::value(&written.body).to_json(), r#"{"n":2}"#);
+        assert_eq!(crate::value(&written.body).to_json(), r#"{"n":2,"sent":2}"#);
         assert_eq!(bench.plain("a"), r#"{"id":"a","pk":"p","n":2,"by":"Replace"}"#);
         bench.trigger("fails", "Post", "Replace", "function () { throw new Error(9, 'no'); }");
         assert!(failure(bench.write(patch(), body, "", "fails").result).starts_with("9 "));
         assert_eq!(number_of(&bench.item("a").unwrap(), "n"), 2);
         let stale = bench.write_if(patch(), body, "more", "", Some("\"stale\"")).result;
         assert!(matches!(stale, Err(EngineError::PreconditionFailed)));
+        let unmet =
+            r#"{"condition":"from c where c.n = 7","operations":[{"op":"incr","path":"/n","value":1}]}"#;
+        let said = failure(bench.write(patch(), unmet, "more", "").result);
+        assert_eq!(said, "the condition of the patch is not met");
     });
 }
 

@@ -21,7 +21,8 @@ function pageOf(operation, options) {
   else if (size === -1) operation.pageSize = 1000;
   else if (isInteger(size) && size > 0) operation.pageSize = size > 1000 ? 1000 : size;
   else throw fail(400, 'The option "pageSize" must be a positive integer or -1.');
-  operation.continuation = optionalText("continuation", options.continuation);
+  // The empty text is where a client without a continuation begins.
+  operation.continuation = optionalText("continuation", options.continuation) || undefined;
 }
 function queryOf(operation, query) {
   if (typeof query === "string") {

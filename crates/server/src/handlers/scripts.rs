@@ -28,16 +28,20 @@ const URI_COMPONENT: &AsciiSet = &NON_ALPHANUMERIC
 
 pub(crate) async fn create(call: &Call<'_>, kind: ScriptKind, database: &str, container: &str) -> Handled {
     let owner = call.owner_container(database, container)?;
-    let (body, upsert) = (call.json()?, call.is_upsert());
+    let (body, precondition) = (call.json()?, call.precondition()?);
+    let upsert = call.is_upsert();
     let engine = call.state.engine.clone();
     let (database, container) = (database.to_owned(), container.to_owned());
-    let create = move || engine.create_script(&database, &container, kind, &body, upsert);
+    let create = move || match upsert {
+        true => engine.upsert_script(&database, &container, kind, &body, &precondition),
+        false => engine.create_script(&database, &container, kind, &body).map(|script| (script, true)),
+    };
     let written = call.run(create).await?.map(|(script, created)| {
         let (status, charge) =
             if created { (StatusCode::CREATED, charge::CREATE) } else { (StatusCode::OK, charge::REPLACE) };
         (whole(status, &script), charge)
     });
-    Ok(in_container(&owner, written))
+    Ok(with_usage(in_container(&owner, written), &owner))
 }
 
 pub(crate) fn read(
@@ -84,7 +88,9 @@ pub(crate) async fn replace(
     let (database, container, script) = (database.to_owned(), container.to_owned(), script.to_owned());
     let replace = move || engine.replace_script(&database, &container, kind, &script, &body, &precondition);
     let replaced = call.run(replace).await?;
-    Ok(in_container(&owner, replaced.map(|script| (whole(StatusCode::OK, &script), charge::REPLACE))))
+    let reply =
+        in_container(&owner, replaced.map(|script| (whole(StatusCode::OK, &script), charge::REPLACE)));
+    Ok(with_usage(reply, &owner))
 }
 
 pub(crate) async fn delete(
@@ -100,7 +106,9 @@ pub(crate) async fn delete(
     let (database, container, script) = (database.to_owned(), container.to_owned(), script.to_owned());
     let delete = move || engine.delete_script(&database, &container, kind, &script, &precondition);
     let deleted = call.run(delete).await?;
-    Ok(in_container(&owner, deleted.map(|()| (Reply::empty(StatusCode::NO_CONTENT), charge::DELETE))))
+    let reply =
+        in_container(&owner, deleted.map(|()| (Reply::empty(StatusCode::NO_CONTENT), charge::DELETE)));
+    Ok(with_usage(reply, &owner))
 }
 
 /// POST on a stored procedure: it runs in one logical partition, with the body as its arguments.
@@ -154,7 +162,14 @@ fn with_log(reply: Reply, log: Option<String>) -> Reply {
     }
 }
 
-/// Charge, owner and session, also on failures. Scripts are of no partition, so it is where all of them stand.
+/// As writes of items say what their container holds, so do those of scripts.
+fn with_usage(reply: Reply, container: &Container) -> Reply {
+    let (item_count, size_bytes) = container.usage();
+    reply.usage(item_count, size_bytes)
+}
+
+/// Charge, owner and session, also on failures. Scripts are of no partition: the token is that of the first, because
+/// clients take no more than one from an answer.
 fn in_container<E: Into<HandlerError>>(container: &Container, outcome: Result<(Reply, f64), E>) -> Reply {
     let (reply, charge) = match outcome {
         Ok(done) => done,

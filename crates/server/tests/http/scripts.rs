@@ -21,6 +21,8 @@ fn life_of_a_stored_procedure() {
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-documentdb-partitionkeyrangeid: 0
         x-ms-request-charge: 5
+        x-ms-resource-quota: documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;
+        x-ms-resource-usage: documentSize=0;documentsSize=0;documentsCount=0;collectionSize=0;
         x-ms-session-token: 0:-1#0
 
         {"id":"s","body":"function () { /* é */ }  \n","_rid":"AAAAAYAAAAEBAAAAAAAAgA==","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/sprocs/AAAAAYAAAAEBAAAAAAAAgA==/","_etag":"\"ETAG\"","_ts":1794767524}
@@ -33,6 +35,8 @@ fn life_of_a_stored_procedure() {
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-documentdb-partitionkeyrangeid: 0
         x-ms-request-charge: 1
+        x-ms-resource-quota: documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;
+        x-ms-resource-usage: documentSize=0;documentsSize=0;documentsCount=0;collectionSize=0;
         x-ms-session-token: 0:-1#0
 
         {"code":"Conflict","message":"Entity with the specified id already exists in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
@@ -59,6 +63,8 @@ fn life_of_a_stored_procedure() {
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-documentdb-partitionkeyrangeid: 0
         x-ms-request-charge: 10
+        x-ms-resource-quota: documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;
+        x-ms-resource-usage: documentSize=0;documentsSize=0;documentsCount=0;collectionSize=0;
         x-ms-session-token: 0:-1#0
 
         {"id":"s","body":"not JavaScript","_rid":"AAAAAYAAAAEBAAAAAAAAgA==","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/sprocs/AAAAAYAAAAEBAAAAAAAAgA==/","_etag":"\"ETAG\"","_ts":1794767524}
@@ -71,6 +77,8 @@ fn life_of_a_stored_procedure() {
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-documentdb-partitionkeyrangeid: 0
         x-ms-request-charge: 1
+        x-ms-resource-quota: documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;
+        x-ms-resource-usage: documentSize=0;documentsSize=0;documentsCount=0;collectionSize=0;
         x-ms-session-token: 0:-1#0
 
         {"code":"BadRequest","message":"The id in the body 't' does not match the id of the resource 's'.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
@@ -94,13 +102,15 @@ fn life_of_a_stored_procedure() {
         &[],
         "",
         expect![[r#"
-        204
-        x-ms-alt-content-path: dbs/d/colls/c
-        x-ms-content-path: AAAAAYAAAAE=
-        x-ms-documentdb-partitionkeyrangeid: 0
-        x-ms-request-charge: 5
-        x-ms-session-token: 0:-1#0
-    "#]],
+            204
+            x-ms-alt-content-path: dbs/d/colls/c
+            x-ms-content-path: AAAAAYAAAAE=
+            x-ms-documentdb-partitionkeyrangeid: 0
+            x-ms-request-charge: 5
+            x-ms-resource-quota: documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;
+            x-ms-resource-usage: documentSize=0;documentsSize=0;documentsCount=0;collectionSize=0;
+            x-ms-session-token: 0:-1#0
+        "#]],
     );
     client.check("DELETE", "/dbs/d/colls/c/sprocs/s", &[], "", expect![[r#"
         404
@@ -110,6 +120,8 @@ fn life_of_a_stored_procedure() {
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-documentdb-partitionkeyrangeid: 0
         x-ms-request-charge: 1
+        x-ms-resource-quota: documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;
+        x-ms-resource-usage: documentSize=0;documentsSize=0;documentsCount=0;collectionSize=0;
         x-ms-session-token: 0:-1#0
 
         {"code":"NotFound","message":"Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
@@ -139,6 +151,8 @@ fn lives_of_triggers_and_functions() {
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-documentdb-partitionkeyrangeid: 0
         x-ms-request-charge: 5
+        x-ms-resource-quota: documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;
+        x-ms-resource-usage: documentSize=0;documentsSize=0;documentsCount=0;collectionSize=0;
         x-ms-session-token: 0:-1#0
 
         {"id":"t","body":"serverScript() { var x = 10; }","triggerType":"pre","triggerOperation":"ALL","_rid":"AAAAAYAAAAEBAAAAAAAAcA==","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/triggers/AAAAAYAAAAEBAAAAAAAAcA==/","_etag":"\"ETAG\"","_ts":1794767524}
@@ -152,6 +166,8 @@ fn lives_of_triggers_and_functions() {
         x-ms-content-path: AAAAAYAAAAE=
         x-ms-documentdb-partitionkeyrangeid: 0
         x-ms-request-charge: 5
+        x-ms-resource-quota: documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;
+        x-ms-resource-usage: documentSize=0;documentsSize=0;documentsCount=0;collectionSize=0;
         x-ms-session-token: 0:-1#0
 
         {"id":"u","body":"function (x) { return x; }","_rid":"AAAAAYAAAAECAAAAAAAAYA==","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/udfs/AAAAAYAAAAECAAAAAAAAYA==/","_etag":"\"ETAG\"","_ts":1794767524}
@@ -182,6 +198,47 @@ fn preconditions() {
     client.must(200, "PUT", one, &current, r#"{"id":"u","body":"2"}"#);
     client.must(412, "DELETE", one, &current, "");
     client.must(204, "DELETE", one, &[("if-match", "*")], "");
+}
+
+#[test]
+fn an_upsert_honours_if_match() {
+    let client = Client::with_container(1);
+    let trigger = r#","triggerType":"Pre","triggerOperation":"All""#;
+    for (path, rest) in [(SPROCS, ""), (TRIGGERS, trigger), (UDFS, "")] {
+        let body = format!(r#"{{"id":"s","body":"1"{rest}}}"#);
+        let upsert = ("x-ms-documentdb-is-upsert", "True");
+        let created = client.must(201, "POST", path, &[upsert, ("if-match", "\"none\"")], &body);
+        let etag = created.header("etag").expect("an etag").to_owned();
+        client.must(412, "POST", path, &[upsert, ("if-match", "\"stale\"")], &body);
+        client.must(200, "POST", path, &[upsert, ("if-match", etag.as_str())], &body);
+        client.must(412, "POST", path, &[upsert, ("if-match", etag.as_str())], &body);
+        client.must(200, "POST", path, &[upsert, ("if-match", "*")], &body);
+    }
+}
+
+/// Clients take one range from the token of an answer, and refuse one that names several.
+#[test]
+fn answers_about_scripts_name_one_range() {
+    let client = Client::with_container(3);
+    let one = format!("{SPROCS}/s");
+    let body = r#"{"id":"s","body":"() => 1"}"#;
+    let upsert = [("x-ms-documentdb-is-upsert", "True")];
+    for (status, method, path, headers, body) in [
+        (201, "POST", SPROCS, &[][..], body),
+        (409, "POST", SPROCS, &[], body),
+        (200, "POST", SPROCS, &upsert, body),
+        (200, "PUT", &one, &[], body),
+        (200, "GET", &one, &[], ""),
+        (200, "GET", SPROCS, &[], ""),
+        (204, "DELETE", &one, &[], ""),
+    ] {
+        let answer = client.must(status, method, path, headers, body);
+        assert_eq!(answer.header("x-ms-session-token"), Some("0:-1#0"), "{method} {path}");
+        assert_eq!(answer.header("x-ms-documentdb-partitionkeyrangeid"), Some("0"), "{method} {path}");
+        let is_write = method != "GET";
+        assert_eq!(answer.header("x-ms-resource-quota").is_some(), is_write, "{method} {path}");
+        assert_eq!(answer.header("x-ms-resource-usage").is_some(), is_write, "{method} {path}");
+    }
 }
 
 #[test]

@@ -357,7 +357,7 @@ impl Run<'_> {
         }
     }
 
-    /// Not called when an argument is undefined.
+    /// Called with undefined arguments, too: `undefined` is a value of the script's language.
     fn user_call<'d>(
         &'d self,
         function: &FoundFunction,
@@ -367,12 +367,13 @@ impl Run<'_> {
         let mut values = Vec::with_capacity(arguments.len());
         for argument in arguments {
             let value = self.evaluate(argument, scope)?;
-            if value.is_undefined() {
-                return Ok(Datum::UNDEFINED);
-            }
             values.push(self.own(value)?);
         }
         let functions = self.surroundings.functions;
+        if self.foresight.is_some() {
+            let value = functions.foresee(function.number, &values);
+            return value.map(Datum::Owned).ok_or(SqlError::CallPending);
+        }
         let value = functions.call(function.number, &values, &mut |steps| self.budget().spend(steps))?;
         self.budget().spend_bytes(View::Value(&value).approximate_size())?;
         Ok(Datum::Owned(value))

@@ -42,6 +42,22 @@ impl Run<'_> {
         Ok(Flow::Continue(()))
     }
 
+    /// Evaluates what a row adds to its group.
+    pub(super) fn foresee_group(
+        &self,
+        grouping: &Grouping,
+        scope: Option<&Scope<'_, '_>>,
+    ) -> Result<(), SqlError> {
+        for key in &grouping.keys {
+            drop(self.evaluate(key, scope)?);
+        }
+        let scope = Scope::value(View::UNDEFINED, scope);
+        for call in &grouping.aggregates {
+            drop(self.evaluate(&call.argument, Some(&scope))?);
+        }
+        Ok(())
+    }
+
     fn accumulate(
         &self,
         query: &Query,

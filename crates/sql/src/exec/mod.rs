@@ -65,6 +65,9 @@ pub(crate) struct Run<'r> {
     feed: Cell<Option<&'r mut Feed<'r>>>,
     /// How many items the one being evaluated stands for.
     multiplicity: Cell<u64>,
+    /// Calls of user-defined functions are only foreseen: rows that need one without a value are passed over, and whether
+    /// there was one is noted here.
+    foresight: Option<Cell<bool>>,
 }
 
 impl<'r> Run<'r> {
@@ -73,7 +76,42 @@ impl<'r> Run<'r> {
         computed: &'r [Expr],
         feed: Option<&'r mut Feed<'r>>,
     ) -> Run<'r> {
-        Run { surroundings, computed, feed: Cell::new(feed), multiplicity: Cell::new(1) }
+        Run { surroundings, computed, feed: Cell::new(feed), multiplicity: Cell::new(1), foresight: None }
+    }
+
+    /// A run that only foresees calls.
+    pub fn foreseeing(
+        surroundings: &'r Surroundings<'r>,
+        computed: &'r [Expr],
+        feed: &'r mut Feed<'r>,
+    ) -> Run<'r> {
+        Run { foresight: Some(Cell::new(false)), ..Run::new(surroundings, computed, Some(feed)) }
+    }
+
+    /// Evaluates what every row of the query evaluates, for the calls in it.
+    pub fn foresee(&self, query: &Query) -> Result<(), SqlError> {
+        let _all = self.filtered(query, None, &mut |scope| {
+            match &query.grouping {
+                Some(grouping) => self.foresee_group(grouping, scope)?,
+                None => {
+                    self.sort_keys(query, scope)?;
+                    drop(self.project(query, scope)?);
+                }
+            }
+            Ok(Flow::Continue(()))
+        })?;
+        Ok(())
+    }
+
+    /// Goes on behind a row that needs a call without a value.
+    fn pass_over(&self, result: Result<Flow, SqlError>) -> Result<Flow, SqlError> {
+        match (result, &self.foresight) {
+            (Err(SqlError::CallPending), Some(missed)) => {
+                missed.set(true);
+                Ok(Flow::Continue(()))
+            }
+            (result, _) => result,
+        }
     }
 
     fn budget(&self) -> &Budget {
@@ -105,6 +143,16 @@ impl<'r> Run<'r> {
 
     /// Visits every combination of the sources, leftmost loop outermost.
     fn tuples(
+        &self,
+        sources: &[Source],
+        scope: Option<&Scope<'_, '_>>,
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow, SqlError> {
+        let result = self.each_tuple(sources, scope, visit);
+        self.pass_over(result)
+    }
+
+    fn each_tuple(
         &self,
         sources: &[Source],
         scope: Option<&Scope<'_, '_>>,

@@ -41,7 +41,12 @@ impl Run<'_> {
     ) -> Result<Flow, SqlError> {
         let mut seen = query.distinct.then(Seen::default);
         let mut tail = Tail { run: self, seen: seen.as_mut(), is_top: false, skip: 0, take: None, emit };
-        self.projected(query, scope, &mut |scope| tail.push(self.project(query, scope)?))
+        let mut rows = || self.projected(query, scope, &mut |scope| tail.push(self.project(query, scope)?));
+        let Some(missed) = &self.foresight else { return rows() };
+        // Without some of its rows a subquery has no value either.
+        let missed_outside = missed.replace(false);
+        let flow = rows();
+        if missed.replace(missed_outside) { Err(SqlError::CallPending) } else { flow }
     }
 
     /// Emits the rows of a top-level query. `seen`: what DISTINCT has let through before.
@@ -78,7 +83,11 @@ impl Run<'_> {
     }
 
     /// The select list stays in parts where nothing but their order makes the object.
-    fn project<'d>(&'d self, query: &'d Query, scope: Option<&Scope<'_, 'd>>) -> Result<Row<'d>, SqlError> {
+    pub(super) fn project<'d>(
+        &'d self,
+        query: &'d Query,
+        scope: Option<&Scope<'_, 'd>>,
+    ) -> Result<Row<'d>, SqlError> {
         let Expr::Object(properties) = &query.projection else {
             return Ok(Row::from(self.evaluate(&query.projection, scope)?));
         };

@@ -69,6 +69,38 @@ impl<'a> Evaluator<'a> {
         Ok(self.rows.borrow_mut().rows_of(&Item::value(part), emit)?)
     }
 
+    pub fn calls_functions(&self) -> bool {
+        self.functions.are_called()
+    }
+
+    /// Whether items should be held back until [`Evaluator::prepare`] has seen several of them.
+    pub fn is_prepared(&self) -> bool {
+        self.functions.wants_foresight()
+    }
+
+    /// Has the functions that these items call run together.
+    pub fn prepare(&self, items: &[Found<'_>]) -> Result<(), EngineError> {
+        self.functions.foresee(|| {
+            items
+                .iter()
+                .try_for_each(|found| self.with_item(found, |item| self.rows.borrow().foresee_calls(item)))
+        })
+    }
+
+    /// The same for what an index knows of items.
+    pub fn prepare_parts<'p>(
+        &self,
+        parts: impl Iterator<Item = &'p Value> + Clone,
+    ) -> Result<(), EngineError> {
+        if !self.is_prepared() {
+            return Ok(());
+        }
+        self.functions.foresee(|| {
+            parts.clone().for_each(|part| self.rows.borrow().foresee_calls(&Item::value(part)));
+            Ok(())
+        })
+    }
+
     /// Whether an item passes WHERE.
     pub fn matches(&self, found: &Found<'_>) -> Result<bool, EngineError> {
         Ok(self.with_item(found, |item| self.rows.borrow().matches(item))??)

@@ -29,6 +29,8 @@ const ENTRY_BYTES: usize = 64;
 const FETCHED_SHARE: u64 = 8;
 const ROWS_MAX: usize = 4096;
 const FETCH_ITEMS: usize = 64;
+/// Entries whose functions run together.
+const PREPARED_ENTRIES: usize = 256;
 
 /// What a query is fed instead of items.
 pub(super) struct Fed {
@@ -46,6 +48,7 @@ enum Entry {
 fn is_provable(reader: &Reader<'_>) -> bool {
     reader.container.definition.default_ttl.is_none()
         && !reader.moment.hides_keys()
+        && !reader.hides_items()
         && reader.windows.iter().all(Window::is_whole)
 }
 
@@ -341,7 +344,14 @@ impl Fed {
         sink: &mut Sink<'_>,
     ) -> Result<(), EngineError> {
         let mut waiting: Vec<u64> = Vec::new();
-        for entry in &self.entries {
+        for (at, entry) in self.entries.iter().enumerate() {
+            if at % PREPARED_ENTRIES == 0 {
+                let entries = self.entries[at..].iter().take(PREPARED_ENTRIES);
+                evaluator.prepare_parts(entries.filter_map(|entry| match entry {
+                    Entry::Part(part, count) if *count > 0 => Some(part),
+                    _ => None,
+                }))?;
+            }
             match entry {
                 Entry::Fetched(rid) => waiting.push(*rid),
                 Entry::Part(part, count) => {

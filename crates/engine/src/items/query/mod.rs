@@ -15,6 +15,7 @@ mod evaluate; // the query over single items
 mod explain; // plans as text
 mod index_only; // queries that an index answers by itself
 mod known; // indexes of a snapshot and their keys
+mod lookahead; // items whose functions run together
 mod nearest; // ORDER BY VectorDistance from an index
 mod order; // ORDER BY as bytes, places in a sorted result
 mod output; // OFFSET, LIMIT, how far the page has come

@@ -347,7 +347,11 @@ impl Chooser<'_, '_, '_> {
     }
 
     /// Whether so many of the first items match that a scan finds what it needs at once.
+    /// Not asked where that would call functions: they may take longer than any plan.
     fn is_common(&mut self) -> Result<bool, EngineError> {
+        if self.evaluator.calls_functions() {
+            return Ok(false);
+        }
         let (mut seen, mut matching) = (0, 0);
         let (evaluator, cost) = (self.evaluator, self.reader.meter.cost());
         let end = self.reader.scan(self.from, &mut |found| {

@@ -3,14 +3,16 @@
 //! A page never holds more than it needs, so every page reads the candidates again. That takes the whole time a query
 //! has; it is the way of last resort, and of small results.
 
+use std::cell::RefCell;
 use std::collections::BinaryHeap;
 
 use quire_sql::SqlError;
 
 use super::super::continuation::{Resume, sort_key_bytes};
-use super::super::scan::{End, Next, Reader};
+use super::super::scan::{End, Found, Next, Reader, Visit};
 use super::candidates::Candidates;
 use super::evaluate::Evaluator;
+use super::lookahead::{prepare_fetched, visit_ahead};
 use super::order::{Order, Start, Trail};
 use super::output::{Output, Sent};
 use crate::EngineError;
@@ -116,10 +118,18 @@ impl<'r, 'q> Sorted<'r, 'q> {
         output: &Output,
     ) -> Result<Smallest, EngineError> {
         let surplus = usize::try_from(self.start.surplus()).unwrap_or(usize::MAX);
-        let mut smallest = Smallest::new(output.wanted().saturating_add(surplus).saturating_add(1));
-        let end = candidates.visit(reader, None, usize::MAX, &mut |found| {
+        let smallest = RefCell::new(Smallest::new(output.wanted().saturating_add(surplus).saturating_add(1)));
+        let is_wanted = |found: &Found<'_>| {
+            let (key, rid) = (self.order.key_of(self.evaluator, found)?, found.spot.rid);
+            Ok(self.start.admits(&key, rid) && smallest.borrow().takes(&key, rid))
+        };
+        let walk = &mut |reader: &mut Reader<'_>, from, visit: &mut Visit<'_>| {
+            candidates.visit(reader, from, usize::MAX, visit)
+        };
+        let end = visit_ahead(reader, self.evaluator, None, usize::MAX, &is_wanted, walk, &mut |found| {
             let key = self.order.key_of(self.evaluator, found)?;
             let rid = found.spot.rid;
+            let mut smallest = smallest.borrow_mut();
             smallest.see(&key, rid);
             if self.start.admits(&key, rid) {
                 if smallest.takes(&key, rid) {
@@ -134,7 +144,7 @@ impl<'r, 'q> Sorted<'r, 'q> {
         })?;
         match end {
             End::Paused(_) => Err(SqlError::Budget { what: "a minute" }.into()),
-            End::Done | End::Stopped => Ok(smallest),
+            End::Done | End::Stopped => Ok(smallest.into_inner()),
         }
     }
 
@@ -169,9 +179,15 @@ impl<'r, 'q> Sorted<'r, 'q> {
     ) -> Result<Option<Option<Resume>>, EngineError> {
         for items in items.chunks(FETCH_ITEMS) {
             let rids: Vec<u64> = items.iter().map(|(_, rid)| *rid).collect();
-            for ((key, rid), bytes) in items.iter().zip(reader.fetch(&rids)?) {
-                let Some(bytes) = bytes else { continue };
-                if let Some(end) = self.send_item(reader, key, *rid, &bytes, output)? {
+            let rows = reader.fetch(&rids)?;
+            let mut prepared = 0;
+            for (at, (key, rid)) in items.iter().enumerate() {
+                if at == prepared {
+                    prepared = items.len().min(at + output.wanted().max(1));
+                    prepare_fetched(reader, self.evaluator, &rids[at..prepared], &rows[at..prepared])?;
+                }
+                let Some(bytes) = &rows[at] else { continue };
+                if let Some(end) = self.send_item(reader, key, *rid, bytes, output)? {
                     return Ok(Some(end));
                 }
             }

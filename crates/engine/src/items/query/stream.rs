@@ -1,10 +1,11 @@
 //! Queries whose rows are told item by item, in the order of partitions and child ids.
 
 use super::super::continuation::Resume;
-use super::super::scan::{End, Next, Reader};
+use super::super::scan::{End, Next, Reader, Visit};
 use super::super::window::Spot;
 use super::candidates::Candidates;
 use super::evaluate::Evaluator;
+use super::lookahead::visit_ahead;
 use super::output::{Output, Sent};
 use crate::EngineError;
 
@@ -21,7 +22,11 @@ pub(super) fn stream(
     }
     let rows_done = |spot: Spot| from.filter(|(first, _)| *first == spot).map_or(0, |(_, row)| row);
     let (mut full_at, mut matched) = (None, 0);
-    let end = candidates.visit(reader, from.map(|(spot, _)| spot), output.wanted(), &mut |found| {
+    let (start, wanted) = (from.map(|(spot, _)| spot), output.wanted());
+    let walk = &mut |reader: &mut Reader<'_>, from, visit: &mut Visit<'_>| {
+        candidates.visit(reader, from, wanted, visit)
+    };
+    let end = visit_ahead(reader, evaluator, start, wanted, &|_| Ok(true), walk, &mut |found| {
         let before = output.counted();
         let sent = output.send(evaluator, found, rows_done(found.spot))?;
         matched += u64::from(output.counted() > before);

@@ -12,9 +12,11 @@ use quire_storage::{Direction, KeyRange, successor};
 use quire_value::{Path, Value, key};
 
 use super::super::continuation::Resume;
-use super::super::scan::{End, Next, Reader, ScanBudget};
+use super::super::scan::{End, Found, Next, Reader, ScanBudget, Visit};
+use super::super::window::Spot;
 use super::candidates::Candidates;
 use super::index_only::part_of;
+use super::lookahead::visit_ahead;
 use super::order::{Start, flip};
 use super::output::{Output, Sent};
 use super::rids::Rids;
@@ -264,7 +266,12 @@ impl Sorted<'_, '_> {
         let (mut full_at, mut matched) = (None, 0);
         let wanted = output.wanted();
         let (order, evaluator, start) = (self.order, self.evaluator, &self.start);
-        let end = walk.items().visit_by_rid(reader, from, wanted, &mut |found| {
+        let mut items = walk.items();
+        let is_wanted = |found: &Found<'_>| Ok(order.key_of(evaluator, found)? == missing);
+        let visit_items = &mut |reader: &mut Reader<'_>, spot: Option<Spot>, visit: &mut Visit<'_>| {
+            items.visit_by_rid(reader, spot.map_or(from, |spot| spot.rid), wanted, visit)
+        };
+        let end = visit_ahead(reader, evaluator, None, wanted, &is_wanted, visit_items, &mut |found| {
             let rid = found.spot.rid;
             if order.key_of(evaluator, found)? != missing {
                 return Ok(Next::More);
@@ -475,17 +482,25 @@ impl Sorted<'_, '_> {
         rows: impl Iterator<Item = &'e Entry>,
         output: &mut Output,
     ) -> Result<Ended, EngineError> {
-        for (stored, rid) in rows {
+        let decode = |(stored, rid): &Entry| {
+            let (value, _) = key::decode(stored).map_err(|error| corrupt(error.reason))?;
+            Ok((walk.sort_key(stored), *rid, part_of(path, value)))
+        };
+        let parts = rows.map(decode).collect::<Result<Vec<_>, EngineError>>()?;
+        let mut prepared = 0;
+        for (at, (key, rid, part)) in parts.iter().enumerate() {
             if output.is_finished() {
                 return Ok(Some(None));
             }
-            let key = walk.sort_key(stored);
-            let (value, _) = key::decode(stored).map_err(|error| corrupt(error.reason))?;
-            let done = self.start.rows_done(&key, *rid);
-            match output.send_part(self.evaluator, &part_of(path, value), done)? {
-                Sent::All => self.trail.pass(&key),
+            if at == prepared {
+                prepared = parts.len().min(at.saturating_add(output.wanted().max(1)));
+                self.evaluator.prepare_parts(parts[at..prepared].iter().map(|(_, _, part)| part))?;
+            }
+            let done = self.start.rows_done(key, *rid);
+            match output.send_part(self.evaluator, part, done)? {
+                Sent::All => self.trail.pass(key),
                 Sent::Limit => return Ok(Some(None)),
-                Sent::Full { row } => return Ok(Some(Some(self.resume(output, &key, *rid, row)))),
+                Sent::Full { row } => return Ok(Some(Some(self.resume(output, key, *rid, row)))),
             }
         }
         Ok(None)

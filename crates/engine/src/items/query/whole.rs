@@ -11,10 +11,11 @@ use quire_value::Value;
 
 use super::super::continuation::{Place, Resume, order_hash, sort_key_bytes};
 use super::super::page::Rows;
-use super::super::scan::{End, Next, Reader};
+use super::super::scan::{End, Next, Reader, Visit};
 use super::candidates::Candidates;
 use super::evaluate::Evaluator;
 use super::index_only::Fed;
+use super::lookahead::visit_ahead;
 use super::order::{Start, key_of_values};
 use super::{Run, no_order};
 use crate::EngineError;
@@ -172,7 +173,10 @@ fn feed(
     candidates: &mut Candidates,
     sink: &mut Sink<'_>,
 ) -> Result<(), EngineError> {
-    let end = candidates.visit(reader, None, usize::MAX, &mut |found| {
+    let walk = &mut |reader: &mut Reader<'_>, from, visit: &mut Visit<'_>| {
+        candidates.visit(reader, from, usize::MAX, visit)
+    };
+    let end = visit_ahead(reader, evaluator, None, usize::MAX, &|_| Ok(true), walk, &mut |found| {
         let flow = evaluator.with_item(found, |item| sink(item, 1))?;
         Ok(if flow.is_break() { Next::Enough } else { Next::More })
     })?;
