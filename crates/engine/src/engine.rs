@@ -14,7 +14,7 @@ use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
 use crate::container::Container;
 use crate::shared::Shared;
-use crate::split::{Splits, Splitter};
+use crate::split::{CannotSplit, Splits, Splitter};
 use crate::views::{self, ViewStatus, Views};
 
 pub struct Engine {
@@ -38,7 +38,8 @@ impl Engine {
         let workers = CatalogWorkers::default();
         let catalog = Arc::new(Catalog::open(Arc::clone(&shared), workers.clone())?);
         let views = Views::start(Arc::clone(&shared), Arc::clone(&catalog))?;
-        let reclaim = Reclaim::start(Arc::clone(&shared), Arc::clone(&catalog), workers.reclaim)?;
+        let (backup, reclaim) = (Arc::clone(&watched), workers.reclaim);
+        let reclaim = Reclaim::start(Arc::clone(&shared), Arc::clone(&catalog), backup, reclaim)?;
         let index_builds =
             IndexBuilds::start(Arc::clone(&shared), Arc::clone(&catalog), workers.index_builds)?;
         let sweep = Sweep::start(Arc::clone(&shared), Arc::clone(&catalog))?;
@@ -79,6 +80,10 @@ impl Engine {
     /// Divides a partition into two, and says which. Requests that meet it meanwhile are run once more.
     pub fn split_partition(&self, container: &Arc<Container>, id: &str) -> Result<[u32; 2], EngineError> {
         self.splits.work().splitter().split(container, id)
+    }
+    /// Why a partition that ought to be split by itself is not.
+    pub fn cannot_split(&self, container: &Container, partition: &str) -> Option<CannotSplit> {
+        self.splits.work().cannot_split(container, partition.parse().ok()?)
     }
     /// A partition with more bytes of items than this is split by itself; 50 GB unless told.
     pub fn split_partitions_above(&self, bytes: u64) {
@@ -366,6 +371,7 @@ impl Engine {
         figures.push(("sweep_rounds", self.sweep.rounds()));
         figures.extend(self.views.statistics());
         figures.extend(self.splits.work().statistics());
+        figures.push(("split_rounds", self.splits.rounds()));
         figures.extend(self.catalog.statistics());
         figures.extend(self.shared.storage.statistics());
         figures

@@ -46,6 +46,7 @@ pub use engine::Engine;
 pub use error::EngineError;
 pub use query_plan::{PlannedQuery, QueryRange};
 pub use restore::{RestoreReport, restore};
+pub use split::CannotSplit;
 pub use transaction::{
     TRANSACTION_OPERATIONS_MAX, TransactionAnswer, TransactionDone, TransactionOperation, TransactionOutcome,
     TransactionVerb,

@@ -1,15 +1,18 @@
 //! Deleting containers and databases: at once for everyone, in the background for the disk.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "common/hooked.rs"]
+mod hooked;
 mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use hooked::{Call, Calls, Hooked};
 use quire_engine::{Engine, EngineError, Precondition};
-use quire_storage::fault::{CommitFault, FaultStorage};
+use quire_storage::fault::{CommitFault, FaultStorage, RemovalFault};
 use quire_storage::memory::MemoryStorage;
-use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
+use quire_storage::{Direction, KeyRange, Op, Scan, Space, Storage};
 use support::{CONTAINER, container, json, open, statistic, upsert, wait_for_jobs, wait_until};
 
 const ANY: Precondition = Precondition { if_match: None };
@@ -51,7 +54,7 @@ fn nothing_of_a_deleted_container_stays() {
     engine.delete_container("d", "c", &ANY).unwrap();
     wait_for_jobs(&engine);
     assert_eq!(container_rows(&storage), []);
-    assert!(statistic(&engine, "reclaimed_rows") > 7500);
+    assert_eq!(statistic(&engine, "reclaimed_containers"), 1);
     let report = quire_engine::verify(&storage.reopen()).unwrap();
     assert!(report.is_sound(), "{:?}", report.problems);
 }
@@ -124,10 +127,11 @@ fn a_job_goes_on_after_a_restart() {
     let engine = support::open_on(storage.clone());
     let container = container(&engine);
     fill(&engine, &container, 1500);
-    // The delete itself, one chunk, and then the disk fails.
-    storage.script_commits([CommitFault::Pass, CommitFault::Pass, CommitFault::Poison]);
+    // One step is done, and then the disk fails.
+    storage.script_removals([RemovalFault::Pass].into_iter().chain([RemovalFault::Fail; 100]));
     engine.delete_container("d", "c", &ANY).unwrap();
-    wait_until("a chunk is gone", || statistic(&engine, "reclaimed_rows") > 0);
+    let reclaim = || engine.workers().into_iter().find(|worker| worker.name == "reclaim").unwrap();
+    wait_until("a step has failed", || reclaim().failing_parts > 0);
     drop(engine);
     assert!(!container_rows(&memory).is_empty());
     assert!(quire_engine::verify(&memory.reopen()).unwrap().is_sound());
@@ -145,7 +149,8 @@ fn a_failing_storage_delays_a_job() {
     fill(&engine, &container, 1500);
     let faults =
         [CommitFault::UnknownDone, CommitFault::UnknownNotDone, CommitFault::Busy, CommitFault::Conflict];
-    storage.script_commits([CommitFault::Pass].into_iter().chain(faults.into_iter().cycle().take(40)));
+    storage.script_commits([CommitFault::Pass].into_iter().chain(faults.into_iter().cycle().take(8)));
+    storage.script_removals([RemovalFault::Fail, RemovalFault::FailDone, RemovalFault::Pass]);
     engine.delete_container("d", "c", &ANY).unwrap();
     wait_for_jobs(&engine);
     assert_eq!(container_rows(&memory), []);
@@ -175,4 +180,59 @@ fn a_delete_in_doubt_is_finished_later() {
     wait_until("the delete is settled", || engine.container("d", "c").is_err());
     wait_for_jobs(&engine);
     assert_eq!(container_rows(&memory), []);
+}
+
+/// However many rows a container has, dropping it takes a handful of commits.
+#[test]
+fn a_drop_commits_nothing_per_row() {
+    let memory = MemoryStorage::new();
+    let storage = Hooked::new(Arc::new(memory.reopen()));
+    let calls = storage.calls();
+    let engine = support::open_on(Arc::new(storage));
+    let container = container(&engine);
+    fill(&engine, &container, 3000);
+    let commits = Calls::count(&calls.commits);
+    let deleted = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&deleted);
+    calls.set_hook(move |call| {
+        if let Call::Commit(commit) = call {
+            let is_row = |op: &&Op| matches!(op, Op::Delete { space, .. } if *space != Space(0));
+            counted.fetch_add(commit.ops.iter().filter(is_row).count() as u64, Ordering::SeqCst);
+        }
+    });
+    engine.delete_container("d", "c", &ANY).unwrap();
+    wait_for_jobs(&engine);
+    let commits = Calls::count(&calls.commits) - commits;
+    assert_eq!(deleted.load(Ordering::SeqCst), 0, "rows were deleted one by one");
+    assert!(commits < 15, "{commits} commits");
+    assert_eq!(container_rows(&memory), []);
+}
+
+/// Indexes of other containers are built while a dropped one is still being removed.
+#[test]
+fn a_drop_delays_no_index_build() {
+    let storage = Hooked::new(Arc::new(MemoryStorage::new()));
+    let calls = storage.calls();
+    let engine = support::open_on(Arc::new(storage));
+    let first = container(&engine);
+    fill(&engine, &first, 10);
+    let body = CONTAINER.replace("\"c\"", "\"c2\"");
+    let second = engine.create_container("d", &json(&body), None).unwrap();
+    fill(&engine, &second, 10);
+    let is_held = Arc::new(AtomicBool::new(true));
+    let held = Arc::clone(&is_held);
+    calls.set_hook(move |call| {
+        while matches!(call, Call::RemoveRange(_)) && held.load(Ordering::SeqCst) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    });
+    engine.delete_container("d", "c", &ANY).unwrap();
+    let policy =
+        r#","indexingPolicy":{"includedPaths":[{"path":"/value/?"}],"excludedPaths":[{"path":"/*"}]}}"#;
+    let changed = format!("{}{policy}", body.strip_suffix('}').unwrap());
+    engine.replace_container("d", "c2", &json(&changed), &ANY).unwrap();
+    wait_until("the index is built", || engine.container("d", "c2").unwrap().index_progress() == 100);
+    assert_eq!(statistic(&engine, "reclaim_jobs_waiting"), 1);
+    is_held.store(false, Ordering::SeqCst);
+    wait_for_jobs(&engine);
 }

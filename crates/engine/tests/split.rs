@@ -5,7 +5,7 @@ mod common;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Fixture, Random, json, number_of, pk, request, text_of};
 use quire_engine::{
@@ -612,4 +612,55 @@ fn a_commit_that_goes_wrong() {
             Err(error) => assert_eq!(parts, 1, "{told}: {error}"),
         }
     }
+}
+
+fn statistic(fixture: &Fixture, name: &str) -> u64 {
+    fixture.engine.statistics().iter().find(|(found, _)| *found == name).expect("known").1
+}
+
+fn wait_for_rounds(fixture: &Fixture, rounds: u64) {
+    let until = statistic(fixture, "split_rounds") + rounds;
+    let started = Instant::now();
+    while statistic(fixture, "split_rounds") < until {
+        assert!(started.elapsed() < Duration::from_secs(60), "no rounds of splits");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A partition that cannot be split is read again only after a wait, which grows, and only when it has changed.
+#[test]
+fn what_cannot_be_split_is_not_tried_all_the_time() {
+    let fixture = Fixture::new("");
+    let write = |from: u64, count: u64| {
+        (from..from + count).for_each(|n| drop(fixture.upsert(&item(n, 1, n)).expect("written")));
+    };
+    write(0, 100);
+    fixture.engine.split_partitions_above(1);
+    wait_for_rounds(&fixture, 2);
+    assert_eq!(statistic(&fixture, "automatic_split_tries"), 1);
+    let cannot = fixture.engine.cannot_split(&fixture.container, "0").expect("it is said");
+    assert_eq!(cannot.reason, "it holds one logical partition only");
+    assert_eq!((cannot.tried_at, cannot.again_at), (fixture.clock.now(), fixture.clock.now() + 10));
+    assert_eq!(statistic(&fixture, "partitions_not_splittable"), 1);
+    // It changes, but it is too early; it is time, but it has hardly changed.
+    write(100, 50);
+    wait_for_rounds(&fixture, 2);
+    assert_eq!(statistic(&fixture, "automatic_split_tries"), 1);
+    fixture.clock.advance(11);
+    wait_for_rounds(&fixture, 2);
+    assert_eq!(statistic(&fixture, "automatic_split_tries"), 2);
+    let cannot = fixture.engine.cannot_split(&fixture.container, "0").expect("it is said");
+    assert_eq!(cannot.again_at, fixture.clock.now() + 20);
+    write(150, 5);
+    fixture.clock.advance(100);
+    wait_for_rounds(&fixture, 2);
+    assert_eq!(statistic(&fixture, "automatic_split_tries"), 2);
+    // Another logical partition makes it possible.
+    (0..50).for_each(|n| drop(fixture.upsert(&item(n, 2, n)).expect("written")));
+    let started = Instant::now();
+    while fixture.engine.container("db", "c").expect("there").partitions().len() < 2 {
+        assert!(started.elapsed() < Duration::from_secs(60), "never split");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    fixture.engine.split_partitions_above(1 << 40);
 }

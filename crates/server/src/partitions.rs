@@ -4,7 +4,7 @@
 //! a container's throughput and size do the same by themselves.
 
 use hyper::StatusCode;
-use quire_engine::{Container, EngineError, PartitionInfo};
+use quire_engine::{CannotSplit, Container, Engine, EngineError, PartitionInfo};
 use quire_value::{Object, Value};
 
 use crate::quire::{self, AdminCall, Answered};
@@ -12,7 +12,7 @@ use crate::quire::{self, AdminCall, Answered};
 pub(crate) async fn list(call: &AdminCall<'_>, database: &str, container: &str) -> Answered {
     let (engine, database, container) =
         (call.state.engine.clone(), database.to_owned(), container.to_owned());
-    let run = move || Ok::<_, EngineError>(describe(&*engine.container(&database, &container)?));
+    let run = move || Ok::<_, EngineError>(describe(&engine, &*engine.container(&database, &container)?));
     Ok(quire::json(StatusCode::OK, call.state.pool.read(run).await??))
 }
 
@@ -22,19 +22,23 @@ pub(crate) async fn split(call: &AdminCall<'_>, database: &str, container: &str,
     let run = move || {
         engine.split_partition(&engine.container(&database, &container)?, &id)?;
         // As it is after the split.
-        Ok::<_, EngineError>(describe(&*engine.container(&database, &container)?))
+        Ok::<_, EngineError>(describe(&engine, &*engine.container(&database, &container)?))
     };
     Ok(quire::json(StatusCode::OK, call.state.pool.write(run).await??))
 }
 
-fn describe(container: &Container) -> String {
-    let partitions = container.partitions().into_iter().map(one).collect();
+fn describe(engine: &Engine, container: &Container) -> String {
+    let partitions = container.partitions().into_iter().map(|info| {
+        let cannot_split = engine.cannot_split(container, &info.id);
+        one(info, cannot_split)
+    });
+    let partitions = partitions.collect();
     let mut list = Object::new();
     list.set("partitions", Value::Array(partitions));
     Value::Object(list).to_json()
 }
 
-fn one(info: PartitionInfo) -> Value {
+fn one(info: PartitionInfo, cannot_split: Option<CannotSplit>) -> Value {
     let mut partition = Object::new();
     partition.set("id", info.id.as_str());
     partition.set("minInclusive", info.range.min.to_hex().as_str());
@@ -44,5 +48,13 @@ fn one(info: PartitionInfo) -> Value {
     partition.set("lsn", info.lsn as i64);
     partition.set("items", info.item_count as i64);
     partition.set("bytes", info.size_bytes as i64);
+    if let Some(cannot) = cannot_split {
+        let mut split = Object::new();
+        split.set("state", "notPossible");
+        split.set("reason", cannot.reason);
+        split.set("triedAt", cannot.tried_at);
+        split.set("againAt", cannot.again_at);
+        partition.set("split", Value::Object(split));
+    }
     Value::Object(partition)
 }

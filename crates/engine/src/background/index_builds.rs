@@ -62,6 +62,9 @@ impl IndexBuilds {
             Err(Interrupted::Failed(
                 EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved | EngineError::Contended,
             )) => Ok(Slice::Void),
+            Err(Interrupted::Failed(EngineError::Corrupt { .. })) if container.partitions.is_retired() => {
+                Ok(Slice::Void)
+            }
             slice => slice,
         }
     }

@@ -2,7 +2,11 @@
 //!
 //! A delete leaves a job row in its own commit. A job keeps no progress: its rows are found by prefix, so a restart goes on
 //! where it stopped, and the job row goes last. Numbers are never reused, so a row that waits here can never be found by
-//! anyone. Nothing else waits for these jobs.
+//! anyone. Nothing else waits for these jobs. The rows of a container are removed by range, in steps of the storage's
+//! own; what is in the catalog by commits.
+//!
+//! A backup reads containers one after the other, each in snapshots of its own: what is deleted meanwhile stays until it is
+//! done.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -10,11 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use quire_resource::ResourceId;
-use quire_storage::{KeyRange, Op, Position, Scan, Space};
+use quire_storage::{KeyRange, Op, Position, Removal, Scan, Space};
 use tracing::debug;
 
 use super::{Interrupted, Next, Signal, Turn, Work, Worker};
 use crate::EngineError;
+use crate::backup::Watched;
 use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::catalog::state::Job;
 use crate::catalog::{Catalog, Sent, for_each_row, guarded_commit, scan, send};
@@ -23,13 +28,16 @@ use crate::shared::Shared;
 
 /// Rows removed by one commit: small enough that writers of other containers hardly wait behind it.
 const CHUNK_ROWS: usize = 1000;
-/// The longest rest after a chunk: otherwise as long as the chunk took.
+/// The longest rest after a step: otherwise as long as the step took.
 const REST_MAX: Duration = Duration::from_millis(100);
+/// Between two looks at whether a backup is done.
+const BACKUP_WAIT: Duration = Duration::from_millis(500);
 
 pub(crate) struct Reclaim {
     shared: Arc<Shared>,
     catalog: Arc<Catalog>,
-    reclaimed_rows: AtomicU64,
+    watched: Arc<Watched>,
+    reclaimed_containers: AtomicU64,
 }
 
 impl Reclaim {
@@ -37,15 +45,17 @@ impl Reclaim {
     pub fn start(
         shared: Arc<Shared>,
         catalog: Arc<Catalog>,
+        watched: Arc<Watched>,
         signal: Arc<Signal>,
     ) -> Result<Worker<Reclaim>, EngineError> {
-        Worker::start(Reclaim { shared, catalog, reclaimed_rows: AtomicU64::new(0) }, signal)
+        let reclaimed_containers = AtomicU64::new(0);
+        Worker::start(Reclaim { shared, catalog, watched, reclaimed_containers }, signal)
     }
 
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("reclaim_jobs_waiting", self.catalog.state().jobs.len() as u64),
-            ("reclaimed_rows", self.reclaimed_rows.load(Ordering::Relaxed)),
+            ("reclaimed_containers", self.reclaimed_containers.load(Ordering::Relaxed)),
         ]
     }
 
@@ -86,12 +96,23 @@ impl Reclaim {
     fn empty_container(&self, container: u32, turn: &Turn<'_>) -> Result<(), Interrupted> {
         self.fence(container)?;
         for (space, prefix) in keys::container_ranges(container) {
-            let emptied = self.empty(container, space, &prefix, turn)?;
-            if emptied && space != CATALOG {
-                self.shared.storage.compact(space, KeyRange::prefix(&prefix));
+            match space {
+                CATALOG => self.empty_by_commits(container, &prefix, turn)?,
+                space => self.empty_range(space, &KeyRange::prefix(&prefix), turn)?,
             }
         }
+        self.reclaimed_containers.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn empty_range(&self, space: Space, range: &KeyRange, turn: &Turn<'_>) -> Result<(), Interrupted> {
+        loop {
+            let started = Instant::now();
+            if self.shared.storage.remove_range(space, range)? == Removal::Done {
+                return Ok(());
+            }
+            turn.rest(started.elapsed().min(REST_MAX))?;
+        }
     }
 
     /// A write whose outcome nobody learnt must not come to life behind the job.
@@ -110,24 +131,15 @@ impl Reclaim {
         Ok(())
     }
 
-    /// Removes every row under the prefix; whether there was any.
-    fn empty(
-        &self,
-        container: u32,
-        space: Space,
-        prefix: &[u8],
-        turn: &Turn<'_>,
-    ) -> Result<bool, Interrupted> {
+    /// What the catalog has of a container, which are few rows.
+    fn empty_by_commits(&self, container: u32, prefix: &[u8], turn: &Turn<'_>) -> Result<(), Interrupted> {
         let mut range = KeyRange::prefix(prefix);
-        let mut found = false;
         loop {
-            let started = Instant::now();
-            let rows = self.chunk(space, range.clone())?;
-            let Some(last) = rows.last().cloned() else { return Ok(found) };
-            found = true;
-            self.remove(container, space, rows)?;
+            turn.check()?;
+            let rows = self.chunk(CATALOG, range.clone())?;
+            let Some(last) = rows.last().cloned() else { return Ok(()) };
+            self.remove(container, rows)?;
             range.start = Bound::Excluded(last);
-            turn.rest(started.elapsed().min(REST_MAX))?;
         }
     }
 
@@ -139,18 +151,14 @@ impl Reclaim {
     }
 
     /// In the container's own sequence for this, so that neither the catalog nor other containers wait.
-    fn remove(&self, container: u32, space: Space, rows: Vec<Vec<u8>>) -> Result<(), Interrupted> {
+    fn remove(&self, container: u32, rows: Vec<Vec<u8>>) -> Result<(), Interrupted> {
         let storage = &*self.shared.storage;
         let sequence = keys::reclaim_sequence(container);
         let position = storage.position(sequence)?.unwrap_or(Position { epoch: 0, lsn: 0 });
-        let count = rows.len() as u64;
-        let ops = rows.into_iter().map(|key| Op::Delete { space, key }).collect();
+        let ops = rows.into_iter().map(|key| Op::Delete { space: CATALOG, key }).collect();
         let commit = guarded_commit(sequence, position, position.lsn + 1, ops)?;
         match send(storage, &commit) {
-            Sent::Done => {
-                self.reclaimed_rows.fetch_add(count, Ordering::Relaxed);
-                Ok(())
-            }
+            Sent::Done => Ok(()),
             Sent::Failed(error) => Err(error.into()),
             // Done or not, the next round removes what is there.
             Sent::Unknown => Err(EngineError::Unresolved.into()),
@@ -176,6 +184,10 @@ impl Work for Reclaim {
     fn round(&self, turn: &Turn<'_>, (): &mut ()) -> Result<Next, Interrupted> {
         self.catalog.settle_unresolved()?;
         let jobs = self.catalog.state().jobs.clone();
+        // Jobs that are there now are of containers that a backup which begins now does not see.
+        if !jobs.is_empty() && self.watched.is_backup_running() {
+            return Ok(Next::After(BACKUP_WAIT));
+        }
         turn.retain_parts(|part| jobs.iter().any(|job| part_of(*job) == part));
         for job in jobs {
             turn.part(part_of(job), || self.run_job(job, turn))?;

@@ -80,6 +80,10 @@ impl Watched {
         Some(Arc::clone(log.insert(Arc::default())))
     }
 
+    pub fn is_backup_running(&self) -> bool {
+        self.log.read().is_some()
+    }
+
     pub fn stop(&self) {
         *self.log.write() = None;
     }

@@ -235,7 +235,7 @@ pub(crate) fn snapshot(
 ) -> Result<(Box<dyn Snapshot>, Arc<Indexes>), EngineError> {
     loop {
         let indexes = container.partitions.indexes();
-        let snapshot = shared.storage.snapshot()?;
+        let snapshot = container.snapshot(shared)?;
         if Arc::ptr_eq(&indexes, &container.partitions.indexes()) {
             return Ok((snapshot, indexes));
         }

@@ -20,7 +20,7 @@ pub(crate) fn item_id(
         ) if (database, container) == (own_database, own_container) => child,
         _ => return Ok(None),
     };
-    let snapshot = shared.storage.snapshot()?;
+    let snapshot = container.snapshot(shared)?;
     match snapshot.get(keys::ITEMS, &keys::item(container.number, child))? {
         Some(bytes) => Ok(Some(Row::parse(&bytes)?.id()?.to_owned())),
         None => Ok(None),

@@ -31,10 +31,12 @@ use std::sync::Arc;
 
 use quire_resource::PartitionKey;
 use quire_sql::Parameters;
+use quire_storage::Snapshot;
 
 use crate::api::{
     Answer, Changes, ChangesRequest, ItemRead, ItemWritten, Page, PageRequest, ReadItem, Scope, WriteItem,
 };
+use crate::shared::Shared;
 use crate::watch::ChangeWatch;
 use crate::{Container, Engine, EngineError, scripts};
 
@@ -112,6 +114,12 @@ impl Container {
             return Err(self.not_found());
         }
         if self.partitions.is_moved() { Err(EngineError::PartitionMoved) } else { Ok(()) }
+    }
+
+    /// A snapshot from before the container was dropped, if it was: what a later one shows of it is undefined.
+    pub(crate) fn snapshot(&self, shared: &Shared) -> Result<Box<dyn Snapshot>, EngineError> {
+        let snapshot = shared.storage.snapshot()?;
+        if self.partitions.is_retired() { Err(self.not_found()) } else { Ok(snapshot) }
     }
 
     pub(crate) fn not_found(&self) -> EngineError {

@@ -52,7 +52,7 @@ fn find(
     let seen = shared.cache.look(&id_key);
     let not_found = || EngineError::ItemNotFound { id: read.id.to_owned() };
     let moment = container.moment(shared);
-    let snapshot = shared.storage.snapshot()?;
+    let snapshot = container.snapshot(shared)?;
     let rid = snapshot.get(keys::LOOKUPS, &id_key)?.ok_or_else(not_found)?;
     let rid = keys::number(&rid).ok_or_else(|| row::corrupt("id row"))?;
     let bytes = snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;

@@ -262,7 +262,7 @@ impl<'a> Request<'a> {
         let generation = home.place.partition.sequencer.generation();
         let indexes = container.partitions.indexes();
         let moment = container.moment(shared);
-        let snapshot = shared.storage.snapshot()?;
+        let snapshot = container.snapshot(shared)?;
         let stored = home.find(&*snapshot, &self.id_key)?;
         let there = stored.as_ref().map(Stored::parse).transpose()?;
         let expired = there.filter(|(_, row)| container.is_gone(row, &moment));

@@ -10,6 +10,7 @@ mod auto; // when a container needs more partitions
 mod boundary; // where a partition is divided
 mod count; // what lies on either side
 
+pub use auto::CannotSplit;
 pub(crate) use auto::{PARTITION_THROUGHPUT, Splits};
 
 use std::sync::Arc;

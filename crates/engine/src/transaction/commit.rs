@@ -113,7 +113,7 @@ impl<'a> Transaction<'a> {
     /// Index rows of stored items are replaced without an LSN while indexes are built: what the view shows of them may
     /// be gone.
     fn refresh(&self, items: &mut [Own]) -> Result<(), EngineError> {
-        let snapshot = self.shared.storage.snapshot()?;
+        let snapshot = self.home.container.snapshot(self.shared)?;
         for own in items {
             if own.before.is_some() {
                 own.before = self.home.find(&*snapshot, &own.id_key)?;

@@ -83,7 +83,7 @@ impl Transaction<'_> {
         }
         let Some(items) = &self.seen.items else { return Err(EngineError::TransactionConflict) };
         let moment = self.home.container.moment(self.shared);
-        let snapshot = self.shared.storage.snapshot()?;
+        let snapshot = self.home.container.snapshot(self.shared)?;
         for (id_key, seen) in items {
             let stored = self.home.find(&*snapshot, id_key)?;
             if version_of(stored.as_ref())? != *seen || self.is_newly_gone(stored.as_ref(), &moment)? {

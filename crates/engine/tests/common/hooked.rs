@@ -18,6 +18,7 @@ pub enum Call<'a> {
     Get(Space, &'a [u8]),
     Visit(&'a Scan),
     Commit(&'a Commit),
+    RemoveRange(Space),
 }
 
 type Hook = dyn Fn(&Call<'_>) + Send + Sync;
@@ -66,7 +67,7 @@ impl Calls {
     fn call(&self, call: &Call<'_>) {
         let counter = match call {
             Call::SnapshotTaken => Some(&self.snapshots),
-            Call::BeforeSnapshot | Call::Get(..) => None,
+            Call::BeforeSnapshot | Call::Get(..) | Call::RemoveRange(_) => None,
             Call::Visit(_) => Some(&self.scans),
             Call::Commit(_) => Some(&self.commits),
         };
@@ -111,6 +112,7 @@ impl Storage for Hooked {
         self.inner.compact(space, range);
     }
     fn remove_range(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
+        self.shared.call(&Call::RemoveRange(space));
         self.inner.remove_range(space, range)
     }
     fn close(&self) -> Result<(), StorageError> {

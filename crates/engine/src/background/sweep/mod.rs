@@ -140,6 +140,7 @@ impl Sweep {
                 | EngineError::Contended
                 | EngineError::Overloaded,
             )) => Ok(Left::default()),
+            _ if container.partitions.is_retired() => Ok(Left::default()),
             left => left,
         }
     }
@@ -184,6 +185,9 @@ impl ContainerTurn<'_> {
 
     /// A row that cannot be read: it is passed over.
     fn skip(&self, swept: &mut Swept, row: &str, error: &EngineError) {
+        if self.container.partitions.is_retired() {
+            return; // its rows are being removed
+        }
         self.sweep.skipped.fetch_add(1, Ordering::Relaxed);
         swept.skipped += 1;
         if swept.skipped <= LOGGED_MAX {
