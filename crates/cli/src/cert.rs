@@ -10,6 +10,8 @@ use rcgen::{
 };
 use time::{Duration, OffsetDateTime};
 
+use crate::private;
+
 /// Browsers and macOS refuse certificates that are valid for longer.
 const CERTIFICATE_DAYS: i64 = 820;
 const AUTHORITY_DAYS: i64 = 3650;
@@ -32,8 +34,7 @@ struct Files {
 }
 
 pub fn run(arguments: &CertArguments, now_ms: i64) -> Result<()> {
-    std::fs::create_dir_all(&arguments.out)
-        .with_context(|| format!("creating {}", arguments.out.display()))?;
+    private::create_directory(&arguments.out)?;
     let files = Files::below(&arguments.out);
     let now = OffsetDateTime::from_unix_timestamp(now_ms / 1000)?;
     let authority_key = authority(&files, now)?;
@@ -42,8 +43,8 @@ pub fn run(arguments: &CertArguments, now_ms: i64) -> Result<()> {
     let certificate =
         server_params(&arguments.hosts, now)?.signed_by(&key, &issuer).context("signing the certificate")?;
     let chain = certificate.pem() + &read(&files.authority)?;
-    write_public(&files.certificate, &chain)?;
-    write_secret(&files.key, &key.serialize_pem())?;
+    private::write(&files.certificate, &chain)?;
+    private::write(&files.key, &key.serialize_pem())?;
     println!("{}", how_to_trust(&files));
     Ok(())
 }
@@ -67,8 +68,8 @@ fn authority(files: &Files, now: OffsetDateTime) -> Result<KeyPair> {
     }
     let key = KeyPair::generate().context("making the authority's key")?;
     let certificate = authority_params(now).self_signed(&key).context("signing the authority")?;
-    write_secret(&files.authority_key, &key.serialize_pem())?;
-    write_public(&files.authority, &certificate.pem())?;
+    private::write(&files.authority_key, &key.serialize_pem())?;
+    private::write(&files.authority, &certificate.pem())?;
     Ok(key)
 }
 
@@ -112,27 +113,6 @@ fn named(name: &str) -> DistinguishedName {
 
 fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
-}
-
-fn write_public(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
-}
-
-/// Readable by its owner only, from the first byte on.
-pub fn write_secret(path: &Path, text: &str) -> Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let doing = || format!("writing {}", path.display());
-    if path.exists() {
-        std::fs::remove_file(path).with_context(doing)?;
-    }
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .with_context(doing)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(doing)
 }
 
 fn how_to_trust(files: &Files) -> String {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use quire_server::TlsFiles;
 
 /// Every setting of the server, each given by flag, by environment variable or in the file (same names, without the
 /// leading dashes).
@@ -43,6 +44,9 @@ pub struct Settings {
     /// Private key of the certificate, PEM
     #[arg(long, env = "QUIRE_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
+    /// Refuse requests that come without TLS; needs --tls-cert
+    #[arg(long, env = "QUIRE_TLS_ONLY", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    tls_only: Option<bool>,
     /// Issuer of bearer tokens; needs --oidc-audience
     #[arg(long, env = "QUIRE_OIDC_ISSUER", value_name = "URL")]
     oidc_issuer: Option<String>,
@@ -136,6 +140,7 @@ pub struct Config {
     pub allow_hosts: Vec<String>,
     pub cors_origins: Vec<String>,
     pub tls: Option<TlsFiles>,
+    pub tls_only: bool,
     pub oidc: Option<Oidc>,
     pub metrics_listen: Option<SocketAddr>,
     pub backup_dir: Option<PathBuf>,
@@ -154,12 +159,6 @@ pub struct Config {
     pub connections_max: usize,
     pub connections_per_address_max: Option<usize>,
     pub in_flight_bytes_max: usize,
-}
-
-#[derive(Clone, Debug)]
-pub struct TlsFiles {
-    pub certificates: PathBuf,
-    pub key: PathBuf,
 }
 
 #[derive(Clone, Debug)]
@@ -205,7 +204,7 @@ impl Settings {
             file.data = None;
         }
         first_of!(self, file: listen data ephemeral key_file partitions public_endpoint allow_hosts cors_origins tls_cert
-            tls_key oidc_issuer oidc_audience metrics_listen backup_dir cache_mb accept_loss enable_faults enforce_throughput check_date log log_format
+            tls_key tls_only oidc_issuer oidc_audience metrics_listen backup_dir cache_mb accept_loss enable_faults enforce_throughput check_date log log_format
             enable_transactions script_isolation script_time_ms block_slow_scripts slow_request_ms max_connections
             max_connections_per_address in_flight_mb)
     }
@@ -225,6 +224,10 @@ impl Settings {
             (None, None) => None,
             _ => bail!("--tls-cert and --tls-key need each other"),
         };
+        let tls_only = self.tls_only.unwrap_or(false);
+        if tls_only && tls.is_none() {
+            bail!("--tls-only needs --tls-cert and --tls-key");
+        }
         let oidc = match (self.oidc_issuer, self.oidc_audience) {
             (Some(issuer), Some(audience)) => Some(Oidc { issuer, audience }),
             (None, None) => None,
@@ -253,6 +256,7 @@ impl Settings {
             allow_hosts: self.allow_hosts.unwrap_or_default(),
             cors_origins: self.cors_origins.unwrap_or_default(),
             tls,
+            tls_only,
             oidc,
             metrics_listen: self.metrics_listen,
             backup_dir: self.backup_dir,
@@ -334,6 +338,7 @@ mod tests {
             "in-flight-mb = 1",
             "script-isolation = \"none\"",
             "tls-cert = \"x\"",
+            "tls-only = true",
             "oidc-issuer = \"x\"",
             "public-endpoint = \"db\"",
         ] {

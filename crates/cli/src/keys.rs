@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use quire_server::Keys;
 
-use crate::cert::write_secret;
 use crate::config::{Config, Home};
+use crate::private;
 
 const KEYS_VARIABLE: &str = "QUIRE_KEYS";
 /// Inside the data directory, when the server makes its own.
@@ -30,8 +30,8 @@ pub fn load(config: &mut Config) -> Result<Keys> {
     };
     let path = data.join(GENERATED_NAME);
     if !path.exists() {
-        std::fs::create_dir_all(data).with_context(|| format!("creating {}", data.display()))?;
-        write_secret(&path, &Keys::generate().to_file())?;
+        private::create_directory(data)?;
+        private::write(&path, &Keys::generate().to_file())?;
     }
     tracing::info!(file = %path.display(), "account keys");
     let keys = read(&path)?;
@@ -40,6 +40,7 @@ pub fn load(config: &mut Config) -> Result<Keys> {
 }
 
 fn read(path: &Path) -> Result<Keys> {
+    private::warn_if_open(path);
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     Keys::parse(&text).with_context(|| format!("in the key file {}", path.display()))
 }

@@ -8,6 +8,7 @@ mod client; // a signed connection to a running server
 mod config; // settings, parsed once
 mod keys; // where account keys come from
 mod offline; // `quire restore` and `quire verify`: a closed directory
+mod private; // files that only their owner may read
 mod query; // `quire query`: a server or a directory
 mod serve; // `quire serve`
 

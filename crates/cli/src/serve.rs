@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use quire_engine::{Clock, Engine, Options, ScriptIsolation, ScriptLimits, ScriptOptions};
-use quire_server::{Descriptors, OidcConfig, Server, ServerConfig, SystemClock, Tls};
+use quire_server::{Descriptors, OidcConfig, Server, ServerConfig, SystemClock};
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_storage_local::{LocalOptions, LocalStorage};
 
-use crate::config::{self, Config, Home, LogFormat, TlsFiles};
-use crate::{SCRIPT_WORKER, backup, keys};
+use crate::config::{self, Config, Home, LogFormat};
+use crate::{SCRIPT_WORKER, backup, keys, private};
 
 /// With fewer the store could not write its tables while clients are served.
 const DESCRIPTORS_MIN: usize = 128;
@@ -35,7 +35,12 @@ pub fn run(mut config: Config) -> Result<()> {
     let mut server = ServerConfig::new(config.listen, keys, clock);
     server.key_file = config.key_file.clone();
     server.metrics_listen = config.metrics_listen;
-    server.tls = config.tls.as_ref().map(read_tls).transpose()?;
+    if let Some(files) = &config.tls {
+        private::warn_if_open(&files.key);
+        server.tls = Some(files.read().context("reading the TLS certificate and key")?);
+        server.tls_files = Some(files.clone());
+    }
+    server.tls_only = config.tls_only;
     server.oidc =
         config.oidc.as_ref().map(|oidc| OidcConfig::new(oidc.issuer.clone(), oidc.audience.clone()));
     server.check_date = config.check_date;
@@ -50,7 +55,7 @@ pub fn run(mut config: Config) -> Result<()> {
     server.limits.connections_per_address_max = config.connections_per_address_max;
     server.limits.in_flight_bytes_max = config.in_flight_bytes_max;
     if let Some(folder) = config.backup_dir {
-        std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+        private::create_directory(&folder)?;
         server.endpoints.push(backup::endpoint(folder));
     }
     let runtime = quire_server::runtime(&server).context("starting the runtime")?;
@@ -58,10 +63,10 @@ pub fn run(mut config: Config) -> Result<()> {
 }
 
 async fn serve(config: ServerConfig, engine: Arc<Engine>) -> Result<()> {
-    let listen = config.listen;
+    let (listen, scheme) = (config.listen, if config.tls_only { "https" } else { "http" });
     let server = Server::bind(config, engine).await.with_context(|| format!("listening on {listen}"))?;
     let stop = stop_signal().context("waiting for signals")?;
-    println!("quire is ready on http://{}/", server.local_addr());
+    println!("quire is ready on {scheme}://{}/", server.local_addr());
     server.run(stop).await.context("shutting down")
 }
 
@@ -123,12 +128,6 @@ fn own_program() -> Result<PathBuf> {
         return Ok("/proc/self/exe".into());
     }
     std::env::current_exe().context("finding this program, to run scripts in processes of its own")
-}
-
-fn read_tls(files: &TlsFiles) -> Result<Tls> {
-    let read =
-        |path: &std::path::Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));
-    Ok(Tls { certificates_pem: read(&files.certificates)?, key_pem: read(&files.key)? })
 }
 
 fn start_logging(config: &Config) -> Result<()> {

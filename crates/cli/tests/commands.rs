@@ -54,6 +54,7 @@ fn version_and_help() {
 fn settings_that_cannot_work_are_refused_with_a_sentence() {
     refused(&["--partitions", "0"], "--partitions must lie between 1 and 1000");
     refused(&["--tls-cert", "x"], "--tls-cert and --tls-key need each other");
+    refused(&["--tls-only"], "--tls-only needs --tls-cert and --tls-key");
     refused(&["--oidc-issuer", "https://issuer"], "--oidc-issuer and --oidc-audience need each other");
     refused(&["--config", "/nonexistent/quire.toml"], "reading /nonexistent/quire.toml");
     refused(&["--listen", "0.0.0.0:0", "--ephemeral"], "the well-known key is refused there");
@@ -137,10 +138,15 @@ fn certificates_are_made_once_and_renewed() {
     assert!(run(&["cert", "--out", &out]).status.success());
     assert_eq!(read("quire-ca.pem"), authority);
     assert_ne!(read("quire.pem"), certificate);
+    assert_eq!(mode(&folder.path().join("certs")), 0o700);
+    for name in ["quire-ca.pem", "quire-ca.key", "quire.pem", "quire.key"] {
+        assert_eq!(mode(&folder.path().join("certs").join(name)), 0o600, "{name}");
+    }
+}
+
+fn mode(path: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt;
-    let mode =
-        std::fs::metadata(path(folder.path(), "certs/quire.key")).expect("exists").permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    std::fs::metadata(path).expect("exists").permissions().mode() & 0o777
 }
 
 #[test]
@@ -150,6 +156,7 @@ fn keys_are_made_off_loopback_and_the_well_known_one_does_not_work() {
     let live = Live::start(Path::new(PROGRAM), &["--listen", "0.0.0.0:0", "--data", &data]).expect("starts");
     let keys = std::fs::read_to_string(path(folder.path(), "data/keys")).expect("keys are written");
     assert!(keys.lines().count() >= 4, "four keys");
+    assert_eq!(mode(&folder.path().join("data/keys")), 0o600);
     let mut connection = Connection::open(live.port).expect("connects");
     let status = connection
         .status(&Signer::well_known().request("GET", "/dbs", ("dbs", ""), "", b""))
@@ -190,6 +197,10 @@ fn backup_verify_restore() {
     refused(&["backup", "../monday", "--endpoint", &endpoint], "400");
     refused(&["backup", "monday", "--endpoint", &endpoint], "409");
     let backup = path(folder.path(), "backups/monday");
+    assert_eq!(mode(&folder.path().join("backups")), 0o700);
+    for file in std::fs::read_dir(&backup).expect("lists") {
+        assert_eq!(mode(&file.expect("lists").path()), 0o600);
+    }
     let verified = run(&["verify", &backup]);
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
     let restored = path(folder.path(), "restored");

@@ -9,6 +9,7 @@ use quire_engine::{Clock, Engine};
 
 use crate::auth::{Keys, OidcConfig};
 use crate::handlers::consistency::Consistency;
+use crate::tls::{Tls, TlsFiles};
 
 /// What the server is told by its owner.
 pub struct ServerConfig {
@@ -18,6 +19,10 @@ pub struct ServerConfig {
     pub metrics_listen: Option<SocketAddr>,
     /// With it, http and https are served on the same port.
     pub tls: Option<Tls>,
+    /// Where the certificate came from: read again on SIGHUP and whenever a time of change moves.
+    pub tls_files: Option<TlsFiles>,
+    /// Refuse requests that come without TLS.
+    pub tls_only: bool,
     pub keys: Keys,
     /// Where the keys came from: read again on SIGHUP and whenever its time of change moves.
     pub key_file: Option<PathBuf>,
@@ -44,13 +49,6 @@ pub struct ServerConfig {
     pub clock: Arc<dyn Clock>,
     /// What `/_quire/` answers besides the built-in endpoints.
     pub endpoints: Vec<Endpoint>,
-}
-
-/// Certificate chain and private key, PEM.
-#[derive(Clone)]
-pub struct Tls {
-    pub certificates_pem: Vec<u8>,
-    pub key_pem: Vec<u8>,
 }
 
 /// An endpoint below `/_quire/` that the owner adds, such as backups. Signed like the built-in ones: a GET with any
@@ -114,6 +112,8 @@ impl ServerConfig {
             listen,
             metrics_listen: None,
             tls: None,
+            tls_files: None,
+            tls_only: false,
             keys,
             key_file: None,
             oidc: None,

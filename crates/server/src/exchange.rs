@@ -100,7 +100,8 @@ pub(crate) async fn answer_metrics(
     guard: &Guard,
     received: &hyper::Request<Incoming>,
 ) -> Response {
-    let checked = guard::host(received.uri(), received.headers(), received.version())
+    let checked = guard::check_repeated(received.headers())
+        .and_then(|()| guard::host(received.uri(), received.headers(), received.version()))
         .and_then(|host| guard.check_host(&host).map(|()| host))
         .and_then(|host| guard.check_origin(received.headers(), &host, false));
     let outcome = match (checked, received.uri().path(), received.method()) {
@@ -130,6 +131,10 @@ impl Exchange {
         head: Parts,
         activity_id: HeaderValue,
     ) -> Result<Request, RequestError> {
+        if self.state.config.tls_only && !self.wire.is_https() {
+            return Err(RequestError::PlainHttp);
+        }
+        guard::check_repeated(&head.headers)?;
         let host = guard::host(&head.uri, &head.headers, head.version)?;
         guard.check_host(&host)?;
         self.cors = guard.check_origin(&head.headers, &host, self.wire.is_https())?;

@@ -9,7 +9,9 @@ use http_body_util::Full;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
-    ACCESS_CONTROL_REQUEST_METHOD, HOST, HeaderName, HeaderValue, ORIGIN, VARY,
+    ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, DATE, HOST,
+    HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, ORIGIN, RANGE,
+    VARY,
 };
 use hyper::{HeaderMap, Method, StatusCode, Uri, Version};
 
@@ -101,6 +103,42 @@ impl Cors {
         }
         response
     }
+}
+
+/// Headers that decide something are sent once: what reads the first of two, and what reads the last, must not disagree.
+/// Those that are lists by their definition and decide nothing may come in several lines.
+pub(crate) fn check_repeated(headers: &HeaderMap) -> Result<(), RequestError> {
+    if headers.len() == headers.keys_len() {
+        return Ok(());
+    }
+    let is_repeated = |name: &&HeaderName| headers.get_all(*name).iter().nth(1).is_some();
+    match headers.keys().filter(|name| is_single(name)).find(is_repeated) {
+        Some(name) => Err(RequestError::RepeatedHeader { name: name.clone() }),
+        None => Ok(()),
+    }
+}
+
+fn is_single(name: &HeaderName) -> bool {
+    const SINGLE: [HeaderName; 16] = [
+        AUTHORIZATION,
+        DATE,
+        HOST,
+        ORIGIN,
+        CONTENT_TYPE,
+        CONTENT_LENGTH,
+        CONTENT_ENCODING,
+        IF_MATCH,
+        IF_NONE_MATCH,
+        IF_MODIFIED_SINCE,
+        IF_UNMODIFIED_SINCE,
+        RANGE,
+        ACCESS_CONTROL_REQUEST_METHOD,
+        ACCESS_CONTROL_REQUEST_HEADERS,
+        REQUEST_PRIVATE_NETWORK,
+        HeaderName::from_static("a-im"),
+    ];
+    let text = name.as_str();
+    text.starts_with("x-ms-") || text.starts_with("x-quire-") || SINGLE.contains(name)
 }
 
 pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {

@@ -33,13 +33,15 @@ mod status; // from failures to status codes
 mod supervised; // tasks that are started again
 mod threads; // a thread per connection
 mod throttle; // provisioned throughput, held to
+mod tls; // the certificate, which may change
 mod transaction; // `/_quire/dbs/{db}/transaction`
 mod views; // how far views are, and their rebuilding
 mod wire; // bodies as they travel
 
 pub use auth::{KeyError, Keys, OidcConfig, OidcError, WELL_KNOWN_KEY};
 pub use clock::SystemClock;
-pub use config::{Endpoint, EndpointCall, Limits, ServerConfig, Tls};
+pub use config::{Endpoint, EndpointCall, Limits, ServerConfig};
 pub use descriptors::Descriptors;
 pub use handlers::consistency::Consistency;
 pub use listen::{ReloadError, Server, ServerError, ServerHandle, runtime};
+pub use tls::{Tls, TlsError, TlsFiles};

@@ -14,15 +14,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioExecutor;
 use hyper_util::server::conn::auto;
 use quire_engine::{Engine, EngineError};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::auth::{self, Issuer, KeyError, Keys, OidcError, TokenClock, TokenKey};
-use crate::config::{ServerConfig, Tls};
+use crate::config::ServerConfig;
 use crate::connection::{self, Outcome, Phase, Service, Session, Wire};
 use crate::connections::{Admitted, Connections, Full};
 use crate::descriptors::Descriptors;
@@ -37,9 +35,10 @@ use crate::state::State;
 use crate::supervised::{Tasks, supervised};
 use crate::threads::{self, Threads};
 use crate::throttle::Throttle;
+use crate::tls::{self, Certificate, Tls, TlsError, TlsFiles};
 
-/// How often the key file is looked at.
-const KEY_FILE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often the files of keys and certificate are looked at.
+const FILE_INTERVAL: Duration = Duration::from_secs(5);
 /// How often the clock is looked at, whether or not there are tokens to judge.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 /// After a failed accept (out of file descriptors, mostly).
@@ -61,12 +60,10 @@ pub enum ServerError {
     WellKnownKey { address: SocketAddr },
     #[error("the public endpoint {url:?} is not an http or https address")]
     PublicEndpoint { url: String },
-    #[error("the TLS certificate or key cannot be read")]
-    Pem(#[from] rustls::pki_types::pem::Error),
-    #[error("the TLS certificate file has no certificate")]
-    NoCertificate,
-    #[error("the TLS certificate and key cannot be used")]
-    Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("TLS only needs a certificate")]
+    TlsOnly,
     #[error(transparent)]
     Oidc(#[from] OidcError),
     #[error("the engine did not close cleanly")]
@@ -81,6 +78,10 @@ pub enum ReloadError {
     Read(#[from] io::Error),
     #[error(transparent)]
     Key(#[from] KeyError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("the server was started without a certificate")]
+    NoTls,
 }
 
 /// Bound to its addresses; answers nothing before [`Server::run`].
@@ -136,7 +137,8 @@ impl Server {
         let listener = listen(config.listen).await?;
         let address = local_address(&listener, config.listen)?;
         check(&config, address)?;
-        let tls = config.tls.as_ref().map(acceptor).transpose()?;
+        let certificate = config.tls.as_ref().map(Certificate::new).transpose()?.map(Arc::new);
+        let tls = certificate.clone().map(tls::acceptor).transpose()?;
         let main = Door { listener, address, tls, kind: DoorKind::Main };
         let metrics = match config.metrics_listen {
             Some(wanted) => {
@@ -146,7 +148,7 @@ impl Server {
             }
             None => None,
         };
-        let state = state(config, engine, address)?;
+        let state = state(config, engine, address, certificate)?;
         Ok(Server { state: Arc::new(state), main, metrics })
     }
 
@@ -182,7 +184,13 @@ impl Server {
             let watching = move || watch_keys(handle.clone(), path.clone());
             tasks.push(supervised(&state.tasks, "key-file", watching));
         }
-        tasks.push(tokio::spawn(watch_clock(state.clone())));
+        if let Some(files) = state.config.tls_files.clone() {
+            let handle = ServerHandle { state: state.clone() };
+            let watching = move || watch_certificate(handle.clone(), files.clone());
+            tasks.push(supervised(&state.tasks, "tls-files", watching));
+        }
+        let shared = state.clone();
+        tasks.push(supervised(&state.tasks, "clock", move || watch_clock(shared.clone())));
         drop(alive);
         shutdown.await;
         tracing::info!("shutting down");
@@ -218,8 +226,19 @@ impl ServerHandle {
         Ok(())
     }
 
+    /// From the next handshake on. One that cannot be used changes nothing.
+    pub fn reload_certificate(&self, tls: &Tls) -> Result<(), ReloadError> {
+        self.state.certificate.as_ref().ok_or(ReloadError::NoTls)?.replace(tls)?;
+        tracing::info!("TLS certificate replaced");
+        Ok(())
+    }
+
     fn reload_key_file(&self, path: &Path) -> Result<(), ReloadError> {
         self.reload_keys(Keys::parse(&std::fs::read_to_string(path)?)?)
+    }
+
+    fn reload_tls_files(&self, files: &TlsFiles) -> Result<(), ReloadError> {
+        self.reload_certificate(&files.read()?)
     }
 }
 
@@ -235,6 +254,9 @@ fn check(config: &ServerConfig, address: SocketAddr) -> Result<(), ServerError> 
     if config.keys.has_well_known() && !address.ip().is_loopback() {
         return Err(ServerError::WellKnownKey { address });
     }
+    if config.tls_only && config.tls.is_none() {
+        return Err(ServerError::TlsOnly);
+    }
     if let Some(url) = &config.public_endpoint {
         let parsed = url.parse::<hyper::Uri>().ok();
         let usable = parsed.is_some_and(|uri| {
@@ -248,22 +270,12 @@ fn check(config: &ServerConfig, address: SocketAddr) -> Result<(), ServerError> 
     Ok(())
 }
 
-fn acceptor(tls: &Tls) -> Result<TlsAcceptor, ServerError> {
-    let certificates: Vec<_> =
-        CertificateDer::pem_slice_iter(&tls.certificates_pem).collect::<Result<_, _>>()?;
-    if certificates.is_empty() {
-        return Err(ServerError::NoCertificate);
-    }
-    let key = PrivateKeyDer::from_pem_slice(&tls.key_pem)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config =
-        rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let mut config = config.with_no_client_auth().with_single_cert(certificates, key)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
-}
-
-fn state(mut config: ServerConfig, engine: Arc<Engine>, address: SocketAddr) -> Result<State, ServerError> {
+fn state(
+    mut config: ServerConfig,
+    engine: Arc<Engine>,
+    address: SocketAddr,
+    certificate: Option<Arc<Certificate>>,
+) -> Result<State, ServerError> {
     let descriptors = Descriptors::current();
     let share = descriptors.clients();
     let limits = &mut config.limits;
@@ -281,6 +293,7 @@ fn state(mut config: ServerConfig, engine: Arc<Engine>, address: SocketAddr) -> 
     Ok(State {
         address,
         keys: ArcSwap::from_pointee(config.keys.clone()),
+        certificate,
         token_key: TokenKey::new(&engine.secret()),
         token_clock: TokenClock::new(config.clock.clone(), auth::latest_stored_ms(&engine)),
         issuer,
@@ -499,18 +512,30 @@ fn refusal(full: Full) -> String {
 
 /// Reads the key file again on SIGHUP and when it changed. A file that cannot be used leaves the keys as they are.
 async fn watch_keys(handle: ServerHandle, path: std::path::PathBuf) {
+    watch_files(&[&path], "keys not replaced", || handle.reload_key_file(&path)).await;
+}
+
+/// The same for certificate and private key.
+async fn watch_certificate(handle: ServerHandle, files: TlsFiles) {
+    let paths = [files.certificates.as_path(), files.key.as_path()];
+    watch_files(&paths, "TLS certificate not replaced", || handle.reload_tls_files(&files)).await;
+}
+
+/// Calls `reload` on SIGHUP and when a file has changed, and says in the log why it failed.
+async fn watch_files(files: &[&Path], failure: &str, reload: impl Fn() -> Result<(), ReloadError>) {
+    let changed = || files.iter().map(|path| changed_at(path)).collect::<Vec<_>>();
     let mut hangup = Hangup::new();
-    let mut seen = changed_at(&path);
+    let mut seen = changed();
     loop {
-        let asked = tokio::time::timeout(KEY_FILE_INTERVAL, hangup.received()).await.is_ok();
-        let now = changed_at(&path);
+        let asked = tokio::time::timeout(FILE_INTERVAL, hangup.received()).await.is_ok();
+        let now = changed();
         if !asked && now == seen {
             continue;
         }
         seen = now;
-        if let Err(error) = handle.reload_key_file(&path) {
+        if let Err(error) = reload() {
             let error = &error as &dyn std::error::Error;
-            tracing::error!(file = %path.display(), error, "keys not replaced");
+            tracing::error!(?files, error, "{failure}");
         }
     }
 }
@@ -538,7 +563,7 @@ impl Hangup {
     fn new() -> Hangup {
         let signal = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup());
         if let Err(error) = &signal {
-            tracing::warn!(%error, "SIGHUP will not reload the keys");
+            tracing::warn!(%error, "SIGHUP will not reload keys and certificate");
         }
         Hangup { signal: signal.ok() }
     }

@@ -67,6 +67,16 @@ pub(crate) type Response = hyper::Response<Full<Bytes>>;
 const ACTIVITY_ID: HeaderName = HeaderName::from_static("x-ms-activity-id");
 const ACTIVITY_ID_BYTES_MAX: usize = 64;
 
+impl Request {
+    /// `Prefer: return=minimal`, in any of its lines: it is a list.
+    pub fn prefers_minimal(&self) -> bool {
+        let lines = self.headers.get_all("prefer").iter().filter_map(|line| line.to_str().ok());
+        lines
+            .flat_map(|line| line.split([',', ';']))
+            .any(|part| part.trim().eq_ignore_ascii_case("return=minimal"))
+    }
+}
+
 /// Activity ids: the client's own when it looks like one, otherwise new ones. These need to be different, not secret,
 /// so a random start and a counter do, without a system call for every request.
 pub(crate) struct ActivityIds {

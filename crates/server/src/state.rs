@@ -18,6 +18,7 @@ use crate::request::{ActivityIds, Budget};
 use crate::supervised::Tasks;
 use crate::threads::Threads;
 use crate::throttle::Throttle;
+use crate::tls::Certificate;
 
 pub(crate) struct State {
     pub engine: Arc<Engine>,
@@ -25,6 +26,7 @@ pub(crate) struct State {
     /// Where the main door really is (the configured port may be 0).
     pub address: SocketAddr,
     pub keys: ArcSwap<Keys>,
+    pub certificate: Option<Arc<Certificate>>,
     pub token_key: TokenKey,
     pub token_clock: TokenClock,
     pub issuer: Option<Issuer>,

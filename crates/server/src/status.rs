@@ -61,6 +61,11 @@ pub(crate) enum RequestError {
     #[error("the query plan needs {features:?}, which the client does not support")]
     PlanFeatures { features: Vec<String> },
 
+    #[error("header {name} is repeated")]
+    RepeatedHeader { name: hyper::header::HeaderName },
+    /// and only TLS is served
+    #[error("the request came without TLS")]
+    PlainHttp,
     #[error("host {host:?} is not served here")]
     UnknownHost { host: String },
     #[error("origin {origin:?} is refused")]
@@ -197,6 +202,8 @@ impl From<&RequestError> for Failure {
             }
             ConsistencyTooStrong { requested, account } => wire(400, too_strong(requested, account)),
             PlanFeatures { features } => wire(400, plan_features(features)),
+            RepeatedHeader { name } => wire(400, format!("The header '{name}' must be sent only once.")),
+            PlainHttp => wire(403, "This server is served over TLS only: use https."),
             UnknownHost { host } => wire(421, format!("The host '{host}' is not served here.")),
             ForeignOrigin { origin } => {
                 wire(403, format!("Requests from the origin '{origin}' are refused."))

@@ -16,10 +16,8 @@ use quire_value::text::write_string;
 use quire_value::{Limits, Value, text};
 
 use crate::quire::{self, AdminCall, Answered};
-use crate::request::Request;
 use crate::status::{Failure, HandlerError, RequestError};
 
-const PREFER: HeaderName = HeaderName::from_static("prefer");
 const CHARGE: HeaderName = HeaderName::from_static("x-ms-request-charge");
 /// A member that an operation may have; any other is a mistake.
 const MEMBERS: [&str; 8] = [
@@ -38,7 +36,7 @@ pub(crate) async fn serve(call: &AdminCall<'_>, database: &str) -> Answered {
     if !state.config.enable_transactions {
         return Err(RequestError::Disabled { flag: "--enable-transactions" }.into());
     }
-    let operations = operations(&request.body, !wants_minimal(request))?;
+    let operations = operations(&request.body, !request.prefers_minimal())?;
     let (shared, database) = (state.clone(), database.to_owned());
     let answer = state.pool.write(move || shared.engine.transact(&database, operations)).await??;
     let failed = answer.results.iter().any(|result| match result {
@@ -50,11 +48,6 @@ pub(crate) async fn serve(call: &AdminCall<'_>, database: &str) -> Answered {
     let mut response = quire::json(status, body(&answer));
     response.headers_mut().extend(HeaderValue::try_from(charge).map(|charge| (CHARGE, charge)));
     Ok(response)
-}
-
-fn wants_minimal(request: &Request) -> bool {
-    let prefer = request.headers.get(&PREFER).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    prefer.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case("return=minimal"))
 }
 
 fn bad(message: impl Into<String>) -> HandlerError {

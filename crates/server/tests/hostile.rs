@@ -462,3 +462,57 @@ fn answers_nobody_takes_do_not_pile_up() {
     assert!(total < 64 << 20);
     server.check_alive();
 }
+
+/// What reads the first of two headers and what reads the last must not disagree.
+#[test]
+fn a_header_that_decides_something_is_sent_once() {
+    let server = start();
+    let made = |path: &str, body: &str| assert_eq!(server.call("POST", path, &[], body).status, 201);
+    made("/dbs", r#"{"id":"d"}"#);
+    made("/dbs/d/colls", r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#);
+    made("/dbs/d/colls/c/docs", r#"{"id":"1","pk":"x"}"#);
+    let item = "/dbs/d/colls/c/docs/1";
+    for (name, first, second) in [
+        ("x-ms-documentdb-partitionkey", "[\"x\"]", "[\"y\"]"),
+        ("x-ms-documentdb-partitionkey", "[\"x\"]", "[\"x\"]"),
+        ("origin", "http://localhost", "http://evil.example"),
+        ("authorization", "type%3Dmaster", "type%3Dresource"),
+        ("x-ms-date", "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        ("date", "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT"),
+        ("x-ms-version", "2020-07-15", "2018-12-31"),
+        ("if-match", "\"a\"", "\"b\""),
+        ("if-none-match", "\"a\"", "*"),
+        ("if-modified-since", "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1995 08:49:37 GMT"),
+        ("x-ms-session-token", "0:1#1", "0:1#2"),
+        ("x-ms-documentdb-partitionkeyrangeid", "0", "1"),
+        ("x-ms-start-epk", "00", "10"),
+        ("x-ms-continuation", "a", "b"),
+        ("x-ms-max-item-count", "1", "2"),
+        ("x-ms-consistency-level", "Eventual", "Session"),
+        ("x-ms-documentdb-isquery", "false", "true"),
+        ("x-ms-cosmos-is-query-plan-request", "false", "true"),
+        ("x-ms-documentdb-is-upsert", "false", "true"),
+        ("x-ms-documentdb-expiry-seconds", "10", "20"),
+        ("x-ms-documentdb-pre-trigger-include", "a", "b"),
+        ("content-type", "application/json", "application/query+json"),
+        ("a-im", "Incremental Feed", "Full-Fidelity Feed"),
+        ("x-quire-wait-ms", "1", "60000"),
+    ] {
+        let reply = server.call("GET", item, &[(name, first), (name, second)], "");
+        reply.check_error(400, "BadRequest", &format!("'{name}' must be sent only once"));
+    }
+    // Lists by their definition, and headers that nobody here looks at.
+    for (name, first, second) in [
+        ("accept", "application/json", "*/*"),
+        ("via", "1.1 one", "1.1 two"),
+        ("x-forwarded-for", "10.0.0.1", "10.0.0.2"),
+        ("prefer", "return=minimal", "wait=5"),
+    ] {
+        let key = ("x-ms-documentdb-partitionkey", "[\"x\"]");
+        assert_eq!(server.call("GET", item, &[key, (name, first), (name, second)], "").status, 200, "{name}");
+    }
+    // The second line counts as well.
+    let prefer = [("prefer", "wait=5"), ("prefer", "return=minimal")];
+    let reply = server.call("POST", "/dbs/d/colls/c/docs", &prefer, r#"{"id":"2","pk":"x"}"#);
+    assert_eq!((reply.status, reply.body.len()), (201, 0));
+}

@@ -5,7 +5,7 @@ mod support;
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quire_engine::Clock;
 use quire_server::{OidcConfig, SystemClock, WELL_KNOWN_KEY};
@@ -158,6 +158,44 @@ fn an_issuer_that_does_not_answer() {
     reply.check_error(503, "ServiceUnavailable", "keys of the token issuer");
     assert!(reply.header("x-ms-retry-after-ms").is_some());
     server.check_alive();
+}
+
+/// One that takes connections and never answers.
+#[test]
+fn bearers_do_not_queue_behind_a_dead_issuer() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    std::thread::spawn(move || {
+        let mut silent = Vec::new();
+        for stream in listener.incoming() {
+            count.fetch_add(1, Ordering::Relaxed);
+            silent.push(stream);
+        }
+    });
+    let server = start_with(|config| config.oidc = Some(OidcConfig::new(url.clone(), "quire-tests")));
+    let key = new_curve_key();
+    let claims = json!({"iss": url, "aud": "quire-tests", "exp": 9_999_999_999_i64, "roles": ["Quire.Read"]});
+    let token = token(&json!({"alg": "ES256", "kid": "k"}), &claims, |text| sign_curve(&key, text));
+    std::thread::scope(|scope| {
+        let bearers: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| call(&server, &token, "GET", "/", "").status)).collect();
+        while asked.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        // Meanwhile a key is all that a request needs.
+        server.check_alive();
+        for bearer in bearers {
+            assert_eq!(bearer.join().unwrap(), 503);
+        }
+    });
+    // They waited for one look at the issuer, and the next ones do not even start another.
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    for _ in 0..3 {
+        assert_eq!(call(&server, &token, "GET", "/", "").status, 503);
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -14,6 +14,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use ring::digest;
@@ -51,7 +52,7 @@ pub(crate) struct FileWriter {
 impl FileWriter {
     pub fn create(directory: &Path, name: String) -> Result<FileWriter, EngineError> {
         let path = directory.join(&name);
-        let file = File::options().write(true).create_new(true).open(&path);
+        let file = File::options().write(true).create_new(true).mode(0o600).open(&path);
         let file = file.map_err(|source| io_error("creating", &path, source))?;
         let mut writer = FileWriter {
             name,

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use quire_value::{Limits, Number, Object, Value, text};
@@ -62,7 +63,8 @@ impl Manifest {
         let json = self.to_json().to_json();
         let path = directory.join(MANIFEST);
         let failed = |source| io_error("writing", &path, source);
-        let mut file = File::options().write(true).create_new(true).open(&path).map_err(failed)?;
+        let mut file =
+            File::options().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
         file.write_all(format!("{json}\n{}\n", sha256(json.as_bytes())).as_bytes()).map_err(failed)?;
         file.sync_all().map_err(failed)
     }

@@ -1,23 +1,36 @@
 //! Bearer tokens (`type=aad`): JWTs of one configured issuer.
 //!
 //! The issuer's keys are found through its discovery document and kept; a token with an unknown key id makes the
-//! server look again, at most once in [`REFRESH_INTERVAL_MS`], so that a flood of made-up ids costs the issuer nothing.
+//! server look again, at most once in [`REFRESH_INTERVAL`], so that a flood of made-up ids costs the issuer nothing.
+//!
+//! The keys are read by a task of their own, one at a time and within a bounded time. Requests wait for it only when
+//! there is no key for their token yet, [`WAIT_MAX`] at most and [`WAITING_COUNT_MAX`] of them at once; a failure holds
+//! for the interval. So an issuer that is dead costs a bearer a few seconds once, and everybody else nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use parking_lot::Mutex;
 use serde::Deserialize;
+use tokio::sync::watch;
 
 use super::http_fetch::{FetchError, Fetcher, check_address};
 use super::{AuthError, Role, jwt};
 
 const LEEWAY_SECONDS: i64 = 60;
-const REFRESH_INTERVAL_MS: i64 = 10_000;
+/// From the end of one look at the issuer to the start of the next.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
+/// Both documents together.
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a request waits for the issuer.
+const WAIT_MAX: Duration = Duration::from_secs(3);
+const WAITING_COUNT_MAX: usize = 256;
 /// Keys older than this are read again even when every key id is known, so that a withdrawn key stops working.
-const KEYS_AGE_MAX_MS: i64 = 3_600_000;
+const KEYS_AGE_MAX: Duration = Duration::from_secs(3600);
 const KEY_COUNT_MAX: usize = 64;
 
 /// An issuer and what its tokens must say.
@@ -62,21 +75,37 @@ enum RefreshError {
     Document(#[from] serde_json::Error),
     #[error("the discovery document names the issuer {found:?}")]
     OtherIssuer { found: String },
+    #[error("no answer within {} seconds", REFRESH_TIMEOUT.as_secs())]
+    Timeout,
 }
 
 pub(crate) struct Issuer {
+    source: Arc<Source>,
+    /// Where keys are read: connections come and go with runtimes of their own.
+    runtime: tokio::runtime::Handle,
+    waiting: AtomicUsize,
+}
+
+/// The issuer's keys and how they are read.
+struct Source {
     config: OidcConfig,
     fetcher: Fetcher,
     keys: ArcSwap<KeySet>,
-    /// One look at a time; everyone who waits then sees what it found.
-    refreshing: tokio::sync::Mutex<()>,
-    tried_at_ms: AtomicI64,
+    refresh: Mutex<Refresh>,
+    /// How many times the issuer was looked at to the end.
+    looks: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Refresh {
+    is_running: bool,
+    ended_at: Option<Instant>,
 }
 
 #[derive(Default)]
 struct KeySet {
     keys: Vec<Jwk>,
-    read_at_ms: i64,
+    read_at: Option<Instant>,
 }
 
 #[derive(Deserialize)]
@@ -103,19 +132,22 @@ enum Roles {
 }
 
 impl Issuer {
+    /// Must be called inside the runtime that is to read the keys.
     pub fn new(config: OidcConfig) -> Result<Issuer, OidcError> {
         if config.audience.is_empty() {
             return Err(OidcError::NoAudience);
         }
         check_address(&config.issuer).map_err(OidcError::BadIssuer)?;
         jwt::install();
-        Ok(Issuer {
+        let source = Source {
             config,
             fetcher: Fetcher::new().map_err(OidcError::Trust)?,
             keys: ArcSwap::default(),
-            refreshing: tokio::sync::Mutex::new(()),
-            tried_at_ms: AtomicI64::new(i64::MIN),
-        })
+            refresh: Mutex::default(),
+            looks: watch::Sender::new(0),
+        };
+        let runtime = tokio::runtime::Handle::current();
+        Ok(Issuer { source: Arc::new(source), runtime, waiting: AtomicUsize::new(0) })
     }
 
     pub async fn authenticate(&self, token: &str, now_ms: i64) -> Result<Role, AuthError> {
@@ -123,7 +155,7 @@ impl Issuer {
         if !jwt::ALGORITHMS.contains(&header.alg) {
             return Err(refused("its algorithm is not accepted"));
         }
-        let key = self.key(header.kid.as_deref(), header.alg, now_ms).await?;
+        let key = self.key(header.kid.as_deref(), header.alg).await?;
         let claims = jsonwebtoken::decode::<Claims>(token, &key, &self.validation(header.alg));
         let claims = claims.map_err(|error| refused(reason(error.kind())))?.claims;
         check_times(&claims, now_ms)?;
@@ -131,65 +163,119 @@ impl Issuer {
     }
 
     fn validation(&self, algorithm: Algorithm) -> Validation {
+        let config = &self.source.config;
         let mut validation = Validation::new(algorithm);
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
-        validation.set_issuer(&[&self.config.issuer]);
-        validation.set_audience(&[&self.config.audience]);
+        validation.set_issuer(&[&config.issuer]);
+        validation.set_audience(&[&config.audience]);
         validation.validate_exp = false; // by our clock, in `check_times`
         validation
     }
 
     fn role(&self, roles: &Roles) -> Option<Role> {
+        let config = &self.source.config;
         let has = |role: &String| match roles {
             Roles::None => false,
             Roles::One(one) => one == role,
             Roles::Many(many) => many.contains(role),
         };
         match () {
-            () if has(&self.config.read_write_role) => Some(Role::ReadWrite),
-            () if has(&self.config.read_role) => Some(Role::Read),
+            () if has(&config.read_write_role) => Some(Role::ReadWrite),
+            () if has(&config.read_role) => Some(Role::Read),
             () => None,
         }
     }
 
-    async fn key(
-        &self,
-        kid: Option<&str>,
-        algorithm: Algorithm,
-        now_ms: i64,
-    ) -> Result<DecodingKey, AuthError> {
-        let known = self.keys.load_full();
-        if now_ms - known.read_at_ms < KEYS_AGE_MAX_MS
-            && let Some(key) = known.find(kid, algorithm)
+    async fn key(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<DecodingKey, AuthError> {
+        let known = self.source.keys.load_full();
+        if let Some(key) = known.find(kid, algorithm)
+            && known.is_usable()
         {
+            if known.is_old() {
+                // The next requests will have what this one does not wait for.
+                self.start_refresh();
+            }
             return decoding_key(key);
         }
-        let keys = self.refresh(&known, now_ms).await?;
+        self.wait_for_refresh().await?;
+        let keys = self.source.keys.load_full();
+        if !keys.is_usable() {
+            return Err(AuthError::IssuerUnavailable);
+        }
         decoding_key(keys.find(kid, algorithm).ok_or(refused("its key is not one of the issuer's"))?)
     }
 
-    /// The issuer's keys as they are now, or as they were found a moment ago.
-    async fn refresh(&self, seen: &Arc<KeySet>, now_ms: i64) -> Result<Arc<KeySet>, AuthError> {
-        let _one_at_a_time = self.refreshing.lock().await;
-        let current = self.keys.load_full();
-        let tried_at_ms = self.tried_at_ms.load(Ordering::Relaxed);
-        let too_soon =
-            (now_ms.saturating_sub(tried_at_ms)).unsigned_abs() < REFRESH_INTERVAL_MS.unsigned_abs();
-        if !Arc::ptr_eq(seen, &current) || too_soon {
-            return usable(current, now_ms);
+    /// Until the issuer was looked at, if now is the time for it.
+    async fn wait_for_refresh(&self) -> Result<(), AuthError> {
+        let mut looks = self.source.looks.subscribe();
+        if !self.start_refresh() {
+            return Ok(());
         }
-        self.tried_at_ms.store(now_ms, Ordering::Relaxed);
-        match self.read_keys().await {
+        let _waiting = Waiting::enter(&self.waiting)?;
+        match tokio::time::timeout(WAIT_MAX, looks.changed()).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(AuthError::IssuerUnavailable),
+        }
+    }
+
+    /// Starts to read the keys unless that is under way or was done a moment ago. True when it is under way.
+    fn start_refresh(&self) -> bool {
+        let mut refresh = self.source.refresh.lock();
+        if refresh.is_running {
+            return true;
+        }
+        if refresh.ended_at.is_some_and(|ended| ended.elapsed() < REFRESH_INTERVAL) {
+            return false;
+        }
+        refresh.is_running = true;
+        self.runtime.spawn(Source::refresh(Running(self.source.clone())));
+        true
+    }
+}
+
+/// A request that waits for the issuer.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn enter(count: &'a AtomicUsize) -> Result<Waiting<'a>, AuthError> {
+        let waiting = Waiting(count);
+        if count.fetch_add(1, Ordering::Relaxed) >= WAITING_COUNT_MAX {
+            return Err(AuthError::IssuerUnavailable);
+        }
+        Ok(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A look at the issuer; over when dropped, however it ended.
+struct Running(Arc<Source>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        *self.0.refresh.lock() = Refresh { is_running: false, ended_at: Some(Instant::now()) };
+        self.0.looks.send_modify(|looks| *looks += 1);
+    }
+}
+
+impl Source {
+    async fn refresh(running: Running) {
+        let source = &running.0;
+        let read = tokio::time::timeout(REFRESH_TIMEOUT, source.read_keys()).await;
+        match read.unwrap_or(Err(RefreshError::Timeout)) {
             Ok(keys) => {
-                tracing::info!(issuer = %self.config.issuer, keys = keys.len(), "read the token issuer's keys");
-                self.keys.store(Arc::new(KeySet { keys, read_at_ms: now_ms }));
+                tracing::info!(issuer = %source.config.issuer, keys = keys.len(), "read the token issuer's keys");
+                source.keys.store(Arc::new(KeySet { keys, read_at: Some(Instant::now()) }));
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(issuer = %self.config.issuer, error, "cannot read the token issuer's keys");
+                tracing::warn!(issuer = %source.config.issuer, error, "cannot read the token issuer's keys");
             }
         }
-        usable(self.keys.load_full(), now_ms)
     }
 
     async fn read_keys(&self) -> Result<Vec<Jwk>, RefreshError> {
@@ -207,6 +293,16 @@ impl Issuer {
 }
 
 impl KeySet {
+    /// Time to read them again.
+    fn is_old(&self) -> bool {
+        self.read_at.is_none_or(|read| read.elapsed() >= KEYS_AGE_MAX)
+    }
+
+    /// For as long again they are used while the issuer cannot be reached.
+    fn is_usable(&self) -> bool {
+        self.read_at.is_some_and(|read| read.elapsed() < 2 * KEYS_AGE_MAX)
+    }
+
     /// By key id; a token without one is accepted when only one key can be meant.
     fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Option<&Jwk> {
         let mut suitable = self.keys.iter().filter(|key| suits(key, algorithm));
@@ -237,13 +333,6 @@ fn suits(key: &Jwk, algorithm: Algorithm) -> bool {
 
 fn decoding_key(key: &Jwk) -> Result<DecodingKey, AuthError> {
     DecodingKey::from_jwk(key).map_err(|_| refused("its key cannot be used"))
-}
-
-fn usable(keys: Arc<KeySet>, now_ms: i64) -> Result<Arc<KeySet>, AuthError> {
-    if keys.keys.is_empty() || now_ms - keys.read_at_ms >= 2 * KEYS_AGE_MAX_MS {
-        return Err(AuthError::IssuerUnavailable);
-    }
-    Ok(keys)
 }
 
 fn check_times(claims: &Claims, now_ms: i64) -> Result<(), AuthError> {

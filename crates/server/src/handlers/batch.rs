@@ -15,7 +15,7 @@ use quire_resource::PartitionKey;
 
 use crate::binary_json;
 use crate::handlers::call::indexing_directive;
-use crate::handlers::items::{wants_minimal, with_position, with_positions};
+use crate::handlers::items::{with_position, with_positions};
 use crate::handlers::{Call, Handled};
 use crate::headers::Reply;
 use crate::hybrid_row::{self, HybridRowError, OperationRow, ResultRow};
@@ -93,7 +93,7 @@ fn operations(call: &Call<'_>, is_binary: bool) -> Result<Vec<BatchOperation>, H
     if given.len() > OPERATIONS_MAX {
         return Err(too_many());
     }
-    let want_body = !wants_minimal(call)?;
+    let want_body = !call.request.prefers_minimal();
     let operation = |(index, given)| operation(index + 1, given, want_body);
     given.into_iter().enumerate().map(operation).collect()
 }

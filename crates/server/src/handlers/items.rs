@@ -14,7 +14,6 @@ use crate::headers::Reply;
 use crate::status::{Failure, HandlerError, RequestError};
 use crate::wire::Feed;
 
-const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PRE_TRIGGERS: HeaderName = HeaderName::from_static("x-ms-documentdb-pre-trigger-include");
 const POST_TRIGGERS: HeaderName = HeaderName::from_static("x-ms-documentdb-post-trigger-include");
 
@@ -136,7 +135,7 @@ async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> H
         body: if is_delete { Bytes::new() } else { call.body()? },
         if_match: call.text(&IF_MATCH)?.map(str::to_owned),
         indexing: call.indexing()?,
-        want_body: !is_delete && !wants_minimal(call)?,
+        want_body: !is_delete && !call.request.prefers_minimal(),
         pre_trigger,
         post_trigger,
         trigger_headers: if runs_scripts { scripts::request_headers(call) } else { Vec::new() },
@@ -208,11 +207,6 @@ pub(super) fn with_positions(
         return reply;
     }
     reply.first_session(container).first_partition(container)
-}
-
-pub(super) fn wants_minimal(call: &Call<'_>) -> Result<bool, HandlerError> {
-    let prefer = call.text(&PREFER)?.unwrap_or_default();
-    Ok(prefer.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case("return=minimal")))
 }
 
 /// The trigger that a header names: a list of ids of which there may be one.
