@@ -29,7 +29,8 @@ pub(crate) struct CachedItem {
     pub body: Bytes,
     pub etag: Arc<str>,
     pub lsn: u64,
-    pub ts: i64,
+    /// By the clock.
+    pub written: i64,
     pub ttl: ItemTtl,
     pub json_bytes: u32,
     pub partition_key: PartitionKey,
@@ -136,7 +137,7 @@ mod tests {
             body: Bytes::from_static(b"{}"),
             etag: Arc::from("e"),
             lsn,
-            ts: 0,
+            written: 0,
             ttl: ItemTtl::Inherit,
             json_bytes: 2,
             partition_key: PartitionKey(Vec::new()),

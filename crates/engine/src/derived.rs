@@ -48,7 +48,7 @@ pub(crate) fn derived_rows(
 /// Only items with a `ttl` of their own have an expiry row, also where the container's TTL is off.
 fn own_expiry(row: &Row<'_>) -> Option<i64> {
     match row.ttl {
-        ItemTtl::Seconds(seconds) => Some(row.stamp.ts + i64::from(seconds)),
+        ItemTtl::Seconds(seconds) => Some(row.written() + i64::from(seconds)),
         ItemTtl::Inherit | ItemTtl::Never => None,
     }
 }

@@ -564,7 +564,8 @@ impl Sequencer {
             group.written.push(at);
             group.changed.extend(prepared.logical_partitions.iter().map(|name| (*name, at.lsn)));
             prepared.index_rows().for_each(|(index, rows)| counted.add(index, rows));
-            self.stamp(prepared, at, ops, group);
+            // A clock that was set back is behind `_ts`, which never falls.
+            self.stamp(prepared, at, ts.min(now), ops, group);
         }
         counts.indexes_overflowed = counted.overflowed;
         counted.ops(self.container, self.partition, ops);
@@ -579,7 +580,7 @@ impl Sequencer {
         (guard, (Standing { counts, ..standing }, counted))
     }
 
-    fn stamp(&self, prepared: Prepared, at: Written, ops: &mut Vec<Op>, group: &mut Group<'_>) {
+    fn stamp(&self, prepared: Prepared, at: Written, written: i64, ops: &mut Vec<Op>, group: &mut Group<'_>) {
         let Written { lsn, ts } = at;
         self.list(prepared.index_names, ops, group);
         ops.extend(prepared.ops);
@@ -593,9 +594,9 @@ impl Sequencer {
         }
         for (ordinal, mut put) in prepared.puts.into_iter().enumerate() {
             let ordinal = u16::try_from(ordinal).expect("a transaction has at most 10,000 operations");
-            row::stamp(&mut put.row, lsn, ordinal, ts);
-            let expires_at = put.ttl_seconds.map(|seconds| ts + i64::from(seconds));
-            group.noted.item_written = group.noted.item_written.min(ts);
+            row::stamp(&mut put.row, lsn, ordinal, ts, written);
+            let expires_at = put.ttl_seconds.map(|seconds| written + i64::from(seconds));
+            group.noted.item_written = group.noted.item_written.min(written);
             group.noted.own_expiry = group.noted.own_expiry.min(expires_at.unwrap_or(i64::MAX));
             if put.version.is_some() {
                 group.noted.version_written = group.noted.version_written.min(ts);

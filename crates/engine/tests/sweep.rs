@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Fixture, json};
+use common::{Fixture, json, number_of};
 use hooked::{Call, Calls, Hooked};
-use quire_engine::{Precondition, verify};
+use quire_engine::{Precondition, Scope, verify};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
 
@@ -274,4 +274,37 @@ fn containers_take_turns() {
     let left = left.load(Ordering::SeqCst);
     assert!(left >= 3000 - 500, "only {left} items of the large container were left");
     calls.set_hook(|_| ());
+}
+
+/// The clock ran ahead for a moment: `_ts` stays ahead, and items expire by the clock all the same.
+#[test]
+fn items_expire_by_the_clock_after_it_ran_ahead() {
+    for (members, ttl) in [(r#""defaultTtl":-1"#, r#","ttl":10"#), (r#""defaultTtl":10"#, "")] {
+        let (fixture, storage) = fixture(members, 1);
+        fixture.engine.pause_sweep(true);
+        const AHEAD: i64 = 14 * 365 * 24 * 3600;
+        fixture.clock.advance(AHEAD);
+        fixture.create(&format!(r#"{{"id":"ahead","pk":"p"{ttl}}}"#)).expect("created");
+        fixture.clock.advance(-AHEAD);
+        for n in 0..20 {
+            fixture.create(&format!(r#"{{"id":"{n}","pk":"p"{ttl}}}"#)).expect("created");
+        }
+        let read = |id: &str| fixture.read(id, "[\"p\"]");
+        let ts = number_of(&read("1").expect("there"), "_ts");
+        assert_eq!(ts, fixture.clock.now() + AHEAD, "_ts never falls");
+        fixture.clock.advance(9);
+        read("1").expect("not yet");
+        fixture.clock.advance(2);
+        assert!(read("1").is_err(), "an expired item is seen");
+        let query = "SELECT VALUE COUNT(1) FROM c";
+        assert_eq!(fixture.all(Some(query), &Scope::default(), 10), [json("1")]);
+        // They are removed, too, although one before them in the feed stays; and that one goes in its time.
+        fixture.engine.pause_sweep(false);
+        wait_for_items(&fixture, 1);
+        read("ahead").expect("it was written in the future");
+        assert_sound(&storage);
+        fixture.clock.advance(AHEAD);
+        wait_for_items(&fixture, 0);
+        assert_sound(&storage);
+    }
 }

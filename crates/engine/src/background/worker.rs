@@ -31,6 +31,8 @@ const FAILURES_TOLERATED: u32 = 5;
 /// What a worker does.
 pub(crate) trait Work: Send + Sync + 'static {
     const NAME: &'static str;
+    /// Before the first round, unless the worker is woken.
+    const DELAY: Duration = Duration::ZERO;
     /// What is remembered from round to round; lost when a round panics.
     type Memory: Default;
 
@@ -233,7 +235,7 @@ impl<W: Work> Drop for Worker<W> {
 fn run_rounds<W: Work>(work: &W, signal: &Signal, health: &Mutex<Health>) {
     let turn = Turn { name: W::NAME, signal, health };
     let mut memory = W::Memory::default();
-    let mut wait = Some(Duration::ZERO);
+    let mut wait = Some(W::DELAY);
     while signal.wait(wait) {
         let next = match caught(|| work.round(&turn, &mut memory)) {
             Ok(Ok(next)) => {

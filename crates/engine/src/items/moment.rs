@@ -86,7 +86,7 @@ impl Container {
 
     /// Whether nobody sees an item any more, wherever its rows still are.
     pub(crate) fn is_gone(&self, row: &Row<'_>, moment: &Moment) -> bool {
-        self.is_past(row.ttl, row.stamp.ts, moment.seconds)
+        self.is_past(row.ttl, row.written(), moment.seconds)
             || (!moment.deleted.is_empty()
                 && moment.deleted.covers(row.encoded_partition_key(), row.stamp.lsn))
     }
@@ -94,12 +94,12 @@ impl Container {
     /// The same of what is known of an item besides its row.
     pub(crate) fn is_gone_by(
         &self,
-        (ttl, ts): (ItemTtl, i64),
+        (ttl, written): (ItemTtl, i64),
         key: &PartitionKey,
         lsn: u64,
         moment: &Moment,
     ) -> bool {
-        if self.is_past(ttl, ts, moment.seconds) {
+        if self.is_past(ttl, written, moment.seconds) {
             return true;
         }
         if moment.deleted.is_empty() {
@@ -110,7 +110,7 @@ impl Container {
         moment.deleted.covers(&encoded, lsn)
     }
 
-    pub(crate) fn is_past(&self, ttl: ItemTtl, ts: i64, now_seconds: i64) -> bool {
-        expires_at(self.definition.default_ttl, ttl, ts).is_some_and(|at| at <= now_seconds)
+    pub(crate) fn is_past(&self, ttl: ItemTtl, written: i64, now_seconds: i64) -> bool {
+        expires_at(self.definition.default_ttl, ttl, written).is_some_and(|at| at <= now_seconds)
     }
 }

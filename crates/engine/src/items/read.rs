@@ -33,7 +33,7 @@ pub(crate) fn read_item_cached(
     }
     let moment = container.moment(shared);
     let item = shared.cache.get(&place.id_key(container, read.id))?;
-    let is_gone = container.is_gone_by((item.ttl, item.ts), &item.partition_key, item.lsn, &moment);
+    let is_gone = container.is_gone_by((item.ttl, item.written), &item.partition_key, item.lsn, &moment);
     let visible = item.partition_key == place.key && !is_gone;
     visible.then(|| answer(read, Ok(item), Some(position)))
 }
@@ -80,7 +80,7 @@ fn ready(
         body: Bytes::from(body),
         etag: Arc::from(etag),
         lsn: row.stamp.lsn,
-        ts: row.stamp.ts,
+        written: row.written(),
         ttl: row.ttl,
         json_bytes: row.json_bytes,
         partition_key: place.key,

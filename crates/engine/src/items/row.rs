@@ -2,7 +2,7 @@
 //!
 //! | at | bytes | what                                                                          |
 //! |----|-------|-------------------------------------------------------------------------------|
-//! | 0  | 1     | format, 1                                                                     |
+//! | 0  | 1     | format: 1, or 2 with a time of writing                                        |
 //! | 1  | 1     | bit 0: has index rows; bits 1, 2: written with the indexing directive include or exclude; bit 3: has an ETag of its own; bits 4 to 7: epoch of its index rows |
 //! | 2  | 4     | CRC-32 of all other bytes                                                     |
 //! | 6  | 8     | LSN of the write                                                              |
@@ -14,9 +14,11 @@
 //! | 36 | 4     | length of the compact JSON of the user properties                             |
 //! | 40 | 2     | length of the partition key                                                   |
 //! | 42 | 0, 16 | own ETag                                                                      |
+//! |    | 0, 8  | format 2: when it was written by the clock, seconds, where `_ts` was ahead of it |
 //! |    |       | partition key (`PartitionKey::encode`), then the item (`quire_value::Item`)   |
 //!
-//! Numbers are big-endian. LSN, ordinal, `_ts` and CRC are slots that the sequencer fills ([`stamp`]).
+//! `_ts` never falls in a partition, so after a clock that ran ahead was set back it is later than the clock says. Items expire
+//! by the clock: see [`Row::written`]. Numbers are big-endian. LSN, ordinal, `_ts` and CRC are slots that the sequencer fills ([`stamp`]).
 //! The ETag is made of the stamp (incarnation, partition, LSN, ordinal, `_ts`), so it is new with every write, also
 //! after a restore, and is not stored. Scripts show ETags before the commit decides the stamp: what they write has one
 //! of its own (engine format 3), 16 random bytes but for the bit that no ordinal has set.
@@ -31,6 +33,7 @@ use crate::indexes::EPOCH_NONE;
 use crate::sequencer::random_token;
 
 const FORMAT: u8 = 1;
+const FORMAT_WRITTEN: u8 = 2;
 const INDEXED: u8 = 1;
 const INCLUDE: u8 = 2;
 const EXCLUDE: u8 = 4;
@@ -83,6 +86,7 @@ pub(crate) struct Row<'a> {
     pub indexing: Indexing,
     pub ttl: ItemTtl,
     pub json_bytes: u32,
+    written: i64,
     partition_key: &'a [u8],
     item: &'a [u8],
     bytes: &'a [u8],
@@ -110,8 +114,13 @@ impl Draft<'_> {
     }
 }
 
-/// Fills the slots of an encoded row.
-pub(crate) fn stamp(row: &mut [u8], lsn: u64, ordinal: u16, ts: i64) {
+/// Fills the slots of an encoded row. `written` is the clock's time, which is not after `ts`.
+pub(crate) fn stamp(row: &mut Vec<u8>, lsn: u64, ordinal: u16, ts: i64, written: i64) {
+    if written < ts {
+        row[0] = FORMAT_WRITTEN;
+        let at = FIXED_BYTES + if row[1] & OWN_ETAG == 0 { 0 } else { ETAG_BYTES };
+        row.splice(at..at, written.to_be_bytes());
+    }
     row[6..14].copy_from_slice(&lsn.to_be_bytes());
     row[14..16].copy_from_slice(&ordinal.to_be_bytes());
     row[16..24].copy_from_slice(&ts.to_be_bytes());
@@ -149,9 +158,9 @@ impl Indexing {
 }
 
 impl<'a> Row<'a> {
-    /// When it was written, by the clock.
+    /// When it was written, by the clock: what expiry is counted from.
     pub fn written(&self) -> i64 {
-        self.stamp.ts
+        self.written
     }
 
     pub fn parse(bytes: &'a [u8]) -> Result<Row<'a>, EngineError> {
@@ -164,7 +173,7 @@ impl<'a> Row<'a> {
 
     /// The same of bytes whose checksum held before.
     pub fn trusted(bytes: &'a [u8]) -> Result<Row<'a>, EngineError> {
-        if bytes.len() < FIXED_BYTES || bytes[0] != FORMAT {
+        if bytes.len() < FIXED_BYTES || !matches!(bytes[0], FORMAT | FORMAT_WRITTEN) {
             return Err(corrupt("item row of an unknown format"));
         }
         let key_bytes = usize::from(u16::from_be_bytes(array(bytes, 40)));
@@ -176,13 +185,21 @@ impl<'a> Row<'a> {
                 (Some(u128::from_be_bytes(*etag)), rest)
             }
         };
+        let ts = i64::from_be_bytes(array(bytes, 16));
+        let (written, rest) = match bytes[0] {
+            FORMAT => (ts, rest),
+            _ => {
+                let (written, rest) = rest.split_first_chunk().ok_or_else(|| corrupt("cut item row"))?;
+                (i64::from_be_bytes(*written), rest)
+            }
+        };
         let (partition_key, item) =
             rest.split_at_checked(key_bytes).ok_or_else(|| corrupt("cut item row"))?;
         Ok(Row {
             stamp: Stamp {
                 lsn: u64::from_be_bytes(array(bytes, 6)),
                 ordinal: u16::from_be_bytes(array(bytes, 14)),
-                ts: i64::from_be_bytes(array(bytes, 16)),
+                ts,
                 incarnation: u32::from_be_bytes(array(bytes, 24)),
                 partition: u32::from_be_bytes(array(bytes, 28)),
                 own_etag,
@@ -190,6 +207,7 @@ impl<'a> Row<'a> {
             indexing: Indexing::from_flags(bytes[1]),
             ttl: ttl_from_disk(i32::from_be_bytes(array(bytes, 32))),
             json_bytes: u32::from_be_bytes(array(bytes, 36)),
+            written,
             partition_key,
             item,
             bytes,
@@ -310,8 +328,25 @@ mod tests {
             item: &[0xCC, 0xDD, 0xEE],
         };
         let mut row = draft.encode();
-        stamp(&mut row, 0x0102, 3, 1_700_000_000);
+        stamp(&mut row, 0x0102, 3, 1_700_000_000, 1_700_000_000);
         row
+    }
+
+    /// Written when the clock was behind `_ts`.
+    #[test]
+    fn a_time_of_writing_is_kept_where_it_differs() {
+        for own_etag in [None, Some(0x8899)] {
+            let mut late = sample_with(own_etag);
+            stamp(&mut late, 0x0102, 3, 1_700_000_000, 1_600_000_000);
+            let (plain, late) = (sample_with(own_etag), Row::parse(&late).map(|row| (row, late.clone())));
+            let (row, bytes) = late.expect("readable");
+            assert_eq!((bytes.len(), bytes[0]), (plain.len() + 8, 2));
+            assert_eq!((row.stamp.ts, row.written()), (1_700_000_000, 1_600_000_000));
+            let before = Row::parse(&plain).expect("readable");
+            assert_eq!(before.written(), before.stamp.ts);
+            assert_eq!((row.stamp, row.item(), row.ttl), (before.stamp, before.item(), before.ttl));
+            assert_eq!(row.encoded_partition_key(), before.encoded_partition_key());
+        }
     }
 
     /// On disk: a change here is a new format.

@@ -133,7 +133,7 @@ impl<'a> Rows<'a> {
             self.remove(keys::FEEDS, keys::expiry(container.number, at, rid));
         }
         if self.keeps_versions() {
-            let is_expired = container.is_past(row.ttl, row.stamp.ts, self.shared.now_seconds());
+            let is_expired = container.is_past(row.ttl, row.written(), self.shared.now_seconds());
             self.deleted.push(Deleted { rid, before: before(row), is_expired });
         }
         self.grow(-1, -i64::from(row.json_bytes));
@@ -265,5 +265,5 @@ fn seconds_of(ttl: ItemTtl) -> Option<u32> {
 
 /// Where the expiry row of a stored item is, if it has one.
 fn own_expiry(row: &Row<'_>) -> Option<i64> {
-    seconds_of(row.ttl).map(|seconds| row.stamp.ts + i64::from(seconds))
+    seconds_of(row.ttl).map(|seconds| row.written() + i64::from(seconds))
 }

@@ -169,6 +169,7 @@ impl Splits {
 
 impl Work for Splits {
     const NAME: &'static str = "split";
+    const DELAY: Duration = INTERVAL;
     type Memory = ();
 
     fn round(&self, turn: &Turn<'_>, (): &mut ()) -> Result<Next, Interrupted> {

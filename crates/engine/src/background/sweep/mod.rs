@@ -198,6 +198,7 @@ impl ContainerTurn<'_> {
 
 impl Work for Sweep {
     const NAME: &'static str = "sweep";
+    const DELAY: Duration = INTERVAL;
     type Memory = Memory;
 
     fn round(&self, turn: &Turn<'_>, memory: &mut Memory) -> Result<Next, Interrupted> {
