@@ -59,7 +59,10 @@ pub fn run(mut config: Config) -> Result<()> {
         server.endpoints.push(backup::endpoint(folder));
     }
     let runtime = quire_server::runtime(&server).context("starting the runtime")?;
-    runtime.block_on(serve(server, engine))
+    let served = runtime.block_on(serve(server, engine));
+    // A call that does not end is not waited for.
+    runtime.shutdown_background();
+    served
 }
 
 async fn serve(config: ServerConfig, engine: Arc<Engine>) -> Result<()> {

@@ -153,11 +153,16 @@ impl Client {
     }
 
     fn query(&mut self, container: &str, text: &str) -> Answer {
+        let request = self.query_request(container, text);
+        self.connection.exchange(&request).expect("answers")
+    }
+
+    fn query_request(&self, container: &str, text: &str) -> Vec<u8> {
         let link = format!("dbs/d/colls/{container}");
         let headers =
             format!("{NO_KEY}x-ms-documentdb-isquery: True\r\ncontent-type: application/query+json\r\n");
         let body = format!(r#"{{"query": {}}}"#, quoted(text));
-        self.send("POST", &format!("/{link}/docs"), ("docs", &link), &headers, body.as_bytes())
+        self.signer.request("POST", &format!("/{link}/docs"), ("docs", &link), &headers, body.as_bytes())
     }
 
     fn attack_by_function(&mut self, name: &str, function: &HostileFunction) {
@@ -269,6 +274,40 @@ fn run_functions(isolation: &str, time_ms: &str, functions: &[&HostileFunction])
         assert!(calls > 10, "{calls}");
     });
     live.stop().expect("the server is alive");
+}
+
+/// A stop waits for nobody's function: neither for one that looks at the clock nor for one that does not.
+#[test]
+fn a_stop_waits_for_no_function() {
+    const ENDLESS: &str = "x => { for (;;); }";
+    const STUCK: &str = "x => new Array(4294967295).join()";
+    for (isolation, body) in
+        [("process", ENDLESS), ("process", STUCK), ("in-process", ENDLESS), ("in-process", STUCK)]
+    {
+        let live = serve(&["--script-isolation", isolation, "--script-time-ms", "600000"]);
+        let port = live.port;
+        let mut client = Client::open(port);
+        client.expect(201, "POST", "/dbs", ("dbs", ""), "", br#"{"id": "d"}"#);
+        client.container("c");
+        client.item("c");
+        client.function("c", "hostile", body);
+        drop(client);
+        let query = std::thread::spawn(move || {
+            let mut client = Client::open(port);
+            let request = client.query_request("c", "SELECT VALUE udf.hostile(c.n) FROM c");
+            // It may be answered or cut off.
+            client.connection.exchange(&request).map(|answer| answer.status)
+        });
+        std::thread::sleep(Duration::from_millis(700));
+        let asked = Instant::now();
+        live.stop().expect("ends");
+        let took = asked.elapsed();
+        println!("{isolation}, {body}: stopped after {took:?}");
+        // Far below the 20 s that connections have to finish.
+        assert!(took < Duration::from_secs(12), "{isolation}, {body}: {took:?}");
+        let status = query.join().expect("no panic");
+        assert!(!matches!(status, Ok(200)), "{status:?}");
+    }
 }
 
 fn serve(more: &[&str]) -> Live {

@@ -51,6 +51,15 @@ impl Engine {
         let splits = Splits::start(splitter)?;
         Ok(Engine { shared, catalog, reclaim, index_builds, sweep, views, splits, watched })
     }
+    /// The server is about to stop: queries that call user-defined functions end now, with an error. One that runs in
+    /// this process and does not look at the clock cannot be ended: [`Engine::function_pages`] counts it.
+    pub fn stop_functions(&self) {
+        self.shared.scripts.stop_functions();
+    }
+    /// Pages of queries that call user-defined functions, under way now.
+    pub fn function_pages(&self) -> usize {
+        self.shared.scripts.function_pages()
+    }
     /// Stops background work, flushes, closes the storage.
     pub fn close(&self) -> Result<(), EngineError> {
         self.stop_workers();

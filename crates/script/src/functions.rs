@@ -124,6 +124,7 @@ impl LoadedFunctions {
     ) -> Result<LoadedFunctions, ScriptError> {
         let mut sandbox = pool.take()?;
         sandbox.begin(&limits, limits.function_time);
+        sandbox.state.set_function(true);
         sandbox.relieve(&limits);
         let renewed = Instant::now();
         let mut functions =

@@ -17,6 +17,7 @@
 #[expect(unsafe_code, reason = "the engine's calls for bytecode have no safe form; see the module")]
 mod bytecode; // programs compiled once, for every context
 mod compile; // from text to the entry function, and where in the text an error is
+mod confine; // what a worker process gives up
 mod error; // `ScriptError`
 mod functions; // user-defined functions: many cheap calls
 mod host; // `Host` and its messages
@@ -32,10 +33,12 @@ mod wire; // messages between the server and a worker process
 mod worker; // the worker process
 mod workers; // worker processes, seen from the server
 
+pub use confine::{Confinement, confine};
 pub use error::{Position, ScriptError};
 pub use functions::{Called, FunctionCall, Functions};
 pub use host::{Answer, Host, IndexAction, ItemLink, Reply, Request};
 pub use isolation::{Isolation, Spatial, SpatialFunction};
 pub use limits::Limits;
 pub use run::{Call, Collection, Failure, Outcome, Run, Script, Scripts, TriggerOperation};
+pub use wire::is_worker_message;
 pub use worker::serve;

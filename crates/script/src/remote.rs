@@ -57,7 +57,8 @@ impl RemoteFunctions {
         // A worker that keeps its limits answers in this time; it may compile first.
         let deadline = Instant::now() + self.limits.function_time + CALLS_TIME + GRACE;
         let load = (!is_loaded).then_some((&self.limits, &self.scripts[..]));
-        let values = self.workers.watched(&mut worker, deadline, |worker| worker.call(load, calls))??;
+        let values =
+            self.workers.watched(&mut worker, deadline, true, |worker| worker.call(load, calls))??;
         if values.is_empty() || values.len() > calls.len() {
             return Err(no_value());
         }

@@ -134,6 +134,15 @@ impl Scripts {
         &self.limits
     }
 
+    /// The server stops: user-defined functions that run end now, in this process where they look at the clock, and
+    /// none begins. Procedures and triggers have their time to finish.
+    pub fn stop_functions(&self) {
+        self.pool.stop_functions();
+        if let Some(workers) = &self.workers {
+            workers.stop_functions();
+        }
+    }
+
     /// Whether they run in other processes.
     pub fn is_isolated(&self) -> bool {
         self.workers.is_some()
@@ -163,6 +172,7 @@ impl Scripts {
     fn run_here(&self, run: &Run<'_>, limits: &Limits, host: &mut dyn Host) -> Result<Outcome, Failure> {
         let mut sandbox = self.pool.take().map_err(|error| Failure { error, log: None })?;
         sandbox.begin(limits, limits.time);
+        sandbox.state.set_function(false);
         let result = self.run_in(&sandbox, run, limits, host).map_err(|error| match error {
             // Interrupted before the script itself began.
             ScriptError::Engine { .. } if sandbox.state.is_interrupted() => ScriptError::TimedOut,

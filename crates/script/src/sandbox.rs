@@ -37,6 +37,8 @@ pub(crate) const PRELUDE_MARK: &str = "(<null>";
 pub(crate) struct Pool {
     idle: Mutex<Vec<Sandbox>>,
     idle_max: usize,
+    /// The server stops: functions end at once.
+    stopping: Arc<AtomicBool>,
 }
 
 pub(crate) struct Sandbox {
@@ -63,6 +65,9 @@ pub(crate) struct State {
     log: Mutex<String>,
     log_left: AtomicUsize,
     rejections: AtomicI64,
+    /// It runs a function, which has nothing to finish when the server stops.
+    is_function: AtomicBool,
+    stopping: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Copy)]
@@ -88,12 +93,17 @@ pub(crate) enum Stop {
 
 impl Pool {
     pub(crate) fn new(idle_max: usize) -> Pool {
-        Pool { idle: Mutex::default(), idle_max }
+        Pool { idle: Mutex::default(), idle_max, stopping: Arc::default() }
+    }
+
+    /// Functions that run here end where they look at the clock, and so do all to come.
+    pub(crate) fn stop_functions(&self) {
+        self.stopping.store(true, Relaxed);
     }
 
     pub(crate) fn take(&self) -> Result<Sandbox, ScriptError> {
         let idle = self.idle.lock().pop();
-        idle.map_or_else(Sandbox::new, Ok)
+        idle.map_or_else(|| Sandbox::new(Arc::clone(&self.stopping)), Ok)
     }
 
     /// Keeps the runtime for another run, unless something of this run is left in it.
@@ -109,10 +119,10 @@ impl Pool {
 }
 
 impl Sandbox {
-    fn new() -> Result<Sandbox, ScriptError> {
+    fn new(stopping: Arc<AtomicBool>) -> Result<Sandbox, ScriptError> {
         let runtime = Runtime::new().map_err(engine_failed)?;
         let keeper = Context::custom::<Everything>(&runtime).map_err(engine_failed)?;
-        let state = Arc::new(State::new());
+        let state = Arc::new(State::new(stopping));
         let watched = Arc::clone(&state);
         runtime.set_interrupt_handler(Some(Box::new(move || watched.interrupts())));
         let watched = Arc::clone(&state);
@@ -369,7 +379,7 @@ fn random_id() -> rquickjs::Result<String> {
 }
 
 impl State {
-    fn new() -> State {
+    fn new(stopping: Arc<AtomicBool>) -> State {
         let now = Instant::now();
         State {
             times: Mutex::new(Times { started: now, soft_deadline: now, deadline: now }),
@@ -381,7 +391,13 @@ impl State {
             log: Mutex::default(),
             log_left: AtomicUsize::new(0),
             rejections: AtomicI64::new(0),
+            is_function: AtomicBool::new(false),
+            stopping,
         }
+    }
+
+    pub(crate) fn set_function(&self, is_function: bool) {
+        self.is_function.store(is_function, Relaxed);
     }
 
     fn begin(&self, limits: &Limits, time: Duration) {
@@ -399,7 +415,8 @@ impl State {
     }
 
     fn interrupts(&self) -> bool {
-        if Instant::now() >= self.times.lock().deadline {
+        let is_stopped = self.stopping.load(Relaxed) && self.is_function.load(Relaxed);
+        if is_stopped || Instant::now() >= self.times.lock().deadline {
             self.interrupted.store(true, Relaxed);
         }
         self.is_interrupted()

@@ -7,6 +7,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::Duration;
 
+use crate::confine::Confinement;
 use crate::functions::{Called, FunctionCall, decode_call};
 use crate::values::{Passed, refused, refused_code};
 use crate::{
@@ -56,6 +57,8 @@ pub(crate) enum FromWorker {
     Failed(Failure),
     /// What the first of the calls gave, at least one.
     Values(Vec<Called>),
+    /// The first message of all.
+    Ready(Confinement),
 }
 
 /// A [`Run`] that owns its texts.
@@ -247,6 +250,10 @@ impl Frame {
         }
     }
 
+    pub(crate) fn ready(confinement: Confinement) -> Frame {
+        Frame::new(6).byte(confinement.code())
+    }
+
     pub(crate) fn needs_text() -> Frame {
         Frame::new(1)
     }
@@ -392,9 +399,17 @@ pub(crate) fn from_worker(frame: &[u8]) -> Option<FromWorker> {
         }),
         4 => FromWorker::Failed(Failure { log: fields.optional()?, error: fields.error()? }),
         5 => FromWorker::Values(fields.values()?),
+        6 => FromWorker::Ready(Confinement::from_code(fields.byte()?)?),
         _ => return None,
     };
     fields.0.is_empty().then_some(message)
+}
+
+/// Whether the server or a worker would take the bytes for a message. For fuzz targets.
+#[doc(hidden)]
+pub fn is_worker_message(frame: &[u8]) -> bool {
+    let (sent, received) = (to_worker(frame).is_some(), from_worker(frame).is_some());
+    sent || received
 }
 
 /// Fields of a frame, each `None` when it is not there or not what it should be.
@@ -752,6 +767,58 @@ mod tests {
         let expected =
             [Ok(Value::Array(vec![Value::from(1)])), Err(ScriptError::TimedOut), Ok(Value::Undefined)];
         assert_eq!(read, expected);
+    }
+
+    /// Frames of every kind, changed at random: read or refused, and what is read is no longer than the frame.
+    #[test]
+    fn changed_frames_are_read_or_refused() {
+        let call = FunctionCall::new(1, &[Value::from("ü"), Value::from(7), Value::Undefined]);
+        let script = Script { version: "v", body: "b" };
+        let load = Some((&Limits::default(), [(script, true)].into_iter()));
+        let value = Ok(Passed::Json(r#"{"a": [1, null]}"#.into()));
+        let failure = Failure { error: ScriptError::Result { what: "a symbol" }, log: text("l") };
+        let outcome = Outcome { body: text("1"), log: None, unhandled_rejections: 2 };
+        let frames: Vec<Vec<u8>> = [
+            Frame::calls(load, &[call.clone(), call]),
+            Frame::values().value(&value).value(&Err(ScriptError::TimedOut)).counted(2),
+            Frame::failed(&failure),
+            Frame::done(&outcome),
+            Frame::ready(Confinement { calls: true, files: false }),
+            Frame::release(),
+            Frame::script_text("x => x"),
+            Frame::answer(&Reply::Page { items: "[]".into(), continuation: text("c") }.into()),
+            Frame::request(&Request::Create { body: "{}".into(), index_action: IndexAction::Include }),
+        ]
+        .into_iter()
+        .map(sent)
+        .collect();
+        let seed = 0x9E37_79B9_7F4A_7C15_u64;
+        println!("seed {seed:#x}");
+        let (mut random, mut taken) = (seed, 0);
+        let mut next = |below: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random % below.max(1) as u64) as usize
+        };
+        for round in 0..100_000 {
+            let mut frame = frames[round % frames.len()].clone();
+            for _ in 0..next(4) {
+                let at = next(frame.len());
+                match next(4) {
+                    0 => frame.truncate(at),
+                    1 => frame.insert(at, next(256) as u8),
+                    2 => frame.extend_from_within(at..),
+                    _ => {
+                        if let Some(byte) = frame.get_mut(at) {
+                            *byte = [0, 1, 0x7F, 0xFF, next(256) as u8][next(5)];
+                        }
+                    }
+                }
+            }
+            taken += usize::from(is_worker_message(&frame));
+        }
+        assert!(taken > 10_000 && taken < 90_000, "{taken}");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The worker process: runs what it is sent, one run after another, until its input ends.
 //!
-//! It reaches nothing but its input and output: it has no files, may open none, and gives up what it could use against
-//! the machine before it reads the first message.
+//! It reaches nothing but its input and output: see [`confine`](crate::confine()).
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -9,15 +8,13 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use crate::confine::confine;
 use crate::functions::{LoadedFunctions, decode_call};
 use crate::wire::{Calls, Frame, OwnedRun, OwnedScript, ToWorker, malformed, read_frame, to_worker};
 use crate::{Answer, Failure, Host, Limits, Request, Script, ScriptError, Scripts, Spatial};
 
-/// What the process may use at most, all told: a bound for faults of the engine, whose own limits are far lower.
-const ADDRESS_SPACE_BYTES: u64 = 4 << 30;
 /// Processor time of a run beyond its time limit, in seconds.
 const PROCESSOR_SECONDS_MORE: u64 = 3;
-const PRIORITY: i32 = 5;
 /// Calls of functions are answered together until they have taken so long, or their values are so large.
 pub(crate) const CALLS_TIME: Duration = Duration::from_millis(50);
 const VALUES_BYTES_MAX: usize = 4 << 20;
@@ -48,7 +45,8 @@ impl Worker {
         // The standard streams look for ends of lines.
         let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-        confine()?;
+        let mut output = output;
+        Frame::ready(confine()?).send(&mut output)?;
         let mut scripts = Scripts::new(Limits::default());
         scripts.set_spatial(spatial);
         Ok(Worker { scripts, functions: None, pipe: Pipe { input: BufReader::new(input), output } })
@@ -150,37 +148,12 @@ impl Host for Pipe {
 }
 
 #[cfg(unix)]
-fn confine() -> io::Result<()> {
-    use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
-    let at_most = |most| Rlimit { current: Some(most), maximum: Some(most) };
-    setrlimit(Resource::Core, at_most(0))?;
-    setrlimit(Resource::Fsize, at_most(0))?;
-    // Those that are open stay so.
-    setrlimit(Resource::Nofile, at_most(0))?;
-    setrlimit(Resource::As, at_most(ADDRESS_SPACE_BYTES))?;
-    setpriority_process(None, PRIORITY)?;
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::process::{Signal, set_parent_process_death_signal};
-        // Also ends it when it is stuck and does not see the end of its input.
-        set_parent_process_death_signal(Some(Signal::KILL))?;
-        rustix::thread::set_no_new_privs(true)?;
-    }
-    Ok(())
-}
-
-#[cfg(unix)]
 fn limit_processor_time(time: Duration) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     use rustix::time::{ClockId, clock_gettime};
     let used = clock_gettime(ClockId::ProcessCPUTime).tv_sec.cast_unsigned();
     let current = used + time.as_secs() + PROCESSOR_SECONDS_MORE;
     Ok(setrlimit(Resource::Cpu, Rlimit { current: Some(current), maximum: None })?)
-}
-
-#[cfg(not(unix))]
-fn confine() -> io::Result<()> {
-    Ok(())
 }
 
 #[cfg(not(unix))]

@@ -10,12 +10,14 @@ use std::io::{self, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::confine::Confinement;
 use crate::functions::{Called, FunctionCall};
 use crate::remote::FunctionText;
 use crate::wire::{Frame, FromWorker, from_worker, malformed, read_frame};
@@ -50,6 +52,8 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     program: Program,
+    /// The log says how workers are confined.
+    is_told: AtomicBool,
 }
 
 #[derive(Default)]
@@ -58,11 +62,15 @@ struct State {
     wanted: Vec<Sender<io::Result<Worker>>>,
     running: HashMap<u64, Watched>,
     last_number: u64,
+    /// Functions that run are overdue, whatever their time.
+    stops_functions: bool,
     closed: bool,
 }
 
 struct Watched {
     deadline: Instant,
+    /// It runs functions, not a procedure or trigger.
+    is_function: bool,
     process: Arc<Mutex<Child>>,
 }
 
@@ -74,11 +82,19 @@ pub(crate) struct Worker {
     runs: u32,
     /// It was told to end.
     is_ended: bool,
+    /// What it said of itself when it was ready, once.
+    confinement: Option<Confinement>,
+    is_ready: bool,
 }
 
 impl Workers {
     pub(crate) fn start(program: Program) -> Workers {
-        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), program });
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            program,
+            is_told: AtomicBool::new(false),
+        });
         let kept = Arc::clone(&shared);
         let keeper = std::thread::Builder::new().name("script-workers".to_owned()).spawn(move || kept.keep());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -94,7 +110,7 @@ impl Workers {
         let failed = |error| Failure { error, log: None };
         let mut worker = self.take().map_err(failed)?;
         let deadline = Instant::now() + limits.time + GRACE;
-        let result = self.watched(&mut worker, deadline, |worker| worker.run(run, limits, host));
+        let result = self.watched(&mut worker, deadline, false, |worker| worker.run(run, limits, host));
         let result = result.map_err(failed)?;
         if result.as_ref().err().is_none_or(|failure| failure.error.is_harmless()) {
             self.give_back(worker);
@@ -107,17 +123,34 @@ impl Workers {
         &self,
         worker: &mut Worker,
         deadline: Instant,
+        is_function: bool,
         work: impl FnOnce(&mut Worker) -> io::Result<T>,
     ) -> Result<T, ScriptError> {
-        let number = self.shared.watch(worker, deadline);
+        let number = self.shared.watch(worker, deadline, is_function);
         let result = work(worker);
         let overran = !self.shared.forget(number);
         worker.is_ended = overran;
+        if let Some(confinement) = worker.confinement.take() {
+            self.shared.tell(confinement);
+        }
         match result {
             Ok(result) => Ok(result),
             Err(_) if overran => Err(ScriptError::TimedOut),
             Err(error) => Err(worker.post_mortem(&error)),
         }
+    }
+
+    pub(crate) fn stop_functions(&self) {
+        let mut state = self.shared.state.lock();
+        state.stops_functions = true;
+        let now = Instant::now();
+        state
+            .running
+            .values_mut()
+            .filter(|watched| watched.is_function)
+            .for_each(|watched| watched.deadline = now);
+        drop(state);
+        self.shared.changed.notify_one();
     }
 
     pub(crate) fn take(&self) -> Result<Worker, ScriptError> {
@@ -163,12 +196,32 @@ impl Drop for Workers {
 }
 
 impl Shared {
-    fn watch(&self, worker: &Worker, deadline: Instant) -> u64 {
+    /// Once: all workers run on the same machine.
+    fn tell(&self, confinement: Confinement) {
+        if self.is_told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let Confinement { calls, files } = confinement;
+        if calls && files {
+            tracing::info!(
+                "script workers cannot open files or sockets, and their system calls are filtered"
+            );
+        } else {
+            tracing::warn!(
+                system_calls_filtered = calls,
+                landlock = files,
+                "this machine confines script workers by less than it could"
+            );
+        }
+    }
+
+    fn watch(&self, worker: &Worker, deadline: Instant, is_function: bool) -> u64 {
         let mut state = self.state.lock();
+        let deadline = if is_function && state.stops_functions { Instant::now() } else { deadline };
         state.last_number += 1;
         let number = state.last_number;
         let is_next = state.running.values().all(|watched| watched.deadline > deadline);
-        state.running.insert(number, Watched { deadline, process: Arc::clone(&worker.process) });
+        state.running.insert(number, Watched { deadline, is_function, process: Arc::clone(&worker.process) });
         drop(state);
         if is_next {
             self.changed.notify_one();
@@ -251,6 +304,8 @@ impl Worker {
             known: HashSet::new(),
             runs: 0,
             is_ended: false,
+            confinement: None,
+            is_ready: false,
         })
     }
 
@@ -269,8 +324,7 @@ impl Worker {
         let is_known = self.known.contains(run.script.version);
         Frame::run(limits, run, !is_known).send(&mut self.input)?;
         loop {
-            let frame = read_frame(&mut self.output)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-            match from_worker(&frame).ok_or_else(malformed)? {
+            match self.receive()? {
                 FromWorker::NeedsText => Frame::script_text(run.script.body).send(&mut self.input)?,
                 FromWorker::Request(request) => Frame::answer(&host.call(request)).send(&mut self.input)?,
                 FromWorker::Done(outcome) => {
@@ -278,7 +332,7 @@ impl Worker {
                     return Ok(Ok(outcome));
                 }
                 FromWorker::Failed(failure) => return Ok(Err(failure)),
-                FromWorker::Values(_) => return Err(malformed()),
+                FromWorker::Values(_) | FromWorker::Ready(_) => return Err(malformed()),
             }
         }
     }
@@ -298,8 +352,7 @@ impl Worker {
                 (limits, functions.iter().map(|function| (function.script(), with_text(function))))
             });
             Frame::calls(loaded, calls).send(&mut self.input)?;
-            let frame = read_frame(&mut self.output)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-            match from_worker(&frame).ok_or_else(malformed)? {
+            match self.receive()? {
                 FromWorker::Values(values) => {
                     let functions = load.map_or(&[][..], |(_, functions)| functions);
                     functions.iter().for_each(|function| self.remember(function.script().version));
@@ -308,6 +361,18 @@ impl Worker {
                 FromWorker::Failed(failure) => return Ok(Err(failure.error)),
                 FromWorker::NeedsText if !all_texts => all_texts = true,
                 _ => return Err(malformed()),
+            }
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<FromWorker> {
+        loop {
+            let frame = read_frame(&mut self.output)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            match from_worker(&frame).ok_or_else(malformed)? {
+                FromWorker::Ready(confinement) if !self.is_ready => {
+                    (self.is_ready, self.confinement) = (true, Some(confinement));
+                }
+                message => return Ok(message),
             }
         }
     }

@@ -20,8 +20,10 @@ fn open_count(process: &str) -> usize {
 fn main() -> ExitCode {
     INHERITED.get_or_init(|| open_count("self") - 4); // the streams, and the directory just read
     let mut arguments = std::env::args().skip(1);
-    if arguments.next().as_deref() == Some("worker") {
-        return quire_script::serve(None);
+    match (arguments.next().as_deref(), arguments.next()) {
+        (Some("worker"), _) => return quire_script::serve(None),
+        (Some("probe"), Some(what)) => return probe(&what),
+        _ => {}
     }
     let tests: &[(&str, fn())] = &[
         ("runs_as_in_process", runs_as_in_process),
@@ -31,6 +33,8 @@ fn main() -> ExitCode {
         ("workers_end_with_the_server", workers_end_with_the_server),
         ("many_at_once", many_at_once),
         ("a_round_trip_is_cheap", a_round_trip_is_cheap),
+        ("a_confined_process_can_do_nothing_else", a_confined_process_can_do_nothing_else),
+        ("workers_that_cannot_start_are_told", workers_that_cannot_start_are_told),
         ("functions_run_as_in_process", functions_run_as_in_process),
         ("a_stuck_function_is_killed_and_others_go_on", a_stuck_function_is_killed_and_others_go_on),
         ("a_dead_worker_fails_its_call_alone", a_dead_worker_fails_its_call_alone),
@@ -343,4 +347,88 @@ fn calls_together_are_cheap() {
     let each = (processor_time() - before) / (BATCH * BATCH_COUNT) as u32;
     println!("one call of many: {each:?} of processor time");
     assert!(each < Duration::from_micros(50), "{each:?}");
+}
+
+/// Confined as a worker is, this process tries something. 0: it can; 1: it is refused with `EPERM`; 2: otherwise.
+fn probe(what: &str) -> ExitCode {
+    let parent = rustix::process::getppid().unwrap();
+    let Ok(Confinement { calls: true, .. }) = confine() else { return ExitCode::from(3) };
+    let tried: std::io::Result<()> = match what {
+        "work" => work(),
+        "open" => std::fs::File::open("/etc/passwd").map(drop),
+        "create" => std::fs::File::create("/tmp/quire-probe").map(drop),
+        "list" => std::fs::read_dir("/").map(drop),
+        "remove" => std::fs::remove_file("/tmp/quire-probe"),
+        "socket" => std::net::UdpSocket::bind("127.0.0.1:0").map(drop),
+        "pair" => std::os::unix::net::UnixStream::pair().map(drop),
+        "program" => std::process::Command::new("/bin/true").status().map(drop),
+        "thread" => std::thread::Builder::new().spawn(|| ()).map(drop),
+        "signal" => rustix::process::kill_process(parent, rustix::process::Signal::USR1).map_err(Into::into),
+        "limits" => rustix::process::setrlimit(
+            rustix::process::Resource::Nofile,
+            rustix::process::Rlimit { current: Some(0), maximum: Some(0) },
+        )
+        .map_err(Into::into),
+        _ => return ExitCode::from(2),
+    };
+    match tried {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.raw_os_error() == Some(1) => ExitCode::from(1),
+        Err(_) => ExitCode::from(2),
+    }
+}
+
+/// What a worker does: memory, time, random bytes, writing.
+fn work() -> std::io::Result<()> {
+    use std::io::Write;
+    let memory: Vec<u64> = (0..4_000_000).collect();
+    let known: std::collections::HashSet<u64> = memory.iter().step_by(1000).copied().collect();
+    let started = Instant::now();
+    assert!(known.contains(&1000) && started.elapsed() < Duration::from_secs(600));
+    std::io::stdout().write_all(b".")?;
+    std::io::stdout().flush()
+}
+
+#[cfg(target_os = "linux")]
+fn a_confined_process_can_do_nothing_else() {
+    use std::os::unix::process::ExitStatusExt;
+    const KILLED_BY_FILTER: Option<i32> = Some(31);
+    let probe = |what: &str| {
+        let program = std::env::current_exe().unwrap();
+        let done = std::process::Command::new(program).args(["probe", what]).output().unwrap();
+        (done.status.code(), done.status.signal())
+    };
+    assert_eq!(probe("work"), (Some(0), None));
+    for refused in ["open", "create", "list", "remove", "signal", "limits"] {
+        assert_eq!(probe(refused), (Some(1), None), "{refused}");
+    }
+    for fatal in ["socket", "pair", "program", "thread"] {
+        assert_eq!(probe(fatal), (None, KILLED_BY_FILTER), "{fatal}");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn a_confined_process_can_do_nothing_else() {}
+
+fn workers_that_cannot_start_are_told() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let gone = Isolation::Process { program: "/nonexistent/quire".into(), arguments: Vec::new() };
+    let nothing = Isolation::Process { program: "/bin/true".into(), arguments: Vec::new() };
+    for isolation in [gone, nothing] {
+        let scripts = Scripts::isolated(Limits::default(), &isolation);
+        for _ in 0..2 {
+            check(&scripts, "set(1)", "the script engine failed: the worker process");
+            let called = scripts.functions(&[script("() => 1")]).unwrap().call(0, &[]);
+            assert!(matches!(called, Err(ScriptError::Engine { .. })), "{called:?}");
+        }
+    }
+    // Without a descriptor to spare no process can be started; later it can.
+    let scripts = scripts(Limits::default());
+    let before = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, rustix::process::Rlimit { current: Some(3), ..before }).unwrap();
+    let failed = scripts.run(&procedure(&body("set(1)"), "[]"), &mut MemoryHost::with(&[]));
+    setrlimit(Resource::Nofile, before).unwrap();
+    let shown = show(failed);
+    assert!(shown.starts_with("the script engine failed: the worker process cannot start"), "{shown}");
+    check(&scripts, "set(1)", "1");
 }

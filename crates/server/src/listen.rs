@@ -207,7 +207,14 @@ impl Server {
             }
         }
         phase.send_replace(Phase::Draining);
-        if tokio::time::timeout(state.config.limits.shutdown_timeout, ended.recv()).await.is_err() {
+        state.engine.stop_functions();
+        let drained = async {
+            tokio::select! {
+                _ = ended.recv() => true,
+                () = stuck_in_functions(&state) => false,
+            }
+        };
+        if !matches!(tokio::time::timeout(state.config.limits.shutdown_timeout, drained).await, Ok(true)) {
             tracing::warn!(open = state.metrics.open_connections(), "ending connections that did not finish");
             phase.send_replace(Phase::Ending);
         }
@@ -585,8 +592,27 @@ impl Hangup {
 }
 
 /// Waits for the engine calls that ended connections left behind, then closes the engine.
+/// Returns when nothing is left but queries in functions that do not end: what runs in this process and does not look at the
+/// clock is not waited for.
+async fn stuck_in_functions(state: &State) {
+    const LOOKS: u32 = 4;
+    let mut looks = 0;
+    while looks < LOOKS {
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        let pages = state.engine.function_pages();
+        let is_stuck = pages > 0 && state.metrics.open_connections() <= pages;
+        looks = if is_stuck { looks + 1 } else { 0 };
+    }
+}
+
 async fn close(state: Arc<State>) -> Result<(), ServerError> {
-    if tokio::time::timeout(CALLS_TIMEOUT, state.pool.finished()).await.is_err() {
+    let finished = async {
+        tokio::select! {
+            () = state.pool.finished() => true,
+            () = stuck_in_functions(&state) => false,
+        }
+    };
+    if !matches!(tokio::time::timeout(CALLS_TIMEOUT, finished).await, Ok(true)) {
         tracing::warn!("closing the engine while calls are under way");
     }
     let closed = tokio::task::spawn_blocking(move || state.engine.close()).await;

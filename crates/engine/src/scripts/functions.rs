@@ -207,7 +207,11 @@ impl<'a> PageFunctions<'a> {
 
     fn call_one(&self, function: usize, arguments: &[Value]) -> Result<Value, EngineError> {
         self.calls.set(self.calls.get() + 1);
-        let fail = |error| self.scripting.failed(&self.found.borrow()[function], error, None);
+        let fail = |error| match self.scripting.is_stopping() {
+            // It was ended, and is no offender.
+            true => EngineError::Overloaded,
+            false => self.scripting.failed(&self.found.borrow()[function], error, None),
+        };
         if self.wants_foresight() {
             let call = FunctionCall::new(function, arguments);
             if let Some(answer) = self.ahead.borrow_mut().take(&call) {
@@ -221,6 +225,9 @@ impl<'a> PageFunctions<'a> {
 
     /// The functions, once the page may go on.
     fn started<'r>(&self, running: &'r mut Option<Running>) -> Result<&'r mut Running, EngineError> {
+        if self.scripting.is_stopping() {
+            return Err(EngineError::Overloaded);
+        }
         if running.is_none() {
             *running = Some(self.start()?);
         }

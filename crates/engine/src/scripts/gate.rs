@@ -90,6 +90,11 @@ impl Gate {
         Err(EngineError::Overloaded)
     }
 
+    /// Places that are taken.
+    pub fn running(&self) -> usize {
+        self.state.lock().running
+    }
+
     /// Waits since start, and entries refused.
     pub fn statistics(&self) -> (u64, u64) {
         (self.waited.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))

@@ -22,7 +22,7 @@ pub(crate) use triggers::write_item;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quire_resource::{GeospatialType, PartitionKey, PartitionKeyDefinition};
 use quire_script::{Collection, Failure, Outcome, Run, Script, Scripts};
@@ -58,6 +58,7 @@ pub(crate) struct Scripting {
     /// `None`: nobody is blocked.
     offenders: Option<Offenders>,
     figures: Figures,
+    stopping: AtomicBool,
 }
 
 /// Counters since start.
@@ -83,7 +84,23 @@ impl Scripting {
             contention: Contention::new(),
             offenders: options.block_offenders.then(Offenders::default),
             figures: Figures::default(),
+            stopping: AtomicBool::new(false),
         }
+    }
+
+    /// The server stops: no query waits for a function any more.
+    pub fn stop_functions(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.scripts.stop_functions();
+    }
+
+    /// Pages that have a place to call functions.
+    pub fn function_pages(&self) -> usize {
+        self.function_gate.running()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
     }
 
     /// For `/_quire/metrics`.

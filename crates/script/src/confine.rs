@@ -1,0 +1,188 @@
+//! What a worker process gives up before it reads its first message: descriptors, privileges, files, system calls.
+//!
+//! From then on it may read and write what is open, use memory, ask for the time and for random bytes, and end. Whatever
+//! else it asks of the kernel is refused, and what only an attacker would ask for (a socket, a process, a program, the
+//! memory of another) ends it. Kernels without Landlock, and machines without system-call filters, do with the rest:
+//! the server is told and says so in its log.
+
+use std::io;
+
+/// What the process may use at most, all told: a bound for faults of the engine, whose own limits are far lower.
+const ADDRESS_SPACE_BYTES: u64 = 4 << 30;
+const PRIORITY: i32 = 5;
+
+/// What holds besides the limits that every Unix has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Confinement {
+    /// System calls are filtered.
+    pub calls: bool,
+    /// Files and ports are refused by the kernel's own rules (Landlock).
+    pub files: bool,
+}
+
+impl Confinement {
+    pub(crate) fn code(self) -> u8 {
+        u8::from(self.calls) | u8::from(self.files) << 1
+    }
+
+    pub(crate) fn from_code(code: u8) -> Option<Confinement> {
+        (code < 4).then_some(Confinement { calls: code & 1 != 0, files: code & 2 != 0 })
+    }
+}
+
+/// Confines this process for good. It must have one thread.
+#[cfg(unix)]
+pub fn confine() -> io::Result<Confinement> {
+    use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
+    let at_most = |most| Rlimit { current: Some(most), maximum: Some(most) };
+    setrlimit(Resource::Core, at_most(0))?;
+    setrlimit(Resource::Fsize, at_most(0))?;
+    setrlimit(Resource::As, at_most(ADDRESS_SPACE_BYTES))?;
+    setpriority_process(None, PRIORITY)?;
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{Signal, set_parent_process_death_signal};
+        // Also ends it when it is stuck and does not see the end of its input.
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        rustix::thread::set_no_new_privs(true)?;
+    }
+    let files = linux::restrict_files();
+    // Those that are open stay so. After the rules for files, which need a descriptor themselves.
+    setrlimit(Resource::Nofile, at_most(0))?;
+    let calls = linux::filter_calls();
+    Ok(Confinement { calls, files })
+}
+
+#[cfg(not(unix))]
+pub fn confine() -> io::Result<Confinement> {
+    Ok(Confinement::default())
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+mod linux {
+    pub fn restrict_files() -> bool {
+        false
+    }
+
+    pub fn filter_calls() -> bool {
+        false
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::BTreeMap;
+
+    use landlock::{
+        ABI, Access, AccessFs, AccessNet, RestrictionStatus, Ruleset, RulesetAttr, RulesetError,
+        RulesetStatus,
+    };
+    use seccompiler::{
+        BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+        SeccompFilter, SeccompRule, TargetArch,
+    };
+
+    /// What the engine, the allocator and the pipe need. A call that is not here fails with `EPERM`: the C library asks
+    /// for files now and then (of time zones, of its messages) and does without.
+    const ALLOWED: &[libc::c_long] = &[
+        libc::SYS_read,
+        libc::SYS_readv,
+        libc::SYS_write,
+        libc::SYS_writev,
+        libc::SYS_close,
+        libc::SYS_brk,
+        libc::SYS_munmap,
+        libc::SYS_mremap,
+        libc::SYS_madvise,
+        libc::SYS_futex,
+        libc::SYS_clock_gettime,
+        libc::SYS_clock_nanosleep,
+        libc::SYS_gettimeofday,
+        libc::SYS_getrandom,
+        libc::SYS_getpid,
+        libc::SYS_gettid,
+        libc::SYS_sched_yield,
+        libc::SYS_sigaltstack,
+        libc::SYS_rt_sigaction,
+        libc::SYS_rt_sigprocmask,
+        libc::SYS_rt_sigreturn,
+        libc::SYS_restart_syscall,
+        libc::SYS_exit,
+        libc::SYS_exit_group,
+    ];
+
+    /// What nothing in a worker asks for by itself.
+    const FATAL: &[libc::c_long] = &[
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_fork,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_vfork,
+        libc::SYS_clone,
+        libc::SYS_clone3,
+        libc::SYS_execve,
+        libc::SYS_execveat,
+        libc::SYS_socket,
+        libc::SYS_socketpair,
+        libc::SYS_connect,
+        libc::SYS_bind,
+        libc::SYS_ptrace,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+        libc::SYS_pidfd_open,
+        libc::SYS_bpf,
+        libc::SYS_io_uring_setup,
+        libc::SYS_userfaultfd,
+        libc::SYS_mount,
+        libc::SYS_unshare,
+        libc::SYS_setns,
+    ];
+
+    /// No file, directory or port: the rules allow nothing.
+    pub fn restrict_files() -> bool {
+        matches!(rules(), Ok(status) if status.ruleset != RulesetStatus::NotEnforced)
+    }
+
+    fn rules() -> Result<RestrictionStatus, RulesetError> {
+        let rules = Ruleset::default().handle_access(AccessFs::from_all(ABI::V5))?;
+        rules.handle_access(AccessNet::from_all(ABI::V5))?.create()?.restrict_self()
+    }
+
+    /// Of two filters the stricter answer counts.
+    pub fn filter_calls() -> bool {
+        let apply = |program: &BpfProgram| seccompiler::apply_filter(program).is_ok();
+        matches!((fatal(), allowed()), (Ok(fatal), Ok(allowed)) if apply(&fatal) && apply(&allowed))
+    }
+
+    fn fatal() -> Result<BpfProgram, BackendError> {
+        let rules = FATAL.iter().map(|&call| (call, Vec::new())).collect();
+        program(rules, SeccompAction::Allow, SeccompAction::KillProcess)
+    }
+
+    fn allowed() -> Result<BpfProgram, BackendError> {
+        let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+            ALLOWED.iter().map(|&call| (call, Vec::new())).collect();
+        // Memory is never code.
+        let is_data = || condition(2, SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64), 0);
+        rules.insert(libc::SYS_mmap, vec![SeccompRule::new(vec![is_data()?])?]);
+        rules.insert(libc::SYS_mprotect, vec![SeccompRule::new(vec![is_data()?])?]);
+        // Its own processor time is set for every run.
+        let own = condition(0, SeccompCmpOp::Eq, 0)?;
+        let processor_time = condition(1, SeccompCmpOp::Eq, u64::from(libc::RLIMIT_CPU))?;
+        let limit = SeccompRule::new(vec![own, processor_time])?;
+        rules.insert(libc::SYS_prlimit64, vec![limit]);
+        program(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)
+    }
+
+    fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+    }
+
+    fn program(
+        rules: BTreeMap<i64, Vec<SeccompRule>>,
+        otherwise: SeccompAction,
+        matched: SeccompAction,
+    ) -> Result<BpfProgram, BackendError> {
+        let architecture: TargetArch = std::env::consts::ARCH.try_into()?;
+        SeccompFilter::new(rules, otherwise, matched, architecture)?.try_into()
+    }
+}
