@@ -290,6 +290,8 @@ pub struct ChangesRequest {
     pub start: FeedStart,
     /// Only changes of this second or later.
     pub since: Option<i64>,
+    /// All versions come with the one before them. Else only deletes by clients do.
+    pub all_previous_images: bool,
 }
 
 /// One page of the change feed.

@@ -9,7 +9,7 @@ use crate::EngineError;
 use crate::api::{PartitionInfo, Position, Resource};
 use crate::catalog::ContainerScripts;
 use crate::items::Place;
-use crate::partition::PartitionSet;
+use crate::partition::{Partition, PartitionSet};
 
 /// An open container: definition, partitions, sequencers. Cheap to clone, valid until the container is deleted.
 ///
@@ -74,6 +74,12 @@ impl Container {
     }
 
     /// Live items and their bytes (for quota headers and statistics).
+    /// The same if it needs no disk.
+    pub fn usage_known(&self) -> Option<(u64, u64)> {
+        let known = |partition: &Partition| partition.sequencer.lsn_known().is_some();
+        self.partitions.all().iter().all(|partition| known(partition)).then(|| self.usage())
+    }
+
     pub fn usage(&self) -> (u64, u64) {
         let usages = self.partitions.all().iter().filter_map(|partition| partition.sequencer.usage().ok());
         usages.fold((0, 0), |total, usage| (total.0 + usage.0, total.1 + usage.1))

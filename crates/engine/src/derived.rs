@@ -24,10 +24,13 @@ pub(crate) fn derived_rows(
     rid: u64,
     row: &Row<'_>,
 ) -> Result<Vec<DerivedRow>, EngineError> {
-    let epk = definition.partition_key.effective(&row.partition_key()?);
+    let key = row.partition_key()?;
+    let epk = definition.partition_key.effective(&key);
+    let identity = definition.partition_key.identity(&key);
+    let identity = identity.as_ref().unwrap_or(&epk);
     let lookup = |key, value| DerivedRow { space: LOOKUPS, key, value };
     let feed = |key, value| DerivedRow { space: FEEDS, key, value };
-    let mut rows = vec![lookup(keys::id(container, &epk, row.id()?), keys::number_value(rid))];
+    let mut rows = vec![lookup(keys::id(container, identity, row.id()?), keys::number_value(rid))];
     for tuple in unique::tuples_of(container, &definition.unique_keys, &epk, row.node()?) {
         rows.push(lookup(keys::unique(&tuple.prefix, rid), Vec::new()));
     }

@@ -26,7 +26,7 @@ fn fill(engine: &Engine) {
     engine.create_database(&json(r#"{"id":"d","_rid":"sent back"}"#), Some(Throughput::Manual(500))).unwrap();
     engine.create_database(&json(r#"{"id":"empty"}"#), None).unwrap();
     engine.create_container("d", &json(CONTAINER), None).unwrap();
-    let autoscale = Throughput::Autoscale { max: 4000, increment_percent: 10 };
+    let autoscale = Throughput::Autoscale { max: 4000, increment_percent: Some(10) };
     let own =
         r#"{"id":"own","partitionKey":{"paths":["/a","/b"],"kind":"MultiHash","version":2},"defaultTtl":60}"#;
     engine.create_container("d", &json(own), Some(autoscale)).unwrap();
@@ -54,7 +54,7 @@ fn an_account_is_the_same_after_it_was_opened_again() {
           {"id":"own","indexingPolicy":{"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}]},"partitionKey":{"paths":["/a","/b"],"kind":"MultiHash","version":2},"defaultTtl":60,"conflictResolutionPolicy":{"mode":"LastWriterWins","conflictResolutionPath":"/_ts","conflictResolutionProcedure":""},"geospatialConfig":{"type":"Geography"},"_rid":"AAAAAYAAAAI=","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAI=/","_etag":"\"00000001-0001-0000-ca7a-000000000005\"","_ts":1700000000,"_docs":"docs/","_sprocs":"sprocs/","_triggers":"triggers/","_udfs":"udfs/","_conflicts":"conflicts/"}
           {"id":"u","_rid":"AAAAAQAAAAE=","_self":"dbs/AAAAAQ==/users/AAAAAQAAAAE=/","_etag":"\"00000001-0001-0000-ca7a-000000000006\"","_ts":1700000000,"_permissions":"permissions/"}
             {"id":"p","permissionMode":"Read","resource":"dbs/d/colls/c","_rid":"AAAAAQAAAAEBAAAAAAAAAA==","_self":"dbs/AAAAAQ==/users/AAAAAQAAAAE=/permissions/AAAAAQAAAAEBAAAAAAAAAA==/","_etag":"\"00000001-0001-0000-ca7a-000000000007\"","_ts":1700000000}
-          {"id":"k","encryptionAlgorithm":"AEAD_AES_256_CBC_HMAC_SHA256","wrappedDataEncryptionKey":"AAEC","keyWrapMetadata":{"type":"AKV"},"_rid":"AAAAAQAAAAAAAAABAgAAAA==","_self":"dbs/AAAAAQ==/clientencryptionkeys/AAAAAQAAAAAAAAABAgAAAA==/","_etag":"\"00000001-0001-0000-ca7a-000000000008\"","_ts":1700000000}
+          {"id":"k","encryptionAlgorithm":"AEAD_AES_256_CBC_HMAC_SHA256","wrappedDataEncryptionKey":"AAEC","keyWrapMetadata":{"type":"AKV"},"_cts":1700000000,"_rid":"AAAAAQAAAAAAAAABAgAAAA==","_self":"dbs/AAAAAQ==/clientencryptionkeys/AAAAAQAAAAAAAAABAgAAAA==/","_etag":"\"00000001-0001-0000-ca7a-000000000008\"","_ts":1700000000}
         {"id":"empty","_rid":"AAAAAg==","_self":"dbs/AAAAAg==/","_etag":"\"00000001-0001-0000-ca7a-000000000003\"","_ts":1700000000,"_colls":"colls/","_users":"users/"}
         {"resource":"dbs/AAAAAQ==/","offerType":"Invalid","offerResourceId":"AAAAAQ==","offerVersion":"V2","content":{"offerThroughput":500,"offerIsRUPerMinuteThroughputEnabled":false,"offerMinimumThroughputParameters":{"maxThroughputEverProvisioned":500,"maxConsumedStorageEverInKB":0},"offerLastReplaceTimestamp":1700000000},"id":"AAAB","_rid":"AAAB","_self":"offers/AAAB/","_etag":"\"00000001-0002-0000-ca7a-000000000002\"","_ts":1700000000}
         {"resource":"dbs/AAAAAQ==/colls/AAAAAYAAAAI=/","offerType":"Invalid","offerResourceId":"AAAAAYAAAAI=","offerVersion":"V2","content":{"offerThroughput":4000,"offerIsRUPerMinuteThroughputEnabled":false,"offerMinimumThroughputParameters":{"maxThroughputEverProvisioned":4000,"maxConsumedStorageEverInKB":0},"offerLastReplaceTimestamp":1700000000,"offerAutopilotSettings":{"maxThroughput":4000,"autoUpgradePolicy":{"throughputPolicy":{"incrementPercent":10}}}},"id":"AAAC","_rid":"AAAC","_self":"offers/AAAC/","_etag":"\"00000001-0002-0000-ca7a-000000000005\"","_ts":1700000000}
@@ -230,8 +230,8 @@ fn partitions_follow_the_throughput() {
         engine.create_container("d", &json(&body), throughput).unwrap().partitions().len()
     };
     assert_eq!(create("default", None), 2);
-    assert_eq!(create("more", Some(Throughput::Manual(20_100))), 3);
-    assert_eq!(create("autoscale", Some(Throughput::Autoscale { max: 50_000, increment_percent: 0 })), 5);
+    assert_eq!(create("more", Some(Throughput::Manual(20_100))), 4);
+    assert_eq!(create("autoscale", Some(Throughput::Autoscale { max: 50_000, increment_percent: None })), 5);
 }
 
 #[test]

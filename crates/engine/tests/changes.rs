@@ -19,7 +19,7 @@ const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 
 fn ask(scope: &Scope, start: FeedStart, size: i64) -> ChangesRequest {
     let page = PageRequest { scope: scope.clone(), item_count_max: Some(size), ..PageRequest::default() };
-    ChangesRequest { mode: FeedMode::Latest, page, start, since: None }
+    ChangesRequest { mode: FeedMode::Latest, page, start, since: None, all_previous_images: false }
 }
 
 fn read(fixture: &Fixture, request: &ChangesRequest) -> Changes {
@@ -268,7 +268,11 @@ fn a_position_beyond_the_end_is_the_end() {
 }
 
 fn versions(fixture: &Fixture, start: FeedStart, size: i64) -> Result<Changes, EngineError> {
-    let request = ChangesRequest { mode: FeedMode::AllVersions, ..ask(&Scope::default(), start, size) };
+    let request = ChangesRequest {
+        mode: FeedMode::AllVersions,
+        all_previous_images: true,
+        ..ask(&Scope::default(), start, size)
+    };
     fixture.engine.read_changes(&fixture.container, &request).result
 }
 

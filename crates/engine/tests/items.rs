@@ -391,6 +391,39 @@ fn ttl_is_checked_but_without_effect_until_it_is_switched_on() {
 }
 
 #[test]
+fn time_to_live_counts_from_a_property() {
+    let fixture = Fixture::new(r#""defaultTtl":100,"ttlPropertyPath":"/at/made""#);
+    let now = fixture.clock.now();
+    let item = |id: &str, made: i64, more: &str| {
+        let body = format!(r#"{{"id":"{id}","pk":"p","at":{{"made":{made}}}{more}}}"#);
+        fixture.create(&body).expect("created");
+    };
+    item("minute", now - 60, "");
+    item("own", now - 60, r#","ttl":80"#);
+    item("never", now - 1000, r#","ttl":-1"#);
+    item("future", now + 50, "");
+    fixture.create(r#"{"id":"plain","pk":"p","at":{"made":"now"}}"#).expect("created");
+    let visible = || {
+        let all = fixture.all(Some("SELECT VALUE c.id FROM c"), &Default::default(), -1);
+        let mut ids: Vec<_> = all.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        ids.sort();
+        ids.join(" ")
+    };
+    for (seconds, expected) in [
+        (0, "future minute never own plain"),
+        (21, "future minute never plain"),
+        (20, "future never plain"),
+        (60, "future never"),
+        (50, "never"),
+    ] {
+        fixture.clock.advance(seconds);
+        assert_eq!(visible(), expected);
+    }
+    let report = quire_engine::verify(&*fixture.storage).expect("reads");
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+#[test]
 fn ts_never_goes_back() {
     let fixture = Fixture::new("");
     fixture.create(r#"{"id":"a","pk":"p"}"#).expect("created");

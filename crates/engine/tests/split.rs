@@ -93,7 +93,7 @@ fn assert_same(after: &[String], before: &[String], kind: &str) {
 
 fn changes(fixture: &Fixture, scope: &Scope, start: FeedStart, mode: FeedMode, size: i64) -> Changes {
     let page = PageRequest { scope: scope.clone(), item_count_max: Some(size), ..PageRequest::default() };
-    let request = ChangesRequest { mode, page, start, since: None };
+    let request = ChangesRequest { mode, page, start, since: None, all_previous_images: false };
     fixture.engine.read_changes(&fixture.container, &request).result.expect("a page of changes")
 }
 
@@ -276,7 +276,7 @@ fn versions_go_on() {
     }
     let page = PageRequest { scope: partition(a), ..PageRequest::default() };
     let (mode, start) = (FeedMode::AllVersions, FeedStart::After(start));
-    let request = ChangesRequest { mode, page, start, since: None };
+    let request = ChangesRequest { mode, page, start, since: None, all_previous_images: false };
     assert!(matches!(
         fixture.engine.read_changes(&fixture.container, &request).result,
         Err(EngineError::BadRequest { .. })

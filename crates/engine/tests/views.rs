@@ -182,6 +182,7 @@ fn versions_go_when_the_views_have_them() {
         page: PageRequest::default(),
         start: FeedStart::Now,
         since: None,
+        all_previous_images: false,
     };
     let versions = fixture.engine.read_changes(&fixture.container, &request).result;
     assert!(versions.is_err(), "no policy asks for versions");

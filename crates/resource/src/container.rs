@@ -1,6 +1,6 @@
 //! Container definitions: validated, normalised, written back with everything the client sent.
 
-use quire_value::{Object, Value};
+use quire_value::{Object, Path, Value};
 
 use crate::members::{self, invalid, wrong};
 use crate::{
@@ -18,6 +18,8 @@ pub struct ContainerDefinition {
     pub indexing: IndexingPolicy,
     /// `None`: TTL off; `-1`: on without default; n: seconds
     pub default_ttl: Option<i32>,
+    /// Where items have the time, in seconds since the epoch, from which their time to live counts
+    pub ttl_path: Option<Path>,
     pub unique_keys: Vec<UniqueKey>,
     pub conflict_resolution: ConflictResolution,
     pub geospatial: GeospatialType,
@@ -27,6 +29,8 @@ pub struct ContainerDefinition {
     pub computed_properties: Vec<(String, String)>,
     pub vector_embeddings: Vec<VectorEmbedding>,
     pub full_text: FullTextPolicy,
+    /// Ids of the client encryption keys that the policy names.
+    pub encryption_keys: Vec<String>,
     /// The container's items are made of those of another one.
     pub view: Option<ViewDefinition>,
     /// The normalised JSON as it is returned.
@@ -48,11 +52,12 @@ pub enum ContainerError {
 }
 
 /// Members of a container in the order in which they are returned; unknown ones follow.
-const MEMBERS: [&str; 15] = [
+const MEMBERS: [&str; 16] = [
     "id",
     "indexingPolicy",
     "partitionKey",
     "defaultTtl",
+    "ttlPropertyPath",
     "analyticalStorageTtl",
     "uniqueKeyPolicy",
     "conflictResolutionPolicy",
@@ -81,12 +86,9 @@ const SYSTEM_MEMBERS: [&str; 11] = [
     "materializedViews",
 ];
 
-const NOT_SUPPORTED: [&str; 1] = ["ttlPropertyPath"];
-
 impl ContainerDefinition {
     pub fn create(json: &Value) -> Result<ContainerDefinition, ContainerError> {
         let given = json.as_object().ok_or_else(|| wrong("the container", "an object"))?;
-        refuse_unsupported(given)?;
         let id = read_id(given)?;
         let partition_key = match members::present(given, "partitionKey") {
             Some(definition) => PartitionKeyDefinition::from_json(definition)?,
@@ -96,10 +98,8 @@ impl ContainerDefinition {
             id,
             indexing: IndexingPolicy::from_json(given.get("indexingPolicy"))?,
             default_ttl: read(given, "defaultTtl", sections::read_default_ttl)?,
-            unique_keys: read(given, "uniqueKeyPolicy", |policy| {
-                sections::read_unique_keys(policy, &partition_key)
-            })?
-            .unwrap_or_default(),
+            ttl_path: read(given, "ttlPropertyPath", sections::read_ttl_path)?,
+            unique_keys: read(given, "uniqueKeyPolicy", sections::read_unique_keys)?.unwrap_or_default(),
             conflict_resolution: sections::read_conflict_resolution(members::present(
                 given,
                 "conflictResolutionPolicy",
@@ -116,12 +116,13 @@ impl ContainerDefinition {
             vector_embeddings: read(given, "vectorEmbeddingPolicy", vector::read_embeddings)?
                 .unwrap_or_default(),
             full_text: read(given, "fullTextPolicy", full_text::read_policy)?.unwrap_or_default(),
+            encryption_keys: read(given, "clientEncryptionPolicy", sections::read_client_encryption)?
+                .unwrap_or_default(),
             view: ViewDefinition::read(given)?,
             json: Object::new(),
             partition_key,
         };
         read(given, "analyticalStorageTtl", sections::check_analytical_ttl)?;
-        read(given, "clientEncryptionPolicy", sections::check_client_encryption)?;
         definition.check_sections_agree()?;
         definition.json = definition.write_json(given);
         Ok(definition)
@@ -146,6 +147,18 @@ impl ContainerDefinition {
         Ok(replacement)
     }
 
+    /// Rules that containers from before them need not follow.
+    pub fn check_new(&self) -> Result<(), ContainerError> {
+        let mut spatial = self.indexing.spatial.iter();
+        match (self.geospatial, spatial.find(|index| index.bounding_box.is_some())) {
+            (GeospatialType::Geography, Some(index)) => Err(invalid(format!(
+                "The spatial index of '{}' cannot have a 'boundingBox', since 'geospatialConfig.type' is 'Geography'.",
+                index.path
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn check_unchanged(&self, replacement: &ContainerDefinition) -> Result<(), ContainerError> {
         if !self.partition_key.same_as(&replacement.partition_key) {
             return Err(invalid("Document collection partition key cannot be changed."));
@@ -155,6 +168,9 @@ impl ContainerDefinition {
         }
         if self.conflict_resolution != replacement.conflict_resolution {
             return Err(invalid("The conflict resolution policy of a container cannot be changed."));
+        }
+        if self.member("clientEncryptionPolicy") != replacement.member("clientEncryptionPolicy") {
+            return Err(invalid("The client encryption policy of a container cannot be changed."));
         }
         match (&self.view, &replacement.view) {
             (None, None) => {}
@@ -267,15 +283,6 @@ fn read_id(given: &Object) -> Result<String, ContainerError> {
     let id = id.as_str().ok_or_else(|| wrong("id", "a string"))?;
     check_name(id).map_err(|error| invalid(error.to_string()))?;
     Ok(id.to_owned())
-}
-
-fn refuse_unsupported(given: &Object) -> Result<(), ContainerError> {
-    match NOT_SUPPORTED.iter().find(|name| members::present(given, name).is_some()) {
-        None => Ok(()),
-        Some(name) => {
-            Err(invalid(format!("The container property '{name}' is not supported by this server.")))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,17 @@ use crate::policy_path;
 
 pub const FULL_TEXT_LANGUAGES: &[&str] = &["en-US", "de-DE", "es-ES", "fr-FR", "it-IT", "pt-BR", "pt-PT"];
 const LANGUAGE_DEFAULT: &str = "en-US";
+/// The numbers of the languages' locales, as early clients write them.
+const LOCALES: [(i64, &str); 8] = [
+    (1033, "en-US"),
+    (1031, "de-DE"),
+    (1034, "es-ES"),
+    (3082, "es-ES"),
+    (1036, "fr-FR"),
+    (1040, "it-IT"),
+    (1046, "pt-BR"),
+    (2070, "pt-PT"),
+];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FullTextPolicy {
@@ -24,31 +35,35 @@ pub struct FullTextPath {
 /// `fullTextPolicy`
 pub(crate) fn read_policy(policy: &Value) -> Result<FullTextPolicy, ContainerError> {
     let policy = members::as_object(policy, "fullTextPolicy")?;
-    let default = members::optional_string(policy, "fullTextPolicy", "defaultLanguage")?;
-    let default = read_language(default.unwrap_or(LANGUAGE_DEFAULT))?;
+    let default = read_language(members::present(policy, "defaultLanguage"), LANGUAGE_DEFAULT)?;
     let entries = members::array(policy, "fullTextPolicy", "fullTextPaths")?;
     let paths = entries.iter().map(|entry| read_path(entry, default)).collect::<Result<_, _>>()?;
     Ok(FullTextPolicy { paths })
 }
 
-fn read_path(entry: &Value, default: &str) -> Result<FullTextPath, ContainerError> {
+fn read_path(entry: &Value, default: &'static str) -> Result<FullTextPath, ContainerError> {
     const PARENT: &str = "fullTextPolicy.fullTextPaths";
     let entry = members::as_entry(entry, PARENT)?;
     let text = members::string(entry, PARENT, "path")?;
     let path = policy_path::parse_names(text)
         .map_err(|_| invalid(format!("The Full Text Policy contains an invalid Path: {text}.")))?;
-    let language = members::optional_string(entry, PARENT, "language")?;
-    Ok(FullTextPath { path, language: read_language(language.unwrap_or(default))?.to_owned() })
+    let language = read_language(members::present(entry, "language"), default)?;
+    Ok(FullTextPath { path, language: language.to_owned() })
 }
 
-fn read_language(language: &str) -> Result<&str, ContainerError> {
-    if FULL_TEXT_LANGUAGES.contains(&language) {
-        return Ok(language);
-    }
-    Err(invalid(format!(
-        "The Full Text Policy contains an unsupported language {language}. Supported languages are: {}.",
-        FULL_TEXT_LANGUAGES.join(", ")
-    )))
+/// By name, or by the number of its locale.
+fn read_language(given: Option<&Value>, default: &'static str) -> Result<&'static str, ContainerError> {
+    let Some(given) = given else { return Ok(default) };
+    let number = given.as_i64().or_else(|| given.as_str()?.parse().ok());
+    let by_number = LOCALES.iter().find(|(locale, _)| Some(*locale) == number).map(|(_, name)| *name);
+    let by_name = || FULL_TEXT_LANGUAGES.iter().copied().find(|name| Some(*name) == given.as_str());
+    by_number.or_else(by_name).ok_or_else(|| {
+        let language = given.as_str().map_or_else(|| given.to_json(), str::to_owned);
+        invalid(format!(
+            "The Full Text Policy contains an unsupported language {language}. Supported languages are: {}.",
+            FULL_TEXT_LANGUAGES.join(", ")
+        ))
+    })
 }
 
 /// `indexingPolicy.fullTextIndexes`

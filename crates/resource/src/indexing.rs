@@ -93,7 +93,7 @@ impl IndexingPolicy {
         let spatial = read_each(given, "spatialIndexes", read_spatial)?;
         let vector = vector::read_indexes(given)?;
         let full_text = full_text::read_indexes(given)?;
-        let json = write_json(given, mode, automatic, &paths);
+        let json = write_json(given, mode, automatic, &paths, &spatial);
         let rules = IndexRules::new(&paths.included, &paths.orders, &paths.excluded)?;
         let Paths { included, excluded, tuples, .. } = paths;
         Ok(IndexingPolicy {
@@ -238,7 +238,7 @@ impl Paths {
             }
             PolicyPath::Tuple { prefix, members } => self.tuples.push(TupleIndex { prefix, members }),
         }
-        self.included_json.push(entry.clone());
+        self.included_json.push(without_legacy_indexes(entry));
         Ok(())
     }
 
@@ -307,7 +307,7 @@ fn entry_path<'a>(entry: &'a Value, list: &str) -> Result<&'a str, ContainerErro
     members::string(members::as_entry(entry, &parent)?, &parent, "path")
 }
 
-/// `indexes` with kind, data type and precision: once chosen by clients, now always range. Kept as sent.
+/// `indexes` with kind, data type and precision: once chosen by clients, now always range. Taken, and not given back.
 fn check_legacy_indexes(entry: &Value) -> Result<(), ContainerError> {
     const MEMBER: &str = "indexingPolicy.includedPaths.indexes";
     match entry.get("indexes") {
@@ -316,6 +316,14 @@ fn check_legacy_indexes(entry: &Value) -> Result<(), ContainerError> {
             .iter()
             .try_for_each(|index| members::as_entry(index, MEMBER).map(drop)),
     }
+}
+
+fn without_legacy_indexes(entry: &Value) -> Value {
+    let mut entry = entry.clone();
+    if let Some(object) = entry.as_object_mut() {
+        object.remove("indexes");
+    }
+    entry
 }
 
 /// `order` of an included path, an extension: whether its index is sorted by value, by logical partition, or both.
@@ -414,26 +422,35 @@ fn read_spatial(entry: &Object) -> Result<SpatialIndex, ContainerError> {
         PolicyPath::Tuple { .. } => return Err(bad_path(text, BadPath { position: 0 })),
     };
     let types = members::array(entry, PARENT, "types")?;
-    if types.is_empty() {
-        return Err(wrong(&format!("{PARENT}.types"), "an array with at least one spatial type"));
-    }
+    let types = types.iter().map(read_spatial_type).collect::<Result<Vec<_>, _>>()?;
     Ok(SpatialIndex {
         path,
-        types: types.iter().map(read_spatial_type).collect::<Result<_, _>>()?,
+        types: if types.is_empty() { SpatialType::ALL.to_vec() } else { types },
         bounding_box: members::present(entry, "boundingBox").map(read_bounding_box).transpose()?,
     })
 }
 
 fn read_spatial_type(value: &Value) -> Result<SpatialType, ContainerError> {
-    match value.as_str() {
-        Some("Point") => Ok(SpatialType::Point),
-        Some("LineString") => Ok(SpatialType::LineString),
-        Some("Polygon") => Ok(SpatialType::Polygon),
-        Some("MultiPolygon") => Ok(SpatialType::MultiPolygon),
-        _ => Err(wrong(
+    let found = SpatialType::ALL.into_iter().find(|one| value.as_str() == Some(one.name()));
+    found.ok_or_else(|| {
+        wrong(
             "indexingPolicy.spatialIndexes.types",
             "an array of 'Point', 'LineString', 'Polygon' or 'MultiPolygon'",
-        )),
+        )
+    })
+}
+
+impl SpatialType {
+    const ALL: [SpatialType; 4] =
+        [SpatialType::Point, SpatialType::LineString, SpatialType::Polygon, SpatialType::MultiPolygon];
+
+    fn name(self) -> &'static str {
+        match self {
+            SpatialType::Point => "Point",
+            SpatialType::LineString => "LineString",
+            SpatialType::Polygon => "Polygon",
+            SpatialType::MultiPolygon => "MultiPolygon",
+        }
     }
 }
 
@@ -452,7 +469,13 @@ fn read_bounding_box(value: &Value) -> Result<BoundingBox, ContainerError> {
     Ok(sides)
 }
 
-fn write_json(given: &Object, mode: IndexingMode, automatic: bool, paths: &Paths) -> Object {
+fn write_json(
+    given: &Object,
+    mode: IndexingMode,
+    automatic: bool,
+    paths: &Paths,
+    spatial: &[SpatialIndex],
+) -> Object {
     let mut json = Object::new();
     json.set("indexingMode", mode.name());
     json.set("automatic", automatic);
@@ -463,10 +486,22 @@ fn write_json(given: &Object, mode: IndexingMode, automatic: bool, paths: &Paths
             _ if json.get(name).is_some() => {}
             (_, Value::Null | Value::Undefined) => {}
             ("compositeIndexes", Value::Array(indexes)) => json.set(name, write_composite(indexes)),
+            ("spatialIndexes", Value::Array(indexes)) => json.set(name, write_spatial(indexes, spatial)),
             _ => json.set(name, value.clone()),
         }
     }
     json
+}
+
+/// The types are always written.
+fn write_spatial(given: &[Value], indexes: &[SpatialIndex]) -> Vec<Value> {
+    let write = |(given, index): (&Value, &SpatialIndex)| {
+        let mut entry = given.as_object().cloned().unwrap_or_default();
+        let types = index.types.iter().map(|one| Value::from(one.name()));
+        entry.set("types", types.collect::<Vec<_>>());
+        Value::from(entry)
+    };
+    given.iter().zip(indexes).map(write).collect()
 }
 
 /// The order is always written, in lower case.
@@ -545,31 +580,31 @@ mod tests {
                 r#"{"includedPaths":[{"path":"/*"},{"path":"/events/[]/{name, category}/?"}]}"#,
             ],
             expect![[r#"
-            {"automatic":false}
-                {"indexingMode":"consistent","automatic":false,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}]}
-            {"excludedPaths":[{"path":"/\"systemMetadata\"/*"}]}
-                {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"systemMetadata\"/*"},{"path":"/\"_etag\"/?"}]}
-            {"includedPaths":[{"path":"/a/?"}],"excludedPaths":[{"path":"/*"}]}
-                {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/a/?"}],"excludedPaths":[{"path":"/*"},{"path":"/\"_etag\"/?"}]}
-            {"excludedPaths":[{"path":"/*"}]}
-                {"indexingMode":"consistent","automatic":true,"includedPaths":[],"excludedPaths":[{"path":"/*"},{"path":"/\"_etag\"/?"}]}
-            {"includedPaths":[{"path":"/*"},{"path":"/_etag/?"}]}
-                {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"},{"path":"/_etag/?"}],"excludedPaths":[]}
-            {"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/_etag/?"}]}
-                {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/_etag/?"}]}
-            {"includedPaths":[{"path":"/","indexes":[{"kind":"Hash","dataType":"String","precision":3}]}]}
-                {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/","indexes":[{"kind":"Hash","dataType":"String","precision":3}]}],"excludedPaths":[{"path":"/\"_etag\"/?"}]}
-            {"indexingMode":"none"}
-                {"indexingMode":"none","automatic":false,"includedPaths":[],"excludedPaths":[]}
-            {"indexingMode":"None","automatic":false,"includedPaths":[{"path":"/a/?"}]}
-                {"indexingMode":"none","automatic":false,"includedPaths":[{"path":"/a/?"}],"excludedPaths":[]}
-            {"compositeIndexes":[[{"path":"/a"},{"path":"/b/c","order":"Descending"}]],"futureOption":{"x":1}}
-                {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}],"compositeIndexes":[[{"path":"/a","order":"ascending"},{"path":"/b/c","order":"descending"}]],"futureOption":{"x":1}}
-            {"spatialIndexes":[{"path":"/loc/*","types":["Point","Polygon"]}],"vectorIndexes":[{"path":"/v","type":"diskANN"}],"fullTextIndexes":[{"path":"/t"}]}
-                {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}],"spatialIndexes":[{"path":"/loc/*","types":["Point","Polygon"]}],"vectorIndexes":[{"path":"/v","type":"diskANN"}],"fullTextIndexes":[{"path":"/t"}]}
-            {"includedPaths":[{"path":"/*"},{"path":"/events/[]/{name, category}/?"}]}
-                {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"},{"path":"/events/[]/{name, category}/?"}],"excludedPaths":[{"path":"/\"_etag\"/?"}]}
-        "#]],
+                {"automatic":false}
+                    {"indexingMode":"consistent","automatic":false,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}]}
+                {"excludedPaths":[{"path":"/\"systemMetadata\"/*"}]}
+                    {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"systemMetadata\"/*"},{"path":"/\"_etag\"/?"}]}
+                {"includedPaths":[{"path":"/a/?"}],"excludedPaths":[{"path":"/*"}]}
+                    {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/a/?"}],"excludedPaths":[{"path":"/*"},{"path":"/\"_etag\"/?"}]}
+                {"excludedPaths":[{"path":"/*"}]}
+                    {"indexingMode":"consistent","automatic":true,"includedPaths":[],"excludedPaths":[{"path":"/*"},{"path":"/\"_etag\"/?"}]}
+                {"includedPaths":[{"path":"/*"},{"path":"/_etag/?"}]}
+                    {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"},{"path":"/_etag/?"}],"excludedPaths":[]}
+                {"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/_etag/?"}]}
+                    {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/_etag/?"}]}
+                {"includedPaths":[{"path":"/","indexes":[{"kind":"Hash","dataType":"String","precision":3}]}]}
+                    {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/"}],"excludedPaths":[{"path":"/\"_etag\"/?"}]}
+                {"indexingMode":"none"}
+                    {"indexingMode":"none","automatic":false,"includedPaths":[],"excludedPaths":[]}
+                {"indexingMode":"None","automatic":false,"includedPaths":[{"path":"/a/?"}]}
+                    {"indexingMode":"none","automatic":false,"includedPaths":[{"path":"/a/?"}],"excludedPaths":[]}
+                {"compositeIndexes":[[{"path":"/a"},{"path":"/b/c","order":"Descending"}]],"futureOption":{"x":1}}
+                    {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}],"compositeIndexes":[[{"path":"/a","order":"ascending"},{"path":"/b/c","order":"descending"}]],"futureOption":{"x":1}}
+                {"spatialIndexes":[{"path":"/loc/*","types":["Point","Polygon"]}],"vectorIndexes":[{"path":"/v","type":"diskANN"}],"fullTextIndexes":[{"path":"/t"}]}
+                    {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}],"spatialIndexes":[{"path":"/loc/*","types":["Point","Polygon"]}],"vectorIndexes":[{"path":"/v","type":"diskANN"}],"fullTextIndexes":[{"path":"/t"}]}
+                {"includedPaths":[{"path":"/*"},{"path":"/events/[]/{name, category}/?"}]}
+                    {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"},{"path":"/events/[]/{name, category}/?"}],"excludedPaths":[{"path":"/\"_etag\"/?"}]}
+            "#]],
         );
     }
 
@@ -631,65 +666,65 @@ mod tests {
                 r#"{"fullTextIndexes":[{"path":"/a"},{"not_path":"/a"}]}"#,
             ],
             expect![[r#"
-            7
-                One of the specified inputs is invalid: 'indexingPolicy' must be an object.
-            {"indexingMode":"eager"}
-                One of the specified inputs is invalid: 'indexingPolicy.indexingMode' must be 'consistent' or 'none'.
-            {"indexingMode":1}
-                One of the specified inputs is invalid: 'indexingPolicy.indexingMode' must be a string.
-            {"automatic":"yes"}
-                One of the specified inputs is invalid: 'indexingPolicy.automatic' must be a boolean.
-            {"indexingMode":"none","automatic":true}
-                One of the specified inputs is invalid: 'indexingPolicy.automatic' must be false when the indexing mode is 'none'.
-            {"includedPaths":{}}
-                One of the specified inputs is invalid: 'indexingPolicy.includedPaths' must be an array.
-            {"includedPaths":["/*"]}
-                One of the specified inputs is invalid: 'indexingPolicy.includedPaths' must be an array of objects.
-            {"includedPaths":[{}]}
-                One of the specified inputs is invalid: 'indexingPolicy.includedPaths.path' must be a string.
-            {"includedPaths":[{"path":"/*","indexes":3}]}
-                One of the specified inputs is invalid: 'indexingPolicy.includedPaths.indexes' must be an array.
-            {"includedPaths":[{"path":"/a"}]}
-                The indexing path '/a' could not be accepted, failed near position '2'. Please ensure that the path is a valid path. Common errors include invalid characters or absence of quotes around labels.
-            {"includedPaths":[{"path":"/a-b/?"}]}
-                The indexing path '/a-b/?' could not be accepted, failed near position '2'. Please ensure that the path is a valid path. Common errors include invalid characters or absence of quotes around labels.
-            {"includedPaths":[{"path":"/a/*/b"}]}
-                The indexing path '/a/*/b' could not be accepted, failed near position '4'. Please ensure that the path is a valid path. Common errors include invalid characters or absence of quotes around labels.
-            {"includedPaths":[{"path":"/a/?"}]}
-                The special mandatory indexing path "/*" is not provided in any of the path type sets. Please provide this path in one of the sets.
-            {"includedPaths":[],"excludedPaths":[{"path":"/a/?"}]}
-                The special mandatory indexing path "/*" is not provided in any of the path type sets. Please provide this path in one of the sets.
-            {"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/*"}]}
-                The indexing path '/*' cannot be both included and excluded.
-            {"includedPaths":[{"path":"/*"},{"path":"/a/?"}],"excludedPaths":[{"path":"/\"a\"/?"}]}
-                The indexing path '/a/?' cannot be both included and excluded.
-            {"excludedPaths":[{"path":"/a/[]/{b,c}/?"}]}
-                The tuple path '/a/[]/{b,c}/?' cannot be in the excluded paths.
-            {"compositeIndexes":[{"path":"/a"}]}
-                One of the specified inputs is invalid: 'indexingPolicy.compositeIndexes' must be an array.
-            {"compositeIndexes":[[{"path":"/a"}]]}
-                A composite index has 1 paths. Specify between 2 and 8 paths.
-            {"compositeIndexes":[[{"path":"/a"},{"path":"/b/*"}]]}
-                The indexing path '/b/*' could not be accepted, failed near position '3'. Please ensure that the path is a valid path. Common errors include invalid characters or absence of quotes around labels.
-            {"compositeIndexes":[[{"path":"/a"},{"path":"/a"}]]}
-                A composite index has the path '/a' more than once.
-            {"compositeIndexes":[[{"path":"/a"},{"path":"/b","order":"up"}]]}
-                One of the specified inputs is invalid: 'indexingPolicy.compositeIndexes.order' must be 'ascending' or 'descending'.
-            {"compositeIndexes":[[{"path":"/a"},{"path":"/b/[]/c/[]/d"}]]}
-                The composite path '/b/[]/c/[]/d' has '[]' more than once.
-            {"spatialIndexes":[{"path":"/a/*"}]}
-                One of the specified inputs is invalid: 'indexingPolicy.spatialIndexes.types' must be an array with at least one spatial type.
-            {"spatialIndexes":[{"path":"/a/*","types":["Circle"]}]}
-                One of the specified inputs is invalid: 'indexingPolicy.spatialIndexes.types' must be an array of 'Point', 'LineString', 'Polygon' or 'MultiPolygon'.
-            {"spatialIndexes":[{"path":"/a/*","types":["Point"],"boundingBox":{"xmin":0}}]}
-                One of the specified inputs is invalid: 'indexingPolicy.spatialIndexes.boundingBox.ymin' must be a number.
-            {"spatialIndexes":[{"path":"/a/*","types":["Point"],"boundingBox":{"xmin":0,"ymin":0,"xmax":0,"ymax":1}}]}
-                One of the specified inputs is invalid: 'indexingPolicy.spatialIndexes.boundingBox' must be a box whose minimum is below its maximum.
-            {"fullTextIndexes":[{"path":"abstract"}]}
-                Full-text index specification at index (0) contains invalid path "abstract".
-            {"fullTextIndexes":[{"path":"/a"},{"not_path":"/a"}]}
-                Missing path in full-text index specification at index (1).
-        "#]],
+                7
+                    One of the specified inputs is invalid: 'indexingPolicy' must be an object.
+                {"indexingMode":"eager"}
+                    One of the specified inputs is invalid: 'indexingPolicy.indexingMode' must be 'consistent' or 'none'.
+                {"indexingMode":1}
+                    One of the specified inputs is invalid: 'indexingPolicy.indexingMode' must be a string.
+                {"automatic":"yes"}
+                    One of the specified inputs is invalid: 'indexingPolicy.automatic' must be a boolean.
+                {"indexingMode":"none","automatic":true}
+                    One of the specified inputs is invalid: 'indexingPolicy.automatic' must be false when the indexing mode is 'none'.
+                {"includedPaths":{}}
+                    One of the specified inputs is invalid: 'indexingPolicy.includedPaths' must be an array.
+                {"includedPaths":["/*"]}
+                    One of the specified inputs is invalid: 'indexingPolicy.includedPaths' must be an array of objects.
+                {"includedPaths":[{}]}
+                    One of the specified inputs is invalid: 'indexingPolicy.includedPaths.path' must be a string.
+                {"includedPaths":[{"path":"/*","indexes":3}]}
+                    One of the specified inputs is invalid: 'indexingPolicy.includedPaths.indexes' must be an array.
+                {"includedPaths":[{"path":"/a"}]}
+                    The indexing path '/a' could not be accepted, failed near position '2'. Please ensure that the path is a valid path. Common errors include invalid characters or absence of quotes around labels.
+                {"includedPaths":[{"path":"/a-b/?"}]}
+                    The indexing path '/a-b/?' could not be accepted, failed near position '2'. Please ensure that the path is a valid path. Common errors include invalid characters or absence of quotes around labels.
+                {"includedPaths":[{"path":"/a/*/b"}]}
+                    The indexing path '/a/*/b' could not be accepted, failed near position '4'. Please ensure that the path is a valid path. Common errors include invalid characters or absence of quotes around labels.
+                {"includedPaths":[{"path":"/a/?"}]}
+                    The special mandatory indexing path "/*" is not provided in any of the path type sets. Please provide this path in one of the sets.
+                {"includedPaths":[],"excludedPaths":[{"path":"/a/?"}]}
+                    The special mandatory indexing path "/*" is not provided in any of the path type sets. Please provide this path in one of the sets.
+                {"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/*"}]}
+                    The indexing path '/*' cannot be both included and excluded.
+                {"includedPaths":[{"path":"/*"},{"path":"/a/?"}],"excludedPaths":[{"path":"/\"a\"/?"}]}
+                    The indexing path '/a/?' cannot be both included and excluded.
+                {"excludedPaths":[{"path":"/a/[]/{b,c}/?"}]}
+                    The tuple path '/a/[]/{b,c}/?' cannot be in the excluded paths.
+                {"compositeIndexes":[{"path":"/a"}]}
+                    One of the specified inputs is invalid: 'indexingPolicy.compositeIndexes' must be an array.
+                {"compositeIndexes":[[{"path":"/a"}]]}
+                    A composite index has 1 paths. Specify between 2 and 8 paths.
+                {"compositeIndexes":[[{"path":"/a"},{"path":"/b/*"}]]}
+                    The indexing path '/b/*' could not be accepted, failed near position '3'. Please ensure that the path is a valid path. Common errors include invalid characters or absence of quotes around labels.
+                {"compositeIndexes":[[{"path":"/a"},{"path":"/a"}]]}
+                    A composite index has the path '/a' more than once.
+                {"compositeIndexes":[[{"path":"/a"},{"path":"/b","order":"up"}]]}
+                    One of the specified inputs is invalid: 'indexingPolicy.compositeIndexes.order' must be 'ascending' or 'descending'.
+                {"compositeIndexes":[[{"path":"/a"},{"path":"/b/[]/c/[]/d"}]]}
+                    The composite path '/b/[]/c/[]/d' has '[]' more than once.
+                {"spatialIndexes":[{"path":"/a/*"}]}
+                    {"indexingMode":"consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}],"spatialIndexes":[{"path":"/a/*","types":["Point","LineString","Polygon","MultiPolygon"]}]}
+                {"spatialIndexes":[{"path":"/a/*","types":["Circle"]}]}
+                    One of the specified inputs is invalid: 'indexingPolicy.spatialIndexes.types' must be an array of 'Point', 'LineString', 'Polygon' or 'MultiPolygon'.
+                {"spatialIndexes":[{"path":"/a/*","types":["Point"],"boundingBox":{"xmin":0}}]}
+                    One of the specified inputs is invalid: 'indexingPolicy.spatialIndexes.boundingBox.ymin' must be a number.
+                {"spatialIndexes":[{"path":"/a/*","types":["Point"],"boundingBox":{"xmin":0,"ymin":0,"xmax":0,"ymax":1}}]}
+                    One of the specified inputs is invalid: 'indexingPolicy.spatialIndexes.boundingBox' must be a box whose minimum is below its maximum.
+                {"fullTextIndexes":[{"path":"abstract"}]}
+                    Full-text index specification at index (0) contains invalid path "abstract".
+                {"fullTextIndexes":[{"path":"/a"},{"not_path":"/a"}]}
+                    Missing path in full-text index specification at index (1).
+            "#]],
         );
     }
 

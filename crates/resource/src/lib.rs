@@ -31,7 +31,7 @@ pub use indexing::{
 };
 pub use name::{NameError, check_item_id, check_name};
 pub use partition_key::{
-    Component, PartitionKey, PartitionKeyDefinition, PartitionKeyError, PartitionKeyKind,
+    Component, PartitionKey, PartitionKeyDefinition, PartitionKeyError, PartitionKeyKind, SYSTEM_KEY_PATH,
 };
 pub use rid::{ChildKind, ResourceId, RidError};
 pub use sections::{ConflictResolution, GeospatialType, UniqueKey};

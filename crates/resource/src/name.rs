@@ -30,7 +30,8 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
 /// Items: 1..=1023 bytes, any characters.
 pub fn check_item_id(id: &str) -> Result<(), NameError> {
     if !(1..=ITEM_ID_LENGTH_MAX_BYTES).contains(&id.len()) {
-        return Err(NameError::Length { name: id.to_owned(), length_max: ITEM_ID_LENGTH_MAX_BYTES });
+        // The service's words: less than, not at most.
+        return Err(NameError::Length { name: id.to_owned(), length_max: ITEM_ID_LENGTH_MAX_BYTES + 1 });
     }
     Ok(())
 }
@@ -60,7 +61,7 @@ mod tests {
             assert_eq!(check_item_id(good), Ok(()));
         }
         for bad in ["", &"x".repeat(1024), &"日".repeat(342)] {
-            assert_eq!(check_item_id(bad), Err(NameError::Length { name: bad.to_owned(), length_max: 1023 }));
+            assert_eq!(check_item_id(bad), Err(NameError::Length { name: bad.to_owned(), length_max: 1024 }));
         }
     }
 }

@@ -2,15 +2,20 @@
 
 use std::hash::{Hash, Hasher};
 
+use quire_value::murmur::murmur128;
 use quire_value::{Limits, Node, Number, Object, Path, Segment, Value, text};
 
 use crate::policy_path::{self, BadPath};
 use crate::{EffectivePartitionKey, epk, members};
 
 const PATHS_MAX: usize = 3;
-const SYSTEM_KEY_PATH: &str = "/_partitionKey";
-const VALUE_LENGTH_MAX_BYTES_V1: usize = 101;
-const VALUE_LENGTH_MAX_BYTES_V2: usize = 2048;
+/// Of containers that were made without a partition key.
+pub const SYSTEM_KEY_PATH: &str = "/_partitionKey";
+/// Of both versions: version 1 takes its hash from the beginning, and stores and compares the whole value.
+const VALUE_LENGTH_MAX_BYTES: usize = 2048;
+/// Longer strings are told apart by a hash of their own in version 1, whose effective keys know their first 101 bytes. On disk:
+/// keys of id rows are made of it.
+const CUT_FROM_BYTES: usize = 101;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionKeyKind {
@@ -128,14 +133,14 @@ impl PartitionKeyDefinition {
 
     fn check(&self) -> Result<(), PartitionKeyError> {
         let count = self.paths.len();
-        if count == 0 || count > PATHS_MAX {
+        if count == 0 {
             return Err(bad(format!(
-                "The partition key definition has {count} paths. Specify between 1 and {PATHS_MAX} paths."
+                "The partition key definition has no paths. Specify between 1 and {PATHS_MAX} paths."
             )));
         }
         if count > 1 && self.kind != PartitionKeyKind::MultiHash {
             return Err(bad(format!(
-                "The partition key definition of kind '{}' has {count} paths. Only the kind 'MultiHash' can have more than one.",
+                "Too many partition key paths: {count}, and the kind is '{}'. Only the kind 'MultiHash' can have more than one.",
                 self.kind.name()
             )));
         }
@@ -145,8 +150,8 @@ impl PartitionKeyDefinition {
         if let Some(path) = duplicate(&self.paths) {
             return Err(bad(format!("The partition key path '{path}' is specified more than once.")));
         }
-        if self.system_key && self.paths != [Path(vec![Segment::Name(SYSTEM_KEY_PATH[1..].to_owned())])] {
-            return Err(bad(format!("A system key must have the single path '{SYSTEM_KEY_PATH}'.")));
+        if self.system_key && count > 1 {
+            return Err(bad("A system key must have a single path.".to_owned()));
         }
         Ok(())
     }
@@ -203,7 +208,7 @@ impl PartitionKeyDefinition {
     }
 
     fn check_lengths(&self, key: &PartitionKey) -> Result<(), PartitionKeyError> {
-        let bytes_max = if self.version == 2 { VALUE_LENGTH_MAX_BYTES_V2 } else { VALUE_LENGTH_MAX_BYTES_V1 };
+        let bytes_max = VALUE_LENGTH_MAX_BYTES;
         for component in &key.0 {
             if let Component::String(value) = component
                 && value.len() > bytes_max
@@ -216,6 +221,25 @@ impl PartitionKeyDefinition {
 
     pub fn effective(&self, key: &PartitionKey) -> EffectivePartitionKey {
         epk::effective(self.kind, self.version, &key.0)
+    }
+
+    /// What tells a key from others where its effective key knows only the beginning of a value: that and a hash of the whole.
+    /// `None`: the effective key does.
+    pub fn identity(&self, key: &PartitionKey) -> Option<EffectivePartitionKey> {
+        if !self.is_cut(key) {
+            return None;
+        }
+        let (mut encoded, mut identity) = (Vec::new(), self.effective(key));
+        key.encode(&mut encoded);
+        let (low, high) = murmur128(&encoded);
+        identity.0.extend(low.to_be_bytes());
+        identity.0.extend(high.to_be_bytes());
+        Some(identity)
+    }
+
+    fn is_cut(&self, key: &PartitionKey) -> bool {
+        let is_long = |component: &Component| matches!(component, Component::String(text) if text.len() > CUT_FROM_BYTES);
+        self.version == 1 && self.kind != PartitionKeyKind::MultiHash && key.0.iter().any(is_long)
     }
 
     /// 24 bits that order like the effective key: the top of the first hash. For item rids.
@@ -237,7 +261,7 @@ fn read_paths(object: &Object) -> Result<Vec<Path>, PartitionKeyError> {
     let paths = paths.ok_or_else(|| bad_member("partitionKey.paths", "an array of strings"))?;
     if paths.len() > PATHS_MAX {
         return Err(bad(format!(
-            "The partition key definition has {} paths. Specify between 1 and {PATHS_MAX} paths.",
+            "Too many partition key paths: {}. Specify between 1 and {PATHS_MAX} paths.",
             paths.len()
         )));
     }
@@ -544,43 +568,43 @@ pub(crate) mod tests {
                 r#"{"paths":["/a"],"systemKey":true}"#,
             ],
             expect![[r#"
-            []
-                One of the specified inputs is invalid: 'partitionKey' must be an object.
-            {}
-                One of the specified inputs is invalid: 'partitionKey.paths' must be an array of strings.
-            {"paths":"/a"}
-                One of the specified inputs is invalid: 'partitionKey.paths' must be an array of strings.
-            {"paths":[1]}
-                One of the specified inputs is invalid: 'partitionKey.paths' must be an array of strings.
-            {"paths":[]}
-                The partition key definition has 0 paths. Specify between 1 and 3 paths.
-            {"paths":["id"]}
-                The partition key component definition path 'id' could not be accepted, failed near position '0'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character.
-            {"paths":["/id/"]}
-                The partition key component definition path '/id/' could not be accepted, failed near position '4'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character.
-            {"paths":["/a/*"]}
-                The partition key component definition path '/a/*' could not be accepted, failed near position '3'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character.
-            {"paths":["/some-id"]}
-                The partition key component definition path '/some-id' could not be accepted, failed near position '5'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character.
-            {"paths":["/a","/b"]}
-                The partition key definition of kind 'Hash' has 2 paths. Only the kind 'MultiHash' can have more than one.
-            {"paths":["/a","/b","/c","/d"],"kind":"MultiHash","version":2}
-                The partition key definition has 4 paths. Specify between 1 and 3 paths.
-            {"paths":["/a","/b"],"kind":"MultiHash"}
-                The partition key kind 'MultiHash' requires version 2.
-            {"paths":["/a","/a"],"kind":"MultiHash","version":2}
-                The partition key path '/a' is specified more than once.
-            {"paths":["/a"],"version":3}
-                One of the specified inputs is invalid: 'partitionKey.version' must be 1 or 2.
-            {"paths":["/a"],"version":"2"}
-                One of the specified inputs is invalid: 'partitionKey.version' must be 1 or 2.
-            {"paths":["/a"],"kind":"List"}
-                One of the specified inputs is invalid: 'partitionKey.kind' must be 'Hash', 'MultiHash' or 'Range'.
-            {"paths":["/a"],"systemKey":1}
-                One of the specified inputs is invalid: 'partitionKey.systemKey' must be a boolean.
-            {"paths":["/a"],"systemKey":true}
-                A system key must have the single path '/_partitionKey'.
-        "#]],
+                []
+                    One of the specified inputs is invalid: 'partitionKey' must be an object.
+                {}
+                    One of the specified inputs is invalid: 'partitionKey.paths' must be an array of strings.
+                {"paths":"/a"}
+                    One of the specified inputs is invalid: 'partitionKey.paths' must be an array of strings.
+                {"paths":[1]}
+                    One of the specified inputs is invalid: 'partitionKey.paths' must be an array of strings.
+                {"paths":[]}
+                    The partition key definition has no paths. Specify between 1 and 3 paths.
+                {"paths":["id"]}
+                    The partition key component definition path 'id' could not be accepted, failed near position '0'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character.
+                {"paths":["/id/"]}
+                    The partition key component definition path '/id/' could not be accepted, failed near position '4'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character.
+                {"paths":["/a/*"]}
+                    The partition key component definition path '/a/*' could not be accepted, failed near position '3'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character.
+                {"paths":["/some-id"]}
+                    The partition key component definition path '/some-id' could not be accepted, failed near position '5'. Partition key paths must contain only valid characters and not contain a trailing slash or wildcard character.
+                {"paths":["/a","/b"]}
+                    Too many partition key paths: 2, and the kind is 'Hash'. Only the kind 'MultiHash' can have more than one.
+                {"paths":["/a","/b","/c","/d"],"kind":"MultiHash","version":2}
+                    Too many partition key paths: 4. Specify between 1 and 3 paths.
+                {"paths":["/a","/b"],"kind":"MultiHash"}
+                    The partition key kind 'MultiHash' requires version 2.
+                {"paths":["/a","/a"],"kind":"MultiHash","version":2}
+                    The partition key path '/a' is specified more than once.
+                {"paths":["/a"],"version":3}
+                    One of the specified inputs is invalid: 'partitionKey.version' must be 1 or 2.
+                {"paths":["/a"],"version":"2"}
+                    One of the specified inputs is invalid: 'partitionKey.version' must be 1 or 2.
+                {"paths":["/a"],"kind":"List"}
+                    One of the specified inputs is invalid: 'partitionKey.kind' must be 'Hash', 'MultiHash' or 'Range'.
+                {"paths":["/a"],"systemKey":1}
+                    One of the specified inputs is invalid: 'partitionKey.systemKey' must be a boolean.
+                {"paths":["/a"],"systemKey":true}
+                    {"paths":["/a"],"kind":"Hash","systemKey":true}
+            "#]],
         );
     }
 
@@ -657,10 +681,17 @@ pub(crate) mod tests {
         let item = |length: usize| format!(r#"{{"a":"{}"}}"#, "x".repeat(length));
         let first = definition(r#"{"paths":["/a"]}"#);
         let second = definition(r#"{"paths":["/a"],"version":2}"#);
-        assert!(extracted(&first, &item(101)).starts_with('['));
-        assert_eq!(extracted(&first, &item(102)), "partition key value of 102 bytes is longer than 101");
-        assert!(extracted(&second, &item(2048)).starts_with('['));
-        assert_eq!(extracted(&second, &item(2049)), "partition key value of 2049 bytes is longer than 2048");
+        for definition in [&first, &second] {
+            assert!(extracted(definition, &item(2048)).starts_with('['));
+            let refused = extracted(definition, &item(2049));
+            assert_eq!(refused, "partition key value of 2049 bytes is longer than 2048");
+        }
+        let key = |length: usize| PartitionKey(vec![Component::String("x".repeat(length))]);
+        assert_eq!((first.identity(&key(101)), second.identity(&key(2000))), (None, None));
+        assert_eq!(first.effective(&key(500)), first.effective(&key(501)));
+        let identity = first.identity(&key(500)).expect("cut");
+        assert_ne!(Some(&identity), first.identity(&key(501)).as_ref());
+        assert!(identity.0.starts_with(&first.effective(&key(500)).0));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use quire_value::{Object, Path, Value};
 use crate::members::{self, invalid, wrong};
 use crate::policy_path::{self, BadPath};
 use crate::ttl;
-use crate::{ContainerError, PartitionKeyDefinition, TtlError};
+use crate::{ContainerError, TtlError};
 
 const UNIQUE_KEYS_MAX: usize = 10;
 const UNIQUE_KEY_PATHS_MAX: usize = 16;
@@ -43,6 +43,12 @@ pub(crate) fn read_default_ttl(value: &Value) -> Result<i32, ContainerError> {
     ttl::seconds(value.as_number()).ok_or_else(|| invalid(TtlError { value: value.to_json() }.to_string()))
 }
 
+/// `ttlPropertyPath`
+pub(crate) fn read_ttl_path(value: &Value) -> Result<Path, ContainerError> {
+    let path = value.as_str().and_then(|text| policy_path::parse_names(text).ok());
+    path.ok_or_else(|| wrong("ttlPropertyPath", "a path such as '/createdAt'"))
+}
+
 /// `analyticalStorageTtl`: as above, and 0 for off.
 pub(crate) fn check_analytical_ttl(value: &Value) -> Result<(), ContainerError> {
     let valid = value.as_i64() == Some(0) || ttl::seconds(value.as_number()).is_some();
@@ -50,14 +56,11 @@ pub(crate) fn check_analytical_ttl(value: &Value) -> Result<(), ContainerError> 
 }
 
 /// `uniqueKeyPolicy`
-pub(crate) fn read_unique_keys(
-    policy: &Value,
-    partition_key: &PartitionKeyDefinition,
-) -> Result<Vec<UniqueKey>, ContainerError> {
+pub(crate) fn read_unique_keys(policy: &Value) -> Result<Vec<UniqueKey>, ContainerError> {
     let policy = members::as_object(policy, "uniqueKeyPolicy")?;
     let keys = members::array(policy, "uniqueKeyPolicy", "uniqueKeys")?;
     check_count("uniqueKeyPolicy.uniqueKeys", keys.len(), UNIQUE_KEYS_MAX)?;
-    keys.iter().map(|key| read_unique_key(key, partition_key)).collect()
+    keys.iter().map(read_unique_key).collect()
 }
 
 fn check_count(member: &str, count: usize, count_max: usize) -> Result<(), ContainerError> {
@@ -69,7 +72,7 @@ fn check_count(member: &str, count: usize, count_max: usize) -> Result<(), Conta
     Ok(())
 }
 
-fn read_unique_key(key: &Value, partition_key: &PartitionKeyDefinition) -> Result<UniqueKey, ContainerError> {
+fn read_unique_key(key: &Value) -> Result<UniqueKey, ContainerError> {
     const PARENT: &str = "uniqueKeyPolicy.uniqueKeys";
     let entries = members::array(members::as_entry(key, PARENT)?, PARENT, "paths")?;
     check_count("uniqueKeyPolicy.uniqueKeys.paths", entries.len(), UNIQUE_KEY_PATHS_MAX)?;
@@ -79,11 +82,6 @@ fn read_unique_key(key: &Value, partition_key: &PartitionKeyDefinition) -> Resul
     let mut paths = Vec::with_capacity(entries.len());
     for entry in entries {
         let path = read_unique_path(entry)?;
-        if partition_key.paths.contains(&path) {
-            return Err(invalid(format!(
-                "The unique key path '{path}' cannot be accepted: unique keys cannot contain the partition key."
-            )));
-        }
         if paths.contains(&path) {
             return Err(invalid(format!("A unique key has the path '{path}' more than once.")));
         }
@@ -202,11 +200,22 @@ pub(crate) fn read_computed_properties(list: &Value) -> Result<Vec<(String, Stri
         let query = members::string(entry, "computedProperties", "query")?;
         check_computed_name(name)?;
         if properties.iter().any(|(earlier, _)| earlier == name) {
-            return Err(invalid(format!("The computed property '{name}' is defined more than once.")));
+            return Err(invalid(errors(&format!(
+                "Computed property name '{name}' cannot be used in multiple definitions."
+            ))));
         }
         properties.push((name.to_owned(), query.to_owned()));
     }
     Ok(properties)
+}
+
+/// The service's form of a list of errors.
+fn errors(message: &str) -> String {
+    let list: Object = [("Errors", vec![Value::from(message)])]
+        .into_iter()
+        .map(|(name, list)| (name, Value::Array(list)))
+        .collect();
+    format!("Message: {}", Value::Object(list).to_json())
 }
 
 fn check_computed_name(name: &str) -> Result<(), ContainerError> {
@@ -238,8 +247,8 @@ fn read_minutes(policy: &Object, name: &str) -> Result<Option<u32>, ContainerErr
     minutes.map(Some).ok_or_else(|| wrong(&format!("changeFeedPolicy.{name}"), "a whole number of minutes"))
 }
 
-/// `clientEncryptionPolicy`: clients encrypt; the shape alone is checked.
-pub(crate) fn check_client_encryption(policy: &Value) -> Result<(), ContainerError> {
+/// `clientEncryptionPolicy`: clients encrypt; the shape is checked, and the ids of the keys that it names are told.
+pub(crate) fn read_client_encryption(policy: &Value) -> Result<Vec<String>, ContainerError> {
     const PARENT: &str = "clientEncryptionPolicy";
     let policy = members::as_object(policy, PARENT)?;
     let version = members::present(policy, "policyFormatVersion");
@@ -248,9 +257,10 @@ pub(crate) fn check_client_encryption(policy: &Value) -> Result<(), ContainerErr
     }
     let included = members::present(policy, "includedPaths");
     let included = included.ok_or_else(|| wrong("clientEncryptionPolicy.includedPaths", "an array"))?;
-    let mut paths: Vec<&str> = Vec::new();
+    let (mut paths, mut keys): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
     for entry in members::as_array(included, "clientEncryptionPolicy.includedPaths")? {
-        let path = check_encrypted_path(entry)?;
+        let (path, key) = read_encrypted_path(entry)?;
+        keys.push(key.to_owned());
         if paths.contains(&path) {
             return Err(invalid(format!(
                 "The client encryption policy has the path '{path}' more than once."
@@ -258,17 +268,19 @@ pub(crate) fn check_client_encryption(policy: &Value) -> Result<(), ContainerErr
         }
         paths.push(path);
     }
-    Ok(())
+    Ok(keys)
 }
 
-fn check_encrypted_path(entry: &Value) -> Result<&str, ContainerError> {
+/// The path and the id of its key.
+fn read_encrypted_path(entry: &Value) -> Result<(&str, &str), ContainerError> {
     const PARENT: &str = "clientEncryptionPolicy.includedPaths";
     let entry = members::as_entry(entry, PARENT)?;
     let path = members::string(entry, PARENT, "path")?;
     if path.len() < 2 || !path.starts_with('/') || path[1..].contains('/') {
         return Err(wrong("clientEncryptionPolicy.includedPaths.path", "the path of a top-level property"));
     }
-    if members::string(entry, PARENT, "clientEncryptionKeyId")?.is_empty() {
+    let key = members::string(entry, PARENT, "clientEncryptionKeyId")?;
+    if key.is_empty() {
         return Err(wrong(
             "clientEncryptionPolicy.includedPaths.clientEncryptionKeyId",
             "a non-empty string",
@@ -286,5 +298,5 @@ fn check_encrypted_path(entry: &Value) -> Result<&str, ContainerError> {
             &format!("'{ENCRYPTION_ALGORITHM}'"),
         ));
     }
-    Ok(path)
+    Ok((path, key))
 }

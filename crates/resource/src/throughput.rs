@@ -10,10 +10,10 @@ const AUTOSCALE_HEADER: &str = "x-ms-cosmos-offer-autopilot-settings";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Throughput {
     Manual(u32),
-    /// `increment_percent` 0: no upgrade policy
+    /// `increment_percent`: of the upgrade policy, if there is one
     Autoscale {
         max: u32,
-        increment_percent: u32,
+        increment_percent: Option<u32>,
     },
 }
 
@@ -22,6 +22,10 @@ pub enum Throughput {
 pub struct ThroughputError {
     pub message: String,
 }
+
+/// RU/s of one partition of a new container.
+const MANUAL_PER_PARTITION: u32 = 6000;
+const AUTOSCALE_PER_PARTITION: u32 = 10_000;
 
 /// What one of the two forms accepts.
 struct Bounds {
@@ -88,7 +92,15 @@ impl Throughput {
         content
     }
 
-    /// RU/s that the partition count follows (autoscale: its maximum).
+    /// Partitions that the throughput stands for.
+    pub fn partitions(&self) -> u32 {
+        match *self {
+            Throughput::Manual(value) => value.div_ceil(MANUAL_PER_PARTITION),
+            Throughput::Autoscale { max, .. } => max.div_ceil(AUTOSCALE_PER_PARTITION),
+        }
+    }
+
+    /// RU/s (autoscale: its maximum).
     pub fn maximum(&self) -> u32 {
         match *self {
             Throughput::Manual(value) => value,
@@ -110,7 +122,7 @@ impl Throughput {
     /// What the service picks when an offer changes its form: autoscale starts at the manual value rounded up.
     pub fn migrated_to_autoscale(&self, highest_ever: u32) -> Throughput {
         let max = self.maximum().next_multiple_of(AUTOSCALE.step).max(AUTOSCALE.minimum(highest_ever));
-        Throughput::Autoscale { max: max.min(AUTOSCALE.max), increment_percent: 0 }
+        Throughput::Autoscale { max: max.min(AUTOSCALE.max), increment_percent: None }
     }
 
     /// The reverse: manual starts at the autoscale maximum.
@@ -167,8 +179,8 @@ fn read_autoscale(settings: &Value, parent: &str) -> Result<Throughput, Throughp
     let max = members::present(object, "maxThroughput").and_then(Value::as_i64);
     let max = max.ok_or_else(|| expected(&format!("{parent}.maxThroughput"), "an integer"))?;
     let increment_percent = match members::present(object, "autoUpgradePolicy") {
-        Some(policy) => read_increment(policy, &format!("{parent}.autoUpgradePolicy"))?,
-        None => 0,
+        Some(policy) => Some(read_increment(policy, &format!("{parent}.autoUpgradePolicy"))?),
+        None => None,
     };
     Ok(Throughput::Autoscale { max: AUTOSCALE.check(max)?, increment_percent })
 }
@@ -181,10 +193,10 @@ fn read_increment(policy: &Value, parent: &str) -> Result<u32, ThroughputError> 
     })
 }
 
-fn write_autoscale(max: u32, increment_percent: u32) -> Object {
+fn write_autoscale(max: u32, increment_percent: Option<u32>) -> Object {
     let mut settings = Object::new();
     settings.set("maxThroughput", i64::from(max));
-    if increment_percent > 0 {
+    if let Some(increment_percent) = increment_percent {
         let mut throughput_policy = Object::new();
         throughput_policy.set("incrementPercent", i64::from(increment_percent));
         let mut policy = Object::new();
@@ -246,11 +258,11 @@ mod tests {
         headers(
             None,
             Some(r#"{"maxThroughput":4000}"#),
-            expect!["Some(Autoscale { max: 4000, increment_percent: 0 })"],
+            expect!["Some(Autoscale { max: 4000, increment_percent: None })"],
         );
         let upgrade =
             r#"{"maxThroughput":4000,"autoUpgradePolicy":{"throughputPolicy":{"incrementPercent":10}}}"#;
-        headers(None, Some(upgrade), expect!["Some(Autoscale { max: 4000, increment_percent: 10 })"]);
+        headers(None, Some(upgrade), expect!["Some(Autoscale { max: 4000, increment_percent: Some(10) })"]);
         headers(
             None,
             Some(r#"{"maxThroughput":-200}"#),
@@ -309,7 +321,7 @@ mod tests {
         content(r#"{"offerThroughput":500,"offerAutopilotSettings":null}"#, expect!["Some(Manual(500))"]);
         content(
             r#"{"offerThroughput":4000,"offerAutopilotSettings":{"maxThroughput":5000}}"#,
-            expect!["Some(Autoscale { max: 5000, increment_percent: 0 })"],
+            expect!["Some(Autoscale { max: 5000, increment_percent: None })"],
         );
         content(
             r#"{"offerThroughput":-200}"#,
@@ -329,9 +341,10 @@ mod tests {
     #[test]
     fn written_content_is_read_back() {
         let manual = Throughput::Manual(400);
-        let autoscale = Throughput::Autoscale { max: 4000, increment_percent: 10 };
-        let plain = Throughput::Autoscale { max: 4000, increment_percent: 0 };
-        for throughput in [manual, autoscale, plain] {
+        let autoscale = Throughput::Autoscale { max: 4000, increment_percent: Some(10) };
+        let plain = Throughput::Autoscale { max: 4000, increment_percent: None };
+        let none = Throughput::Autoscale { max: 4000, increment_percent: Some(0) };
+        for throughput in [manual, autoscale, plain, none] {
             let content = Value::from(throughput.to_offer_content(4000, 1_589_000_000));
             assert_eq!(Throughput::from_offer_content(&content), Ok(throughput));
         }
@@ -342,7 +355,7 @@ mod tests {
     #[test]
     fn minimum_follows_the_highest_ever() {
         let manual = Throughput::Manual(400);
-        let autoscale = Throughput::Autoscale { max: 1000, increment_percent: 0 };
+        let autoscale = Throughput::Autoscale { max: 1000, increment_percent: None };
         assert_eq!(
             [400, 40_000, 50_050, 100_000].map(|highest| manual.minimum(highest)),
             [400, 400, 600, 1000]
@@ -357,8 +370,16 @@ mod tests {
     }
 
     #[test]
+    fn partitions() {
+        let manual = |value| Throughput::Manual(value).partitions();
+        assert_eq!([400, 6000, 6100, 10_000, 15_000, 20_000, 30_000].map(manual), [1, 1, 2, 2, 3, 4, 5]);
+        let autoscale = |max| Throughput::Autoscale { max, increment_percent: None }.partitions();
+        assert_eq!([1000, 10_000, 11_000, 50_000].map(autoscale), [1, 1, 2, 5]);
+    }
+
+    #[test]
     fn migration() {
-        let autoscale = |max| Throughput::Autoscale { max, increment_percent: 0 };
+        let autoscale = |max| Throughput::Autoscale { max, increment_percent: None };
         assert_eq!(Throughput::Manual(400).migrated_to_autoscale(400), autoscale(1000));
         assert_eq!(Throughput::Manual(5400).migrated_to_autoscale(5400), autoscale(6000));
         assert_eq!(autoscale(6000).migrated_to_manual(), Throughput::Manual(6000));

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use crate::answer_form;
 use crate::auth::{self, Principal};
 use crate::handlers::{Call, Handled, charge, partition_key};
 use crate::headers::Reply;
@@ -59,5 +60,6 @@ async fn serve(state: &State, request: &Request, kind: &RouteKind, operation: Op
 }
 
 async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
-    Ok(views::with_lag(call, kind, operations::run(call, kind).await?))
+    let reply = answer_form::in_form(call, kind, operations::run(call, kind).await?)?;
+    Ok(views::with_lag(call, kind, reply))
 }

@@ -36,6 +36,7 @@ const ITEM_COUNT: HeaderName = HeaderName::from_static("x-ms-item-count");
 const CONTINUATION: HeaderName = HeaderName::from_static("x-ms-continuation");
 const ALT_CONTENT_PATH: HeaderName = HeaderName::from_static("x-ms-alt-content-path");
 const CONTENT_PATH: HeaderName = HeaderName::from_static("x-ms-content-path");
+const CONTENT_FORMAT: HeaderName = HeaderName::from_static("x-ms-documentdb-content-serialization-format");
 const QUOTA: HeaderName = HeaderName::from_static("x-ms-resource-quota");
 const USAGE: HeaderName = HeaderName::from_static("x-ms-resource-usage");
 
@@ -111,6 +112,32 @@ impl Reply {
 
     fn of(status: StatusCode, body: Body) -> Reply {
         Reply { status, body, headers: TEMPLATE.clone() }
+    }
+
+    /// The body of an answer that is JSON text.
+    pub fn json_body(&self) -> Option<&Bytes> {
+        match &self.body {
+            Body::Ready(body) if !body.is_empty() && self.headers.get(CONTENT_TYPE) == Some(&JSON) => {
+                Some(body)
+            }
+            _ => None,
+        }
+    }
+
+    pub fn with_json(mut self, body: String) -> Reply {
+        self.body = Body::Ready(Bytes::from(body));
+        self
+    }
+
+    /// In the binary form of items.
+    pub fn with_binary(mut self, body: Vec<u8>) -> Reply {
+        self.body = Body::Ready(Bytes::from(body));
+        self.with(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"))
+            .with(CONTENT_FORMAT, HeaderValue::from_static("CosmosBinary"))
+    }
+
+    pub fn status(&self) -> StatusCode {
+        self.status
     }
 
     /// A header of one operation only.

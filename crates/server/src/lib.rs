@@ -4,6 +4,7 @@
 //! end in `dispatch`, which runs what the table of [`operations`] says. Engine calls run on the bounded [`pool`]; only cache hits run on the async worker.
 //! Not here: what requests mean for data (see `quire-engine`), flags and files (see `quire-cli`).
 
+mod answer_form; // answers without system properties, or in binary
 mod auth; // who asks, and what they may do
 mod binary_json; // binary request bodies turned into text
 mod clock; // the real one

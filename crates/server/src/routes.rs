@@ -96,9 +96,18 @@ pub(crate) fn script_segment(kind: ScriptKind) -> &'static str {
 
 /// `path` is the raw request path; a query string after `?` is read for addresses and ignored otherwise.
 pub(crate) fn parse(method: &Method, path: &str) -> Result<Route, RouteError> {
-    let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let mut buffer = [""; SEGMENT_COUNT_MAX];
-    let segments = split(path, &mut buffer)?;
+    let (segments, query) = match item_with_question_mark(path) {
+        Some((owner, id)) => {
+            let count = split(owner, &mut buffer)?.len();
+            *buffer.get_mut(count).ok_or(RouteError::InvalidUrl)? = id;
+            (&buffer[..=count], "")
+        }
+        None => {
+            let (path, query) = path.split_once('?').unwrap_or((path, ""));
+            (split(path, &mut buffer)?, query)
+        }
+    };
     if segments == ["addresses"] {
         return addresses(method, query);
     }
@@ -108,6 +117,14 @@ pub(crate) fn parse(method: &Method, path: &str) -> Result<Route, RouteError> {
     }
     let (resource_link, resource_link_rid) = links(&kind, segments)?;
     Ok(Route { kind, resource_type, resource_link, resource_link_rid })
+}
+
+/// Clients write a `?` in an id as it is: everything behind `/docs/` is the id then. Items have no query string.
+fn item_with_question_mark(path: &str) -> Option<(&str, &str)> {
+    const ITEMS: &str = "/docs/";
+    let at = path.find('?')?;
+    let items = path.rfind(ITEMS).filter(|items| items + ITEMS.len() <= at)?;
+    Some((&path[..items + ITEMS.len() - 1], &path[items + ITEMS.len()..]))
 }
 
 fn split<'a, 'b>(path: &'a str, buffer: &'b mut [&'a str]) -> Result<&'b [&'a str], RouteError> {
@@ -469,8 +486,8 @@ mod tests {
                 /dbs/d/colls/c/docs/%FF
                     InvalidUrl
                 /dbs/d/colls/c/docs/i?x=1
-                    Item { database: "d", container: "c", id: "i" }
-                    signs "docs" "dbs/d/colls/c/docs/i"
+                    Item { database: "d", container: "c", id: "i?x=1" }
+                    signs "docs" "dbs/d/colls/c/docs/i?x=1"
                 /dbs//colls
                     InvalidUrl
                 ///dbs

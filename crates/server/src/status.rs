@@ -51,6 +51,8 @@ pub(crate) enum RequestError {
     BadBinary(#[from] BinaryError),
     #[error(transparent)]
     BadHybridRow(#[from] HybridRowError),
+    #[error("the partition key of a batch is not complete")]
+    BatchPartitionKey,
     #[error("page size {value:?} is invalid")]
     BadPageSize { value: String },
     /// an extension that the server's owner has not switched on
@@ -131,7 +133,7 @@ impl From<&EngineError> for Failure {
         use EngineError::*;
         match error {
             ResourceNotFound { .. } | ItemNotFound { .. } => wire(404, NOT_FOUND),
-            OwnerNotFound { .. } => sub(404, 1003, "Owner resource does not exist"),
+            OwnerNotFound { .. } => sub(404, 1003, "Resource Not Found. Owner resource does not exist"),
             SessionNotAvailable => sub(404, 1002, SESSION_NOT_AVAILABLE),
             AlreadyExists { .. } | ItemExists { .. } => wire(409, ALREADY_EXISTS),
             UniqueKeyTaken { .. } => sub(409, 3301, "Unique index constraint violation."),
@@ -195,6 +197,7 @@ impl From<&RequestError> for Failure {
             BadRequest { message } => wire(400, message),
             BadBinary(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
             BadHybridRow(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
+            BatchPartitionKey => sub(400, 1001, BATCH_PARTITION_KEY),
             BadPageSize { value } => wire(400, format!("The input PageSize {value} is invalid. {PAGE_SIZE}")),
             Disabled { flag } => {
                 let message = format!("This is switched off. Start the server with {flag} to switch it on.");
@@ -261,14 +264,16 @@ pub(crate) fn plan(error: &EngineError, text: &str) -> Failure {
     }
 }
 
-const NOT_FOUND: &str = "Entity with the specified id does not exist in the system.";
+const NOT_FOUND: &str = "Resource Not Found. Entity with the specified id does not exist in the system.";
 const ALREADY_EXISTS: &str = "Entity with the specified id already exists in the system.";
 const SESSION_NOT_AVAILABLE: &str = "The read session is not available for the input session token.";
-const PRECONDITION_FAILED: &str =
-    "Operation cannot be performed because one of the specified precondition is not met.";
+const PRECONDITION_FAILED: &str = "One of the specified pre-condition is not met. Operation cannot be performed because \
+     one of the specified precondition is not met.";
 const BAD_PAYLOAD: &str = "The request payload is invalid. Ensure to provide a valid request payload.";
 const PARTITION_KEY_MISMATCH: &str =
     "PartitionKey extracted from document doesn't match the one specified in the header.";
+const BATCH_PARTITION_KEY: &str = "Partition key provided either doesn't correspond to definition in the collection or \
+     doesn't match partition key field values specified in the document.";
 const GONE: &str = "The requested resource is no longer available at the server.";
 const CONTAINER_RID_MISMATCH: &str =
     "The container was recreated: its _rid differs from the one in x-ms-cosmos-intended-collection-rid.";
@@ -590,11 +595,11 @@ mod tests {
             ],
             expect![[r#"
                 ResourceNotFound { kind: "database", id: "d" }
-                    404 {"code":"NotFound","message":"Entity with the specified id does not exist in the system.\r\nActivityId: ID, AGENT"}
+                    404 {"code":"NotFound","message":"Resource Not Found. Entity with the specified id does not exist in the system.\r\nActivityId: ID, AGENT"}
                 OwnerNotFound { kind: "container", id: "c" }
-                    404/1003 {"code":"NotFound","message":"Owner resource does not exist\r\nActivityId: ID, AGENT"}
+                    404/1003 {"code":"NotFound","message":"Resource Not Found. Owner resource does not exist\r\nActivityId: ID, AGENT"}
                 ItemNotFound { id: "i" }
-                    404 {"code":"NotFound","message":"Entity with the specified id does not exist in the system.\r\nActivityId: ID, AGENT"}
+                    404 {"code":"NotFound","message":"Resource Not Found. Entity with the specified id does not exist in the system.\r\nActivityId: ID, AGENT"}
                 AlreadyExists { kind: "database", id: "d" }
                     409 {"code":"Conflict","message":"Entity with the specified id already exists in the system.\r\nActivityId: ID, AGENT"}
                 ItemExists { id: "i" }
@@ -604,9 +609,9 @@ mod tests {
                 HashCollision
                     409/3302 {"code":"Conflict","message":"Two partition keys with the same hash hold the same id.\r\nActivityId: ID, AGENT"}
                 PreconditionFailed
-                    412 {"code":"PreconditionFailed","message":"Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: ID, AGENT"}
+                    412 {"code":"PreconditionFailed","message":"One of the specified pre-condition is not met. Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: ID, AGENT"}
                 PatchConditionNotMet
-                    412/1110 {"code":"PreconditionFailed","message":"Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: ID, AGENT"}
+                    412/1110 {"code":"PreconditionFailed","message":"One of the specified pre-condition is not met. Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: ID, AGENT"}
                 BatchTimeout { limit: 5s }
                     408 {"code":"RequestTimeout","message":"Message: {\"Errors\":[\"the batch ran longer than 5s\"]}\r\nActivityId: ID, AGENT"}
                 ResponseTooLarge { bytes_max: 2 }

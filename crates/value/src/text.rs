@@ -263,7 +263,7 @@ mod tests {
         check(r#"{"\ud800":1,"\udfff":2}"#, expect![[r#"duplicate property name "�""#]]);
         check(r#""\ud800\u00""#, expect!["malformed JSON at byte 8: expected four hexadecimal digits"]);
         check(r#""\x""#, expect!["malformed JSON at byte 2: unknown escape"]);
-        check("\"a\nb\"", expect!["malformed JSON at byte 2: a control character in a string"]);
+        check("\"a\u{1}b\"", expect!["malformed JSON at byte 2: a control character in a string"]);
         check(b"\"\xff\"", expect!["malformed JSON at byte 1: invalid UTF-8"]);
         check(b"\"\xed\xa0\x80\"", expect!["malformed JSON at byte 1: invalid UTF-8"]);
         check("\"open", expect!["malformed JSON at byte 5: the text ends inside a string"]);

@@ -158,8 +158,9 @@ impl Batch<'_, '_> {
                 Err(error) if is_general(&error) => return Err(error),
                 Err(error) => {
                     let failed = OperationResult { charge, result: Err(error) };
-                    let results = self.all_failed(results.len(), failed);
-                    return Ok(Attempt::Done(Done { results, charge: transaction.charge() }));
+                    let results = self.all_failed(results, failed);
+                    let charge = results.iter().map(|result| result.charge).sum();
+                    return Ok(Attempt::Done(Done { results, charge }));
                 }
             }
         }
@@ -173,11 +174,12 @@ impl Batch<'_, '_> {
         }
     }
 
-    /// One failed, so all did.
-    fn all_failed(&self, index: usize, failed: OperationResult) -> Vec<OperationResult> {
-        let skipped = || OperationResult { charge: 0.0, result: Err(EngineError::FailedDependency) };
-        let mut results: Vec<_> = self.operations.iter().map(|_| skipped()).collect();
-        results[index] = failed;
+    /// One failed, so all did. What those before it cost stays.
+    fn all_failed(&self, done: Vec<OperationResult>, failed: OperationResult) -> Vec<OperationResult> {
+        let skipped = |charge: f64| OperationResult { charge, result: Err(EngineError::FailedDependency) };
+        let mut results: Vec<_> = done.iter().map(|done| skipped(done.charge)).collect();
+        results.push(failed);
+        results.resize_with(self.operations.len(), || skipped(0.0));
         results
     }
 }

@@ -13,6 +13,9 @@ use crate::api::{Precondition, Resource};
 const KEY_NUMBER_MAX: u64 = u32::MAX as u64;
 const REQUIRED: [&str; 4] = ["id", "encryptionAlgorithm", "wrappedDataEncryptionKey", "keyWrapMetadata"];
 
+/// When the key was made, in seconds; `_ts` is when it was last wrapped.
+const CREATED_AT: &str = "_cts";
+
 impl Catalog {
     pub fn create_client_encryption_key(
         &self,
@@ -20,8 +23,9 @@ impl Catalog {
         body: &Value,
     ) -> Result<Arc<Resource>, EngineError> {
         self.owner_database(database)?;
-        let (id, object) = read_key(body)?;
+        let (id, mut object) = read_key(body)?;
         let mut change = self.change()?;
+        object.set(CREATED_AT, change.ts());
         let database = change.database(database)?;
         if database.keys.named(&id).is_some() {
             return Err(already_exists("client encryption key", &id));
@@ -52,8 +56,12 @@ impl Catalog {
         let database = change.database(database)?;
         let existing = database.keys.find(key).ok_or_else(|| not_found("client encryption key", key))?;
         check_precondition(precondition, existing)?;
-        let (id, object) = read_key(body)?;
+        let (id, mut object) = read_key(body)?;
         body::check_same_id(&existing.id, &id)?;
+        object.remove(CREATED_AT);
+        if let Some(created_at) = existing.body.get(CREATED_AT) {
+            object.set(CREATED_AT, created_at.clone());
+        }
         change.publish_key(&database, existing.rid, id, object)
     }
 }

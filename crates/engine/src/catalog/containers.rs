@@ -18,7 +18,6 @@ use crate::indexes::{self, CountedIndexes, Indexes};
 use crate::keys::{CATALOG, Counts, index_build};
 use crate::partition::{Partition, PartitionLayout, PartitionSet};
 use crate::sequencer::{Prepared, Refused};
-use crate::split::PARTITION_THROUGHPUT;
 use crate::views::{VIEWS_MAX, follows, views_of};
 
 /// The top bit tells containers from users in a rid.
@@ -50,6 +49,7 @@ impl Catalog {
             return Err(already_exists("container", &definition.id));
         }
         self.find_source(&database, &mut definition)?;
+        check_encryption_keys(&database, &definition)?;
         let is_shared = change.state.offer_of(Owner::of_database(database.number())).is_some();
         let throughput = throughput.or((!is_shared).then_some(DEFAULT_THROUGHPUT));
         let number = change.number(|counters| &mut counters.container, CONTAINER_NUMBER_MAX)? as u32;
@@ -104,7 +104,7 @@ impl Catalog {
         definition: &ContainerDefinition,
         throughput: Option<Throughput>,
     ) -> Vec<PartitionLayout> {
-        let asked = throughput.map_or(0, |throughput| throughput.maximum().div_ceil(PARTITION_THROUGHPUT));
+        let asked = throughput.map_or(0, |throughput| throughput.partitions());
         let count = asked.max(self.shared.options.partitions).max(1);
         let ranges = EpkRange::split_evenly(&definition.partition_key, count as usize);
         let layout = |(id, range)| PartitionLayout { id, range, parents: Vec::new() };
@@ -128,6 +128,9 @@ impl Catalog {
         let (id, _) = body::named(body)?;
         body::check_same_id(&existing.resource.id, &id)?;
         let definition = existing.definition.replace(body)?;
+        if existing.definition.indexing.spatial != definition.indexing.spatial {
+            definition.check_new()?;
+        }
         check_computed_properties(&definition)?;
         let ResourceRow { layout, epochs, .. } = self.stored(existing.resource.rid)?;
         let epochs = if indexes::are_same(&existing.definition, &definition) {
@@ -362,11 +365,23 @@ fn too_many_changes() -> EngineError {
 fn define(body: &Value) -> Result<ContainerDefinition, EngineError> {
     body::named(body)?;
     let definition = ContainerDefinition::create(body)?;
+    definition.check_new()?;
     check_computed_properties(&definition)?;
     if let Some(view) = &definition.view {
         Projection::parse(&view.projection).map_err(|error| body::invalid(compile_message(&error)))?;
     }
     Ok(definition)
+}
+
+fn check_encryption_keys(
+    database: &DatabaseEntry,
+    definition: &ContainerDefinition,
+) -> Result<(), EngineError> {
+    let is_missing = |id: &&String| database.keys.named(id).is_none();
+    match definition.encryption_keys.iter().find(is_missing) {
+        Some(id) => Err(body::invalid(format!("ClientEncryptionKey with id '[{id}]' does not exist."))),
+        None => Ok(()),
+    }
 }
 
 fn check_computed_properties(definition: &ContainerDefinition) -> Result<(), EngineError> {

@@ -13,7 +13,8 @@ use crate::api::{Migrate, Precondition, Resource};
 
 const OFFER_NUMBER_MAX: u64 = (1 << 24) - 1;
 /// Members of an offer that say what it is about; a replacement may leave them out but not change them.
-const FIXED: [&str; 5] = ["id", "resource", "offerResourceId", "offerVersion", "offerType"];
+/// The type is not among them: old clients write what they like, and it is given back as it was made.
+const FIXED: [&str; 4] = ["id", "resource", "offerResourceId", "offerVersion"];
 /// The service's increment when none is given.
 const INCREMENT_PERCENT: u32 = 10;
 const MANUAL_STEP: u32 = 100;
@@ -144,7 +145,7 @@ fn replacement(
             Err(body::invalid(TO_AUTOSCALE))
         }
         (Throughput::Manual(value), Some(Migrate::ToAutoscale)) => {
-            let autoscale = |max| Throughput::Autoscale { max, increment_percent: INCREMENT_PERCENT };
+            let autoscale = |max| Throughput::Autoscale { max, increment_percent: Some(INCREMENT_PERCENT) };
             let max = value.next_multiple_of(AUTOSCALE_STEP);
             Ok(autoscale(max.max(minimum(autoscale(max)))))
         }

@@ -263,6 +263,7 @@ struct Filling<'a> {
     container: &'a Container,
     links: Links,
     since: Option<i64>,
+    all_previous_images: bool,
     text: Vec<u8>,
     count: usize,
     count_max: usize,
@@ -275,7 +276,8 @@ impl<'a> Filling<'a> {
             Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
         };
         let (links, since) = (Links::new(container), request.since);
-        Ok(Filling { container, links, since, text: vec![b'['], count: 0, count_max })
+        let all_previous_images = request.all_previous_images;
+        Ok(Filling { container, links, since, all_previous_images, text: vec![b'['], count: 0, count_max })
     }
 
     fn is_full(&self, meter: &Meter) -> bool {
@@ -390,7 +392,8 @@ impl<'a> Filling<'a> {
         if self.count > 0 {
             self.text.push(b',');
         }
-        version.write_json(&self.links, &definition.paths, lsn, &mut self.text)?;
+        let all = self.all_previous_images;
+        version.write_json(&self.links, &definition.paths, lsn, all, &mut self.text)?;
         self.count += 1;
         Ok(())
     }

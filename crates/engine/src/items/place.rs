@@ -8,6 +8,8 @@ use crate::{Container, EngineError, keys};
 pub(crate) struct Place<'a> {
     pub key: PartitionKey,
     pub epk: EffectivePartitionKey,
+    /// Where the effective key does not tell the key from others.
+    identity: Option<EffectivePartitionKey>,
     pub partition: &'a Partition,
 }
 
@@ -18,13 +20,14 @@ impl<'a> Place<'a> {
         definition.check_complete(&key)?;
         let key = canonical(definition, key);
         let epk = definition.effective(&key);
+        let identity = definition.identity(&key);
         let partition = container.partitions.route(&epk);
-        Ok(Place { key, epk, partition })
+        Ok(Place { key, epk, identity, partition })
     }
 
     /// Also the item's name in the cache and in the lock table.
     pub fn id_key(&self, container: &Container, id: &str) -> Vec<u8> {
-        keys::id(container.number, &self.epk, id)
+        keys::id(container.number, self.identity.as_ref().unwrap_or(&self.epk), id)
     }
 
     /// A child id for a new item.

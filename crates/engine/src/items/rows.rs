@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use quire_resource::ItemTtl;
+use quire_resource::{ContainerDefinition, ItemTtl};
 use quire_storage::{Op, Space};
 use quire_value::Node;
 use smallvec::SmallVec;
@@ -188,22 +188,38 @@ impl<'a> Rows<'a> {
     fn put(&mut self, rid: u64, old: Option<&Row<'_>>, version: NewVersion<'_>) -> Result<(), EngineError> {
         let NewVersion { id_key, body, indexed, own_etag, .. } = version;
         self.touched.push(id_key.to_vec());
+        let ttl = self.ttl_of(body);
         let draft = Draft {
             incarnation: self.shared.incarnation,
             partition: self.home.place.partition.layout.id,
             indexing: indexed.indexing,
-            ttl: body.ttl,
+            ttl,
             json_bytes: body.json_bytes,
             own_etag,
             partition_key: &self.home.encoded_key,
             item: body.item.as_bytes(),
         };
-        let (ttl_seconds, expiry_before) = (seconds_of(body.ttl), old.and_then(own_expiry));
+        let (ttl_seconds, expiry_before) = (seconds_of(ttl), old.and_then(own_expiry));
         let row = draft.encode();
         let indexes = self.index(rid, old, indexed)?;
         let version = self.keeps_versions().then(|| old.map(before));
         self.puts.push(ItemPut { rid, row, ttl_seconds, expiry_before, indexes, version });
         Ok(())
+    }
+
+    /// The item's time to live from now on. Where it counts from a time that the item has, what is left of it.
+    fn ttl_of(&self, body: &Body) -> ItemTtl {
+        let ContainerDefinition { default_ttl, ttl_path, .. } = &self.container().definition;
+        let (Some(default_ttl), Some(path)) = (default_ttl, ttl_path) else { return body.ttl };
+        let from = path.find_in(body.item.root()).and_then(|node| node.as_number()?.as_i64());
+        let seconds = match body.ttl {
+            ItemTtl::Never => None,
+            ItemTtl::Seconds(seconds) => Some(i64::from(seconds)),
+            ItemTtl::Inherit => Some(i64::from(*default_ttl)).filter(|seconds| *seconds > 0),
+        };
+        let Some((from, seconds)) = from.zip(seconds) else { return body.ttl };
+        let left = from.saturating_add(seconds).saturating_sub(self.shared.now_seconds());
+        ItemTtl::Seconds(u32::try_from(left.clamp(1, i64::from(i32::MAX))).unwrap_or(1))
     }
 
     /// How the index rows of an item change by its new version.

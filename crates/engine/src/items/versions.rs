@@ -69,12 +69,14 @@ impl Version<'_> {
         bytes
     }
 
-    /// As the change feed tells it.
+    /// As the change feed tells it. Of the versions before, as the service does, only those that clients deleted; all of
+    /// them on request.
     pub fn write_json(
         &self,
         links: &Links,
         partition_key_paths: &[Path],
         lsn: u64,
+        all_previous_images: bool,
         out: &mut Vec<u8>,
     ) -> Result<(), EngineError> {
         let image = |row: &[u8], out: &mut Vec<u8>| {
@@ -87,7 +89,8 @@ impl Version<'_> {
             [] => out.extend_from_slice(b"{}"),
             row => image(row, out)?,
         }
-        if !self.previous.is_empty() {
+        let has_previous = all_previous_images || self.kind == VersionKind::Delete;
+        if has_previous && !self.previous.is_empty() {
             out.extend_from_slice(b",\"previous\":");
             image(self.previous, out)?;
         }

@@ -18,8 +18,8 @@ use crate::{Container, EngineError};
 const INTERVAL: Duration = Duration::from_millis(500);
 /// What the service lets a partition hold.
 const PARTITION_BYTES_MAX: u64 = 50 << 30;
-/// Throughput of one partition.
-pub(crate) const PARTITION_THROUGHPUT: u32 = 10_000;
+/// Beyond this throughput of a partition, the container gets more of them.
+const PARTITION_THROUGHPUT: u32 = 10_000;
 /// A partition that could not be split is tried again after this, twice as long each time.
 const AGAIN_SECONDS_MIN: i64 = 10;
 const AGAIN_SECONDS_MAX: i64 = 3600;

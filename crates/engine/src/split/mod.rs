@@ -11,7 +11,7 @@ mod boundary; // where a partition is divided
 mod count; // what lies on either side
 
 pub use auto::CannotSplit;
-pub(crate) use auto::{PARTITION_THROUGHPUT, Splits};
+pub(crate) use auto::Splits;
 
 use std::sync::Arc;
 

@@ -158,7 +158,7 @@ fn not_supported() {
         &[r#""ttlPropertyPath":"/expires""#],
         expect![[r#"
             "ttlPropertyPath":"/expires"
-                The container property 'ttlPropertyPath' is not supported by this server.
+                ttlPropertyPath: "/expires"
         "#]],
     );
 }
@@ -235,7 +235,7 @@ fn unique_keys() {
             "uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a","/a"]}]}
                 A unique key has the path '/a' more than once.
             "uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/pk","/a"]}]}
-                The unique key path '/pk' cannot be accepted: unique keys cannot contain the partition key.
+                uniqueKeyPolicy: {"uniqueKeys":[{"paths":["/pk","/a"]}]}
         "#]],
     );
     let policy = |keys: usize, paths: usize| {
@@ -331,7 +331,7 @@ fn computed_properties() {
             "computedProperties":[{"name":"_ts","query":"q"}]
                 The computed property '_ts' cannot have the name of a system property.
             "computedProperties":[{"name":"a","query":"q"},{"name":"a","query":"r"}]
-                The computed property 'a' is defined more than once.
+                Message: {"Errors":["Computed property name 'a' cannot be used in multiple definitions."]}
         "#]],
     );
     let many: Vec<_> = (0..21).map(|index| format!(r#"{{"name":"p{index}","query":"q"}}"#)).collect();

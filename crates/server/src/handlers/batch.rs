@@ -11,7 +11,7 @@ use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use quire_engine::{
     Answer, BatchOperation, BatchVerb, Bulk, Container, EngineError, OperationDone, OperationResult, Outcome,
 };
-use quire_resource::PartitionKey;
+use quire_resource::{PartitionKey, PartitionKeyError};
 
 use crate::binary_json;
 use crate::handlers::call::indexing_directive;
@@ -32,7 +32,7 @@ const BODY_BYTES_MAX: usize = 2 << 20;
 const PARTITION_KEY_MISMATCH: u32 = 1001;
 
 pub(crate) async fn run(call: &Call<'_>, database: &str, container: &str) -> Handled {
-    let container = call.owner_container(database, container)?;
+    let container = call.item_container(database, container)?;
     let is_binary = hybrid_row::is_hybrid_row(&call.request.body);
     let operations = operations(call, is_binary)?;
     let answer = if call.is_true(&ATOMIC) {
@@ -53,6 +53,12 @@ async fn atomic(
         return Err(bad_request(
             "One or more operations within the batch request have a different partition key value than the request.",
         ));
+    }
+    if let Err(error) = container.definition.partition_key.check_complete(&key) {
+        return Err(match error {
+            PartitionKeyError::TooFew | PartitionKeyError::TooMany => RequestError::BatchPartitionKey.into(),
+            error => EngineError::from(error).into(),
+        });
     }
     let (engine, container, session) = (call.state.engine.clone(), container.clone(), call.session()?);
     let run = move || engine.write_batch(&container, &key, &operations, session.as_ref());

@@ -1,11 +1,12 @@
 //! What a request asks for, read from its headers.
 
+use std::borrow::Cow;
 use std::str;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
+use hyper::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use quire_engine::{
     CONTINUATION_BYTES_MAX, Container, EngineError, IndexingDirective, PageRequest, Precondition, Resource,
     Scope,
@@ -23,6 +24,10 @@ use crate::request::Request;
 use crate::state::State;
 use crate::status::{HandlerError, RequestError};
 
+const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
+const CROSS_PARTITION: HeaderName = HeaderName::from_static("x-ms-documentdb-query-enablecrosspartition");
+const SUPPORTED_FORMATS: HeaderName = HeaderName::from_static("x-ms-cosmos-supported-serialization-formats");
+const CONTENT_FORMAT: HeaderName = HeaderName::from_static("x-ms-documentdb-content-serialization-format");
 const PARTITION_KEY: HeaderName = HeaderName::from_static("x-ms-documentdb-partitionkey");
 const PARTITION_ID: HeaderName = HeaderName::from_static("x-ms-documentdb-partitionkeyrangeid");
 const START_EPK: HeaderName = HeaderName::from_static("x-ms-start-epk");
@@ -60,6 +65,8 @@ impl<'a> Call<'a> {
         if let Some(level) = text_of(request, &CONSISTENCY_LEVEL)? {
             consistency::check(level, state.config.consistency)?;
         }
+        check_version(request)?;
+        check_formats(request)?;
         let partition_key = partition_key(request)?;
         Ok(Call { state, request, partition_key, operation, charge_max: None })
     }
@@ -98,6 +105,11 @@ impl<'a> Call<'a> {
     /// Clients write `True`, `true`, `False` and `false`.
     pub fn is_true(&self, name: &HeaderName) -> bool {
         is_true(self.request, name)
+    }
+
+    /// Whether a query may be about more than one partition.
+    pub fn crosses_partitions(&self) -> bool {
+        self.is_true(&CROSS_PARTITION)
     }
 
     pub fn is_upsert(&self) -> bool {
@@ -162,6 +174,33 @@ impl<'a> Call<'a> {
         self.find_container(database, container).map_err(owner_missing)
     }
 
+    /// The container of items. By name the gateway looks for it, which knows of no owners.
+    pub fn item_container(&self, database: &str, container: &str) -> Result<Arc<Container>, HandlerError> {
+        let is_by_rid = matches!(ResourceId::parse(database), Ok(ResourceId::Database(_)));
+        if is_by_rid {
+            return self.owner_container(database, container);
+        }
+        self.find_container(database, container).map_err(|error| match error {
+            HandlerError::Engine(EngineError::OwnerNotFound { kind, id }) => {
+                EngineError::ResourceNotFound { kind, id }.into()
+            }
+            error => error,
+        })
+    }
+
+    /// The partition key of the request. Containers from before partition keys have one that nobody sends.
+    pub fn key_in(&self, container: &Container) -> Option<Cow<'_, PartitionKey>> {
+        let is_from_before = container.definition.partition_key.system_key;
+        let empty = || is_from_before.then(|| Cow::Owned(PartitionKey(Vec::new())));
+        self.partition_key.as_ref().map(Cow::Borrowed).or_else(empty)
+    }
+
+    /// Whether the client's version of the protocol has partition keys everywhere.
+    pub fn knows_partition_keys(&self) -> bool {
+        let version = self.request.headers.get(&VERSION).map(HeaderValue::as_bytes);
+        version.is_none_or(|version| version >= PARTITION_KEYS_SINCE.as_bytes())
+    }
+
     /// The database as the owner of what is asked for.
     pub fn owner_database(&self, database: &str) -> Result<Arc<Resource>, HandlerError> {
         self.state.engine.database(database).map_err(|error| owner_missing(error.into()))
@@ -221,7 +260,10 @@ impl<'a> Call<'a> {
     fn continuation_bytes_max(&self) -> Result<usize, HandlerError> {
         let Some(text) = self.text(&CONTINUATION_LIMIT)? else { return Ok(CONTINUATION_BYTES_MAX) };
         match text.trim().parse::<usize>() {
-            Ok(0) => Ok(CONTINUATION_BYTES_MAX),
+            Ok(0) => {
+                let message = "The continuation token limit specified is not large enough.".to_owned();
+                Err(RequestError::BadRequest { message }.into())
+            }
             Ok(kilobytes) => Ok(kilobytes.saturating_mul(1024).min(CONTINUATION_BYTES_MAX)),
             Err(_) => Err(bad_header("x-ms-documentdb-responsecontinuationtokenlimitinkb", text)),
         }
@@ -278,6 +320,80 @@ fn text_of<'a>(request: &'a Request, name: &HeaderName) -> Result<Option<&'a str
             Err(_) => Err(RequestError::HeaderNotUtf8 { name: name.clone() }.into()),
         },
     }
+}
+
+/// The versions of the protocol. Later ones than these are taken as well: they change what clients ask for, not how.
+const VERSIONS: [&str; 20] = [
+    "2014-08-21",
+    "2015-04-08",
+    "2015-06-03",
+    "2015-08-06",
+    "2015-12-16",
+    "2016-05-30",
+    "2016-07-11",
+    "2016-11-14",
+    "2017-01-19",
+    "2017-02-22",
+    "2017-05-03",
+    "2017-11-15",
+    "2018-06-18",
+    "2018-08-31",
+    "2018-09-17",
+    PARTITION_KEYS_SINCE,
+    "2019-05-01",
+    "2019-10-14",
+    "2020-07-15",
+    "2020-11-05",
+];
+/// Before it a container can be without a partition key.
+const PARTITION_KEYS_SINCE: &str = "2018-12-31";
+
+fn check_version(request: &Request) -> Result<(), HandlerError> {
+    let Some(version) = text_of(request, &VERSION)? else { return Ok(()) };
+    let is_date = |text: &str| {
+        let shape = text.bytes().map(|byte| if byte.is_ascii_digit() { b'0' } else { byte });
+        shape.eq(*b"0000-00-00")
+    };
+    let newest = VERSIONS[VERSIONS.len() - 1];
+    if VERSIONS.contains(&version) || is_date(version) && version > newest {
+        return Ok(());
+    }
+    let message = format!(
+        "Invalid API version '{version}'. Ensure a valid x-ms-version header value is passed. Please update to the latest \
+         version of the SDK."
+    );
+    Err(RequestError::BadRequest { message }.into())
+}
+
+/// Whether the client takes answers in the binary form and in no other.
+pub(crate) fn takes_binary_only(request: &Request) -> bool {
+    let names = |name: &HeaderName, format: &str| {
+        let value = request.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        value.split(',').any(|one| one.trim().eq_ignore_ascii_case(format))
+    };
+    let offers = |format| names(&SUPPORTED_FORMATS, format);
+    names(&CONTENT_FORMAT, BINARY) || offers(BINARY) && !offers(TEXT)
+}
+
+/// Formats of answers: text, and the binary form of items.
+const TEXT: &str = "JsonText";
+const BINARY: &str = "CosmosBinary";
+
+fn check_formats(request: &Request) -> Result<(), HandlerError> {
+    for (name, text) in [
+        (&SUPPORTED_FORMATS, "x-ms-cosmos-supported-serialization-formats"),
+        (&CONTENT_FORMAT, "x-ms-documentdb-content-serialization-format"),
+    ] {
+        let value = text_of(request, name)?.unwrap_or_default();
+        let mut formats = value.split(',').map(str::trim).filter(|format| !format.is_empty());
+        // Clients that send batches in rows say so for their answers, too; those have a form of their own.
+        let is_known =
+            |format: &str| [TEXT, BINARY, "HybridRow"].iter().any(|known| format.eq_ignore_ascii_case(known));
+        if !formats.all(is_known) {
+            return Err(bad_header(text, value));
+        }
+    }
+    Ok(())
 }
 
 /// `x-ms-documentdb-partitionkey`.

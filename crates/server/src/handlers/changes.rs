@@ -21,16 +21,24 @@ const WAIT: HeaderName = HeaderName::from_static("x-quire-wait-ms");
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Between reads of a request that waits and is woken by changes it did not ask for.
 const READ_INTERVAL: Duration = Duration::from_millis(50);
+/// An extension: replaces and expiries have the version before them, too.
+const ALL_PREVIOUS_IMAGES: HeaderName = HeaderName::from_static("x-quire-all-previous-images");
 
 pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str) -> Handled {
-    let (name, mut container) = (container, call.owner_container(database, container)?);
+    let (name, mut container) = (container, call.item_container(database, container)?);
     let mode = call.text(&A_IM)?.unwrap_or_default().trim();
     let mode = match mode.to_ascii_lowercase().as_str() {
         "incremental feed" => FeedMode::Latest,
         "full-fidelity feed" => FeedMode::AllVersions,
         _ => return Err(bad_header("a-im", mode)),
     };
-    let request = ChangesRequest { mode, page: call.page()?, start: start(call)?, since: since(call)? };
+    let request = ChangesRequest {
+        mode,
+        page: call.page()?,
+        start: start(call)?,
+        since: since(call)?,
+        all_previous_images: call.is_true(&ALL_PREVIOUS_IMAGES),
+    };
     let until = Instant::now() + wait(call)?;
     let answer = read_until(call, (database, name), &mut container, request, until).await?;
     let reply = match answer.result {
@@ -82,7 +90,7 @@ async fn read_until(
         if reads > 1 {
             tokio::time::sleep(READ_INTERVAL).await;
         }
-        *container = call.owner_container(database, name)?;
+        *container = call.item_container(database, name)?;
     }
 }
 
@@ -94,14 +102,15 @@ fn start(call: &Call<'_>) -> Result<FeedStart, HandlerError> {
     })
 }
 
-/// Seconds since the epoch. Clients send it again with every page.
+/// The first second, since the epoch, whose changes are told: the one after the date, which has seconds and no parts of
+/// them. Clients send it again with every page.
 fn since(call: &Call<'_>) -> Result<Option<i64>, HandlerError> {
     let Some(text) = call.text(&IF_MODIFIED_SINCE)?.filter(|text| !text.trim().is_empty()) else {
         return Ok(None);
     };
     let date = auth::parse_date(text.trim()).and_then(|date| date.duration_since(UNIX_EPOCH).ok());
     let date = date.ok_or_else(|| bad_header("if-modified-since", text))?;
-    Ok(Some(i64::try_from(date.as_secs()).unwrap_or(i64::MAX)))
+    Ok(Some(i64::try_from(date.as_secs()).unwrap_or(i64::MAX).saturating_add(1)))
 }
 
 fn wait(call: &Call<'_>) -> Result<Duration, HandlerError> {

@@ -1,6 +1,6 @@
 //! Conflicts of several write regions: with one there are never any.
 
-use quire_engine::EngineError;
+use quire_engine::{EngineError, Scope};
 
 use crate::handlers::{Call, Handled, charge, feeds};
 use crate::wire::Feed;
@@ -14,6 +14,11 @@ pub(crate) fn list(call: &Call<'_>, database: &str, container: &str) -> Handled 
 
 pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> Handled {
     let container = call.owner_container(database, container)?;
+    let Scope { partition_key, partition_id, range } = call.scope()?;
+    let is_narrowed = partition_key.is_some() || partition_id.is_some() || range.is_some();
+    if !is_narrowed && !call.crosses_partitions() {
+        return Err(EngineError::CrossPartitionRefused.into());
+    }
     let reply = feeds::query(call, Feed::Conflicts, &container.resource.rid.to_string(), Vec::new()).await?;
     Ok(reply.in_container(&container).first_session(&container))
 }

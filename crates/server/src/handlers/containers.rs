@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use quire_engine::{Container, Engine};
+use quire_resource::SYSTEM_KEY_PATH;
 use quire_value::{Object, Value};
 
 use crate::handlers::{Call, Handled, charge, feeds};
@@ -17,10 +18,14 @@ const POPULATE_STATISTICS: HeaderName =
     HeaderName::from_static("x-ms-documentdb-populatepartitionstatistics");
 const INDEX_PROGRESS: HeaderName =
     HeaderName::from_static("x-ms-documentdb-collection-index-transformation-progress");
+const SHARE_THROUGHPUT: HeaderName = HeaderName::from_static("x-ms-share-throughput");
 const MAX_CONTENT_LENGTH: HeaderName = HeaderName::from_static("x-ms-cosmos-max-content-length");
 
 pub(crate) async fn create(call: &Call<'_>, database: &str) -> Handled {
-    let (body, throughput) = (call.json()?, call.throughput()?);
+    let (mut body, throughput) = (call.json()?, call.throughput()?);
+    if !call.knows_partition_keys() {
+        add_system_key(&mut body);
+    }
     let (engine, database) = (call.state.engine.clone(), database.to_owned());
     let container = call.run(move || engine.create_container(&database, &body, throughput)).await??;
     Ok(Reply::json(StatusCode::CREATED, json(&call.state.engine, &container))
@@ -29,6 +34,28 @@ pub(crate) async fn create(call: &Call<'_>, database: &str) -> Handled {
         .first_session(&container)
         .with(MAX_CONTENT_LENGTH, HeaderValue::from_static("2097152"))
         .charge(charge::CREATE))
+    .map(|reply| with_sharing(call, &container, reply))
+}
+
+/// Clients from before partition keys make containers without one. All their items have the undefined key.
+fn add_system_key(body: &mut Value) {
+    let Some(container) = body.as_object_mut() else { return };
+    if !matches!(container.get("partitionKey"), None | Some(Value::Null)) {
+        return;
+    }
+    let mut key = Object::new();
+    key.set("paths", vec![Value::from(SYSTEM_KEY_PATH)]);
+    key.set("kind", "Hash");
+    key.set("systemKey", true);
+    container.set("partitionKey", key);
+}
+
+/// Whether the container has its throughput from its database.
+fn with_sharing(call: &Call<'_>, container: &Container, reply: Reply) -> Reply {
+    match call.state.engine.throughput_of(container) {
+        Some((_, _, true)) => reply.with(SHARE_THROUGHPUT, HeaderValue::from_static("true")),
+        _ => reply,
+    }
 }
 
 pub(crate) fn read(call: &Call<'_>, database: &str, container: &str) -> Handled {
@@ -42,6 +69,7 @@ pub(crate) fn read(call: &Call<'_>, database: &str, container: &str) -> Handled 
         .owner(database_names(&container.database), &container.database.rid)
         .first_session(&container)
         .charge(charge::READ);
+    let reply = with_sharing(call, &container, reply);
     if !call.is_true(&POPULATE_QUOTA) {
         return Ok(reply);
     }
@@ -78,6 +106,7 @@ pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str) ->
         .owner(database_names(&container.database), &container.database.rid)
         .first_session(&container)
         .charge(charge::REPLACE))
+    .map(|reply| with_sharing(call, &container, reply))
 }
 
 pub(crate) async fn delete(call: &Call<'_>, database: &str, container: &str) -> Handled {

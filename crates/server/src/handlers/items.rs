@@ -1,5 +1,6 @@
 //! Items: create, upsert, read, replace, patch, delete, list.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use quire_engine::{
 };
 
 use crate::handlers::{Call, Handled, feeds, scripts};
-use crate::headers::Reply;
+use crate::headers::{Reply, container_names};
 use crate::status::{Failure, HandlerError, RequestError};
 use crate::wire::Feed;
 
@@ -19,10 +20,11 @@ const POST_TRIGGERS: HeaderName = HeaderName::from_static("x-ms-documentdb-post-
 
 /// The hot path: a hit in the engine's cache is answered without leaving the async worker.
 pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
-    let container = call.owner_container(database, container)?;
+    let container = call.item_container(database, container)?;
     let by_rid = id_by_rid(call, &container, database, id).await?;
     let id = by_rid.as_deref().unwrap_or(id);
-    let partition_key = call.partition_key.as_ref().ok_or(EngineError::PartitionKeyMissing)?;
+    let partition_key = call.key_in(&container).ok_or(EngineError::PartitionKeyMissing)?;
+    let partition_key = &*partition_key;
     let if_none_match = call.text(&IF_NONE_MATCH)?;
     let session = call.session()?;
     let read = ReadItem { id, partition_key, if_none_match, session: session.as_ref() };
@@ -51,7 +53,11 @@ pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str, id: &
 fn read_reply(container: &Container, answer: Answer<ItemRead>) -> Reply {
     let reply = match answer.result {
         Ok(ItemRead::Found { body, etag, item_lsn }) => {
-            Reply::json(StatusCode::OK, body).etag(&etag).item_lsn(item_lsn).count(1)
+            let reply = Reply::json(StatusCode::OK, body).etag(&etag).item_lsn(item_lsn).count(1);
+            match container.usage_known() {
+                Some((item_count, size_bytes)) => reply.usage(item_count, size_bytes),
+                None => reply,
+            }
         }
         Ok(ItemRead::NotModified { etag, item_lsn }) => {
             Reply::empty(StatusCode::NOT_MODIFIED).etag(&etag).item_lsn(item_lsn)
@@ -62,15 +68,15 @@ fn read_reply(container: &Container, answer: Answer<ItemRead>) -> Reply {
 }
 
 pub(crate) async fn create(call: &Call<'_>, database: &str, container: &str) -> Handled {
-    write(call, call.owner_container(database, container)?, WriteKind::Create).await
+    write(call, call.item_container(database, container)?, WriteKind::Create).await
 }
 
 pub(crate) async fn upsert(call: &Call<'_>, database: &str, container: &str) -> Handled {
-    write(call, call.owner_container(database, container)?, WriteKind::Upsert).await
+    write(call, call.item_container(database, container)?, WriteKind::Upsert).await
 }
 
 pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
-    let container = call.owner_container(database, container)?;
+    let container = call.item_container(database, container)?;
     let by_rid = id_by_rid(call, &container, database, id).await?;
     let id = by_rid.unwrap_or_else(|| id.to_owned());
     write(call, container, WriteKind::Replace { id }).await
@@ -78,7 +84,7 @@ pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str, id
 
 /// Whatever content type the body has: clients disagree about it.
 pub(crate) async fn patch(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
-    let container = call.owner_container(database, container)?;
+    let container = call.item_container(database, container)?;
     let by_rid = id_by_rid(call, &container, database, id).await?;
     let id = by_rid.unwrap_or_else(|| id.to_owned());
     let if_none_match = call.text(&IF_NONE_MATCH)?.map(str::to_owned);
@@ -86,7 +92,7 @@ pub(crate) async fn patch(call: &Call<'_>, database: &str, container: &str, id: 
 }
 
 pub(crate) async fn delete(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
-    let container = call.owner_container(database, container)?;
+    let container = call.item_container(database, container)?;
     let by_rid = id_by_rid(call, &container, database, id).await?;
     let id = by_rid.unwrap_or_else(|| id.to_owned());
     write(call, container, WriteKind::Delete { id }).await
@@ -94,7 +100,7 @@ pub(crate) async fn delete(call: &Call<'_>, database: &str, container: &str, id:
 
 /// All items of a partition key.
 pub(crate) async fn delete_all(call: &Call<'_>, database: &str, container: &str) -> Handled {
-    let container = call.owner_container(database, container)?;
+    let container = call.item_container(database, container)?;
     let key = call.partition_key.clone().ok_or(EngineError::PartitionKeyMissing)?;
     let (engine, target) = (call.state.engine.clone(), container.clone());
     let answer = call.run(move || engine.delete_partition_key(&target, key)).await?;
@@ -124,14 +130,15 @@ async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> H
     let (pre_trigger, post_trigger) = (trigger(call, &PRE_TRIGGERS)?, trigger(call, &POST_TRIGGERS)?);
     let runs_scripts = pre_trigger.is_some() || post_trigger.is_some();
     let is_delete = matches!(kind, WriteKind::Delete { .. });
-    if is_delete && call.partition_key.is_none() {
+    let partition_key = call.key_in(&container).map(Cow::into_owned);
+    if is_delete && partition_key.is_none() {
         return Err(EngineError::PartitionKeyMissing.into());
     }
     // A session asks for what can be read: a write looks at no more than its form.
     call.session()?;
     let write = WriteItem {
         kind,
-        partition_key: call.partition_key.clone(),
+        partition_key,
         body: if is_delete { Bytes::new() } else { call.body()? },
         if_match: call.text(&IF_MATCH)?.map(str::to_owned),
         indexing: call.indexing()?,
@@ -170,7 +177,7 @@ fn written_reply(container: &Arc<Container>, answer: Answer<ItemWritten>, is_del
 
 /// All items of the scope, in pages.
 pub(crate) async fn list(call: &Call<'_>, database: &str, container: &str) -> Handled {
-    let container = call.owner_container(database, container)?;
+    let container = call.item_container(database, container)?;
     let page = call.page()?;
     let (engine, source) = (call.state.engine.clone(), container.clone());
     let answer = call.run(move || engine.list_items(&source, &page)).await?;
@@ -188,7 +195,12 @@ pub(super) fn with_position(
     charge: f64,
     position: Option<&Position>,
 ) -> Reply {
-    let reply = reply.charge(charge).in_container(container);
+    // What is not found has no path.
+    let reply = match reply.status() {
+        StatusCode::NOT_FOUND => reply.owner_names(container_names(container)),
+        _ => reply.in_container(container),
+    };
+    let reply = reply.charge(charge);
     match position {
         Some(position) => reply.position(container, position),
         None => reply,

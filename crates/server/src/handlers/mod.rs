@@ -23,7 +23,7 @@ pub(crate) mod permissions;
 pub(crate) mod scripts;
 pub(crate) mod users;
 
-pub(crate) use call::{Call, partition_key};
+pub(crate) use call::{Call, partition_key, takes_binary_only};
 pub(crate) use queries::{plan as query_plan, query as query_items};
 
 use crate::headers::Reply;

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
-use quire_engine::{Crossing, Feature, IndexMetrics, PageRequest, QueryMetrics, QueryPlan, Scope};
+use quire_engine::{Container, Crossing, Feature, IndexMetrics, PageRequest, QueryMetrics, QueryPlan, Scope};
 use quire_resource::EpkRange;
 use quire_value::{Object, Value};
 
@@ -33,14 +33,13 @@ const EXPLAIN: HeaderName = HeaderName::from_static("x-quire-explain");
 const EXPLAIN_HEADER_BYTES_MAX: usize = 4 << 10;
 const EXPLAIN_ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
-const CROSS_PARTITION: HeaderName = HeaderName::from_static("x-ms-documentdb-query-enablecrosspartition");
 const EXECUTION_INFO: HeaderName = HeaderName::from_static("x-ms-cosmos-query-execution-info");
 
 pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> Handled {
-    let container = call.owner_container(database, container)?;
+    let container = call.item_container(database, container)?;
     let query = parse_query(&call.body()?)?;
     let page = PageRequest {
-        crossing: crossing(call),
+        crossing: crossing(call, &container),
         explain: call.is_true(&EXPLAIN),
         index_metrics: call.is_true(&POPULATE_INDEX_METRICS) || call.is_true(&POPULATE_INDEX_METRICS_V2),
         resume: query.resume,
@@ -61,8 +60,7 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
                 page.continuation = page.continuation.map(|token| gateway_token(&token, page.range.as_ref()));
             }
             let (metrics, explained) = (page.metrics, page.explain.clone());
-            // As the service does: an empty page tells nothing of indexes.
-            let indexes = page.index_metrics.take().filter(|_| page.count > 0);
+            let indexes = page.index_metrics.take();
             let reply = feeds::page_reply(Feed::Items, &container.resource.rid.to_string(), page);
             let reply = with_metrics(call, reply, &metrics);
             with_explanation(with_index_metrics(call, reply, indexes), explained)
@@ -91,10 +89,12 @@ fn may_call_functions(query: &str) -> bool {
     query.as_bytes().windows(3).any(|word| word.eq_ignore_ascii_case(b"udf"))
 }
 
-fn crossing(call: &Call<'_>) -> Crossing {
-    if call.is_true(&WHOLE) {
+fn crossing(call: &Call<'_>, container: &Container) -> Crossing {
+    // Clients from before partition keys have nothing to merge with.
+    let is_from_before = container.definition.partition_key.system_key && !call.knows_partition_keys();
+    if is_from_before || call.is_true(&WHOLE) {
         Crossing::Whole
-    } else if call.is_true(&CROSS_PARTITION) {
+    } else if call.crosses_partitions() {
         Crossing::Streamed
     } else {
         Crossing::Refused
@@ -135,7 +135,9 @@ fn metrics_text(metrics: &QueryMetrics) -> String {
     let milliseconds = |micros: u64| format!("{:.2}", micros as f64 / 1000.0);
     let total = milliseconds(metrics.compile_micros + metrics.execute_micros);
     let (compile, plan) = (milliseconds(metrics.compile_micros), milliseconds(metrics.plan_micros));
-    let (index, load) = (milliseconds(metrics.index_micros), milliseconds(metrics.load_micros));
+    // Above 0 when anything was loaded, however fast.
+    let load = if metrics.loaded_count > 0 { metrics.load_micros.max(10) } else { metrics.load_micros };
+    let (index, load) = (milliseconds(metrics.index_micros), milliseconds(load));
     let write = milliseconds(metrics.write_micros);
     // What is left after everything that has a name of its own.
     let named = metrics.plan_micros + metrics.index_micros + metrics.load_micros + metrics.write_micros;
@@ -155,7 +157,7 @@ fn metrics_text(metrics: &QueryMetrics) -> String {
 
 /// How a client should run a query over several partitions. Made from the text alone: nothing is read.
 pub(crate) async fn plan(call: &Call<'_>, database: &str, container: &str) -> Handled {
-    let container = call.owner_container(database, container)?;
+    let container = call.item_container(database, container)?;
     let query = parse_query(&call.body()?)?;
     let scope = call.scope()?;
     let (engine, source) = (call.state.engine.clone(), container.clone());

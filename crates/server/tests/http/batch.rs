@@ -95,19 +95,19 @@ fn one_operation_fails() {
     }
     expect![[r#"
         {"operationType":"Create","resourceBody":{"id":"old","pk":"p"}}
-            207 6.7 0:-1#1 [{"statusCode":424,"requestCharge":0},{"statusCode":409,"requestCharge":1,"message":"Entity with the specified id already exists in the system."},{"statusCode":424,"requestCharge":0}]
+            207 6.7 0:-1#1 [{"statusCode":424,"requestCharge":5.7},{"statusCode":409,"requestCharge":1,"message":"Entity with the specified id already exists in the system."},{"statusCode":424,"requestCharge":0}]
         {"operationType":"Create","resourceBody":{"id":"x","pk":"other"}}
-            207/1001 6.7 0:-1#1 [{"statusCode":424,"requestCharge":0},{"statusCode":400,"subStatusCode":1001,"requestCharge":1,"message":"PartitionKey extracted from document doesn't match the one specified in the header."},{"statusCode":424,"requestCharge":0}]
+            207/1001 6.7 0:-1#1 [{"statusCode":424,"requestCharge":5.7},{"statusCode":400,"subStatusCode":1001,"requestCharge":1,"message":"PartitionKey extracted from document doesn't match the one specified in the header."},{"statusCode":424,"requestCharge":0}]
         {"operationType":"Create","resourceBody":7}
-            207 6.7 0:-1#1 [{"statusCode":424,"requestCharge":0},{"statusCode":400,"requestCharge":1,"message":"The request payload is invalid. Ensure to provide a valid request payload."},{"statusCode":424,"requestCharge":0}]
+            207 6.7 0:-1#1 [{"statusCode":424,"requestCharge":5.7},{"statusCode":400,"requestCharge":1,"message":"The request payload is invalid. Ensure to provide a valid request payload."},{"statusCode":424,"requestCharge":0}]
         {"operationType":"Read","id":"x"}
-            207 6.7 0:-1#1 [{"statusCode":424,"requestCharge":0},{"statusCode":404,"requestCharge":1,"message":"Entity with the specified id does not exist in the system."},{"statusCode":424,"requestCharge":0}]
+            207 6.7 0:-1#1 [{"statusCode":424,"requestCharge":5.7},{"statusCode":404,"requestCharge":1,"message":"Resource Not Found. Entity with the specified id does not exist in the system."},{"statusCode":424,"requestCharge":0}]
         {"operationType":"Replace","id":"old","ifMatch":"\"stale\"","resourceBody":{"id":"old","pk":"p"}}
-            207 6.7 0:-1#1 [{"statusCode":424,"requestCharge":0},{"statusCode":412,"requestCharge":1,"message":"Operation cannot be performed because one of the specified precondition is not met."},{"statusCode":424,"requestCharge":0}]
+            207 6.7 0:-1#1 [{"statusCode":424,"requestCharge":5.7},{"statusCode":412,"requestCharge":1,"message":"One of the specified pre-condition is not met. Operation cannot be performed because one of the specified precondition is not met."},{"statusCode":424,"requestCharge":0}]
         {"operationType":"Patch","id":"old","resourceBody":[{"op":"add","path":"/x/y","value":1}]}
-            207 6.7 0:-1#1 [{"statusCode":424,"requestCharge":0},{"statusCode":400,"requestCharge":1,"message":"For Operation(1): Add Operation can only create a child object of an existing node(array or object) and cannot create path recursively, no path found beyond: 'x'. Learn more: https://aka.ms/cosmosdbpatchdocs"},{"statusCode":424,"requestCharge":0}]
+            207 6.7 0:-1#1 [{"statusCode":424,"requestCharge":5.7},{"statusCode":400,"requestCharge":1,"message":"For Operation(1): Add Operation can only create a child object of an existing node(array or object) and cannot create path recursively, no path found beyond: 'x'. Learn more: https://aka.ms/cosmosdbpatchdocs"},{"statusCode":424,"requestCharge":0}]
         {"operationType":"Patch","id":"old","resourceBody":{"operations":[{"op":"add","path":"/x","value":1}],"condition":"from c where c.n > 1"}}
-            207 6.7 0:-1#1 [{"statusCode":424,"requestCharge":0},{"statusCode":412,"subStatusCode":1110,"requestCharge":1,"message":"Operation cannot be performed because one of the specified precondition is not met."},{"statusCode":424,"requestCharge":0}]
+            207 6.7 0:-1#1 [{"statusCode":424,"requestCharge":5.7},{"statusCode":412,"subStatusCode":1110,"requestCharge":1,"message":"One of the specified pre-condition is not met. Operation cannot be performed because one of the specified precondition is not met."},{"statusCode":424,"requestCharge":0}]
     "#]].assert_eq(&out);
     client.must(404, "GET", "/dbs/d/colls/c/docs/a", &[PK], "");
 }
@@ -180,7 +180,7 @@ fn refused_as_a_whole() {
         [{"operationType":"Read","id":"x"}]
             400 {"code":"BadRequest","message":"PartitionKey value must be supplied for this operation.
         [{"operationType":"Read","id":"x"}]
-            400/1001 {"code":"BadRequest","message":"PartitionKey has fewer components than defined the collection resource.
+            400/1001 {"code":"BadRequest","message":"Partition key provided either doesn't correspond to definition in the collection or doesn't match partition key field values specified in the document.
         [{"operationType":"Read","id":"x"}]
             400 {"code":"BadRequest","message":"A batch that is not atomic must name its partition key range by x-ms-documentdb-partitionkeyrangeid.
         [{"operationType":"Read","id":"x"}]
@@ -248,7 +248,7 @@ fn bulk() {
         {"operationType":"Delete","partitionKey":"[\"r\"]","id":"a"}]"#;
     client.check("POST", DOCS, &[BATCH, BULK, GO_ON, RANGE], operations, expect![[r#"
         207
-        content-length: 1209
+        content-length: 1229
         content-type: application/json
         lsn: 2
         x-ms-alt-content-path: dbs/d/colls/c
@@ -263,7 +263,7 @@ fn bulk() {
         x-ms-request-charge: 14.75
         x-ms-session-token: 0:-1#2
 
-        [{"statusCode":201,"requestCharge":6.05,"eTag":"\"ETAG\"","resourceBody":{"id":"a","pk":"p","n":1,"_rid":"AAAAAYAAAAEBAAAA8CVHBw==","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/docs/AAAAAYAAAAEBAAAA8CVHBw==/","_etag":"\"ETAG\"","_attachments":"attachments/","_ts":1794767524}},{"statusCode":409,"requestCharge":1,"message":"Entity with the specified id already exists in the system."},{"statusCode":201,"requestCharge":5.7,"eTag":"\"ETAG\"","resourceBody":{"id":"a","pk":"q","_rid":"AAAAAYAAAAECAAAAAMbeBA==","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/docs/AAAAAYAAAAECAAAAAMbeBA==/","_etag":"\"ETAG\"","_attachments":"attachments/","_ts":1794767524}},{"statusCode":200,"requestCharge":1,"eTag":"\"ETAG\"","resourceBody":{"id":"a","pk":"q","_rid":"AAAAAYAAAAECAAAAAMbeBA==","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/docs/AAAAAYAAAAECAAAAAMbeBA==/","_etag":"\"ETAG\"","_attachments":"attachments/","_ts":1794767524}},{"statusCode":404,"requestCharge":1,"message":"Entity with the specified id does not exist in the system."}]
+        [{"statusCode":201,"requestCharge":6.05,"eTag":"\"ETAG\"","resourceBody":{"id":"a","pk":"p","n":1,"_rid":"AAAAAYAAAAEBAAAA8CVHBw==","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/docs/AAAAAYAAAAEBAAAA8CVHBw==/","_etag":"\"ETAG\"","_attachments":"attachments/","_ts":1794767524}},{"statusCode":409,"requestCharge":1,"message":"Entity with the specified id already exists in the system."},{"statusCode":201,"requestCharge":5.7,"eTag":"\"ETAG\"","resourceBody":{"id":"a","pk":"q","_rid":"AAAAAYAAAAECAAAAAMbeBA==","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/docs/AAAAAYAAAAECAAAAAMbeBA==/","_etag":"\"ETAG\"","_attachments":"attachments/","_ts":1794767524}},{"statusCode":200,"requestCharge":1,"eTag":"\"ETAG\"","resourceBody":{"id":"a","pk":"q","_rid":"AAAAAYAAAAECAAAAAMbeBA==","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/docs/AAAAAYAAAAECAAAAAMbeBA==/","_etag":"\"ETAG\"","_attachments":"attachments/","_ts":1794767524}},{"statusCode":404,"requestCharge":1,"message":"Resource Not Found. Entity with the specified id does not exist in the system."}]
     "#]]);
     let stopped = client.must(207, "POST", DOCS, &[BATCH, BULK, RANGE], operations);
     let codes: Vec<&str> = stopped.body.split("statusCode\":").skip(1).map(|rest| &rest[..3]).collect();

@@ -70,11 +70,11 @@ fn life_of_a_container() {
         r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":60}"#;
     client.check("PUT", "/dbs/my%20db/colls/c", &[("if-match", "\"stale\"")], replacement, expect![[r#"
         412
-        content-length: 190
+        content-length: 237
         content-type: application/json
         x-ms-request-charge: 1
 
-        {"code":"PreconditionFailed","message":"Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"PreconditionFailed","message":"One of the specified pre-condition is not met. Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     client.check("PUT", "/dbs/my%20db/colls/c", &[], replacement, expect![[r#"
         200
@@ -90,11 +90,11 @@ fn life_of_a_container() {
     "#]]);
     client.check("PUT", "/dbs/my%20db/colls/missing", &[], replacement, expect![[r#"
         404
-        content-length: 155
+        content-length: 175
         content-type: application/json
         x-ms-request-charge: 1
 
-        {"code":"NotFound","message":"Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     client.check(
         "DELETE",
@@ -110,29 +110,29 @@ fn life_of_a_container() {
     );
     client.check("GET", "/dbs/my%20db/colls/c", &[], "", expect![[r#"
         404
-        content-length: 155
+        content-length: 175
         content-type: application/json
         x-ms-request-charge: 1
 
-        {"code":"NotFound","message":"Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     client.check("GET", "/dbs/missing/colls/c", &[], "", expect![[r#"
         404
-        content-length: 126
+        content-length: 146
         content-type: application/json
         x-ms-request-charge: 1
         x-ms-substatus: 1003
 
-        {"code":"NotFound","message":"Owner resource does not exist\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Owner resource does not exist\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     client.check("POST", "/dbs/missing/colls", &[], CONTAINER, expect![[r#"
         404
-        content-length: 126
+        content-length: 146
         content-type: application/json
         x-ms-request-charge: 1
         x-ms-substatus: 1003
 
-        {"code":"NotFound","message":"Owner resource does not exist\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Owner resource does not exist\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
 }
 

@@ -68,6 +68,8 @@ fn life_of_an_item() {
         x-ms-item-lsn: 1
         x-ms-quorum-acked-lsn: 1
         x-ms-request-charge: 1
+        x-ms-resource-quota: documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;
+        x-ms-resource-usage: documentSize=0;documentsSize=1;documentsCount=1;collectionSize=1;
         x-ms-session-token: 0:-1#1
 
         {"id":"i","pk":"p","n":1,"_rid":"AAAAAYAAAAEBAAAA8CVHBw==","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/docs/AAAAAYAAAAEBAAAA8CVHBw==/","_etag":"\"ETAG\"","_attachments":"attachments/","_ts":1794767524}
@@ -91,6 +93,8 @@ fn life_of_an_item() {
         x-ms-item-lsn: 1
         x-ms-quorum-acked-lsn: 1
         x-ms-request-charge: 1
+        x-ms-resource-quota: documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;
+        x-ms-resource-usage: documentSize=0;documentsSize=1;documentsCount=1;collectionSize=1;
         x-ms-session-token: 0:-1#1
 
         {"id":"i","pk":"p","n":1,"_rid":"AAAAAYAAAAEBAAAA8CVHBw==","_self":"dbs/AAAAAQ==/colls/AAAAAYAAAAE=/docs/AAAAAYAAAAEBAAAA8CVHBw==/","_etag":"\"ETAG\"","_attachments":"attachments/","_ts":1794767524}
@@ -140,7 +144,7 @@ fn life_of_an_item() {
     let stale = [PK, ("if-match", "\"stale\"")];
     client.check("PUT", "/dbs/d/colls/c/docs/i", &stale, r#"{"id":"i","pk":"p"}"#, expect![[r#"
         412
-        content-length: 190
+        content-length: 237
         content-type: application/json
         lsn: 1
         x-ms-alt-content-path: dbs/d/colls/c
@@ -154,7 +158,7 @@ fn life_of_an_item() {
         x-ms-request-charge: 1
         x-ms-session-token: 0:-1#1
 
-        {"code":"PreconditionFailed","message":"Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"PreconditionFailed","message":"One of the specified pre-condition is not met. Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     client.check("PUT", "/dbs/d/colls/c/docs/i", &[PK], r#"{"id":"i","pk":"p","n":2}"#, expect![[r#"
         200
@@ -267,11 +271,10 @@ fn life_of_an_item() {
     "#]]);
     client.check("GET", "/dbs/d/colls/c/docs/i", &[PK], "", expect![[r#"
         404
-        content-length: 155
+        content-length: 175
         content-type: application/json
         lsn: 6
         x-ms-alt-content-path: dbs/d/colls/c
-        x-ms-content-path: AAAAAYAAAAE=
         x-ms-cosmos-internal-partition-id: 00000001-0000-0001-0000-000000000000
         x-ms-cosmos-llsn: 6
         x-ms-cosmos-quorum-acked-llsn: 6
@@ -281,15 +284,14 @@ fn life_of_an_item() {
         x-ms-request-charge: 1
         x-ms-session-token: 0:-1#6
 
-        {"code":"NotFound","message":"Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     client.check("DELETE", "/dbs/d/colls/c/docs/i", &[PK], "", expect![[r#"
         404
-        content-length: 155
+        content-length: 175
         content-type: application/json
         lsn: 6
         x-ms-alt-content-path: dbs/d/colls/c
-        x-ms-content-path: AAAAAYAAAAE=
         x-ms-cosmos-internal-partition-id: 00000001-0000-0001-0000-000000000000
         x-ms-cosmos-llsn: 6
         x-ms-cosmos-quorum-acked-llsn: 6
@@ -299,7 +301,7 @@ fn life_of_an_item() {
         x-ms-request-charge: 1
         x-ms-session-token: 0:-1#6
 
-        {"code":"NotFound","message":"Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
 }
 
@@ -395,21 +397,19 @@ fn bad_requests() {
     "#]]);
     client.check("GET", "/dbs/d/colls/missing/docs/i", &[PK], "", expect![[r#"
         404
-        content-length: 126
+        content-length: 175
         content-type: application/json
         x-ms-request-charge: 1
-        x-ms-substatus: 1003
 
-        {"code":"NotFound","message":"Owner resource does not exist\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     client.check("GET", "/dbs/missing/colls/c/docs/i", &[PK], "", expect![[r#"
         404
-        content-length: 126
+        content-length: 175
         content-type: application/json
         x-ms-request-charge: 1
-        x-ms-substatus: 1003
 
-        {"code":"NotFound","message":"Owner resource does not exist\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     let directive = [PK, ("x-ms-indexing-directive", "Perhaps")];
     client.check("POST", DOCS, &directive, r#"{"id":"i","pk":"p"}"#, expect![[r#"
@@ -470,7 +470,6 @@ fn sessions() {
         content-type: application/json
         lsn: 1
         x-ms-alt-content-path: dbs/d/colls/c
-        x-ms-content-path: AAAAAYAAAAE=
         x-ms-cosmos-internal-partition-id: 00000001-0000-0001-0000-000000000000
         x-ms-cosmos-llsn: 1
         x-ms-cosmos-quorum-acked-llsn: 1

@@ -5,6 +5,7 @@ mod client; // the server under test and a signing client
 
 mod account;
 mod batch;
+mod clients;
 mod containers;
 mod databases;
 mod faults;

@@ -86,10 +86,10 @@ fn life_of_an_offer() {
     "#]]);
     client.check("GET", "/offers/zzzz", &[], "", expect![[r#"
         404
-        content-length: 155
+        content-length: 175
         content-type: application/json
         x-ms-request-charge: 1
 
-        {"code":"NotFound","message":"Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
 }

@@ -63,12 +63,12 @@ fn whole_and_incremental() {
     );
     client.check("GET", "/dbs/d/colls/missing/pkranges", &[], "", expect![[r#"
         404
-        content-length: 126
+        content-length: 146
         content-type: application/json
         x-ms-request-charge: 1
         x-ms-substatus: 1003
 
-        {"code":"NotFound","message":"Owner resource does not exist\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Owner resource does not exist\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
 }
 

@@ -104,13 +104,13 @@ fn refusals() {
         {"operations":[{"op":"test","path":"/n","value":1}]}
             400 {"code":"BadRequest","message":"For Operation(1): The operation 'test' is not supported. Learn more: https://aka.ms/cosmosdbpatchdocs
         {"operations":[{"op":"set","path":"/n","value":1}],"condition":"FROM c WHERE c.n = 7"}
-            412/1110 {"code":"PreconditionFailed","message":"Operation cannot be performed because one of the specified precondition is not met.
+            412/1110 {"code":"PreconditionFailed","message":"One of the specified pre-condition is not met. Operation cannot be performed because one of the specified precondition is not met.
         {"operations":[{"op":"set","path":"/n","value":1}],"condition":"FROM c WHERE"}
             400 {"code":"BadRequest","message":"Message: {\"errors\":[{\"severity\":\"Error\",\"location\":{\"start\":12,\"end\":12},\"code\":\"SC1002\",\"message\":\"Syntax error, unexpected end-of-file.\"}]}
         [{"op":"add","path":"/x/y","value":1}]
-            412 {"code":"PreconditionFailed","message":"Operation cannot be performed because one of the specified precondition is not met.
+            412 {"code":"PreconditionFailed","message":"One of the specified pre-condition is not met. Operation cannot be performed because one of the specified precondition is not met.
         [{"op":"add","path":"/x/y","value":1}]
-            412 {"code":"PreconditionFailed","message":"Operation cannot be performed because one of the specified precondition is not met.
+            412 {"code":"PreconditionFailed","message":"One of the specified pre-condition is not met. Operation cannot be performed because one of the specified precondition is not met.
         [{"op":"add","path":"/x/y","value":1}]
             400 {"code":"BadRequest","message":"PartitionKey value must be supplied for this operation.
         {
@@ -118,8 +118,8 @@ fn refusals() {
 
             400 {"code":"BadRequest","message":"The request payload is invalid. Ensure to provide a valid request payload. (malformed JSON at byte 0: the text ends where a value is expected)
         [{"op":"add","path":"/x/y","value":1}]
-            404 {"code":"NotFound","message":"Entity with the specified id does not exist in the system.
+            404 {"code":"NotFound","message":"Resource Not Found. Entity with the specified id does not exist in the system.
         [{"op":"add","path":"/x/y","value":1}]
-            404/1003 {"code":"NotFound","message":"Owner resource does not exist
+            404 {"code":"NotFound","message":"Resource Not Found. Entity with the specified id does not exist in the system.
     "#]].assert_eq(&out);
 }

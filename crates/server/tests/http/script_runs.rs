@@ -180,7 +180,7 @@ fn what_cannot_be_run() {
     }
     expect![[r#"
         missing ["x-ms-documentdb-partitionkey: [\"p\"]"]
-            404 {"code":"NotFound","message":"Entity with the specified id does not exist in the system.
+            404 {"code":"NotFound","message":"Resource Not Found. Entity with the specified id does not exist in the system.
         s []
             400 {"code":"BadRequest","message":"PartitionKey value must be supplied for this operation.
         s ["x-ms-documentdb-partitionkey: []"]

@@ -114,26 +114,25 @@ fn life_of_a_stored_procedure() {
     );
     client.check("DELETE", "/dbs/d/colls/c/sprocs/s", &[], "", expect![[r#"
         404
-        content-length: 155
+        content-length: 175
         content-type: application/json
         x-ms-alt-content-path: dbs/d/colls/c
-        x-ms-content-path: AAAAAYAAAAE=
         x-ms-documentdb-partitionkeyrangeid: 0
         x-ms-request-charge: 1
         x-ms-resource-quota: documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;
         x-ms-resource-usage: documentSize=0;documentsSize=0;documentsCount=0;collectionSize=0;
         x-ms-session-token: 0:-1#0
 
-        {"code":"NotFound","message":"Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     client.check("GET", "/dbs/d/colls/nothing/sprocs", &[], "", expect![[r#"
         404
-        content-length: 126
+        content-length: 146
         content-type: application/json
         x-ms-request-charge: 1
         x-ms-substatus: 1003
 
-        {"code":"NotFound","message":"Owner resource does not exist\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Owner resource does not exist\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
 }
 

@@ -103,20 +103,20 @@ fn life_of_a_user() {
     );
     client.check("GET", "/dbs/d/users/v", &[], "", expect![[r#"
         404
-        content-length: 155
+        content-length: 175
         content-type: application/json
         x-ms-request-charge: 1
 
-        {"code":"NotFound","message":"Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     client.check("GET", "/dbs/missing/users", &[], "", expect![[r#"
         404
-        content-length: 126
+        content-length: 146
         content-type: application/json
         x-ms-request-charge: 1
         x-ms-substatus: 1003
 
-        {"code":"NotFound","message":"Owner resource does not exist\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Owner resource does not exist\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
 }
 
@@ -165,12 +165,12 @@ fn permissions_carry_fresh_tokens() {
     assert!(client.send_as(&token, "GET", container, &[], b"").status >= 401);
     client.check("GET", "/dbs/d/users/missing/permissions", &[], "", expect![[r#"
         404
-        content-length: 126
+        content-length: 146
         content-type: application/json
         x-ms-request-charge: 1
         x-ms-substatus: 1003
 
-        {"code":"NotFound","message":"Owner resource does not exist\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Owner resource does not exist\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
 }
 
@@ -185,14 +185,14 @@ fn client_encryption_keys() {
     let key = r#"{"id":"k","encryptionAlgorithm":"AEAD_AES_256_CBC_HMAC_SHA256","wrappedDataEncryptionKey":"AAAA","keyWrapMetadata":{"type":"AKV","name":"n","value":"v","algorithm":"RSA-OAEP"}}"#;
     let created = client.check("POST", "/dbs/d/clientencryptionkeys", &[], key, expect![[r#"
         201
-        content-length: 348
+        content-length: 366
         content-type: application/json
         etag: "ETAG"
         x-ms-alt-content-path: dbs/d
         x-ms-content-path: AAAAAQ==
         x-ms-request-charge: 5
 
-        {"id":"k","encryptionAlgorithm":"AEAD_AES_256_CBC_HMAC_SHA256","wrappedDataEncryptionKey":"AAAA","keyWrapMetadata":{"type":"AKV","name":"n","value":"v","algorithm":"RSA-OAEP"},"_rid":"AAAAAQAAAAAAAAABAgAAAA==","_self":"dbs/AAAAAQ==/clientencryptionkeys/AAAAAQAAAAAAAAABAgAAAA==/","_etag":"\"ETAG\"","_ts":1794767524}
+        {"id":"k","encryptionAlgorithm":"AEAD_AES_256_CBC_HMAC_SHA256","wrappedDataEncryptionKey":"AAAA","keyWrapMetadata":{"type":"AKV","name":"n","value":"v","algorithm":"RSA-OAEP"},"_cts":1794767524,"_rid":"AAAAAQAAAAAAAAABAgAAAA==","_self":"dbs/AAAAAQ==/clientencryptionkeys/AAAAAQAAAAAAAAABAgAAAA==/","_etag":"\"ETAG\"","_ts":1794767524}
     "#]]);
     let etag = created.header("etag").expect("an etag").to_owned();
     let known = [("if-none-match", etag.as_str())];
@@ -211,25 +211,25 @@ fn client_encryption_keys() {
     );
     client.check("PUT", "/dbs/d/clientencryptionkeys/k", &[], &key.replace("AAAA", "BBBB"), expect![[r#"
         200
-        content-length: 348
+        content-length: 366
         content-type: application/json
         etag: "ETAG"
         x-ms-alt-content-path: dbs/d
         x-ms-content-path: AAAAAQ==
         x-ms-request-charge: 10
 
-        {"id":"k","encryptionAlgorithm":"AEAD_AES_256_CBC_HMAC_SHA256","wrappedDataEncryptionKey":"BBBB","keyWrapMetadata":{"type":"AKV","name":"n","value":"v","algorithm":"RSA-OAEP"},"_rid":"AAAAAQAAAAAAAAABAgAAAA==","_self":"dbs/AAAAAQ==/clientencryptionkeys/AAAAAQAAAAAAAAABAgAAAA==/","_etag":"\"ETAG\"","_ts":1794767524}
+        {"id":"k","encryptionAlgorithm":"AEAD_AES_256_CBC_HMAC_SHA256","wrappedDataEncryptionKey":"BBBB","keyWrapMetadata":{"type":"AKV","name":"n","value":"v","algorithm":"RSA-OAEP"},"_cts":1794767524,"_rid":"AAAAAQAAAAAAAAABAgAAAA==","_self":"dbs/AAAAAQ==/clientencryptionkeys/AAAAAQAAAAAAAAABAgAAAA==/","_etag":"\"ETAG\"","_ts":1794767524}
     "#]]);
     client.check("GET", "/dbs/d/clientencryptionkeys", &[], "", expect![[r#"
         200
-        content-length: 404
+        content-length: 422
         content-type: application/json
         x-ms-alt-content-path: dbs/d
         x-ms-content-path: AAAAAQ==
         x-ms-item-count: 1
         x-ms-request-charge: 1
 
-        {"_rid":"AAAAAQ==","ClientEncryptionKeys":[{"id":"k","encryptionAlgorithm":"AEAD_AES_256_CBC_HMAC_SHA256","wrappedDataEncryptionKey":"BBBB","keyWrapMetadata":{"type":"AKV","name":"n","value":"v","algorithm":"RSA-OAEP"},"_rid":"AAAAAQAAAAAAAAABAgAAAA==","_self":"dbs/AAAAAQ==/clientencryptionkeys/AAAAAQAAAAAAAAABAgAAAA==/","_etag":"\"ETAG\"","_ts":1794767524}],"_count":1}
+        {"_rid":"AAAAAQ==","ClientEncryptionKeys":[{"id":"k","encryptionAlgorithm":"AEAD_AES_256_CBC_HMAC_SHA256","wrappedDataEncryptionKey":"BBBB","keyWrapMetadata":{"type":"AKV","name":"n","value":"v","algorithm":"RSA-OAEP"},"_cts":1794767524,"_rid":"AAAAAQAAAAAAAAABAgAAAA==","_self":"dbs/AAAAAQ==/clientencryptionkeys/AAAAAQAAAAAAAAABAgAAAA==/","_etag":"\"ETAG\"","_ts":1794767524}],"_count":1}
     "#]]);
     client.check("DELETE", "/dbs/d/clientencryptionkeys/k", &[], "", expect![[r#"
         405
@@ -265,19 +265,19 @@ fn conflicts_are_always_empty() {
     );
     client.check("GET", "/dbs/d/colls/c/conflicts/x", &[], "", expect![[r#"
         404
-        content-length: 155
+        content-length: 175
         content-type: application/json
         x-ms-request-charge: 1
 
-        {"code":"NotFound","message":"Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     client.check("DELETE", "/dbs/d/colls/c/conflicts/x", &[], "", expect![[r#"
         404
-        content-length: 155
+        content-length: 175
         content-type: application/json
         x-ms-request-charge: 1
 
-        {"code":"NotFound","message":"Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"NotFound","message":"Resource Not Found. Entity with the specified id does not exist in the system.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]]);
     let query = r#"{"query":"SELECT * FROM c"}"#;
     client.check(
@@ -286,16 +286,12 @@ fn conflicts_are_always_empty() {
         &[("x-ms-documentdb-isquery", "True")],
         query,
         expect![[r#"
-        200
-        content-length: 49
-        content-type: application/json
-        x-ms-alt-content-path: dbs/d/colls/c
-        x-ms-content-path: AAAAAYAAAAE=
-        x-ms-item-count: 0
-        x-ms-request-charge: 2.5
-        x-ms-session-token: 0:-1#0
+            400
+            content-length: 293
+            content-type: application/json
+            x-ms-request-charge: 1
 
-        {"_rid":"AAAAAYAAAAE=","Conflicts":[],"_count":0}
-    "#]],
+            {"code":"BadRequest","message":"Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        "#]],
     );
 }

@@ -46,6 +46,8 @@ pub struct Analysis {
     pub order_keys: Vec<OrderKey>,
     pub reads: Reads,
     pub aggregate: Option<IndexAggregate>,
+    /// Paths over which the query aggregates.
+    pub aggregated: Vec<Path>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +91,9 @@ impl Query {
         let filter_is_exact = found.exact && contributes_once(&self.bound) && !has_elements(&found.condition);
         let reads = reads::reads(&self.bound, &self.computed);
         let aggregate = if filter_is_exact { self.index_aggregate(&finder, &found.condition) } else { None };
-        Analysis { filter: found.condition, filter_is_exact, order, order_keys, reads, aggregate }
+        let aggregated = self.aggregated(&finder);
+        let filter = found.condition;
+        Analysis { filter, filter_is_exact, order, order_keys, reads, aggregate, aggregated }
     }
 
     /// The value of an expression that depends on no item. What fails or is not finite is left to the run.
@@ -134,6 +138,13 @@ impl Query {
             is_computed,
             descending: item.descending,
         })
+    }
+
+    fn aggregated(&self, finder: &Finder<'_>) -> Vec<Path> {
+        let calls = self.bound.grouping.iter().flat_map(|grouping| &grouping.aggregates);
+        let places = calls.filter_map(|call| finder.place(&call.argument));
+        let places = places.filter(|place| place.is_names() && !place.path.is_empty());
+        places.map(|place| Path(place.path)).collect()
     }
 
     fn index_aggregate(&self, finder: &Finder<'_>, filter: &Condition) -> Option<IndexAggregate> {

@@ -82,6 +82,9 @@ impl IndexMetrics {
     pub fn new(analysis: &Analysis, policy: &IndexingPolicy) -> IndexMetrics {
         let mut metrics = IndexMetrics::default();
         analysis.filter.for_each_range(&mut |range| metrics.single(&range.path, range.exact, policy));
+        for path in &analysis.aggregated {
+            metrics.single(path, true, policy);
+        }
         match analysis.order.as_deref() {
             Some([key]) => metrics.single(&key.path, true, policy),
             Some(keys) => {

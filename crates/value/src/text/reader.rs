@@ -150,28 +150,30 @@ impl<'a> Reader<'a> {
         }
     }
 
-    // At the first backslash of a string that begins at `start`.
+    // At the first backslash, tab or line end of a string that begins at `start`. The latter are not JSON, but the service
+    // takes them; what is written has them escaped.
     fn escaped_string(&mut self, mut start: usize) -> Result<Scanned<'a>> {
         self.unescaped.clear();
         loop {
             self.unescaped.push_str(&self.text[start..self.at]);
             self.at += 1;
-            if self.text.as_bytes()[self.at - 1] == b'"' {
-                return Ok(Scanned::Unescaped);
+            match self.text.as_bytes()[self.at - 1] {
+                b'"' => return Ok(Scanned::Unescaped),
+                b'\\' => self.escape()?,
+                control => self.unescaped.push(char::from(control)),
             }
-            self.escape()?;
             start = self.at;
             self.find_special()?;
         }
     }
 
-    /// Moves to the quote or backslash that comes next inside a string.
+    /// Moves to the quote, backslash, tab or line end that comes next inside a string.
     #[inline]
     fn find_special(&mut self) -> Result<u8> {
         let found = find_special(self.rest());
         self.at = found.map_or(self.text.len(), |distance| self.at + distance);
         match self.peek() {
-            Some(byte @ (b'"' | b'\\')) => Ok(byte),
+            Some(byte @ (b'"' | b'\\' | b'\t' | b'\r' | b'\n')) => Ok(byte),
             Some(_) => Err(self.error("a control character in a string")),
             None => Err(self.error("the text ends inside a string")),
         }

@@ -77,12 +77,14 @@ fn read_everything(node: Node<'_>) {
     let _len = (node.len(), node.as_str(), node.as_number(), node.as_bool(), node.get("a"), node.at(0));
 }
 
-/// What we accept beyond serde_json: a byte order mark, and surrogate escapes without their other half.
+/// What we accept beyond serde_json: a byte order mark, surrogate escapes without their other half, and tabs and line ends
+/// in strings.
 fn is_lenient(bytes: &[u8]) -> bool {
     let is_surrogate = |window: &[u8]| {
         window.starts_with(b"\\u") && matches!(window[2], b'd' | b'D') && !matches!(window[3], b'0'..=b'7')
     };
-    bytes.starts_with("\u{feff}".as_bytes()) || bytes.windows(4).any(is_surrogate)
+    let has_control = bytes.iter().any(|byte| matches!(byte, b'\t' | b'\r' | b'\n'));
+    bytes.starts_with("\u{feff}".as_bytes()) || bytes.windows(4).any(is_surrogate) || has_control
 }
 
 /// Equal with the same property order and the same kinds of number.
