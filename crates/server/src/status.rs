@@ -235,7 +235,7 @@ impl From<&AuthError> for Failure {
         match error {
             Missing | Malformed | UnknownType { .. } | DateMissing | BadDate => wire(401, text),
             WrongSignature { .. } | BadToken | NoIssuer | BearerRefused { .. } => wire(401, text),
-            OutsideWindow { .. } | TokenExpired | PermissionGone => wire(403, text),
+            OutsideWindow { .. } | TokenExpired | TokenTooLong | PermissionGone => wire(403, text),
             ReadOnlyKey { .. } | NotPermitted => wire(403, text),
             NoRole | ControlPlane => sub(403, 5300, text),
             BadExpiry { .. } => wire(400, text),

@@ -73,6 +73,8 @@ pub(crate) enum AuthError {
     BadToken,
     #[error("The resource token has expired.")]
     TokenExpired,
+    #[error("The resource token lasts longer than a token may: read its permission again for a new one.")]
+    TokenTooLong,
     #[error("The permission of the resource token was changed or deleted.")]
     PermissionGone,
     #[error(

@@ -29,6 +29,8 @@ use crate::state::State;
 const FORMAT: u8 = 1;
 const LIFETIME_SECONDS: i64 = 3600;
 const LIFETIME_SECONDS_MAX: i64 = 24 * 3600;
+/// How far a clock may have gone back between two runs of the server.
+const CLOCK_SKEW_SECONDS_MAX: i64 = 15 * 60;
 const MAC_CONTEXT: &[u8] = b"quire resource token 1";
 
 /// What a resource token's permission allows, as the permission is now.
@@ -91,9 +93,7 @@ pub(crate) fn lifetime_seconds(header: Option<&str>) -> Result<i64, AuthError> {
 /// `signature` is what follows `sig=`.
 pub(super) fn authenticate(state: &State, signature: &[u8]) -> Result<Principal, AuthError> {
     let payload = read(&state.token_key, signature)?;
-    if payload.expiry <= state.token_clock.now_seconds() {
-        return Err(AuthError::TokenExpired);
-    }
+    check_expiry(payload.expiry, state.token_clock.now_seconds())?;
     let rid = ResourceId::parse(&payload.permission).map_err(|_| AuthError::BadToken)?;
     let permission = state.engine.permission_by_rid(&rid).ok_or(AuthError::PermissionGone)?;
     let terms = Terms::of(&permission).ok_or(AuthError::PermissionGone)?;
@@ -106,6 +106,18 @@ pub(super) fn authenticate(state: &State, signature: &[u8]) -> Result<Principal,
     let owner = ResourceId::parse(&payload.owner).map_err(|_| AuthError::PermissionGone)?;
     let Terms { mode, resource, partition_key } = terms;
     Ok(Principal::ResourceToken(Box::new(Grant { mode, resource, partition_key, owner })))
+}
+
+/// A token that ends later than any that could be made now was made by a clock that was ahead, before a restart, or by a
+/// version that knew no longest lifetime.
+fn check_expiry(expiry: i64, now: i64) -> Result<(), AuthError> {
+    if expiry <= now {
+        return Err(AuthError::TokenExpired);
+    }
+    if expiry > now.saturating_add(LIFETIME_SECONDS_MAX + CLOCK_SKEW_SECONDS_MAX) {
+        return Err(AuthError::TokenTooLong);
+    }
+    Ok(())
 }
 
 /// Whether the grant covers the operation: reading the account; the resource and what is below it; and, since clients
@@ -352,6 +364,16 @@ mod tests {
     fn the_form_is_kept() {
         let token = write(&TokenKey::new(&[7; 32]), &payload());
         expect!["type=resource&ver=1.0&sig=ajjbyaRdrFi8/buuRTlr++LaaXfPTPF7/DAsh/C+UKw=;AQAAAABrSdIAARhEUFp0QUt5T2p4Z0JBQUFBQUFBQUFBPT0MRFBadEFLeU9qNWc9IjAwMDAwMDAxLTAwMDAtMDAwMC0wMDAwLTAwMDAwMDAwMDAwMSI=;"].assert_eq(&token);
+    }
+
+    #[test]
+    fn no_token_lasts_longer_than_a_day() {
+        let now = 1_800_000_000;
+        assert!(check_expiry(now + 1, now).is_ok());
+        assert!(check_expiry(now + LIFETIME_SECONDS_MAX, now).is_ok());
+        assert!(matches!(check_expiry(now, now), Err(AuthError::TokenExpired)));
+        assert!(matches!(check_expiry(now + i64::from(i32::MAX), now), Err(AuthError::TokenTooLong)));
+        assert!(matches!(check_expiry(i64::MAX, now), Err(AuthError::TokenTooLong)));
     }
 
     #[test]
