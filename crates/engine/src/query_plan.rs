@@ -29,7 +29,7 @@ pub struct QueryRange {
 }
 
 impl Engine {
-    /// What a client does with the rows of the partitions. A scope that one partition answers leaves nothing to do.
+    /// What a client does with the rows of the partitions, whatever part of the container it asks of.
     pub fn query_plan(
         &self,
         container: &Container,
@@ -56,6 +56,10 @@ pub(crate) fn check_crossing(
     if request.crossing == Crossing::Refused && !has_at_most_one_key(container, query) {
         return Err(EngineError::CrossPartitionRefused);
     }
+    // No client could merge it: better served here than not at all.
+    if query.is_whole_only() {
+        return Ok(());
+    }
     let planned = planned(container, query, &request.scope)?;
     let needs = |feature| planned.plan.features.contains(&feature);
     if needs(Feature::GroupBy) || needs(Feature::NonValueAggregate) {
@@ -69,19 +73,12 @@ pub(crate) fn check_crossing(
 
 fn planned(container: &Container, query: &Query, scope: &Scope) -> Result<PlannedQuery, EngineError> {
     let ranges = ranges(container, query, scope);
-    if is_one_partition(container, scope) {
-        return Ok(PlannedQuery { plan: QueryPlan::default(), ranges });
+    if query.is_whole_only() && container.partitions().len() == 1 {
+        return Ok(PlannedQuery { plan: query.plan_of_one_partition(), ranges });
     }
     let plan =
         if has_at_most_one_key(container, query) { query.plan_for_one_key()? } else { query.plan()? };
     Ok(PlannedQuery { plan, ranges })
-}
-
-/// Whether the request itself, not its filter, says that one partition answers.
-fn is_one_partition(container: &Container, scope: &Scope) -> bool {
-    let definition = &container.definition.partition_key;
-    let is_complete = |key| definition.check_complete(key).is_ok();
-    scope.partition_key.as_ref().is_some_and(is_complete) || scope.partition_id.is_some()
 }
 
 /// Like the gateway, which lets every partition key and every partition id through. Ranges are judged by the partitions

@@ -35,6 +35,7 @@ const INDEX_ONLY: &[&str] = &[
     "Ends of index /n, index only",
     "Ends of index /gone",
     "Values of index /n, index only",
+    "Rows of index /pk = ",
     "forward, index only",
     "backward, index only",
 ];

@@ -291,6 +291,49 @@ impl Expr {
         }
     }
 
+    /// The same, to change them.
+    pub fn for_each_child_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
+        match &mut *self.kind {
+            ExprKind::Literal(_) | ExprKind::Parameter(_) | ExprKind::Identifier(_) => {}
+            ExprKind::Subquery { .. } => {}
+            ExprKind::Path { base, steps } => {
+                visit(base);
+                for step in steps {
+                    if let Step::Index(index) = step {
+                        visit(index);
+                    }
+                }
+            }
+            ExprKind::Array(items) | ExprKind::And(items) | ExprKind::Or(items) => {
+                items.iter_mut().for_each(visit)
+            }
+            ExprKind::Coalesce(items) => items.iter_mut().for_each(visit),
+            ExprKind::Object(properties) => properties.iter_mut().for_each(|(_, value)| visit(value)),
+            ExprKind::Unary { operand, .. } => visit(operand),
+            ExprKind::Chain { first, rest } => {
+                visit(first);
+                rest.iter_mut().for_each(|(_, operand)| visit(operand));
+            }
+            ExprKind::In { needle, items, .. } => {
+                visit(needle);
+                items.iter_mut().for_each(visit);
+            }
+            ExprKind::Like { text, pattern, .. } => [text, pattern].into_iter().for_each(visit),
+            ExprKind::Between { value, low, high, .. } => [value, low, high].into_iter().for_each(visit),
+            ExprKind::Conditional { branches, otherwise } => {
+                for (condition, value) in branches {
+                    visit(condition);
+                    visit(value);
+                }
+                visit(otherwise);
+            }
+            ExprKind::Call { arguments, .. } | ExprKind::UserDefinedCall { arguments, .. } => {
+                arguments.iter_mut().for_each(visit);
+            }
+            ExprKind::Let { value, body, .. } => [value, body].into_iter().for_each(visit),
+        }
+    }
+
     /// Whether this expression, or one inside it but not inside a subquery, is `wanted`.
     pub fn any(&self, wanted: &dyn Fn(&Expr) -> bool) -> bool {
         let mut found = wanted(self);

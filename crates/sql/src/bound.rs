@@ -246,6 +246,14 @@ impl Expr {
 }
 
 impl Query {
+    /// Whether the rows of a subquery in FROM cannot be made partition by partition.
+    pub fn needs_whole_subquery(&self) -> bool {
+        self.sources.iter().any(|source| match &source.input {
+            Input::Subquery(query) => query.reads_container() && query.needs_all_items(),
+            Input::Container | Input::Expr(_) => false,
+        })
+    }
+
     pub fn for_each_expr_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
         for source in &mut self.sources {
             match &mut source.input {

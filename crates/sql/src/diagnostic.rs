@@ -38,6 +38,7 @@ pub(crate) enum Problem {
     UnexpectedEnd,
     UnresolvedIdentifier(String),
     UnknownFunction(String),
+    MemberIndexer,
     UnknownUserFunction(String),
     DuplicateAlias(String),
     StarWithSeveralSources,
@@ -90,6 +91,10 @@ impl Problem {
             UnexpectedEnd => ("SC1002", "Syntax error, unexpected end-of-file.".into()),
             InvalidToken(token) => ("SC1010", format!("Syntax error, invalid token '{token}'.")),
             UnresolvedIdentifier(name) => ("SC2001", format!("Identifier '{name}' could not be resolved.")),
+            MemberIndexer => (
+                "SC2990",
+                "The specified query includes 'member indexer' which is currently not supported.".into(),
+            ),
             UnknownFunction(name) => {
                 ("SC2005", format!("'{name}' is not a recognized built-in function name."))
             }
@@ -175,7 +180,7 @@ impl Problem {
             // ours
             DistanceDirection => (
                 "SC2214",
-                "Specifying a sort order (ASC or DESC) in the ORDER BY clause is not allowed with the VectorDistance function.".into(),
+                "Specifying a sorting order (ASC or DESC) with VectorDistance function is not supported.".into(),
             ),
             RankNeedsScore => (
                 "SC2221",

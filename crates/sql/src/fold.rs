@@ -3,7 +3,7 @@
 
 use quire_value::Value;
 
-use crate::bound::{Expr, Query, Step};
+use crate::bound::{Expr, Query};
 use crate::environment::{Environment, Limits};
 use crate::exec::{self, Run};
 use crate::functions::{Implementation, Nature, Patterns};
@@ -77,13 +77,6 @@ fn prepare(expr: &mut Expr) {
             let constant = pattern.as_constant().and_then(Value::as_str);
             *compiled = constant.map(|constant| Pattern::new(constant, *escape));
         }
-        Expr::Path { steps, .. } => {
-            for step in steps {
-                if let Step::Index(Expr::Constant(Value::String(name))) = step {
-                    *step = Step::Name(std::mem::take(name));
-                }
-            }
-        }
         _ => {}
     }
 }
@@ -132,7 +125,5 @@ mod tests {
             panic!()
         };
         assert!(compiled.is_some());
-        let Expr::Path { steps, .. } = projection("SELECT VALUE c['a' || 'b'] FROM c") else { panic!() };
-        assert_eq!(steps, [Step::Name("ab".to_owned())]);
     }
 }

@@ -12,6 +12,7 @@ mod computed; // computed properties: what their queries may be
 mod diagnostic; // the one table of error codes
 mod environment; // time, randomness and limits of a run
 mod exec; // nested loops over stored items, in place: the oracle
+mod flatten; // ORDER BY through a subquery that only names parts of an item
 mod fold; // constants, once at compile time
 pub mod functions; // the one table of built-in functions
 pub mod geo; // geometries: relations, measures, cells

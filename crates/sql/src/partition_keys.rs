@@ -9,6 +9,7 @@ use quire_value::{Path, Segment, Value};
 
 use crate::ast::{BinaryOperator, UnaryOperator};
 use crate::bound::{Expr, Input, Query, Step};
+use crate::like::Shape;
 
 /// More keys than this are as good as all of them.
 const KEYS_MAX: usize = 10_000;
@@ -92,13 +93,30 @@ impl Analysis {
             Expr::Unary { operators, operand } if operators.as_slice() == [UnaryOperator::Not] => {
                 self.when_false(operand)
             }
-            Expr::Call { function, arguments } if function.name() == "IS_NULL" => {
-                self.path_of(&arguments[0]).map_or_else(|| self.all(), |path| self.one(path, &Value::Null))
+            Expr::Call { function, arguments } => self.call(function.name(), arguments),
+            Expr::Like { text, compiled: Some(pattern), negated: false, .. }
+                if pattern.shape() == Shape::Text =>
+            {
+                self.any_of(text, &[Value::String(pattern.prefix())])
             }
             // A property used as a condition is true only when it is `true`.
             other => {
                 self.path_of(other).map_or_else(|| self.all(), |path| self.one(path, &Value::Bool(true)))
             }
+        }
+    }
+
+    fn call(&self, name: &str, arguments: &[Expr]) -> Vec<Partial> {
+        match (name, arguments) {
+            ("IS_NULL", [value]) => self.any_of(value, &[Value::Null]),
+            ("IS_BOOL", [value]) => self.any_of(value, &[Value::Bool(false), Value::Bool(true)]),
+            ("StringEquals", [text, Expr::Constant(value @ Value::String(_))]) => {
+                self.any_of(text, std::slice::from_ref(value))
+            }
+            ("ARRAY_CONTAINS", [Expr::Constant(Value::Array(values)), element]) => {
+                self.any_of(element, values)
+            }
+            _ => self.all(),
         }
     }
 
@@ -118,6 +136,15 @@ impl Analysis {
             let Some(value) = other.as_constant() else { continue };
             if let Some(path) = self.path_of(expr) {
                 return self.any_value(path, std::slice::from_ref(value));
+            }
+            if let (Expr::Call { function, arguments }, Some(number)) = (expr, value.as_number())
+                && function.name() == "ABS"
+                && let Some(path) = self.path_of(&arguments[0])
+            {
+                let number = number.as_f64();
+                let values =
+                    if number < 0.0 { vec![] } else { vec![Value::from(number), Value::from(-number)] };
+                return self.any_value(path, &values);
             }
             // `condition = true` and `condition = false`; a bare property is handled above.
             match value {
@@ -252,6 +279,15 @@ mod tests {
             ("c.pk", "true"),
             ("NOT c.pk", "false"),
             ("IS_NULL(c.pk)", "null"),
+            ("IS_BOOL(c.pk)", "false true"),
+            ("c.pk LIKE 'a!%' ESCAPE '!'", "\"a%\""),
+            ("c.pk LIKE 'abc'", "\"abc\""),
+            ("ABS(c.pk) = 1", "-1 1"),
+            ("0 = ABS(c.pk)", "0"),
+            ("ABS(c.pk) = -1", ""),
+            ("ARRAY_CONTAINS([1, 2, 3], c.pk)", "1 2 3"),
+            ("ARRAY_CONTAINS([1, [2]], c.pk)", "? 1"),
+            ("StringEquals(c.pk, 'a')", "\"a\""),
             ("NOT IS_DEFINED(c.pk)", "?"),
             ("c.pk = @pk AND c.id IN (@id0, @id1)", "\"x\""),
             ("((c.id = @id0 AND c['pk'] = @pk) OR (c.id = @id1 AND IS_DEFINED(c['pk']) = false))", "? \"x\""),
@@ -274,6 +310,13 @@ mod tests {
             "c.pk.x = 1",
             "c.pk = 1 = true",
             "STARTSWITH(c.pk, 'a')",
+            "c.pk LIKE 'a%'",
+            "c.pk NOT LIKE 'a'",
+            "NOT IS_BOOL(c.pk)",
+            "ABS(c.pk) > 1",
+            "ARRAY_CONTAINS([1], c.pk, true)",
+            "ARRAY_CONTAINS(c.list, c.pk)",
+            "StringEquals(c.pk, 'a', true)",
             "EXISTS(SELECT 1 WHERE c.pk = 1)",
             "c.pk = 1 ? true : true",
             "(LET c = c.x IN c.pk = 1)",

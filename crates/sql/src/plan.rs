@@ -24,8 +24,9 @@ const COMPOSITION: &str = "Compositions of aggregates and other expressions are 
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryPlan {
-    pub info: QueryInfo,
-    /// ORDER BY RANK: `info` is that of a plain query then.
+    /// `None` with ORDER BY RANK: some clients refuse a plan with both.
+    pub info: Option<QueryInfo>,
+    /// ORDER BY RANK.
     pub hybrid: Option<HybridSearch>,
     /// What a client must be able to do; sorted by name.
     pub features: Vec<Feature>,
@@ -77,7 +78,6 @@ pub enum Feature {
     Distinct,
     GroupBy,
     HybridSearch,
-    ListAndSetAggregate,
     MultipleAggregates,
     MultipleOrderBy,
     NonStreamingOrderBy,
@@ -118,11 +118,11 @@ pub(crate) fn plan(
     if let Some(ranking) = ranking {
         let hybrid = planner.hybrid(ranking)?;
         let features = hybrid_features(&hybrid);
-        return Ok(QueryPlan { info: QueryInfo::default(), hybrid: Some(hybrid), features });
+        return Ok(QueryPlan { info: None, hybrid: Some(hybrid), features });
     }
     let info = planner.info()?;
     let features = planner.features(&info);
-    Ok(QueryPlan { info, hybrid: None, features })
+    Ok(QueryPlan { info: Some(info), hybrid: None, features })
 }
 
 struct Planner<'q> {
@@ -166,11 +166,7 @@ impl<'q> Planner<'q> {
 
     /// Rows of a subquery that needs all items cannot be made partition by partition.
     fn check_sources(&self) -> Result<(), SqlError> {
-        let needs_all = |source: &bound::Source| match &source.input {
-            bound::Input::Subquery(query) => query.reads_container() && query.needs_all_items(),
-            bound::Input::Container | bound::Input::Expr(_) => false,
-        };
-        if self.bound.sources.iter().any(needs_all) {
+        if self.bound.needs_whole_subquery() {
             return Err(refused("a subquery in FROM with DISTINCT, GROUP BY or an aggregate"));
         }
         Ok(())
@@ -286,23 +282,26 @@ impl<'q> Planner<'q> {
 
     /// Rows that `SELECT VALUE` would drop must not come back without a payload.
     fn resumable_filter(&self) -> String {
-        let mut parts = Vec::new();
-        if let Some(filter) = &self.syntax.filter {
-            parts.push(bracketed(filter));
-        }
-        parts.push(format!("({ORDER_BY_FILTER})"));
+        let mut parts = self.resumable_parts();
         match &self.syntax.select.selection {
             Selection::Value(expr) if can_be_undefined(expr) => parts.push(format!("IS_DEFINED({expr})")),
             _ => {}
         }
-        if parts.len() == 1 { parts.remove(0) } else { format!("({})", parts.join(" AND ")) }
+        conjunction(parts)
+    }
+
+    /// WHERE, and the place for where to go on.
+    fn resumable(&self) -> String {
+        conjunction(self.resumable_parts())
+    }
+
+    fn resumable_parts(&self) -> Vec<String> {
+        let filter = self.syntax.filter.as_ref().map(bracketed);
+        filter.into_iter().chain([format!("({ORDER_BY_FILTER})")]).collect()
     }
 
     fn grouped(&self, info: &mut QueryInfo) -> Result<(), SqlError> {
         let keys = &self.syntax.group_by;
-        if !keys.is_empty() && self.syntax.order_by.is_some() {
-            return Err(refused("ORDER BY beside GROUP BY"));
-        }
         info.group_by_expressions = keys.iter().map(Expr::to_string).collect();
         if self.syntax.select.distinct && !keys.is_empty() {
             info.distinct = Distinct::Unordered;
@@ -312,8 +311,23 @@ impl<'q> Planner<'q> {
             Selection::Value(expr) => self.grouped_value(expr, info)?,
             Selection::Items(items) => grouped_items(items, info)?,
         };
+        let order_by = self.syntax.order_by.as_ref().filter(|_| !keys.is_empty());
         let mut text = "SELECT ".to_owned();
-        if !keys.is_empty() {
+        if let Some(order_by) = order_by {
+            // Clients merge by the sort keys first, and group what they have merged.
+            info.order_by = self.bound.order_by.iter().map(direction).collect();
+            info.order_by_expressions = order_by.items.iter().map(|item| item.expr.to_string()).collect();
+            let sort_keys: Vec<String> = order_by.items.iter().map(|item| partial(&item.expr)).collect();
+            let partials: Vec<String> = keys.iter().map(partial).collect();
+            append(
+                &mut text,
+                format_args!(
+                    "[{}] AS orderByItems, {{\"groupByItems\": [{}], \"payload\": {payload}}} AS payload",
+                    List(&sort_keys),
+                    List(&partials)
+                ),
+            );
+        } else if !keys.is_empty() {
             let partials: Vec<String> = keys.iter().map(partial).collect();
             append(&mut text, format_args!("[{}] AS groupByItems, {payload} AS payload", List(&partials)));
         } else if info.has_select_value {
@@ -322,11 +336,16 @@ impl<'q> Planner<'q> {
             append(&mut text, format_args!("{payload} AS payload"));
         }
         text.push_str(&self.from());
-        if let Some(filter) = &self.syntax.filter {
+        if order_by.is_some() {
+            append(&mut text, format_args!("\nWHERE {}", self.resumable()));
+        } else if let Some(filter) = &self.syntax.filter {
             append(&mut text, format_args!("\nWHERE {filter}"));
         }
         if !keys.is_empty() {
             append(&mut text, format_args!("\nGROUP BY {}", List(keys)));
+        }
+        if let Some(order_by) = order_by {
+            append(&mut text, format_args!("\nORDER BY {}", List(&order_by.items)));
         }
         info.rewritten_query = text;
         Ok(())
@@ -362,7 +381,6 @@ impl<'q> Planner<'q> {
             (Feature::DCount, info.distinct_count.is_some()),
             (Feature::Distinct, info.distinct != Distinct::None && info.distinct_count.is_none()),
             (Feature::GroupBy, !info.group_by_expressions.is_empty()),
-            (Feature::ListAndSetAggregate, merges && any(&[Aggregate::MakeList, Aggregate::MakeSet])),
             (Feature::MultipleAggregates, merges && aggregates.len() > 1),
             (Feature::MultipleOrderBy, info.order_by.len() > 1),
             (Feature::NonStreamingOrderBy, info.has_non_streaming_order_by),
@@ -382,6 +400,10 @@ fn refused(what: &str) -> SqlError {
 /// Writing to a string cannot fail.
 fn append(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     text.write_fmt(arguments).expect("a string takes all that is written to it");
+}
+
+fn conjunction(mut parts: Vec<String>) -> String {
+    if parts.len() == 1 { parts.remove(0) } else { format!("({})", parts.join(" AND ")) }
 }
 
 fn bracketed(expr: &Expr) -> String {

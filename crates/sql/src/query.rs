@@ -12,7 +12,7 @@ use crate::functions::{Patterns, Surroundings};
 use crate::plan::{self, QueryPlan};
 use crate::ranking::{RankStatistics, Ranked};
 use crate::user_functions::{NoFunctions, UserFunctions};
-use crate::{Schema, SqlError, ast, computed, fold, parser, partition_keys};
+use crate::{Schema, SqlError, ast, computed, flatten, fold, parser, partition_keys};
 
 /// Bound values for `@name` parameters, the `@` included in the name.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +58,8 @@ impl Query {
     /// For the items of a container.
     pub fn compile_for(text: &str, parameters: &Parameters, schema: Schema<'_>) -> Result<Query, SqlError> {
         let syntax = parser::parse(text).map_err(|diagnostic| SqlError::Compile(vec![diagnostic]))?;
+        // A row of a subquery has no computed properties, the item has.
+        let syntax = if schema.computed.is_empty() { flatten::flatten(syntax) } else { syntax };
         let names: Vec<&str> = schema.computed.iter().map(|(name, _)| name.as_str()).collect();
         let Bound { query: mut bound, ranking, uses_clock, .. } =
             bind::bind(&syntax, text, parameters, &names, schema)?;
@@ -98,7 +100,7 @@ impl Query {
         self
     }
 
-    /// What was parsed.
+    /// What runs, as syntax.
     pub fn syntax(&self) -> &ast::Query {
         &self.syntax
     }
@@ -252,6 +254,18 @@ impl Query {
     /// The same for a filter that leaves at most one partition key (see [`Query::partition_key_filter`]).
     pub fn plan_for_one_key(&self) -> Result<QueryPlan, SqlError> {
         plan::plan(&self.syntax, self.written(), self.ranking.as_ref(), true)
+    }
+
+    /// For a container of one partition: its rows are the rows.
+    pub fn plan_of_one_partition(&self) -> QueryPlan {
+        let has_select_value = matches!(self.syntax.select.selection, ast::Selection::Value(_));
+        let info = plan::QueryInfo { has_select_value, ..plan::QueryInfo::default() };
+        QueryPlan { info: Some(info), ..QueryPlan::default() }
+    }
+
+    /// Whether no client can merge the rows of several partitions: a subquery in FROM needs the items of all of them.
+    pub fn is_whole_only(&self) -> bool {
+        self.written().needs_whole_subquery() && self.plan().is_err()
     }
 
     /// The partition keys that WHERE leaves, one tuple per key with one value per path; `undefined` is a key, too.

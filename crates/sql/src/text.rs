@@ -69,14 +69,152 @@ impl Language {
             Language::Portuguese => Algorithm::Portuguese,
         }
     }
-
-    fn is_stop_word(self, word: &str) -> bool {
-        self == Language::English && ENGLISH_STOP_WORDS.binary_search(&word).is_ok()
-    }
 }
 
-/// In order.
+/// Words that say nothing of what a text is about. In order. The service does not publish its list; this one is ours.
 pub const ENGLISH_STOP_WORDS: &[&str] = &[
+    "a",
+    "about",
+    "above",
+    "after",
+    "again",
+    "all",
+    "also",
+    "am",
+    "an",
+    "and",
+    "any",
+    "are",
+    "as",
+    "at",
+    "be",
+    "because",
+    "been",
+    "before",
+    "being",
+    "below",
+    "between",
+    "both",
+    "but",
+    "by",
+    "can",
+    "could",
+    "did",
+    "do",
+    "does",
+    "doing",
+    "down",
+    "during",
+    "each",
+    "few",
+    "first",
+    "for",
+    "from",
+    "further",
+    "had",
+    "has",
+    "have",
+    "having",
+    "he",
+    "her",
+    "here",
+    "hers",
+    "herself",
+    "him",
+    "himself",
+    "his",
+    "how",
+    "i",
+    "if",
+    "in",
+    "into",
+    "is",
+    "it",
+    "its",
+    "itself",
+    "just",
+    "may",
+    "me",
+    "might",
+    "more",
+    "most",
+    "much",
+    "must",
+    "my",
+    "myself",
+    "no",
+    "nor",
+    "not",
+    "now",
+    "of",
+    "off",
+    "on",
+    "once",
+    "only",
+    "or",
+    "other",
+    "our",
+    "ours",
+    "ourselves",
+    "out",
+    "over",
+    "own",
+    "same",
+    "shall",
+    "she",
+    "should",
+    "so",
+    "some",
+    "such",
+    "than",
+    "that",
+    "the",
+    "their",
+    "theirs",
+    "them",
+    "themselves",
+    "then",
+    "there",
+    "these",
+    "they",
+    "this",
+    "those",
+    "through",
+    "to",
+    "too",
+    "under",
+    "until",
+    "up",
+    "upon",
+    "very",
+    "was",
+    "we",
+    "well",
+    "were",
+    "what",
+    "when",
+    "where",
+    "which",
+    "while",
+    "who",
+    "whom",
+    "whose",
+    "why",
+    "will",
+    "with",
+    "within",
+    "without",
+    "would",
+    "you",
+    "your",
+    "yours",
+    "yourself",
+    "yourselves",
+];
+
+/// Words that have no rows in an index. On disk, so it never changes: whatever else becomes a stop word keeps its rows,
+/// which nothing asks for. In order, and all of them are stop words.
+const ENGLISH_UNINDEXED_WORDS: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no",
     "not", "of", "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to",
     "was", "will", "with",
@@ -89,11 +227,24 @@ pub fn terms(language: Language, text: &str) -> impl Iterator<Item = String> {
 
 /// The terms of a text with their positions.
 pub fn tokens(language: Language, text: &str) -> impl Iterator<Item = Token<'_>> {
+    tokens_but(language, text, ENGLISH_STOP_WORDS)
+}
+
+/// The terms that an index has of a text: all terms, and some stop words.
+pub fn indexed_tokens(language: Language, text: &str) -> impl Iterator<Item = Token<'_>> {
+    tokens_but(language, text, ENGLISH_UNINDEXED_WORDS)
+}
+
+fn tokens_but<'t>(
+    language: Language,
+    text: &'t str,
+    stop_words: &'static [&'static str],
+) -> impl Iterator<Item = Token<'t>> {
     let stemmer = Stemmer::create(language.algorithm());
     let words = text.unicode_words().flat_map(move |word| parts(language, word));
     words.zip(0..).filter_map(move |(word, position)| {
         let word = folded(word);
-        if language.is_stop_word(&word) {
+        if language == Language::English && stop_words.binary_search(&&*word).is_ok() {
             return None;
         }
         Some(Token { term: stemmed(&stemmer, word), position })
@@ -175,7 +326,19 @@ mod tests {
 
     #[test]
     fn stop_words_are_in_order() {
-        assert!(ENGLISH_STOP_WORDS.is_sorted());
+        assert!(ENGLISH_STOP_WORDS.is_sorted() && ENGLISH_UNINDEXED_WORDS.is_sorted());
+        assert!(ENGLISH_UNINDEXED_WORDS.iter().all(|word| ENGLISH_STOP_WORDS.contains(word)));
+    }
+
+    #[test]
+    fn an_index_has_every_term() {
+        let text = "Both foxes were first, and who is the other well-known fox?";
+        let terms: Vec<String> = terms(Language::English, text).collect();
+        assert_eq!(terms, ["fox", "known", "fox"]);
+        let indexed: Vec<String> =
+            indexed_tokens(Language::English, text).map(|token| token.term.into_owned()).collect();
+        assert!(terms.iter().all(|term| indexed.contains(term)));
+        assert!(indexed.contains(&"both".to_owned()), "rows that are on disk stay what they are");
     }
 
     #[test]

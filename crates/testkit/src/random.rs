@@ -174,7 +174,7 @@ impl Random {
         let path = step("c", self.pick(PATHS));
         let filter =
             if self.once_in(4) { String::new() } else { format!(" WHERE {}", self.test_of(&path, 3)) };
-        let (text, answer) = match self.below(12) {
+        let (text, answer) = match self.below(13) {
             0 => (format!("SELECT VALUE COUNT(1) FROM c{filter}"), Expected::Rows),
             1 => (format!("SELECT VALUE COUNT({path}) FROM c{filter}"), Expected::Rows),
             2 => (format!("SELECT VALUE MIN({path}) FROM c{filter}"), Expected::Rows),
@@ -192,6 +192,10 @@ impl Random {
                 format!("SELECT {path} AS one, COUNT(1) AS n FROM c{filter} GROUP BY {path}"),
                 Expected::Rows,
             ),
+            10 => {
+                let filter = self.pick(&["", " WHERE c.pk = \"key1\""]);
+                (format!("SELECT VALUE COUNT(1) FROM c{filter}"), Expected::Rows)
+            }
             9 => (
                 format!("SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE {path} FROM c{filter})"),
                 Expected::Rows,
@@ -222,6 +226,13 @@ impl Random {
     fn nested(&mut self) -> RandomQuery {
         let from = From { text: "FROM c".to_owned(), names: vec!["c"] };
         let (path, filter) = (self.operand_path(&from), self.filter(&from));
+        if self.once_in(3) {
+            let inner = self.pick(&["*", "VALUE c", "c.id, c.n, c.s AS n2", "VALUE {id: c.id, n: c.n}"]);
+            let order = self.pick(&["n", "id", "n DESC"]);
+            let text =
+                format!("SELECT VALUE s.id FROM (SELECT {inner} FROM c{filter}) AS s ORDER BY s.{order}");
+            return RandomQuery { whole: text.clone(), text, answer: Expected::Ordered };
+        }
         let text = match self.below(7) {
             0 => format!("SELECT VALUE s FROM (SELECT DISTINCT VALUE {path} FROM c{filter}) AS s"),
             1 => format!(

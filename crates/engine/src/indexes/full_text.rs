@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quire_resource::ContainerDefinition;
-use quire_sql::text::{Language, tokens};
+use quire_sql::text::{Language, indexed_tokens};
 use quire_value::{Node, Path, key};
 
 use super::change::RowSet;
@@ -33,7 +33,7 @@ impl FullText {
         let Some(text) = self.path.find_in(item).and_then(Node::as_str) else { return };
         rows.name(&self.name);
         let mut term = Vec::new();
-        for token in tokens(self.language, text) {
+        for token in indexed_tokens(self.language, text) {
             term.clear();
             encode_term(&token.term, &mut term);
             rows.push_encoded(self.name.id, [&[], &term]);

@@ -130,7 +130,7 @@ fn plans_know_them() {
         bench.0.engine.query_plan(&bench.0.container, text, &Parameters::default(), &Default::default())
     };
     let planned = plan("SELECT VALUE udf.twice(c.n) FROM c").unwrap();
-    assert!(planned.plan.features.is_empty() && planned.plan.info.has_select_value);
+    assert!(planned.plan.features.is_empty() && planned.plan.info.is_some_and(|info| info.has_select_value));
     assert!(plan("SELECT VALUE udf.none(c.n) FROM c").is_err());
 }
 

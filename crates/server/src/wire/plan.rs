@@ -7,7 +7,9 @@ use quire_value::{Object, Value};
 pub(crate) fn query_plan(planned: &PlannedQuery) -> String {
     let mut json = Object::new();
     json.set("partitionedQueryExecutionInfoVersion", 2i64);
-    json.set("queryInfo", query_info(&planned.plan.info));
+    if let Some(info) = &planned.plan.info {
+        json.set("queryInfo", query_info(info));
+    }
     json.set("queryRanges", planned.ranges.iter().map(range).collect::<Vec<Value>>());
     let hybrid = planned.plan.hybrid.as_ref();
     json.set("hybridSearchQueryInfo", hybrid.map_or(Value::Null, hybrid_search));

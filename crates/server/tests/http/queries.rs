@@ -511,7 +511,78 @@ fn plans() {
         assert!(answer.body.contains(&message), "{}", answer.body);
     }
     several.must(200, "POST", DOCS, &[PLAN], r#"{"query":"SELECT c.id FROM c WHERE c.n > 1"}"#);
-    several.must(200, "POST", DOCS, &[PLAN, ("x-ms-documentdb-partitionkey", "[\"1\"]")], ordered);
+    // The same plan, whatever part of the container is asked.
+    let features = ("x-ms-cosmos-supported-query-features", EVERYTHING);
+    for query in [
+        "SELECT TOP 3 * FROM c ORDER BY c.n",
+        "SELECT VALUE COUNT(1) FROM c",
+        "SELECT DISTINCT VALUE c.n FROM c",
+        "SELECT c.n, COUNT(1) AS k FROM c GROUP BY c.n",
+        "SELECT VALUE c.n FROM c",
+        "SELECT VALUE MAKELIST(c.n) FROM c",
+    ] {
+        let body = format!("{{\"query\":\"{query}\"}}");
+        let info = |headers: &[(&str, &str)]| {
+            let headers: Vec<(&str, &str)> =
+                [PLAN, features].into_iter().chain(headers.iter().copied()).collect();
+            let plan = several.must(200, "POST", DOCS, &headers, &body).body;
+            plan.split("\"queryRanges\"").next().expect("a part").to_owned()
+        };
+        let plain = info(&[]);
+        assert_eq!(plain.contains("\"hasSelectValue\":true"), query.contains("VALUE"), "{plain}");
+        assert_eq!(info(&[("x-ms-documentdb-partitionkey", "[\"1\"]")]), plain, "{query}");
+        assert_eq!(info(&[("x-ms-documentdb-partitionkeyrangeid", "1")]), plain, "{query}");
+        assert_eq!(info(&[("x-ms-start-epk", ""), ("x-ms-end-epk", "1F")]), plain, "{query}");
+    }
+}
+
+const EVERYTHING: &str = "Aggregate, Distinct, GroupBy, MultipleAggregates, MultipleOrderBy, OffsetAndLimit, OrderBy, Top, \
+    NonValueAggregate, DCount, NonStreamingOrderBy, CountIf, HybridSearch, WeightedRankFusion";
+
+/// Some clients refuse a plan with both, and overflow by a count beyond 31 bits.
+#[test]
+fn a_plan_of_ranks_has_no_query_info() {
+    let client = with_items(3);
+    let features = ("x-ms-cosmos-supported-query-features", EVERYTHING);
+    let body =
+        r#"{"query":"SELECT c.id FROM c ORDER BY RANK FullTextScore(c.a, 'x') OFFSET 1 LIMIT 2147483647"}"#;
+    let plan = client.must(200, "POST", DOCS, &[PLAN, features], body).body;
+    assert!(!plan.contains("\"queryInfo\":") && plan.contains("\"hybridSearchQueryInfo\":{"), "{plan}");
+    assert!(plan.contains("\"skip\":1,\"take\":2147483647"), "{plan}");
+    assert!(plan.contains("LIMIT 2147483647\"") && !plan.contains("2147483648"), "{plan}");
+}
+
+/// A subquery in FROM that needs all items: no client could merge it, so it is served here.
+#[test]
+fn subqueries_over_all_partitions_are_served_whole() {
+    for partitions in [1, 3] {
+        let client = with_items(partitions);
+        for (query, expected) in [
+            ("SELECT VALUE r FROM (SELECT DISTINCT VALUE c.n > 1 FROM c) AS r WHERE r", "[true]"),
+            (
+                "SELECT VALUE g.k FROM (SELECT c.n > 1 AS big, COUNT(1) AS k FROM c GROUP BY c.n > 1) AS g WHERE g.k > 1 AND g.big",
+                "[2]",
+            ),
+        ] {
+            let body = format!("{{\"query\":\"{query}\"}}");
+            let page = client.must(200, "POST", DOCS, &[QUERY, CROSS], &body);
+            assert!(page.body.contains(&format!("\"Documents\":{expected}")), "{query}: {}", page.body);
+            let planned = client.send("POST", DOCS, &[PLAN], &body);
+            assert_eq!(planned.status, if partitions == 1 { 200 } else { 400 }, "{query}: {}", planned.body);
+        }
+    }
+}
+
+/// Index metrics name the partition key of a request that has one.
+#[test]
+fn index_metrics_name_the_partition_key() {
+    let client = with_items(3);
+    let headers =
+        [QUERY, ("x-ms-documentdb-partitionkey", "[\"1\"]"), ("x-ms-cosmos-populateindexmetrics-v2", "true")];
+    let page = client.must(200, "POST", DOCS, &headers, r#"{"query":"SELECT * FROM c"}"#);
+    let metrics = page.header("x-ms-cosmos-index-utilization").expect("metrics");
+    let metrics = percent_encoding::percent_decode_str(metrics).decode_utf8_lossy();
+    assert!(metrics.contains(r#""SingleIndexes":[{"IndexSpec":"/pk/?"}]"#), "{metrics}");
 }
 
 /// The ranges of a plan as `min..max`, `max]` where it is included.

@@ -79,8 +79,10 @@ pub struct CompositeIndex {
 }
 
 impl IndexMetrics {
-    pub fn new(analysis: &Analysis, policy: &IndexingPolicy) -> IndexMetrics {
+    /// `keys`: paths of the partition key, where the request names one.
+    pub fn new(analysis: &Analysis, keys: &[Path], policy: &IndexingPolicy) -> IndexMetrics {
         let mut metrics = IndexMetrics::default();
+        keys.iter().for_each(|path| metrics.single(path, true, policy));
         analysis.filter.for_each_range(&mut |range| metrics.single(&range.path, range.exact, policy));
         for path in &analysis.aggregated {
             metrics.single(path, true, policy);
@@ -295,7 +297,7 @@ mod tests {
                 "compositeIndexes":[[{"path":"/b"},{"path":"/a"},{"path":"/r","order":"descending"}]]}"#,
         );
         let shown = |query: &&str| {
-            let metrics = IndexMetrics::new(&analysis(query), &policy);
+            let metrics = IndexMetrics::new(&analysis(query), &[], &policy);
             format!("{query}\n    {}\n", metrics.to_json_v2().to_json())
         };
         expect.assert_eq(&queries.iter().map(shown).collect::<String>());
@@ -329,8 +331,9 @@ mod tests {
         );
         let metrics = IndexMetrics::new(
             &analysis("SELECT * FROM c WHERE CONTAINS(c.name, 'x') AND c.a = 1"),
+            &["/pk".parse().expect("a path")],
             &policy("{}"),
         );
-        expect![[r#"{"UtilizedSingleIndexes":[{"FilterExpression":"","IndexSpec":"/name/?","FilterPreciseSet":false,"IndexPreciseSet":false,"IndexImpactScore":"Low"},{"FilterExpression":"","IndexSpec":"/a/?","FilterPreciseSet":true,"IndexPreciseSet":true,"IndexImpactScore":"High"}],"PotentialSingleIndexes":[],"UtilizedCompositeIndexes":[],"PotentialCompositeIndexes":[{"IndexSpecs":["/a ASC","/name ASC"],"IndexPreciseSet":false,"IndexImpactScore":"Low"}]}"#]].assert_eq(&metrics.to_json().to_json());
+        expect![[r#"{"UtilizedSingleIndexes":[{"FilterExpression":"","IndexSpec":"/pk/?","FilterPreciseSet":true,"IndexPreciseSet":true,"IndexImpactScore":"High"},{"FilterExpression":"","IndexSpec":"/name/?","FilterPreciseSet":false,"IndexPreciseSet":false,"IndexImpactScore":"Low"},{"FilterExpression":"","IndexSpec":"/a/?","FilterPreciseSet":true,"IndexPreciseSet":true,"IndexImpactScore":"High"}],"PotentialSingleIndexes":[],"UtilizedCompositeIndexes":[],"PotentialCompositeIndexes":[{"IndexSpecs":["/a ASC","/name ASC"],"IndexPreciseSet":false,"IndexImpactScore":"Low"}]}"#]].assert_eq(&metrics.to_json().to_json());
     }
 }

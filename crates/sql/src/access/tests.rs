@@ -368,7 +368,6 @@ fn order_reads_and_aggregates() {
             "SELECT VALUE SUM(c.a) FROM c",
             "SELECT c.k, COUNT(1) AS n FROM c GROUP BY c.k",
             "SELECT c.a.b, c.a.b.d, c.a FROM c",
-            "SELECT VALUE c.a[c.i].x FROM c",
         ],
         expect![[r#"
             SELECT * FROM c ORDER BY c.a
@@ -391,8 +390,6 @@ fn order_reads_and_aggregates() {
                 all; reads /k
             SELECT c.a.b, c.a.b.d, c.a FROM c
                 all; reads /a
-            SELECT VALUE c.a[c.i].x FROM c
-                ~ all; reads /a /i
         "#]],
     );
 }

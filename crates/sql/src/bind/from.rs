@@ -126,6 +126,10 @@ impl Binder<'_> {
     fn step(&mut self, step: &ast::Step) -> Step {
         match step {
             ast::Step::Member(name) | ast::Step::Quoted(name) => Step::Name(name.clone()),
+            ast::Step::Index(index) if is_computed(index) => {
+                self.report(Problem::MemberIndexer, index.span);
+                Step::Index(self.expr(index))
+            }
             ast::Step::Index(index) => match self.expr(index) {
                 Expr::Constant(quire_value::Value::String(name)) => Step::Name(name),
                 index => Step::Index(index),
@@ -147,6 +151,11 @@ impl Binder<'_> {
         steps.remove(0);
         (Expr::Computed { level, index, origin: Origin(span) }, steps)
     }
+}
+
+/// Neither a literal nor a whole parameter.
+fn is_computed(index: &ast::Expr) -> bool {
+    !matches!(&*index.kind, ast::ExprKind::Literal(_) | ast::ExprKind::Parameter(_))
 }
 
 /// The alias given, or inferred from the last name of the path.

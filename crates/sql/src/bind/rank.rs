@@ -62,7 +62,7 @@ impl Binder<'_> {
     fn fusion(&mut self, function: &Function, arguments: &[ast::Expr], call: &ast::Expr) -> Option<Ranking> {
         let (scores, weights) = match arguments.split_last() {
             Some((last, scores)) if !matches!(&*last.kind, ExprKind::Call { .. }) => {
-                let weights = weights(last).filter(|weights| weights.len() == scores.len());
+                let weights = self.weights(last).filter(|weights| weights.len() == scores.len());
                 if weights.is_none() {
                     self.report(Problem::RankWeights, call.span);
                 }
@@ -84,9 +84,11 @@ impl Binder<'_> {
                 self.check_arity(function, arguments.len(), expr.span);
                 self.text_score(arguments, expr)?
             }
-            Some((function, _)) if function.name() == "VectorDistance" => {
-                Score::Vector(self.vector_score(expr))
+            Some((function, _)) if function.is_rank_fusion() => {
+                self.report(Problem::UnknownFunction(function.name().to_owned()), expr.span);
+                return None;
             }
+            Some((function, _)) if function.is_distance() => Score::Vector(self.vector_score(expr)),
             None if matches!(&*expr.kind, ExprKind::Call { .. }) => {
                 self.expr(expr); // reports the unknown name
                 return None;
@@ -120,6 +122,20 @@ impl Binder<'_> {
         Some(Score::Text { text, terms, language })
     }
 
+    /// An array of numbers, or parameters that are such.
+    fn weights(&mut self, expr: &ast::Expr) -> Option<Vec<f64>> {
+        let constant = |expr: &ast::Expr| match &*expr.kind {
+            ExprKind::Literal(value) => Some(value.clone()),
+            ExprKind::Parameter(name) => Some(self.parameter(name)),
+            _ => None,
+        };
+        let weights = match &*expr.kind {
+            ExprKind::Array(weights) => weights.iter().map(constant).collect::<Option<Vec<Value>>>()?,
+            _ => constant(expr)?.into_array()?,
+        };
+        weights.iter().map(|weight| weight.as_number().map(Number::as_f64)).collect()
+    }
+
     /// The same call, turned so that more is closer.
     fn vector_score(&mut self, expr: &ast::Expr) -> Expr {
         match (self.expr(expr), functions::find("_VectorScore")) {
@@ -134,13 +150,4 @@ fn called(expr: &ast::Expr) -> Option<(&'static Function, &[ast::Expr])> {
         ExprKind::Call { name, arguments } => Some((functions::find(&name.name)?, arguments)),
         _ => None,
     }
-}
-
-fn weights(expr: &ast::Expr) -> Option<Vec<f64>> {
-    let ExprKind::Array(weights) = &*expr.kind else { return None };
-    let literal = |weight: &ast::Expr| match &*weight.kind {
-        ExprKind::Literal(value) => value.as_number().map(Number::as_f64),
-        _ => None,
-    };
-    weights.iter().map(literal).collect()
 }

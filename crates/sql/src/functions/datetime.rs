@@ -174,6 +174,9 @@ fn date_time_from_parts(call: &Call<'_>) -> Option<Value> {
         second: optional(5)?,
         fraction: optional(6)?,
     };
+    if fields.year < calendar::YEAR_MIN {
+        return None;
+    }
     from_ticks(i128::from(fields.to_ticks()?))
 }
 

@@ -144,7 +144,8 @@ fn index_of(call: &Call<'_>) -> Option<Value> {
 fn last_index_of(call: &Call<'_>) -> Option<Value> {
     let (text, find) = (call.string(0)?, call.string(1)?);
     let last = call.optional(2, i64::MAX, Call::integer)?;
-    let end = utf16::byte_at(text, usize::try_from(last.saturating_add(1)).unwrap_or(0));
+    // Wholly at or before the position: half a surrogate pair is behind it.
+    let end = utf16::byte_before(text, usize::try_from(last.saturating_add(1)).unwrap_or(0));
     Some(position(text, text[..end].rfind(find)))
 }
 

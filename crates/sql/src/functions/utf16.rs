@@ -29,7 +29,7 @@ pub(super) fn byte_at(text: &str, unit: usize) -> usize {
 }
 
 /// The same, rounded down.
-fn byte_before(text: &str, unit: usize) -> usize {
+pub(super) fn byte_before(text: &str, unit: usize) -> usize {
     let mut units = 0;
     for (byte, character) in text.char_indices() {
         units += character.len_utf16();

@@ -5,7 +5,6 @@ use quire_value::{Number, Value};
 
 use crate::SqlError;
 use crate::ast::{Direction, Expr, ExprKind};
-use crate::bind::COUNT_LIMIT;
 use crate::bound::{Ranking, Score};
 use crate::functions;
 use crate::print::List;
@@ -18,6 +17,8 @@ const HIT_COUNTS: &str = "documentdb-formattablehybridsearchquery-hitcountsarray
 
 /// A client ranks what the components return, so each returns more than is asked for.
 const CANDIDATES_MIN: u64 = 120;
+/// Counts of a plan are 32-bit numbers with a sign for some clients.
+const CANDIDATES_MAX: u64 = i32::MAX as u64;
 
 /// `hybridSearchQueryInfo` on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,7 +136,7 @@ impl Planner<'_> {
     fn component(&self, alias: &str, score: &ScoreText, scores: &[ScoreText]) -> QueryInfo {
         let counts = self.counts();
         let wanted = counts.offset.unwrap_or(0).saturating_add(counts.top.or(counts.limit).unwrap_or(0));
-        let candidates = wanted.saturating_mul(2).clamp(CANDIDATES_MIN, COUNT_LIMIT - 1);
+        let candidates = wanted.saturating_mul(2).clamp(CANDIDATES_MIN, CANDIDATES_MAX);
         let mut info = QueryInfo {
             top: counts.top.map(|_| candidates),
             offset: counts.offset.map(|_| 0),

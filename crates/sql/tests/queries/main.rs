@@ -112,7 +112,8 @@ impl Runner for Client {
         if let Some(hybrid) = &plan.hybrid {
             return hybrid::run(hybrid, setup).map_err(|error| print(&error));
         }
-        let text = match plan.info.rewritten_query.as_str() {
+        let info = plan.info.expect("a plan without ranks has this");
+        let text = match info.rewritten_query.as_str() {
             "" => text.to_owned(),
             rewritten => rewritten.replace("{documentdb-formattableorderbyquery-filter}", "true"),
         };
@@ -122,7 +123,7 @@ impl Runner for Client {
         for partition in [left, &[], right] {
             rows.extend(all_at_once(&query, partition).map_err(|error| print(&error))?);
         }
-        Ok(merge::merge(&plan.info, rows))
+        Ok(merge::merge(&info, rows))
     }
 }
 
@@ -166,7 +167,7 @@ fn print(error: &SqlError) -> String {
 
 /// Everything that is not as in a plain query, one line each.
 fn print_plan(plan: &QueryPlan) -> String {
-    let info = &plan.info;
+    let info = &plan.info.clone().unwrap_or_default();
     let mut lines = vec![format!("features: {:?}", plan.features)];
     let mut line = |name: &str, shown: bool, value: String| {
         if shown {

@@ -152,7 +152,7 @@ fn last_index_of(values: &[Json]) -> Maybe {
         None => text.len() as i64 - 1,
     };
     let mut found = -1;
-    for at in 0..text.len() {
+    for at in 0..=text.len() {
         let ends = at + part.len();
         if ends <= text.len() && ends as i64 - 1 <= last && text[at..].starts_with(&part) {
             found = at as i128;

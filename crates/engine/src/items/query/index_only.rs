@@ -8,6 +8,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use quire_resource::{Component, PartitionKey};
 use quire_sql::{Analysis, Condition, IndexAggregate, Item, Reads, Sink, ValueRange};
 use quire_storage::{Direction, KeyRange};
 use quire_value::{Object, Path, Segment, Value, key};
@@ -18,7 +19,7 @@ use super::super::window::Window;
 use super::evaluate::Evaluator;
 use super::explain::Node;
 use super::known::{Known, RangeIndex, encoded};
-use crate::indexes::{is_cut, is_marker};
+use crate::indexes::{RANGE_STRING_MAX, encode_value, is_cut, is_marker, point_range};
 use crate::items::row::corrupt;
 use crate::{EngineError, keys};
 
@@ -28,6 +29,8 @@ const ENTRY_BYTES: usize = 64;
 /// One item in so many may have to be fetched.
 const FETCHED_SHARE: u64 = 8;
 const ROWS_MAX: usize = 4096;
+/// Shorter strings are whole in a row.
+const BOUND_BYTES_MAX: usize = 90;
 const FETCH_ITEMS: usize = 64;
 /// Entries whose functions run together.
 const PREPARED_ENTRIES: usize = 256;
@@ -68,6 +71,9 @@ pub(super) fn feed_of(
     analysis: &Analysis,
     takes_runs: bool,
 ) -> Result<Option<(Fed, Node)>, EngineError> {
+    if let Some(fed) = key_count(reader, known, analysis)? {
+        return Ok(Some(fed));
+    }
     if !known.is_usable() || !is_provable(reader) {
         return Ok(None);
     }
@@ -85,6 +91,51 @@ pub(super) fn feed_of(
         _ => return Ok(None),
     };
     runs(reader, known, path, &analysis.filter)
+}
+
+/// Items of one partition key are the rows that the index over its path has for the key: all that counts is how many.
+fn key_count(
+    reader: &mut Reader<'_>,
+    known: &Known<'_>,
+    analysis: &Analysis,
+) -> Result<Option<(Fed, Node)>, EngineError> {
+    let container = reader.container;
+    let ([window], [path]) = (reader.windows, container.definition.partition_key.paths.as_slice()) else {
+        return Ok(None);
+    };
+    let ([filter], Some(aggregate)) = (window.keys.as_slice(), &analysis.aggregate) else { return Ok(None) };
+    let is_settled = container.definition.default_ttl.is_none() && !reader.moment.hides_keys();
+    let Some(value) = value_of_key(&filter.key).filter(|_| filter.complete && is_settled) else {
+        return Ok(None);
+    };
+    let is_meant = match &analysis.filter {
+        Condition::All => true,
+        Condition::Range(range) => range.path == *path && range.ranges == [ValueRange::point(value.clone())],
+        _ => false,
+    };
+    if !is_meant || aggregate.path.as_ref().is_some_and(|counted| counted != path) {
+        return Ok(None);
+    }
+    let Some(index) = known.range_index(path, &[]) else { return Ok(None) };
+    let mut encoded = Vec::new();
+    encode_value(&value, RANGE_STRING_MAX, &mut encoded);
+    let (first, last) = window.rids();
+    let rows = count(reader, &[point_range(container.number, index.id, &encoded, first, last)])?;
+    let node = Node::new(format!("Rows of index {path} = {}, index only", value.to_json()));
+    let entries = vec![Entry::Part(part_of(path, value), rows)];
+    Ok(Some((Fed { entries }, node.with_rows(rows, Some(rows)))))
+}
+
+/// A key that an index row tells exactly; keys are doubles, and large integers share them.
+fn value_of_key(key: &PartitionKey) -> Option<Value> {
+    const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
+    match key.0.as_slice() {
+        [Component::Null] => Some(Value::Null),
+        [Component::Bool(value)] => Some(Value::Bool(*value)),
+        [Component::Number(value)] if value.abs() < INTEGER_MAX => Some(Value::from(*value)),
+        [Component::String(text)] if text.len() <= BOUND_BYTES_MAX => Some(Value::from(text.as_str())),
+        _ => None,
+    }
 }
 
 fn is_system(path: &Path) -> bool {
@@ -152,7 +203,9 @@ fn extremes(
 /// A bound that rows cannot tell from longer strings.
 fn is_long(range: &ValueRange) -> bool {
     let is_long = |bound: &Bound<Value>| match bound {
-        Bound::Included(Value::String(text)) | Bound::Excluded(Value::String(text)) => text.len() > 90,
+        Bound::Included(Value::String(text)) | Bound::Excluded(Value::String(text)) => {
+            text.len() > BOUND_BYTES_MAX
+        }
         _ => false,
     };
     is_long(&range.low) || is_long(&range.high)

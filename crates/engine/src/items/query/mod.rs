@@ -197,7 +197,11 @@ impl Run<'_> {
         let cost = Cost { compile, plan: plan_time, calls, ..reader.meter.cost() };
         let explain = self.request.explain.then(|| explain::text(&node, &cost, output.rows.count()));
         let policy = &self.container.definition.indexing;
-        let index_metrics = self.request.index_metrics.then(|| IndexMetrics::new(&analysis, policy));
+        let index_metrics = self.request.index_metrics.then(|| {
+            let definition = &self.container.definition.partition_key;
+            let is_keyed = self.request.scope.partition_key.is_some();
+            IndexMetrics::new(&analysis, if is_keyed { &definition.paths } else { &[] }, policy)
+        });
         Ok(Filled { rows: output.rows, cost, next, explain, index_metrics })
     }
 
