@@ -164,6 +164,23 @@ pub struct ExecuteProcedure {
     pub charge_max: Option<f64>,
 }
 
+/// One run of a procedure that every container has.
+pub struct ExecuteSystemProcedure {
+    pub id: String,
+    pub address: SystemAddress,
+    /// JSON text: a list.
+    pub parameters: Bytes,
+    pub session: Option<SessionToken>,
+}
+
+/// What such a procedure works on.
+#[derive(Clone, Debug)]
+pub enum SystemAddress {
+    PartitionKey(PartitionKey),
+    /// The id of a partition.
+    Partition(String),
+}
+
 #[derive(Debug)]
 pub struct ProcedureDone {
     /// JSON text.

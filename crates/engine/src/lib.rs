@@ -64,4 +64,4 @@ pub use quire_sql::{
     Diagnostic, Distinct, Feature, HybridSearch, IndexMetrics, Parameters, QueryInfo, QueryPlan, SqlError,
 };
 pub use quire_storage::StorageError;
-pub use scripts::serve_scripts;
+pub use scripts::{is_system_procedure, serve_scripts};

@@ -158,7 +158,7 @@ fn parameters_of(json: Option<&str>) -> Result<Parameters, EngineError> {
 
 /// What a script is told of an error, if it is one that a script can do something about. `quire-server` says the same to
 /// clients, in its own words.
-fn told(error: &EngineError) -> Option<(u16, String)> {
+pub(super) fn told(error: &EngineError) -> Option<(u16, String)> {
     use EngineError::*;
     let fixed = |status: u16, message: &str| Some((status, message.to_owned()));
     match error {

@@ -15,9 +15,11 @@ mod host; // what a script asks of the database
 mod offenders; // scripts that exceed their time too often
 mod procedures; // stored procedures
 mod spatial; // `__.spatial`
+mod system; // procedures that every container has
 mod triggers; // writes with triggers
 
 pub(crate) use functions::PageFunctions;
+pub use system::is_system_procedure;
 pub(crate) use triggers::write_item;
 
 use std::process::ExitCode;

@@ -3,7 +3,10 @@
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use quire_engine::{Container, EngineError, ExecuteProcedure, Resource, ScriptKind};
+use quire_engine::{
+    Container, EngineError, ExecuteProcedure, ExecuteSystemProcedure, Resource, ScriptKind, SystemAddress,
+    is_system_procedure,
+};
 use quire_value::Value;
 
 use crate::handlers::{Call, Handled, charge, feeds, items};
@@ -121,6 +124,22 @@ pub(crate) async fn execute(call: &Call<'_>, database: &str, container: &str, pr
     let named = container.scripts().procedure(procedure);
     let names = named.as_ref().map_or(procedure, |named| named.id.as_str());
     let names = script_names(&container, ScriptKind::StoredProcedure, names);
+    if let Some(address) = system_address(call, procedure, named.is_some())? {
+        let run = ExecuteSystemProcedure {
+            id: procedure.to_owned(),
+            address,
+            parameters,
+            session: call.session()?,
+        };
+        let (engine, target) = (call.state.engine.clone(), container.clone());
+        let answer = call.run(move || engine.execute_system_procedure(&target, run)).await?;
+        let reply = match answer.result {
+            Ok(done) => Reply::json(StatusCode::OK, done.body),
+            Err(error) => Reply::failure(Failure::from(&error)),
+        };
+        let reply = items::with_position(reply, &container, answer.charge, answer.position.as_ref());
+        return Ok(reply.owner_names(names));
+    }
     let run = ExecuteProcedure {
         id: procedure.to_owned(),
         partition_key: call.partition_key.clone().ok_or(EngineError::PartitionKeyMissing)?,
@@ -138,6 +157,25 @@ pub(crate) async fn execute(call: &Call<'_>, database: &str, container: &str, pr
     };
     let reply = items::with_position(reply, &container, answer.charge, answer.position.as_ref());
     Ok(with_log(reply.owner_names(names), log))
+}
+
+/// Procedures of the server may be addressed by a partition instead of a key. With a key, one that is a script runs as
+/// any other.
+fn system_address(
+    call: &Call<'_>,
+    procedure: &str,
+    is_script: bool,
+) -> Result<Option<SystemAddress>, HandlerError> {
+    if !is_system_procedure(procedure) {
+        return Ok(None);
+    }
+    let scope = call.scope()?;
+    Ok(match (scope.partition_key, scope.partition_id) {
+        (Some(_), _) if is_script => None,
+        (Some(key), _) => Some(SystemAddress::PartitionKey(key)),
+        (None, Some(id)) => Some(SystemAddress::Partition(id)),
+        (None, None) => None,
+    })
 }
 
 /// What a script may ask its request for. The key that signed it is nothing of its business.

@@ -315,6 +315,68 @@ fn the_procedure_that_every_container_has() {
 }
 
 #[test]
+fn procedures_of_the_server_by_range() {
+    let client = Client::with_container(3);
+    let by_range = |id: &'static str| [("x-ms-documentdb-partitionkeyrangeid", id)];
+    for range in ["0", "1", "2"] {
+        let answer = run(&client, "__.sys.echo", &by_range(range), r#"[{"a":[1]}]"#);
+        assert_eq!((answer.status, answer.body.as_str()), (200, r#"{"a":[1]}"#));
+        assert_eq!(answer.header("x-ms-documentdb-partitionkeyrangeid"), Some(range));
+    }
+    assert_eq!(run(&client, "__.sys.echo", &by_range("77"), "[1]").status, 410);
+    assert_eq!(run(&client, "__.sys.echo", &[], "[1]").status, 400);
+    // Procedures of clients run in a logical partition.
+    client.must(201, "POST", "/dbs/d/colls/c/sprocs", &[], r#"{"id":"s","body":"() => 1"}"#);
+    assert_eq!(run(&client, "s", &by_range("0"), "[]").status, 400);
+}
+
+#[test]
+fn a_bulk_insert_fills_a_range() {
+    let client = Client::with_container(1);
+    let insert = |body: &str| {
+        run(&client, "__.sys.commonBulkInsert", &[("x-ms-documentdb-partitionkeyrangeid", "0")], body)
+    };
+    let items = |numbers: std::ops::Range<u32>| {
+        // Clients send the items as texts.
+        let texts: Vec<String> =
+            numbers.map(|number| format!(r#""{{\"id\":\"i{number}\",\"pk\":{}}}""#, number % 7)).collect();
+        texts.join(",")
+    };
+    let answer = insert(&format!("[[{}], {{}}, null]", items(0..250)));
+    assert_eq!((answer.status, answer.body.as_str()), (200, r#"{"count":250,"errorCode":0}"#));
+    // All or nothing where the client did not ask for a soft stop.
+    let answer = insert(&format!("[[{}]]", items(240..260)));
+    assert_eq!(answer.status, 409, "{}", answer.body);
+    let soft = r#"{"softStopOnConflict":true}"#;
+    let answer = insert(&format!("[[{},{}], {soft}]", items(300..320), items(5..6)));
+    assert_eq!((answer.status, answer.body.as_str()), (200, r#"{"count":20,"errorCode":409}"#));
+    let answer = insert(&format!(r#"[[{}], {{"enableUpsert":true}}]"#, items(0..10)));
+    assert_eq!((answer.status, answer.body.as_str()), (200, r#"{"count":10,"errorCode":0}"#));
+    // Without an id one is made, unless the client minds.
+    assert_eq!(insert(r#"[[{"pk":1}]]"#).body, r#"{"count":1,"errorCode":0}"#);
+    assert_eq!(insert(r#"[[{"pk":1}],{"disableAutomaticIdGeneration":true}]"#).status, 400);
+    assert_eq!(insert("[7]").status, 400);
+    assert_eq!(insert("{}").status, 400);
+    // By a key, items of that key.
+    let answer = run(&client, "__.sys.commonBulkInsert", &[KEY], r#"[[{"id":"k","pk":"p"}]]"#);
+    assert_eq!((answer.status, answer.body.as_str()), (200, r#"{"count":1,"errorCode":0}"#));
+    assert_eq!(run(&client, "__.sys.commonBulkInsert", &[KEY], r#"[[{"id":"k2","pk":"q"}]]"#).status, 400);
+    let query = [
+        ("x-ms-documentdb-isquery", "True"),
+        ("content-type", "application/query+json"),
+        ("x-ms-documentdb-partitionkeyrangeid", "0"),
+    ];
+    let count = client.must(
+        200,
+        "POST",
+        "/dbs/d/colls/c/docs",
+        &query,
+        r#"{"query":"SELECT VALUE COUNT(1) FROM c"}"#,
+    );
+    assert!(count.body.contains("[272]"), "{}", count.body);
+}
+
+#[test]
 fn a_procedure_named_by_its_rid() {
     let client = Client::with_container(1);
     let created = client.must(
