@@ -24,7 +24,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -44,6 +44,10 @@ use crate::watch::Watchers;
 const GROUP_BYTES_MAX: usize = 8 << 20;
 /// Logical partitions of which is kept when they last changed: twice as many at most.
 const CHANGES_KEPT: usize = 8192;
+/// The same while all partitions together have more than [`CHANGES_KEPT_TOGETHER`].
+const CHANGES_KEPT_MIN: usize = 128;
+/// Of all partitions of all containers: about 32 MB.
+const CHANGES_KEPT_TOGETHER: usize = 1 << 20;
 /// How often the outcome of a commit is asked for before the partition stops taking writes.
 const RESOLVE_TRIES: u32 = 6;
 
@@ -123,7 +127,6 @@ pub(crate) struct Sequencer {
     sweep_due: Arc<SweepDue>,
 }
 
-#[derive(Default)]
 struct State {
     queue: VecDeque<Arc<Ticket>>,
     leading: bool,
@@ -138,16 +141,31 @@ struct State {
     changes: Changes,
 }
 
+impl State {
+    fn new(changes_kept: &Arc<ChangesKept>) -> State {
+        let (queue, leading, standing, counted_indexes, unresolved, retired, moved) = Default::default();
+        let changes = Changes::new(changes_kept);
+        State { queue, leading, standing, counted_indexes, unresolved, retired, moved, changes }
+    }
+}
+
 /// When logical partitions last changed, as far as that is kept: the newest ones by name, all others no later than
 /// `floor`.
-#[derive(Default)]
+///
+/// What all partitions keep is bounded: see [`ChangesKept`]. Less is kept then, which only makes transactions begin again that
+/// need not have.
 struct Changes {
+    kept: Arc<ChangesKept>,
     newest: HashMap<u64, u64>,
     older: HashMap<u64, u64>,
     /// The last LSN in `older`.
     older_end: u64,
     floor: u64,
 }
+
+/// How many logical partitions all partitions together keep.
+#[derive(Default)]
+pub(crate) struct ChangesKept(AtomicUsize);
 
 #[derive(Clone, Copy)]
 struct Standing {
@@ -314,7 +332,7 @@ impl Sequencer {
             container,
             partition,
             shared: Arc::clone(shared),
-            state: Mutex::default(),
+            state: Mutex::new(State::new(&shared.changes_kept)),
             moved: Condvar::new(),
             watchers: Watchers::default(),
             standing_known: AtomicBool::new(false),
@@ -809,24 +827,52 @@ fn item_of(op: &Op) -> Option<u64> {
     }
 }
 
+impl ChangesKept {
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 impl Changes {
+    fn new(kept: &Arc<ChangesKept>) -> Changes {
+        let (newest, older, older_end, floor) = Default::default();
+        Changes { kept: Arc::clone(kept), newest, older, older_end, floor }
+    }
+
     /// When a logical partition last changed, or later.
     fn last(&self, name: u64) -> u64 {
         self.newest.get(&name).or_else(|| self.older.get(&name)).copied().unwrap_or(self.floor)
     }
 
     fn note(&mut self, name: u64, lsn: u64) {
-        if self.newest.len() >= CHANGES_KEPT && !self.newest.contains_key(&name) {
+        let is_full = self.kept.count() > CHANGES_KEPT_TOGETHER;
+        let kept_max = if is_full { CHANGES_KEPT_MIN } else { CHANGES_KEPT };
+        if self.newest.len() >= kept_max && !self.newest.contains_key(&name) {
             self.floor = self.floor.max(self.older_end);
+            self.release(self.older.len());
             self.older = std::mem::take(&mut self.newest);
             self.older_end = lsn;
         }
-        self.newest.insert(name, lsn);
+        if self.newest.insert(name, lsn).is_none() {
+            self.kept.0.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Nothing is known about what happened up to an LSN.
     fn forget_until(&mut self, lsn: u64) {
-        *self = Changes { floor: self.floor.max(lsn), ..Changes::default() };
+        let mut unknown = Changes::new(&self.kept);
+        unknown.floor = self.floor.max(lsn);
+        *self = unknown;
+    }
+
+    fn release(&self, count: usize) {
+        self.kept.0.fetch_sub(count, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        self.release(self.newest.len() + self.older.len());
     }
 }
 
@@ -1119,7 +1165,7 @@ mod tests {
 
     #[test]
     fn a_change_is_forgotten_only_upwards() {
-        let mut changes = Changes::default();
+        let mut changes = Changes::new(&Arc::default());
         changes.forget_until(10);
         assert_eq!(changes.last(1), 10);
         let period = 3 * CHANGES_KEPT as u64;
@@ -1133,5 +1179,25 @@ mod tests {
             assert!(changes.newest.len() <= CHANGES_KEPT && changes.older.len() <= CHANGES_KEPT);
             assert_eq!(changes.last(lsn % period), lsn);
         }
+    }
+
+    /// However many partitions there are, and whatever they were written, what they keep together has a bound, and is given
+    /// back with them.
+    #[test]
+    fn what_all_partitions_keep_is_bounded() {
+        let kept = Arc::<ChangesKept>::default();
+        let mut partitions: Vec<Changes> = (0..80).map(|_| Changes::new(&kept)).collect();
+        for (partition, changes) in partitions.iter_mut().enumerate() {
+            for lsn in 1..=2 * CHANGES_KEPT as u64 {
+                changes.note(lsn, lsn);
+            }
+            let bound = CHANGES_KEPT_TOGETHER + (partition + 1) * 2 * CHANGES_KEPT_MIN + CHANGES_KEPT;
+            assert!(kept.count() <= bound, "{} are kept by {partition} partitions", kept.count());
+            // What is not kept counts as changed.
+            assert!(changes.last(1) >= 1 && changes.last(2 * CHANGES_KEPT as u64) == 2 * CHANGES_KEPT as u64);
+        }
+        partitions[0].forget_until(9);
+        drop(partitions);
+        assert_eq!(kept.count(), 0);
     }
 }

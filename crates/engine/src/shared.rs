@@ -12,6 +12,7 @@ use crate::api::{Clock, Options};
 use crate::cache::ItemCache;
 use crate::locks::LockTable;
 use crate::scripts::Scripting;
+use crate::sequencer::ChangesKept;
 use crate::stretches::Stretches;
 use crate::vectors::Vectors;
 use crate::views::Sources;
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub locks: LockTable,
     pub scripts: Scripting,
     pub sources: Sources,
+    pub changes_kept: Arc<ChangesKept>,
     /// Made with the store: MACs of continuations and resource tokens.
     pub secret: [u8; 32],
     /// 1 in a new store, one more after every restore.
@@ -74,6 +76,7 @@ impl Shared {
             locks: LockTable::new(),
             scripts: Scripting::new(&options.scripts),
             sources: Sources::default(),
+            changes_kept: Arc::default(),
             storage,
             secret,
             incarnation,
@@ -127,6 +130,7 @@ impl Shared {
             ("cache_items", entries),
             ("scan_cache_bytes", self.stretches.bytes() as u64),
             ("vector_index_bytes", self.vectors.bytes() as u64),
+            ("logical_partition_changes_kept", self.changes_kept.count() as u64),
         ];
         figures.extend(self.scripts.statistics());
         figures
