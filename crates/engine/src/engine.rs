@@ -182,6 +182,10 @@ impl Engine {
     pub fn views_of(&self, container: &Container) -> Vec<Arc<Container>> {
         views::views_of(&self.catalog.state(), container).into_iter().cloned().collect()
     }
+    /// A view that is more writes than this behind its source is filled again; 5 million unless told.
+    pub fn rebuild_views_behind(&self, writes: u64) {
+        self.views.set_lag_max(writes);
+    }
     /// Whether views are left as they are for now.
     pub fn pause_views(&self, paused: bool) {
         self.views.pause(paused);

@@ -1,19 +1,24 @@
 //! Views: what a source has, cut down and under another key, whatever happens to either.
 
 mod common;
+#[path = "common/hooked.rs"]
+mod hooked;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::{Fixture, Random, json, pk, request, text_of};
+use hooked::{Call, Hooked};
 use quire_engine::{
     BatchOperation, BatchVerb, ChangesRequest, Container, Engine, EngineError, FeedMode, FeedStart,
     IndexingDirective, PageRequest, Precondition, Scope, ViewState, WriteItem, WriteKind, verify,
 };
 use quire_storage::fault::{FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
+use quire_storage::{Op, Space};
 use quire_value::{Limits, Object, Value, text};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
@@ -559,4 +564,58 @@ fn partitions_are_split() {
     assert_same(&fixture.engine, &view, None);
     fixture.engine.close().expect("closes");
     assert_sound(&storage);
+}
+
+/// A view that cannot follow, for whatever reason, does not keep its source's versions for ever: beyond a bound it is filled
+/// again, and then has what its source has.
+#[test]
+fn a_view_that_is_too_far_behind_is_filled_again() {
+    let storage = MemoryStorage::new();
+    let hooked = Hooked::new(Arc::new(storage.reopen()));
+    let calls = hooked.calls();
+    let fixture = Fixture::on(Arc::new(hooked), HASH, "", 1);
+    let view = create_view(&fixture.engine, "v", "/n", "SELECT * FROM c").expect("a view");
+    fixture.upsert(r#"{"id":"0","pk":"k","n":0}"#).expect("written");
+    catch_up(&fixture.engine, &view);
+    let is_broken = Arc::new(AtomicBool::new(true));
+    let broken = Arc::clone(&is_broken);
+    calls.set_hook(move |call| {
+        let is_item =
+            |op: &Op| matches!(op, Op::Put { space: Space(1), .. } | Op::Delete { space: Space(1), .. });
+        let is_views = std::thread::current().name() == Some("quire-views");
+        if let Call::Commit(commit) = call
+            && is_views
+            && broken.load(Ordering::SeqCst)
+            && commit.ops.iter().any(is_item)
+        {
+            panic!("by design");
+        }
+    });
+    fixture.engine.rebuild_views_behind(50);
+    fixture.engine.pause_sweep(false);
+    for n in 0..50 {
+        fixture.upsert(&format!(r#"{{"id":"{}","pk":"k","n":{n}}}"#, n % 7)).expect("written");
+    }
+    let statistic =
+        |name: &str| fixture.engine.statistics().iter().find(|(found, _)| *found == name).expect("known").1;
+    let wait = |what: &str, condition: &dyn Fn() -> bool| {
+        let started = Instant::now();
+        while !condition() {
+            assert!(started.elapsed() < PATIENCE, "waited too long until {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    wait("the lag is seen", &|| statistic("view_lag_max") == 50);
+    assert_eq!((statistic("views_rebuilt_for_lag"), fixture.rows(4, &[3])), (0, 50));
+    for n in 0..20 {
+        fixture.upsert(&format!(r#"{{"id":"{}","pk":"k","n":{n}}}"#, n % 7)).expect("written");
+    }
+    wait("it is filled again", &|| statistic("views_rebuilt_for_lag") == 1);
+    wait("the versions are gone", &|| fixture.rows(4, &[3]) == 0);
+    assert_eq!(fixture.engine.view_status(&view).expect("a view").state, ViewState::Initializing);
+    is_broken.store(false, Ordering::SeqCst);
+    catch_up(&fixture.engine, &view);
+    assert_same(&fixture.engine, &view, None);
+    assert_sound(&storage);
+    calls.set_hook(|_| ());
 }

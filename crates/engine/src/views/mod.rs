@@ -42,6 +42,10 @@ const STEPS_TOGETHER: usize = 8;
 const REST_MAX: Duration = Duration::from_millis(100);
 /// A rebuild that met a split or a commit that happened after all begins again this often.
 const REBUILD_TRIES: usize = 8;
+/// Writes of its source that a view may be behind.
+const LAG_MAX: u64 = 5_000_000;
+/// Names the check of a view's lag beside the steps of the view.
+const LAG_PART: u64 = 1 << 32;
 /// Of one source.
 pub(crate) const VIEWS_MAX: usize = 5;
 
@@ -59,6 +63,10 @@ struct Maintainer {
     /// By the view's number.
     known: Mutex<BTreeMap<u32, Arc<Progress>>>,
     written: AtomicU64,
+    rebuilt: AtomicU64,
+    lag_max: AtomicU64,
+    /// Of the last round: of the view that is furthest behind.
+    lag: AtomicU64,
 }
 
 /// Where a view stands.
@@ -112,8 +120,9 @@ impl Sources {
 impl Views {
     /// From now on the versions that views need are kept. Before any write.
     pub fn start(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Result<Views, EngineError> {
-        let (known, written) = Default::default();
-        let maintainer = Maintainer { shared, catalog, known, written };
+        let (known, written, rebuilt, lag) = Default::default();
+        let lag_max = AtomicU64::new(LAG_MAX);
+        let maintainer = Maintainer { shared, catalog, known, written, rebuilt, lag_max, lag };
         maintainer.refresh()?;
         Ok(Views { worker: Worker::start(maintainer, Arc::default())? })
     }
@@ -134,7 +143,18 @@ impl Views {
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
         let maintainer = self.worker.work();
         let known = maintainer.known.lock().len() as u64;
-        vec![("views", known), ("view_items_written", maintainer.written.load(Ordering::Relaxed))]
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        vec![
+            ("views", known),
+            ("view_items_written", count(&maintainer.written)),
+            ("view_lag_max", count(&maintainer.lag)),
+            ("views_rebuilt_for_lag", count(&maintainer.rebuilt)),
+        ]
+    }
+
+    /// A view that is more writes than this behind its source is filled again.
+    pub fn set_lag_max(&self, writes: u64) {
+        self.worker.work().lag_max.store(writes, Ordering::Relaxed);
     }
 
     /// There is a new one.
@@ -183,6 +203,33 @@ impl Views {
 impl Maintainer {
     fn interval(&self) -> Duration {
         if self.known.lock().is_empty() { INTERVAL_WITHOUT_VIEWS } else { INTERVAL }
+    }
+
+    /// Versions of a source are kept until its views have taken them. A view that is too far behind, whatever the reason, is
+    /// filled again, which needs none of them; what is written while it is filled may be as much as the source holds.
+    fn bound_lag(&self, work: &ViewWork<'_>) -> Result<u64, Interrupted> {
+        let standing = work.progress.standing.lock().clone();
+        let lag = behind(&positions(&standing, work.source));
+        let lag_max = self.lag_max.load(Ordering::Relaxed);
+        let lag_max = match standing.phase {
+            Phase::Emptying | Phase::Beginning => return Ok(0),
+            Phase::Filling => lag_max.max(2 * work.source.usage().0),
+            Phase::Following => lag_max,
+        };
+        let view = work.view.number;
+        let is_warned = lag > lag_max / 2;
+        if is_warned && !work.progress.is_warned.swap(is_warned, Ordering::Relaxed) {
+            warn!(view, lag, lag_max, "a view is far behind its source, whose versions are kept for it");
+        }
+        if !is_warned {
+            work.progress.is_warned.store(false, Ordering::Relaxed);
+        }
+        if lag > lag_max {
+            work.rebuild()?;
+            self.rebuilt.fetch_add(1, Ordering::Relaxed);
+            warn!(view, lag, lag_max, "a view was too far behind its source and is filled again");
+        }
+        Ok(lag)
     }
 
     /// Some steps of a view; whether there may be more to do.
@@ -246,15 +293,18 @@ impl Work for Maintainer {
     fn round(&self, turn: &Turn<'_>, (): &mut ()) -> Result<Next, Interrupted> {
         let state = self.refresh()?;
         let known = self.known.lock().clone();
-        turn.retain_parts(|part| u32::try_from(part).is_ok_and(|number| known.contains_key(&number)));
-        let mut more = false;
+        turn.retain_parts(|part| known.contains_key(&(part as u32)));
+        let (mut more, mut lag) = (false, 0);
         for view in state.containers() {
             let Some(source) = source_of(&state, view) else { continue };
             let Some(progress) = known.get(&view.number) else { continue };
             let work = ViewWork { shared: &self.shared, view, source: &source, progress };
+            let bounded = turn.part(LAG_PART | u64::from(view.number), || self.bound_lag(&work))?;
+            lag = lag.max(bounded.unwrap_or(0));
             let again = turn.part(u64::from(view.number), || self.steps(&work, turn))?;
             more |= again.unwrap_or(false);
         }
+        self.lag.store(lag, Ordering::Relaxed);
         Ok(if more { Next::Now } else { Next::After(self.interval()) })
     }
 }
@@ -294,7 +344,8 @@ fn no_view(container: &Container) -> EngineError {
     EngineError::BadRequest { message }
 }
 
-fn status(standing: &Standing, source: &Container) -> ViewStatus {
+/// Where a view is in each partition of its source.
+fn positions(standing: &Standing, source: &Container) -> Vec<ViewPosition> {
     let aligned = standing.aligned(source.partitions.all());
     let places = aligned.map_or_else(Vec::new, |standing| standing.places);
     let positions = source.partitions.all().iter().map(|partition| {
@@ -303,8 +354,16 @@ fn status(standing: &Standing, source: &Container) -> ViewStatus {
         let source_lsn = partition.sequencer.lsn().unwrap_or(0);
         ViewPosition { partition: id, lsn: place.map_or(0, progress::Place::complete_lsn), source_lsn }
     });
-    let positions: Vec<ViewPosition> = positions.collect();
-    let behind = positions.iter().map(|position| position.source_lsn.saturating_sub(position.lsn)).sum();
+    positions.collect()
+}
+
+fn behind(positions: &[ViewPosition]) -> u64 {
+    positions.iter().map(|position| position.source_lsn.saturating_sub(position.lsn)).sum()
+}
+
+fn status(standing: &Standing, source: &Container) -> ViewStatus {
+    let positions = positions(standing, source);
+    let behind = behind(&positions);
     let items = || source.usage().0.saturating_sub(standing.filled);
     let (state, lag) = match standing.phase {
         Phase::Emptying | Phase::Beginning => (ViewState::Initializing, items().max(behind)),

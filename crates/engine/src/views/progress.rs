@@ -4,6 +4,7 @@
 //! partition of the source its number 4, LSN 8, ordinal 2. It changes in the commits that change the view's items.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 
@@ -59,13 +60,15 @@ pub(crate) struct Progress {
     pub row: Mutex<Option<Vec<u8>>>,
     /// Held by whoever changes the view: one step at a time.
     pub turn: Mutex<()>,
+    /// It was said that the view is far behind.
+    pub is_warned: AtomicBool,
 }
 
 impl Progress {
     pub fn new(source: u32, row: Option<Vec<u8>>) -> Result<Progress, EngineError> {
         let standing = row.as_deref().map_or_else(|| Ok(Standing::new()), Standing::decode)?;
         let (standing, row, turn) = (Mutex::new(standing), Mutex::new(row), Mutex::default());
-        Ok(Progress { source, standing, row, turn })
+        Ok(Progress { source, standing, row, turn, is_warned: AtomicBool::new(false) })
     }
 
     /// Something failed: what the row says counts. A begin may have succeeded without our knowing, and may still do so, so the
