@@ -234,9 +234,9 @@ pub(crate) struct Wire {
     head_at: AtomicU64,
     /// The same when the socket first took no more, plus one; 0 while it takes what is written.
     blocked_at: AtomicU64,
-    /// Long answers that are not sent yet: when they were begun and when they must be gone.
-    answers: Mutex<BTreeMap<u64, AnswerTimes>>,
-    answer_count: AtomicU64,
+    /// Long bodies that have not come and long answers that are not sent.
+    transfers: Mutex<BTreeMap<u64, TransferTimes>>,
+    transfer_count: AtomicU64,
     serving: AtomicU32,
     served: AtomicU32,
     /// How many requests must be served before the connection asks for a thread.
@@ -252,13 +252,14 @@ pub(crate) struct Wire {
 }
 
 #[derive(Clone, Copy)]
-struct AnswerTimes {
+struct TransferTimes {
     begun: u64,
+    /// When it must be over.
     deadline: u64,
 }
 
-/// A long answer until the last of its bytes is sent or given up.
-pub(crate) struct Sending {
+/// A long body until it has come, or a long answer until it is sent.
+pub(crate) struct Transfer {
     wire: Arc<Wire>,
     number: u64,
 }
@@ -285,8 +286,8 @@ impl Wire {
             served_at: AtomicU64::new(0),
             head_at: AtomicU64::new(1),
             blocked_at: AtomicU64::new(0),
-            answers: Mutex::default(),
-            answer_count: AtomicU64::new(0),
+            transfers: Mutex::default(),
+            transfer_count: AtomicU64::new(0),
             serving: AtomicU32::new(0),
             served: AtomicU32::new(0),
             move_at: AtomicU32::new(REQUESTS_BEFORE_THREAD),
@@ -318,18 +319,28 @@ impl Wire {
     }
 
     /// A long answer begins: the connection ends if the client does not take it in time.
-    pub fn sending(self: &Arc<Wire>, bytes: usize, limits: &Limits) -> Sending {
-        let number = self.answer_count.fetch_add(1, Ordering::Relaxed);
-        let begun = self.now();
-        let timeout = limits.answer_timeout.as_millis() as u64;
-        let deadline = begun + timeout + bytes as u64 * 1000 / ANSWER_BYTES_PER_SECOND_MIN;
-        self.answers.lock().insert(number, AnswerTimes { begun, deadline });
-        Sending { wire: Arc::clone(self), number }
+    pub fn sending(self: &Arc<Wire>, bytes: usize, limits: &Limits) -> Transfer {
+        let extra = Duration::from_millis(bytes as u64 * 1000 / ANSWER_BYTES_PER_SECOND_MIN);
+        self.transfer(limits.answer_timeout + extra)
     }
 
-    /// How old the oldest answer is that is not sent yet.
-    pub fn answer_age(&self) -> Option<Duration> {
-        let begun = self.answers.lock().values().map(|answer| answer.begun).min()?;
+    /// A long body begins.
+    pub fn receiving(self: &Arc<Wire>, limits: &Limits) -> Transfer {
+        // The reader gives up first, with an answer.
+        self.transfer(2 * limits.body_timeout)
+    }
+
+    fn transfer(self: &Arc<Wire>, time: Duration) -> Transfer {
+        let number = self.transfer_count.fetch_add(1, Ordering::Relaxed);
+        let begun = self.now();
+        let deadline = begun.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        self.transfers.lock().insert(number, TransferTimes { begun, deadline });
+        Transfer { wire: Arc::clone(self), number }
+    }
+
+    /// How long the oldest body or answer is under way.
+    pub fn transfer_age(&self) -> Option<Duration> {
+        let begun = self.transfers.lock().values().map(|transfer| transfer.begun).min()?;
         Some(Duration::from_millis(self.now().saturating_sub(begun)))
     }
 
@@ -411,7 +422,7 @@ impl Wire {
         if blocked_at > 0 && since(blocked_at - 1) > limits.answer_timeout {
             return Verdict::Stuck;
         }
-        if self.answers.lock().values().any(|answer| answer.deadline < now) {
+        if self.transfers.lock().values().any(|transfer| transfer.deadline < now) {
             return Verdict::Stuck;
         }
         if self.serving.load(Ordering::Relaxed) > 0 {
@@ -442,9 +453,9 @@ impl Drop for Serving {
     }
 }
 
-impl Drop for Sending {
+impl Drop for Transfer {
     fn drop(&mut self) {
-        self.wire.answers.lock().remove(&self.number);
+        self.wire.transfers.lock().remove(&self.number);
     }
 }
 
@@ -702,6 +713,29 @@ mod tests {
         wire.received();
         std::thread::sleep(Duration::from_millis(30));
         assert_eq!(wire.verdict(&limits()), Verdict::Stuck);
+    }
+
+    #[test]
+    fn an_answer_that_is_taken_too_slowly_is_stuck() {
+        let limits = Limits { answer_timeout: Duration::from_millis(20), ..limits() };
+        let wire = Wire::new(1);
+        let serving = wire.begin(Version::HTTP_2);
+        let long = wire.sending(10 << 20, &limits);
+        std::thread::sleep(Duration::from_millis(40));
+        wire.sent();
+        assert_eq!(wire.verdict(&limits), Verdict::Fine);
+        assert!(wire.transfer_age().is_some_and(|age| age >= Duration::from_millis(40)));
+        let short = wire.sending(0, &limits);
+        std::thread::sleep(Duration::from_millis(40));
+        wire.sent();
+        assert_eq!(wire.verdict(&limits), Verdict::Stuck);
+        drop(short);
+        assert_eq!(wire.verdict(&limits), Verdict::Fine);
+        wire.blocked();
+        std::thread::sleep(Duration::from_millis(40));
+        assert_eq!(wire.verdict(&limits), Verdict::Stuck);
+        drop((long, serving));
+        assert_eq!(wire.transfer_age(), None);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::connection::Wire;
 
 /// How long a new connection waits for a stranger to be gone.
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(1);
-/// An answer that its client did not take in this time may be given up when memory is short.
+/// A body that did not come, or an answer that was not taken, in this time may be given up when memory is short.
 const STALLED: Duration = Duration::from_secs(2);
 
 pub(crate) struct Connections {
@@ -98,14 +98,14 @@ impl Connections {
         }
     }
 
-    /// Ends the connection that holds the oldest answer which its client does not take.
+    /// Ends the connection that has a body or an answer under way for longest.
     pub fn end_stalled(&self) {
         let wires: Vec<Arc<Wire>> =
             self.table.lock().open.values().map(|entry| Arc::clone(&entry.wire)).collect();
-        let stalled = wires.iter().filter_map(|wire| Some((wire.answer_age()?, wire)));
+        let stalled = wires.iter().filter_map(|wire| Some((wire.transfer_age()?, wire)));
         let oldest = stalled.filter(|(age, _)| *age > STALLED).max_by_key(|(age, _)| *age);
         if let Some((age, wire)) = oldest {
-            tracing::info!(?age, "ending a connection that does not take its answer: memory is short");
+            tracing::info!(?age, "ending a connection whose body or answer takes too long: memory is short");
             wire.cut();
         }
     }

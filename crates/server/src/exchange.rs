@@ -24,7 +24,7 @@ use crate::metrics::Operation;
 use crate::operations::{self, Flags};
 use crate::panics::caught;
 use crate::quire;
-use crate::request::{Client, Request, Response, check_head, hold_answer, read_body};
+use crate::request::{Client, Hold, Request, Response, check_head, hold_answer, read_body};
 use crate::routes::{self, RouteError};
 use crate::state::State;
 use crate::status::{Failure, HandlerError, RequestError};
@@ -180,8 +180,7 @@ impl Exchange {
             return self.refused(&request, &error).await;
         }
         let mut hold = state.bytes.hold();
-        request.body = read_body(&mut self.body, &state.config.limits, &mut hold).await?;
-        self.is_read = true;
+        request.body = self.read_body(&mut hold).await?;
         let faults = state.faults.as_ref();
         let Some(fault) = faults.and_then(|faults| faults.strike(&request, &route, operation.action)) else {
             return Ok(dispatch::dispatch(&state, &request, &route, operation).await);
@@ -224,10 +223,19 @@ impl Exchange {
             quire::authorize(&state, &request, access).await?;
             state.connections.authenticated(&self.wire);
             let mut hold = state.bytes.hold();
-            request.body = read_body(&mut self.body, &state.config.limits, &mut hold).await?;
-            self.is_read = true;
+            request.body = self.read_body(&mut hold).await?;
         }
         quire::dispatch(&state, &request, &route, name).await
+    }
+
+    async fn read_body(&mut self, hold: &mut Hold) -> Result<Bytes, RequestError> {
+        let read = read_body(&mut self.body, &self.state.config.limits, &self.wire, hold).await;
+        match read {
+            Ok(_) => self.is_read = true,
+            Err(RequestError::Busy) => self.state.connections.end_stalled(),
+            Err(_) => {}
+        }
+        read
     }
 
     /// The answer to a known client that may not do what the head of its request asks. A short body is taken in, so that the
@@ -235,8 +243,7 @@ impl Exchange {
     async fn refused(&mut self, request: &Request, error: &HandlerError) -> Result<Response, HandlerError> {
         if self.body.size_hint().upper().is_some_and(|bytes| bytes <= REFUSED_BODY_BYTES_MAX) {
             let mut hold = self.state.bytes.hold();
-            read_body(&mut self.body, &self.state.config.limits, &mut hold).await?;
-            self.is_read = true;
+            self.read_body(&mut hold).await?;
         }
         Ok(dispatch::refuse(request, error))
     }

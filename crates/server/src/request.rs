@@ -14,7 +14,7 @@ use hyper::{HeaderMap, Method};
 use quire_engine::Cancel;
 
 use crate::config::Limits;
-use crate::connection::{Sending, Wire};
+use crate::connection::{Transfer, Wire};
 use crate::status::RequestError;
 
 /// A request whose head was checked and whose body was read within the limits.
@@ -66,6 +66,8 @@ pub(crate) type Response = hyper::Response<Full<Bytes>>;
 
 const ACTIVITY_ID: HeaderName = HeaderName::from_static("x-ms-activity-id");
 const ACTIVITY_ID_BYTES_MAX: usize = 64;
+/// A body that is given up when memory is short and it does not come.
+const LONG_BODY_BYTES_MIN: usize = 64 << 10;
 
 impl Request {
     /// `Prefer: return=minimal`, in any of its lines: it is a list.
@@ -132,6 +134,7 @@ pub(crate) fn check_head(headers: &HeaderMap, limits: &Limits) -> Result<(), Req
 pub(crate) async fn read_body(
     body: &mut Incoming,
     limits: &Limits,
+    wire: &Arc<Wire>,
     hold: &mut Hold,
 ) -> Result<Bytes, RequestError> {
     if body.is_end_stream() {
@@ -141,7 +144,7 @@ pub(crate) async fn read_body(
     if size.lower() > limits.body_bytes_max as u64 {
         return Err(RequestError::BodyTooLarge { bytes_max: limits.body_bytes_max });
     }
-    timeout(limits.body_timeout, collect(body, limits.body_bytes_max, hold)).await
+    timeout(limits.body_timeout, collect(body, limits, wire, hold)).await
 }
 
 async fn timeout<T>(
@@ -151,14 +154,22 @@ async fn timeout<T>(
     tokio::time::timeout(limit, work).await.unwrap_or(Err(RequestError::Timeout))
 }
 
-async fn collect(body: &mut Incoming, bytes_max: usize, hold: &mut Hold) -> Result<Bytes, RequestError> {
+async fn collect(
+    body: &mut Incoming,
+    limits: &Limits,
+    wire: &Arc<Wire>,
+    hold: &mut Hold,
+) -> Result<Bytes, RequestError> {
     let Some(first) = next_data(body).await? else { return Ok(Bytes::new()) };
-    let mut whole = Whole::One(first);
+    let (mut whole, mut receiving) = (Whole::One(first), None);
     loop {
-        if whole.len() > bytes_max {
-            return Err(RequestError::BodyTooLarge { bytes_max });
+        if whole.len() > limits.body_bytes_max {
+            return Err(RequestError::BodyTooLarge { bytes_max: limits.body_bytes_max });
         }
         hold.grow_to(whole.len())?;
+        if whole.len() > LONG_BODY_BYTES_MIN && receiving.is_none() {
+            receiving = Some(wire.receiving(limits));
+        }
         let Some(data) = next_data(body).await? else { return Ok(whole.into_bytes()) };
         whole = whole.append(data);
     }
@@ -276,7 +287,7 @@ impl Drop for Hold {
 struct HeldAnswer {
     bytes: Bytes,
     _hold: Hold,
-    _sending: Sending,
+    _sending: Transfer,
 }
 
 impl AsRef<[u8]> for HeldAnswer {
@@ -286,7 +297,7 @@ impl AsRef<[u8]> for HeldAnswer {
 }
 
 /// Ties the answer's part of the budget to its bytes, however long a slow client leaves them here.
-pub(crate) fn hold_answer(response: &mut Response, hold: Hold, sending: Sending) {
+pub(crate) fn hold_answer(response: &mut Response, hold: Hold, sending: Transfer) {
     let body = response.body_mut();
     let frame = Pin::new(&mut *body).poll_frame(&mut Context::from_waker(Waker::noop()));
     let Poll::Ready(Some(Ok(frame))) = frame else { return };

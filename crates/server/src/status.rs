@@ -222,7 +222,7 @@ impl From<&RequestError> for Failure {
             Throttled { retry_after_ms } => {
                 retry(429, Some(3200), *retry_after_ms, errors(&[TOO_MANY_REQUESTS]))
             }
-            Busy => retry(429, Some(3200), RETRY_OVERLOADED_MS, errors(&[TOO_MANY_REQUESTS])),
+            Busy => retry(429, Some(3200), RETRY_OVERLOADED_MS, errors(&[TOO_MANY_BYTES])),
             Internal { .. } => internal(error),
         }
     }
@@ -277,6 +277,7 @@ const BATCH_PARTITION_KEY: &str = "Partition key provided either doesn't corresp
 const GONE: &str = "The requested resource is no longer available at the server.";
 const CONTAINER_RID_MISMATCH: &str =
     "The container was recreated: its _rid differs from the one in x-ms-cosmos-intended-collection-rid.";
+const TOO_MANY_BYTES: &str = "The server holds as many bytes of requests and answers as it may. Nothing was done. Please retry this request later.";
 const TOO_MANY_REQUESTS: &str = "Request rate is large. More Request Units may be needed, so no changes were made. \
      Please retry this request later.";
 const CROSS_PARTITION_REFUSED: &str = "Cross partition query is required but disabled. Please set \
@@ -785,7 +786,7 @@ mod tests {
                 Timeout
                     408 {"code":"RequestTimeout","message":"The request timed out.\r\nActivityId: ID, AGENT"}
                 Busy
-                    429/3200 retry after 100 ms {"code":"TooManyRequests","message":"Message: {\"Errors\":[\"Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later.\"]}\r\nActivityId: ID, AGENT"}
+                    429/3200 retry after 100 ms {"code":"TooManyRequests","message":"Message: {\"Errors\":[\"The server holds as many bytes of requests and answers as it may. Nothing was done. Please retry this request later.\"]}\r\nActivityId: ID, AGENT"}
                 Internal { what: "secret" }
                     500 {"code":"InternalServerError","message":"An internal error occurred; the server's log has the details.\r\nActivityId: ID, AGENT"}
             "#]],

@@ -226,6 +226,25 @@ fn an_announced_body_costs_nothing() {
     wait_until("bytes given back", || metric(&server, "quire_in_flight_bytes") == 0);
 }
 
+/// 20 bodies that stop half way have all memory; they go when another client needs it.
+#[test]
+fn bodies_that_do_not_come_make_room() {
+    let server = with_container(start_with(|config| config.limits.in_flight_bytes_max = 8 << 20));
+    let body = format!(r#"{{"id":"stalled","pk":"p","text":"{}"}}"#, "x".repeat(1_000_000));
+    let request = signed(WELL_KNOWN_KEY, "POST", DOCS, &[PK], &body);
+    let mut stalled: Vec<Wire> = (0..20).map(|_| server.connect()).collect();
+    for wire in &mut stalled {
+        wire.send(&request[..request.len() - 10]);
+    }
+    wait_until("memory is used up", || metric(&server, "quire_in_flight_bytes") > 7 << 20);
+    let item = format!(r#"{{"id":"a","pk":"p","text":"{}"}}"#, "x".repeat(1_500_000));
+    wait_until("a write", || {
+        let reply = server.call("POST", DOCS, &[PK], &item);
+        assert!(matches!(reply.status, 201 | 429), "{}", reply.text());
+        reply.status == 201
+    });
+}
+
 const READ_ONLY: &str =
     "cmVhZC1vbmx5LXJlYWQtb25seS1yZWFkLW9ubHktcmVhZC1vbmx5LXJlYWQtb25seS1yZWFkLW9ubHktcmVhZA==";
 
