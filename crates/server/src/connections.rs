@@ -9,6 +9,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -26,6 +27,7 @@ pub(crate) struct Connections {
     address_count_max: usize,
     table: Mutex<Table>,
     freed: Notify,
+    evicted: AtomicU64,
 }
 
 /// Why a connection is not served.
@@ -70,7 +72,8 @@ enum Attempt {
 
 impl Connections {
     pub fn new(count_max: usize, address_count_max: usize) -> Connections {
-        Connections { count_max, address_count_max, table: Mutex::default(), freed: Notify::new() }
+        let (table, freed, evicted) = Default::default();
+        Connections { count_max, address_count_max, table, freed, evicted }
     }
 
     /// A place for one more, taken from a stranger if need be. Returns when the place is really free.
@@ -83,7 +86,10 @@ impl Connections {
                 match attempt {
                     Attempt::Admitted(wire) => return Ok(wire),
                     Attempt::Refused(full) => return Err(full),
-                    Attempt::Evicting => freed.await,
+                    Attempt::Evicting => {
+                        self.evicted.fetch_add(1, Ordering::Relaxed);
+                        freed.await;
+                    }
                 }
             }
         };
@@ -108,6 +114,11 @@ impl Connections {
             tracing::info!(?age, "ending a connection whose body or answer takes too long: memory is short");
             wire.cut();
         }
+    }
+
+    /// Strangers that had to make room.
+    pub fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
     }
 
     #[cfg(test)]
@@ -226,6 +237,7 @@ mod tests {
         assert_eq!(ids(&open), [1, 3, 4]);
         admit(&connections, &mut open, "10.0.0.2").await.expect("a stranger went");
         assert_eq!(ids(&open), [1, 4, 5]);
+        assert_eq!(connections.evicted(), 2);
         for admitted in &open {
             connections.authenticated(&admitted.wire);
         }

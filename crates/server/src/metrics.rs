@@ -26,6 +26,13 @@ pub(crate) struct Metrics {
     panics: AtomicU64,
 }
 
+/// What is counted where it is decided.
+pub(crate) struct Held {
+    /// Bodies and answers.
+    pub in_flight_bytes: usize,
+    pub evicted_connections: u64,
+}
+
 const RESOURCES: [&str; 14] = [
     "account",
     "dbs",
@@ -134,13 +141,8 @@ impl Metrics {
         usize::try_from(self.open_connections.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// The whole text; `engine` are the engine's figures by name, `in_flight_bytes` the bodies and answers being held.
-    pub fn write(
-        &self,
-        engine: &[(&'static str, u64)],
-        workers: &[WorkerStatus],
-        in_flight_bytes: usize,
-    ) -> String {
+    /// The whole text; `engine` are the engine's figures by name.
+    pub fn write(&self, engine: &[(&'static str, u64)], workers: &[WorkerStatus], held: Held) -> String {
         let mut text = String::with_capacity(16 << 10);
         self.write_operations(&mut text);
         self.write_latencies(&mut text);
@@ -159,7 +161,13 @@ impl Metrics {
             &mut text,
             "quire_in_flight_bytes",
             "bytes of request bodies and answers being held",
-            in_flight_bytes as u64,
+            held.in_flight_bytes as u64,
+        );
+        single(
+            &mut text,
+            "quire_connections_evicted_total",
+            "connections without a key that made room",
+            held.evicted_connections,
         );
         single(&mut text, "quire_panics_total", "requests that ended in a panic", get(&self.panics));
         for (name, value) in engine {
@@ -302,7 +310,8 @@ mod tests {
             None,
         );
         metrics.opened();
-        let text = metrics.write(&[("commits_total", 7)], &[], 12);
+        let text =
+            metrics.write(&[("commits_total", 7)], &[], Held { in_flight_bytes: 12, evicted_connections: 3 });
         for line in [
             "quire_operations_total{resource=\"docs\",operation=\"read\",status=\"2xx\"} 1",
             "quire_operations_total{resource=\"docs\",operation=\"read\",status=\"4xx\"} 1",
@@ -315,6 +324,7 @@ mod tests {
             "quire_auth_failures_total 1",
             "quire_connections_open 1",
             "quire_in_flight_bytes 12",
+            "quire_connections_evicted_total 3",
             "# TYPE quire_commits_total counter",
             "quire_commits_total 7",
         ] {

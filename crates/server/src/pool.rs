@@ -50,7 +50,7 @@ impl Pool {
         &self,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, EngineError> {
-        self.reads.run(call).await
+        Ok(self.run(Work::Read, call).await?.0)
     }
 
     /// Runs a call that writes.
@@ -58,16 +58,38 @@ impl Pool {
         &self,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, EngineError> {
-        self.writes.run(call).await
+        Ok(self.run(Work::Write, call).await?.0)
     }
 
-    /// Runs a call that runs a script, whether it reads or writes.
-    pub async fn script<T: Send + 'static>(
+    /// Runs a call and gives its place with the answer: whoever keeps it until the answer is written bounds the memory of
+    /// answers that wait for their turn.
+    pub async fn run<T: Send + 'static>(
         &self,
+        work: Work,
         call: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, EngineError> {
-        self.scripts.run(call).await
+    ) -> Result<(T, Place), EngineError> {
+        let lane = match work {
+            Work::Read => &self.reads,
+            Work::Write => &self.writes,
+            Work::Script => &self.scripts,
+        };
+        let (answer, place) = lane.run(call).await?;
+        Ok((answer, Place { _permit: place }))
     }
+}
+
+/// What a call does, and so whose places it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    Read,
+    Write,
+    /// It runs a script, whether it reads or writes.
+    Script,
+}
+
+/// A place in the pool, free again when dropped.
+pub(crate) struct Place {
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Lane {
@@ -87,12 +109,10 @@ impl Lane {
     async fn run<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, EngineError> {
+    ) -> Result<(T, OwnedSemaphorePermit), EngineError> {
         let place = self.place().await?;
         if threads::may_wait() {
-            let answer = call();
-            drop(place);
-            return Ok(answer);
+            return Ok((call(), place));
         }
         Lane::run_apart(place, call).await
     }
@@ -107,13 +127,9 @@ impl Lane {
     async fn run_apart<T: Send + 'static>(
         place: OwnedSemaphorePermit,
         call: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, EngineError> {
+    ) -> Result<(T, OwnedSemaphorePermit), EngineError> {
         // The place travels with the call: a client that goes away does not free a thread that is still working.
-        let done = tokio::task::spawn_blocking(move || {
-            let answer = call();
-            drop(place);
-            answer
-        });
+        let done = tokio::task::spawn_blocking(move || (call(), place));
         match done.await {
             Ok(answer) => Ok(answer),
             Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),

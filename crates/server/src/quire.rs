@@ -15,6 +15,7 @@ use percent_encoding::percent_decode_str;
 use quire_engine::{WorkerState, WorkerStatus};
 
 use crate::auth::{self, Access, AuthError, Signed};
+use crate::metrics::Held;
 use crate::operations;
 use crate::request::{Request, Response};
 use crate::routes::RouteError;
@@ -191,7 +192,8 @@ pub(crate) fn faults(call: &AdminCall<'_>, id: Option<&str>) -> Answered {
 pub(crate) async fn metrics(state: &Arc<State>) -> Answered {
     let shared = state.clone();
     let engine = state.pool.read(move || shared.engine.statistics()).await?;
-    let text = state.metrics.write(&engine, &workers(state), state.bytes.held());
+    let held = Held { in_flight_bytes: state.bytes.held(), evicted_connections: state.connections.evicted() };
+    let text = state.metrics.write(&engine, &workers(state), held);
     let mut response = Response::new(Full::new(Bytes::from(text)));
     response.headers_mut().insert(CONTENT_TYPE, METRICS_TYPE);
     Ok(response)

@@ -541,6 +541,7 @@ fn strangers_make_room_for_clients_with_a_key() {
     assert_eq!(known.call("GET", "/", &[], "").status, 200);
     assert!(metric(&server, "quire_connections_open") <= 16);
     assert_eq!(metric(&server, "quire_connections_refused_total"), 0);
+    assert!(metric(&server, "quire_connections_evicted_total") >= 80);
 }
 
 #[test]

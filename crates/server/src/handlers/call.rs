@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use parking_lot::Mutex;
 use quire_engine::{
     CONTINUATION_BYTES_MAX, Container, EngineError, IndexingDirective, PageRequest, Precondition, Resource,
     Scope,
@@ -20,6 +21,7 @@ use crate::binary_json;
 use crate::handlers::consistency;
 use crate::headers::Reply;
 use crate::operations::{Action, Lane, Operation};
+use crate::pool::{Place, Work};
 use crate::request::Request;
 use crate::state::State;
 use crate::status::{HandlerError, RequestError};
@@ -54,6 +56,7 @@ pub(crate) struct Call<'a> {
     pub operation: Operation,
     /// What the throughput leaves for this request, where it is enforced.
     pub charge_max: Option<f64>,
+    place: Mutex<Option<Place>>,
 }
 
 impl<'a> Call<'a> {
@@ -68,7 +71,8 @@ impl<'a> Call<'a> {
         check_version(request)?;
         check_formats(request)?;
         let partition_key = partition_key(request)?;
-        Ok(Call { state, request, partition_key, operation, charge_max: None })
+        let place = Mutex::new(None);
+        Ok(Call { state, request, partition_key, operation, charge_max: None, place })
     }
 
     /// Runs an engine call in the lane of the operation.
@@ -76,12 +80,12 @@ impl<'a> Call<'a> {
         &self,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, EngineError> {
-        let pool = &self.state.pool;
-        match self.operation.lane {
-            Lane::Memory | Lane::Read | Lane::ReadOrScript => pool.read(call).await,
-            Lane::Write | Lane::WriteOrScript => pool.write(call).await,
-            Lane::Script => pool.script(call).await,
-        }
+        let work = match self.operation.lane {
+            Lane::Memory | Lane::Read | Lane::ReadOrScript => Work::Read,
+            Lane::Write | Lane::WriteOrScript => Work::Write,
+            Lane::Script => Work::Script,
+        };
+        self.run_as(work, call).await
     }
 
     /// The same for a call that runs scripts.
@@ -94,7 +98,23 @@ impl<'a> Call<'a> {
             "{:?} runs no scripts",
             self.operation.name
         );
-        self.state.pool.script(call).await
+        self.run_as(Work::Script, call).await
+    }
+
+    async fn run_as<T: Send + 'static>(
+        &self,
+        work: Work,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, EngineError> {
+        self.free_place();
+        let (answer, place) = self.state.pool.run(work, call).await?;
+        *self.place.lock() = Some(place);
+        Ok(answer)
+    }
+
+    /// Whoever waits gives the place of its last engine call back first. Otherwise it is kept until the answer is written.
+    pub fn free_place(&self) {
+        self.place.lock().take();
     }
 
     /// A header's text; an error when it is not UTF-8.

@@ -80,6 +80,7 @@ async fn read_until(
             _ => return Ok(answer),
         };
         let watch = call.state.engine.watch_changes(container, &request.page.scope, etag)?;
+        call.free_place();
         tokio::select! {
             () = watch => {}
             () = tokio::time::sleep_until(until.into()) => return Ok(answer),
