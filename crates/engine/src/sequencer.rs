@@ -1142,6 +1142,8 @@ pub(crate) fn duplicate(error: &EngineError) -> EngineError {
             StorageError::Closed => StorageError::Closed,
             StorageError::UnknownSpace { space } => StorageError::UnknownSpace { space: *space },
             StorageError::Poisoned { during } => StorageError::Poisoned { during },
+            StorageError::Unavailable { during } => StorageError::Unavailable { during },
+            StorageError::DiskFull { doing } => StorageError::DiskFull { doing: doing.clone() },
             StorageError::Corrupt { what } => StorageError::Corrupt { what: what.clone() },
             StorageError::Io { doing, source } => {
                 let source = std::io::Error::new(source.kind(), source.to_string());

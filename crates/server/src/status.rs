@@ -341,6 +341,10 @@ fn storage(error: &StorageError) -> Failure {
     match error {
         StorageError::Closed => wire(503, "The server is shutting down."),
         StorageError::Poisoned { .. } => wire(503, "The store takes no writes until it is opened again."),
+        StorageError::Unavailable { .. } => wire(503, "The store takes no writes for the moment."),
+        StorageError::DiskFull { .. } => {
+            wire(503, "The server's disk is full: nothing is written until there is space again.")
+        }
         StorageError::Io { .. } => {
             tracing::error!(error = %chain(error), "storage failed");
             wire(503, "The store could not be read or written.")
@@ -581,6 +585,8 @@ mod tests {
                 EngineError::Overloaded,
                 EngineError::Storage(StorageError::Closed),
                 EngineError::Storage(StorageError::Poisoned { during: "sync" }),
+                EngineError::Storage(StorageError::Unavailable { during: "flush" }),
+                EngineError::Storage(StorageError::DiskFull { doing: text("writing the journal") }),
                 EngineError::Storage(StorageError::Corrupt { what: text("secret") }),
                 EngineError::Storage(StorageError::Io {
                     doing: text("reading a secret"),
@@ -709,6 +715,10 @@ mod tests {
                     503 {"code":"ServiceUnavailable","message":"The server is shutting down.\r\nActivityId: ID, AGENT"}
                 Storage(Poisoned { during: "sync" })
                     503 {"code":"ServiceUnavailable","message":"The store takes no writes until it is opened again.\r\nActivityId: ID, AGENT"}
+                Storage(Unavailable { during: "flush" })
+                    503 {"code":"ServiceUnavailable","message":"The store takes no writes for the moment.\r\nActivityId: ID, AGENT"}
+                Storage(DiskFull { doing: "writing the journal" })
+                    503 {"code":"ServiceUnavailable","message":"The server's disk is full: nothing is written until there is space again.\r\nActivityId: ID, AGENT"}
                 Storage(Corrupt { what: "secret" })
                     500 {"code":"InternalServerError","message":"An internal error occurred; the server's log has the details.\r\nActivityId: ID, AGENT"}
                 Storage(Io { doing: "reading a secret", source: Custom { kind: Other, error: "disk" } })

@@ -47,9 +47,13 @@ impl From<StorageError> for OpenError {
         match error {
             StorageError::Corrupt { what } => OpenError::Corrupt { what },
             StorageError::Io { doing, source } => OpenError::Io { doing, source },
-            StorageError::Closed | StorageError::Poisoned { .. } | StorageError::UnknownSpace { .. } => {
-                OpenError::Corrupt { what: error.to_string() }
+            StorageError::DiskFull { doing } => {
+                OpenError::Io { doing, source: io::ErrorKind::StorageFull.into() }
             }
+            StorageError::Closed
+            | StorageError::Poisoned { .. }
+            | StorageError::Unavailable { .. }
+            | StorageError::UnknownSpace { .. } => OpenError::Corrupt { what: error.to_string() },
         }
     }
 }
@@ -63,8 +67,33 @@ pub(crate) fn reading(error: fjall::Error) -> StorageError {
 pub(crate) fn failed(doing: &str, error: fjall::Error) -> StorageError {
     match error {
         fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) => {
-            StorageError::Io { doing: doing.into(), source }
+            io_failed(doing, source)
+        }
+        // It is told apart from damage: something else failed before, and its own error says what.
+        fjall::Error::Poisoned => {
+            StorageError::Io { doing: doing.into(), source: io::Error::other("an earlier write failed") }
         }
         error => StorageError::Corrupt { what: format!("{error:?}") },
     }
+}
+
+pub(crate) fn io_failed(doing: &str, source: io::Error) -> StorageError {
+    match is_full(&source) {
+        true => StorageError::DiskFull { doing: doing.into() },
+        false => StorageError::Io { doing: doing.into(), source },
+    }
+}
+
+/// Whether there is no space: on the disk, within a quota, or within the largest size of a file.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+/// Whether something was wanting that others may give back: descriptors of this process or of all, memory, a moment.
+pub(crate) fn is_starved(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+        || matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::Interrupted)
 }

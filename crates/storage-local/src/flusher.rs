@@ -14,6 +14,7 @@
 //! from it which of them it still needs.
 
 use crate::error::{OpenError, corrupt, failed, reading};
+use crate::health::is_passing;
 use crate::packed::{EMPTY, Spaces, packed_key, packed_sequence, unpack};
 use crate::run::{Merge, Run, RunBuilder};
 use crate::store::Store;
@@ -34,6 +35,8 @@ use std::time::{Duration, Instant};
 pub(crate) const CHECKPOINT_KEY: [u8; CAPS.key_bytes_max + 1] = [0xFF; CAPS.key_bytes_max + 1];
 
 const FLUSH_WAIT_MAX: Duration = Duration::from_secs(2);
+const RETRY_WAIT_MIN: Duration = Duration::from_millis(20);
+const RETRY_WAIT_MAX: Duration = Duration::from_secs(2);
 const FLUSH_CHECK: Duration = Duration::from_millis(1);
 const WORTH_REMOVING_BYTES: u64 = 1 << 20;
 
@@ -227,13 +230,24 @@ impl Flusher {
 fn run(views: &Views, open: &Weak<Open>) {
     while let Some(layer) = views.wait_to_freeze() {
         let Some(open) = open.upgrade() else { return };
-        match flush(&layer, views, &open.store) {
-            Ok(()) => drop(open.state.figures.run_flushes.fetch_add(1, Ordering::Relaxed)),
-            Err(error) => {
-                tracing::error!(%error, "index rows could not be flushed, no more writes until reopened");
-                open.state.poison("flush of index rows");
-                return;
+        let mut wait = RETRY_WAIT_MIN;
+        loop {
+            match flush(&layer, views, &open.store) {
+                Ok(()) => break,
+                // The rows are in the journal, and in memory: nothing is lost by waiting.
+                Err(error) if is_passing(&error) => {
+                    tracing::warn!(%error, "index rows are not flushed yet");
+                    if !views.waits(wait) {
+                        return;
+                    }
+                    wait = RETRY_WAIT_MAX.min(wait * 2);
+                }
+                Err(error) => {
+                    tracing::error!(%error, "index rows could not be flushed, no more writes until reopened");
+                    return open.state.poison("flush of index rows", false);
+                }
             }
         }
+        open.state.figures.run_flushes.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -13,7 +13,7 @@ use crate::packed::{Delta, DeltaBuilder, packed_key};
 use crate::record::{
     CHECKPOINT_KEY, Record, RowsChecksum, encode_checkpoint, encode_position, position_key, record_key,
 };
-use crate::state::Ledger;
+use crate::state::{Ledger, State};
 use crate::store::Store;
 use fjall::{Keyspace, OwnedWriteBatch, PersistMode, UserKey, UserValue};
 use parking_lot::{Condvar, Mutex};
@@ -119,7 +119,7 @@ impl Group {
             return outcome;
         }
         self.lead(open);
-        seat.wait().unwrap_or(Err(poisoned("hand-over").into()))
+        seat.wait().unwrap_or(Err(StorageError::Poisoned { during: "hand-over" }.into()))
     }
 
     /// Refuses new work and waits for what was taken.
@@ -136,14 +136,17 @@ impl Group {
         let waited = open.store.wait_for_room().and_then(|time| Ok(time + open.views.wait_for_room(state)?));
         let round = self.take_round();
         match waited {
+            Ok(_) if !open.room.is_enough() => {
+                refuse_round(round, || StorageError::DiskFull { doing: "committing".into() });
+            }
             Ok(waited) => {
                 state.figures.stalled_microseconds.fetch_add(waited.as_micros() as u64, Ordering::Relaxed);
                 commit_round(round, open);
                 open.views.merge_small();
             }
             Err(_) => {
-                state.poison("background flush");
-                refuse_round(round, "background flush");
+                state.halt("flush");
+                refuse_round(round, || refusal(state));
             }
         }
         self.hand_over();
@@ -210,20 +213,21 @@ impl Work {
     }
 }
 
-pub(crate) fn poisoned(during: &'static str) -> StorageError {
-    StorageError::Poisoned { during }
+/// Why a state that takes no writes takes none.
+fn refusal(state: &State) -> StorageError {
+    state.poisoned().unwrap_or(StorageError::Poisoned { during: "commit" })
 }
 
-fn refuse_round(round: Vec<Waiting>, during: &'static str) {
+fn refuse_round(round: Vec<Waiting>, error: impl Fn() -> StorageError) {
     for waiting in round {
-        waiting.seat.tell(Turn::Done(Err(poisoned(during).into())));
+        waiting.seat.tell(Turn::Done(Err(error().into())));
     }
 }
 
 fn commit_round(round: Vec<Waiting>, open: &Open) {
     let state = &open.state;
-    if let Some(during) = state.poisoned() {
-        return refuse_round(round, during);
+    if state.poisoned().is_some() {
+        return refuse_round(round, || refusal(state));
     }
     let mut batch = Batch::new(open, round.len());
     let mut answered = Vec::with_capacity(round.len());
@@ -239,11 +243,13 @@ fn commit_round(round: Vec<Waiting>, open: &Open) {
             batch.finish(&mut ledger);
         }
     }
-    let durable = if batch.commits.is_empty() { Ok(()) } else { batch.write() };
+    if !batch.commits.is_empty() {
+        batch.write();
+    }
     for (seat, answer) in answered {
-        seat.tell(Turn::Done(match durable {
-            Ok(()) => Ok(answer),
-            Err(during) => Err(poisoned(during).into()),
+        seat.tell(Turn::Done(match state.poisoned() {
+            None => Ok(answer),
+            Some(error) => Err(error.into()),
         }));
     }
 }
@@ -384,25 +390,23 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Journal, sync, memtables, publish; then the acknowledgement.
-    fn write(self) -> Result<(), &'static str> {
+    /// Journal, sync, memtables, publish; then the acknowledgement. The state says whether it failed.
+    fn write(self) {
         let (inner, state) = (self.inner, &self.open.state);
         let gate = self.open.views.gate();
         // A panic inside would leave the others waiting for ever.
-        let written = catch_unwind(AssertUnwindSafe(move || inner.commit()));
-        match written {
+        match catch_unwind(AssertUnwindSafe(move || inner.commit())) {
             Ok(Ok(())) => {}
+            // It looks at this before it writes anything.
+            Ok(Err(fjall::Error::Poisoned)) => return state.halt("flush"),
             Ok(Err(error)) => {
-                tracing::error!(error = %failed("writing the journal", error), "journal write failed, no more writes until reopened");
-                state.poison("journal write");
-                return Err("journal write");
+                let error = failed("writing the journal", error);
+                tracing::error!(%error, "journal write failed, no more writes until reopened");
+                return state.poison("writing the journal", matches!(error, StorageError::DiskFull { .. }));
             }
-            Err(_) => {
-                state.poison("journal write");
-                return Err("journal write");
-            }
+            Err(_) => return state.poison("writing the journal", false),
         }
         gate.publish(&self.store.database, self.delta.runs, self.sequence);
-        state.publish(&self.moves, self.commits.len(), self.bytes)
+        state.publish(&self.moves, self.commits.len(), self.bytes);
     }
 }

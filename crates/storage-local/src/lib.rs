@@ -5,7 +5,7 @@
 //! commit records that notices a torn or cut journal ([`record`], [`chain`], [`journal`]), a note of the last
 //! acknowledged commit ([`acknowledged`]), the lock and the format of the directory ([`directory`]), and a shorter way
 //! for index rows: one packed row in the journal ([`packed`]), sorted runs in memory ([`run`], [`views`]), bulk writes
-//! to tables ([`flusher`]).
+//! to tables ([`flusher`]). [`health`] keeps it going when descriptors or space run out for a while.
 //!
 //! Nothing is visible before it is durable: a batch is journalled, synced, entered and published in that order, by
 //! fjall's own batch durability. A failed write or sync poisons: reads go on, writes are refused until reopened.
@@ -19,6 +19,7 @@ mod directory;
 mod error;
 mod flusher;
 mod group;
+mod health;
 mod journal;
 mod packed;
 mod reclaim;
@@ -39,10 +40,10 @@ pub use views::IndexRows;
 use acknowledged::Acknowledged;
 use directory::{Condition, Directory};
 use fjall::AbstractTree;
-use flusher::{Flusher, Unflushed};
-use group::{Answer, Group, ReadyRow, Work, poisoned};
+use flusher::Unflushed;
+use group::{Answer, Group, ReadyRow, Work};
+use health::{Current, Health, Room};
 use packed::{DeltaBuilder, Spaces};
-use parking_lot::RwLock;
 use quire_storage::memory::CAPS;
 use quire_storage::rows::{self, Row, unfold};
 use quire_storage::{
@@ -74,6 +75,9 @@ pub struct LocalOptions {
     pub run_rows_max: usize,
     /// Tables kept open between reads; at least 10. Files being written come on top.
     pub open_tables_max: usize,
+    /// Space that commits leave free on the disk, for what follows from them: tables, compactions. At most a sixteenth of
+    /// the disk.
+    pub disk_bytes_reserved: u64,
     /// Open although acknowledged commits are missing.
     pub accept_loss: bool,
 }
@@ -87,6 +91,7 @@ impl Default for LocalOptions {
             index_rows: IndexRows::Packed,
             run_rows_max: 1_000_000,
             open_tables_max: 900,
+            disk_bytes_reserved: 256 << 20,
             accept_loss: false,
         }
     }
@@ -94,10 +99,10 @@ impl Default for LocalOptions {
 
 /// A data directory, open.
 pub struct LocalStorage {
-    open: RwLock<Option<Arc<Open>>>,
+    current: Arc<Current>,
     group: Group,
     reclaim: Reclaim,
-    flusher: Flusher,
+    health: Health,
 }
 
 /// Everything that ends with closing, shared with snapshots.
@@ -106,6 +111,7 @@ pub(crate) struct Open {
     store: Store,
     state: State,
     removals: Removals,
+    room: Room,
     closed: AtomicBool,
     directory: Directory,
 }
@@ -113,7 +119,7 @@ pub(crate) struct Open {
 impl LocalStorage {
     /// Opens a directory, or creates one where there is none.
     pub fn open(path: impl AsRef<Path>, options: LocalOptions) -> Result<LocalStorage, OpenError> {
-        LocalStorage::start(Open::from_directory(Directory::lock(path.as_ref())?, &options)?)
+        LocalStorage::start(Open::from_directory(Directory::lock(path.as_ref())?, &options)?, options)
     }
 
     /// Creates a directory to be filled by something that takes long and is of no use before it is complete, such as a
@@ -122,7 +128,8 @@ impl LocalStorage {
         path: impl AsRef<Path>,
         options: LocalOptions,
     ) -> Result<LocalStorage, OpenError> {
-        LocalStorage::start(Open::from_directory(Directory::lock_unfinished(path.as_ref())?, &options)?)
+        let directory = Directory::lock_unfinished(path.as_ref())?;
+        LocalStorage::start(Open::from_directory(directory, &options)?, options)
     }
 
     /// From now on a directory that was [created unfinished](Self::create_unfinished), and is closed, can be opened.
@@ -130,25 +137,18 @@ impl LocalStorage {
         Directory::complete(path.as_ref())
     }
 
-    fn start(open: Open) -> Result<LocalStorage, OpenError> {
-        let open = Arc::new(open);
-        let flusher = Flusher::start(&open)?;
-        Ok(LocalStorage {
-            open: RwLock::new(Some(open)),
-            group: Group::default(),
-            reclaim: Reclaim::default(),
-            flusher,
-        })
+    fn start(open: Open, options: LocalOptions) -> Result<LocalStorage, OpenError> {
+        let current = Arc::new(Current::new(open, options)?);
+        let health = Health::start(&current)?;
+        Ok(LocalStorage { current, group: Group::default(), reclaim: Reclaim::default(), health })
     }
 
     fn opened(&self) -> Result<Arc<Open>, StorageError> {
-        self.open.read().clone().ok_or(StorageError::Closed)
+        self.current.get()
     }
 
     fn submit(&self, open: &Open, work: Work) -> Result<Answer, CommitError> {
-        if let Some(during) = open.state.poisoned() {
-            return Err(poisoned(during).into());
-        }
+        open.state.check_writable()?;
         self.group.submit(work, open)
     }
 }
@@ -225,7 +225,8 @@ impl Open {
             flusher::flush_all(&views, &store)?;
         }
         let (removals, closed) = Default::default();
-        Ok(Open { views: Arc::new(views), store, state, removals, closed, directory })
+        let room = Room::new(directory.path(), options.disk_bytes_reserved);
+        Ok(Open { views: Arc::new(views), store, state, removals, room, closed, directory })
     }
 
     fn check_open(&self) -> Result<(), StorageError> {
@@ -234,12 +235,10 @@ impl Open {
 
     /// Flushes, so that the next opening has nothing to replay.
     fn settle(&self) -> Result<(), StorageError> {
-        let io = |source| StorageError::Io { doing: "closing".into(), source };
-        if let Some(during) = self.state.poisoned() {
-            return Err(poisoned(during));
-        }
+        let io = |source| error::io_failed("closing", source);
+        self.state.check_writable()?;
         flusher::flush_all(&self.views, &self.store)?;
-        self.store.flush().map_err(|_| poisoned("flush on closing"))?;
+        self.store.flush().map_err(|_| StorageError::Poisoned { during: "flush on closing" })?;
         if self.store.is_flushed() {
             flusher::drop_packed(&self.store, Bound::Unbounded);
         }
@@ -254,7 +253,7 @@ impl Open {
         drop(store);
         if flushed {
             journal::empty_active(&directory.store()).map_err(|error| match error {
-                OpenError::Io { doing, source } => StorageError::Io { doing, source },
+                OpenError::Io { doing, source } => error::io_failed(&doing, source),
                 error => StorageError::Corrupt { what: error.to_string() },
             })?;
         }
@@ -298,7 +297,7 @@ impl Storage for LocalStorage {
     }
 
     fn is_writable(&self) -> bool {
-        self.opened().is_ok_and(|open| open.state.poisoned().is_none())
+        self.opened().is_ok_and(|open| open.state.poisoned().is_none() && open.room.is_enough())
     }
 
     fn statistics(&self) -> Vec<(&'static str, u64)> {
@@ -316,7 +315,9 @@ impl Storage for LocalStorage {
             ("sequence", open.state.sequence()),
             ("partitions", open.state.partition_count() as u64),
             ("commit_records", open.state.ledger.lock().chain.records() as u64),
-            ("poisoned", u64::from(open.state.poisoned().is_some())),
+            ("poisoned", u64::from(open.state.is_poisoned())),
+            ("recoveries", read(&figures.recoveries)),
+            ("disk_full", u64::from(!open.room.is_enough())),
             ("journals", database.journal_count() as u64),
             ("journal_bytes", database.journal_disk_space().unwrap_or(0)),
             ("disk_bytes", database.disk_space().unwrap_or(0)),
@@ -350,10 +351,11 @@ impl Storage for LocalStorage {
 
     fn close(&self) -> Result<(), StorageError> {
         self.group.close();
-        let Some(open) = self.open.write().take() else { return Ok(()) };
+        self.health.end();
+        let Some(open) = self.current.close() else { return Ok(()) };
         open.closed.store(true, Ordering::Release);
         self.reclaim.end();
-        self.flusher.end();
+        self.current.end_flusher();
         open.settle()?;
         // Snapshots that are still held keep the files and the lock until they go.
         Arc::into_inner(open).map_or(Ok(()), Open::end)
@@ -362,8 +364,9 @@ impl Storage for LocalStorage {
 
 impl Drop for LocalStorage {
     fn drop(&mut self) {
+        self.health.end();
         self.reclaim.end();
-        self.flusher.end();
+        self.current.end_flusher();
     }
 }
 

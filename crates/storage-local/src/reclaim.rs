@@ -56,7 +56,8 @@ impl Reclaim {
             None => return,
         }
         let mut thread = self.thread.lock();
-        if thread.is_none() {
+        // It ends when the storage was opened again.
+        if thread.as_ref().is_none_or(JoinHandle::is_finished) {
             let (shared, open) = (self.shared.clone(), Arc::downgrade(open));
             let spawned =
                 std::thread::Builder::new().name("quire-reclaim".into()).spawn(move || run(&shared, &open));

@@ -17,7 +17,7 @@
 
 use crate::error::failed;
 use crate::flusher::flush_memtable;
-use crate::group::{Answer, Work, poisoned};
+use crate::group::{Answer, Work};
 use crate::snapshot::before_checkpoint;
 use crate::{LocalStorage, Open, prepare};
 use fjall::{AbstractTree, Keyspace};
@@ -53,7 +53,7 @@ impl LocalStorage {
     pub(crate) fn removal_step(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
         let open = self.opened()?;
         let keyspace = open.store.space(space)?.clone();
-        check_writable(&open)?;
+        open.state.check_writable()?;
         if range.is_empty() {
             return Ok(Removal::Done);
         }
@@ -109,10 +109,6 @@ impl LocalStorage {
     }
 }
 
-fn check_writable(open: &Open) -> Result<(), StorageError> {
-    open.state.poisoned().map_or(Ok(()), |during| Err(poisoned(during)))
-}
-
 fn keys(space: Space, range: KeyRange, rows_max: usize) -> Scan {
     let direction = Direction::Forward;
     Scan { space, range, direction, rows_max, bytes_max: usize::MAX, keys_only: true }
@@ -121,7 +117,7 @@ fn keys(space: Space, range: KeyRange, rows_max: usize) -> Scan {
 /// Steps 1 to 3.
 fn drop_tables(open: &Open, keyspace: &Keyspace, range: &KeyRange) -> Result<(), StorageError> {
     open.views.flush_and_wait(&open.state);
-    check_writable(open)?;
+    open.state.check_writable()?;
     flush_memtable(keyspace).map_err(|error| failed("flushing a range that is removed", error))?;
     mark(keyspace)?;
     let end = before_checkpoint(range.end.as_ref().map(Vec::as_slice));

@@ -3,6 +3,7 @@
 use crate::Open;
 use crate::error::reading;
 use crate::flusher::CHECKPOINT_KEY;
+use crate::health::retried;
 use crate::run::{Bounds, Merge, ordered};
 use crate::views::View;
 use fjall::{Guard, Readable, UserKey, UserValue};
@@ -41,7 +42,7 @@ impl LocalSnapshot {
         if key.len() > CAPS.key_bytes_max {
             return Ok(None);
         }
-        let value = self.view.snapshot.get(keyspace, key).map_err(reading)?;
+        let value = retried(|| self.view.snapshot.get(keyspace, key)).map_err(reading)?;
         Ok(value.map(|value| value.to_vec()))
     }
 }

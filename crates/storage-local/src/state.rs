@@ -2,9 +2,10 @@
 
 use crate::acknowledged::Acknowledged;
 use crate::chain::Chain;
+use crate::error::is_full;
 use parking_lot::{Mutex, RwLock};
 use quire_storage::ledger::{Positions, Tokens};
-use quire_storage::{Committed, Guard, PartitionId, Position, Token};
+use quire_storage::{Committed, Guard, PartitionId, Position, StorageError, Token};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +14,8 @@ pub(crate) struct State {
     pub(crate) ledger: Mutex<Ledger>,
     durable: RwLock<Durable>,
     acknowledged: Mutex<Acknowledged>,
-    poisoned: OnceLock<&'static str>,
+    poisoned: OnceLock<Poison>,
+    halted: OnceLock<&'static str>,
     pub(crate) figures: Figures,
 }
 
@@ -21,6 +23,13 @@ pub(crate) struct Ledger {
     pub(crate) chain: Chain,
     pub(crate) tokens: Tokens,
     pub(crate) prepared: Positions,
+}
+
+/// A failed write or sync of unknown outcome.
+#[derive(Clone, Copy)]
+struct Poison {
+    during: &'static str,
+    disk_full: bool,
 }
 
 struct Durable {
@@ -36,6 +45,7 @@ pub(crate) struct Figures {
     pub(crate) stalled_microseconds: AtomicU64,
     pub(crate) reclaims: AtomicU64,
     pub(crate) removals: AtomicU64,
+    pub(crate) recoveries: AtomicU64,
     pub(crate) run_flushes: AtomicU64,
 }
 
@@ -47,16 +57,43 @@ impl State {
             durable: RwLock::new(durable),
             acknowledged: Mutex::new(acknowledged),
             poisoned: OnceLock::new(),
+            halted: OnceLock::new(),
             figures: Figures::default(),
         }
     }
 
-    pub(crate) fn poison(&self, during: &'static str) {
-        self.poisoned.get_or_init(|| during);
+    /// No more writes until a caller opens the storage again.
+    pub(crate) fn poison(&self, during: &'static str, disk_full: bool) {
+        self.poisoned.get_or_init(|| Poison { during, disk_full });
     }
 
-    pub(crate) fn poisoned(&self) -> Option<&'static str> {
-        self.poisoned.get().copied()
+    /// No more writes until the storage has opened itself again.
+    pub(crate) fn halt(&self, during: &'static str) {
+        self.halted.get_or_init(|| during);
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.poisoned.get().is_some()
+    }
+
+    pub(crate) fn is_halted(&self) -> bool {
+        self.halted.get().is_some()
+    }
+
+    /// Why no writes are taken, if they are not.
+    pub(crate) fn poisoned(&self) -> Option<StorageError> {
+        match (self.poisoned.get(), self.halted.get()) {
+            (Some(Poison { during, disk_full: true }), _) => {
+                Some(StorageError::DiskFull { doing: (*during).into() })
+            }
+            (Some(Poison { during, .. }), _) => Some(StorageError::Poisoned { during }),
+            (None, Some(during)) => Some(StorageError::Unavailable { during }),
+            (None, None) => None,
+        }
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<(), StorageError> {
+        self.poisoned().map_or(Ok(()), Err)
     }
 
     pub(crate) fn position(&self, partition: PartitionId) -> Option<Position> {
@@ -69,7 +106,7 @@ impl State {
     }
 
     /// A batch is durable: says so to readers and to the file of acknowledged commits.
-    pub(crate) fn publish(&self, moves: &[Guard], commits: usize, bytes: usize) -> Result<(), &'static str> {
+    pub(crate) fn publish(&self, moves: &[Guard], commits: usize, bytes: usize) {
         let sequence = {
             let mut durable = self.durable.write();
             durable.positions.advance(moves);
@@ -79,11 +116,10 @@ impl State {
         self.figures.commits.fetch_add(commits as u64, Ordering::Relaxed);
         self.figures.batches.fetch_add(1, Ordering::Relaxed);
         self.figures.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.acknowledged.lock().advance(sequence).map_err(|error| {
+        if let Err(error) = self.acknowledged.lock().advance(sequence) {
             tracing::error!(%error, "the acknowledged commit could not be noted, no more writes until reopened");
-            self.poison("note of the acknowledged commit");
-            "note of the acknowledged commit"
-        })
+            self.poison("note of the acknowledged commit", is_full(&error));
+        }
     }
 
     pub(crate) fn sequence(&self) -> u64 {

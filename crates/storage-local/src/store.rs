@@ -94,6 +94,7 @@ impl Store {
             // A batch brings its own durability.
             .manual_journal_persist(true)
             .worker_threads(WORKER_THREADS)
+            .max_cached_files(Some(cached_files_max()))
             .open()?;
         let spaces = (0..SPACE_COUNT)
             .map(|space| {
@@ -165,6 +166,12 @@ impl Store {
                 keyspace.tree.sealed_memtable_count() == 0 && keyspace.tree.active_memtable().size() == 0
             })
     }
+}
+
+/// A part of the descriptors that this process may have; the rest is for connections and for files that are written.
+fn cached_files_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    (limit / 8).clamp(16, 512) as usize
 }
 
 /// fjall takes no more writes.

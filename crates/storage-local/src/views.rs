@@ -259,6 +259,16 @@ impl Views {
         *self.current.write() = Arc::new(View { snapshot: database.snapshot(), runs: shelf.runs() });
     }
 
+    /// Whether the flusher goes on after a while.
+    pub(crate) fn waits(&self, time: Duration) -> bool {
+        let mut shelf = self.shelf.lock();
+        let end = Instant::now() + time;
+        while !shelf.ended && Instant::now() < end {
+            self.changed.wait_until(&mut shelf, end);
+        }
+        !shelf.ended
+    }
+
     /// Ends the flusher.
     pub(crate) fn end(&self) {
         self.shelf.lock().ended = true;

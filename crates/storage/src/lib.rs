@@ -57,7 +57,7 @@ pub trait Storage: Send + Sync {
     /// What a finished or unknown commit came to, by its token. Tokens are kept for an hour or for
     /// [`TOKENS_KEPT`] later commits, whichever ends first.
     fn resolve(&self, token: Token) -> Result<Option<Committed>, StorageError>;
-    /// Whether commits are taken: false after a failed write or sync, and once closed.
+    /// Whether commits are taken: false after a failed write or sync, while there is no space, and once closed.
     fn is_writable(&self) -> bool;
     /// Figures for metrics, by name.
     fn statistics(&self) -> Vec<(&'static str, u64)>;
@@ -232,9 +232,17 @@ pub enum CommitError {
 pub enum StorageError {
     #[error("storage is closed")]
     Closed,
-    /// A failed write or sync: reads go on, writes are refused until the storage is opened again.
+    /// A failed write or sync of unknown outcome: reads go on, writes are refused until the storage is opened again.
     #[error("storage takes no writes after a failed {during}")]
     Poisoned { during: &'static str },
+    /// Background work failed for want of something, such as file descriptors. Nothing is lost or in doubt: the storage
+    /// opens itself again, and takes writes from then on. What was refused did not happen.
+    #[error("storage takes no writes for the moment, after a failed {during}")]
+    Unavailable { during: &'static str },
+    /// The disk, or the quota on it, is full. What was refused did not happen unless the storage is poisoned, too
+    /// ([`Storage::is_writable`]); reads go on.
+    #[error("the disk is full while {doing}")]
+    DiskFull { doing: String },
     #[error("there is no key space {0}", space.0)]
     UnknownSpace { space: Space },
     #[error("corrupt data: {what}")]

@@ -1,0 +1,317 @@
+//! Keeps a storage going when it is short of something that comes back: file descriptors, memory, space.
+//!
+//! fjall's workers open files as they flush and compact, and stop for good at the first error. Nothing is lost by that:
+//! what they were to write is in the journal, and they never touch what is acknowledged. So a thread here
+//! - holds a reserve of descriptors, and gives it up when others have taken all there are;
+//! - notices that the workers have stopped, waits until there are descriptors and space, and opens the store again under its
+//!   users. Until then commits are refused as [`StorageError::Unavailable`]; none of them has happened.
+//!
+//! A failed write or sync of the journal is another matter: whether the batch is there is not known, and only a caller
+//! that starts anew can find out. It poisons.
+
+use crate::directory::{Directory, create_file};
+use crate::error::{self, is_full, is_starved};
+use crate::flusher::Flusher;
+use crate::{LocalOptions, Open, OpenError};
+use parking_lot::{Condvar, Mutex, RwLock};
+use quire_storage::StorageError;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Looking whether the workers live takes the journal's lock.
+const CHECKS_PER_LOOK: u32 = 4;
+/// A table that is flushed or compacted takes a few; a compaction opens all that it merges.
+const RESERVED_DESCRIPTORS: usize = 32;
+const PROBED_DESCRIPTORS: usize = 4;
+const PROBED_BYTES: usize = 1 << 20;
+const RETRY_WAIT_MIN: Duration = Duration::from_millis(100);
+const RETRY_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long a user waits for a store that is opened again.
+const USER_WAIT_MAX: Duration = Duration::from_secs(10);
+const USER_WAIT_STEP: Duration = Duration::from_millis(5);
+
+/// What users of a storage find.
+pub(crate) enum Opened {
+    Open(Arc<Open>),
+    /// Being opened again.
+    Recovering,
+    Closed,
+}
+
+/// The part of a storage that is replaced when it is opened again.
+pub(crate) struct Current {
+    opened: RwLock<Opened>,
+    flusher: Mutex<Option<Flusher>>,
+    path: PathBuf,
+    options: LocalOptions,
+}
+
+pub(crate) struct Health {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    ended: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Current {
+    pub(crate) fn new(open: Open, options: LocalOptions) -> Result<Current, OpenError> {
+        let path = open.directory.path().to_owned();
+        let open = Arc::new(open);
+        let flusher = Mutex::new(Some(Flusher::start(&open)?));
+        Ok(Current { opened: RwLock::new(Opened::Open(open)), flusher, path, options })
+    }
+
+    pub(crate) fn get(&self) -> Result<Arc<Open>, StorageError> {
+        let start = Instant::now();
+        loop {
+            match &*self.opened.read() {
+                Opened::Open(open) => return Ok(open.clone()),
+                Opened::Closed => return Err(StorageError::Closed),
+                Opened::Recovering if start.elapsed() > USER_WAIT_MAX => {
+                    return Err(StorageError::Unavailable { during: "flush" });
+                }
+                Opened::Recovering => {}
+            }
+            std::thread::sleep(USER_WAIT_STEP);
+        }
+    }
+
+    /// What is open, without waiting.
+    fn peek(&self) -> Option<Arc<Open>> {
+        match &*self.opened.read() {
+            Opened::Open(open) => Some(open.clone()),
+            Opened::Recovering | Opened::Closed => None,
+        }
+    }
+
+    /// What was open; nobody finds it from now on.
+    pub(crate) fn close(&self) -> Option<Arc<Open>> {
+        match std::mem::replace(&mut *self.opened.write(), Opened::Closed) {
+            Opened::Open(open) => Some(open),
+            Opened::Recovering | Opened::Closed => None,
+        }
+    }
+
+    pub(crate) fn end_flusher(&self) {
+        if let Some(flusher) = self.flusher.lock().take() {
+            flusher.end();
+        }
+    }
+}
+
+impl Health {
+    pub(crate) fn start(current: &Arc<Current>) -> Result<Health, OpenError> {
+        let (shared, current) = (Arc::new(Shared::default()), current.clone());
+        let watching = shared.clone();
+        let spawned =
+            std::thread::Builder::new().name("quire-health".into()).spawn(move || watch(&watching, &current));
+        let thread = spawned.map_err(error::opening("starting the thread that watches the store"))?;
+        Ok(Health { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    pub(crate) fn end(&self) {
+        *self.shared.ended.lock() = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::warn!("the thread that watches the store had failed");
+        }
+    }
+}
+
+impl Shared {
+    /// Whether to go on after a while.
+    fn waits(&self, time: Duration) -> bool {
+        let mut ended = self.ended.lock();
+        if !*ended {
+            self.changed.wait_for(&mut ended, time);
+        }
+        !*ended
+    }
+}
+
+fn watch(shared: &Shared, current: &Current) {
+    let mut reserve = Reserve::default();
+    reserve.fill();
+    let mut checks = 0u32;
+    while shared.waits(CHECK_INTERVAL) {
+        reserve.check();
+        checks = checks.wrapping_add(1);
+        let Some(open) = current.peek() else { continue };
+        let is_stopped =
+            open.state.is_halted() || checks.is_multiple_of(CHECKS_PER_LOOK) && open.store.is_poisoned();
+        if is_stopped && !open.state.is_poisoned() {
+            open.state.halt("flush");
+            recover(shared, current, open, &mut reserve);
+        }
+    }
+}
+
+/// Opens the store again, once there is what it needs.
+fn recover(shared: &Shared, current: &Current, open: Arc<Open>, reserve: &mut Reserve) {
+    tracing::error!(
+        "background work of the store has stopped; it is opened again, until then nothing is written"
+    );
+    let mut wait = RETRY_WAIT_MIN;
+    let mut retry = |reason: &dyn std::fmt::Display| {
+        tracing::warn!(%reason, "the store cannot be opened again yet");
+        let goes_on = shared.waits(wait);
+        wait = RETRY_WAIT_MAX.min(wait * 2);
+        goes_on
+    };
+    reserve.release();
+    while let Err(error) = probe(&current.path) {
+        if !retry(&error) {
+            return;
+        }
+    }
+    // A batch that is being written when this begins has failed already, or never will.
+    let figures = open.state.figures.recoveries.load(Ordering::Relaxed) + 1;
+    *current.opened.write() = Opened::Recovering;
+    current.end_flusher();
+    while Arc::strong_count(&open) > 1 {
+        if !shared.waits(USER_WAIT_STEP) {
+            return;
+        }
+    }
+    drop(open);
+    loop {
+        match reopen(current, figures) {
+            Ok(()) => break,
+            Err(error) if !retry(&error) => return,
+            Err(_) => {}
+        }
+    }
+    reserve.fill();
+    tracing::info!("the store is open again");
+}
+
+fn reopen(current: &Current, recoveries: u64) -> Result<(), OpenError> {
+    let open = Arc::new(Open::from_directory(Directory::lock(&current.path)?, &current.options)?);
+    open.state.figures.recoveries.store(recoveries, Ordering::Relaxed);
+    *current.flusher.lock() = Some(Flusher::start(&open)?);
+    *current.opened.write() = Opened::Open(open);
+    Ok(())
+}
+
+/// Whether files can be opened and written.
+fn probe(path: &Path) -> io::Result<()> {
+    drop(open_many(2 * PROBED_DESCRIPTORS)?);
+    let name = path.join("probe");
+    let written = create_file(&name).and_then(|mut file| {
+        file.write_all(&vec![0; PROBED_BYTES])?;
+        file.sync_all()
+    });
+    std::fs::remove_file(&name).and(written)
+}
+
+/// Descriptors that are held so that they can be given up.
+#[derive(Default)]
+struct Reserve(Vec<File>);
+
+impl Reserve {
+    fn fill(&mut self) {
+        if let Ok(files) = open_many(RESERVED_DESCRIPTORS + PROBED_DESCRIPTORS) {
+            self.0 = files;
+            self.0.truncate(RESERVED_DESCRIPTORS);
+        }
+    }
+
+    fn release(&mut self) {
+        self.0.clear();
+    }
+
+    fn check(&mut self) {
+        match open_many(PROBED_DESCRIPTORS) {
+            Ok(_) if self.0.is_empty() => self.fill(),
+            Ok(_) => {}
+            Err(error) if is_starved(&error) && !self.0.is_empty() => {
+                tracing::warn!("no file descriptors are left; the store's reserve is given up");
+                self.release();
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+fn open_many(count: usize) -> io::Result<Vec<File>> {
+    (0..count).map(|_| File::open("/dev/null")).collect()
+}
+
+/// Runs something again that failed for want of descriptors or memory.
+pub(crate) fn retried<T>(mut run: impl FnMut() -> Result<T, fjall::Error>) -> Result<T, fjall::Error> {
+    const WAITS_MS: [u64; 5] = [1, 5, 20, 60, 150];
+    for wait in WAITS_MS {
+        match run() {
+            Err(fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)))
+                if is_starved(&error) =>
+            {
+                std::thread::sleep(Duration::from_millis(wait));
+            }
+            result => return result,
+        }
+    }
+    run()
+}
+
+/// Whether it may succeed later.
+pub(crate) fn is_passing(error: &StorageError) -> bool {
+    match error {
+        StorageError::DiskFull { .. } => true,
+        StorageError::Io { source, .. } => is_starved(source) || is_full(source),
+        _ => false,
+    }
+}
+
+/// Whether the disk has room for commits and what they entail, looked up now and then.
+pub(crate) struct Room {
+    path: PathBuf,
+    reserved_bytes: u64,
+    looked_up: Mutex<(Option<Instant>, bool)>,
+}
+
+const ROOM_INTERVAL: Duration = Duration::from_millis(200);
+/// Of a small disk no more than this part is kept free.
+const RESERVED_PART: u64 = 16;
+
+impl Room {
+    pub(crate) fn new(path: &Path, reserved_bytes: u64) -> Room {
+        Room { path: path.into(), reserved_bytes, looked_up: Mutex::new((None, true)) }
+    }
+
+    pub(crate) fn is_enough(&self) -> bool {
+        let mut looked_up = self.looked_up.lock();
+        let (time, enough) = *looked_up;
+        if time.is_some_and(|time| time.elapsed() < ROOM_INTERVAL) {
+            return enough;
+        }
+        let now = self.measure();
+        if now != enough && now {
+            tracing::info!("there is space on the disk again");
+        } else if now != enough {
+            tracing::error!(path = %self.path.display(), "the disk is full: commits are refused until there is space");
+        }
+        *looked_up = (Some(Instant::now()), now);
+        now
+    }
+
+    fn measure(&self) -> bool {
+        // What cannot be measured is found out by writing.
+        rustix::fs::statvfs(&self.path).map_or(true, |disk| {
+            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+            let all = disk.f_blocks.saturating_mul(disk.f_frsize);
+            free >= self.reserved_bytes.min(all / RESERVED_PART)
+        })
+    }
+}
