@@ -142,7 +142,9 @@ impl Group {
             Ok(waited) => {
                 state.figures.stalled_microseconds.fetch_add(waited.as_micros() as u64, Ordering::Relaxed);
                 commit_round(round, open);
-                open.views.merge_small();
+                let merged = open.views.merge_small();
+                state.figures.merged_rows.fetch_add(merged as u64, Ordering::Relaxed);
+                state.figures.merged_rows_max.fetch_max(merged as u64, Ordering::Relaxed);
             }
             Err(_) => {
                 state.halt("flush");

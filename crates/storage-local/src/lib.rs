@@ -29,6 +29,7 @@ mod run;
 mod snapshot;
 mod state;
 mod store;
+mod template;
 mod verify;
 mod views;
 
@@ -334,6 +335,8 @@ impl Storage for LocalStorage {
             ("run_rows", runs.rows),
             ("run_bytes", runs.bytes),
             ("run_flushes", read(&figures.run_flushes)),
+            ("merged_rows", read(&figures.merged_rows)),
+            ("merged_rows_per_commit_max", read(&figures.merged_rows_max)),
             ("cache_bytes", database.cache_size()),
             ("cache_bytes_max", database.cache_capacity()),
         ]

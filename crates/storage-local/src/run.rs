@@ -134,16 +134,61 @@ impl Run {
         };
         first..end.max(first)
     }
+}
 
-    /// Several runs, oldest first, as one.
-    pub(crate) fn merged(runs: &[Arc<Run>]) -> Run {
-        let rows = runs.iter().map(|run| run.slots.len()).sum();
-        let bytes = runs.iter().map(|run| run.bytes.len()).sum();
-        let mut merged = RunBuilder::with_capacity(rows, bytes);
-        for (key, value) in Merge::new(runs, (Bound::Unbounded, Bound::Unbounded), Direction::Forward) {
-            merged.push([key, &[], &[]], value);
+/// Several runs on their way to becoming one, a few rows at a time.
+pub(crate) struct Merging {
+    /// Oldest first.
+    parts: Vec<Arc<Run>>,
+    /// The next slot of each.
+    next: Vec<usize>,
+    merged: RunBuilder,
+}
+
+impl Merging {
+    pub(crate) fn new(parts: Vec<Arc<Run>>) -> Merging {
+        let rows = parts.iter().map(|run| run.slots.len()).sum();
+        let bytes = parts.iter().map(|run| run.bytes.len()).sum();
+        Merging { next: vec![0; parts.len()], parts, merged: RunBuilder::with_capacity(rows, bytes) }
+    }
+
+    pub(crate) fn parts(&self) -> &[Arc<Run>] {
+        &self.parts
+    }
+
+    /// Moves about `rows_max` rows, and says how many; none at the end.
+    pub(crate) fn step(&mut self, rows_max: usize) -> usize {
+        let Merging { parts, next, merged } = self;
+        let mut rows = 0;
+        while rows < rows_max {
+            let mut first: Option<(usize, &[u8])> = None;
+            let mut is_shared = false;
+            for (index, (run, &at)) in
+                parts.iter().zip(next.iter()).enumerate().filter(|(_, (run, at))| **at < run.len())
+            {
+                let key = run.key(at);
+                let order = first.map_or(Ordering::Less, |(_, first)| key.cmp(first));
+                if order != Ordering::Greater {
+                    // Of equal keys the newest.
+                    (first, is_shared) = (Some((index, key)), order == Ordering::Equal);
+                }
+            }
+            let Some((newest, key)) = first else { break };
+            let run = &parts[newest];
+            merged.push([key, &[], &[]], run.slots[next[newest]].value(&run.bytes));
+            for (index, (run, next)) in parts.iter().zip(next.iter_mut()).enumerate() {
+                if index == newest || is_shared && *next < run.len() && run.key(*next) == key {
+                    *next += 1;
+                    rows += 1;
+                }
+            }
         }
-        merged.0
+        rows
+    }
+
+    /// The parts and what they came to; to be asked at the end.
+    pub(crate) fn finish(self) -> (Vec<Arc<Run>>, Run) {
+        (self.parts, self.merged.0)
     }
 }
 
@@ -295,7 +340,9 @@ mod tests {
                     run(&mut random, rows, &mut all)
                 })
                 .collect();
-            let merged = [Arc::new(Run::merged(&runs))];
+            let mut merging = Merging::new(runs.clone());
+            while merging.step(1 + random.below(5) as usize) > 0 {}
+            let merged = [Arc::new(merging.finish().1)];
             for _ in 0..10 {
                 let bounds = (bound(&mut random), bound(&mut random));
                 let borrowed = (bounds.0.as_ref().map(Vec::as_slice), bounds.1.as_ref().map(Vec::as_slice));

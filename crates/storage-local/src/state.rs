@@ -46,6 +46,9 @@ pub(crate) struct Figures {
     pub(crate) reclaims: AtomicU64,
     pub(crate) removals: AtomicU64,
     pub(crate) recoveries: AtomicU64,
+    pub(crate) merged_rows: AtomicU64,
+    /// In one commit.
+    pub(crate) merged_rows_max: AtomicU64,
     pub(crate) run_flushes: AtomicU64,
 }
 

@@ -2,6 +2,7 @@
 
 use crate::LocalOptions;
 use crate::error::{OpenError, corrupt, failed, opening};
+use crate::template;
 use fjall::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
 use fjall::{AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use quire_storage::{SPACE_COUNT, Space, StorageError};
@@ -39,7 +40,18 @@ pub(crate) struct Store {
 
 impl Store {
     /// Sets up a new store, and makes it durable.
+    ///
+    /// fjall syncs some twenty times for every keyspace that it creates. So the store is made in memory where there is
+    /// such a folder, copied, and synced once.
     pub(crate) fn create(path: &Path, options: &LocalOptions) -> Result<Store, OpenError> {
+        if let Some(made) = template::make(|path| Store::open_any(path, options).map(drop)) {
+            made.copy_to(path).map_err(opening("setting up the store"))?;
+            return Store::open_any(path, options);
+        }
+        Store::create_in_place(path, options)
+    }
+
+    fn create_in_place(path: &Path, options: &LocalOptions) -> Result<Store, OpenError> {
         let store = Store::open_any(path, options)?;
         Store::sync_folder(path)?;
         Ok(store)
@@ -48,7 +60,7 @@ impl Store {
     /// Opens a store of format 1, which had no packed rows, and adds what is missing.
     pub(crate) fn upgrade(path: &Path, options: &LocalOptions) -> Result<Store, OpenError> {
         Store::check_keyspaces(path, KEYSPACES - 1)?;
-        Store::create(path, options)
+        Store::create_in_place(path, options)
     }
 
     fn sync_folder(path: &Path) -> Result<(), OpenError> {

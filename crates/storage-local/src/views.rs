@@ -2,7 +2,8 @@
 //!
 //! A batch is journalled and synced, then its rows become a run, then a [`View`] with both is published; readers take
 //! the view that is current and never its two parts separately. Small runs are merged into larger ones, so that a
-//! view has a few per size, and once there is enough of them the flusher takes all of it away into tables.
+//! view has a few per size, and once there is enough of them the flusher takes all of it away into tables. A merge is
+//! spread over many commits, each of which moves rows in proportion to its own.
 //!
 //! Invariants:
 //! 1. A view's runs hold every row above its snapshot's checkpoint. They may hold rows that are in tables already: those
@@ -15,13 +16,13 @@
 
 use crate::LocalOptions;
 use crate::packed::Spaces;
-use crate::run::{Bounds, Merge, Run};
+use crate::run::{Bounds, Merge, Merging, Run};
 use crate::state::State;
 use fjall::Database;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use quire_storage::{Direction, SPACE_COUNT, Space};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How index rows are kept until they are in tables.
@@ -38,6 +39,12 @@ const SPACES: usize = SPACE_COUNT as usize;
 const MERGED_AT: usize = 4;
 /// Runs this large wait for the flusher.
 const MERGED_ROWS_MAX: usize = 1 << 18;
+/// A row is moved some six times on its way to the largest run. So much is done for each that comes, and a little more.
+const MERGED_PER_ROW: usize = 8;
+const MERGED_PER_COMMIT_MIN: usize = 1000;
+/// About five milliseconds.
+const MERGED_PER_COMMIT_MAX: usize = 50_000;
+const MERGED_PER_STEP: usize = 4000;
 /// Rows take about this much in memory; fewer but larger ones are flushed earlier.
 const ROW_BYTES: usize = 64;
 /// What may be in memory at once, and so in one run on opening, stays below 4 GB.
@@ -61,6 +68,10 @@ pub(crate) struct Views {
     shelf: Mutex<Shelf>,
     changed: Condvar,
     current: RwLock<Arc<View>>,
+    /// Under way, by space, the newest last. Only the leader uses them.
+    merges: Mutex<Vec<(usize, Merging)>>,
+    /// Rows that came since the leader last merged.
+    arrived: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -125,6 +136,8 @@ impl Views {
             shelf: Mutex::new(shelf),
             changed: Condvar::new(),
             current: RwLock::new(Arc::new(view)),
+            merges: Mutex::default(),
+            arrived: AtomicUsize::new(0),
         }
     }
 
@@ -150,21 +163,44 @@ impl Views {
         Gate { views: self, _held: self.gate.lock() }
     }
 
-    /// Merges small runs while there are too many of one size. Only the leader calls this, after its answers.
-    pub(crate) fn merge_small(&self) {
-        for space in 0..SPACES {
-            while let Some(runs) = self.small_runs(space) {
-                let merged = Arc::new(Run::merged(&runs));
-                self.replace(space, &runs, merged);
+    /// Goes on with merging small runs, in proportion to the rows that have come; how many rows it moved. Only the leader
+    /// calls this, after its answers, and the next one waits for it: so it is never more than a few milliseconds' work.
+    pub(crate) fn merge_small(&self) -> usize {
+        let arrived = self.arrived.swap(0, Ordering::Relaxed);
+        let budget = MERGED_PER_COMMIT_MAX.min(arrived * MERGED_PER_ROW + MERGED_PER_COMMIT_MIN);
+        let (mut moved, mut merges) = (0, self.merges.lock());
+        loop {
+            self.begin_merges(&mut merges);
+            // The newest first: it is small, and soon done.
+            let Some((_, merging)) = merges.last_mut() else { return moved };
+            if moved >= budget {
+                return moved;
+            }
+            let rows = merging.step((budget - moved).min(MERGED_PER_STEP));
+            moved += rows;
+            if rows == 0
+                && let Some((space, merging)) = merges.pop()
+            {
+                let (parts, merged) = merging.finish();
+                self.replace(space, &parts, Arc::new(merged));
             }
         }
     }
 
-    fn small_runs(&self, space: usize) -> Option<Vec<Arc<Run>>> {
+    /// Begins to merge where there are too many runs of one size, and forgets about those that the flusher has taken.
+    fn begin_merges(&self, merges: &mut Vec<(usize, Merging)>) {
         let shelf = self.shelf.lock();
-        let runs = &shelf.active.spaces[space];
-        let count = count_to_merge(runs.iter().map(|run| run.len()))?;
-        Some(runs[runs.len() - count..].to_vec())
+        let place = |space: usize, merging: &Merging| find(&shelf.active.spaces[space], merging.parts());
+        merges.retain(|(space, merging)| place(*space, merging).is_some());
+        for (space, runs) in shelf.active.spaces.iter().enumerate() {
+            let ends = merges.iter().filter(|(other, _)| *other == space);
+            let ends = ends.filter_map(|(_, merging)| Some(place(space, merging)? + merging.parts().len()));
+            let free = &runs[ends.max().unwrap_or(0)..];
+            let lengths: Vec<usize> = free.iter().map(|run| run.len()).collect();
+            if let Some(range) = range_to_merge(&lengths) {
+                merges.push((space, Merging::new(free[range].to_vec())));
+            }
+        }
     }
 
     /// Puts a merged run in the place of its parts, unless the flusher has taken them.
@@ -172,15 +208,11 @@ impl Views {
         let mut shelf = self.shelf.lock();
         let Shelf { active, .. } = &mut *shelf;
         let runs = &mut active.spaces[space];
-        let Some(start) = runs.len().checked_sub(parts.len()) else { return };
-        if !runs[start..].iter().zip(parts).all(|(run, part)| Arc::ptr_eq(run, part)) {
-            return;
-        }
+        let Some(start) = find(runs, parts) else { return };
         let (rows, bytes) = sizes(parts);
         active.rows = active.rows - rows + merged.len();
         active.bytes = active.bytes - bytes + merged.size_bytes();
-        runs.truncate(start);
-        runs.push(merged);
+        runs.splice(start..start + parts.len(), [merged]);
         let mut current = self.current.write();
         *current = Arc::new(View { snapshot: current.snapshot.clone(), runs: shelf.runs() });
     }
@@ -291,6 +323,7 @@ impl Gate<'_> {
     /// Publishes a batch that is journalled, synced and visible in fjall.
     pub(crate) fn publish(self, database: &Database, runs: [Run; SPACES], sequence: u64) {
         let views = self.views;
+        views.arrived.fetch_add(runs.iter().map(Run::len).sum(), Ordering::Relaxed);
         let mut shelf = views.shelf.lock();
         shelf.active.push(runs, sequence);
         *views.current.write() = Arc::new(View { snapshot: database.snapshot(), runs: shelf.runs() });
@@ -330,8 +363,24 @@ impl Layer {
     }
 }
 
+/// Where some runs, one after the other, are among all.
+fn find(runs: &[Arc<Run>], parts: &[Arc<Run>]) -> Option<usize> {
+    let start = runs.iter().position(|run| parts.first().is_some_and(|part| Arc::ptr_eq(run, part)))?;
+    let found = runs.get(start..start + parts.len())?;
+    found.iter().zip(parts).all(|(run, part)| Arc::ptr_eq(run, part)).then_some(start)
+}
+
 fn sizes(runs: &[Arc<Run>]) -> (usize, usize) {
     runs.iter().fold((0, 0), |(rows, bytes), run| (rows + run.len(), bytes + run.size_bytes()))
+}
+
+/// Which runs to merge, given all their lengths from oldest to newest: the newest that are enough. Newer ones may have
+/// come while a larger merge was under way.
+fn range_to_merge(lengths: &[usize]) -> Option<std::ops::Range<usize>> {
+    (1..=lengths.len()).rev().find_map(|end| {
+        let count = count_to_merge(lengths[..end].iter().copied())?;
+        Some(end - count..end)
+    })
 }
 
 /// How many of the newest runs to merge, given all their lengths from oldest to newest.

@@ -1,5 +1,7 @@
 //! This test binary run again, as a child that can be killed, traced or starved.
 
+#![allow(dead_code, reason = "every test file uses a part of it")]
+
 use quire_storage_local::IndexRows;
 use std::process::Command;
 

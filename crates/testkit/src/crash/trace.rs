@@ -53,6 +53,10 @@ pub enum Event {
         path: PathBuf,
         since: usize,
     },
+    /// The whole file system.
+    SyncAll {
+        since: usize,
+    },
     /// A line on standard output.
     Said {
         line: String,
@@ -121,7 +125,7 @@ struct Content {
 impl Recording {
     /// The positions of all syncs, and the end.
     pub fn sync_points(&self) -> Vec<usize> {
-        let is_sync = |event: &Event| matches!(event, Event::SyncFile { .. } | Event::SyncFolder { .. });
+        let is_sync = |event: &Event| event.is_sync();
         let points = (0..self.events.len()).filter(|&index| is_sync(&self.events[index]));
         points.chain([self.events.len()]).collect()
     }
@@ -141,7 +145,7 @@ impl Recording {
         let mut pending: Vec<(usize, &Event)> = Vec::new();
         for (index, event) in self.events[..point].iter().enumerate() {
             match event {
-                Event::SyncFile { .. } | Event::SyncFolder { .. } => image.sync(event, &mut pending),
+                event if event.is_sync() => image.sync(event, &mut pending),
                 Event::Said { .. } => {}
                 event => pending.push((index, event)),
             }
@@ -157,6 +161,7 @@ impl Image {
             let covered = match sync {
                 Event::SyncFile { file, since } => index < since && event.file_bytes() == Some(*file),
                 Event::SyncFolder { path, since } => index < since && event.folder() == Some(path),
+                Event::SyncAll { since } => index < since,
                 _ => false,
             };
             if covered {
@@ -183,7 +188,10 @@ impl Image {
                 self.contents.entry(*file).or_default().write(*offset, bytes)
             }
             Event::Resize { file, length } => self.contents.entry(*file).or_default().resize(*length),
-            Event::SyncFile { .. } | Event::SyncFolder { .. } | Event::Said { .. } => {}
+            Event::SyncFile { .. }
+            | Event::SyncFolder { .. }
+            | Event::SyncAll { .. }
+            | Event::Said { .. } => {}
         }
     }
 
@@ -273,6 +281,10 @@ impl Content {
 }
 
 impl Event {
+    fn is_sync(&self) -> bool {
+        matches!(self, Event::SyncFile { .. } | Event::SyncFolder { .. } | Event::SyncAll { .. })
+    }
+
     /// The file whose bytes this changes.
     fn file_bytes(&self) -> Option<FileId> {
         match self {

@@ -28,6 +28,7 @@ pub(super) const CALLS: &[&str] = &[
     "splice",
     "fsync",
     "fdatasync",
+    "syncfs",
     "sync_file_range",
     "msync",
     "rename",
@@ -123,6 +124,11 @@ impl Parser<'_> {
             "pwrite64" => self.wrote(call, Some(call.last_number()?)),
             "ftruncate" => self.resized(call),
             "fsync" | "fdatasync" => self.synced(call, since),
+            "syncfs" => {
+                let path = call.descriptor_path()?;
+                self.events.extend(self.inside(&path).then_some(Event::SyncAll { since }));
+                Ok(())
+            }
             "rename" | "renameat" | "renameat2" => self.renamed(call),
             "unlink" | "unlinkat" | "rmdir" => self.removed(call),
             "mkdir" | "mkdirat" => {
