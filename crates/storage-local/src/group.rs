@@ -404,9 +404,9 @@ impl<'a> Batch<'a> {
             Ok(Err(error)) => {
                 let error = failed("writing the journal", error);
                 tracing::error!(%error, "journal write failed, no more writes until reopened");
-                return state.poison("writing the journal", matches!(error, StorageError::DiskFull { .. }));
+                return state.poison("journal write", matches!(error, StorageError::DiskFull { .. }));
             }
-            Err(_) => return state.poison("writing the journal", false),
+            Err(_) => return state.poison("journal write", false),
         }
         gate.publish(&self.store.database, self.delta.runs, self.sequence);
         state.publish(&self.moves, self.commits.len(), self.bytes);

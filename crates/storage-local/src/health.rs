@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -67,6 +67,8 @@ impl Current {
     pub(crate) fn new(open: Open, options: LocalOptions) -> Result<Current, OpenError> {
         let path = open.directory.path().to_owned();
         let open = Arc::new(open);
+        // What is missing then was not missing when a caller accepted it.
+        let options = LocalOptions { accept_loss: false, ..options };
         let flusher = Mutex::new(Some(Flusher::start(&open)?));
         Ok(Current { opened: RwLock::new(Opened::Open(open)), flusher, path, options })
     }
@@ -274,35 +276,31 @@ pub(crate) fn is_passing(error: &StorageError) -> bool {
     }
 }
 
-/// Whether the disk has room for commits and what they entail, looked up now and then.
+/// Whether the disk has room for commits and what they entail.
 pub(crate) struct Room {
     path: PathBuf,
     reserved_bytes: u64,
-    looked_up: Mutex<(Option<Instant>, bool)>,
+    was_enough: AtomicBool,
 }
 
-const ROOM_INTERVAL: Duration = Duration::from_millis(200);
 /// Of a small disk no more than this part is kept free.
 const RESERVED_PART: u64 = 16;
 
 impl Room {
     pub(crate) fn new(path: &Path, reserved_bytes: u64) -> Room {
-        Room { path: path.into(), reserved_bytes, looked_up: Mutex::new((None, true)) }
+        Room { path: path.into(), reserved_bytes, was_enough: AtomicBool::new(true) }
     }
 
+    /// Asks the system every time, which takes a microsecond.
     pub(crate) fn is_enough(&self) -> bool {
-        let mut looked_up = self.looked_up.lock();
-        let (time, enough) = *looked_up;
-        if time.is_some_and(|time| time.elapsed() < ROOM_INTERVAL) {
-            return enough;
-        }
         let now = self.measure();
-        if now != enough && now {
-            tracing::info!("there is space on the disk again");
-        } else if now != enough {
-            tracing::error!(path = %self.path.display(), "the disk is full: commits are refused until there is space");
+        match (self.was_enough.swap(now, Ordering::Relaxed), now) {
+            (false, true) => tracing::info!("there is space on the disk again"),
+            (true, false) => {
+                tracing::error!(path = %self.path.display(), "the disk is full: commits are refused until there is space");
+            }
+            _ => {}
         }
-        *looked_up = (Some(Instant::now()), now);
         now
     }
 

@@ -39,6 +39,7 @@ pub use verify::Verified;
 pub use views::IndexRows;
 
 use acknowledged::Acknowledged;
+use chain::Loaded;
 use directory::{Condition, Directory};
 use fjall::AbstractTree;
 use flusher::Unflushed;
@@ -170,14 +171,16 @@ impl Open {
         let store = Store::create(&directory.store(), options)?;
         let acknowledged = Acknowledged::create(&directory.acknowledged())?;
         directory.finish()?;
+        let loaded = chain::load(&store.ledger, &store.database.snapshot())?;
         let unflushed = flusher::load(&store, 0)?;
-        Open::load(directory, store, acknowledged, unflushed, options)
+        Open::load(directory, store, acknowledged, loaded, unflushed, options)
     }
 
     fn recover(directory: Directory, format: u32, options: &LocalOptions) -> Result<Open, OpenError> {
         let cut = journal::cut_damaged_tail(&directory.store(), directory.path())?;
         let store = Open::recover_store(&directory, format, options)?;
-        let found = chain::load(&store.ledger, &store.database.snapshot())?.chain.newest.sequence;
+        let loaded = chain::load(&store.ledger, &store.database.snapshot())?;
+        let found = loaded.chain.newest.sequence;
         let unflushed = flusher::load(&store, found)?;
         unflushed.check(&store, found, options.accept_loss)?;
         let mut acknowledged = match Acknowledged::open(&directory.acknowledged())? {
@@ -198,7 +201,7 @@ impl Open {
             None => Acknowledged::create(&directory.acknowledged())?,
         };
         acknowledged.settle(found).map_err(error::opening("writing the record of acknowledged commits"))?;
-        Open::load(directory, store, acknowledged, unflushed, options)
+        Open::load(directory, store, acknowledged, loaded, unflushed, options)
     }
 
     fn recover_store(directory: &Directory, format: u32, options: &LocalOptions) -> Result<Store, OpenError> {
@@ -215,10 +218,10 @@ impl Open {
         directory: Directory,
         store: Store,
         acknowledged: Acknowledged,
+        loaded: Loaded,
         unflushed: Unflushed,
         options: &LocalOptions,
     ) -> Result<Open, OpenError> {
-        let loaded = chain::load(&store.ledger, &store.database.snapshot())?;
         let ledger = Ledger { chain: loaded.chain, tokens: loaded.tokens, prepared: loaded.positions };
         let state = State::new(ledger, acknowledged);
         let views = Views::new(&store.database, options, unflushed.merged, unflushed.layer);

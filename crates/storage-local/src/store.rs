@@ -183,7 +183,7 @@ impl Store {
 /// A part of the descriptors that this process may have; the rest is for connections and for files that are written.
 fn cached_files_max() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    (limit / 8).clamp(16, 512) as usize
+    (limit / 8).clamp(16, 900) as usize
 }
 
 /// fjall takes no more writes.

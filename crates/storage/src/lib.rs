@@ -241,7 +241,7 @@ pub enum StorageError {
     Unavailable { during: &'static str },
     /// The disk, or the quota on it, is full. What was refused did not happen unless the storage is poisoned, too
     /// ([`Storage::is_writable`]); reads go on.
-    #[error("the disk is full while {doing}")]
+    #[error("the disk is full: {doing} failed")]
     DiskFull { doing: String },
     #[error("there is no key space {0}", space.0)]
     UnknownSpace { space: Space },
