@@ -89,7 +89,7 @@ impl Current {
     }
 
     /// What is open, without waiting.
-    fn peek(&self) -> Option<Arc<Open>> {
+    pub(crate) fn peek(&self) -> Option<Arc<Open>> {
         match &*self.opened.read() {
             Opened::Open(open) => Some(open.clone()),
             Opened::Recovering | Opened::Closed => None,

@@ -301,11 +301,11 @@ impl Storage for LocalStorage {
     }
 
     fn is_writable(&self) -> bool {
-        self.opened().is_ok_and(|open| open.state.poisoned().is_none() && open.room.is_enough())
+        self.current.peek().is_some_and(|open| open.state.poisoned().is_none() && open.room.is_enough())
     }
 
     fn statistics(&self) -> Vec<(&'static str, u64)> {
-        let Ok(open) = self.opened() else { return Vec::new() };
+        let Some(open) = self.current.peek() else { return Vec::new() };
         let (database, figures, runs) = (&open.store.database, &open.state.figures, open.views.figures());
         let read = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
         let sum = |value: fn(&fjall::Keyspace) -> u64| open.store.keyspaces().map(value).sum();
