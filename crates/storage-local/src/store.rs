@@ -99,14 +99,13 @@ impl Store {
     fn open_unchecked(path: &Path, options: &LocalOptions) -> Result<Store, fjall::Error> {
         let database = Database::builder(path)
             .cache_size(options.cache_bytes)
-            .max_cached_files(Some(options.open_tables_max.max(OPEN_TABLES_MIN)))
+            .max_cached_files(Some(open_tables_max(options)))
             .max_journaling_size(options.journal_bytes_max.max(JOURNAL_BYTES_MIN))
             // Compressing would happen under the journal's lock, and tables are compressed anyway.
             .journal_compression(CompressionType::None)
             // A batch brings its own durability.
             .manual_journal_persist(true)
             .worker_threads(WORKER_THREADS)
-            .max_cached_files(Some(cached_files_max()))
             .open()?;
         let spaces = (0..SPACE_COUNT)
             .map(|space| {
@@ -180,10 +179,11 @@ impl Store {
     }
 }
 
-/// A part of the descriptors that this process may have; the rest is for connections and for files that are written.
-fn cached_files_max() -> usize {
+/// No more than a part of the descriptors that this process may have, so that files can be written beside them.
+fn open_tables_max(options: &LocalOptions) -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    (limit / 8).clamp(16, 900) as usize
+    let part = usize::try_from(limit / 4).unwrap_or(usize::MAX);
+    options.open_tables_max.min(part).max(OPEN_TABLES_MIN)
 }
 
 /// fjall takes no more writes.
