@@ -38,7 +38,7 @@ const FLUSH_WAIT_MAX: Duration = Duration::from_secs(2);
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(20);
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(2);
 const FLUSH_CHECK: Duration = Duration::from_millis(1);
-const WORTH_REMOVING_BYTES: u64 = 1 << 20;
+const WORTH_REMOVING_BYTES: u64 = 1 << 16;
 
 /// What a store holds of runs that were not flushed.
 pub(crate) struct Unflushed {

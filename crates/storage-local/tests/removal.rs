@@ -210,7 +210,7 @@ fn space_comes_back() -> Result<()> {
     let start = Instant::now();
     loop {
         let left = tables_bytes(folder.path())?;
-        if left < 200_000 {
+        if left < 300_000 {
             eprintln!("{full} bytes became {left} in {:?}", start.elapsed());
             return Ok(());
         }
