@@ -101,10 +101,13 @@ def test_limits(container):
     assert len(container.read_item("fits", "a")["text"]) == 2_000_000
 
 
-def test_replace_may_not_change_id_or_key(container):
+def test_replace_renames_within_its_key(container):
     container.create_item({"id": "1", "pk": "a"})
-    assert status(lambda: container.replace_item("1", {"id": "2", "pk": "a"})) == 400
-    assert container.read_item("1", "a")["pk"] == "a"
+    container.create_item({"id": "taken", "pk": "a"})
+    assert status(lambda: container.replace_item("1", {"id": "taken", "pk": "a"})) == 409
+    assert container.replace_item("1", {"id": "2", "pk": "a", "n": 1})["id"] == "2"
+    assert container.read_item("2", "a")["n"] == 1
+    assert status(lambda: container.read_item("1", "a")) == 404
 
 
 def test_no_response_body_when_not_wanted(container):
