@@ -61,8 +61,9 @@ def test_full_text_score_with_parameters(searched):
 def test_vectors_are_sorted_by_their_policy(searched):
     query = "SELECT TOP 3 c.id FROM c ORDER BY VectorDistance(c.v, [1, 0])"
     assert ids(searched, query) == ["1", "3", "4"]
+    # Distances ascend here, and an item without one comes first, like any undefined value.
     query = "SELECT TOP 3 c.id FROM c ORDER BY VectorDistance(c.far, @v)"
-    assert ids(searched, query, parameters=[{"name": "@v", "value": [-1, 0]}]) == ["5", "2", "4"]
+    assert ids(searched, query, parameters=[{"name": "@v", "value": [-1, 0]}]) == ["6", "5", "2"]
 
 
 def test_rank_fusion(searched):
