@@ -5,7 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use quire_engine::QueryMemoryLimits;
 use quire_server::TlsFiles;
+
+/// Less is too little for a page.
+const QUERY_MEMORY_MIN_MB: usize = 8;
+const QUERY_MEMORY_LIMIT_MB: usize = 1 << 20;
 
 /// Every setting of the server, each given by flag, by environment variable or in the file (same names, without the
 /// leading dashes).
@@ -62,6 +67,12 @@ pub struct Settings {
     /// Memory for caches of items and blocks, in megabytes [default: an eighth of the machine's, from 64 to 1024]
     #[arg(long, env = "QUIRE_CACHE_MB", value_name = "MB")]
     cache_mb: Option<usize>,
+    /// Memory of all queries together, in megabytes [default: a quarter of the machine's, at least 256]
+    #[arg(long, env = "QUIRE_QUERY_MEMORY_MB", value_name = "MB")]
+    query_memory_mb: Option<usize>,
+    /// Memory of one query, in megabytes [default: 128]
+    #[arg(long, env = "QUIRE_QUERY_MEMORY_MAX_MB", value_name = "MB")]
+    query_memory_max_mb: Option<usize>,
     /// Open although the log ends before what was acknowledged
     #[arg(long, env = "QUIRE_ACCEPT_LOSS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     accept_loss: Option<bool>,
@@ -145,6 +156,7 @@ pub struct Config {
     pub metrics_listen: Option<SocketAddr>,
     pub backup_dir: Option<PathBuf>,
     pub cache_bytes: usize,
+    pub query_memory: QueryMemoryLimits,
     pub accept_loss: bool,
     pub enable_faults: bool,
     pub enable_transactions: bool,
@@ -204,7 +216,8 @@ impl Settings {
             file.data = None;
         }
         first_of!(self, file: listen data ephemeral key_file partitions public_endpoint allow_hosts cors_origins tls_cert
-            tls_key tls_only oidc_issuer oidc_audience metrics_listen backup_dir cache_mb accept_loss enable_faults enforce_throughput check_date log log_format
+            tls_key tls_only oidc_issuer oidc_audience metrics_listen backup_dir cache_mb query_memory_mb query_memory_max_mb
+            accept_loss enable_faults enforce_throughput check_date log log_format
             enable_transactions script_isolation script_time_ms block_slow_scripts slow_request_ms max_connections
             max_connections_per_address in_flight_mb)
     }
@@ -261,6 +274,7 @@ impl Settings {
             metrics_listen: self.metrics_listen,
             backup_dir: self.backup_dir,
             cache_bytes: self.cache_mb.unwrap_or_else(default_cache_mb) << 20,
+            query_memory: query_memory(self.query_memory_mb, self.query_memory_max_mb)?,
             accept_loss: self.accept_loss.unwrap_or(false),
             enable_faults: self.enable_faults.unwrap_or(false),
             enable_transactions: self.enable_transactions.unwrap_or(false),
@@ -282,11 +296,34 @@ impl Settings {
 /// An eighth of the machine's memory, within bounds; caches fill as they are used.
 fn default_cache_mb() -> usize {
     const BOUNDS_MB: std::ops::RangeInclusive<usize> = 64..=1024;
+    (machine_memory_mb() / 8).clamp(*BOUNDS_MB.start(), *BOUNDS_MB.end())
+}
+
+fn query_memory(total_mb: Option<usize>, query_mb: Option<usize>) -> Result<QueryMemoryLimits> {
+    const TOTAL_MIN_MB: usize = 256;
+    const QUERY_MB: usize = 128;
+    let total_mb = total_mb.unwrap_or_else(|| (machine_memory_mb() / 4).max(TOTAL_MIN_MB));
+    let query_mb = query_mb.unwrap_or_else(|| QUERY_MB.min(total_mb));
+    if !(QUERY_MEMORY_MIN_MB..=QUERY_MEMORY_LIMIT_MB).contains(&query_mb) || total_mb < query_mb {
+        bail!(
+            "--query-memory-max-mb must be at least {QUERY_MEMORY_MIN_MB} and at most --query-memory-mb, which is {total_mb}"
+        );
+    }
+    if total_mb > QUERY_MEMORY_LIMIT_MB {
+        bail!("--query-memory-mb can be at most {QUERY_MEMORY_LIMIT_MB}");
+    }
+    Ok(QueryMemoryLimits { total_bytes: total_mb << 20, query_bytes: query_mb << 20 })
+}
+
+/// What the machine has, or less if the process is confined to less; 0 where that is not known.
+fn machine_memory_mb() -> usize {
     let total_kb = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
         line.split_whitespace().nth(1)?.parse::<usize>().ok()
     });
-    (total_kb.unwrap_or(0) / 1024 / 8).clamp(*BOUNDS_MB.start(), *BOUNDS_MB.end())
+    let confined = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let confined_mb = confined.and_then(|text| Some(text.trim().parse::<usize>().ok()? >> 20));
+    (total_kb.unwrap_or(0) / 1024).min(confined_mb.unwrap_or(usize::MAX))
 }
 
 /// With a trailing slash, as clients expect it.
@@ -313,6 +350,19 @@ mod tests {
         assert_eq!((config.partitions, config.listen.port()), (5, 9));
         assert_eq!(config.allow_hosts, ["db.local"]);
         assert!(config.check_date);
+    }
+
+    #[test]
+    fn the_memory_of_one_query_is_a_part_of_that_of_all() {
+        let limits = |file: &str| config(Settings::default(), file).map(|config| config.query_memory);
+        let default = limits("").unwrap();
+        assert!(default.total_bytes >= 256 << 20 && default.query_bytes == 128 << 20);
+        let small = limits("query-memory-mb = 64").unwrap();
+        assert_eq!((small.total_bytes, small.query_bytes), (64 << 20, 64 << 20));
+        let both = limits("query-memory-mb = 512\nquery-memory-max-mb = 32").unwrap();
+        assert_eq!((both.total_bytes, both.query_bytes), (512 << 20, 32 << 20));
+        assert!(limits("query-memory-mb = 64\nquery-memory-max-mb = 65").is_err());
+        assert!(limits("query-memory-max-mb = 0").is_err());
     }
 
     #[test]

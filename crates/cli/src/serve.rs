@@ -30,6 +30,7 @@ pub fn run(mut config: Config) -> Result<()> {
         partitions: config.partitions,
         cache_bytes: config.cache_bytes / 2,
         scripts: scripts(&config)?,
+        query_memory: config.query_memory,
     };
     let engine = Arc::new(Engine::open(storage, options).context("opening the database")?);
     let mut server = ServerConfig::new(config.listen, keys, clock);

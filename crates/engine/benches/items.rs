@@ -59,7 +59,13 @@ impl Bench {
     fn open(storage: Arc<dyn Storage>, cache_bytes: usize) -> Bench {
         let engine = Engine::open(
             storage,
-            Options { clock: Arc::new(Fixed), partitions: 1, cache_bytes, scripts: Default::default() },
+            Options {
+                clock: Arc::new(Fixed),
+                partitions: 1,
+                cache_bytes,
+                scripts: Default::default(),
+                query_memory: Default::default(),
+            },
         );
         let engine = engine.expect("opens");
         let parse = |json: &str| text::parse(json.as_bytes(), Limits::default()).expect("JSON");

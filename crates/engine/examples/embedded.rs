@@ -27,6 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         partitions: 1,
         cache_bytes: 64 << 20,
         scripts: Default::default(),
+        query_memory: Default::default(),
     };
     let engine = Engine::open(storage, options)?;
     if engine.database("shop").is_err() {

@@ -42,6 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             partitions: 1,
             cache_bytes: 64 << 20,
             scripts: Default::default(),
+            query_memory: Default::default(),
         };
         let engine = Engine::open(storage, options)?;
         let before = cpu_time()?;

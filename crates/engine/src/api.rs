@@ -7,7 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use quire_resource::{EpkRange, PartitionKey, ResourceId, SessionToken};
 use quire_script::{Isolation as ScriptIsolation, Limits as ScriptLimits, ScriptError};
-use quire_sql::IndexMetrics;
+use quire_sql::{IndexMetrics, Reservation};
 use quire_value::hash::ValueHash;
 use quire_value::{Object, Value};
 
@@ -25,6 +25,22 @@ pub struct Options {
     pub partitions: u32,
     pub cache_bytes: usize,
     pub scripts: ScriptOptions,
+    pub query_memory: QueryMemoryLimits,
+}
+
+/// Memory of queries: values that expressions build, groups, rows to sort, pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueryMemoryLimits {
+    /// Of all queries together; what needs more is refused until others have ended.
+    pub total_bytes: usize,
+    /// Of one query.
+    pub query_bytes: usize,
+}
+
+impl Default for QueryMemoryLimits {
+    fn default() -> QueryMemoryLimits {
+        QueryMemoryLimits { total_bytes: 1 << 30, query_bytes: 128 << 20 }
+    }
 }
 
 /// How server-side scripts run.
@@ -370,6 +386,8 @@ pub struct Page {
     /// The plan as text, with estimated and actual rows, when the request asked for it.
     pub explain: Option<String>,
     pub index_metrics: Option<IndexMetrics>,
+    /// What the rows hold of the memory for queries, for as long as they are there.
+    pub memory: Option<Reservation>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

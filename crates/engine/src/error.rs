@@ -70,7 +70,7 @@ pub enum EngineError {
     #[error("invalid continuation token")]
     BadContinuation,
     #[error(transparent)]
-    Sql(#[from] SqlError),
+    Sql(SqlError),
     /// a query over several partitions that did not ask to be one
     #[error("a query over several partitions is refused")]
     CrossPartitionRefused,
@@ -127,4 +127,14 @@ pub enum EngineError {
     BadBackup { what: String },
     #[error("i/o error while {doing}")]
     Io { doing: String, source: std::io::Error },
+}
+
+/// A query that nobody waits for is cancelled, wherever it notices.
+impl From<SqlError> for EngineError {
+    fn from(error: SqlError) -> EngineError {
+        match error {
+            SqlError::Cancelled => EngineError::Cancelled,
+            error => EngineError::Sql(error),
+        }
+    }
 }

@@ -61,7 +61,8 @@ pub use quire_script::{
 pub use quire_sql::ast::Direction;
 pub use quire_sql::functions::Aggregate;
 pub use quire_sql::{
-    Diagnostic, Distinct, Feature, HybridSearch, IndexMetrics, Parameters, QueryInfo, QueryPlan, SqlError,
+    Diagnostic, Distinct, Feature, HybridSearch, IndexMetrics, Parameters, QueryInfo, QueryPlan, Reservation,
+    SqlError,
 };
 pub use quire_storage::StorageError;
 pub use scripts::{is_system_procedure, serve_scripts};

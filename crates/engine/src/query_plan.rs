@@ -4,7 +4,7 @@ use quire_resource::{EffectivePartitionKey, EpkRange, PartitionKey};
 use quire_sql::{Feature, Parameters, Query, QueryPlan, Schema, Shape};
 
 use crate::api::Cancel;
-use crate::items::key_of_values;
+use crate::items::{allowance, key_of_values};
 use crate::scripts::PageFunctions;
 use crate::{Container, Crossing, Engine, EngineError, PageRequest, Scope};
 
@@ -39,7 +39,8 @@ impl Engine {
     ) -> Result<PlannedQuery, EngineError> {
         let functions = PageFunctions::of(&self.shared, container, &Cancel::default());
         let schema = Schema::of(&container.definition).with_functions(&functions);
-        let query = Query::compile_for(text, parameters, schema)?;
+        let allowance = allowance::of_page(&self.shared, &Cancel::default());
+        let query = Query::compile_within(text, parameters, schema, &allowance)?;
         planned(container, &query, scope)
     }
 }

@@ -7,13 +7,14 @@ use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use quire_sql::{Item, Parameters, Query, Shape};
+use quire_sql::{Environment, Item, Parameters, Query, Schema, Shape};
 use quire_value::{Object, Value};
 use ring::hmac;
 
 use crate::EngineError;
 use crate::api::{Page, PageRequest, QueryMetrics};
 use crate::engine::Engine;
+use crate::items::allowance;
 
 /// What the service sends when a client names no size.
 const PAGE_ROWS: usize = 1000;
@@ -48,7 +49,9 @@ impl Engine {
         request: &PageRequest,
     ) -> Result<Page, EngineError> {
         let started = Instant::now();
-        let query = Query::compile(text, parameters, &[])?;
+        let allowance = allowance::of_page(&self.shared, &request.cancel);
+        let query = Query::compile_within(text, parameters, Schema::default(), &allowance)?
+            .with_environment(Environment { allowance, ..Environment::default() });
         let compiled = Instant::now();
         let identity = identity(text, parameters);
         let mark = match &request.continuation {
@@ -141,7 +144,16 @@ fn write_page(rows: &[Row], first: usize, rows_max: usize) -> Page {
         output_bytes: text.len() as u64,
         ..QueryMetrics::default()
     };
-    Page { rows: text, count, continuation: None, range: None, metrics, explain: None, index_metrics: None }
+    Page {
+        rows: text,
+        count,
+        continuation: None,
+        range: None,
+        metrics,
+        explain: None,
+        index_metrics: None,
+        memory: None,
+    }
 }
 
 /// Stable across processes: continuations outlive a restart.

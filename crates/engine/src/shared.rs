@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use quire_sql::MemoryPool;
 use quire_storage::Storage;
 use ring::hmac;
 
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub vectors: Vectors,
     pub locks: LockTable,
     pub scripts: Scripting,
+    pub query_memory: Arc<MemoryPool>,
     pub sources: Sources,
     pub changes_kept: Arc<ChangesKept>,
     /// Made with the store: MACs of continuations and resource tokens.
@@ -75,6 +77,7 @@ impl Shared {
             vectors,
             locks: LockTable::new(),
             scripts: Scripting::new(&options.scripts),
+            query_memory: MemoryPool::new(options.query_memory.total_bytes, options.query_memory.query_bytes),
             sources: Sources::default(),
             changes_kept: Arc::default(),
             storage,
@@ -118,6 +121,7 @@ impl Shared {
         let [hits, misses, bytes, entries] = self.cache.statistics();
         let (lock_waits, lock_refusals) = self.locks.statistics();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let memory = self.query_memory.usage();
         let mut figures = vec![
             ("commit_groups", count(&self.statistics.groups)),
             ("committed_writes", count(&self.statistics.writes)),
@@ -131,6 +135,11 @@ impl Shared {
             ("scan_cache_bytes", self.stretches.bytes() as u64),
             ("vector_index_bytes", self.vectors.bytes() as u64),
             ("logical_partition_changes_kept", self.changes_kept.count() as u64),
+            ("query_memory_bytes", memory.used_bytes as u64),
+            ("query_memory_peak_bytes", memory.peak_bytes as u64),
+            ("query_memory_max_bytes", memory.total_bytes_max as u64),
+            ("query_memory_refused_queries", memory.refused_for_query),
+            ("query_memory_full", memory.refused_for_total),
         ];
         figures.extend(self.scripts.statistics());
         figures

@@ -358,7 +358,13 @@ fn sql(error: &SqlError, text: Option<&str>) -> Failure {
         SqlError::Compile(diagnostics) => wire(400, compile_errors(diagnostics, text)),
         SqlError::Refused(message) => wire(400, errors(&[message])),
         SqlError::NotRepresentable => sub(400, 4001, errors(&[&error.to_string()])),
-        SqlError::Budget { .. } | SqlError::UserFunction { .. } => wire(400, errors(&[&error.to_string()])),
+        SqlError::Budget { .. } | SqlError::UserFunction { .. } | SqlError::QueryMemory { .. } => {
+            wire(400, errors(&[&error.to_string()]))
+        }
+        SqlError::ServerMemory { .. } => {
+            retry(429, Some(3200), RETRY_OVERLOADED_MS, errors(&[&error.to_string()]))
+        }
+        SqlError::Cancelled => wire(408, error.to_string()),
         SqlError::CallPending => internal(error),
     }
 }
@@ -553,6 +559,9 @@ mod tests {
                 EngineError::Sql(SqlError::Refused(text("Say \"why\"."))),
                 EngineError::Sql(SqlError::NotRepresentable),
                 EngineError::Sql(SqlError::Budget { what: "10 joins" }),
+                EngineError::Sql(SqlError::QueryMemory { bytes_max: 128 << 20 }),
+                EngineError::Sql(SqlError::ServerMemory { bytes_max: 1 << 30 }),
+                EngineError::Sql(SqlError::Cancelled),
                 EngineError::CrossPartitionRefused,
                 EngineError::CrossPartitionAggregate,
                 EngineError::Sql(SqlError::UserFunction { name: text("tax"), message: text("Say why.") }),
@@ -677,6 +686,12 @@ mod tests {
                     400/4001 {"code":"BadRequest","message":"Message: {\"Errors\":[\"The response content contains a numeric value that cannot be represented in JSON (e.g. Infinity and NaN).\"]}\r\nActivityId: ID, AGENT"}
                 Sql(Budget { what: "10 joins" })
                     400 {"code":"BadRequest","message":"Message: {\"Errors\":[\"the query needs more than 10 joins\"]}\r\nActivityId: ID, AGENT"}
+                Sql(QueryMemory { bytes_max: 134217728 })
+                    400 {"code":"BadRequest","message":"Message: {\"Errors\":[\"the query needs more memory than the 128 MiB that one query may use\"]}\r\nActivityId: ID, AGENT"}
+                Sql(ServerMemory { bytes_max: 1073741824 })
+                    429/3200 retry after 100 ms {"code":"TooManyRequests","message":"Message: {\"Errors\":[\"the 1024 MiB of memory that all queries may use together are in use; try again later\"]}\r\nActivityId: ID, AGENT"}
+                Sql(Cancelled)
+                    408 {"code":"RequestTimeout","message":"the query was cancelled\r\nActivityId: ID, AGENT"}
                 CrossPartitionRefused
                     400 {"code":"BadRequest","message":"Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.\r\nActivityId: ID, AGENT"}
                 CrossPartitionAggregate

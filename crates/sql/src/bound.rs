@@ -3,6 +3,8 @@
 //! Values in scope form a stack. A *level* is a position on it, counted from the outermost query, so an
 //! expression finds its variable whatever subquery it stands in.
 
+use std::sync::Arc;
+
 use quire_value::Value;
 
 use crate::ast::{BinaryOperator, SubqueryForm, UnaryOperator};
@@ -86,7 +88,8 @@ pub(crate) enum Score {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Expr {
-    Constant(Value),
+    /// Shared: a parameter is one value, however often it is mentioned.
+    Constant(Arc<Value>),
     Variable {
         level: usize,
         origin: Origin,
@@ -127,7 +130,7 @@ pub(crate) enum Expr {
         needle: Box<Expr>,
         items: Vec<Expr>,
         /// The items in order when all are constants: a list of thousands is searched, not walked.
-        sorted: Option<Vec<Value>>,
+        sorted: Option<Vec<Arc<Value>>>,
         negated: bool,
     },
     Like {
@@ -185,7 +188,19 @@ impl PartialEq for Origin {
 }
 
 impl Expr {
+    pub fn undefined() -> Expr {
+        Expr::constant(Value::Undefined)
+    }
+
+    pub fn constant(value: impl Into<Value>) -> Expr {
+        Expr::Constant(Arc::new(value.into()))
+    }
+
     pub fn as_constant(&self) -> Option<&Value> {
+        self.shared_constant().map(|value| &**value)
+    }
+
+    pub fn shared_constant(&self) -> Option<&Arc<Value>> {
         match self {
             Expr::Constant(value) => Some(value),
             _ => None,
@@ -243,6 +258,18 @@ impl Expr {
             }
         }
     }
+}
+
+/// Constants of an IN list in order, each once. Mentions of one parameter are told apart by nothing but their place, so they
+/// are dropped before values are compared, which may be long.
+pub(crate) fn sorted_constants(items: &[Expr]) -> Option<Vec<Arc<Value>>> {
+    let mut constants: Vec<Arc<Value>> =
+        items.iter().map(|item| item.shared_constant().cloned()).collect::<Option<_>>()?;
+    constants.sort_unstable_by_key(Arc::as_ptr);
+    constants.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    constants.sort_by(|one, other| one.total_cmp(other));
+    constants.dedup_by(|one, other| one.total_cmp(other).is_eq());
+    Some(constants)
 }
 
 impl Query {

@@ -4,6 +4,7 @@ use crate::ast::{self, Collection, Expr, ExprKind, Query, Selection};
 use crate::bind::{self, Bound};
 use crate::bound;
 use crate::functions;
+use crate::meter::{Allowance, Meter};
 use crate::{Parameters, Schema, SqlError, parser};
 
 /// Names that every item has already.
@@ -14,18 +15,23 @@ const COMPUTED_PROPERTIES_MAX: usize = 20;
 
 /// Checks a computed property definition (sql.md 9.1); the text of the error is the service's.
 pub fn check_computed_property(name: &str, query: &str) -> Result<(), SqlError> {
-    compile(name, query, Schema::default()).map(|_| ())
+    compile(name, query, Schema::default(), &Allowance::default().meter()).map(|_| ())
 }
 
 /// The expression of a computed property, bound to the item at level 0.
-pub(crate) fn compile(name: &str, query: &str, schema: Schema<'_>) -> Result<bound::Expr, SqlError> {
+pub(crate) fn compile(
+    name: &str,
+    query: &str,
+    schema: Schema<'_>,
+    meter: &Meter,
+) -> Result<bound::Expr, SqlError> {
     if name.is_empty() || SYSTEM_NAMES.contains(&name) {
         return Err(refused(name, "the name is reserved"));
     }
     let syntax = parser::parse(query).map_err(|diagnostic| SqlError::Compile(vec![diagnostic]))?;
     check(&syntax).map_err(|reason| refused(name, reason))?;
     let Bound { query, is_deterministic, .. } =
-        bind::bind(&syntax, query, &Parameters::default(), &[], schema)?;
+        bind::bind(&syntax, query, &Parameters::default(), &[], schema, meter)?;
     if !is_deterministic {
         return Err(refused(name, "its query cannot call functions of time or chance"));
     }
@@ -53,7 +59,8 @@ pub fn check_computed_properties(properties: &[(String, String)]) -> Result<(), 
 
 fn uses_computed(query: &str, names: &[&str]) -> Result<bool, SqlError> {
     let syntax = parser::parse(query).map_err(|diagnostic| SqlError::Compile(vec![diagnostic]))?;
-    let mut bound = bind::bind(&syntax, query, &Parameters::default(), names, Schema::default())?.query;
+    let (parameters, meter) = (Parameters::default(), Allowance::default().meter());
+    let mut bound = bind::bind(&syntax, query, &parameters, names, Schema::default(), &meter)?.query;
     let mut found = false;
     bound.for_each_expr_mut(&mut |expr| found = found || contains_computed(expr));
     Ok(found)

@@ -3,29 +3,30 @@
 
 use quire_value::Value;
 
-use crate::bound::{Expr, Query};
-use crate::environment::{Environment, Limits};
+use crate::bound::{Expr, Query, sorted_constants};
+use crate::environment::Environment;
 use crate::exec::{self, Run};
 use crate::functions::{Implementation, Nature, Patterns};
-use crate::like::Pattern;
+use crate::meter::Allowance;
 use crate::user_functions::NoFunctions;
 
 /// For all constants of a query together.
 const STEPS_MAX: u64 = 100_000;
 
-pub(crate) fn fold_query(query: &mut Query) {
-    with_run(|run| query.for_each_expr_mut(&mut |expr| fold(expr, run)));
+pub(crate) fn fold_query(query: &mut Query, allowance: &Allowance) {
+    with_run(allowance, |run| query.for_each_expr_mut(&mut |expr| fold(expr, run)));
 }
 
-pub(crate) fn fold_expr(expr: &mut Expr) {
-    with_run(|run| fold(expr, run));
+pub(crate) fn fold_expr(expr: &mut Expr, allowance: &Allowance) {
+    with_run(allowance, |run| fold(expr, run));
 }
 
-fn with_run(work: impl FnOnce(&Run<'_>)) {
-    let limits = Limits { item_steps_max: STEPS_MAX, ..Limits::default() };
+/// Where the allowance is spent or the query is stopped, expressions stay as they are: whoever goes on notices.
+fn with_run(allowance: &Allowance, work: impl FnOnce(&Run<'_>)) {
+    let allowance = allowance.clone().with_item_steps(STEPS_MAX);
     let patterns = Patterns::default();
     let surroundings =
-        exec::surroundings(&Environment { limits, ..Environment::default() }, &patterns, &NoFunctions);
+        exec::surroundings(&Environment { allowance, ..Environment::default() }, &patterns, &NoFunctions);
     work(&Run::new(&surroundings, &[], None));
 }
 
@@ -38,11 +39,11 @@ fn fold(expr: &mut Expr, run: &Run<'_>) {
     });
     if constant && depends_on_children_only(expr) {
         if let Ok(value) = run.constant(expr) {
-            *expr = Expr::Constant(value);
+            *expr = Expr::constant(value);
         }
         return;
     }
-    prepare(expr);
+    prepare(expr, run);
 }
 
 fn depends_on_children_only(expr: &Expr) -> bool {
@@ -63,19 +64,14 @@ fn depends_on_children_only(expr: &Expr) -> bool {
 }
 
 /// What the binder prepares where it sees constants, for those that have become some.
-fn prepare(expr: &mut Expr) {
+fn prepare(expr: &mut Expr, run: &Run<'_>) {
     match expr {
         Expr::In { items, sorted: sorted @ None, .. } => {
-            let constants: Option<Vec<Value>> =
-                items.iter().map(|item| item.as_constant().cloned()).collect();
-            *sorted = constants.map(|mut values| {
-                values.sort_by(Value::total_cmp);
-                values
-            });
+            *sorted = sorted_constants(items);
         }
         Expr::Like { pattern, escape, compiled: compiled @ None, .. } => {
             let constant = pattern.as_constant().and_then(Value::as_str);
-            *compiled = constant.map(|constant| Pattern::new(constant, *escape));
+            *compiled = constant.and_then(|constant| run.pattern(constant, *escape).ok());
         }
         _ => {}
     }
@@ -89,9 +85,10 @@ mod tests {
 
     fn projection(text: &str) -> Expr {
         let syntax = parser::parse(text).expect("parses");
-        let mut query =
-            bind::bind(&syntax, text, &Parameters::default(), &[], Schema::default()).expect("binds").query;
-        fold_query(&mut query);
+        let (allowance, parameters) = (Allowance::default(), Parameters::default());
+        let bound = bind::bind(&syntax, text, &parameters, &[], Schema::default(), &allowance.meter());
+        let mut query = bound.expect("binds").query;
+        fold_query(&mut query, &allowance);
         query.projection
     }
 
@@ -120,7 +117,7 @@ mod tests {
     #[test]
     fn constants_beside_paths_are_prepared() {
         let Expr::In { sorted, .. } = projection("SELECT VALUE c.a IN (1 + 1, 1) FROM c") else { panic!() };
-        assert_eq!(sorted, Some(vec![Value::from(1), Value::from(2)]));
+        assert_eq!(sorted, Some(vec![Value::from(1).into(), Value::from(2).into()]));
         let Expr::Like { compiled, .. } = projection("SELECT VALUE c.a LIKE 'a' || '%' FROM c") else {
             panic!()
         };

@@ -10,7 +10,7 @@ mod bind; // names, parameters, functions, and every rule that is checked before
 mod bound; // a query with everything resolved
 mod computed; // computed properties: what their queries may be
 mod diagnostic; // the one table of error codes
-mod environment; // time, randomness and limits of a run
+mod environment; // time, randomness and allowance of a run
 mod exec; // nested loops over stored items, in place: the oracle
 mod flatten; // ORDER BY through a subquery that only names parts of an item
 mod fold; // constants, once at compile time
@@ -18,6 +18,8 @@ pub mod functions; // the one table of built-in functions
 pub mod geo; // geometries: relations, measures, cells
 mod lexer; // text to tokens
 mod like; // LIKE patterns
+mod memory; // one pool for all queries, a share for each
+mod meter; // the one meter that all work spends from
 mod parser; // recursive descent, one function per grammar rule
 mod partition_keys; // which partition keys a filter leaves
 mod plan; // what clients merge, and the text they send to every partition
@@ -36,9 +38,11 @@ pub use self::access::{
 };
 pub use self::computed::{check_computed_properties, check_computed_property};
 pub use self::diagnostic::Diagnostic;
-pub use self::environment::{Environment, Limits};
+pub use self::environment::Environment;
 pub use self::exec::{Item, Row, SystemProperties};
 pub use self::lexer::Span;
+pub use self::memory::{MemoryPool, MemoryUse, QueryMemory, Reservation};
+pub use self::meter::{Allowance, Meter, Watch};
 pub use self::parser::parse;
 pub use self::plan::{Distinct, DistinctCount, Feature, HybridSearch, QueryInfo, QueryPlan};
 pub use self::projection::Projection;
@@ -68,6 +72,18 @@ pub enum SqlError {
     CallPending,
     #[error("the query needs more than {what}")]
     Budget { what: &'static str },
+    #[error("the query needs more memory than the {} that one query may use", mebibytes(*.bytes_max))]
+    QueryMemory { bytes_max: usize },
+    /// Others hold it: the same query may succeed later.
+    #[error("the {} of memory that all queries may use together are in use; try again later", mebibytes(*.bytes_max))]
+    ServerMemory { bytes_max: usize },
+    /// Nobody waits for the answer any more.
+    #[error("the query was cancelled")]
+    Cancelled,
+}
+
+fn mebibytes(bytes: usize) -> String {
+    if bytes < 1 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) }
 }
 
 fn first_message(diagnostics: &[Diagnostic]) -> String {

@@ -3,6 +3,9 @@
 //! A pattern is cut at its `%` into pieces of fixed length. The leftmost place for each piece in turn leaves the most
 //! text to the pieces behind it, so nothing is ever tried twice and no pattern takes exponential time.
 
+use crate::SqlError;
+use crate::user_functions::Spend;
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pattern {
     /// What stands between the `%`; at least one piece, pieces may be empty.
@@ -33,8 +36,16 @@ enum Token {
 }
 
 impl Pattern {
-    pub fn new(pattern: &str, escape: Option<char>) -> Pattern {
+    /// Memory that a pattern of this text takes at most, and while it is made.
+    pub fn bytes_max(pattern: &str) -> usize {
+        pattern.len().saturating_mul(size_of::<char>() + size_of::<Token>())
+    }
+
+    pub fn new(pattern: &str, escape: Option<char>, spend: &mut Spend<'_>) -> Result<Pattern, SqlError> {
+        spend(1 + pattern.len() as u64 / 4)?;
         let characters: Vec<char> = pattern.chars().collect();
+        let last_close = characters.iter().rposition(|character| *character == ']').unwrap_or(0);
+        let mut text = PatternText { characters: &characters, escape, last_close, spend };
         let mut pieces = Vec::new();
         let mut tokens = Vec::new();
         let mut position = 0;
@@ -43,13 +54,13 @@ impl Pattern {
                 pieces.push(Piece::new(std::mem::take(&mut tokens)));
                 position += 1;
             } else {
-                let (token, next) = token(&characters, position, escape);
+                let (token, next) = text.token(position)?;
                 tokens.push(token);
                 position = next;
             }
         }
         pieces.push(Piece::new(tokens));
-        Pattern { pieces }
+        Ok(Pattern { pieces })
     }
 
     /// What every text that matches begins with.
@@ -70,9 +81,10 @@ impl Pattern {
     }
 
     /// How many steps a match of a text of this length may take.
-    pub fn work(&self, text_length: usize) -> usize {
-        let longest = self.pieces.iter().map(Piece::tokens).max().unwrap_or(0);
-        text_length / 16 + text_length * longest / 4
+    pub fn work(&self, text_length: usize) -> u64 {
+        let longest = self.pieces.iter().map(Piece::comparisons).max().unwrap_or(0) as u64;
+        let text_length = text_length as u64;
+        text_length / 16 + text_length.saturating_mul(longest) / 4
     }
 
     /// Whether the whole text matches.
@@ -101,10 +113,11 @@ impl Piece {
         matches!(self, Piece::Text(text) if text.is_empty())
     }
 
-    fn tokens(&self) -> usize {
+    /// How many characters are compared at one place of a text, at most.
+    fn comparisons(&self) -> usize {
         match self {
             Piece::Text(_) => 0,
-            Piece::Tokens(tokens) => tokens.len(),
+            Piece::Tokens(tokens) => tokens.iter().map(Token::comparisons).sum(),
         }
     }
 
@@ -157,6 +170,13 @@ impl Token {
         }
     }
 
+    fn comparisons(&self) -> usize {
+        match self {
+            Token::Any | Token::Character(_) => 1,
+            Token::Set { ranges, .. } => 1 + ranges.len(),
+        }
+    }
+
     fn accepts(&self, character: char) -> bool {
         match self {
             Token::Any => true,
@@ -168,45 +188,64 @@ impl Token {
     }
 }
 
-/// The token at `position` and where the next one starts.
-fn token(pattern: &[char], position: usize, escape: Option<char>) -> (Token, usize) {
-    let character = pattern[position];
-    if let Some(literal) = pattern.get(position + 1).filter(|_| escape == Some(character)) {
-        return (Token::Character(*literal), position + 2);
-    }
-    match character {
-        '_' => (Token::Any, position + 1),
-        '[' => set(pattern, position, escape).unwrap_or((Token::Character('['), position + 1)),
-        _ => (Token::Character(character), position + 1),
-    }
+/// A pattern that is being read.
+struct PatternText<'p, 's> {
+    characters: &'p [char],
+    escape: Option<char>,
+    /// Where the last `]` stands: a bracket behind it does not close.
+    last_close: usize,
+    spend: &'p mut Spend<'s>,
 }
 
-/// `None` when the bracket does not close: then it is a plain character.
-fn set(pattern: &[char], position: usize, escape: Option<char>) -> Option<(Token, usize)> {
-    let mut at = position + 1;
-    let negated = pattern.get(at) == Some(&'^');
-    at += usize::from(negated);
-    let mut ranges = Vec::new();
-    loop {
-        match *pattern.get(at)? {
-            ']' => return Some((Token::Set { negated, ranges }, at + 1)),
-            _ => {
-                let (low, next) = member(pattern, at, escape)?;
-                let is_range =
-                    pattern.get(next) == Some(&'-') && pattern.get(next + 1).is_some_and(|c| *c != ']');
-                let (high, next) = if is_range { member(pattern, next + 1, escape)? } else { (low, next) };
-                ranges.push((low, high));
-                at = next;
-            }
+impl PatternText<'_, '_> {
+    /// The token at `position` and where the next one starts.
+    fn token(&mut self, position: usize) -> Result<(Token, usize), SqlError> {
+        let character = self.characters[position];
+        let escaped = self.characters.get(position + 1).filter(|_| self.escape == Some(character));
+        if let Some(literal) = escaped {
+            return Ok((Token::Character(*literal), position + 2));
         }
+        Ok(match character {
+            '_' => (Token::Any, position + 1),
+            '[' => self.set(position)?.unwrap_or((Token::Character('['), position + 1)),
+            _ => (Token::Character(character), position + 1),
+        })
     }
-}
 
-fn member(pattern: &[char], at: usize, escape: Option<char>) -> Option<(char, usize)> {
-    let character = *pattern.get(at)?;
-    match pattern.get(at + 1) {
-        Some(literal) if escape == Some(character) => Some((*literal, at + 2)),
-        _ => Some((character, at + 1)),
+    /// `None` when the bracket does not close: then it is a plain character.
+    fn set(&mut self, position: usize) -> Result<Option<(Token, usize)>, SqlError> {
+        let mut at = position + 1;
+        let negated = self.characters.get(at) == Some(&'^');
+        at += usize::from(negated);
+        let mut ranges = Vec::new();
+        // Escaped brackets may let every one of thousands be looked at to the end, so each member is a step.
+        while at <= self.last_close {
+            (self.spend)(1)?;
+            if self.characters[at] == ']' {
+                return Ok(Some((Token::Set { negated, ranges }, at + 1)));
+            }
+            let Some((low, next)) = self.member(at) else { return Ok(None) };
+            let behind = self.characters.get(next + 1);
+            let is_range = self.characters.get(next) == Some(&'-') && behind.is_some_and(|c| *c != ']');
+            let (high, next) = match is_range {
+                true => match self.member(next + 1) {
+                    Some(high) => high,
+                    None => return Ok(None),
+                },
+                false => (low, next),
+            };
+            ranges.push((low, high));
+            at = next;
+        }
+        Ok(None)
+    }
+
+    fn member(&self, at: usize) -> Option<(char, usize)> {
+        let character = *self.characters.get(at)?;
+        match self.characters.get(at + 1) {
+            Some(literal) if self.escape == Some(character) => Some((*literal, at + 2)),
+            _ => Some((character, at + 1)),
+        }
     }
 }
 
@@ -214,8 +253,12 @@ fn member(pattern: &[char], at: usize, escape: Option<char>) -> Option<(char, us
 mod tests {
     use super::*;
 
+    fn pattern_of(pattern: &str, escape: Option<char>) -> Pattern {
+        Pattern::new(pattern, escape, &mut |_| Ok(())).expect("no limit")
+    }
+
     fn like(text: &str, pattern: &str) -> bool {
-        Pattern::new(pattern, None).matches(text)
+        pattern_of(pattern, None).matches(text)
     }
 
     #[test]
@@ -229,13 +272,39 @@ mod tests {
     fn sets_and_escapes() {
         assert!(like("b", "[a-c]") && !like("d", "[a-c]") && like("d", "[^a-c]") && like("%", "[%]"));
         assert!(like("[", "[[]") && like("]", "]") && like("[a", "[a") && like("-", "[a-]"));
-        let escaped = Pattern::new("50!%", Some('!'));
+        let escaped = pattern_of("50!%", Some('!'));
         assert!(escaped.matches("50%") && !escaped.matches("50x"));
+    }
+
+    /// Steps, not seconds: a bracket that does not close must not be looked for again and again.
+    #[test]
+    fn open_brackets_are_read_once() {
+        let mut steps = 0;
+        let mut spend = |more: u64| {
+            steps += more;
+            Ok(())
+        };
+        let pattern = Pattern::new(&"[".repeat(100_000), None, &mut spend).expect("no limit");
+        assert!(pattern.matches(&"[".repeat(100_000)) && steps < 100_000, "{steps}");
+        let hostile = format!("{}!]", "[".repeat(100_000));
+        let mut left = 1_000_000u64;
+        let refused = Pattern::new(&hostile, Some('!'), &mut |steps| {
+            left = left.checked_sub(steps).ok_or(SqlError::Cancelled)?;
+            Ok(())
+        });
+        assert_eq!(refused, Err(SqlError::Cancelled), "where that is not known before, it is spent");
+    }
+
+    #[test]
+    fn sets_count_with_all_their_ranges() {
+        let few = pattern_of("%[a]x%", None).work(1_000);
+        let many = pattern_of(&format!("%[{}]x%", "abcd".repeat(1_000)), None).work(1_000);
+        assert!(many > 1_000 * few, "{few} {many}");
     }
 
     #[test]
     fn many_wildcards_take_no_time() {
-        let pattern = Pattern::new(&"%a_".repeat(2_000), None);
+        let pattern = pattern_of(&"%a_".repeat(2_000), None);
         assert!(!pattern.matches(&"a".repeat(3_000)));
     }
 }

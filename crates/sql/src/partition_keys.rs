@@ -3,6 +3,7 @@
 //! Every condition is turned into a set of partial keys that covers all items it can be true for: a superset is always
 //! right, so whatever is not understood leaves every key.
 
+use std::borrow::Borrow;
 use std::cell::Cell;
 
 use quire_value::{Path, Segment, Value};
@@ -13,6 +14,9 @@ use crate::like::Shape;
 
 /// More keys than this are as good as all of them.
 const KEYS_MAX: usize = 10_000;
+
+/// A longer value is not looked at: it would be copied for every mention.
+const KEY_BYTES_MAX: usize = 4 << 10;
 
 /// Combinations of keys that are looked at before the rest of a filter is left aside.
 const COMBINATIONS_MAX: usize = 1_000_000;
@@ -79,7 +83,7 @@ impl Analysis {
     /// Keys of items for which the condition can be true.
     fn when_true(&self, condition: &Expr) -> Vec<Partial> {
         match condition {
-            Expr::Constant(Value::Bool(true)) => self.all(),
+            Expr::Constant(value) if value.as_bool() == Some(true) => self.all(),
             Expr::Constant(_) => Vec::new(),
             Expr::And(items) => {
                 items.iter().fold(self.all(), |keys, item| self.both(keys, self.when_true(item)))
@@ -110,11 +114,11 @@ impl Analysis {
         match (name, arguments) {
             ("IS_NULL", [value]) => self.any_of(value, &[Value::Null]),
             ("IS_BOOL", [value]) => self.any_of(value, &[Value::Bool(false), Value::Bool(true)]),
-            ("StringEquals", [text, Expr::Constant(value @ Value::String(_))]) => {
-                self.any_of(text, std::slice::from_ref(value))
+            ("StringEquals", [text, Expr::Constant(value)]) if value.as_str().is_some() => {
+                self.any_of(text, std::slice::from_ref(&**value))
             }
-            ("ARRAY_CONTAINS", [Expr::Constant(Value::Array(values)), element]) => {
-                self.any_of(element, values)
+            ("ARRAY_CONTAINS", [Expr::Constant(array), element]) => {
+                array.as_array().map_or_else(|| self.all(), |values| self.any_of(element, values))
             }
             _ => self.all(),
         }
@@ -156,7 +160,7 @@ impl Analysis {
         self.all()
     }
 
-    fn any_of(&self, needle: &Expr, values: &[Value]) -> Vec<Partial> {
+    fn any_of<V: Borrow<Value>>(&self, needle: &Expr, values: &[V]) -> Vec<Partial> {
         match self.path_of(needle) {
             Some(path) => self.any_value(path, values),
             None => self.all(),
@@ -164,13 +168,16 @@ impl Analysis {
     }
 
     /// `=` with undefined or NaN is never true.
-    fn any_value(&self, path: usize, values: &[Value]) -> Vec<Partial> {
+    fn any_value<V: Borrow<Value>>(&self, path: usize, values: &[V]) -> Vec<Partial> {
         let possible = |value: &&Value| {
             !value.is_undefined() && value.as_number().is_none_or(|number| number.is_finite())
         };
-        let keys: Vec<Partial> =
-            values.iter().filter(possible).flat_map(|value| self.one(path, value)).collect();
-        self.capped(keys)
+        let values = || values.iter().map(Borrow::borrow).filter(possible);
+        let is_long = |value: &Value| value.as_str().is_some_and(|text| text.len() > KEY_BYTES_MAX);
+        if values().nth(KEYS_MAX).is_some() || values().any(is_long) {
+            return self.all();
+        }
+        values().flat_map(|value| self.one(path, value)).collect()
     }
 
     fn either(&self, items: &[Expr]) -> Vec<Partial> {
@@ -192,10 +199,6 @@ impl Analysis {
             return if left == self.all() { right } else { left };
         }
         left.iter().flat_map(|left| right.iter().filter_map(|right| merge(left, right))).collect()
-    }
-
-    fn capped(&self, keys: Vec<Partial>) -> Vec<Partial> {
-        if keys.len() > KEYS_MAX { self.all() } else { keys }
     }
 
     /// Which path of the key an expression is: a path of names from the item, which is level 0.

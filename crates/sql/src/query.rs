@@ -6,13 +6,17 @@ use quire_value::{Path, Value};
 
 use crate::bind::{self, Bound};
 use crate::bound::{self, Expr};
-use crate::environment::{Budget, Environment, Limits};
+use crate::environment::Environment;
 use crate::exec::{self, Item, Row, Run, Seen, Window};
 use crate::functions::{Patterns, Surroundings};
+use crate::meter::{Allowance, Meter};
 use crate::plan::{self, QueryPlan};
 use crate::ranking::{RankStatistics, Ranked};
 use crate::user_functions::{NoFunctions, UserFunctions};
 use crate::{Schema, SqlError, ast, computed, flatten, fold, parser, partition_keys};
+
+/// Bytes of syntax and of the bound query, per byte of text: `[1,1,…` has an expression in every second one.
+const TEXT_COPIES: usize = 128;
 
 /// Bound values for `@name` parameters, the `@` included in the name.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +45,7 @@ pub struct Query {
     pub(crate) computed: Vec<Expr>,
     pub(crate) computed_names: Vec<String>,
     uses_clock: bool,
-    patterns: Patterns,
+    pub(crate) patterns: Patterns,
     pub(crate) environment: Environment,
 }
 
@@ -57,18 +61,32 @@ impl Query {
 
     /// For the items of a container.
     pub fn compile_for(text: &str, parameters: &Parameters, schema: Schema<'_>) -> Result<Query, SqlError> {
+        Query::compile_within(text, parameters, schema, &Allowance::default())
+    }
+
+    /// The same, spent from an allowance; runs are spent from that of the [environment](Query::with_environment). What the
+    /// query holds is taken from the memory of the allowance and given back with it.
+    pub fn compile_within(
+        text: &str,
+        parameters: &Parameters,
+        schema: Schema<'_>,
+        allowance: &Allowance,
+    ) -> Result<Query, SqlError> {
+        allowance.memory().take(text.len().saturating_mul(TEXT_COPIES))?;
+        let meter = allowance.meter();
         let syntax = parser::parse(text).map_err(|diagnostic| SqlError::Compile(vec![diagnostic]))?;
         // A row of a subquery has no computed properties, the item has.
         let syntax = if schema.computed.is_empty() { flatten::flatten(syntax) } else { syntax };
         let names: Vec<&str> = schema.computed.iter().map(|(name, _)| name.as_str()).collect();
         let Bound { query: mut bound, ranking, uses_clock, .. } =
-            bind::bind(&syntax, text, parameters, &names, schema)?;
-        fold::fold_query(&mut bound);
+            bind::bind(&syntax, text, parameters, &names, schema, &meter)?;
+        fold::fold_query(&mut bound, allowance);
         let is_sorted = !bound.order_by.is_empty();
         let ranked = ranking.clone().filter(|_| !is_sorted).map(|ranking| Ranked::new(&mut bound, ranking));
-        let computed = schema.computed.iter().map(|(name, query)| computed::compile(name, query, schema));
+        let computed =
+            schema.computed.iter().map(|(name, query)| computed::compile(name, query, schema, &meter));
         let mut computed = computed.collect::<Result<Vec<Expr>, _>>()?;
-        computed.iter_mut().for_each(fold::fold_expr);
+        computed.iter_mut().for_each(|expr| fold::fold_expr(expr, allowance));
         let computed_names = schema.computed.iter().map(|(name, _)| name.clone()).collect();
         let (patterns, environment) = (Patterns::default(), Environment::default());
         Ok(Query {
@@ -214,7 +232,7 @@ impl Query {
         ranked: &Ranked,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), SqlError> {
-        let mut rows = Collected::new(self.environment.limits);
+        let mut rows = Collected::new(&self.environment.allowance);
         self.run_plain(run, &mut |row| rows.push(row))?;
         for row in ranked.rows(rows.finish()?) {
             if emit(&Row::from(exec::Datum::Owned(row))).is_break() {
@@ -237,7 +255,7 @@ impl Query {
         items: impl IntoIterator<Item = &'i Value>,
     ) -> Result<Vec<Value>, SqlError> {
         let mut items = items.into_iter();
-        let mut rows = Collected::new(self.environment.limits);
+        let mut rows = Collected::new(&self.environment.allowance);
         let feed = &mut |sink: &mut Sink<'_>| {
             let _enough = items.try_for_each(|item| sink(&Item::value(item), 1));
             Ok::<(), SqlError>(())
@@ -289,14 +307,6 @@ impl Query {
         self.ranked.as_ref().is_some_and(Ranked::needs_statistics)
     }
 
-    /// The value of an expression that needs no item; `None` when it fails, or is nothing that a row can be.
-    pub(crate) fn evaluate_constant(&self, expr: &Expr) -> Option<Value> {
-        let surroundings = exec::surroundings(&self.environment, &self.patterns, &NoFunctions);
-        let value = Run::new(&surroundings, &self.computed, None).constant(expr).ok()?;
-        let row = Row::from(exec::Datum::Owned(value));
-        (row.check().is_ok() && !row.is_undefined()).then(|| row.to_value())
-    }
-
     fn check_clock(&self) -> Result<(), SqlError> {
         if self.uses_clock && self.environment.now_ticks.is_none() {
             return Err(SqlError::Refused("the query asks for the time, and none was given".to_owned()));
@@ -308,21 +318,22 @@ impl Query {
 /// Rows in memory, as many as the limits allow.
 struct Collected {
     rows: Vec<Value>,
-    budget: Budget,
+    meter: Meter,
     result: Result<(), SqlError>,
 }
 
 impl Collected {
-    fn new(limits: Limits) -> Collected {
-        Collected { rows: Vec::new(), budget: Budget::new(limits), result: Ok(()) }
+    fn new(allowance: &Allowance) -> Collected {
+        Collected { rows: Vec::new(), meter: allowance.meter(), result: Ok(()) }
     }
 
     fn push(&mut self, row: &Row<'_>) -> ControlFlow<()> {
-        let checked = row.check();
-        let row = row.to_value();
-        self.result = checked.and_then(|()| self.budget.hold(exec::approximate_size(&row)));
-        self.rows.push(row);
-        if self.result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        self.result = row.check().and_then(|()| self.meter.keep(row.approximate_size()));
+        if self.result.is_err() {
+            return ControlFlow::Break(());
+        }
+        self.rows.push(row.to_value());
+        ControlFlow::Continue(())
     }
 
     fn finish(self) -> Result<Vec<Value>, SqlError> {
@@ -391,7 +402,7 @@ impl Evaluator<'_> {
 
     /// The rows of one item as values; what they weigh counts as held.
     pub fn row_values_of(&mut self, item: &Item<'_>) -> Result<Vec<Value>, SqlError> {
-        let mut rows = Collected::new(self.query.environment.limits);
+        let mut rows = Collected::new(&self.query.environment.allowance);
         self.rows_of(item, &mut |row| rows.push(row))?;
         rows.finish()
     }
@@ -412,14 +423,13 @@ impl Evaluator<'_> {
     /// that has several items can have their calls made together, before it evaluates the items: as often as the query
     /// has calls that depend on each other.
     pub fn foresee_calls(&self, item: &Item<'_>) {
-        let Surroundings { random, budget, failure, .. } = &self.surroundings;
-        let (random_before, held_before) = (random.get(), budget.held_bytes());
+        let Surroundings { random, failure, .. } = &self.surroundings;
+        let random_before = random.get();
         let mut feed = |take: &mut exec::Take<'_>| take(item, 1);
         let run = Run::foreseeing(&self.surroundings, &self.query.computed, &mut feed);
         // What fails here fails again when the item is evaluated.
         drop(run.foresee(&self.query.bound));
         random.set(random_before);
-        budget.set_held_bytes(held_before);
         failure.take();
     }
 

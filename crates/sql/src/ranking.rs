@@ -166,7 +166,7 @@ fn scored(query: &Query, ranking: &Ranking) -> Query {
     let row = match &query.filter {
         Some(filter) => Expr::Conditional {
             branches: vec![(filter.clone(), row)],
-            otherwise: Box::new(Expr::Constant(Value::Undefined)),
+            otherwise: Box::new(Expr::undefined()),
         },
         None => row,
     };
@@ -189,8 +189,8 @@ fn score_parts(score: &Score) -> Expr {
             function: &FULL_TEXT_COUNTS,
             arguments: vec![
                 text.clone(),
-                Expr::Constant(Value::Array(terms.clone())),
-                Expr::Constant(Value::from(language.code())),
+                Expr::constant(Value::Array(terms.clone())),
+                Expr::constant(language.code()),
             ],
         },
     }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use quire_sql::{Environment, Limits, Parameters, Query, SqlError};
+use quire_sql::{Allowance, Environment, Parameters, Query, SqlError};
 use quire_value::Value;
 
 fn run(text: &str) -> Result<Vec<Value>, SqlError> {
@@ -55,7 +55,7 @@ fn item() -> Value {
 /// Each of these would need hours or terabytes.
 #[test]
 fn explosions_end_with_an_error() {
-    let limits = Limits { item_steps_max: 1_000_000, held_bytes_max: 16 << 20 };
+    let allowance = Allowance::limited(1_000_000, 16 << 20);
     for text in [
         "SELECT VALUE 1 FROM c JOIN a IN c.l JOIN b IN c.l JOIN d IN c.l JOIN e IN c.l",
         "SELECT VALUE COUNT(1) FROM c JOIN a IN c.l JOIN b IN c.l JOIN d IN c.l",
@@ -72,14 +72,15 @@ fn explosions_end_with_an_error() {
         "SELECT a, b, d, COUNT(1) FROM c JOIN a IN c.l JOIN b IN c.l JOIN d IN c.l GROUP BY a, b, d",
     ] {
         let query = Query::compile(text, &Parameters::default(), &[]).expect(text);
-        let query = query.with_environment(Environment { limits, ..Environment::default() });
+        let query =
+            query.with_environment(Environment { allowance: allowance.clone(), ..Environment::default() });
         let error = query.rows([&item()]).expect_err(text);
-        assert!(matches!(error, SqlError::Budget { .. }), "{text}: {error}");
+        assert!(matches!(error, SqlError::Budget { .. } | SqlError::QueryMemory { .. }), "{text}: {error}");
     }
     let chain = format!("SELECT VALUE c.s{} FROM c", " || c.s".repeat(20_000));
     let query = Query::compile(&chain, &Parameters::default(), &[]).expect("a long chain");
     query
-        .with_environment(Environment { limits, ..Environment::default() })
+        .with_environment(Environment { allowance: allowance.clone(), ..Environment::default() })
         .rows([&item()])
         .expect_err("too much text");
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use quire_resource::ContainerDefinition;
 use quire_sql::functions::TextStatistics;
 use quire_sql::{
-    Environment, Item, Limits, Parameters, Query, RankStatistics, Schema, Spend, SqlError, UserFunctions,
+    Allowance, Environment, Item, Parameters, Query, RankStatistics, Schema, Spend, SqlError, UserFunctions,
 };
 use quire_value::{Value, text};
 
@@ -147,9 +147,9 @@ impl UserFunctions for Numbers {
 
 fn call(text: &str) -> Result<String, SqlError> {
     let schema = Schema::default().with_functions(&Numbers);
-    let limits = Limits { item_steps_max: 100_000, ..Limits::default() };
+    let allowance = Allowance::default().with_item_steps(100_000);
     let query = Query::compile_for(text, &Parameters::default(), schema)?
-        .with_environment(Environment { limits, ..Environment::default() });
+        .with_environment(Environment { allowance, ..Environment::default() });
     let items = [r#"{"id": "1", "n": 4}"#, r#"{"id": "2", "n": "x"}"#, r#"{"id": "3"}"#].map(value);
     Ok(Value::Array(query.rows_calling(&Numbers, &items)?).to_json())
 }

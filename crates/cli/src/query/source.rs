@@ -73,6 +73,7 @@ impl Source {
             partitions: 1,
             cache_bytes: CACHE_BYTES,
             scripts: Default::default(),
+            query_memory: Default::default(),
         };
         let engine = Engine::open(Arc::new(storage), options)?;
         let container = match engine.container(&question.database, &question.container) {

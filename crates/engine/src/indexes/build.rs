@@ -322,7 +322,13 @@ mod tests {
 
     fn open(memory: &MemoryStorage) -> Engine {
         let clock = Arc::new(Ticking(AtomicI64::new(1_700_000_000_000)));
-        let options = Options { clock, partitions: 2, cache_bytes: 1 << 20, scripts: Default::default() };
+        let options = Options {
+            clock,
+            partitions: 2,
+            cache_bytes: 1 << 20,
+            scripts: Default::default(),
+            query_memory: Default::default(),
+        };
         Engine::open(Arc::new(memory.reopen()), options).unwrap()
     }
 

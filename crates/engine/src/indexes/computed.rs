@@ -1,8 +1,13 @@
 //! Indexed computed properties: their values are made from the item as it is written.
 
+use std::panic::AssertUnwindSafe;
+
 use quire_resource::ContainerDefinition;
-use quire_sql::{self as sql, Environment, Parameters, Query, Reads, SystemProperties};
+use quire_sql::{self as sql, Allowance, Environment, Parameters, Query, Reads, SystemProperties};
 use quire_value::{Item, Node, Object, Segment, Value};
+
+/// What a value may take while it is made.
+const BYTES_MAX: usize = 128 << 20;
 
 pub(super) struct Computed {
     pub name: String,
@@ -39,14 +44,27 @@ impl Computed {
                 }
             }
         }
-        let environment = Environment { geospatial: definition.geospatial, ..Environment::default() };
+        let allowance = Allowance::limited(Allowance::ITEM_STEPS_MAX, BYTES_MAX);
+        let environment =
+            Environment { geospatial: definition.geospatial, allowance, ..Environment::default() };
         Some(Computed { name: name.to_owned(), query: query.with_environment(environment) })
     }
 
-    /// The value of an item; `None` if it has none, or none that can be stored.
+    /// The value of an item; `None` if it has none, or none that can be stored. An expression that fails on an item, also
+    /// by a bug of ours, leaves it without a value: it must neither refuse the write nor end the building of an index.
     pub fn value(&self, item: Node<'_>) -> Option<Item> {
-        let mut evaluator = self.query.start().ok()?;
-        let rows = evaluator.row_values_of(&sql::Item::stored(item, &NotYet)).ok()?;
-        rows.first().map(Item::from_value)
+        let evaluate = || {
+            let mut evaluator = self.query.start().ok()?;
+            let rows = evaluator.row_values_of(&sql::Item::stored(item, &NotYet)).ok()?;
+            rows.first().map(Item::from_value)
+        };
+        // The evaluator is made and dropped inside, and nothing else is changed by it.
+        std::panic::catch_unwind(AssertUnwindSafe(evaluate)).unwrap_or_else(|_| {
+            tracing::error!(
+                property = self.name,
+                "evaluating a computed property panicked; it is not indexed"
+            );
+            None
+        })
     }
 }

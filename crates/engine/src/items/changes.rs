@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 
+use super::allowance;
 use super::body::Links;
 use super::page::{self, Cost, ROWS_DEFAULT};
 use super::row::{self, Row};
-use super::scan::{Meter, Reader, ScanBudget};
+use super::scan::{PageMeter, Reader, ScanBudget};
 use super::versions::Version;
 use super::view::View;
 use super::window::{self, Window};
@@ -152,7 +153,7 @@ fn read(
     // Before the snapshot, which shows them.
     let ends: Vec<u64> =
         windows.iter().map(|window| window.partition.sequencer.lsn()).collect::<Result<_, _>>()?;
-    let meter = Meter::new(ScanBudget::PAGE, &request.page);
+    let meter = PageMeter::new(ScanBudget::PAGE, &allowance::of_page(shared, &request.page.cancel));
     let mut reader = Reader::new(shared, container, &View::now(shared, container)?, windows, meter);
     let mut page = Filling::new(request, container)?;
     let mut more = false;
@@ -280,7 +281,7 @@ impl<'a> Filling<'a> {
         Ok(Filling { container, links, since, all_previous_images, text: vec![b'['], count: 0, count_max })
     }
 
-    fn is_full(&self, meter: &Meter) -> bool {
+    fn is_full(&self, meter: &PageMeter) -> bool {
         self.count >= self.count_max || self.text.len() >= PAGE_BYTES_MAX || meter.is_spent()
     }
 

@@ -1,5 +1,6 @@
 //! Items: create, read, replace, upsert, delete, list, query.
 
+pub(crate) mod allowance; // memory and time of a page, and who waits for it
 pub(crate) mod body; // what a client sends, and what it gets back
 mod by_rid; // items named by their rid
 mod changes; // the change feed

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use quire_sql::IndexMetrics;
+use quire_sql::{Allowance, IndexMetrics, Reservation, Row, SqlError};
 
+use super::allowance;
 use super::body::Links;
 use super::continuation::{self, Resume, Started};
-use super::scan::{End, Meter, Next, Reader, ScanBudget};
+use super::scan::{End, Next, PageMeter, Reader, ScanBudget};
 use super::view::View;
 use super::window::{self, Spot, Window};
 use crate::api::{Answer, Page, PageRequest, Position, QueryMetrics};
@@ -17,6 +18,8 @@ use crate::{Container, EngineError, charge};
 /// What the service sends when a client names no size.
 pub(super) const ROWS_DEFAULT: usize = 1000;
 const PAGE_BYTES_MAX: usize = 4 << 20;
+/// Memory for the text of a page is taken in pieces.
+const TEXT_PIECE_BYTES: usize = 64 << 10;
 
 /// Rows of a page as they are written.
 pub(crate) struct Rows {
@@ -25,6 +28,9 @@ pub(crate) struct Rows {
     count_max: usize,
     /// The partition that the last row came from, where one is known.
     pub served_by: Option<u32>,
+    /// Of the text, in the memory of its query; it stays until the answer is sent.
+    memory: Option<Reservation>,
+    failure: Option<SqlError>,
 }
 
 /// A page without its continuation, and what it cost.
@@ -38,7 +44,7 @@ pub(crate) struct Filled {
 
 impl Filled {
     fn nothing(request: &PageRequest) -> Result<Filled, EngineError> {
-        let (rows, cost) = (Rows::new(request)?, Cost::default());
+        let (rows, cost) = (Rows::new(request, None)?, Cost::default());
         Ok(Filled { rows, cost, next: None, explain: None, index_metrics: None })
     }
 }
@@ -60,7 +66,7 @@ pub(crate) struct Cost {
 }
 
 impl Rows {
-    pub fn new(request: &PageRequest) -> Result<Rows, EngineError> {
+    pub fn new(request: &PageRequest, allowance: Option<&Allowance>) -> Result<Rows, EngineError> {
         let count_max = match request.item_count_max {
             None | Some(0) => ROWS_DEFAULT,
             Some(-1) => usize::MAX,
@@ -71,12 +77,47 @@ impl Rows {
                 ),
             })?,
         };
-        Ok(Rows { text: vec![b'['], count: 0, count_max, served_by: None })
+        let memory = allowance.map(|allowance| allowance.memory().reserve(0)).transpose()?;
+        Ok(Rows { text: vec![b'['], count: 0, count_max, served_by: None, memory, failure: None })
+    }
+
+    /// Writes a row of a query.
+    pub fn push_row(&mut self, row: &Row<'_>) -> bool {
+        let bytes = row.approximate_size();
+        // The text of a row is hardly ever longer than twice this.
+        if bytes > TEXT_PIECE_BYTES && !self.reserve(self.text.len().saturating_add(bytes.saturating_mul(2)))
+        {
+            return false;
+        }
+        self.push(|text| row.write_json(text))
+    }
+
+    /// Notes the failure when the query may not hold so much; the page then ends with it.
+    fn reserve(&mut self, bytes: usize) -> bool {
+        let Some(memory) = &mut self.memory else { return true };
+        if bytes <= memory.bytes() {
+            return true;
+        }
+        let pieces = bytes.checked_next_multiple_of(TEXT_PIECE_BYTES).unwrap_or(bytes);
+        self.failure = memory.grow_to(pieces).err();
+        self.failure.is_none()
+    }
+
+    /// The text of the page and the memory that it holds.
+    fn finish(mut self) -> Result<(Vec<u8>, usize, Option<Reservation>), EngineError> {
+        if let Some(failure) = self.failure {
+            return Err(failure.into());
+        }
+        self.text.push(b']');
+        if let Some(memory) = &mut self.memory {
+            memory.shrink_to(self.text.capacity());
+        }
+        Ok((self.text, self.count, self.memory))
     }
 
     /// Writes one more row; false, and nothing written, when the page has no room for it. A first row always has.
     pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> bool {
-        if self.count >= self.count_max {
+        if self.count >= self.count_max || self.failure.is_some() {
             return false;
         }
         let before = self.text.len();
@@ -89,7 +130,7 @@ impl Rows {
             return false;
         }
         self.count += 1;
-        true
+        self.reserve(self.text.capacity())
     }
 
     pub fn count(&self) -> usize {
@@ -109,10 +150,11 @@ pub(crate) fn list_items(shared: &Shared, container: &Container, request: &PageR
             Some(Resume::List(spot)) => Some(spot),
             Some(_) => return Err(EngineError::BadContinuation),
         };
-        let meter = Meter::new(ScanBudget::PAGE, request);
+        let allowance = allowance::of_page(shared, &request.cancel);
+        let meter = PageMeter::new(ScanBudget::PAGE, &allowance);
         let view = View::now(shared, container)?;
         let mut reader = Reader::new(shared, container, &view, windows, meter);
-        fill_list(&mut reader, from, Rows::new(request)?)
+        fill_list(&mut reader, from, Rows::new(request, Some(&allowance))?)
     })
 }
 
@@ -157,15 +199,15 @@ pub(crate) fn answer_page<'a>(
             position = Some(partition.position()?);
         }
         let range = next.map(|partition| partition.layout.range.clone());
-        Ok((filled, binding, range))
+        let Filled { rows, cost, next, explain, index_metrics } = filled;
+        Ok((rows.finish()?, (cost, next, explain, index_metrics), binding, range))
     });
-    let result = result.map(|(filled, binding, range)| {
-        let Filled { rows: Rows { mut text, count, .. }, cost, next, explain, index_metrics } = filled;
-        text.push(b']');
+    let result = result.map(|((text, count, memory), filled, binding, range)| {
+        let (cost, next, explain, index_metrics) = filled;
         charge = charge::page(&cost, count, text.len());
         let metrics = metrics(&cost, count, text.len(), started.elapsed());
         let continuation = next.map(|next| continuation::seal(shared, &binding, &next));
-        Page { rows: text, count, continuation, range, metrics, explain, index_metrics }
+        Page { rows: text, count, continuation, range, metrics, explain, index_metrics, memory }
     });
     Answer { charge, position, result }
 }

@@ -7,6 +7,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use quire_sql::{Allowance, Meter, Reservation};
 use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 
 use super::moment::Moment;
@@ -14,7 +15,6 @@ use super::page::Cost;
 use super::row::{self, Row};
 use super::view::View;
 use super::window::{Spot, Window};
-use crate::api::{Cancel, PageRequest};
 use crate::shared::Shared;
 use crate::stretches::{Draft, Place, Seen, Stretches};
 use crate::{Container, EngineError, keys};
@@ -26,8 +26,11 @@ const BYTES_MAX: usize = 4 << 20;
 /// Items and index rows between two looks at the clock, at most; fewer where they take long.
 const CLOCK_INTERVAL_MAX: u64 = 64;
 const SLOW: Duration = Duration::from_millis(1);
-/// Between two looks at the client.
-const ASK_INTERVAL: Duration = Duration::from_millis(20);
+/// What reading an item takes, in steps of the meter.
+const ITEM_STEPS: u64 = 64;
+/// The same for finding the first row of a range in an index, and for a row of it.
+const SEEK_STEPS: u64 = 128;
+const INDEX_ROW_STEPS: u64 = 16;
 
 /// How much a page may read before it has to stop, whatever it found.
 #[derive(Clone, Copy)]
@@ -48,16 +51,16 @@ impl ScanBudget {
 }
 
 /// What a page has cost so far, and whether it may go on.
-pub(crate) struct Meter {
+pub(crate) struct PageMeter {
     budget: ScanBudget,
-    cancel: Cancel,
+    /// Steps of reading; items are limited by the page, not here.
+    work: Meter,
     started: Instant,
     /// Items and index rows after which the clock is looked at again, and what it said.
     clock_at: Cell<u64>,
     late: Cell<bool>,
     interval: Cell<u64>,
     looked_at: Cell<Duration>,
-    ask_at: Cell<Duration>,
     pub partitions: usize,
     last_partition: Option<u32>,
     pub items: u64,
@@ -74,7 +77,7 @@ pub(crate) struct Reader<'a> {
     pub container: &'a Container,
     pub snapshot: Arc<dyn Snapshot>,
     pub windows: &'a [Window<'a>],
-    pub meter: Meter,
+    pub meter: PageMeter,
     pub moment: Moment,
     hidden: Arc<HashSet<u64>>,
     stretches: &'a Stretches,
@@ -107,16 +110,15 @@ pub(crate) enum End {
 
 pub(crate) type Visit<'v> = dyn FnMut(&Found<'_>) -> Result<Next, EngineError> + 'v;
 
-impl Meter {
-    pub fn new(budget: ScanBudget, request: &PageRequest) -> Meter {
-        Meter {
+impl PageMeter {
+    pub fn new(budget: ScanBudget, allowance: &Allowance) -> PageMeter {
+        PageMeter {
             budget,
-            cancel: request.cancel.clone(),
+            work: allowance.clone().with_item_steps(u64::MAX).meter(),
             clock_at: Cell::new(1),
             interval: Cell::new(1),
             looked_at: Cell::new(Duration::ZERO),
             late: Cell::new(false),
-            ask_at: Cell::new(ASK_INTERVAL),
             started: Instant::now(),
             partitions: 0,
             last_partition: None,
@@ -149,10 +151,6 @@ impl Meter {
             let interval = if slow { 1 } else { (2 * self.interval.get()).min(CLOCK_INTERVAL_MAX) };
             self.interval.set(interval);
             self.clock_at.set(done + interval);
-            if elapsed >= self.ask_at.get() {
-                self.ask_at.set(elapsed + ASK_INTERVAL);
-                self.cancel.ask();
-            }
             self.late.set(elapsed >= self.budget.time);
         }
         self.late.get()
@@ -162,7 +160,7 @@ impl Meter {
     pub fn start(&mut self) {
         self.index_rows_planned = self.index_rows;
         self.started = Instant::now();
-        (self.looked_at, self.ask_at) = (Cell::new(Duration::ZERO), Cell::new(ASK_INTERVAL));
+        self.looked_at = Cell::new(Duration::ZERO);
     }
 
     /// Gives back the one before.
@@ -171,8 +169,28 @@ impl Meter {
         std::mem::replace(&mut self.budget, budget)
     }
 
-    pub fn check(&self) -> Result<(), EngineError> {
-        if self.cancel.is_cancelled() { Err(EngineError::Cancelled) } else { Ok(()) }
+    /// Spends steps of reading; an error when nobody waits any more or the time is over.
+    pub fn spend(&self, steps: u64) -> Result<(), EngineError> {
+        Ok(self.work.spend(steps)?)
+    }
+
+    /// Before work that takes a while and cannot be interrupted.
+    pub fn look(&self) -> Result<(), EngineError> {
+        Ok(self.work.allowance().look()?)
+    }
+
+    /// Takes memory for as long as the page is made.
+    pub fn keep(&self, bytes: usize) -> Result<(), EngineError> {
+        Ok(self.work.keep(bytes)?)
+    }
+
+    /// Memory for what outlives a call of the reader.
+    pub fn reserve(&self) -> Result<Reservation, EngineError> {
+        Ok(self.work.allowance().memory().reserve(0)?)
+    }
+
+    pub fn release(&self, bytes: usize) {
+        self.work.release(bytes);
     }
 
     pub fn cost(&self) -> Cost {
@@ -221,7 +239,7 @@ impl<'a> Reader<'a> {
         container: &'a Container,
         view: &View,
         windows: &'a [Window<'a>],
-        meter: Meter,
+        meter: PageMeter,
     ) -> Reader<'a> {
         let (snapshot, moment) = (Arc::clone(&view.snapshot), view.moment.clone());
         let (stretches, seen) = (&shared.stretches, view.stretches_seen);
@@ -295,10 +313,14 @@ impl<'a> Reader<'a> {
                 bytes_max: usize::MAX,
                 ..scan(keys::ITEMS, range, Direction::Forward, left.max(1), true)
             };
+            let mut outcome = Ok(());
+            let meter = &self.meter;
             let more = self.snapshot.visit(&scan, &mut |_, _| {
                 count += 1;
-                ControlFlow::Continue(())
+                outcome = meter.spend(1);
+                if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;
+            outcome?;
             if more || count >= limit {
                 return Ok((count, false));
             }
@@ -467,7 +489,7 @@ impl<'a> Reader<'a> {
         visit: &mut dyn FnMut(&Found<'_>) -> Result<(), EngineError>,
     ) -> Result<(), EngineError> {
         let row = Row::trusted(bytes)?;
-        self.meter.check()?;
+        self.meter.spend(ITEM_STEPS)?;
         self.meter.count(bytes.len());
         let is_in = window.accepts(&self.container.definition.partition_key, rid, &row)?;
         let sight = Sight { container: self.container, moment: &self.moment, hidden: &self.hidden };
@@ -510,14 +532,17 @@ impl<'a> Reader<'a> {
         rows_max: usize,
         visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<bool, EngineError> {
-        self.meter.check()?;
+        self.meter.spend(SEEK_STEPS)?;
         let started = Instant::now();
-        let mut rows = 0;
+        let (mut rows, mut outcome) = (0, Ok(()));
         let scan = scan(keys::INDEX, range, direction, rows_max, true);
+        let meter = &self.meter;
         let more = self.snapshot.visit(&scan, &mut |key, _| {
             rows += 1;
-            visit(key)
+            outcome = meter.spend(INDEX_ROW_STEPS);
+            if outcome.is_err() { ControlFlow::Break(()) } else { visit(key) }
         })?;
+        outcome?;
         self.meter.index_rows += rows;
         self.meter.index_time += started.elapsed();
         Ok(more)
@@ -558,13 +583,14 @@ impl Sight<'_> {
 /// Shows the row of an item if it belongs to the window.
 fn show_row(
     sight: Sight<'_>,
-    meter: &mut Meter,
+    meter: &mut PageMeter,
     window: &Window<'_>,
     rid: u64,
     (row, bytes): (Row<'_>, usize),
     visit: &mut Visit<'_>,
 ) -> Result<End, EngineError> {
     if !window.accepts(&sight.container.definition.partition_key, rid, &row)? {
+        meter.spend(ITEM_STEPS)?;
         meter.count(bytes);
         return Ok(End::Done);
     }
@@ -574,7 +600,7 @@ fn show_row(
 /// Shows an item of a window, unless it has expired or the budget is spent.
 fn show(
     sight: Sight<'_>,
-    meter: &mut Meter,
+    meter: &mut PageMeter,
     found: &Found<'_>,
     bytes: usize,
     visit: &mut Visit<'_>,
@@ -582,7 +608,7 @@ fn show(
     if meter.is_spent() {
         return Ok(End::Paused(found.spot));
     }
-    meter.check()?;
+    meter.spend(ITEM_STEPS)?;
     meter.count(bytes);
     if sight.lacks(found.spot.rid, &found.row) {
         return Ok(End::Done);

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use quire_resource::PartitionKey;
 use quire_value::{Item, Node};
 
+use super::allowance;
 use super::body::{Body, Links, Stamped};
 use super::logical_partition::{LogicalPartition, Stored, Verb, check_precondition, id_of};
 use super::patch::Patch;
@@ -21,7 +22,7 @@ use super::query::environment;
 use super::row::{Row, Stamp};
 use super::rows::{Indexed, NewVersion, Rows};
 use super::unique::Tuple;
-use crate::api::{Answer, IndexingDirective, ItemWritten, WriteItem, WriteKind};
+use crate::api::{Answer, Cancel, IndexingDirective, ItemWritten, WriteItem, WriteKind};
 use crate::indexes::Indexes;
 use crate::locks::{LockSet, Mode, Protects};
 use crate::partition::Partition;
@@ -396,7 +397,9 @@ pub(crate) fn patched(
     let container = home.container;
     let links = Links::new(container);
     let system = Stamped { links: &links, child: rid, stamp };
-    let value = patch.apply(item, &system, &container.definition, environment(shared, container)?)?;
+    let allowance = allowance::of_page(shared, &Cancel::default());
+    let environment = environment(shared, container, allowance)?;
+    let value = patch.apply(item, &system, &container.definition, environment)?;
     Body::of_item(Item::from_value(&value), want_body)
 }
 

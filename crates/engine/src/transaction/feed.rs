@@ -3,10 +3,11 @@
 use super::Transaction;
 use crate::EngineError;
 use crate::api::Page;
+use crate::items::allowance;
 use crate::items::body::Links;
 use crate::items::continuation::Resume;
 use crate::items::page::{Filled, Rows, answer_page};
-use crate::items::scan::{End, Meter, Next, Reader, ScanBudget};
+use crate::items::scan::{End, Next, PageMeter, Reader, ScanBudget};
 use crate::items::window::{Spot, Window};
 
 impl Transaction<'_> {
@@ -20,9 +21,10 @@ impl Transaction<'_> {
                 Some(Resume::List(spot)) => Some(spot),
                 Some(_) => return Err(EngineError::BadContinuation),
             };
-            let meter = Meter::new(ScanBudget::PAGE, &request);
+            let allowance = allowance::of_page(self.shared, &request.cancel);
+            let meter = PageMeter::new(ScanBudget::PAGE, &allowance);
             let mut reader = Reader::new(self.shared, self.home.container, &self.view, windows, meter);
-            self.fill(&mut reader, windows, from, Rows::new(&request)?)
+            self.fill(&mut reader, windows, from, Rows::new(&request, Some(&allowance))?)
         });
         self.charge += answer.charge;
         answer.result

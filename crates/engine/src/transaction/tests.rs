@@ -54,8 +54,13 @@ impl Bench {
         partitions: u32,
     ) -> (Arc<FaultStorage<MemoryStorage>>, Engine) {
         let faults = Arc::new(FaultStorage::new(memory.reopen()));
-        let options =
-            Options { clock: clock.clone(), partitions, cache_bytes: 1 << 20, scripts: Default::default() };
+        let options = Options {
+            clock: clock.clone(),
+            partitions,
+            cache_bytes: 1 << 20,
+            scripts: Default::default(),
+            query_memory: Default::default(),
+        };
         let engine = Engine::open(faults.clone(), options).unwrap();
         (faults, engine)
     }
@@ -858,6 +863,7 @@ fn concurrent_transactions_survive_faults() {
             partitions: 1,
             cache_bytes: 1 << 20,
             scripts: Default::default(),
+            query_memory: Default::default(),
         };
         let engine = Engine::open(faults.clone(), options).unwrap();
         let container = engine.container("d", "c").unwrap();

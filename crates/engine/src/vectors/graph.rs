@@ -65,13 +65,14 @@ impl Graph {
     pub fn link(&mut self, rows: &Rows) {
         let (slot, distance) = (self.linked(), self.distance);
         let level = level_of(slot);
-        let nearness = |other: u32| rows.between(slot, other, distance);
+        let measure = |other: u32| rows.between(slot, other, distance);
+        let nearness = |other: u32| Some(measure(other));
         if slot == 0 {
             self.links.push(vec![Vec::new(); level + 1]);
             return;
         }
         let top = self.links[self.entry as usize].len() - 1;
-        let mut start = vec![Near { nearness: nearness(self.entry), slot: self.entry }];
+        let mut start = vec![Near { nearness: measure(self.entry), slot: self.entry }];
         for level in (level + 1..=top).rev() {
             start = self.search_level(level, &start, 1, &nearness);
         }
@@ -89,11 +90,18 @@ impl Graph {
         }
     }
 
-    /// Up to `list_size` slots near a target, the nearest first.
-    pub fn search(&self, rows: &Rows, target: &Target, list_size: usize) -> Vec<u32> {
-        let nearness = |slot: u32| rows.nearness(slot, target).map_or(f64::NEG_INFINITY, |near| near.value);
+    /// Up to `list_size` slots near a target, the nearest first. Ends early when `goes_on` says no.
+    pub fn search(
+        &self,
+        rows: &Rows,
+        target: &Target,
+        list_size: usize,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Vec<u32> {
+        let measure = |slot: u32| rows.nearness(slot, target).map_or(f64::NEG_INFINITY, |near| near.value);
+        let nearness = |slot: u32| goes_on().then(|| measure(slot));
         let Some(links) = self.links.get(self.entry as usize) else { return Vec::new() };
-        let mut start = vec![Near { nearness: nearness(self.entry), slot: self.entry }];
+        let mut start = vec![Near { nearness: measure(self.entry), slot: self.entry }];
         for level in (1..links.len()).rev() {
             start = self.search_level(level, &start, 1, &nearness);
         }
@@ -114,13 +122,13 @@ impl Graph {
         }
     }
 
-    /// The nearest that can be reached on a level, the nearest first.
+    /// The nearest that can be reached on a level, the nearest first; as far as there is a nearness.
     fn search_level(
         &self,
         level: usize,
         start: &[Near],
         list_size: usize,
-        nearness: &dyn Fn(u32) -> f64,
+        nearness: &dyn Fn(u32) -> Option<f64>,
     ) -> Vec<Near> {
         let mut seen = Seen::new(self.links.len());
         start.iter().for_each(|near| {
@@ -128,7 +136,7 @@ impl Graph {
         });
         let mut open: BinaryHeap<Near> = start.iter().copied().collect();
         let mut best: BinaryHeap<Reverse<Near>> = start.iter().copied().map(Reverse).collect();
-        while let Some(near) = open.pop() {
+        'walk: while let Some(near) = open.pop() {
             if best.len() >= list_size && best.peek().is_some_and(|Reverse(worst)| near < *worst) {
                 break;
             }
@@ -136,7 +144,8 @@ impl Graph {
                 if !seen.insert(slot) {
                     continue;
                 }
-                let next = Near { nearness: nearness(slot), slot };
+                let Some(nearness) = nearness(slot) else { break 'walk };
+                let next = Near { nearness, slot };
                 if best.len() < list_size || best.peek().is_some_and(|Reverse(worst)| next > *worst) {
                     open.push(next);
                     best.push(Reverse(next));

@@ -48,6 +48,8 @@ pub(crate) struct Search<'s> {
     pub quantized_vector_list_multiplier: Option<f64>,
     /// Whether an item is in the scope of the query and its vector is current.
     pub accepts: &'s dyn Fn(u64) -> bool,
+    /// Asked before every vector; after a no the search ends, and what it found does not count.
+    pub goes_on: &'s dyn Fn() -> bool,
 }
 
 #[derive(Debug, Default)]
@@ -169,7 +171,7 @@ impl Index {
         if list_size >= self.rows.live() / 2 {
             return self.flat(search, 0, Vec::new());
         }
-        let found = graph.search(&self.rows, search.target, list_size);
+        let found = graph.search(&self.rows, search.target, list_size, search.goes_on);
         let found = found.into_iter().filter_map(|slot| Some((slot, self.rows.rid(slot)?)));
         let hits = self.flat(search, graph.linked(), found.collect());
         Hits { is_all: false, is_approximate: true, ..hits }
@@ -208,7 +210,7 @@ impl Index {
     }
 
     fn measured(&self, search: &Search<'_>, slots: impl Iterator<Item = (u32, u64)>) -> Vec<(Nearness, u64)> {
-        let accepted = slots.filter(|(_, rid)| (search.accepts)(*rid));
+        let accepted = slots.take_while(|_| (search.goes_on)()).filter(|(_, rid)| (search.accepts)(*rid));
         accepted.filter_map(|(slot, rid)| Some((self.rows.nearness(slot, search.target)?, rid))).collect()
     }
 }
@@ -240,6 +242,7 @@ mod tests {
             search_list_size_multiplier: multiplier,
             quantized_vector_list_multiplier: multiplier,
             accepts: &|rid| rid != 700,
+            goes_on: &|| true,
         })
     }
 
@@ -259,6 +262,31 @@ mod tests {
         assert!(found(&index, false, None).is_approximate);
         assert!(!found(&index, false, Some(100.0)).is_approximate);
         assert!(found(&index, false, None).rids.iter().all(|(rid, _)| *rid != 700));
+    }
+
+    /// However many vectors there are.
+    #[test]
+    fn a_search_that_nobody_waits_for_ends() {
+        for kind in [VectorIndexKind::Flat, VectorIndexKind::QuantizedFlat, VectorIndexKind::DiskAnn] {
+            let mut index = index(kind);
+            while index.link(LINKED_MAX) {}
+            let target = Target::new(&[700.2, 3.0], DistanceFunction::Euclidean).expect("regular");
+            let asked = std::cell::Cell::new(0);
+            index.search(&Search {
+                target: &target,
+                distance: DistanceFunction::Euclidean,
+                count: 50,
+                is_exact: false,
+                search_list_size_multiplier: None,
+                quantized_vector_list_multiplier: None,
+                accepts: &|_| true,
+                goes_on: &|| {
+                    asked.set(asked.get() + 1);
+                    asked.get() < 10
+                },
+            });
+            assert!((10..20).contains(&asked.get()), "{kind:?}: {}", asked.get());
+        }
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub fn options(clock: &Arc<FakeClock>, partitions: u32) -> Options {
         partitions,
         cache_bytes: 4 << 20,
         scripts: Default::default(),
+        query_memory: Default::default(),
     }
 }
 

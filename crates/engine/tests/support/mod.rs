@@ -33,6 +33,7 @@ pub fn options_with(partitions: u32) -> Options {
         partitions,
         cache_bytes: 1 << 20,
         scripts: Default::default(),
+        query_memory: Default::default(),
     }
 }
 

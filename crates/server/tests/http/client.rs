@@ -80,8 +80,13 @@ impl Client {
 
     pub fn start_with(partitions: u32, configure: impl FnOnce(&mut ServerConfig)) -> Client {
         let clock: Arc<dyn Clock> = Arc::new(FrozenClock);
-        let options =
-            Options { clock: clock.clone(), partitions, cache_bytes: 1 << 20, scripts: Default::default() };
+        let options = Options {
+            clock: clock.clone(),
+            partitions,
+            cache_bytes: 1 << 20,
+            scripts: Default::default(),
+            query_memory: Default::default(),
+        };
         let engine = Arc::new(Engine::open(Arc::new(MemoryStorage::new()), options).expect("opens"));
         let listen = "127.0.0.1:0".parse().expect("an address");
         let mut config = ServerConfig::new(listen, Keys::well_known(), clock);

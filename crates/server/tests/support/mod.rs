@@ -40,8 +40,13 @@ pub fn start_with(change: impl FnOnce(&mut ServerConfig)) -> TestServer {
 
 pub fn start_on(storage: Arc<dyn Storage>, change: impl FnOnce(&mut ServerConfig)) -> TestServer {
     let clock = Arc::new(SystemClock);
-    let options =
-        Options { clock: clock.clone(), partitions: 1, cache_bytes: 1 << 20, scripts: Default::default() };
+    let options = Options {
+        clock: clock.clone(),
+        partitions: 1,
+        cache_bytes: 1 << 20,
+        scripts: Default::default(),
+        query_memory: Default::default(),
+    };
     let engine = Arc::new(Engine::open(storage, options).unwrap());
     let mut config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), Keys::well_known(), clock);
     change(&mut config);

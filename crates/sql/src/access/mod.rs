@@ -14,11 +14,15 @@ mod range; // sets of values
 mod reads; // what is touched
 mod vector; // ORDER BY VectorDistance
 
+use std::cell::Cell;
+
 use quire_value::{Path, Value};
 
 use crate::Query;
 use crate::bound::{self, Expr, Input};
-use crate::functions::{Aggregate, Nature};
+use crate::exec::{self, Row, Run};
+use crate::functions::{Aggregate, Nature, Surroundings};
+use crate::user_functions::NoFunctions;
 
 use self::place::{Levels, Place};
 use self::predicate::Finder;
@@ -30,6 +34,11 @@ pub use self::policy::{CompositeIndex, IndexMetrics, Indexes, SingleIndex};
 pub use self::range::ValueRange;
 pub use self::reads::Reads;
 pub use self::vector::VectorOrder;
+
+/// Values of constants that conditions are made of. Filters with more of them are for reading items, not for indexes.
+const CONSTANT_BYTES_MAX: usize = 4 << 20;
+/// Of each, in ranges and the ranges between them, while they are put together.
+const CONSTANT_COPIES: usize = 6;
 
 /// What a query asks of the items of a container.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,7 +91,8 @@ pub struct IndexAggregate {
 impl Query {
     /// Depends on the time that [`Query::with_environment`] gave, when the query asks for it.
     pub fn analysis(&self) -> Analysis {
-        let constant = |expr: &Expr| self.constant(expr);
+        let constants = Constants::new(self);
+        let constant = |expr: &Expr| constants.of(expr);
         let mut finder = Finder { levels: Levels::default(), computed: &self.computed, constant: &constant };
         let found = finder.rows(&self.bound);
         let order = self.order(&finder);
@@ -94,17 +104,6 @@ impl Query {
         let aggregated = self.aggregated(&finder);
         let filter = found.condition;
         Analysis { filter, filter_is_exact, order, order_keys, reads, aggregate, aggregated }
-    }
-
-    /// The value of an expression that depends on no item. What fails or is not finite is left to the run.
-    fn constant(&self, expr: &Expr) -> Option<Value> {
-        if let Expr::Constant(value) = expr {
-            return Some(value.clone());
-        }
-        if !is_constant(expr, self.environment.now_ticks.is_some()) {
-            return None;
-        }
-        self.evaluate_constant(expr)
     }
 
     /// With the levels of the outermost query in scope.
@@ -169,6 +168,43 @@ impl Query {
         found.min = asks(Aggregate::Min);
         found.max = asks(Aggregate::Max);
         fits.then_some(found)
+    }
+}
+
+/// Expressions that depend on no item, as far as their values are worth knowing: conditions hold several copies of them.
+struct Constants<'q> {
+    query: &'q Query,
+    surroundings: Surroundings<'q>,
+    left_bytes: Cell<usize>,
+}
+
+impl<'q> Constants<'q> {
+    fn new(query: &'q Query) -> Constants<'q> {
+        let surroundings = exec::surroundings(&query.environment, &query.patterns, &NoFunctions);
+        Constants { query, surroundings, left_bytes: Cell::new(CONSTANT_BYTES_MAX) }
+    }
+
+    /// What fails, is not finite or is too much is left to the run.
+    fn of(&self, expr: &Expr) -> Option<Value> {
+        let known = expr.as_constant();
+        if known.is_none() && !is_constant(expr, self.query.environment.now_ticks.is_some()) {
+            return None;
+        }
+        let evaluated = match known {
+            Some(_) => None,
+            None => Some(self.evaluate(expr)?),
+        };
+        let bytes = known.or(evaluated.as_ref()).map_or(0, exec::approximate_size);
+        self.left_bytes.set(self.left_bytes.get().checked_sub(bytes)?);
+        self.query.environment.allowance.memory().take(bytes * CONSTANT_COPIES).ok()?;
+        evaluated.or_else(|| known.cloned())
+    }
+
+    /// `None` when it fails, or is nothing that a row can be.
+    fn evaluate(&self, expr: &Expr) -> Option<Value> {
+        let value = Run::new(&self.surroundings, &self.query.computed, None).constant(expr).ok()?;
+        let row = Row::from(exec::Datum::Owned(value));
+        (row.check().is_ok() && !row.is_undefined()).then(|| row.to_value())
     }
 }
 

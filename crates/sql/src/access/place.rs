@@ -1,8 +1,15 @@
 //! Where in the item the values in scope come from.
 
+use std::collections::HashMap;
+use std::rc::Rc;
+
 use quire_value::{Segment, Value};
 
+use crate::bind::is_name;
 use crate::bound::{Expr, Step};
+
+/// Names and `[]` of a place: those below are as good as unknown. Places are copied wherever their value is mentioned.
+const SEGMENTS_MAX: usize = 128;
 
 /// A place in the item: names and `[]`. Empty: the item itself.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,16 +37,25 @@ impl Place {
         self
     }
 
-    /// `None` when where it leads depends on the item.
+    /// `None` when where it leads depends on the item, or is too long to say.
     pub fn step(self, step: &Step) -> Option<Place> {
         match step {
-            Step::Name(name) => Some(self.name(name)),
+            Step::Name(name) => self.member(name),
             Step::Index(index) => match index.as_constant()? {
-                Value::String(name) => Some(self.name(name)),
-                Value::Number(_) => Some(self.elements()),
+                Value::String(name) => self.member(name),
+                Value::Number(_) => self.has_room().then(|| self.elements()),
                 _ => None,
             },
         }
+    }
+
+    /// `None` when that is too long to say.
+    pub fn member(self, name: &str) -> Option<Place> {
+        (self.has_room() && is_name(name)).then(|| self.name(name))
+    }
+
+    fn has_room(&self) -> bool {
+        self.path.len() < SEGMENTS_MAX
     }
 
     /// The names up to the first `[]`.
@@ -54,8 +70,8 @@ impl Place {
 pub(super) enum Binding {
     Unknown,
     Place(Place),
-    /// An object made by a select list.
-    Members(Vec<(String, Binding)>),
+    /// An object made by a select list. Shared: subqueries inside each other may mention one twice at every level.
+    Members(Rc<HashMap<String, Binding>>),
 }
 
 impl Binding {
@@ -71,9 +87,7 @@ impl Binding {
         match (self, step) {
             (Binding::Place(place), step) => place.step(step).map_or(Binding::Unknown, Binding::Place),
             (Binding::Members(members), Step::Name(name)) => {
-                // Of two members with one name the last one counts.
-                let member = members.into_iter().rev().find(|(member, _)| member == name);
-                member.map_or(Binding::Unknown, |(_, binding)| binding)
+                members.get(name).cloned().unwrap_or(Binding::Unknown)
             }
             (Binding::Members(_) | Binding::Unknown, _) => Binding::Unknown,
         }
@@ -113,9 +127,12 @@ impl Levels {
                     _ => Binding::Unknown,
                 }
             }
-            Expr::Object(members) => Binding::Members(
-                members.iter().map(|(name, member)| (name.clone(), self.binding(member, computed))).collect(),
-            ),
+            Expr::Object(members) => {
+                // Of two members with one name the last one counts.
+                let members =
+                    members.iter().map(|(name, member)| (name.clone(), self.binding(member, computed)));
+                Binding::Members(Rc::new(members.collect()))
+            }
             _ => Binding::Unknown,
         }
     }

@@ -5,7 +5,9 @@
 //! which the expression has that value, whatever elements the sources in scope stand for. What is not understood
 //! leaves every item.
 
+use std::borrow::Borrow;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use quire_value::{Kind, Object, Value};
 
@@ -339,7 +341,13 @@ impl Finder<'_> {
         Found::inexact(found.condition)
     }
 
-    fn membership(&mut self, needle: &Expr, items: &[Expr], sorted: Option<&[Value]>, wanted: bool) -> Found {
+    fn membership(
+        &mut self,
+        needle: &Expr,
+        items: &[Expr],
+        sorted: Option<&[Arc<Value>]>,
+        wanted: bool,
+    ) -> Found {
         if let Some(found) = sorted.and_then(|values| self.test_of(needle, any_of(values), wanted)) {
             return found;
         }
@@ -477,11 +485,12 @@ fn split(range: ValueRange, kind: Kind) -> Test {
 }
 
 /// Equal to one of them. Undefined is equal to nothing and makes what is not found undefined; NaN is equal to nothing.
-pub(super) fn any_of(values: &[Value]) -> Test {
-    let equal = values.iter().filter(|value| !value.is_undefined() && !is_nan(value)).map(equal_to);
+pub(super) fn any_of<V: Borrow<Value>>(values: &[V]) -> Test {
+    let values = || values.iter().map(Borrow::borrow);
+    let equal = values().filter(|value| !value.is_undefined() && !is_nan(value)).map(equal_to);
     let yes = union(equal.collect());
-    let nested = values.iter().any(|value| matches!(value.kind(), Kind::Array | Kind::Object));
-    let no = match values.iter().any(Value::is_undefined) {
+    let nested = values().any(|value: &Value| matches!(value.kind(), Kind::Array | Kind::Object));
+    let no = match values().any(Value::is_undefined) {
         true => Vec::new(),
         // Another array than the one given is not equal to it.
         false if nested => vec![ValueRange::defined()],

@@ -156,7 +156,15 @@ impl Reader<'_> {
                     Step::Name(name) => Some(name),
                     Step::Index(_) => None,
                 });
-                self.place(&names.fold(place, |place, name| place.name(name)));
+                // What lies below a path is read with it, so that one may end early.
+                let mut read = place;
+                for name in names {
+                    match read.clone().member(name) {
+                        Some(below) => read = below,
+                        None => break,
+                    }
+                }
+                self.place(&read);
             }
             _ => self.expr(base),
         }

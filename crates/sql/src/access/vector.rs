@@ -7,8 +7,8 @@ use crate::Query;
 use crate::bound::Expr;
 use crate::functions::Metric;
 
-use super::Finder;
 use super::place::Levels;
+use super::{Constants, Finder};
 
 /// The first rows by how near a vector of the item is to a given one. What has no distance comes last, but first where
 /// distances ascend; ties go by the order in which items are fed.
@@ -37,7 +37,8 @@ impl Query {
         if function.name() != "VectorDistance" {
             return None;
         }
-        let constant = |expr: &Expr| self.constant(expr);
+        let constants = Constants::new(self);
+        let constant = |expr: &Expr| constants.of(expr);
         let mut finder = Finder { levels: Levels::default(), computed: &self.computed, constant: &constant };
         finder.rows(&self.bound);
         let (place, vector) = match (finder.place(left), finder.place(right)) {

@@ -1,10 +1,13 @@
 //! Expressions.
 
+use std::sync::Arc;
+
 use quire_value::{Number, Object, Path, Segment, Value};
 
 use crate::ast::{self, ExprKind, SubqueryForm, UnaryOperator};
-use crate::bound::{Expr, Query, Step};
+use crate::bound::{Expr, Query, Step, sorted_constants};
 use crate::diagnostic::Problem;
+use crate::exec::approximate_size;
 use crate::functions::{self, Function, Implementation};
 use crate::lexer::Span;
 use crate::like::Pattern;
@@ -12,22 +15,29 @@ use crate::text::Language;
 use crate::user_functions::FoundFunction;
 
 use super::from::{Entry, EntryKind};
-use super::{Binder, Position, USER_DEFINED_CALLS_MAX};
+use super::{Binder, FOLDED_BYTES_MAX, Position, USER_DEFINED_CALLS_MAX};
 
 impl Binder<'_> {
     pub(super) fn expr(&mut self, expr: &ast::Expr) -> Expr {
+        if !self.spend(1) {
+            return Expr::undefined();
+        }
         match &*expr.kind {
-            ExprKind::Literal(value) => Expr::Constant(value.clone()),
+            ExprKind::Literal(value) => Expr::constant(value.clone()),
             ExprKind::Parameter(name) => Expr::Constant(self.parameter(name)),
             ExprKind::Identifier(name) => self.identifier(name, expr.span),
             ExprKind::Path { base, steps } => {
                 let base = self.expr(base);
                 self.path(base, steps, expr.span)
             }
-            ExprKind::Array(items) => folded_array(self.exprs(items)),
+            ExprKind::Array(items) => {
+                let items = self.exprs(items);
+                self.folded_array(items)
+            }
             ExprKind::Object(properties) => {
                 let bound = properties.iter().map(|(name, value)| (name.clone(), self.expr(value)));
-                folded_object(bound.collect())
+                let properties = bound.collect();
+                self.folded_object(properties)
             }
             ExprKind::Unary { operators, operand } => {
                 Expr::Unary { operators: operators.clone(), operand: self.boxed(operand) }
@@ -74,21 +84,17 @@ impl Binder<'_> {
             return self.variable(level, span);
         }
         match name {
-            "NaN" => return Expr::Constant(Value::Number(Number::Double(f64::NAN))),
-            "Infinity" => return Expr::Constant(Value::Number(Number::Double(f64::INFINITY))),
+            "NaN" => return Expr::constant(Number::Double(f64::NAN)),
+            "Infinity" => return Expr::constant(Number::Double(f64::INFINITY)),
             _ => self.report(Problem::UnresolvedIdentifier(name.to_owned()), span),
         }
-        Expr::Constant(Value::Undefined)
+        Expr::undefined()
     }
 
     fn in_list(&mut self, needle: &ast::Expr, items: &[ast::Expr], negated: bool) -> Expr {
         let needle = self.boxed(needle);
         let items = self.exprs(items);
-        let constants: Option<Vec<Value>> = items.iter().map(|item| item.as_constant().cloned()).collect();
-        let sorted = constants.map(|mut values| {
-            values.sort_by(Value::total_cmp);
-            values
-        });
+        let sorted = sorted_constants(&items);
         Expr::In { needle, items, sorted, negated }
     }
 
@@ -103,8 +109,15 @@ impl Binder<'_> {
         let text = self.boxed(text);
         let pattern = self.boxed(pattern);
         let constant = pattern.as_constant().and_then(Value::as_str);
-        let compiled = constant.map(|constant| Pattern::new(constant, escape));
+        let compiled = constant.and_then(|constant| self.pattern(constant, escape));
         Expr::Like { text, pattern, escape, compiled, negated }
+    }
+
+    /// Kept with the query. A pattern that is one too many is compiled by the run.
+    fn pattern(&mut self, pattern: &str, escape: Option<char>) -> Option<Pattern> {
+        self.take(Pattern::bytes_max(pattern)).then_some(())?;
+        let result = Pattern::new(pattern, escape, &mut |steps| self.meter.spend(steps));
+        self.note(result)
     }
 
     fn escape_character(&mut self, text: &str, span: Span) -> Option<char> {
@@ -122,14 +135,14 @@ impl Binder<'_> {
         let Some(function) = function else {
             self.report(Problem::UnknownFunction(name.name.clone()), name.span);
             self.exprs(arguments);
-            return Expr::Constant(Value::Undefined);
+            return Expr::undefined();
         };
         self.check_arity(function, arguments.len(), span);
         match function.implementation {
             Implementation::Aggregate(aggregate) => self.aggregate_call(aggregate, arguments, span),
             Implementation::Ranking => {
                 self.report(Problem::ScoreOutsideRank(function.name()), span);
-                Expr::Constant(Value::Undefined)
+                Expr::undefined()
             }
             Implementation::Conditional => self.conditional(arguments),
             Implementation::Scalar(_) if function.is_vector() => self.vector_call(function, arguments),
@@ -142,7 +155,7 @@ impl Binder<'_> {
         let mut arguments = self.exprs(arguments);
         if function.takes_language {
             let language = arguments.first().map_or_else(Default::default, |text| self.language_of(text));
-            arguments.push(Expr::Constant(Value::from(language.code())));
+            arguments.push(Expr::constant(language.code()));
         }
         Expr::Call { function, arguments }
     }
@@ -169,7 +182,7 @@ impl Binder<'_> {
             (Some(test), Some(value), Some(otherwise)) => {
                 Expr::Conditional { branches: vec![(test, value)], otherwise: Box::new(otherwise) }
             }
-            _ => Expr::Constant(Value::Undefined),
+            _ => Expr::undefined(),
         }
     }
 
@@ -194,7 +207,7 @@ impl Binder<'_> {
             }
             None => {
                 self.report(Problem::UnknownUserFunction(name.name.clone()), name.span);
-                Expr::Constant(Value::Undefined)
+                Expr::undefined()
             }
         }
     }
@@ -216,27 +229,48 @@ impl Binder<'_> {
     }
 }
 
-/// Constructors of constants are constants: built once, and comparable before the run.
-fn folded_array(items: Vec<Expr>) -> Expr {
-    match items.iter().map(|item| item.as_constant().cloned()).collect::<Option<Vec<Value>>>() {
-        Some(values) => Expr::Constant(values.into_iter().filter(|value| !value.is_undefined()).collect()),
-        None => Expr::Array(items),
+impl Binder<'_> {
+    /// Constructors of constants are constants: built once, and comparable before the run. Parameters are copied for it, so
+    /// beyond [`FOLDED_BYTES_MAX`] they stay constructors.
+    fn folded_array(&mut self, items: Vec<Expr>) -> Expr {
+        if !items.iter().all(|item| item.as_constant().is_some()) || !self.may_fold(items.iter()) {
+            return Expr::Array(items);
+        }
+        Expr::constant(items.into_iter().filter_map(into_constant).collect::<Value>())
+    }
+
+    fn folded_object(&mut self, properties: Vec<(String, Expr)>) -> Expr {
+        let mut values = properties.iter().map(|(_, value)| value);
+        if !values.all(|value| value.as_constant().is_some())
+            || !self.may_fold(properties.iter().map(|(_, value)| value))
+        {
+            return Expr::Object(properties);
+        }
+        let constant = |(name, value): (String, Expr)| Some((name, into_constant(value)?));
+        Expr::constant(properties.into_iter().filter_map(constant).collect::<Object>())
+    }
+
+    /// Only what others share is copied.
+    fn may_fold<'e>(&mut self, constants: impl Iterator<Item = &'e Expr>) -> bool {
+        let shared = constants.filter_map(Expr::shared_constant).filter(|value| Arc::strong_count(value) > 1);
+        let bytes = shared.map(|value| approximate_size(value)).fold(0, usize::saturating_add);
+        let folded = self.folded_bytes.saturating_add(bytes);
+        let fits = folded <= FOLDED_BYTES_MAX;
+        if fits {
+            self.folded_bytes = folded;
+        }
+        fits
     }
 }
 
-fn folded_object(properties: Vec<(String, Expr)>) -> Expr {
-    let constant = |(name, value): &(String, Expr)| Some((name.clone(), value.as_constant()?.clone()));
-    match properties.iter().map(constant).collect::<Option<Vec<_>>>() {
-        Some(values) => {
-            let defined = values.into_iter().filter(|(_, value)| !value.is_undefined());
-            Expr::Constant(Value::Object(defined.collect::<Object>()))
-        }
-        None => Expr::Object(properties),
-    }
+/// `None` for undefined.
+fn into_constant(expr: Expr) -> Option<Value> {
+    let Expr::Constant(value) = expr else { return None };
+    Some(Arc::unwrap_or_clone(value)).filter(|value| !value.is_undefined())
 }
 
 /// `ALL(q)` holds when no row fails the condition of `q`.
 fn negate_filter(query: &mut Query) {
-    let condition = query.filter.take().unwrap_or(Expr::Constant(Value::Bool(true)));
+    let condition = query.filter.take().unwrap_or(Expr::constant(true));
     query.filter = Some(Expr::Unary { operators: vec![UnaryOperator::Not], operand: Box::new(condition) });
 }

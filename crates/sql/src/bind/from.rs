@@ -28,6 +28,9 @@ pub(super) enum EntryKind {
     Group,
 }
 
+/// Of a property that is a constant.
+const NAME_BYTES_MAX: usize = 256;
+
 impl Binder<'_> {
     pub(super) fn from(&mut self, from: &ast::From, position: Position) -> Vec<Source> {
         let first_level = self.scope.len();
@@ -130,10 +133,13 @@ impl Binder<'_> {
                 self.report(Problem::MemberIndexer, index.span);
                 Step::Index(self.expr(index))
             }
-            ast::Step::Index(index) => match self.expr(index) {
-                Expr::Constant(quire_value::Value::String(name)) => Step::Name(name),
-                index => Step::Index(index),
-            },
+            ast::Step::Index(index) => {
+                let index = self.expr(index);
+                match index.as_constant().and_then(quire_value::Value::as_str).filter(|name| is_name(name)) {
+                    Some(name) => Step::Name(name.to_owned()),
+                    None => Step::Index(index),
+                }
+            }
         }
     }
 
@@ -156,6 +162,11 @@ impl Binder<'_> {
 /// Neither a literal nor a whole parameter.
 fn is_computed(index: &ast::Expr) -> bool {
     !matches!(&*index.kind, ast::ExprKind::Literal(_) | ast::ExprKind::Parameter(_))
+}
+
+/// A longer one, which a parameter may be in thousands of places, is looked for without a copy.
+pub(crate) fn is_name(text: &str) -> bool {
+    text.len() <= NAME_BYTES_MAX
 }
 
 /// The alias given, or inferred from the last name of the path.

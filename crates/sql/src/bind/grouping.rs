@@ -3,8 +3,6 @@
 //! A grouped query has one more level on top of its sources: the group. The select list is bound against
 //! the sources first; then what matches a key becomes that key, and a source left over is an error.
 
-use quire_value::Value;
-
 use crate::ast::{self, ExprKind};
 use crate::bound::{AggregateCall, Expr, Grouping, OrderItem, Step};
 use crate::diagnostic::Problem;
@@ -61,7 +59,7 @@ impl Binder<'_> {
             self.with_place(Place::Select, |binder| binder.grouped_projection(query, outer_level));
         let aggregates = self.frames.pop().map_or(Vec::new(), |frame| frame.aggregates);
         let sources = outer_level..level;
-        let left_over = replace_keys(&mut projection, &keys, &sources, level);
+        let left_over = self.replace_keys(&mut projection, &keys, &sources, level);
         for span in left_over {
             let text = self.text_of(span);
             self.report(Problem::NotGroupedInSelect(text), span);
@@ -72,7 +70,7 @@ impl Binder<'_> {
     fn grouped_projection(&mut self, query: &ast::Query, outer_level: usize) -> Expr {
         if let ast::Selection::Star(span) = &query.select.selection {
             self.report(Problem::StarWithGroupBy, *span);
-            return Expr::Constant(Value::Undefined);
+            return Expr::undefined();
         }
         self.projection(query, outer_level)
     }
@@ -108,7 +106,7 @@ impl Binder<'_> {
             if query.group_by.is_empty() {
                 continue;
             }
-            for span in replace_keys(&mut expr, keys, &(outer_level..level), level) {
+            for span in self.replace_keys(&mut expr, keys, &(outer_level..level), level) {
                 let text = self.text_of(span);
                 self.report(Problem::NotGroupedInOrderBy(text), span);
             }
@@ -124,7 +122,7 @@ impl Binder<'_> {
         span: Span,
     ) -> Expr {
         match self.place {
-            Place::AggregateArgument => return Expr::Constant(Value::Undefined), // the outer call reports it
+            Place::AggregateArgument => return Expr::undefined(), // the outer call reports it
             Place::Clause(clause) => self.report(Problem::AggregateNotAllowed(clause), span),
             Place::Select => {}
         }
@@ -137,18 +135,23 @@ impl Binder<'_> {
             .collect();
         match (arguments.into_iter().next(), self.place) {
             (Some(argument), Place::Select) => self.register(AggregateCall { aggregate, argument }, span),
-            _ => Expr::Constant(Value::Undefined),
+            _ => Expr::undefined(),
         }
     }
 
     /// The same aggregate of the same expression is computed once.
     fn register(&mut self, call: AggregateCall, span: Span) -> Expr {
-        let Some(frame) = self.frames.last_mut() else { return Expr::Constant(Value::Undefined) };
+        // Compared with every other one.
+        let known = self.frames.last().map_or(0, |frame| frame.aggregates.len());
+        if !self.spend(known as u64) {
+            return Expr::undefined();
+        }
+        let Some(frame) = self.frames.last_mut() else { return Expr::undefined() };
         let index = match frame.aggregates.iter().position(|known| *known == call) {
             Some(index) => index,
             None if frame.aggregates.len() == AGGREGATES_MAX => {
                 self.report(Problem::TooManyAggregates(AGGREGATES_MAX), span);
-                return Expr::Constant(Value::Undefined);
+                return Expr::undefined();
             }
             None => {
                 frame.aggregates.push(call);
@@ -159,11 +162,22 @@ impl Binder<'_> {
     }
 }
 
-/// Replaces what is a key, or a path below a key, and returns where sources are used outside of keys.
-fn replace_keys(expr: &mut Expr, keys: &[Expr], sources: &std::ops::Range<usize>, level: usize) -> Vec<Span> {
-    let mut left_over = Vec::new();
-    replace(expr, &mut |expr| replace_one(expr, keys, sources, level, &mut left_over));
-    left_over
+impl Binder<'_> {
+    /// Replaces what is a key, or a path below a key, and returns where sources are used outside of keys.
+    fn replace_keys(
+        &mut self,
+        expr: &mut Expr,
+        keys: &[Expr],
+        sources: &std::ops::Range<usize>,
+        level: usize,
+    ) -> Vec<Span> {
+        let mut left_over = Vec::new();
+        replace(expr, &mut |expr| {
+            // Compared with every key, and once more with its beginning.
+            !self.spend(2 * keys.len() as u64) || replace_one(expr, keys, sources, level, &mut left_over)
+        });
+        left_over
+    }
 }
 
 /// Visits from the outside in; `change` says whether it dealt with all that is inside.

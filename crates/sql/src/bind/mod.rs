@@ -8,18 +8,22 @@ mod order; // ORDER BY
 mod rank; // ORDER BY RANK
 mod vector; // VectorDistance and its options
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use quire_value::Value;
 
 use crate::ast;
 use crate::bound::{Expr, Grouping, OrderItem, Query, Ranking};
 use crate::diagnostic::{Diagnostic, Problem};
+use crate::exec::approximate_size;
 use crate::functions::{Aggregate, Nature};
 use crate::lexer::Span;
+use crate::meter::Meter;
 use crate::{Parameters, Schema, SqlError};
 
 use self::from::Entry;
+pub(crate) use self::from::is_name;
 use self::grouping::Frame;
 
 pub(crate) const JOINS_MAX: usize = 10;
@@ -29,18 +33,24 @@ pub(crate) const COUNT_LIMIT: u64 = 1 << 32;
 const GROUP_BY_EXPRESSIONS_MAX: usize = 256;
 /// Different aggregates of one query.
 const AGGREGATES_MAX: usize = 1_024;
+/// Copies of parameters inside of constant arrays and objects.
+const FOLDED_BYTES_MAX: usize = 1 << 20;
+/// Scores that RRF fuses: the plan of a client has all of them in the text of each.
+const RANK_SCORES_MAX: usize = 100;
 /// Nobody reads more, and an answer has to stay small.
 const DIAGNOSTICS_MAX: usize = 100;
 
-/// Binds a whole query. `computed` are the names of the computed properties in scope; `schema` is for all else.
+/// Binds a whole query. `computed` are the names of the computed properties in scope; `schema` is for all else. What it takes
+/// is spent from the meter.
 pub(crate) fn bind(
     query: &ast::Query,
     text: &str,
     parameters: &Parameters,
     computed: &[&str],
     schema: Schema<'_>,
+    meter: &Meter,
 ) -> Result<Bound, SqlError> {
-    let mut binder = Binder::new(text, parameters, computed, schema);
+    let mut binder = Binder::new(text, parameters, computed, schema, meter);
     let query = binder.query(query, Position::Top);
     let ranking = binder.ranking.take();
     let uses_clock = binder.natures.contains(&Nature::Clock);
@@ -76,9 +86,13 @@ enum Place {
 
 struct Binder<'t> {
     text: &'t str,
-    parameters: &'t Parameters,
+    parameters: HashMap<&'t str, Parameter<'t>>,
     computed: &'t [&'t str],
     schema: Schema<'t>,
+    meter: &'t Meter,
+    /// The first refusal of the meter: nothing is bound behind it.
+    failure: Option<SqlError>,
+    folded_bytes: usize,
     scope: Vec<Entry>,
     frames: Vec<Frame>,
     place: Place,
@@ -91,14 +105,28 @@ struct Binder<'t> {
     refusals: Vec<String>,
 }
 
+/// A value of the request, and the one copy of it that the query shares.
+struct Parameter<'t> {
+    value: &'t Value,
+    shared: Option<Arc<Value>>,
+}
+
 impl<'t> Binder<'t> {
     fn new(
         text: &'t str,
         parameters: &'t Parameters,
         computed: &'t [&'t str],
         schema: Schema<'t>,
+        meter: &'t Meter,
     ) -> Binder<'t> {
+        // The first of a name counts.
+        let named = parameters.0.iter().rev();
+        let parameters =
+            named.map(|(name, value)| (name.as_str(), Parameter { value, shared: None })).collect();
         Binder {
+            meter,
+            failure: None,
+            folded_bytes: 0,
             text,
             parameters,
             computed,
@@ -115,7 +143,26 @@ impl<'t> Binder<'t> {
         }
     }
 
+    /// False when there is nothing left to spend: then what is bound does not matter any more.
+    fn spend(&mut self, steps: u64) -> bool {
+        let result = self.meter.spend(steps);
+        self.note(result).is_some()
+    }
+
+    /// Takes memory that the query holds from now on.
+    fn take(&mut self, bytes: usize) -> bool {
+        let result = self.meter.allowance().memory().take(bytes);
+        self.note(result).is_some()
+    }
+
+    fn note<T>(&mut self, result: Result<T, SqlError>) -> Option<T> {
+        result.map_err(|error| _ = self.failure.get_or_insert(error)).ok()
+    }
+
     fn finish(mut self) -> Result<(), SqlError> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
         if !self.diagnostics.is_empty() {
             self.diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.end));
             self.diagnostics.dedup();
@@ -236,7 +283,7 @@ impl<'t> Binder<'t> {
             Some(_) if self.scope.len() > outer_level => return self.variable(self.scope.len() - 1, span),
             Some(_) => {}
         }
-        Expr::Constant(Value::Undefined)
+        Expr::undefined()
     }
 
     fn select_list(&mut self, items: &[ast::SelectItem]) -> Expr {
@@ -279,9 +326,22 @@ impl<'t> Binder<'t> {
     }
 
     /// One that the request does not supply is undefined.
-    fn parameter(&self, name: &str) -> Value {
-        let supplied = self.parameters.0.iter().find(|(supplied, _)| supplied == name);
-        supplied.map_or(Value::Undefined, |(_, value)| value.clone())
+    fn parameter(&mut self, name: &str) -> Arc<Value> {
+        let Some(Parameter { value, shared }) = self.parameters.get(name) else {
+            return Arc::new(Value::Undefined);
+        };
+        if let Some(shared) = shared {
+            return Arc::clone(shared);
+        }
+        let value = *value;
+        if !self.take(approximate_size(value)) {
+            return Arc::new(Value::Undefined);
+        }
+        let copy = Arc::new(value.clone());
+        if let Some(parameter) = self.parameters.get_mut(name) {
+            parameter.shared = Some(Arc::clone(&copy));
+        }
+        copy
     }
 }
 

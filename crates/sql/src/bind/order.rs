@@ -1,7 +1,5 @@
 //! ORDER BY: what can be sorted by.
 
-use quire_value::Value;
-
 use crate::ast;
 use crate::bound::{Expr, OrderItem, Step};
 use crate::diagnostic::Problem;
@@ -80,5 +78,5 @@ impl Binder<'_> {
 /// In place of no score: less than any, or more than any.
 pub(super) fn with_worst(score: Expr, is_least: bool) -> Expr {
     let worst = if is_least { WORST_SCORE } else { -WORST_SCORE };
-    Expr::Coalesce(vec![score, Expr::Constant(Value::from(worst))])
+    Expr::Coalesce(vec![score, Expr::constant(worst)])
 }

@@ -1,14 +1,17 @@
 //! ORDER BY RANK: a score, or several that RRF fuses.
 
+use std::sync::Arc;
+
 use quire_value::{Number, Value};
 
 use crate::ast::{self, ExprKind};
 use crate::bound::{Component, Expr, OrderItem, Ranking, Score};
 use crate::diagnostic::Problem;
+use crate::exec::approximate_size;
 use crate::functions::{self, Function};
 
 use super::order::with_worst;
-use super::{Binder, Place};
+use super::{Binder, Place, RANK_SCORES_MAX};
 
 impl Binder<'_> {
     /// Sort keys where one score of the item alone is all; otherwise the order follows from the ranking.
@@ -70,6 +73,10 @@ impl Binder<'_> {
             }
             _ => (arguments, vec![1.0; arguments.len()]),
         };
+        if scores.len() > RANK_SCORES_MAX {
+            self.refuse(format!("RRF can fuse at most {RANK_SCORES_MAX} scores"));
+            return None;
+        }
         if scores.len() < function.arity().0 {
             self.check_arity(function, scores.len(), call.span);
         }
@@ -105,7 +112,12 @@ impl Binder<'_> {
     fn text_score(&mut self, arguments: &[ast::Expr], call: &ast::Expr) -> Option<Score> {
         let mut bound = self.exprs(arguments).into_iter();
         let text = bound.next()?;
-        let constants: Option<Vec<Value>> = bound.map(|term| term.as_constant().cloned()).collect();
+        let bound: Option<Vec<Arc<Value>>> = bound.map(|term| term.shared_constant().cloned()).collect();
+        let bytes = bound.iter().flatten().map(|term| approximate_size(term)).fold(0, usize::saturating_add);
+        // The terms are copied here, for the score and for the statistics.
+        let constants = bound.filter(|_| self.take(bytes.saturating_mul(3)));
+        let constants =
+            constants.map(|terms| terms.iter().map(|term| (**term).clone()).collect::<Vec<Value>>());
         let Some(constants) = constants else {
             self.report(Problem::ScoreTermsNotConstant, call.span);
             return None;
@@ -124,16 +136,18 @@ impl Binder<'_> {
 
     /// An array of numbers, or parameters that are such.
     fn weights(&mut self, expr: &ast::Expr) -> Option<Vec<f64>> {
-        let constant = |expr: &ast::Expr| match &*expr.kind {
-            ExprKind::Literal(value) => Some(value.clone()),
+        let mut constant = |expr: &ast::Expr| match &*expr.kind {
+            ExprKind::Literal(value) => Some(Arc::new(value.clone())),
             ExprKind::Parameter(name) => Some(self.parameter(name)),
             _ => None,
         };
-        let weights = match &*expr.kind {
-            ExprKind::Array(weights) => weights.iter().map(constant).collect::<Option<Vec<Value>>>()?,
-            _ => constant(expr)?.into_array()?,
-        };
-        weights.iter().map(|weight| weight.as_number().map(Number::as_f64)).collect()
+        let number = |weight: &Value| weight.as_number().map(Number::as_f64);
+        match &*expr.kind {
+            ExprKind::Array(weights) => {
+                weights.iter().map(|weight| constant(weight).as_deref().and_then(number)).collect()
+            }
+            _ => constant(expr)?.as_array()?.iter().map(number).collect(),
+        }
     }
 
     /// The same call, turned so that more is closer.

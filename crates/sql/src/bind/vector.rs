@@ -12,6 +12,8 @@ use crate::lexer::Span;
 use super::Binder;
 
 const DATA_TYPES: [&str; 4] = ["float32", "float16", "int8", "uint8"];
+/// More than there are; whoever sends more is told that they are no options.
+const OPTIONS_MAX: usize = 64;
 const SEARCH_LIST_SIZE_MULTIPLIER: std::ops::RangeInclusive<f64> = 1.0..=100.0;
 
 impl Binder<'_> {
@@ -21,23 +23,23 @@ impl Binder<'_> {
         self.natures.push(function.nature());
         let options = arguments.get(3).map(|options| self.vector_options(options)).unwrap_or_default();
         let mut bound = self.exprs(&arguments[..arguments.len().min(3)]);
-        bound.resize_with(bound.len().max(2), || Expr::Constant(Value::Undefined));
-        bound.resize_with(3, || Expr::Constant(Value::Bool(false)));
+        bound.resize_with(bound.len().max(2), Expr::undefined);
+        bound.resize_with(3, || Expr::constant(false));
         let policy = bound[..2].iter().find_map(|vector| self.schema.distance(&self.item_path(vector)?));
         let named = option(&options, "distanceFunction").and_then(|name| Metric::of_name(name.as_str()?));
         let metric = named.or(policy.map(metric_of)).unwrap_or(Metric::Cosine);
-        bound.push(Expr::Constant(Value::from(metric.name())));
+        bound.push(Expr::constant(metric.name()));
         for name in ["searchListSizeMultiplier", "quantizedVectorListMultiplier"] {
-            bound.push(Expr::Constant(option(&options, name).cloned().unwrap_or(Value::Null)));
+            bound.push(Expr::constant(option(&options, name).cloned().unwrap_or(Value::Null)));
         }
         Expr::Call { function, arguments: bound }
     }
 
     /// Checks all of them.
     fn vector_options(&mut self, argument: &ast::Expr) -> Object {
-        let options = match self.expr(argument) {
-            Expr::Constant(Value::Object(options)) => options,
-            Expr::Constant(Value::Undefined) => Object::new(),
+        let options = match self.expr(argument).as_constant() {
+            Some(Value::Object(options)) if options.len() <= OPTIONS_MAX => options.clone(),
+            Some(Value::Undefined) => Object::new(),
             _ => {
                 self.report(Problem::VectorOptionsNotLiteral, argument.span);
                 Object::new()

@@ -1,5 +1,7 @@
 //! Expressions to data, borrowed from the item where that is possible.
 
+use std::sync::Arc;
+
 use quire_value::{Kind, Object, Value};
 
 use crate::SqlError;
@@ -7,20 +9,26 @@ use crate::ast::{BinaryOperator, SubqueryForm, UnaryOperator};
 use crate::bound::{Expr, Query, Step};
 use crate::functions::{Argument, Call, Evaluate, Function, Implementation};
 use crate::like::Pattern;
+use crate::meter::Kept;
 use crate::user_functions::FoundFunction;
 
 use super::datum::{Datum, View};
 use super::operators::{binary, compare, equal, logical, to_int32};
-use super::{Flow, Run, Scope};
+use super::{Flow, Run, Scope, approximate_size};
 
 const CARDINALITY: &str = "The cardinality of a scalar subquery result set cannot be greater than one.";
+
+/// What is smaller is not weighed again when its operands are gone.
+const SETTLED_BYTES_MIN: usize = 16 << 10;
+/// Texts of one call that are not worth counting: the result of a function is gone soon.
+const UNCOUNTED_TEXT_BYTES_MAX: usize = 256;
 
 type Evaluated<'d> = Result<Datum<'d>, SqlError>;
 
 impl Run<'_> {
     /// What a scan does for every item comes first and needs little of the stack; the rest is behind a call.
     pub(super) fn evaluate<'d>(&'d self, expr: &'d Expr, scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
-        self.budget().spend(1)?;
+        self.meter().spend(1)?;
         match expr {
             Expr::Constant(value) => Ok(Datum::Borrowed(View::Value(value))),
             Expr::Variable { level, .. } => Ok(Datum::Borrowed(value_at(scope, *level))),
@@ -32,6 +40,35 @@ impl Run<'_> {
 
     #[inline(never)]
     fn evaluate_other<'d>(&'d self, expr: &'d Expr, scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
+        let mark = self.meter().mark();
+        let datum = self.evaluate_node(expr, scope)?;
+        self.settle(mark, &datum)?;
+        Ok(datum)
+    }
+
+    /// What the operands held is gone: only the result stays.
+    #[inline]
+    fn settle(&self, mark: usize, result: &Datum<'_>) -> Result<(), SqlError> {
+        if self.meter().mark() == mark { Ok(()) } else { self.settle_built(mark, result) }
+    }
+
+    fn settle_built(&self, mark: usize, result: &Datum<'_>) -> Result<(), SqlError> {
+        let built = self.meter().mark() - mark;
+        let stays = match result {
+            Datum::Owned(Value::String(text)) => text.len(),
+            // Looking through it takes time, and little is gained by it.
+            Datum::Owned(Value::Array(_) | Value::Object(_)) if built < SETTLED_BYTES_MIN => built,
+            Datum::Owned(value @ (Value::Array(_) | Value::Object(_))) => {
+                self.meter().spend_bytes(built)?;
+                approximate_size(value)
+            }
+            Datum::Owned(_) | Datum::Borrowed(_) => 0,
+        };
+        self.meter().restore(mark + stays.min(built));
+        Ok(())
+    }
+
+    fn evaluate_node<'d>(&'d self, expr: &'d Expr, scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
         match expr {
             Expr::Constant(_) | Expr::Variable { .. } | Expr::Path { .. } | Expr::Chain { .. } => {
                 unreachable!("evaluated by the caller")
@@ -85,7 +122,9 @@ impl Run<'_> {
     /// An owned copy; copying what is borrowed is work.
     pub(super) fn own(&self, datum: Datum<'_>) -> Result<Value, SqlError> {
         if let Datum::Borrowed(view) = datum {
-            self.budget().spend_bytes(view.approximate_size())?;
+            let bytes = view.approximate_size();
+            self.meter().build(bytes)?;
+            self.meter().spend_bytes(bytes)?;
         }
         Ok(datum.into_value())
     }
@@ -124,7 +163,7 @@ impl Run<'_> {
     #[inline]
     fn spend_on_search(&self, value: View<'_>) -> Result<(), SqlError> {
         match value {
-            View::Value(Value::Object(object)) => self.budget().spend(object.len() as u64 / 8),
+            View::Value(Value::Object(object)) => self.meter().spend(object.len() as u64 / 8),
             _ => Ok(()),
         }
     }
@@ -175,11 +214,19 @@ impl Run<'_> {
         rest: &'d [(BinaryOperator, Expr)],
         scope: Option<&Scope<'_, 'd>>,
     ) -> Evaluated<'d> {
+        let mark = self.meter().mark();
         let mut left = self.evaluate(first, scope)?;
         for (operator, operand) in rest {
             let right = self.evaluate(operand, scope)?;
             self.spend_on(left.view())?;
+            if *operator == BinaryOperator::Concat {
+                let length = |view: View<'_>| view.as_text().map_or(0, <[u8]>::len);
+                let bytes = length(left.view()) + length(right.view());
+                self.meter().build(bytes)?;
+                self.meter().spend_bytes(bytes)?;
+            }
             left = Datum::Owned(binary(*operator, left.view(), right.view()));
+            self.settle(mark, &left)?;
         }
         Ok(left)
     }
@@ -187,8 +234,8 @@ impl Run<'_> {
     /// Joining and comparing take as long as the values are large.
     fn spend_on(&self, value: View<'_>) -> Result<(), SqlError> {
         match value.kind() {
-            Kind::String => self.budget().spend_bytes(value.as_text().map_or(0, <[u8]>::len)),
-            Kind::Array | Kind::Object => self.budget().spend_bytes(value.approximate_size()),
+            Kind::String => self.meter().spend_bytes(value.as_text().map_or(0, <[u8]>::len)),
+            Kind::Array | Kind::Object => self.meter().spend_bytes(value.approximate_size()),
             _ => Ok(()),
         }
     }
@@ -202,7 +249,9 @@ impl Run<'_> {
         scope: Option<&Scope<'_, 'd>>,
     ) -> Evaluated<'d> {
         let mut undefined = false;
+        let mark = self.meter().mark();
         for item in items {
+            self.meter().restore(mark);
             match self.evaluate(item, scope)?.as_bool() {
                 Some(truth) if truth == decisive => return Ok(Datum::Owned(Value::Bool(decisive))),
                 Some(_) => {}
@@ -216,7 +265,7 @@ impl Run<'_> {
         &self,
         needle: &Expr,
         items: &[Expr],
-        sorted: Option<&[Value]>,
+        sorted: Option<&[Arc<Value>]>,
         scope: Option<&Scope<'_, '_>>,
     ) -> Result<Option<bool>, SqlError> {
         let needle = self.evaluate(needle, scope)?;
@@ -224,10 +273,13 @@ impl Run<'_> {
             return Ok(None);
         }
         if let Some(sorted) = sorted {
+            self.spend_on(needle.view())?;
             return Ok(contains_sorted(needle.view(), sorted));
         }
         let mut undefined = false;
+        let mark = self.meter().mark();
         for item in items {
+            self.meter().restore(mark);
             self.spend_on(needle.view())?;
             match equal(needle.view(), self.evaluate(item, scope)?.view()) {
                 Some(true) => return Ok(Some(true)),
@@ -255,13 +307,18 @@ impl Run<'_> {
         let compiled = match compiled {
             Some(compiled) => compiled,
             None => {
-                self.budget().spend_bytes(pattern.len().saturating_mul(16))?;
-                fresh = Pattern::new(pattern, escape);
+                fresh = self.pattern(pattern, escape)?;
                 &fresh
             }
         };
-        self.budget().spend(compiled.work(text.len()) as u64)?;
+        self.meter().spend(compiled.work(text.len()))?;
         Ok(Some(compiled.matches(text)))
+    }
+
+    /// A pattern that is no constant.
+    pub(crate) fn pattern(&self, pattern: &str, escape: Option<char>) -> Result<Pattern, SqlError> {
+        self.meter().build(Pattern::bytes_max(pattern))?;
+        Pattern::new(pattern, escape, &mut |steps| self.meter().spend(steps))
     }
 
     /// `value >= low AND value <= high`
@@ -283,11 +340,13 @@ impl Run<'_> {
     }
 
     fn coalesce<'d>(&'d self, items: &'d [Expr], scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
+        let mark = self.meter().mark();
         for item in items {
             let value = self.evaluate(item, scope)?;
             if !value.is_undefined() {
                 return Ok(value);
             }
+            self.meter().restore(mark);
         }
         Ok(Datum::UNDEFINED)
     }
@@ -299,7 +358,9 @@ impl Run<'_> {
         otherwise: &'d Expr,
         scope: Option<&Scope<'_, 'd>>,
     ) -> Evaluated<'d> {
+        let mark = self.meter().mark();
         for (test, value) in branches {
+            self.meter().restore(mark);
             if self.evaluate(test, scope)?.as_bool() == Some(true) {
                 return self.evaluate(value, scope);
             }
@@ -347,8 +408,13 @@ impl Run<'_> {
         if !function.sees_undefined && arguments.iter().any(|argument| argument.view().is_undefined()) {
             return Ok(Datum::UNDEFINED);
         }
+        let mut text_bytes = 0;
         for argument in arguments {
-            self.spend_on_argument(argument.view())?;
+            text_bytes += self.spend_on_argument(argument.view())?;
+        }
+        if text_bytes > UNCOUNTED_TEXT_BYTES_MAX {
+            // Most functions make no more of their texts than this; those that do say so themselves.
+            self.meter().build(2 * text_bytes)?;
         }
         let result = evaluate(&Call { arguments, surroundings: self.surroundings });
         match self.surroundings.failure.take() {
@@ -374,17 +440,23 @@ impl Run<'_> {
             let value = functions.foresee(function.number, &values);
             return value.map(Datum::Owned).ok_or(SqlError::CallPending);
         }
-        let value = functions.call(function.number, &values, &mut |steps| self.budget().spend(steps))?;
-        self.budget().spend_bytes(View::Value(&value).approximate_size())?;
+        let value = functions.call(function.number, &values, &mut |steps| self.meter().spend(steps))?;
+        let bytes = View::Value(&value).approximate_size();
+        self.meter().build(bytes)?;
+        self.meter().spend_bytes(bytes)?;
         Ok(Datum::Owned(value))
     }
 
-    /// What every function may look through; those that do more say so themselves.
-    fn spend_on_argument(&self, argument: View<'_>) -> Result<(), SqlError> {
+    /// What every function may look through; those that do more say so themselves. The length of a text.
+    fn spend_on_argument(&self, argument: View<'_>) -> Result<usize, SqlError> {
         match argument.kind() {
-            Kind::String => self.budget().spend_bytes(argument.as_text().map_or(0, <[u8]>::len)),
-            Kind::Array | Kind::Object => self.budget().spend(argument.len() as u64),
-            _ => Ok(()),
+            Kind::String => {
+                let bytes = argument.as_text().map_or(0, <[u8]>::len);
+                self.meter().spend_bytes(bytes)?;
+                Ok(bytes)
+            }
+            Kind::Array | Kind::Object => self.meter().spend(argument.len() as u64).map(|()| 0),
+            _ => Ok(0),
         }
     }
 
@@ -402,6 +474,9 @@ impl Run<'_> {
             SubqueryForm::Last => self.last_row(query, scope)?,
             SubqueryForm::Array => self.row_array(query, scope)?,
         };
+        if matches!(value, Value::String(_) | Value::Array(_) | Value::Object(_)) {
+            self.meter().build(approximate_size(&value))?;
+        }
         Ok(Datum::Owned(value))
     }
 
@@ -446,7 +521,9 @@ impl Run<'_> {
 
     fn row_array(&self, query: &Query, scope: Option<&Scope<'_, '_>>) -> Result<Value, SqlError> {
         let mut rows = Vec::new();
+        let kept = Kept::new(self.meter());
         let _all = self.rows(query, scope, &mut |row| {
+            kept.keep(row.approximate_size())?;
             rows.push(self.own_row(row)?);
             Ok(Flow::Continue(()))
         })?;
@@ -473,10 +550,10 @@ fn apply_unary(operator: UnaryOperator, value: View<'_>) -> Value {
 }
 
 /// Undefined constants sort first: without a match one of them makes the answer undefined.
-fn contains_sorted(needle: View<'_>, sorted: &[Value]) -> Option<bool> {
+fn contains_sorted(needle: View<'_>, sorted: &[Arc<Value>]) -> Option<bool> {
     let found = || sorted.binary_search_by(|value| needle.total_cmp(View::Value(value)).reverse()).is_ok();
     if !needle.is_nan() && found() {
         return Some(true);
     }
-    (!sorted.first().is_some_and(Value::is_undefined)).then_some(false)
+    (!sorted.first().is_some_and(|first| first.is_undefined())).then_some(false)
 }

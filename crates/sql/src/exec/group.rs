@@ -5,6 +5,7 @@ use quire_value::Value;
 use crate::SqlError;
 use crate::bound::{Expr, Grouping, Query};
 use crate::functions::Accumulator;
+use crate::meter::Kept;
 
 use super::datum::{Datum, View};
 use super::scope::Group;
@@ -17,10 +18,10 @@ struct Accumulating {
 }
 
 /// The groups so far.
-#[derive(Default)]
-struct Groups {
+struct Groups<'m> {
     groups: Vec<Accumulating>,
     by_keys: Places,
+    kept: Kept<'m>,
 }
 
 impl Run<'_> {
@@ -32,12 +33,15 @@ impl Run<'_> {
         visit: &mut Visit<'_>,
     ) -> Result<Flow, SqlError> {
         let hidden = query.sources.len();
-        for group in self.accumulate(query, grouping, scope)? {
+        let Groups { groups, kept: _kept, .. } = self.accumulate(query, grouping, scope)?;
+        for group in groups {
+            let mark = self.meter().mark();
             let aggregates = group.accumulators.into_iter().map(Accumulator::finish).collect();
             let group = Group { keys: group.keys, aggregates };
             if visit_group(&group, hidden, scope, visit)?.is_break() {
                 return Ok(Flow::Break(()));
             }
+            self.meter().restore(mark);
         }
         Ok(Flow::Continue(()))
     }
@@ -63,8 +67,9 @@ impl Run<'_> {
         query: &Query,
         grouping: &Grouping,
         scope: Option<&Scope<'_, '_>>,
-    ) -> Result<Vec<Accumulating>, SqlError> {
-        let mut groups = Groups::default();
+    ) -> Result<Groups<'_>, SqlError> {
+        let (by_keys, kept) = (Places::default(), Kept::new(self.meter()));
+        let mut groups = Groups { groups: Vec::new(), by_keys, kept };
         if grouping.keys.is_empty() {
             // Aggregates of nothing are still one row.
             groups.groups.push(Accumulating::new(Vec::new(), grouping));
@@ -74,17 +79,17 @@ impl Run<'_> {
         let _all = self.filtered(query, scope, &mut |scope| {
             let place = self.place_of(grouping, &mut groups, scope)?;
             let times = if reads_container { self.multiplicity.get() } else { 1 };
-            self.push_row(&mut groups.groups[place], grouping, times, scope)?;
+            self.push_row(&mut groups.groups[place], &groups.kept, grouping, times, scope)?;
             Ok(Flow::Continue(()))
         })?;
-        Ok(groups.groups)
+        Ok(groups)
     }
 
     /// Known groups are found without owning their keys.
     fn place_of(
         &self,
         grouping: &Grouping,
-        groups: &mut Groups,
+        groups: &mut Groups<'_>,
         scope: Option<&Scope<'_, '_>>,
     ) -> Result<usize, SqlError> {
         let key = |expr| self.group_key(expr, scope);
@@ -101,14 +106,14 @@ impl Run<'_> {
 
     fn group_key<'d>(&'d self, expr: &'d Expr, scope: Option<&Scope<'_, 'd>>) -> Result<Datum<'d>, SqlError> {
         let key = self.evaluate(expr, scope)?;
-        self.budget().spend_bytes(key.view().approximate_size())?;
+        self.meter().spend_bytes(key.view().approximate_size())?;
         Ok(key)
     }
 
     fn place<'d>(
         &self,
         grouping: &Grouping,
-        groups: &mut Groups,
+        groups: &mut Groups<'_>,
         keys: impl AsRef<[Datum<'d>]> + IntoIterator<Item = Datum<'d>>,
     ) -> Result<usize, SqlError> {
         let hash = groups.by_keys.hash(keys.as_ref());
@@ -119,10 +124,10 @@ impl Run<'_> {
         if let Some(place) = groups.by_keys.find(hash, has_keys) {
             return Ok(place);
         }
-        let keys: Vec<Value> = keys.into_iter().map(Datum::into_value).collect();
-        let bytes: usize = keys.iter().map(|key| View::Value(key).approximate_size()).sum();
+        let bytes: usize = keys.as_ref().iter().map(|key| key.view().approximate_size()).sum();
         let accumulators = grouping.aggregates.len() * std::mem::size_of::<Accumulator>();
-        self.budget().hold(128 + accumulators + bytes)?;
+        groups.kept.keep(128 + Places::SLOT_BYTES + accumulators + bytes)?;
+        let keys: Vec<Value> = keys.into_iter().map(Datum::into_value).collect();
         let place = groups.groups.len();
         groups.groups.push(Accumulating::new(keys, grouping));
         groups.by_keys.insert(hash, place);
@@ -132,6 +137,7 @@ impl Run<'_> {
     fn push_row(
         &self,
         group: &mut Accumulating,
+        kept: &Kept<'_>,
         grouping: &Grouping,
         times: u64,
         scope: Option<&Scope<'_, '_>>,
@@ -140,7 +146,7 @@ impl Run<'_> {
         let scope = Scope::value(View::UNDEFINED, scope);
         for (accumulator, call) in group.accumulators.iter_mut().zip(&grouping.aggregates) {
             let datum = self.evaluate(&call.argument, Some(&scope))?;
-            accumulator.push(datum, times, self.budget())?;
+            accumulator.push(datum, times, kept)?;
         }
         Ok(())
     }

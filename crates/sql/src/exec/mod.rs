@@ -18,8 +18,9 @@ use quire_value::Value;
 
 use crate::SqlError;
 use crate::bound::{Expr, Input, Query, Source};
-use crate::environment::{Budget, Environment};
+use crate::environment::Environment;
 use crate::functions::{Finders, Patterns, Shapes, Surroundings};
+use crate::meter::Meter;
 use crate::user_functions::UserFunctions;
 
 pub(crate) use self::datum::{Datum, View};
@@ -52,7 +53,7 @@ pub(crate) fn surroundings<'r>(
         finders: Finders::default(),
         shapes: Shapes::default(),
         geospatial: environment.geospatial,
-        budget: Budget::new(environment.limits),
+        meter: environment.allowance.meter(),
         failure: Cell::new(None),
     }
 }
@@ -114,20 +115,19 @@ impl<'r> Run<'r> {
         }
     }
 
-    fn budget(&self) -> &Budget {
-        &self.surroundings.budget
+    fn meter(&self) -> &Meter {
+        &self.surroundings.meter
     }
 
     /// The value of an expression that uses nothing in scope.
     pub fn constant(&self, expr: &Expr) -> Result<Value, SqlError> {
-        let value = self.evaluate(expr, None)?.into_value();
-        self.budget().spend_bytes(approximate_size(&value))?;
-        Ok(value)
+        let datum = self.evaluate(expr, None)?;
+        self.own(datum)
     }
 
     /// The sort keys of the item, where it is all that is in scope.
     pub fn order_keys(&self, query: &Query, item: &Item<'_>) -> Result<Vec<Value>, SqlError> {
-        self.budget().start_item();
+        self.meter().start_item();
         self.sort_keys(query, Some(&Scope::value(View::of(item), None)))
     }
 
@@ -159,7 +159,7 @@ impl<'r> Run<'r> {
         visit: &mut Visit<'_>,
     ) -> Result<Flow, SqlError> {
         let Some((source, rest)) = sources.split_first() else {
-            self.budget().spend(1)?;
+            self.meter().spend(1)?;
             return visit(scope);
         };
         match &source.input {
@@ -171,14 +171,24 @@ impl<'r> Run<'r> {
                 self.bind(source, value.view(), rest, scope, visit)
             }
             Input::Subquery(query) if query.reads_container() => self.rows(query, scope, &mut |row| {
-                let row = row.into_datum();
+                let row = self.datum_of(row)?;
                 self.each_time(source, rest, &mut || self.bind(source, row.view(), rest, scope, visit))
             }),
             Input::Subquery(query) => self.rows(query, scope, &mut |row| {
-                let row = row.into_datum();
+                let row = self.datum_of(row)?;
                 self.bind(source, row.view(), rest, scope, visit)
             }),
         }
+    }
+
+    /// A row of a source as one value.
+    fn datum_of<'d>(&self, row: Row<'d>) -> Result<Datum<'d>, SqlError> {
+        if row.is_in_parts() {
+            let bytes = row.approximate_size();
+            self.meter().build(bytes)?;
+            self.meter().spend_bytes(bytes)?;
+        }
+        Ok(row.into_datum())
     }
 
     /// What makes several rows of one item is repeated for an item that stands for several: their rows take turns.
@@ -209,7 +219,7 @@ impl<'r> Run<'r> {
     ) -> Result<Flow, SqlError> {
         let Some(feed) = self.feed.take() else { return Ok(Flow::Continue(())) };
         let flow = feed(&mut |item, multiplicity| {
-            self.budget().start_item();
+            self.meter().start_item();
             if multiplicity == 0 {
                 return Ok(Flow::Continue(()));
             }
@@ -218,7 +228,7 @@ impl<'r> Run<'r> {
             self.multiplicity.set(1);
             flow
         })?;
-        self.budget().start_item();
+        self.meter().start_item();
         Ok(flow)
     }
 
@@ -238,9 +248,11 @@ impl<'r> Run<'r> {
             return self.tuples(rest, Some(&Scope::value(value, scope)), visit);
         }
         for element in value.elements() {
+            let mark = self.meter().mark();
             if self.tuples(rest, Some(&Scope::value(element, scope)), visit)?.is_break() {
                 return Ok(Flow::Break(()));
             }
+            self.meter().restore(mark);
         }
         Ok(Flow::Continue(()))
     }

@@ -45,6 +45,11 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// It becomes one value by copying.
+    pub(super) fn is_in_parts(&self) -> bool {
+        matches!(self.0, Shape::Members(_))
+    }
+
     /// As evaluated, with what has no JSON form.
     pub(super) fn into_value(self) -> Value {
         match self.0 {
@@ -68,6 +73,19 @@ impl<'a> Row<'a> {
 
     pub(crate) fn is_undefined(&self) -> bool {
         matches!(&self.0, Shape::Datum(datum) if datum.is_undefined())
+    }
+
+    /// How much it weighs once it is owned.
+    pub fn approximate_size(&self) -> usize {
+        match &self.0 {
+            Shape::Datum(datum) => datum.view().approximate_size(),
+            Shape::Members(members) => members
+                .iter()
+                .map(|(name, datum)| {
+                    name.len() + 2 * std::mem::size_of::<Value>() + datum.view().approximate_size()
+                })
+                .sum(),
+        }
     }
 
     pub(super) fn equals(&self, value: &Value) -> bool {

@@ -9,7 +9,7 @@ use quire_value::Value;
 
 use crate::SqlError;
 use crate::bound::{Expr, OrderItem, Query};
-use crate::environment::Budget;
+use crate::meter::Kept;
 
 use super::datum::{Datum, View};
 use super::row::{Row, Shape};
@@ -40,7 +40,9 @@ impl Run<'_> {
         emit: &mut Emit<'_>,
     ) -> Result<Flow, SqlError> {
         let mut seen = query.distinct.then(Seen::default);
-        let mut tail = Tail { run: self, seen: seen.as_mut(), is_top: false, skip: 0, take: None, emit };
+        let kept = Kept::new(self.meter());
+        let seen = seen.as_mut().map(|seen| (seen, &kept));
+        let mut tail = Tail { run: self, seen, is_top: false, skip: 0, take: None, emit };
         let mut rows = || self.projected(query, scope, &mut |scope| tail.push(self.project(query, scope)?));
         let Some(missed) = &self.foresight else { return rows() };
         // Without some of its rows a subquery has no value either.
@@ -57,7 +59,8 @@ impl Run<'_> {
         seen: &mut Seen,
         emit: &mut Emit<'_>,
     ) -> Result<(), SqlError> {
-        let seen = query.distinct.then_some(seen);
+        let kept = Kept::for_good(self.meter());
+        let seen = query.distinct.then_some((seen, &kept));
         let mut tail = Tail { run: self, seen, is_top: true, skip: window.offset, take: window.limit, emit };
         if tail.take == Some(0) {
             return Ok(());
@@ -94,7 +97,7 @@ impl Run<'_> {
         if !query.names_differ {
             return Ok(Row::from(self.evaluate(&query.projection, scope)?));
         }
-        self.budget().spend(1)?;
+        self.meter().spend(1)?;
         let mut members = Vec::with_capacity(properties.len());
         for (name, expr) in properties {
             let datum = self.evaluate(expr, scope)?;
@@ -110,9 +113,10 @@ impl Run<'_> {
         match row.0 {
             Shape::Datum(datum) => self.own(datum),
             Shape::Members(_) => {
-                let value = row.into_value();
-                self.budget().spend_bytes(approximate_size(&value))?;
-                Ok(value)
+                let bytes = row.approximate_size();
+                self.meter().build(bytes)?;
+                self.meter().spend_bytes(bytes)?;
+                Ok(row.into_value())
             }
         }
     }
@@ -139,7 +143,7 @@ impl Run<'_> {
     }
 
     fn sorted(&self, query: &Query, window: Window, emit: &mut Emit<'_>) -> Result<Flow, SqlError> {
-        let mut buffer = SortBuffer::new(self.budget(), query, window);
+        let mut buffer = SortBuffer::new(Kept::new(self.meter()), query, window);
         let _all = self.projected(query, None, &mut |scope| {
             let keys = query.order_by.iter().map(|item| self.evaluate(&item.expr, scope));
             let keys = keys.collect::<Result<Vec<Datum<'_>>, SqlError>>()?;
@@ -151,12 +155,17 @@ impl Run<'_> {
             let row = self.own_row(row)?;
             let times = if query.distinct { 1 } else { self.multiplicity.get() };
             for _ in 1..times {
+                self.meter().spend(1)?;
                 buffer.push(keys.clone(), row.clone())?;
             }
             buffer.push(keys, row)?;
             Ok(Flow::Continue(()))
         })?;
-        for row in buffer.finish() {
+        // Sorting is not interrupted: memory bounds how long it takes.
+        self.meter().allowance().look()?;
+        let (rows, _kept) = buffer.finish();
+        self.meter().allowance().look()?;
+        for row in rows {
             if emit(Row::from(Datum::Owned(row)))?.is_break() {
                 return Ok(Flow::Break(()));
             }
@@ -168,7 +177,7 @@ impl Run<'_> {
 /// What happens to rows in their final order.
 struct Tail<'t, 'e, 'r> {
     run: &'t Run<'r>,
-    seen: Option<&'t mut Seen>,
+    seen: Option<(&'t mut Seen, &'t Kept<'t>)>,
     /// Not inside of a query. A row of an item that stands for several comes as often; inside, that is left to the query
     /// around.
     is_top: bool,
@@ -184,11 +193,12 @@ impl Tail<'_, '_, '_> {
             return Ok(Flow::Continue(()));
         }
         let multiplicity = &self.run.multiplicity;
-        let Some(seen) = &mut self.seen else {
+        let Some((seen, kept)) = &mut self.seen else {
             let times = if self.is_top { multiplicity.get() } else { 1 };
             return self.push_times(row, times);
         };
-        if !seen.insert(&row, self.run.budget())? {
+        self.run.meter().spend_bytes(row.approximate_size())?;
+        if !seen.insert(&row, kept)? {
             return Ok(Flow::Continue(()));
         }
         let times = multiplicity.replace(1);
@@ -198,7 +208,10 @@ impl Tail<'_, '_, '_> {
     }
 
     fn push_times(&mut self, row: Row<'_>, times: u64) -> Result<Flow, SqlError> {
-        for _ in 1..times {
+        let skipped = self.skip.min(times - 1);
+        self.skip -= skipped;
+        for _ in 1..times - skipped {
+            self.run.meter().spend(1)?;
             if self.count(row.again())?.is_break() {
                 return Ok(Flow::Break(()));
             }
@@ -221,7 +234,7 @@ impl Tail<'_, '_, '_> {
 
 /// Rows with their sort keys. With a limit, only as many as it can still ask for are kept.
 struct SortBuffer<'b> {
-    budget: &'b Budget,
+    kept: Kept<'b>,
     order_by: &'b [OrderItem],
     rows: Vec<(Vec<Value>, Value)>,
     keep: Option<usize>,
@@ -230,10 +243,10 @@ struct SortBuffer<'b> {
 }
 
 impl<'b> SortBuffer<'b> {
-    fn new(budget: &'b Budget, query: &'b Query, window: Window) -> SortBuffer<'b> {
+    fn new(kept: Kept<'b>, query: &'b Query, window: Window) -> SortBuffer<'b> {
         let wanted = window.limit.and_then(|limit| usize::try_from(limit.saturating_add(window.offset)).ok());
         SortBuffer {
-            budget,
+            kept,
             order_by: &query.order_by,
             rows: Vec::new(),
             keep: wanted.filter(|_| !query.distinct),
@@ -254,13 +267,13 @@ impl<'b> SortBuffer<'b> {
     }
 
     fn push(&mut self, keys: Vec<Value>, row: Value) -> Result<(), SqlError> {
-        self.budget.hold(weight(&keys, &row))?;
+        self.kept.keep(weight(&keys, &row))?;
         self.rows.push((keys, row));
         if let Some(keep) = self.keep.filter(|keep| self.rows.len() >= keep.saturating_add(SORT_SLACK)) {
             self.sort();
             self.is_cut = keep > 0;
             for (keys, row) in self.rows.drain(keep..) {
-                self.budget.release(weight(&keys, &row));
+                self.kept.release(weight(&keys, &row));
             }
         }
         Ok(())
@@ -272,9 +285,9 @@ impl<'b> SortBuffer<'b> {
         self.rows.sort_by(|(left, _), (right, _)| compare(order_by, left, right));
     }
 
-    fn finish(mut self) -> impl Iterator<Item = Value> {
+    fn finish(mut self) -> (impl Iterator<Item = Value>, Kept<'b>) {
         self.sort();
-        self.rows.into_iter().map(|(_, row)| row)
+        (self.rows.into_iter().map(|(_, row)| row), self.kept)
     }
 }
 

@@ -6,10 +6,13 @@ use hashbrown::HashTable;
 use quire_value::Value;
 
 use crate::SqlError;
-use crate::environment::Budget;
+use crate::meter::Kept;
 
-use super::datum::{Datum, View};
+use super::datum::Datum;
 use super::row::Row;
+
+/// A place in the table, and the room that tables leave free.
+const SLOT_BYTES: usize = 2 * std::mem::size_of::<(u64, Value)>();
 
 /// Rows that DISTINCT has let through.
 #[derive(Default)]
@@ -20,13 +23,14 @@ pub(crate) struct Seen {
 
 impl Seen {
     /// False for a row that is equal to an earlier one.
-    pub fn insert(&mut self, row: &Row<'_>, budget: &Budget) -> Result<bool, SqlError> {
+    pub fn insert(&mut self, row: &Row<'_>, kept: &Kept<'_>) -> Result<bool, SqlError> {
         let hash = row.hash(&self.random);
         if self.rows.find(hash, |(known, value)| *known == hash && row.equals(value)).is_some() {
             return Ok(false);
         }
-        let value = row.again().into_value();
-        budget.hold(View::Value(&value).approximate_size())?;
+        let row = row.again();
+        kept.keep(row.approximate_size() + SLOT_BYTES)?;
+        let value = row.into_value();
         self.rows.insert_unique(hash, (hash, value), |(hash, _)| *hash);
         Ok(true)
     }
@@ -40,6 +44,9 @@ pub(crate) struct Places {
 }
 
 impl Places {
+    /// A place in the table, and the room that tables leave free.
+    pub const SLOT_BYTES: usize = 2 * std::mem::size_of::<(u64, usize)>();
+
     pub fn hash(&self, keys: &[Datum<'_>]) -> u64 {
         let mut hasher = self.random.build_hasher();
         keys.iter().for_each(|key| key.view().hash_with(&self.random, &mut hasher));

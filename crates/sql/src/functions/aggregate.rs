@@ -5,8 +5,8 @@ use quire_value::Value;
 use super::type_check::is_primitive_kind;
 use super::{Function, Implementation, IndexUse, exactly, row};
 use crate::SqlError;
-use crate::environment::Budget;
-use crate::exec::{Datum, Places, View, approximate_size};
+use crate::exec::{Datum, Places, View};
+use crate::meter::Kept;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregate {
@@ -73,8 +73,8 @@ impl Accumulator {
     }
 
     /// Takes a value as many times as there are rows like it, exactly as if each came by itself. What is kept counts
-    /// against the budget.
-    pub fn push(&mut self, datum: Datum<'_>, times: u64, budget: &Budget) -> Result<(), SqlError> {
+    /// against the meter.
+    pub fn push(&mut self, datum: Datum<'_>, times: u64, kept: &Kept<'_>) -> Result<(), SqlError> {
         let value = datum.view();
         if value.is_undefined() {
             return Ok(());
@@ -91,16 +91,20 @@ impl Accumulator {
                 *valid = *valid && is_primitive_kind(value.kind());
                 let is_better = |best: &Value| value.total_cmp(View::Value(best)) == *keep;
                 if *valid && best.as_ref().is_none_or(is_better) {
-                    *best = Some(datum.into_value());
+                    kept.keep(value.approximate_size())?;
+                    if let Some(worse) = best.replace(datum.into_value()) {
+                        kept.release(View::Value(&worse).approximate_size());
+                    }
                 }
             }
             Accumulator::List(values) => {
+                let bytes = value.approximate_size();
+                kept.keep(bytes)?;
                 let value = datum.into_value();
                 for _ in 1..times {
-                    budget.hold(approximate_size(&value))?;
+                    kept.keep(bytes)?;
                     values.push(value.clone());
                 }
-                budget.hold(approximate_size(&value))?;
                 values.push(value);
             }
             Accumulator::Set { places, values } => {
@@ -110,11 +114,10 @@ impl Accumulator {
                     values.get(place).is_some_and(|known| datum[0].view().equals(View::Value(known)))
                 };
                 if places.find(hash, is_it).is_none() {
+                    kept.keep(datum[0].view().approximate_size() + Places::SLOT_BYTES)?;
                     places.insert(hash, values.len());
                     let [datum] = datum;
-                    let value = datum.into_value();
-                    budget.hold(approximate_size(&value))?;
-                    values.push(value);
+                    values.push(datum.into_value());
                 }
             }
         }

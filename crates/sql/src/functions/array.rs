@@ -48,8 +48,10 @@ fn concat(call: &Call<'_>) -> Option<Value> {
     Some(Value::Array(elements))
 }
 
+/// For a copy of the elements.
 fn spend(call: &Call<'_>, array: &[Value]) -> Option<()> {
-    call.spend_bytes(array.iter().map(crate::exec::approximate_size).sum())
+    let bytes = array.iter().map(crate::exec::approximate_size).sum();
+    call.copy_bytes(bytes)
 }
 
 fn contains(call: &Call<'_>) -> Option<Value> {
@@ -80,8 +82,9 @@ fn covers(element: View<'_>, wanted: &Object) -> bool {
 fn members(call: &Call<'_>, decisive: bool) -> Option<Value> {
     let array = call.view(0).filter(|value| value.kind() == Kind::Array)?;
     let mut undefined = false;
+    let array_bytes = array.approximate_size();
     for index in 1..call.len() {
-        call.spend_bytes(array.approximate_size())?;
+        call.spend_bytes(array_bytes)?;
         match call.view(index)? {
             value if value.is_undefined() => undefined = true,
             value if array.elements().any(|element| element.equals(value)) == decisive => {
@@ -106,6 +109,7 @@ fn slice(call: &Call<'_>) -> Option<Value> {
 }
 
 fn numbers(call: &Call<'_>) -> Option<Vec<f64>> {
+    call.build(call.view(0)?.len() * size_of::<f64>())?;
     call.array(0)?.iter().map(|element| element.as_number().map(|number| number.as_f64())).collect()
 }
 
@@ -170,7 +174,8 @@ fn object_to_array(call: &Call<'_>) -> Option<Value> {
     let key = call.optional(1, "k", Call::string)?;
     let value = call.optional(2, "v", Call::string)?;
     let names = object.len().saturating_mul(key.len() + value.len() + 64);
-    call.spend_bytes(names.saturating_add(crate::exec::approximate_size(call.value(0)?)))?;
+    let bytes = names.saturating_add(crate::exec::approximate_size(call.value(0)?));
+    call.copy_bytes(bytes)?;
     let pair = |(name, property): (&str, &Value)| {
         let mut pair = Object::with_capacity(2);
         pair.set(key, name);

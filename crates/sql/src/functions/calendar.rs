@@ -103,8 +103,8 @@ impl Fields {
             && (0..60).contains(&self.minute)
             && (0..60).contains(&self.second)
             && (0..TICKS_PER_SECOND).contains(&self.fraction);
-        let seconds = self.hour * 3_600 + self.minute * 60 + self.second;
         valid.then(|| {
+            let seconds = self.hour * 3_600 + self.minute * 60 + self.second;
             days(self.year, self.month, self.day) * TICKS_PER_DAY + seconds * TICKS_PER_SECOND + self.fraction
         })
     }

@@ -18,7 +18,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
 fn choose(call: &Call<'_>) -> Option<Value> {
     let index = usize::try_from(call.integer(0)?).ok().filter(|index| *index > 0)?;
     let chosen = call.value(index)?;
-    call.spend_bytes(crate::exec::approximate_size(chosen))?;
+    let bytes = crate::exec::approximate_size(chosen);
+    call.copy_bytes(bytes)?;
     Some(chosen.clone())
 }
 

@@ -13,6 +13,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     f(&["StringToObject", "STRING_TO_OBJECT"], exactly(1), |call| parse(call, Kind::Object), IndexUse::None),
 ];
 
+/// What a control character becomes in JSON text.
+const ESCAPED_BYTES_MAX: usize = 6;
+
 fn to_string(call: &Call<'_>) -> Option<Value> {
     match call.value(0)? {
         Value::String(text) => Some(Value::from(text.as_str())),
@@ -21,9 +24,9 @@ fn to_string(call: &Call<'_>) -> Option<Value> {
             Some(Value::from(if number.as_f64() > 0.0 { "Infinity" } else { "-Infinity" }))
         }
         value => {
-            let text = value.to_json();
-            call.spend_bytes(text.len())?;
-            Some(Value::String(text))
+            let bytes = crate::exec::approximate_size(value).saturating_mul(ESCAPED_BYTES_MAX);
+            call.copy_bytes(bytes)?;
+            Some(Value::String(value.to_json()))
         }
     }
 }
@@ -32,5 +35,9 @@ fn to_string(call: &Call<'_>) -> Option<Value> {
 fn parse(call: &Call<'_>, kind: Kind) -> Option<Value> {
     let text = call.string(0)?;
     call.spend_bytes(text.len().saturating_mul(4))?;
+    // `[1,1,…` is a value in every second character; only arrays and objects are larger than their text.
+    if matches!(kind, Kind::Array | Kind::Object) {
+        call.build(text.len().saturating_mul(size_of::<Value>()))?;
+    }
     text::parse(text.as_bytes(), Limits::default()).ok().filter(|value| value.kind() == kind)
 }

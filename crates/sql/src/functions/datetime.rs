@@ -190,18 +190,18 @@ fn date_time_format(call: &Call<'_>) -> Option<Value> {
     let format = call.string(1)?;
     let mut out = String::with_capacity(format.len() + 8);
     let mut rest = format;
-    while let Some(letter) = rest.chars().next() {
-        let run = rest.len() - rest.trim_start_matches(letter).len();
-        let count = run / letter.len_utf8();
+    let mut letters = rest.chars();
+    while let Some(letter) = letters.next() {
+        // Before the run is counted: a text of `\` alone would be counted again for every second one.
         if letter == '\\' {
-            let mut escaped = rest.chars();
-            escaped.next();
-            out.extend(escaped.next());
-            rest = escaped.as_str();
+            out.extend(letters.next());
+            rest = letters.as_str();
             continue;
         }
-        specifier(&fields, letter, count, &mut out);
+        let run = rest.len() - rest.trim_start_matches(letter).len();
+        specifier(&fields, letter, run / letter.len_utf8(), &mut out);
         rest = &rest[run..];
+        letters = rest.chars();
     }
     Some(Value::String(out))
 }
@@ -223,8 +223,11 @@ fn specifier(fields: &Fields, letter: char, count: usize, out: &mut String) {
             return;
         }
     };
-    let width = count.min(width_max);
-    out.push_str(&format!("{value:0width$}"));
+    // No width of `format!`: those end at 65,535.
+    let digits = value.to_string();
+    let zeros = count.min(width_max).saturating_sub(digits.len());
+    out.extend(std::iter::repeat_n('0', zeros));
+    out.push_str(&digits);
 }
 
 /// `f` pads with zeros, `F` drops the zeros at the end.

@@ -27,6 +27,8 @@ pub(crate) static COUNTS: Function = f(&["_FullTextCounts"], exactly(2), counts,
 const DISTANCE_MAX: i64 = 2;
 /// Analysing text is slower than reading it.
 const ANALYSIS_EFFORT: usize = 16;
+/// What the words of a text weigh, per byte of it: `a b c` is a word in every second one.
+const ANALYSIS_BYTES: usize = 24;
 
 /// What is known of all texts at one path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,37 +128,50 @@ impl<'t> Text<'t> {
     fn analyse(call: &Call<'t>) -> Option<Text<'t>> {
         let text = call.string(0)?;
         call.spend_bytes(text.len().saturating_mul(ANALYSIS_EFFORT))?;
+        call.build(text.len().saturating_mul(ANALYSIS_BYTES))?;
         Some(Text { tokens: text::tokens(language(call), text).collect() })
     }
 
     /// `None` when counting takes more than the run may do.
     fn occurrences(&self, call: &Call<'_>, term: &Term<'_>) -> Option<usize> {
         let Some((first, rest)) = term.words.split_first() else { return Some(0) };
-        call.spend_bytes(self.tokens.len().saturating_mul(if term.distance == 0 { 4 } else { 512 }))?;
+        call.spend_bytes(self.tokens.len().saturating_mul(4))?;
         let mut found = 0;
         for (index, token) in self.tokens.iter().enumerate() {
+            term.spend_on(call, first, token)?;
             if term.accepts(first, token) {
                 call.spend_bytes(rest.len().saturating_mul(ANALYSIS_EFFORT))?;
                 let shift = i64::from(token.position) - i64::from(first.position);
-                found += usize::from(self.continues(&self.tokens[index + 1..], term, rest, shift));
+                found += usize::from(self.continues(call, &self.tokens[index + 1..], term, rest, shift)?);
             }
         }
         Some(found)
     }
 
     /// Whether the words of a phrase follow, each as far from the first as in the phrase.
-    fn continues(&self, mut tokens: &[Token<'t>], term: &Term<'_>, words: &[Token<'_>], shift: i64) -> bool {
+    fn continues(
+        &self,
+        call: &Call<'_>,
+        mut tokens: &[Token<'t>],
+        term: &Term<'_>,
+        words: &[Token<'_>],
+        shift: i64,
+    ) -> Option<bool> {
         for word in words {
             let wanted = i64::from(word.position) + shift;
-            let skipped = tokens.iter().take_while(|token| i64::from(token.position) < wanted).count();
+            // By halving: a phrase may have any number of stop words between two others.
+            let skipped = tokens.partition_point(|token| i64::from(token.position) < wanted);
+            if let Some(token) = tokens.get(skipped) {
+                term.spend_on(call, word, token)?;
+            }
             match tokens.get(skipped) {
                 Some(token) if i64::from(token.position) == wanted && term.accepts(word, token) => {
                     tokens = &tokens[skipped + 1..];
                 }
-                _ => return false,
+                _ => return Some(false),
             }
         }
-        true
+        Some(true)
     }
 }
 
@@ -181,7 +196,16 @@ impl<'v> Term<'v> {
             _ => return None,
         };
         call.spend_bytes(text.len().saturating_mul(ANALYSIS_EFFORT))?;
+        call.build(text.len().saturating_mul(ANALYSIS_BYTES))?;
         Some(Term { words: text::tokens(language, text).collect(), distance })
+    }
+
+    /// Comparing words letter by letter takes as long as one is long, times the other.
+    fn spend_on(&self, call: &Call<'_>, word: &Token<'_>, token: &Token<'_>) -> Option<()> {
+        match self.distance {
+            0 => Some(()),
+            _ => call.spend_bytes(64 + word.term.len() * token.term.len() * 4),
+        }
     }
 
     fn accepts(&self, word: &Token<'_>, token: &Token<'_>) -> bool {

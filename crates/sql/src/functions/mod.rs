@@ -30,8 +30,8 @@ use quire_resource::GeospatialType;
 use quire_value::{Kind, Number, Object, Value};
 
 use crate::SqlError;
-use crate::environment::Budget;
 use crate::exec::{Datum, View};
+use crate::meter::Meter;
 use crate::user_functions::UserFunctions;
 
 pub(crate) use self::aggregate::Accumulator;
@@ -262,8 +262,8 @@ pub(crate) struct Surroundings<'r> {
     pub finders: Finders,
     pub shapes: Shapes,
     pub geospatial: GeospatialType,
-    pub budget: Budget,
-    /// Set by a function that would exceed the budget; it then answers `None`.
+    pub meter: Meter,
+    /// Set by a function that would exceed what the meter allows; it then answers `None`.
     pub failure: Cell<Option<SqlError>>,
 }
 
@@ -280,6 +280,11 @@ impl<'a> Argument<'a> {
 
     pub fn view(&self) -> View<'_> {
         self.datum.view()
+    }
+
+    /// It lies there as a value, or was made one before.
+    fn is_value(&self) -> bool {
+        matches!(self.view(), View::Value(_)) || self.value.get().is_some()
     }
 
     fn value(&self) -> &Value {
@@ -302,8 +307,13 @@ impl<'a> Call<'a> {
         self.arguments.get(index).map(Argument::view)
     }
 
+    /// A stored value is copied, once.
     fn value(&self, index: usize) -> Option<&'a Value> {
-        self.arguments.get(index).map(Argument::value)
+        let argument = self.arguments.get(index)?;
+        if !argument.is_value() {
+            self.copy_bytes(argument.view().approximate_size())?;
+        }
+        Some(argument.value())
     }
 
     fn string(&self, index: usize) -> Option<&'a str> {
@@ -352,13 +362,28 @@ impl<'a> Call<'a> {
 
     /// Announces work on so many bytes; `None` when that is more than the run may do.
     fn spend_bytes(&self, bytes: usize) -> Option<()> {
-        match self.surroundings.budget.spend_bytes(bytes) {
-            Ok(()) => Some(()),
-            Err(error) => {
-                self.surroundings.failure.set(Some(error));
-                None
-            }
-        }
+        self.note(self.surroundings.meter.spend_bytes(bytes))
+    }
+
+    fn spend(&self, steps: u64) -> Option<()> {
+        self.note(self.surroundings.meter.spend(steps))
+    }
+
+    /// Announces a value of so many bytes that is about to be built; `None` when that is more than the run may hold. Texts as
+    /// long as all arguments together are announced already.
+    fn build(&self, bytes: usize) -> Option<()> {
+        self.note(self.surroundings.meter.build(bytes))
+    }
+
+    /// Announces both, memory first: an answer should name what is really missing.
+    fn copy_bytes(&self, bytes: usize) -> Option<()> {
+        self.build(bytes)?;
+        self.spend_bytes(bytes)
+    }
+
+    /// Ends the run with the error, whatever the function answers.
+    fn note<T>(&self, result: Result<T, SqlError>) -> Option<T> {
+        result.map_err(|error| self.surroundings.failure.set(Some(error))).ok()
     }
 }
 

@@ -1,17 +1,39 @@
 //! Regular expressions, by an engine whose time is linear in the text. Not offered, and so undefined: look-around and
 //! back-references.
+//!
+//! Linear still means the length of the text times the size of the pattern, once for every match. So a search that may take
+//! long is not one call of the engine: [`Walk`] drives its automaton byte by byte and spends as it goes. What only the
+//! engine can do (groups, word boundaries beside letters that are not ASCII) is spent before, at its worst.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quire_value::Value;
-use regex::{Regex, RegexBuilder};
+use regex_automata::hybrid::{LazyStateID, dfa};
+use regex_automata::nfa::thompson::{self, WhichCaptures};
+use regex_automata::util::captures::Captures;
+use regex_automata::util::syntax;
+use regex_automata::{Anchored, Input, MatchKind, Span, meta};
 
 use super::{Call, Function, IndexUse, between, f};
 
-/// Compiled patterns that are kept; a query seldom has more than one.
+/// Compiled patterns that are kept, and their bytes; a query seldom has more than one.
 const PATTERNS_MAX: usize = 64;
+const PATTERNS_BYTES_MAX: usize = 8 << 20;
 /// Bytes of a compiled pattern: nested counted repetitions grow fast.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// States of the pattern times bytes of the text that one call of the engine may go through: about a millisecond.
+const DIRECT_WORK_MAX: u64 = 1 << 18;
+/// The same, in one step of the meter, for a call that is spent at its worst.
+const WORK_PER_STEP: u64 = 4;
+/// The same for a short call, which is nearly always far from its worst.
+const DIRECT_WORK_PER_STEP: u64 = 256;
+/// Bytes of text between two payments of a walk.
+const WALK_BYTES: usize = 64;
+/// Memory and steps of reading a pattern: for a byte of it, and for one that may stand for thousands of letters (`\\w`, `[…]`).
+const BYTE_MEMORY: usize = 256;
+const CLASS_MEMORY: usize = 8 << 10;
+const BYTE_STEPS: u64 = 16;
+const CLASS_STEPS: u64 = 2_048;
 
 pub(super) const FUNCTIONS: &[Function] = &[
     f(&["RegexMatch", "REGEX_MATCH"], between(2, 3), regex_match, IndexUse::Prefix),
@@ -21,7 +43,13 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 /// Compiled patterns; shared, because a copy of one starts without the states it has found.
 #[derive(Default)]
-pub(crate) struct Patterns(Mutex<Vec<Compiled>>);
+pub(crate) struct Patterns(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    patterns: Vec<Compiled>,
+    bytes: usize,
+}
 
 struct Compiled {
     pattern: String,
@@ -31,35 +59,292 @@ struct Compiled {
 }
 
 impl Patterns {
-    fn get(&self, pattern: &str, modifiers: &str) -> Option<Arc<Regex>> {
-        let mut compiled = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = compiled.iter().find(|known| known.pattern == pattern && known.modifiers == modifiers);
-        if let Some(known) = known {
-            return known.regex.clone();
+    fn get(&self, call: &Call<'_>, pattern: &str, modifiers: &str) -> Option<Arc<Regex>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |known: &&Compiled| known.pattern == pattern && known.modifiers == modifiers;
+        if let Some(compiled) = known.patterns.iter().find(same) {
+            return compiled.regex.clone();
         }
-        if compiled.len() == PATTERNS_MAX {
-            compiled.clear();
+        let classes = pattern.bytes().filter(|byte| matches!(byte, b'\\' | b'[' | b'.')).count();
+        call.spend(pattern.len() as u64 * BYTE_STEPS + classes as u64 * CLASS_STEPS)?;
+        call.build(pattern.len() * BYTE_MEMORY + classes * CLASS_MEMORY)?;
+        let regex = Regex::compile(pattern, modifiers).map(Arc::new);
+        let bytes = pattern.len() + regex.as_ref().map_or(0, |regex| regex.memory_bytes());
+        if known.patterns.len() == PATTERNS_MAX || known.bytes + bytes > PATTERNS_BYTES_MAX {
+            *known = Known::default();
         }
-        let regex = compile(pattern, modifiers).map(Arc::new);
         let (pattern, modifiers) = (pattern.to_owned(), modifiers.to_owned());
-        compiled.push(Compiled { pattern, modifiers, regex: regex.clone() });
+        known.patterns.push(Compiled { pattern, modifiers, regex: regex.clone() });
+        known.bytes += bytes;
         regex
     }
 }
 
-fn compile(pattern: &str, modifiers: &str) -> Option<Regex> {
-    let mut builder = RegexBuilder::new(pattern);
-    builder.size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
-    for modifier in modifiers.chars() {
-        match modifier {
-            'm' => builder.multi_line(true),
-            's' => builder.dot_matches_new_line(true),
-            'i' => builder.case_insensitive(true),
-            'x' => builder.ignore_whitespace(true),
-            _ => return None,
+struct Regex {
+    engine: meta::Regex,
+    /// Forwards to where a match ends, and backwards to where it begins.
+    ends: dfa::DFA,
+    begins: dfa::DFA,
+    /// States of the pattern: what one byte of text may take.
+    states: u64,
+}
+
+impl Regex {
+    fn compile(pattern: &str, modifiers: &str) -> Option<Regex> {
+        let mut syntax = syntax::Config::new();
+        for modifier in modifiers.chars() {
+            syntax = match modifier {
+                'm' => syntax.multi_line(true),
+                's' => syntax.dot_matches_new_line(true),
+                'i' => syntax.case_insensitive(true),
+                'x' => syntax.ignore_whitespace(true),
+                _ => return None,
+            };
+        }
+        let parsed = syntax::parse_with(pattern, &syntax).ok()?;
+        let limits = meta::Config::new()
+            .nfa_size_limit(Some(PATTERN_BYTES_MAX))
+            .hybrid_cache_capacity(PATTERN_BYTES_MAX);
+        let engine = meta::Builder::new().configure(limits).build_from_hir(&parsed).ok()?;
+        let nfa = |reverse: bool| {
+            let config = thompson::Config::new()
+                .reverse(reverse)
+                .which_captures(WhichCaptures::None)
+                .nfa_size_limit(Some(PATTERN_BYTES_MAX));
+            thompson::Compiler::new().configure(config).build_from_hir(&parsed).ok()
         };
+        let automaton = |nfa: thompson::NFA, kind: MatchKind| {
+            let config = dfa::Config::new()
+                .match_kind(kind)
+                .unicode_word_boundary(true)
+                .cache_capacity(PATTERN_BYTES_MAX)
+                .skip_cache_capacity_check(true);
+            dfa::Builder::new().configure(config).build_from_nfa(nfa).ok()
+        };
+        let forward = nfa(false)?;
+        let states = forward.states().len() as u64;
+        let ends = automaton(forward, MatchKind::LeftmostFirst)?;
+        let begins = automaton(nfa(true)?, MatchKind::All)?;
+        Some(Regex { engine, ends, begins, states })
     }
-    builder.build().ok()
+
+    fn memory_bytes(&self) -> usize {
+        self.engine.memory_usage() + self.ends.memory_usage() + self.begins.memory_usage()
+    }
+
+    fn work(&self, bytes: usize) -> u64 {
+        self.states.saturating_mul(bytes as u64)
+    }
+
+    /// Spends one call of the engine over so many bytes.
+    fn spend_on_engine(&self, call: &Call<'_>, bytes: usize) -> Option<()> {
+        call.spend(1 + self.work(bytes) / WORK_PER_STEP)
+    }
+
+    /// Whether there is a match; the outer `None` when that takes more than the run may do.
+    fn is_match(&self, call: &Call<'_>, text: &str) -> Option<bool> {
+        if self.work(text.len()) <= DIRECT_WORK_MAX {
+            call.spend(1 + text.len() as u64 / 16 + self.work(text.len()) / DIRECT_WORK_PER_STEP)?;
+            return Some(self.engine.is_match(text));
+        }
+        match Walk::new(self, call)?.end(Input::new(text).earliest(true))? {
+            Walked::Found(end) => Some(end.is_some()),
+            Walked::Stuck => {
+                self.spend_on_engine(call, text.len())?;
+                Some(self.engine.is_match(text))
+            }
+        }
+    }
+
+    /// The first match from a position on.
+    fn find(&self, call: &Call<'_>, text: &str, from: usize) -> Option<Option<Span>> {
+        let input = Input::new(text).range(from..);
+        let rest = text.len() - from;
+        let engine = |input: &Input<'_>| self.engine.find(input.clone()).map(|found| found.span());
+        if self.work(rest) <= DIRECT_WORK_MAX {
+            // Most matches end soon, but each of a thousand may go through the whole rest.
+            call.spend(1 + self.work(rest) / DIRECT_WORK_PER_STEP)?;
+            return Some(engine(&input));
+        }
+        match Walk::new(self, call)?.span(input.clone())? {
+            Walked::Found(span) => Some(span),
+            Walked::Stuck => {
+                self.spend_on_engine(call, rest)?;
+                Some(engine(&input))
+            }
+        }
+    }
+
+    /// The groups of a match that was found.
+    fn captures(&self, call: &Call<'_>, text: &str, found: Span) -> Option<Captures> {
+        call.build(self.engine.captures_len() * 4 * size_of::<usize>())?;
+        self.spend_on_engine(call, found.len())?;
+        let mut captures = self.engine.create_captures();
+        self.engine.search_captures(&Input::new(text).span(found).anchored(Anchored::Yes), &mut captures);
+        Some(captures)
+    }
+}
+
+/// The walker cannot tell: the text has bytes that its automaton does not know.
+enum Walked<T> {
+    Found(T),
+    Stuck,
+}
+
+/// A search that spends for every piece of text it goes through, and for every state that it has to make.
+struct Walk<'w> {
+    regex: &'w Regex,
+    call: &'w Call<'w>,
+    ends: dfa::Cache,
+    begins: dfa::Cache,
+    /// States made and thrown away, in bytes, that were spent.
+    paid_bytes: usize,
+}
+
+impl<'w> Walk<'w> {
+    fn new(regex: &'w Regex, call: &'w Call<'_>) -> Option<Walk<'w>> {
+        call.build(2 * PATTERN_BYTES_MAX)?;
+        let (ends, begins) = (regex.ends.create_cache(), regex.begins.create_cache());
+        let mut walk = Walk { regex, call, ends, begins, paid_bytes: 0 };
+        walk.paid_bytes = walk.made_bytes();
+        Some(walk)
+    }
+
+    fn made_bytes(&self) -> usize {
+        let made = |cache: &dfa::Cache| cache.memory_usage() + cache.clear_count() * PATTERN_BYTES_MAX;
+        made(&self.ends) + made(&self.begins)
+    }
+
+    fn pay(&mut self, bytes: usize) -> Option<()> {
+        let made = self.made_bytes();
+        let new = made.saturating_sub(self.paid_bytes);
+        self.paid_bytes = self.paid_bytes.max(made);
+        // A state is made of all states of the pattern that it stands for.
+        self.call.spend(1 + bytes as u64 / 16 + new as u64 / 4)
+    }
+
+    fn span(&mut self, mut input: Input<'_>) -> Option<Walked<Option<Span>>> {
+        loop {
+            let end = match self.end(input.clone())? {
+                Walked::Stuck => return Some(Walked::Stuck),
+                Walked::Found(None) => return Some(Walked::Found(None)),
+                Walked::Found(Some(end)) => end,
+            };
+            let begin = match self.begin(&input, end)? {
+                Walked::Found(Some(begin)) => begin,
+                // The automaton that found the end finds the beginning, unless it was stuck.
+                Walked::Found(None) | Walked::Stuck => return Some(Walked::Stuck),
+            };
+            // An empty match inside of a character is none.
+            if begin == end && !is_boundary(input.haystack(), end) {
+                input.set_start(end + 1);
+                continue;
+            }
+            return Some(Walked::Found(Some(Span { start: begin, end })));
+        }
+    }
+
+    /// Where the first match ends.
+    fn end(&mut self, input: Input<'_>) -> Option<Walked<Option<usize>>> {
+        let regex = self.regex;
+        let Ok(mut state) = regex.ends.start_state_forward(&mut self.ends, &input) else {
+            return Some(Walked::Stuck);
+        };
+        let mut found = None;
+        for (index, byte) in input.haystack()[input.start()..input.end()].iter().enumerate() {
+            if index % WALK_BYTES == 0 {
+                self.pay(WALK_BYTES)?;
+            }
+            let at = input.start() + index;
+            let Ok(next) = regex.ends.next_state(&mut self.ends, state, *byte) else {
+                return Some(Walked::Stuck);
+            };
+            state = next;
+            match Seen::of(state) {
+                Seen::Nothing => {}
+                // One byte later than it is.
+                Seen::Match if input.get_earliest() => {
+                    // An empty match inside of a character is none, and what comes behind it is not told here.
+                    let is_whole = is_boundary(input.haystack(), at);
+                    return Some(if is_whole { Walked::Found(Some(at)) } else { Walked::Stuck });
+                }
+                Seen::Match => found = Some(at),
+                Seen::Dead => return Some(Walked::Found(found)),
+                Seen::Quit => return Some(Walked::Stuck),
+            }
+        }
+        let Ok(last) = regex.ends.next_eoi_state(&mut self.ends, state) else {
+            return Some(Walked::Stuck);
+        };
+        if last.is_match() {
+            found = Some(input.end());
+        }
+        Some(Walked::Found(found))
+    }
+
+    /// Where the match begins that ends there.
+    fn begin(&mut self, input: &Input<'_>, end: usize) -> Option<Walked<Option<usize>>> {
+        let regex = self.regex;
+        let input = input.clone().range(input.start()..end).anchored(Anchored::Yes);
+        let Ok(mut state) = regex.begins.start_state_reverse(&mut self.begins, &input) else {
+            return Some(Walked::Stuck);
+        };
+        let mut found = None;
+        for (index, byte) in input.haystack()[input.start()..end].iter().rev().enumerate() {
+            if index % WALK_BYTES == 0 {
+                self.pay(WALK_BYTES)?;
+            }
+            let Ok(next) = regex.begins.next_state(&mut self.begins, state, *byte) else {
+                return Some(Walked::Stuck);
+            };
+            state = next;
+            match Seen::of(state) {
+                Seen::Nothing => {}
+                Seen::Match => found = Some(end - index),
+                Seen::Dead => return Some(Walked::Found(found)),
+                Seen::Quit => return Some(Walked::Stuck),
+            }
+        }
+        // What stands before the range decides about `^` and `\\b`.
+        let last = match input.start().checked_sub(1).and_then(|before| input.haystack().get(before)) {
+            Some(byte) => regex.begins.next_state(&mut self.begins, state, *byte),
+            None => regex.begins.next_eoi_state(&mut self.begins, state),
+        };
+        let Ok(last) = last else { return Some(Walked::Stuck) };
+        if last.is_quit() {
+            return Some(Walked::Stuck);
+        }
+        if last.is_match() {
+            found = Some(input.start());
+        }
+        Some(Walked::Found(found))
+    }
+}
+
+enum Seen {
+    Nothing,
+    Match,
+    Dead,
+    Quit,
+}
+
+impl Seen {
+    #[inline]
+    fn of(state: LazyStateID) -> Seen {
+        if !state.is_tagged() || state.is_start() || state.is_unknown() {
+            Seen::Nothing
+        } else if state.is_match() {
+            Seen::Match
+        } else if state.is_dead() {
+            Seen::Dead
+        } else {
+            Seen::Quit
+        }
+    }
+}
+
+fn is_boundary(text: &[u8], at: usize) -> bool {
+    text.get(at).is_none_or(|byte| byte & 0xC0 != 0x80)
 }
 
 /// The text and the compiled pattern of a call.
@@ -67,20 +352,20 @@ fn prepare<'a>(call: &Call<'a>) -> Option<(&'a str, Arc<Regex>)> {
     let text = call.string(0)?;
     let pattern = call.string(1)?;
     let modifiers = call.optional(2, "", Call::string)?;
-    call.spend_bytes(text.len() + pattern.len())?;
-    Some((text, call.surroundings.patterns.get(pattern, modifiers)?))
+    Some((text, call.surroundings.patterns.get(call, pattern, modifiers)?))
 }
 
 fn regex_match(call: &Call<'_>) -> Option<Value> {
     let (text, regex) = prepare(call)?;
-    Some(Value::Bool(regex.is_match(text)))
+    Some(Value::Bool(regex.is_match(call, text)?))
 }
 
 fn regex_extract(call: &Call<'_>) -> Option<Value> {
     let (text, regex) = prepare(call)?;
     let group = usize::try_from(call.optional(3, 0, Call::integer)?).ok()?;
-    let found = regex.captures(text)?.get(group)?;
-    Some(Value::from(found.as_str()))
+    let found = regex.find(call, text, 0)??;
+    let found = if group == 0 { found } else { regex.captures(call, text, found)?.get_group(group)? };
+    Some(Value::from(&text[found.range()]))
 }
 
 /// One array per match: the whole match, or the groups asked for.
@@ -91,15 +376,42 @@ fn regex_extract_all(call: &Call<'_>) -> Option<Value> {
         Some(Value::Array(groups)) => groups.iter().map(group_number).collect::<Option<_>>()?,
         Some(group) => vec![group_number(group)?],
     };
-    call.spend_bytes(text.len().saturating_mul(4 + 4 * groups.len()))?;
-    let extract = |captures: regex::Captures<'_>| -> Value {
-        groups
-            .iter()
-            .filter_map(|group| captures.get(*group))
-            .map(|found| Value::from(found.as_str()))
-            .collect()
+    let mut matches = Vec::new();
+    let (mut from, mut last_end) = (0, None);
+    while from <= text.len() {
+        let Some(found) = regex.find(call, text, from)? else { break };
+        // An empty match where the one before ended is none.
+        let is_repeated = found.is_empty() && last_end == Some(found.end);
+        from = if found.is_empty() { behind(text, found.end) } else { found.end };
+        if is_repeated {
+            continue;
+        }
+        last_end = Some(found.end);
+        matches.push(extracted(call, &regex, text, found, &groups)?);
+    }
+    Some(Value::Array(matches))
+}
+
+/// Where the next character begins.
+fn behind(text: &str, at: usize) -> usize {
+    at + text[at..].chars().next().map_or(1, char::len_utf8)
+}
+
+fn extracted(call: &Call<'_>, regex: &Regex, text: &str, found: Span, groups: &[usize]) -> Option<Value> {
+    let captures = match groups {
+        [0] => None,
+        _ => Some(regex.captures(call, text, found)?),
     };
-    Some(Value::Array(regex.captures_iter(text).map(extract).collect()))
+    let span = |group: &usize| match (&captures, *group) {
+        (_, 0) => Some(found),
+        (Some(captures), group) => captures.get_group(group),
+        (None, _) => None,
+    };
+    let spans = groups.iter().filter_map(span);
+    let bytes: usize = spans.clone().map(|span| span.len() + 2 * size_of::<Value>()).sum();
+    call.spend_bytes(bytes)?;
+    call.build(bytes + 2 * size_of::<Value>())?;
+    Some(spans.map(|span| Value::from(&text[span.range()])).collect())
 }
 
 fn group_number(value: &Value) -> Option<usize> {

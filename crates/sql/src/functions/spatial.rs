@@ -70,8 +70,9 @@ fn parsed(call: &Call<'_>, index: usize) -> Option<Parsed> {
     if is_small(value) {
         return parse();
     }
-    call.spend_bytes(crate::exec::approximate_size(value))?;
-    call.surroundings.shapes.get(value, parse)
+    let bytes = crate::exec::approximate_size(value);
+    call.copy_bytes(bytes)?;
+    call.surroundings.shapes.get(call, value, bytes, parse)
 }
 
 /// Parsed sooner than looked up.
@@ -93,18 +94,32 @@ pub(crate) struct Shapes(RefCell<Known>);
 
 #[derive(Default)]
 struct Known {
-    kept: VecDeque<(u64, Value, Parsed)>,
+    kept: VecDeque<KeptShape>,
     seen: VecDeque<u64>,
 }
 
+struct KeptShape {
+    hash: u64,
+    value: Value,
+    parsed: Parsed,
+    /// Of the value and of what it was parsed to.
+    bytes: usize,
+}
+
 impl Shapes {
-    fn get(&self, value: &Value, parse: impl FnOnce() -> Option<Parsed>) -> Option<Parsed> {
+    fn get(
+        &self,
+        call: &Call<'_>,
+        value: &Value,
+        bytes: usize,
+        parse: impl FnOnce() -> Option<Parsed>,
+    ) -> Option<Parsed> {
         let hash = hash(value);
         if let Some(parsed) = self.0.borrow().find(hash, value) {
             return Some(parsed);
         }
         let parsed = parse()?;
-        self.0.borrow_mut().remember(hash, value, &parsed);
+        self.0.borrow_mut().remember(call, hash, value, 2 * bytes, &parsed)?;
         Some(parsed)
     }
 }
@@ -112,17 +127,28 @@ impl Shapes {
 impl Known {
     fn find(&self, hash: u64, value: &Value) -> Option<Parsed> {
         let mut kept = self.kept.iter();
-        kept.find(|(known, kept, _)| *known == hash && kept == value).map(|(_, _, parsed)| Rc::clone(parsed))
+        kept.find(|kept| kept.hash == hash && kept.value == *value).map(|kept| Rc::clone(&kept.parsed))
     }
 
-    fn remember(&mut self, hash: u64, value: &Value, parsed: &Parsed) {
-        if self.seen.contains(&hash) {
-            self.kept.truncate(SHAPES_MAX - 1);
-            self.kept.push_front((hash, value.clone(), Rc::clone(parsed)));
-        } else {
+    fn remember(
+        &mut self,
+        call: &Call<'_>,
+        hash: u64,
+        value: &Value,
+        bytes: usize,
+        parsed: &Parsed,
+    ) -> Option<()> {
+        if !self.seen.contains(&hash) {
             self.seen.truncate(SEEN_MAX - 1);
             self.seen.push_front(hash);
+            return Some(());
         }
+        let meter = &call.surroundings.meter;
+        let last = if self.kept.len() == SHAPES_MAX { self.kept.pop_back() } else { None };
+        last.into_iter().for_each(|last| meter.release(last.bytes));
+        call.note(meter.keep(bytes))?;
+        self.kept.push_front(KeptShape { hash, value: value.clone(), parsed: Rc::clone(parsed), bytes });
+        Some(())
     }
 }
 
@@ -137,7 +163,7 @@ mod tests {
     use quire_resource::GeospatialType;
     use quire_value::Value;
 
-    use crate::{Environment, Limits, Parameters, Query, SqlError};
+    use crate::{Allowance, Environment, Parameters, Query, SqlError};
 
     fn rows(text: &str, environment: Environment) -> Result<Vec<Value>, SqlError> {
         Query::compile(text, &Parameters::default(), &[])?.with_environment(environment).rows([])
@@ -164,8 +190,8 @@ mod tests {
             positions.join(",")
         );
         assert_eq!(rows(&text, Environment::default()), Ok(vec![Value::from(0)]));
-        let limits = Limits { item_steps_max: 50_000, ..Limits::default() };
-        let refused = rows(&text, Environment { limits, ..Environment::default() });
+        let allowance = Allowance::default().with_item_steps(50_000);
+        let refused = rows(&text, Environment { allowance, ..Environment::default() });
         assert!(matches!(refused, Err(SqlError::Budget { .. })), "{refused:?}");
     }
 }

@@ -6,6 +6,8 @@ use quire_value::Value;
 
 use super::{Call, Function, IndexUse, at_least, between, exactly, f, utf16};
 
+/// A short text: the value, its allocation, and the room that a growing array leaves free.
+const PIECE_BYTES: usize = 2 * size_of::<Value>() + 32;
 /// Longest result of REPLICATE, in characters.
 const REPLICATE_LENGTH_MAX: usize = 10_000;
 
@@ -82,7 +84,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 fn concat(call: &Call<'_>) -> Option<Value> {
     let parts: Vec<&str> = (0..call.len()).map(|index| call.string(index)).collect::<Option<_>>()?;
-    call.spend_bytes(parts.iter().map(|part| part.len()).sum())?;
+    let bytes = parts.iter().map(|part| part.len()).sum();
+    call.copy_bytes(bytes)?;
     Some(Value::String(parts.concat()))
 }
 
@@ -226,7 +229,10 @@ fn replace(call: &Call<'_>) -> Option<Value> {
         return None;
     }
     let count = text.matches(find).count();
-    call.spend_bytes(text.len() + count.saturating_mul(by.len()))?;
+    let bytes = text.len().saturating_add(count.saturating_mul(by.len()));
+    // Growing doubles it.
+    call.build(bytes.saturating_mul(2))?;
+    call.spend_bytes(bytes)?;
     Some(Value::String(text.replace(find, by)))
 }
 
@@ -240,13 +246,16 @@ fn replicate(call: &Call<'_>) -> Option<Value> {
     if utf16::length(text).saturating_mul(count) > REPLICATE_LENGTH_MAX {
         return None;
     }
+    call.build(text.len() * count)?;
     Some(Value::String(text.repeat(count)))
 }
 
 fn join(call: &Call<'_>) -> Option<Value> {
     let (array, separator) = (call.array(0)?, call.string(1)?);
     let parts: Vec<&str> = array.iter().map(Value::as_str).collect::<Option<_>>()?;
-    let length: usize = parts.iter().map(|part| part.len().saturating_add(separator.len())).sum();
+    let lengths = parts.iter().map(|part| part.len().saturating_add(separator.len()));
+    let length = lengths.fold(0, usize::saturating_add);
+    call.build(length.saturating_add(parts.len() * size_of::<&str>()))?;
     call.spend_bytes(length)?;
     Some(Value::String(parts.join(separator)))
 }
@@ -258,5 +267,7 @@ fn string_split(call: &Call<'_>) -> Option<Value> {
     }
     // Pieces cost more than their characters.
     call.spend_bytes(text.len().saturating_mul(4))?;
+    let pieces = text.matches(separator).count() + 1;
+    call.build(pieces.saturating_mul(PIECE_BYTES).saturating_add(text.len()))?;
     Some(Value::Array(text.split(separator).map(Value::from).collect()))
 }

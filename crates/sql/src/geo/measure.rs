@@ -26,6 +26,9 @@ const NEAR_RADIANS: f64 = 0.3;
 const FOOT_ERROR: f64 = 1e-4;
 /// One geodesic is charged as so many bytes.
 const GEODESIC_BYTES: usize = 512;
+/// As many candidates are looked through again.
+const CANDIDATES_PRUNED: usize = 4_096;
+const CANDIDATE_CHARGE_BYTES: usize = 1_024;
 /// Edges of areas are followed in pieces of at most this angle: half a degree.
 const AREA_PIECE_RADIANS: f64 = 0.008_726_646;
 
@@ -115,6 +118,7 @@ fn on_globe(left: &Geometry, right: &Geometry, spend: Spend<'_>) -> Option<f64> 
 fn candidates<'a>(left: &'a Geometry, right: &'a Geometry, spend: Spend<'_>) -> Option<Vec<Candidate<'a>>> {
     let high = Cell::new(f64::INFINITY);
     let found: RefCell<Vec<Candidate<'a>>> = RefCell::new(Vec::new());
+    let mut room = CANDIDATES_PRUNED;
     let add = |from: &'a Vertex, edge: Edge<'a>| {
         let angle = angle_to_edge(from.at, edge);
         let low = METRES_MIN * angle;
@@ -126,17 +130,38 @@ fn candidates<'a>(left: &'a Geometry, right: &'a Geometry, spend: Spend<'_>) -> 
     // A chord is shorter than its angle.
     let limit = || high.get() / METRES_MIN;
     for (one, two) in left.all_chains().flat_map(|one| right.all_chains().map(move |two| (one, two))) {
-        let _all = one.near_pairs(two, spend, &limit, &mut |i, j| {
+        let flow = one.near_pairs(two, spend, &limit, &mut |i, j| {
             let (one, two) = (one.edge(i), two.edge(j));
             [one.a, one.b].into_iter().for_each(|from| add(from, two));
             [two.a, two.b].into_iter().for_each(|from| add(from, one));
-            ControlFlow::Continue(())
+            match make_room(&mut found.borrow_mut(), &mut room, high.get(), spend) {
+                Some(()) => ControlFlow::Continue(()),
+                None => ControlFlow::Break(()),
+            }
         })?;
+        if flow.is_break() {
+            return None;
+        }
     }
     let mut found = found.into_inner();
     found.retain(|candidate| candidate.low <= high.get());
     found.sort_by(|one, two| one.low.total_cmp(&two.low));
     Some(found)
+}
+
+/// Drops what can no longer be nearest. Where that leaves many, each doubling is charged far above its work: candidates are
+/// memory, and so their number stays below a million.
+fn make_room(found: &mut Vec<Candidate<'_>>, room: &mut usize, high: f64, spend: Spend<'_>) -> Option<()> {
+    if found.len() < *room {
+        return Some(());
+    }
+    spend(*room * EDGE_BYTES)?;
+    found.retain(|candidate| candidate.low <= high);
+    if found.len() > *room / 2 {
+        *room *= 2;
+        spend(*room * CANDIDATE_CHARGE_BYTES)?;
+    }
+    Some(())
 }
 
 /// An edge by the angle from its start.

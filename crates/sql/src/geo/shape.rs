@@ -99,12 +99,13 @@ impl Ball {
 
 impl Chain {
     pub fn new(kind: GeospatialType, vertices: Vec<Vertex>) -> Chain {
-        let edges = edges_of(&vertices);
-        let bundles = (0..edges.len())
-            .step_by(BUNDLE_EDGES)
-            .map(|start| Ball::around(kind, edges.clone().skip(start).take(BUNDLE_EDGES)))
-            .collect();
-        let ball = Ball::around(kind, edges);
+        // By position: skipping would walk over all edges before it for every bundle.
+        let bundle = |start: usize| {
+            let end = (start + BUNDLE_EDGES).min(edges_of(&vertices).len());
+            Ball::around(kind, (start..end).map(|index| edge_of(&vertices, index)))
+        };
+        let bundles = (0..edges_of(&vertices).len()).step_by(BUNDLE_EDGES).map(bundle).collect();
+        let ball = Ball::around(kind, edges_of(&vertices));
         Chain { kind, vertices, bundles, ball }
     }
 
@@ -113,8 +114,7 @@ impl Chain {
     }
 
     pub fn edge(&self, index: usize) -> Edge<'_> {
-        let last = self.vertices.len() - 1;
-        Edge { a: &self.vertices[index], b: &self.vertices[(index + 1).min(last)] }
+        edge_of(&self.vertices, index)
     }
 
     pub fn first(&self) -> Vector {
@@ -134,6 +134,7 @@ impl Chain {
         limit: &dyn Fn() -> f64,
         visit: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
     ) -> Option<ControlFlow<()>> {
+        spend(EDGE_BYTES)?;
         if self.ball.gap(&other.ball) > limit() {
             return Some(ControlFlow::Continue(()));
         }
@@ -162,6 +163,7 @@ impl Chain {
         spend: Spend<'_>,
         visit: &mut dyn FnMut(Edge<'_>),
     ) -> Option<()> {
+        spend(EDGE_BYTES)?;
         let ball = Ball::around(self.kind, std::iter::once(edge));
         if self.ball.gap(&ball) > 0.0 {
             return Some(());
@@ -177,6 +179,7 @@ impl Chain {
     }
 
     pub fn has(&self, p: Vector, spend: Spend<'_>) -> Option<bool> {
+        spend(EDGE_BYTES)?;
         if !self.ball.contains(p) {
             return Some(false);
         }
@@ -187,8 +190,11 @@ impl Chain {
 
 /// A single vertex is one edge without length.
 fn edges_of(vertices: &[Vertex]) -> impl ExactSizeIterator<Item = Edge<'_>> + Clone {
-    let last = vertices.len() - 1;
-    (0..last.max(1)).map(move |index| Edge { a: &vertices[index], b: &vertices[(index + 1).min(last)] })
+    (0..(vertices.len() - 1).max(1)).map(move |index| edge_of(vertices, index))
+}
+
+fn edge_of(vertices: &[Vertex], index: usize) -> Edge<'_> {
+    Edge { a: &vertices[index], b: &vertices[(index + 1).min(vertices.len() - 1)] }
 }
 
 impl Ring {
@@ -207,6 +213,7 @@ impl Ring {
     }
 
     pub fn side(&self, p: Vector, spend: Spend<'_>) -> Option<Side> {
+        spend(EDGE_BYTES)?;
         match self.far_left {
             Some(left) if !self.chain.ball.contains(p) => Some(if left { Side::Left } else { Side::Right }),
             _ => {

@@ -1,6 +1,6 @@
 //! What must hold for any text whatever; shared by the tests and the fuzz targets.
 
-use quire_sql::{Environment, Limits, Parameters, Query, SqlError};
+use quire_sql::{Allowance, Environment, Parameters, Query, SqlError};
 use quire_value::{Value, text};
 
 const ITEMS: &[&str] = &[
@@ -30,9 +30,9 @@ pub fn check_query(query_text: &str) {
 fn compile(text: &str) -> Result<Query, SqlError> {
     let parameters =
         Parameters(vec![("@p".to_owned(), Value::from(1)), ("@s".to_owned(), Value::from("a%"))]);
-    let limits = Limits { item_steps_max: 20_000, held_bytes_max: 1 << 20 };
+    let allowance = Allowance::limited(20_000, 1 << 20);
     let environment =
-        Environment { now_ticks: Some(17_698_536_001_234_567), limits, ..Environment::default() };
+        Environment { now_ticks: Some(17_698_536_001_234_567), allowance, ..Environment::default() };
     Ok(Query::compile(text, &parameters, &[])?.with_environment(environment))
 }
 
@@ -57,7 +57,9 @@ fn check_same(
     text: &str,
     printed: &str,
 ) {
-    let spent = |result: &Result<_, SqlError>| matches!(result, Err(SqlError::Budget { .. }));
+    let spent = |result: &Result<_, SqlError>| {
+        matches!(result, Err(SqlError::Budget { .. } | SqlError::QueryMemory { .. }))
+    };
     assert!(
         rows == again || spent(rows) || spent(again),
         "{text}\nprinted as\n{printed}\n{rows:?}\n{again:?}"

@@ -21,7 +21,8 @@ pub(super) fn holds(
     check_start(condition)?;
     let text = format!("{SELECT}{condition}");
     let query =
-        Query::compile_for(&text, &Parameters::default(), Schema::of(definition)).map_err(relocated)?;
+        Query::compile_within(&text, &Parameters::default(), Schema::of(definition), &environment.allowance)
+            .map_err(relocated)?;
     check_clauses(query.syntax())?;
     Ok(query.with_environment(environment).start()?.matches(item)?)
 }

@@ -9,7 +9,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use quire_resource::{Component, PartitionKey};
-use quire_sql::{Analysis, Condition, IndexAggregate, Item, Reads, Sink, ValueRange};
+use quire_sql::{Analysis, Condition, IndexAggregate, Item, Reads, Reservation, Sink, ValueRange};
 use quire_storage::{Direction, KeyRange};
 use quire_value::{Object, Path, Segment, Value, key};
 
@@ -26,6 +26,8 @@ use crate::{EngineError, keys};
 /// Values held at a time; a path with more of them is read from the items.
 const HELD_BYTES_MAX: usize = 32 << 20;
 const ENTRY_BYTES: usize = 64;
+/// Memory is taken in pieces.
+const MEMORY_PIECE_BYTES: usize = 64 << 10;
 /// One item in so many may have to be fetched.
 const FETCHED_SHARE: u64 = 8;
 const ROWS_MAX: usize = 4096;
@@ -39,6 +41,8 @@ const PREPARED_ENTRIES: usize = 256;
 pub(super) struct Fed {
     /// In the order in which the query is to see them.
     entries: Vec<Entry>,
+    /// Of the entries; some have too few to count.
+    _memory: Option<Reservation>,
 }
 
 enum Entry {
@@ -123,7 +127,7 @@ fn key_count(
     let rows = count(reader, &[point_range(container.number, index.id, &encoded, first, last)])?;
     let node = Node::new(format!("Rows of index {path} = {}, index only", value.to_json()));
     let entries = vec![Entry::Part(part_of(path, value), rows)];
-    Ok(Some((Fed { entries }, node.with_rows(rows, Some(rows)))))
+    Ok(Some((Fed { entries, _memory: None }, node.with_rows(rows, Some(rows)))))
 }
 
 /// A key that an index row tells exactly; keys are doubles, and large integers share them.
@@ -153,7 +157,10 @@ fn extremes(
     let Some(path) = aggregate.path.as_ref() else {
         let count = if *filter == Condition::Nothing { 0 } else { items };
         let node = Node::new("Count of items, kept with every write").with_rows(count, Some(count));
-        return Ok(Some((Fed { entries: vec![Entry::Part(Value::Object(Object::new()), count)] }, node)));
+        return Ok(Some((
+            Fed { entries: vec![Entry::Part(Value::Object(Object::new()), count)], _memory: None },
+            node,
+        )));
     };
     if is_system(path) && path.to_string() != "/_ts" {
         return Ok(None);
@@ -177,7 +184,10 @@ fn extremes(
     };
     let Some(first) = end_row(reader, known, index, &keys, Direction::Forward)? else {
         let node = Node::new(format!("Ends of index {path}")).with_rows(0, Some(0));
-        return Ok(Some((Fed { entries: vec![Entry::Part(Value::Object(Object::new()), missing)] }, node)));
+        return Ok(Some((
+            Fed { entries: vec![Entry::Part(Value::Object(Object::new()), missing)], _memory: None },
+            node,
+        )));
     };
     let Some(last) = end_row(reader, known, index, &keys, Direction::Backward)? else { return Ok(None) };
     if [&first, &last].into_iter().any(|row| is_cut(row)) || ranges.iter().any(is_long) {
@@ -197,7 +207,7 @@ fn extremes(
         Entry::Part(part_of(path, last), 1),
     ];
     let node = Node::new(format!("Ends of index {path}, index only")).with_rows(rows, Some(rows));
-    Ok(Some((Fed { entries }, node)))
+    Ok(Some((Fed { entries, _memory: None }, node)))
 }
 
 /// A bound that rows cannot tell from longer strings.
@@ -315,6 +325,7 @@ fn runs(
     let edges = edges(reader);
     let (mut runs, mut fetched, mut held): (Vec<Run>, Vec<u64>, usize) = (Vec::new(), Vec::new(), 0);
     let windows = reader.windows;
+    let mut memory = reader.meter.reserve()?;
     let mut is_too_much = false;
     for range in ranges {
         let keys = known.keys(index, &encoded(range, index.prefix));
@@ -332,7 +343,10 @@ fn runs(
                 held += value.len() + ENTRY_BYTES;
                 runs.push(Run { first: rid, value: value.to_vec(), count: 1 });
             }
-            is_too_much = held > HELD_BYTES_MAX || fetched.len() > fetched_max;
+            let bytes = held + fetched.len() * size_of::<(u64, Entry)>();
+            // Once as rows and once as what the query is fed.
+            let fits = 2 * bytes <= memory.bytes() || memory.grow_to(2 * bytes + MEMORY_PIECE_BYTES).is_ok();
+            is_too_much = !fits || held > HELD_BYTES_MAX || fetched.len() > fetched_max;
             if is_too_much { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         if is_too_much {
@@ -352,7 +366,8 @@ fn runs(
     }
     entries.sort_by_key(|(rid, _)| *rid);
     let node = Node::new(format!("Values of index {path}, index only")).with_rows(known.items(), Some(found));
-    Ok(Some((Fed { entries: entries.into_iter().map(|(_, entry)| entry).collect() }, node)))
+    let entries = entries.into_iter().map(|(_, entry)| entry).collect();
+    Ok(Some((Fed { entries, _memory: Some(memory) }, node)))
 }
 
 /// Prefixes under which items of a neighbouring partition can lie.

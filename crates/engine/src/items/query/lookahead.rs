@@ -87,7 +87,7 @@ fn show(
     }
     evaluator.prepare(&wanted)?;
     for (at, item) in held.iter().enumerate() {
-        reader.meter.check()?;
+        reader.meter.spend(1)?;
         let left = match visit(&item.found()?)? {
             Next::More => continue,
             Next::Enough => &held[at + 1..],

@@ -29,13 +29,14 @@ mod whole; // queries that need all items first
 use std::time::{Duration, Instant};
 
 use quire_resource::{Component, PartitionKey};
-use quire_sql::{Analysis, Environment, IndexMetrics, Limits, Parameters, Query, Schema, Shape};
+use quire_sql::{Allowance, Analysis, Environment, IndexMetrics, Parameters, Query, Schema, Shape};
 use quire_storage::Token;
 use quire_value::Value;
 
+use super::allowance;
 use super::continuation::{Place, Resume, query_hash};
 use super::page::{Cost, Filled, Rows, answer_page};
-use super::scan::{Meter, Reader, ScanBudget};
+use super::scan::{PageMeter, Reader, ScanBudget};
 use super::view::View;
 use super::window::{KeyFilter, Spot, Window, narrowed};
 use crate::api::{Answer, Page, PageRequest, Scope};
@@ -56,8 +57,6 @@ use self::plan::{Chooser, Need, Sorting};
 use self::sort::Sorted;
 use self::whole::{Feed, WholeNext, WholeStart};
 
-/// Rows, groups and sort buffers of one query at a time.
-const HELD_BYTES_MAX: usize = 128 << 20;
 /// Beyond this many partition keys in a filter the container is read from end to end.
 const KEYS_MAX: usize = 2000;
 
@@ -82,10 +81,12 @@ pub(crate) fn query_view(
 ) -> Answer<Page> {
     answer_page(shared, container, request, |windows, resume| {
         let started = Instant::now();
-        let environment = environment(shared, container)?;
+        let allowance = allowance::of_page(shared, &request.cancel);
+        let environment = environment(shared, container, allowance.clone())?;
         let functions = PageFunctions::of(shared, container, &request.cancel);
         let schema = Schema::of(&container.definition).with_functions(&functions);
-        let query = Query::compile_for(text, parameters, schema)?.with_environment(environment);
+        let query =
+            Query::compile_within(text, parameters, schema, &allowance)?.with_environment(environment);
         let compile = started.elapsed();
         check_crossing(container, &query, request)?;
         let narrow =
@@ -94,20 +95,24 @@ pub(crate) fn query_view(
         // A script that queries has its place already.
         let _place = if view.is_none() { functions.enter(container)? } else { None };
         let identity = query_hash(text, parameters);
-        let query = &query;
-        let run = Run { shared, container, request, query, identity, functions: &functions, windows, view };
+        let (query, functions) = (&query, &functions);
+        let run = Run { shared, container, request, allowance, query, identity, functions, windows, view };
         run.fill(resume, compile).map_err(|error| functions.explain(error))
     })
 }
 
-pub(crate) fn environment(shared: &Shared, container: &Container) -> Result<Environment, EngineError> {
+pub(crate) fn environment(
+    shared: &Shared,
+    container: &Container,
+    allowance: Allowance,
+) -> Result<Environment, EngineError> {
     const TICKS_PER_MS: i64 = 10_000;
     let Token(random) = random_token()?;
     Ok(Environment {
         now_ticks: Some(shared.clock.now_ms().saturating_mul(TICKS_PER_MS)),
         random_seed: random as u64,
         geospatial: container.definition.geospatial,
-        limits: Limits { held_bytes_max: HELD_BYTES_MAX, ..Limits::default() },
+        allowance,
     })
 }
 
@@ -151,6 +156,7 @@ struct Run<'a> {
     shared: &'a Shared,
     container: &'a Container,
     request: &'a PageRequest,
+    allowance: Allowance,
     query: &'a Query,
     /// Of its text and parameters.
     identity: u64,
@@ -164,6 +170,7 @@ impl Run<'_> {
     fn fill(&self, resume: Option<Resume>, compile: Duration) -> Result<Filled, EngineError> {
         let started = Instant::now();
         let analysis = self.query.analysis();
+        self.allowance.look()?;
         if let Some(refusal) = analysis.order_refusal(&self.container.definition.indexing) {
             return Err(refusal.into());
         }
@@ -171,7 +178,7 @@ impl Run<'_> {
             Some(view) => view.clone(),
             None => View::now(self.shared, self.container)?,
         };
-        let meter = Meter::new(ScanBudget::PAGE, self.request);
+        let meter = PageMeter::new(ScanBudget::PAGE, &self.allowance);
         let mut reader = Reader::new(self.shared, self.container, &view, self.windows, meter);
         let known = Known::new(self.container, view.indexes, &reader, self.request.index_use)?;
         let mut output = self.output(&resume)?;
@@ -335,7 +342,7 @@ impl Run<'_> {
             }
             _ => (0, 0),
         };
-        let rows = Rows::new(self.request)?;
+        let rows = Rows::new(self.request, Some(&self.allowance))?;
         Ok(Output { rows, offset, limit: limit.unwrap_or(u64::MAX), skipped, sent })
     }
 }

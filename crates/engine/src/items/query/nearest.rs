@@ -4,6 +4,7 @@
 //! always those of the items. An exact index leaves out no item that belongs there. An approximate one may, and a page
 //! runs the query again: rows come once as long as nothing is written between pages.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::ops::ControlFlow;
@@ -29,8 +30,11 @@ use crate::{Container, EngineError, keys};
 const ROWS_MAX: usize = 256;
 const BYTES_MAX: usize = 4 << 20;
 const FETCH_ITEMS: usize = 256;
+/// A vector that was measured, on its way to being among the nearest.
+const MEASURED_BYTES: usize = 48;
+const DIMENSIONS_PER_STEP: u64 = 8;
 /// Slots linked without a pause for other searches.
-const LINK_SLOTS: u32 = 256;
+const LINK_SLOTS: u32 = 16;
 /// More vectors than rows are asked for when a filter leaves some out, and so many times more in every further round.
 const ROUND_FACTOR: usize = 4;
 /// A search that wants more than this part of all vectors reads the items instead.
@@ -150,7 +154,7 @@ impl Nearest<'_> {
         let mut count =
             if wanted.is_filtered { wanted.rows.saturating_mul(ROUND_FACTOR) } else { wanted.rows };
         loop {
-            let Some((hits, live)) = self.hits(reader, handle, wanted, count) else {
+            let Some((hits, live)) = self.hits(reader, handle, wanted, count)? else {
                 return Ok(Tried::Not("it is newer than this page"));
             };
             judge(reader, evaluator, hits.rids.iter().map(|(rid, _)| *rid), &mut judged)?;
@@ -189,9 +193,22 @@ impl Nearest<'_> {
         handle: &Handle,
         wanted: &Wanted<'_>,
         count: usize,
-    ) -> Option<(Hits, usize)> {
+    ) -> Result<Option<(Hits, usize)>, EngineError> {
         let index = handle.index.read();
-        let uncertain = self.shared.vectors.uncertain(self.container.number, handle, self.seen)?;
+        let uncertain = self.shared.vectors.uncertain(self.container.number, handle, self.seen);
+        let Some(uncertain) = uncertain else { return Ok(None) };
+        // Of each vector its nearness and its bound are held until the nearest are known.
+        let held = index.live().saturating_mul(MEASURED_BYTES);
+        reader.meter.keep(held)?;
+        let vector_steps = 1 + u64::from(handle.key.dimensions) / DIMENSIONS_PER_STEP;
+        let outcome = RefCell::new(Ok(()));
+        let goes_on = || {
+            let mut outcome = outcome.borrow_mut();
+            if outcome.is_ok() {
+                *outcome = reader.meter.spend(vector_steps);
+            }
+            outcome.is_ok()
+        };
         let order = wanted.order;
         let is_whole = reader.windows.iter().all(super::Window::is_whole);
         let mut hits = index.search(&Search {
@@ -203,9 +220,12 @@ impl Nearest<'_> {
             search_list_size_multiplier: order.search_list_size_multiplier,
             quantized_vector_list_multiplier: order.quantized_vector_list_multiplier,
             accepts: &|rid| reader.can_hold(rid) && !uncertain.contains(&rid),
+            goes_on: &goes_on,
         });
+        reader.meter.release(held);
+        outcome.into_inner()?;
         hits.rids.extend(uncertain.iter().filter(|&&rid| reader.can_hold(rid)).map(|&rid| (rid, false)));
-        Some((hits, index.live()))
+        Ok(Some((hits, index.live())))
     }
 
     /// Reads all items of the container; how many there are, or `None` if their vectors are too large.
@@ -230,7 +250,7 @@ impl Nearest<'_> {
         };
         let mut items = 0;
         loop {
-            reader.meter.check()?;
+            reader.meter.look()?;
             let scan = Scan {
                 space: keys::ITEMS,
                 range: range.clone(),
@@ -267,7 +287,7 @@ impl Nearest<'_> {
         let (vectors, number) = (&self.shared.vectors, self.container.number);
         let items = vectors.unsettled(number, handle, self.seen);
         for items in items.chunks(FETCH_ITEMS) {
-            reader.meter.check()?;
+            reader.meter.look()?;
             let rids: Vec<u64> = items.iter().map(|(rid, _)| *rid).collect();
             let mut read = Vec::with_capacity(rids.len());
             for (rid, bytes) in rids.iter().zip(reader.fetch(&rids)?) {
@@ -292,7 +312,7 @@ impl Nearest<'_> {
 
     fn link(&self, reader: &Reader<'_>, handle: &Handle) -> Result<(), EngineError> {
         for _ in 0..LINKED_MAX / LINK_SLOTS {
-            reader.meter.check()?;
+            reader.meter.look()?;
             if !handle.index.write().link(LINK_SLOTS) {
                 break;
             }

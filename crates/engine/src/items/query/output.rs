@@ -81,7 +81,7 @@ impl Output {
         } else if self.is_finished() {
             *sent = Sent::Limit;
             return ControlFlow::Break(());
-        } else if self.rows.push(|text| value.write_json(text)) {
+        } else if self.rows.push_row(value) {
             self.sent += 1;
         } else {
             *sent = Sent::Full { row: *row };

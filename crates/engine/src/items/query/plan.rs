@@ -14,7 +14,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use quire_sql::{Condition, FullTextCondition, PathRange, Reads, ValueRange};
+use quire_sql::{Condition, FullTextCondition, PathRange, Reads, SqlError, ValueRange};
 use quire_storage::{Direction, KeyRange};
 use quire_value::{Kind, Path, Value, key};
 
@@ -38,6 +38,8 @@ const FETCH: f64 = 14.0;
 /// What the first round reads of every condition, and how much more the next one.
 const ROUND_FIRST: u64 = 64;
 const ROUND_FACTOR: u64 = 4;
+/// Rows of an index that one call of the reader gathers.
+const READ_ROWS_MAX: usize = 64 << 10;
 /// Child ids gathered at most: 32 MB.
 const GATHERED_MAX: u64 = 4 << 20;
 /// So many seeks are merged as they are read; more are gathered.
@@ -78,6 +80,8 @@ struct Union {
     at: usize,
     from: Option<Vec<u8>>,
     rids: Vec<u64>,
+    /// Bytes of the query's memory.
+    held: usize,
     cost: u64,
     indexes: Vec<IndexId>,
 }
@@ -323,8 +327,19 @@ impl Chooser<'_, '_, '_> {
         }
     }
 
-    /// Reads all conditions in turn until one is at its end.
+    /// Reads all conditions in turn until one is at its end. Where that is more than the query may hold, doing without an
+    /// index is not.
     fn race(&mut self, unions: &mut [Union], limit: f64) -> Result<Race, EngineError> {
+        match self.race_rounds(unions, limit) {
+            Err(EngineError::Sql(SqlError::QueryMemory { .. })) => {
+                unions.iter_mut().for_each(|union| union.forget(self.reader));
+                Ok(Race::Lost)
+            }
+            raced => raced,
+        }
+    }
+
+    fn race_rounds(&mut self, unions: &mut [Union], limit: f64) -> Result<Race, EngineError> {
         let limit = (limit as u64).clamp(ROUND_FIRST, GATHERED_MAX);
         let mut round = ROUND_FIRST;
         loop {
@@ -559,7 +574,7 @@ fn component(range: &ValueRange, prefix: Option<u32>, flipped: bool) -> EncodedR
 impl Union {
     fn new(label: String) -> Union {
         let (parts, rids, indexes) = (Vec::new(), Vec::new(), Vec::new());
-        Union { label, parts, at: 0, from: None, rids, cost: 0, indexes }
+        Union { label, parts, at: 0, from: None, rids, held: 0, cost: 0, indexes }
     }
 
     fn is_seek(&self) -> bool {
@@ -580,6 +595,7 @@ impl Union {
                 None => self.cost += SEEK as u64,
             }
             let rows_max = usize::try_from(cost_max.saturating_sub(self.cost).max(1)).unwrap_or(usize::MAX);
+            let rows_max = rows_max.min(READ_ROWS_MAX);
             let (mut found, mut last, mut rows) = (Vec::new(), Vec::new(), 0);
             let more = reader.index_rows(keys, Direction::Forward, rows_max, &mut |key| {
                 found.extend(key.last_chunk().map(|rid| u64::from_be_bytes(*rid)));
@@ -588,6 +604,8 @@ impl Union {
                 last.extend_from_slice(key);
                 ControlFlow::Continue(())
             })?;
+            reader.meter.keep(found.len() * size_of::<u64>())?;
+            self.held += found.len() * size_of::<u64>();
             self.rids.extend(found.into_iter().filter(|rid| reader.can_hold(*rid)));
             self.cost += rows;
             if more && rows > 0 {
@@ -597,6 +615,12 @@ impl Union {
             }
         }
         Ok(self.is_read())
+    }
+
+    /// What was read so far.
+    fn forget(&mut self, reader: &Reader<'_>) {
+        reader.meter.release(std::mem::take(&mut self.held));
+        (self.rids, self.from, self.at, self.cost) = (Vec::new(), None, 0, 0);
     }
 
     fn settle(&mut self) {

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::BinaryHeap;
 
-use quire_sql::SqlError;
+use quire_sql::{Reservation, SqlError};
 
 use super::super::continuation::{Resume, sort_key_bytes};
 use super::super::scan::{End, Found, Next, Reader, Visit};
@@ -23,6 +23,8 @@ const HELD_BYTES_MAX: usize = 32 << 20;
 const HELD_ITEMS_MAX: usize = 100_000;
 /// What a held key costs besides its bytes.
 const ENTRY_BYTES: usize = 48;
+/// Memory is taken in pieces.
+const MEMORY_PIECE_BYTES: usize = 64 << 10;
 const FETCH_ITEMS: usize = 64;
 
 /// The smallest of what was pushed, by sort key and child id.
@@ -34,11 +36,13 @@ pub(super) struct Smallest {
     is_cut: bool,
     /// The last of all that were looked at.
     pub last_seen: Option<(Vec<u8>, u64)>,
+    memory: Reservation,
 }
 
 impl Smallest {
-    pub fn new(keep: usize) -> Smallest {
+    pub fn new(keep: usize, memory: Reservation) -> Smallest {
         Smallest {
+            memory,
             keep: keep.clamp(2, HELD_ITEMS_MAX),
             bytes: 0,
             entries: BinaryHeap::new(),
@@ -60,8 +64,11 @@ impl Smallest {
         !is_full || self.entries.peek().is_none_or(|(last, last_rid)| (key, rid) < (&last[..], *last_rid))
     }
 
-    fn push(&mut self, key: Vec<u8>, rid: u64) {
+    fn push(&mut self, key: Vec<u8>, rid: u64) -> Result<(), EngineError> {
         self.bytes += key.len() + ENTRY_BYTES;
+        if self.bytes > self.memory.bytes() {
+            self.memory.grow_to(self.bytes + MEMORY_PIECE_BYTES)?;
+        }
         self.entries.push((key, rid));
         while self.entries.len() > self.keep || self.bytes > HELD_BYTES_MAX && self.entries.len() > 2 {
             if let Some((key, _)) = self.entries.pop() {
@@ -69,6 +76,7 @@ impl Smallest {
                 self.is_cut = true;
             }
         }
+        Ok(())
     }
 }
 
@@ -118,7 +126,8 @@ impl<'r, 'q> Sorted<'r, 'q> {
         output: &Output,
     ) -> Result<Smallest, EngineError> {
         let surplus = usize::try_from(self.start.surplus()).unwrap_or(usize::MAX);
-        let smallest = RefCell::new(Smallest::new(output.wanted().saturating_add(surplus).saturating_add(1)));
+        let keep = output.wanted().saturating_add(surplus).saturating_add(1);
+        let smallest = RefCell::new(Smallest::new(keep, reader.meter.reserve()?));
         let is_wanted = |found: &Found<'_>| {
             let (key, rid) = (self.order.key_of(self.evaluator, found)?, found.spot.rid);
             Ok(self.start.admits(&key, rid) && smallest.borrow().takes(&key, rid))
@@ -134,7 +143,7 @@ impl<'r, 'q> Sorted<'r, 'q> {
             if self.start.admits(&key, rid) {
                 if smallest.takes(&key, rid) {
                     if self.evaluator.has_rows(found)? {
-                        smallest.push(key, rid);
+                        smallest.push(key, rid)?;
                     }
                 } else {
                     smallest.is_cut = true;

@@ -147,7 +147,7 @@ pub(super) fn whole(
         if checked.is_err() {
             return ControlFlow::Break(());
         }
-        if rows.push(|text| row.write_json(text)) {
+        if rows.push_row(row) {
             return ControlFlow::Continue(());
         }
         next = Some(match (&order, place) {

@@ -1,0 +1,70 @@
+//! What a page may use: its part of the memory for queries, its time, and a client that waits for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use quire_sql::{Allowance, SqlError, Watch};
+
+use crate::api::Cancel;
+use crate::shared::Shared;
+
+/// From the first look at its text to the last row of a page, whatever it does meanwhile.
+pub(crate) const PAGE_TIME_MAX: Duration = Duration::from_secs(60);
+/// Between two looks at the client.
+const ASK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The allowance of one page. All that works for it is spent from here, so that all of it ends when the client leaves.
+pub(crate) fn of_page(shared: &Shared, cancel: &Cancel) -> Allowance {
+    Allowance::new(shared.query_memory.query()).with_watch(Arc::new(PageWatch::new(cancel)))
+}
+
+struct PageWatch {
+    cancel: Cancel,
+    started: Instant,
+    /// When the client is asked for again, in microseconds since the start.
+    ask_at_micros: AtomicU64,
+}
+
+impl PageWatch {
+    fn new(cancel: &Cancel) -> PageWatch {
+        PageWatch { cancel: cancel.clone(), started: Instant::now(), ask_at_micros: AtomicU64::new(0) }
+    }
+}
+
+impl Watch for PageWatch {
+    fn look(&self) -> Result<(), SqlError> {
+        let elapsed = self.started.elapsed();
+        let micros = elapsed.as_micros() as u64;
+        if micros >= self.ask_at_micros.load(Ordering::Relaxed) {
+            self.ask_at_micros.store(micros + ASK_INTERVAL.as_micros() as u64, Ordering::Relaxed);
+            self.cancel.ask();
+        }
+        if self.cancel.is_cancelled() {
+            return Err(SqlError::Cancelled);
+        }
+        if elapsed >= PAGE_TIME_MAX {
+            return Err(SqlError::Budget { what: "a minute" });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_left_and_a_time_that_is_over_end_the_work() {
+        let cancel = Cancel::default();
+        let watch = PageWatch::new(&cancel);
+        assert_eq!(watch.look(), Ok(()));
+        cancel.cancel();
+        assert_eq!(watch.look(), Err(SqlError::Cancelled));
+        let late =
+            PageWatch { started: Instant::now() - PAGE_TIME_MAX, ..PageWatch::new(&Cancel::default()) };
+        assert_eq!(late.look(), Err(SqlError::Budget { what: "a minute" }));
+        let gone = PageWatch::new(&Cancel::asking(|| true));
+        assert_eq!(gone.look(), Err(SqlError::Cancelled), "asked at the first look");
+    }
+}

@@ -1,0 +1,168 @@
+//! Queries stay within their memory, give it back, and end when nobody waits for them.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{FakeClock, Fixture, json, options, request};
+use quire_engine::{
+    Cancel, Engine, EngineError, Options, Page, PageRequest, Parameters, QueryMemoryLimits, Scope, SqlError,
+};
+use quire_storage::memory::MemoryStorage;
+use quire_value::Value;
+
+const KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
+
+fn with_memory(total_bytes: usize, query_bytes: usize) -> Fixture {
+    let clock = FakeClock::new();
+    let options =
+        Options { query_memory: QueryMemoryLimits { total_bytes, query_bytes }, ..options(&clock, 1) };
+    let storage = Arc::new(MemoryStorage::new());
+    let engine = Engine::open(storage.clone(), options).expect("opens");
+    engine.create_database(&json(r#"{"id":"db"}"#), None).expect("database");
+    let definition = json(&format!(r#"{{"id":"c","partitionKey":{KEY}}}"#));
+    let container = engine.create_container("db", &definition, None).expect("container");
+    Fixture { engine, container, clock, storage }
+}
+
+fn figure(fixture: &Fixture, name: &str) -> u64 {
+    let figures = fixture.engine.statistics();
+    figures.iter().find(|(known, _)| *known == name).map(|(_, value)| *value).expect(name)
+}
+
+fn query(fixture: &Fixture, text: &str, parameters: &Parameters) -> Result<Page, EngineError> {
+    let request = request(Scope::default(), -1, None);
+    fixture.engine.query_items(&fixture.container, text, parameters, &request).result
+}
+
+fn filled(fixture: &Fixture, items: usize, text_bytes: usize) {
+    for n in 0..items {
+        let text = "x".repeat(text_bytes);
+        fixture
+            .create(&format!(r#"{{"id":"{n}","pk":"{}","n":{n},"s":"{n} {text}"}}"#, n % 5))
+            .expect("created");
+    }
+}
+
+#[test]
+fn a_query_beyond_its_share_is_refused_and_gives_all_back() {
+    let fixture = with_memory(64 << 20, 16 << 20);
+    filled(&fixture, 100, 200_000);
+    let long = Value::from("a".repeat(1 << 20));
+    let parameters = Parameters(vec![("@a".to_owned(), long.clone()), ("@b".to_owned(), long)]);
+    for text in [
+        "SELECT VALUE LENGTH(REPLACE(@a, 'a', @b))",
+        "SELECT VALUE LENGTH(REPLACE(@a, 'a', c.s)) FROM c",
+        "SELECT VALUE StringJoin(StringSplit(c.s, 'x'), @b) FROM c",
+        "SELECT c.s, COUNT(1) AS n FROM c GROUP BY c.s",
+        "SELECT VALUE MAKELIST([c.s, c.s, c.s]) FROM c",
+        "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.s FROM c) AS x",
+        "SELECT c.n, MIN(CONCAT(c.s, @a)) AS m FROM c GROUP BY c.n",
+        "SELECT VALUE c.s FROM c ORDER BY VectorDistance([c.n], [1])",
+    ] {
+        let refused = query(&fixture, text, &parameters);
+        let is_memory = matches!(refused, Err(EngineError::Sql(SqlError::QueryMemory { .. })));
+        assert!(is_memory, "{text}: {:?}", refused.err());
+        assert_eq!(figure(&fixture, "query_memory_bytes"), 0, "{text}");
+    }
+    assert_eq!(figure(&fixture, "query_memory_refused_queries"), 8);
+    let message =
+        query(&fixture, "SELECT VALUE REPLACE(@a, 'a', @b)", &parameters).err().map(|e| e.to_string());
+    assert!(message.expect("refused").contains("16 MiB"));
+}
+
+#[test]
+fn ordinary_queries_fit_into_little() {
+    let fixture = with_memory(64 << 20, 16 << 20);
+    filled(&fixture, 60, 200_000);
+    for text in [
+        "SELECT * FROM c",
+        "SELECT VALUE COUNT(1) FROM c WHERE CONTAINS(UPPER(c.s), 'X')",
+        "SELECT VALUE LENGTH(CONCAT(c.s, c.s)) FROM c",
+        "SELECT * FROM c ORDER BY c.n",
+        "SELECT c.pk, MAX(c.n) AS n FROM c GROUP BY c.pk",
+        "SELECT DISTINCT VALUE c.pk FROM c",
+        "SELECT VALUE ARRAY_LENGTH(StringSplit(c.s, 'q')) FROM c WHERE c.n IN (1, 2, 3)",
+    ] {
+        let rows = fixture.all(Some(text), &Scope::default(), -1);
+        assert!(!rows.is_empty(), "{text}");
+        assert_eq!(figure(&fixture, "query_memory_bytes"), 0, "{text}");
+    }
+}
+
+/// What one query holds, an answer that is still being sent included, is not there for the next.
+#[test]
+fn all_queries_together_have_one_memory() {
+    let fixture = with_memory(10 << 20, 9 << 20);
+    filled(&fixture, 30, 200_000);
+    let text = "SELECT VALUE c.s FROM c";
+    let first = query(&fixture, text, &Parameters::default()).expect("fits");
+    assert!(figure(&fixture, "query_memory_bytes") >= first.rows.len() as u64);
+    let refused = query(&fixture, text, &Parameters::default());
+    assert!(matches!(refused, Err(EngineError::Sql(SqlError::ServerMemory { .. }))), "{:?}", refused.err());
+    assert_eq!(figure(&fixture, "query_memory_full"), 1);
+    drop(first);
+    assert_eq!(figure(&fixture, "query_memory_bytes"), 0);
+    query(&fixture, text, &Parameters::default()).expect("there is room again");
+}
+
+fn cancelled(fixture: &Fixture, text: &str) -> Result<Page, EngineError> {
+    let cancel = Cancel::asking(|| true);
+    let request = PageRequest { cancel, ..request(Scope::default(), -1, None) };
+    fixture.engine.query_items(&fixture.container, text, &Parameters::default(), &request).result
+}
+
+/// Every way to find and to make rows asks whether the client is still there, also those that read no item.
+#[test]
+fn queries_end_when_their_client_has_left() {
+    let fixture = Fixture::with_key(KEY, "", 1);
+    for n in 0..3_000 {
+        fixture.create(&format!(r#"{{"id":"{n}","pk":"1","n":{n},"k":{}}}"#, n % 7)).expect("created");
+    }
+    let many: Vec<String> = (0..20_000).map(|n| n.to_string()).collect();
+    for text in [
+        "SELECT VALUE COUNT(1) FROM c WHERE c.n >= 0",
+        "SELECT VALUE MAX(c.n) FROM c WHERE c.n > 5",
+        "SELECT c.k, COUNT(1) AS n FROM c GROUP BY c.k",
+        "SELECT DISTINCT VALUE c.k FROM c",
+        "SELECT VALUE c.n FROM c ORDER BY c.n",
+        "SELECT VALUE c.n FROM c WHERE c.k = 3",
+        "SELECT VALUE c.n FROM c WHERE c.n * 2 = 9",
+        "SELECT VALUE c.n FROM c ORDER BY c.n DESC OFFSET 2500 LIMIT 10",
+        "SELECT VALUE RegexMatch('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', '(a*)*b|a{1,90}x') FROM c",
+        &format!("SELECT VALUE c.n FROM c WHERE c.n IN ({})", many.join(",")),
+        &format!("SELECT VALUE c.n FROM c WHERE c.n = {}", many.join(" OR c.k = ")),
+    ] {
+        let ended = cancelled(&fixture, text);
+        assert!(
+            matches!(ended, Err(EngineError::Cancelled)),
+            "{}: {:?}",
+            &text[..40.min(text.len())],
+            ended.map(|p| p.count)
+        );
+    }
+    let request = PageRequest { cancel: Cancel::asking(|| true), ..request(Scope::default(), -1, None) };
+    assert!(matches!(
+        fixture.engine.list_items(&fixture.container, &request).result,
+        Err(EngineError::Cancelled)
+    ));
+}
+
+/// A computed property that cannot be evaluated for an item leaves it without one: the write and the index stay whole.
+#[test]
+fn computed_properties_that_fail_leave_their_item() {
+    let members = r#""computedProperties":[{"name":"f","query":"SELECT VALUE DateTimeFormat('2024-01-01', c.f) FROM c"},
+        {"name":"r","query":"SELECT VALUE REPLACE(c.f, 'y', c.f) FROM c"}],
+        "indexingPolicy":{"includedPaths":[{"path":"/*"},{"path":"/f/?"},{"path":"/r/?"}]}"#;
+    let fixture = Fixture::with_key(KEY, members, 1);
+    fixture.create(&format!(r#"{{"id":"1","pk":"1","f":"{}"}}"#, "y".repeat(70_000))).expect("created");
+    fixture.create(r#"{"id":"2","pk":"1","f":"yyyy"}"#).expect("created");
+    let found = fixture.all(Some("SELECT VALUE c.id FROM c WHERE c.f = '2024'"), &Scope::default(), -1);
+    assert_eq!(found, [Value::from("2")]);
+    let long = fixture.all(
+        Some("SELECT VALUE LENGTH(c.f) FROM c WHERE STARTSWITH(c.f, '0')"),
+        &Scope::default(),
+        -1,
+    );
+    assert_eq!(long, [Value::from(70_000)]);
+}
