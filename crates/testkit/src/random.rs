@@ -174,7 +174,22 @@ impl Random {
         let path = step("c", self.pick(PATHS));
         let filter =
             if self.once_in(4) { String::new() } else { format!(" WHERE {}", self.test_of(&path, 3)) };
-        let (text, answer) = match self.below(13) {
+        let (text, answer) = match self.below(15) {
+            // By kinds of values, whose ranges have no bound of their own.
+            13 | 14 => {
+                let path = step("c", self.pick(&["o", "m", "t", "n"]));
+                let test = self.pick(&[
+                    "IS_OBJECT($)",
+                    "NOT IS_ARRAY($)",
+                    "NOT IS_PRIMITIVE($)",
+                    "$ >= 1 OR IS_OBJECT($)",
+                    "$ != 1",
+                    "IS_ARRAY($) OR IS_NULL($)",
+                ]);
+                let count = self.pick(&["COUNT(1)", "COUNT($)", "MAX($)", "MIN($)"]).replace('$', &path);
+                let test = test.replace('$', &path);
+                (format!("SELECT VALUE {count} FROM c WHERE {test}"), Expected::Rows)
+            }
             0 => (format!("SELECT VALUE COUNT(1) FROM c{filter}"), Expected::Rows),
             1 => (format!("SELECT VALUE COUNT({path}) FROM c{filter}"), Expected::Rows),
             2 => (format!("SELECT VALUE MIN({path}) FROM c{filter}"), Expected::Rows),
