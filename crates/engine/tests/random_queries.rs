@@ -21,7 +21,7 @@ use quire_testkit::interpreter::{Failure, Interpreter, Json, agrees, plain_name}
 use quire_testkit::random::{COMPOSITES, Expected, Random, RandomQuery};
 use quire_value::{Limits, Value, text};
 
-const QUERIES_DEFAULT: u64 = 3_000;
+const QUERIES_DEFAULT: u64 = 4_000;
 const SEED_DEFAULT: u64 = 20_261_115;
 /// 2026-01-31T10:00:00Z
 const NOW_TICKS: i64 = 17_698_536_000_000_000;

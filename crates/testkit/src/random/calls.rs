@@ -222,7 +222,7 @@ impl Random {
     /// True or false, or undefined, whatever the function gives.
     pub(super) fn call_predicate(&mut self, name: &'static str) -> String {
         let from = From { text: String::new(), names: vec![name] };
-        if self.once_in(6) {
+        if self.once_in(3) {
             let fixed = self.pick(FIXED);
             let fixed = if name == "c" { fixed } else { FIXED[0] };
             return fixed.replace('$', &self.operand_path(&from));
