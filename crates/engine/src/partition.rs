@@ -281,6 +281,12 @@ impl Partition {
         if position.lsn < lsn { Err(EngineError::SessionNotAvailable) } else { Ok(position) }
     }
 
+    /// The LSN that was reached, where the token asks for a later one. Without touching the disk.
+    pub fn behind(&self, session: &SessionToken) -> Option<u64> {
+        let floor = self.floor_of(session)?.ok()?;
+        self.sequencer.lsn_known().filter(|reached| *reached < floor)
+    }
+
     /// Whether the partition is known to be as far as the token asks.
     pub fn satisfies(&self, session: Option<&SessionToken>, position: &Position) -> bool {
         match session.and_then(|token| self.floor_of(token)) {

@@ -456,24 +456,6 @@ fn session_tokens_are_a_floor() {
 }
 
 #[test]
-fn a_session_waits_for_a_write_under_way() {
-    let fixture = Fixture::new("");
-    fixture.create(r#"{"id":"a","pk":"p"}"#).expect("created");
-    std::thread::scope(|scope| {
-        let reader = scope.spawn(|| {
-            let session = SessionToken::parse("0:-1#2").expect("token");
-            let key = pk(r#"["p"]"#);
-            let read =
-                ReadItem { id: "a", partition_key: &key, if_none_match: None, session: Some(&session) };
-            fixture.engine.read_item(&fixture.container, &read).result.map(|_| ())
-        });
-        std::thread::sleep(std::time::Duration::from_millis(10));
-        fixture.create(r#"{"id":"b","pk":"p"}"#).expect("created");
-        assert!(reader.join().expect("no panic").is_ok());
-    });
-}
-
-#[test]
 fn charges_follow_size_and_indexed_values() {
     let fixture = Fixture::new(r#""indexingPolicy":{"indexingMode":"none","automatic":false}"#);
     let body = r#"{"id":"a","pk":"p"}"#;

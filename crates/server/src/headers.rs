@@ -97,6 +97,11 @@ impl Reply {
         Reply::of(status, Body::Ready(Bytes::new()))
     }
 
+    /// Whether it refuses a read because of the session token that came with it.
+    pub fn is_session_not_available(&self) -> bool {
+        matches!(&self.body, Body::Failure(failure) if failure.is_session_not_available())
+    }
+
     pub fn failure(failure: Failure) -> Reply {
         let (substatus, retry_after_ms) = (failure.substatus, failure.retry_after_ms);
         let mut reply = Reply::of(failure.status, Body::Failure(failure));

@@ -10,8 +10,9 @@ use quire_engine::ScriptKind::StoredProcedure;
 use crate::auth::Access;
 use crate::handlers::{
     self, Call, Handled, account, addresses, batch, changes, client_encryption_keys, conflicts, containers,
-    databases, items, offers, partition_key_ranges, permissions, scripts, users,
+    databases, items, offers, partition_key_ranges, permissions, scripts, session, users,
 };
+use crate::headers::Reply;
 use crate::quire::{self, AdminCall, AdminRoute, Answered};
 use crate::routes::RouteKind::{self, *};
 use crate::status::RequestError;
@@ -172,8 +173,14 @@ pub(crate) fn allows(kind: &RouteKind, method: &Method) -> bool {
     has_verb(kind, as_get(method))
 }
 
-/// Runs what [`find`] found.
+/// Runs what [`find`] found. A read whose session is ahead of its partition is run once more, after a short wait.
 pub(crate) async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
+    let answer = handle(call.operation.name, call, kind).await;
+    let is_ahead = answer.as_ref().is_ok_and(Reply::is_session_not_available);
+    if !is_ahead || call.operation.access != Access::ReadItems {
+        return answer;
+    }
+    session::wait(call, kind).await?;
     handle(call.operation.name, call, kind).await
 }
 

@@ -35,6 +35,12 @@ pub(crate) struct Failure {
     pub plan: Option<String>,
 }
 
+impl Failure {
+    pub fn is_session_not_available(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND && self.substatus == Some(SESSION_SUBSTATUS)
+    }
+}
+
 /// What the server refuses before, beside or after the engine.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RequestError {
@@ -134,7 +140,7 @@ impl From<&EngineError> for Failure {
         match error {
             ResourceNotFound { .. } | ItemNotFound { .. } => wire(404, NOT_FOUND),
             OwnerNotFound { .. } => sub(404, 1003, "Resource Not Found. Owner resource does not exist"),
-            SessionNotAvailable => sub(404, 1002, SESSION_NOT_AVAILABLE),
+            SessionNotAvailable => sub(404, SESSION_SUBSTATUS, SESSION_NOT_AVAILABLE),
             AlreadyExists { .. } | ItemExists { .. } => wire(409, ALREADY_EXISTS),
             UniqueKeyTaken { .. } => sub(409, 3301, "Unique index constraint violation."),
             HashCollision => sub(409, 3302, "Two partition keys with the same hash hold the same id."),
@@ -266,6 +272,7 @@ pub(crate) fn plan(error: &EngineError, text: &str) -> Failure {
 
 const NOT_FOUND: &str = "Resource Not Found. Entity with the specified id does not exist in the system.";
 const ALREADY_EXISTS: &str = "Entity with the specified id already exists in the system.";
+const SESSION_SUBSTATUS: u32 = 1002;
 const SESSION_NOT_AVAILABLE: &str = "The read session is not available for the input session token.";
 const PRECONDITION_FAILED: &str = "One of the specified pre-condition is not met. Operation cannot be performed because \
      one of the specified precondition is not met.";

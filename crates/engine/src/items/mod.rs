@@ -30,13 +30,14 @@ pub(crate) use query::key_of_values;
 
 use std::sync::Arc;
 
-use quire_resource::PartitionKey;
+use quire_resource::{PartitionKey, SessionToken};
 use quire_sql::Parameters;
 use quire_storage::Snapshot;
 
 use crate::api::{
     Answer, Changes, ChangesRequest, ItemRead, ItemWritten, Page, PageRequest, ReadItem, Scope, WriteItem,
 };
+use crate::partition::Partition;
 use crate::shared::Shared;
 use crate::watch::ChangeWatch;
 use crate::{Container, Engine, EngineError, scripts};
@@ -89,6 +90,16 @@ impl Engine {
         etag: &str,
     ) -> Result<ChangeWatch, EngineError> {
         changes::watch_changes(container, scope, etag)
+    }
+
+    /// Ready when a partition that is behind what the token asks for has moved; `None` when none is behind.
+    pub fn watch_session(&self, container: &Container, session: &SessionToken) -> Option<ChangeWatch> {
+        let behind = |partition: &Arc<Partition>| {
+            let lsn = partition.behind(session)?;
+            Some((Arc::clone(partition), lsn))
+        };
+        let behind: Vec<_> = container.partitions.all().iter().filter_map(behind).collect();
+        (!behind.is_empty()).then(|| ChangeWatch::new(behind))
     }
 
     /// All items of a complete partition key are gone when this returns; their rows go later.

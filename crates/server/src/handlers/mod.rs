@@ -21,6 +21,7 @@ pub(crate) mod offers;
 pub(crate) mod partition_key_ranges;
 pub(crate) mod permissions;
 pub(crate) mod scripts;
+pub(crate) mod session; // waiting for the state that a session token asks for
 pub(crate) mod users;
 
 pub(crate) use call::{Call, partition_key, takes_binary_only};

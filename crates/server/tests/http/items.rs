@@ -484,6 +484,27 @@ fn sessions() {
     "#]]);
 }
 
+/// A busy machine may take longer to write than a read waits: one round of five is enough.
+#[test]
+fn a_read_waits_for_the_state_of_its_session() {
+    let client = Client::with_container(1);
+    client.must(201, "POST", DOCS, &[PK], r#"{"id":"i","pk":"p"}"#);
+    let waited = (2..7).any(|lsn| {
+        std::thread::scope(|scope| {
+            let ahead = format!("0:-1#{lsn}");
+            let client = &client;
+            let read = move || {
+                client.send("GET", "/dbs/d/colls/c/docs/i", &[PK, ("x-ms-session-token", &ahead)], "")
+            };
+            let reader = scope.spawn(read);
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            client.must(201, "POST", DOCS, &[PK], &format!(r#"{{"id":"{lsn}","pk":"p"}}"#));
+            reader.join().expect("no panic").status == 200
+        })
+    });
+    assert!(waited);
+}
+
 #[test]
 fn every_indexing_directive() {
     let client = Client::with_container(1);
