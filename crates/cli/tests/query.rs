@@ -83,7 +83,8 @@ fn check(target: &[&str]) {
     assert!(said.contains("\n    SELECT VALUE NOSUCH(o.total) FROM o\n                 ^^^^^^"), "{said}");
     assert!(refused(target, &["SELECT 1", "--parameter", "x"]).contains("is not NAME=JSON"));
     assert!(refused(target, &["SELECT 1", "--partition-key", "ada"]).contains("not JSON"));
-    assert!(refused(target, &["SELECT VALUE 1 / (o.total - o.total) FROM o"]).contains("ivision by zero"));
+    let said = refused(target, &["SELECT VALUE 1 / (o.total - o.total) FROM o"]);
+    assert!(said.contains("a numeric value that cannot be represented in JSON"), "{said}");
 }
 
 #[test]

@@ -390,6 +390,11 @@ impl Sequencer {
         state.moved || state.retired
     }
 
+    /// Whether the partition was split: its children go on.
+    pub fn is_moved(&self) -> bool {
+        self.state.lock().moved
+    }
+
     /// Blocks until the write is durable and visible, or certainly not going to be (except after `Overloaded`).
     pub fn submit(&self, prepared: Prepared) -> Result<Written, Refused> {
         let ticket = Ticket::new(Stage::Waiting(prepared));

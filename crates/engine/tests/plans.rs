@@ -198,7 +198,7 @@ fn rows_without_an_order_come_by_rid() {
     for text in [
         "SELECT VALUE DocumentId(c) FROM c",
         "SELECT VALUE DocumentId(c) FROM c WHERE c.a >= 2",
-        "SELECT VALUE DocumentId(c) FROM c WHERE c.a = 3 OR c.b = 3",
+        "SELECT VALUE DocumentId(c) FROM c WHERE c.a >= 2 OR c.b = 3",
         "SELECT VALUE DocumentId(c) FROM c WHERE EXISTS(SELECT VALUE t FROM t IN c.tags WHERE t.t = 2)",
     ] {
         for size in [-1, 3] {

@@ -98,10 +98,12 @@ impl Told {
         text.split(',').map(part).collect::<Option<_>>().map(Told::ByPartition)
     }
 
-    /// A position behind the end is the end: what is written from now on is told.
+    /// A position behind the end is the end: what is written from now on is told. A partition that was split has no end of
+    /// its own: its children go on.
     fn within(&self, partition: &Partition) -> Result<u64, EngineError> {
         let told = self.of(&partition.layout).ok_or(EngineError::BadContinuation)?;
-        Ok(told.min(partition.sequencer.lsn()?))
+        let reached = partition.sequencer.lsn()?;
+        Ok(if partition.sequencer.is_moved() { told } else { told.min(reached) })
     }
 
     fn of(&self, layout: &PartitionLayout) -> Option<u64> {
@@ -150,7 +152,8 @@ fn read(
     windows: &[Window<'_>],
     mut told: Vec<u64>,
 ) -> Result<(Changes, Cost), EngineError> {
-    // Before the snapshot, which shows them.
+    // Before the snapshot, which shows them. What it shows beyond is not published yet and is told next time: a position never
+    // names more than was reached.
     let ends: Vec<u64> =
         windows.iter().map(|window| window.partition.sequencer.lsn()).collect::<Result<_, _>>()?;
     let meter = PageMeter::new(ScanBudget::PAGE, &allowance::of_page(shared, &request.page.cancel));
@@ -168,8 +171,8 @@ fn read(
             *told = first_since(&*reader.snapshot, container, window, since, end)?;
         }
         let reached = match request.mode {
-            FeedMode::Latest => page.fill(&mut reader, window, *told)?,
-            FeedMode::AllVersions => page.fill_versions(&mut reader, window, *told)?,
+            FeedMode::Latest => page.fill(&mut reader, window, (*told, end))?,
+            FeedMode::AllVersions => page.fill_versions(&mut reader, window, (*told, end))?,
         };
         match reached {
             Reached::End { last } => *told = (*told).max(end).max(last.unwrap_or(0)),
@@ -289,7 +292,7 @@ impl<'a> Filling<'a> {
         &mut self,
         reader: &mut Reader<'_>,
         window: &Window<'_>,
-        told: u64,
+        (told, end): (u64, u64),
     ) -> Result<Reached, EngineError> {
         let mut last = None;
         let mut from = told;
@@ -301,6 +304,9 @@ impl<'a> Filling<'a> {
             let rids: Vec<u64> = rows.iter().filter(|row| row.is_near).map(|row| row.rid).collect();
             let mut items = reader.fetch(&rids)?.into_iter();
             for row in rows {
+                if row.lsn > end {
+                    return Ok(Reached::End { last });
+                }
                 if last.is_some_and(|last| last != row.lsn) && self.is_full(&reader.meter) {
                     return Ok(Reached::Full { last: last.unwrap_or(told) });
                 }
@@ -323,13 +329,16 @@ impl<'a> Filling<'a> {
         &mut self,
         reader: &mut Reader<'_>,
         window: &Window<'_>,
-        told: u64,
+        (told, end): (u64, u64),
     ) -> Result<Reached, EngineError> {
         let (mut last, mut from) = (None, told);
         loop {
             let (rows, more) = self.versions_behind(reader, window, from)?;
             let cut = rows.last().map(|(lsn, _)| *lsn).filter(|_| more);
             for (lsn, value) in &rows[..rows.partition_point(|(lsn, _)| Some(*lsn) != cut)] {
+                if *lsn > end {
+                    return Ok(Reached::End { last });
+                }
                 if last.is_some_and(|last| last != *lsn) && self.is_full(&reader.meter) {
                     return Ok(Reached::Full { last: last.unwrap_or(told) });
                 }

@@ -4,7 +4,7 @@
 //! before that may have changed since (see [`TouchLog`]) is taken out as the last snapshot showed it and put in as the
 //! next one does.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -33,6 +33,8 @@ pub(super) struct Counting<'a> {
     boundary: &'a EffectivePartitionKey,
     /// What the sides say is so in this.
     state: State,
+    /// Items that changed before the log was last read, perhaps after the snapshot of `state` was taken: it need not show that.
+    touched: BTreeSet<u64>,
     /// Child ids that are counted: all below this.
     counted: u64,
     last: u64,
@@ -64,7 +66,8 @@ impl<'a> Counting<'a> {
         let (first, last) = rids(container, range);
         let state = State::now(shared, container)?;
         let sides = Default::default();
-        Ok(Counting { shared, container, log, range, boundary, state, counted: first, last, sides })
+        let touched = BTreeSet::new();
+        Ok(Counting { shared, container, log, range, boundary, state, touched, counted: first, last, sides })
     }
 
     /// Everything, some items in the state of a later snapshot than others.
@@ -102,9 +105,18 @@ impl<'a> Counting<'a> {
     /// Brings what is counted up to the newest state; how many items may have changed.
     pub fn catch_up(&mut self) -> Result<usize, EngineError> {
         let next = State::now(self.shared, self.container)?;
-        let touched = self.log.take().ok_or(EngineError::Overloaded)?;
+        let taken = self.log.take().ok_or(EngineError::Overloaded)?;
         let first = rids(self.container, self.range).0;
-        let touched: Vec<u64> = touched.range(first..self.counted.max(first)).copied().collect();
+        let counted = first..self.counted.max(first);
+        let changed = taken.range(counted.clone()).count();
+        let touched: BTreeSet<u64> = std::mem::replace(&mut self.touched, taken);
+        let touched: Vec<u64> = touched
+            .range(counted.clone())
+            .chain(self.touched.range(counted))
+            .copied()
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
         let before = std::mem::replace(&mut self.state, next);
         for rids in touched.chunks(ITEMS_PER_GET) {
             let keys: Vec<Vec<u8>> = rids.iter().map(|rid| keys::item(self.container.number, *rid)).collect();
@@ -120,7 +132,7 @@ impl<'a> Counting<'a> {
                 come.map(|row| self.add(&indexes, *rid, &row, 1)).transpose()?;
             }
         }
-        Ok(touched.len())
+        Ok(changed)
     }
 
     /// Adds an item to its side, or takes it away; one of a neighbouring partition is left out.

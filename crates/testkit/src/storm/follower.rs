@@ -88,7 +88,8 @@ impl<'a> Follower<'a> {
         let size = [-1, 1, 3, 100][self.random.below(4) as usize];
         let etag = range.etag.as_ref().map(|etag| format!("if-none-match: {etag}\r\n")).unwrap_or_default();
         let headers = format!(
-            "a-im: {a_im}\r\nx-ms-documentdb-partitionkeyrangeid: {}\r\nx-ms-max-item-count: {size}\r\n{etag}",
+            "a-im: {a_im}\r\nx-quire-all-previous-images: true\r\nx-ms-documentdb-partitionkeyrangeid: {}\r\n\
+             x-ms-max-item-count: {size}\r\n{etag}",
             range.id
         );
         let answer =
