@@ -149,6 +149,7 @@ fn write_page(rows: &[Row], first: usize, rows_max: usize) -> Page {
         count,
         continuation: None,
         range: None,
+        ties_fall: false,
         metrics,
         explain: None,
         index_metrics: None,

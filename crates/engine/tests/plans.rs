@@ -10,7 +10,8 @@ use quire_value::{Limits, Value, text};
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const COMPOSITE: &str = r#""indexingPolicy":{"includedPaths":[{"path":"/*"},{"path":"/both/?","order":"both"}],
     "excludedPaths":[{"path":"/out/*"}],
-    "compositeIndexes":[[{"path":"/a"},{"path":"/b","order":"descending"}],[{"path":"/b"},{"path":"/a"}]]}"#;
+    "compositeIndexes":[[{"path":"/a"},{"path":"/b","order":"descending"}],
+        [{"path":"/b","order":"descending"},{"path":"/a","order":"descending"}]]}"#;
 
 /// Random values at a few paths: all kinds, ties, missing ones, strings longer than an index keeps.
 fn item(random: &mut Random, id: u64) -> String {

@@ -154,6 +154,20 @@ impl Query {
             .collect()
     }
 
+    /// Whether items that ORDER BY takes for equal come from the last to the first; the rows of each keep their order. So it
+    /// is where the first column descends: clients that resume an order by themselves count on it. They do not resume
+    /// groups, scores and distances, where the first comes first.
+    pub fn ties_fall(&self) -> bool {
+        let is_score = |expr: &bound::Expr| match expr {
+            bound::Expr::Coalesce(scores) => {
+                matches!(scores.first(), Some(bound::Expr::Call { function, .. }) if function.is_sort_key())
+            }
+            _ => false,
+        };
+        let first = self.bound.order_by.first().filter(|_| self.bound.grouping.is_none());
+        first.is_some_and(|item| item.descending && !is_score(&item.expr))
+    }
+
     /// Whether equal items may be fed as one, with a multiplicity and in the place of the first: every aggregate counts or
     /// compares, and nothing but the items of the container is in FROM.
     pub fn takes_runs(&self) -> bool {
@@ -222,7 +236,12 @@ impl Query {
         run: &Run<'_>,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), SqlError> {
-        let window = Window { offset: self.bound.offset, limit: self.bound.limit, in_order: false };
+        let window = Window {
+            offset: self.bound.offset,
+            limit: self.bound.limit,
+            in_order: false,
+            ties_fall: self.ties_fall(),
+        };
         run.top_rows(&self.bound, window, &mut Seen::default(), &mut |row| Ok(emit(&row)))
     }
 
@@ -391,7 +410,7 @@ impl Evaluator<'_> {
     ) -> Result<(), SqlError> {
         self.check_item_by_item()?;
         let mut feed = |take: &mut exec::Take<'_>| take(item, 1);
-        let window = Window { offset: 0, limit: None, in_order: true };
+        let window = Window { offset: 0, limit: None, in_order: true, ties_fall: false };
         Run::new(&self.surroundings, &self.query.computed, Some(&mut feed)).top_rows(
             &self.query.bound,
             window,

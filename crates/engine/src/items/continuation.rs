@@ -97,8 +97,12 @@ pub(crate) fn query_hash(text: &str, parameters: &Parameters) -> u64 {
 /// Ties a place in a sorted result to the columns of its order.
 pub(crate) fn order_hash<'a>(columns: impl Iterator<Item = (&'a str, bool)>) -> u64 {
     let directions: [&[u8]; 2] = [b"+", b"-"];
+    let mut columns = columns.peekable();
+    let descends = columns.peek().is_some_and(|(_, descending)| *descending);
     let parts = columns.flat_map(|(text, descending)| [text.as_bytes(), directions[usize::from(descending)]]);
-    short(digest_of(parts))
+    // Tokens without this mark are of versions whose ties rose in every order.
+    let mark: Option<&[u8]> = descends.then_some(b"ties fall");
+    short(digest_of(parts.chain(mark)))
 }
 
 fn digest_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> digest::Digest {

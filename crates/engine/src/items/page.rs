@@ -38,14 +38,19 @@ pub(crate) struct Filled {
     pub rows: Rows,
     pub cost: Cost,
     pub next: Option<Resume>,
+    pub ties_fall: bool,
     pub explain: Option<String>,
     pub index_metrics: Option<IndexMetrics>,
 }
 
 impl Filled {
     fn nothing(request: &PageRequest) -> Result<Filled, EngineError> {
-        let (rows, cost) = (Rows::new(request, None)?, Cost::default());
-        Ok(Filled { rows, cost, next: None, explain: None, index_metrics: None })
+        Ok(Filled::new(Rows::new(request, None)?, Cost::default()))
+    }
+
+    /// Rows in no order, and none to come.
+    pub fn new(rows: Rows, cost: Cost) -> Filled {
+        Filled { rows, cost, next: None, ties_fall: false, explain: None, index_metrics: None }
     }
 }
 
@@ -176,7 +181,7 @@ fn fill_list(reader: &mut Reader<'_>, from: Option<Spot>, mut rows: Rows) -> Res
         End::Stopped => full_at.map(Resume::List),
         End::Paused(spot) => Some(Resume::List(spot)),
     };
-    Ok(Filled { rows, cost: reader.meter.cost(), next, explain: None, index_metrics: None })
+    Ok(Filled { next, ..Filled::new(rows, reader.meter.cost()) })
 }
 
 /// The frame of lists and queries: scope, session, position, continuation, metrics, charge.
@@ -199,15 +204,15 @@ pub(crate) fn answer_page<'a>(
             position = Some(partition.position()?);
         }
         let range = next.map(|partition| partition.layout.range.clone());
-        let Filled { rows, cost, next, explain, index_metrics } = filled;
-        Ok((rows.finish()?, (cost, next, explain, index_metrics), binding, range))
+        let Filled { rows, cost, next, ties_fall, explain, index_metrics } = filled;
+        Ok((rows.finish()?, (cost, next, ties_fall, explain, index_metrics), binding, range))
     });
     let result = result.map(|((text, count, memory), filled, binding, range)| {
-        let (cost, next, explain, index_metrics) = filled;
+        let (cost, next, ties_fall, explain, index_metrics) = filled;
         charge = charge::page(&cost, count, text.len());
         let metrics = metrics(&cost, count, text.len(), started.elapsed());
         let continuation = next.map(|next| continuation::seal(shared, &binding, &next));
-        Page { rows: text, count, continuation, range, metrics, explain, index_metrics, memory }
+        Page { rows: text, count, continuation, range, ties_fall, metrics, explain, index_metrics, memory }
     });
     Answer { charge, position, result }
 }

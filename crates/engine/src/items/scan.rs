@@ -108,6 +108,14 @@ pub(crate) enum End {
     Paused(Spot),
 }
 
+/// Moves the end at which a range is read.
+pub(crate) fn go_on(range: &mut KeyRange, direction: Direction, from: Bound<Vec<u8>>) {
+    match direction {
+        Direction::Forward => range.start = from,
+        Direction::Backward => range.end = from,
+    }
+}
+
 pub(crate) type Visit<'v> = dyn FnMut(&Found<'_>) -> Result<Next, EngineError> + 'v;
 
 impl PageMeter {
@@ -272,18 +280,31 @@ impl<'a> Reader<'a> {
         Ok(End::Done)
     }
 
-    /// The same by child id alone, where windows share ids at their edges.
-    pub fn scan_by_rid(&mut self, from: u64, visit: &mut Visit<'_>) -> Result<End, EngineError> {
-        for (low, high) in self.intervals() {
-            if high < from {
+    /// The same by child id alone, where windows share ids at their edges; forward, or backward from an id.
+    pub fn scan_by_rid(
+        &mut self,
+        from: u64,
+        direction: Direction,
+        visit: &mut Visit<'_>,
+    ) -> Result<End, EngineError> {
+        let mut intervals = self.intervals();
+        if direction == Direction::Backward {
+            intervals.reverse();
+        }
+        for (low, high) in intervals {
+            let (low, high) = match direction {
+                Direction::Forward => (low.max(from), high),
+                Direction::Backward => (low, high.min(from)),
+            };
+            if high < low {
                 continue;
             }
             let mut range = KeyRange {
-                start: Bound::Included(keys::item(self.container.number, low.max(from))),
+                start: Bound::Included(keys::item(self.container.number, low)),
                 end: Bound::Included(keys::item(self.container.number, high)),
             };
             loop {
-                let scan = scan(keys::ITEMS, range.clone(), Direction::Forward, ROWS_SHOWN, false);
+                let scan = scan(keys::ITEMS, range.clone(), direction, ROWS_SHOWN, false);
                 let page = self.snapshot.scan(&scan)?;
                 for (key, bytes) in &page.rows {
                     let rid = keys::rid_of_item_key(key).ok_or_else(|| row::corrupt("item key"))?;
@@ -294,7 +315,7 @@ impl<'a> Reader<'a> {
                     }
                 }
                 let Some((last, _)) = page.rows.into_iter().next_back().filter(|_| page.more) else { break };
-                range.start = Bound::Excluded(last);
+                go_on(&mut range, direction, Bound::Excluded(last));
             }
         }
         Ok(End::Done)

@@ -77,6 +77,6 @@ impl Transaction<'_> {
             End::Stopped => full_at.and_then(spot_of),
             End::Paused(spot) => Some(Resume::List(spot)),
         };
-        Ok(Filled { rows, cost: reader.meter.cost(), next, explain: None, index_metrics: None })
+        Ok(Filled { next, ..Filled::new(rows, reader.meter.cost()) })
     }
 }

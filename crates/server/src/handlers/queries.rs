@@ -60,9 +60,10 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
                 page.continuation = page.continuation.map(|token| gateway_token(&token, page.range.as_ref()));
             }
             let (metrics, explained) = (page.metrics, page.explain.clone());
+            let execution_info = execution_info(page.ties_fall);
             let indexes = page.index_metrics.take();
             let reply = feeds::page_reply(Feed::Items, &container.resource.rid.to_string(), page);
-            let reply = with_metrics(call, reply, &metrics);
+            let reply = with_metrics(call, reply.with(EXECUTION_INFO, execution_info), &metrics);
             with_explanation(with_index_metrics(call, reply, indexes), explained)
         }
         Err(error) => Reply::failure(status::query(&error, &text)),
@@ -108,11 +109,17 @@ fn with_explanation(reply: Reply, explained: Option<String>) -> Reply {
     if encoded.len() > EXPLAIN_HEADER_BYTES_MAX { reply } else { reply.with_text(EXPLAIN, encoded) }
 }
 
+/// A client that resumes an order by itself learns here which way `_rid` goes among equals, unless it takes that from the
+/// first column.
+fn execution_info(ties_fall: bool) -> HeaderValue {
+    HeaderValue::from_static(if ties_fall {
+        "{\"reverseRidEnabled\":false,\"reverseIndexScan\":true}"
+    } else {
+        "{\"reverseRidEnabled\":false,\"reverseIndexScan\":false}"
+    })
+}
+
 fn with_metrics(call: &Call<'_>, mut reply: Reply, metrics: &QueryMetrics) -> Reply {
-    reply = reply.with(
-        EXECUTION_INFO,
-        HeaderValue::from_static("{\"reverseRidEnabled\":false,\"reverseIndexScan\":false}"),
-    );
     if call.is_true(&POPULATE_METRICS) {
         reply = reply.with_text(METRICS, metrics_text(metrics));
     }

@@ -66,6 +66,8 @@ pub(crate) struct Run<'r> {
     feed: Cell<Option<&'r mut Feed<'r>>>,
     /// How many items the one being evaluated stands for.
     multiplicity: Cell<u64>,
+    /// Items of the container so far.
+    item: Cell<u64>,
     /// Calls of user-defined functions are only foreseen: rows that need one without a value are passed over, and whether
     /// there was one is noted here.
     foresight: Option<Cell<bool>>,
@@ -77,7 +79,14 @@ impl<'r> Run<'r> {
         computed: &'r [Expr],
         feed: Option<&'r mut Feed<'r>>,
     ) -> Run<'r> {
-        Run { surroundings, computed, feed: Cell::new(feed), multiplicity: Cell::new(1), foresight: None }
+        Run {
+            surroundings,
+            computed,
+            feed: Cell::new(feed),
+            multiplicity: Cell::new(1),
+            item: Cell::new(0),
+            foresight: None,
+        }
     }
 
     /// A run that only foresees calls.
@@ -224,6 +233,7 @@ impl<'r> Run<'r> {
                 return Ok(Flow::Continue(()));
             }
             self.multiplicity.set(multiplicity);
+            self.item.set(self.item.get() + 1);
             let flow = visit(item);
             self.multiplicity.set(1);
             flow

@@ -26,6 +26,8 @@ pub(crate) struct Window {
     pub limit: Option<u64>,
     /// The items come in the order of ORDER BY, or the caller sorts.
     pub in_order: bool,
+    /// See [`crate::Query::ties_fall`].
+    pub ties_fall: bool,
 }
 
 /// Takes a row with its sort keys.
@@ -148,7 +150,7 @@ impl Run<'_> {
             let keys = query.order_by.iter().map(|item| self.evaluate(&item.expr, scope));
             let keys = keys.collect::<Result<Vec<Datum<'_>>, SqlError>>()?;
             let row = self.project(query, scope)?;
-            if row.is_undefined() || buffer.comes_too_late(&keys) {
+            if row.is_undefined() || buffer.comes_too_late(&keys, self.item.get()) {
                 return Ok(Flow::Continue(()));
             }
             let keys = keys.into_iter().map(|key| self.own(key)).collect::<Result<Vec<Value>, SqlError>>()?;
@@ -156,9 +158,9 @@ impl Run<'_> {
             let times = if query.distinct { 1 } else { self.multiplicity.get() };
             for _ in 1..times {
                 self.meter().spend(1)?;
-                buffer.push(keys.clone(), row.clone())?;
+                buffer.push(keys.clone(), self.item.get(), row.clone())?;
             }
-            buffer.push(keys, row)?;
+            buffer.push(keys, self.item.get(), row)?;
             Ok(Flow::Continue(()))
         })?;
         // Sorting is not interrupted: memory bounds how long it takes.
@@ -232,11 +234,12 @@ impl Tail<'_, '_, '_> {
     }
 }
 
-/// Rows with their sort keys. With a limit, only as many as it can still ask for are kept.
+/// Rows with their sort keys and the numbers of their items. With a limit, only as many as it can still ask for are kept.
 struct SortBuffer<'b> {
     kept: Kept<'b>,
     order_by: &'b [OrderItem],
-    rows: Vec<(Vec<Value>, Value)>,
+    rows: Vec<(Vec<Value>, u64, Value)>,
+    ties_fall: bool,
     keep: Option<usize>,
     /// It has been cut back to as many rows as are kept.
     is_cut: bool,
@@ -249,45 +252,48 @@ impl<'b> SortBuffer<'b> {
             kept,
             order_by: &query.order_by,
             rows: Vec::new(),
+            ties_fall: window.ties_fall,
             keep: wanted.filter(|_| !query.distinct),
             is_cut: false,
         }
     }
 
-    /// As many rows are there that come before it; of equals the earlier one does.
-    fn comes_too_late(&self, keys: &[Datum<'_>]) -> bool {
+    /// As many rows are there that come before it.
+    fn comes_too_late(&self, keys: &[Datum<'_>], item: u64) -> bool {
         let Some(last) = self.keep.filter(|_| self.is_cut).and_then(|keep| self.rows.get(keep - 1)) else {
             return false;
         };
         let each = self.order_by.iter().zip(keys.iter().zip(&last.0));
-        !first_difference(
+        let ordering = first_difference(
             each.map(|(item, (key, last))| item.directed(key.view().total_cmp(View::Value(last)))),
-        )
-        .is_lt()
+        );
+        !ordering.then(tie(self.ties_fall, item, last.1)).is_lt()
     }
 
-    fn push(&mut self, keys: Vec<Value>, row: Value) -> Result<(), SqlError> {
+    fn push(&mut self, keys: Vec<Value>, item: u64, row: Value) -> Result<(), SqlError> {
         self.kept.keep(weight(&keys, &row))?;
-        self.rows.push((keys, row));
+        self.rows.push((keys, item, row));
         if let Some(keep) = self.keep.filter(|keep| self.rows.len() >= keep.saturating_add(SORT_SLACK)) {
             self.sort();
             self.is_cut = keep > 0;
-            for (keys, row) in self.rows.drain(keep..) {
+            for (keys, _, row) in self.rows.drain(keep..) {
                 self.kept.release(weight(&keys, &row));
             }
         }
         Ok(())
     }
 
-    /// Stable, so that ties keep the order of the items.
+    /// Stable, so that the rows of an item keep their order.
     fn sort(&mut self) {
-        let order_by = self.order_by;
-        self.rows.sort_by(|(left, _), (right, _)| compare(order_by, left, right));
+        let (order_by, ties_fall) = (self.order_by, self.ties_fall);
+        self.rows.sort_by(|(left, left_item, _), (right, right_item, _)| {
+            compare(order_by, left, right).then_with(|| tie(ties_fall, *left_item, *right_item))
+        });
     }
 
     fn finish(mut self) -> (impl Iterator<Item = Value>, Kept<'b>) {
         self.sort();
-        (self.rows.into_iter().map(|(_, row)| row), self.kept)
+        (self.rows.into_iter().map(|(_, _, row)| row), self.kept)
     }
 }
 
@@ -298,6 +304,10 @@ fn weight(keys: &[Value], row: &Value) -> usize {
 fn compare(order_by: &[OrderItem], left: &[Value], right: &[Value]) -> Ordering {
     let each = order_by.iter().zip(left.iter().zip(right));
     first_difference(each.map(|(item, (left, right))| item.directed(left.total_cmp(right))))
+}
+
+fn tie(falls: bool, left: u64, right: u64) -> Ordering {
+    if falls { right.cmp(&left) } else { left.cmp(&right) }
 }
 
 fn first_difference(mut orderings: impl Iterator<Item = Ordering>) -> Ordering {

@@ -4,16 +4,20 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 use quire_sql::ast::{
-    Collection, Count, CountKind, Expr, ExprKind, Query, SelectItem, Selection, Source, Step,
+    Collection, Count, CountKind, Direction, Expr, ExprKind, OrderItem, Query, SelectItem, Selection, Source,
+    Step,
 };
 
 use super::json::{Json, Maybe, same, total_order};
+use super::vectors::is_score;
 use super::{Answer, Failure, Interpreter, aggregates};
 
 /// What names stand for; the last of a name is the one in sight.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     names: Vec<Rc<Name>>,
+    /// The number of the container's item that it is about.
+    item: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +53,11 @@ impl Interpreter {
 
     /// The rows of a query where these names are in sight; undefined rows are left out.
     pub(super) fn query_rows(&self, query: &Query, scope: &Scope) -> Answer<Vec<Json>> {
+        Ok(self.numbered_rows(query, scope)?.into_iter().map(|(row, _)| row).collect())
+    }
+
+    /// The same, each with the number of its item.
+    fn numbered_rows(&self, query: &Query, scope: &Scope) -> Answer<Vec<(Json, usize)>> {
         let mut tuples = Vec::new();
         for tuple in self.tuples(query, scope)? {
             let keep = match &query.filter {
@@ -63,15 +72,15 @@ impl Interpreter {
         }
         let groups = self.groups(query, scope, tuples)?;
         let groups = self.ordered(query, groups)?;
-        let mut rows: Vec<Maybe> = Vec::new();
+        let mut rows: Vec<(Maybe, usize)> = Vec::new();
         for group in &groups {
             let row = self.project(query, group)?;
-            if !query.select.distinct || !rows.iter().any(|known| same(known, &row)) {
-                rows.push(row);
+            if !query.select.distinct || !rows.iter().any(|(known, _)| same(known, &row)) {
+                rows.push((row, group.first.item));
             }
         }
         // A row that is undefined is no row, so it is not counted either.
-        let rows = rows.into_iter().flatten();
+        let rows = rows.into_iter().filter_map(|(row, item)| Some((row?, item)));
         let (skip, take) = self.window(query)?;
         Ok(rows.skip(skip).take(take).collect())
     }
@@ -82,8 +91,9 @@ impl Interpreter {
         for source in query.from.iter().flat_map(|from| &from.sources) {
             let mut next = Vec::new();
             for tuple in &tuples {
-                for (value, is_item) in self.source(source, tuple)? {
-                    next.push(tuple.with(source_name(source), Some(value), is_item));
+                for (value, is_item, item) in self.source(source, tuple)? {
+                    let tuple = tuple.with(source_name(source), Some(value), is_item);
+                    next.push(Scope { item, ..tuple });
                 }
             }
             tuples = next;
@@ -91,8 +101,9 @@ impl Interpreter {
         Ok(tuples)
     }
 
-    fn source(&self, source: &Source, scope: &Scope) -> Answer<Vec<(Json, bool)>> {
-        let values: Vec<(Json, bool)> = match &source.collection {
+    /// Values, whether each is an item, and the number of the item that it is from.
+    fn source(&self, source: &Source, scope: &Scope) -> Answer<Vec<(Json, bool, usize)>> {
+        let values: Vec<(Json, bool, usize)> = match &source.collection {
             Collection::Path { root, steps } => {
                 let roots = match scope.find(&root.name) {
                     Some(found) => vec![found.clone()],
@@ -100,29 +111,30 @@ impl Interpreter {
                     None => return Err(Failure::Unknown(format!("{} is no name here", root.name))),
                 };
                 let mut values = Vec::new();
-                for root in roots {
+                for (nth, root) in roots.into_iter().enumerate() {
+                    let item = if scope.names.is_empty() { nth } else { scope.item };
                     let is_item = root.is_item && steps.is_empty();
                     if let Some(value) = self.walk_from(&root, steps, scope)? {
-                        values.push((value, is_item));
+                        values.push((value, is_item, item));
                     }
                 }
                 values
             }
             Collection::Subquery(query) => {
-                self.query_rows(query, scope)?.into_iter().map(|row| (row, false)).collect()
+                self.numbered_rows(query, scope)?.into_iter().map(|(row, item)| (row, false, item)).collect()
             }
             Collection::Call(call) => {
-                self.evaluate(call, scope)?.into_iter().map(|row| (row, false)).collect()
+                self.evaluate(call, scope)?.into_iter().map(|row| (row, false, scope.item)).collect()
             }
         };
         if !source.iterate {
             return Ok(values);
         }
-        let elements = values.into_iter().flat_map(|(value, _)| match value {
-            Json::Array(elements) => elements,
+        let elements = values.into_iter().flat_map(|(value, _, item)| match value {
+            Json::Array(elements) => elements.into_iter().map(|element| (element, false, item)).collect(),
             _ => Vec::new(),
         });
-        Ok(elements.map(|element| (element, false)).collect())
+        Ok(elements.collect())
     }
 
     fn container(&self) -> Vec<Name> {
@@ -207,6 +219,11 @@ impl Interpreter {
                 keys.push(self.sort_key(item, &group.first)?);
             }
             keyed.push((keys, group));
+        }
+        // Equals come from the last item to the first; the rows of an item keep their order.
+        let falls = |item: &OrderItem| item.direction == Some(Direction::Descending) && !is_score(&item.expr);
+        if query.group_by.is_empty() && order_by.items.first().is_some_and(falls) {
+            keyed.sort_by_key(|(_, group)| std::cmp::Reverse(group.first.item));
         }
         keyed.sort_by(|(left, _), (right, _)| {
             let orders = left.iter().zip(right).map(|((left, descending), (right, _))| {

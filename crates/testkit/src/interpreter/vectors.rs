@@ -67,6 +67,16 @@ struct Component<'q> {
     weight: f64,
 }
 
+/// Scores and distances, the best of which come first whatever is written.
+pub fn is_score(expr: &Expr) -> bool {
+    match &*expr.kind {
+        ExprKind::Call { name, .. } => {
+            ["VECTORDISTANCE", "_VECTORSCORE", "_FULLTEXTSCORE"].contains(&plain_name(&name.name).as_str())
+        }
+        _ => false,
+    }
+}
+
 impl Interpreter {
     /// A sort key, and whether it descends. Distances go from the nearest on, internal scores from the best on, and
     /// what has no score is last.

@@ -28,19 +28,4 @@ impl Candidates {
             Candidates::Rids(rids) => rids.visit(reader, from, expected, visit),
         }
     }
-
-    /// The same by child id alone.
-    pub fn visit_by_rid(
-        &mut self,
-        reader: &mut Reader<'_>,
-        from: u64,
-        expected: usize,
-        visit: &mut Visit<'_>,
-    ) -> Result<End, EngineError> {
-        match self {
-            Candidates::All => reader.scan_by_rid(from, visit),
-            Candidates::Nothing => Ok(End::Done),
-            Candidates::Rids(rids) => rids.visit_by_rid(reader, from, expected, visit),
-        }
-    }
 }

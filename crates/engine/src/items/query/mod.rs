@@ -1,7 +1,7 @@
 //! SQL over a container's items.
 //!
 //! Every query has an order of its own, whatever finds its items: sorted queries go by their sort keys and then by child
-//! id, all others by partition and child id. So an index changes how long a page takes and nothing else, and a
+//! id, rising or falling ([`order::Ties`]), all others by partition and child id. So an index changes how long a page takes and nothing else, and a
 //! continuation holds while indexes come and go.
 //!
 //! | kind      | queries                                   | a page                                                |
@@ -209,7 +209,8 @@ impl Run<'_> {
             let is_keyed = self.request.scope.partition_key.is_some();
             IndexMetrics::new(&analysis, if is_keyed { &definition.paths } else { &[] }, policy)
         });
-        Ok(Filled { rows: output.rows, cost, next, explain, index_metrics })
+        let ties_fall = self.query.ties_fall();
+        Ok(Filled { rows: output.rows, cost, next, ties_fall, explain, index_metrics })
     }
 
     fn plan(
@@ -246,7 +247,10 @@ impl Run<'_> {
             }
             (Shape::Blocking, _, _, resume @ (None | Some(Resume::Block { .. } | Resume::Sorted { .. }))) => {
                 let from = WholeStart::of(self, &resume)?;
-                let takes_runs = self.query.takes_runs();
+                // A run stands in the place of its first item, equals that fall are led by their last one: that is the same
+                // where they have equal values.
+                let takes_runs =
+                    self.query.takes_runs() && (analysis.order.is_some() || !self.query.ties_fall());
                 let fed = index_only::feed_of(chooser.reader, chooser.known, analysis, takes_runs)?;
                 let (feed, node) = match fed {
                     Some((fed, node)) => (Feed::Index(fed), node),

@@ -1,9 +1,10 @@
 //! ORDER BY as bytes: an item's *sort key* is the encoding of its sort values one after the other, descending ones with
-//! every bit flipped. Comparing sort keys, then child ids, is the order of a sorted query; no encoding is the beginning
-//! of another, so this holds for any number of values.
+//! every bit flipped. Comparing sort keys, then ties, is the order of a sorted query; no encoding is the beginning of
+//! another, so this holds for any number of values. Tokens and index rows have child ids, everything between has ties.
 
 use quire_resource::{ChildKind, ResourceId};
 use quire_sql::SystemProperties;
+use quire_storage::Direction;
 use quire_value::{Kind, Node, Path, Segment, Value, hash, key};
 
 use super::super::body::is_system_property;
@@ -17,6 +18,37 @@ pub(super) struct Order {
     pub keys: Vec<OrderKey>,
     /// Of paths and directions: see [`order_hash`].
     pub hash: u64,
+    pub ties: Ties,
+}
+
+/// How items of one sort key follow each other: by child id, which falls where the first column descends. See
+/// [`Query::ties_fall`](quire_sql::Query::ties_fall).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ties {
+    Rise,
+    Fall,
+}
+
+impl Ties {
+    pub fn new(fall: bool) -> Ties {
+        if fall { Ties::Fall } else { Ties::Rise }
+    }
+
+    /// In which child ids are read.
+    pub fn direction(self) -> Direction {
+        match self {
+            Ties::Rise => Direction::Forward,
+            Ties::Fall => Direction::Backward,
+        }
+    }
+
+    /// From child ids to numbers that rise in the order of the query, and back.
+    pub fn turn(self, rid: u64) -> u64 {
+        match self {
+            Ties::Rise => rid,
+            Ties::Fall => !rid,
+        }
+    }
 }
 
 pub(super) struct OrderKey {
@@ -36,7 +68,7 @@ pub(super) enum Start {
     /// At this item, or behind it if it is gone.
     At {
         key: Vec<u8>,
-        rid: u64,
+        tie: u64,
         row: u64,
     },
     /// Among the items whose keys begin so, behind the first few: the item itself is gone.
@@ -58,7 +90,8 @@ impl Order {
         };
         let texts: Vec<String> = keys.iter().map(|(path, _)| path.to_string()).collect();
         let columns = texts.iter().zip(keys).map(|(text, (_, descending))| (text.as_str(), *descending));
-        Order { hash: order_hash(columns), keys: keys.iter().map(key).collect() }
+        let ties = Ties::new(keys.first().is_some_and(|(_, descending)| *descending));
+        Order { hash: order_hash(columns), keys: keys.iter().map(key).collect(), ties }
     }
 
     pub fn key_of(&self, evaluator: &Evaluator<'_>, found: &Found<'_>) -> Result<Vec<u8>, EngineError> {
@@ -168,7 +201,8 @@ impl Start {
     ) -> Result<Start, EngineError> {
         let Some(place) = place else { return Ok(Start::Beginning) };
         let Place { key, cut, rid, row } = place.clone();
-        let Some(cut) = cut else { return Ok(Start::At { key, rid, row }) };
+        let tie = order.ties.turn(rid);
+        let Some(cut) = cut else { return Ok(Start::At { key, tie, row }) };
         let mut whole = None;
         if let Some(bytes) = reader.fetch(&[rid])?.pop().flatten() {
             reader.show(rid, &bytes, &mut |found| {
@@ -177,13 +211,13 @@ impl Start {
             })?;
         }
         Ok(match whole.filter(|whole| whole.starts_with(&key) && hash(whole) == cut.hash) {
-            Some(key) => Start::At { key, rid, row },
+            Some(key) => Start::At { key, tie, row },
             None => Start::Within { key, before: cut.before },
         })
     }
 
     /// The place that a client names; its rows are those of the request's partitions.
-    pub fn named(filter: &ResumeFilter, descending: &[bool]) -> Result<Start, EngineError> {
+    pub fn named(filter: &ResumeFilter, descending: &[bool], ties: Ties) -> Result<Start, EngineError> {
         let columns = descending.len();
         if filter.values.len() != columns {
             let message = format!("The resumeFilter must have {columns} values, one for each of ORDER BY.");
@@ -201,16 +235,16 @@ impl Start {
                 flip(&mut bytes[start..]);
             }
         }
-        let rid = match filter.rid {
+        let tie = match filter.rid {
             None if filter.exclude => u64::MAX,
             None => 0,
-            Some(ResourceId::Child { kind: ChildKind::Item, child, .. }) => child,
+            Some(ResourceId::Child { kind: ChildKind::Item, child, .. }) => ties.turn(child),
             Some(_) => {
                 let message = "The 'rid' of the resumeFilter is not that of an item.".to_owned();
                 return Err(EngineError::BadRequest { message });
             }
         };
-        Ok(Start::At { key: bytes, rid, row: if filter.exclude { u64::MAX } else { 0 } })
+        Ok(Start::At { key: bytes, tie, row: if filter.exclude { u64::MAX } else { 0 } })
     }
 
     /// The later of two places.
@@ -218,8 +252,8 @@ impl Start {
         match (&self, &other) {
             (_, Start::Beginning) => self,
             (Start::Beginning, _) => other,
-            (Start::At { key, rid, row }, Start::At { key: other_key, rid: other_rid, row: other_row }) => {
-                if (key, rid, row) >= (other_key, other_rid, other_row) { self } else { other }
+            (Start::At { key, tie, row }, Start::At { key: other_key, tie: other_tie, row: other_row }) => {
+                if (key, tie, row) >= (other_key, other_tie, other_row) { self } else { other }
             }
             // Among items whose keys begin so: whichever key is greater, and the count where it is one of them.
             (Start::Within { key, .. }, Start::At { key: other_key, .. })
@@ -231,18 +265,18 @@ impl Start {
     }
 
     /// Whether an item is not before the start. Of those `Within`, the first few are.
-    pub fn admits(&self, key: &[u8], rid: u64) -> bool {
+    pub fn admits(&self, key: &[u8], tie: u64) -> bool {
         match self {
             Start::Beginning => true,
-            Start::At { key: from, rid: from_rid, .. } => (key, rid) >= (&from[..], *from_rid),
+            Start::At { key: from, tie: from_tie, .. } => (key, tie) >= (&from[..], *from_tie),
             Start::Within { key: from, .. } => key >= &from[..],
         }
     }
 
     /// Rows of an item that earlier pages have sent.
-    pub fn rows_done(&self, key: &[u8], rid: u64) -> u64 {
+    pub fn rows_done(&self, key: &[u8], tie: u64) -> u64 {
         match self {
-            Start::At { key: from, rid: from_rid, row } if rid == *from_rid && key == from => *row,
+            Start::At { key: from, tie: from_tie, row } if tie == *from_tie && key == from => *row,
             _ => 0,
         }
     }

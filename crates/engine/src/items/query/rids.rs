@@ -95,30 +95,6 @@ impl Rids {
         Ok(End::Done)
     }
 
-    /// The same by child id alone.
-    pub fn visit_by_rid(
-        &mut self,
-        reader: &mut Reader<'_>,
-        mut from: u64,
-        expected: usize,
-        visit: &mut Visit<'_>,
-    ) -> Result<End, EngineError> {
-        let mut batch = FETCH_FIRST.min(expected.saturating_add(1));
-        loop {
-            let rids = self.take(reader, from, u64::MAX, batch)?;
-            let Some(&last) = rids.last() else { return Ok(End::Done) };
-            for (&rid, bytes) in rids.iter().zip(reader.fetch(&rids)?) {
-                let Some(bytes) = bytes else { continue };
-                let end = reader.show(rid, &bytes, visit)?;
-                if end != End::Done {
-                    return Ok(end);
-                }
-            }
-            from = last + 1;
-            batch = next_batch(batch, reader);
-        }
-    }
-
     fn visit_window(
         &mut self,
         reader: &mut Reader<'_>,
@@ -179,6 +155,30 @@ impl Rids {
             from = rids[rids.len() - 1] + 1;
         }
         Ok(rids)
+    }
+}
+
+/// Shows listed items in the order of the list.
+pub(super) fn visit_listed(
+    reader: &mut Reader<'_>,
+    rids: &mut dyn Iterator<Item = u64>,
+    expected: usize,
+    visit: &mut Visit<'_>,
+) -> Result<End, EngineError> {
+    let mut batch = FETCH_FIRST.min(expected.saturating_add(1));
+    loop {
+        let rids: Vec<u64> = rids.take(batch).collect();
+        if rids.is_empty() {
+            return Ok(End::Done);
+        }
+        for (&rid, bytes) in rids.iter().zip(reader.fetch(&rids)?) {
+            let Some(bytes) = bytes else { continue };
+            let end = reader.show(rid, &bytes, visit)?;
+            if end != End::Done {
+                return Ok(end);
+            }
+        }
+        batch = next_batch(batch, reader);
     }
 }
 

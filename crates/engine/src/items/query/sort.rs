@@ -27,7 +27,7 @@ const ENTRY_BYTES: usize = 48;
 const MEMORY_PIECE_BYTES: usize = 64 << 10;
 const FETCH_ITEMS: usize = 64;
 
-/// The smallest of what was pushed, by sort key and child id.
+/// The smallest of what was pushed, by sort key and tie.
 pub(super) struct Smallest {
     keep: usize,
     bytes: usize,
@@ -51,25 +51,25 @@ impl Smallest {
         }
     }
 
-    fn see(&mut self, key: &[u8], rid: u64) {
-        if self.last_seen.as_ref().is_none_or(|(last, last_rid)| (&last[..], *last_rid) < (key, rid)) {
-            self.last_seen = Some((key.to_vec(), rid));
+    fn see(&mut self, key: &[u8], tie: u64) {
+        if self.last_seen.as_ref().is_none_or(|(last, last_tie)| (&last[..], *last_tie) < (key, tie)) {
+            self.last_seen = Some((key.to_vec(), tie));
         }
     }
 
     /// Whether it would be kept.
-    fn takes(&self, key: &[u8], rid: u64) -> bool {
+    fn takes(&self, key: &[u8], tie: u64) -> bool {
         let is_full =
             self.entries.len() >= self.keep || self.bytes >= HELD_BYTES_MAX && self.entries.len() > 1;
-        !is_full || self.entries.peek().is_none_or(|(last, last_rid)| (key, rid) < (&last[..], *last_rid))
+        !is_full || self.entries.peek().is_none_or(|(last, last_tie)| (key, tie) < (&last[..], *last_tie))
     }
 
-    fn push(&mut self, key: Vec<u8>, rid: u64) -> Result<(), EngineError> {
+    fn push(&mut self, key: Vec<u8>, tie: u64) -> Result<(), EngineError> {
         self.bytes += key.len() + ENTRY_BYTES;
         if self.bytes > self.memory.bytes() {
             self.memory.grow_to(self.bytes + MEMORY_PIECE_BYTES)?;
         }
-        self.entries.push((key, rid));
+        self.entries.push((key, tie));
         while self.entries.len() > self.keep || self.bytes > HELD_BYTES_MAX && self.entries.len() > 2 {
             if let Some((key, _)) = self.entries.pop() {
                 self.bytes -= key.len() + ENTRY_BYTES;
@@ -102,7 +102,7 @@ impl<'r, 'q> Sorted<'r, 'q> {
         let trail = Trail::new(sort_key_bytes(request), &start, resume);
         if let Some(filter) = &request.resume {
             let descending: Vec<bool> = order.keys.iter().map(|key| key.descending).collect();
-            start = start.later(Start::named(filter, &descending)?);
+            start = start.later(Start::named(filter, &descending, order.ties)?);
         }
         Ok(Sorted { order, evaluator, start, trail, passed: None })
     }
@@ -128,22 +128,23 @@ impl<'r, 'q> Sorted<'r, 'q> {
         let surplus = usize::try_from(self.start.surplus()).unwrap_or(usize::MAX);
         let keep = output.wanted().saturating_add(surplus).saturating_add(1);
         let smallest = RefCell::new(Smallest::new(keep, reader.meter.reserve()?));
+        let ties = self.order.ties;
         let is_wanted = |found: &Found<'_>| {
-            let (key, rid) = (self.order.key_of(self.evaluator, found)?, found.spot.rid);
-            Ok(self.start.admits(&key, rid) && smallest.borrow().takes(&key, rid))
+            let (key, tie) = (self.order.key_of(self.evaluator, found)?, ties.turn(found.spot.rid));
+            Ok(self.start.admits(&key, tie) && smallest.borrow().takes(&key, tie))
         };
         let walk = &mut |reader: &mut Reader<'_>, from, visit: &mut Visit<'_>| {
             candidates.visit(reader, from, usize::MAX, visit)
         };
         let end = visit_ahead(reader, self.evaluator, None, usize::MAX, &is_wanted, walk, &mut |found| {
             let key = self.order.key_of(self.evaluator, found)?;
-            let rid = found.spot.rid;
+            let tie = ties.turn(found.spot.rid);
             let mut smallest = smallest.borrow_mut();
-            smallest.see(&key, rid);
-            if self.start.admits(&key, rid) {
-                if smallest.takes(&key, rid) {
+            smallest.see(&key, tie);
+            if self.start.admits(&key, tie) {
+                if smallest.takes(&key, tie) {
                     if self.evaluator.has_rows(found)? {
-                        smallest.push(key, rid)?;
+                        smallest.push(key, tie)?;
                     }
                 } else {
                     smallest.is_cut = true;
@@ -176,7 +177,7 @@ impl<'r, 'q> Sorted<'r, 'q> {
         if let Some(resume) = self.send_items(reader, now, output)? {
             return Ok(resume);
         }
-        Ok(last.map(|(key, rid)| self.resume(output, key, *rid, 0)))
+        Ok(last.map(|(key, tie)| self.resume(output, key, *tie, 0)))
     }
 
     /// Sends items in this order. `Some`: the page ends here, and the next one starts there, if there is one.
@@ -187,16 +188,16 @@ impl<'r, 'q> Sorted<'r, 'q> {
         output: &mut Output,
     ) -> Result<Option<Option<Resume>>, EngineError> {
         for items in items.chunks(FETCH_ITEMS) {
-            let rids: Vec<u64> = items.iter().map(|(_, rid)| *rid).collect();
+            let rids: Vec<u64> = items.iter().map(|(_, tie)| self.order.ties.turn(*tie)).collect();
             let rows = reader.fetch(&rids)?;
             let mut prepared = 0;
-            for (at, (key, rid)) in items.iter().enumerate() {
+            for (at, (key, tie)) in items.iter().enumerate() {
                 if at == prepared {
                     prepared = items.len().min(at + output.wanted().max(1));
                     prepare_fetched(reader, self.evaluator, &rids[at..prepared], &rows[at..prepared])?;
                 }
                 let Some(bytes) = &rows[at] else { continue };
-                if let Some(end) = self.send_item(reader, key, *rid, bytes, output)? {
+                if let Some(end) = self.send_item(reader, key, *tie, bytes, output)? {
                     return Ok(Some(end));
                 }
             }
@@ -209,22 +210,22 @@ impl<'r, 'q> Sorted<'r, 'q> {
         &mut self,
         reader: &mut Reader<'_>,
         key: &[u8],
-        rid: u64,
+        tie: u64,
         bytes: &[u8],
         output: &mut Output,
     ) -> Result<Option<Option<Resume>>, EngineError> {
         if output.is_finished() {
             return Ok(Some(None));
         }
-        let done = self.start.rows_done(key, rid);
+        let done = self.start.rows_done(key, tie);
         let (mut sent, before) = (Sent::All, output.counted());
-        let end = reader.show(rid, bytes, &mut |found| {
+        let end = reader.show(self.order.ties.turn(tie), bytes, &mut |found| {
             sent = output.send(self.evaluator, found, done)?;
             Ok(if matches!(sent, Sent::Full { .. }) { Next::NotThis } else { Next::More })
         })?;
         reader.meter.matched += u64::from(output.counted() > before);
         if let End::Paused(_) = end {
-            return Ok(Some(Some(self.resume(output, key, rid, done))));
+            return Ok(Some(Some(self.resume(output, key, tie, done))));
         }
         match sent {
             Sent::All => {
@@ -232,12 +233,12 @@ impl<'r, 'q> Sorted<'r, 'q> {
                 Ok(None)
             }
             Sent::Limit => Ok(Some(None)),
-            Sent::Full { row } => Ok(Some(Some(self.resume(output, key, rid, row)))),
+            Sent::Full { row } => Ok(Some(Some(self.resume(output, key, tie, row)))),
         }
     }
 
-    pub fn resume(&self, output: &Output, key: &[u8], rid: u64, row: u64) -> Resume {
-        let place = self.trail.place(key, rid, row);
+    pub fn resume(&self, output: &Output, key: &[u8], tie: u64, row: u64) -> Resume {
+        let place = self.trail.place(key, self.order.ties.turn(tie), row);
         let (skipped, sent) = (output.skipped, output.sent);
         Resume::Sorted { order: self.order.hash, skipped, sent, place }
     }

@@ -1,10 +1,10 @@
 //! ORDER BY straight from an index, in either direction.
 //!
-//! Rows come by value and then by child id, which is the order of the query when the index is read forward. Read
-//! backward, the rows of one value are turned around again, so ties always come by ascending child id. Rows that do not
-//! say what their value is (a cut string, an array or object) are a group for the items themselves to sort. Items
-//! without a row are found by reading all items, before the rows of an ascending order and after those of a
-//! descending one.
+//! Rows come by value and then by child id, both rising when the index is read forward and both falling when it is read
+//! backward. Where ties of the query go the other way, as in `a, b` from an index over `a DESC, b DESC`, the rows of one
+//! value are turned around. Rows that do not say what their value is (a cut string, an array or object) are a group
+//! for the items themselves to sort. Items without a row are found by reading all items, before the rows of an
+//! ascending order and after those of a descending one.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -12,14 +12,14 @@ use quire_storage::{Direction, KeyRange, successor};
 use quire_value::{Path, Value, key};
 
 use super::super::continuation::Resume;
-use super::super::scan::{End, Found, Next, Reader, ScanBudget, Visit};
+use super::super::scan::{End, Found, Next, Reader, ScanBudget, Visit, go_on};
 use super::super::window::Spot;
 use super::candidates::Candidates;
 use super::index_only::part_of;
 use super::lookahead::visit_ahead;
 use super::order::{Start, flip};
 use super::output::{Output, Sent};
-use super::rids::Rids;
+use super::rids::{Rids, visit_listed};
 use super::sort::Sorted;
 use crate::EngineError;
 use crate::indexes::encode_value;
@@ -113,12 +113,40 @@ impl Walk {
         self.among.as_ref().is_none_or(|among| among.binary_search(&rid).is_ok())
     }
 
-    /// The items that can match at all.
-    fn items(&self) -> Candidates {
-        match &self.among {
-            Some(among) => Candidates::Rids(Rids::sorted(among.clone())),
-            None => Candidates::All,
+    fn direction(&self) -> Direction {
+        if self.backward { Direction::Backward } else { Direction::Forward }
+    }
+
+    /// Shows the items that can match at all, by child id.
+    fn visit_items(
+        &self,
+        reader: &mut Reader<'_>,
+        from: u64,
+        direction: Direction,
+        expected: usize,
+        visit: &mut Visit<'_>,
+    ) -> Result<End, EngineError> {
+        match (&self.among, direction) {
+            (None, _) => reader.scan_by_rid(from, direction, visit),
+            (Some(among), Direction::Forward) => {
+                let rids = &among[among.partition_point(|&rid| rid < from)..];
+                visit_listed(reader, &mut rids.iter().copied(), expected, visit)
+            }
+            (Some(among), Direction::Backward) => {
+                let rids = &among[..among.partition_point(|&rid| rid <= from)];
+                visit_listed(reader, &mut rids.iter().rev().copied(), expected, visit)
+            }
         }
+    }
+
+    /// Goes on behind the rows whose values begin so; false if there is nothing behind.
+    fn leave(&self, range: &mut KeyRange, value: &[u8]) -> bool {
+        let at = self.at(value);
+        let from =
+            if self.backward { Some(Bound::Excluded(at)) } else { successor(&at).map(Bound::Included) };
+        let Some(from) = from else { return false };
+        go_on(range, self.direction(), from);
+        true
     }
 
     /// Rows whose values begin so.
@@ -185,6 +213,7 @@ fn earlier(left: Bound<Vec<u8>>, right: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
     match (&left, &right) {
         (Bound::Unbounded, _) => right,
         (Bound::Included(to) | Bound::Excluded(to), Bound::Excluded(other)) if other <= to => right,
+        (Bound::Included(to) | Bound::Excluded(to), Bound::Included(other)) if other < to => right,
         _ => left,
     }
 }
@@ -259,31 +288,32 @@ impl Sorted<'_, '_> {
         output: &mut Output,
     ) -> Result<Ended, EngineError> {
         let missing = walk.missing_key();
-        let from = match &self.start {
-            Start::At { key, rid, .. } if *key == missing => *rid,
+        let ties = self.order.ties;
+        let from = ties.turn(match &self.start {
+            Start::At { key, tie, .. } if *key == missing => *tie,
             _ => 0,
-        };
+        });
         let (mut full_at, mut matched) = (None, 0);
         let wanted = output.wanted();
         let (order, evaluator, start) = (self.order, self.evaluator, &self.start);
-        let mut items = walk.items();
         let is_wanted = |found: &Found<'_>| Ok(order.key_of(evaluator, found)? == missing);
         let visit_items = &mut |reader: &mut Reader<'_>, spot: Option<Spot>, visit: &mut Visit<'_>| {
-            items.visit_by_rid(reader, spot.map_or(from, |spot| spot.rid), wanted, visit)
+            let from = spot.map_or(from, |spot| spot.rid);
+            walk.visit_items(reader, from, ties.direction(), wanted, visit)
         };
         let end = visit_ahead(reader, evaluator, None, wanted, &is_wanted, visit_items, &mut |found| {
-            let rid = found.spot.rid;
+            let tie = ties.turn(found.spot.rid);
             if order.key_of(evaluator, found)? != missing {
                 return Ok(Next::More);
             }
             let before = output.counted();
-            let sent = output.send(evaluator, found, start.rows_done(&missing, rid))?;
+            let sent = output.send(evaluator, found, start.rows_done(&missing, tie))?;
             matched += u64::from(output.counted() > before);
             Ok(match sent {
                 Sent::All => Next::More,
                 Sent::Limit => Next::Enough,
                 Sent::Full { row } => {
-                    full_at = Some((rid, row));
+                    full_at = Some((tie, row));
                     Next::NotThis
                 }
             })
@@ -292,9 +322,12 @@ impl Sorted<'_, '_> {
         let place = match end {
             End::Done => return Ok(None),
             End::Stopped => full_at,
-            End::Paused(spot) => Some((spot.rid, self.start.rows_done(&missing, spot.rid))),
+            End::Paused(spot) => {
+                let tie = ties.turn(spot.rid);
+                Some((tie, self.start.rows_done(&missing, tie)))
+            }
         };
-        Ok(Some(place.map(|(rid, row)| self.resume(output, &missing, rid, row))))
+        Ok(Some(place.map(|(tie, row)| self.resume(output, &missing, tie, row))))
     }
 
     fn walk_rows(
@@ -304,7 +337,14 @@ impl Sorted<'_, '_> {
         output: &mut Output,
     ) -> Result<Ended, EngineError> {
         let mut first = match &self.start {
-            Start::At { key, rid, .. } if !walk.is_missing(key) => Some((walk.stored(key)?, *rid)),
+            Start::At { key, tie, .. } if !walk.is_missing(key) => {
+                let mut value = walk.stored(key)?;
+                // What is behind the part that is not known does not tell rows of the group apart either.
+                if let Some(length) = walk.known(&value)? {
+                    value.truncate(length);
+                }
+                Some((value, self.order.ties.turn(*tie)))
+            }
             _ => None,
         };
         let mut ranges = walk.ranges.clone();
@@ -317,10 +357,10 @@ impl Sorted<'_, '_> {
                 Some((value, _)) => from_value(walk, range, value),
             };
             let Some(range) = range else { continue };
-            let ended = if walk.backward {
-                self.walk_backward(reader, walk, range, first.take(), output)?
+            let ended = if walk.direction() == self.order.ties.direction() {
+                self.walk_straight(reader, walk, range, first.take(), output)?
             } else {
-                self.walk_forward(reader, walk, range, first.take(), output)?
+                self.walk_turned(reader, walk, range, first.take(), output)?
             };
             if ended.is_some() {
                 return Ok(ended);
@@ -329,7 +369,8 @@ impl Sorted<'_, '_> {
         Ok(None)
     }
 
-    fn walk_forward(
+    /// Rows as the index has them.
+    fn walk_straight(
         &mut self,
         reader: &mut Reader<'_>,
         walk: &Walk,
@@ -340,11 +381,15 @@ impl Sorted<'_, '_> {
         if let Some((value, rid)) = first
             && walk.known(&value)?.is_none()
         {
-            range.start = later(range.start, Bound::Included(walk.row(&value, rid)));
+            let from = Bound::Included(walk.row(&value, rid));
+            match walk.direction() {
+                Direction::Forward => range.start = later(range.start, from),
+                Direction::Backward => range.end = earlier(range.end, from),
+            }
         }
         let mut rows_next = ROWS_FIRST.min(output.wanted().saturating_add(1));
         loop {
-            let (entries, more) = read(reader, walk, &range, Direction::Forward, rows_next)?;
+            let (entries, more) = read(reader, walk, &range, walk.direction(), rows_next)?;
             rows_next = (4 * rows_next).min(ROWS_MAX);
             let plain = count_known(walk, &entries)?;
             if let Some(end) = self.send_rows(reader, walk, &entries[..plain], output)? {
@@ -357,12 +402,13 @@ impl Sorted<'_, '_> {
                     if let Some(end) = self.send_group(reader, walk, group, output)? {
                         return Ok(Some(end));
                     }
-                    match successor(&walk.at(group)) {
-                        Some(next) => range.start = Bound::Included(next),
-                        None => return Ok(None),
+                    if !walk.leave(&mut range, group) {
+                        return Ok(None);
                     }
                 }
-                (None, Some((value, rid))) if more => range.start = Bound::Excluded(walk.row(value, *rid)),
+                (None, Some((value, rid))) if more => {
+                    go_on(&mut range, walk.direction(), Bound::Excluded(walk.row(value, *rid)));
+                }
                 _ => return Ok(None),
             }
             if let Some(end) = self.pause(reader, output) {
@@ -371,7 +417,8 @@ impl Sorted<'_, '_> {
         }
     }
 
-    fn walk_backward(
+    /// Rows as the index has them, those of one value turned around.
+    fn walk_turned(
         &mut self,
         reader: &mut Reader<'_>,
         walk: &Walk,
@@ -379,17 +426,18 @@ impl Sorted<'_, '_> {
         first: Option<Entry>,
         output: &mut Output,
     ) -> Result<Ended, EngineError> {
-        // The value at which the last page ended is read forward from there.
+        // The value at which the last page ended is read the other way from there.
         if let Some((value, rid)) = first {
-            let value = &value[..walk.known(&value)?.unwrap_or(value.len())];
-            if let Some(end) = self.send_value(reader, walk, value, rid, output)? {
+            if let Some(end) = self.send_value(reader, walk, &value, rid, output)? {
                 return Ok(Some(end));
             }
-            range.end = Bound::Excluded(walk.at(value));
+            if !walk.leave(&mut range, &value) {
+                return Ok(None);
+            }
         }
         let mut rows_next = ROWS_FIRST.min(output.wanted().saturating_add(2));
         loop {
-            let (entries, more) = read(reader, walk, &range, Direction::Backward, rows_next)?;
+            let (entries, more) = read(reader, walk, &range, walk.direction(), rows_next)?;
             rows_next = (4 * rows_next).min(ROWS_MAX);
             let groups = groups(walk, &entries)?;
             let mut rest = &entries[..];
@@ -401,7 +449,7 @@ impl Sorted<'_, '_> {
                 let (rows, behind) = rest.split_at(*count);
                 rest = behind;
                 let ended = if is_partial || !exact {
-                    self.send_value(reader, walk, value, 0, output)?
+                    self.send_value(reader, walk, value, self.order.ties.turn(0), output)?
                 } else {
                     let rows: Vec<Entry> = rows.iter().rev().cloned().collect();
                     self.send_rows(reader, walk, &rows, output)?
@@ -409,9 +457,11 @@ impl Sorted<'_, '_> {
                 if ended.is_some() {
                     return Ok(ended);
                 }
-                range.end = Bound::Excluded(walk.at(value));
                 if *exact {
                     self.passed = Some((walk.sort_key(value), u64::MAX));
+                }
+                if !walk.leave(&mut range, value) {
+                    return Ok(None);
                 }
             }
             if !more {
@@ -423,7 +473,7 @@ impl Sorted<'_, '_> {
         }
     }
 
-    /// All rows of one value, from a child id on.
+    /// All rows of one value in the order of the query, from a child id on.
     fn send_value(
         &mut self,
         reader: &mut Reader<'_>,
@@ -436,16 +486,17 @@ impl Sorted<'_, '_> {
             return self.send_group(reader, walk, value, output);
         }
         let mut range = walk.group(value);
-        range.start = Bound::Included(walk.row(value, from));
+        let direction = self.order.ties.direction();
+        go_on(&mut range, direction, Bound::Included(walk.row(value, from)));
         let mut rows_next = ROWS_FIRST.min(output.wanted().saturating_add(1));
         loop {
-            let (entries, more) = read(reader, walk, &range, Direction::Forward, rows_next)?;
+            let (entries, more) = read(reader, walk, &range, direction, rows_next)?;
             rows_next = (4 * rows_next).min(ROWS_MAX);
             if let Some(end) = self.send_rows(reader, walk, &entries, output)? {
                 return Ok(Some(end));
             }
             let Some((_, last)) = entries.last().filter(|_| more) else { return Ok(None) };
-            range.start = Bound::Excluded(walk.row(value, *last));
+            go_on(&mut range, direction, Bound::Excluded(walk.row(value, *last)));
             if let Some(end) = self.pause(reader, output) {
                 return Ok(Some(Some(end)));
             }
@@ -460,16 +511,18 @@ impl Sorted<'_, '_> {
         rows: &[Entry],
         output: &mut Output,
     ) -> Result<Ended, EngineError> {
+        let ties = self.order.ties;
         let wanted = rows.iter().filter(|(_, rid)| walk.is_among(*rid) && reader.can_hold(*rid));
         let ended = match &walk.covers {
             Some(path) => self.send_parts(walk, path, wanted, output)?,
             None => {
-                let items: Vec<Entry> = wanted.map(|(value, rid)| (walk.sort_key(value), *rid)).collect();
+                let items: Vec<Entry> =
+                    wanted.map(|(value, rid)| (walk.sort_key(value), ties.turn(*rid))).collect();
                 self.send_items(reader, &items, output)?
             }
         };
         if let Some((value, rid)) = rows.last() {
-            self.passed = Some((walk.sort_key(value), *rid));
+            self.passed = Some((walk.sort_key(value), ties.turn(*rid)));
         }
         Ok(ended)
     }
@@ -482,13 +535,14 @@ impl Sorted<'_, '_> {
         rows: impl Iterator<Item = &'e Entry>,
         output: &mut Output,
     ) -> Result<Ended, EngineError> {
+        let ties = self.order.ties;
         let decode = |(stored, rid): &Entry| {
             let (value, _) = key::decode(stored).map_err(|error| corrupt(error.reason))?;
-            Ok((walk.sort_key(stored), *rid, part_of(path, value)))
+            Ok((walk.sort_key(stored), ties.turn(*rid), part_of(path, value)))
         };
         let parts = rows.map(decode).collect::<Result<Vec<_>, EngineError>>()?;
         let mut prepared = 0;
-        for (at, (key, rid, part)) in parts.iter().enumerate() {
+        for (at, (key, tie, part)) in parts.iter().enumerate() {
             if output.is_finished() {
                 return Ok(Some(None));
             }
@@ -496,11 +550,11 @@ impl Sorted<'_, '_> {
                 prepared = parts.len().min(at.saturating_add(output.wanted().max(1)));
                 self.evaluator.prepare_parts(parts[at..prepared].iter().map(|(_, _, part)| part))?;
             }
-            let done = self.start.rows_done(key, *rid);
+            let done = self.start.rows_done(key, *tie);
             match output.send_part(self.evaluator, part, done)? {
                 Sent::All => self.trail.pass(key),
                 Sent::Limit => return Ok(Some(None)),
-                Sent::Full { row } => return Ok(Some(Some(self.resume(output, key, *rid, row)))),
+                Sent::Full { row } => return Ok(Some(Some(self.resume(output, key, *tie, row)))),
             }
         }
         Ok(None)
@@ -535,8 +589,8 @@ impl Sorted<'_, '_> {
 
     /// Where the next page starts, if this one has read enough.
     fn pause(&self, reader: &Reader<'_>, output: &Output) -> Option<Resume> {
-        let (key, rid) = self.passed.as_ref().filter(|_| reader.meter.is_spent())?;
-        Some(self.resume(output, key, *rid, u64::MAX))
+        let (key, tie) = self.passed.as_ref().filter(|_| reader.meter.is_spent())?;
+        Some(self.resume(output, key, *tie, u64::MAX))
     }
 }
 

@@ -16,7 +16,7 @@ use super::candidates::Candidates;
 use super::evaluate::Evaluator;
 use super::index_only::Fed;
 use super::lookahead::visit_ahead;
-use super::order::{Start, key_of_values};
+use super::order::{Start, Ties, key_of_values};
 use super::{Run, no_order};
 use crate::EngineError;
 
@@ -39,6 +39,7 @@ pub(super) struct WholeStart {
 struct RowOrder {
     container: ResourceId,
     descending: Vec<bool>,
+    ties: Ties,
     hash: u64,
     key_bytes_max: usize,
 }
@@ -55,6 +56,7 @@ impl WholeStart {
         let order = (!columns.is_empty()).then(|| RowOrder {
             container: run.container.resource.rid,
             descending: columns.iter().map(|(_, descending)| *descending).collect(),
+            ties: Ties::new(run.query.ties_fall()),
             hash: order_hash(columns.iter().map(|(text, descending)| (text.as_str(), *descending))),
             key_bytes_max: sort_key_bytes(run.request),
         });
@@ -64,13 +66,15 @@ impl WholeStart {
             (Some(Resume::Block { query, sent: rows, .. }), _) if *query == run.identity => sent = *rows,
             (Some(Resume::Sorted { order, place, .. }), Some(own)) if *order == own.hash => {
                 let Place { key, rid, row, .. } = place.clone();
-                start = Start::At { key, rid, row };
+                start = Start::At { key, tie: own.ties.turn(rid), row };
             }
             _ => return Err(EngineError::BadContinuation),
         }
         match (&run.request.resume, &order) {
             (None, _) => {}
-            (Some(filter), Some(order)) => start = start.later(Start::named(filter, &order.descending)?),
+            (Some(filter), Some(order)) => {
+                start = start.later(Start::named(filter, &order.descending, order.ties)?)
+            }
             (Some(_), None) => return Err(no_order()),
         }
         Ok(WholeStart { sent, order, start })
@@ -78,7 +82,7 @@ impl WholeStart {
 }
 
 impl RowOrder {
-    /// Sort key and child id of a row; `None`: it does not say.
+    /// Sort key and tie of a row; `None`: it does not say.
     fn place_of(&self, row: &Row<'_>) -> Option<(Vec<u8>, u64)> {
         let row = row.to_value();
         let items = row.get("orderByItems")?.as_array()?;
@@ -92,7 +96,7 @@ impl RowOrder {
             (
                 ResourceId::Child { database, container, kind: ChildKind::Item, child },
                 ResourceId::Container { database: own_database, container: own_container },
-            ) if (database, container) == (own_database, own_container) => Some((key, child)),
+            ) if (database, container) == (own_database, own_container) => Some((key, self.ties.turn(child))),
             _ => None,
         }
     }
@@ -129,7 +133,7 @@ pub(super) fn whole(
             last = Some((place, 0));
         }
         let is_before = match &place {
-            Some((key, rid)) => !start.admits(key, *rid) || nth < start.rows_done(key, *rid),
+            Some((key, tie)) => !start.admits(key, *tie) || nth < start.rows_done(key, *tie),
             None => false,
         };
         if place.is_none() {
@@ -151,7 +155,8 @@ pub(super) fn whole(
             return ControlFlow::Continue(());
         }
         next = Some(match (&order, place) {
-            (Some(order), Some((key, rid))) if key.len() <= order.key_bytes_max => {
+            (Some(order), Some((key, tie))) if key.len() <= order.key_bytes_max => {
+                let rid = order.ties.turn(tie);
                 WholeNext::Place { order: order.hash, place: Place { key, cut: None, rid, row: nth } }
             }
             _ => WholeNext::Row(number - 1),
