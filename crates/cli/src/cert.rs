@@ -15,6 +15,8 @@ use crate::private;
 /// Browsers and macOS refuse certificates that are valid for longer.
 const CERTIFICATE_DAYS: i64 = 820;
 const AUTHORITY_DAYS: i64 = 3650;
+/// Names of every certificate.
+pub const ALWAYS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 #[derive(clap::Args, Debug)]
 pub struct CertArguments {
@@ -26,31 +28,37 @@ pub struct CertArguments {
     hosts: Vec<String>,
 }
 
-struct Files {
-    authority: PathBuf,
+pub struct Files {
+    pub authority: PathBuf,
     authority_key: PathBuf,
-    certificate: PathBuf,
-    key: PathBuf,
+    pub certificate: PathBuf,
+    pub key: PathBuf,
 }
 
 pub fn run(arguments: &CertArguments, now_ms: i64) -> Result<()> {
-    private::create_directory(&arguments.out)?;
-    let files = Files::below(&arguments.out);
+    let files = make(&arguments.out, &arguments.hosts, now_ms)?;
+    println!("{}", how_to_trust(&files));
+    Ok(())
+}
+
+/// A new certificate for localhost and the hosts. An authority that the folder has is used again.
+pub fn make(folder: &Path, hosts: &[String], now_ms: i64) -> Result<Files> {
+    private::create_directory(folder)?;
+    let files = Files::below(folder);
     let now = OffsetDateTime::from_unix_timestamp(now_ms / 1000)?;
     let authority_key = authority(&files, now)?;
     let issuer = Issuer::new(authority_params(now), authority_key);
     let key = KeyPair::generate().context("making a key")?;
     let certificate =
-        server_params(&arguments.hosts, now)?.signed_by(&key, &issuer).context("signing the certificate")?;
+        server_params(hosts, now)?.signed_by(&key, &issuer).context("signing the certificate")?;
     let chain = certificate.pem() + &read(&files.authority)?;
     private::write(&files.certificate, &chain)?;
     private::write(&files.key, &key.serialize_pem())?;
-    println!("{}", how_to_trust(&files));
-    Ok(())
+    Ok(files)
 }
 
 impl Files {
-    fn below(folder: &Path) -> Files {
+    pub fn below(folder: &Path) -> Files {
         Files {
             authority: folder.join("quire-ca.pem"),
             authority_key: folder.join("quire-ca.key"),
@@ -91,8 +99,7 @@ fn server_params(hosts: &[String], now: OffsetDateTime) -> Result<CertificatePar
     params.use_authority_key_identifier_extension = true;
     params.not_before = now - Duration::days(1);
     params.not_after = now + Duration::days(CERTIFICATE_DAYS);
-    let always = ["localhost", "127.0.0.1", "::1"];
-    for host in always.into_iter().chain(hosts.iter().map(String::as_str)) {
+    for host in ALWAYS.into_iter().chain(hosts.iter().map(String::as_str)) {
         params.subject_alt_names.push(alternative_name(host)?);
     }
     Ok(params)

@@ -19,16 +19,16 @@ const QUERY_MEMORY_LIMIT_MB: usize = 1 << 20;
 pub struct Settings {
     /// Address to listen on; port 0 picks a free one [default: 127.0.0.1:8081]
     #[arg(long, env = "QUIRE_LISTEN", value_name = "ADDRESS")]
-    listen: Option<SocketAddr>,
+    pub listen: Option<SocketAddr>,
     /// Directory of the data [default: ./quire-data]
     #[arg(long, env = "QUIRE_DATA", value_name = "DIR", conflicts_with = "ephemeral")]
-    data: Option<PathBuf>,
+    pub data: Option<PathBuf>,
     /// Keep everything in memory and forget it at the end
     #[arg(long, env = "QUIRE_EPHEMERAL", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
-    ephemeral: Option<bool>,
+    pub ephemeral: Option<bool>,
     /// File with up to four keys, one `NAME=BASE64` a line; without it QUIRE_KEYS, else the well-known key on loopback
     #[arg(long, env = "QUIRE_KEY_FILE", value_name = "FILE")]
-    key_file: Option<PathBuf>,
+    pub key_file: Option<PathBuf>,
     /// Partitions of a new container when its throughput does not ask for more [default: 1]
     #[arg(long, env = "QUIRE_PARTITIONS", value_name = "COUNT")]
     partitions: Option<u32>,
@@ -81,7 +81,7 @@ pub struct Settings {
     check_date: Option<bool>,
     /// What to log, as in `info` or `quire_engine=debug` [default: info]
     #[arg(long, env = "QUIRE_LOG", value_name = "FILTER")]
-    log: Option<String>,
+    pub log: Option<String>,
     /// How logs look on standard error: text or json [default: text]
     #[arg(long, env = "QUIRE_LOG_FORMAT", value_name = "FORMAT")]
     log_format: Option<LogFormat>,
@@ -140,9 +140,18 @@ pub enum Home {
     Directory(PathBuf),
 }
 
+/// What `quire emulator` adds to a server.
+#[derive(Clone, Debug, Default)]
+pub struct Emulator {
+    /// Names of the certificate, besides those that every one has.
+    pub names: Vec<String>,
+    pub seed: Option<PathBuf>,
+}
+
 /// What the server runs with: complete and checked.
 #[derive(Clone, Debug)]
 pub struct Config {
+    pub emulator: Option<Emulator>,
     pub listen: SocketAddr,
     pub home: Home,
     pub key_file: Option<PathBuf>,
@@ -186,11 +195,16 @@ const SCRIPT_TIME: std::ops::RangeInclusive<Duration> = Duration::from_millis(10
 
 impl Config {
     pub fn load(flags: Settings, file: Option<&Path>) -> Result<Config> {
+        Config::load_over(flags, file, Settings::default())
+    }
+
+    /// `last` counts where neither flags nor file say anything.
+    pub fn load_over(flags: Settings, file: Option<&Path>, last: Settings) -> Result<Config> {
         let settings = match file {
             Some(path) => flags.over(read_file(path)?),
             None => flags,
         };
-        settings.validate()
+        settings.over(last).validate()
     }
 }
 
@@ -261,6 +275,7 @@ impl Settings {
         }
         let listen = self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8081)));
         Ok(Config {
+            emulator: None,
             listen,
             home,
             key_file: self.key_file,

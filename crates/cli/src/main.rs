@@ -6,6 +6,7 @@ mod backup; // `quire backup`: asks a running server
 mod cert; // `quire cert`: a local authority and a certificate
 mod client; // a signed connection to a running server
 mod config; // settings, parsed once
+mod emulator; // `quire emulator`: the well-known key, a certificate, a seed
 mod keys; // where account keys come from
 mod offline; // `quire restore` and `quire verify`: a closed directory
 mod private; // files that only their owner may read
@@ -37,6 +38,8 @@ struct Arguments {
 enum Command {
     /// Serve (the default)
     Serve(Box<ServeArguments>),
+    /// Serve as an emulator: the well-known key on any address, http and https; for development and tests only
+    Emulator(Box<emulator::EmulatorArguments>),
     /// Run a query and print its rows, or how it is run
     Query(Box<query::QueryArguments>),
     /// Ask a running server for a backup
@@ -70,8 +73,13 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.command.unwrap_or(Command::Serve(Box::new(arguments.serve))) {
         Command::Serve(serve) => {
-            config::Config::load(serve.settings, serve.config.as_deref()).and_then(serve::run)
+            let config = config::Config::load(serve.settings, serve.config.as_deref());
+            config.and_then(|config| {
+                serve::start_logging(&config)?;
+                serve::run(config)
+            })
         }
+        Command::Emulator(arguments) => emulator::run(*arguments),
         Command::Query(arguments) => query::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => offline::restore(&arguments),

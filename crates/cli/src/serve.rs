@@ -1,29 +1,35 @@
 //! `quire serve`: opens the storage and the engine, answers until told to stop.
 
+use std::io::IsTerminal;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use quire_engine::{Clock, Engine, Options, ScriptIsolation, ScriptLimits, ScriptOptions};
-use quire_server::{Descriptors, OidcConfig, Server, ServerConfig, SystemClock};
+use quire_server::{Descriptors, Keys, OidcConfig, Server, ServerConfig, SystemClock, WELL_KNOWN_KEY};
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_storage_local::{LocalOptions, LocalStorage};
 
-use crate::config::{self, Config, Home, LogFormat};
-use crate::{SCRIPT_WORKER, backup, keys, private};
+use crate::config::{self, Config, Emulator, Home, LogFormat};
+use crate::{SCRIPT_WORKER, backup, emulator, keys, private};
 
 /// With fewer the store could not write its tables while clients are served.
 const DESCRIPTORS_MIN: usize = 128;
 
+/// Logging has been started.
 pub fn run(mut config: Config) -> Result<()> {
-    start_logging(&config)?;
     // First of all: the store takes its part of the files that may be open.
     let descriptors = raised_descriptors()?;
     let storage = open_storage(&config, descriptors)?;
     // After the storage: keys made here lie in its directory, which must be empty when it is made.
     let keys = keys::load(&mut config)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    if let (Some(emulator), None) = (&config.emulator, &config.tls) {
+        let files = emulator::certificate(emulator, &config.home, clock.now_ms());
+        config.tls = Some(files.context("making the certificate")?);
+    }
     // Half of the memory for caches goes to items, half to the storage's blocks.
     let options = Options {
         clock: clock.clone(),
@@ -33,7 +39,12 @@ pub fn run(mut config: Config) -> Result<()> {
         query_memory: config.query_memory,
     };
     let engine = Arc::new(Engine::open(storage, options).context("opening the database")?);
+    if let Some(Emulator { seed: Some(seed), .. }) = &config.emulator {
+        emulator::plant(seed, &config.home, &engine)?;
+    }
+    let greeting = Greeting::new(&config, &keys);
     let mut server = ServerConfig::new(config.listen, keys, clock);
+    server.allow_well_known_key = config.emulator.is_some();
     server.key_file = config.key_file.clone();
     server.metrics_listen = config.metrics_listen;
     if let Some(files) = &config.tls {
@@ -60,18 +71,64 @@ pub fn run(mut config: Config) -> Result<()> {
         server.endpoints.push(backup::endpoint(folder));
     }
     let runtime = quire_server::runtime(&server).context("starting the runtime")?;
-    let served = runtime.block_on(serve(server, engine));
+    let served = runtime.block_on(serve(server, engine, greeting));
     // A call that does not end is not waited for.
     runtime.shutdown_background();
     served
 }
 
-async fn serve(config: ServerConfig, engine: Arc<Engine>) -> Result<()> {
+async fn serve(config: ServerConfig, engine: Arc<Engine>, greeting: Greeting) -> Result<()> {
     let (listen, scheme) = (config.listen, if config.tls_only { "https" } else { "http" });
     let server = Server::bind(config, engine).await.with_context(|| format!("listening on {listen}"))?;
     let stop = stop_signal().context("waiting for signals")?;
     println!("quire is ready on {scheme}://{}/", server.local_addr());
+    if std::io::stderr().is_terminal() {
+        eprint!("{}", greeting.text(server.local_addr()));
+    }
     server.run(stop).await.context("shutting down")
+}
+
+/// What somebody who starts a server by hand wants to copy.
+struct Greeting {
+    https: bool,
+    public_endpoint: Option<String>,
+    /// `None`: the keys are nobody's business here.
+    key: Option<String>,
+    key_file: Option<PathBuf>,
+}
+
+impl Greeting {
+    fn new(config: &Config, keys: &Keys) -> Greeting {
+        Greeting {
+            https: config.tls_only || config.emulator.is_some(),
+            public_endpoint: config.public_endpoint.clone(),
+            key: keys.has_well_known().then(|| WELL_KNOWN_KEY.to_owned()),
+            key_file: config.key_file.clone(),
+        }
+    }
+
+    fn text(&self, address: SocketAddr) -> String {
+        let scheme = if self.https { "https" } else { "http" };
+        let host = match address.ip() {
+            ip if ip.is_unspecified() || ip.is_loopback() => "localhost".to_owned(),
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        };
+        let own = || format!("{scheme}://{host}:{}/", address.port());
+        let endpoint = self.public_endpoint.clone().unwrap_or_else(own);
+        let mut text = format!("  endpoint           {endpoint}\n");
+        match (&self.key, &self.key_file) {
+            (Some(key), _) => {
+                text += &format!("  connection string  AccountEndpoint={endpoint};AccountKey={key};\n");
+            }
+            (None, Some(file)) => text += &format!("  keys               {}\n", file.display()),
+            (None, None) => {}
+        }
+        if self.https {
+            text += &format!("  certificate        {endpoint}_explorer/emulator.pem\n");
+        }
+        text
+    }
 }
 
 /// Resolves at the first SIGINT or SIGTERM.
@@ -134,12 +191,12 @@ fn own_program() -> Result<PathBuf> {
     std::env::current_exe().context("finding this program, to run scripts in processes of its own")
 }
 
-fn start_logging(config: &Config) -> Result<()> {
+pub fn start_logging(config: &Config) -> Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(&config.log)
         .with_context(|| format!("in --log {:?}", config.log))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.log_format {
-        LogFormat::Text => builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
+        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => builder.json().init(),
     }
     Ok(())

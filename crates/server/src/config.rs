@@ -24,6 +24,8 @@ pub struct ServerConfig {
     /// Refuse requests that come without TLS.
     pub tls_only: bool,
     pub keys: Keys,
+    /// Take the well-known key on any address. Everybody knows it: for emulators, never for data.
+    pub allow_well_known_key: bool,
     /// Where the keys came from: read again on SIGHUP and whenever its time of change moves.
     pub key_file: Option<PathBuf>,
     pub oidc: Option<OidcConfig>,
@@ -115,6 +117,7 @@ impl ServerConfig {
             tls_files: None,
             tls_only: false,
             keys,
+            allow_well_known_key: false,
             key_file: None,
             oidc: None,
             check_date: true,

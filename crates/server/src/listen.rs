@@ -225,7 +225,7 @@ impl Server {
 impl ServerHandle {
     /// From the next request on, these keys count and no others.
     pub fn reload_keys(&self, keys: Keys) -> Result<(), ReloadError> {
-        if keys.has_well_known() && !self.state.address.ip().is_loopback() {
+        if !may_protect(&self.state.config, &keys, self.state.address) {
             return Err(ReloadError::WellKnownKey);
         }
         self.state.keys.store(Arc::new(keys));
@@ -257,8 +257,13 @@ fn local_address(listener: &TcpListener, wanted: SocketAddr) -> Result<SocketAdd
     listener.local_addr().map_err(|source| ServerError::Listen { address: wanted, source })
 }
 
+/// Everybody knows the well-known key.
+fn may_protect(config: &ServerConfig, keys: &Keys, address: SocketAddr) -> bool {
+    !keys.has_well_known() || address.ip().is_loopback() || config.allow_well_known_key
+}
+
 fn check(config: &ServerConfig, address: SocketAddr) -> Result<(), ServerError> {
-    if config.keys.has_well_known() && !address.ip().is_loopback() {
+    if !may_protect(config, &config.keys, address) {
         return Err(ServerError::WellKnownKey { address });
     }
     if config.tls_only && config.tls.is_none() {

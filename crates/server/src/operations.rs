@@ -354,6 +354,7 @@ admin_operations! { |call|
 // name, verb and path                                                        access
 Live: GET AdminRoute::Live,                                                   Open => Ok(quire::live());
 Ready: GET AdminRoute::Ready,                                                 Open => Ok(quire::ready(call.state));
+Authority: GET AdminRoute::Authority,                                         Open => quire::authority(call.state);
 Metrics: GET AdminRoute::Metrics,                                             ReadServer => quire::metrics(call.state).await;
 ListFaults: GET AdminRoute::Faults { id: None },                              ReadServer => quire::faults(call, None);
 CreateFault: POST AdminRoute::Faults { id: None },                            WriteServer => quire::faults(call, None);

@@ -1,6 +1,7 @@
 //! What the server says about itself, below `/_quire/`.
 //!
-//! `live` and `ready` are open and bare. Everything else is signed like any other request, with the resource type
+//! `live` and `ready` are open and bare, and so is the certificate that clients must trust, at the path where samples for
+//! emulators look for it. Everything else is signed like any other request, with the resource type
 //! `_quire` and the path (without its leading slash) as link. Which key opens what is in [`operations`]; resource tokens
 //! and bearers never open anything here.
 
@@ -22,6 +23,8 @@ use crate::routes::RouteError;
 use crate::state::State;
 use crate::status::{HandlerError, RequestError};
 
+/// Where samples fetch the certificate to trust.
+const AUTHORITY_PATH: &str = "/_explorer/emulator.pem";
 const RESOURCE_TYPE: &str = "_quire";
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -34,6 +37,8 @@ pub(crate) enum AdminRoute {
     Live,
     Ready,
     Metrics,
+    /// The certificate of the authority that signed the server's own.
+    Authority,
     /// All rules, or the one with the id.
     Faults {
         id: Option<String>,
@@ -71,12 +76,19 @@ pub(crate) struct AdminCall<'a> {
 }
 
 pub(crate) fn is_own(path: &str) -> bool {
-    path.starts_with("/_quire/")
+    path.starts_with("/_quire/") || path == AUTHORITY_PATH
 }
 
 /// Percent-decoded, without a query string.
 pub(crate) fn parse(state: &State, request: &Request) -> Result<AdminRoute, RouteError> {
     let path = path(request);
+    if path == AUTHORITY_PATH {
+        return if state.certificate.is_some() {
+            Ok(AdminRoute::Authority)
+        } else {
+            Err(RouteError::InvalidUrl)
+        };
+    }
     let mut endpoints = state.config.endpoints.iter().filter(|endpoint| endpoint.path == path).peekable();
     if let Some(endpoint) = endpoints.peek() {
         let route = AdminRoute::Endpoint { path: endpoint.path };
@@ -181,6 +193,14 @@ pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Response {
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
+}
+
+/// What clients must trust to speak TLS with this server: the last certificate of its chain.
+pub(crate) fn authority(state: &State) -> Answered {
+    let certificate = state.certificate.as_ref().ok_or(RequestError::Route(RouteError::InvalidUrl))?;
+    let mut response = Response::new(Full::new(Bytes::from(certificate.authority_pem())));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-pem-file"));
+    Ok(response)
 }
 
 pub(crate) fn faults(call: &AdminCall<'_>, id: Option<&str>) -> Answered {

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -61,6 +63,21 @@ impl Certificate {
     pub fn replace(&self, tls: &Tls) -> Result<(), TlsError> {
         self.0.store(Arc::new(certified(tls)?));
         Ok(())
+    }
+}
+
+impl Certificate {
+    /// The last certificate of the chain, PEM: the authority's, where the chain ends with it.
+    pub fn authority_pem(&self) -> String {
+        const LINE_LENGTH: usize = 64;
+        let certified = self.0.load();
+        let last = certified.cert.last().map(|certificate| STANDARD.encode(certificate)).unwrap_or_default();
+        let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
+        for line in last.as_bytes().chunks(LINE_LENGTH) {
+            pem.extend(line.iter().map(|&byte| char::from(byte)));
+            pem.push('\n');
+        }
+        pem + "-----END CERTIFICATE-----\n"
     }
 }
 

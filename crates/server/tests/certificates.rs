@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quire_server::{Tls, TlsFiles, WELL_KNOWN_KEY};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use support::{TestServer, signed, start_with};
 
@@ -29,6 +30,10 @@ fn made() -> Made {
 
 /// The answer to a read of the account by a client that trusts this certificate alone.
 fn ask(server: &TestServer, trusted: &Made) -> std::io::Result<String> {
+    send(server, trusted, &signed(WELL_KNOWN_KEY, "GET", "/", &[("connection", "close")], ""))
+}
+
+fn send(server: &TestServer, trusted: &Made, request: &[u8]) -> std::io::Result<String> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(trusted.der.clone()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -37,7 +42,7 @@ fn ask(server: &TestServer, trusted: &Made) -> std::io::Result<String> {
     let client = Arc::new(client.with_root_certificates(roots).with_no_client_auth());
     let session = rustls::ClientConnection::new(client, ServerName::try_from("localhost").unwrap()).unwrap();
     let mut stream = rustls::StreamOwned::new(session, TcpStream::connect(server.address).unwrap());
-    stream.write_all(&signed(WELL_KNOWN_KEY, "GET", "/", &[("connection", "close")], ""))?;
+    stream.write_all(request)?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
@@ -68,6 +73,23 @@ fn a_new_certificate_is_used_and_a_bad_one_is_not() {
     server.handle.reload_certificate(&second.tls).unwrap();
     assert!(is_answered(&server, &second));
     assert!(!is_answered(&server, &first));
+}
+
+#[test]
+fn the_certificate_to_trust_is_told_without_a_key() {
+    let (first, second) = (made(), made());
+    let tls = first.tls.clone();
+    let server = start_with(|config| config.tls = Some(tls));
+    let fetch = b"GET /_explorer/emulator.pem HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let told = |made: &Made| {
+        let answer = send(&server, made, fetch).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        CertificateDer::from_pem_slice(body.as_bytes()).unwrap() == made.der
+    };
+    assert!(told(&first));
+    server.handle.reload_certificate(&second.tls).unwrap();
+    assert!(told(&second));
 }
 
 #[test]

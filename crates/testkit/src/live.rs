@@ -16,10 +16,13 @@ pub struct Live {
 impl Live {
     /// Starts a program that prints a line ending in `:PORT/` when it answers.
     pub fn start(program: &Path, arguments: &[&str]) -> Result<Live> {
+        Live::run(Command::new(program).args(arguments))
+    }
+
+    /// The same, with whatever else the command says.
+    pub fn run(command: &mut Command) -> Result<Live> {
         let started = Instant::now();
-        let mut command = Command::new(program);
-        let mut child =
-            command.args(arguments).stdout(Stdio::piped()).spawn().context("starting a server")?;
+        let mut child = command.stdout(Stdio::piped()).spawn().context("starting a server")?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("stdout is piped")).read_line(&mut line)?;
         let ready_after = started.elapsed();

@@ -1,0 +1,68 @@
+//! `quire emulator`: a server for development and tests, with the key that everybody knows.
+//!
+//! It takes the place of the service's emulator: the same key on any address, http and https on one port with a
+//! certificate of its own, data that can be seeded, and the environment variables of the emulators where they have a
+//! meaning here.
+
+mod certificate; // made at the first start and kept
+mod environment; // variables of the service's emulators
+mod seed; // databases, containers, scripts and items from files
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use quire_engine::Engine;
+use quire_server::TlsFiles;
+
+use crate::config::{Config, Emulator, Home};
+use crate::{ServeArguments, serve};
+
+/// Inside the data directory.
+const FOLDER: &str = "emulator";
+
+#[derive(clap::Args)]
+pub struct EmulatorArguments {
+    /// Further names of the certificate: host names or addresses by which clients reach this server
+    #[arg(long = "name", env = "QUIRE_EMULATOR_NAME", value_name = "HOST", value_delimiter = ',')]
+    names: Vec<String>,
+    /// JSON file, or directory of such files, with databases, containers, scripts and items to begin with
+    #[arg(long, env = "QUIRE_EMULATOR_SEED", value_name = "PATH")]
+    seed: Option<PathBuf>,
+    #[command(flatten)]
+    serve: ServeArguments,
+}
+
+pub fn run(arguments: EmulatorArguments) -> Result<()> {
+    let variables = environment::read(std::env::vars_os())?;
+    let ServeArguments { config: file, settings } = arguments.serve;
+    let mut config = Config::load_over(settings, file.as_deref(), variables.settings)?;
+    let names = arguments.names.into_iter().chain(variables.names).collect();
+    config.emulator = Some(Emulator { names, seed: arguments.seed });
+    serve::start_logging(&config)?;
+    for note in variables.notes {
+        tracing::warn!("{note}");
+    }
+    tracing::warn!(
+        "this is an emulator: its key is public, whoever reaches it may read and change everything; never expose it to the \
+         internet, and use `quire serve` for data that matters"
+    );
+    serve::run(config)
+}
+
+/// The certificate of this server, made when there is none that can be used.
+pub fn certificate(emulator: &Emulator, home: &Home, now_ms: i64) -> Result<TlsFiles> {
+    let folder = match home {
+        Home::Directory(data) => data.join(FOLDER),
+        Home::Memory => certificate::shared_folder()?,
+    };
+    certificate::ensure(&folder, &emulator.names, now_ms)
+}
+
+/// Brings in what the seed says, once: a store that had this seed already is left alone.
+pub fn plant(seed: &Path, home: &Home, engine: &Engine) -> Result<()> {
+    let mark = match home {
+        Home::Directory(data) => Some(data.join(FOLDER).join("seeds")),
+        Home::Memory => None,
+    };
+    seed::load(seed, mark.as_deref(), engine)
+}

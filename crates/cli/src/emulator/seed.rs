@@ -1,0 +1,405 @@
+//! `--seed`: databases, containers with their policies, scripts and items to begin with.
+//!
+//! A seed is a JSON file, or a directory whose `*.json` files are read in the order of their names:
+//!
+//! ```json
+//! {"databases": [{"id": "shop", "throughput": 400, "containers": [
+//!   {"id": "orders", "partitionKey": {"paths": ["/customer"]}, "defaultTtl": -1, "throughput": 4000,
+//!    "storedProcedures": [{"id": "close", "file": "close.js"}],
+//!    "triggers": [{"id": "stamp", "body": "function stamp() {}", "triggerType": "Pre", "triggerOperation": "All"}],
+//!    "userDefinedFunctions": [], "items": [{"id": "1", "customer": "ada"}], "itemFiles": ["orders.jsonl"]}]}]}
+//! ```
+//!
+//! Everything is read and checked for its form before anything is made. What exists already is left as it is, so a seed
+//! that was cut short can be read again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, anyhow, bail};
+use bytes::Bytes;
+use quire_engine::{Container, Engine, EngineError, IndexingDirective, ScriptKind, WriteItem, WriteKind};
+use quire_resource::Throughput;
+use quire_value::{Limits, Object, Value, text};
+use ring::digest::{Context as Digest, SHA256};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::private;
+
+/// Items that are written at once: their commits share a sync.
+const WRITERS: usize = 16;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document<'a> {
+    #[serde(borrow)]
+    databases: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct DatabaseEntry<'a> {
+    id: String,
+    throughput: Option<i64>,
+    autoscale_max_throughput: Option<i64>,
+    #[serde(borrow, default)]
+    containers: Vec<&'a RawValue>,
+}
+
+/// Members of a container that are not of its definition.
+#[derive(Default)]
+struct ContainerEntry<'a> {
+    throughput: Option<i64>,
+    autoscale_max_throughput: Option<i64>,
+    scripts: Vec<(ScriptKind, &'a RawValue)>,
+    items: Vec<&'a RawValue>,
+    item_files: Vec<PathBuf>,
+    /// The definition, as the service takes it.
+    body: Object,
+}
+
+/// A text and where it comes from.
+struct Source {
+    path: PathBuf,
+    text: String,
+}
+
+/// Where something stands.
+#[derive(Clone)]
+struct Place {
+    path: Arc<Path>,
+    line: usize,
+}
+
+struct Database {
+    place: Place,
+    id: String,
+    throughput: Option<Throughput>,
+    containers: Vec<Seeded>,
+}
+
+/// A container that a seed makes.
+struct Seeded {
+    place: Place,
+    id: String,
+    body: Value,
+    throughput: Option<Throughput>,
+    scripts: Vec<(Place, ScriptKind, Value)>,
+    items: Vec<(Place, Bytes)>,
+}
+
+/// How many were made.
+#[derive(Default)]
+struct Made {
+    databases: usize,
+    containers: usize,
+    scripts: usize,
+    items: usize,
+}
+
+/// `mark` is a file with the digests of the seeds that the store has had; without one every start begins anew.
+pub fn load(seed: &Path, mark: Option<&Path>, engine: &Engine) -> Result<()> {
+    let mut reader = Reader { digest: Digest::new(&SHA256) };
+    let databases = reader.read(seed)?;
+    let digest: String = reader.digest.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let had = mark.and_then(|mark| std::fs::read_to_string(mark).ok()).unwrap_or_default();
+    if had.lines().any(|line| line == digest) {
+        tracing::info!(seed = %seed.display(), "the store has had this seed");
+        return Ok(());
+    }
+    let made = plant(&databases, engine)?;
+    if let Some(mark) = mark {
+        if let Some(folder) = mark.parent() {
+            private::create_directory(folder)?;
+        }
+        private::write(mark, &format!("{had}{digest}\n"))?;
+    }
+    tracing::info!(
+        seed = %seed.display(), databases = made.databases, containers = made.containers, scripts = made.scripts,
+        items = made.items, "seeded"
+    );
+    Ok(())
+}
+
+impl Place {
+    /// An error here, with the place in front.
+    fn error(&self, error: impl std::fmt::Display) -> anyhow::Error {
+        anyhow!("{}:{}: {error}", self.path.display(), self.line)
+    }
+}
+
+impl Source {
+    /// Of a part of the text.
+    fn place(&self, part: &str) -> Place {
+        let offset = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
+        let before = self.text.as_bytes().get(..offset).unwrap_or_default();
+        Place {
+            path: self.path.as_path().into(),
+            line: 1 + before.iter().filter(|&&byte| byte == b'\n').count(),
+        }
+    }
+
+    fn parse<'a, T: Deserialize<'a>>(&'a self, part: &'a str) -> Result<T> {
+        let first = self.place(part).line;
+        serde_json::from_str(part).map_err(|error| {
+            let line = first + error.line().saturating_sub(1);
+            // The library ends with a place of its own, counted from the part.
+            let said = error.to_string();
+            let said = said.rsplit_once(" at line ").map_or(said.as_str(), |(said, _)| said);
+            Place { path: self.path.as_path().into(), line }.error(said)
+        })
+    }
+
+    /// A value with exact numbers, as the engine takes it.
+    fn value(&self, part: &str) -> Result<Value> {
+        text::parse(part.as_bytes(), Limits::default()).map_err(|error| self.place(part).error(error))
+    }
+}
+
+/// Reads files, and what they are made of into one digest.
+struct Reader {
+    digest: Digest,
+}
+
+impl Reader {
+    fn read(&mut self, seed: &Path) -> Result<Vec<Database>> {
+        let mut databases = Vec::new();
+        for path in files(seed)? {
+            let source = self.open(&path)?;
+            let document: Document<'_> = source.parse(&source.text)?;
+            for database in document.databases {
+                databases.push(self.database(&source, database.get())?);
+            }
+        }
+        Ok(databases)
+    }
+
+    fn open(&mut self, path: &Path) -> Result<Source> {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("reading the seed {}", path.display()))?;
+        self.digest.update(path.as_os_str().as_encoded_bytes());
+        self.digest.update(&(text.len() as u64).to_le_bytes());
+        self.digest.update(text.as_bytes());
+        Ok(Source { path: path.to_owned(), text })
+    }
+
+    fn database(&mut self, source: &Source, part: &str) -> Result<Database> {
+        let (place, entry) = (source.place(part), source.parse::<DatabaseEntry<'_>>(part)?);
+        let throughput = throughput(entry.throughput, entry.autoscale_max_throughput);
+        let throughput =
+            throughput.map_err(|error| place.error(format!("database '{}': {error}", entry.id)))?;
+        let mut containers = Vec::new();
+        for container in entry.containers {
+            containers.push(self.container(source, container.get())?);
+        }
+        Ok(Database { place, id: entry.id, throughput, containers })
+    }
+
+    fn container(&mut self, source: &Source, part: &str) -> Result<Seeded> {
+        let (place, entry) = (source.place(part), container_entry(source, part)?);
+        let id = entry.body.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let throughput = throughput(entry.throughput, entry.autoscale_max_throughput);
+        let throughput = throughput.map_err(|error| place.error(format!("container '{id}': {error}")))?;
+        let mut scripts = Vec::new();
+        for (kind, script) in entry.scripts {
+            let place = source.place(script.get());
+            let script =
+                self.script(source, script.get()).map_err(|error| place.error(format!("{error:#}")))?;
+            scripts.push((place, kind, script));
+        }
+        let items = entry.items.iter().map(|item| item.get());
+        let mut items: Vec<_> =
+            items.map(|item| (source.place(item), Bytes::copy_from_slice(item.as_bytes()))).collect();
+        for file in &entry.item_files {
+            items.extend(self.item_file(&beside(source, file))?);
+        }
+        Ok(Seeded { place, id, body: entry.body.into(), throughput, scripts, items })
+    }
+
+    /// `file` names a file with the body, beside the seed.
+    fn script(&mut self, source: &Source, part: &str) -> Result<Value> {
+        let mut script = source.value(part)?;
+        let Some(object) = script.as_object_mut() else { bail!("a script is an object") };
+        if let Some(file) = object.remove("file") {
+            let Some(file) = file.as_str() else { bail!("'file' must be a string") };
+            if object.get("body").is_some() {
+                bail!("a script has 'body' or 'file', not both");
+            }
+            let body = self.open(&beside(source, Path::new(file)))?;
+            object.set("body", body.text);
+        }
+        Ok(script)
+    }
+
+    /// An array of items, or one item a line.
+    fn item_file(&mut self, path: &Path) -> Result<Vec<(Place, Bytes)>> {
+        let source = self.open(path)?;
+        let item = |part: &str| (source.place(part), Bytes::copy_from_slice(part.as_bytes()));
+        if source.text.trim_start().starts_with('[') {
+            let items: Vec<&RawValue> = source.parse(&source.text)?;
+            return Ok(items.iter().map(|part| item(part.get())).collect());
+        }
+        let lines = source.text.lines().filter(|line| !line.trim().is_empty());
+        lines
+            .map(|line| {
+                let _: &RawValue = source.parse(line)?;
+                Ok(item(line))
+            })
+            .collect()
+    }
+}
+
+fn container_entry<'a>(source: &'a Source, part: &'a str) -> Result<ContainerEntry<'a>> {
+    let mut entry = ContainerEntry::default();
+    for (name, member) in source.parse::<BTreeMap<String, &'a RawValue>>(part)? {
+        let member = member.get();
+        let script_kind = match name.as_str() {
+            "throughput" => {
+                entry.throughput = source.parse(member)?;
+                continue;
+            }
+            "autoscaleMaxThroughput" => {
+                entry.autoscale_max_throughput = source.parse(member)?;
+                continue;
+            }
+            "items" => {
+                entry.items = source.parse(member)?;
+                continue;
+            }
+            "itemFiles" => {
+                entry.item_files = source.parse(member)?;
+                continue;
+            }
+            "storedProcedures" => ScriptKind::StoredProcedure,
+            "triggers" => ScriptKind::Trigger,
+            "userDefinedFunctions" => ScriptKind::UserDefinedFunction,
+            _ => {
+                entry.body.set(&name, source.value(member)?);
+                continue;
+            }
+        };
+        let scripts = source.parse::<Vec<&'a RawValue>>(member)?;
+        entry.scripts.extend(scripts.into_iter().map(|script| (script_kind, script)));
+    }
+    Ok(entry)
+}
+
+fn files(seed: &Path) -> Result<Vec<PathBuf>> {
+    let doing = || format!("reading the seed {}", seed.display());
+    if !seed.is_dir() {
+        return Ok(vec![seed.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(seed).with_context(doing)? {
+        let path = entry.with_context(doing)?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            files.push(path);
+        }
+    }
+    if files.is_empty() {
+        bail!("the seed {} has no *.json file", seed.display());
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn beside(source: &Source, file: &Path) -> PathBuf {
+    source.path.parent().unwrap_or(Path::new("")).join(file)
+}
+
+fn throughput(manual: Option<i64>, autoscale: Option<i64>) -> Result<Option<Throughput>> {
+    let manual = manual.map(|value| value.to_string());
+    let autoscale = autoscale.map(|value| format!("{{\"maxThroughput\": {value}}}"));
+    Ok(Throughput::from_headers(manual.as_deref(), autoscale.as_deref())?)
+}
+
+fn plant(databases: &[Database], engine: &Engine) -> Result<Made> {
+    let mut made = Made::default();
+    for database in databases {
+        let mut body = Object::new();
+        body.set("id", database.id.as_str());
+        let created = engine.create_database(&body.into(), database.throughput);
+        let what = || format!("database '{}'", database.id);
+        made.databases +=
+            count(created).map_err(|error| database.place.error(format!("{}: {error}", what())))?;
+        for container in &database.containers {
+            plant_container(engine, &database.id, container, &mut made)?;
+        }
+    }
+    Ok(made)
+}
+
+fn plant_container(engine: &Engine, database: &str, seeded: &Seeded, made: &mut Made) -> Result<()> {
+    let failed = |error: EngineError| seeded.place.error(format!("container '{}': {error}", seeded.id));
+    made.containers +=
+        count(engine.create_container(database, &seeded.body, seeded.throughput)).map_err(failed)?;
+    let container = engine.container(database, &seeded.id).map_err(failed)?;
+    for (place, kind, body) in &seeded.scripts {
+        let created = engine.create_script(database, &seeded.id, *kind, body);
+        made.scripts += count(created).map_err(|error| place.error(error))?;
+    }
+    made.items += plant_items(engine, &container, &seeded.items)?;
+    Ok(())
+}
+
+/// Each writer takes the next item; the first of the file that failed is told.
+fn plant_items(engine: &Engine, container: &Arc<Container>, items: &[(Place, Bytes)]) -> Result<usize> {
+    let (next, failed_at) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
+    let write_some = || -> (usize, Option<(usize, anyhow::Error)>) {
+        let mut created = 0;
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= items.len() || failed_at.load(Ordering::Relaxed) < at {
+                return (created, None);
+            }
+            match write_item(engine, container, &items[at]) {
+                Ok(count) => created += count,
+                Err(error) => {
+                    failed_at.fetch_min(at, Ordering::Relaxed);
+                    return (created, Some((at, error)));
+                }
+            }
+        }
+    };
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS.min(items.len())).map(|_| scope.spawn(write_some)).collect();
+        writers.into_iter().map(|writer| writer.join().map_err(|_| anyhow!("a writer panicked"))).collect()
+    });
+    let (mut created, mut failures) = (0, Vec::new());
+    for outcome in outcomes {
+        let (count, failure) = outcome?;
+        created += count;
+        failures.extend(failure);
+    }
+    match failures.into_iter().min_by_key(|(at, _)| *at) {
+        Some((_, error)) => Err(error),
+        None => Ok(created),
+    }
+}
+
+fn write_item(engine: &Engine, container: &Arc<Container>, (place, body): &(Place, Bytes)) -> Result<usize> {
+    let write = WriteItem {
+        kind: WriteKind::Create,
+        partition_key: None,
+        body: body.clone(),
+        if_match: None,
+        indexing: IndexingDirective::Default,
+        want_body: false,
+        pre_trigger: None,
+        post_trigger: None,
+        trigger_headers: Vec::new(),
+    };
+    count(engine.write_item(container, write).result).map_err(|error| place.error(error))
+}
+
+/// 1 for what was made, 0 for what was there.
+fn count<T>(created: Result<T, EngineError>) -> Result<usize, EngineError> {
+    match created {
+        Ok(_) => Ok(1),
+        Err(EngineError::AlreadyExists { .. } | EngineError::ItemExists { .. }) => Ok(0),
+        Err(error) => Err(error),
+    }
+}
