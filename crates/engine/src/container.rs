@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use quire_resource::{ContainerDefinition, PartitionKey};
+use quire_value::Path;
 use ring::digest;
 
 use crate::EngineError;
@@ -71,6 +72,11 @@ impl Container {
     /// Percent of a change of the indexing policy that is done; 100 when none is under way.
     pub fn index_progress(&self) -> u8 {
         self.partitions.indexes().progress()
+    }
+
+    /// Whether ORDER BY over a path finds the items that lack it by rows of their own.
+    pub fn has_missing_rows(&self, path: &Path) -> bool {
+        self.partitions.indexes().missing_index(path).is_some()
     }
 
     /// Live items and their bytes (for quota headers and statistics).

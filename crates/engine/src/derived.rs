@@ -41,7 +41,9 @@ pub(crate) fn derived_rows(
         rows.push(feed(keys::expiry(container, expires_at, rid), Vec::new()));
     }
     let prefix = keys::container_prefix(container);
-    for middle in indexes.rows_of(rid, row)?.map_or(Vec::new(), |rows| rows.into_rows(stamp.ts)) {
+    let indexed = indexes.rows_of(rid, row)?.map_or(Vec::new(), |rows| rows.into_rows(stamp.ts));
+    // Rows that are still being written follow from nothing.
+    for middle in indexed.into_iter().filter(|middle| !indexes.is_incomplete(middle)) {
         let key = [&prefix[..], &middle, &rid.to_be_bytes()].concat();
         rows.push(DerivedRow { space: INDEX, key, value: Vec::new() });
     }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use quire_resource::{ResourceId, Throughput};
 use quire_storage::Storage;
-use quire_value::Value;
+use quire_value::{Path, Value};
 
 use crate::EngineError;
 use crate::api::{Migrate, Options, Precondition, Resource, ScriptKind};
-use crate::background::{CatalogWorkers, IndexBuilds, Reclaim, Sweep, Worker, WorkerStatus};
+use crate::background::{IndexBuilds, Reclaim, Sweep, Worker, WorkerStatus};
 use crate::backup::Watched;
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
@@ -35,7 +35,7 @@ impl Engine {
         let StoreRow { incarnation, secret } = catalog::open_store(&*storage)?;
         let watched = Arc::new(Watched::new(storage));
         let shared = Shared::new(watched.clone(), options, secret, incarnation);
-        let workers = CatalogWorkers::default();
+        let workers = shared.workers.clone();
         let catalog = Arc::new(Catalog::open(Arc::clone(&shared), workers.clone())?);
         let views = Views::start(Arc::clone(&shared), Arc::clone(&catalog))?;
         let (backup, reclaim) = (Arc::clone(&watched), workers.reclaim);
@@ -85,6 +85,13 @@ impl Engine {
     /// Whether expired items are left on the disk for now; nobody sees them either way.
     pub fn pause_sweep(&self, paused: bool) {
         self.sweep.pause(paused);
+    }
+    /// Asks for rows of the items that lack a path, as a query does that sorts by the path and reads many items to find
+    /// few without it. See [`Container::has_missing_rows`].
+    pub fn keep_missing_rows(&self, container: &Container, path: &Path) {
+        if container.partitions.want_missing(path) {
+            self.shared.workers.index_builds.wake();
+        }
     }
     /// Divides a partition into two, and says which. Requests that meet it meanwhile are run once more.
     pub fn split_partition(&self, container: &Arc<Container>, id: &str) -> Result<[u32; 2], EngineError> {

@@ -9,14 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use quire_resource::{ChildKind, EffectivePartitionKey, EpkRange, ResourceId, SessionToken};
 use quire_storage::Snapshot;
+use quire_value::Path;
 
 use crate::EngineError;
 use crate::api::{PartitionInfo, Position};
 use crate::background::SweepDue;
 use crate::catalog::ContainerScripts;
 use crate::indexes::Indexes;
+use crate::indexes::missing::PATHS_MAX;
 use crate::items::{DeletedKeys, key_delete};
 use crate::keys;
 use crate::rids::Rids;
@@ -52,6 +55,8 @@ struct Whole {
     indexes: ArcSwap<Indexes>,
     deleted_keys: Arc<ArcSwap<DeletedKeys>>,
     scripts: ArcSwap<ContainerScripts>,
+    /// Paths that queries sort by and that items lack, to be recorded.
+    missing_wanted: Mutex<Vec<Path>>,
     sweep_due: Arc<SweepDue>,
 }
 
@@ -83,7 +88,9 @@ impl PartitionSet {
         let deleted_keys = Arc::new(ArcSwap::from_pointee(deleted_keys));
         let number = container_number;
         let scripts = ArcSwap::default();
-        let whole = Whole { rid, number, rids, retired, indexes, deleted_keys, scripts, sweep_due };
+        let missing_wanted = Mutex::default();
+        let whole =
+            Whole { rid, number, rids, retired, indexes, deleted_keys, scripts, missing_wanted, sweep_due };
         Ok(PartitionSet::of(partitions, Arc::new(whole)))
     }
 
@@ -186,12 +193,44 @@ impl PartitionSet {
         self.whole.indexes.load_full()
     }
 
+    /// Asks for rows of the items that lack a path; true if that is new.
+    pub fn want_missing(&self, path: &Path) -> bool {
+        if !self.indexes().can_keep_missing(path) {
+            return false;
+        }
+        let mut wanted = self.whole.missing_wanted.lock();
+        let is_new = wanted.len() < PATHS_MAX && !wanted.contains(path);
+        if is_new {
+            wanted.push(path.clone());
+        }
+        is_new
+    }
+
+    pub fn wants_missing(&self) -> bool {
+        !self.whole.missing_wanted.lock().is_empty()
+    }
+
+    pub fn missing_wanted(&self) -> Vec<Path> {
+        self.whole.missing_wanted.lock().clone()
+    }
+
+    /// They are recorded, or cannot be.
+    pub fn forget_wanted(&self, paths: &[Path]) {
+        self.whole.missing_wanted.lock().retain(|path| !paths.contains(path));
+    }
+
     /// A commit of the catalog says so. Writes that were prepared under another epoch are prepared again, except those
     /// in a group that is under way: see `indexes::build`.
     pub fn switch_indexes(&self, indexes: Arc<Indexes>) {
         let epoch = indexes.epoch();
+        let is_same = indexes.has_missing_of(&self.whole.indexes.load());
         self.whole.indexes.store(indexes);
-        self.partitions.iter().for_each(|partition| partition.sequencer.set_index_epoch(epoch));
+        for partition in &self.partitions {
+            partition.sequencer.set_index_epoch(epoch);
+            if !is_same {
+                partition.sequencer.void_prepared();
+            }
+        }
     }
 
     /// The container is being deleted: returns when no write is under way, and refuses all later ones with

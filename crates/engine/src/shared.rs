@@ -10,6 +10,7 @@ use quire_storage::Storage;
 use ring::hmac;
 
 use crate::api::{Clock, Options};
+use crate::background::CatalogWorkers;
 use crate::cache::ItemCache;
 use crate::locks::LockTable;
 use crate::scripts::Scripting;
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     /// 1 in a new store, one more after every restore.
     pub incarnation: u32,
     pub statistics: Statistics,
+    /// Woken by the catalog, and by queries that ask for rows of missing values.
+    pub workers: CatalogWorkers,
     pub options: Options,
     continuation_key: hmac::Key,
     watch: Mutex<ClockWatch>,
@@ -84,6 +87,7 @@ impl Shared {
             secret,
             incarnation,
             statistics: Statistics::default(),
+            workers: CatalogWorkers::default(),
             options,
             continuation_key: hmac::Key::new(hmac::HMAC_SHA256, continuation_key.as_ref()),
             watch: Mutex::new(watch),

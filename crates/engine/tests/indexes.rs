@@ -136,6 +136,12 @@ fn rows_follow_every_write_under_every_policy() {
         let fixture = Fixture::with_key(KEY, &members, 2);
         let mut random = Random(seed as u64 + 1);
         for round in 0..250 {
+            if round == 60 {
+                for path in ["/a", "/b", "/list/x", "/text"] {
+                    let path = quire_value::Path::parse(path).expect("a path");
+                    fixture.engine.keep_missing_rows(&fixture.container, &path);
+                }
+            }
             write(&fixture, &mut random);
             if random.below(10) == 0 {
                 fixture.clock.advance(1 + random.below(3) as i64); // some expire, and are buried when in the way
@@ -184,6 +190,8 @@ fn a_policy_changes_under_writers_and_a_kill() {
                 assert!(matches!(error, EngineError::BadRequest { .. }), "{error}");
                 std::thread::sleep(Duration::from_millis(5));
             }
+            let path = quire_value::Path::parse(["/a", "/b", "/text"][copies.len() % 3]).expect("a path");
+            fixture.engine.keep_missing_rows(&fixture.container, &path);
             copies.push(memory.duplicate());
             std::thread::sleep(Duration::from_millis(3)); // the next one may come while this one is built
         }

@@ -171,8 +171,11 @@ fn with(scope: &Scope, size: i64) -> PageRequest {
 
 #[test]
 fn indexes_change_nothing_but_the_work() {
-    for (partitions, seed) in [(1, 1), (5, 2)] {
+    for (partitions, seed, keeps_missing) in [(1, 1, false), (5, 2, false), (1, 3, true), (5, 4, true)] {
         let mut fixture = filled(partitions, COMPOSITE, 120, seed);
+        if keeps_missing {
+            common::keep_missing_rows(&fixture, &["/a", "/b", "/both", "/nowhere"]);
+        }
         let one = Scope { partition_key: Some(pk(r#"["p2"]"#)), ..Scope::default() };
         let part = Scope { partition_id: Some("0".to_owned()), ..Scope::default() };
         for scope in [Scope::default(), one, part] {

@@ -40,6 +40,9 @@ const INDEX_ONLY: &[&str] = &[
     "backward, index only",
 ];
 
+/// Paths with rows for the items that lack them, in half of the rounds.
+const MISSING: &[&str] = &["/n", "/s", "/m", "/b", "/o/x", "/long", "/gone"];
+
 #[test]
 fn random_queries_are_what_a_second_interpreter_says() {
     let (queries, seed) =
@@ -52,7 +55,7 @@ fn random_queries_are_what_a_second_interpreter_says() {
         let differences = &tally.differences;
         assert!(differences.len() < DIFFERENCES_MAX, "{}", differences.join("\n\n"));
     }
-    let Tally { queries, failed, empty, rows, called, plans, differences } = &tally;
+    let Tally { queries, failed, empty, rows, called, plans, missing_rows, differences } = &tally;
     assert!(differences.is_empty(), "{}", differences.join("\n\n"));
     println!("{queries} queries, {failed} failed, {empty} empty, {rows} rows");
     // Or the generator would have gone astray.
@@ -65,6 +68,7 @@ fn random_queries_are_what_a_second_interpreter_says() {
         .filter(|name| !called.contains(&plain_name(name)))
         .collect();
     assert!(missing.is_empty(), "functions that no query called: {missing:?}");
+    assert!(*missing_rows > 20, "{missing_rows} pages found items without a value by rows");
     let unseen: Vec<&&str> =
         INDEX_ONLY.iter().filter(|way| !plans.iter().any(|plan| plan.contains(**way))).collect();
     assert!(unseen.is_empty(), "ways of index-only answers that no query took: {unseen:?} of {plans:#?}");
@@ -81,6 +85,8 @@ struct Tally {
     called: BTreeSet<String>,
     /// First lines of plans that read no item.
     plans: BTreeSet<String>,
+    /// Pages that found items without a value by rows.
+    missing_rows: u64,
     differences: Vec<String>,
 }
 
@@ -135,6 +141,10 @@ impl Round {
 
     fn run(mut self, tally: &mut Tally) {
         self.write();
+        if self.seed.is_multiple_of(2) {
+            let paths: &[&str] = if self.excludes { &["/n", "/s", "/gone"] } else { MISSING };
+            common::keep_missing_rows(&self.fixture, paths);
+        }
         let scopes = self.scopes();
         for _ in 0..QUERIES_PER_ROUND {
             let query = self.random.query();
@@ -155,6 +165,7 @@ impl Round {
                     break;
                 }
                 let explained = self.explained.borrow();
+                tally.missing_rows += u64::from(explained.contains("missing values by rows"));
                 if explained.contains("items read 0 ") {
                     tally.plans.extend(explained.lines().next().map(str::to_owned));
                 }

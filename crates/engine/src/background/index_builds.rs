@@ -1,4 +1,5 @@
-//! Building indexes: a container's own row says that it has some to build.
+//! Building indexes: a container's own row says that it has some to build. Paths that queries ask to have rows for missing
+//! values are recorded here, too, so that no query waits for the catalog.
 //!
 //! Containers take turns, a slice of items each, so a small one does not wait for a large one.
 
@@ -13,6 +14,7 @@ use crate::EngineError;
 use crate::catalog::Catalog;
 use crate::container::Container;
 use crate::indexes::build::{Build, Step};
+use crate::indexes::missing::{MissingBuild, MissingBuilds, MissingStep};
 use crate::shared::Shared;
 
 /// Steps of one container before it is another one's turn.
@@ -53,12 +55,22 @@ impl IndexBuilds {
 
     fn waiting(&self) -> Vec<Arc<Container>> {
         let state = self.catalog.state();
-        let containers = state.containers().filter(|container| container.partitions.indexes().is_building());
-        containers.cloned().collect()
+        let waits = |container: &&Arc<Container>| {
+            let indexes = container.partitions.indexes();
+            indexes.is_building()
+                || !indexes.missing_to_build().is_empty()
+                || container.partitions.wants_missing()
+        };
+        state.containers().filter(waits).cloned().collect()
     }
 
-    fn build_some(&self, container: &Container, turn: &Turn<'_>) -> Result<Slice, Interrupted> {
-        match self.try_build_some(container, turn) {
+    fn build_some(
+        &self,
+        container: &Container,
+        turn: &Turn<'_>,
+        missing: &mut MissingBuilds,
+    ) -> Result<Slice, Interrupted> {
+        match self.try_build_some(container, turn, missing) {
             Err(Interrupted::Failed(
                 EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved | EngineError::Contended,
             )) => Ok(Slice::Void),
@@ -69,7 +81,17 @@ impl IndexBuilds {
         }
     }
 
-    fn try_build_some(&self, container: &Container, turn: &Turn<'_>) -> Result<Slice, Interrupted> {
+    fn try_build_some(
+        &self,
+        container: &Container,
+        turn: &Turn<'_>,
+        missing: &mut MissingBuilds,
+    ) -> Result<Slice, Interrupted> {
+        self.record_wanted(container)?;
+        let indexes = container.partitions.indexes();
+        if !indexes.is_building() {
+            return self.build_missing(container, turn, missing);
+        }
         let Some(mut build) = Build::start(&self.shared, container)? else { return Ok(Slice::Void) };
         for _ in 0..STEPS_TOGETHER {
             turn.check()?;
@@ -88,16 +110,56 @@ impl IndexBuilds {
     }
 }
 
+impl IndexBuilds {
+    /// Paths that queries asked for become part of the container.
+    fn record_wanted(&self, container: &Container) -> Result<(), EngineError> {
+        let wanted = container.partitions.missing_wanted();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        self.catalog.keep_missing(container, &wanted)?;
+        container.partitions.forget_wanted(&wanted);
+        Ok(())
+    }
+
+    /// Rows for items that lack a path.
+    fn build_missing(
+        &self,
+        container: &Container,
+        turn: &Turn<'_>,
+        builds: &mut MissingBuilds,
+    ) -> Result<Slice, Interrupted> {
+        let progress = builds.entry(container.number).or_default();
+        let mut build = MissingBuild { shared: &self.shared, container, progress };
+        for _ in 0..STEPS_TOGETHER {
+            turn.check()?;
+            match build.step()? {
+                MissingStep::More => self.visited_chunks.fetch_add(1, Ordering::Relaxed),
+                MissingStep::Void => return Ok(Slice::Void),
+                MissingStep::Done => {
+                    self.catalog.finish_missing(container, build.paths())?;
+                    builds.remove(&container.number);
+                    info!(container = container.number, "rows of missing values built");
+                    return Ok(Slice::Done);
+                }
+            };
+        }
+        Ok(Slice::More)
+    }
+}
+
 impl Work for IndexBuilds {
     const NAME: &'static str = "index-builds";
-    type Memory = ();
+    type Memory = MissingBuilds;
 
-    fn round(&self, turn: &Turn<'_>, (): &mut ()) -> Result<Next, Interrupted> {
+    fn round(&self, turn: &Turn<'_>, missing: &mut MissingBuilds) -> Result<Next, Interrupted> {
         let waiting = self.waiting();
         turn.retain_parts(|part| waiting.iter().any(|container| u64::from(container.number) == part));
+        missing.retain(|number, _| waiting.iter().any(|container| container.number == *number));
         let mut next = Next::Woken;
         for container in waiting {
-            let slice = turn.part(u64::from(container.number), || self.build_some(&container, turn))?;
+            let slice =
+                turn.part(u64::from(container.number), || self.build_some(&container, turn, missing))?;
             match slice {
                 Some(Slice::More) => next = Next::Now,
                 Some(Slice::Void) if next == Next::Woken => next = Next::After(VOID_WAIT),

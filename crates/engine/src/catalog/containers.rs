@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quire_resource::{ContainerDefinition, EffectivePartitionKey, EpkRange, ResourceId, Throughput};
 use quire_sql::{Projection, SqlError, check_computed_property};
 use quire_storage::Op;
-use quire_value::Value;
+use quire_value::{Path, Value};
 
 use super::change::Change;
 use super::keys::{self, RowId};
@@ -14,6 +14,7 @@ use super::state::{DatabaseEntry, Job, Owner};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_not_found};
 use crate::api::Precondition;
 use crate::container::Container;
+use crate::indexes::missing::MissingPath;
 use crate::indexes::{self, CountedIndexes, Indexes};
 use crate::keys::{CATALOG, Counts, index_build};
 use crate::partition::{Partition, PartitionLayout, PartitionSet};
@@ -229,13 +230,47 @@ impl Catalog {
         else {
             return Ok(false);
         };
-        let layout = self.stored(*rid)?.layout;
-        let epochs = IndexEpochs { current: epoch, older: Vec::new() };
+        let ResourceRow { layout, epochs, .. } = self.stored(*rid)?;
+        let epochs = IndexEpochs { current: epoch, older: Vec::new(), ..epochs };
         change.put_container(&container.resource, &layout, &epochs);
         change.delete_key(index_build(container.number));
         change.switch_indexes(&container.partitions, Indexes::of(&container.definition, &epochs)?);
         change.commit()?;
         Ok(true)
+    }
+
+    /// From now on the container has rows for items that lack these paths, as far as it can.
+    pub fn keep_missing(&self, container: &Container, paths: &[Path]) -> Result<(), EngineError> {
+        let mut change = self.change()?;
+        let Some(container) = change.current(container) else { return Ok(()) };
+        let ResourceRow { layout, mut epochs, .. } = self.stored(container.resource.rid)?;
+        let mut indexes = Indexes::of(&container.definition, &epochs)?;
+        let before = epochs.missing.len();
+        for path in paths {
+            if indexes.can_keep_missing(path) {
+                epochs.missing.push(MissingPath { path: path.clone(), is_complete: false });
+                indexes = Indexes::of(&container.definition, &epochs)?;
+            }
+        }
+        if epochs.missing.len() == before {
+            return Ok(());
+        }
+        change.put_container(&container.resource, &layout, &epochs);
+        change.switch_indexes(&container.partitions, indexes);
+        change.commit()
+    }
+
+    /// All items that lack these paths have their rows.
+    pub fn finish_missing(&self, container: &Container, paths: &[Path]) -> Result<(), EngineError> {
+        let mut change = self.change()?;
+        let Some(container) = change.current(container) else { return Ok(()) };
+        let ResourceRow { layout, mut epochs, .. } = self.stored(container.resource.rid)?;
+        for missing in epochs.missing.iter_mut().filter(|missing| paths.contains(&missing.path)) {
+            missing.is_complete = true;
+        }
+        change.put_container(&container.resource, &layout, &epochs);
+        change.switch_indexes(&container.partitions, Indexes::of(&container.definition, &epochs)?);
+        change.commit()
     }
 
     pub fn delete_container(

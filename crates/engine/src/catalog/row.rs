@@ -10,26 +10,28 @@
 //! |           | script (8 each)                                                                               |
 //! | resource  | ts (8), etag text, body as JSON text, partition count (4), partitions, of a container: epochs   |
 //! | partition | id (4), min text, max text, parent count (4), parents (4 each)                                |
-//! | epochs    | index epoch (1), count (4) of older ones, each: epoch (1), body text of the container under it |
+//! | epochs    | index epoch (1), count (4) of older ones, each: epoch (1), body text of the container under it; |
+//! |           | count (4) of missing paths, each: complete (1), path text                                     |
 //! | job       | nothing: the key says it all                                                                  |
 //!
 //! Only containers have partitions. A container without epochs is from before there were index rows (engine format 1):
 //! its items have epoch 0, which has no body. Counters without a script are from before there were any (engine format 2):
-//! none has been given out. The store row is the first thing read, and its engine format is checked before
+//! none has been given out. Epochs without missing paths are from before there were any (engine format 3). The store row is the first thing read, and its engine format is checked before
 //! anything else is: a newer one is refused.
 
 use std::sync::Arc;
 
 use quire_resource::{EffectivePartitionKey, EpkRange, ResourceId};
-use quire_value::{Limits, Object, Value, text};
+use quire_value::{Limits, Object, Path, Value, text};
 
 use crate::EngineError;
 use crate::api::Resource;
+use crate::indexes::missing::MissingPath;
 use crate::indexes::{EPOCH_FIRST, EPOCH_MAX, EPOCH_NONE};
 use crate::partition::PartitionLayout;
 
 /// What this version writes and the newest it reads.
-pub(crate) const ENGINE_FORMAT: u32 = 3;
+pub(crate) const ENGINE_FORMAT: u32 = 4;
 const ROW_FORMAT: u8 = 1;
 /// Bodies were accepted from clients with the same limit.
 const BODY_LIMITS: Limits = Limits { depth_max: 128 };
@@ -85,16 +87,18 @@ pub(crate) struct IndexEpochs {
     pub current: u8,
     /// Of definitions that some items may still have; nothing for [`EPOCH_NONE`].
     pub older: Vec<(u8, Option<Object>)>,
+    /// Paths with rows for the items that lack them.
+    pub missing: Vec<MissingPath>,
 }
 
 impl IndexEpochs {
     /// Of a container that has no items yet.
     pub fn new() -> IndexEpochs {
-        IndexEpochs { current: EPOCH_FIRST, older: Vec::new() }
+        IndexEpochs { current: EPOCH_FIRST, older: Vec::new(), missing: Vec::new() }
     }
 
     fn before_indexes() -> IndexEpochs {
-        IndexEpochs { current: EPOCH_FIRST, older: vec![(EPOCH_NONE, None)] }
+        IndexEpochs { older: vec![(EPOCH_NONE, None)], ..IndexEpochs::new() }
     }
 
     /// After the definition, `before` until now, was replaced; `None` when items have too many already.
@@ -103,7 +107,7 @@ impl IndexEpochs {
         let current = (EPOCH_FIRST..=EPOCH_MAX).find(|epoch| !is_used(*epoch))?;
         let mut older = self.older.clone();
         older.push((self.current, Some(before.clone())));
-        Some(IndexEpochs { current, older })
+        Some(IndexEpochs { current, older, missing: self.missing.clone() })
     }
 }
 
@@ -184,6 +188,11 @@ impl ResourceRow {
             let text = body.as_ref().map_or(String::new(), |body| Value::Object(body.clone()).to_json());
             write_text(text.as_bytes(), &mut rest);
         }
+        rest.extend(length(epochs.missing.len()));
+        for MissingPath { path, is_complete } in &epochs.missing {
+            rest.push(u8::from(*is_complete));
+            write_text(path.to_string().as_bytes(), &mut rest);
+        }
         seal(key, &rest)
     }
 
@@ -258,7 +267,14 @@ fn read_epochs(reader: &mut Reader<'_>) -> Result<IndexEpochs, EngineError> {
         let body = reader.bytes()?;
         Ok((epoch, if body.is_empty() { None } else { Some(read_body(body)?) }))
     })?;
-    Ok(IndexEpochs { current, older })
+    let missing = if reader.rest.is_empty() { Vec::new() } else { reader.list(read_missing)? };
+    Ok(IndexEpochs { current, older, missing })
+}
+
+fn read_missing(reader: &mut Reader<'_>) -> Result<MissingPath, EngineError> {
+    let [complete] = reader.array()?;
+    let path = Path::parse(&reader.string()?).map_err(|_| corrupt("a path of a catalog row"))?;
+    Ok(MissingPath { path, is_complete: complete != 0 })
 }
 
 fn write_text(text: &[u8], out: &mut Vec<u8>) {
@@ -380,8 +396,9 @@ mod tests {
         let range = EpkRange { min: EffectivePartitionKey(vec![]), max: EffectivePartitionKey(vec![0xFF]) };
         let layout = [PartitionLayout { id: 3, range, parents: vec![0] }];
         let older = vec![(0, None), (1, Some(resource.body.clone()))];
-        let value =
-            ResourceRow::encode_container(&key, &resource, &layout, &IndexEpochs { current: 2, older });
+        let missing = vec![MissingPath { path: Path::parse("/a/b").unwrap(), is_complete: true }];
+        let epochs = IndexEpochs { current: 2, older, missing };
+        let value = ResourceRow::encode_container(&key, &resource, &layout, &epochs);
         (key, rid, value)
     }
 
@@ -392,7 +409,7 @@ mod tests {
         check(
             &store.encode(&keys::STORE),
             expect![
-                "014d91369d0300000002000000abababababababababababababababababababababababababababababababab"
+                "011a620b670400000002000000abababababababababababababababababababababababababababababababab"
             ],
         );
         check(
@@ -406,7 +423,7 @@ mod tests {
         check(
             &value,
             expect![
-                "017424cc4100f1536500000000030000002265220a0000007b226964223a2263227d01000000030000000000000001000000ff010000000000000002020000000000000000010a0000007b226964223a2263227d"
+                "01648786fa00f1536500000000030000002265220a0000007b226964223a2263227d01000000030000000000000001000000ff010000000000000002020000000000000000010a0000007b226964223a2263227d0100000001040000002f612f62"
             ],
         );
         let job = keys::job_key(super::super::state::Job::User { database: 1, user: 2 });
@@ -454,7 +471,7 @@ mod tests {
             "01b6680ba700f1536500000000030000002265220a0000007b226964223a2263227d01000000030000000000000001000000ff0100000000000000",
         );
         let row = ResourceRow::decode(&key, &container, rid).unwrap();
-        assert_eq!(row.epochs, IndexEpochs { current: 1, older: vec![(0, None)] });
+        assert_eq!(row.epochs, IndexEpochs::before_indexes());
     }
 
     #[test]
@@ -470,6 +487,17 @@ mod tests {
     }
 
     #[test]
+    fn what_engine_format_3_wrote_is_read() {
+        let (key, rid, _) = container_row();
+        let container = bytes(
+            "017424cc4100f1536500000000030000002265220a0000007b226964223a2263227d01000000030000000000000001000000ff010000000000000002020000000000000000010a0000007b226964223a2263227d",
+        );
+        let row = ResourceRow::decode(&key, &container, rid).unwrap();
+        assert_eq!((row.epochs.current, row.epochs.older.len()), (2, 2));
+        assert!(row.epochs.missing.is_empty());
+    }
+
+    #[test]
     fn epochs_are_given_out_until_all_are_used() {
         let body = Object::new();
         let mut epochs = IndexEpochs::before_indexes();
@@ -478,7 +506,7 @@ mod tests {
             assert_eq!(epochs.current, expected);
         }
         assert_eq!(epochs.next(&body), None);
-        let finished = IndexEpochs { current: epochs.current, older: Vec::new() };
+        let finished = IndexEpochs { older: Vec::new(), ..epochs };
         assert_eq!(finished.next(&body).unwrap().current, 1);
     }
 

@@ -59,11 +59,11 @@ pub(crate) enum Step {
 }
 
 /// An item to visit, as a first look shows it.
-struct Candidate {
-    rid: u64,
+pub(super) struct Candidate {
+    pub rid: u64,
     id_key: Vec<u8>,
     epk: Vec<u8>,
-    partition: u32,
+    pub partition: u32,
 }
 
 /// Changes for one partition.
@@ -135,12 +135,7 @@ impl<'a> Build<'a> {
                 continue;
             }
             let place = Place::of(self.container, row.partition_key()?)?;
-            candidates.push(Candidate {
-                rid,
-                id_key: place.id_key(self.container, row.id()?),
-                partition: place.partition.layout.id,
-                epk: place.epk.0,
-            });
+            candidates.push(Candidate::new(self.container, rid, &row, place)?);
         }
         Ok((candidates, after))
     }
@@ -153,7 +148,7 @@ impl<'a> Build<'a> {
         let partitions = self.container.partitions.all();
         let partition = partitions.iter().find(|partition| partition.layout.id == first.partition);
         let partition = partition.ok_or_else(|| corrupt("an item without partition"))?;
-        let _held = self.shared.locks.take(&self.locks(candidates))?;
+        let _held = self.shared.locks.take(&lock_set(self.shared, self.container, candidates))?;
         let mut visited = 0;
         let mut progress = self.progress;
         let committed = self.submit(partition, |indexes| {
@@ -166,16 +161,6 @@ impl<'a> Build<'a> {
         })?;
         self.progress = progress;
         Ok(committed.then_some(visited))
-    }
-
-    fn locks(&self, candidates: &[Candidate]) -> LockSet {
-        let (table, container) = (&self.shared.locks, self.container.number);
-        let mut set = LockSet::default();
-        for Candidate { id_key, epk, .. } in candidates {
-            table.add(&mut set, container, Protects::LogicalPartition(epk), Mode::Shared);
-            table.add(&mut set, container, Protects::Item(id_key), Mode::Exclusive);
-        }
-        set
     }
 
     /// Prepares until the sequencer takes it; false when this build is void.
@@ -209,6 +194,29 @@ impl<'a> Build<'a> {
         let percent = 100 * self.progress.visited / items.max(1);
         self.container.partitions.indexes().set_progress(percent.min(99) as u8);
     }
+}
+
+impl Candidate {
+    pub fn new(
+        container: &Container,
+        rid: u64,
+        row: &Row<'_>,
+        place: Place<'_>,
+    ) -> Result<Candidate, EngineError> {
+        let id_key = place.id_key(container, row.id()?);
+        Ok(Candidate { rid, id_key, partition: place.partition.layout.id, epk: place.epk.0 })
+    }
+}
+
+/// What keeps writers from these items.
+pub(super) fn lock_set(shared: &Shared, container: &Container, candidates: &[Candidate]) -> LockSet {
+    let (table, container) = (&shared.locks, container.number);
+    let mut set = LockSet::default();
+    for Candidate { id_key, epk, .. } in candidates {
+        table.add(&mut set, container, Protects::LogicalPartition(epk), Mode::Shared);
+        table.add(&mut set, container, Protects::Item(id_key), Mode::Exclusive);
+    }
+    set
 }
 
 impl Upkeep {
@@ -251,7 +259,7 @@ impl Upkeep {
         }
         let indexing = indexes.indexing(row.indexing.directive);
         let old = indexes.rows_of(rid, &row)?.map(|rows| (rows, row.stamp.ts));
-        let new = if indexing.has_rows { Some(indexes.current().rows(row.node()?, rid)) } else { None };
+        let new = if indexing.has_rows { Some(indexes.new_rows(row.node()?, rid)) } else { None };
         let mut change = IndexChange::between(old, new);
         change.stamp(row.stamp.ts);
         let rows = change.len();

@@ -24,6 +24,8 @@ pub(crate) struct RowSet {
     late: Vec<LateRow>,
     /// Indexes that are not known to be listed yet.
     names: Vec<Arc<IndexName>>,
+    /// Indexes whose rows are not counted.
+    uncounted: SmallVec<[IndexId; 0]>,
     /// Scalars that were indexed, duplicates included.
     pub scalars: usize,
 }
@@ -88,6 +90,13 @@ impl RowSet {
         self.late.push(LateRow { middle: [&head, parts[1]].concat(), holes });
     }
 
+    /// A row without a value, which is not counted.
+    pub fn push_uncounted(&mut self, index: IndexId) {
+        self.begin(index);
+        self.end();
+        self.uncounted.push(index);
+    }
+
     fn begin(&mut self, index: IndexId) {
         self.bytes.extend_from_slice(&index.0.to_be_bytes());
     }
@@ -146,14 +155,17 @@ impl IndexChange {
         let mut change = IndexChange::default();
         let nothing = RowSet::default();
         let old_rows = old.as_ref().map_or(&nothing, |(rows, _)| rows);
-        change.compare(old_rows, new.as_ref().unwrap_or(&nothing));
+        let new_rows = new.as_ref().unwrap_or(&nothing);
+        change.compare(old_rows, new_rows);
+        let uncounted = old_rows.uncounted.iter().chain(&new_rows.uncounted).copied();
+        let uncounted: SmallVec<[IndexId; 4]> = uncounted.collect();
         if let Some((old, ts)) = old {
             change.late_before = old.late.into_iter().map(|late| late.fill(ts)).collect();
         }
         if let Some(new) = new {
             (change.late, change.names) = (new.late, new.names);
         }
-        change.count();
+        change.count(&uncounted);
         change
     }
 
@@ -179,7 +191,7 @@ impl IndexChange {
         }
     }
 
-    fn count(&mut self) {
+    fn count(&mut self, uncounted: &[IndexId]) {
         let mut counts: Vec<(IndexId, i64)> = Vec::with_capacity(self.added.len() + 2);
         let mut add = |middle: &[u8], by: i64| {
             let index = index_of(middle);
@@ -194,6 +206,9 @@ impl IndexChange {
             self.removed.iter().for_each(|middle| add(middle, -1));
             self.late_before.iter().for_each(|middle| add(middle, -1));
             counts = merged(counts);
+        }
+        if !uncounted.is_empty() {
+            counts.retain(|(index, _)| !uncounted.contains(index));
         }
         self.counts = counts;
     }

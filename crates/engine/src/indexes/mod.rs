@@ -17,6 +17,7 @@ mod computed; // values that are not the item's own
 mod counts; // how many rows each index of a partition has
 mod encoding; // rows as bytes
 mod full_text; // terms of texts
+pub(crate) mod missing; // rows for items that lack a path
 mod set; // the indexes that a policy asks for
 mod spatial; // cells of geometries
 
@@ -27,7 +28,7 @@ use quire_resource::ContainerDefinition;
 use quire_sql::geo::cells::Grid;
 use quire_sql::text::Language;
 use quire_storage::{Op, Snapshot};
-use quire_value::Path;
+use quire_value::{Node, Path};
 use ring::digest;
 
 pub(crate) use change::{IndexChange, RowSet};
@@ -37,6 +38,7 @@ pub(crate) use encoding::{
     key_range, parse_row, point_range,
 };
 pub(crate) use full_text::encode_term;
+use missing::MissingIndex;
 pub(crate) use set::IndexSet;
 
 use crate::api::IndexingDirective;
@@ -67,6 +69,8 @@ pub(crate) enum IndexKind {
     CompositeInPartition = 4,
     Spatial = 5,
     FullText = 6,
+    /// Items that lack a path: see `missing`.
+    Missing = 7,
 }
 
 /// How the rows of an index are sorted.
@@ -121,6 +125,8 @@ pub(crate) struct Indexes {
     epoch: u8,
     current: IndexSet,
     older: Vec<(u8, IndexSet)>,
+    /// Under every epoch.
+    missing: Vec<MissingIndex>,
     /// Percent of the items that have the newest.
     progress: AtomicU8,
 }
@@ -129,7 +135,7 @@ impl Indexes {
     /// Of a container whose items all have the rows of its policy.
     pub fn complete(definition: &ContainerDefinition) -> Indexes {
         let (epoch, current, older) = (EPOCH_FIRST, IndexSet::of(definition), Vec::new());
-        Indexes { epoch, current, older, progress: AtomicU8::new(100) }
+        Indexes { epoch, current, older, missing: Vec::new(), progress: AtomicU8::new(100) }
     }
 
     pub fn of(definition: &ContainerDefinition, epochs: &IndexEpochs) -> Result<Indexes, EngineError> {
@@ -139,7 +145,8 @@ impl Indexes {
         });
         let older: Vec<(u8, IndexSet)> = older.collect::<Result<_, EngineError>>()?;
         let progress = AtomicU8::new(if older.is_empty() { 100 } else { 0 });
-        Ok(Indexes { epoch: epochs.current, current: IndexSet::of(definition), older, progress })
+        let missing = epochs.missing.iter().map(MissingIndex::new).collect();
+        Ok(Indexes { epoch: epochs.current, current: IndexSet::of(definition), older, missing, progress })
     }
 
     /// Some items may still have the rows of another policy.
@@ -161,10 +168,6 @@ impl Indexes {
         self.epoch
     }
 
-    pub fn current(&self) -> &IndexSet {
-        &self.current
-    }
-
     /// What the row of an item says that gets its index rows now.
     pub fn indexing(&self, directive: IndexingDirective) -> Indexing {
         Indexing { has_rows: self.current.takes(directive), directive, epoch: self.epoch }
@@ -176,7 +179,12 @@ impl Indexes {
         if !row.indexing.has_rows {
             return Ok(None);
         }
-        Ok(Some(set.rows(row.node()?, rid)))
+        Ok(Some(set.rows(row.node()?, rid, &self.missing)))
+    }
+
+    /// The rows of a new version that has rows.
+    pub fn new_rows(&self, item: Node<'_>, rid: u64) -> RowSet {
+        self.current.rows(item, rid, &self.missing)
     }
 
     fn set(&self, epoch: u8) -> Result<&IndexSet, EngineError> {

@@ -20,9 +20,11 @@ use super::change::{RowSet, leave_hole};
 use super::computed::Computed;
 use super::encoding::{COMPOSITE_STRING_MAX, encode_node, prefix_bytes};
 use super::full_text::FullText;
+use super::missing::MissingIndex;
 use super::spatial::Spatial;
 use super::{IndexId, IndexKind, IndexName, Order};
 use crate::api::IndexingDirective;
+use crate::items::body::is_system_property;
 use crate::keys;
 
 /// Paths that the tree takes from items, besides those the policy names.
@@ -112,7 +114,7 @@ impl IndexSet {
     }
 
     /// The rows of an item that has rows.
-    pub fn rows(&self, item: Node<'_>, rid: u64) -> RowSet {
+    pub fn rows(&self, item: Node<'_>, rid: u64, missing: &[MissingIndex]) -> RowSet {
         let mut rows = RowSet::new();
         if let Some(indexed) = &self.indexed {
             let source = Source::new(item, &indexed.computed);
@@ -124,9 +126,24 @@ impl IndexSet {
                 .for_each(|composite| composite.row(&source, &indexed.computed, rid, &mut rows));
             indexed.spatial.iter().for_each(|spatial| spatial.rows(item, &mut rows));
             indexed.full_text.iter().for_each(|full_text| full_text.rows(item, &mut rows));
+            missing.iter().for_each(|index| index.add_row(item, &mut rows));
             rows.finish();
         }
         rows
+    }
+
+    /// Whether a path is one of a computed property.
+    pub fn has_computed(&self, path: &Path) -> bool {
+        self.indexed.as_ref().is_some_and(|indexed| indexed.is_computed(path))
+    }
+
+    /// Whether a path made of names has a range index over values that are in stored items.
+    pub fn has_own_values(&self, path: &Path) -> bool {
+        let is_system = matches!(path.0.first(), Some(Segment::Name(name)) if is_system_property(name));
+        let is_indexed = [Order::ValueFirst, Order::PartitionFirst]
+            .into_iter()
+            .any(|order| self.range(path, order).is_some());
+        is_indexed && !is_system && !self.has_computed(path)
     }
 
     /// The range index of a path made of names and `[]`.
@@ -616,7 +633,7 @@ mod tests {
 
     fn rows(set: &IndexSet, item: &Value) -> BTreeSet<Vec<u8>> {
         let item = Item::from_value(item);
-        let rows = set.rows(item.root(), RID).into_rows(TS);
+        let rows = set.rows(item.root(), RID, &[]).into_rows(TS);
         let (count, rows) = (rows.len(), rows.into_iter().collect::<BTreeSet<_>>());
         assert_eq!(count, rows.len(), "a row comes once");
         rows

@@ -56,7 +56,7 @@ pub(crate) struct NewVersion<'b> {
 impl Indexed {
     pub fn new(indexes: &Indexes, directive: IndexingDirective, item: Node<'_>, rid: u64) -> Indexed {
         let indexing = indexes.indexing(directive);
-        let rows = indexing.has_rows.then(|| indexes.current().rows(item, rid));
+        let rows = indexing.has_rows.then(|| indexes.new_rows(item, rid));
         let values = rows.as_ref().map_or(0, |rows| rows.scalars);
         Indexed { indexing, rows, values }
     }

@@ -287,18 +287,7 @@ impl<'a> Reader<'a> {
         direction: Direction,
         visit: &mut Visit<'_>,
     ) -> Result<End, EngineError> {
-        let mut intervals = self.intervals();
-        if direction == Direction::Backward {
-            intervals.reverse();
-        }
-        for (low, high) in intervals {
-            let (low, high) = match direction {
-                Direction::Forward => (low.max(from), high),
-                Direction::Backward => (low, high.min(from)),
-            };
-            if high < low {
-                continue;
-            }
+        for (low, high) in self.intervals_from(from, direction) {
             let mut range = KeyRange {
                 start: Bound::Included(keys::item(self.container.number, low)),
                 end: Bound::Included(keys::item(self.container.number, high)),
@@ -359,6 +348,19 @@ impl<'a> Reader<'a> {
             }
         }
         intervals
+    }
+
+    /// The same from an id on, in the order in which they are read.
+    pub fn intervals_from(&self, from: u64, direction: Direction) -> Vec<(u64, u64)> {
+        let mut intervals = self.intervals();
+        if direction == Direction::Backward {
+            intervals.reverse();
+        }
+        let clipped = intervals.into_iter().map(|(low, high)| match direction {
+            Direction::Forward => (low.max(from), high),
+            Direction::Backward => (low, high.min(from)),
+        });
+        clipped.filter(|(low, high)| low <= high).collect()
     }
 
     fn scan_window(

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quire_engine::{
@@ -12,7 +13,7 @@ use quire_engine::{
 use quire_resource::PartitionKey;
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
-use quire_value::{Limits, Value, text};
+use quire_value::{Limits, Path, Value, text};
 
 pub const START_MS: i64 = 1_700_000_000_000;
 
@@ -188,6 +189,17 @@ impl Fixture {
             keys_only: true,
         };
         self.storage.snapshot().expect("snapshot").scan(&scan).expect("scan").rows.len()
+    }
+}
+
+/// Waits until items without these paths are found by rows of their own.
+pub fn keep_missing_rows(fixture: &Fixture, paths: &[&str]) {
+    let paths: Vec<Path> = paths.iter().map(|path| Path::parse(path).expect("a path")).collect();
+    paths.iter().for_each(|path| fixture.engine.keep_missing_rows(&fixture.container, path));
+    let started = Instant::now();
+    while !paths.iter().all(|path| fixture.container.has_missing_rows(path)) {
+        assert!(started.elapsed() < Duration::from_secs(60), "no rows of missing values");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -14,11 +14,12 @@ use quire_storage::{Direction, KeyRange};
 use quire_value::{Object, Path, Segment, Value, key};
 
 use super::super::body::is_system_property;
-use super::super::scan::{Next, Reader};
+use super::super::scan::{Found, Next, Reader, Visit};
 use super::super::window::Window;
 use super::evaluate::Evaluator;
 use super::explain::Node;
 use super::known::{Known, RangeIndex, encoded};
+use super::rids::visit_rows;
 use crate::indexes::{RANGE_STRING_MAX, encode_value, is_cut, is_marker, point_range};
 use crate::items::row::corrupt;
 use crate::{EngineError, keys};
@@ -361,7 +362,7 @@ fn runs(
     }
     entries.extend(fetched.into_iter().map(|rid| (rid, Entry::Fetched(rid))));
     if missing > 0 {
-        let first = first_missing(reader, path)?;
+        let first = first_missing(reader, known, path)?;
         entries.push((first, Entry::Part(Value::Object(Object::new()), missing)));
     }
     entries.sort_by_key(|(rid, _)| *rid);
@@ -379,15 +380,19 @@ fn edges(reader: &Reader<'_>) -> Vec<u32> {
 }
 
 /// The first item without a value at the path.
-fn first_missing(reader: &mut Reader<'_>, path: &Path) -> Result<u64, EngineError> {
+fn first_missing(reader: &mut Reader<'_>, known: &Known<'_>, path: &Path) -> Result<u64, EngineError> {
     let mut first = u64::MAX;
-    reader.scan(None, &mut |found| {
+    let visit: &mut Visit<'_> = &mut |found: &Found<'_>| {
         if path.find_in(found.row.node()?).is_some() {
             return Ok(Next::More);
         }
         first = found.spot.rid;
         Ok(Next::Enough)
-    })?;
+    };
+    match known.missing_rows(path) {
+        Some(prefix) => visit_rows(reader, &prefix, (0, Direction::Forward), 1, visit)?,
+        None => reader.scan(None, visit)?,
+    };
     Ok(first)
 }
 

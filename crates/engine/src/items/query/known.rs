@@ -133,13 +133,20 @@ impl<'a> Known<'a> {
         Some((RangeIndex { id, prefix: None }, reversed))
     }
 
+    /// The beginning of the rows of all items that lack a path, if there are such rows.
+    pub fn missing_rows(&self, path: &Path) -> Option<Vec<u8>> {
+        let id = self.indexes.missing_index(path).filter(|_| self.is_usable)?;
+        Some(self.head(RangeIndex { id, prefix: None }))
+    }
+
     /// The rows that a condition means; `None` if an index does not have them.
     pub fn parts(&self, condition: &PathRange, windows: &[Window<'_>]) -> Option<(RangeIndex, Vec<Part>)> {
-        if condition.ranges.iter().any(ValueRange::has_undefined) {
-            return None;
-        }
         let index = self.range_index(&condition.path, windows)?;
         let mut parts = Vec::new();
+        if condition.ranges.iter().any(ValueRange::has_undefined) {
+            let seek = self.missing_rows(&condition.path)?;
+            parts.push(Part { keys: KeyRange::prefix(&seek), seek: Some(seek) });
+        }
         for range in &condition.ranges {
             self.add_parts(index, range, windows, &mut parts);
         }

@@ -195,8 +195,10 @@ impl Run<'_> {
             evaluator: &evaluator,
             from,
             need,
+            wants_missing: false,
         };
         let plan = self.plan(&mut chooser, &analysis, resume, view.vectors_seen)?;
+        self.want_missing(chooser.wants_missing, &plan);
         let plan_time = started.elapsed();
         reader.meter.start();
         let (next, node) = self.run(&mut reader, &evaluator, plan, &mut output)?;
@@ -272,6 +274,21 @@ impl Run<'_> {
         }
     }
 
+    fn want_missing(&self, is_wanted: bool, plan: &Plan) {
+        if let Plan::Sorted { order, .. } = plan {
+            self.want_missing_of(is_wanted, order);
+        }
+    }
+
+    /// Asks for rows of the items that lack the sort key. No query waits for them.
+    fn want_missing_of(&self, is_wanted: bool, order: &Order) {
+        if let ([key], true) = (order.keys.as_slice(), is_wanted)
+            && self.container.partitions.want_missing(&key.path)
+        {
+            self.shared.workers.index_builds.wake();
+        }
+    }
+
     /// The newest partition when the query began.
     fn newest(&self, resume: &Option<Resume>) -> u32 {
         match resume {
@@ -310,7 +327,9 @@ impl Run<'_> {
                 let mut sorted = Sorted::new(&order, evaluator, reader, self.request, place.as_ref())?;
                 match sorting {
                     Sorting::Walk(walk) if !matches!(sorted.start, Start::Within { .. }) => {
-                        Ok((sorted.walk(reader, &walk, output)?, node))
+                        let next = sorted.walk(reader, &walk, output)?;
+                        self.want_missing_of(sorted.wants_missing, &order);
+                        Ok((next, node))
                     }
                     Sorting::Walk(_) => {
                         let node = Node::new("Sort, since the item of the continuation is gone");

@@ -27,7 +27,7 @@ use super::index_only::covers;
 use super::known::{Known, Part, RangeIndex, encoded};
 use super::order::{Order, flip};
 use super::rids::Rids;
-use super::walk::Walk;
+use super::walk::{Missing, Walk, is_costly};
 use crate::EngineError;
 use crate::indexes::{COMPOSITE_STRING_MAX, EncodedRange, IndexId, RANGE_STRING_MAX, encode_value};
 
@@ -70,6 +70,8 @@ pub(super) struct Chooser<'k, 'r, 'w> {
     /// Where a scan would begin.
     pub from: Option<Spot>,
     pub need: Need,
+    /// Rows for items that lack the sort key would have served.
+    pub wants_missing: bool,
 }
 
 /// A condition that indexes can tell: the items of any of its parts.
@@ -154,7 +156,10 @@ impl Chooser<'_, '_, '_> {
         let need = (self.need.items as f64).max(1.0);
         let in_index = self.known.rows(index.id).map_or(items, |rows| rows as f64);
         let outside = self.known.items() as f64 / items.max(1.0); // rows of others between ours
-        let missing = if walk.missing && !walk.backward { items * ITEM } else { 0.0 };
+        let missing = match walk.missing {
+            Missing::Scan if !walk.backward => items * ITEM,
+            _ => 0.0,
+        };
         let walk_node = Node::new(label).with_rows(in_index as u64, None);
         let raced =
             if unions.is_empty() { Race::Lost } else { self.race(&mut unions, (need * items).sqrt())? };
@@ -164,6 +169,11 @@ impl Chooser<'_, '_, '_> {
             let is_whole = self.reader.windows.iter().all(Window::is_whole);
             if walking <= items * ITEM || self.need.is_preferred || is_whole {
                 return Ok((Sorting::Walk(walk), walk_node));
+            }
+            if walking - missing <= items * ITEM {
+                let found =
+                    self.known.rows(index.id).map_or(0, |rows| self.known.items().saturating_sub(rows));
+                self.wants_missing = is_costly(items as u64, found);
             }
             let (candidates, node) = self.all_candidates(filter)?;
             return Ok((Sorting::Sort(candidates), Node::new("Sort").with(node)));
@@ -465,7 +475,7 @@ impl Chooser<'_, '_, '_> {
                     flipped: vec![sort_key.descending != backward],
                     string_max: COMPOSITE_STRING_MAX,
                     backward,
-                    missing: false,
+                    missing: Missing::None,
                     among: None,
                     covers: None,
                 };
@@ -511,14 +521,19 @@ impl Chooser<'_, '_, '_> {
         let way = if backward { "backward" } else { "forward" };
         let part = own.map_or(String::new(), |own| format!(", {own}"));
         let only = if walk_covers { ", index only" } else { "" };
-        let label = format!("Walk {kind} index {} {way}{place}{part}{only}", names.join(", "));
+        let missing = match is_single && may_miss && !self.known.has_all(index.id) {
+            true => self.known.missing_rows(first).map_or(Missing::Scan, Missing::Rows),
+            false => Missing::None,
+        };
+        let by_rows = if matches!(missing, Missing::Rows(_)) { ", missing values by rows" } else { "" };
+        let label = format!("Walk {kind} index {} {way}{place}{part}{by_rows}{only}", names.join(", "));
         let walk = Walk {
             head: self.known.head(index),
             flipped,
             string_max: if is_single { RANGE_STRING_MAX } else { COMPOSITE_STRING_MAX },
             backward,
             ranges,
-            missing: is_single && may_miss && !self.known.has_all(index.id),
+            missing,
             among: None,
             covers: walk_covers.then(|| first.clone()),
         };

@@ -7,7 +7,7 @@ use std::ops::{Bound, ControlFlow};
 
 use quire_storage::{Direction, KeyRange};
 
-use super::super::scan::{End, Reader, Visit};
+use super::super::scan::{End, Reader, Visit, go_on};
 use super::super::window::{Spot, Window};
 use crate::{EngineError, keys};
 
@@ -180,6 +180,39 @@ pub(super) fn visit_listed(
         }
         batch = next_batch(batch, reader);
     }
+}
+
+/// Shows the items of the rows below a prefix, by child id in either direction.
+pub(super) fn visit_rows(
+    reader: &mut Reader<'_>,
+    prefix: &[u8],
+    (from, direction): (u64, Direction),
+    expected: usize,
+    visit: &mut Visit<'_>,
+) -> Result<End, EngineError> {
+    let row = |rid: u64| [prefix, &rid.to_be_bytes()].concat();
+    let mut batch = FETCH_FIRST.min(expected.saturating_add(1));
+    for (low, high) in reader.intervals_from(from, direction) {
+        let mut range = KeyRange { start: Bound::Included(row(low)), end: Bound::Included(row(high)) };
+        loop {
+            let mut rids = Vec::with_capacity(batch);
+            let more = reader.index_rows(range.clone(), direction, batch, &mut |key| {
+                rids.extend(key.last_chunk().map(|rid| u64::from_be_bytes(*rid)));
+                ControlFlow::Continue(())
+            })?;
+            for (&rid, bytes) in rids.iter().zip(reader.fetch(&rids)?) {
+                let Some(bytes) = bytes else { continue };
+                let end = reader.show(rid, &bytes, visit)?;
+                if end != End::Done {
+                    return Ok(end);
+                }
+            }
+            let Some(&last) = rids.last().filter(|_| more) else { break };
+            go_on(&mut range, direction, Bound::Excluded(row(last)));
+            batch = next_batch(batch, reader);
+        }
+    }
+    Ok(End::Done)
 }
 
 /// As many as the last time twice, unless items are large.

@@ -88,6 +88,8 @@ pub(super) struct Sorted<'r, 'q> {
     pub trail: Trail,
     /// Everything up to here was looked at.
     pub passed: Option<(Vec<u8>, u64)>,
+    /// Rows for items that lack the sort key would have served.
+    pub wants_missing: bool,
 }
 
 impl<'r, 'q> Sorted<'r, 'q> {
@@ -104,7 +106,7 @@ impl<'r, 'q> Sorted<'r, 'q> {
             let descending: Vec<bool> = order.keys.iter().map(|key| key.descending).collect();
             start = start.later(Start::named(filter, &descending, order.ties)?);
         }
-        Ok(Sorted { order, evaluator, start, trail, passed: None })
+        Ok(Sorted { order, evaluator, start, trail, passed: None, wants_missing: false })
     }
 
     /// Sorts what the candidates show and sends it. `None`: everything was sent.

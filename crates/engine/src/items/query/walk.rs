@@ -3,8 +3,9 @@
 //! Rows come by value and then by child id, both rising when the index is read forward and both falling when it is read
 //! backward. Where ties of the query go the other way, as in `a, b` from an index over `a DESC, b DESC`, the rows of one
 //! value are turned around. Rows that do not say what their value is (a cut string, an array or object) are a group
-//! for the items themselves to sort. Items without a row are found by reading all items, before the rows of an
-//! ascending order and after those of a descending one.
+//! for the items themselves to sort. Items without a row come before the rows of an ascending order and after those of a
+//! descending one. They have rows of their own where the path was sorted by before (see `indexes::missing`); until then they
+//! are found by reading all items.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -19,7 +20,7 @@ use super::index_only::part_of;
 use super::lookahead::visit_ahead;
 use super::order::{Start, flip};
 use super::output::{Output, Sent};
-use super::rids::{Rids, visit_listed};
+use super::rids::{Rids, visit_listed, visit_rows};
 use super::sort::Sorted;
 use crate::EngineError;
 use crate::indexes::encode_value;
@@ -29,6 +30,9 @@ use crate::items::row::corrupt;
 const ROWS_FIRST: usize = 64;
 const ROWS_MAX: usize = 1024;
 const RID_BYTES: usize = 8;
+/// Rows for missing values are kept from the time on when a page has read so many items, and so many for each that it found.
+const MISSING_ITEMS_READ_MIN: u64 = 256;
+const MISSING_READ_FACTOR: u64 = 4;
 
 /// An index in the order of a query.
 pub(super) struct Walk {
@@ -42,12 +46,21 @@ pub(super) struct Walk {
     pub backward: bool,
     /// The parts of the index to read, in the order in which they are stored.
     pub ranges: Vec<KeyRange>,
-    /// Items that have no row can match.
-    pub missing: bool,
+    pub missing: Missing,
     /// Only these items can match; sorted.
     pub among: Option<Vec<u64>>,
     /// The path of the index, when the query reads nothing else and the rows provably stand for their items.
     pub covers: Option<Path>,
+}
+
+/// Where items without a row are found.
+pub(super) enum Missing {
+    /// There are none, or they cannot match.
+    None,
+    /// Among all items.
+    Scan,
+    /// By the rows that begin so.
+    Rows(Vec<u8>),
 }
 
 /// A row's value as it is stored, and the item.
@@ -127,7 +140,10 @@ impl Walk {
         visit: &mut Visit<'_>,
     ) -> Result<End, EngineError> {
         match (&self.among, direction) {
-            (None, _) => reader.scan_by_rid(from, direction, visit),
+            (None, _) => match &self.missing {
+                Missing::Rows(prefix) => visit_rows(reader, prefix, (from, direction), expected, visit),
+                Missing::Scan | Missing::None => reader.scan_by_rid(from, direction, visit),
+            },
             (Some(among), Direction::Forward) => {
                 let rids = &among[among.partition_point(|&rid| rid < from)..];
                 visit_listed(reader, &mut rids.iter().copied(), expected, visit)
@@ -156,7 +172,12 @@ impl Walk {
 
     /// Whether a sort key is that of items that have no row.
     fn is_missing(&self, sort_key: &[u8]) -> bool {
-        self.missing && *sort_key == self.missing_key()
+        self.can_miss() && *sort_key == self.missing_key()
+    }
+
+    /// Whether items that have no row can match.
+    fn can_miss(&self) -> bool {
+        !matches!(self.missing, Missing::None)
     }
 
     /// The sort key of items that have no row.
@@ -268,13 +289,13 @@ impl Sorted<'_, '_> {
         let is_in_missing = matches!(&self.start, Start::At { key, .. } if walk.is_missing(key));
         let is_behind_missing = matches!(&self.start, Start::At { .. }) && !is_in_missing;
         let mut ended = None;
-        if walk.missing && !walk.backward && !is_behind_missing {
+        if walk.can_miss() && !walk.backward && !is_behind_missing {
             ended = self.walk_missing(reader, walk, output)?;
         }
         if ended.is_none() && !(walk.backward && is_in_missing) {
             ended = self.walk_rows(reader, walk, output)?;
         }
-        if ended.is_none() && walk.missing && walk.backward {
+        if ended.is_none() && walk.can_miss() && walk.backward {
             ended = self.walk_missing(reader, walk, output)?;
         }
         Ok(ended.flatten())
@@ -293,8 +314,8 @@ impl Sorted<'_, '_> {
             Start::At { key, tie, .. } if *key == missing => *tie,
             _ => 0,
         });
-        let (mut full_at, mut matched) = (None, 0);
-        let wanted = output.wanted();
+        let (mut full_at, mut matched, mut found_missing) = (None, 0, 0);
+        let (wanted, items_before) = (output.wanted(), reader.meter.items);
         let (order, evaluator, start) = (self.order, self.evaluator, &self.start);
         let is_wanted = |found: &Found<'_>| Ok(order.key_of(evaluator, found)? == missing);
         let visit_items = &mut |reader: &mut Reader<'_>, spot: Option<Spot>, visit: &mut Visit<'_>| {
@@ -306,6 +327,7 @@ impl Sorted<'_, '_> {
             if order.key_of(evaluator, found)? != missing {
                 return Ok(Next::More);
             }
+            found_missing += 1;
             let before = output.counted();
             let sent = output.send(evaluator, found, start.rows_done(&missing, tie))?;
             matched += u64::from(output.counted() > before);
@@ -319,6 +341,9 @@ impl Sorted<'_, '_> {
             })
         })?;
         reader.meter.matched += matched;
+        if matches!(walk.missing, Missing::Scan) && walk.among.is_none() {
+            self.wants_missing = is_costly(reader.meter.items - items_before, found_missing);
+        }
         let place = match end {
             End::Done => return Ok(None),
             End::Stopped => full_at,
@@ -592,6 +617,11 @@ impl Sorted<'_, '_> {
         let (key, tie) = self.passed.as_ref().filter(|_| reader.meter.is_spent())?;
         Some(self.resume(output, key, *tie, u64::MAX))
     }
+}
+
+/// Whether so many items were read for so few without a value that rows for these would have been better.
+pub(super) fn is_costly(items_read: u64, missing: u64) -> bool {
+    items_read >= MISSING_ITEMS_READ_MIN && items_read / MISSING_READ_FACTOR >= missing
 }
 
 /// Rows before the first that does not tell its value.
