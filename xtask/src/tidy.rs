@@ -93,10 +93,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("value", &[]),
     ("resource", &["value"]),
     ("sql", &["value", "resource"]),
+    ("model", &["value", "resource", "sql"]),
     ("storage", &[]),
     ("storage-local", &["storage"]),
     ("script", &["value"]),
-    ("engine", &["value", "resource", "sql", "script", "storage"]),
+    ("engine", &["value", "resource", "sql", "model", "script", "storage"]),
     ("server", &["engine", "resource", "value"]),
 ];
 

@@ -12,6 +12,7 @@ mod computed; // computed properties: what their queries may be
 mod diagnostic; // the one table of error codes
 mod environment; // time, randomness and allowance of a run
 mod exec; // nested loops over stored items, in place: the oracle
+mod expression; // one expression over named values, without a query around it
 mod flatten; // ORDER BY through a subquery that only names parts of an item
 mod fold; // constants, once at compile time
 pub mod functions; // the one table of built-in functions
@@ -40,6 +41,7 @@ pub use self::computed::{check_computed_properties, check_computed_property};
 pub use self::diagnostic::Diagnostic;
 pub use self::environment::Environment;
 pub use self::exec::{Item, Row, SystemProperties};
+pub use self::expression::{Expression, ExpressionError, ReadStep};
 pub use self::lexer::Span;
 pub use self::memory::{MemoryPool, MemoryUse, QueryMemory, Reservation};
 pub use self::meter::{Allowance, Meter, Watch};

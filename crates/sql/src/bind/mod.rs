@@ -58,6 +58,22 @@ pub(crate) fn bind(
     binder.finish().map(|()| Bound { query, ranking, uses_clock, is_deterministic })
 }
 
+/// Binds one expression over named values, the first name at level 0. Also whether it calls no function of time or chance.
+pub(crate) fn bind_expression(
+    expr: &ast::Expr,
+    text: &str,
+    names: &[&str],
+    meter: &Meter,
+) -> Result<(Expr, bool), SqlError> {
+    let parameters = Parameters::default();
+    let mut binder = Binder::new(text, &parameters, &[], Schema::default(), meter);
+    let entry = |name: &&str| Entry { name: Some((*name).to_owned()), kind: from::EntryKind::Item };
+    binder.scope.extend(names.iter().map(entry));
+    let bound = binder.expr(expr);
+    let is_deterministic = binder.natures.iter().all(|nature| *nature == Nature::Plain);
+    binder.finish().map(|()| (bound, is_deterministic))
+}
+
 pub(crate) struct Bound {
     pub query: Query,
     /// ORDER BY RANK; the query itself has no order then, unless one score of the item alone is all.

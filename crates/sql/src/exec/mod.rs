@@ -134,6 +134,26 @@ impl<'r> Run<'r> {
         self.own(datum)
     }
 
+    /// The value of an expression where these values are in scope, the first at level 0.
+    pub fn over(&self, expr: &Expr, values: &[View<'_>]) -> Result<Value, SqlError> {
+        self.over_scope(expr, values, None)
+    }
+
+    fn over_scope(
+        &self,
+        expr: &Expr,
+        values: &[View<'_>],
+        scope: Option<&Scope<'_, '_>>,
+    ) -> Result<Value, SqlError> {
+        match values.split_first() {
+            Some((value, rest)) => self.over_scope(expr, rest, Some(&Scope::value(*value, scope))),
+            None => {
+                let datum = self.evaluate(expr, scope)?;
+                self.own(datum)
+            }
+        }
+    }
+
     /// The sort keys of the item, where it is all that is in scope.
     pub fn order_keys(&self, query: &Query, item: &Item<'_>) -> Result<Vec<Value>, SqlError> {
         self.meter().start_item();

@@ -6,7 +6,7 @@ mod clauses; // SELECT, FROM, GROUP BY, ORDER BY, OFFSET LIMIT
 mod expressions; // operators by precedence
 mod primary; // literals, constructors, calls, subqueries, paths
 
-use crate::ast::{Identifier, Query};
+use crate::ast::{Expr, Identifier, Query};
 use crate::diagnostic::{Diagnostic, Problem};
 use crate::lexer::{Keyword, Span, Symbol, Token, TokenKind, tokenize};
 
@@ -19,13 +19,22 @@ pub(crate) const TEXT_LENGTH_MAX: usize = 524_288;
 pub(crate) type Parsed<T> = Result<T, Box<Diagnostic>>;
 
 pub fn parse(text: &str) -> Result<Query, Diagnostic> {
+    parse_whole(text, |parser| parser.query())
+}
+
+/// One expression and nothing else.
+pub(crate) fn parse_expression(text: &str) -> Result<Expr, Diagnostic> {
+    parse_whole(text, |parser| parser.expr())
+}
+
+fn parse_whole<T>(text: &str, rule: impl FnOnce(&mut Parser<'_>) -> Parsed<T>) -> Result<T, Diagnostic> {
     // Bytes first: a cheap bound that most texts pass.
     if text.len() > TEXT_LENGTH_MAX && text.encode_utf16().count() > TEXT_LENGTH_MAX {
         let span = Span { start: 0, end: text.len() };
         return Err(Diagnostic::new(Problem::TextTooLong(TEXT_LENGTH_MAX), span));
     }
     let mut parser = Parser { text, tokens: tokenize(text), position: 0, depth: 0 };
-    parser.program().map_err(|diagnostic| *diagnostic)
+    parser.whole(rule).map_err(|diagnostic| *diagnostic)
 }
 
 pub(crate) struct Parser<'t> {
@@ -36,10 +45,10 @@ pub(crate) struct Parser<'t> {
 }
 
 impl Parser<'_> {
-    fn program(&mut self) -> Parsed<Query> {
-        let query = self.query()?;
+    fn whole<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        let parsed = rule(self)?;
         match self.kind() {
-            TokenKind::End => Ok(query),
+            TokenKind::End => Ok(parsed),
             _ => Err(self.unexpected()),
         }
     }

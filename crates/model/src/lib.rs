@@ -1,0 +1,22 @@
+//! Declared links between containers, and what is kept true by them: copies, mirrors, rollups and windows.
+//!
+//! [`Model::parse`] reads the JSON of a model strictly and checks it against the containers of a database; what is wrong is a
+//! [`ModelInvalid`] with every error. [`Difference`] says what a new model changes.
+//! Everything is a pure function: no storage, no threads, no time.
+//! Not here: indexes of links, locks, commits and jobs (see `quire-engine`), requests (see `quire-server`).
+
+mod declare; // declarations: types, JSON in and out, stored form
+mod difference; // what a new model changes
+mod pointer; // JSON pointers with `*`
+mod problem; // what can be wrong with a model
+mod validate; // whether a model fits its database
+
+pub use declare::{
+    Convert, Copy, DECLARATIONS_MAX, FAN_OUT_DEFAULT, FAN_OUT_MAX, Field, IfMatch, Integrity, LINKS_MAX,
+    Level, Link, MIRROR_MAX, MODEL_BYTES_MAX, Mirror, Model, Newest, Of, OnDelete, OnMissing, OnWrite,
+    Operation, Pages, Place, REFERENCES_MAX, Rollup, Route, StoredModelError, Target, WhenFull, Window,
+};
+pub use difference::Difference;
+pub use pointer::{Pointer, Segment};
+pub use problem::{ModelError, ModelInvalid, Problem, Reserved};
+pub use validate::{Database, FOLLOW_MEMBER, Warning};
