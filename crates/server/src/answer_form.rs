@@ -82,9 +82,16 @@ fn write(value: &Value, out: &mut Vec<u8>) {
 }
 
 fn write_number(number: Number, out: &mut Vec<u8>) {
-    let Number::Int(value) = number else {
-        out.push(0xCC);
-        return out.extend(number.as_f64().to_le_bytes());
+    let value = match number {
+        Number::Int(value) => value,
+        Number::Unsigned(value) => {
+            out.push(0xC7);
+            return out.extend(value.to_le_bytes());
+        }
+        Number::Double(value) => {
+            out.push(0xCC);
+            return out.extend(value.to_le_bytes());
+        }
     };
     if let Ok(value) = u8::try_from(value) {
         if value < 0x20 { out.push(value) } else { out.extend([0xC8, value]) }
@@ -161,6 +168,9 @@ mod tests {
             &list,
             "9007199254740993",
             "-9223372036854775808",
+            "9223372036854775807",
+            "9223372036854775808",
+            "18446744073709551615",
         ] {
             let value = text::parse(json.as_bytes(), Limits::default()).unwrap();
             let binary = to_binary(&value);

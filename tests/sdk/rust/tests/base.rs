@@ -61,7 +61,7 @@ async fn every_kind_of_value_survives() {
     let (database, items) = container(&client).await;
     let item = serde_json::json!({
         "id": "v", "pk": "a", "null": null, "yes": true, "no": false, "small": 7, "negative": -300, "wide": 70_000,
-        "long": 9_007_199_254_740_993_i64, "huge": i64::MAX, "real": 1.5, "tiny": 5e-324,
+        "long": 9_007_199_254_740_993_i64, "huge": u64::MAX, "largest": i64::MAX, "real": 1.5, "tiny": 5e-324,
         "guid": "1f2e3d4c-0000-4000-8000-123456789abc", "hex": "deadbeef00", "date": "2026-11-15T20:30:00.0000000Z",
         "long text": "x".repeat(70_000), "unicode": "ß日😀", "empty": "", "list": [], "object": {}, "numbers": [1, 2, 3.5],
         "nested": [[1, 2], [3, 4], {"a": {"b": [null]}}],
