@@ -50,6 +50,7 @@ const CASES: &[(&str, Case)] = &[
     ("scans honour their budgets", cases::scan_budgets),
     ("a visiting scan shows what a scan gives", cases::visits),
     ("a visitor ends its scan, and may read", cases::visitor_breaks),
+    ("others commit while a visitor takes its time", cases::visitor_waits),
     ("paged scans give every row once", cases::scan_pages),
     ("prefix ranges at their edges", cases::prefixes),
     ("rows ops unfold", cases::rows_ops),

@@ -87,7 +87,7 @@ pub trait Snapshot: Send + Sync {
     /// range whose start lies beyond its end is empty. True if a budget ended it before the range did (at least one
     /// further row exists) or `visit` did (there may be more).
     ///
-    /// `visit` may read, but not write: the storage may hold a lock while it runs.
+    /// `visit` may read and take its time, because others commit meanwhile; it may not write itself.
     fn visit(&self, scan: &Scan, visit: &mut Visit<'_>) -> Result<bool, StorageError>;
 
     /// The same as owned rows.

@@ -31,6 +31,9 @@ pub const CAPS: Caps = Caps {
 
 /// Stale keys looked at per written row, so that pruning keeps pace and no commit pays for all of it.
 const PRUNED_PER_ROW: usize = 2;
+/// Rows that a scan takes at a time: the first are often enough.
+const GROUP_ROWS_MIN: usize = 4;
+const GROUP_ROWS_MAX: usize = 256;
 /// Rows per step of a removal.
 const REMOVED_ROWS_MAX: usize = 1000;
 
@@ -331,36 +334,59 @@ impl Snapshot for MemorySnapshot {
     }
 
     fn visit(&self, scan: &Scan, visit: &mut Visit<'_>) -> Result<bool, StorageError> {
+        let (mut budget, mut range, mut count_max) = (scan.budget(), scan.range.clone(), GROUP_ROWS_MIN);
+        loop {
+            let group = self.group(scan, &range, count_max)?;
+            for (key, value) in &group {
+                let value: &[u8] = if scan.keys_only { &[] } else { value };
+                if !budget.takes(key.len() + value.len()) || visit(key, value).is_break() {
+                    return Ok(true);
+                }
+            }
+            let is_last = group.len() < count_max;
+            let Some((last, _)) = group.into_iter().next_back().filter(|_| !is_last) else {
+                return Ok(false);
+            };
+            match scan.direction {
+                Direction::Forward => range.start = Bound::Excluded(last),
+                Direction::Backward => range.end = Bound::Excluded(last),
+            }
+            count_max = GROUP_ROWS_MAX.min(2 * count_max);
+        }
+    }
+}
+
+/// Key and value.
+type VisibleRow = (Vec<u8>, Arc<[u8]>);
+
+impl MemorySnapshot {
+    /// The next rows of a scan. They are shown after the lock is given back: whoever looks at them may take his time, and
+    /// nobody could commit meanwhile.
+    fn group(
+        &self,
+        scan: &Scan,
+        range: &KeyRange,
+        count_max: usize,
+    ) -> Result<Vec<VisibleRow>, StorageError> {
         let state = self.state()?;
         let rows = space_rows(&state, scan.space)?;
-        if scan.range.is_empty() {
-            return Ok(false);
+        if range.is_empty() {
+            return Ok(Vec::new());
         }
-        let bounds = (bound(&scan.range.start), bound(&scan.range.end));
+        let bounds = (bound(&range.start), bound(&range.end));
         let visible = rows.range::<[u8], _>(bounds).filter_map(|(key, cell)| {
             let value = cell.at(self.sequence)?;
-            Some((key.as_slice(), value.as_ref()))
+            Some((key.clone(), Arc::clone(value)))
         });
         Ok(match scan.direction {
-            Direction::Forward => show(visible, scan, visit),
-            Direction::Backward => show(visible.rev(), scan, visit),
+            Direction::Forward => visible.take(count_max).collect(),
+            Direction::Backward => visible.rev().take(count_max).collect(),
         })
     }
 }
 
 fn bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
-}
-
-fn show<'a>(rows: impl Iterator<Item = (&'a [u8], &'a [u8])>, scan: &Scan, visit: &mut Visit<'_>) -> bool {
-    let mut budget = scan.budget();
-    for (key, value) in rows {
-        let value = if scan.keys_only { &[] } else { value };
-        if !budget.takes(key.len() + value.len()) || visit(key, value).is_break() {
-            return true;
-        }
-    }
-    false
 }
 
 impl Drop for MemorySnapshot {

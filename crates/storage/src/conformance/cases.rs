@@ -3,9 +3,10 @@
 use super::*;
 use crate::{Position, SPACE_COUNT, StorageError};
 use std::ops::ControlFlow;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, mpsc};
 use std::thread;
+use std::time::Duration;
 
 pub(super) fn empty(bench: &mut Bench) {
     assert_eq!(bench.get(0, b"a"), None);
@@ -155,6 +156,32 @@ fn contains(range: &KeyRange, key: &[u8]) -> bool {
         Bound::Excluded(end) => key < end.as_slice(),
     };
     after_start && before_end
+}
+
+pub(super) fn visitor_waits(bench: &mut Bench) {
+    bench.write((0..500u16).map(|number| put(3, &number.to_be_bytes(), b"old")).collect());
+    let snapshot = bench.snapshot();
+    for (round, direction) in [Direction::Forward, Direction::Backward].into_iter().enumerate() {
+        let (mut shown, mut is_done) = (0, false);
+        let scan = whole_scan(3, KeyRange::all(), direction);
+        let visit = &mut |_: &[u8], value: &[u8]| {
+            assert_eq!(value, b"old");
+            if shown == 300 {
+                let (storage, (sender, receiver)) = (Arc::clone(&bench.storage), mpsc::channel());
+                let token = Token((1 << 90) + round as u128);
+                let ops = vec![put(3, &400u16.to_be_bytes(), b"new"), put(3, b"more", b"new")];
+                thread::spawn(move || {
+                    sender.send(storage.commit(Commit { guards: vec![], token, ops })).is_ok()
+                });
+                is_done =
+                    receiver.recv_timeout(Duration::from_secs(10)).is_ok_and(|committed| committed.is_ok());
+            }
+            shown += 1;
+            ControlFlow::Continue(())
+        };
+        assert!(!snapshot.visit(&scan, visit).unwrap());
+        assert!(is_done && shown == 500, "{shown} rows");
+    }
 }
 
 pub(super) fn scan_budgets(bench: &mut Bench) {
