@@ -17,6 +17,8 @@ const HURRIED_MS: &str = "1500";
 /// For scripts that end for another reason, also on a machine that runs other tests beside.
 const PATIENT_MS: &str = "20000";
 const CLIENT_COUNT: usize = 4;
+/// Calls of another function that must be served meanwhile, or soon after.
+const CALLS_MIN: usize = 10;
 /// An item without a partition key is in this logical partition.
 const NO_KEY: &str = "x-ms-documentdb-partitionkey: [{}]\r\n";
 /// A read of another client may take so long, also on a machine that runs other tests beside.
@@ -246,7 +248,7 @@ fn run_functions(isolation: &str, time_ms: &str, functions: &[&HostileFunction])
     std::thread::scope(|scope| {
         let neighbour = scope.spawn(|| {
             let (mut client, mut calls) = (Client::open(port), 0);
-            while !done.load(Ordering::Relaxed) {
+            while !done.load(Ordering::Relaxed) || calls < CALLS_MIN {
                 let answer = client.query("c", "SELECT VALUE udf.fine(c.n) FROM c");
                 assert_eq!((answer.status, rows_of(&answer).as_str()), (200, "[2]"), "{}", text_of(&answer));
                 calls += 1;
@@ -271,11 +273,80 @@ fn run_functions(isolation: &str, time_ms: &str, functions: &[&HostileFunction])
         let calls = neighbour.join().expect("other functions of the container go on");
         println!("{} hostile functions, {isolation}; {calls} calls of another beside them", functions.len());
         assert!(results.iter().all(Result::is_ok), "see above");
-        // In process a function that never looks at the clock keeps its place until it ends.
-        let calls_min = if isolation == "process" { 10 } else { 1 };
-        assert!(calls >= calls_min, "{calls}");
+        assert!(calls >= CALLS_MIN, "{calls}");
     });
     live.stop().expect("the server is alive");
+}
+
+/// In process a function that does not look at the clock cannot be ended: it loses its place, and is refused from then on.
+/// There are as many of them as one container may have at a time, so nobody else was served.
+#[test]
+fn functions_that_do_not_end_lose_their_place() {
+    const FOR_EVER: &str = "x => Array.prototype.reverse.call({length: 2 ** 53 - 1})";
+    let live = serve(&["--script-isolation", "in-process", "--script-time-ms", "500"]);
+    let port = live.port;
+    let mut client = Client::open(port);
+    client.expect(201, "POST", "/dbs", ("dbs", ""), "", br#"{"id": "d"}"#);
+    client.container("c");
+    client.item("c");
+    client.function("c", "fine", "x => x + 1");
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let stuck = (4 * cores).max(8) / 2;
+    for number in 0..stuck {
+        let name = format!("stuck{number}");
+        client.function("c", &name, FOR_EVER);
+        let mut other = Client::open(port);
+        let request = other.query_request("c", &format!("SELECT VALUE udf.{name}(c.n) FROM c"));
+        // Answered when the server ends, if at all.
+        std::thread::spawn(move || other.connection.exchange(&request).map(|answer| answer.status));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    for _ in 0..CALLS_MIN {
+        let answer = client.query("c", "SELECT VALUE udf.fine(c.n) FROM c");
+        assert_eq!((answer.status, rows_of(&answer).as_str()), (200, "[2]"), "{}", text_of(&answer));
+    }
+    let refused = client.query("c", "SELECT VALUE udf.stuck0(c.n) FROM c");
+    assert_eq!(refused.status, 403, "{}", text_of(&refused));
+    assert!(text_of(&refused).contains("does not end"), "{}", text_of(&refused));
+    // A new version is another function.
+    let link = "dbs/d/colls/c/udfs/stuck0";
+    let body = br#"{"id": "stuck0", "body": "x => 7"}"#;
+    client.expect(200, "PUT", &format!("/{link}"), ("udfs", link), "", body);
+    let answer = client.query("c", "SELECT VALUE udf.stuck0(c.n) FROM c");
+    assert_eq!((answer.status, rows_of(&answer).as_str()), (200, "[7]"), "{}", text_of(&answer));
+    live.stop().expect("the server is alive");
+}
+
+/// Scripts of clients that left end, also where they run in processes of their own: as many as a logical partition may have
+/// at a time are started and left.
+#[test]
+fn scripts_end_when_their_client_leaves() {
+    for isolation in ["process", "in-process"] {
+        let live = serve(&["--script-isolation", isolation, "--script-time-ms", "600000"]);
+        let mut client = Client::open(live.port);
+        client.expect(201, "POST", "/dbs", ("dbs", ""), "", br#"{"id": "d"}"#);
+        client.container("c");
+        client.item("c");
+        client.function("c", "endless", "x => { for (;;); }");
+        client.function("c", "fine", "x => x + 1");
+        assert_eq!(client.procedure("c", "fine", "function () {}").status, 200);
+        let link = "dbs/d/colls/c/sprocs/endless";
+        let body = br#"{"id": "endless", "body": "function () { for (;;); }"}"#;
+        client.expect(201, "POST", "/dbs/d/colls/c/sprocs", ("sprocs", "dbs/d/colls/c"), "", body);
+        let query = client.query_request("c", "SELECT VALUE udf.endless(c.n) FROM c");
+        let run = client.signer.request("POST", &format!("/{link}"), ("sprocs", link), NO_KEY, b"[]");
+        for request in [query, run] {
+            let mut left: Vec<_> = (0..16).map(|_| Client::open(live.port)).collect();
+            left.iter_mut().for_each(|client| client.connection.send(&request).expect("sends"));
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        // A place is waited for, 5 s at most.
+        let answer = client.query("c", "SELECT VALUE udf.fine(c.n) FROM c");
+        assert_eq!((answer.status, rows_of(&answer).as_str()), (200, "[2]"), "{}", text_of(&answer));
+        let link = "dbs/d/colls/c/sprocs/fine";
+        client.expect(200, "POST", &format!("/{link}"), ("sprocs", link), NO_KEY, b"[]");
+        live.stop().expect("the server is alive");
+    }
 }
 
 /// A stop waits for nobody's function: neither for one that looks at the clock nor for one that does not.

@@ -94,6 +94,7 @@ impl Bench {
             pre_trigger: None,
             post_trigger: None,
             trigger_headers: Vec::new(),
+            cancel: Default::default(),
         };
         self.engine.write_item(&self.container, write).result.expect("written");
     }

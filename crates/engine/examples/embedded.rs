@@ -47,6 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         pre_trigger: None,
         post_trigger: None,
         trigger_headers: Vec::new(),
+        cancel: Default::default(),
     };
     let written = engine.write_item(&orders, write);
     println!("written for {} request units, etag {}", written.charge, written.result?.etag);

@@ -107,6 +107,7 @@ fn write(engine: &Engine, container: &Arc<Container>, kind: WriteKind, body: &st
         pre_trigger: None,
         post_trigger: None,
         trigger_headers: Vec::new(),
+        cancel: Default::default(),
     };
     engine.write_item(container, write).result.expect("an ordinary write");
 }

@@ -89,6 +89,9 @@ pub enum EngineError {
     /// it exceeded its time too often
     #[error("script {id:?} is blocked")]
     ScriptBlocked { id: String },
+    /// a call of it runs in this process and does not end
+    #[error("a call of script {id:?} does not end")]
+    ScriptStuck { id: String },
     /// others kept changing what a transaction read: nothing was done, retry
     #[error("the transaction conflicts with others")]
     TransactionConflict,

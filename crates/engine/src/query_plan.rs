@@ -36,10 +36,11 @@ impl Engine {
         text: &str,
         parameters: &Parameters,
         scope: &Scope,
+        cancel: &Cancel,
     ) -> Result<PlannedQuery, EngineError> {
-        let functions = PageFunctions::of(&self.shared, container, &Cancel::default());
+        let allowance = allowance::of_page(&self.shared, cancel);
+        let functions = PageFunctions::of(&self.shared, container, &allowance);
         let schema = Schema::of(&container.definition).with_functions(&functions);
-        let allowance = allowance::of_page(&self.shared, &Cancel::default());
         let query = Query::compile_within(text, parameters, schema, &allowance)?;
         planned(container, &query, scope)
     }

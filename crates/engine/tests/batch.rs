@@ -70,12 +70,18 @@ fn in_key(mut operation: BatchOperation, key: &str) -> BatchOperation {
 }
 
 fn atomic(fixture: &Fixture, operations: &[BatchOperation]) -> Answer<Vec<OperationResult>> {
-    fixture.engine.write_batch(&fixture.container, &pk(KEY), operations, None)
+    fixture.engine.write_batch(&fixture.container, &pk(KEY), operations, None, &Default::default())
 }
 
 fn bulk(fixture: &Fixture, operations: Vec<BatchOperation>) -> Vec<OperationResult> {
-    let bulk =
-        Bulk { operations, partition_id: None, partition_key: None, continue_on_error: true, session: None };
+    let bulk = Bulk {
+        operations,
+        partition_id: None,
+        partition_key: None,
+        continue_on_error: true,
+        session: None,
+        cancel: Default::default(),
+    };
     fixture.engine.bulk(&fixture.container, bulk).result.expect("a bulk")
 }
 
@@ -261,7 +267,10 @@ fn keys_and_sessions_of_the_whole_request() {
     let fixture = Fixture::with_key(r#"{"paths":["/a","/b"],"kind":"MultiHash","version":2}"#, "", 1);
     let write = create(r#"{"id":"1","a":"x","b":"y"}"#);
     let run = |key: &str, operations: &[BatchOperation], session: Option<&SessionToken>| {
-        fixture.engine.write_batch(&fixture.container, &pk(key), operations, session).result
+        fixture
+            .engine
+            .write_batch(&fixture.container, &pk(key), operations, session, &Default::default())
+            .result
     };
     let (key, written) = (r#"["x","y"]"#, [write.clone()]);
     assert!(
@@ -488,6 +497,7 @@ fn bulk_operations_stand_alone() {
         partition_key: None,
         continue_on_error: false,
         session: None,
+        cancel: Default::default(),
     };
     let stopped = fixture.engine.bulk(&fixture.container, stopping).result.expect("a bulk");
     assert!(matches!(stopped[0].result, Err(EngineError::ItemExists { .. })));
@@ -509,6 +519,7 @@ fn bulk_keeps_to_its_partition() {
             partition_key: partition_key.map(pk),
             continue_on_error: true,
             session: None,
+            cancel: Default::default(),
         };
         fixture.engine.bulk(&fixture.container, bulk)
     };

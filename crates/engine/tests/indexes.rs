@@ -113,6 +113,7 @@ fn write(fixture: &Fixture, random: &mut Random) {
         pre_trigger: None,
         post_trigger: None,
         trigger_headers: Vec::new(),
+        cancel: Default::default(),
     };
     match fixture.engine.write_item(&fixture.container, write).result {
         Ok(_) => {}

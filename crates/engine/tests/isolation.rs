@@ -180,6 +180,7 @@ impl Client<'_> {
             session: None,
             headers: Vec::new(),
             charge_max: None,
+            cancel: Default::default(),
         };
         let begun = self.tick();
         let result = self.fixture.engine.execute_procedure(&self.fixture.container, call).result;
@@ -212,6 +213,7 @@ impl Client<'_> {
             pre_trigger: None,
             post_trigger: Some("also".to_owned()),
             trigger_headers: Vec::new(),
+            cancel: Default::default(),
         };
         let begun = self.tick();
         let result = self.fixture.engine.write_item(&self.fixture.container, write).result;
@@ -244,7 +246,13 @@ impl Client<'_> {
         };
         let operations: Vec<BatchOperation> = steps.iter().map(operation).collect();
         let begun = self.tick();
-        let answer = self.fixture.engine.write_batch(&self.fixture.container, &pk(KEY), &operations, None);
+        let answer = self.fixture.engine.write_batch(
+            &self.fixture.container,
+            &pk(KEY),
+            &operations,
+            None,
+            &Default::default(),
+        );
         let result = answer.result.and_then(done_or_refused);
         let appends = steps.iter().filter_map(|(list, value)| Some(append(*list, (*value)?))).collect();
         self.record("batch", begun, result, appends, |bodies| {

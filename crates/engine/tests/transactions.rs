@@ -47,7 +47,7 @@ impl Bench {
     }
 
     fn transact(&self, operations: Vec<TransactionOperation>) -> Result<TransactionAnswer, EngineError> {
-        self.engine.transact("d", operations)
+        self.engine.transact("d", operations, &Default::default())
     }
 
     /// All operations succeed.
@@ -253,7 +253,7 @@ fn counts_are_limited() {
     let many = |count: usize| (0..count).map(|number| account(&number.to_string(), 1)).collect::<Vec<_>>();
     assert!(matches!(bench.transact(many(101)), Err(EngineError::BadRequest { .. })));
     assert_eq!(bench.done(many(100)).len(), 100);
-    let missing = bench.engine.transact("nowhere", many(1));
+    let missing = bench.engine.transact("nowhere", many(1), &Default::default());
     assert!(matches!(missing, Err(EngineError::ResourceNotFound { .. })));
 }
 
@@ -532,6 +532,6 @@ fn a_storage_that_cannot_is_said_to() {
     let engine = Engine::open(Arc::new(Narrow(memory, caps)), options_with(5)).unwrap();
     database(&engine, "d");
     engine.create_container("d", &json(ACCOUNTS), None).unwrap();
-    let refused = engine.transact("d", vec![account("ada", 1)]);
+    let refused = engine.transact("d", vec![account("ada", 1)], &Default::default());
     assert!(matches!(refused, Err(EngineError::NotSupported { .. })));
 }

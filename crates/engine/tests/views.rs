@@ -261,6 +261,7 @@ fn clients_do_not_write_to_a_view() {
             pre_trigger: None,
             post_trigger: None,
             trigger_headers: Vec::new(),
+            cancel: Default::default(),
         };
         refused(fixture.engine.write_item(&view, write).result.err().expect("refused"));
     }
@@ -354,7 +355,7 @@ fn the_model() {
                     let key = pk(&format!("[\"k{key}\"]"));
                     fixture
                         .engine
-                        .write_batch(&fixture.container, &key, &upserts, None)
+                        .write_batch(&fixture.container, &key, &upserts, None, &Default::default())
                         .result
                         .expect("done");
                 }

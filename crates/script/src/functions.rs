@@ -15,7 +15,7 @@ use crate::remote::RemoteFunctions;
 use crate::sandbox::{Pool, Realm, Sandbox, Stop};
 use crate::values::{Passed, take_u32};
 use crate::versions::Versions;
-use crate::{Limits, Script, ScriptError};
+use crate::{Caller, Limits, Script, ScriptError};
 
 /// Every call has the whole time of a function; it is granted again when so much of it has passed.
 const RENEWAL: Duration = Duration::from_millis(20);
@@ -121,10 +121,12 @@ impl LoadedFunctions {
         versions: &Versions,
         pool: Arc<Pool>,
         limits: Limits,
+        caller: &Caller,
     ) -> Result<LoadedFunctions, ScriptError> {
         let mut sandbox = pool.take()?;
         sandbox.begin(&limits, limits.function_time);
         sandbox.state.set_function(true);
+        sandbox.state.set_caller(caller.clone());
         sandbox.relieve(&limits);
         let renewed = Instant::now();
         let mut functions =

@@ -1,10 +1,17 @@
 //! What a script asks of the database, and what it is told.
 
+use crate::Caller;
+
 /// Serves one run, in one logical partition. Contract: requests arrive one at a time, in the order in which the script
 /// started them; their effects are seen by later reads and feeds of the same run but not by its queries; after
 /// [`Reply::Stop`] nothing more is asked.
 pub trait Host {
     fn call(&mut self, request: Request) -> Answer;
+
+    /// Who waits for the run.
+    fn caller(&self) -> Caller {
+        Caller::default()
+    }
 }
 
 /// Items and their parts are JSON text: a host writes it from what it stores and reads it into what it stores.

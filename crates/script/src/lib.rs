@@ -16,6 +16,7 @@
 
 #[expect(unsafe_code, reason = "the engine's calls for bytecode have no safe form; see the module")]
 mod bytecode; // programs compiled once, for every context
+mod caller; // who waits for a script
 mod compile; // from text to the entry function, and where in the text an error is
 mod confine; // what a worker process gives up
 mod error; // `ScriptError`
@@ -33,6 +34,7 @@ mod wire; // messages between the server and a worker process
 mod worker; // the worker process
 mod workers; // worker processes, seen from the server
 
+pub use caller::Caller;
 pub use confine::{Confinement, confine};
 pub use error::{Position, ScriptError};
 pub use functions::{Called, FunctionCall, Functions};

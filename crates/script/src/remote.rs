@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use crate::functions::{Called, FunctionCall};
 use crate::worker::CALLS_TIME;
-use crate::workers::{GRACE, Worker, Workers};
-use crate::{Limits, Script, ScriptError};
+use crate::workers::{GRACE, Watch, Worker, Workers};
+use crate::{Caller, Limits, Script, ScriptError};
 
 /// Calls of one message.
 const CALLS_MAX: usize = 1024;
@@ -19,6 +19,7 @@ pub(crate) struct RemoteFunctions {
     workers: Arc<Workers>,
     scripts: Vec<FunctionText>,
     limits: Limits,
+    caller: Caller,
     /// In which the functions are loaded.
     worker: Option<Worker>,
 }
@@ -35,12 +36,18 @@ impl FunctionText {
 }
 
 impl RemoteFunctions {
-    pub(crate) fn new(workers: Arc<Workers>, scripts: &[Script<'_>], limits: Limits) -> RemoteFunctions {
+    pub(crate) fn new(
+        workers: Arc<Workers>,
+        scripts: &[Script<'_>],
+        limits: Limits,
+        caller: Caller,
+    ) -> RemoteFunctions {
         let owned = |script: &Script<'_>| FunctionText {
             version: script.version.to_owned(),
             body: script.body.to_owned(),
         };
-        RemoteFunctions { workers, scripts: scripts.iter().map(owned).collect(), limits, worker: None }
+        let scripts = scripts.iter().map(owned).collect();
+        RemoteFunctions { workers, scripts, limits, caller, worker: None }
     }
 
     pub(crate) fn call(&mut self, call: &FunctionCall) -> Called {
@@ -57,8 +64,8 @@ impl RemoteFunctions {
         // A worker that keeps its limits answers in this time; it may compile first.
         let deadline = Instant::now() + self.limits.function_time + CALLS_TIME + GRACE;
         let load = (!is_loaded).then_some((&self.limits, &self.scripts[..]));
-        let values =
-            self.workers.watched(&mut worker, deadline, true, |worker| worker.call(load, calls))??;
+        let watch = Watch { deadline, is_function: true, caller: self.caller.clone() };
+        let values = self.workers.watched(&mut worker, watch, |worker| worker.call(load, calls))??;
         if values.is_empty() || values.len() > calls.len() {
             return Err(no_value());
         }

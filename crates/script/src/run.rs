@@ -15,7 +15,9 @@ use crate::remote::RemoteFunctions;
 use crate::sandbox::{Pool, Realm, Sandbox, Stop};
 use crate::versions::Versions;
 use crate::workers::{Program, Workers};
-use crate::{Answer, Host, IndexAction, Isolation, ItemLink, Limits, Reply, Request, ScriptError, Spatial};
+use crate::{
+    Answer, Caller, Host, IndexAction, Isolation, ItemLink, Limits, Reply, Request, ScriptError, Spatial,
+};
 
 /// Idle runtimes kept for the next runs.
 const IDLE_RUNTIME_COUNT_MAX: usize = 64;
@@ -165,7 +167,8 @@ impl Scripts {
         }
     }
 
-    pub(crate) fn knows(&self, version: &str) -> bool {
+    /// Whether a script of this version was loaded in this process.
+    pub fn knows(&self, version: &str) -> bool {
         self.versions.knows(version)
     }
 
@@ -173,6 +176,7 @@ impl Scripts {
         let mut sandbox = self.pool.take().map_err(|error| Failure { error, log: None })?;
         sandbox.begin(limits, limits.time);
         sandbox.state.set_function(false);
+        sandbox.state.set_caller(host.caller());
         let result = self.run_in(&sandbox, run, limits, host).map_err(|error| match error {
             // Interrupted before the script itself began.
             ScriptError::Engine { .. } if sandbox.state.is_interrupted() => ScriptError::TimedOut,
@@ -194,13 +198,14 @@ impl Scripts {
     }
 
     /// The user-defined functions of a query. Where they run in a worker process, they are compiled with the first call.
-    pub fn functions(&self, scripts: &[Script<'_>]) -> Result<Functions, ScriptError> {
+    pub fn functions(&self, scripts: &[Script<'_>], caller: &Caller) -> Result<Functions, ScriptError> {
         match &self.workers {
             Some(workers) => {
-                let functions = RemoteFunctions::new(Arc::clone(workers), scripts, self.limits);
+                let functions =
+                    RemoteFunctions::new(Arc::clone(workers), scripts, self.limits, caller.clone());
                 Ok(Functions::elsewhere(functions))
             }
-            None => self.load_functions(scripts, self.limits).map(Functions::here),
+            None => self.load_functions(scripts, self.limits, caller).map(Functions::here),
         }
     }
 
@@ -208,8 +213,9 @@ impl Scripts {
         &self,
         scripts: &[Script<'_>],
         limits: Limits,
+        caller: &Caller,
     ) -> Result<LoadedFunctions, ScriptError> {
-        LoadedFunctions::load(scripts, &self.versions, Arc::clone(&self.pool), limits)
+        LoadedFunctions::load(scripts, &self.versions, Arc::clone(&self.pool), limits, caller)
     }
 
     fn run_in(

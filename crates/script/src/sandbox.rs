@@ -16,9 +16,10 @@ use rquickjs::{Context, Ctx, Error, Function, Object, Persistent, Runtime, Value
 use quire_value::text;
 
 use crate::bytecode::{Bytecode, Kept};
+use crate::caller::WatchedCaller;
 use crate::isolation::SpatialFunction;
 use crate::needs::Needs;
-use crate::{Limits, ScriptError, Spatial};
+use crate::{Caller, Limits, ScriptError, Spatial};
 
 /// A runtime keeps names and symbols of all its runs; after so many it starts anew.
 const RUN_COUNT_MAX: u32 = 10_000;
@@ -68,6 +69,7 @@ pub(crate) struct State {
     /// It runs a function, which has nothing to finish when the server stops.
     is_function: AtomicBool,
     stopping: Arc<AtomicBool>,
+    caller: Mutex<WatchedCaller>,
 }
 
 #[derive(Clone, Copy)]
@@ -111,6 +113,7 @@ impl Pool {
         if sandbox.is_used_up() {
             return;
         }
+        sandbox.state.set_caller(Caller::default());
         let mut idle = self.idle.lock();
         if idle.len() < self.idle_max {
             idle.push(sandbox);
@@ -393,7 +396,12 @@ impl State {
             rejections: AtomicI64::new(0),
             is_function: AtomicBool::new(false),
             stopping,
+            caller: Mutex::new(WatchedCaller::new(Caller::default(), now)),
         }
+    }
+
+    pub(crate) fn set_caller(&self, caller: Caller) {
+        *self.caller.lock() = WatchedCaller::new(caller, Instant::now());
     }
 
     pub(crate) fn set_function(&self, is_function: bool) {
@@ -416,7 +424,8 @@ impl State {
 
     fn interrupts(&self) -> bool {
         let is_stopped = self.stopping.load(Relaxed) && self.is_function.load(Relaxed);
-        if is_stopped || Instant::now() >= self.times.lock().deadline {
+        let now = Instant::now();
+        if is_stopped || now >= self.times.lock().deadline || self.caller.lock().is_gone(now) {
             self.interrupted.store(true, Relaxed);
         }
         self.is_interrupted()

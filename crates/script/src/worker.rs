@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::confine::confine;
 use crate::functions::{LoadedFunctions, decode_call};
 use crate::wire::{Calls, Frame, OwnedRun, OwnedScript, ToWorker, malformed, read_frame, to_worker};
-use crate::{Answer, Failure, Host, Limits, Request, Script, ScriptError, Scripts, Spatial};
+use crate::{Answer, Caller, Failure, Host, Limits, Request, Script, ScriptError, Scripts, Spatial};
 
 /// Processor time of a run beyond its time limit, in seconds.
 const PROCESSOR_SECONDS_MORE: u64 = 3;
@@ -122,7 +122,7 @@ impl Worker {
             .zip(&bodies)
             .map(|(script, body)| Script { version: &script.version, body })
             .collect();
-        let loaded = self.scripts.load_functions(&scripts, *limits);
+        let loaded = self.scripts.load_functions(&scripts, *limits, &Caller::default());
         loaded.map_err(|error| Frame::failed(&Failure { error, log: None }))
     }
 }

@@ -17,11 +17,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::caller::WatchedCaller;
 use crate::confine::Confinement;
 use crate::functions::{Called, FunctionCall};
 use crate::remote::FunctionText;
 use crate::wire::{Frame, FromWorker, from_worker, malformed, read_frame};
-use crate::{Failure, Host, Limits, Outcome, Run, ScriptError};
+use crate::{Caller, Failure, Host, Limits, Outcome, Run, ScriptError};
 
 /// What a worker may take beyond the limit that it keeps itself: for a built-in of the engine that does not look at the
 /// clock, and for a machine under load.
@@ -69,9 +70,17 @@ struct State {
 
 struct Watched {
     deadline: Instant,
-    /// It runs functions, not a procedure or trigger.
+    caller: WatchedCaller,
     is_function: bool,
     process: Arc<Mutex<Child>>,
+}
+
+/// When a worker is killed: at its deadline, or when nobody waits for it any more.
+pub(crate) struct Watch {
+    pub(crate) deadline: Instant,
+    /// It runs functions, not a procedure or trigger.
+    pub(crate) is_function: bool,
+    pub(crate) caller: Caller,
 }
 
 pub(crate) struct Worker {
@@ -110,7 +119,8 @@ impl Workers {
         let failed = |error| Failure { error, log: None };
         let mut worker = self.take().map_err(failed)?;
         let deadline = Instant::now() + limits.time + GRACE;
-        let result = self.watched(&mut worker, deadline, false, |worker| worker.run(run, limits, host));
+        let watch = Watch { deadline, is_function: false, caller: host.caller() };
+        let result = self.watched(&mut worker, watch, |worker| worker.run(run, limits, host));
         let result = result.map_err(failed)?;
         if result.as_ref().err().is_none_or(|failure| failure.error.is_harmless()) {
             self.give_back(worker);
@@ -118,15 +128,14 @@ impl Workers {
         result
     }
 
-    /// Lets a worker work until a deadline; then it is killed.
+    /// Lets a worker work until it must end; then it is killed.
     pub(crate) fn watched<T>(
         &self,
         worker: &mut Worker,
-        deadline: Instant,
-        is_function: bool,
+        watch: Watch,
         work: impl FnOnce(&mut Worker) -> io::Result<T>,
     ) -> Result<T, ScriptError> {
-        let number = self.shared.watch(worker, deadline, is_function);
+        let number = self.shared.watch(worker, watch);
         let result = work(worker);
         let overran = !self.shared.forget(number);
         worker.is_ended = overran;
@@ -215,13 +224,16 @@ impl Shared {
         }
     }
 
-    fn watch(&self, worker: &Worker, deadline: Instant, is_function: bool) -> u64 {
+    fn watch(&self, worker: &Worker, watch: Watch) -> u64 {
+        let Watch { deadline, is_function, caller } = watch;
+        let (now, process) = (Instant::now(), Arc::clone(&worker.process));
         let mut state = self.state.lock();
-        let deadline = if is_function && state.stops_functions { Instant::now() } else { deadline };
+        let deadline = if is_function && state.stops_functions { now } else { deadline };
+        let watched = Watched { deadline, caller: WatchedCaller::new(caller, now), is_function, process };
         state.last_number += 1;
         let number = state.last_number;
-        let is_next = state.running.values().all(|watched| watched.deadline > deadline);
-        state.running.insert(number, Watched { deadline, is_function, process: Arc::clone(&worker.process) });
+        let is_next = state.running.values().all(|other| other.next() > watched.next());
+        state.running.insert(number, watched);
         drop(state);
         if is_next {
             self.changed.notify_one();
@@ -267,9 +279,8 @@ impl State {
     fn due(&mut self, now: Instant) -> (Vec<Arc<Mutex<Child>>>, Vec<Worker>, Option<Instant>) {
         let overdue: Vec<u64> = self
             .running
-            .iter()
-            .filter(|(_, watched)| watched.deadline <= now)
-            .map(|(number, _)| *number)
+            .iter_mut()
+            .filter_map(|(number, watched)| watched.must_end(now).then_some(*number))
             .collect();
         let overdue =
             overdue.iter().filter_map(|number| self.running.remove(number)).map(|watched| watched.process);
@@ -278,9 +289,20 @@ impl State {
         let count =
             self.idle.iter().take_while(|(_, since)| now.duration_since(*since) >= IDLE_TIME_MAX).count();
         let forgotten = self.idle.drain(..count).map(|(worker, _)| worker).collect();
-        let deadlines = self.running.values().map(|watched| watched.deadline);
+        let deadlines = self.running.values().map(Watched::next);
         let next = deadlines.chain(self.idle.first().map(|(_, since)| *since + IDLE_TIME_MAX)).min();
         (overdue, forgotten, next)
+    }
+}
+
+impl Watched {
+    /// When to look at it again.
+    fn next(&self) -> Instant {
+        self.caller.ask_at().map_or(self.deadline, |ask_at| ask_at.min(self.deadline))
+    }
+
+    fn must_end(&mut self, now: Instant) -> bool {
+        self.deadline <= now || self.caller.is_gone(now)
     }
 }
 

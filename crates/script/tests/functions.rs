@@ -11,7 +11,7 @@ fn call(body: &str, arguments: &str) -> Result<Value, ScriptError> {
         .into_array()
         .expect("an array");
     let limits = Limits { function_time: Duration::from_millis(300), ..Limits::default() };
-    Scripts::new(limits).functions(&[Script { version: "1", body }])?.call(0, &arguments)
+    Scripts::new(limits).functions(&[Script { version: "1", body }], &Caller::default())?.call(0, &arguments)
 }
 
 fn check(body: &str, arguments: &str, expected: &str) {
@@ -32,7 +32,7 @@ fn values() {
         assert!(call(body, "[]").unwrap().is_undefined(), "{body}");
     }
     let given = Scripts::new(Limits::default())
-        .functions(&[Script { version: "1", body: "a => typeof a" }])
+        .functions(&[Script { version: "1", body: "a => typeof a" }], &Caller::default())
         .unwrap()
         .call(0, &[Value::Undefined]);
     assert_eq!(given.unwrap(), Value::from("undefined"));
@@ -69,7 +69,7 @@ fn several_do_not_see_each_other_and_survive_errors() {
         of("function one(x) { if (x) throw x; return typeof two }"),
         of("function two() { return typeof one }"),
     ];
-    let mut functions = scripts.functions(&texts).unwrap();
+    let mut functions = scripts.functions(&texts, &Caller::default()).unwrap();
     assert_eq!(functions.call(0, &[Value::Bool(false)]).unwrap(), Value::from("undefined"));
     assert!(functions.call(0, &[Value::Bool(true)]).is_err());
     assert_eq!(functions.call(1, &[]).unwrap(), Value::from("undefined"));
@@ -81,7 +81,9 @@ fn several_do_not_see_each_other_and_survive_errors() {
 fn a_call_with_scalars_is_cheap() {
     const CALL_COUNT: u32 = 50_000;
     let scripts = Scripts::new(Limits { function_time: Duration::from_secs(60), ..Limits::default() });
-    let mut functions = scripts.functions(&[Script { version: "1", body: "(a, b) => a * 2 + b" }]).unwrap();
+    let mut functions = scripts
+        .functions(&[Script { version: "1", body: "(a, b) => a * 2 + b" }], &Caller::default())
+        .unwrap();
     let arguments = [Value::from(3), Value::from(0.5)];
     let started = Instant::now();
     for _ in 0..CALL_COUNT {

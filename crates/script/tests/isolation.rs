@@ -233,7 +233,10 @@ fn functions_run_as_in_process() {
         "x => { if (typeof kept === 'undefined') kept = 0; return kept += x }",
     ];
     let texts: Vec<Script<'_>> = bodies.iter().map(|body| script(body)).collect();
-    let (mut near, mut far) = (here.functions(&texts).unwrap(), elsewhere.functions(&texts).unwrap());
+    let (mut near, mut far) = (
+        here.functions(&texts, &Caller::default()).unwrap(),
+        elsewhere.functions(&texts, &Caller::default()).unwrap(),
+    );
     assert!(far.is_remote() && !near.is_remote());
     let parse = |json: &str| quire_value::text::parse(json.as_bytes(), Default::default()).unwrap();
     let values = [r#"1"#, "-0.5", "9007199254740993", r#""ü""#, "null", "true", r#"{"a": [1, {}]}"#, "[]"];
@@ -249,7 +252,7 @@ fn functions_run_as_in_process() {
             );
         }
     }
-    let broken = elsewhere.functions(&[script("functio () {}")]).unwrap().call(0, &[]);
+    let broken = elsewhere.functions(&[script("functio () {}")], &Caller::default()).unwrap().call(0, &[]);
     assert!(matches!(broken, Err(ScriptError::Compile { .. })), "{broken:?}");
 }
 
@@ -258,7 +261,7 @@ fn a_stuck_function_is_killed_and_others_go_on() {
     let stuck_texts = [script("() => 1"), script("() => new Array(4294967295).join()")];
     std::thread::scope(|scope| {
         let stuck = scope.spawn(|| {
-            let mut functions = scripts.functions(&stuck_texts).unwrap();
+            let mut functions = scripts.functions(&stuck_texts, &Caller::default()).unwrap();
             let calls = [0, 1, 0].map(|index| FunctionCall::new(index, &[]));
             let together = functions.call_together(&calls);
             assert_eq!(together, Err(ScriptError::TimedOut), "it takes the others of its message with it");
@@ -267,7 +270,7 @@ fn a_stuck_function_is_killed_and_others_go_on() {
         });
         let mut count = 0;
         while !stuck.is_finished() {
-            let mut functions = scripts.functions(&[script("() => 2")]).unwrap();
+            let mut functions = scripts.functions(&[script("() => 2")], &Caller::default()).unwrap();
             assert_eq!(show_value(&functions.call(0, &[])), "2");
             count += 1;
         }
@@ -280,7 +283,7 @@ fn a_stuck_function_is_killed_and_others_go_on() {
 
 fn a_dead_worker_fails_its_call_alone() {
     let scripts = scripts(Limits::default());
-    let mut functions = scripts.functions(&[script("a => a")]).unwrap();
+    let mut functions = scripts.functions(&[script("a => a")], &Caller::default()).unwrap();
     assert_eq!(show_value(&functions.call(0, &[quire_value::Value::from(1)])), "1");
     for worker in workers() {
         assert!(std::process::Command::new("kill").args(["-9", &worker]).status().unwrap().success());
@@ -296,7 +299,8 @@ fn a_dead_worker_fails_its_call_alone() {
 fn calls_together_end_early() {
     let scripts = scripts(Limits { function_time: Duration::from_millis(300), ..Limits::default() });
     let slow = script("ms => { var end = Date.now() + ms; while (Date.now() < end); return ms }");
-    let mut functions = scripts.functions(&[slow, script("() => { for (;;); }")]).unwrap();
+    let mut functions =
+        scripts.functions(&[slow, script("() => { for (;;); }")], &Caller::default()).unwrap();
     let calls: Vec<FunctionCall> =
         (0..50).map(|_| FunctionCall::new(0, &[quire_value::Value::from(20)])).collect();
     let done = functions.call_together(&calls).unwrap();
@@ -311,7 +315,7 @@ fn functions_leave_nothing_in_their_worker() {
     let scripts = scripts(Limits::default());
     let counting = script("() => { if (typeof kept === 'undefined') kept = 0; return ++kept }");
     for _ in 0..3 {
-        let mut functions = scripts.functions(&[counting]).unwrap();
+        let mut functions = scripts.functions(&[counting], &Caller::default()).unwrap();
         assert_eq!(show_value(&functions.call(0, &[])), "1");
         assert_eq!(show_value(&functions.call(0, &[])), "2");
     }
@@ -334,7 +338,7 @@ fn calls_together_are_cheap() {
     let before = processor_time();
     {
         let scripts = scripts(Limits::default());
-        let mut functions = scripts.functions(&[script("(a, b) => a * 2 + b")]).unwrap();
+        let mut functions = scripts.functions(&[script("(a, b) => a * 2 + b")], &Caller::default()).unwrap();
         for _ in 0..BATCH_COUNT {
             let call = |number: usize| FunctionCall::new(0, &[(number as i32).into(), 0.5.into()]);
             let calls: Vec<FunctionCall> = (0..BATCH).map(call).collect();
@@ -418,7 +422,7 @@ fn workers_that_cannot_start_are_told() {
         let scripts = Scripts::isolated(Limits::default(), &isolation);
         for _ in 0..2 {
             check(&scripts, "set(1)", "the script engine failed: the worker process");
-            let called = scripts.functions(&[script("() => 1")]).unwrap().call(0, &[]);
+            let called = scripts.functions(&[script("() => 1")], &Caller::default()).unwrap().call(0, &[]);
             assert!(matches!(called, Err(ScriptError::Engine { .. })), "{called:?}");
         }
     }

@@ -169,6 +169,7 @@ impl From<&EngineError> for Failure {
             PlanNeeded(planned) => Failure { plan: Some(query_plan(planned)), ..sub(400, 1004, PLAN_NEEDED) },
             Script(failure) => script(&failure.error),
             ScriptBlocked { id } => wire(403, script_blocked(id)),
+            ScriptStuck { id } => wire(403, script_stuck(id)),
             BatchTimeout { .. } => wire(408, errors(&[&error.to_string()])),
             ResponseTooLarge { .. } => sub(413, 3402, errors(&["Response size is too large"])),
             TransactionConflict => retry(449, None, RETRY_CONTENDED_MS, "Retry the request."),
@@ -400,6 +401,14 @@ fn script_blocked(id: &str) -> String {
     )
 }
 
+fn script_stuck(id: &str) -> String {
+    format!(
+        "The script with id '{id}' is blocked for execution because a call of it does not end and cannot be stopped in \
+         the process of the server. It can be executed again when it is replaced or the server is restarted; with \
+         --script-isolation process such a call is ended."
+    )
+}
+
 /// `Message: {"errors":[{"severity":"Error","location":{"start":7,"end":11},"code":"SC1001","message":"..."}]}`
 fn compile_errors(diagnostics: &[Diagnostic], text: Option<&str>) -> String {
     let mut out = b"Message: {\"errors\":[".to_vec();
@@ -590,6 +599,7 @@ mod tests {
                 })),
                 EngineError::Script(Box::new(ScriptFailure { error: ScriptError::TimedOut, log: None })),
                 EngineError::ScriptBlocked { id: text("s") },
+                EngineError::ScriptStuck { id: text("s") },
                 EngineError::TransactionConflict,
                 EngineError::NotSupported { feature: text("Flying") },
                 EngineError::Forbidden { reason: text("Say why.") },
@@ -715,6 +725,8 @@ mod tests {
                     408 {"code":"RequestTimeout","message":"Message: {\"Errors\":[\"The requested operation exceeded maximum alloted time.\"]}\r\nActivityId: ID, AGENT"}
                 ScriptBlocked { id: "s" }
                     403 {"code":"Forbidden","message":"The script with id 's' is blocked for execution because it has violated its allowed resource limit several times.\r\nActivityId: ID, AGENT"}
+                ScriptStuck { id: "s" }
+                    403 {"code":"Forbidden","message":"The script with id 's' is blocked for execution because a call of it does not end and cannot be stopped in the process of the server. It can be executed again when it is replaced or the server is restarted; with --script-isolation process such a call is ended.\r\nActivityId: ID, AGENT"}
                 TransactionConflict
                     449 retry after 10 ms {"code":"RetryWith","message":"Retry the request.\r\nActivityId: ID, AGENT"}
                 NotSupported { feature: "Flying" }

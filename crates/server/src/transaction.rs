@@ -37,8 +37,9 @@ pub(crate) async fn serve(call: &AdminCall<'_>, database: &str) -> Answered {
         return Err(RequestError::Disabled { flag: "--enable-transactions" }.into());
     }
     let operations = operations(&request.body, !request.prefers_minimal())?;
-    let (shared, database) = (state.clone(), database.to_owned());
-    let answer = state.pool.write(move || shared.engine.transact(&database, operations)).await??;
+    let (shared, database, cancel) = (state.clone(), database.to_owned(), request.client.cancel());
+    let run = move || shared.engine.transact(&database, operations, &cancel);
+    let answer = state.pool.write(run).await??;
     let failed = answer.results.iter().any(|result| match result {
         Ok(done) => done.outcome == TransactionOutcome::NotModified,
         Err(_) => true,

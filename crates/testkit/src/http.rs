@@ -90,6 +90,11 @@ impl Connection {
         Ok(Answer { status: frame.status, head, body })
     }
 
+    /// Without a look at the answer.
+    pub fn send(&mut self, request: &[u8]) -> Result<()> {
+        Ok(self.stream.write_all(request)?)
+    }
+
     /// The status alone, for load generators.
     pub fn status(&mut self, request: &[u8]) -> Result<u16> {
         Ok(self.frame(request)?.status)

@@ -391,6 +391,7 @@ fn write_item(engine: &Engine, container: &Arc<Container>, (place, body): &(Plac
         pre_trigger: None,
         post_trigger: None,
         trigger_headers: Vec::new(),
+        cancel: Default::default(),
     };
     count(engine.write_item(container, write).result).map_err(|error| place.error(error))
 }

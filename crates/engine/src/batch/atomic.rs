@@ -12,7 +12,7 @@ use quire_resource::{PartitionKey, SessionToken};
 use quire_value::{Item, Limits, Node};
 
 use super::{BatchOperation, BatchVerb, OperationDone, OperationResult, Outcome, check_response, is_general};
-use crate::api::Answer;
+use crate::api::{Answer, Cancel};
 use crate::items::etag_matches;
 use crate::items::logical_partition::LogicalPartition;
 use crate::locks::{LockSet, Mode, Protects};
@@ -32,9 +32,11 @@ pub(super) fn write_batch(
     key: &PartitionKey,
     operations: &[BatchOperation],
     session: Option<&SessionToken>,
+    cancel: &Cancel,
 ) -> Answer<Vec<OperationResult>> {
     let mut partition = None;
-    let done = run(shared, container, key, operations, session, &mut partition);
+    let batch = Batch { shared, container, key, operations, cancel };
+    let done = run(&batch, session, &mut partition);
     // Asked for after the commit, so it covers it.
     let position = partition.and_then(|partition: &Partition| partition.position().ok());
     match done {
@@ -59,13 +61,11 @@ enum Attempt {
 }
 
 fn run<'a>(
-    shared: &'a Shared,
-    container: &'a Container,
-    key: &PartitionKey,
-    operations: &[BatchOperation],
+    batch: &Batch<'a, '_>,
     session: Option<&SessionToken>,
     partition: &mut Option<&'a Partition>,
 ) -> Result<Done, EngineError> {
+    let Batch { shared, container, key, operations, cancel } = *batch;
     container.check_open()?;
     let home = LogicalPartition::of(container, key.clone())?;
     *partition = Some(home.place.partition);
@@ -78,7 +78,7 @@ fn run<'a>(
         if tried > 1 {
             std::thread::sleep(Duration::from_millis(1 << (tried - 1).min(6)));
         }
-        let batch = Batch { shared, container, key, operations };
+        cancel.check()?;
         match batch.attempt(locks.as_ref())? {
             Attempt::Done(done) => return Ok(done),
             Attempt::Again => {}
@@ -129,6 +129,7 @@ struct Batch<'a, 'o> {
     container: &'a Container,
     key: &'o PartitionKey,
     operations: &'o [BatchOperation],
+    cancel: &'o Cancel,
 }
 
 impl Batch<'_, '_> {
@@ -142,6 +143,7 @@ impl Batch<'_, '_> {
         let (mut results, mut response_bytes) = (Vec::with_capacity(self.operations.len()), 0);
         let started = Instant::now();
         for operation in self.operations {
+            self.cancel.check()?;
             if started.elapsed() > RUN_MAX {
                 return Err(EngineError::BatchTimeout { limit: RUN_MAX });
             }

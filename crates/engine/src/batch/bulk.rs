@@ -12,7 +12,7 @@ use super::{
     BatchOperation, BatchVerb, Bulk, OperationDone, OperationResult, Outcome, RESPONSE_BYTES_MAX,
     check_response, response_too_large,
 };
-use crate::api::{Answer, ItemRead, ItemWritten, ReadItem, WriteItem, WriteKind};
+use crate::api::{Answer, Cancel, ItemRead, ItemWritten, ReadItem, WriteItem, WriteKind};
 use crate::items::place::{Place, canonical};
 use crate::items::write::{Attempt, Plan, Request, missing_or, named};
 use crate::items::{etag_matches, read};
@@ -37,7 +37,8 @@ pub(super) fn run(
         Err(error) => return Answer { charge: charge::REFUSED, position: None, result: Err(error) },
     };
     let count = bulk.operations.len();
-    let mut run = Run { shared, container, results: (0..count).map(|_| None).collect(), response_bytes };
+    let (results, cancel) = ((0..count).map(|_| None).collect(), bulk.cancel);
+    let mut run = Run { shared, container, results, response_bytes, cancel };
     if bulk.continue_on_error {
         run.in_rounds(&scope, bulk.operations);
     } else {
@@ -131,6 +132,7 @@ impl<'a> Scope<'a> {
             pre_trigger: None,
             post_trigger: None,
             trigger_headers: Vec::new(),
+            cancel: Cancel::default(),
         };
         let named = named(&write);
         let request = Request::new(self.container, write)
@@ -171,12 +173,13 @@ struct Run<'a> {
     container: &'a Container,
     results: Vec<Option<OperationResult>>,
     response_bytes: usize,
+    cancel: Cancel,
 }
 
 impl<'a> Run<'a> {
     fn one_by_one(&mut self, scope: &Scope<'a>, operations: Vec<BatchOperation>) {
         for (index, operation) in operations.into_iter().enumerate() {
-            match scope.work(self.shared, operation) {
+            match self.cancel.check().and_then(|()| scope.work(self.shared, operation)) {
                 Ok(work) => self.alone(index, work),
                 Err(error) => self.fail(index, error),
             }
@@ -200,6 +203,9 @@ impl<'a> Run<'a> {
                 // In their order, with what met the split.
                 waiting.iter().for_each(|(index, _)| self.fail(*index, EngineError::PartitionMoved));
                 return;
+            }
+            if self.cancel.look() {
+                return waiting.iter().for_each(|(index, _)| self.fail(*index, EngineError::Cancelled));
             }
             if rounds_left == 0 {
                 return waiting.into_iter().for_each(|(index, work)| self.alone(index, work));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use quire_resource::{PartitionKey, SessionToken};
 
-use crate::api::{Answer, IndexingDirective};
+use crate::api::{Answer, Cancel, IndexingDirective};
 use crate::sequencer::duplicate;
 use crate::{Container, Engine, EngineError, charge};
 
@@ -76,9 +76,10 @@ impl Engine {
         key: &PartitionKey,
         operations: &[BatchOperation],
         session: Option<&SessionToken>,
+        cancel: &Cancel,
     ) -> Answer<Vec<OperationResult>> {
         self.on_current(container, |container| {
-            atomic::write_batch(&self.shared, container, key, operations, session)
+            atomic::write_batch(&self.shared, container, key, operations, session, cancel)
         })
     }
 
@@ -135,6 +136,8 @@ pub struct Bulk {
     /// Otherwise the first failure ends it, and what would have followed is [`EngineError::FailedDependency`].
     pub continue_on_error: bool,
     pub session: Option<SessionToken>,
+    /// What is not done by then is [`EngineError::Cancelled`].
+    pub cancel: Cancel,
 }
 
 fn check_response(bytes: usize) -> Result<(), EngineError> {
@@ -157,5 +160,6 @@ fn is_general(error: &EngineError) -> bool {
             | EngineError::Contended
             | EngineError::ResourceNotFound { .. }
             | EngineError::PartitionMoved
+            | EngineError::Cancelled
     )
 }

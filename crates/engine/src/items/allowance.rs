@@ -1,7 +1,6 @@
 //! What a page may use: its part of the memory for queries, its time, and a client that waits for it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use quire_sql::{Allowance, SqlError, Watch};
@@ -11,39 +10,33 @@ use crate::shared::Shared;
 
 /// From the first look at its text to the last row of a page, whatever it does meanwhile.
 pub(crate) const PAGE_TIME_MAX: Duration = Duration::from_secs(60);
-/// Between two looks at the client.
-const ASK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The allowance of one page. All that works for it is spent from here, so that all of it ends when the client leaves.
 pub(crate) fn of_page(shared: &Shared, cancel: &Cancel) -> Allowance {
-    Allowance::new(shared.query_memory.query()).with_watch(Arc::new(PageWatch::new(cancel)))
+    watched(Allowance::new(shared.query_memory.query()), cancel)
+}
+
+pub(crate) fn watched(allowance: Allowance, cancel: &Cancel) -> Allowance {
+    allowance.with_watch(Arc::new(PageWatch::new(cancel)))
 }
 
 struct PageWatch {
     cancel: Cancel,
     started: Instant,
-    /// When the client is asked for again, in microseconds since the start.
-    ask_at_micros: AtomicU64,
 }
 
 impl PageWatch {
     fn new(cancel: &Cancel) -> PageWatch {
-        PageWatch { cancel: cancel.clone(), started: Instant::now(), ask_at_micros: AtomicU64::new(0) }
+        PageWatch { cancel: cancel.clone(), started: Instant::now() }
     }
 }
 
 impl Watch for PageWatch {
     fn look(&self) -> Result<(), SqlError> {
-        let elapsed = self.started.elapsed();
-        let micros = elapsed.as_micros() as u64;
-        if micros >= self.ask_at_micros.load(Ordering::Relaxed) {
-            self.ask_at_micros.store(micros + ASK_INTERVAL.as_micros() as u64, Ordering::Relaxed);
-            self.cancel.ask();
-        }
-        if self.cancel.is_cancelled() {
+        if self.cancel.look() {
             return Err(SqlError::Cancelled);
         }
-        if elapsed >= PAGE_TIME_MAX {
+        if self.started.elapsed() >= PAGE_TIME_MAX {
             return Err(SqlError::Budget { what: "a minute" });
         }
         Ok(())

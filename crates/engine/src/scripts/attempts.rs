@@ -4,6 +4,7 @@
 //! for the disk, and those that wait together share a sync. Where a short script has just met a conflict, its first try
 //! holds the logical partition already: that keeps others waiting no longer than retries would.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ const SHORT: Duration = Duration::from_millis(20);
 
 /// The time that all tries of one transaction share, and the charge that each has. Waiting, for a place, a lock or the
 /// disk, is left out.
-pub(super) struct Allowance {
+pub(super) struct Allowance<'a> {
     soft_time: Duration,
     time: Duration,
     charge_max: f64,
@@ -31,12 +32,17 @@ pub(super) struct Allowance {
     used: Duration,
     /// Of this try.
     started: Instant,
+    /// Of this try, while it runs.
+    pass: Option<Pass>,
+    /// Whoever waits for it.
+    pub client: &'a Cancel,
 }
 
-impl Allowance {
-    fn new(limits: &ScriptLimits, charge_max: f64) -> Allowance {
+impl<'a> Allowance<'a> {
+    fn new(limits: &ScriptLimits, charge_max: f64, client: &'a Cancel) -> Allowance<'a> {
         let ScriptLimits { soft_time, time, .. } = *limits;
-        Allowance { soft_time, time, charge_max, used: Duration::ZERO, started: Instant::now() }
+        let (used, started, pass) = (Duration::ZERO, Instant::now(), None);
+        Allowance { soft_time, time, charge_max, used, started, pass, client }
     }
 
     pub fn used(&self) -> Duration {
@@ -52,17 +58,40 @@ impl Allowance {
         self.used() < self.soft_time && charge < self.charge_max
     }
 
-    fn resume(&mut self) {
+    fn resume(&mut self, pass: Pass) {
         self.started = Instant::now();
+        self.pass = Some(pass);
     }
 
+    /// Gives its place up.
     fn pause(&mut self) {
         self.used += self.started.elapsed();
+        self.pass = None;
+    }
+
+    /// A script that runs in this process.
+    pub fn watched<T>(&self, version: &Arc<str>, run: impl FnOnce() -> T) -> T {
+        match &self.pass {
+            Some(pass) => pass.watched(version, self.left(), run),
+            None => run(),
+        }
+    }
+
+    /// What a script waits for.
+    pub fn unwatched<T>(&self, run: impl FnOnce() -> T) -> T {
+        match &self.pass {
+            Some(pass) => pass.unwatched(run),
+            None => run(),
+        }
     }
 
     /// For what the running try asks.
     fn cancel(&self) -> Cancel {
-        Cancel::until(self.started + self.time.saturating_sub(self.used))
+        self.client.until(self.started + self.left())
+    }
+
+    fn left(&self) -> Duration {
+        self.time.saturating_sub(self.used)
     }
 }
 
@@ -75,6 +104,8 @@ pub(super) struct Room<'a> {
     pub scripts: &'a [&'a Source],
     /// What its operations may cost before it is asked to finish.
     pub charge_max: f64,
+    /// Whoever waits for it.
+    pub cancel: &'a Cancel,
 }
 
 impl Room<'_> {
@@ -83,10 +114,10 @@ impl Room<'_> {
     pub fn transact<T>(
         &self,
         charge: &mut f64,
-        mut work: impl FnMut(&mut Transaction<'_>, &Allowance) -> Result<T, EngineError>,
+        mut work: impl FnMut(&mut Transaction<'_>, &Allowance<'_>) -> Result<T, EngineError>,
     ) -> Result<(T, Committed), EngineError> {
         let scripting = &self.shared.scripts;
-        let mut allowance = Allowance::new(scripting.scripts.limits(), self.charge_max);
+        let mut allowance = Allowance::new(scripting.scripts.limits(), self.charge_max, self.cancel);
         let partition = name_of(self.shared, self.container, self.place);
         let task = scripting.contention.task(partition, self.scripts);
         let first = if scripting.contention.is_recent(task) { OPTIMISTIC_TRIES } else { 0 };
@@ -95,13 +126,14 @@ impl Room<'_> {
                 scripting.figures.retries.fetch_add(1, Ordering::Relaxed);
             }
             let (pass, mut transaction) = self.begin(tried, partition)?;
-            allowance.resume();
+            self.cancel.check()?;
+            allowance.resume(pass);
             transaction.set_cancel(allowance.cancel());
             let done = work(&mut transaction, &allowance);
             allowance.pause();
-            drop(pass);
             *charge = transaction.charge();
             let done = done?;
+            self.cancel.check()?;
             match transaction.commit() {
                 Ok(committed) => return Ok((done, committed)),
                 Err(CommitFailed::Failed(error)) => return Err(error),
@@ -119,7 +151,7 @@ impl Room<'_> {
     }
 
     /// The place comes first: who waits for one holds no lock.
-    fn begin(&self, tried: u32, partition: u64) -> Result<(Pass<'_>, Transaction<'_>), EngineError> {
+    fn begin(&self, tried: u32, partition: u64) -> Result<(Pass, Transaction<'_>), EngineError> {
         let Room { shared, container, place, .. } = *self;
         let pass = shared.scripts.gate.enter(partition)?;
         let key = place.key.clone();

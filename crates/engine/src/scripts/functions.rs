@@ -12,22 +12,18 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quire_script::{Called, FunctionCall, Functions, Script};
-use quire_sql::{Spend, SqlError, UserFunctions};
+use quire_script::{Called, Caller, FunctionCall, Functions, Script};
+use quire_sql::{Allowance, Spend, SqlError, UserFunctions};
 use quire_value::Value;
 
 use super::gate::Pass;
 use super::{Scripting, Source};
-use crate::api::{Cancel, Resource};
+use crate::api::Resource;
 use crate::shared::Shared;
-use crate::{Container, EngineError};
+use crate::{Container, EngineError, ScriptError};
 
 /// What a call counts as, in steps of evaluation: many of them for one item come to an end.
 const CALL_STEPS: u64 = 20;
-/// Between two looks at whether the page may go on.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// All calls of a page.
-const TIME_MAX: Duration = Duration::from_secs(60);
 /// Calls noted at a time, and their bytes.
 const NOTED_MAX: usize = 65_536;
 const NOTED_BYTES_MAX: usize = 16 << 20;
@@ -42,21 +38,17 @@ type Find<'a> = dyn Fn(&str) -> Option<Arc<Resource>> + 'a;
 pub(crate) struct PageFunctions<'a> {
     scripting: &'a Scripting,
     find: Box<Find<'a>>,
-    cancel: Cancel,
+    /// Of the query: its time, and a client that waits for it.
+    allowance: Allowance,
+    pass: RefCell<Option<Pass>>,
     found: RefCell<Vec<Source>>,
     /// Calls in the text of the query.
     written: Cell<u32>,
-    running: RefCell<Option<Running>>,
+    running: RefCell<Option<Functions>>,
     ahead: RefCell<Ahead>,
     calls: Cell<u64>,
     /// Why a call failed, as the query language cannot say it.
     failure: RefCell<Option<EngineError>>,
-}
-
-struct Running {
-    functions: Functions,
-    started: Instant,
-    looked: Instant,
 }
 
 /// Calls that were foreseen.
@@ -111,15 +103,16 @@ impl Ahead {
 
 impl<'a> PageFunctions<'a> {
     /// Of the functions that the container has now.
-    pub fn of(shared: &'a Shared, container: &'a Container, cancel: &Cancel) -> PageFunctions<'a> {
-        PageFunctions::new(&shared.scripts, cancel, Box::new(|name| container.scripts().function(name)))
+    pub fn of(shared: &'a Shared, container: &'a Container, allowance: &Allowance) -> PageFunctions<'a> {
+        PageFunctions::new(&shared.scripts, allowance, Box::new(|name| container.scripts().function(name)))
     }
 
-    fn new(scripting: &'a Scripting, cancel: &Cancel, find: Box<Find<'a>>) -> PageFunctions<'a> {
+    fn new(scripting: &'a Scripting, allowance: &Allowance, find: Box<Find<'a>>) -> PageFunctions<'a> {
         PageFunctions {
             scripting,
             find,
-            cancel: cancel.clone(),
+            allowance: allowance.clone(),
+            pass: RefCell::default(),
             found: RefCell::default(),
             written: Cell::new(0),
             running: RefCell::default(),
@@ -137,12 +130,16 @@ impl<'a> PageFunctions<'a> {
         }
     }
 
-    /// A place for the functions that the query calls, if it does: before it reads anything.
-    pub fn enter(&self, container: &Container) -> Result<Option<Pass<'a>>, EngineError> {
-        if self.found.borrow().is_empty() {
-            return Ok(None);
+    /// Takes a place for the functions that the query calls, if it does: before it reads anything.
+    pub fn enter(&self, container: &Container) -> Result<(), EngineError> {
+        let found = self.found.borrow();
+        if found.is_empty() {
+            return Ok(());
         }
-        self.scripting.function_gate.enter(u64::from(container.number)).map(Some)
+        found.iter().try_for_each(|source| self.scripting.check_blocked(source))?;
+        let pass = self.scripting.function_gate.enter(u64::from(container.number))?;
+        self.pass.replace(Some(pass));
+        Ok(())
     }
 
     pub fn calls(&self) -> u64 {
@@ -193,7 +190,7 @@ impl<'a> PageFunctions<'a> {
             let mut running = self.running.borrow_mut();
             let running = self.started(&mut running)?;
             // One that cannot be loaded, or ends the worker, fails when it is asked for.
-            let Ok(answers) = running.functions.call_together(&noted) else {
+            let Ok(answers) = running.call_together(&noted) else {
                 ahead.is_over = true;
                 return Ok(false);
             };
@@ -207,11 +204,7 @@ impl<'a> PageFunctions<'a> {
 
     fn call_one(&self, function: usize, arguments: &[Value]) -> Result<Value, EngineError> {
         self.calls.set(self.calls.get() + 1);
-        let fail = |error| match self.scripting.is_stopping() {
-            // It was ended, and is no offender.
-            true => EngineError::Overloaded,
-            false => self.scripting.failed(&self.found.borrow()[function], error, None),
-        };
+        let fail = |error| self.call_failed(&self.found.borrow()[function], error);
         if self.wants_foresight() {
             let call = FunctionCall::new(function, arguments);
             if let Some(answer) = self.ahead.borrow_mut().take(&call) {
@@ -220,46 +213,61 @@ impl<'a> PageFunctions<'a> {
         }
         let mut running = self.running.borrow_mut();
         let running = self.started(&mut running)?;
-        running.functions.call(function, arguments).map_err(fail)
+        let version = Arc::clone(&self.found.borrow()[function].version);
+        self.watched(&version, || running.call(function, arguments)).map_err(fail)
+    }
+
+    fn call_failed(&self, source: &Source, error: ScriptError) -> EngineError {
+        // What was ended for another reason is no offender.
+        if self.scripting.is_stopping() {
+            return EngineError::Overloaded;
+        }
+        match self.allowance.look() {
+            Err(reason) => reason.into(),
+            Ok(()) => self.scripting.failed(source, error, None),
+        }
+    }
+
+    /// What runs in this process may not end.
+    fn watched<T>(&self, version: &Arc<str>, call: impl FnOnce() -> T) -> T {
+        match &*self.pass.borrow() {
+            Some(pass) if !self.scripting.scripts.is_isolated() => {
+                pass.watched(version, self.scripting.scripts.limits().function_time, call)
+            }
+            _ => call(),
+        }
     }
 
     /// The functions, once the page may go on.
-    fn started<'r>(&self, running: &'r mut Option<Running>) -> Result<&'r mut Running, EngineError> {
+    fn started<'r>(&self, running: &'r mut Option<Functions>) -> Result<&'r mut Functions, EngineError> {
         if self.scripting.is_stopping() {
             return Err(EngineError::Overloaded);
         }
+        // A call may take longer than all else between two looks of the evaluator.
+        self.allowance.look()?;
         if running.is_none() {
             *running = Some(self.start()?);
         }
-        let running = running.as_mut().expect("started");
-        self.look(running)?;
-        Ok(running)
+        Ok(running.as_mut().expect("started"))
     }
 
-    fn start(&self) -> Result<Running, EngineError> {
+    fn start(&self) -> Result<Functions, EngineError> {
         let found = self.found.borrow();
         found.iter().try_for_each(|source| self.scripting.check_blocked(source))?;
         let scripts: Vec<Script<'_>> = found.iter().map(Source::script).collect();
-        let functions = self.scripting.scripts.functions(&scripts);
-        let functions = functions.map_err(|error| self.scripting.failed(&found[0], error, None))?;
-        let now = Instant::now();
-        Ok(Running { functions, started: now, looked: now })
-    }
-
-    /// Looks whether the page may go on, now and then: between two items that is not asked of us.
-    fn look(&self, running: &mut Running) -> Result<(), EngineError> {
-        if running.looked.elapsed() < LOOK_INTERVAL {
-            return Ok(());
+        let allowance = self.allowance.clone();
+        let caller = Caller::asking(move || allowance.look().is_err());
+        let load = |scripts: &[Script<'_>], source: &Source| {
+            let load = || self.scripting.scripts.functions(scripts, &caller);
+            self.watched(&source.version, load).map_err(|error| self.call_failed(source, error))
+        };
+        // To load a text is to run it. The first time each is alone, so that one that does not end is known.
+        for (source, script) in found.iter().zip(&scripts).filter(|_| scripts.len() > 1) {
+            if !self.scripting.scripts.is_isolated() && !self.scripting.scripts.knows(script.version) {
+                drop(load(std::slice::from_ref(script), source)?);
+            }
         }
-        self.cancel.ask();
-        if self.cancel.is_cancelled() {
-            return Err(EngineError::Cancelled);
-        }
-        if running.started.elapsed() >= TIME_MAX {
-            return Err(SqlError::Budget { what: "a minute of user-defined functions" }.into());
-        }
-        running.looked = Instant::now();
-        Ok(())
+        load(&scripts, &found[0])
     }
 
     fn failed(&self, function: usize, error: EngineError) -> SqlError {
@@ -300,8 +308,8 @@ mod tests {
     use quire_value::{Limits, Object, text};
 
     use super::*;
-    use crate::api::ScriptOptions;
-    use crate::{ScriptError, ScriptLimits};
+    use crate::ScriptLimits;
+    use crate::api::{Cancel, ScriptOptions};
 
     const FUNCTIONS: &[(&str, &str)] = &[
         ("double", "function (x) { return 2 * x; }"),
@@ -335,7 +343,7 @@ mod tests {
     }
 
     fn rows(scripting: &Scripting, query: &str, items: &str) -> Result<String, EngineError> {
-        let functions = PageFunctions::new(scripting, &Cancel::default(), Box::new(resource));
+        let functions = PageFunctions::new(scripting, &Allowance::default(), Box::new(resource));
         let schema = Schema::default().with_functions(&functions);
         let query = Query::compile_for(query, &Parameters::default(), schema)?;
         let items = text::parse(items.as_bytes(), Limits::default())?;
@@ -418,11 +426,11 @@ mod tests {
     fn a_cancelled_page_ends_between_calls() {
         let scripting = scripting(false);
         let cancel = Cancel::default();
-        let functions = PageFunctions::new(&scripting, &cancel, Box::new(resource));
+        let allowance = crate::items::allowance::watched(Allowance::default(), &cancel);
+        let functions = PageFunctions::new(&scripting, &allowance, Box::new(resource));
         let number = functions.find("count").expect("is there");
         functions.call(number, &[], &mut |_| Ok(())).expect("is called");
         cancel.cancel();
-        std::thread::sleep(LOOK_INTERVAL);
         let error = functions.call(number, &[], &mut |_| Ok(())).expect_err("is cancelled");
         assert!(matches!(functions.explain(error.into()), EngineError::Cancelled));
     }

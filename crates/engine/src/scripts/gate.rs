@@ -4,10 +4,14 @@
 //! partition, or a container for its queries) fills more than its share of the places, and the rest waits outside, for a
 //! bounded time.
 //!
+//! A script in this process that does not look at the clock cannot be ended. When it is overdue ([`Pass::watched`]) its
+//! place is taken from it, and its version is refused from then on ([`Gate::is_stuck`]).
+//!
 //! Invariants: a place is given to the first in the queue whose party has not filled its share, so nobody waits behind a
-//! party that has; dropping [`Pass`] frees the place, also when its holder panics.
+//! party that has; dropping [`Pass`] frees the place, also when its holder panics; no more than twice as many scripts run as
+//! there are places: once as many have lost theirs, an overdue one keeps it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -21,6 +25,10 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const WAITING_MAX: usize = 192;
 /// The part of the queue that one party may take: threads must be left for others.
 const WAITING_SHARE: usize = 3;
+/// What a script may take beyond its time, on a machine under load, before it is overdue.
+const GRACE: Duration = Duration::from_secs(1);
+/// Versions remembered as stuck; past that all are forgotten.
+const STUCK_VERSIONS_MAX: usize = 10_000;
 
 pub(crate) struct Gate {
     places: usize,
@@ -35,6 +43,11 @@ pub(crate) struct Gate {
 #[derive(Default)]
 struct State {
     running: usize,
+    /// Those that have a place.
+    holders: Vec<Arc<Holder>>,
+    /// Those that lost it and run on.
+    stuck: usize,
+    stuck_versions: HashSet<Arc<str>>,
     /// Those that run or wait.
     parties: HashMap<u64, Counts>,
     queue: VecDeque<Arc<Waiter>>,
@@ -48,51 +61,153 @@ struct Counts {
 
 struct Waiter {
     party: u64,
-    admitted: Mutex<bool>,
+    admitted: Mutex<Option<Arc<Holder>>>,
     changed: Condvar,
 }
 
 /// A place; given up when dropped.
-pub(crate) struct Pass<'a> {
-    gate: &'a Gate,
+pub(crate) struct Pass {
+    gate: Arc<Gate>,
+    holder: Arc<Holder>,
+}
+
+struct Holder {
     party: u64,
+    watched: Mutex<Option<Watched>>,
+}
+
+/// A script in this process, while it runs.
+struct Watched {
+    version: Arc<str>,
+    overdue_at: Instant,
+}
+
+impl Holder {
+    fn new(party: u64) -> Arc<Holder> {
+        Arc::new(Holder { party, watched: Mutex::new(None) })
+    }
+
+    /// The version that should have ended by now.
+    fn overdue(&self, now: Instant) -> Option<Arc<str>> {
+        let watched = self.watched.lock();
+        watched
+            .as_ref()
+            .filter(|watched| watched.overdue_at <= now)
+            .map(|watched| Arc::clone(&watched.version))
+    }
+}
+
+impl Pass {
+    /// A script runs in this process, for this time at most unless it is stuck.
+    pub fn watched<T>(&self, version: &Arc<str>, time: Duration, run: impl FnOnce() -> T) -> T {
+        let overdue_at = Instant::now() + time + GRACE;
+        *self.holder.watched.lock() = Some(Watched { version: Arc::clone(version), overdue_at });
+        let _end = EndOfWatch(&self.holder);
+        run()
+    }
+
+    /// What runs is not the script itself, which may take its time.
+    pub fn unwatched<T>(&self, run: impl FnOnce() -> T) -> T {
+        let watched = self.holder.watched.lock().take();
+        let done = run();
+        *self.holder.watched.lock() = watched;
+        done
+    }
+}
+
+struct EndOfWatch<'a>(&'a Holder);
+
+impl Drop for EndOfWatch<'_> {
+    fn drop(&mut self) {
+        *self.0.watched.lock() = None;
+    }
 }
 
 impl Gate {
-    pub fn new(places: usize, share: usize) -> Gate {
+    pub fn new(places: usize, share: usize) -> Arc<Gate> {
         Gate::with_wait(places, share, WAIT_MAX)
     }
 
-    fn with_wait(places: usize, share: usize, wait_max: Duration) -> Gate {
+    fn with_wait(places: usize, share: usize, wait_max: Duration) -> Arc<Gate> {
         let places = places.max(1);
         let share = share.clamp(1, places);
         let (waited, refused) = (AtomicU64::new(0), AtomicU64::new(0));
-        Gate { places, share, wait_max, state: Mutex::default(), waited, refused }
+        Arc::new(Gate { places, share, wait_max, state: Mutex::default(), waited, refused })
     }
 
     /// Waits for a place; `Overloaded` when that takes too long, or too many wait already. `party` is a hash: a
     /// collision makes two of them share their share.
-    pub fn enter(&self, party: u64) -> Result<Pass<'_>, EngineError> {
+    pub fn enter(self: &Arc<Self>, party: u64) -> Result<Pass, EngineError> {
         let waiter = {
             let mut state = self.state.lock();
             // Whoever waits and could run was admitted when the last place was given up.
-            if state.running < self.places && state.counts(party).running < self.share {
-                state.start(party);
-                return Ok(Pass { gate: self, party });
+            if !self.has_place(&state, party) {
+                self.take_from_overdue(&mut state);
+            }
+            if self.has_place(&state, party) {
+                return Ok(Pass { gate: Arc::clone(self), holder: state.start(party) });
             }
             self.queue_up(&mut state, party)?
         };
         self.waited.fetch_add(1, Ordering::Relaxed);
-        if waiter.wait(self.wait_max) || !self.leave_queue(&waiter) {
-            return Ok(Pass { gate: self, party });
+        if let Some(holder) = self.wait(&waiter).or_else(|| self.leave_queue(&waiter)) {
+            return Ok(Pass { gate: Arc::clone(self), holder });
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
         Err(EngineError::Overloaded)
     }
 
-    /// Places that are taken.
+    /// Those that run, with a place or without.
     pub fn running(&self) -> usize {
-        self.state.lock().running
+        let state = self.state.lock();
+        state.running + state.stuck
+    }
+
+    /// Those that lost their place because they do not end.
+    pub fn stuck(&self) -> usize {
+        self.state.lock().stuck
+    }
+
+    /// Whether a call of this version does not end.
+    pub fn is_stuck(&self, version: &str) -> bool {
+        let mut state = self.state.lock();
+        if state.running > 0 {
+            self.take_from_overdue(&mut state);
+        }
+        state.stuck_versions.contains(version)
+    }
+
+    fn has_place(&self, state: &State, party: u64) -> bool {
+        state.running < self.places && state.counts(party).running < self.share
+    }
+
+    /// Those that are stuck lose their places, as long as threads are left for others.
+    fn take_from_overdue(&self, state: &mut State) {
+        let now = Instant::now();
+        let overdue = |holder: &Arc<Holder>| holder.overdue(now).map(|version| (Arc::clone(holder), version));
+        let overdue: Vec<_> = state.holders.iter().filter_map(overdue).collect();
+        for (holder, version) in overdue {
+            state.note_stuck(version);
+            if state.stuck < self.places {
+                state.stuck += 1;
+                self.free(state, &holder);
+            }
+        }
+    }
+
+    /// Waits for a place until the time is over, and looks meanwhile whether someone is overdue.
+    fn wait(&self, waiter: &Waiter) -> Option<Arc<Holder>> {
+        let deadline = Instant::now() + self.wait_max;
+        loop {
+            let now = Instant::now();
+            if let Some(holder) = waiter.wait(deadline.min(now + GRACE)) {
+                return Some(holder);
+            }
+            if Instant::now() >= deadline {
+                return None;
+            }
+            self.take_from_overdue(&mut self.state.lock());
+        }
     }
 
     /// Waits since start, and entries refused.
@@ -107,32 +222,49 @@ impl Gate {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Err(EngineError::Overloaded);
         }
-        let waiter = Arc::new(Waiter { party, admitted: Mutex::new(false), changed: Condvar::new() });
+        let waiter = Arc::new(Waiter { party, admitted: Mutex::new(None), changed: Condvar::new() });
         state.queue.push_back(Arc::clone(&waiter));
         state.parties.entry(party).or_default().waiting += 1;
         Ok(waiter)
     }
 
-    /// False when the waiter was admitted meanwhile.
-    fn leave_queue(&self, waiter: &Arc<Waiter>) -> bool {
+    /// The place, when the waiter was admitted meanwhile.
+    fn leave_queue(&self, waiter: &Arc<Waiter>) -> Option<Arc<Holder>> {
         let mut state = self.state.lock();
-        let Some(at) = state.queue.iter().position(|other| Arc::ptr_eq(other, waiter)) else { return false };
+        let Some(at) = state.queue.iter().position(|other| Arc::ptr_eq(other, waiter)) else {
+            return waiter.admitted.lock().take();
+        };
         state.queue.remove(at);
         state.change(waiter.party, |counts| counts.waiting -= 1);
+        None
+    }
+
+    fn leave(&self, holder: &Arc<Holder>) {
+        let mut state = self.state.lock();
+        if !self.free(&mut state, holder) {
+            state.stuck -= 1;
+        }
+    }
+
+    /// Gives the place to the next; false when the holder has lost it already.
+    fn free(&self, state: &mut State, holder: &Arc<Holder>) -> bool {
+        let Some(at) = state.holders.iter().position(|other| Arc::ptr_eq(other, holder)) else {
+            return false;
+        };
+        state.holders.swap_remove(at);
+        state.running -= 1;
+        state.change(holder.party, |counts| counts.running -= 1);
+        self.admit(state);
         true
     }
 
-    fn leave(&self, party: u64) {
-        let mut state = self.state.lock();
-        state.running -= 1;
-        state.change(party, |counts| counts.running -= 1);
+    fn admit(&self, state: &mut State) {
         while state.running < self.places {
             let may_run = |waiter: &Arc<Waiter>| state.counts(waiter.party).running < self.share;
             let Some(at) = state.queue.iter().position(may_run) else { return };
             let Some(waiter) = state.queue.remove(at) else { return };
             state.change(waiter.party, |counts| counts.waiting -= 1);
-            state.start(waiter.party);
-            *waiter.admitted.lock() = true;
+            *waiter.admitted.lock() = Some(state.start(waiter.party));
             waiter.changed.notify_one();
         }
     }
@@ -143,9 +275,23 @@ impl State {
         self.parties.get(&party).copied().unwrap_or_default()
     }
 
-    fn start(&mut self, party: u64) {
+    fn start(&mut self, party: u64) -> Arc<Holder> {
+        let holder = Holder::new(party);
+        self.holders.push(Arc::clone(&holder));
         self.running += 1;
         self.parties.entry(party).or_default().running += 1;
+        holder
+    }
+
+    fn note_stuck(&mut self, version: Arc<str>) {
+        if self.stuck_versions.contains(&version) {
+            return;
+        }
+        if self.stuck_versions.len() >= STUCK_VERSIONS_MAX {
+            self.stuck_versions.clear();
+        }
+        tracing::warn!(%version, "a script does not end and cannot be stopped in this process: it is refused from now on");
+        self.stuck_versions.insert(version);
     }
 
     /// Forgets a party in which nothing runs or waits.
@@ -159,21 +305,20 @@ impl State {
 }
 
 impl Waiter {
-    fn wait(&self, wait_max: Duration) -> bool {
-        let deadline = Instant::now() + wait_max;
+    fn wait(&self, until: Instant) -> Option<Arc<Holder>> {
         let mut admitted = self.admitted.lock();
-        while !*admitted {
-            if self.changed.wait_until(&mut admitted, deadline).timed_out() {
-                return *admitted;
+        while admitted.is_none() {
+            if self.changed.wait_until(&mut admitted, until).timed_out() {
+                break;
             }
         }
-        true
+        admitted.take()
     }
 }
 
-impl Drop for Pass<'_> {
+impl Drop for Pass {
     fn drop(&mut self) {
-        self.gate.leave(self.party);
+        self.gate.leave(&self.holder);
     }
 }
 
@@ -186,7 +331,7 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(20);
 
-    fn is_refused(gate: &Gate, party: u64) -> bool {
+    fn is_refused(gate: &Arc<Gate>, party: u64) -> bool {
         matches!(gate.enter(party), Err(EngineError::Overloaded))
     }
 
@@ -261,6 +406,38 @@ mod tests {
             assert!(waiting.into_iter().all(|waiter| waiter.join().expect("no panic")), "in time");
         });
         assert!(gate.state.lock().queue.is_empty());
+    }
+
+    #[test]
+    fn a_script_that_does_not_end_loses_its_place() {
+        let gate = Gate::with_wait(2, 2, Duration::from_secs(10));
+        let version: Arc<str> = "a".into();
+        let (ready, end) = (std::sync::Barrier::new(5), std::sync::Barrier::new(5));
+        let late = Instant::now().checked_sub(2 * GRACE).expect("the machine runs longer");
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let pass = gate.enter(1).expect("a place, after a while");
+                    pass.watched(&version, Duration::ZERO, || {
+                        if let Some(watched) = &mut *pass.holder.watched.lock() {
+                            watched.overdue_at = late;
+                        }
+                        ready.wait();
+                        end.wait();
+                    });
+                });
+            }
+            ready.wait();
+            assert!(gate.is_stuck("a") && !gate.is_stuck("b"));
+            assert_eq!((gate.stuck(), gate.running()), (2, 4), "no more than there are places");
+            let state = gate.state.lock();
+            assert_eq!((state.running, state.holders.len()), (2, 2), "the others keep theirs");
+            drop(state);
+            end.wait();
+        });
+        let _places = (gate.enter(1).expect("a place"), gate.enter(1).expect("another"));
+        assert!(gate.is_stuck("a"), "until it is replaced");
+        assert_eq!((gate.stuck(), gate.running()), (0, 2));
     }
 
     #[test]

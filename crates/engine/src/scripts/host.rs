@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use quire_resource::PartitionKey;
-use quire_script::{Answer, Host, IndexAction, ItemLink, Reply, Request};
+use quire_script::{Answer, Caller, Host, IndexAction, ItemLink, Reply, Request};
 use quire_sql::{Parameters, SqlError};
 use quire_value::{Limits, Value, text};
 
@@ -24,7 +24,7 @@ const OTHER_PARTITION_KEY: &str = "Requests originating from scripts cannot refe
 pub(super) struct ItemHost<'t, 'a> {
     transaction: &'t mut Transaction<'a>,
     key: &'t PartitionKey,
-    allowance: &'t Allowance,
+    allowance: &'t Allowance<'t>,
     /// Why the run was stopped.
     stopped: Option<EngineError>,
 }
@@ -33,7 +33,7 @@ impl<'t, 'a> ItemHost<'t, 'a> {
     pub fn new(
         transaction: &'t mut Transaction<'a>,
         key: &'t PartitionKey,
-        allowance: &'t Allowance,
+        allowance: &'t Allowance<'t>,
     ) -> ItemHost<'t, 'a> {
         ItemHost { transaction, key, allowance, stopped: None }
     }
@@ -121,7 +121,15 @@ impl<'t, 'a> ItemHost<'t, 'a> {
 
 impl Host for ItemHost<'_, '_> {
     fn call(&mut self, request: Request) -> Answer {
-        let served = if self.allowance.is_over() { Err(EngineError::Cancelled) } else { self.serve(request) };
+        let allowance = self.allowance;
+        let served = if allowance.is_over() || allowance.client.is_cancelled() {
+            Err(EngineError::Cancelled)
+        } else if matches!(request, Request::Query { .. }) {
+            // Its functions are a part of the script.
+            self.serve(request)
+        } else {
+            allowance.unwatched(|| self.serve(request))
+        };
         let reply = served.unwrap_or_else(|error| match told(&error) {
             Some((status, message)) => Reply::Error { status, message },
             None => {
@@ -131,6 +139,11 @@ impl Host for ItemHost<'_, '_> {
         });
         let accepting = self.allowance.is_ample(self.transaction.charge()) && self.transaction.has_room();
         Answer { reply, accepting }
+    }
+
+    fn caller(&self) -> Caller {
+        let client = self.allowance.client.clone();
+        Caller::asking(move || client.look())
     }
 }
 
@@ -184,7 +197,7 @@ pub(super) fn told(error: &EngineError) -> Option<(u16, String)> {
         // Of functions that a query called.
         Script(failure) if failure.error == ScriptError::TimedOut => Some((408, error.to_string())),
         Script(_) => Some((400, error.to_string())),
-        ScriptBlocked { .. } => Some((403, error.to_string())),
+        ScriptBlocked { .. } | ScriptStuck { .. } => Some((403, error.to_string())),
         // Whatever else there is or will be is not the script's to handle.
         _ => None,
     }

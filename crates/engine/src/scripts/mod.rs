@@ -53,9 +53,9 @@ const CONTAINER_SHARE: usize = 2;
 /// What all scripts of an engine share.
 pub(crate) struct Scripting {
     scripts: Scripts,
-    gate: Gate,
+    gate: Arc<Gate>,
     /// Of queries that call functions: one that runs in a script must not wait for another place of the same kind.
-    function_gate: Gate,
+    function_gate: Arc<Gate>,
     contention: Contention,
     /// `None`: nobody is blocked.
     offenders: Option<Offenders>,
@@ -118,6 +118,7 @@ impl Scripting {
             ("script_timeouts", count(&self.figures.timeouts)),
             ("script_waits", waits + function_waits),
             ("script_refusals", refusals + function_refusals),
+            ("script_stuck", (self.gate.stuck() + self.function_gate.stuck()) as u64),
         ]
     }
 
@@ -128,16 +129,22 @@ impl Scripting {
         run: &Run<'_>,
         transaction: &mut Transaction<'_>,
         key: &PartitionKey,
-        allowance: &Allowance,
+        allowance: &Allowance<'_>,
     ) -> Result<Outcome, EngineError> {
         self.figures.runs.fetch_add(1, Ordering::Relaxed);
         let mut host = ItemHost::new(transaction, key, allowance);
         let run = Run { time_used: allowance.used(), ..*run };
-        let Failure { error, log } = match self.scripts.run(&run, &mut host) {
+        let outcome = match self.scripts.is_isolated() {
+            true => self.scripts.run(&run, &mut host),
+            false => allowance.watched(&source.version, || self.scripts.run(&run, &mut host)),
+        };
+        let Failure { error, log } = match outcome {
             Ok(outcome) => return Ok(outcome),
             Err(failure) => failure,
         };
         match host.into_stopped() {
+            // It was ended, and is no offender.
+            _ if allowance.client.is_cancelled() => Err(EngineError::Cancelled),
             None => Err(self.failed(source, error, log)),
             // Only its own time cancels what it asked for.
             Some(EngineError::Cancelled) => Err(self.failed(source, ScriptError::TimedOut, log)),
@@ -146,6 +153,9 @@ impl Scripting {
     }
 
     fn check_blocked(&self, script: &Source) -> Result<(), EngineError> {
+        if self.gate.is_stuck(&script.version) || self.function_gate.is_stuck(&script.version) {
+            return Err(EngineError::ScriptStuck { id: script.id().to_owned() });
+        }
         match &self.offenders {
             Some(offenders) if offenders.is_blocked(&script.version) => {
                 Err(EngineError::ScriptBlocked { id: script.id().to_owned() })
@@ -170,12 +180,12 @@ impl Scripting {
 /// A script, and what names exactly its text.
 struct Source {
     resource: Arc<Resource>,
-    version: String,
+    version: Arc<str>,
 }
 
 impl Source {
     fn of(resource: Arc<Resource>) -> Source {
-        let version = format!("{}{}", resource.rid, resource.etag);
+        let version = format!("{}{}", resource.rid, resource.etag).into();
         Source { resource, version }
     }
 

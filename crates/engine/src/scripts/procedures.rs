@@ -60,7 +60,7 @@ fn execute(
         time_used: Duration::ZERO,
     };
     let charge_max = call.charge_max.unwrap_or(f64::INFINITY);
-    let room = Room { shared, container, place, scripts: &[&source], charge_max };
+    let room = Room { shared, container, place, scripts: &[&source], charge_max, cancel: &call.cancel };
     let mut spent = 0.0;
     let result = room.transact(&mut spent, |transaction, allowance| {
         shared.scripts.run(&source, &run, transaction, &place.key, allowance)

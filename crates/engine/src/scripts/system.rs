@@ -19,7 +19,7 @@ use quire_resource::PartitionKey;
 use quire_value::{Limits, Value, text};
 
 use super::host::told;
-use crate::api::{Answer, ExecuteSystemProcedure, IndexingDirective, ProcedureDone, SystemAddress};
+use crate::api::{Answer, Cancel, ExecuteSystemProcedure, IndexingDirective, ProcedureDone, SystemAddress};
 use crate::items::Place;
 use crate::partition::Partition;
 use crate::sequencer::random_token;
@@ -36,7 +36,8 @@ pub fn is_system_procedure(id: &str) -> bool {
 }
 
 /// What the client asks for besides its items.
-struct BulkOptions {
+struct BulkOptions<'a> {
+    cancel: &'a Cancel,
     verb: TransactionVerb,
     makes_ids: bool,
     stops_softly: bool,
@@ -74,7 +75,9 @@ impl Engine {
         *spent = charge::SCRIPT;
         let body = match call.id.as_str() {
             ECHO => parameters.first().map_or_else(|| "\"\"".to_owned(), Value::to_json),
-            BULK_INSERT => self.bulk_insert(container, partition, key.as_ref(), &parameters, spent)?,
+            BULK_INSERT => {
+                self.bulk_insert(container, partition, key.as_ref(), &parameters, &call.cancel, spent)?
+            }
             id => return Err(EngineError::ResourceNotFound { kind: "stored procedure", id: id.to_owned() }),
         };
         Ok(ProcedureDone { body, log: None })
@@ -86,10 +89,11 @@ impl Engine {
         partition: &Partition,
         key: Option<&PartitionKey>,
         parameters: &[Value],
+        cancel: &Cancel,
         spent: &mut f64,
     ) -> Result<String, EngineError> {
         let items = parameters.first().and_then(Value::as_array).ok_or_else(bad_parameters)?;
-        let options = bulk_options(parameters.get(1));
+        let options = bulk_options(parameters.get(1), cancel);
         let (started, soft_time) = (Instant::now(), self.shared.scripts.scripts.limits().soft_time);
         let (mut count, mut error_code) = (0, 0);
         while count < items.len() && started.elapsed() < soft_time {
@@ -122,7 +126,7 @@ impl Engine {
         partition: &Partition,
         key: Option<&PartitionKey>,
         items: &[Value],
-        options: &BulkOptions,
+        options: &BulkOptions<'_>,
         spent: &mut f64,
     ) -> Result<Option<(usize, EngineError)>, EngineError> {
         let mut operations = Vec::with_capacity(items.len());
@@ -132,7 +136,7 @@ impl Engine {
                 Err(error) => return Ok(Some((at, error))),
             }
         }
-        let answer = self.transact(&container.database.id, operations)?;
+        let answer = self.transact(&container.database.id, operations, options.cancel)?;
         *spent += answer.charge;
         let failed = answer.results.into_iter().enumerate().find_map(|(at, result)| match result {
             Err(EngineError::FailedDependency) | Ok(_) => None,
@@ -165,7 +169,7 @@ fn operation(
     partition: &Partition,
     key: Option<&PartitionKey>,
     item: &Value,
-    options: &BulkOptions,
+    options: &BulkOptions<'_>,
 ) -> Result<TransactionOperation, EngineError> {
     let mut item = match item {
         Value::String(json) => text::parse(json.as_bytes(), Limits::default())?,
@@ -203,9 +207,10 @@ fn random_id() -> Result<String, EngineError> {
     Ok(parts.join("-"))
 }
 
-fn bulk_options(options: Option<&Value>) -> BulkOptions {
+fn bulk_options<'a>(options: Option<&Value>, cancel: &'a Cancel) -> BulkOptions<'a> {
     let is_set = |name: &str| options.and_then(|options| options.get(name)) == Some(&Value::Bool(true));
     BulkOptions {
+        cancel,
         verb: if is_set("enableUpsert") { TransactionVerb::Upsert } else { TransactionVerb::Create },
         makes_ids: !is_set("disableAutomaticIdGeneration"),
         stops_softly: is_set("softStopOnConflict"),

@@ -129,7 +129,8 @@ fn run(
     container.check_open()?;
     triggers.all().try_for_each(|trigger| shared.scripts.check_blocked(trigger))?;
     let scripts: Vec<&Source> = triggers.all().collect();
-    let room = Room { shared, container, place, scripts: &scripts, charge_max: f64::INFINITY };
+    let (charge_max, cancel) = (f64::INFINITY, &write.cancel);
+    let room = Room { shared, container, place, scripts: &scripts, charge_max, cancel };
     let headers = header_pairs(&write.trigger_headers);
     let work = Work { room: &room, about: About::of(container), headers: &headers, write, triggers };
     let mut spent = 0.0;
@@ -149,7 +150,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn run(&self, transaction: &mut Transaction<'_>, allowance: &Allowance) -> Result<Done, EngineError> {
+    fn run(&self, transaction: &mut Transaction<'_>, allowance: &Allowance<'_>) -> Result<Done, EngineError> {
         let change = self.change();
         transaction.check(&change)?;
         let mut change = transaction.patch_as_replace(change)?;
@@ -187,7 +188,7 @@ impl Work<'_> {
         &self,
         body: &Bytes,
         transaction: &mut Transaction<'_>,
-        allowance: &Allowance,
+        allowance: &Allowance<'_>,
     ) -> Result<Bytes, EngineError> {
         let Some(trigger) = &self.triggers.pre else { return Ok(body.clone()) };
         let call = Call::PreTrigger { operation: self.triggers.operation, body: text_of(body)? };
@@ -201,7 +202,7 @@ impl Work<'_> {
         sent: &Bytes,
         stored: String,
         transaction: &mut Transaction<'_>,
-        allowance: &Allowance,
+        allowance: &Allowance<'_>,
     ) -> Result<String, EngineError> {
         let Some(trigger) = &self.triggers.post else { return Ok(stored) };
         let response_body = Some(stored.as_str()).filter(|stored| !stored.is_empty());
@@ -215,7 +216,7 @@ impl Work<'_> {
         trigger: &Source,
         call: Call<'_>,
         transaction: &mut Transaction<'_>,
-        allowance: &Allowance,
+        allowance: &Allowance<'_>,
     ) -> Result<Option<String>, EngineError> {
         let Room { shared, place, .. } = *self.room;
         let collection = self.about.collection();

@@ -13,7 +13,7 @@ use quire_resource::PartitionKey;
 
 use super::commit::{Committed, Ready, committed};
 use super::{Change, ChangeItem, Transaction, TransactionRead};
-use crate::api::{IndexingDirective, Position};
+use crate::api::{Cancel, IndexingDirective, Position};
 use crate::items::body::Body;
 use crate::items::etag_matches;
 use crate::items::logical_partition::LogicalPartition;
@@ -120,6 +120,7 @@ impl Engine {
         &self,
         database: &str,
         operations: Vec<TransactionOperation>,
+        cancel: &Cancel,
     ) -> Result<TransactionAnswer, EngineError> {
         self.database(database)?;
         check_count(operations.len())?;
@@ -135,7 +136,8 @@ impl Engine {
             }
         }
         for _ in 0..MOVES_MAX {
-            let run = Run { shared: &self.shared, containers: &containers, targets: &targets, steps: &steps };
+            let shared = &self.shared;
+            let run = Run { shared, containers: &containers, targets: &targets, steps: &steps, cancel };
             match run.run() {
                 Err(EngineError::PartitionMoved) => self.follow(&mut containers)?,
                 answer => return answer,
@@ -182,6 +184,7 @@ struct Run<'a> {
     targets: &'a [Target],
     /// Operations, each with its target.
     steps: &'a [(usize, TransactionOperation)],
+    cancel: &'a Cancel,
 }
 
 impl<'a> Run<'a> {
@@ -195,6 +198,7 @@ impl<'a> Run<'a> {
             if tried > 0 {
                 std::thread::sleep(Duration::from_millis(1 << (tried - 1)));
             }
+            self.cancel.check()?;
             let _held = self.shared.locks.take(&locks)?;
             match self.attempt()? {
                 Attempt::Answered(answer) => return Ok(answer),
@@ -212,6 +216,7 @@ impl<'a> Run<'a> {
         }
         let mut pending = Vec::with_capacity(self.steps.len());
         for (at, (target, operation)) in self.steps.iter().enumerate() {
+            self.cancel.check()?;
             match step(&mut transactions[*target], *target, operation) {
                 Ok(done) => pending.push(done),
                 Err(error) => {

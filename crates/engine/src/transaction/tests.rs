@@ -84,6 +84,7 @@ impl Bench {
             pre_trigger: None,
             post_trigger: None,
             trigger_headers: Vec::new(),
+            cancel: Default::default(),
         };
         self.engine.write_item(&self.container, write)
     }
@@ -230,6 +231,7 @@ fn what_a_script_was_shown_is_what_is_stored() {
             pre_trigger: None,
             post_trigger: None,
             trigger_headers: Vec::new(),
+            cancel: Default::default(),
         },
     );
     let other = json(std::str::from_utf8(&other.result.unwrap().body).unwrap());

@@ -17,6 +17,8 @@ pub enum Call<'a> {
     SnapshotTaken,
     Get(Space, &'a [u8]),
     Visit(&'a Scan),
+    /// A row that a scan is about to show.
+    Row,
     Commit(&'a Commit),
     RemoveRange(Space),
 }
@@ -69,6 +71,7 @@ impl Calls {
             Call::SnapshotTaken => Some(&self.snapshots),
             Call::BeforeSnapshot | Call::Get(..) | Call::RemoveRange(_) => None,
             Call::Visit(_) => Some(&self.scans),
+            Call::Row => Some(&self.rows),
             Call::Commit(_) => Some(&self.commits),
         };
         if let Some(counter) = counter {
@@ -132,7 +135,7 @@ impl Snapshot for HookedSnapshot {
     fn visit(&self, scan: &Scan, visit: &mut Visit<'_>) -> Result<bool, StorageError> {
         self.shared.call(&Call::Visit(scan));
         self.inner.visit(scan, &mut |key, value| {
-            self.shared.rows.fetch_add(1, Ordering::SeqCst);
+            self.shared.call(&Call::Row);
             visit(key, value)
         })
     }

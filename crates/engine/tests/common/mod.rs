@@ -113,6 +113,7 @@ impl Fixture {
             pre_trigger: None,
             post_trigger: None,
             trigger_headers: Vec::new(),
+            cancel: Default::default(),
         };
         self.engine.write_item(&self.container, write)
     }

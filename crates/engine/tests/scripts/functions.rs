@@ -127,7 +127,13 @@ fn plans_know_them() {
     let bench = Bench::new();
     filled(&bench);
     let plan = |text: &str| {
-        bench.0.engine.query_plan(&bench.0.container, text, &Parameters::default(), &Default::default())
+        bench.0.engine.query_plan(
+            &bench.0.container,
+            text,
+            &Parameters::default(),
+            &Default::default(),
+            &Default::default(),
+        )
     };
     let planned = plan("SELECT VALUE udf.twice(c.n) FROM c").unwrap();
     assert!(planned.plan.features.is_empty() && planned.plan.info.is_some_and(|info| info.has_select_value));

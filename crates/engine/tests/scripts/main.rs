@@ -106,6 +106,7 @@ impl Bench {
             session: None,
             headers: vec![("x-ms-activity-id".to_owned(), "a1".to_owned())],
             charge_max,
+            cancel: Default::default(),
         };
         self.0.engine.execute_procedure(&self.0.container, call)
     }
@@ -157,6 +158,7 @@ impl Bench {
             pre_trigger: named(pre),
             post_trigger: named(post),
             trigger_headers: vec![("x-ms-activity-id".to_owned(), "a1".to_owned())],
+            cancel: Default::default(),
         };
         self.0.engine.write_item(&self.0.container, write)
     }

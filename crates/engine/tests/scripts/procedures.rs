@@ -246,6 +246,7 @@ fn a_session_that_is_not_reached_is_refused() {
         session: Some(quire_resource::SessionToken::parse(&token).unwrap()),
         headers: Vec::new(),
         charge_max: None,
+        cancel: Default::default(),
     };
     let answer = bench.0.engine.execute_procedure(&bench.0.container, call);
     assert!(matches!(answer.result, Err(EngineError::SessionNotAvailable)));

@@ -86,6 +86,7 @@ fn answer(
         pre_trigger: None,
         post_trigger: None,
         trigger_headers: Vec::new(),
+        cancel: Default::default(),
     };
     engine.write_item(container, write)
 }

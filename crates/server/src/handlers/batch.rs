@@ -61,7 +61,8 @@ async fn atomic(
         });
     }
     let (engine, container, session) = (call.state.engine.clone(), container.clone(), call.session()?);
-    let run = move || engine.write_batch(&container, &key, &operations, session.as_ref());
+    let cancel = call.request.client.cancel();
+    let run = move || engine.write_batch(&container, &key, &operations, session.as_ref(), &cancel);
     Ok(call.run(run).await?)
 }
 
@@ -82,6 +83,7 @@ async fn bulk(
         partition_key: scope.partition_key,
         continue_on_error: call.is_true(&CONTINUE_ON_ERROR),
         session: call.session()?,
+        cancel: call.request.client.cancel(),
     };
     let (engine, container) = (call.state.engine.clone(), container.clone());
     Ok(call.run(move || engine.bulk(&container, bulk)).await?)

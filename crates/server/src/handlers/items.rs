@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
 use quire_engine::{
-    Answer, Container, EngineError, ItemRead, ItemWritten, Position, ReadItem, WriteItem, WriteKind,
+    Answer, Cancel, Container, EngineError, ItemRead, ItemWritten, Position, ReadItem, WriteItem, WriteKind,
 };
 
 use crate::handlers::{Call, Handled, feeds, scripts};
@@ -146,6 +146,7 @@ async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> H
         pre_trigger,
         post_trigger,
         trigger_headers: if runs_scripts { scripts::request_headers(call) } else { Vec::new() },
+        cancel: if runs_scripts { call.request.client.cancel() } else { Cancel::default() },
     };
     let engine = call.state.engine.clone();
     let target = container.clone();

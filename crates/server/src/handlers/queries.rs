@@ -167,10 +167,11 @@ pub(crate) async fn plan(call: &Call<'_>, database: &str, container: &str) -> Ha
     let container = call.item_container(database, container)?;
     let query = parse_query(&call.body()?)?;
     let scope = call.scope()?;
-    let (engine, source) = (call.state.engine.clone(), container.clone());
+    let (engine, source, cancel) =
+        (call.state.engine.clone(), container.clone(), call.request.client.cancel());
     let (text, plan) = call
         .run(move || {
-            let plan = engine.query_plan(&source, &query.text, &query.parameters, &scope);
+            let plan = engine.query_plan(&source, &query.text, &query.parameters, &scope, &cancel);
             (query.text, plan)
         })
         .await?;

@@ -130,6 +130,7 @@ pub(crate) async fn execute(call: &Call<'_>, database: &str, container: &str, pr
             address,
             parameters,
             session: call.session()?,
+            cancel: call.request.client.cancel(),
         };
         let (engine, target) = (call.state.engine.clone(), container.clone());
         let answer = call.run(move || engine.execute_system_procedure(&target, run)).await?;
@@ -148,6 +149,7 @@ pub(crate) async fn execute(call: &Call<'_>, database: &str, container: &str, pr
         session: call.session()?,
         headers: request_headers(call),
         charge_max: call.charge_max,
+        cancel: call.request.client.cancel(),
     };
     let (engine, target) = (call.state.engine.clone(), container.clone());
     let answer = call.run(move || engine.execute_procedure(&target, run)).await?;

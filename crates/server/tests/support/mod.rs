@@ -39,14 +39,23 @@ pub fn start_with(change: impl FnOnce(&mut ServerConfig)) -> TestServer {
 }
 
 pub fn start_on(storage: Arc<dyn Storage>, change: impl FnOnce(&mut ServerConfig)) -> TestServer {
+    start_engine(storage, |_| {}, change)
+}
+
+pub fn start_engine(
+    storage: Arc<dyn Storage>,
+    change_options: impl FnOnce(&mut Options),
+    change: impl FnOnce(&mut ServerConfig),
+) -> TestServer {
     let clock = Arc::new(SystemClock);
-    let options = Options {
+    let mut options = Options {
         clock: clock.clone(),
         partitions: 1,
         cache_bytes: 1 << 20,
         scripts: Default::default(),
         query_memory: Default::default(),
     };
+    change_options(&mut options);
     let engine = Arc::new(Engine::open(storage, options).unwrap());
     let mut config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), Keys::well_known(), clock);
     change(&mut config);
@@ -65,6 +74,15 @@ pub fn start_tls(
     change: impl FnOnce(&mut ServerConfig),
     protocols: &[&[u8]],
 ) -> (TestServer, Arc<rustls::ClientConfig>) {
+    let (tls, client) = certificate(protocols);
+    let server = start_with(|config| {
+        config.tls = Some(tls);
+        change(config);
+    });
+    (server, client)
+}
+
+pub fn certificate(protocols: &[&[u8]]) -> (Tls, Arc<rustls::ClientConfig>) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let tls = Tls {
         certificates_pem: made.cert.pem().into_bytes(),
@@ -77,11 +95,7 @@ pub fn start_tls(
         rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let mut client = client.with_root_certificates(roots).with_no_client_auth();
     client.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    let server = start_with(|config| {
-        config.tls = Some(tls);
-        change(config);
-    });
-    (server, Arc::new(client))
+    (tls, Arc::new(client))
 }
 
 impl TestServer {

@@ -83,7 +83,7 @@ pub(crate) fn query_view(
         let started = Instant::now();
         let allowance = allowance::of_page(shared, &request.cancel);
         let environment = environment(shared, container, allowance.clone())?;
-        let functions = PageFunctions::of(shared, container, &request.cancel);
+        let functions = PageFunctions::of(shared, container, &allowance);
         let schema = Schema::of(&container.definition).with_functions(&functions);
         let query =
             Query::compile_within(text, parameters, schema, &allowance)?.with_environment(environment);
@@ -93,7 +93,9 @@ pub(crate) fn query_view(
             keys_of(container, &query, &request.scope).map(|keys| narrowed(container, windows, keys));
         let windows = narrow.as_deref().unwrap_or(windows);
         // A script that queries has its place already.
-        let _place = if view.is_none() { functions.enter(container)? } else { None };
+        if view.is_none() {
+            functions.enter(container)?;
+        }
         let identity = query_hash(text, parameters);
         let (query, functions) = (&query, &functions);
         let run = Run { shared, container, request, allowance, query, identity, functions, windows, view };
