@@ -1,14 +1,17 @@
 //! Declared links between containers, and what is kept true by them: copies, mirrors, rollups and windows.
 //!
 //! [`Model::parse`] reads the JSON of a model strictly and checks it against the containers of a database; what is wrong is a
-//! [`ModelInvalid`] with every error. [`Difference`] says what a new model changes.
+//! [`ModelInvalid`] with every error. [`Difference`] says what a new model changes. [`ModelRules`] applies a model to items:
+//! references, owned values, the differences that a write makes to its targets, windows.
 //! Everything is a pure function: no storage, no threads, no time.
 //! Not here: indexes of links, locks, commits and jobs (see `quire-engine`), requests (see `quire-server`).
 
 mod declare; // declarations: types, JSON in and out, stored form
 mod difference; // what a new model changes
+mod evaluate; // what declarations make of items
 mod pointer; // JSON pointers with `*`
 mod problem; // what can be wrong with a model
+mod sum; // exact sums
 mod validate; // whether a model fits its database
 
 pub use declare::{
@@ -17,6 +20,12 @@ pub use declare::{
     Operation, Pages, Place, REFERENCES_MAX, Rollup, Route, StoredModelError, Target, WhenFull, Window,
 };
 pub use difference::Difference;
+pub use evaluate::{
+    CopyRules, ItemError, LinkRules, MirrorChange, MirrorRules, ModelRules, OwnedValue, Placed, Reference,
+    ReferrerKey, Right, RollupChange, RollupRules, RollupTotals, SizeLimit, TargetKey, Unfit, WindowRules,
+    added_references, settle, window,
+};
 pub use pointer::{Pointer, Segment};
 pub use problem::{ModelError, ModelInvalid, Problem, Reserved};
+pub use sum::{CorruptSum, Sum};
 pub use validate::{Database, FOLLOW_MEMBER, Warning};

@@ -7,7 +7,7 @@ use quire_value::{Object, Value};
 
 use crate::Pointer;
 
-pub(crate) use self::read::{Draft, read};
+pub(crate) use self::read::{Draft, grouped, read};
 pub use self::write::StoredModelError;
 pub(crate) use self::write::place as member_place;
 

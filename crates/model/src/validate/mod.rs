@@ -13,7 +13,8 @@ use quire_value::{Object, Value};
 use crate::declare::{self, Draft, Link, Model};
 use crate::problem::{ModelError, ModelInvalid, Problem};
 
-pub(crate) use self::owned::owned_paths;
+pub(crate) use self::expressions::names_of;
+pub(crate) use self::owned::{OwnedKind, owned_paths};
 
 /// Properties that the server gives to items: never the client's, so never part of a model. `_follow` is put into answers.
 pub(crate) const SYSTEM_NAMES: &[&str] =

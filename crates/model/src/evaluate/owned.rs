@@ -1,0 +1,127 @@
+//! Owned values: put into an item whatever a client sent, and an item without them.
+
+use quire_value::{Node, Object, Value};
+
+use super::{ItemError, ModelRules};
+use crate::declare::OnWrite;
+use crate::pointer::{Pointer, Segment};
+
+/// What a declaration makes of one place of an item.
+#[derive(Clone, Debug)]
+pub struct OwnedValue {
+    pub owner: String,
+    pub path: Pointer,
+    /// What the `*` of the path stand for.
+    pub positions: Vec<usize>,
+    pub right: Right,
+    pub on_write: OnWrite,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Right {
+    Value(Value),
+    /// There is nothing at the path.
+    Absent,
+}
+
+/// How a value was put in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placed {
+    Same,
+    Changed,
+    /// A parent is there that is no object: the path stays absent.
+    Blocked,
+}
+
+/// Puts the right values into an item. With `refuse` a different value of the client's is an error. What it left out, and what
+/// it left as it was in the stored item, is not the client's: a patch that never touched a path cannot be wrong about it.
+pub fn settle(
+    item: &mut Value,
+    stored: Option<&Value>,
+    owned: &[OwnedValue],
+) -> Result<Vec<Placed>, ItemError> {
+    let is_wrong = |own: &&OwnedValue| own.on_write == OnWrite::Refuse && own.is_contradicted(item, stored);
+    if let Some(wrong) = owned.iter().find(is_wrong) {
+        let path = wrong.path.at(&wrong.positions);
+        return Err(ItemError::PathOwned { path, owner: wrong.owner.clone() });
+    }
+    Ok(owned.iter().map(|own| own.put(item)).collect())
+}
+
+impl OwnedValue {
+    fn is_contradicted(&self, item: &Value, stored: Option<&Value>) -> bool {
+        let Some(found) = self.path.find(item, &self.positions) else { return false };
+        let is_right = matches!(&self.right, Right::Value(right) if found == right);
+        let before = stored.and_then(|stored| self.path.find(stored, &self.positions));
+        !is_right && before != Some(found)
+    }
+
+    /// Missing parents are made.
+    pub fn put(&self, item: &mut Value) -> Placed {
+        match (self.path.find(item, &self.positions), &self.right) {
+            (Some(found), Right::Value(right)) if found == right => return Placed::Same,
+            (None, Right::Absent) => return Placed::Same,
+            _ => {}
+        }
+        let Some((Segment::Name(name), parents)) = self.path.0.split_last() else { return Placed::Blocked };
+        let Some(parent) = parent_object(item, parents, &self.positions) else { return Placed::Blocked };
+        match &self.right {
+            Right::Value(right) => parent.set(name.as_str(), right.clone()),
+            Right::Absent => _ = parent.remove(name),
+        }
+        Placed::Changed
+    }
+}
+
+/// The object at a path, made with its parents where it is missing; nothing where something else is in the way.
+fn parent_object<'i>(
+    item: &'i mut Value,
+    parents: &[Segment],
+    positions: &[usize],
+) -> Option<&'i mut Object> {
+    let mut positions = positions.iter();
+    let mut place = item;
+    for segment in parents {
+        place = match (segment, place) {
+            (Segment::Name(name), Value::Object(object)) => {
+                if !object.contains(name) {
+                    object.set(name.as_str(), Object::new());
+                }
+                object.get_mut(name)?
+            }
+            (Segment::Name(name), Value::Array(elements)) => {
+                elements.get_mut(crate::pointer::as_index(name)?)?
+            }
+            (Segment::Each, Value::Array(elements)) => elements.get_mut(*positions.next()?)?,
+            _ => return None,
+        };
+    }
+    place.as_object_mut()
+}
+
+impl ModelRules {
+    /// The item as clients wrote it: what `t` or `r` alone is. Fields beside references are owned whether or not the target
+    /// exists, so that nothing here depends on other items.
+    pub fn without_owned(&self, container: &str, item: Node<'_>) -> Value {
+        let mut value = item.to_value();
+        for pattern in self.owned.get(container).map_or(&[][..], Vec::as_slice) {
+            match pattern.beside {
+                None => remove(&mut value, &pattern.path, &[]),
+                Some(link) => {
+                    // An item with too many references was never accepted.
+                    for reference in self.links[link].references(item).unwrap_or_default() {
+                        remove(&mut value, &pattern.path, &reference.positions);
+                    }
+                }
+            }
+        }
+        value
+    }
+}
+
+fn remove(item: &mut Value, path: &Pointer, positions: &[usize]) {
+    let Some(Segment::Name(name)) = path.0.last() else { return };
+    if let Some(Value::Object(parent)) = path.parent().find_mut(item, positions) {
+        parent.remove(name);
+    }
+}
