@@ -8,6 +8,7 @@ pub mod http; // a signing client on a blocking socket
 pub mod interpreter; // a second interpreter of queries, to judge the first by
 pub mod isolation; // whether a serial order explains what clients saw
 pub mod live; // a server process
+pub mod model; // what a declared model must have made of items
 pub mod qt; // `.qt` files: queries and what comes out
 pub mod random; // random items and queries
 pub mod storm; // everything a container does at once, with kills

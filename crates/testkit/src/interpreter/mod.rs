@@ -25,11 +25,11 @@ mod vectors;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use quire_sql::ast::Query;
+use quire_sql::ast::{Query, Selection};
 use quire_value::Value;
 
 pub use self::functions::plain_name;
-pub use self::json::{Json, Maybe};
+pub use self::json::{Json, Maybe, parse as parse_json, same, total_order};
 
 /// What a query is asked over.
 #[derive(Clone, Debug, Default)]
@@ -92,6 +92,19 @@ impl Interpreter {
             return Err(Failure::NotRepresentable);
         }
         Ok(rows)
+    }
+
+    /// The value of one expression over named values.
+    pub fn expression(&self, text: &str, names: &[(&str, Maybe)]) -> Answer<Maybe> {
+        let query = quire_sql::parse(&format!("SELECT VALUE {text}"));
+        let query = query.map_err(|error| Failure::Syntax(error.message))?;
+        let Selection::Value(expr) = &query.select.selection else {
+            return Err(Failure::Unknown("not an expression".to_owned()));
+        };
+        let scope = names.iter().fold(queries::Scope::default(), |scope, (name, value)| {
+            scope.with(Some((*name).to_owned()), value.clone(), true)
+        });
+        self.evaluate(expr, &scope)
     }
 
     /// Functions that were called so far, by the name that errors print.

@@ -1,8 +1,6 @@
 //! What declarations make of items, one sentence of the contract at a time.
 
-mod library;
-
-use library::{container, item, parse, rules};
+use crate::library::{container, item, parse, rules};
 use quire_model::{
     ItemError, OnWrite, OwnedValue, Placed, Pointer, Reference, Right, RollupChange, RollupTotals, Segment,
     TargetKey, added_references, settle,

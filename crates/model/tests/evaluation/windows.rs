@@ -1,11 +1,9 @@
 //! Windows and their pages, one sentence of the contract at a time.
 
-mod library;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use library::{container, parse, rules};
+use crate::library::{container, parse, rules};
 use quire_model::window::{Page, PageChange, StoredPages};
 use quire_model::{ItemError, ModelRules};
 use quire_value::Value;
