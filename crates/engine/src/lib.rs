@@ -9,6 +9,7 @@ mod background; // work that nobody waits for
 mod backup; // the whole account copied to files while it is written to
 mod batch; // several operations in one request
 mod cache; // ready answers of point reads
+mod cache_budget; // the memory of all caches and its parts
 mod catalog; // databases, containers, scripts, users, permissions, keys, offers
 mod charge; // what requests cost
 mod container; // an open container: definition and partitions

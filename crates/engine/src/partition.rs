@@ -83,6 +83,7 @@ impl PartitionSet {
         let new = |layout| Arc::new(Partition::new(shared, container_number, layout, epoch, &sweep_due));
         let partitions = layout.iter().map(new).collect();
         let rids = Rids::new(shared, container_number);
+        let indexes = indexes.counting_paths(&shared.path_memory);
         let (retired, indexes) = (AtomicBool::new(false), ArcSwap::from_pointee(indexes));
         let deleted_keys = key_delete::marks_in(&*shared.storage.snapshot()?, container_number)?;
         let deleted_keys = Arc::new(ArcSwap::from_pointee(deleted_keys));

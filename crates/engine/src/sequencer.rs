@@ -24,7 +24,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -33,6 +33,7 @@ use smallvec::SmallVec;
 
 use crate::EngineError;
 use crate::background::{Noted, SweepDue};
+use crate::cache_budget::SharedPart;
 use crate::indexes::{CountedIndexes, IndexChange, IndexId, IndexName};
 use crate::items::row;
 use crate::items::versions::{Before, Deleted, Version, VersionKind};
@@ -44,10 +45,10 @@ use crate::watch::Watchers;
 const GROUP_BYTES_MAX: usize = 8 << 20;
 /// Logical partitions of which is kept when they last changed: twice as many at most.
 const CHANGES_KEPT: usize = 8192;
-/// The same while all partitions together have more than [`CHANGES_KEPT_TOGETHER`].
+/// The same while all partitions of all containers together have more than their part of the memory.
 const CHANGES_KEPT_MIN: usize = 128;
-/// Of all partitions of all containers: about 32 MB.
-const CHANGES_KEPT_TOGETHER: usize = 1 << 20;
+/// What one of them takes.
+const CHANGE_BYTES: usize = 32;
 /// How often the outcome of a commit is asked for before the partition stops taking writes.
 const RESOLVE_TRIES: u32 = 6;
 
@@ -142,7 +143,7 @@ struct State {
 }
 
 impl State {
-    fn new(changes_kept: &Arc<ChangesKept>) -> State {
+    fn new(changes_kept: &Arc<SharedPart>) -> State {
         let (queue, leading, standing, counted_indexes, unresolved, retired, moved) = Default::default();
         let changes = Changes::new(changes_kept);
         State { queue, leading, standing, counted_indexes, unresolved, retired, moved, changes }
@@ -152,20 +153,16 @@ impl State {
 /// When logical partitions last changed, as far as that is kept: the newest ones by name, all others no later than
 /// `floor`.
 ///
-/// What all partitions keep is bounded: see [`ChangesKept`]. Less is kept then, which only makes transactions begin again that
+/// What all partitions keep is bounded: see [`CacheBudget`](crate::cache_budget::CacheBudget). Less is kept then, which only makes transactions begin again that
 /// need not have.
 struct Changes {
-    kept: Arc<ChangesKept>,
+    kept: Arc<SharedPart>,
     newest: HashMap<u64, u64>,
     older: HashMap<u64, u64>,
     /// The last LSN in `older`.
     older_end: u64,
     floor: u64,
 }
-
-/// How many logical partitions all partitions together keep.
-#[derive(Default)]
-pub(crate) struct ChangesKept(AtomicUsize);
 
 #[derive(Clone, Copy)]
 struct Standing {
@@ -832,14 +829,8 @@ fn item_of(op: &Op) -> Option<u64> {
     }
 }
 
-impl ChangesKept {
-    pub fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 impl Changes {
-    fn new(kept: &Arc<ChangesKept>) -> Changes {
+    fn new(kept: &Arc<SharedPart>) -> Changes {
         let (newest, older, older_end, floor) = Default::default();
         Changes { kept: Arc::clone(kept), newest, older, older_end, floor }
     }
@@ -850,8 +841,7 @@ impl Changes {
     }
 
     fn note(&mut self, name: u64, lsn: u64) {
-        let is_full = self.kept.count() > CHANGES_KEPT_TOGETHER;
-        let kept_max = if is_full { CHANGES_KEPT_MIN } else { CHANGES_KEPT };
+        let kept_max = if self.kept.is_full() { CHANGES_KEPT_MIN } else { CHANGES_KEPT };
         if self.newest.len() >= kept_max && !self.newest.contains_key(&name) {
             self.floor = self.floor.max(self.older_end);
             self.release(self.older.len());
@@ -859,7 +849,7 @@ impl Changes {
             self.older_end = lsn;
         }
         if self.newest.insert(name, lsn).is_none() {
-            self.kept.0.fetch_add(1, Ordering::Relaxed);
+            self.kept.take(CHANGE_BYTES);
         }
     }
 
@@ -871,7 +861,7 @@ impl Changes {
     }
 
     fn release(&self, count: usize) {
-        self.kept.0.fetch_sub(count, Ordering::Relaxed);
+        self.kept.give_back(count * CHANGE_BYTES);
     }
 }
 
@@ -1172,7 +1162,7 @@ mod tests {
 
     #[test]
     fn a_change_is_forgotten_only_upwards() {
-        let mut changes = Changes::new(&Arc::default());
+        let mut changes = Changes::new(&Arc::new(SharedPart::new(1 << 20)));
         changes.forget_until(10);
         assert_eq!(changes.last(1), 10);
         let period = 3 * CHANGES_KEPT as u64;
@@ -1192,19 +1182,21 @@ mod tests {
     /// back with them.
     #[test]
     fn what_all_partitions_keep_is_bounded() {
-        let kept = Arc::<ChangesKept>::default();
+        let together = 40 * CHANGES_KEPT;
+        let kept = Arc::new(SharedPart::new(together * CHANGE_BYTES));
         let mut partitions: Vec<Changes> = (0..80).map(|_| Changes::new(&kept)).collect();
         for (partition, changes) in partitions.iter_mut().enumerate() {
             for lsn in 1..=2 * CHANGES_KEPT as u64 {
                 changes.note(lsn, lsn);
             }
-            let bound = CHANGES_KEPT_TOGETHER + (partition + 1) * 2 * CHANGES_KEPT_MIN + CHANGES_KEPT;
-            assert!(kept.count() <= bound, "{} are kept by {partition} partitions", kept.count());
+            let bound = together + (partition + 1) * 2 * CHANGES_KEPT_MIN + CHANGES_KEPT;
+            let count = kept.bytes() / CHANGE_BYTES;
+            assert!(count <= bound, "{count} are kept by {partition} partitions");
             // What is not kept counts as changed.
             assert!(changes.last(1) >= 1 && changes.last(2 * CHANGES_KEPT as u64) == 2 * CHANGES_KEPT as u64);
         }
         partitions[0].forget_until(9);
         drop(partitions);
-        assert_eq!(kept.count(), 0);
+        assert_eq!(kept.bytes(), 0);
     }
 }

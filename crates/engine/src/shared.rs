@@ -12,9 +12,9 @@ use ring::hmac;
 use crate::api::{Clock, Options};
 use crate::background::CatalogWorkers;
 use crate::cache::ItemCache;
+use crate::cache_budget::{CacheBudget, SharedPart};
 use crate::locks::LockTable;
 use crate::scripts::Scripting;
-use crate::sequencer::ChangesKept;
 use crate::stretches::Stretches;
 use crate::vectors::Vectors;
 use crate::views::Sources;
@@ -32,7 +32,9 @@ pub(crate) struct Shared {
     pub scripts: Scripting,
     pub query_memory: Arc<MemoryPool>,
     pub sources: Sources,
-    pub changes_kept: Arc<ChangesKept>,
+    pub budget: CacheBudget,
+    pub changes_kept: Arc<SharedPart>,
+    pub path_memory: Arc<SharedPart>,
     /// Made with the store: MACs of continuations and resource tokens.
     pub secret: [u8; 32],
     /// 1 in a new store, one more after every restore.
@@ -70,19 +72,21 @@ impl Shared {
         let watch = ClockWatch { clock_ms: clock.now_ms(), at: Instant::now() };
         let secret_key = hmac::Key::new(hmac::HMAC_SHA256, &secret);
         let continuation_key = hmac::sign(&secret_key, b"continuation");
-        let vectors = Vectors::new(options.cache_bytes / 3);
+        let budget = CacheBudget::new(options.cache_bytes);
+        let vectors = Vectors::new(budget.vectors);
         Arc::new(Shared {
             clock,
-            // Point reads and scans share the memory: scans pass over more of it.
-            cache: ItemCache::new(options.cache_bytes / 3),
+            cache: ItemCache::new(budget.answers),
             // Vectors take theirs from what scans have.
-            stretches: Stretches::new(options.cache_bytes / 3 * 2).sharing(vectors.bytes_taken()),
+            stretches: Stretches::new(budget.scans).sharing(vectors.bytes_taken()),
             vectors,
             locks: LockTable::new(),
             scripts: Scripting::new(&options.scripts),
             query_memory: MemoryPool::new(options.query_memory.total_bytes, options.query_memory.query_bytes),
             sources: Sources::default(),
-            changes_kept: Arc::default(),
+            changes_kept: Arc::new(SharedPart::new(budget.changes)),
+            path_memory: Arc::new(SharedPart::new(budget.paths)),
+            budget,
             storage,
             secret,
             incarnation,
@@ -120,6 +124,16 @@ impl Shared {
         &self.continuation_key
     }
 
+    /// What all caches of the engine hold.
+    fn cache_bytes(&self) -> usize {
+        let [_, _, answers, _] = self.cache.statistics();
+        answers as usize
+            + self.stretches.bytes()
+            + self.vectors.bytes()
+            + self.changes_kept.bytes()
+            + self.path_memory.bytes()
+    }
+
     /// Figures of the data plane for `/_quire/metrics`; the storage's own are not among them.
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
         let [hits, misses, bytes, entries] = self.cache.statistics();
@@ -138,7 +152,10 @@ impl Shared {
             ("cache_items", entries),
             ("scan_cache_bytes", self.stretches.bytes() as u64),
             ("vector_index_bytes", self.vectors.bytes() as u64),
-            ("logical_partition_changes_kept", self.changes_kept.count() as u64),
+            ("partition_change_cache_bytes", self.changes_kept.bytes() as u64),
+            ("path_cache_bytes", self.path_memory.bytes() as u64),
+            ("caches_bytes", self.cache_bytes() as u64),
+            ("caches_max_bytes", self.budget.total() as u64),
             ("query_memory_bytes", memory.used_bytes as u64),
             ("query_memory_peak_bytes", memory.peak_bytes as u64),
             ("query_memory_max_bytes", memory.total_bytes_max as u64),

@@ -196,6 +196,7 @@ impl Change<'_> {
     /// From the commit on the container has these indexes; those that are not complete are built.
     pub fn switch_indexes(&mut self, partitions: &Arc<PartitionSet>, indexes: Indexes) {
         self.leaves_job |= indexes.is_building() || !indexes.missing_to_build().is_empty();
+        let indexes = indexes.counting_paths(&self.catalog.shared.path_memory);
         let (partitions, indexes) = (Arc::clone(partitions), Arc::new(indexes));
         self.indexes = Some(IndexSwitch { partitions, indexes });
     }

@@ -42,6 +42,7 @@ use missing::MissingIndex;
 pub(crate) use set::IndexSet;
 
 use crate::api::IndexingDirective;
+use crate::cache_budget::SharedPart;
 use crate::catalog::define;
 use crate::catalog::row::IndexEpochs;
 use crate::items::row::{self, Indexing, Row};
@@ -147,6 +148,13 @@ impl Indexes {
         let progress = AtomicU8::new(if older.is_empty() { 100 } else { 0 });
         let missing = epochs.missing.iter().map(MissingIndex::new).collect();
         Ok(Indexes { epoch: epochs.current, current: IndexSet::of(definition), older, missing, progress })
+    }
+
+    /// Counts the memory of the paths that it learns from items together with those of other containers.
+    pub fn counting_paths(mut self, memory: &Arc<SharedPart>) -> Indexes {
+        self.current.count_paths_in(memory);
+        self.older.iter_mut().for_each(|(_, set)| set.count_paths_in(memory));
+        self
     }
 
     /// Some items may still have the rows of another policy.

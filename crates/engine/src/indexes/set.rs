@@ -24,12 +24,15 @@ use super::missing::MissingIndex;
 use super::spatial::Spatial;
 use super::{IndexId, IndexKind, IndexName, Order};
 use crate::api::IndexingDirective;
+use crate::cache_budget::SharedPart;
 use crate::items::body::is_system_property;
 use crate::keys;
 
 /// Paths that the tree takes from items, besides those the policy names.
 const PLACES_MAX: usize = 8192;
 const ROOT: usize = 0;
+/// An entry in the map of the place above, with its share of the map's spare room, and what allocations cost.
+const NAME_BYTES: usize = 96;
 
 /// Not in stored items, so not in indexes; `_ts` is, by the sequencer.
 const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_lsn"];
@@ -55,6 +58,10 @@ struct Indexed {
 struct PathTree {
     places: Vec<Place>,
     places_max: usize,
+    /// Of the trees of all containers; `None`: nobody counts.
+    memory: Option<Arc<SharedPart>>,
+    /// What this tree has taken of it.
+    bytes: usize,
 }
 
 struct Place {
@@ -92,6 +99,13 @@ impl IndexSet {
         match definition.indexing.mode {
             IndexingMode::None => IndexSet::nothing(),
             IndexingMode::Consistent => IndexSet { indexed: Some(Indexed::new(definition)) },
+        }
+    }
+
+    /// Counts the memory of the paths that it learns from items, and learns no more where that is full.
+    pub fn count_paths_in(&mut self, memory: &Arc<SharedPart>) {
+        if let Some(indexed) = &mut self.indexed {
+            indexed.tree.get_mut().count_in(memory);
         }
     }
 
@@ -397,6 +411,27 @@ fn is_ts(path: &Path) -> bool {
     matches!(path.0.as_slice(), [Segment::Name(name)] if name == "_ts")
 }
 
+impl Drop for PathTree {
+    fn drop(&mut self) {
+        if let Some(memory) = &self.memory {
+            memory.give_back(self.bytes);
+        }
+    }
+}
+
+impl Place {
+    /// About what it takes: itself, its text here and as a name above, its ids with their descriptions.
+    fn bytes(&self) -> usize {
+        let ids = self.indexes.as_ref().map_or(0, |indexes| {
+            usize::from(indexes.value_first.is_some()) + usize::from(indexes.partition_first.is_some())
+        });
+        size_of::<Place>()
+            + 2 * self.text.len()
+            + NAME_BYTES
+            + ids * (size_of::<IndexName>() + self.text.len())
+    }
+}
+
 impl PathTree {
     fn add(
         &mut self,
@@ -407,7 +442,12 @@ impl PathTree {
     ) -> usize {
         let (names, elements) = Default::default();
         let is_computed = false;
-        self.places.push(Place { names, elements, rule, text, below_elements, indexes, is_computed });
+        let place = Place { names, elements, rule, text, below_elements, indexes, is_computed };
+        if let Some(memory) = &self.memory {
+            memory.take(place.bytes());
+            self.bytes += place.bytes();
+        }
+        self.places.push(place);
         self.places.len() - 1
     }
 
@@ -457,7 +497,14 @@ impl PathTree {
     }
 
     fn is_full(&self) -> bool {
-        self.places.len() >= self.places_max
+        self.places.len() >= self.places_max || self.memory.as_ref().is_some_and(|memory| memory.is_full())
+    }
+
+    /// From now on, and for what is there, counts what it takes.
+    fn count_in(&mut self, memory: &Arc<SharedPart>) {
+        self.bytes = self.places.iter().map(Place::bytes).sum();
+        memory.take(self.bytes);
+        self.memory = Some(Arc::clone(memory));
     }
 
     /// Adds the paths of an item. Items nest at most 128 levels, and so does this.
