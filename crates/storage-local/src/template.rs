@@ -1,4 +1,7 @@
 //! An empty store, made in memory and copied to disk.
+//!
+//! A process that is killed meanwhile leaves its folder behind. Its lock goes with the process, so the next one that makes a
+//! template sees that nobody uses the folder, and removes it.
 
 use crate::directory::create_file;
 use std::fs::{self, DirBuilder, File};
@@ -10,17 +13,24 @@ use std::path::{Path, PathBuf};
 /// Where files are in memory, on Linux.
 const MEMORY: &str = "/dev/shm";
 
+/// Every folder's name begins so.
+const NAME: &str = "quire-";
+/// Held for as long as the folder is used; the first thing in it.
+const LOCK: &str = "lock";
+
 /// A folder in memory that holds a store; it is removed in the end.
-pub(crate) struct Template(PathBuf);
+pub(crate) struct Template {
+    path: PathBuf,
+    _lock: File,
+}
 
 /// Makes a store in memory; `None` where that is not possible, for whatever reason.
 pub(crate) fn make<E: std::fmt::Display>(make: impl FnOnce(&Path) -> Result<(), E>) -> Option<Template> {
     if !cfg!(target_os = "linux") {
         return None;
     }
-    let number = RandomState::new().build_hasher().finish();
-    let template = Template(Path::new(MEMORY).join(format!("quire-{}-{number:x}", std::process::id())));
-    DirBuilder::new().mode(0o700).create(&template.0).ok()?;
+    remove_abandoned();
+    let template = Template::create().ok()?;
     match make(&template.store()) {
         Ok(()) => Some(template),
         Err(error) => {
@@ -30,9 +40,37 @@ pub(crate) fn make<E: std::fmt::Display>(make: impl FnOnce(&Path) -> Result<(), 
     }
 }
 
+/// Removes folders of processes that were killed. One that is just being made may be taken for such: its maker then goes on
+/// without a template.
+fn remove_abandoned() {
+    let Ok(entries) = fs::read_dir(MEMORY) else { return };
+    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(NAME)) {
+        let folder = entry.path();
+        let removed = match File::open(folder.join(LOCK)) {
+            Ok(lock) if lock.try_lock().is_ok() => fs::remove_dir_all(&folder),
+            Ok(_) => continue,
+            // It came no further than to its folder.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::remove_dir(&folder),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = removed {
+            tracing::debug!(%error, path = %folder.display(), "a temporary folder is left as it is");
+        }
+    }
+}
+
 impl Template {
+    fn create() -> io::Result<Template> {
+        let number = RandomState::new().build_hasher().finish();
+        let path = Path::new(MEMORY).join(format!("{NAME}{}-{number:x}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&path)?;
+        let lock = create_file(&path.join(LOCK))?;
+        lock.try_lock().map_err(io::Error::from)?;
+        Ok(Template { path, _lock: lock })
+    }
+
     fn store(&self) -> PathBuf {
-        self.0.join("store")
+        self.path.join("store")
     }
 
     /// Durable when it returns.
@@ -44,8 +82,8 @@ impl Template {
 
 impl Drop for Template {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            tracing::warn!(%error, path = %self.0.display(), "a temporary folder is left behind");
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            tracing::warn!(%error, path = %self.path.display(), "a temporary folder is left behind");
         }
     }
 }
@@ -73,4 +111,37 @@ fn sync_all(path: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::fs::syncfs(&folder)?;
     folder.sync_all()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        Path::new(MEMORY).join(format!("{NAME}test-{}-{name}", std::process::id()))
+    }
+
+    /// What a kill leaves at any point of the set-up goes with the next one; what is in use stays.
+    #[test]
+    fn folders_of_killed_processes_are_removed() {
+        let [empty, locked_once, in_use] = ["empty", "killed", "in-use"].map(folder);
+        for path in [&empty, &locked_once, &in_use] {
+            fs::create_dir(path).unwrap();
+        }
+        for path in [&locked_once, &in_use] {
+            fs::create_dir(path.join("store")).unwrap();
+            fs::write(path.join("store").join("file"), "bytes").unwrap();
+            drop(create_file(&path.join(LOCK)).unwrap());
+        }
+        let held = File::open(in_use.join(LOCK)).unwrap();
+        held.try_lock().unwrap();
+        let template = make(|store| fs::create_dir(store)).expect("there is memory");
+        assert!(!empty.exists() && !locked_once.exists());
+        assert!(in_use.join("store").join("file").exists());
+        let second = make(|store| fs::create_dir(store)).expect("there is memory");
+        assert!(template.store().exists() && second.store().exists(), "templates of one process, too");
+        drop((template, second, held));
+        remove_abandoned();
+        assert!(!in_use.exists());
+    }
 }
