@@ -13,6 +13,7 @@ use quire_engine::{Engine, EngineError, Precondition};
 use quire_storage::fault::{CommitFault, FaultStorage, RemovalFault};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Direction, KeyRange, Op, Scan, Space, Storage};
+use quire_storage_local::{LocalOptions, LocalStorage};
 use support::{CONTAINER, container, json, open, statistic, upsert, wait_for_jobs, wait_until};
 
 const ANY: Precondition = Precondition { if_match: None };
@@ -235,4 +236,53 @@ fn a_drop_delays_no_index_build() {
     assert_eq!(statistic(&engine, "reclaim_jobs_waiting"), 1);
     is_held.store(false, Ordering::SeqCst);
     wait_for_jobs(&engine);
+}
+
+/// Bytes of all tables of a data directory.
+fn table_bytes(folder: &std::path::Path) -> u64 {
+    let keyspaces = std::fs::read_dir(folder.join("store/keyspaces")).unwrap();
+    let tables =
+        keyspaces.flat_map(|keyspace| std::fs::read_dir(keyspace.unwrap().path().join("tables")).unwrap());
+    // One may just be deleted.
+    tables.map(|table| table.unwrap().metadata().map_or(0, |metadata| metadata.len())).sum()
+}
+
+/// On disk: when containers were dropped and nothing is left to do, the tables are as small as those of an empty store.
+#[test]
+fn dropped_containers_give_their_space_back() {
+    const EMPTY_BYTES_MAX: u64 = 300_000;
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let small = LocalOptions { memtable_bytes: 1 << 20, run_rows_max: 5_000, ..LocalOptions::default() };
+    let engine = support::open_on(Arc::new(LocalStorage::open(folder.path(), small).unwrap()));
+    let kept = container(&engine);
+    fill(&engine, &kept, 20);
+    let bodies: Vec<String> = (0..4).map(|n| CONTAINER.replace("\"c\"", &format!("\"drop{n}\""))).collect();
+    let padding = "no two bytes of a text compress to nothing, but these do ".repeat(20);
+    for (nth, body) in bodies.iter().enumerate() {
+        let dropped = engine.create_container("d", &json(body), None).unwrap();
+        for number in 0..1500u64 {
+            let noise = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let item = format!(
+                r#"{{"id":"{number}","pk":"{}","noise":"{noise:x}{:x}","more":[{noise},{number}],"text":"{number} {padding}"}}"#,
+                number % 9,
+                noise.rotate_left(17)
+            );
+            support::write(&engine, &dropped, quire_engine::WriteKind::Create, &item).unwrap();
+        }
+        if nth % 2 == 0 {
+            engine.delete_container("d", &format!("drop{nth}"), &ANY).unwrap();
+        }
+    }
+    let full = table_bytes(folder.path());
+    assert!(full > 3 * EMPTY_BYTES_MAX, "{full} bytes: nothing to give back");
+    for nth in [1, 3] {
+        engine.delete_container("d", &format!("drop{nth}"), &ANY).unwrap();
+    }
+    let started = std::time::Instant::now();
+    while statistic(&engine, "reclaim_jobs_waiting") > 0 || table_bytes(folder.path()) > EMPTY_BYTES_MAX {
+        let left = table_bytes(folder.path());
+        assert!(started.elapsed().as_secs() < 120, "{left} bytes of {full} are left");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(support::items(&engine, &kept).len(), 20);
 }
