@@ -40,6 +40,7 @@ fn write(engine: &Engine, container: &str, body: String) {
         pre_trigger: None,
         post_trigger: None,
         trigger_headers: Vec::new(),
+        cancel: Default::default(),
     };
     engine.write_item(&container, write).result.expect("written");
 }
