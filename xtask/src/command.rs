@@ -1,22 +1,30 @@
 //! Running other programs, with their output shown and their test counts read.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Tests counted from the runners' own closing lines.
-#[derive(Clone, Copy, Debug, Default)]
+/// Tests counted from the runners' own closing lines, and the names of those that passed.
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub passed: u64,
     pub failed: u64,
+    /// `file::name`, the file from the root of the workspace.
+    pub names: BTreeSet<String>,
 }
 
 impl Tally {
+    pub fn counted(passed: u64, failed: u64) -> Tally {
+        Tally { passed, failed, names: BTreeSet::new() }
+    }
+
     pub fn add(&mut self, other: Tally) {
         self.passed += other.passed;
         self.failed += other.failed;
+        self.names.extend(other.names);
     }
 }
 
@@ -53,13 +61,6 @@ pub fn build_server() -> Result<PathBuf> {
     Ok(target_dir().join("release").join("quire"))
 }
 
-pub fn cargo_test(environment: &[(&str, String)]) -> Result<Tally> {
-    let mut command = cargo();
-    command.args(["test", "--release", "--workspace", "--no-fail-fast"]);
-    command.envs(environment.iter().map(|(name, value)| (*name, value)));
-    counted(&mut command, cargo_line)
-}
-
 /// Runs a test runner, shows its output and adds up the lines that `read` understands. A runner that fails without
 /// reporting a failed test counts as one failure.
 pub fn counted(command: &mut Command, read: fn(&str) -> Option<Tally>) -> Result<Tally> {
@@ -83,28 +84,32 @@ pub fn counted(command: &mut Command, read: fn(&str) -> Option<Tally>) -> Result
 /// `test result: ok. 12 passed; 0 failed; ...`
 pub fn cargo_line(line: &str) -> Option<Tally> {
     let counts = line.strip_prefix("test result: ")?;
-    Some(Tally { passed: number_before(counts, " passed")?, failed: number_before(counts, " failed")? })
+    Some(Tally::counted(number_before(counts, " passed")?, number_before(counts, " failed")?))
 }
 
-/// `3 failed, 12 passed, 1 error in 1.2s`, with or without `=` around it.
+/// `3 failed, 12 passed, 1 error in 1.2s`, with or without `=` around it, and `PASSED file::name[parameter]`.
 pub fn pytest_line(line: &str) -> Option<Tally> {
+    if let Some(name) = line.strip_prefix("PASSED ") {
+        let name = name.split('[').next().unwrap_or(name).trim_end();
+        return Some(Tally { names: BTreeSet::from([name.to_owned()]), ..Tally::default() });
+    }
     let counts = line.trim_matches(['=', ' ']);
     if !counts.starts_with(|character: char| character.is_ascii_digit()) || !counts.contains(" in ") {
         return None;
     }
     let failed = number_before(counts, " failed").unwrap_or(0) + number_before(counts, " error").unwrap_or(0);
     let passed = number_before(counts, " passed").unwrap_or(0);
-    (passed + failed > 0).then_some(Tally { passed, failed })
+    (passed + failed > 0).then(|| Tally::counted(passed, failed))
 }
 
 /// Node's runner in the spec reporter: `ℹ pass 12`, `ℹ fail 0`.
 pub fn node_line(line: &str) -> Option<Tally> {
     let rest = line.strip_prefix("ℹ ").or_else(|| line.strip_prefix("# "))?;
     if let Some(count) = rest.strip_prefix("pass ") {
-        return Some(Tally { passed: count.parse().ok()?, failed: 0 });
+        return Some(Tally::counted(count.parse().ok()?, 0));
     }
     let count = rest.strip_prefix("fail ")?;
-    Some(Tally { passed: 0, failed: count.parse().ok()? })
+    Some(Tally::counted(0, count.parse().ok()?))
 }
 
 fn number_before(text: &str, word: &str) -> Option<u64> {
@@ -129,6 +134,8 @@ mod tests {
         check(pytest_line, "===== 2 failed, 1 passed, 1 error in 0.50s =====", Some((1, 3)));
         check(pytest_line, "77 passed in 9.85s", Some((77, 0)));
         check(pytest_line, "waiting in 3s", None);
+        let passed = pytest_line("PASSED tests/sdk/python/test_items.py::test_etags[1]").expect("a name");
+        assert!(passed.names.contains("tests/sdk/python/test_items.py::test_etags"), "{passed:?}");
         check(node_line, "ℹ pass 21", Some((21, 0)));
         check(node_line, "ℹ fail 2", Some((0, 2)));
         check(node_line, "ℹ suites 0", None);

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::command::{self, Tally, root, target_dir};
 use crate::live::Live;
+use crate::rust_tests;
 use crate::tools;
 
 struct Suite {
@@ -31,10 +32,15 @@ struct Target {
 
 impl Target {
     fn tell(&self, command: &mut Command) {
-        command.env("QUIRE_ENDPOINT", &self.endpoint).env("QUIRE_PARTITIONS", self.partitions);
-        if let Some(authority) = &self.authority {
-            command.env("QUIRE_CA", authority);
-        }
+        command.envs(self.environment());
+    }
+
+    fn environment(&self) -> Vec<(&'static str, String)> {
+        let mut environment =
+            vec![("QUIRE_ENDPOINT", self.endpoint.clone()), ("QUIRE_PARTITIONS", self.partitions.to_owned())];
+        environment
+            .extend(self.authority.as_ref().map(|authority| ("QUIRE_CA", authority.display().to_string())));
+        environment
     }
 }
 
@@ -97,7 +103,9 @@ fn make_certificates(binary: &Path, folder: &Path) -> Result<Certificates> {
 
 fn python(target: &Target) -> Result<Tally> {
     let mut command = Command::new(tools::python()?);
-    command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/sdk/python"]).current_dir(root());
+    command
+        .args(["-m", "pytest", "-q", "-rpfE", "-p", "no:cacheprovider", "tests/sdk/python"])
+        .current_dir(root());
     command.env("PYTHONDONTWRITEBYTECODE", "1");
     target.tell(&mut command);
     command::counted(&mut command, command::pytest_line)
@@ -105,27 +113,34 @@ fn python(target: &Target) -> Result<Tally> {
 
 fn node(target: &Target) -> Result<Tally> {
     let home = tools::node()?;
+    let passed = target_dir().join("sdk").join("js-passed.txt");
     let mut command = Command::new("node");
     command
-        .args(["--test", "--test-reporter=spec", "--test-concurrency=1"])
+        .args([
+            "--test",
+            "--test-concurrency=1",
+            "--test-reporter=spec",
+            "--test-reporter-destination=stdout",
+        ])
+        .arg("--test-reporter=./tests/sdk/js/passed.mjs")
+        .arg(format!("--test-reporter-destination={}", passed.display()))
         .args(scripts("tests/sdk/js", ".test.mjs")?);
     command.current_dir(root()).env("QUIRE_NODE_MODULES", home.join("node_modules"));
     target.tell(&mut command);
     if let Some(authority) = &target.authority {
         command.env("NODE_EXTRA_CA_CERTS", authority);
     }
-    command::counted(&mut command, command::node_line)
+    let mut tally = command::counted(&mut command, command::node_line)?;
+    tally.names.extend(std::fs::read_to_string(&passed)?.lines().map(str::to_owned));
+    Ok(tally)
 }
 
 fn rust(target: &Target) -> Result<Tally> {
-    let mut command = command::cargo();
-    command.args(["test", "--release", "--manifest-path", "tests/sdk/rust/Cargo.toml", "--no-fail-fast"]);
-    command.env("CARGO_TARGET_DIR", target_dir().join("sdk-rust"));
-    target.tell(&mut command);
+    let mut environment = target.environment();
     if let Some(authority) = &target.authority {
-        command.env("SSL_CERT_FILE", authority);
+        environment.push(("SSL_CERT_FILE", authority.display().to_string()));
     }
-    command::counted(&mut command, command::cargo_line)
+    rust_tests::sdk(&environment)
 }
 
 fn scripts(folder: &str, ending: &str) -> Result<Vec<PathBuf>> {

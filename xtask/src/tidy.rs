@@ -64,6 +64,16 @@ fn check_file(path: &Path, problems: &mut Vec<String>) -> Result<()> {
             problems.push(format!("{shown}:{}: {word} ({reason})", line + 1));
         }
     }
+    let is_run = |line: &&str| {
+        let fence = ["/// ", "//! "]
+            .iter()
+            .find_map(|comment| line.trim_start().strip_prefix(comment)?.strip_prefix("```"));
+        fence.is_some_and(|language| ["", "rust", "should_panic", "no_run"].contains(&language))
+    };
+    // An opening fence has its language; a closing one follows it.
+    if let Some(line) = text.lines().filter(|line| line.contains("```")).step_by(2).find(is_run) {
+        problems.push(format!("{shown}: {line} opens an example that no test runs"));
+    }
     if shown.ends_with("/src/lib.rs") && !text.starts_with("//!") {
         problems.push(format!("{shown}: a lib.rs introduces itself with a `//!` comment"));
     }

@@ -13,6 +13,20 @@ const NODE_PACKAGES: &[&str] = &["@azure/cosmos@4.10.1", "typescript@5.9.3"];
 
 const COSMOSDB_SERVER: &[&str] = &["@vercel/cosmosdb-server@1.0.1"];
 
+/// The version of a client that the suites use: `4.17.1`.
+pub fn version(package: &str) -> Option<String> {
+    let pinned = PYTHON_PACKAGES.iter().chain(NODE_PACKAGES).find_map(|pinned| {
+        let version = pinned.strip_prefix(package)?;
+        version.strip_prefix("==").or_else(|| version.strip_prefix('@'))
+    });
+    let in_manifest = || {
+        let manifest = std::fs::read_to_string(root().join("tests/sdk/rust/Cargo.toml")).ok()?;
+        let line = manifest.lines().find(|line| line.starts_with(&format!("{package} =")))?;
+        Some(line.split_once("\"=")?.1.split_once('"')?.0.to_owned())
+    };
+    pinned.map(str::to_owned).or_else(in_manifest)
+}
+
 pub fn folder() -> PathBuf {
     root().join(".test-tools")
 }

@@ -42,11 +42,12 @@ fn main() -> ExitCode {
         ("functions_leave_nothing_in_their_worker", functions_leave_nothing_in_their_worker),
         ("calls_together_are_cheap", calls_together_are_cheap),
     ];
+    // In the words of the usual harness: what ran is read from them.
     for (name, test) in tests {
-        let started = Instant::now();
         test();
-        println!("test {name} ... ok ({:?})", started.elapsed());
+        println!("test {name} ... ok");
     }
+    println!("test result: ok. {} passed; 0 failed", tests.len());
     ExitCode::SUCCESS
 }
 

@@ -105,6 +105,16 @@ fn a_query_and_its_headers() {
 }
 
 #[test]
+fn advice_is_not_given() {
+    let client = with_items(1);
+    let query = r#"{"query":"SELECT VALUE c.id FROM c WHERE CONTAINS(c.id, '1')"}"#;
+    let plain = client.must(200, "POST", DOCS, &ANYWHERE, query);
+    let headers = [&ANYWHERE[..], &[("x-ms-cosmos-populatequeryadvice", "True")]].concat();
+    let asked = client.must(200, "POST", DOCS, &headers, query);
+    assert_eq!((asked.header("x-ms-cosmos-query-advice"), asked.body), (None, plain.body));
+}
+
+#[test]
 fn metrics_when_asked_for() {
     let client = with_items(1);
     let headers = [
