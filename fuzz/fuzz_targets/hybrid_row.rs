@@ -8,7 +8,8 @@ mod hybrid_row;
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let stream = bytes::Bytes::copy_from_slice(bytes);
     if let Ok(operations) = hybrid_row::read_operations(&stream, 100) {
-        let body_bytes: usize = operations.iter().flat_map(|operation| &operation.body).map(|body| body.len()).sum();
+        let body_bytes: usize =
+            operations.iter().flat_map(|operation| &operation.body).map(|body| body.len()).sum();
         assert!(body_bytes <= bytes.len() && operations.len() <= 100);
     }
 });

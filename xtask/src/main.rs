@@ -1,12 +1,13 @@
-//! Developer commands: `cargo xtask test | tidy | compat | sdk | crash | isolation | storm | bench`.
+//! Developer commands: `cargo xtask test | tidy | compat | sdk | fuzz | crash | isolation | storm | bench`.
 //!
-//! `test` is all that continuous integration runs: tidy, the workspace's tests, then the official SDKs against
-//! live servers. It fetches what it needs into `.test-tools/` and prints one closing line `N passed, N failed`.
+//! `test` is all that continuous integration runs: tidy, the workspace's tests, the official SDKs against
+//! live servers, then the fuzz targets. It fetches what it needs into `.test-tools/` and prints one closing line `N passed, N failed`.
 
 mod bench; // measurements against floors taken in the same run
 
 mod command; // running other programs
 mod compat; // docs/compatibility.md
+mod fuzz; // fuzz targets
 mod live; // a `quire` process for tests
 mod rust_tests; // test binaries, several at a time
 mod sdk; // the official SDKs
@@ -26,6 +27,10 @@ fn main() -> Result<()> {
         ["compat"] => compat::write(),
         ["sdk"] => close(sdk::run(&[])?),
         ["sdk", names @ ..] => close(sdk::run(names)?),
+        ["fuzz"] => close(fuzz::run(None, fuzz::SECONDS)?),
+        ["fuzz", "--seconds", seconds] => close(fuzz::run(None, seconds.parse()?)?),
+        ["fuzz", target] => close(fuzz::run(Some(target), fuzz::SECONDS)?),
+        ["fuzz", target, "--seconds", seconds] => close(fuzz::run(Some(target), seconds.parse()?)?),
         ["crash", kills] => crash(kills),
         ["isolation", "--minutes", minutes] => isolation(minutes),
         ["storm", "--minutes", minutes] => storm(minutes),
@@ -37,7 +42,7 @@ fn main() -> Result<()> {
         ["bench", "feed"] => bench::feed(),
         _ => {
             bail!(
-                "usage: cargo xtask test | tidy | compat | sdk [python js rust] | crash KILLS | isolation --minutes MINUTES | \
+                "usage: cargo xtask test | tidy | compat | sdk [python js rust] | fuzz [TARGET] [--seconds N] | crash KILLS | isolation --minutes MINUTES | \
                  storm --minutes MINUTES | bench base|query|growth|space|scripts|feed"
             )
         }
@@ -50,6 +55,7 @@ fn test() -> Result<()> {
     tools::need("strace", "strace")?;
     let mut tally = rust_tests::workspace(&[])?;
     tally.add(sdk::run(&[])?);
+    tally.add(fuzz::run(None, fuzz::SECONDS)?);
     // A row of the table whose test was renamed, skipped or not run is a failure like any other.
     let unproved = compat::unproved(&tally.names)?;
     for row in &unproved {

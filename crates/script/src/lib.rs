@@ -42,5 +42,5 @@ pub use host::{Answer, Host, IndexAction, ItemLink, Reply, Request};
 pub use isolation::{Isolation, Spatial, SpatialFunction};
 pub use limits::Limits;
 pub use run::{Call, Collection, Failure, Outcome, Run, Script, Scripts, TriggerOperation};
-pub use wire::is_worker_message;
+pub use wire::{is_worker_message, worker_message_rewritten};
 pub use worker::serve;

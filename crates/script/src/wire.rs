@@ -412,6 +412,20 @@ pub fn is_worker_message(frame: &[u8]) -> bool {
     sent || received
 }
 
+/// A worker's message, read and written again; `None` for what is none, and for values of functions. For fuzz targets.
+#[doc(hidden)]
+pub fn worker_message_rewritten(frame: &[u8]) -> Option<Vec<u8>> {
+    let frame = match from_worker(frame)? {
+        FromWorker::NeedsText => Frame::needs_text(),
+        FromWorker::Request(request) => Frame::request(&request),
+        FromWorker::Done(outcome) => Frame::done(&outcome),
+        FromWorker::Failed(failure) => Frame::failed(&failure),
+        FromWorker::Ready(confinement) => Frame::ready(confinement),
+        FromWorker::Values(_) => return None,
+    };
+    Some(frame.0[4..].to_vec())
+}
+
 /// Fields of a frame, each `None` when it is not there or not what it should be.
 struct Fields<'a>(&'a [u8]);
 
@@ -817,6 +831,10 @@ mod tests {
                 }
             }
             taken += usize::from(is_worker_message(&frame));
+            if let Some(written) = worker_message_rewritten(&frame) {
+                assert!(written.len() <= frame.len());
+                assert_eq!(worker_message_rewritten(&written).as_ref(), Some(&written));
+            }
         }
         assert!(taken > 10_000 && taken < 90_000, "{taken}");
     }

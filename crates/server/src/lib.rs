@@ -7,6 +7,7 @@
 mod answer_form; // answers without system properties, or in binary
 mod auth; // who asks, and what they may do
 mod binary_json; // binary request bodies turned into text
+mod binary_json_writer; // the same in answers
 mod clock; // the real one
 mod config; // settings and limits
 mod connection; // one connection, watched

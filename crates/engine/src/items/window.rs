@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use quire_resource::{EpkRange, PartitionKey, PartitionKeyDefinition};
 
+pub(crate) use super::continuation::Spot;
 use super::place::canonical;
 use super::row::Row;
 use crate::api::Scope;
@@ -35,13 +36,6 @@ pub(crate) struct KeyFilter {
     pub key: PartitionKey,
     encoded: Vec<u8>,
     pub complete: bool,
-}
-
-/// A place in the order of a scope.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spot {
-    pub partition: u32,
-    pub rid: u64,
 }
 
 /// What of the container a request covers. A partition id that is not there is `PartitionGone`.

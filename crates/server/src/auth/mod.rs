@@ -3,6 +3,7 @@
 //! [`authenticate`] finds out who signed a request: an account key ([`master`]), a resource token ([`token`]) or a
 //! bearer of a configured issuer ([`oidc`]). [`authorize`] says whether they have the access that its operation needs.
 
+mod header; // what the authorization header says
 mod http_fetch; // the issuer's documents
 mod jwt; // signatures of bearer tokens, checked with ring
 mod keys; // the account's four keys
@@ -11,6 +12,7 @@ mod oidc; // bearer tokens of an issuer
 mod rights; // who has which access
 mod token; // resource tokens: what a permission gives to its user
 mod token_clock; // the time that resource tokens are judged by
+mod token_text; // the bytes of resource tokens
 
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
@@ -23,9 +25,11 @@ pub(crate) use master::{Signed, parse_date};
 pub(crate) use oidc::Issuer;
 pub use oidc::{OidcConfig, OidcError};
 pub(crate) use rights::Access;
-pub(crate) use token::{Grant, TokenKey, lifetime_seconds, resource_token};
+pub(crate) use token::{Grant, lifetime_seconds, resource_token};
 pub(crate) use token_clock::{TokenClock, latest_stored_ms};
+pub(crate) use token_text::TokenKey;
 
+use self::header::{HeaderError, Kind};
 use crate::request::Request;
 use crate::routes::{Route, RouteKind};
 use crate::state::State;
@@ -102,6 +106,15 @@ pub(crate) enum AuthError {
     ControlPlane,
 }
 
+impl From<HeaderError> for AuthError {
+    fn from(error: HeaderError) -> AuthError {
+        match error {
+            HeaderError::Malformed => AuthError::Malformed,
+            HeaderError::UnknownType { kind } => AuthError::UnknownType { kind },
+        }
+    }
+}
+
 /// Who signed the request.
 pub(crate) async fn authenticate(
     state: &State,
@@ -123,11 +136,11 @@ pub(crate) async fn authenticate_signed(
     headers: &HeaderMap,
     signed: &Signed<'_>,
 ) -> Result<Principal, AuthError> {
-    let header = headers.get(AUTHORIZATION).ok_or(AuthError::Missing)?;
+    let sent = headers.get(AUTHORIZATION).ok_or(AuthError::Missing)?;
     // Only what stands before a comma counts; base64 and percent encoding have none.
-    let header = header.as_bytes().split(|byte| *byte == b',').next().unwrap_or_default();
-    let decoded = percent_decoded(header);
-    let (kind, signature) = split(&decoded)?;
+    let sent = sent.as_bytes().split(|byte| *byte == b',').next().unwrap_or_default();
+    let decoded = header::percent_decoded(sent);
+    let (kind, signature) = header::split(&decoded)?;
     match kind {
         Kind::Master => master::authenticate(state, headers, signed, signature),
         Kind::Resource => token::authenticate(state, signature),
@@ -139,57 +152,6 @@ pub(crate) async fn authenticate_signed(
             Ok(Principal::Oidc { role })
         }
     }
-}
-
-/// On every request, so in one pass over one allocation. What is not an escape stays as it is.
-fn percent_decoded(text: &[u8]) -> Vec<u8> {
-    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, after)) = rest.split_first() {
-        let escaped = if byte == b'%' { digit(after.first()).zip(digit(after.get(1))) } else { None };
-        match escaped {
-            Some((high, low)) => {
-                decoded.push((high * 16 + low) as u8);
-                rest = &after[2..];
-            }
-            None => {
-                decoded.push(byte);
-                rest = after;
-            }
-        }
-    }
-    decoded
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Master,
-    Resource,
-    Bearer,
-}
-
-const TOKEN_BYTES_MAX: [(Kind, usize); 3] =
-    [(Kind::Master, 1024), (Kind::Resource, 8192), (Kind::Bearer, 16_384)];
-
-/// `type={kind}&ver=1.0&sig={signature}`
-fn split(decoded: &[u8]) -> Result<(Kind, &[u8]), AuthError> {
-    let rest = decoded.strip_prefix(b"type=").ok_or(AuthError::Malformed)?;
-    let end = rest.iter().position(|byte| *byte == b'&').ok_or(AuthError::Malformed)?;
-    let (kind, rest) = rest.split_at(end);
-    let kind = match kind {
-        b"master" => Kind::Master,
-        b"resource" => Kind::Resource,
-        b"aad" => Kind::Bearer,
-        other => return Err(AuthError::UnknownType { kind: shown(other) }),
-    };
-    let signature = rest.strip_prefix(b"&ver=1.0&sig=").ok_or(AuthError::Malformed)?;
-    let fits = TOKEN_BYTES_MAX.iter().any(|(known, max)| *known == kind && decoded.len() <= *max);
-    if fits { Ok((kind, signature)) } else { Err(AuthError::Malformed) }
-}
-
-fn shown(bytes: &[u8]) -> String {
-    bytes.iter().take(32).map(|byte| if byte.is_ascii_graphic() { char::from(*byte) } else { '?' }).collect()
 }
 
 /// Whether the principal has the access that an operation on the route needs. `partition_key` reads the header; only
@@ -211,34 +173,4 @@ pub(crate) fn authorize(
 /// Whether the principal has an access that is about no resource.
 pub(crate) fn authorize_server(principal: &Principal, access: Access) -> Result<(), AuthError> {
     rights::check(principal, access)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_header_is_taken_apart() {
-        assert!(matches!(split(b"type=master&ver=1.0&sig=abc="), Ok((Kind::Master, b"abc="))));
-        assert!(matches!(split(b"type=aad&ver=1.0&sig=a.b.c"), Ok((Kind::Bearer, b"a.b.c"))));
-        for bad in [&b""[..], b"Bearer x", b"type=master", b"type=master&ver=2.0&sig=x", b"type=master&sig=x"]
-        {
-            assert!(matches!(split(bad), Err(AuthError::Malformed)), "{bad:?}");
-        }
-        let long = [b"type=master&ver=1.0&sig=".as_slice(), &[b'a'; 2000]].concat();
-        assert!(matches!(split(&long), Err(AuthError::Malformed)));
-        assert!(
-            matches!(split(b"type=sas&ver=1.0&sig=x"), Err(AuthError::UnknownType { kind }) if kind == "sas")
-        );
-    }
-
-    #[test]
-    fn escapes_are_decoded_as_the_library_does() {
-        for text in
-            ["", "abc", "a%3Db%3d", "%", "%4", "%zz", "%%41", "a+b", "%ff%00", "type%3Dmaster%26sig%3D%2B%2F"]
-        {
-            let library: Vec<u8> = percent_encoding::percent_decode(text.as_bytes()).collect();
-            assert_eq!(percent_decoded(text.as_bytes()), library, "{text}");
-        }
-    }
 }

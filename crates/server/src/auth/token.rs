@@ -1,37 +1,22 @@
 //! Resource tokens: what a permission gives to its user.
 //!
-//! `type=resource&ver=1.0&sig={base64 mac};{base64 payload};`, opaque to clients. The payload:
-//!
-//! | bytes    | meaning                                                                                     |
-//! |----------|---------------------------------------------------------------------------------------------|
-//! | 1        | format, 1                                                                                   |
-//! | 8        | expiry, seconds since the epoch, big-endian                                                 |
-//! | 1        | mode: 0 read, 1 all, 2 none                                                                 |
-//! | 1 + n    | rid text of the permission                                                                  |
-//! | 1 + n    | rid text of the container or user that its link named when the token was made; may be empty |
-//! | the rest | etag of the permission                                                                      |
-//!
-//! The MAC key is derived from the store's secret. A token is a reference, not a grant: every request looks the
+//! What a token looks like is in [`token_text`](super::token_text). A token is a reference, not a grant: every request looks the
 //! permission up, so changing or deleting it revokes its tokens at once. The second rid ties the token to one
 //! container or user: one that is deleted and made again under its old name is not opened by an old token.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use quire_engine::{Engine, Resource, ScriptKind};
 use quire_resource::{PartitionKey, ResourceId};
 use quire_value::Value;
-use ring::hmac;
 
+use super::token_text::{Mode, Payload, ReadError, read, write};
 use super::{Access, AuthError, Principal};
 use crate::routes::{RouteKind, script_segment};
 use crate::state::State;
 
-const FORMAT: u8 = 1;
 const LIFETIME_SECONDS: i64 = 3600;
 const LIFETIME_SECONDS_MAX: i64 = 24 * 3600;
 /// How far a clock may have gone back between two runs of the server.
 const CLOCK_SKEW_SECONDS_MAX: i64 = 15 * 60;
-const MAC_CONTEXT: &[u8] = b"quire resource token 1";
 
 /// What a resource token's permission allows, as the permission is now.
 #[derive(Clone, Debug)]
@@ -44,27 +29,9 @@ pub(crate) struct Grant {
     owner: ResourceId,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Read,
-    All,
-    /// The permission gives nothing.
-    None,
-}
-
 impl Grant {
     pub fn may_write(&self) -> bool {
         self.mode == Mode::All
-    }
-}
-
-/// Makes and checks the MACs of tokens.
-pub(crate) struct TokenKey(hmac::Key);
-
-impl TokenKey {
-    pub fn new(secret: &[u8; 32]) -> TokenKey {
-        let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), MAC_CONTEXT);
-        TokenKey(hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()))
     }
 }
 
@@ -92,7 +59,10 @@ pub(crate) fn lifetime_seconds(header: Option<&str>) -> Result<i64, AuthError> {
 
 /// `signature` is what follows `sig=`.
 pub(super) fn authenticate(state: &State, signature: &[u8]) -> Result<Principal, AuthError> {
-    let payload = read(&state.token_key, signature)?;
+    let payload = read(&state.token_key, signature).map_err(|error| match error {
+        ReadError::Malformed => AuthError::Malformed,
+        ReadError::Forged => AuthError::BadToken,
+    })?;
     check_expiry(payload.expiry, state.token_clock.now_seconds())?;
     let rid = ResourceId::parse(&payload.permission).map_err(|_| AuthError::BadToken)?;
     let permission = state.engine.permission_by_rid(&rid).ok_or(AuthError::PermissionGone)?;
@@ -288,83 +258,9 @@ impl Target {
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Payload {
-    expiry: i64,
-    mode: Mode,
-    permission: String,
-    owner: String,
-    etag: String,
-}
-
-fn write(key: &TokenKey, payload: &Payload) -> String {
-    let mut bytes = vec![FORMAT];
-    bytes.extend(payload.expiry.to_be_bytes());
-    bytes.push(match payload.mode {
-        Mode::Read => 0,
-        Mode::All => 1,
-        Mode::None => 2,
-    });
-    for text in [&payload.permission, &payload.owner] {
-        bytes.push(u8::try_from(text.len()).expect("a rid text has at most 28 bytes"));
-        bytes.extend(text.as_bytes());
-    }
-    bytes.extend(payload.etag.as_bytes());
-    let mac = hmac::sign(&key.0, &bytes);
-    format!("type=resource&ver=1.0&sig={};{};", STANDARD.encode(mac), STANDARD.encode(bytes))
-}
-
-fn read(key: &TokenKey, signature: &[u8]) -> Result<Payload, AuthError> {
-    let mut parts = signature.split(|byte| *byte == b';');
-    let mut part = || parts.next().and_then(|part| STANDARD.decode(part).ok()).ok_or(AuthError::Malformed);
-    let (mac, bytes) = (part()?, part()?);
-    hmac::verify(&key.0, &bytes, &mac).map_err(|_| AuthError::BadToken)?;
-    decode(&bytes).ok_or(AuthError::BadToken)
-}
-
-fn decode(bytes: &[u8]) -> Option<Payload> {
-    let (&[FORMAT], rest) = bytes.split_first_chunk::<1>()? else { return None };
-    let (expiry, rest) = rest.split_first_chunk::<8>()?;
-    let (mode, rest) = rest.split_first()?;
-    let mode = match mode {
-        0 => Mode::Read,
-        1 => Mode::All,
-        2 => Mode::None,
-        _ => return None,
-    };
-    let (permission, rest) = text(rest)?;
-    let (owner, rest) = text(rest)?;
-    let etag = String::from_utf8(rest.to_vec()).ok()?;
-    Some(Payload { expiry: i64::from_be_bytes(*expiry), mode, permission, owner, etag })
-}
-
-fn text(bytes: &[u8]) -> Option<(String, &[u8])> {
-    let (length, rest) = bytes.split_first()?;
-    let (text, rest) = rest.split_at_checked(usize::from(*length))?;
-    Some((String::from_utf8(text.to_vec()).ok()?, rest))
-}
-
 #[cfg(test)]
 mod tests {
-    use expect_test::expect;
-
     use super::*;
-
-    fn payload() -> Payload {
-        Payload {
-            expiry: 1_800_000_000,
-            mode: Mode::All,
-            permission: "DPZtAKyOjxgBAAAAAAAAAA==".to_owned(),
-            owner: "DPZtAKyOj5g=".to_owned(),
-            etag: "\"00000001-0000-0000-0000-000000000001\"".to_owned(),
-        }
-    }
-
-    #[test]
-    fn the_form_is_kept() {
-        let token = write(&TokenKey::new(&[7; 32]), &payload());
-        expect!["type=resource&ver=1.0&sig=ajjbyaRdrFi8/buuRTlr++LaaXfPTPF7/DAsh/C+UKw=;AQAAAABrSdIAARhEUFp0QUt5T2p4Z0JBQUFBQUFBQUFBPT0MRFBadEFLeU9qNWc9IjAwMDAwMDAxLTAwMDAtMDAwMC0wMDAwLTAwMDAwMDAwMDAwMSI=;"].assert_eq(&token);
-    }
 
     #[test]
     fn no_token_lasts_longer_than_a_day() {
@@ -374,23 +270,5 @@ mod tests {
         assert!(matches!(check_expiry(now, now), Err(AuthError::TokenExpired)));
         assert!(matches!(check_expiry(now + i64::from(i32::MAX), now), Err(AuthError::TokenTooLong)));
         assert!(matches!(check_expiry(i64::MAX, now), Err(AuthError::TokenTooLong)));
-    }
-
-    #[test]
-    fn a_token_comes_back_and_a_changed_one_does_not() {
-        let key = TokenKey::new(&[7; 32]);
-        let token = write(&key, &payload());
-        let signature = token.strip_prefix("type=resource&ver=1.0&sig=").unwrap();
-        assert_eq!(read(&key, signature.as_bytes()).unwrap(), payload());
-        assert!(matches!(read(&TokenKey::new(&[8; 32]), signature.as_bytes()), Err(AuthError::BadToken)));
-        for position in 0..signature.len() {
-            let mut bytes = signature.as_bytes().to_vec();
-            bytes[position] = if bytes[position] == b'A' { b'B' } else { b'A' };
-            let changed = read(&key, &bytes);
-            assert!(changed.is_err() || position == signature.len() - 1, "{position}");
-        }
-        for cut in 0..signature.len() - 1 {
-            assert!(read(&key, &signature.as_bytes()[..cut]).is_err(), "{cut}");
-        }
     }
 }

@@ -1,0 +1,162 @@
+//! The bytes of a token: a position, and a MAC over it and what the token is bound to. Knows no engine, so that a fuzz
+//! target can read it by itself.
+//!
+//! Position: kind 1 (the byte below), then numbers of 8 bytes, big-endian:
+//!
+//! | kind | numbers                                                                              |
+//! |------|--------------------------------------------------------------------------------------|
+//! | 1    | list: partition, child id of the next item                                           |
+//! | 2    | streaming query: partition, child id, rows of it already sent, rows skipped, rows sent |
+//! | 4    | sorted query: hash of its columns, rows skipped, rows sent, child id of the next item, rows of it already sent, then its sort key |
+//! | 5    | the same with a sort key cut for length: two more numbers before it, the hash of the whole key and how many items with the same beginning came before |
+//! | 6    | blocking query: hash of text and parameters, rows already sent, the newest partition when it began |
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use ring::hmac;
+
+pub(crate) const MAC_BYTES: usize = 16;
+/// Bytes of the largest position but for its sort key.
+pub(crate) const SORTED_BYTES: usize = 1 + 7 * 8;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Resume {
+    List(Spot),
+    Stream { spot: Spot, row: u64, skipped: u64, sent: u64 },
+    Block { query: u64, sent: u64, newest: u32 },
+    Sorted { order: u64, skipped: u64, sent: u64, place: Place },
+}
+
+/// A place in a sorted result: the item that comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The item's sort key, or its first bytes.
+    pub key: Vec<u8>,
+    pub cut: Option<Cut>,
+    pub rid: u64,
+    /// Rows of it that are done with.
+    pub row: u64,
+}
+
+/// What is known of a sort key that is longer than its place keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub hash: u64,
+    /// Items whose keys begin the same and that came before.
+    pub before: u64,
+}
+
+/// A place in the order of a scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub partition: u32,
+    pub rid: u64,
+}
+
+/// The token of a position.
+pub(crate) fn seal(key: &hmac::Key, binding: &[u8], resume: &Resume) -> String {
+    let mut bytes = resume.encode();
+    let mac = mac_of(key, binding, &bytes);
+    bytes.extend(mac);
+    BASE64.encode(bytes)
+}
+
+/// `None` for a token of another binding, or one that was touched.
+pub(crate) fn open(key: &hmac::Key, binding: &[u8], token: &str) -> Option<Resume> {
+    let bytes = BASE64.decode(token).ok()?;
+    let (position, mac) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
+    let expected = mac_of(key, binding, position);
+    // The tag is short, so it is compared through a second MAC: the time says nothing about it.
+    hmac::verify(key, &expected, hmac::sign(key, mac).as_ref()).ok()?;
+    Resume::decode(position)
+}
+
+fn mac_of(key: &hmac::Key, binding: &[u8], position: &[u8]) -> [u8; MAC_BYTES] {
+    let mut context = hmac::Context::with_key(key);
+    context.update(binding);
+    context.update(position);
+    context.sign().as_ref()[..MAC_BYTES].try_into().expect("HMAC-SHA256 has 32 bytes")
+}
+
+impl Resume {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let (kind, numbers, key): (u8, &[u64], &[u8]) = match self {
+            Resume::List(spot) => (1, &[u64::from(spot.partition), spot.rid], &[]),
+            Resume::Stream { spot, row, skipped, sent } => {
+                (2, &[u64::from(spot.partition), spot.rid, *row, *skipped, *sent], &[])
+            }
+            Resume::Block { query, sent, newest } => (6, &[*query, *sent, u64::from(*newest)], &[]),
+            Resume::Sorted { order, skipped, sent, place: Place { key, cut: None, rid, row } } => {
+                (4, &[*order, *skipped, *sent, *rid, *row], key)
+            }
+            Resume::Sorted { order, skipped, sent, place: Place { key, cut: Some(cut), rid, row } } => {
+                (5, &[*order, *skipped, *sent, *rid, *row, cut.hash, cut.before], key)
+            }
+        };
+        let mut bytes = vec![kind];
+        numbers.iter().for_each(|number| bytes.extend(number.to_be_bytes()));
+        bytes.extend(key);
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Resume> {
+        let (&kind, rest) = bytes.split_first()?;
+        let count = match kind {
+            1 => 2,
+            2 => 5,
+            4 => 5,
+            5 => 7,
+            6 => 3,
+            _ => return None,
+        };
+        let (numbers, key) = rest.split_at_checked(8 * count)?;
+        let numbers: Vec<u64> =
+            numbers.as_chunks::<8>().0.iter().map(|number| u64::from_be_bytes(*number)).collect();
+        let spot = |partition: u64, rid: u64| Some(Spot { partition: u32::try_from(partition).ok()?, rid });
+        match (kind, &numbers[..], key) {
+            (1, &[partition, rid], []) => Some(Resume::List(spot(partition, rid)?)),
+            (2, &[partition, rid, row, skipped, sent], []) => {
+                Some(Resume::Stream { spot: spot(partition, rid)?, row, skipped, sent })
+            }
+            (6, &[query, sent, newest], []) => {
+                Some(Resume::Block { query, sent, newest: u32::try_from(newest).ok()? })
+            }
+            (4, &[order, skipped, sent, rid, row], key) => {
+                let place = Place { key: key.to_vec(), cut: None, rid, row };
+                Some(Resume::Sorted { order, skipped, sent, place })
+            }
+            (5, &[order, skipped, sent, rid, row, hash, before], key) => {
+                let place = Place { key: key.to_vec(), cut: Some(Cut { hash, before }), rid, row };
+                Some(Resume::Sorted { order, skipped, sent, place })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_survive() {
+        let spot = Spot { partition: 3, rid: 1 << 59 };
+        let place = Place { key: vec![0, 1, 255], cut: None, rid: 7, row: 2 };
+        let cut = Place { key: vec![9; 100], cut: Some(Cut { hash: u64::MAX, before: 4 }), ..place.clone() };
+        let all = [
+            Resume::List(spot),
+            Resume::Stream { spot, row: 1, skipped: 2, sent: 3 },
+            Resume::Block { query: 5, sent: 9, newest: 3 },
+            Resume::Sorted { order: 4, skipped: 1, sent: 2, place: place.clone() },
+            Resume::Sorted { order: 4, skipped: 1, sent: 2, place: Place { key: Vec::new(), ..place } },
+            Resume::Sorted { order: 4, skipped: 1, sent: 2, place: cut },
+        ];
+        for resume in all {
+            let bytes = resume.encode();
+            assert_eq!(Resume::decode(&bytes), Some(resume.clone()));
+            assert_eq!(Resume::decode(&bytes[..8]), None, "{resume:?}");
+        }
+        assert_eq!(Resume::decode(&[]), None);
+        assert_eq!(Resume::decode(&[7; 9]), None);
+    }
+}

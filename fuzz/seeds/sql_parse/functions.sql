@@ -1,0 +1,1 @@
+SELECT VALUE [CONCAT('a', c.s), ABS(-1.5), ARRAY_SLICE(c.t, 1), DateTimeAdd('dd', 1, '2024-01-01'), ST_DISTANCE({'type':'Point','coordinates':[1,2]}, c.p)]

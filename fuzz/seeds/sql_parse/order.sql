@@ -1,0 +1,1 @@
+SELECT TOP 3 c.id, COUNT(1) AS n FROM c JOIN t IN c.t WHERE c.n >= @p AND c.s LIKE 'a%' GROUP BY c.id ORDER BY c.id DESC OFFSET 1 LIMIT 2
