@@ -22,11 +22,25 @@ pub enum Expected {
     Error(&'static str),
     /// It succeeds. What the body begins with.
     Value(&'static str),
-    /// Any of these: what matters is that it ends.
-    Any,
+    /// Which one depends on how fast the machine is, or on who runs it: a host in a test has no limits of its own.
+    OneOf(&'static [Expected]),
 }
 
-use Expected::{Any, Error, Memory, Time, Value};
+use Expected::{Error, Memory, OneOf, Time, Value};
+
+/// It must not get through: one limit or the other ends it.
+const LIMIT: Expected = OneOf(&[Time, Memory]);
+
+impl Expected {
+    /// Whether it may have to be interrupted, for which nobody wants to wait long.
+    pub fn may_time_out(&self) -> bool {
+        match self {
+            Time => true,
+            OneOf(all) => all.iter().any(Expected::may_time_out),
+            Memory | Error(_) | Value(_) => false,
+        }
+    }
+}
 
 impl Hostile {
     /// With `c` the collection, `link` to it, `doc(id)` a link to an item and `set` for the response body.
@@ -81,7 +95,7 @@ pub const FUNCTION_CORPUS: &[HostileFunction] = &[
     function("x => { Array.prototype.push = JSON.stringify = null; return [x] }", Value("[1]")),
     function("x => { var o = {}; o.o = o; return o }", Error("TypeError: circular reference")),
     function("x => { var a = []; for (var i = 0; i < 1e5; i++) a = [a]; return a }", Error("")),
-    function("x => { throw {toString() { for (;;); }} }", Any),
+    function("x => { throw {toString() { for (;;); }} }", Time),
     function("x => { throw new Error('x'.repeat(5e6)) }", Error("Error: xxx")),
     function("x => getContext()", Error("ReferenceError: getContext is not defined")),
     function("x => eval('1')", Error("")),
@@ -103,7 +117,7 @@ const fn here(body: &'static str, expected: Expected) -> Hostile {
 }
 
 const fn elsewhere(body: &'static str) -> Hostile {
-    Hostile { body, expected: Any, needs_a_process: true }
+    Hostile { body, expected: LIMIT, needs_a_process: true }
 }
 
 #[rustfmt::skip]
@@ -132,67 +146,67 @@ pub const CORPUS: &[Hostile] = &[
     here("/(a+)+$/.test('a'.repeat(40) + 'b')", Time),
     here("/(x+x+)+y/.exec('x'.repeat(40))", Time),
     here("/^(([a-z])+.)+[A-Z]([a-z])+$/.test('a'.repeat(60))", Time),
-    here("new RegExp('(?:a?){50}' + 'a{50}').test('a'.repeat(49))", Any),
-    here("new RegExp('('.repeat(100000))", Any),
+    here("new RegExp('(?:a?){50}' + 'a{50}').test('a'.repeat(49))", Time),
+    here("new RegExp('('.repeat(100000))", Error("SyntaxError: too many captures")),
     here("'a'.repeat(100000).replace(/a*?a*?a*?b/g, '')", Time),
     // Memory.
     here("var a = []; for (;;) a.push(new Array(1000).fill(1))", Memory),
-    here("var s = 'x'; for (;;) s += s", Any),
+    here("var s = 'x'; for (;;) s += s", OneOf(&[Error("InternalError: string too long"), Memory])),
     here("'x'.repeat(1 << 29)", Memory),
     here("'x'.padEnd(1e9)", Memory),
-    here("new Array(1e9).fill(0)", Any),
-    here("new ArrayBuffer(1e10)", Any),
-    here("new Uint8Array(1e9)", Any),
+    here("new Array(1e9).fill(0)", LIMIT),
+    here("new ArrayBuffer(1e10)", Error("RangeError: invalid array buffer length")),
+    here("new Uint8Array(1e9)", Memory),
     here("var o = {}; for (var i = 0; ; i++) o['k' + i] = i", Memory),
-    here("var m = new Map(); for (var i = 0; ; i++) m.set(i, {})", Any),
+    here("var m = new Map(); for (var i = 0; ; i++) m.set(i, {})", LIMIT),
     here("var a = []; try { for (;;) a.push('x'.repeat(1e5) + a.length) } catch (e) { a = null; set('caught') }", Value("\"caught\"")),
-    here("var a = []; for (;;) { try { for (;;) a.push({}) } catch (e) {} }", Any),
+    here("var a = []; for (;;) { try { for (;;) a.push({}) } catch (e) {} }", LIMIT),
     here("var a = []; for (;;) a.push(() => a)", Memory),
     here("var a = []; for (;;) a.push(Symbol('x'.repeat(1000) + a.length))", Memory),
-    here("for (;;) c.createDocument(link, {id: 'x', pad: 'y'.repeat(1e5)}, () => {})", Any),
+    here("for (;;) c.createDocument(link, {id: 'x', pad: 'y'.repeat(1e5)}, () => {})", LIMIT),
     here("var p = []; for (;;) p.push(new Promise(() => {}))", Memory),
-    here("JSON.parse('['.repeat(1e6))", Any),
-    here("var a = []; a.length = 4294967295; a.push(1)", Any),
+    here("JSON.parse('['.repeat(1e6))", Error("RangeError: Maximum call stack size exceeded")),
+    here("var a = []; a.length = 4294967295; a.push(1)", Error("RangeError: invalid array length")),
     here("set('x'.repeat(5e6))", Error("413 Error: Resulting message would be too large")),
     here("var o = []; set(o); for (var i = 0; i < 5e5; i++) o.push('0123456789')", Error("413 Resulting message would be too large")),
     here("for (;;) __.response.appendBody('0123456789'.repeat(10000))", Error("413 Error: Resulting message would be too large")),
     // Recursion.
     here("(function f() { f() })()", Error("RangeError: Maximum call stack size exceeded")),
-    here("(function f() { try { f() } finally { f() } })()", Any),
-    here("var a = []; for (var i = 0; i < 1e5; i++) a = [a]; set(a)", Any),
-    here("var a = []; for (var i = 0; i < 1e5; i++) a = [a]; a.toString()", Any),
+    here("(function f() { try { f() } finally { f() } })()", Time),
+    here("var a = []; for (var i = 0; i < 1e5; i++) a = [a]; set(a)", Error("RangeError: Maximum call stack size exceeded")),
+    here("var a = []; for (var i = 0; i < 1e5; i++) a = [a]; a.toString()", Error("RangeError: Maximum call stack size exceeded")),
     here("var o = {}; o.toString = () => '' + o; '' + o", Error("RangeError: Maximum call stack size exceeded")),
-    here("var p = {}; for (var i = 0; i < 1e5; i++) p = new Proxy(p, {}); p.x", Any),
-    here("var f = () => 1; for (var i = 0; i < 1e5; i++) f = f.bind(null); f()", Any),
+    here("var p = {}; for (var i = 0; i < 1e5; i++) p = new Proxy(p, {}); p.x", OneOf(&[Memory, Error("RangeError")])),
+    here("var f = () => 1; for (var i = 0; i < 1e5; i++) f = f.bind(null); f()", OneOf(&[Memory, Error("RangeError")])),
     here("class A { get x() { return this.x } } new A().x", Error("RangeError: Maximum call stack size exceeded")),
     here("c.map(d => d, function f() { f() })", Error("RangeError: Maximum call stack size exceeded")),
     here("var f = () => 1; for (;;) f = f.bind(null)", Memory),
     here("var a = [], f = () => 1; for (;;) a.push(f['bi' + 'nd'](null, 1, 2))", Memory),
     // Numbers.
-    here("var b = 2n; for (;;) b = b * b", Any),
-    here("2n ** 100000000n", Any),
-    here("(1n << 10000000n).toString().length", Any),
-    here("new Array(3e7) + ''", Any),
-    here("BigInt('9'.repeat(5000000))", Any),
-    here("var b = 3n ** 5000000n; for (;;) b / 7n", Any),
+    here("var b = 2n; for (;;) b = b * b", OneOf(&[Error("RangeError: BigInt is too large"), Time])),
+    here("2n ** 100000000n", Error("RangeError: BigInt is too large")),
+    here("(1n << 10000000n).toString().length", Error("RangeError: BigInt is too large")),
+    here("new Array(3e7) + ''", LIMIT),
+    here("BigInt('9'.repeat(5000000))", Error("RangeError: BigInt is too large")),
+    here("var b = 3n ** 5000000n; for (;;) b / 7n", OneOf(&[Error("RangeError: BigInt is too large"), Time])),
     here("Array.prototype.indexOf.call({length: 2 ** 53}, 1)", Time),
     here("Array.prototype.every.call({length: 2 ** 53 - 1}, () => true)", Time),
-    here("Array.from({length: 2 ** 32 - 1})", Any),
+    here("Array.from({length: 2 ** 32 - 1})", LIMIT),
     here("Math.max.apply(null, {length: 2 ** 31})", Error("RangeError")),
-    here("Object.groupBy({[Symbol.iterator]() { return {next: () => ({})} }}, x => x)", Any),
-    here("new RegExp('(((a{1,1000}){1,1000}){1,1000}){1,1000}').test('a'.repeat(1e5))", Any),
+    here("Object.groupBy({[Symbol.iterator]() { return {next: () => ({})} }}, x => x)", LIMIT),
+    here("new RegExp('(((a{1,1000}){1,1000}){1,1000}){1,1000}').test('a'.repeat(1e5))", Value("\"\"")),
     // Odd throws and results.
     here("throw null", Error("null (or the script needed more than")),
     here("throw Object.create(null)", Error("{}")),
-    here("throw function () {}", Any),
+    here("throw function () {}", Error("function () ")),
     here("var e = new Error('x'); e.number = NaN; throw e", Error("Error: x")),
     here("var e = new Error('x'); Object.defineProperty(e, 'stack', {get() { throw 1 }}); throw e", Error("an object that cannot be shown")),
-    here("throw new Proxy(function () {}, {get() { throw 1 }})", Any),
+    here("throw new Proxy(function () {}, {get() { throw 1 }})", Error("an object that cannot be shown")),
     here("set(new Proxy({}, {ownKeys() { throw new Error(6, 'keys') }}))", Error("6 Error: keys")),
-    here("set(1n)", Any),
-    here("set({a: 1n})", Any),
+    here("set(1n)", Error("TypeError: BigInt are forbidden in JSON.stringify")),
+    here("set({a: 1n})", Error("TypeError: BigInt are forbidden in JSON.stringify")),
     here("set(() => 1)", Value("\"\"")),
-    here("set(Symbol())", Any),
+    here("set(Symbol())", Value("\"\"")),
     // No way to code from text.
     here("eval('1')", Error("TypeError: eval is not supported")),
     here("(0, eval)('1')", Error("TypeError: eval is not supported")),
@@ -200,10 +214,10 @@ pub const CORPUS: &[Hostile] = &[
     here("(() => {}).constructor('return 1')()", Error("TypeError: eval is not supported")),
     here("(async () => {}).constructor('return 1')()", Error("TypeError: eval is not supported")),
     here("(function* () {}).constructor('return 1')()", Error("TypeError: eval is not supported")),
-    here("import('x')", Any),
+    here("import('x')", Value("\"\"")),
     // Tampering.
     here("Array.prototype.push = JSON.parse = JSON.stringify = String.prototype.split = () => { throw 1 }; c.map(d => d.id, (e, d) => set(d))", Value(r#"["a"]"#)),
-    here("Object.defineProperty(Array.prototype, '0', {set() { throw 1 }}); c.pluck('id', (e, d) => set(d))", Any),
+    here("Object.defineProperty(Array.prototype, '0', {set() { throw 1 }}); c.pluck('id', (e, d) => set(d))", Error("1")),
     here("Object.prototype.toJSON = () => 'gone'; c.createDocument(link, '{\"id\": \"z\"}', (e, d) => { delete Object.prototype.toJSON; set(d.id) })", Value("\"z\"")),
     here("Object.defineProperty(Object.prototype, 'callback', {set() { throw 1 }}); c.readDocument(doc('a'), (e, d) => set(d.id))", Value("\"a\"")),
     here("Object.prototype.value = Object.prototype.get = 1; c.readDocument(doc('a'), (e, d) => set(d.id))", Value("\"a\"")),
@@ -213,21 +227,21 @@ pub const CORPUS: &[Hostile] = &[
     here("Error = TypeError = null; c.readDocument('x')", Error("400 Error: Invalid document link")),
     here("Error.prototype.name = {toString() { throw 2 }}; throw new Error(5, 'x')", Error("5 ")),
     here("Error.prepareStackTrace = () => { for (;;); }; throw new Error('x')", Error("Error: x")),
-    here("Promise.prototype.then = () => { throw 1 }; (async () => { await null; set(1) })()", Any),
+    here("Promise.prototype.then = () => { throw 1 }; (async () => { await null; set(1) })()", Value("1")),
     here("getContext = null; __ = null; console = null; set(1)", Error("TypeError: not a function")),
     here("for (var n of Object.getOwnPropertyNames(globalThis)) { try { delete globalThis[n]; globalThis[n] = null } catch (e) {} } set(1)", Value("1")),
     here("Object.freeze(Object.prototype); Object.freeze(Array.prototype); Object.freeze(globalThis); set(1)", Value("1")),
     here("globalThis.kept = []; c.readDocument(doc('a'), function f() { kept.push(f); set(kept.length) })", Value("1")),
     // Promises and callbacks without end.
-    here("(async function f() { await Promise.all([f(), f()]) })()", Any),
-    here("for (;;) Promise.resolve().then(() => {})", Any),
-    here("var go = () => Promise.resolve().then(go); go(); go(); go()", Any),
-    here("(async () => { for (;;) { await new Promise(done => c.readDocument(doc('a'), () => done())) } })()", Any),
+    here("(async function f() { await Promise.all([f(), f()]) })()", LIMIT),
+    here("for (;;) Promise.resolve().then(() => {})", LIMIT),
+    here("var go = () => Promise.resolve().then(go); go(); go(); go()", LIMIT),
+    here("(async () => { for (;;) { await new Promise(done => c.readDocument(doc('a'), () => done())) } })()", OneOf(&[Value("\"\""), Time])),
     here("new Promise(() => { throw new Error('nobody') }); set('swallowed')", Value("\"swallowed\"")),
     here("({then(done) { for (;;); }}).then(); await0 = async () => { await {then() { for (;;); }} }; await0()", Time),
     here("(async () => { await {get then() { for (;;); }} })()", Time),
     here("var g = async function* () { for (;;) yield 1 }; (async () => { for await (var x of g()); })()", Time),
-    here("var f = () => { setBody = f; c.createDocument(link, {id: '' + Math.random()}, f); c.createDocument(link, {id: '' + Math.random()}, f) }; f()", Any),
+    here("var f = () => { setBody = f; c.createDocument(link, {id: '' + Math.random()}, f); c.createDocument(link, {id: '' + Math.random()}, f) }; f()", OneOf(&[Value("\"\""), Time])),
     here("var all = []; for (var i = 0; i < 1000; i++) c.readDocument(doc('a'), (e, d) => all.push(d)); c.readDocument(doc('a'), () => set(all.length))", Value("1000")),
     // Proxies, getters and symbols.
     here("c.createDocument(link, new Proxy({id: 'p'}, {ownKeys() { for (;;); }}))", Time),
@@ -239,13 +253,13 @@ pub const CORPUS: &[Hostile] = &[
     here("c.readDocument(new Proxy({}, {}))", Error("400 Error: Invalid document link")),
     here("class A { static [Symbol.hasInstance]() { for (;;); } } ({}) instanceof A", Time),
     here("({[Symbol.toPrimitive]() { for (;;); }}) + ''", Time),
-    here("Object.defineProperty(Array, Symbol.species, {value: function () { for (;;); }}); [1].map(x => x)", Any),
+    here("Object.defineProperty(Array, Symbol.species, {value: function () { for (;;); }}); [1].map(x => x)", Time),
     here("Symbol.prototype.toString = null; throw Symbol('x')", Error("Symbol(x)")),
     here("throw {[Symbol.toStringTag]: {toString() { throw 1 }}}", Error("{}")),
-    here("throw new Proxy(new Error('x'), {})", Any),
-    here("var revoked = Proxy.revocable({}, {}); revoked.revoke(); throw revoked.proxy", Any),
+    here("throw new Proxy(new Error('x'), {})", Error("x")),
+    here("var revoked = Proxy.revocable({}, {}); revoked.revoke(); throw revoked.proxy", Error("an object that cannot be shown")),
     here("var revoked = Proxy.revocable({}, {}); revoked.revoke(); set(revoked.proxy)", Error("TypeError")),
-    here("set({toJSON() { throw {toString() { throw 1 }} }})", Any),
+    here("set({toJSON() { throw {toString() { throw 1 }} }})", Value("{}")),
     here("var s = new Set(); s.add(1); s.forEach(x => { s.delete(x); s.add(x) })", Time),
     here("var m = new Map([[1, 1]]); for (var [k] of m) { m.delete(k); m.set(k, 1) }", Time),
     // Much text.
@@ -253,20 +267,20 @@ pub const CORPUS: &[Hostile] = &[
     here("for (;;) { try { console.log('0123456789'.repeat(100)) } catch (e) {} }", Time),
     here("console.log({toJSON() { for (;;); }})", Time),
     here("console.log('%s'.repeat(1e5), 1)", Error("413 Error: Resulting message would be too large")),
-    here("c.createDocument(link, {id: 'big', pad: 'x'.repeat(3e6)}, e => set(e.number))", Any),
-    here("c.createDocument(link, {id: 'x'.repeat(1e6)}, e => set(typeof e))", Any),
+    here("c.createDocument(link, {id: 'big', pad: 'x'.repeat(3e6)}, e => set(e.number))", OneOf(&[Value("413"), Error("TypeError")])),
+    here("c.createDocument(link, {id: 'x'.repeat(1e6)}, e => set(typeof e))", OneOf(&[Value("\"object\""), Value("\"undefined\"")])),
     here("throw new Error('x'.repeat(5e6))", Error("Error: xxx")),
     here("c.queryDocuments(link, 'SELECT ' + 'x'.repeat(1e6) + ' FROM c', e => set(e.number))", Value("400")),
-    here("c.queryDocuments(link, {query: 'SELECT 1', parameters: new Array(1e6).fill({name: '@a', value: 1})}, () => set(1))", Any),
-    here("c.readDocuments(link, {continuation: '\\ud800'.repeat(1000)}, e => set(typeof e))", Any),
-    here("set('\\ud800')", Any),
-    here("var e = new Error('\\ud800'); throw e", Any),
+    here("c.queryDocuments(link, {query: 'SELECT 1', parameters: new Array(1e6).fill({name: '@a', value: 1})}, () => set(1))", OneOf(&[Memory, Value("1")])),
+    here("c.readDocuments(link, {continuation: '\\ud800'.repeat(1000)}, e => set(typeof e))", Value("\"object\"")),
+    here("set('\\ud800')", Value("\"\\ud800\"")),
+    here("var e = new Error('\\ud800'); throw e", Error("Error: ")),
     // What a run must not leave behind.
     here("Object.prototype.leak = 1; Array.prototype.leak = 2; globalThis.leak = 3; JSON.parse = null; set(1)", Value("1")),
     here("Symbol.for('leak').leak = 1; set(1)", Value("1")),
     here("var late; getContext().getCollection().readDocument(doc('a'), () => { late = () => set(9) }); set(1)", Value("1")),
     here("getContext().abort({toJSON() { for (;;); }})", Time),
-    here("try { getContext().abort(new Error(3, 'x')) } catch (e) { for (;;); }", Any),
+    here("try { getContext().abort(new Error(3, 'x')) } catch (e) { for (;;); }", Time),
     here("c.createDocument(link, {id: 'half'}); c.readDocument(doc('a'), () => { throw new Error(12, 'undone') })", Error("12 Error: undone")),
     here("c.createDocument(link, {id: 'half'}, () => { for (;;); })", Time),
     here("new WeakRef({})", Error("ReferenceError: WeakRef is not defined")),

@@ -80,13 +80,35 @@ fn bad_requests() {
     assert_eq!((gone.status, gone.header("x-ms-substatus")), (410, Some("1002")));
 }
 
+/// Until its time is over, or until there is a change.
 #[test]
-fn waiting_for_a_change() {
+fn a_read_waits_for_a_change() {
     let client = Client::with_container(1);
     let started = Instant::now();
     let none = client.send("GET", DOCS, &[FEED, ("x-quire-wait-ms", "50")], "");
     assert_eq!(none.status, 304);
     assert!(started.elapsed() >= Duration::from_millis(50));
     client.must(201, "POST", DOCS, &[PK], r#"{"id":"a","pk":"p"}"#);
-    assert_eq!(client.send("GET", DOCS, &[FEED, ("x-quire-wait-ms", "60000")], "").status, 200);
+    let long = ("x-quire-wait-ms", "60000");
+    let behind_a = [FEED, ("if-none-match", "\"1\""), long];
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| client.send("GET", DOCS, &behind_a, ""));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!waiting.is_finished(), "nothing has changed");
+        client.must(201, "POST", DOCS, &[PK], r#"{"id":"b","pk":"p"}"#);
+        let changed = waiting.join().expect("an answer");
+        // 304 if only the end of its time had ended it.
+        assert_eq!((changed.status, changed.header("etag")), (200, Some("\"2\"")));
+        assert!(
+            changed.body.contains(r#""id":"b""#) && !changed.body.contains(r#""id":"a""#),
+            "{}",
+            changed.body
+        );
+    });
+    let known = client.send("GET", DOCS, &[FEED, long], "");
+    assert_eq!(
+        (known.status, known.header("x-ms-item-count")),
+        (200, Some("2")),
+        "what is there is not waited for"
+    );
 }
