@@ -39,6 +39,10 @@ pub fn run(mut config: Config) -> Result<()> {
         query_memory: config.query_memory,
     };
     let engine = Arc::new(Engine::open(storage, options).context("opening the database")?);
+    match &config.home {
+        Home::Directory(data) => tracing::info!(data = %data.display(), "database opened"),
+        Home::Memory => tracing::info!("database in memory only: nothing is kept"),
+    }
     if let Some(Emulator { seed: Some(seed), .. }) = &config.emulator {
         emulator::plant(seed, &config.home, &engine)?;
     }
@@ -81,11 +85,14 @@ async fn serve(config: ServerConfig, engine: Arc<Engine>, greeting: Greeting) ->
     let (listen, scheme) = (config.listen, if config.tls_only { "https" } else { "http" });
     let server = Server::bind(config, engine).await.with_context(|| format!("listening on {listen}"))?;
     let stop = stop_signal().context("waiting for signals")?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), address = %server.local_addr(), "serving");
     println!("quire is ready on {scheme}://{}/", server.local_addr());
     if std::io::stderr().is_terminal() {
         eprint!("{}", greeting.text(server.local_addr()));
     }
-    server.run(stop).await.context("shutting down")
+    server.run(stop).await.context("shutting down")?;
+    tracing::info!("stopped");
+    Ok(())
 }
 
 /// What somebody who starts a server by hand wants to copy.

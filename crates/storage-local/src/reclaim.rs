@@ -150,7 +150,7 @@ fn compact(keyspace: &Keyspace) -> Result<bool, StorageError> {
     let start = Instant::now();
     keyspace.major_compact().map_err(|error| error::failed("compacting a space", error))?;
     let (before, after) = (bytes, tree.disk_space());
-    tracing::info!(space = %**keyspace.name(), before, after, took = ?start.elapsed(), "space reclaimed");
+    tracing::debug!(space = %**keyspace.name(), before, after, took = ?start.elapsed(), "space reclaimed");
     Ok(true)
 }
 
