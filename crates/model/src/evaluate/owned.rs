@@ -100,7 +100,7 @@ fn parent_object<'i>(
 }
 
 impl ModelRules {
-    /// The item as clients wrote it: what `t` or `r` alone is. Fields beside references are owned whether or not the target
+    /// The item as clients wrote it: what `t` or `r` alone is, without objects that are there for owned paths only. Fields beside references are owned whether or not the target
     /// exists, so that nothing here depends on other items.
     pub fn without_owned(&self, container: &str, item: Node<'_>) -> Value {
         let mut value = item.to_value();
@@ -119,9 +119,15 @@ impl ModelRules {
     }
 }
 
+/// Removes what is at a path, and the objects around it that have nothing else: nobody can tell whether they were made for it.
 fn remove(item: &mut Value, path: &Pointer, positions: &[usize]) {
-    let Some(Segment::Name(name)) = path.0.last() else { return };
-    if let Some(Value::Object(parent)) = path.parent().find_mut(item, positions) {
-        parent.remove(name);
+    let mut place = path.clone();
+    while let Some(Segment::Name(name)) = place.0.pop() {
+        let Some(Value::Object(parent)) = place.find_mut(item, positions) else { continue };
+        let is_own = place.0.len() + 1 == path.0.len();
+        let is_empty = parent.get(&name).and_then(Value::as_object).is_some_and(Object::is_empty);
+        if is_own || is_empty {
+            parent.remove(&name);
+        }
     }
 }

@@ -189,6 +189,20 @@ fn copies_are_the_expressions_over_their_targets() {
     );
 }
 
+/// An object that is there for an owned path only is not what a client wrote: `t` is the same before and after it was made.
+#[test]
+fn whole_items_have_no_objects_made_for_owned_paths() {
+    let rules = rules(&COPY.replace("MISSING", "keep").replace("WRITE", "correct"), &containers());
+    let written = |body: &str| rules.without_owned("authors", item(body).root()).to_json();
+    for same in
+        [r#"{"id":"x","a":1}"#, r#"{"id":"x","a":1,"stats":{}}"#, r#"{"id":"x","a":1,"stats":{"n":3}}"#]
+    {
+        assert_eq!(written(same), r#"{"id":"x","a":1}"#);
+    }
+    assert_eq!(written(r#"{"id":"x","stats":{"n":3,"m":{}}}"#), r#"{"id":"x","stats":{"m":{}}}"#);
+    assert_eq!(written(r#"{"id":"x","stats":7}"#), r#"{"id":"x","stats":7}"#);
+}
+
 #[test]
 fn an_undefined_expression_removes_the_field() {
     let made = copied("remove", "correct", r#"{"id":"x"}"#, r#"{"a":[{"id":"x","name":"old"}]}"#);

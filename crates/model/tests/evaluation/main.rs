@@ -2,4 +2,6 @@
 
 mod items; // references, copies, mirrors, rollups
 mod library; // containers, items and models
+mod random; // random models and writes
+mod store; // items in memory, kept by differences
 mod windows; // windows and their pages

@@ -33,8 +33,10 @@ impl Oracle {
             if link.get("from").is_some_and(|from| text(from, "container") == container) {
                 for found in self.references(link, item) {
                     for (field, _) in copy.get("fields").and_then(Json::as_object).unwrap_or_default() {
-                        written =
-                            paths::without(&written, &format!("{}/{field}", paths::parent(&found.path)));
+                        written = paths::without_place(
+                            &written,
+                            &format!("{}/{field}", paths::parent(&found.path)),
+                        );
                     }
                 }
             }
@@ -42,14 +44,14 @@ impl Oracle {
         for owner in self.list("mirrors").iter().chain(self.list("rollups")) {
             let link = self.link(text(owner, "link"));
             if link.get("to").is_some_and(|to| text(to, "container") == container) {
-                written = paths::without(&written, text(owner, "into"));
+                written = paths::without_place(&written, text(owner, "into"));
             }
         }
         for window in self.list("windows") {
             if text(window, "container") == container {
-                written = paths::without(&written, text(window, "path"));
+                written = paths::without_place(&written, text(window, "path"));
                 if let Some(count) = window.get("count").and_then(Json::as_str) {
-                    written = paths::without(&written, count);
+                    written = paths::without_place(&written, count);
                 }
             }
         }

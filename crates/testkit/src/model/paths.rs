@@ -72,18 +72,34 @@ pub fn without(root: &Json, pointer: &str) -> Json {
     remove(root, &names(pointer))
 }
 
-/// Whether something that is no object is where a parent of the place would be.
-pub fn is_blocked(root: &Json, pointer: &str) -> bool {
+/// Without what is there, and without the objects around it that are then empty.
+pub fn without_place(root: &Json, pointer: &str) -> Json {
+    let mut rest = without(root, pointer);
     let mut place = parent(pointer);
-    loop {
-        if find(root, place).is_some_and(|value| value.as_object().is_none()) {
-            return true;
+    while find(&rest, place).is_none_or(|value| value.as_object().is_some_and(<[_]>::is_empty))
+        && !place.is_empty()
+    {
+        let is_object = find(&rest, parent(place)).is_none_or(|value| value.as_object().is_some());
+        if !is_object {
+            break;
         }
-        if place.is_empty() {
-            return false;
-        }
+        rest = without(&rest, place);
         place = parent(place);
     }
+    rest
+}
+
+/// Whether the place cannot be made: a parent is there that has no such place and cannot get it.
+pub fn is_blocked(root: &Json, pointer: &str) -> bool {
+    let mut value = root;
+    for name in names(pointer) {
+        match (step(value, &name), value) {
+            (Some(inner), _) => value = inner,
+            (None, Json::Object(_)) => return false,
+            (None, _) => return true,
+        }
+    }
+    false
 }
 
 fn step<'j>(value: &'j Json, name: &str) -> Option<&'j Json> {
