@@ -73,6 +73,12 @@ pub struct Settings {
     /// Memory of one query, in megabytes [default: 128]
     #[arg(long, env = "QUIRE_QUERY_MEMORY_MAX_MB", value_name = "MB")]
     query_memory_max_mb: Option<usize>,
+    /// Temporary files of all queries together, in megabytes; 0 refuses what does not fit into memory [default: 4096]
+    #[arg(long, env = "QUIRE_QUERY_TEMP_MB", value_name = "MB")]
+    query_temp_mb: Option<u64>,
+    /// Directory of the temporary files of queries [default: temp in the data directory, none with --ephemeral]
+    #[arg(long, env = "QUIRE_QUERY_TEMP_DIR", value_name = "DIR")]
+    query_temp_dir: Option<PathBuf>,
     /// Open although the log ends before what was acknowledged
     #[arg(long, env = "QUIRE_ACCEPT_LOSS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     accept_loss: Option<bool>,
@@ -166,6 +172,8 @@ pub struct Config {
     pub backup_dir: Option<PathBuf>,
     pub cache_bytes: usize,
     pub query_memory: QueryMemoryLimits,
+    /// Directory and bytes of temporary files.
+    pub query_temp: Option<(PathBuf, u64)>,
     pub accept_loss: bool,
     pub enable_faults: bool,
     pub enable_transactions: bool,
@@ -231,7 +239,7 @@ impl Settings {
         }
         first_of!(self, file: listen data ephemeral key_file partitions public_endpoint allow_hosts cors_origins tls_cert
             tls_key tls_only oidc_issuer oidc_audience metrics_listen backup_dir cache_mb query_memory_mb query_memory_max_mb
-            accept_loss enable_faults enforce_throughput check_date log log_format
+            query_temp_mb query_temp_dir accept_loss enable_faults enforce_throughput check_date log log_format
             enable_transactions script_isolation script_time_ms block_slow_scripts slow_request_ms max_connections
             max_connections_per_address in_flight_mb)
     }
@@ -273,6 +281,7 @@ impl Settings {
         if !IN_FLIGHT_MB.contains(&in_flight_mb) {
             bail!("--in-flight-mb must lie between {} and {}", IN_FLIGHT_MB.start(), IN_FLIGHT_MB.end());
         }
+        let query_temp = query_temp(&home, self.query_temp_dir, self.query_temp_mb)?;
         let listen = self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8081)));
         Ok(Config {
             emulator: None,
@@ -290,6 +299,7 @@ impl Settings {
             backup_dir: self.backup_dir,
             cache_bytes: self.cache_mb.unwrap_or_else(default_cache_mb) << 20,
             query_memory: query_memory(self.query_memory_mb, self.query_memory_max_mb)?,
+            query_temp,
             accept_loss: self.accept_loss.unwrap_or(false),
             enable_faults: self.enable_faults.unwrap_or(false),
             enable_transactions: self.enable_transactions.unwrap_or(false),
@@ -328,6 +338,29 @@ fn query_memory(total_mb: Option<usize>, query_mb: Option<usize>) -> Result<Quer
         bail!("--query-memory-mb can be at most {QUERY_MEMORY_LIMIT_MB}");
     }
     Ok(QueryMemoryLimits { total_bytes: total_mb << 20, query_bytes: query_mb << 20 })
+}
+
+/// Without a data directory there are temporary files only where one is named.
+fn query_temp(
+    home: &Home,
+    directory: Option<PathBuf>,
+    megabytes: Option<u64>,
+) -> Result<Option<(PathBuf, u64)>> {
+    const TEMP_MB: u64 = 4096;
+    const TEMP_LIMIT_MB: u64 = 1 << 30;
+    let megabytes_set = megabytes.unwrap_or(TEMP_MB);
+    if megabytes_set > TEMP_LIMIT_MB {
+        bail!("--query-temp-mb can be at most {TEMP_LIMIT_MB}");
+    }
+    let directory = match (directory, home) {
+        (Some(directory), _) => directory.join("quire-temp"),
+        (None, Home::Directory(data)) => data.join("temp"),
+        (None, Home::Memory) if megabytes.is_some_and(|megabytes| megabytes > 0) => {
+            bail!("--query-temp-mb with --ephemeral needs --query-temp-dir")
+        }
+        (None, Home::Memory) => return Ok(None),
+    };
+    Ok((megabytes_set > 0).then_some((directory, megabytes_set << 20)))
 }
 
 /// What the machine has, or less if the process is confined to less; 0 where that is not known.

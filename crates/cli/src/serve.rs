@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use quire_engine::{Clock, Engine, Options, ScriptIsolation, ScriptLimits, ScriptOptions};
+use quire_engine::{Clock, Engine, Options, ScriptIsolation, ScriptLimits, ScriptOptions, TempSpace};
 use quire_server::{Descriptors, Keys, OidcConfig, Server, ServerConfig, SystemClock, WELL_KNOWN_KEY};
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
@@ -37,6 +37,7 @@ pub fn run(mut config: Config) -> Result<()> {
         cache_bytes: config.cache_bytes / 2,
         scripts: scripts(&config)?,
         query_memory: config.query_memory,
+        query_temp: query_temp(&config, descriptors)?,
     };
     let engine = Arc::new(Engine::open(storage, options).context("opening the database")?);
     match &config.home {
@@ -174,6 +175,14 @@ fn open_storage(config: &Config, descriptors: Descriptors) -> Result<Arc<dyn Sto
             Ok(Arc::new(storage))
         }
     }
+}
+
+/// After the storage: its directory must be empty when it is made.
+fn query_temp(config: &Config, descriptors: Descriptors) -> Result<Option<Arc<TempSpace>>> {
+    let Some((directory, bytes_max)) = &config.query_temp else { return Ok(None) };
+    let space = TempSpace::open(directory, *bytes_max, descriptors.temp_files())
+        .with_context(|| format!("opening the directory of temporary files {}", directory.display()))?;
+    Ok(Some(space))
 }
 
 fn scripts(config: &Config) -> Result<ScriptOptions> {

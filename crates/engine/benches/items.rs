@@ -65,6 +65,7 @@ impl Bench {
                 cache_bytes,
                 scripts: Default::default(),
                 query_memory: Default::default(),
+                query_temp: None,
             },
         );
         let engine = engine.expect("opens");

@@ -28,6 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         cache_bytes: 64 << 20,
         scripts: Default::default(),
         query_memory: Default::default(),
+        query_temp: None,
     };
     let engine = Engine::open(storage, options)?;
     if engine.database("shop").is_err() {

@@ -43,6 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             cache_bytes: 64 << 20,
             scripts: Default::default(),
             query_memory: Default::default(),
+            query_temp: None,
         };
         let engine = Engine::open(storage, options)?;
         let before = cpu_time()?;

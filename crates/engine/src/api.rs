@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use quire_resource::{EpkRange, PartitionKey, ResourceId, SessionToken};
 use quire_script::{Isolation as ScriptIsolation, Limits as ScriptLimits, ScriptError};
-use quire_sql::{IndexMetrics, Reservation};
+use quire_sql::{IndexMetrics, Reservation, TempSpace};
 use quire_value::hash::ValueHash;
 use quire_value::{Object, Value};
 
@@ -26,6 +26,8 @@ pub struct Options {
     pub cache_bytes: usize,
     pub scripts: ScriptOptions,
     pub query_memory: QueryMemoryLimits,
+    /// Where queries put what does not fit into their memory; without, they are refused.
+    pub query_temp: Option<Arc<TempSpace>>,
 }
 
 /// Memory of queries: values that expressions build, groups, rows to sort, pages.

@@ -93,6 +93,10 @@ impl Engine {
             self.shared.workers.index_builds.wake();
         }
     }
+    /// Drops all results that are held between pages: the pages that follow compute them again.
+    pub fn drop_held_results(&self) {
+        self.shared.results.clear();
+    }
     /// Divides a partition into two, and says which. Requests that meet it meanwhile are run once more.
     pub fn split_partition(&self, container: &Arc<Container>, id: &str) -> Result<[u32; 2], EngineError> {
         self.splits.work().splitter().split(container, id)

@@ -25,6 +25,7 @@ mod query_plan; // plans for clients that merge partitions themselves
 mod resource; // catalog resources as clients see them
 mod resource_query; // queries over resources in memory
 mod restore; // from a backup to a store
+mod results; // results of queries that are held between pages
 mod rids; // counters of new items
 mod scripts; // stored procedures, triggers and user-defined functions
 mod sequencer; // one commit for all that wait, dense LSNs
@@ -63,7 +64,7 @@ pub use quire_sql::ast::Direction;
 pub use quire_sql::functions::Aggregate;
 pub use quire_sql::{
     Diagnostic, Distinct, Feature, HybridSearch, IndexMetrics, Parameters, QueryInfo, QueryPlan, Reservation,
-    SqlError,
+    SqlError, TempSpace,
 };
 pub use quire_storage::StorageError;
 pub use scripts::{is_system_procedure, serve_scripts};

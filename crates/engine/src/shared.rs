@@ -14,6 +14,7 @@ use crate::background::CatalogWorkers;
 use crate::cache::ItemCache;
 use crate::cache_budget::{CacheBudget, SharedPart};
 use crate::locks::LockTable;
+use crate::results::HeldResults;
 use crate::scripts::Scripting;
 use crate::stretches::Stretches;
 use crate::vectors::Vectors;
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub locks: LockTable,
     pub scripts: Scripting,
     pub query_memory: Arc<MemoryPool>,
+    pub results: HeldResults,
     pub sources: Sources,
     pub budget: CacheBudget,
     pub changes_kept: Arc<SharedPart>,
@@ -83,6 +85,7 @@ impl Shared {
             locks: LockTable::new(),
             scripts: Scripting::new(&options.scripts),
             query_memory: MemoryPool::new(options.query_memory.total_bytes, options.query_memory.query_bytes),
+            results: HeldResults::new(options.query_temp.as_ref()),
             sources: Sources::default(),
             changes_kept: Arc::new(SharedPart::new(budget.changes)),
             path_memory: Arc::new(SharedPart::new(budget.paths)),
@@ -162,6 +165,18 @@ impl Shared {
             ("query_memory_refused_queries", memory.refused_for_query),
             ("query_memory_full", memory.refused_for_total),
         ];
+        if let Some(temp) = &self.options.query_temp {
+            let temp = temp.usage();
+            figures.extend([
+                ("query_temp_bytes", temp.used_bytes),
+                ("query_temp_peak_bytes", temp.peak_bytes),
+                ("query_temp_max_bytes", temp.bytes_max),
+                ("query_temp_written_bytes", temp.written_bytes),
+                ("query_temp_files", temp.files as u64),
+                ("query_temp_refused", temp.refused),
+            ]);
+        }
+        figures.extend(self.results.statistics());
         figures.extend(self.scripts.statistics());
         figures
     }

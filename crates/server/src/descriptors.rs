@@ -1,4 +1,4 @@
-//! Open files of this process: how many there may be, and how the store and the clients share them.
+//! Open files of this process: how many there may be, and how the store, queries and the clients share them.
 //!
 //! A store that cannot open a file cannot write, so its part is set aside before the first connection is accepted:
 //! connections get what is left and never more, however many come.
@@ -13,6 +13,8 @@ const STORE_MAX: usize = 2048;
 const STORE_TABLES_MAX: usize = 900;
 /// Standard streams, listeners, the shared runtime, fetches from a token issuer.
 const OWN_MAX: usize = 64;
+/// Temporary files of queries.
+const TEMP_MAX: usize = 64;
 /// Connections that are told to come back later.
 const REFUSALS_MAX: usize = 64;
 
@@ -59,10 +61,15 @@ impl Descriptors {
         (self.store() / 4 * 3).min(STORE_TABLES_MAX)
     }
 
+    /// Temporary files that queries may have open.
+    pub fn temp_files(self) -> usize {
+        (self.limit / 16).min(TEMP_MAX)
+    }
+
     pub(crate) fn clients(self) -> ClientShare {
         let refusals = (self.limit / 16).min(REFUSALS_MAX);
         let own = (self.limit / 8).min(OWN_MAX);
-        let left = self.limit.saturating_sub(self.store() + own + refusals);
+        let left = self.limit.saturating_sub(self.store() + self.temp_files() + own + refusals);
         // A quarter for threads: many clients without one are served, few with one are not better.
         let threads = left / 4 / THREAD_DESCRIPTORS;
         let connections = (left - threads * THREAD_DESCRIPTORS) / CONNECTION_DESCRIPTORS;
@@ -104,7 +111,7 @@ mod tests {
             let descriptors = Descriptors { limit };
             let ClientShare { connections, threads, refusals } = descriptors.clients();
             let clients = connections + threads * THREAD_DESCRIPTORS + refusals;
-            assert!(descriptors.store() + clients <= limit, "{limit}");
+            assert!(descriptors.store() + descriptors.temp_files() + clients <= limit, "{limit}");
             assert!(descriptors.store_tables() <= descriptors.store());
         }
     }
@@ -113,6 +120,6 @@ mod tests {
     fn a_usual_limit_leaves_room_for_both() {
         let descriptors = Descriptors { limit: 1024 };
         assert_eq!((descriptors.store(), descriptors.store_tables()), (512, 384));
-        assert_eq!(descriptors.clients(), ClientShare { connections: 288, threads: 24, refusals: 64 });
+        assert_eq!(descriptors.clients(), ClientShare { connections: 240, threads: 20, refusals: 64 });
     }
 }

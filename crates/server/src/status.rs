@@ -366,10 +366,18 @@ fn sql(error: &SqlError, text: Option<&str>) -> Failure {
         SqlError::Compile(diagnostics) => wire(400, compile_errors(diagnostics, text)),
         SqlError::Refused(message) => wire(400, errors(&[message])),
         SqlError::NotRepresentable => sub(400, 4001, errors(&[&error.to_string()])),
-        SqlError::Budget { .. } | SqlError::UserFunction { .. } | SqlError::QueryMemory { .. } => {
-            wire(400, errors(&[&error.to_string()]))
+        SqlError::Budget { .. }
+        | SqlError::UserFunction { .. }
+        | SqlError::QueryMemory { .. }
+        | SqlError::QueryTempSpace { .. } => wire(400, errors(&[&error.to_string()])),
+        SqlError::TempDiskFull => {
+            wire(503, "The server's disk is full: the query needs temporary space on it.")
         }
-        SqlError::ServerMemory { .. } => {
+        SqlError::TempIo { .. } => {
+            tracing::error!(%error, "a query failed");
+            wire(503, "The temporary files of the query could not be read or written.")
+        }
+        SqlError::ServerMemory { .. } | SqlError::ServerTempSpace { .. } | SqlError::TempFiles { .. } => {
             retry(429, Some(3200), RETRY_OVERLOADED_MS, errors(&[&error.to_string()]))
         }
         SqlError::Cancelled => wire(408, error.to_string()),
@@ -577,6 +585,11 @@ mod tests {
                 EngineError::Sql(SqlError::Budget { what: "10 joins" }),
                 EngineError::Sql(SqlError::QueryMemory { bytes_max: 128 << 20 }),
                 EngineError::Sql(SqlError::ServerMemory { bytes_max: 1 << 30 }),
+                EngineError::Sql(SqlError::QueryTempSpace { bytes_max: 4 << 30 }),
+                EngineError::Sql(SqlError::ServerTempSpace { bytes_max: 4 << 30 }),
+                EngineError::Sql(SqlError::TempFiles { files_max: 64 }),
+                EngineError::Sql(SqlError::TempDiskFull),
+                EngineError::Sql(SqlError::TempIo { message: "broken".to_owned() }),
                 EngineError::Sql(SqlError::Cancelled),
                 EngineError::CrossPartitionRefused,
                 EngineError::CrossPartitionAggregate,
@@ -707,6 +720,16 @@ mod tests {
                     400 {"code":"BadRequest","message":"Message: {\"Errors\":[\"the query needs more memory than the 128 MiB that one query may use\"]}\r\nActivityId: ID, AGENT"}
                 Sql(ServerMemory { bytes_max: 1073741824 })
                     429/3200 retry after 100 ms {"code":"TooManyRequests","message":"Message: {\"Errors\":[\"the 1024 MiB of memory that all queries may use together are in use; try again later\"]}\r\nActivityId: ID, AGENT"}
+                Sql(QueryTempSpace { bytes_max: 4294967296 })
+                    400 {"code":"BadRequest","message":"Message: {\"Errors\":[\"the query needs more than the 4096 MiB of temporary space that all queries may use together (--query-temp-mb)\"]}\r\nActivityId: ID, AGENT"}
+                Sql(ServerTempSpace { bytes_max: 4294967296 })
+                    429/3200 retry after 100 ms {"code":"TooManyRequests","message":"Message: {\"Errors\":[\"the 4096 MiB of temporary space that all queries may use together (--query-temp-mb) are in use; try again later\"]}\r\nActivityId: ID, AGENT"}
+                Sql(TempFiles { files_max: 64 })
+                    429/3200 retry after 100 ms {"code":"TooManyRequests","message":"Message: {\"Errors\":[\"the 64 temporary files that all queries may use together are in use; try again later\"]}\r\nActivityId: ID, AGENT"}
+                Sql(TempDiskFull)
+                    503 {"code":"ServiceUnavailable","message":"The server's disk is full: the query needs temporary space on it.\r\nActivityId: ID, AGENT"}
+                Sql(TempIo { message: "broken" })
+                    503 {"code":"ServiceUnavailable","message":"The temporary files of the query could not be read or written.\r\nActivityId: ID, AGENT"}
                 Sql(Cancelled)
                     408 {"code":"RequestTimeout","message":"the query was cancelled\r\nActivityId: ID, AGENT"}
                 CrossPartitionRefused

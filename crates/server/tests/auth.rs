@@ -149,6 +149,7 @@ fn the_well_known_key_stays_on_loopback() {
         cache_bytes: 0,
         scripts: Default::default(),
         query_memory: Default::default(),
+        query_temp: None,
     };
     let engine = std::sync::Arc::new(quire_engine::Engine::open(storage, options).unwrap());
     let config = quire_server::ServerConfig::new("0.0.0.0:0".parse().unwrap(), Keys::well_known(), clock);

@@ -208,6 +208,7 @@ fn an_issuer_needs_an_audience_and_a_safe_address() {
             cache_bytes: 0,
             scripts: Default::default(),
             query_memory: Default::default(),
+            query_temp: None,
         };
         let storage = Arc::new(quire_storage::memory::MemoryStorage::new());
         let engine = Arc::new(quire_engine::Engine::open(storage, options).unwrap());

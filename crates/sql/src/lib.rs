@@ -29,6 +29,7 @@ mod projection; // what a view takes of an item
 mod query; // the front door
 mod ranking; // ORDER BY RANK: scores to ranks, ranks to an order
 mod schema; // what of its container a query depends on
+mod temp; // temporary files, for what does not fit into memory
 pub mod text; // full-text analysis: text to terms
 mod user_functions; // functions that the container brings
 
@@ -40,7 +41,7 @@ pub use self::access::{
 pub use self::computed::{check_computed_properties, check_computed_property};
 pub use self::diagnostic::Diagnostic;
 pub use self::environment::Environment;
-pub use self::exec::{Item, Row, SystemProperties};
+pub use self::exec::{Item, Record, Row, Sorted, Sorter, Steps, SystemProperties};
 pub use self::expression::{Expression, ExpressionError, ReadStep};
 pub use self::lexer::Span;
 pub use self::memory::{MemoryPool, MemoryUse, QueryMemory, Reservation};
@@ -51,6 +52,7 @@ pub use self::projection::Projection;
 pub use self::query::{Evaluator, Parameters, Query, Shape, Sink};
 pub use self::ranking::RankStatistics;
 pub use self::schema::Schema;
+pub use self::temp::{QueryTemp, TempFile, TempSpace, TempUse};
 pub use self::user_functions::{Spend, UserFunctions};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,9 +81,42 @@ pub enum SqlError {
     /// Others hold it: the same query may succeed later.
     #[error("the {} of memory that all queries may use together are in use; try again later", mebibytes(*.bytes_max))]
     ServerMemory { bytes_max: usize },
+    #[error(
+        "the query needs more than the {} of temporary space that all queries may use together (--query-temp-mb)",
+        mebibytes(*.bytes_max as usize)
+    )]
+    QueryTempSpace { bytes_max: u64 },
+    /// Others hold it: the same query may succeed later.
+    #[error(
+        "the {} of temporary space that all queries may use together (--query-temp-mb) are in use; try again later",
+        mebibytes(*.bytes_max as usize)
+    )]
+    ServerTempSpace { bytes_max: u64 },
+    #[error("the {files_max} temporary files that all queries may use together are in use; try again later")]
+    TempFiles { files_max: usize },
+    #[error("the disk has no space for the temporary files of the query")]
+    TempDiskFull,
+    #[error("the temporary files of the query could not be read or written: {message}")]
+    TempIo { message: String },
     /// Nobody waits for the answer any more.
     #[error("the query was cancelled")]
     Cancelled,
+}
+
+impl SqlError {
+    /// Memory or temporary files: a caller that can do with less of them may try another way.
+    pub fn is_about_room(&self) -> bool {
+        matches!(
+            self,
+            SqlError::QueryMemory { .. }
+                | SqlError::ServerMemory { .. }
+                | SqlError::QueryTempSpace { .. }
+                | SqlError::ServerTempSpace { .. }
+                | SqlError::TempFiles { .. }
+                | SqlError::TempDiskFull
+                | SqlError::TempIo { .. }
+        )
+    }
 }
 
 fn mebibytes(bytes: usize) -> String {

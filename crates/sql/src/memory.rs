@@ -99,6 +99,22 @@ impl QueryMemory {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Takes bytes if there are so many, for a caller that can do with less: nothing counts as refused.
+    pub fn try_take(&self, bytes: usize) -> bool {
+        if add_within(&self.used_bytes, bytes, self.bytes_max).is_none() {
+            return false;
+        }
+        let is_taken = self.pool.take(bytes).is_ok();
+        if !is_taken {
+            self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        is_taken
+    }
+
     /// Takes bytes; they are given back by [`QueryMemory::release`] or when the query ends.
     pub fn take(&self, bytes: usize) -> Result<(), SqlError> {
         if add_within(&self.used_bytes, bytes, self.bytes_max).is_none() {
@@ -156,6 +172,14 @@ impl Reservation {
             self.bytes += more;
         }
         Ok(())
+    }
+
+    /// The same for a caller that can do with less: false where there is not so much.
+    pub fn try_grow_to(&mut self, bytes: usize) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        let is_taken = more == 0 || self.memory.try_take(more);
+        self.bytes += if is_taken { more } else { 0 };
+        is_taken
     }
 
     pub fn shrink_to(&mut self, bytes: usize) {

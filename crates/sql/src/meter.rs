@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use crate::SqlError;
 use crate::memory::QueryMemory;
+use crate::temp::QueryTemp;
 
 /// Steps between two looks at the watch: well below a millisecond of work.
 const LOOK_STEPS: u64 = 16_384;
@@ -34,6 +35,8 @@ pub trait Watch: Send + Sync {
 pub struct Allowance {
     watch: Option<Arc<dyn Watch>>,
     memory: Arc<QueryMemory>,
+    /// Where what does not fit into memory goes.
+    temp: Option<Arc<QueryTemp>>,
     item_steps_max: u64,
 }
 
@@ -44,7 +47,7 @@ impl Allowance {
     pub const BYTES_MAX: usize = 512 << 20;
 
     pub fn new(memory: Arc<QueryMemory>) -> Allowance {
-        Allowance { watch: None, memory, item_steps_max: Allowance::ITEM_STEPS_MAX }
+        Allowance { watch: None, memory, temp: None, item_steps_max: Allowance::ITEM_STEPS_MAX }
     }
 
     /// One that nobody shares, with these limits.
@@ -55,6 +58,16 @@ impl Allowance {
     pub fn with_watch(mut self, watch: Arc<dyn Watch>) -> Allowance {
         self.watch = Some(watch);
         self
+    }
+
+    /// Without, what needs more memory than the query has is refused.
+    pub fn with_temp(mut self, temp: Arc<QueryTemp>) -> Allowance {
+        self.temp = Some(temp);
+        self
+    }
+
+    pub fn temp(&self) -> Option<&Arc<QueryTemp>> {
+        self.temp.as_ref()
     }
 
     pub fn with_item_steps(mut self, item_steps_max: u64) -> Allowance {
@@ -136,6 +149,11 @@ impl Meter {
         }
     }
 
+    /// What follows is limited by itself, as a further item would be: rows that come after all items.
+    pub fn restart_steps(&self) {
+        self.item_began.set(self.steps());
+    }
+
     #[inline]
     pub fn spend(&self, steps: u64) -> Result<(), SqlError> {
         match self.left.get().checked_sub(steps) {
@@ -177,9 +195,36 @@ impl Meter {
         self.take()
     }
 
+    /// The same if there is so much.
+    pub fn try_keep(&self, bytes: usize) -> bool {
+        let used = self.kept.get().saturating_add(bytes).saturating_add(self.transient.get());
+        let missing = used.saturating_sub(self.taken.get());
+        if missing > 0 {
+            let pieces = missing.checked_next_multiple_of(PIECE_BYTES).unwrap_or(missing);
+            let memory = &self.allowance.memory;
+            let taken = if memory.try_take(pieces) {
+                pieces
+            } else if memory.try_take(missing) {
+                missing
+            } else {
+                return false;
+            };
+            self.taken.set(self.taken.get() + taken);
+        }
+        self.kept.set(self.kept.get().saturating_add(bytes));
+        true
+    }
+
     pub fn release(&self, bytes: usize) {
         self.kept.set(self.kept.get().saturating_sub(bytes));
         self.give_back();
+    }
+
+    /// Of the memory of the query, for what is to be spilled: half of it is for all that is kept together.
+    fn is_crowded(&self, own_bytes: usize) -> bool {
+        let bytes_max = self.allowance.memory.bytes_max();
+        let used = self.kept.get().saturating_add(self.transient.get());
+        self.allowance.temp.is_some() && used > bytes_max / 2 && own_bytes > bytes_max / 8
     }
 
     /// Takes memory for what an expression builds.
@@ -213,14 +258,12 @@ impl Meter {
     fn take_more(&self, used: usize) -> Result<(), SqlError> {
         let missing = used - self.taken.get();
         let pieces = missing.checked_next_multiple_of(PIECE_BYTES).unwrap_or(missing);
-        let taken = match self.allowance.memory.take(pieces) {
-            Ok(()) => pieces,
-            // Near the end of the share a piece may be too much.
-            Err(SqlError::QueryMemory { .. }) if pieces > missing => {
-                self.allowance.memory.take(missing)?;
-                missing
-            }
-            Err(error) => return Err(error),
+        // Near the end of the share a piece may be too much.
+        let taken = if self.allowance.memory.try_take(pieces) {
+            pieces
+        } else {
+            self.allowance.memory.take(missing)?;
+            missing
         };
         self.taken.set(self.taken.get() + taken);
         Ok(())
@@ -257,14 +300,45 @@ impl<'m> Kept<'m> {
         Kept { meter, bytes: Cell::new(0), is_released: false }
     }
 
+    pub fn meter(&self) -> &'m Meter {
+        self.meter
+    }
+
     pub fn keep(&self, bytes: usize) -> Result<(), SqlError> {
         self.bytes.set(self.bytes.get().saturating_add(bytes));
         self.meter.keep(bytes)
     }
 
+    /// The same for what can be spilled: false, and nothing taken, when it should be.
+    pub fn try_keep(&self, bytes: usize) -> Result<bool, SqlError> {
+        if self.meter.allowance.temp.is_none() {
+            self.keep(bytes)?;
+            return Ok(true);
+        }
+        Ok(!self.is_crowded() && self.keep_if_free(bytes))
+    }
+
+    /// The same if there is so much, and however crowded it is: for what spills others.
+    pub fn keep_if_free(&self, bytes: usize) -> bool {
+        let is_kept = self.meter.try_keep(bytes);
+        if is_kept {
+            self.bytes.set(self.bytes.get().saturating_add(bytes));
+        }
+        is_kept
+    }
+
+    /// Whether what is kept should be spilled.
+    pub fn is_crowded(&self) -> bool {
+        self.meter.is_crowded(self.bytes.get())
+    }
+
     pub fn release(&self, bytes: usize) {
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
         self.meter.release(bytes);
+    }
+
+    pub fn release_all(&self) {
+        self.release(self.bytes.get());
     }
 }
 

@@ -45,6 +45,7 @@ pub struct Query {
     pub(crate) computed: Vec<Expr>,
     pub(crate) computed_names: Vec<String>,
     uses_clock: bool,
+    is_deterministic: bool,
     pub(crate) patterns: Patterns,
     pub(crate) environment: Environment,
 }
@@ -78,7 +79,7 @@ impl Query {
         // A row of a subquery has no computed properties, the item has.
         let syntax = if schema.computed.is_empty() { flatten::flatten(syntax) } else { syntax };
         let names: Vec<&str> = schema.computed.iter().map(|(name, _)| name.as_str()).collect();
-        let Bound { query: mut bound, ranking, uses_clock, .. } =
+        let Bound { query: mut bound, ranking, uses_clock, is_deterministic } =
             bind::bind(&syntax, text, parameters, &names, schema, &meter)?;
         fold::fold_query(&mut bound, allowance);
         let is_sorted = !bound.order_by.is_empty();
@@ -97,6 +98,7 @@ impl Query {
             computed,
             computed_names,
             uses_clock,
+            is_deterministic,
             patterns,
             environment,
         })
@@ -116,6 +118,12 @@ impl Query {
     pub fn with_environment(mut self, environment: Environment) -> Query {
         self.environment = environment;
         self
+    }
+
+    /// Whether its rows follow from the items alone: it asks neither for the time nor for chance. Functions that the
+    /// container brings are not looked at.
+    pub fn is_deterministic(&self) -> bool {
+        self.is_deterministic
     }
 
     /// What runs, as syntax.

@@ -74,6 +74,7 @@ impl Source {
             cache_bytes: CACHE_BYTES,
             scripts: Default::default(),
             query_memory: Default::default(),
+            query_temp: None,
         };
         let engine = Engine::open(Arc::new(storage), options)?;
         let container = match engine.container(&question.database, &question.container) {

@@ -336,6 +336,7 @@ mod tests {
             cache_bytes: 1 << 20,
             scripts: Default::default(),
             query_memory: Default::default(),
+            query_temp: None,
         };
         Engine::open(Arc::new(memory.reopen()), options).unwrap()
     }

@@ -13,7 +13,11 @@ pub(crate) const PAGE_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// The allowance of one page. All that works for it is spent from here, so that all of it ends when the client leaves.
 pub(crate) fn of_page(shared: &Shared, cancel: &Cancel) -> Allowance {
-    watched(Allowance::new(shared.query_memory.query()), cancel)
+    let allowance = watched(Allowance::new(shared.query_memory.query()), cancel);
+    match &shared.options.query_temp {
+        Some(temp) => allowance.with_temp(temp.query()),
+        None => allowance,
+    }
 }
 
 pub(crate) fn watched(allowance: Allowance, cancel: &Cancel) -> Allowance {

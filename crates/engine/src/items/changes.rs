@@ -247,7 +247,7 @@ fn next_item(
 }
 
 /// Feed rows of a partition behind an LSN.
-fn feed_scan(container: &Container, partition: u32, told: u64, rows_max: usize) -> Scan {
+pub(super) fn feed_scan(container: &Container, partition: u32, told: u64, rows_max: usize) -> Scan {
     let range = KeyRange {
         start: Bound::Excluded(keys::latest(container.number, partition, told, u16::MAX)),
         end: Bound::Included(keys::latest(container.number, partition, u64::MAX, u16::MAX)),

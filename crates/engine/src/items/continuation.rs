@@ -13,11 +13,12 @@ mod position; // the bytes of a token
 use quire_sql::Parameters;
 use ring::digest;
 
-pub(crate) use position::{Cut, Place, Resume, Spot};
+pub(crate) use position::{Cut, HeldRow, Place, Resume, Spot};
 use position::{MAC_BYTES, SORTED_BYTES};
 
 use super::window::{self, Window};
 use crate::api::{PageRequest, Scope};
+use crate::results::Owner;
 use crate::shared::Shared;
 use crate::{Container, EngineError};
 
@@ -51,10 +52,30 @@ impl Binding {
 
 /// Ties a count of rows to its query.
 pub(crate) fn query_hash(text: &str, parameters: &Parameters) -> u64 {
+    short(query_digest(text, parameters))
+}
+
+fn query_digest(text: &str, parameters: &Parameters) -> digest::Digest {
     let values: Vec<String> = parameters.0.iter().map(|(_, value)| value.to_json()).collect();
     let parameters = parameters.0.iter().zip(&values);
     let parameters = parameters.flat_map(|((name, _), value)| [name.as_bytes(), value.as_bytes()]);
-    short(digest_of([text.as_bytes()].into_iter().chain(parameters)))
+    digest_of([text.as_bytes()].into_iter().chain(parameters))
+}
+
+/// What a held result belongs to: container with its definition and partitions, scope, text and parameters.
+pub(crate) fn result_owner(
+    container: &Container,
+    scope: &Scope,
+    text: &str,
+    parameters: &Parameters,
+) -> Owner {
+    let owner = digest_of([
+        Binding::new(container, scope).0.as_ref(),
+        container.resource.etag.as_bytes(),
+        container.partitions_etag().as_bytes(),
+        query_digest(text, parameters).as_ref(),
+    ]);
+    *owner.as_ref().first_chunk().expect("SHA-256 has 32 bytes")
 }
 
 /// Ties a place in a sorted result to the columns of its order.

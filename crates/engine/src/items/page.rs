@@ -142,6 +142,11 @@ impl Rows {
         self.count
     }
 
+    /// Whether the page ends with an error instead of rows.
+    pub fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
     /// How many more rows the page takes at most.
     pub fn room(&self) -> usize {
         self.count_max - self.count

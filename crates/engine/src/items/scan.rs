@@ -192,6 +192,11 @@ impl PageMeter {
         Ok(self.work.keep(bytes)?)
     }
 
+    /// Another meter of the same query, for work on many items.
+    pub fn unlimited(&self) -> Meter {
+        self.work.allowance().clone().with_item_steps(u64::MAX).meter()
+    }
+
     /// Memory for what outlives a call of the reader.
     pub fn reserve(&self) -> Result<Reservation, EngineError> {
         Ok(self.work.allowance().memory().reserve(0)?)

@@ -60,6 +60,7 @@ impl Bench {
             cache_bytes: 1 << 20,
             scripts: Default::default(),
             query_memory: Default::default(),
+            query_temp: None,
         };
         let engine = Engine::open(faults.clone(), options).unwrap();
         (faults, engine)
@@ -866,6 +867,7 @@ fn concurrent_transactions_survive_faults() {
             cache_bytes: 1 << 20,
             scripts: Default::default(),
             query_memory: Default::default(),
+            query_temp: None,
         };
         let engine = Engine::open(faults.clone(), options).unwrap();
         let container = engine.container("d", "c").unwrap();

@@ -55,6 +55,7 @@ pub fn options(clock: &Arc<FakeClock>, partitions: u32) -> Options {
         cache_bytes: 4 << 20,
         scripts: Default::default(),
         query_memory: Default::default(),
+        query_temp: None,
     }
 }
 

@@ -34,6 +34,7 @@ pub fn options_with(partitions: u32) -> Options {
         cache_bytes: 1 << 20,
         scripts: Default::default(),
         query_memory: Default::default(),
+        query_temp: None,
     }
 }
 

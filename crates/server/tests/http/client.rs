@@ -86,6 +86,7 @@ impl Client {
             cache_bytes: 1 << 20,
             scripts: Default::default(),
             query_memory: Default::default(),
+            query_temp: None,
         };
         let engine = Arc::new(Engine::open(Arc::new(MemoryStorage::new()), options).expect("opens"));
         let listen = "127.0.0.1:0".parse().expect("an address");

@@ -54,6 +54,7 @@ pub fn start_engine(
         cache_bytes: 1 << 20,
         scripts: Default::default(),
         query_memory: Default::default(),
+        query_temp: None,
     };
     change_options(&mut options);
     let engine = Arc::new(Engine::open(storage, options).unwrap());

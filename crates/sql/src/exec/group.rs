@@ -1,15 +1,21 @@
 //! GROUP BY and aggregates. Groups come out in the order in which their first row was seen.
+//!
+//! Groups that do not fit into memory are spilled: all that there are go to a sorter, by their keys and the order in
+//! which they came, and the rows that follow begin new ones. At the end the parts of each group are merged, earlier before
+//! later, and sorted by when the group was first seen. So the answer is the same to the last bit, however often groups
+//! were spilled.
 
-use quire_value::Value;
+use quire_value::{Value, key};
 
 use crate::SqlError;
 use crate::bound::{Expr, Grouping, Query};
-use crate::functions::Accumulator;
+use crate::functions::{Accumulator, Aggregate};
 use crate::meter::Kept;
 
 use super::datum::{Datum, View};
 use super::scope::Group;
 use super::seen::Places;
+use super::spill::{Fields, Sorter, Steps, not_a_record, put_value};
 use super::{Flow, Run, Scope, Visit};
 
 struct Accumulating {
@@ -22,6 +28,10 @@ struct Groups<'m> {
     groups: Vec<Accumulating>,
     by_keys: Places,
     kept: Kept<'m>,
+    /// Groups that had no room, and how many parts of groups they are.
+    spilled: Option<Sorter<'m>>,
+    spilled_count: u64,
+    steps: Steps,
 }
 
 impl Run<'_> {
@@ -33,11 +43,42 @@ impl Run<'_> {
         visit: &mut Visit<'_>,
     ) -> Result<Flow, SqlError> {
         let hidden = query.sources.len();
-        let Groups { groups, kept: _kept, .. } = self.accumulate(query, grouping, scope)?;
-        for group in groups {
+        let mut groups = self.accumulate(query, grouping, scope)?;
+        if groups.spilled.is_some() {
+            return self.spilled_groups(groups, grouping, hidden, scope, visit);
+        }
+        for group in std::mem::take(&mut groups.groups) {
+            groups.steps.spend_bytes(self.meter(), 0)?;
             let mark = self.meter().mark();
             let aggregates = group.accumulators.into_iter().map(Accumulator::finish).collect();
             let group = Group { keys: group.keys, aggregates };
+            if visit_group(&group, hidden, scope, visit)?.is_break() {
+                return Ok(Flow::Break(()));
+            }
+            self.meter().restore(mark);
+        }
+        Ok(Flow::Continue(()))
+    }
+
+    fn spilled_groups(
+        &self,
+        mut groups: Groups<'_>,
+        grouping: &Grouping,
+        hidden: usize,
+        scope: Option<&Scope<'_, '_>>,
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow, SqlError> {
+        groups.spill()?;
+        let Groups { spilled: Some(spilled), steps, .. } = groups else { return Ok(Flow::Continue(())) };
+        let mut finished = merged(spilled, Sorter::new(self.meter(), steps), grouping)?.finish()?;
+        while let Some((_, payload)) = finished.next_record()? {
+            let mark = self.meter().mark();
+            let mut fields = Fields(payload);
+            self.meter().build(2 * payload.len())?;
+            let keys =
+                grouping.keys.iter().map(|_| fields.value()).collect::<Result<Vec<Value>, SqlError>>()?;
+            let aggregates = grouping.aggregates.iter().map(|_| fields.value());
+            let group = Group { keys, aggregates: aggregates.collect::<Result<_, SqlError>>()? };
             if visit_group(&group, hidden, scope, visit)?.is_break() {
                 return Ok(Flow::Break(()));
             }
@@ -69,14 +110,25 @@ impl Run<'_> {
         scope: Option<&Scope<'_, '_>>,
     ) -> Result<Groups<'_>, SqlError> {
         let (by_keys, kept) = (Places::default(), Kept::new(self.meter()));
-        let mut groups = Groups { groups: Vec::new(), by_keys, kept };
+        let mut groups = Groups {
+            groups: Vec::new(),
+            by_keys,
+            kept,
+            spilled: None,
+            spilled_count: 0,
+            steps: Steps::of(query),
+        };
         if grouping.keys.is_empty() {
             // Aggregates of nothing are still one row.
-            groups.groups.push(Accumulating::new(Vec::new(), grouping));
+            groups.groups.push(Accumulating::new(Vec::new(), grouping, Accumulator::new));
         }
         // The rows of a subquery beside the item are no more when the item stands for several.
         let reads_container = query.reads_container();
         let _all = self.filtered(query, scope, &mut |scope| {
+            // One group that is too large cannot be helped.
+            if groups.kept.is_crowded() && !grouping.keys.is_empty() {
+                groups.spill()?;
+            }
             let place = self.place_of(grouping, &mut groups, scope)?;
             let times = if reads_container { self.multiplicity.get() } else { 1 };
             self.push_row(&mut groups.groups[place], &groups.kept, grouping, times, scope)?;
@@ -126,10 +178,15 @@ impl Run<'_> {
         }
         let bytes: usize = keys.as_ref().iter().map(|key| key.view().approximate_size()).sum();
         let accumulators = grouping.aggregates.len() * std::mem::size_of::<Accumulator>();
-        groups.kept.keep(128 + Places::SLOT_BYTES + accumulators + bytes)?;
+        let bytes = 128 + Places::SLOT_BYTES + accumulators + bytes;
+        if !groups.kept.try_keep(bytes)? {
+            groups.spill()?;
+            groups.kept.keep(bytes)?;
+        }
         let keys: Vec<Value> = keys.into_iter().map(Datum::into_value).collect();
         let place = groups.groups.len();
-        groups.groups.push(Accumulating::new(keys, grouping));
+        let accumulator = if groups.spilled.is_some() { Accumulator::later } else { Accumulator::new };
+        groups.groups.push(Accumulating::new(keys, grouping, accumulator));
         groups.by_keys.insert(hash, place);
         Ok(place)
     }
@@ -153,10 +210,87 @@ impl Run<'_> {
 }
 
 impl Accumulating {
-    fn new(keys: Vec<Value>, grouping: &Grouping) -> Accumulating {
-        let accumulators = grouping.aggregates.iter().map(|call| Accumulator::new(call.aggregate)).collect();
+    fn new(
+        keys: Vec<Value>,
+        grouping: &Grouping,
+        accumulator: impl Fn(Aggregate) -> Accumulator,
+    ) -> Accumulating {
+        let accumulators = grouping.aggregates.iter().map(|call| accumulator(call.aggregate)).collect();
         Accumulating { keys, accumulators }
     }
+}
+
+impl Groups<'_> {
+    /// Takes all groups out of memory. A record: by the keys and the number of the part; whether an earlier part of the
+    /// group may exist, the keys, and the state of each aggregate.
+    fn spill(&mut self) -> Result<(), SqlError> {
+        let meter = self.kept.meter();
+        let is_later = self.spilled.is_some();
+        let sorter = self.spilled.get_or_insert_with(|| Sorter::new(meter, self.steps));
+        let (mut record_key, mut payload) = (Vec::new(), Vec::new());
+        for group in std::mem::take(&mut self.groups) {
+            record_key.clear();
+            group.keys.iter().for_each(|value| key::encode(value, &mut record_key));
+            record_key.extend(self.spilled_count.to_be_bytes());
+            self.spilled_count += 1;
+            payload.clear();
+            payload.push(u8::from(is_later));
+            group.keys.iter().for_each(|value| put_value(value, &mut payload));
+            group.accumulators.iter().for_each(|accumulator| accumulator.put(&mut payload));
+            sorter.push(&record_key, &payload)?;
+        }
+        self.by_keys.clear();
+        self.kept.release_all();
+        Ok(())
+    }
+}
+
+/// The groups of their parts, by the number of the first part: the values of keys and aggregates.
+fn merged<'m>(
+    parts: Sorter<'m>,
+    mut finished: Sorter<'m>,
+    grouping: &Grouping,
+) -> Result<Sorter<'m>, SqlError> {
+    let mut parts = parts.finish()?;
+    let kept = Kept::new(finished.meter());
+    // Encoded keys, the number of the first part, and what there is of the group so far.
+    let mut open: Option<(Vec<u8>, [u8; 8], Accumulating)> = None;
+    while let Some((record_key, payload)) = parts.next_record()? {
+        let (keys, number) = record_key.split_last_chunk::<8>().ok_or_else(not_a_record)?;
+        let mut fields = Fields(payload);
+        let is_later = fields.flag()?;
+        let values =
+            grouping.keys.iter().map(|_| fields.value()).collect::<Result<Vec<Value>, SqlError>>()?;
+        if open.as_ref().is_none_or(|(open_keys, ..)| open_keys != keys) {
+            if let Some((_, number, group)) = open.take() {
+                finish_group(&mut finished, number, group)?;
+            }
+            kept.release_all();
+            open = Some((keys.to_vec(), *number, Accumulating::new(values, grouping, Accumulator::new)));
+        }
+        let Some((.., group)) = &mut open else { return Err(not_a_record()) };
+        for (accumulator, call) in group.accumulators.iter_mut().zip(&grouping.aggregates) {
+            let part = Accumulator::take(call.aggregate, is_later, &mut fields, &kept)?;
+            if is_later {
+                accumulator.merge(part, &kept)?;
+            } else {
+                *accumulator = part;
+            }
+        }
+    }
+    if let Some((_, number, group)) = open {
+        finish_group(&mut finished, number, group)?;
+    }
+    Ok(finished)
+}
+
+fn finish_group(finished: &mut Sorter<'_>, number: [u8; 8], group: Accumulating) -> Result<(), SqlError> {
+    let mut payload = Vec::new();
+    group.keys.iter().for_each(|value| put_value(value, &mut payload));
+    for accumulator in group.accumulators {
+        put_value(&accumulator.finish(), &mut payload);
+    }
+    finished.push(&number, &payload)
 }
 
 /// The sources are gone by now, but their levels are counted: undefined stands for each.

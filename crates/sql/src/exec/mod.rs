@@ -10,6 +10,7 @@ mod row; // what comes out
 mod rows; // ORDER BY, DISTINCT, OFFSET LIMIT
 mod scope; // the stack of values in scope
 mod seen; // DISTINCT and group keys, looked up in place
+mod spill; // sorting more than fits into memory
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -29,6 +30,8 @@ pub use self::row::Row;
 pub(crate) use self::rows::Window;
 pub(crate) use self::scope::Scope;
 pub(crate) use self::seen::{Places, Seen};
+pub(crate) use self::spill::{Fields, not_a_record, put_double, put_number, put_value};
+pub use self::spill::{Record, Sorted, Sorter, Steps};
 
 /// Go on, or enough rows.
 pub(crate) type Flow = ControlFlow<()>;

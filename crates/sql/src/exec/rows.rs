@@ -5,15 +5,16 @@
 
 use std::cmp::Ordering;
 
-use quire_value::Value;
+use quire_value::{Value, key};
 
 use crate::SqlError;
 use crate::bound::{Expr, OrderItem, Query};
-use crate::meter::Kept;
+use crate::meter::{Kept, Meter};
 
 use super::datum::{Datum, View};
 use super::row::{Row, Shape};
-use super::seen::Seen;
+use super::seen::{Beyond, Inserted, RowMemory, Seen};
+use super::spill::{Fields, Sorted, Sorter, Steps, not_a_record, put_number, put_value};
 use super::{Emit, Flow, Run, Scope, approximate_size};
 
 /// A sort buffer is cut back to the rows that can still be asked for when it has grown by this many.
@@ -41,11 +42,15 @@ impl Run<'_> {
         scope: Option<&Scope<'_, '_>>,
         emit: &mut Emit<'_>,
     ) -> Result<Flow, SqlError> {
-        let mut seen = query.distinct.then(Seen::default);
+        let mut seen = Seen::default();
         let kept = Kept::new(self.meter());
-        let seen = seen.as_mut().map(|seen| (seen, &kept));
-        let mut tail = Tail { run: self, seen, is_top: false, skip: 0, take: None, emit };
-        let mut rows = || self.projected(query, scope, &mut |scope| tail.push(self.project(query, scope)?));
+        let distinct =
+            query.distinct.then(|| Distinct::new(&mut seen, &kept, Beyond::PutOff, Steps::of(query)));
+        let mut tail = Tail { run: self, distinct, is_top: false, skip: 0, take: None, emit };
+        let mut rows = || {
+            let flow = self.projected(query, scope, &mut |scope| tail.push(self.project(query, scope)?))?;
+            tail.finish(flow)
+        };
         let Some(missed) = &self.foresight else { return rows() };
         // Without some of its rows a subquery has no value either.
         let missed_outside = missed.replace(false);
@@ -62,16 +67,20 @@ impl Run<'_> {
         emit: &mut Emit<'_>,
     ) -> Result<(), SqlError> {
         let kept = Kept::for_good(self.meter());
-        let seen = query.distinct.then_some((seen, &kept));
-        let mut tail = Tail { run: self, seen, is_top: true, skip: window.offset, take: window.limit, emit };
+        // Who is fed item by item wants the rows of each at once.
+        let beyond = if window.in_order { Beyond::Refused } else { Beyond::PutOff };
+        let distinct = query.distinct.then(|| Distinct::new(seen, &kept, beyond, Steps::of(query)));
+        let mut tail =
+            Tail { run: self, distinct, is_top: true, skip: window.offset, take: window.limit, emit };
         if tail.take == Some(0) {
             return Ok(());
         }
-        let _enough = if query.order_by.is_empty() || window.in_order {
+        let flow = if query.order_by.is_empty() || window.in_order {
             self.projected(query, None, &mut |scope| tail.push(self.project(query, scope)?))?
         } else {
             self.sorted(query, window, &mut |row| tail.push(row))?
         };
+        let _enough = tail.finish(flow)?;
         Ok(())
     }
 
@@ -163,13 +172,25 @@ impl Run<'_> {
             buffer.push(keys, self.item.get(), row)?;
             Ok(Flow::Continue(()))
         })?;
-        // Sorting is not interrupted: memory bounds how long it takes.
-        self.meter().allowance().look()?;
-        let (rows, _kept) = buffer.finish();
-        self.meter().allowance().look()?;
-        for row in rows {
-            if emit(Row::from(Datum::Owned(row)))?.is_break() {
-                return Ok(Flow::Break(()));
+        match buffer.finish()? {
+            SortedRows::InMemory(rows, _kept) => {
+                for row in rows {
+                    self.meter().restart_steps();
+                    if emit(Row::from(Datum::Owned(row)))?.is_break() {
+                        return Ok(Flow::Break(()));
+                    }
+                }
+            }
+            SortedRows::Spilled(mut rows) => {
+                while let Some((_, payload)) = rows.next_record()? {
+                    let mark = self.meter().mark();
+                    self.meter().build(2 * payload.len())?;
+                    let row = Fields(payload).value()?;
+                    if emit(Row::from(Datum::Owned(row)))?.is_break() {
+                        return Ok(Flow::Break(()));
+                    }
+                    self.meter().restore(mark);
+                }
             }
         }
         Ok(Flow::Continue(()))
@@ -179,7 +200,7 @@ impl Run<'_> {
 /// What happens to rows in their final order.
 struct Tail<'t, 'e, 'r> {
     run: &'t Run<'r>,
-    seen: Option<(&'t mut Seen, &'t Kept<'t>)>,
+    distinct: Option<Distinct<'t>>,
     /// Not inside of a query. A row of an item that stands for several comes as often; inside, that is left to the query
     /// around.
     is_top: bool,
@@ -195,18 +216,41 @@ impl Tail<'_, '_, '_> {
             return Ok(Flow::Continue(()));
         }
         let multiplicity = &self.run.multiplicity;
-        let Some((seen, kept)) = &mut self.seen else {
+        let Some(distinct) = &mut self.distinct else {
             let times = if self.is_top { multiplicity.get() } else { 1 };
             return self.push_times(row, times);
         };
         self.run.meter().spend_bytes(row.approximate_size())?;
-        if !seen.insert(&row, kept)? {
+        if !distinct.insert(self.run.meter(), &row, self.run.item.get())? {
             return Ok(Flow::Continue(()));
         }
         let times = multiplicity.replace(1);
         let flow = self.push_times(row, 1);
         multiplicity.set(times);
         flow
+    }
+
+    /// All rows have come, or enough of them: emits those that DISTINCT has put off.
+    fn finish(&mut self, flow: Flow) -> Result<Flow, SqlError> {
+        let Some(distinct) = self.distinct.as_mut().filter(|_| flow.is_continue()) else { return Ok(flow) };
+        let Some(mut rows) = distinct.finish()? else { return Ok(flow) };
+        let run = self.run;
+        let (times, item) = (run.multiplicity.replace(1), run.item.get());
+        let mut flow = flow;
+        while let Some((_, payload)) = rows.next_record()? {
+            let mark = run.meter().mark();
+            run.meter().build(2 * payload.len())?;
+            let mut fields = Fields(payload);
+            run.item.set(fields.number()?);
+            flow = self.push_times(Row::from(Datum::Owned(fields.value()?)), 1)?;
+            if flow.is_break() {
+                break;
+            }
+            run.meter().restore(mark);
+        }
+        run.multiplicity.set(times);
+        run.item.set(item);
+        Ok(flow)
     }
 
     fn push_times(&mut self, row: Row<'_>, times: u64) -> Result<Flow, SqlError> {
@@ -234,6 +278,63 @@ impl Tail<'_, '_, '_> {
     }
 }
 
+/// Rows that differ from all before them. While there is room they are let through at once; then those that are not among
+/// the rows so far are put off: sorted by what they are, of equal ones the first is found, and those come by their turn.
+struct Distinct<'t> {
+    seen: &'t mut Seen,
+    memory: RowMemory<'t>,
+    steps: Steps,
+    put_off: Option<Sorter<'t>>,
+    /// Rows that were put off.
+    count: u64,
+}
+
+impl<'t> Distinct<'t> {
+    fn new(seen: &'t mut Seen, kept: &'t Kept<'t>, beyond: Beyond, steps: Steps) -> Distinct<'t> {
+        Distinct { seen, memory: RowMemory { kept, beyond }, steps, put_off: None, count: 0 }
+    }
+
+    /// Whether the row is let through now.
+    fn insert(&mut self, meter: &'t Meter, row: &Row<'_>, item: u64) -> Result<bool, SqlError> {
+        match self.seen.insert(row, self.memory)? {
+            Inserted::New => return Ok(true),
+            Inserted::Repeated => return Ok(false),
+            Inserted::NoRoom => self.memory.beyond = Beyond::AllPutOff,
+        }
+        let mark = meter.mark();
+        meter.build(2 * row.approximate_size())?;
+        let value = row.to_value();
+        let (mut record_key, mut payload) = (Vec::new(), Vec::new());
+        key::encode(&value, &mut record_key);
+        record_key.extend(self.count.to_be_bytes());
+        put_number(item, &mut payload);
+        put_value(&value, &mut payload);
+        self.count += 1;
+        self.put_off.get_or_insert_with(|| Sorter::new(meter, self.steps)).push(&record_key, &payload)?;
+        meter.restore(mark);
+        Ok(false)
+    }
+
+    /// The rows that were put off, without those that repeat another, by when they came.
+    fn finish(&mut self) -> Result<Option<Sorted<'t>>, SqlError> {
+        let Some(rows) = self.put_off.take() else { return Ok(None) };
+        self.seen.clear();
+        self.memory.kept.release_all();
+        let mut turns = Sorter::new(rows.meter(), self.steps);
+        let mut rows = rows.finish()?;
+        let mut before: Vec<u8> = Vec::new();
+        while let Some((record_key, payload)) = rows.next_record()? {
+            let (value, turn) = record_key.split_last_chunk::<8>().ok_or_else(not_a_record)?;
+            if value != before {
+                turns.push(turn, payload)?;
+                before.clear();
+                before.extend_from_slice(value);
+            }
+        }
+        Ok(Some(turns.finish()?))
+    }
+}
+
 /// Rows with their sort keys and the numbers of their items. With a limit, only as many as it can still ask for are kept.
 struct SortBuffer<'b> {
     kept: Kept<'b>,
@@ -243,6 +344,14 @@ struct SortBuffer<'b> {
     keep: Option<usize>,
     /// It has been cut back to as many rows as are kept.
     is_cut: bool,
+    /// Takes all rows once there is no room for them.
+    spilled: Option<Sorter<'b>>,
+    spilled_count: u64,
+}
+
+enum SortedRows<'b> {
+    InMemory(std::vec::IntoIter<Value>, Kept<'b>),
+    Spilled(Sorted<'b>),
 }
 
 impl<'b> SortBuffer<'b> {
@@ -255,6 +364,8 @@ impl<'b> SortBuffer<'b> {
             ties_fall: window.ties_fall,
             keep: wanted.filter(|_| !query.distinct),
             is_cut: false,
+            spilled: None,
+            spilled_count: 0,
         }
     }
 
@@ -271,7 +382,10 @@ impl<'b> SortBuffer<'b> {
     }
 
     fn push(&mut self, keys: Vec<Value>, item: u64, row: Value) -> Result<(), SqlError> {
-        self.kept.keep(weight(&keys, &row))?;
+        if self.spilled.is_some() || !self.kept.try_keep(weight(&keys, &row))? {
+            self.spill()?;
+            return self.spill_row(&keys, item, &row);
+        }
         self.rows.push((keys, item, row));
         if let Some(keep) = self.keep.filter(|keep| self.rows.len() >= keep.saturating_add(SORT_SLACK)) {
             self.sort();
@@ -283,6 +397,38 @@ impl<'b> SortBuffer<'b> {
         Ok(())
     }
 
+    fn spill(&mut self) -> Result<(), SqlError> {
+        self.is_cut = false;
+        for (keys, item, row) in std::mem::take(&mut self.rows) {
+            self.spill_row(&keys, item, &row)?;
+        }
+        self.kept.release_all();
+        Ok(())
+    }
+
+    /// By the sort keys, the item, and for the rows of one item the order in which they came.
+    fn spill_row(&mut self, keys: &[Value], item: u64, row: &Value) -> Result<(), SqlError> {
+        let mut record_key = Vec::new();
+        for (order, value) in self.order_by.iter().zip(keys) {
+            let start = record_key.len();
+            key::encode_sort(value, &mut record_key);
+            if matches!(value, Value::Array(_) | Value::Object(_)) {
+                key::encode(value, &mut record_key); // of those that share a hash
+            }
+            if order.descending {
+                record_key[start..].iter_mut().for_each(|byte| *byte = !*byte);
+            }
+        }
+        record_key.extend((if self.ties_fall { !item } else { item }).to_be_bytes());
+        record_key.extend(self.spilled_count.to_be_bytes());
+        self.spilled_count += 1;
+        let mut payload = Vec::new();
+        put_value(row, &mut payload);
+        let meter = self.kept.meter();
+        let sorter = self.spilled.get_or_insert_with(|| Sorter::new(meter, Steps::OfRecord));
+        sorter.push(&record_key, &payload)
+    }
+
     /// Stable, so that the rows of an item keep their order.
     fn sort(&mut self) {
         let (order_by, ties_fall) = (self.order_by, self.ties_fall);
@@ -291,9 +437,17 @@ impl<'b> SortBuffer<'b> {
         });
     }
 
-    fn finish(mut self) -> (impl Iterator<Item = Value>, Kept<'b>) {
+    fn finish(mut self) -> Result<SortedRows<'b>, SqlError> {
+        if let Some(spilled) = self.spilled {
+            return Ok(SortedRows::Spilled(spilled.finish()?));
+        }
+        // Sorting is not interrupted: memory bounds how long it takes.
+        let meter = self.kept.meter();
+        meter.allowance().look()?;
         self.sort();
-        (self.rows.into_iter().map(|(_, _, row)| row), self.kept)
+        meter.allowance().look()?;
+        let rows: Vec<Value> = self.rows.into_iter().map(|(_, _, row)| row).collect();
+        Ok(SortedRows::InMemory(rows.into_iter(), self.kept))
     }
 }
 

@@ -21,18 +21,55 @@ pub(crate) struct Seen {
     rows: HashTable<(u64, Value)>,
 }
 
+pub(crate) enum Inserted {
+    New,
+    /// Equal to an earlier one.
+    Repeated,
+    /// Not equal to one that is here, and not kept.
+    NoRoom,
+}
+
+/// Where rows are kept that DISTINCT lets through.
+#[derive(Clone, Copy)]
+pub(crate) struct RowMemory<'k> {
+    pub kept: &'k Kept<'k>,
+    pub beyond: Beyond,
+}
+
+/// What becomes of rows that have no room.
+#[derive(Clone, Copy)]
+pub(crate) enum Beyond {
+    Refused,
+    /// They go elsewhere.
+    PutOff,
+    /// The same for every row that comes.
+    AllPutOff,
+}
+
 impl Seen {
-    /// False for a row that is equal to an earlier one.
-    pub fn insert(&mut self, row: &Row<'_>, kept: &Kept<'_>) -> Result<bool, SqlError> {
+    /// What a row is. `memory`: where a new one is kept.
+    pub fn insert(&mut self, row: &Row<'_>, memory: RowMemory<'_>) -> Result<Inserted, SqlError> {
         let hash = row.hash(&self.random);
         if self.rows.find(hash, |(known, value)| *known == hash && row.equals(value)).is_some() {
-            return Ok(false);
+            return Ok(Inserted::Repeated);
         }
         let row = row.again();
-        kept.keep(row.approximate_size() + SLOT_BYTES)?;
+        let bytes = row.approximate_size() + SLOT_BYTES;
+        let has_room = match memory.beyond {
+            Beyond::Refused => memory.kept.keep(bytes).map(|()| true)?,
+            Beyond::PutOff => memory.kept.try_keep(bytes)?,
+            Beyond::AllPutOff => false,
+        };
+        if !has_room {
+            return Ok(Inserted::NoRoom);
+        }
         let value = row.into_value();
         self.rows.insert_unique(hash, (hash, value), |(hash, _)| *hash);
-        Ok(true)
+        Ok(Inserted::New)
+    }
+
+    pub fn clear(&mut self) {
+        self.rows = HashTable::new();
     }
 }
 
@@ -56,6 +93,10 @@ impl Places {
     /// `is_it`: whether what stands at a place has the keys.
     pub fn find(&self, hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
         self.places.find(hash, |(known, place)| *known == hash && is_it(*place)).map(|(_, place)| *place)
+    }
+
+    pub fn clear(&mut self) {
+        self.places.clear();
     }
 
     pub fn insert(&mut self, hash: u64, place: usize) {

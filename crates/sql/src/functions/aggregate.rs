@@ -5,7 +5,7 @@ use quire_value::Value;
 use super::type_check::is_primitive_kind;
 use super::{Function, Implementation, IndexUse, exactly, row};
 use crate::SqlError;
-use crate::exec::{Datum, Places, View};
+use crate::exec::{Datum, Fields, Places, View, put_double, put_number, put_value};
 use crate::meter::Kept;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,32 +39,89 @@ const fn aggregate(names: &'static [&'static str], aggregate: Aggregate) -> Func
 pub(crate) enum Accumulator {
     Count(u64),
     CountIf(u64),
-    /// `None`: something that is no number was among them.
-    Sum(Option<f64>),
-    Average {
-        sum: Option<f64>,
-        count: u64,
-    },
-    Extreme {
-        best: Option<Value>,
-        valid: bool,
-        keep: std::cmp::Ordering,
-    },
+    Sum(Total),
+    Average { total: Total, count: u64 },
+    Extreme { best: Option<Value>, valid: bool, keep: std::cmp::Ordering },
     List(Vec<Value>),
-    Set {
-        places: Places,
-        values: Vec<Value>,
-    },
+    Set { places: Places, values: Vec<Value> },
+}
+
+/// A sum of doubles, added in the order in which they came: in another it may be another.
+pub(crate) struct Total {
+    /// `None`: something that is no number was among them.
+    sum: Option<f64>,
+    /// Numbers and how many there are of each, to be added behind a sum that is not here.
+    pending: Option<Vec<(f64, u64)>>,
+}
+
+impl Total {
+    fn new(is_later: bool) -> Total {
+        Total { sum: Some(0.0), pending: is_later.then(Vec::new) }
+    }
+
+    fn push(&mut self, value: View<'_>, times: u64, kept: &Kept<'_>) -> Result<(), SqlError> {
+        match (value.as_number(), &mut self.pending) {
+            (None, _) => self.sum = None,
+            (Some(number), None) => self.add(number.as_f64(), times),
+            (Some(number), Some(pending)) if self.sum.is_some() => {
+                kept.keep(std::mem::size_of::<(f64, u64)>())?;
+                pending.push((number.as_f64(), times));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// One by one: the sum of doubles is not their product.
+    fn add(&mut self, number: f64, times: u64) {
+        let Some(sum) = &mut self.sum else { return };
+        for _ in 0..times {
+            *sum += number;
+        }
+    }
+
+    fn merge(&mut self, later: Total) {
+        later.pending.into_iter().flatten().for_each(|(number, times)| self.add(number, times));
+        self.sum = self.sum.filter(|_| later.sum.is_some());
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.sum.is_some()));
+        put_double(self.sum.unwrap_or_default(), out);
+        let pending = self.pending.as_deref().unwrap_or_default();
+        put_number(pending.len() as u64, out);
+        for (number, times) in pending {
+            put_double(*number, out);
+            put_number(*times, out);
+        }
+    }
+
+    /// `is_later` as when it was made.
+    fn take(fields: &mut Fields<'_>, is_later: bool) -> Result<Total, SqlError> {
+        let (is_number, sum) = (fields.flag()?, fields.double()?);
+        let pending = (0..fields.number()?).map(|_| Ok((fields.double()?, fields.number()?)));
+        let pending = pending.collect::<Result<Vec<(f64, u64)>, SqlError>>()?;
+        Ok(Total { sum: is_number.then_some(sum), pending: is_later.then_some(pending) })
+    }
 }
 
 impl Accumulator {
     pub fn new(aggregate: Aggregate) -> Accumulator {
+        Accumulator::made(aggregate, false)
+    }
+
+    /// For values behind others that are not here: to be [merged](Accumulator::merge).
+    pub fn later(aggregate: Aggregate) -> Accumulator {
+        Accumulator::made(aggregate, true)
+    }
+
+    fn made(aggregate: Aggregate, is_later: bool) -> Accumulator {
         use std::cmp::Ordering;
         match aggregate {
             Aggregate::Count => Accumulator::Count(0),
             Aggregate::CountIf => Accumulator::CountIf(0),
-            Aggregate::Sum => Accumulator::Sum(Some(0.0)),
-            Aggregate::Average => Accumulator::Average { sum: Some(0.0), count: 0 },
+            Aggregate::Sum => Accumulator::Sum(Total::new(is_later)),
+            Aggregate::Average => Accumulator::Average { total: Total::new(is_later), count: 0 },
             Aggregate::Min => Accumulator::Extreme { best: None, valid: true, keep: Ordering::Less },
             Aggregate::Max => Accumulator::Extreme { best: None, valid: true, keep: Ordering::Greater },
             Aggregate::MakeList => Accumulator::List(Vec::new()),
@@ -82,9 +139,9 @@ impl Accumulator {
         match self {
             Accumulator::Count(count) => *count += times,
             Accumulator::CountIf(count) => *count += if value.as_bool() == Some(true) { times } else { 0 },
-            Accumulator::Sum(sum) => *sum = add(*sum, value, times),
-            Accumulator::Average { sum, count } => {
-                *sum = add(*sum, value, times);
+            Accumulator::Sum(total) => total.push(value, times, kept)?,
+            Accumulator::Average { total, count } => {
+                total.push(value, times, kept)?;
                 *count += times;
             }
             Accumulator::Extreme { best, valid, keep } => {
@@ -124,26 +181,96 @@ impl Accumulator {
         Ok(())
     }
 
+    /// Takes what another one has of the values that followed: exactly as if they had come one by one.
+    pub fn merge(&mut self, later: Accumulator, kept: &Kept<'_>) -> Result<(), SqlError> {
+        match (&mut *self, later) {
+            (Accumulator::Count(count), Accumulator::Count(more))
+            | (Accumulator::CountIf(count), Accumulator::CountIf(more)) => *count += more,
+            (Accumulator::Sum(total), Accumulator::Sum(later)) => total.merge(later),
+            (Accumulator::Average { total, count }, Accumulator::Average { total: later, count: more }) => {
+                total.merge(later);
+                *count += more;
+            }
+            (
+                Accumulator::Extreme { valid, .. },
+                Accumulator::Extreme { best: later, valid: later_valid, .. },
+            ) => {
+                *valid = *valid && later_valid;
+                if let Some(value) = later {
+                    self.push(Datum::Owned(value), 1, kept)?;
+                }
+            }
+            (Accumulator::List(_), Accumulator::List(values))
+            | (Accumulator::Set { .. }, Accumulator::Set { values, .. }) => {
+                for value in values {
+                    self.push(Datum::Owned(value), 1, kept)?;
+                }
+            }
+            _ => return Err(crate::exec::not_a_record()),
+        }
+        Ok(())
+    }
+
+    /// Appends its state, for [`Accumulator::take`].
+    pub fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Accumulator::Count(count) | Accumulator::CountIf(count) => put_number(*count, out),
+            Accumulator::Sum(total) => total.put(out),
+            Accumulator::Average { total, count } => {
+                total.put(out);
+                put_number(*count, out);
+            }
+            Accumulator::Extreme { best, valid, .. } => {
+                out.push(u8::from(*valid));
+                put_value(best.as_ref().unwrap_or(&Value::Undefined), out);
+            }
+            Accumulator::List(values) | Accumulator::Set { values, .. } => {
+                put_number(values.len() as u64, out);
+                values.iter().for_each(|value| put_value(value, out));
+            }
+        }
+    }
+
+    /// Reads a state back. What it keeps is counted. `is_later`: it was made by [`Accumulator::later`].
+    pub fn take(
+        aggregate: Aggregate,
+        is_later: bool,
+        fields: &mut Fields<'_>,
+        kept: &Kept<'_>,
+    ) -> Result<Accumulator, SqlError> {
+        let mut taken = Accumulator::made(aggregate, is_later);
+        match &mut taken {
+            Accumulator::Count(count) | Accumulator::CountIf(count) => *count = fields.number()?,
+            Accumulator::Sum(total) => *total = Total::take(fields, is_later)?,
+            Accumulator::Average { total, count } => {
+                *total = Total::take(fields, is_later)?;
+                *count = fields.number()?;
+            }
+            Accumulator::Extreme { best, valid, .. } => {
+                *valid = fields.flag()?;
+                let value = fields.value()?;
+                kept.keep(View::Value(&value).approximate_size())?;
+                *best = Some(value).filter(|value| !value.is_undefined());
+            }
+            Accumulator::List(_) | Accumulator::Set { .. } => {
+                for _ in 0..fields.number()? {
+                    taken.push(Datum::Owned(fields.value()?), 1, kept)?;
+                }
+            }
+        }
+        Ok(taken)
+    }
+
     pub fn finish(self) -> Value {
         let number = |sum: Option<f64>| sum.map_or(Value::Undefined, Value::from);
         match self {
             Accumulator::Count(count) | Accumulator::CountIf(count) => Value::from(count),
-            Accumulator::Sum(sum) => number(sum),
+            Accumulator::Sum(total) => number(total.sum),
             Accumulator::Average { count: 0, .. } => Value::Undefined,
-            Accumulator::Average { sum, count } => number(sum.map(|sum| sum / count as f64)),
+            Accumulator::Average { total, count } => number(total.sum.map(|sum| sum / count as f64)),
             Accumulator::Extreme { valid: false, .. } => Value::Undefined,
             Accumulator::Extreme { best, .. } => best.unwrap_or(Value::Undefined),
             Accumulator::List(values) | Accumulator::Set { values, .. } => Value::Array(values),
         }
     }
-}
-
-/// One by one: the sum of doubles is not their product.
-fn add(sum: Option<f64>, value: View<'_>, times: u64) -> Option<f64> {
-    let number = value.as_number()?.as_f64();
-    let mut sum = sum?;
-    for _ in 0..times {
-        sum += number;
-    }
-    Some(sum)
 }

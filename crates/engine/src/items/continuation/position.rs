@@ -10,6 +10,8 @@
 //! | 4    | sorted query: hash of its columns, rows skipped, rows sent, child id of the next item, rows of it already sent, then its sort key |
 //! | 5    | the same with a sort key cut for length: two more numbers before it, the hash of the whole key and how many items with the same beginning came before |
 //! | 6    | blocking query: hash of text and parameters, rows already sent, the newest partition when it began |
+//! | 7    | the same, then the number of its held result                                         |
+//! | 8    | like 4 for rows of a held result: before the sort key the number of the result and that of the row in it |
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -23,8 +25,15 @@ pub(crate) const SORTED_BYTES: usize = 1 + 7 * 8;
 pub(crate) enum Resume {
     List(Spot),
     Stream { spot: Spot, row: u64, skipped: u64, sent: u64 },
-    Block { query: u64, sent: u64, newest: u32 },
-    Sorted { order: u64, skipped: u64, sent: u64, place: Place },
+    Block { query: u64, sent: u64, newest: u32, result: Option<u64> },
+    Sorted { order: u64, skipped: u64, sent: u64, place: Place, held: Option<HeldRow> },
+}
+
+/// A row of a held result, where it may still be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeldRow {
+    pub result: u64,
+    pub number: u64,
 }
 
 /// A place in a sorted result: the item that comes next.
@@ -85,13 +94,30 @@ impl Resume {
             Resume::Stream { spot, row, skipped, sent } => {
                 (2, &[u64::from(spot.partition), spot.rid, *row, *skipped, *sent], &[])
             }
-            Resume::Block { query, sent, newest } => (6, &[*query, *sent, u64::from(*newest)], &[]),
-            Resume::Sorted { order, skipped, sent, place: Place { key, cut: None, rid, row } } => {
-                (4, &[*order, *skipped, *sent, *rid, *row], key)
+            Resume::Block { query, sent, newest, result: None } => {
+                (6, &[*query, *sent, u64::from(*newest)], &[])
             }
-            Resume::Sorted { order, skipped, sent, place: Place { key, cut: Some(cut), rid, row } } => {
-                (5, &[*order, *skipped, *sent, *rid, *row, cut.hash, cut.before], key)
+            Resume::Block { query, sent, newest, result: Some(result) } => {
+                (7, &[*query, *sent, u64::from(*newest), *result], &[])
             }
+            Resume::Sorted {
+                order,
+                skipped,
+                sent,
+                place: Place { key, cut: None, rid, row },
+                held: None,
+            } => (4, &[*order, *skipped, *sent, *rid, *row], key),
+            Resume::Sorted {
+                order,
+                skipped,
+                sent,
+                place: Place { key, cut: None, rid, row },
+                held: Some(HeldRow { result, number }),
+            } => (8, &[*order, *skipped, *sent, *rid, *row, *result, *number], key),
+            // Rows of held results have their whole key.
+            Resume::Sorted {
+                order, skipped, sent, place: Place { key, cut: Some(cut), rid, row }, ..
+            } => (5, &[*order, *skipped, *sent, *rid, *row, cut.hash, cut.before], key),
         };
         let mut bytes = vec![kind];
         numbers.iter().for_each(|number| bytes.extend(number.to_be_bytes()));
@@ -107,6 +133,8 @@ impl Resume {
             4 => 5,
             5 => 7,
             6 => 3,
+            7 => 4,
+            8 => 7,
             _ => return None,
         };
         let (numbers, key) = rest.split_at_checked(8 * count)?;
@@ -119,15 +147,24 @@ impl Resume {
                 Some(Resume::Stream { spot: spot(partition, rid)?, row, skipped, sent })
             }
             (6, &[query, sent, newest], []) => {
-                Some(Resume::Block { query, sent, newest: u32::try_from(newest).ok()? })
+                Some(Resume::Block { query, sent, newest: u32::try_from(newest).ok()?, result: None })
+            }
+            (7, &[query, sent, newest, result], []) => {
+                let newest = u32::try_from(newest).ok()?;
+                Some(Resume::Block { query, sent, newest, result: Some(result) })
             }
             (4, &[order, skipped, sent, rid, row], key) => {
                 let place = Place { key: key.to_vec(), cut: None, rid, row };
-                Some(Resume::Sorted { order, skipped, sent, place })
+                Some(Resume::Sorted { order, skipped, sent, place, held: None })
+            }
+            (8, &[order, skipped, sent, rid, row, result, number], key) => {
+                let place = Place { key: key.to_vec(), cut: None, rid, row };
+                let held = Some(HeldRow { result, number });
+                Some(Resume::Sorted { order, skipped, sent, place, held })
             }
             (5, &[order, skipped, sent, rid, row, hash, before], key) => {
                 let place = Place { key: key.to_vec(), cut: Some(Cut { hash, before }), rid, row };
-                Some(Resume::Sorted { order, skipped, sent, place })
+                Some(Resume::Sorted { order, skipped, sent, place, held: None })
             }
             _ => None,
         }
@@ -146,10 +183,24 @@ mod tests {
         let all = [
             Resume::List(spot),
             Resume::Stream { spot, row: 1, skipped: 2, sent: 3 },
-            Resume::Block { query: 5, sent: 9, newest: 3 },
-            Resume::Sorted { order: 4, skipped: 1, sent: 2, place: place.clone() },
-            Resume::Sorted { order: 4, skipped: 1, sent: 2, place: Place { key: Vec::new(), ..place } },
-            Resume::Sorted { order: 4, skipped: 1, sent: 2, place: cut },
+            Resume::Block { query: 5, sent: 9, newest: 3, result: None },
+            Resume::Block { query: 5, sent: 9, newest: 3, result: Some(u64::MAX) },
+            Resume::Sorted { order: 4, skipped: 1, sent: 2, place: place.clone(), held: None },
+            Resume::Sorted {
+                order: 4,
+                skipped: 1,
+                sent: 2,
+                place: place.clone(),
+                held: Some(HeldRow { result: 8, number: 1 }),
+            },
+            Resume::Sorted {
+                order: 4,
+                skipped: 1,
+                sent: 2,
+                place: Place { key: Vec::new(), ..place },
+                held: None,
+            },
+            Resume::Sorted { order: 4, skipped: 1, sent: 2, place: cut, held: None },
         ];
         for resume in all {
             let bytes = resume.encode();

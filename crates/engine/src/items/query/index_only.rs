@@ -346,7 +346,7 @@ fn runs(
             }
             let bytes = held + fetched.len() * size_of::<(u64, Entry)>();
             // Once as rows and once as what the query is fed.
-            let fits = 2 * bytes <= memory.bytes() || memory.grow_to(2 * bytes + MEMORY_PIECE_BYTES).is_ok();
+            let fits = 2 * bytes <= memory.bytes() || memory.try_grow_to(2 * bytes + MEMORY_PIECE_BYTES);
             is_too_much = !fits || held > HELD_BYTES_MAX || fetched.len() > fetched_max;
             if is_too_much { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;

@@ -7,8 +7,10 @@
 //! | kind      | queries                                   | a page                                                |
 //! |-----------|-------------------------------------------|-------------------------------------------------------|
 //! | streaming | rows come from single items               | stops anywhere, goes on there                         |
-//! | sorted    | the same with ORDER BY over plain paths   | walks an index, or keeps the few that come next       |
-//! | whole     | aggregates, GROUP BY, DISTINCT, and so on | runs again, skips the rows that were sent             |
+//! | sorted    | the same with ORDER BY over plain paths   | walks an index; or the first keeps the few that come next, the second sorts all and [holds](crate::results) their order |
+//! | whole     | aggregates, GROUP BY, DISTINCT, and so on | the first runs it and holds the other rows            |
+//!
+//! Where nothing is held any more the page does all work again.
 
 mod candidates; // the items a query looks at
 mod evaluate; // the query over single items
@@ -26,6 +28,7 @@ mod stream; // rows of single items
 mod walk; // ORDER BY from an index
 mod whole; // queries that need all items first
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quire_resource::{Component, PartitionKey};
@@ -34,13 +37,14 @@ use quire_storage::Token;
 use quire_value::Value;
 
 use super::allowance;
-use super::continuation::{Place, Resume, query_hash};
+use super::continuation::{HeldRow, Place, Resume, query_hash, result_owner};
 use super::page::{Cost, Filled, Rows, answer_page};
 use super::scan::{PageMeter, Reader, ScanBudget};
 use super::view::View;
 use super::window::{KeyFilter, Spot, Window, narrowed};
 use crate::api::{Answer, Page, PageRequest, Scope};
 use crate::query_plan::check_crossing;
+use crate::results::{HeldResult, Owner, ResultKey};
 use crate::scripts::PageFunctions;
 use crate::sequencer::random_token;
 use crate::shared::Shared;
@@ -55,7 +59,7 @@ use self::order::{Order, Start};
 use self::output::Output;
 use self::plan::{Chooser, Need, Sorting};
 use self::sort::Sorted;
-use self::whole::{Feed, WholeNext, WholeStart};
+use self::whole::{Feed, Holding, WholeNext, WholeStart};
 
 /// Beyond this many partition keys in a filter the container is read from end to end.
 const KEYS_MAX: usize = 2000;
@@ -97,8 +101,10 @@ pub(crate) fn query_view(
             functions.enter(container)?;
         }
         let identity = query_hash(text, parameters);
+        let owner = result_owner(container, &request.scope, text, parameters);
         let (query, functions) = (&query, &functions);
-        let run = Run { shared, container, request, allowance, query, identity, functions, windows, view };
+        let run =
+            Run { shared, container, request, allowance, query, identity, owner, functions, windows, view };
         run.fill(resume, compile).map_err(|error| functions.explain(error))
     })
 }
@@ -162,6 +168,8 @@ struct Run<'a> {
     query: &'a Query,
     /// Of its text and parameters.
     identity: u64,
+    /// Of results that are held for it.
+    owner: Owner,
     functions: &'a PageFunctions<'a>,
     windows: &'a [Window<'a>],
     /// Instead of the newest state.
@@ -176,11 +184,20 @@ impl Run<'_> {
         if let Some(refusal) = analysis.order_refusal(&self.container.definition.indexing) {
             return Err(refusal.into());
         }
+        let meter = PageMeter::new(ScanBudget::PAGE, &self.allowance);
+        if let Some((row, result)) = self.held_rows(&resume) {
+            let mut output = self.output(&None)?;
+            if let Some(next) = self.fill_held(&meter, &resume, row, &result, &mut output)? {
+                let node = Node::new("Rows of a result that is held");
+                let times = (compile, started.elapsed());
+                return Ok(self.filled(&analysis, output, meter.cost(), times, next, &node));
+            }
+        }
+        let positions = self.positions(&resume)?;
         let view = match self.view {
             Some(view) => view.clone(),
             None => View::now(self.shared, self.container)?,
         };
-        let meter = PageMeter::new(ScanBudget::PAGE, &self.allowance);
         let mut reader = Reader::new(self.shared, self.container, &view, self.windows, meter);
         let known = Known::new(self.container, view.indexes, &reader, self.request.index_use)?;
         let mut output = self.output(&resume)?;
@@ -199,22 +216,96 @@ impl Run<'_> {
             need,
             wants_missing: false,
         };
+        let is_resumed = resume.is_some();
         let plan = self.plan(&mut chooser, &analysis, resume, view.vectors_seen)?;
         self.want_missing(chooser.wants_missing, &plan);
         let plan_time = started.elapsed();
         reader.meter.start();
-        let (next, node) = self.run(&mut reader, &evaluator, plan, &mut output)?;
-        let calls = self.functions.calls();
-        let cost = Cost { compile, plan: plan_time, calls, ..reader.meter.cost() };
-        let explain = self.request.explain.then(|| explain::text(&node, &cost, output.rows.count()));
+        let holding = self.may_hold().then(|| Holding {
+            shared: self.shared,
+            temp: self.allowance.temp(),
+            owner: self.owner,
+            positions,
+            is_resumed,
+        });
+        let (next, node) = self.run(&mut reader, &evaluator, plan, &mut output, holding.as_ref())?;
+        let cost = Cost { calls: self.functions.calls(), ..reader.meter.cost() };
+        Ok(self.filled(&analysis, output, cost, (compile, plan_time), next, &node))
+    }
+
+    fn filled(
+        &self,
+        analysis: &Analysis,
+        output: Output,
+        cost: Cost,
+        (compile, plan): (Duration, Duration),
+        next: Option<Resume>,
+        node: &Node,
+    ) -> Filled {
+        let cost = Cost { compile, plan, ..cost };
+        let explain = self.request.explain.then(|| explain::text(node, &cost, output.rows.count()));
         let policy = &self.container.definition.indexing;
         let index_metrics = self.request.index_metrics.then(|| {
             let definition = &self.container.definition.partition_key;
             let is_keyed = self.request.scope.partition_key.is_some();
-            IndexMetrics::new(&analysis, if is_keyed { &definition.paths } else { &[] }, policy)
+            IndexMetrics::new(analysis, if is_keyed { &definition.paths } else { &[] }, policy)
         });
         let ties_fall = self.query.ties_fall();
-        Ok(Filled { rows: output.rows, cost, next, ties_fall, explain, index_metrics })
+        Filled { rows: output.rows, cost, next, ties_fall, explain, index_metrics }
+    }
+
+    /// Results are of the newest state, and know nothing of places that a client names.
+    fn may_hold(&self) -> bool {
+        self.view.is_none() && self.request.resume.is_none()
+    }
+
+    /// The result in which a page goes on, if it is still held, and from which row on.
+    fn held_rows(&self, resume: &Option<Resume>) -> Option<(HeldRow, Arc<HeldResult>)> {
+        let row = match resume {
+            Some(Resume::Block { query, sent, result: Some(result), .. }) if *query == self.identity => {
+                HeldRow { result: *result, number: *sent }
+            }
+            Some(Resume::Sorted { held: Some(row), .. }) => *row,
+            _ => return None,
+        };
+        let key = ResultKey::Rows(row.result);
+        self.may_hold().then(|| self.shared.results.find(key, &self.owner)).flatten().map(|held| (row, held))
+    }
+
+    /// `None`: the row is not among those that are held.
+    fn fill_held(
+        &self,
+        meter: &PageMeter,
+        resume: &Option<Resume>,
+        row: HeldRow,
+        result: &HeldResult,
+        output: &mut Output,
+    ) -> Result<Option<Option<Resume>>, EngineError> {
+        let from = WholeStart::of(self, resume)?;
+        let Some(mut reader) = result.read_record(row.number)? else { return Ok(None) };
+        let held = (row.result, result);
+        let next = whole::held_page(meter, &mut reader, held, &mut output.rows, &from)?;
+        let newest = self.newest(resume);
+        Ok(Some(next.map(|next| self.resume_of(next, newest))))
+    }
+
+    fn resume_of(&self, next: WholeNext, newest: u32) -> Resume {
+        match next {
+            WholeNext::Row { sent, result } => Resume::Block { query: self.identity, sent, newest, result },
+            WholeNext::Place { order, place, held } => {
+                Resume::Sorted { order, skipped: 0, sent: 0, place, held }
+            }
+        }
+    }
+
+    /// How far the partitions are, before a snapshot is taken that shows at least that: for an order that is to be held.
+    fn positions(&self, resume: &Option<Resume>) -> Result<Vec<(u32, u64)>, EngineError> {
+        let is_sorted = matches!(resume, Some(Resume::Sorted { .. })) && self.query.sorted().is_some();
+        if !is_sorted || !self.may_hold() {
+            return Ok(Vec::new());
+        }
+        let partitions = self.windows.iter().flat_map(Window::partitions);
+        partitions.map(|partition| Ok((partition.layout.id, partition.sequencer.lsn()?))).collect()
     }
 
     fn plan(
@@ -320,6 +411,7 @@ impl Run<'_> {
         evaluator: &Evaluator<'_>,
         plan: Plan,
         output: &mut Output,
+        holding: Option<&Holding<'_>>,
     ) -> Result<(Option<Resume>, Node), EngineError> {
         match plan {
             Plan::Stream { mut candidates, from, node } => {
@@ -340,18 +432,24 @@ impl Run<'_> {
                     }
                     Sorting::Sort(mut candidates) => {
                         reader.meter.set_budget(ScanBudget::WHOLE);
+                        let holding = holding.filter(|holding| {
+                            holding.is_resumed
+                                && self.query.is_deterministic()
+                                && !evaluator.calls_functions()
+                        });
+                        if let Some(holding) = holding
+                            && let Some(next) = sorted.sort_held(reader, &mut candidates, output, holding)?
+                        {
+                            return Ok((next, node));
+                        }
                         Ok((sorted.sort(reader, &mut candidates, output)?, node))
                     }
                 }
             }
             Plan::Whole { mut feed, from, newest, node } => {
                 reader.meter.set_budget(ScanBudget::WHOLE);
-                let next = whole::whole(reader, evaluator, &mut feed, &mut output.rows, from)?;
-                let next = next.map(|next| match next {
-                    WholeNext::Row(sent) => Resume::Block { query: self.identity, sent, newest },
-                    WholeNext::Place { order, place } => Resume::Sorted { order, skipped: 0, sent: 0, place },
-                });
-                Ok((next, node))
+                let next = whole::whole(reader, evaluator, &mut feed, &mut output.rows, from, holding)?;
+                Ok((next.map(|next| self.resume_of(next, newest)), node))
             }
         }
     }

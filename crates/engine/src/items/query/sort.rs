@@ -1,22 +1,30 @@
-//! Sorting without an index: of all candidates, the first few behind where the page starts.
+//! Sorting without an index.
 //!
-//! A page never holds more than it needs, so every page reads the candidates again. That takes the whole time a query
-//! has; it is the way of last resort, and of small results.
+//! A first page takes of all candidates the first few. Whoever asks for a second one is likely to ask for more: it sorts
+//! the places of all that come behind it, on disk where they have no room in memory, and [holds](crate::results) them. Pages
+//! fetch the items of the places, from a snapshot of their own. What was written since is told by the latest feed:
+//! those items are left out of the held order and sorted by themselves. So a page shows what it would show if it had
+//! sorted everything again. Where the order cannot be held every page takes the first few, as the first one does.
 
 use std::cell::RefCell;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap, HashSet};
+use std::sync::Arc;
 
-use quire_sql::{Reservation, SqlError};
+use quire_sql::{Reservation, Sorter, SqlError, Steps};
 
+use super::super::changes::feed_scan;
 use super::super::continuation::{Resume, sort_key_bytes};
+use super::super::row::corrupt;
 use super::super::scan::{End, Found, Next, Reader, Visit};
 use super::candidates::Candidates;
 use super::evaluate::Evaluator;
 use super::lookahead::{prepare_fetched, visit_ahead};
 use super::order::{Order, Start, Trail};
 use super::output::{Output, Sent};
-use crate::EngineError;
+use super::whole::Holding;
 use crate::api::PageRequest;
+use crate::results::{HeldResult, ResultKey, ResultWriter};
+use crate::{EngineError, keys};
 
 /// Sort keys held at a time. What has no room comes with the next page.
 const HELD_BYTES_MAX: usize = 32 << 20;
@@ -26,6 +34,8 @@ const ENTRY_BYTES: usize = 48;
 /// Memory is taken in pieces.
 const MEMORY_PIECE_BYTES: usize = 64 << 10;
 const FETCH_ITEMS: usize = 64;
+/// With more items written since, an order is made again.
+const CHANGED_MAX: usize = 4096;
 
 /// The smallest of what was pushed, by sort key and tie.
 pub(super) struct Smallest {
@@ -78,6 +88,18 @@ impl Smallest {
         }
         Ok(())
     }
+}
+
+/// Items that were written since an order was made, and the places of those that give rows.
+#[derive(Default)]
+struct Changed {
+    rids: HashSet<u64>,
+    places: BTreeSet<(Vec<u8>, u64)>,
+}
+
+/// Sort key and tie as one: bytes that compare as places do.
+fn record_of(key: &[u8], tie: u64) -> Vec<u8> {
+    [key, &tie.to_be_bytes()].concat()
 }
 
 /// What sorted queries share.
@@ -239,9 +261,148 @@ impl<'r, 'q> Sorted<'r, 'q> {
         }
     }
 
+    /// The page from an order that is held, which is made if it is not there. `None`: it cannot be held.
+    pub fn sort_held(
+        &mut self,
+        reader: &mut Reader<'_>,
+        candidates: &mut Candidates,
+        output: &mut Output,
+        holding: &Holding<'_>,
+    ) -> Result<Option<Option<Resume>>, EngineError> {
+        let Start::At { key, tie, .. } = &self.start else { return Ok(None) };
+        // A last page needs no more than its own rows.
+        if output.limit - output.sent <= output.rows.room() as u64 {
+            return Ok(None);
+        }
+        let from = record_of(key, *tie);
+        let (results, key) = (&holding.shared.results, ResultKey::Order(holding.owner));
+        let found = results.find(key, &holding.owner).filter(|held| held.beginning <= from);
+        if let Some(held) = found
+            && let Some(changed) = self.changed(reader, &held)?
+        {
+            return self.send_held(reader, &held, &from, changed, output).map(Some);
+        }
+        match self.order_all(reader, candidates, from.clone(), holding) {
+            Ok(Some(held)) => {
+                let held = Arc::new(held);
+                results.hold(key, Arc::clone(&held));
+                self.send_held(reader, &held, &from, Changed::default(), output).map(Some)
+            }
+            Ok(None) => Ok(None),
+            Err(EngineError::Sql(error)) if error.is_about_room() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The places of all items from a place on that give rows. `None`: there is no room for them.
+    fn order_all(
+        &self,
+        reader: &mut Reader<'_>,
+        candidates: &mut Candidates,
+        from: Vec<u8>,
+        holding: &Holding<'_>,
+    ) -> Result<Option<HeldResult>, EngineError> {
+        let meter = reader.meter.unlimited();
+        let sorter = RefCell::new(Sorter::new(&meter, Steps::OfRecord));
+        let ties = self.order.ties;
+        let is_wanted = |found: &Found<'_>| {
+            Ok(self.start.admits(&self.order.key_of(self.evaluator, found)?, ties.turn(found.spot.rid)))
+        };
+        let walk = &mut |reader: &mut Reader<'_>, from, visit: &mut Visit<'_>| {
+            candidates.visit(reader, from, usize::MAX, visit)
+        };
+        let end = visit_ahead(reader, self.evaluator, None, usize::MAX, &is_wanted, walk, &mut |found| {
+            let (key, tie) = (self.order.key_of(self.evaluator, found)?, ties.turn(found.spot.rid));
+            if self.start.admits(&key, tie) && self.evaluator.has_rows(found)? {
+                sorter.borrow_mut().push(&record_of(&key, tie), &[])?;
+            }
+            Ok(Next::More)
+        })?;
+        if let End::Paused(_) = end {
+            return Err(SqlError::Budget { what: "a minute" }.into());
+        }
+        let mut places = sorter.into_inner().finish()?;
+        let mut held = ResultWriter::ordered(holding.owner, from, holding.positions.clone(), holding.temp);
+        while let Some((place, _)) = places.next_record()? {
+            if !held.push([place, &[]])? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(held.finish(true)?))
+    }
+
+    /// What was written since an order was made. `None`: too much to sort it for every page.
+    fn changed(&self, reader: &mut Reader<'_>, held: &HeldResult) -> Result<Option<Changed>, EngineError> {
+        let mut changed = Changed::default();
+        for (partition, lsn) in &held.positions {
+            let scan = feed_scan(reader.container, *partition, *lsn, CHANGED_MAX + 1);
+            let page = reader.snapshot.scan(&scan)?;
+            reader.meter.index_rows += page.rows.len() as u64;
+            reader.meter.spend(page.rows.len() as u64)?;
+            let rids = page.rows.iter().filter_map(|(_, rid)| keys::number(rid));
+            changed.rids.extend(rids.filter(|rid| reader.can_hold(*rid)));
+            if page.more || changed.rids.len() > CHANGED_MAX {
+                return Ok(None);
+            }
+        }
+        let rids: Vec<u64> = changed.rids.iter().copied().collect();
+        for rids in rids.chunks(FETCH_ITEMS) {
+            for (rid, bytes) in rids.iter().zip(reader.fetch(rids)?) {
+                let Some(bytes) = bytes else { continue };
+                reader.show(*rid, &bytes, &mut |found| {
+                    let (key, tie) = (self.order.key_of(self.evaluator, found)?, self.order.ties.turn(*rid));
+                    if self.start.admits(&key, tie) && self.evaluator.has_rows(found)? {
+                        changed.places.insert((key, tie));
+                    }
+                    Ok(Next::More)
+                })?;
+            }
+        }
+        Ok(Some(changed))
+    }
+
+    fn send_held(
+        &mut self,
+        reader: &mut Reader<'_>,
+        held: &HeldResult,
+        from: &[u8],
+        mut changed: Changed,
+        output: &mut Output,
+    ) -> Result<Option<Resume>, EngineError> {
+        let mut records = held.read_from(from);
+        let mut next: Option<(Vec<u8>, u64)> = None;
+        loop {
+            let mut places = Vec::with_capacity(FETCH_ITEMS);
+            while places.len() < FETCH_ITEMS {
+                while next.is_none() {
+                    let Some(record) = records.next()? else { break };
+                    reader.meter.spend(1)?;
+                    let (key, tie) = record.split_last_chunk().ok_or_else(|| corrupt("held place"))?;
+                    let tie = u64::from_be_bytes(*tie);
+                    let is_changed = changed.rids.contains(&self.order.ties.turn(tie));
+                    next = (record >= from && !is_changed).then(|| (key.to_vec(), tie));
+                }
+                let first_changed = changed.places.first();
+                let place = match (&next, first_changed) {
+                    (Some(place), Some(other)) if other < place => changed.places.pop_first(),
+                    (None, Some(_)) => changed.places.pop_first(),
+                    _ => next.take(),
+                };
+                let Some(place) = place else { break };
+                places.push(place);
+            }
+            if places.is_empty() {
+                return Ok(None);
+            }
+            if let Some(end) = self.send_items(reader, &places, output)? {
+                return Ok(end);
+            }
+        }
+    }
+
     pub fn resume(&self, output: &Output, key: &[u8], tie: u64, row: u64) -> Resume {
         let place = self.trail.place(key, self.order.ties.turn(tie), row);
         let (skipped, sent) = (output.skipped, output.sent);
-        Resume::Sorted { order: self.order.hash, skipped, sent, place }
+        Resume::Sorted { order: self.order.hash, skipped, sent, place, held: None }
     }
 }

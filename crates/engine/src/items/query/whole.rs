@@ -1,17 +1,26 @@
 //! Queries that need all items before their first row: aggregates, GROUP BY, DISTINCT, ORDER BY over no plain paths.
 //!
-//! Every page runs the query again and skips the rows that were sent; what takes longer than a minute, or more memory
-//! than a query may hold, is refused.
+//! Rows that have no room in the page are [held](crate::results) for the next ones, which show what the items were when the
+//! query was computed. A page whose rows are not held any more runs the query again and skips the rows that were
+//! sent. A first page that ends before all items were read (DISTINCT) leaves the rest to the second: many clients never
+//! ask for it. What takes longer than a minute is refused.
+//!
+//! A held row: 1 byte whether the row says where it stands in an order, then if so the tie, the number among the rows of
+//! that place (8 bytes each, big-endian), the length of the sort key (4 bytes) and the key; then its text.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use quire_resource::{ChildKind, ResourceId};
-use quire_sql::{Row, Sink, SqlError};
+use quire_sql::{QueryTemp, Row, Sink, SqlError};
+use quire_storage::Token;
 use quire_value::Value;
 
-use super::super::continuation::{Place, Resume, order_hash, sort_key_bytes};
+use super::super::continuation::{HeldRow, Place, Resume, order_hash, sort_key_bytes};
 use super::super::page::Rows;
-use super::super::scan::{End, Next, Reader, Visit};
+use super::super::row::corrupt;
+use super::super::scan::{End, Next, PageMeter, Reader, Visit};
 use super::candidates::Candidates;
 use super::evaluate::Evaluator;
 use super::index_only::Fed;
@@ -19,6 +28,9 @@ use super::lookahead::visit_ahead;
 use super::order::{Start, Ties, key_of_values};
 use super::{Run, no_order};
 use crate::EngineError;
+use crate::results::{HeldResult, Owner, ResultKey, ResultReader, ResultWriter};
+use crate::sequencer::random_token;
+use crate::shared::Shared;
 
 /// Where the items come from.
 pub(super) enum Feed {
@@ -46,8 +58,19 @@ struct RowOrder {
 
 /// Where the next page begins.
 pub(super) enum WholeNext {
-    Row(u64),
-    Place { order: u64, place: Place },
+    Row { sent: u64, result: Option<u64> },
+    Place { order: u64, place: Place, held: Option<HeldRow> },
+}
+
+/// What is done with rows that have no room in the page.
+pub(super) struct Holding<'h> {
+    pub shared: &'h Shared,
+    pub temp: Option<&'h Arc<QueryTemp>>,
+    pub owner: Owner,
+    /// How far each partition was before the snapshot.
+    pub positions: Vec<(u32, u64)>,
+    /// The client has asked for a further page.
+    pub is_resumed: bool,
 }
 
 impl WholeStart {
@@ -102,6 +125,20 @@ impl RowOrder {
     }
 }
 
+/// Sort key and tie of a row, and how many rows of that place came before it.
+type Standing = ((Vec<u8>, u64), u64);
+
+impl RowOrder {
+    /// Where the next page begins, at this row.
+    fn next(&self, ((key, tie), nth): Standing, held: Option<HeldRow>) -> Option<WholeNext> {
+        if key.len() > self.key_bytes_max {
+            return None;
+        }
+        let place = Place { key, cut: None, rid: self.ties.turn(tie), row: nth };
+        Some(WholeNext::Place { order: self.hash, place, held })
+    }
+}
+
 /// The rows of a page; where the next one begins, if there is one.
 pub(super) fn whole(
     reader: &mut Reader<'_>,
@@ -109,18 +146,28 @@ pub(super) fn whole(
     source: &mut Feed,
     rows: &mut Rows,
     from: WholeStart,
+    holding: Option<&Holding<'_>>,
 ) -> Result<Option<WholeNext>, EngineError> {
     let WholeStart { sent, mut order, start } = from;
     let is_placed = !matches!(start, Start::Beginning);
-    let (mut number, mut next, mut is_unplaced) = (0u64, None, false);
+    let (mut number, mut is_unplaced) = (0u64, false);
     let mut checked = Ok(());
+    // The first row that has no room: how many came before it, and where it stands.
+    let mut next: Option<(u64, Option<Standing>)> = None;
+    let mut held: Option<ResultWriter> = None;
+    let mut is_held_whole = true;
     // The place of the last row, and how many rows came from it.
-    let mut last: Option<((Vec<u8>, u64), u64)> = None;
-    let feed = &mut |sink: &mut Sink<'_>| match source {
-        Feed::Items(candidates) => feed(reader, evaluator, candidates, sink),
-        Feed::Index(fed) => fed.feed(reader, evaluator, sink),
+    let mut last: Option<Standing> = None;
+    let is_fed = Cell::new(false);
+    let feed = &mut |sink: &mut Sink<'_>| {
+        match source {
+            Feed::Items(candidates) => feed(reader, evaluator, candidates, sink)?,
+            Feed::Index(fed) => fed.feed(reader, evaluator, sink)?,
+        }
+        is_fed.set(true);
+        Ok(())
     };
-    evaluator.run(feed, &mut |row| {
+    let ran = evaluator.run(feed, &mut |row| {
         let place = order.as_ref().and_then(|order| order.place_of(row));
         let nth = match (&place, &mut last) {
             (Some(place), Some((before, count))) if place == before => {
@@ -147,29 +194,114 @@ pub(super) fn whole(
         if number <= sent || is_before {
             return ControlFlow::Continue(());
         }
-        checked = row.check();
-        if checked.is_err() {
+        let row_checked = row.check();
+        let standing = place.map(|place| (place, nth));
+        if next.is_none() {
+            checked = row_checked;
+            if checked.is_err() {
+                return ControlFlow::Break(());
+            }
+            if rows.push_row(row) {
+                return ControlFlow::Continue(());
+            }
+            next = Some((number - 1, standing.clone()));
+            held = holding
+                .filter(|holding| !rows.has_failed() && (holding.is_resumed || is_fed.get()))
+                .map(|holding| ResultWriter::new(holding.owner, number - 1, holding.temp));
+        } else if row_checked.is_err() {
+            // The page that comes to it says so.
+            is_held_whole = false;
             return ControlFlow::Break(());
         }
-        if rows.push_row(row) {
-            return ControlFlow::Continue(());
+        let is_held = held.as_mut().is_some_and(|held| push_held(held, standing.as_ref(), row));
+        if !is_held {
+            held = None;
+            return ControlFlow::Break(());
         }
-        next = Some(match (&order, place) {
-            (Some(order), Some((key, tie))) if key.len() <= order.key_bytes_max => {
-                let rid = order.ties.turn(tie);
-                WholeNext::Place { order: order.hash, place: Place { key, cut: None, rid, row: nth } }
-            }
-            _ => WholeNext::Row(number - 1),
-        });
-        ControlFlow::Break(())
-    })?;
+        ControlFlow::Continue(())
+    });
+    match ran {
+        Err(error @ EngineError::Cancelled) => return Err(error),
+        // The page itself is there.
+        Err(_) if next.is_some() => held = None,
+        ran => ran?,
+    }
     checked?;
     if is_unplaced {
         let message =
             "A resumeFilter needs rows with '_rid' and 'orderByItems', as the plan of the query asks for.";
         return Err(EngineError::BadRequest { message: message.to_owned() });
     }
-    Ok(next)
+    let Some((sent, standing)) = next else { return Ok(None) };
+    let result = match (held, holding) {
+        (Some(held), Some(holding)) => hold(holding, held, is_held_whole)?,
+        _ => None,
+    };
+    let held = result.map(|result| HeldRow { result, number: sent });
+    let placed = order.zip(standing).and_then(|(order, standing)| order.next(standing, held));
+    Ok(Some(placed.unwrap_or(WholeNext::Row { sent, result })))
+}
+
+/// The number of the result, if it is held.
+fn hold(holding: &Holding<'_>, held: ResultWriter, is_whole: bool) -> Result<Option<u64>, EngineError> {
+    let Ok(held) = held.finish(is_whole) else { return Ok(None) };
+    let Token(random) = random_token()?;
+    let number = random as u64;
+    holding.shared.results.hold(ResultKey::Rows(number), Arc::new(held));
+    Ok(Some(number))
+}
+
+/// False where there is no room.
+fn push_held(held: &mut ResultWriter, standing: Option<&Standing>, row: &Row<'_>) -> bool {
+    let mut head = vec![u8::from(standing.is_some())];
+    if let Some(((key, tie), nth)) = standing {
+        head.extend(tie.to_be_bytes());
+        head.extend(nth.to_be_bytes());
+        head.extend((key.len() as u32).to_be_bytes());
+        head.extend_from_slice(key);
+    }
+    let mut text = Vec::new();
+    row.write_json(&mut text);
+    held.push([&head, &text]).unwrap_or(false)
+}
+
+/// Where a held row stands, and its text.
+fn read_held(record: &[u8]) -> Option<(Option<Standing>, &[u8])> {
+    let (&is_placed, rest) = record.split_first()?;
+    if is_placed == 0 {
+        return Some((None, rest));
+    }
+    let (tie, rest) = rest.split_first_chunk()?;
+    let (nth, rest) = rest.split_first_chunk()?;
+    let (length, rest) = rest.split_first_chunk()?;
+    let (key, text) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+    Some((Some(((key.to_vec(), u64::from_be_bytes(*tie)), u64::from_be_bytes(*nth))), text))
+}
+
+/// Fills the page with rows of a held result, from a row that it has.
+pub(super) fn held_page(
+    meter: &PageMeter,
+    reader: &mut ResultReader<'_>,
+    result: (u64, &HeldResult),
+    rows: &mut Rows,
+    from: &WholeStart,
+) -> Result<Option<WholeNext>, EngineError> {
+    let (number, held) = result;
+    loop {
+        let sent = reader.number;
+        let Some(record) = reader.next()? else { break };
+        meter.spend(1 + record.len() as u64 / 16)?;
+        let (standing, text) = read_held(record).ok_or_else(|| corrupt("held row"))?;
+        if rows.push(|out| out.extend_from_slice(text)) {
+            continue;
+        }
+        let next = HeldRow { result: number, number: sent };
+        let placed =
+            from.order.as_ref().zip(standing).and_then(|(order, standing)| order.next(standing, Some(next)));
+        return Ok(Some(placed.unwrap_or(WholeNext::Row { sent, result: Some(number) })));
+    }
+    // What follows was not held: it is computed.
+    Ok((!held.is_complete).then_some(WholeNext::Row { sent: reader.number, result: None }))
 }
 
 fn feed(

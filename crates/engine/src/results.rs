@@ -1,0 +1,419 @@
+//! Results of queries that are held between pages, so that a query that was computed once is not run again for each.
+//!
+//! A held result saves work and nothing else: a continuation says all that is needed to compute the same without it, so a
+//! result may be dropped at any time, and none survives a restart. It belongs to one query (container, scope, text,
+//! parameters: see [`Owner`]) and is never shown to another.
+//!
+//! Bounds: [`RESULTS_MAX`] results, each unused for at most [`IDLE_MAX`]; small ones in memory, larger ones in temporary
+//! files, of whose space and number they take a part at most. What was not used for longest goes first.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quire_sql::{QueryTemp, SqlError, TempFile, TempSpace};
+
+const RESULTS_MAX: usize = 64;
+const IDLE_MAX: Duration = Duration::from_secs(300);
+/// A larger one is in a file.
+const MEMORY_BYTES_MAX: usize = 256 << 10;
+/// Of the temporary space, and of the files in it, for all results together.
+const TEMP_SHARE: u64 = 4;
+const FILES_SHARE: usize = 2;
+/// Rows, or entries, between two that can be found at once.
+const INDEX_INTERVAL: u64 = 64;
+const READ_BYTES: usize = 64 << 10;
+const LENGTH_BYTES: usize = 4;
+
+/// What a result belongs to: a digest of all that decides what its rows are, but for the data.
+pub(crate) type Owner = [u8; 32];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ResultKey {
+    /// Rows as they were computed once; continuations name them by this number.
+    Rows(u64),
+    /// Places of items in an order, which changes of the data are added to.
+    Order(Owner),
+}
+
+/// Records in the order in which they were added, to be read from any of them on.
+pub(crate) struct HeldResult {
+    pub owner: Owner,
+    /// The number of the first record.
+    pub first: u64,
+    pub count: u64,
+    /// Nothing follows the last record.
+    pub is_complete: bool,
+    /// How far each partition was, at least, when the items were read.
+    pub positions: Vec<(u32, u64)>,
+    /// Records before this, as bytes, are not here.
+    pub beginning: Vec<u8>,
+    /// Where every so many records begin, and the beginning of that record.
+    index: Vec<(u64, Vec<u8>)>,
+    spool: Spool,
+}
+
+/// Bytes of a record that the index keeps, to find it by its beginning.
+const INDEXED_BYTES: usize = 256;
+
+/// Takes the records of a result.
+pub(crate) struct ResultWriter {
+    result: HeldResult,
+    temp: Option<Arc<QueryTemp>>,
+    bytes_max: u64,
+}
+
+/// Bytes in memory, or the first of them in a file.
+struct Spool {
+    file: Option<TempFile>,
+    memory: Vec<u8>,
+}
+
+impl Spool {
+    fn len(&self) -> u64 {
+        self.file.as_ref().map_or(0, TempFile::len) + self.memory.len() as u64
+    }
+
+    fn flush(&mut self) -> Result<(), SqlError> {
+        if let Some(file) = &mut self.file {
+            file.append(&self.memory)?;
+            self.memory = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// Reads as many bytes as the buffer has.
+    fn read_at(&self, at: u64, buffer: &mut [u8]) -> Result<(), SqlError> {
+        match &self.file {
+            Some(file) => file.read_at(at, buffer),
+            None => {
+                let from = usize::try_from(at).unwrap_or(usize::MAX);
+                let bytes = self.memory.get(from..).and_then(|rest| rest.get(..buffer.len()));
+                buffer.copy_from_slice(bytes.ok_or_else(not_a_record)?);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl ResultWriter {
+    /// Of records that are numbered from `first` on.
+    pub fn new(owner: Owner, first: u64, temp: Option<&Arc<QueryTemp>>) -> ResultWriter {
+        let spool = Spool { file: None, memory: Vec::new() };
+        let result = HeldResult {
+            owner,
+            first,
+            count: 0,
+            is_complete: false,
+            positions: Vec::new(),
+            beginning: Vec::new(),
+            index: Vec::new(),
+            spool,
+        };
+        let bytes_max = temp.map_or(0, |temp| temp.space().bytes_max() / TEMP_SHARE);
+        ResultWriter { result, temp: temp.cloned(), bytes_max }
+    }
+
+    /// Of records that rise as bytes do and stand for items: those from `beginning` on, as far as partitions were then.
+    pub fn ordered(
+        owner: Owner,
+        beginning: Vec<u8>,
+        positions: Vec<(u32, u64)>,
+        temp: Option<&Arc<QueryTemp>>,
+    ) -> ResultWriter {
+        let mut writer = ResultWriter::new(owner, 0, temp);
+        (writer.result.beginning, writer.result.positions) = (beginning, positions);
+        writer
+    }
+
+    /// False: there is no room for it, and the result is of no use.
+    pub fn push(&mut self, parts: [&[u8]; 2]) -> Result<bool, SqlError> {
+        let HeldResult { count, index, spool, .. } = &mut self.result;
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let (Ok(length), at) = (u32::try_from(bytes), spool.len()) else { return Ok(false) };
+        if spool.memory.len() + LENGTH_BYTES + bytes > MEMORY_BYTES_MAX {
+            let Some(temp) = &self.temp else { return Ok(false) };
+            if spool.file.is_none() {
+                spool.file = Some(temp.file()?);
+            }
+            spool.flush()?;
+        }
+        if at + bytes as u64 > self.bytes_max.max(MEMORY_BYTES_MAX as u64) {
+            return Ok(false);
+        }
+        if *count % INDEX_INTERVAL == 0 {
+            let beginning: Vec<u8> = parts.concat().into_iter().take(INDEXED_BYTES).collect();
+            index.push((at, beginning));
+        }
+        spool.memory.extend_from_slice(&length.to_le_bytes());
+        parts.iter().for_each(|part| spool.memory.extend_from_slice(part));
+        *count += 1;
+        Ok(true)
+    }
+
+    pub fn finish(mut self, is_complete: bool) -> Result<HeldResult, SqlError> {
+        self.result.spool.flush()?;
+        self.result.spool.memory.shrink_to_fit();
+        self.result.is_complete = is_complete;
+        Ok(self.result)
+    }
+}
+
+/// Reads the records of a result one by one.
+pub(crate) struct ResultReader<'r> {
+    result: &'r HeldResult,
+    /// Of the next record.
+    pub number: u64,
+    chunk: Vec<u8>,
+    at: usize,
+    /// What follows the chunk.
+    next: u64,
+    record: Vec<u8>,
+}
+
+impl HeldResult {
+    /// From a record on; `None` where it is not here.
+    pub fn read_record(&self, number: u64) -> Result<Option<ResultReader<'_>>, SqlError> {
+        let Some(nth) = number.checked_sub(self.first).filter(|nth| *nth < self.count) else {
+            return Ok(None);
+        };
+        let interval = nth / INDEX_INTERVAL;
+        let mut reader = self.reader_at(interval);
+        for _ in 0..nth % INDEX_INTERVAL {
+            reader.next()?;
+        }
+        Ok(Some(reader))
+    }
+
+    /// From a record on that is not behind the first whose beginning is at least this.
+    pub fn read_from(&self, beginning: &[u8]) -> ResultReader<'_> {
+        // What is the same as far as it is known may be before it or behind.
+        let beginning = &beginning[..beginning.len().min(INDEXED_BYTES)];
+        let before = self.index.partition_point(|(_, known)| &known[..] < beginning);
+        self.reader_at(before.saturating_sub(1) as u64)
+    }
+
+    fn reader_at(&self, interval: u64) -> ResultReader<'_> {
+        let at = self.index.get(interval as usize).map_or(self.spool.len(), |(at, _)| *at);
+        let number = self.first + interval * INDEX_INTERVAL;
+        ResultReader { result: self, number, chunk: Vec::new(), at: 0, next: at, record: Vec::new() }
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.spool.file.as_ref().map_or(0, TempFile::len)
+    }
+}
+
+impl ResultReader<'_> {
+    pub fn next(&mut self) -> Result<Option<&[u8]>, SqlError> {
+        let end = self.result.spool.len();
+        if self.at == self.chunk.len() && self.next == end {
+            return Ok(None);
+        }
+        let mut length = [0; LENGTH_BYTES];
+        self.take(&mut length)?;
+        let mut record = std::mem::take(&mut self.record);
+        record.resize(u32::from_le_bytes(length) as usize, 0);
+        self.take(&mut record)?;
+        self.record = record;
+        self.number += 1;
+        Ok(Some(&self.record))
+    }
+
+    fn take(&mut self, mut into: &mut [u8]) -> Result<(), SqlError> {
+        while !into.is_empty() {
+            if self.at == self.chunk.len() {
+                let left = self.result.spool.len() - self.next;
+                let count = usize::try_from(left).unwrap_or(usize::MAX).min(READ_BYTES);
+                if count == 0 {
+                    return Err(not_a_record());
+                }
+                self.chunk.resize(count, 0);
+                self.result.spool.read_at(self.next, &mut self.chunk)?;
+                (self.next, self.at) = (self.next + count as u64, 0);
+            }
+            let count = into.len().min(self.chunk.len() - self.at);
+            let (now, later) = into.split_at_mut(count);
+            now.copy_from_slice(&self.chunk[self.at..self.at + count]);
+            self.at += count;
+            into = later;
+        }
+        Ok(())
+    }
+}
+
+fn not_a_record() -> SqlError {
+    SqlError::TempIo { message: "a record of a held result is not what was written".to_owned() }
+}
+
+/// The results of all queries.
+pub(crate) struct HeldResults {
+    results: Mutex<HashMap<ResultKey, Entry>>,
+    file_bytes_max: u64,
+    files_max: usize,
+    pages: AtomicU64,
+    dropped: AtomicU64,
+}
+
+struct Entry {
+    result: Arc<HeldResult>,
+    used: Instant,
+}
+
+impl HeldResults {
+    pub fn new(space: Option<&Arc<TempSpace>>) -> HeldResults {
+        HeldResults {
+            results: Mutex::default(),
+            file_bytes_max: space.map_or(0, |space| space.bytes_max() / TEMP_SHARE),
+            files_max: space.map_or(0, |space| space.files_max() / FILES_SHARE),
+            pages: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// A result, if it is still here and belongs to this query.
+    pub fn find(&self, key: ResultKey, owner: &Owner) -> Option<Arc<HeldResult>> {
+        let mut results = self.results.lock();
+        let entry = results.get_mut(&key).filter(|entry| entry.result.owner == *owner)?;
+        entry.used = Instant::now();
+        self.pages.fetch_add(1, Ordering::Relaxed);
+        Some(Arc::clone(&entry.result))
+    }
+
+    pub fn hold(&self, key: ResultKey, result: Arc<HeldResult>) {
+        let now = Instant::now();
+        let file_bytes = result.file_bytes();
+        if file_bytes > self.file_bytes_max {
+            return;
+        }
+        let mut results = self.results.lock();
+        let mut dropped: Vec<Entry> = results.remove(&key).into_iter().collect();
+        let is_idle = |entry: &Entry| now.duration_since(entry.used) > IDLE_MAX;
+        dropped.extend(results.extract_if(|_, entry| is_idle(entry)).map(|(_, entry)| entry));
+        let is_file = |result: &HeldResult| usize::from(result.file_bytes() > 0);
+        loop {
+            let bytes: u64 = results.values().map(|entry| entry.result.file_bytes()).sum();
+            let files: usize = results.values().map(|entry| is_file(&entry.result)).sum();
+            let is_full = results.len() >= RESULTS_MAX
+                || bytes + file_bytes > self.file_bytes_max
+                || files + is_file(&result) > self.files_max;
+            let oldest = results.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| *key);
+            let Some(oldest) = oldest.filter(|_| is_full) else { break };
+            dropped.extend(results.remove(&oldest));
+        }
+        results.insert(key, Entry { result, used: now });
+        drop(results);
+        self.dropped.fetch_add(dropped.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Drops what nobody has asked for in a while.
+    pub fn drop_idle(&self) {
+        self.drop_idle_at(Instant::now());
+    }
+
+    fn drop_idle_at(&self, now: Instant) {
+        let mut results = self.results.lock();
+        let is_idle = |entry: &Entry| now.saturating_duration_since(entry.used) > IDLE_MAX;
+        let dropped: Vec<Entry> =
+            results.extract_if(|_, entry| is_idle(entry)).map(|(_, entry)| entry).collect();
+        drop(results);
+        self.dropped.fetch_add(dropped.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Drops all of them.
+    pub fn clear(&self) {
+        let dropped = std::mem::take(&mut *self.results.lock());
+        drop(dropped);
+    }
+
+    pub fn statistics(&self) -> [(&'static str, u64); 4] {
+        let results = self.results.lock();
+        let bytes = results.values().map(|entry| entry.result.spool.len()).sum();
+        [
+            ("held_results", results.len() as u64),
+            ("held_result_bytes", bytes),
+            ("held_result_pages", self.pages.load(Ordering::Relaxed)),
+            ("held_results_dropped", self.dropped.load(Ordering::Relaxed)),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: Owner = [7; 32];
+
+    fn space() -> (tempfile::TempDir, Arc<TempSpace>) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let space = TempSpace::open(directory.path(), 64 << 20, 8).expect("opens");
+        (directory, space)
+    }
+
+    fn result(space: &Arc<TempSpace>, first: u64, records: u64, bytes: usize) -> Arc<HeldResult> {
+        let temp = space.query();
+        let mut writer = ResultWriter::new(OWNER, first, Some(&temp));
+        for number in first..first + records {
+            assert!(writer.push([&number.to_be_bytes(), &vec![b'x'; bytes]]).expect("written"), "{number}");
+        }
+        Arc::new(writer.finish(true).expect("written"))
+    }
+
+    #[test]
+    fn records_are_found_by_number_and_by_beginning() {
+        let (_directory, space) = space();
+        for (records, bytes) in [(1, 0), (64, 3), (65, 3), (1_000, 10), (3_000, 200)] {
+            let result = result(&space, 5, records, bytes);
+            assert_eq!(result.file_bytes() > 0, records == 3_000);
+            for number in (5..5 + records).step_by(31) {
+                let mut reader = result.read_record(number).expect("read").expect("there");
+                let mut expected = number;
+                while let Some(record) = reader.next().expect("read") {
+                    assert_eq!(record[..8], expected.to_be_bytes());
+                    expected += 1;
+                }
+                assert_eq!((expected, reader.number), (5 + records, 5 + records));
+                let mut reader = result.read_from(&number.to_be_bytes());
+                let first = reader.next().expect("read").expect("there").to_vec();
+                assert!(first[..8] <= number.to_be_bytes()[..], "{number}");
+                assert!(reader.number + 2 * INDEX_INTERVAL > number, "{number}");
+            }
+            assert!(result.read_record(4).expect("read").is_none());
+            assert!(result.read_record(5 + records).expect("read").is_none());
+        }
+        assert_eq!(space.usage().files, 0);
+    }
+
+    #[test]
+    fn results_belong_to_one_query_and_are_bounded() {
+        let (_directory, space) = space();
+        let results = HeldResults::new(Some(&space));
+        for id in 0..100 {
+            results.hold(ResultKey::Rows(id), result(&space, 0, 10, 10));
+        }
+        assert_eq!(results.results.lock().len(), RESULTS_MAX);
+        assert!(results.find(ResultKey::Rows(99), &OWNER).is_some());
+        assert!(results.find(ResultKey::Rows(99), &[8; 32]).is_none(), "of another query");
+        assert!(results.find(ResultKey::Rows(0), &OWNER).is_none(), "the oldest is gone");
+        for id in 0..6 {
+            results.hold(ResultKey::Rows(1_000 + id), result(&space, 0, 10_000, 200));
+        }
+        assert_eq!(space.usage().files, 4, "half of the files");
+        results.hold(ResultKey::Rows(7), result(&space, 0, 80_000, 150));
+        assert!(space.usage().used_bytes <= (64 << 20) / TEMP_SHARE);
+        results.drop_idle_at(Instant::now() + IDLE_MAX + Duration::from_secs(1));
+        assert_eq!((results.results.lock().len(), space.usage().used_bytes, space.usage().files), (0, 0, 0));
+    }
+
+    #[test]
+    fn without_temporary_space_only_small_results_are_held() {
+        let mut writer = ResultWriter::new(OWNER, 0, None);
+        let mut pushed = 0;
+        while writer.push([&[1; 8], &[2; 1000]]).expect("written") {
+            pushed += 1;
+        }
+        assert!((200..300).contains(&pushed), "{pushed}");
+    }
+}

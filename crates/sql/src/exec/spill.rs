@@ -1,0 +1,526 @@
+//! Sorting more than fits into memory: records of a key and a payload, ordered by the bytes of the key.
+//!
+//! Records gather in a buffer; a full buffer is sorted and written to a temporary file as a *run*. At the end the runs
+//! are merged, in several passes if there are many. What never fills a buffer is sorted in memory and needs no file.
+//!
+//! Values in records are written as they are (see [`put_value`]): what comes back is what was put in, the order of members
+//! and the form of numbers included.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use quire_value::{Number, Object, Value};
+
+use crate::SqlError;
+use crate::bound::Query;
+use crate::meter::{Kept, Meter};
+use crate::temp::TempFile;
+
+/// Runs that are merged at once.
+const FAN_IN: usize = 32;
+/// The part of a query's memory that one buffer may take.
+const BUFFER_SHARE: usize = 8;
+const READ_BYTES_MIN: usize = 256;
+const READ_BYTES_MAX: usize = 64 << 10;
+const WRITE_BYTES: usize = 64 << 10;
+/// Lengths of key and payload.
+const HEAD_BYTES: usize = 8;
+const ENTRY_BYTES: usize = std::mem::size_of::<Entry>();
+
+/// Key and payload.
+pub type Record<'r> = (&'r [u8], &'r [u8]);
+
+/// Where a record lies in the buffer.
+#[derive(Clone, Copy)]
+struct Entry {
+    at: usize,
+    key_len: u32,
+    payload_len: u32,
+}
+
+/// A part of the file.
+#[derive(Clone, Copy)]
+struct RunOnDisk {
+    from: u64,
+    to: u64,
+}
+
+/// Whose steps sorting takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steps {
+    /// Those of the item that is being evaluated, which are limited.
+    OfItem,
+    /// Each record has its own: it stands for items.
+    OfRecord,
+}
+
+impl Steps {
+    pub(super) fn of(query: &Query) -> Steps {
+        if query.reads_container() { Steps::OfRecord } else { Steps::OfItem }
+    }
+
+    pub(super) fn spend_bytes(self, meter: &Meter, bytes: usize) -> Result<(), SqlError> {
+        if self == Steps::OfRecord {
+            meter.restart_steps();
+        }
+        meter.spend_bytes(bytes)
+    }
+}
+
+/// Takes records in any order.
+pub struct Sorter<'m> {
+    meter: &'m Meter,
+    steps: Steps,
+    kept: Kept<'m>,
+    buffer: Vec<u8>,
+    entries: Vec<Entry>,
+    buffer_bytes_max: usize,
+    file: Option<TempFile>,
+    runs: Vec<RunOnDisk>,
+}
+
+impl<'m> Sorter<'m> {
+    pub fn new(meter: &'m Meter, steps: Steps) -> Sorter<'m> {
+        Sorter {
+            meter,
+            steps,
+            kept: Kept::new(meter),
+            buffer: Vec::new(),
+            entries: Vec::new(),
+            buffer_bytes_max: meter.allowance().memory().bytes_max() / BUFFER_SHARE,
+            file: None,
+            runs: Vec::new(),
+        }
+    }
+
+    pub fn meter(&self) -> &'m Meter {
+        self.meter
+    }
+
+    /// Records with equal keys come out in no certain order.
+    pub fn push(&mut self, key: &[u8], payload: &[u8]) -> Result<(), SqlError> {
+        let bytes = key.len() + payload.len();
+        self.steps.spend_bytes(self.meter, 2 * bytes)?;
+        let is_full = !self.entries.is_empty() && self.held() + bytes + ENTRY_BYTES > self.buffer_bytes_max;
+        if is_full {
+            self.write_run()?;
+        }
+        self.reserve(bytes)?;
+        let (key_len, payload_len) = (length(key)?, length(payload)?);
+        self.entries.push(Entry { at: self.buffer.len(), key_len, payload_len });
+        self.buffer.extend_from_slice(key);
+        self.buffer.extend_from_slice(payload);
+        Ok(())
+    }
+
+    fn held(&self) -> usize {
+        self.buffer.len() + self.entries.len() * ENTRY_BYTES
+    }
+
+    /// Room for one more record: twice as much as before, or if that is too much just enough, in a buffer that a run left.
+    fn reserve(&mut self, bytes: usize) -> Result<(), SqlError> {
+        let grow = |len: usize, capacity: usize, more: usize, max: usize| {
+            if len + more <= capacity { 0 } else { (2 * capacity).min(max).max(len + more) - capacity }
+        };
+        let max = self.buffer_bytes_max;
+        let mut buffer = grow(self.buffer.len(), self.buffer.capacity(), bytes, max);
+        let mut entries = grow(self.entries.len(), self.entries.capacity(), 1, max / ENTRY_BYTES);
+        if buffer + entries == 0 {
+            return Ok(());
+        }
+        if !self.kept.keep_if_free(buffer + entries * ENTRY_BYTES) {
+            self.write_run()?;
+            buffer = bytes.saturating_sub(self.buffer.capacity());
+            entries = usize::from(self.entries.capacity() == 0);
+            self.kept.keep(buffer + entries * ENTRY_BYTES)?;
+        }
+        self.buffer.reserve_exact(self.buffer.capacity() + buffer - self.buffer.len());
+        self.entries.reserve_exact(self.entries.capacity() + entries - self.entries.len());
+        Ok(())
+    }
+
+    fn sort(&mut self) -> Result<(), SqlError> {
+        // Not interrupted: memory bounds how long it takes.
+        self.meter.allowance().look()?;
+        let buffer = &self.buffer;
+        let key = |entry: &Entry| &buffer[entry.at..entry.at + entry.key_len as usize];
+        self.entries.sort_unstable_by(|left, right| key(left).cmp(key(right)));
+        self.meter.allowance().look()
+    }
+
+    fn write_run(&mut self) -> Result<(), SqlError> {
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        self.sort()?;
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(new_file(self.meter)?),
+        };
+        let mut writer = RunWriter::new(file);
+        for entry in &self.entries {
+            let (key, payload) = parts(&self.buffer, entry);
+            self.steps.spend_bytes(self.meter, key.len() + payload.len())?;
+            writer.push(key, payload)?;
+        }
+        self.runs.push(writer.finish()?);
+        self.buffer.clear();
+        self.entries.clear();
+        Ok(())
+    }
+
+    /// All records, in order.
+    pub fn finish(mut self) -> Result<Sorted<'m>, SqlError> {
+        if self.runs.is_empty() {
+            self.sort()?;
+            return Ok(Sorted(Source::InMemory { sorter: self, next: 0 }));
+        }
+        self.write_run()?;
+        let Sorter { meter, steps, kept, buffer, entries, runs, file, .. } = self;
+        drop((buffer, entries));
+        drop(kept);
+        let Some(mut file) = file else { return Err(not_a_record()) };
+        let mut runs = runs;
+        while runs.len() > FAN_IN {
+            let mut merged = new_file(meter)?;
+            let mut merged_runs = Vec::with_capacity(runs.len().div_ceil(FAN_IN));
+            for part in runs.chunks(FAN_IN) {
+                let mut merge = Merge::new((meter, steps), &file, part)?;
+                let mut writer = RunWriter::new(&mut merged);
+                while let Some((key, payload)) = merge.next(&file)? {
+                    writer.push(key, payload)?;
+                }
+                merged_runs.push(writer.finish()?);
+            }
+            (file, runs) = (merged, merged_runs);
+        }
+        let merge = Merge::new((meter, steps), &file, &runs)?;
+        Ok(Sorted(Source::Merged { file, merge }))
+    }
+}
+
+fn new_file(meter: &Meter) -> Result<TempFile, SqlError> {
+    let allowance = meter.allowance();
+    match allowance.temp() {
+        Some(temp) => temp.file(),
+        None => Err(SqlError::QueryMemory { bytes_max: allowance.memory().bytes_max() }),
+    }
+}
+
+fn length(bytes: &[u8]) -> Result<u32, SqlError> {
+    u32::try_from(bytes.len()).map_err(|_| SqlError::Budget { what: "4 GB for one row" })
+}
+
+fn parts<'b>(buffer: &'b [u8], entry: &Entry) -> (&'b [u8], &'b [u8]) {
+    let (key_len, payload_len) = (entry.key_len as usize, entry.payload_len as usize);
+    buffer[entry.at..entry.at + key_len + payload_len].split_at(key_len)
+}
+
+struct RunWriter<'f> {
+    file: &'f mut TempFile,
+    from: u64,
+    waiting: Vec<u8>,
+}
+
+impl<'f> RunWriter<'f> {
+    fn new(file: &'f mut TempFile) -> RunWriter<'f> {
+        RunWriter { from: file.len(), file, waiting: Vec::new() }
+    }
+
+    fn push(&mut self, key: &[u8], payload: &[u8]) -> Result<(), SqlError> {
+        self.waiting.extend(length(key)?.to_le_bytes());
+        self.waiting.extend(length(payload)?.to_le_bytes());
+        self.waiting.extend_from_slice(key);
+        self.waiting.extend_from_slice(payload);
+        if self.waiting.len() >= WRITE_BYTES {
+            self.file.append(&self.waiting)?;
+            self.waiting.clear();
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<RunOnDisk, SqlError> {
+        self.file.append(&self.waiting)?;
+        Ok(RunOnDisk { from: self.from, to: self.file.len() })
+    }
+}
+
+/// Records in order.
+pub struct Sorted<'m>(Source<'m>);
+
+enum Source<'m> {
+    InMemory { sorter: Sorter<'m>, next: usize },
+    Merged { file: TempFile, merge: Merge<'m> },
+}
+
+impl Sorted<'_> {
+    /// Key and payload of the next record.
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, SqlError> {
+        match &mut self.0 {
+            Source::Merged { file, merge } => merge.next(file),
+            Source::InMemory { sorter, next } => {
+                let Some(entry) = sorter.entries.get(*next) else { return Ok(None) };
+                *next += 1;
+                let (key, payload) = parts(&sorter.buffer, entry);
+                sorter.steps.spend_bytes(sorter.meter, key.len() + payload.len())?;
+                Ok(Some((key, payload)))
+            }
+        }
+    }
+}
+
+/// Several runs as one.
+struct Merge<'m> {
+    meter: &'m Meter,
+    steps: Steps,
+    kept: Kept<'m>,
+    readers: Vec<RunReader>,
+    /// The key of each reader's record, and which it is.
+    heap: BinaryHeap<Reverse<(Vec<u8>, usize)>>,
+    /// Whose record was given out last.
+    current: Option<usize>,
+    key: Vec<u8>,
+}
+
+struct RunReader {
+    rest: RunOnDisk,
+    chunk: Vec<u8>,
+    at: usize,
+    payload: Vec<u8>,
+    /// Counted for the record.
+    record_bytes: usize,
+}
+
+impl<'m> Merge<'m> {
+    fn new(
+        (meter, steps): (&'m Meter, Steps),
+        file: &TempFile,
+        runs: &[RunOnDisk],
+    ) -> Result<Merge<'m>, SqlError> {
+        let share = meter.allowance().memory().bytes_max() / BUFFER_SHARE / FAN_IN;
+        let chunk_bytes = share.clamp(READ_BYTES_MIN, READ_BYTES_MAX);
+        let kept = Kept::new(meter);
+        kept.keep(chunk_bytes * runs.len())?;
+        let mut merge = Merge {
+            meter,
+            steps,
+            kept,
+            readers: Vec::with_capacity(runs.len()),
+            heap: BinaryHeap::with_capacity(runs.len()),
+            current: None,
+            key: Vec::new(),
+        };
+        for (nth, run) in runs.iter().enumerate() {
+            let chunk = Vec::with_capacity(chunk_bytes);
+            merge.readers.push(RunReader { rest: *run, chunk, at: 0, payload: Vec::new(), record_bytes: 0 });
+            merge.read(file, nth)?;
+        }
+        Ok(merge)
+    }
+
+    fn read(&mut self, file: &TempFile, nth: usize) -> Result<(), SqlError> {
+        if let Some(key) = self.readers[nth].read(file, &self.kept)? {
+            self.heap.push(Reverse((key, nth)));
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, file: &TempFile) -> Result<Option<Record<'_>>, SqlError> {
+        if let Some(current) = self.current.take() {
+            self.read(file, current)?;
+        }
+        let Some(Reverse((key, nth))) = self.heap.pop() else { return Ok(None) };
+        (self.key, self.current) = (key, Some(nth));
+        let payload = &self.readers[nth].payload;
+        self.steps.spend_bytes(self.meter, 2 * (self.key.len() + payload.len()))?;
+        Ok(Some((&self.key, payload)))
+    }
+}
+
+impl RunReader {
+    /// The key of the next record; its payload stays here. `None` at the end.
+    fn read(&mut self, file: &TempFile, kept: &Kept<'_>) -> Result<Option<Vec<u8>>, SqlError> {
+        if self.at == self.chunk.len() && self.rest.from == self.rest.to {
+            return Ok(None);
+        }
+        let mut head = [0; HEAD_BYTES];
+        self.take(file, &mut head)?;
+        let [key_len, payload_len] = [&head[..4], &head[4..]]
+            .map(|bytes| bytes.iter().rev().fold(0, |length, byte| length << 8 | usize::from(*byte)));
+        kept.keep(key_len + payload_len)?;
+        kept.release(std::mem::replace(&mut self.record_bytes, key_len + payload_len));
+        let mut key = vec![0; key_len];
+        self.take(file, &mut key)?;
+        let mut payload = std::mem::take(&mut self.payload);
+        payload.clear();
+        payload.resize(payload_len, 0);
+        self.take(file, &mut payload)?;
+        self.payload = payload;
+        Ok(Some(key))
+    }
+
+    fn take(&mut self, file: &TempFile, mut into: &mut [u8]) -> Result<(), SqlError> {
+        while !into.is_empty() {
+            if self.at == self.chunk.len() {
+                self.fill(file)?;
+            }
+            let count = into.len().min(self.chunk.len() - self.at);
+            let (now, later) = into.split_at_mut(count);
+            now.copy_from_slice(&self.chunk[self.at..self.at + count]);
+            self.at += count;
+            into = later;
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, file: &TempFile) -> Result<(), SqlError> {
+        let left = self.rest.to - self.rest.from;
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(self.chunk.capacity());
+        if count == 0 {
+            return Err(not_a_record());
+        }
+        self.chunk.resize(count, 0);
+        file.read_at(self.rest.from, &mut self.chunk)?;
+        self.rest.from += count as u64;
+        self.at = 0;
+        Ok(())
+    }
+}
+
+const UNDEFINED: u8 = 0;
+const NULL: u8 = 1;
+const FALSE: u8 = 2;
+const TRUE: u8 = 3;
+const INT: u8 = 4;
+const UNSIGNED: u8 = 5;
+const DOUBLE: u8 = 6;
+const STRING: u8 = 7;
+const ARRAY: u8 = 8;
+const OBJECT: u8 = 9;
+
+/// Seven bits to a byte, the last byte without its first bit.
+pub(crate) fn put_number(number: u64, out: &mut Vec<u8>) {
+    let mut rest = number;
+    while rest >= 0x80 {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+pub(crate) fn put_double(number: f64, out: &mut Vec<u8>) {
+    out.extend(number.to_bits().to_le_bytes());
+}
+
+/// Appends a value as it is.
+pub(crate) fn put_value(value: &Value, out: &mut Vec<u8>) {
+    let tagged = |tag: u8, bytes: [u8; 8], out: &mut Vec<u8>| {
+        out.push(tag);
+        out.extend(bytes);
+    };
+    match value {
+        Value::Undefined => out.push(UNDEFINED),
+        Value::Null => out.push(NULL),
+        Value::Bool(value) => out.push(if *value { TRUE } else { FALSE }),
+        Value::Number(Number::Int(value)) => tagged(INT, value.to_le_bytes(), out),
+        Value::Number(Number::Unsigned(value)) => tagged(UNSIGNED, value.to_le_bytes(), out),
+        Value::Number(Number::Double(value)) => tagged(DOUBLE, value.to_bits().to_le_bytes(), out),
+        Value::String(text) => {
+            out.push(STRING);
+            put_bytes(text.as_bytes(), out);
+        }
+        Value::Array(elements) => {
+            out.push(ARRAY);
+            put_number(elements.len() as u64, out);
+            elements.iter().for_each(|element| put_value(element, out));
+        }
+        Value::Object(object) => {
+            out.push(OBJECT);
+            put_number(object.len() as u64, out);
+            for (name, value) in object.iter() {
+                put_bytes(name.as_bytes(), out);
+                put_value(value, out);
+            }
+        }
+    }
+}
+
+fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    put_number(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+/// Reads back what was put, from the front.
+pub(crate) struct Fields<'b>(pub &'b [u8]);
+
+impl Fields<'_> {
+    pub fn number(&mut self) -> Result<u64, SqlError> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = self.0.split_first().ok_or_else(not_a_record)?;
+            self.0 = rest;
+            number |= u64::from(*byte & 0x7F) << shift;
+            if *byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(not_a_record())
+    }
+
+    fn bits(&mut self) -> Result<u64, SqlError> {
+        let (bytes, rest) = self.0.split_first_chunk().ok_or_else(not_a_record)?;
+        self.0 = rest;
+        Ok(u64::from_le_bytes(*bytes))
+    }
+
+    pub fn double(&mut self) -> Result<f64, SqlError> {
+        Ok(f64::from_bits(self.bits()?))
+    }
+
+    pub fn flag(&mut self) -> Result<bool, SqlError> {
+        let (byte, rest) = self.0.split_first().ok_or_else(not_a_record)?;
+        self.0 = rest;
+        Ok(*byte != 0)
+    }
+
+    fn text(&mut self) -> Result<String, SqlError> {
+        let length = usize::try_from(self.number()?).map_err(|_| not_a_record())?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or_else(not_a_record)?;
+        self.0 = rest;
+        String::from_utf8(bytes.to_vec()).map_err(|_| not_a_record())
+    }
+
+    pub fn value(&mut self) -> Result<Value, SqlError> {
+        let (tag, rest) = self.0.split_first().ok_or_else(not_a_record)?;
+        self.0 = rest;
+        Ok(match *tag {
+            UNDEFINED => Value::Undefined,
+            NULL => Value::Null,
+            FALSE => Value::Bool(false),
+            TRUE => Value::Bool(true),
+            INT => Value::Number(Number::Int(self.bits()? as i64)),
+            UNSIGNED => Value::Number(Number::Unsigned(self.bits()?)),
+            DOUBLE => Value::Number(Number::Double(self.double()?)),
+            STRING => Value::String(self.text()?),
+            ARRAY => {
+                let count = self.number()?;
+                Value::Array((0..count).map(|_| self.value()).collect::<Result<Vec<Value>, SqlError>>()?)
+            }
+            OBJECT => {
+                let count = self.number()?;
+                let members = (0..count).map(|_| Ok((self.text()?, self.value()?)));
+                Value::Object(
+                    members
+                        .collect::<Result<Vec<(String, Value)>, SqlError>>()?
+                        .into_iter()
+                        .collect::<Object>(),
+                )
+            }
+            _ => return Err(not_a_record()),
+        })
+    }
+}
+
+pub(crate) fn not_a_record() -> SqlError {
+    SqlError::TempIo { message: "a record is not what was written".to_owned() }
+}
