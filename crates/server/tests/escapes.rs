@@ -191,6 +191,7 @@ fn queries_and_feeds_stay_in_the_key_of_the_token() {
 #[test]
 fn a_continuation_of_someone_else_does_not_widen_a_key() {
     let world = World::start();
+    let mut tokens = 0;
     for text in ["SELECT * FROM c", "SELECT * FROM c ORDER BY c.n", "SELECT * FROM c ORDER BY c.n DESC"] {
         for scope in [
             &[CROSS][..],
@@ -200,7 +201,9 @@ fn a_continuation_of_someone_else_does_not_widen_a_key() {
         ] {
             let headers = [&[QUERY, ("x-ms-max-item-count", "1")], scope].concat();
             let first = world.server.call("POST", DOCS, &headers, &query(text));
-            let continuation = first.header("x-ms-continuation").expect("more than one item");
+            // An order over all partitions is merged by the client.
+            let Some(continuation) = first.header("x-ms-continuation") else { continue };
+            tokens += 1;
             for more in [&[][..], scope] {
                 let more: Vec<_> = more.iter().filter(|(name, _)| *name != X.0).copied().collect();
                 let headers = [&[X, QUERY, ("x-ms-continuation", continuation)][..], &more].concat();
@@ -209,6 +212,7 @@ fn a_continuation_of_someone_else_does_not_widen_a_key() {
             }
         }
     }
+    assert_eq!(tokens, 10);
     let list = world.server.call("GET", DOCS, &[("x-ms-max-item-count", "1")], "");
     let continuation = list.header("x-ms-continuation").expect("more than one item");
     world.check("list", "GET", DOCS, &[X, ("x-ms-continuation", continuation)], "");
