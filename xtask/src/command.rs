@@ -14,17 +14,24 @@ pub struct Tally {
     pub failed: u64,
     /// `file::name`, the file from the root of the workspace.
     pub names: BTreeSet<String>,
+    /// Folders of suites whose tools are not on this machine.
+    pub left_out: BTreeSet<&'static str>,
 }
 
 impl Tally {
     pub fn counted(passed: u64, failed: u64) -> Tally {
-        Tally { passed, failed, names: BTreeSet::new() }
+        Tally { passed, failed, ..Tally::default() }
+    }
+
+    pub fn passed(name: &str) -> Tally {
+        Tally { names: BTreeSet::from([name.to_owned()]), ..Tally::default() }
     }
 
     pub fn add(&mut self, other: Tally) {
         self.passed += other.passed;
         self.failed += other.failed;
         self.names.extend(other.names);
+        self.left_out.extend(other.left_out);
     }
 }
 
@@ -91,7 +98,7 @@ pub fn cargo_line(line: &str) -> Option<Tally> {
 pub fn pytest_line(line: &str) -> Option<Tally> {
     if let Some(name) = line.strip_prefix("PASSED ") {
         let name = name.split('[').next().unwrap_or(name).trim_end();
-        return Some(Tally { names: BTreeSet::from([name.to_owned()]), ..Tally::default() });
+        return Some(Tally::passed(name));
     }
     let counts = line.trim_matches(['=', ' ']);
     if !counts.starts_with(|character: char| character.is_ascii_digit()) || !counts.contains(" in ") {
@@ -110,6 +117,15 @@ pub fn node_line(line: &str) -> Option<Tally> {
     }
     let count = rest.strip_prefix("fail ")?;
     Some(Tally::counted(0, count.parse().ok()?))
+}
+
+/// `--- PASS: TestName (0.10s)` of `go test -v`; parts of a test are indented and do not count.
+pub fn go_line(line: &str) -> Option<Tally> {
+    let name = |rest: &str| rest.split(' ').next().unwrap_or_default().to_owned();
+    if let Some(rest) = line.strip_prefix("--- PASS: ") {
+        return Some(Tally { passed: 1, ..Tally::passed(&name(rest)) });
+    }
+    line.starts_with("--- FAIL: ").then(|| Tally::counted(0, 1))
 }
 
 fn number_before(text: &str, word: &str) -> Option<u64> {
@@ -136,6 +152,9 @@ mod tests {
         check(pytest_line, "waiting in 3s", None);
         let passed = pytest_line("PASSED tests/sdk/python/test_items.py::test_etags[1]").expect("a name");
         assert!(passed.names.contains("tests/sdk/python/test_items.py::test_etags"), "{passed:?}");
+        check(go_line, "--- PASS: TestPatch (0.10s)", Some((1, 0)));
+        check(go_line, "--- FAIL: TestPatch (0.10s)", Some((0, 1)));
+        check(go_line, "    --- PASS: TestPatch/part (0.10s)", None);
         check(node_line, "ℹ pass 21", Some((21, 0)));
         check(node_line, "ℹ fail 2", Some((0, 2)));
         check(node_line, "ℹ suites 0", None);

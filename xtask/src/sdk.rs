@@ -13,13 +13,17 @@ use crate::tools;
 
 struct Suite {
     name: &'static str,
+    folder: &'static str,
+    /// The suite is left out where this program is not on the machine. Without one its tools are fetched.
+    tool: Option<&'static str>,
     run: fn(&Target) -> Result<Tally>,
 }
 
 const SUITES: &[Suite] = &[
-    Suite { name: "python", run: python },
-    Suite { name: "js", run: node },
-    Suite { name: "rust", run: rust },
+    Suite { name: "python", folder: "tests/sdk/python/", tool: None, run: python },
+    Suite { name: "js", folder: "tests/sdk/js/", tool: None, run: node },
+    Suite { name: "rust", folder: "tests/sdk/rust/", tool: None, run: rust },
+    Suite { name: "go", folder: "tests/sdk/go/", tool: Some("go"), run: go },
 ];
 
 /// Where a suite's client connects to.
@@ -52,6 +56,11 @@ pub fn run(names: &[&str]) -> Result<Tally> {
     let binary = command::build_server()?;
     let mut tally = Tally::default();
     for suite in SUITES.iter().filter(|suite| names.is_empty() || names.contains(&suite.name)) {
+        if suite.tool.is_some_and(|tool| !tools::available(tool)) {
+            println!("\n--- {} SDK left out: its tools are not on this machine", suite.name);
+            tally.left_out.insert(suite.folder);
+            continue;
+        }
         for (partitions, tls) in [("1", false), ("5", true)] {
             tally.add(against_live(&binary, suite, partitions, tls)?);
         }
@@ -141,6 +150,27 @@ fn rust(target: &Target) -> Result<Tally> {
         environment.push(("SSL_CERT_FILE", authority.display().to_string()));
     }
     rust_tests::sdk(&environment)
+}
+
+fn go(target: &Target) -> Result<Tally> {
+    let home = tools::folder().join("go");
+    let mut command = Command::new("go");
+    command.args(["test", "-v", "-count=1", "-modcacherw", "./..."]).current_dir(root().join("tests/sdk/go"));
+    command.env("GOMODCACHE", home.join("modules")).env("GOCACHE", home.join("build"));
+    command.env("GOTOOLCHAIN", "local");
+    target.tell(&mut command);
+    if let Some(authority) = &target.authority {
+        command.env("SSL_CERT_FILE", authority);
+    }
+    let mut tally = command::counted(&mut command, command::go_line)?;
+    let passed = std::mem::take(&mut tally.names);
+    for path in scripts("tests/sdk/go", "_test.go")? {
+        let text = std::fs::read_to_string(&path)?;
+        let file = path.strip_prefix(root())?.display();
+        let here = passed.iter().filter(|name| text.contains(&format!("func {name}(")));
+        tally.names.extend(here.map(|name| format!("{file}::{name}")));
+    }
+    Ok(tally)
 }
 
 fn scripts(folder: &str, ending: &str) -> Result<Vec<PathBuf>> {

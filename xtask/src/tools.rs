@@ -24,7 +24,12 @@ pub fn version(package: &str) -> Option<String> {
         let line = manifest.lines().find(|line| line.starts_with(&format!("{package} =")))?;
         Some(line.split_once("\"=")?.1.split_once('"')?.0.to_owned())
     };
-    pinned.map(str::to_owned).or_else(in_manifest)
+    let in_modules = || {
+        let modules = std::fs::read_to_string(root().join("tests/sdk/go/go.mod")).ok()?;
+        let (_, rest) = modules.split_once(&format!("/{package} v"))?;
+        Some(rest.lines().next()?.trim().to_owned())
+    };
+    pinned.map(str::to_owned).or_else(in_manifest).or_else(in_modules)
 }
 
 pub fn folder() -> PathBuf {
