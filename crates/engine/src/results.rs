@@ -22,8 +22,9 @@ const MEMORY_BYTES_MAX: usize = 256 << 10;
 /// Of the temporary space, and of the files in it, for all results together.
 const TEMP_SHARE: u64 = 4;
 const FILES_SHARE: usize = 2;
-/// Rows, or entries, between two that can be found at once.
+/// Records between two that can be found at once, in a short result; twice as many whenever the index is full.
 const INDEX_INTERVAL: u64 = 64;
+const INDEX_ENTRIES_MAX: usize = 2048;
 const READ_BYTES: usize = 64 << 10;
 const LENGTH_BYTES: usize = 4;
 
@@ -50,8 +51,9 @@ pub(crate) struct HeldResult {
     pub positions: Vec<(u32, u64)>,
     /// Records before this, as bytes, are not here.
     pub beginning: Vec<u8>,
-    /// Where every so many records begin, and the beginning of that record.
+    /// Where every so many records begin, and of those that rise the beginning of that record.
     index: Vec<(u64, Vec<u8>)>,
+    interval: u64,
     spool: Spool,
 }
 
@@ -63,6 +65,7 @@ pub(crate) struct ResultWriter {
     result: HeldResult,
     temp: Option<Arc<QueryTemp>>,
     bytes_max: u64,
+    is_ordered: bool,
 }
 
 /// Bytes in memory, or the first of them in a file.
@@ -110,10 +113,11 @@ impl ResultWriter {
             positions: Vec::new(),
             beginning: Vec::new(),
             index: Vec::new(),
+            interval: INDEX_INTERVAL,
             spool,
         };
         let bytes_max = temp.map_or(0, |temp| temp.space().bytes_max() / TEMP_SHARE);
-        ResultWriter { result, temp: temp.cloned(), bytes_max }
+        ResultWriter { result, temp: temp.cloned(), bytes_max, is_ordered: false }
     }
 
     /// Of records that rise as bytes do and stand for items: those from `beginning` on, as far as partitions were then.
@@ -125,12 +129,13 @@ impl ResultWriter {
     ) -> ResultWriter {
         let mut writer = ResultWriter::new(owner, 0, temp);
         (writer.result.beginning, writer.result.positions) = (beginning, positions);
+        writer.is_ordered = true;
         writer
     }
 
     /// False: there is no room for it, and the result is of no use.
     pub fn push(&mut self, parts: [&[u8]; 2]) -> Result<bool, SqlError> {
-        let HeldResult { count, index, spool, .. } = &mut self.result;
+        let HeldResult { count, index, interval, spool, .. } = &mut self.result;
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         let (Ok(length), at) = (u32::try_from(bytes), spool.len()) else { return Ok(false) };
         if spool.memory.len() + LENGTH_BYTES + bytes > MEMORY_BYTES_MAX {
@@ -143,9 +148,17 @@ impl ResultWriter {
         if at + bytes as u64 > self.bytes_max.max(MEMORY_BYTES_MAX as u64) {
             return Ok(false);
         }
-        if *count % INDEX_INTERVAL == 0 {
-            let beginning: Vec<u8> = parts.concat().into_iter().take(INDEXED_BYTES).collect();
-            index.push((at, beginning));
+        if index.len() == INDEX_ENTRIES_MAX && count.is_multiple_of(*interval) {
+            let mut nth = 0;
+            index.retain(|_| {
+                nth += 1;
+                nth % 2 == 1
+            });
+            *interval *= 2;
+        }
+        if count.is_multiple_of(*interval) {
+            let indexed_bytes = if self.is_ordered { INDEXED_BYTES } else { 0 };
+            index.push((at, parts.concat().into_iter().take(indexed_bytes).collect()));
         }
         spool.memory.extend_from_slice(&length.to_le_bytes());
         parts.iter().for_each(|part| spool.memory.extend_from_slice(part));
@@ -179,9 +192,9 @@ impl HeldResult {
         let Some(nth) = number.checked_sub(self.first).filter(|nth| *nth < self.count) else {
             return Ok(None);
         };
-        let interval = nth / INDEX_INTERVAL;
+        let interval = nth / self.interval;
         let mut reader = self.reader_at(interval);
-        for _ in 0..nth % INDEX_INTERVAL {
+        for _ in 0..nth % self.interval {
             reader.next()?;
         }
         Ok(Some(reader))
@@ -197,7 +210,7 @@ impl HeldResult {
 
     fn reader_at(&self, interval: u64) -> ResultReader<'_> {
         let at = self.index.get(interval as usize).map_or(self.spool.len(), |(at, _)| *at);
-        let number = self.first + interval * INDEX_INTERVAL;
+        let number = self.first + interval * self.interval;
         ResultReader { result: self, number, chunk: Vec::new(), at: 0, next: at, record: Vec::new() }
     }
 
@@ -355,6 +368,7 @@ mod tests {
     fn result(space: &Arc<TempSpace>, first: u64, records: u64, bytes: usize) -> Arc<HeldResult> {
         let temp = space.query();
         let mut writer = ResultWriter::new(OWNER, first, Some(&temp));
+        writer.is_ordered = true;
         for number in first..first + records {
             assert!(writer.push([&number.to_be_bytes(), &vec![b'x'; bytes]]).expect("written"), "{number}");
         }
@@ -364,10 +378,11 @@ mod tests {
     #[test]
     fn records_are_found_by_number_and_by_beginning() {
         let (_directory, space) = space();
-        for (records, bytes) in [(1, 0), (64, 3), (65, 3), (1_000, 10), (3_000, 200)] {
+        for (records, bytes) in [(1, 0), (64, 3), (65, 3), (1_000, 10), (3_000, 200), (300_000, 2)] {
             let result = result(&space, 5, records, bytes);
-            assert_eq!(result.file_bytes() > 0, records == 3_000);
-            for number in (5..5 + records).step_by(31) {
+            assert_eq!(result.file_bytes() > 0, records >= 3_000);
+            assert!(result.index.len() <= INDEX_ENTRIES_MAX);
+            for number in (5..5 + records).step_by(31 + records as usize / 30) {
                 let mut reader = result.read_record(number).expect("read").expect("there");
                 let mut expected = number;
                 while let Some(record) = reader.next().expect("read") {
@@ -378,7 +393,7 @@ mod tests {
                 let mut reader = result.read_from(&number.to_be_bytes());
                 let first = reader.next().expect("read").expect("there").to_vec();
                 assert!(first[..8] <= number.to_be_bytes()[..], "{number}");
-                assert!(reader.number + 2 * INDEX_INTERVAL > number, "{number}");
+                assert!(reader.number + 2 * result.interval > number, "{number}");
             }
             assert!(result.read_record(4).expect("read").is_none());
             assert!(result.read_record(5 + records).expect("read").is_none());
