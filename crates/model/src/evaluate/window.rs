@@ -285,20 +285,20 @@ impl WindowRules {
             return Ok(());
         }
         let mut moved = elements.drain(..elements.len() - keep as usize).peekable();
-        let mut page = match pages.newest_below(None)? {
-            Some(newest) => newest,
-            None => Page { number: 0, elements: Vec::new() },
-        };
+        let stored = pages.newest_below(None)?;
+        let mut made = usize::from(stored.is_none());
+        let mut page = stored.unwrap_or(Page { number: 0, elements: Vec::new() });
         while moved.peek().is_some() {
             if page.elements.len() >= size {
+                made += 1;
                 page = Page { number: page.number + 1, elements: Vec::new() };
+            }
+            if made > PAGES_MADE_MAX {
+                return Err(self.too_large(id, SizeLimit::Pages).into());
             }
             let room = size - page.elements.len();
             page.elements.extend(moved.by_ref().take(room));
             write.written.push(page.clone());
-            if write.written.len() > PAGES_MADE_MAX {
-                return Err(self.too_large(id, SizeLimit::Pages).into());
-            }
         }
         Ok(())
     }

@@ -308,6 +308,11 @@ fn one_write_makes_a_thousand_pages_at_most() {
     );
     post.write(&body(10_003)).expect("1,000 pages");
     assert_eq!(post.pages.pages.len(), 1_000);
+    // A page that was there already is not made.
+    let mut post = Post::new("");
+    post.write(&body(4)).expect("one page with one element");
+    post.write(&body(10_012)).expect("nine elements more in it, and 1,000 pages");
+    assert_eq!(post.pages.pages.len(), 1_001);
 }
 
 #[test]
