@@ -39,10 +39,10 @@ const SUITES: &[(&str, &str)] = &[
     ("crates/cli/tests/query.rs", "command line"),
     ("crates/cli/tests/", "raw HTTP"),
     ("crates/server/tests/", "raw HTTP"),
-    ("crates/server/src/", "unit test"),
     ("crates/engine/", "engine"),
     ("crates/script/", "script engine"),
     ("tests/queries/", "examples"),
+    ("crates/", "unit test"),
 ];
 
 /// What a test may do in place of running a client.

@@ -457,6 +457,16 @@ mod tests {
         check(&[0xE2, 1, 0xC9, 0, 0], "binary JSON at byte 6: a length or count is wrong");
     }
 
+    /// 60 KB of text, referred to 200 times.
+    #[test]
+    fn references_do_not_expand_without_bound() {
+        let text = [&[0xC1][..], &60_000u16.to_le_bytes(), &[b'x'; 60_000]].concat();
+        let parts = [text, [0xC3, 6].repeat(200)].concat();
+        let length = u32::try_from(parts.len()).expect("short").to_le_bytes();
+        let body = [&[PREAMBLE, 0xE4][..], &length, &parts].concat();
+        assert_eq!(to_text(&body).map_err(|error| error.reason), Err("expands to too much text"));
+    }
+
     #[test]
     fn hostile_bodies_are_errors() {
         check(&[0xE1; 400], "binary JSON at byte 162: nested too deeply");
