@@ -39,6 +39,12 @@ pub fn scripts() -> Result<()> {
     run("scripts", |_| tools::postgres())
 }
 
+/// Recall and CPU of vector search; takes how many vectors and which data.
+pub fn vectors(arguments: &[&str]) -> Result<()> {
+    let bench = ["bench", "--package", "quire-engine", "--bench", "vectors", "--"];
+    check(cargo().args(bench).args(arguments))
+}
+
 fn run(name: &str, complete: impl FnOnce(&mut Command) -> Result<()>) -> Result<()> {
     let server = build_server()?;
     check(cargo().args(["build", "--release", "--package", "benches"]))?;

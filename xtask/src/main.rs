@@ -40,10 +40,11 @@ fn main() -> Result<()> {
         ["bench", "space"] => bench::space(),
         ["bench", "scripts"] => bench::scripts(),
         ["bench", "feed"] => bench::feed(),
+        ["bench", "vectors", arguments @ ..] => bench::vectors(arguments),
         _ => {
             bail!(
                 "usage: cargo xtask test | tidy | compat | sdk [python js rust go] | fuzz [TARGET] [--seconds N] | crash KILLS | isolation --minutes MINUTES | \
-                 storm --minutes MINUTES | bench base|query|growth|space|scripts|feed"
+                 storm --minutes MINUTES | bench base|query|growth|space|scripts|feed|vectors"
             )
         }
     }

@@ -6,7 +6,6 @@
 //! | `changes` | when logical partitions last changed (`sequencer`), all partitions   | 1/32, at least 1 MB       |
 //! | `answers` | ready answers of point reads (`cache`)                               | a third of the rest       |
 //! | `scans`   | items for scans and fetches (`stretches`)                            | two thirds of the rest    |
-//! | `vectors` | vectors and their graphs (`vectors`)                                 | up to half of `scans`, taken from it |
 //!
 //! None of them fails when its part is full: less is kept, and the work is done again. What a container needs to be open at all
 //! (its definition, where its partitions stand, counts of its indexes) is no cache: some 30 KB for a container with
@@ -24,7 +23,6 @@ pub(crate) struct CacheBudget {
     pub changes: usize,
     pub answers: usize,
     pub scans: usize,
-    pub vectors: usize,
 }
 
 impl CacheBudget {
@@ -32,7 +30,7 @@ impl CacheBudget {
         let small = (total_bytes / SMALL_PART_SHARE).max(SMALL_PART_MIN);
         let rest = total_bytes.saturating_sub(2 * small);
         let third = rest / 3;
-        CacheBudget { paths: small, changes: small, answers: third, scans: 2 * third, vectors: third }
+        CacheBudget { paths: small, changes: small, answers: third, scans: 2 * third }
     }
 
     pub fn total(&self) -> usize {
@@ -78,7 +76,6 @@ mod tests {
         for total in [2 << 20, 3 << 20, 64 << 20, 512 << 20, 8 << 30] {
             let budget = CacheBudget::new(total);
             assert!(budget.total() <= total && budget.total() + 4 > total, "{budget:?} of {total}");
-            assert!(budget.vectors <= budget.scans);
         }
         assert_eq!(CacheBudget::new(0).answers, 0);
     }

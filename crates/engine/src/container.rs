@@ -69,9 +69,10 @@ impl Container {
         self.partitions.scripts()
     }
 
-    /// Percent of a change of the indexing policy that is done; 100 when none is under way.
+    /// Percent of a change of the indexing policy that is done; 100 when none is under way. Vector indexes are part of it
+    /// until they have had all items.
     pub fn index_progress(&self) -> u8 {
-        self.partitions.indexes().progress()
+        self.partitions.indexes().progress().min(self.partitions.vector_progress())
     }
 
     /// Whether ORDER BY over a path finds the items that lack it by rows of their own.

@@ -8,13 +8,14 @@ use quire_value::{Path, Value};
 
 use crate::EngineError;
 use crate::api::{Migrate, Options, Precondition, Resource, ScriptKind};
-use crate::background::{IndexBuilds, Reclaim, Sweep, Worker, WorkerStatus};
+use crate::background::{IndexBuilds, Reclaim, Sweep, VectorIndexes, Worker, WorkerStatus};
 use crate::backup::Watched;
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
 use crate::container::Container;
 use crate::shared::Shared;
 use crate::split::{CannotSplit, Splits, Splitter};
+use crate::vectors::VectorIndexStatus;
 use crate::views::{self, ViewStatus, Views};
 
 pub struct Engine {
@@ -22,6 +23,7 @@ pub struct Engine {
     pub(crate) catalog: Arc<Catalog>,
     reclaim: Worker<Reclaim>,
     index_builds: Worker<IndexBuilds>,
+    vector_indexes: Worker<VectorIndexes>,
     sweep: Worker<Sweep>,
     views: Views,
     splits: Worker<Splits>,
@@ -42,6 +44,8 @@ impl Engine {
         let reclaim = Reclaim::start(Arc::clone(&shared), Arc::clone(&catalog), backup, reclaim)?;
         let index_builds =
             IndexBuilds::start(Arc::clone(&shared), Arc::clone(&catalog), workers.index_builds)?;
+        let vector_indexes =
+            VectorIndexes::start(Arc::clone(&shared), Arc::clone(&catalog), workers.vector_indexes)?;
         let sweep = Sweep::start(Arc::clone(&shared), Arc::clone(&catalog))?;
         let splitter = Splitter {
             shared: Arc::clone(&shared),
@@ -49,7 +53,7 @@ impl Engine {
             watched: Arc::clone(&watched),
         };
         let splits = Splits::start(splitter)?;
-        Ok(Engine { shared, catalog, reclaim, index_builds, sweep, views, splits, watched })
+        Ok(Engine { shared, catalog, reclaim, index_builds, vector_indexes, sweep, views, splits, watched })
     }
     /// The server is about to stop: queries that call user-defined functions end now, with an error. One that runs in
     /// this process and does not look at the clock cannot be ended: [`Engine::function_pages`] counts it.
@@ -68,6 +72,7 @@ impl Engine {
     fn stop_workers(&self) {
         self.reclaim.stop();
         self.index_builds.stop();
+        self.vector_indexes.stop();
         self.sweep.stop();
         self.views.stop();
         self.splits.stop();
@@ -77,10 +82,19 @@ impl Engine {
         vec![
             self.reclaim.status(),
             self.index_builds.status(),
+            self.vector_indexes.status(),
             self.sweep.status(),
             self.views.worker_status(),
             self.splits.status(),
         ]
+    }
+    /// The vector indexes of a container, and how far they are.
+    pub fn vector_indexes(&self, container: &Container) -> Result<Vec<VectorIndexStatus>, EngineError> {
+        self.vector_indexes.work().status(container)
+    }
+    /// Whether vector indexes are left as they are for now: queries look at what has changed since themselves.
+    pub fn pause_vector_indexes(&self, paused: bool) {
+        self.vector_indexes.pause(paused);
     }
     /// Whether expired items are left on the disk for now; nobody sees them either way.
     pub fn pause_sweep(&self, paused: bool) {
@@ -391,6 +405,7 @@ impl Engine {
         let mut figures = self.shared.statistics();
         figures.extend(self.reclaim.work().statistics());
         figures.extend(self.index_builds.work().statistics());
+        figures.extend(self.vector_indexes.work().statistics());
         figures.extend(self.sweep.work().statistics());
         figures.push(("sweep_rounds", self.sweep.rounds()));
         figures.extend(self.views.statistics());

@@ -13,10 +13,16 @@
 //! | catalog | `C4` container 4, partition 4                            | LSN, 8, up to which versions are not kept |
 //! | catalog | `C3` container 4                                         | how far its indexes are built (see `indexes::build`) |
 //! | catalog | `C8` container 4                                         | how far a view is (see `views::progress`) |
+//! | catalog | `C9` container 4, index 4                                | a vector index (see `vectors::state`)  |
 //! | catalog | other first bytes                                        | the catalog's own, see its section    |
 //! | items   | container 4, rid                                         | item row (see `row`)                  |
 //! | lookups | container 4, `01`, epk, id                               | rid                                   |
 //! | lookups | container 4, `02`, epk, constraint 1, tuple hash 16, rid | nothing                               |
+//! | lookups | container 4, `03`, index 4, `01`, node 8                 | inner node of a vector index (see `vectors::block`) |
+//! | lookups | container 4, `03`, index 4, `02`, leaf 8, `01`, rid      | vector of an item that is not in the leaf's row yet; nothing: it left the leaf |
+//! | lookups | container 4, `03`, index 4, `02`, leaf 8, `02`           | vectors of a leaf, side by side       |
+//! | lookups | container 4, `03`, index 4, `03`, rid                    | where the item's vector is: leaf 8    |
+//! | lookups | container 4, `03`, index 4, `04`, class 1, rid           | nothing (an item whose vector is not in the tree) |
 //! | index   | container 4, index id 8, value, rid                      | nothing (see `indexes::encoding`)     |
 //! | index   | container 4, 8 zero bytes, index id 8                    | what the index is: kind 1, paths      |
 //! | feeds   | container 4, `01`, partition 4, LSN 8, ordinal 2         | rid (the latest feed)                 |
@@ -54,18 +60,29 @@ const CATALOG_INDEX_BUILD: u8 = 0xC3;
 const CATALOG_VERSIONS_FLOOR: u8 = 0xC4;
 const CATALOG_DELETED_KEY: u8 = 0xC5;
 const CATALOG_VIEW_PROGRESS: u8 = 0xC8;
+const CATALOG_VECTOR_INDEX: u8 = 0xC9;
 
 const ID: u8 = 0x01;
 const UNIQUE: u8 = 0x02;
+const VECTOR: u8 = 0x03;
+const VECTOR_NODE: u8 = 0x01;
+const VECTOR_LEAF: u8 = 0x02;
+const VECTOR_PLACE: u8 = 0x03;
+const VECTOR_APART: u8 = 0x04;
+/// In a leaf: what has changed comes before the leaf's row, so that a reader knows it when it reads the row.
+const LEAF_CHANGE: u8 = 0x01;
+const LEAF_ROW: u8 = 0x02;
 const LATEST: u8 = 0x01;
 const EXPIRY: u8 = 0x02;
 const VERSION: u8 = 0x03;
 
 /// The guarded sequence of commits of the catalog itself.
 pub(crate) const CATALOG_PARTITION: PartitionId = PartitionId(0);
-/// Not partitions: the guarded sequences of the commits that empty a deleted container, and of its rid blocks.
+/// Not partitions: the guarded sequences of the commits that empty a deleted container, of its rid blocks, and of its vector
+/// indexes.
 const RECLAIM_SEQUENCE: u32 = u32::MAX;
 const RID_SEQUENCE: u32 = u32::MAX - 1;
+const VECTOR_SEQUENCE: u32 = u32::MAX - 2;
 
 /// Bits of an item's child id below the prefix of its partition key.
 pub(crate) const RID_COUNTER_BITS: u32 = 36;
@@ -78,6 +95,10 @@ pub(crate) fn partition_id(container: u32, partition: u32) -> PartitionId {
 
 pub(crate) fn rid_sequence(container: u32) -> PartitionId {
     partition_id(container, RID_SEQUENCE)
+}
+
+pub(crate) fn vector_sequence(container: u32) -> PartitionId {
+    partition_id(container, VECTOR_SEQUENCE)
 }
 
 /// Every container-owned key begins with this.
@@ -207,6 +228,115 @@ pub(crate) fn view_progress(view: u32) -> Vec<u8> {
     join(&[&[CATALOG_VIEW_PROGRESS], &view.to_be_bytes()])
 }
 
+/// A vector index.
+pub(crate) fn vector_index(container: u32, index: u32) -> Vec<u8> {
+    join(&[&[CATALOG_VECTOR_INDEX], &container.to_be_bytes(), &index.to_be_bytes()])
+}
+
+/// All vector indexes of a container.
+pub(crate) fn vector_indexes_prefix(container: u32) -> Vec<u8> {
+    join(&[&[CATALOG_VECTOR_INDEX], &container.to_be_bytes()])
+}
+
+/// Container and number in the key of a vector index.
+pub(crate) fn numbers_of_vector_index(key: &[u8]) -> Option<(u32, u32)> {
+    let number = |bytes: &[u8]| Some(u32::from_be_bytes(bytes.try_into().ok()?));
+    Some((number(key.get(1..5)?)?, number(key.get(5..)?)?))
+}
+
+/// The rows of all vector indexes of a container.
+pub(crate) fn vectors_prefix(container: u32) -> Vec<u8> {
+    join(&[&container.to_be_bytes(), &[VECTOR]])
+}
+
+/// The rows of one vector index, which nobody but [`VectorKeys`] makes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VectorKeys {
+    pub container: u32,
+    pub index: u32,
+}
+
+impl VectorKeys {
+    pub fn prefix(self) -> Vec<u8> {
+        join(&[&self.container.to_be_bytes(), &[VECTOR], &self.index.to_be_bytes()])
+    }
+
+    fn within(self, parts: &[&[u8]]) -> Vec<u8> {
+        let mut key = self.prefix();
+        parts.iter().for_each(|part| key.extend_from_slice(part));
+        key
+    }
+
+    pub fn nodes(self) -> Vec<u8> {
+        self.within(&[&[VECTOR_NODE]])
+    }
+
+    pub fn node(self, node: u64) -> Vec<u8> {
+        self.within(&[&[VECTOR_NODE], &node.to_be_bytes()])
+    }
+
+    /// The node in the key of its row.
+    pub fn node_of(key: &[u8]) -> Option<u64> {
+        number(key.get(10..)?)
+    }
+
+    pub fn leaves(self) -> Vec<u8> {
+        self.within(&[&[VECTOR_LEAF]])
+    }
+
+    /// All rows of a leaf.
+    pub fn leaf(self, leaf: u64) -> Vec<u8> {
+        self.within(&[&[VECTOR_LEAF], &leaf.to_be_bytes()])
+    }
+
+    pub fn leaf_row(self, leaf: u64) -> Vec<u8> {
+        self.within(&[&[VECTOR_LEAF], &leaf.to_be_bytes(), &[LEAF_ROW]])
+    }
+
+    pub fn leaf_changes(self, leaf: u64) -> Vec<u8> {
+        self.within(&[&[VECTOR_LEAF], &leaf.to_be_bytes(), &[LEAF_CHANGE]])
+    }
+
+    pub fn leaf_change(self, leaf: u64, rid: u64) -> Vec<u8> {
+        self.within(&[&[VECTOR_LEAF], &leaf.to_be_bytes(), &[LEAF_CHANGE], &rid.to_be_bytes()])
+    }
+
+    /// The leaf in the key of one of its rows, and the item if it is a change.
+    pub fn leaf_of(key: &[u8]) -> Option<(u64, Option<u64>)> {
+        let leaf = number(key.get(10..18)?)?;
+        match (*key.get(18)?, key.get(19..)?) {
+            (LEAF_CHANGE, rid) => Some((leaf, Some(number(rid)?))),
+            (LEAF_ROW, []) => Some((leaf, None)),
+            _ => None,
+        }
+    }
+
+    pub fn places(self) -> Vec<u8> {
+        self.within(&[&[VECTOR_PLACE]])
+    }
+
+    pub fn place(self, rid: u64) -> Vec<u8> {
+        self.within(&[&[VECTOR_PLACE], &rid.to_be_bytes()])
+    }
+
+    pub fn rid_of_place(key: &[u8]) -> Option<u64> {
+        number(key.get(10..)?)
+    }
+
+    /// Items of a class whose vectors are not in the tree.
+    pub fn apart_of(self, class: u8) -> Vec<u8> {
+        self.within(&[&[VECTOR_APART, class]])
+    }
+
+    pub fn apart(self, class: u8, rid: u64) -> Vec<u8> {
+        self.within(&[&[VECTOR_APART, class], &rid.to_be_bytes()])
+    }
+
+    pub fn rid_of_apart(key: &[u8]) -> Option<u64> {
+        number(key.get(11..)?)
+    }
+}
+
 /// LSN and ordinal in the key of a row of the latest feed or of a version.
 pub(crate) fn place_of_feed_key(key: &[u8]) -> Option<(u64, u16)> {
     Some((lsn_of_feed_key(key)?, u16::from_be_bytes(key.get(17..)?.try_into().ok()?)))
@@ -300,6 +430,7 @@ pub(crate) fn container_ranges(container: u32) -> Vec<(Space, Vec<u8>)> {
         CATALOG_VERSIONS_FLOOR,
         CATALOG_DELETED_KEY,
         CATALOG_VIEW_PROGRESS,
+        CATALOG_VECTOR_INDEX,
     ];
     let counters = tags.map(|tag| (CATALOG, [&[tag], &prefix[..]].concat()));
     CONTAINER_SPACES.into_iter().map(|space| (space, prefix.to_vec())).chain(counters).collect()
@@ -361,6 +492,21 @@ mod tests {
             ),
             (index_counts(1, 2, 3), "c2000000010000000203"),
             (index_build(7), "c300000007"),
+            (vector_index(7, 2), "c90000000700000002"),
+            (VectorKeys { container: 7, index: 2 }.node(3), "00000007 03 00000002 01 0000000000000003"),
+            (
+                VectorKeys { container: 7, index: 2 }.leaf_row(3),
+                "00000007 03 00000002 02 0000000000000003 02",
+            ),
+            (
+                VectorKeys { container: 7, index: 2 }.leaf_change(3, 5),
+                "00000007 03 00000002 02 0000000000000003 01 0000000000000005",
+            ),
+            (VectorKeys { container: 7, index: 2 }.place(5), "00000007 03 00000002 03 0000000000000005"),
+            (
+                VectorKeys { container: 7, index: 2 }.apart(1, 5),
+                "00000007 03 00000002 04 01 0000000000000005",
+            ),
             (versions_floor(7, 2), "c40000000700000002"),
             (view_progress(7), "c800000007"),
             (version(7, 1, 0x0102, 3), "00000007 03 00000001 0000000000000102 0003"),

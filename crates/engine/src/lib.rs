@@ -33,7 +33,7 @@ mod shared; // what every part of the engine needs
 mod split; // one partition becomes two
 mod stretches; // neighbouring items kept in memory for scans
 mod transaction; // several reads and writes of one logical partition as a whole
-mod vectors; // vector indexes in memory
+mod vectors; // vector indexes in rows
 mod verify; // reads everything again
 mod views; // containers maintained from others
 mod watch; // waiting for changes without a thread
@@ -53,6 +53,7 @@ pub use transaction::{
     TRANSACTION_OPERATIONS_MAX, TransactionAnswer, TransactionDone, TransactionOperation, TransactionOutcome,
     TransactionVerb,
 };
+pub use vectors::VectorIndexStatus;
 pub use verify::{VerifyReport, verify, verify_backup};
 pub use views::{ViewPosition, ViewState, ViewStatus};
 pub use watch::ChangeWatch;

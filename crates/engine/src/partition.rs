@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -52,6 +52,10 @@ struct Whole {
     number: u32,
     rids: Rids,
     retired: AtomicBool,
+    /// Held during a commit of a background thread that has no partition.
+    committing: Mutex<()>,
+    /// Percent of the vector indexes that are built.
+    vector_progress: AtomicU8,
     indexes: ArcSwap<Indexes>,
     deleted_keys: Arc<ArcSwap<DeletedKeys>>,
     scripts: ArcSwap<ContainerScripts>,
@@ -90,8 +94,20 @@ impl PartitionSet {
         let number = container_number;
         let scripts = ArcSwap::default();
         let missing_wanted = Mutex::default();
-        let whole =
-            Whole { rid, number, rids, retired, indexes, deleted_keys, scripts, missing_wanted, sweep_due };
+        let (committing, vector_progress) = (Mutex::new(()), AtomicU8::new(100));
+        let whole = Whole {
+            rid,
+            number,
+            rids,
+            retired,
+            committing,
+            vector_progress,
+            indexes,
+            deleted_keys,
+            scripts,
+            missing_wanted,
+            sweep_due,
+        };
         Ok(PartitionSet::of(partitions, Arc::new(whole)))
     }
 
@@ -238,6 +254,7 @@ impl PartitionSet {
     /// `ResourceNotFound`. Call it before the commit that drops the container.
     pub fn retire(&self) {
         self.whole.retired.store(true, Ordering::Release);
+        drop(self.whole.committing.lock());
         self.whole.rids.retire();
         self.partitions.iter().for_each(|partition| partition.sequencer.retire());
         if let Some(partition) = self.partitions.first() {
@@ -250,6 +267,21 @@ impl PartitionSet {
         self.whole.rids.revive();
         self.partitions.iter().for_each(|partition| partition.sequencer.revive());
         self.whole.retired.store(false, Ordering::Release);
+    }
+
+    /// Runs a commit that no partition's sequencer makes, unless the container is being deleted; that waits for it.
+    pub fn unless_retired<T>(&self, commit: impl FnOnce() -> T) -> Option<T> {
+        let _committing = self.whole.committing.lock();
+        (!self.is_retired()).then(commit)
+    }
+
+    /// Percent of the vector indexes that are built.
+    pub fn vector_progress(&self) -> u8 {
+        self.whole.vector_progress.load(Ordering::Relaxed)
+    }
+
+    pub fn set_vector_progress(&self, percent: u8) {
+        self.whole.vector_progress.store(percent, Ordering::Relaxed);
     }
 
     pub fn is_retired(&self) -> bool {
@@ -292,10 +324,9 @@ impl Partition {
         }
     }
 
-    /// What scans and vector indexes keep of the whole container.
+    /// What scans keep of the whole container.
     fn forget_kept(&self) {
         self.shared.stretches.forget(self.sequencer.container());
-        self.shared.vectors.forget(self.sequencer.container());
     }
 
     /// The partition and those it comes from, oldest first: where its feed rows can be, in the order of their LSNs.

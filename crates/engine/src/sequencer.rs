@@ -742,7 +742,6 @@ impl Sequencer {
         self.forget_standing();
         unresolved.touched.iter().for_each(|key| self.shared.cache.end_write(key));
         self.shared.stretches.end_write(self.container, &unresolved.rids);
-        self.shared.vectors.end_write(self.container, &unresolved.rids);
         Ok(())
     }
 
@@ -903,7 +902,6 @@ impl<'a> Group<'a> {
         let Sequencer { shared, container, .. } = self.sequencer;
         self.touched.iter().for_each(|key| shared.cache.begin_write(key));
         shared.stretches.begin_write(*container, &self.rids);
-        shared.vectors.begin_write(*container, &self.rids);
         self.marked = true;
     }
 
@@ -912,7 +910,6 @@ impl<'a> Group<'a> {
             let Sequencer { shared, container, .. } = self.sequencer;
             self.touched.iter().for_each(|key| shared.cache.end_write(key));
             shared.stretches.end_write(*container, &self.rids);
-            shared.vectors.end_write(*container, &self.rids);
         }
     }
 

@@ -17,7 +17,6 @@ use crate::locks::LockTable;
 use crate::results::HeldResults;
 use crate::scripts::Scripting;
 use crate::stretches::Stretches;
-use crate::vectors::Vectors;
 use crate::views::Sources;
 
 /// A clock that moves this far from the machine's monotonic one was set by someone.
@@ -28,7 +27,6 @@ pub(crate) struct Shared {
     pub clock: Arc<dyn Clock>,
     pub cache: ItemCache,
     pub stretches: Stretches,
-    pub vectors: Vectors,
     pub locks: LockTable,
     pub scripts: Scripting,
     pub query_memory: Arc<MemoryPool>,
@@ -75,13 +73,10 @@ impl Shared {
         let secret_key = hmac::Key::new(hmac::HMAC_SHA256, &secret);
         let continuation_key = hmac::sign(&secret_key, b"continuation");
         let budget = CacheBudget::new(options.cache_bytes);
-        let vectors = Vectors::new(budget.vectors);
         Arc::new(Shared {
             clock,
             cache: ItemCache::new(budget.answers),
-            // Vectors take theirs from what scans have.
-            stretches: Stretches::new(budget.scans).sharing(vectors.bytes_taken()),
-            vectors,
+            stretches: Stretches::new(budget.scans),
             locks: LockTable::new(),
             scripts: Scripting::new(&options.scripts),
             query_memory: MemoryPool::new(options.query_memory.total_bytes, options.query_memory.query_bytes),
@@ -130,11 +125,7 @@ impl Shared {
     /// What all caches of the engine hold.
     fn cache_bytes(&self) -> usize {
         let [_, _, answers, _] = self.cache.statistics();
-        answers as usize
-            + self.stretches.bytes()
-            + self.vectors.bytes()
-            + self.changes_kept.bytes()
-            + self.path_memory.bytes()
+        answers as usize + self.stretches.bytes() + self.changes_kept.bytes() + self.path_memory.bytes()
     }
 
     /// Figures of the data plane for `/_quire/metrics`; the storage's own are not among them.
@@ -154,7 +145,6 @@ impl Shared {
             ("cache_bytes", bytes),
             ("cache_items", entries),
             ("scan_cache_bytes", self.stretches.bytes() as u64),
-            ("vector_index_bytes", self.vectors.bytes() as u64),
             ("partition_change_cache_bytes", self.changes_kept.bytes() as u64),
             ("path_cache_bytes", self.path_memory.bytes() as u64),
             ("caches_bytes", self.cache_bytes() as u64),

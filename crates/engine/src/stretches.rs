@@ -38,8 +38,6 @@ const IDLE_SCANS: u64 = 64;
 pub(crate) struct Stretches {
     bytes_max: usize,
     bytes: AtomicUsize,
-    /// What others have taken of the same memory.
-    taken: Arc<AtomicUsize>,
     /// Rises with every write that is through.
     clock: AtomicU64,
     scans: AtomicU64,
@@ -114,17 +112,11 @@ impl Stretches {
             bytes_max: bytes_max - rows_bytes,
             rows: Cache::with_weighter(rows_bytes / 1024 + 1, rows_bytes as u64, ByBytes),
             bytes: AtomicUsize::new(0),
-            taken: Arc::default(),
             clock: AtomicU64::new(0),
             scans: AtomicU64::new(0),
             swept: AtomicU64::new(0),
             containers: RwLock::default(),
         }
-    }
-
-    /// Leaves room for what others take of the memory, as far as they say.
-    pub fn sharing(self, taken: Arc<AtomicUsize>) -> Stretches {
-        Stretches { taken, ..self }
     }
 
     /// To be called before the snapshot is taken.
@@ -255,8 +247,7 @@ impl Stretches {
     }
 
     fn has_room(&self, bytes: usize) -> bool {
-        let taken = self.taken.load(Ordering::Relaxed);
-        self.bytes.load(Ordering::Relaxed) + taken + bytes <= self.bytes_max
+        self.bytes.load(Ordering::Relaxed) + bytes <= self.bytes_max
     }
 
     /// Not at every turn: it looks at everything.

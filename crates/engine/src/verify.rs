@@ -30,6 +30,7 @@ use crate::items::row::Row;
 use crate::items::versions::Version;
 use crate::keys::{self, CATALOG, CONTAINER_SPACES, Counts, FEEDS, INDEX, ITEMS, LOOKUPS};
 use crate::partition::PartitionLayout;
+use crate::vectors::check_rows;
 
 /// Problems told in words; beyond that they are only counted.
 const PROBLEMS_TOLD: usize = 100;
@@ -157,8 +158,10 @@ impl Verifier<'_> {
         let incomplete = self.check_incomplete(container, checked)?;
         let names = self.count(INDEX, &keys::index_names_prefix(container))?;
         let versions = self.check_versions(container)?;
+        let report = &mut self.report;
+        let vectors = check_rows(self.snapshot, container, &mut |problem| report.problem(problem))?;
         for (space, expected) in [
-            (LOOKUPS, expected.lookups),
+            (LOOKUPS, vectors + expected.lookups),
             (FEEDS, versions + expected.feeds),
             (INDEX, names + incomplete + expected.indexes),
         ] {
@@ -311,6 +314,7 @@ impl Verifier<'_> {
             keys::index_counts(0, 0, 0)[0],
             keys::index_build(0)[0],
             keys::view_progress(0)[0],
+            keys::vector_index(0, 0)[0],
         ];
         for tag in counters {
             for_each_row(self.snapshot, CATALOG, &[tag], |key, _| {

@@ -54,16 +54,6 @@ pub enum Reserved {
     LinkPath,
 }
 
-impl ModelInvalid {
-    /// The body of the answer.
-    pub fn to_json(&self) -> Value {
-        let mut body =
-            Object::from_iter([("code", "ModelInvalid".to_owned()), ("message", self.to_string())]);
-        body.set("errors", self.0.iter().map(ModelError::to_json).collect::<Value>());
-        body.into()
-    }
-}
-
 impl ModelError {
     pub fn to_json(&self) -> Value {
         let members = [

@@ -265,7 +265,7 @@ pub(crate) fn check_indexes(
     Ok(())
 }
 
-/// What exists stays as it is; new entries may come.
+/// What exists stays as it is; new entries may come, and indexes may go.
 pub(crate) fn check_replacement(
     (old_embeddings, old_indexes): (&[VectorEmbedding], &[VectorIndex]),
     (embeddings, indexes): (&[VectorEmbedding], &[VectorIndex]),
@@ -273,7 +273,8 @@ pub(crate) fn check_replacement(
     if !old_embeddings.iter().all(|embedding| embeddings.contains(embedding)) {
         return Err(invalid("Paths in existing embedding policy cannot be modified in Collection Replace."));
     }
-    if !old_indexes.iter().all(|index| indexes.contains(index)) {
+    let is_changed = |old: &VectorIndex| indexes.iter().any(|index| index.path == old.path && index != old);
+    if old_indexes.iter().any(is_changed) {
         return Err(invalid(
             "Paths in existing vector indexing policy cannot be modified in Collection Replace.",
         ));

@@ -54,12 +54,11 @@ use quire_storage::{
 };
 use reclaim::Reclaim;
 use removal::Removals;
-use state::{Ledger, Opening, State};
+use state::{Ledger, State};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 use store::Store;
 use views::Views;
 
@@ -174,31 +173,15 @@ impl Open {
         directory.finish()?;
         let loaded = chain::load(&store.ledger, &store.database.snapshot())?;
         let unflushed = flusher::load(&store, 0)?;
-        Open::load(directory, store, acknowledged, loaded, unflushed, Opening::default(), options)
+        Open::load(directory, store, acknowledged, loaded, unflushed, options)
     }
 
     fn recover(directory: Directory, format: u32, options: &LocalOptions) -> Result<Open, OpenError> {
-        let mut timer = Timer::start();
-        let journal::Journals { bytes, cut } =
-            journal::cut_damaged_tail(&directory.store(), directory.path())?;
-        let opening = Opening { journal_bytes: bytes, ..Opening::default() };
-        let check = timer.lap();
+        let cut = journal::cut_damaged_tail(&directory.store(), directory.path())?;
         let store = Open::recover_store(&directory, format, options)?;
-        let replay = timer.lap();
         let loaded = chain::load(&store.ledger, &store.database.snapshot())?;
-        let chain = timer.lap();
         let found = loaded.chain.newest.sequence;
         let unflushed = flusher::load(&store, found)?;
-        let (index_rows, load) = (unflushed.layer.rows, timer.lap());
-        tracing::info!(
-            journal_bytes = bytes,
-            index_rows,
-            ?check,
-            ?replay,
-            ?chain,
-            ?load,
-            "data directory read"
-        );
         unflushed.check(&store, found, options.accept_loss)?;
         let mut acknowledged = match Acknowledged::open(&directory.acknowledged())? {
             Some((_, acknowledged)) if acknowledged > found && !options.accept_loss => {
@@ -218,7 +201,7 @@ impl Open {
             None => Acknowledged::create(&directory.acknowledged())?,
         };
         acknowledged.settle(found).map_err(error::opening("writing the record of acknowledged commits"))?;
-        Open::load(directory, store, acknowledged, loaded, unflushed, opening, options)
+        Open::load(directory, store, acknowledged, loaded, unflushed, options)
     }
 
     fn recover_store(directory: &Directory, format: u32, options: &LocalOptions) -> Result<Store, OpenError> {
@@ -237,14 +220,10 @@ impl Open {
         acknowledged: Acknowledged,
         loaded: Loaded,
         unflushed: Unflushed,
-        mut opening: Opening,
         options: &LocalOptions,
     ) -> Result<Open, OpenError> {
-        opening.records = loaded.chain.records() as u64;
-        (opening.packed_rows, opening.unflushed_rows) = (unflushed.packed_rows, unflushed.unflushed_rows);
-        opening.index_rows = unflushed.layer.rows as u64;
         let ledger = Ledger { chain: loaded.chain, tokens: loaded.tokens, prepared: loaded.positions };
-        let state = State::new(ledger, acknowledged, opening);
+        let state = State::new(ledger, acknowledged);
         let views = Views::new(&store.database, options, unflushed.merged, unflushed.layer);
         if options.index_rows == IndexRows::Plain {
             flusher::flush_all(&views, &store)?;
@@ -361,11 +340,6 @@ impl Storage for LocalStorage {
             ("run_flushes", read(&figures.run_flushes)),
             ("merged_rows", read(&figures.merged_rows)),
             ("merged_rows_per_commit_max", read(&figures.merged_rows_max)),
-            ("opened_journal_bytes", figures.opening.journal_bytes),
-            ("opened_records", figures.opening.records),
-            ("opened_packed_rows", figures.opening.packed_rows),
-            ("opened_unflushed_rows", figures.opening.unflushed_rows),
-            ("opened_index_rows", figures.opening.index_rows),
             ("cache_bytes", database.cache_size()),
             ("cache_bytes_max", database.cache_capacity()),
         ]
@@ -399,20 +373,6 @@ impl Drop for LocalStorage {
         self.health.end();
         self.reclaim.end();
         self.current.end_flusher();
-    }
-}
-
-/// How long the parts of something take.
-struct Timer(Instant);
-
-impl Timer {
-    fn start() -> Timer {
-        Timer(Instant::now())
-    }
-
-    fn lap(&mut self) -> Duration {
-        let before = std::mem::replace(&mut self.0, Instant::now());
-        self.0 - before
     }
 }
 

@@ -163,21 +163,19 @@ pub(crate) fn unpack(packed: &[u8], wanted: Spaces) -> Option<[Run; SPACE_COUNT 
     let mut reader = Reader(packed.strip_prefix(&[VERSION])?);
     while let Some(kind) = reader.byte() {
         let space = Space(reader.byte()?);
-        let builder = builders.get_mut(usize::from(space.0))?;
-        // Most of what is read on opening is in tables already, and is only passed over.
-        let mut push = |key: [&[u8]; 3], value: Option<&[u8]>| {
-            if wanted.contains(space) {
-                builder.push(key, value);
-            }
+        let mut ignored = RunBuilder::default();
+        let builder = match builders.get_mut(usize::from(space.0))? {
+            builder if wanted.contains(space) => builder,
+            _ => &mut ignored,
         };
         match kind {
-            PUT => push(checked([reader.bytes()?, &[], &[]])?, Some(reader.bytes()?)),
-            DELETE => push(checked([reader.bytes()?, &[], &[]])?, None),
+            PUT => builder.push(checked([reader.bytes()?, &[], &[]])?, Some(reader.bytes()?)),
+            DELETE => builder.push(checked([reader.bytes()?, &[], &[]])?, None),
             ROWS => {
                 let (prefix, suffix) = (reader.bytes()?, reader.bytes()?);
                 for value in [Some(&[][..]), None] {
                     for _ in 0..reader.number()? {
-                        push(checked([prefix, reader.bytes()?, suffix])?, value);
+                        builder.push(checked([prefix, reader.bytes()?, suffix])?, value);
                     }
                 }
             }

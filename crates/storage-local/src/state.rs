@@ -50,22 +50,10 @@ pub(crate) struct Figures {
     /// In one commit.
     pub(crate) merged_rows_max: AtomicU64,
     pub(crate) run_flushes: AtomicU64,
-    pub(crate) opening: Opening,
-}
-
-/// What opening a directory had to read.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Opening {
-    pub(crate) journal_bytes: u64,
-    pub(crate) records: u64,
-    /// Packed rows, those among them that were not in tables yet, and index rows in these.
-    pub(crate) packed_rows: u64,
-    pub(crate) unflushed_rows: u64,
-    pub(crate) index_rows: u64,
 }
 
 impl State {
-    pub(crate) fn new(ledger: Ledger, acknowledged: Acknowledged, opening: Opening) -> State {
+    pub(crate) fn new(ledger: Ledger, acknowledged: Acknowledged) -> State {
         let durable = Durable { positions: ledger.prepared.clone(), sequence: ledger.chain.newest.sequence };
         State {
             ledger: Mutex::new(ledger),
@@ -73,7 +61,7 @@ impl State {
             acknowledged: Mutex::new(acknowledged),
             poisoned: OnceLock::new(),
             halted: OnceLock::new(),
-            figures: Figures { opening, ..Figures::default() },
+            figures: Figures::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 mod index_builds; // bringing items up to date after a change of policy
 mod reclaim; // removing the rows of what was deleted
 mod sweep; // removing expired items, items of deleted keys, old versions
+mod vector_indexes; // building vector indexes, and what has changed since
 mod worker; // a thread that goes on after errors and panics
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 pub(crate) use index_builds::IndexBuilds;
 pub(crate) use reclaim::Reclaim;
 pub(crate) use sweep::{Noted, Sweep, SweepDue};
+pub(crate) use vector_indexes::VectorIndexes;
 pub(crate) use worker::{Interrupted, Next, Signal, Turn, Work, Worker};
 pub use worker::{WorkerState, WorkerStatus};
 
@@ -18,6 +20,7 @@ pub use worker::{WorkerState, WorkerStatus};
 pub(crate) struct CatalogWorkers {
     pub index_builds: Arc<Signal>,
     pub reclaim: Arc<Signal>,
+    pub vector_indexes: Arc<Signal>,
 }
 
 impl CatalogWorkers {
@@ -25,5 +28,6 @@ impl CatalogWorkers {
     pub fn wake(&self) {
         self.index_builds.wake();
         self.reclaim.wake();
+        self.vector_indexes.wake();
     }
 }

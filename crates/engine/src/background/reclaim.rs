@@ -123,8 +123,8 @@ impl Reclaim {
             partitions.extend(keys::partition_of_counts_key(key));
             Ok(())
         })?;
-        for partition in partitions {
-            let sequence = keys::partition_id(container, partition);
+        let partitions = partitions.into_iter().map(|partition| keys::partition_id(container, partition));
+        for sequence in partitions.chain([keys::vector_sequence(container)]) {
             let epoch = storage.position(sequence)?.map_or(0, |position| position.epoch);
             storage.fence(sequence, epoch + 1)?;
         }

@@ -64,7 +64,7 @@ struct IndexSwitch {
 
 /// A change under construction. Nothing happens until [`Change::commit`].
 pub(super) struct Change<'a> {
-    catalog: &'a Catalog,
+    pub(super) catalog: &'a Catalog,
     writer: MutexGuard<'a, Writer>,
     pub state: State,
     counters: Counters,

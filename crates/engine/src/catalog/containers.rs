@@ -19,6 +19,7 @@ use crate::indexes::{self, CountedIndexes, Indexes};
 use crate::keys::{CATALOG, Counts, index_build};
 use crate::partition::{Partition, PartitionLayout, PartitionSet};
 use crate::sequencer::{Prepared, Refused};
+use crate::vectors::Identity;
 use crate::views::{VIEWS_MAX, follows, views_of};
 
 /// The top bit tells containers from users in a rid.
@@ -142,6 +143,11 @@ impl Catalog {
         let resource = change.stamp(existing.resource.rid, id, definition.json.clone());
         change.put_container(&resource, &layout, &epochs);
         change.switch_indexes(&existing.partitions, Indexes::of(&definition, &epochs)?);
+        if Identity::all(&definition)
+            .any(|index| !Identity::all(&existing.definition).any(|old| old == index))
+        {
+            existing.partitions.set_vector_progress(0);
+        }
         let begins = existing.definition.change_feed_retention_minutes.is_none()
             && definition.change_feed_retention_minutes.is_some();
         let container = change.publish_container(Container {
@@ -319,7 +325,9 @@ impl Change<'_> {
         if let Some(database) = self.state.databases.edit(&container.database.rid) {
             database.containers.insert(container.clone());
         }
+        let catalog = self.catalog;
         self.commit()?;
+        catalog.workers.vector_indexes.wake();
         Ok(container)
     }
 

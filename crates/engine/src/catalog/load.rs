@@ -22,6 +22,7 @@ use crate::indexes::Indexes;
 use crate::keys::{CATALOG, CATALOG_PARTITION, CONTAINER_SPACES};
 use crate::partition::PartitionSet;
 use crate::shared::Shared;
+use crate::vectors::{indexes_in, progress};
 
 const SCAN_ROWS_MAX: usize = 1000;
 const SCAN_BYTES_MAX: usize = 4 << 20;
@@ -176,6 +177,10 @@ impl Loading<'_> {
         let definition = define(&resource.body)?;
         let indexes = Indexes::of(&definition, &epochs)?;
         let partitions = PartitionSet::open(self.shared, number, resource.rid, indexes, &layout)?;
+        if !definition.indexing.vector.is_empty() {
+            let states = indexes_in(&*self.shared.storage.snapshot()?, number)?;
+            partitions.set_vector_progress(progress(&definition, &states, u64::MAX));
+        }
         Ok(Container { resource, definition, database, number, partitions: Arc::new(partitions) })
     }
 }

@@ -182,11 +182,6 @@ impl PageMeter {
         Ok(self.work.spend(steps)?)
     }
 
-    /// Before work that takes a while and cannot be interrupted.
-    pub fn look(&self) -> Result<(), EngineError> {
-        Ok(self.work.allowance().look()?)
-    }
-
     /// Takes memory for as long as the page is made.
     pub fn keep(&self, bytes: usize) -> Result<(), EngineError> {
         Ok(self.work.keep(bytes)?)

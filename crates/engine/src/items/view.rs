@@ -8,7 +8,7 @@ use quire_storage::Snapshot;
 use super::moment::Moment;
 use crate::indexes::{self, Indexes};
 use crate::shared::Shared;
-use crate::{Container, EngineError, stretches, vectors};
+use crate::{Container, EngineError, stretches};
 
 /// A snapshot, and what belongs to it: the indexes that are complete in it, how far memory was when it was taken, and
 /// the time that decides what has expired. Pages of one view agree with each other, and so do point reads.
@@ -17,7 +17,6 @@ pub(crate) struct View {
     pub snapshot: Arc<dyn Snapshot>,
     pub indexes: Arc<Indexes>,
     pub stretches_seen: stretches::Seen,
-    pub vectors_seen: vectors::Seen,
     pub moment: Moment,
     /// Child ids of items that are not to be seen: those that a transaction has deleted.
     pub hidden: Arc<HashSet<u64>>,
@@ -25,13 +24,13 @@ pub(crate) struct View {
 
 impl View {
     pub fn now(shared: &Shared, container: &Container) -> Result<View, EngineError> {
-        let (stretches_seen, vectors_seen) = (shared.stretches.now(), shared.vectors.now());
+        let stretches_seen = shared.stretches.now();
         let deleted_keys = container.partitions.deleted_keys();
         let (snapshot, indexes) = indexes::snapshot(shared, container)?;
         container.partitions.check_current(&*snapshot)?;
         let moment = container.moment_in(shared, &*snapshot, deleted_keys)?;
         let hidden = Arc::default();
-        Ok(View { snapshot: Arc::from(snapshot), indexes, stretches_seen, vectors_seen, moment, hidden })
+        Ok(View { snapshot: Arc::from(snapshot), indexes, stretches_seen, moment, hidden })
     }
 
     pub fn without(&self, rids: impl Iterator<Item = u64>) -> View {

@@ -140,7 +140,6 @@ impl ModelRules {
         new: Option<Node<'_>>,
     ) -> Result<Vec<(TargetKey, RollupChange)>, ItemError> {
         let link = &self.links[rollup.link];
-        let mut places: HashMap<TargetKey, usize> = HashMap::new();
         let mut changes: Vec<(TargetKey, RollupChange)> = Vec::new();
         for (item, is_gone) in [(old, true), (new, false)] {
             let Some(item) = item else { continue };
@@ -148,8 +147,7 @@ impl ModelRules {
                 if is_gone {
                     change.negate();
                 }
-                let place = *places.entry(target.clone()).or_insert(changes.len());
-                match changes.get_mut(place) {
+                match changes.iter_mut().find(|(own, _)| *own == target) {
                     Some((_, own)) => own.merge(&change),
                     None => changes.push((target, change)),
                 }

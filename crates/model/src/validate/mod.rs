@@ -1,6 +1,5 @@
 //! Whether a model is valid for a database: every error, each with a pointer to where it is.
 
-mod claims; // paths, found by what touches them
 mod expressions; // what copies, mirrors and rollups evaluate
 mod links; // containers, routes, deletes
 mod owned; // which paths are maintained, and that nothing reads them

@@ -4,7 +4,6 @@
 use quire_resource::ContainerDefinition;
 use quire_sql::{Expression, ReadStep};
 
-use super::claims::Claims;
 use super::expressions::{Stated, TARGET};
 use super::{Checker, Database, SYSTEM_NAMES, Warning};
 use crate::Pointer;
@@ -100,16 +99,15 @@ impl<'a> Checker<'a> {
         self.check_copies_have_objects();
         let owned = owned_paths(self.model).into_iter().filter(|owned| self.is_readable(owned));
         let owned: Vec<OwnedPath<'_>> = owned.collect();
-        let (mut claims, mut allowed) = (Claims::default(), Claims::default());
-        for (number, later) in owned.iter().enumerate() {
-            self.check_once(&owned, &claims, later);
-            claims.insert(later.container, &later.path, number);
+        let mut allowed = Vec::new();
+        for (index, later) in owned.iter().enumerate() {
+            self.check_once(&owned[..index], later);
             if self.check_allowed(later) {
-                allowed.insert(later.container, &later.path, number);
+                allowed.push(later);
             }
         }
         for read in self.reads() {
-            self.check_not_owned(&owned, &allowed, read);
+            self.check_not_owned(&allowed, read);
         }
     }
 
@@ -141,17 +139,18 @@ impl<'a> Checker<'a> {
         self.is_whole(&owned.at) && self.known_container(&container_at, owned.container).is_some()
     }
 
-    fn check_once(&mut self, owned: &[OwnedPath<'_>], earlier: &Claims<'_>, later: &OwnedPath<'_>) {
-        let collides = |number: usize| {
-            let other = &owned[number];
+    fn check_once(&mut self, earlier: &[OwnedPath<'_>], later: &OwnedPath<'_>) {
+        let collides = |other: &&OwnedPath<'_>| {
             // Windows may share a container of pages; paths within one window are its own business.
             let same_window =
                 other.kind != OwnedKind::Copy && other.owner == later.owner && other.link.is_none();
             let both_pages = other.kind == OwnedKind::Page && later.kind == OwnedKind::Page;
-            !both_pages && !same_window
+            other.container == later.container
+                && other.path.touches(&later.path)
+                && !both_pages
+                && !same_window
         };
-        if let Some(other) = earlier.find(later.container, &later.path, &collides) {
-            let other = &owned[other];
+        if let Some(other) = earlier.iter().find(collides) {
             let (path, container) = (later.path.to_string(), later.container.to_owned());
             let (one, other) = (other.owner.to_owned(), later.owner.to_owned());
             self.report(&later.at, Problem::OwnedTwice { path, container, one, other });
@@ -172,12 +171,12 @@ impl<'a> Checker<'a> {
         false
     }
 
-    fn check_not_owned(&mut self, owned: &[OwnedPath<'_>], allowed: &Claims<'_>, read: ReadPath<'_>) {
-        let is_read = |number: usize| {
-            read.path_of.is_none() || owned[number].link.map(|link| &*link.name) != read.path_of
+    fn check_not_owned(&mut self, owned: &[&OwnedPath<'_>], read: ReadPath<'_>) {
+        let is_read = |owned: &&&OwnedPath<'_>| {
+            let is_own_path = read.path_of.is_some() && owned.link.map(|link| &*link.name) == read.path_of;
+            owned.container == read.container && owned.path.touches(&read.path) && !is_own_path
         };
-        if let Some(found) = allowed.find(read.container, &read.path, &is_read) {
-            let found = &owned[found];
+        if let Some(found) = owned.iter().find(is_read) {
             let (reader, path) = (read.reader.to_owned(), found.path.to_string());
             let (container, owner) = (found.container.to_owned(), found.owner.to_owned());
             self.report(read.at, Problem::OwnedIsRead { reader, path, container, owner });

@@ -227,20 +227,10 @@ fn all_errors_are_told_together() {
         invalid.to_string(),
         "The model has 6 errors. The first: SC2001 at 0: Identifier 'q' could not be resolved."
     );
-    let body = invalid.to_json();
-    let member = |name: &str| body.get(name).cloned().unwrap_or_default();
-    assert_eq!(member("code"), Value::from("ModelInvalid"));
-    assert_eq!(member("message"), Value::from(invalid.to_string()));
     assert_eq!(
-        member("errors").at(2).expect("the third").to_json(),
+        invalid.0[2].to_json().to_json(),
         r#"{"code":"BadValue","at":"/rollups/0","message":"'value' is missing."}"#
     );
-}
-
-#[test]
-fn one_error_is_told_as_one() {
-    let invalid = put(&parse("{}")).expect_err("invalid");
-    assert_eq!(invalid.to_string(), "The model has 1 error. The first: 'version' is missing.");
 }
 
 #[test]

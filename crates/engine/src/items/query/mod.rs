@@ -48,7 +48,7 @@ use crate::results::{HeldResult, Owner, ResultKey};
 use crate::scripts::PageFunctions;
 use crate::sequencer::random_token;
 use crate::shared::Shared;
-use crate::{Container, EngineError, vectors};
+use crate::{Container, EngineError};
 
 use self::candidates::Candidates;
 use self::evaluate::Evaluator;
@@ -217,7 +217,7 @@ impl Run<'_> {
             wants_missing: false,
         };
         let is_resumed = resume.is_some();
-        let plan = self.plan(&mut chooser, &analysis, resume, view.vectors_seen)?;
+        let plan = self.plan(&mut chooser, &analysis, resume)?;
         self.want_missing(chooser.wants_missing, &plan);
         let plan_time = started.elapsed();
         reader.meter.start();
@@ -313,7 +313,6 @@ impl Run<'_> {
         chooser: &mut Chooser<'_, '_, '_>,
         analysis: &Analysis,
         resume: Option<Resume>,
-        vectors_seen: vectors::Seen,
     ) -> Result<Plan, EngineError> {
         match (self.query.shape(), self.query.sorted(), &analysis.order, resume) {
             (Shape::Streaming { .. }, _, _, resume @ (None | Some(Resume::Stream { .. }))) => {
@@ -350,8 +349,7 @@ impl Run<'_> {
                 let (feed, node) = match fed {
                     Some((fed, node)) => (Feed::Index(fed), node),
                     None => {
-                        let (candidates, node) =
-                            self.whole_candidates(chooser, analysis, &resume, vectors_seen)?;
+                        let (candidates, node) = self.whole_candidates(chooser, analysis)?;
                         (Feed::Items(candidates), node)
                     }
                 };
@@ -394,15 +392,11 @@ impl Run<'_> {
         &self,
         chooser: &mut Chooser<'_, '_, '_>,
         analysis: &Analysis,
-        resume: &Option<Resume>,
-        seen: vectors::Seen,
     ) -> Result<(Candidates, Node), EngineError> {
         if !self.request.index_use || self.container.definition.indexing.vector.is_empty() {
             return chooser.all_candidates(&analysis.filter);
         }
-        let Run { shared, container, .. } = self;
-        let nearest = Nearest { shared, container, seen, is_first: resume.is_none() };
-        nearest.candidates(chooser, analysis)
+        Nearest { container: self.container }.candidates(chooser, analysis)
     }
 
     fn run(
