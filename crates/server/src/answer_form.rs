@@ -15,6 +15,8 @@ use crate::status::RequestError;
 const EXCLUDE_SYSTEM_PROPERTIES: HeaderName = HeaderName::from_static("x-ms-exclude-system-properties");
 const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_ts", "_attachments"];
 
+/// The memory of a change of form, in lengths of the answer: it is read into values and written again.
+const COPIES: usize = 8;
 /// More than any item or query row has.
 const DEPTH_MAX: usize = 512;
 
@@ -26,6 +28,13 @@ pub(crate) fn in_form(call: &Call<'_>, kind: &RouteKind, reply: Reply) -> Handle
     let excludes = call.is_true(&EXCLUDE_SYSTEM_PROPERTIES);
     let is_binary = takes_binary_only(call.request);
     let Some(body) = reply.json_body().filter(|_| excludes || is_binary) else { return Ok(reply) };
+    // What wrote is told so in any case.
+    let mut hold = call.state.bytes.hold();
+    let bytes = COPIES * body.len();
+    match call.operation.action {
+        Action::Read | Action::ReadFeed | Action::ChangeFeed | Action::Query => hold.grow_to(bytes)?,
+        _ => hold.take(bytes),
+    }
     let mut value = text::parse(body, Limits { depth_max: DEPTH_MAX })
         .map_err(|error| RequestError::Internal { what: format!("an answer that is no JSON: {error}") })?;
     if excludes {

@@ -61,5 +61,6 @@ async fn serve(state: &State, request: &Request, kind: &RouteKind, operation: Op
 
 async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
     let reply = answer_form::in_form(call, kind, operations::run(call, kind).await?)?;
+    let reply = if call.request.sees_part { reply.without_usage() } else { reply };
     Ok(views::with_lag(call, kind, reply))
 }

@@ -70,10 +70,10 @@ pub(crate) async fn answer(
             }
         }
     };
-    exchange.finish(&mut response, version, is_head);
+    exchange.finish(&mut response, &path, version, is_head);
     if let Err(error) = exchange.count_answer(&mut response) {
         response = refuse(activity_id, &error.into());
-        exchange.finish(&mut response, version, is_head);
+        exchange.finish(&mut response, &path, version, is_head);
     }
     let took = started.elapsed();
     let charge = response.headers().get("x-ms-request-charge").map(HeaderValue::as_bytes);
@@ -149,6 +149,7 @@ impl Exchange {
             host,
             activity_id,
             client: Client::new(&self.wire),
+            sees_part: false,
         })
     }
 
@@ -172,6 +173,7 @@ impl Exchange {
         self.operation = Operation::new(route.resource_type, action);
         let principal = auth::authenticate(&state, &request, &route).await?;
         state.connections.authenticated(&self.wire);
+        request.sees_part = principal.sees_part();
         let operation = match found {
             Ok(operation) => operation,
             Err(error) => return self.refused(&request, &error.into()).await,
@@ -216,7 +218,7 @@ impl Exchange {
 
     async fn serve_own(&mut self, mut request: Request) -> Result<Response, HandlerError> {
         let state = self.state.clone();
-        let route = quire::parse(&state, &request).map_err(RequestError::Route)?;
+        let route = quire::parse(&state, &request.method, &request.path).map_err(RequestError::Route)?;
         let found = operations::find_admin(&route, &request.method);
         let (name, access) = found.ok_or(RequestError::Route(RouteError::MethodNotAllowed))?;
         if access != Access::Open {
@@ -268,13 +270,13 @@ impl Exchange {
     }
 
     /// What every answer needs, whoever wrote it.
-    fn finish(&self, response: &mut Response, version: Version, is_head: bool) {
+    fn finish(&self, response: &mut Response, path: &str, version: Version, is_head: bool) {
         if let Some(cors) = &self.cors {
             cors.write(response.headers_mut());
         }
         if response.status() == hyper::StatusCode::METHOD_NOT_ALLOWED {
-            let allow = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
-            response.headers_mut().entry(ALLOW).or_insert(allow);
+            let verbs = allowed_verbs(&self.state, path);
+            response.headers_mut().extend(HeaderValue::try_from(verbs).map(|verbs| (ALLOW, verbs)));
         }
         // The rest of a body that nobody will read must not be taken for the next request.
         if !self.is_read && !self.body.is_end_stream() && version <= Version::HTTP_11 {
@@ -287,6 +289,18 @@ impl Exchange {
             *response.body_mut() = Full::new(Bytes::new());
         }
     }
+}
+
+/// The verbs with which the table has operations of a path; none for what is not supported at all.
+fn allowed_verbs(state: &State, path: &str) -> String {
+    const VERBS: [Method; 6] =
+        [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+    let has = |method: &&Method| match quire::is_own(path) {
+        true => quire::parse(state, method, path)
+            .is_ok_and(|route| operations::find_admin(&route, method).is_some()),
+        false => routes::parse(method, path).is_ok(),
+    };
+    VERBS.iter().filter(has).map(Method::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn refuse(activity_id: &HeaderValue, error: &HandlerError) -> Response {

@@ -246,6 +246,13 @@ impl Reply {
         self.with(QUOTA, ITEM_QUOTA).with_text(USAGE, usage)
     }
 
+    /// For a sender who may not know what others have in the container.
+    pub fn without_usage(mut self) -> Reply {
+        self.headers.remove(USAGE);
+        self.headers.remove(QUOTA);
+        self
+    }
+
     pub fn database_usage(self, database_count: usize) -> Reply {
         self.with(QUOTA, HeaderValue::from_static("databases=1000;"))
             .with_text(USAGE, format!("databases={database_count};"))

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use quire_engine::{WorkerState, WorkerStatus};
 
@@ -75,13 +75,17 @@ pub(crate) struct AdminCall<'a> {
     pub request: &'a Request,
 }
 
+fn without_query(path: &str) -> &str {
+    path.split('?').next().unwrap_or_default()
+}
+
 pub(crate) fn is_own(path: &str) -> bool {
     path.starts_with("/_quire/") || path == AUTHORITY_PATH
 }
 
 /// Percent-decoded, without a query string.
-pub(crate) fn parse(state: &State, request: &Request) -> Result<AdminRoute, RouteError> {
-    let path = path(request);
+pub(crate) fn parse(state: &State, method: &Method, path: &str) -> Result<AdminRoute, RouteError> {
+    let path = without_query(path);
     if path == AUTHORITY_PATH {
         return if state.certificate.is_some() {
             Ok(AdminRoute::Authority)
@@ -92,7 +96,7 @@ pub(crate) fn parse(state: &State, request: &Request) -> Result<AdminRoute, Rout
     let mut endpoints = state.config.endpoints.iter().filter(|endpoint| endpoint.path == path).peekable();
     if let Some(endpoint) = endpoints.peek() {
         let route = AdminRoute::Endpoint { path: endpoint.path };
-        let is_known = endpoints.any(|endpoint| endpoint.method == request.method);
+        let is_known = endpoints.any(|endpoint| endpoint.method == *method);
         return if is_known { Ok(route) } else { Err(RouteError::MethodNotAllowed) };
     }
     let segments: Vec<&str> = path.strip_prefix("/_quire/").unwrap_or_default().split('/').collect();
@@ -129,7 +133,7 @@ fn decode(segment: &str) -> Result<String, RouteError> {
 
 /// Who asks, and whether they may.
 pub(crate) async fn authorize(state: &State, request: &Request, access: Access) -> Result<(), AuthError> {
-    let path = path(request);
+    let path = without_query(&request.path);
     let signed = Signed {
         method: &request.method,
         resource_type: RESOURCE_TYPE,
@@ -228,10 +232,6 @@ pub(crate) async fn endpoint(call: &AdminCall<'_>, path: &str) -> Answered {
     let (shared, run, body) = (call.state.clone(), endpoint.call.clone(), call.request.body.clone());
     let text = call.state.pool.write(move || run(&shared.engine, &body)).await??;
     Ok(json(StatusCode::OK, text))
-}
-
-fn path(request: &Request) -> &str {
-    request.path.split('?').next().unwrap_or_default()
 }
 
 /// Serves a request below `/_quire/` that is authorized.

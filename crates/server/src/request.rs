@@ -30,6 +30,8 @@ pub(crate) struct Request {
     /// The client's own, or one made here; echoed in every answer.
     pub activity_id: HeaderValue,
     pub client: Client,
+    /// The sender may see a part of the container only: answers say nothing about the rest of it.
+    pub sees_part: bool,
 }
 
 /// Whoever waits for the answer.

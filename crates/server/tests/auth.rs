@@ -355,6 +355,42 @@ fn a_token_of_one_partition_stays_in_it() {
     assert_eq!(shop.with(&one, "DELETE", ORDERS, "", ""), 403);
 }
 
+/// Counts and sizes of the container are those of all partition keys.
+#[test]
+fn a_token_of_one_partition_is_told_nothing_of_the_others() {
+    let shop = Shop::open();
+    let limited = ",\"resourcePartitionKey\":[\"x\"]";
+    let one = shop.permission("one", "All", "dbs/shop/colls/orders", limited, &[]);
+    let docs = format!("{ORDERS}/docs");
+    assert_eq!(shop.with(&one, "POST", &docs, "[\"x\"]", ORDER), 201);
+    let call = |token: Option<&str>, method: &str, path: &str, more: &[(&str, &str)], body: &str| {
+        let encoded = token.map(support::encode);
+        let mut headers = more.to_vec();
+        headers.push(("x-ms-documentdb-partitionkey", "[\"x\"]"));
+        headers.extend(encoded.as_deref().map(|token| ("authorization", token)));
+        shop.server.call(method, path, &headers, body)
+    };
+    let usage = "x-ms-resource-usage";
+    let item = format!("{docs}/1");
+    let quota = [("x-ms-documentdb-populatequotainfo", "True")];
+    for (method, path, more, body) in
+        [("GET", item.as_str(), &[][..], ""), ("PUT", &item, &[], ORDER), ("GET", ORDERS, &quota, "")]
+    {
+        let (all, part) = (call(None, method, path, more, body), call(Some(&one), method, path, more, body));
+        assert_eq!((all.status, part.status), (200, 200), "{method} {path}: {}", part.text());
+        assert!(all.header(usage).is_some() && part.header(usage).is_none(), "{method} {path}");
+    }
+    let statistics = [("x-ms-documentdb-populatepartitionstatistics", "True")];
+    assert!(call(None, "GET", ORDERS, &statistics, "").text().contains("documentCount"));
+    let refused = call(Some(&one), "GET", ORDERS, &statistics, "");
+    refused.check_error(403, "Forbidden", "x-ms-documentdb-populatepartitionstatistics");
+    let explain = [("x-ms-documentdb-isquery", "True"), ("x-quire-explain", "true")];
+    let query = r#"{"query":"SELECT * FROM c WHERE c.n > 1"}"#;
+    assert!(call(None, "POST", &docs, &explain, query).header("x-quire-explain").is_some());
+    call(Some(&one), "POST", &docs, &explain, query).check_error(403, "Forbidden", "x-quire-explain");
+    assert_eq!(call(Some(&one), "POST", &docs, &explain[..1], query).status, 200);
+}
+
 /// Every operation of it is checked, whatever the headers say.
 #[test]
 fn a_batch_stays_in_the_partition_of_its_token() {
@@ -545,6 +581,10 @@ fn a_token_that_was_tampered_with_is_refused() {
         let changed = String::from_utf8(bytes).unwrap();
         assert_eq!(shop.with(&changed, "GET", ORDERS, "", ""), 401, "{position}");
     }
+    for more in ["A", ";A", "A;"] {
+        assert_eq!(shop.with(&format!("{token}{more}"), "GET", ORDERS, "", ""), 401, "{more}");
+    }
+    assert_eq!(shop.with(token.trim_end_matches(';'), "GET", ORDERS, "", ""), 200);
     // Another account's token.
     let other = Shop::open().permission("p", "Read", "dbs/shop/colls/orders", "", &[]);
     assert_eq!(shop.with(&other, "GET", ORDERS, "", ""), 401);

@@ -13,9 +13,11 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use quire_engine::QueryMemoryLimits;
 use quire_server::{Endpoint, Keys, ServerConfig, WELL_KNOWN_KEY};
+use quire_storage::memory::MemoryStorage;
 use rustls::pki_types::ServerName;
-use support::{TestServer, Wire, authorization, now, signed, start_tls, start_with};
+use support::{TestServer, Wire, authorization, now, signed, start_engine, start_tls, start_with};
 
 const DOCS: &str = "/dbs/d/colls/c/docs";
 const PK: (&str, &str) = ("x-ms-documentdb-partitionkey", "[\"p\"]");
@@ -319,6 +321,113 @@ fn when_memory_is_short_readers_are_refused_and_stalled_ones_go() {
     println!("{refused} pages refused");
     // What writes is not refused after it was done.
     create(&server, &format!(r#"{{"id":"large","pk":"p","text":"{}"}}"#, "x".repeat(1_000_000)));
+}
+
+/// Streams of a client that gives its answers no room, frame by frame: `SETTINGS_INITIAL_WINDOW_SIZE` is 0.
+fn without_window(server: &TestServer, streams: u32) -> Wire {
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    }
+    fn text(text: &str) -> Vec<u8> {
+        // A length in a prefix of 7 bits, and the rest of it in groups of 7.
+        let mut bytes = match text.len() {
+            length @ 0..127 => vec![length as u8],
+            length => vec![127, ((length - 127) % 128) as u8 | 128, ((length - 127) / 128) as u8],
+        };
+        bytes.extend(text.as_bytes());
+        bytes
+    }
+    let header = |(name, value): (&str, &str)| [vec![0], text(name), text(value)].concat();
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    let date = now();
+    let signature = authorization(WELL_KNOWN_KEY, "GET", DOCS, &date);
+    let head: Vec<u8> = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":path", DOCS),
+        (":authority", "localhost"),
+        ("x-ms-date", &date),
+        ("authorization", &signature),
+        ("x-ms-max-item-count", "-1"),
+    ]
+    .into_iter()
+    .flat_map(header)
+    .collect();
+    (0..streams).for_each(|number| bytes.extend(frame(1, 5, 2 * number + 1, &head)));
+    let mut wire = server.connect();
+    assert!(wire.send(bytes));
+    wire
+}
+
+/// 256 pages of 3 MB are asked for, and none is read.
+#[test]
+fn streams_without_a_window_stay_within_the_memory() {
+    const IN_FLIGHT_MAX: usize = 16 << 20;
+    const QUERIES_MAX: usize = 64 << 20;
+    let server = start_engine(
+        Arc::new(MemoryStorage::new()),
+        |options| {
+            options.query_memory = QueryMemoryLimits { total_bytes: QUERIES_MAX, query_bytes: 16 << 20 }
+        },
+        |config| config.limits.in_flight_bytes_max = IN_FLIGHT_MAX,
+    );
+    let server = with_container(server);
+    for id in 0..30 {
+        create(&server, &format!(r#"{{"id":"{id}","pk":"p","text":"{}"}}"#, "x".repeat(100_000)));
+    }
+    let resident_before = resident_bytes();
+    let _clients: Vec<Wire> = (0..4).map(|_| without_window(&server, 64)).collect();
+    wait_until("answers counted", || metric(&server, "quire_in_flight_bytes") > 10_000_000);
+    for _ in 0..20 {
+        let held = metric(&server, "quire_in_flight_bytes") as usize;
+        let queries = metric(&server, "quire_query_memory_bytes") as usize;
+        assert!(held <= IN_FLIGHT_MAX && queries <= QUERIES_MAX, "{held} and {queries} bytes");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // 768 MB were asked for. Beside the two budgets there is what threads and buffers take.
+    let grown = resident_bytes().saturating_sub(resident_before);
+    println!("resident memory grew by {} MB", grown >> 20);
+    assert!(grown < IN_FLIGHT_MAX + QUERIES_MAX + (128 << 20), "{grown}");
+    server.check_alive();
+}
+
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    status.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[test]
+fn ten_queries_at_once_share_the_memory() {
+    const TOTAL: usize = 64 << 20;
+    let server = start_engine(
+        Arc::new(MemoryStorage::new()),
+        |options| options.query_memory = QueryMemoryLimits { total_bytes: TOTAL, query_bytes: 40 << 20 },
+        |_| {},
+    );
+    let server = with_container(server);
+    create(&server, r#"{"id":"1","pk":"p"}"#);
+    // 4,000 letters, each replaced by so many others: 4 MB fit, 64 MB do not.
+    let body = |letters: usize| {
+        let (a, b) = ("a".repeat(4000), "b".repeat(letters));
+        serde_json::json!({"query": "SELECT VALUE LENGTH(REPLACE(@a,'a',@b)) FROM c",
+            "parameters": [{"name": "@a", "value": a}, {"name": "@b", "value": b}]})
+        .to_string()
+    };
+    for (letters, allowed) in [(1000, &[200, 429][..]), (16_000, &[400])] {
+        let body = body(letters);
+        std::thread::scope(|scope| {
+            let calls: Vec<_> =
+                (0..10).map(|_| scope.spawn(|| server.call("POST", DOCS, &QUERY, &body))).collect();
+            for call in calls {
+                let reply = call.join().unwrap();
+                assert!(allowed.contains(&reply.status), "{letters}: {} {}", reply.status, reply.text());
+            }
+        });
+    }
+    assert!(metric(&server, "quire_query_memory_peak_bytes") as usize <= TOTAL);
+    wait_until("all given back", || metric(&server, "quire_query_memory_bytes") == 0);
 }
 
 // ---- clients that leave

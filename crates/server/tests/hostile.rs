@@ -197,6 +197,19 @@ fn bad_methods_and_paths() {
         status
     };
     assert_eq!(raw("BREW /dbs HTTP/1.1\r\nhost: localhost\r\n\r\n"), Some(405));
+    for (path, verbs) in [
+        ("/", "GET, HEAD"),
+        ("/dbs", "GET, HEAD, POST"),
+        ("/dbs/d", "GET, HEAD, DELETE"),
+        ("/dbs/d/colls/c/docs/i", "GET, HEAD, PUT, PATCH, DELETE"),
+        ("/dbs/d/colls/c/operations/partitionkeydelete", "POST"),
+        ("/dbs/d/colls/c/docs/i/attachments", ""),
+        ("/_quire/live", "GET, HEAD"),
+        ("/_quire/faults", "GET, HEAD, POST, DELETE"),
+    ] {
+        let reply = server.call("BREW", path, &[], "");
+        assert_eq!((reply.status, reply.header("allow")), (405, Some(verbs)), "{path}");
+    }
     assert_eq!(raw("TRACE / HTTP/1.1\r\nhost: localhost\r\n\r\n"), Some(405));
     assert_eq!(raw("OPTIONS * HTTP/1.1\r\nhost: localhost\r\n\r\n"), Some(400));
     assert_eq!(raw("CONNECT localhost:1 HTTP/1.1\r\nhost: localhost\r\n\r\n"), Some(400));

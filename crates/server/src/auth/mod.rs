@@ -42,6 +42,13 @@ pub(crate) enum Principal {
     Oidc { role: Role },
 }
 
+impl Principal {
+    /// Whether it is limited to a part of a container, such as a partition key.
+    pub fn sees_part(&self) -> bool {
+        matches!(self, Principal::ResourceToken(grant) if grant.is_of_part())
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Read,

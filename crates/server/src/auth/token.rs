@@ -13,6 +13,8 @@ use super::{Access, AuthError, Principal};
 use crate::routes::{RouteKind, script_segment};
 use crate::state::State;
 
+/// `dbs/{db}/colls/{container}`.
+const CONTAINER_LINK_PARTS: usize = 4;
 const LIFETIME_SECONDS: i64 = 3600;
 const LIFETIME_SECONDS_MAX: i64 = 24 * 3600;
 /// How far a clock may have gone back between two runs of the server.
@@ -30,6 +32,12 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
+    /// Whether it is less than a container.
+    pub fn is_of_part(&self) -> bool {
+        self.partition_key.is_some()
+            || self.resource.trim_matches('/').split('/').count() > CONTAINER_LINK_PARTS
+    }
+
     pub fn may_write(&self) -> bool {
         self.mode == Mode::All
     }

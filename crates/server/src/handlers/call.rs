@@ -127,6 +127,15 @@ impl<'a> Call<'a> {
         is_true(self.request, name)
     }
 
+    /// For what tells about the whole container.
+    pub fn check_sees_all(&self, header: &str) -> Result<(), HandlerError> {
+        if !self.request.sees_part {
+            return Ok(());
+        }
+        let reason = format!("A token for a part of a container cannot ask for {header}.");
+        Err(EngineError::Forbidden { reason }.into())
+    }
+
     /// Whether a query may be about more than one partition.
     pub fn crosses_partitions(&self) -> bool {
         self.is_true(&CROSS_PARTITION)

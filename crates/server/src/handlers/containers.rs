@@ -61,6 +61,9 @@ fn with_sharing(call: &Call<'_>, container: &Container, reply: Reply) -> Reply {
 pub(crate) fn read(call: &Call<'_>, database: &str, container: &str) -> Handled {
     let container = call.container(database, container)?;
     let statistics = call.is_true(&POPULATE_STATISTICS);
+    if statistics {
+        call.check_sees_all("x-ms-documentdb-populatepartitionstatistics")?;
+    }
     let reply = call.read_reply(&container.resource, || {
         let engine = &call.state.engine;
         if statistics { json_with_statistics(engine, &container) } else { json(engine, &container) }

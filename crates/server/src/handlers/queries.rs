@@ -38,9 +38,14 @@ const EXECUTION_INFO: HeaderName = HeaderName::from_static("x-ms-cosmos-query-ex
 pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> Handled {
     let container = call.item_container(database, container)?;
     let query = parse_query(&call.body()?)?;
+    let explain = call.is_true(&EXPLAIN);
+    if explain {
+        // It counts index rows of all partition keys.
+        call.check_sees_all("x-quire-explain")?;
+    }
     let page = PageRequest {
         crossing: crossing(call, &container),
-        explain: call.is_true(&EXPLAIN),
+        explain,
         index_metrics: call.is_true(&POPULATE_INDEX_METRICS) || call.is_true(&POPULATE_INDEX_METRICS_V2),
         resume: query.resume,
         ..call.page()?
