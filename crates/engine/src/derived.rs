@@ -4,7 +4,7 @@ use quire_resource::{ContainerDefinition, ItemTtl};
 use quire_storage::Space;
 
 use crate::EngineError;
-use crate::indexes::Indexes;
+use crate::indexes::{IndexId, Indexes};
 use crate::items::row::Row;
 use crate::items::unique;
 use crate::keys::{self, FEEDS, INDEX, LOOKUPS};
@@ -16,14 +16,14 @@ pub(crate) struct DerivedRow {
     pub value: Vec<u8>,
 }
 
-/// Id row, unique rows, feed row, expiry row and index rows of an item.
+/// Id row, unique rows, feed row, expiry row and index rows of an item; and what is counted of it without rows.
 pub(crate) fn derived_rows(
     container: u32,
     definition: &ContainerDefinition,
     indexes: &Indexes,
     rid: u64,
     row: &Row<'_>,
-) -> Result<Vec<DerivedRow>, EngineError> {
+) -> Result<(Vec<DerivedRow>, Vec<(IndexId, u64)>), EngineError> {
     let key = row.partition_key()?;
     let epk = definition.partition_key.effective(&key);
     let identity = definition.partition_key.identity(&key);
@@ -41,13 +41,15 @@ pub(crate) fn derived_rows(
         rows.push(feed(keys::expiry(container, expires_at, rid), Vec::new()));
     }
     let prefix = keys::container_prefix(container);
-    let indexed = indexes.rows_of(rid, row)?.map_or(Vec::new(), |rows| rows.into_rows(stamp.ts));
+    let indexed = indexes.rows_of(rid, row)?;
+    let weights = indexed.as_ref().map_or(Vec::new(), |rows| rows.weights().to_vec());
+    let indexed = indexed.map_or(Vec::new(), |rows| rows.into_rows(stamp.ts));
     // Rows that are still being written follow from nothing.
     for middle in indexed.into_iter().filter(|middle| !indexes.is_incomplete(middle)) {
         let key = [&prefix[..], &middle, &rid.to_be_bytes()].concat();
         rows.push(DerivedRow { space: INDEX, key, value: Vec::new() });
     }
-    Ok(rows)
+    Ok((rows, weights))
 }
 
 /// Only items with a `ttl` of their own have an expiry row, also where the container's TTL is off.

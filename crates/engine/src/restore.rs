@@ -208,7 +208,11 @@ fn write_item(
     found.counts.merge(&counts_of(&row));
     let (prefix, suffix) = (keys::container_prefix(container).to_vec(), rid.to_be_bytes().to_vec());
     let mut added = Vec::new();
-    for DerivedRow { space, key, value } in derived_rows(container, definition, indexes, rid, &row)? {
+    let (derived, weights) = derived_rows(container, definition, indexes, rid, &row)?;
+    for (index, weight) in weights {
+        found.indexes.add(index, weight as i64);
+    }
+    for DerivedRow { space, key, value } in derived {
         if space != INDEX {
             loader.add(Op::Put { space, key, value });
             continue;

@@ -79,7 +79,7 @@ struct Expected {
     feeds: u64,
     indexes: u64,
     partitions: BTreeMap<u32, Counts>,
-    /// Rows of each index, by partition.
+    /// Rows of each index, by partition; and what is counted without rows.
     index_rows: BTreeMap<u32, HashMap<IndexId, u64>>,
 }
 
@@ -111,8 +111,8 @@ impl Verifier<'_> {
             for (key, value) in &page.rows {
                 self.report.items += 1;
                 match check_item(container, checked, key, value) {
-                    Ok((counts, rows)) => {
-                        expected.add(counts, &rows, &checked.indexes);
+                    Ok((counts, (rows, weights))) => {
+                        expected.add(counts, &rows, &weights, &checked.indexes);
                         derived.extend(rows);
                     }
                     Err(what) => {
@@ -345,8 +345,17 @@ fn container_at(key: &[u8], offset: usize) -> Option<u32> {
 }
 
 impl Expected {
-    fn add(&mut self, (partition, item): (u32, Counts), rows: &[DerivedRow], indexes: &Indexes) {
+    fn add(
+        &mut self,
+        (partition, item): (u32, Counts),
+        rows: &[DerivedRow],
+        weights: &[(IndexId, u64)],
+        indexes: &Indexes,
+    ) {
         let index_rows = self.index_rows.entry(partition).or_default();
+        for (index, weight) in weights {
+            *index_rows.entry(*index).or_default() += weight;
+        }
         for row in rows {
             match (row.space, parse_row(&row.key)) {
                 (LOOKUPS, _) => self.lookups += 1,
@@ -387,12 +396,15 @@ pub(crate) fn counts_of(row: &Row<'_>) -> Counts {
     }
 }
 
+/// The rows of an item, and what is counted of it without rows.
+type Derived = (Vec<DerivedRow>, Vec<(IndexId, u64)>);
+
 fn check_item(
     container: u32,
     CheckedContainer { definition, layout, indexes }: &CheckedContainer,
     key: &[u8],
     value: &[u8],
-) -> Result<((u32, Counts), Vec<DerivedRow>), String> {
+) -> Result<((u32, Counts), Derived), String> {
     let rid = keys::rid_of_item_key(key).ok_or("a key of the wrong length")?;
     let row = Row::parse(value).map_err(|error| error.to_string())?;
     let partition = check_row(definition, layout, rid, &row)?;

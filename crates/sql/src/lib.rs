@@ -35,8 +35,9 @@ mod user_functions; // functions that the container brings
 
 pub use self::access::{
     Analysis, CompositeIndex, Condition, FullTextCondition, FullTextTerm, IndexAggregate, IndexMetrics,
-    Indexes, OrderKey, OrderPath, PathRange, Reads, SingleIndex, SpatialCondition, SpatialRelation,
-    ValueRange, VectorOrder,
+    Indexes, OrderKey, OrderPath, PathRange, RankComponent, RankSearch, Reads, ScoreOrder, SearchTerm,
+    SearchedText, SingleIndex, SpatialCondition, SpatialRelation, TextCount, TextStatisticsSearch, ValueRange,
+    VectorOrder,
 };
 pub use self::computed::{check_computed_properties, check_computed_property};
 pub use self::diagnostic::Diagnostic;
@@ -50,7 +51,7 @@ pub use self::parser::parse;
 pub use self::plan::{Distinct, DistinctCount, Feature, HybridSearch, QueryInfo, QueryPlan};
 pub use self::projection::Projection;
 pub use self::query::{Evaluator, Parameters, Query, Shape, Sink};
-pub use self::ranking::RankStatistics;
+pub use self::ranking::{RankStatistics, fused_part, fused_scores};
 pub use self::schema::Schema;
 pub use self::temp::{QueryTemp, TempFile, TempSpace, TempUse};
 pub use self::user_functions::{Spend, UserFunctions};

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use quire_value::{Path, Value};
+use quire_value::{Number, Path, Value};
 
 use crate::bind::{self, Bound};
 use crate::bound::{self, Expr};
@@ -11,9 +11,9 @@ use crate::exec::{self, Item, Row, Run, Seen, Window};
 use crate::functions::{Patterns, Surroundings};
 use crate::meter::{Allowance, Meter};
 use crate::plan::{self, QueryPlan};
-use crate::ranking::{RankStatistics, Ranked};
+use crate::ranking::{RankStatistics, Ranked, text_counts};
 use crate::user_functions::{NoFunctions, UserFunctions};
-use crate::{Schema, SqlError, ast, computed, flatten, fold, parser, partition_keys};
+use crate::{Schema, SearchedText, SqlError, ast, computed, flatten, fold, parser, partition_keys};
 
 /// Bytes of syntax and of the bound query, per byte of text: `[1,1,…` has an expression in every second one.
 const TEXT_COPIES: usize = 128;
@@ -40,7 +40,7 @@ pub struct Query {
     pub(crate) bound: bound::Query,
     ranked: Option<Ranked>,
     /// ORDER BY RANK, as plans need it.
-    ranking: Option<bound::Ranking>,
+    pub(crate) ranking: Option<bound::Ranking>,
     /// The expressions of the computed properties, each bound to an item at level 0.
     pub(crate) computed: Vec<Expr>,
     pub(crate) computed_names: Vec<String>,
@@ -112,6 +112,27 @@ impl Query {
             ranked.statistics = Some(statistics);
         }
         self
+    }
+
+    /// The same query once more, with what its scores need to know.
+    pub fn given_rank_statistics(&self, statistics: RankStatistics) -> Query {
+        let copy = Query {
+            syntax: self.syntax.clone(),
+            bound: self.bound.clone(),
+            ranked: self.ranked.clone(),
+            ranking: self.ranking.clone(),
+            computed: self.computed.clone(),
+            computed_names: self.computed_names.clone(),
+            uses_clock: self.uses_clock,
+            patterns: Patterns::default(),
+            environment: self.environment.clone(),
+        };
+        copy.with_rank_statistics(statistics)
+    }
+
+    /// Whether scores and ranks decide about the order, and not sort keys.
+    pub(crate) fn is_ranked(&self) -> bool {
+        self.ranked.is_some()
     }
 
     /// The time, the seed and the limits of the runs to come.
@@ -239,6 +260,19 @@ impl Query {
         }
     }
 
+    /// The row of a query whose only aggregates are these values: see [`Query::text_statistics`].
+    pub fn run_counted(
+        &self,
+        functions: &dyn UserFunctions,
+        aggregates: Vec<Value>,
+        emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        self.check_clock()?;
+        let surroundings = exec::surroundings(&self.environment, &self.patterns, functions);
+        let run = Run::new(&surroundings, &self.computed, None).with_aggregates(aggregates);
+        self.run_plain(&run, emit)
+    }
+
     fn run_plain(
         &self,
         run: &Run<'_>,
@@ -325,7 +359,7 @@ impl Query {
     }
 
     /// What was written, bound.
-    fn written(&self) -> &bound::Query {
+    pub(crate) fn written(&self) -> &bound::Query {
         self.ranked.as_ref().map_or(&self.bound, |ranked| &ranked.written)
     }
 
@@ -464,6 +498,33 @@ impl Evaluator<'_> {
     pub fn matches(&self, item: &Item<'_>) -> Result<bool, SqlError> {
         let mut feed = |take: &mut exec::Take<'_>| take(item, 1);
         Run::new(&self.surroundings, &self.query.computed, Some(&mut feed)).any_tuple(&self.query.bound)
+    }
+
+    /// Whether the item gives a row, before DISTINCT, OFFSET and LIMIT. Also for ORDER BY RANK.
+    pub fn gives_row(&self, item: &Item<'_>) -> Result<bool, SqlError> {
+        let mut any = false;
+        let mut feed = |take: &mut exec::Take<'_>| take(item, 1);
+        let window = Window { offset: 0, limit: None, in_order: true, ties_fall: false };
+        Run::new(&self.surroundings, &self.query.computed, Some(&mut feed)).top_rows(
+            self.query.written(),
+            window,
+            &mut Seen::default(),
+            &mut |_| {
+                any = true;
+                Ok(ControlFlow::Break(()))
+            },
+        )?;
+        Ok(any)
+    }
+
+    /// The number of words of a text, and how often each of the terms occurs.
+    pub fn text_counts(&self, searched: &SearchedText, text: &str) -> Result<Vec<u64>, SqlError> {
+        let run = Run::new(&self.surroundings, &self.query.computed, None);
+        let terms = searched.terms.iter().map(|term| term.value.clone()).collect();
+        let counts = text_counts(Expr::constant(text), terms, searched.language);
+        let counts = run.constant(&counts)?;
+        let count = |count: &Value| count.as_number().and_then(Number::as_u64).unwrap_or(0);
+        Ok(counts.as_array().map_or(Vec::new(), |counts| counts.iter().map(count).collect()))
     }
 
     /// The sort keys of an item, whether it passes WHERE or not. Refused where the item is not all that is in scope.

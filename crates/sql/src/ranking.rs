@@ -10,8 +10,9 @@ use std::collections::HashSet;
 
 use quire_value::{Number, Value};
 
-use crate::bound::{Component, Expr, Query, Ranking, Score};
+use crate::bound::{Expr, Query, Ranking, Score};
 use crate::functions::{FULL_TEXT_COUNTS, TextStatistics, full_text_score};
+use crate::text::Language;
 
 const RANK_OFFSET: f64 = 60.0;
 
@@ -23,6 +24,7 @@ pub struct RankStatistics {
     pub texts: Vec<TextStatistics>,
 }
 
+#[derive(Clone)]
 pub(crate) struct Ranked {
     /// The query as it was written.
     pub written: Query,
@@ -108,25 +110,38 @@ impl Ranked {
     }
 
     fn fuse(&self, candidates: &mut Vec<Candidate>) {
-        let mut fused = vec![0.0; candidates.len()];
-        for (index, Component { weight, .. }) in self.ranking.components.iter().enumerate() {
-            let mut order: Vec<usize> = (0..candidates.len()).collect();
-            let by_score = |left: &usize, right: &usize| {
-                compare(&candidates[*left].scores, &candidates[*right].scores, index, *weight < 0.0)
-            };
-            order.sort_by(by_score);
-            let mut rank = 1.0;
-            for (place, candidate) in order.iter().enumerate() {
-                if place > 0 && by_score(&order[place - 1], candidate).is_ne() {
-                    rank += 1.0;
-                }
-                fused[*candidate] += weight.abs() / (RANK_OFFSET + rank);
-            }
-        }
+        let scores: Vec<&[Option<f64>]> =
+            candidates.iter().map(|candidate| candidate.scores.as_slice()).collect();
+        let weights: Vec<f64> = self.ranking.components.iter().map(|component| component.weight).collect();
+        let fused = fused_scores(&scores, &weights);
         let mut scored: Vec<(f64, Candidate)> = fused.into_iter().zip(std::mem::take(candidates)).collect();
         scored.sort_by(|(left, _), (right, _)| right.total_cmp(left));
         candidates.extend(scored.into_iter().map(|(_, candidate)| candidate));
     }
+}
+
+/// What RRF makes of rows with these scores, one per component: the sum of weight / (60 + rank).
+pub fn fused_scores(rows: &[&[Option<f64>]], weights: &[f64]) -> Vec<f64> {
+    let mut fused = vec![0.0; rows.len()];
+    for (index, weight) in weights.iter().enumerate() {
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        let by_score =
+            |left: &usize, right: &usize| compare(rows[*left], rows[*right], index, *weight < 0.0);
+        order.sort_by(by_score);
+        let mut rank = 1;
+        for (place, row) in order.iter().enumerate() {
+            if place > 0 && by_score(&order[place - 1], row).is_ne() {
+                rank += 1;
+            }
+            fused[*row] += fused_part(*weight, rank);
+        }
+    }
+    fused
+}
+
+/// What a rank adds to a fused score.
+pub fn fused_part(weight: f64, rank: u64) -> f64 {
+    weight.abs() / (RANK_OFFSET + rank as f64)
 }
 
 struct Candidate {
@@ -185,15 +200,14 @@ fn scored(query: &Query, ranking: &Ranking) -> Query {
 fn score_parts(score: &Score) -> Expr {
     match score {
         Score::Vector(expr) => expr.clone(),
-        Score::Text { text, terms, language } => Expr::Call {
-            function: &FULL_TEXT_COUNTS,
-            arguments: vec![
-                text.clone(),
-                Expr::constant(Value::Array(terms.clone())),
-                Expr::constant(language.code()),
-            ],
-        },
+        Score::Text { text, terms, language } => text_counts(text.clone(), terms.clone(), *language),
     }
+}
+
+/// The number of words of a text, and how often each term occurs.
+pub(crate) fn text_counts(text: Expr, terms: Vec<Value>, language: Language) -> Expr {
+    let arguments = vec![text, Expr::constant(Value::Array(terms)), Expr::constant(language.code())];
+    Expr::Call { function: &FULL_TEXT_COUNTS, arguments }
 }
 
 /// DISTINCT, OFFSET and LIMIT.

@@ -11,12 +11,15 @@
 //! | resource  | ts (8), etag text, body as JSON text, partition count (4), partitions, of a container: epochs   |
 //! | partition | id (4), min text, max text, parent count (4), parents (4 each)                                |
 //! | epochs    | index epoch (1), count (4) of older ones, each: epoch (1), body text of the container under it; |
-//! |           | count (4) of missing paths, each: complete (1), path text                                     |
+//! |           | count (4) of missing paths, each: complete (1), path text;                                    |
+//! |           | version of its rows (1), then that of each older one (1)                                      |
 //! | job       | nothing: the key says it all                                                                  |
 //!
 //! Only containers have partitions. A container without epochs is from before there were index rows (engine format 1):
 //! its items have epoch 0, which has no body. Counters without a script are from before there were any (engine format 2):
-//! none has been given out. Epochs without missing paths are from before there were any (engine format 3). The store row is the first thing read, and its engine format is checked before
+//! none has been given out. Epochs without missing paths are from before there were any (engine format 3), and those
+//! without versions from before engine format 5: all rows are of version 1, and a container with full-text indexes begins
+//! its next epoch when it is opened. The store row is the first thing read, and its engine format is checked before
 //! anything else is: a newer one is refused.
 
 use std::sync::Arc;
@@ -27,11 +30,11 @@ use quire_value::{Limits, Object, Path, Value, text};
 use crate::EngineError;
 use crate::api::Resource;
 use crate::indexes::missing::MissingPath;
-use crate::indexes::{EPOCH_FIRST, EPOCH_MAX, EPOCH_NONE};
+use crate::indexes::{EPOCH_FIRST, EPOCH_MAX, EPOCH_NONE, RowsVersion};
 use crate::partition::PartitionLayout;
 
 /// What this version writes and the newest it reads.
-pub(crate) const ENGINE_FORMAT: u32 = 4;
+pub(crate) const ENGINE_FORMAT: u32 = 5;
 const ROW_FORMAT: u8 = 1;
 /// Bodies were accepted from clients with the same limit.
 const BODY_LIMITS: Limits = Limits { depth_max: 128 };
@@ -85,29 +88,56 @@ pub(crate) struct ResourceRow {
 pub(crate) struct IndexEpochs {
     /// Of the container as it is defined now.
     pub current: u8,
-    /// Of definitions that some items may still have; nothing for [`EPOCH_NONE`].
-    pub older: Vec<(u8, Option<Object>)>,
+    /// Of the rows made under it.
+    pub rows: RowsVersion,
+    /// Of definitions that some items may still have.
+    pub older: Vec<OlderEpoch>,
     /// Paths with rows for the items that lack them.
     pub missing: Vec<MissingPath>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OlderEpoch {
+    pub epoch: u8,
+    /// The container's definition; nothing for [`EPOCH_NONE`].
+    pub body: Option<Object>,
+    pub rows: RowsVersion,
 }
 
 impl IndexEpochs {
     /// Of a container that has no items yet.
     pub fn new() -> IndexEpochs {
-        IndexEpochs { current: EPOCH_FIRST, older: Vec::new(), missing: Vec::new() }
+        let (older, missing) = (Vec::new(), Vec::new());
+        IndexEpochs { current: EPOCH_FIRST, rows: RowsVersion::NEWEST, older, missing }
     }
 
     fn before_indexes() -> IndexEpochs {
-        IndexEpochs { older: vec![(EPOCH_NONE, None)], ..IndexEpochs::new() }
+        let none = OlderEpoch { epoch: EPOCH_NONE, body: None, rows: RowsVersion::FIRST };
+        IndexEpochs { older: vec![none], ..IndexEpochs::new() }
     }
 
     /// After the definition, `before` until now, was replaced; `None` when items have too many already.
     pub fn next(&self, before: &Object) -> Option<IndexEpochs> {
-        let is_used = |epoch| epoch == self.current || self.older.iter().any(|(older, _)| *older == epoch);
+        let is_used =
+            |epoch| epoch == self.current || self.older.iter().any(|older| older.epoch == epoch);
         let current = (EPOCH_FIRST..=EPOCH_MAX).find(|epoch| !is_used(*epoch))?;
         let mut older = self.older.clone();
-        older.push((self.current, Some(before.clone())));
-        Some(IndexEpochs { current, older, missing: self.missing.clone() })
+        older.push(OlderEpoch { epoch: self.current, body: Some(before.clone()), rows: self.rows });
+        Some(IndexEpochs { current, rows: RowsVersion::NEWEST, older, missing: self.missing.clone() })
+    }
+
+    /// Rows of an older version are made again where the definition has some. It is the same whenever the row is read, so
+    /// nothing is written before the container's row is.
+    fn with_newest_rows(self, body: &Object) -> IndexEpochs {
+        if self.rows == RowsVersion::NEWEST {
+            return self;
+        }
+        let texts = body.get("indexingPolicy").and_then(|policy| policy.get("fullTextIndexes"));
+        if texts.and_then(Value::as_array).is_none_or(|texts| texts.is_empty()) {
+            return IndexEpochs { rows: RowsVersion::NEWEST, ..self };
+        }
+        // Where items have too many epochs already, the rows stay as they are until there are fewer.
+        self.next(body).unwrap_or(self)
     }
 }
 
@@ -183,9 +213,9 @@ impl ResourceRow {
         let mut rest = ResourceRow::write(resource, layout);
         rest.push(epochs.current);
         rest.extend(length(epochs.older.len()));
-        for (epoch, body) in &epochs.older {
-            rest.push(*epoch);
-            let text = body.as_ref().map_or(String::new(), |body| Value::Object(body.clone()).to_json());
+        for older in &epochs.older {
+            rest.push(older.epoch);
+            let text = older.body.as_ref().map_or(String::new(), |body| Value::Object(body.clone()).to_json());
             write_text(text.as_bytes(), &mut rest);
         }
         rest.extend(length(epochs.missing.len()));
@@ -193,6 +223,8 @@ impl ResourceRow {
             rest.push(u8::from(*is_complete));
             write_text(path.to_string().as_bytes(), &mut rest);
         }
+        rest.push(epochs.rows.0);
+        rest.extend(epochs.older.iter().map(|older| older.rows.0));
         seal(key, &rest)
     }
 
@@ -221,6 +253,7 @@ impl ResourceRow {
         let layout = reader.list(read_layout)?;
         let epochs =
             if reader.rest.is_empty() { IndexEpochs::before_indexes() } else { read_epochs(&mut reader)? };
+        let epochs = epochs.with_newest_rows(&body);
         reader.end()?;
         let id = body.get("id").and_then(Value::as_str).ok_or_else(|| corrupt("a resource without id"))?;
         let resource = Resource { rid, id: id.to_owned(), etag, ts, body };
@@ -262,13 +295,28 @@ fn read_layout(reader: &mut Reader<'_>) -> Result<PartitionLayout, EngineError> 
 
 fn read_epochs(reader: &mut Reader<'_>) -> Result<IndexEpochs, EngineError> {
     let [current] = reader.array()?;
-    let older = reader.list(|reader| {
+    let mut older = reader.list(|reader| {
         let [epoch] = reader.array()?;
         let body = reader.bytes()?;
-        Ok((epoch, if body.is_empty() { None } else { Some(read_body(body)?) }))
+        let body = if body.is_empty() { None } else { Some(read_body(body)?) };
+        Ok(OlderEpoch { epoch, body, rows: RowsVersion::FIRST })
     })?;
     let missing = if reader.rest.is_empty() { Vec::new() } else { reader.list(read_missing)? };
-    Ok(IndexEpochs { current, older, missing })
+    if reader.rest.is_empty() {
+        return Ok(IndexEpochs { current, rows: RowsVersion::FIRST, older, missing });
+    }
+    let rows = read_rows_version(reader)?;
+    for older in &mut older {
+        older.rows = read_rows_version(reader)?;
+    }
+    Ok(IndexEpochs { current, rows, older, missing })
+}
+
+fn read_rows_version(reader: &mut Reader<'_>) -> Result<RowsVersion, EngineError> {
+    let [version] = reader.array()?;
+    let version = RowsVersion(version);
+    let is_known = (RowsVersion::FIRST..=RowsVersion::NEWEST).contains(&version);
+    is_known.then_some(version).ok_or_else(|| corrupt("index rows of an unknown version"))
 }
 
 fn read_missing(reader: &mut Reader<'_>) -> Result<MissingPath, EngineError> {
@@ -375,6 +423,25 @@ pub(crate) mod format_1 {
     }
 }
 
+/// Rows as engine format 3 wrote them.
+#[cfg(test)]
+pub(crate) mod format_3 {
+    use super::*;
+
+    pub(crate) fn store(key: &[u8], row: &StoreRow) -> Vec<u8> {
+        let rest = [&3u32.to_le_bytes()[..], &row.incarnation.to_le_bytes(), &row.secret].concat();
+        seal(key, &rest)
+    }
+
+    /// Of a container that all items have the rows of.
+    pub(crate) fn container(key: &[u8], row: &ResourceRow) -> Vec<u8> {
+        let mut rest = ResourceRow::write(&row.resource, &row.layout);
+        rest.push(row.epochs.current);
+        rest.extend(length(0));
+        seal(key, &rest)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::keys::{self, RowId};
@@ -395,9 +462,10 @@ mod tests {
         let key = keys::row_key(RowId::Resource(rid));
         let range = EpkRange { min: EffectivePartitionKey(vec![]), max: EffectivePartitionKey(vec![0xFF]) };
         let layout = [PartitionLayout { id: 3, range, parents: vec![0] }];
-        let older = vec![(0, None), (1, Some(resource.body.clone()))];
+        let older = |epoch, body| OlderEpoch { epoch, body, rows: RowsVersion::FIRST };
+        let older = vec![older(0, None), older(1, Some(resource.body.clone()))];
         let missing = vec![MissingPath { path: Path::parse("/a/b").unwrap(), is_complete: true }];
-        let epochs = IndexEpochs { current: 2, older, missing };
+        let epochs = IndexEpochs { current: 2, rows: RowsVersion::NEWEST, older, missing };
         let value = ResourceRow::encode_container(&key, &resource, &layout, &epochs);
         (key, rid, value)
     }
@@ -409,7 +477,7 @@ mod tests {
         check(
             &store.encode(&keys::STORE),
             expect![
-                "011a620b670400000002000000abababababababababababababababababababababababababababababababab"
+                "015df04fc80500000002000000abababababababababababababababababababababababababababababababab"
             ],
         );
         check(
@@ -423,7 +491,7 @@ mod tests {
         check(
             &value,
             expect![
-                "01648786fa00f1536500000000030000002265220a0000007b226964223a2263227d01000000030000000000000001000000ff010000000000000002020000000000000000010a0000007b226964223a2263227d0100000001040000002f612f62"
+                "0134471ead00f1536500000000030000002265220a0000007b226964223a2263227d01000000030000000000000001000000ff010000000000000002020000000000000000010a0000007b226964223a2263227d0100000001040000002f612f62020101"
             ],
         );
         let job = keys::job_key(super::super::state::Job::User { database: 1, user: 2 });
@@ -472,6 +540,18 @@ mod tests {
         );
         let row = ResourceRow::decode(&key, &container, rid).unwrap();
         assert_eq!(row.epochs, IndexEpochs::before_indexes());
+    }
+
+    #[test]
+    fn texts_without_occurrences_are_scored_again() {
+        let texts = r#"{"indexingPolicy":{"fullTextIndexes":[{"path":"/text"}]}}"#;
+        let body = read_body(texts.as_bytes()).unwrap();
+        let before = IndexEpochs { current: 3, rows: RowsVersion::FIRST, ..IndexEpochs::new() };
+        let after = before.with_newest_rows(&body);
+        assert_eq!((after.current, after.rows), (1, RowsVersion::NEWEST));
+        let older = OlderEpoch { epoch: 3, body: Some(body.clone()), rows: RowsVersion::FIRST };
+        assert_eq!(after.older, [older]);
+        assert_eq!(after.clone().with_newest_rows(&body), after);
     }
 
     #[test]

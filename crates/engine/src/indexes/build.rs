@@ -313,10 +313,11 @@ mod tests {
     use quire_storage::{Commit, Direction, KeyRange, Space, Storage, Token};
     use quire_value::{Limits, Value, text};
 
+    use super::super::{CountedIndexes, IndexSet, RowsVersion};
     use super::*;
-    use crate::api::{Clock, IndexingDirective, Options, WriteItem, WriteKind};
+    use crate::api::{Clock, IndexingDirective, Options, PageRequest, WriteItem, WriteKind};
     use crate::catalog::keys::{self as catalog_keys, RowId};
-    use crate::catalog::row::{ResourceRow, StoreRow, format_1};
+    use crate::catalog::row::{ResourceRow, StoreRow, format_1, format_3};
     use crate::keys::{Counts, INDEX};
     use crate::{Engine, verify};
 
@@ -442,6 +443,112 @@ mod tests {
             .unwrap()
             .1
         );
+    }
+
+    const TEXTS: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"]},
+        "indexingPolicy":{"fullTextIndexes":[{"path":"/text"}]},
+        "fullTextPolicy":{"defaultLanguage":"en-US","fullTextPaths":[{"path":"/text"}]}}"#;
+
+    fn upsert_text(engine: &Engine, number: u32) {
+        let container = engine.container("d", "c").unwrap();
+        let text = format!("Who saw the fox{} and the fox and dog{}?", number % 9, number % 4);
+        let body = format!(r#"{{"id":"{number}","pk":"{}","text":"{text}"}}"#, number % 7);
+        let write = WriteItem {
+            kind: WriteKind::Upsert,
+            partition_key: None,
+            body: body.into(),
+            if_match: None,
+            indexing: IndexingDirective::Default,
+            want_body: false,
+            pre_trigger: None,
+            post_trigger: None,
+            trigger_headers: Vec::new(),
+        };
+        engine.write_item(&container, write).result.unwrap();
+    }
+
+    /// The rows of a store as engine format 3 had them: full-text indexes have terms alone, of some stop words, too.
+    fn downgrade_texts(memory: &MemoryStorage) {
+        let snapshot = memory.snapshot().unwrap();
+        let (mut ops, mut number) = (Vec::new(), 0);
+        let mut counted: std::collections::HashMap<u32, CountedIndexes> = Default::default();
+        let definition = quire_resource::ContainerDefinition::create(&json(TEXTS)).unwrap();
+        let set = IndexSet::of_version(&definition, RowsVersion::FIRST);
+        for (key, value) in rows(memory, CATALOG) {
+            match catalog_keys::parse_row_key(&key) {
+                Some(RowId::Resource(rid @ quire_resource::ResourceId::Container { container, .. })) => {
+                    number = container;
+                    let row = ResourceRow::decode(&key, &value, rid).unwrap();
+                    ops.push(Op::Put { space: CATALOG, value: format_3::container(&key, &row), key });
+                }
+                _ if key == [1] => {
+                    let value = format_3::store(&key, &StoreRow::decode(&key, &value).unwrap().0);
+                    ops.push(Op::Put { space: CATALOG, key, value });
+                }
+                _ => {}
+            }
+        }
+        let mut stale: Vec<Op> =
+            rows(memory, INDEX).into_iter().map(|(key, _)| Op::Delete { space: INDEX, key }).collect();
+        let mut names = Vec::new();
+        for (key, value) in rows(memory, ITEMS) {
+            let (rid, row) = (keys::rid_of_item_key(&key).unwrap(), Row::parse(&value).unwrap());
+            let change = IndexChange::between(None, Some(set.rows(row.node().unwrap(), rid, &[])));
+            let counts = counted.entry(row.stamp.partition).or_default();
+            change.counts.iter().for_each(|(index, rows)| counts.add(*index, *rows));
+            names.extend(change.names.iter().map(|name| name.row(number)));
+            let mut change = change;
+            change.stamp(row.stamp.ts);
+            ops.extend(change.into_op(number, rid));
+        }
+        for (partition, mut counts) in counted {
+            let known = super::super::index_counts_keys(number, partition);
+            let known = known.filter(|key| snapshot.get(CATALOG, key).unwrap().is_some());
+            stale.extend(known.map(|key| Op::Delete { space: CATALOG, key }));
+            counts.ops(number, partition, &mut ops);
+        }
+        names.sort_by_key(|name| format!("{name:?}"));
+        names.dedup();
+        ops.extend(names);
+        memory.commit(Commit { guards: vec![], token: Token(78), ops: stale }).unwrap();
+        memory.commit(Commit { guards: vec![], token: Token(79), ops }).unwrap();
+    }
+
+    #[test]
+    fn texts_of_an_older_store_are_scored_again() {
+        let memory = MemoryStorage::new();
+        let engine = open(&memory);
+        engine.create_database(&json(r#"{"id":"d"}"#), None).unwrap();
+        engine.create_container("d", &json(TEXTS), None).unwrap();
+        (0..500).for_each(|number| upsert_text(&engine, number));
+        engine.close().unwrap();
+        let index_keys = |memory: &MemoryStorage| -> Vec<Vec<u8>> {
+            rows(memory, INDEX).into_iter().map(|(key, _)| key).filter(|key| key[4..12] != [0; 8]).collect()
+        };
+        let fresh = index_keys(&memory.reopen());
+        downgrade_texts(&memory.reopen());
+        assert_ne!(index_keys(&memory.reopen()), fresh);
+        let before = verify(&memory.reopen()).unwrap();
+        assert!(before.is_sound(), "{:#?}", before.problems);
+
+        let engine = open(&memory);
+        let query = |index_use: bool| {
+            let text = "SELECT TOP 20 VALUE c.id FROM c ORDER BY RANK FullTextScore(c.text, 'fox', 'dog1')";
+            let request = PageRequest { index_use, explain: true, ..PageRequest::default() };
+            let container = engine.container("d", "c").unwrap();
+            engine.query_items(&container, text, &Default::default(), &request).result.unwrap()
+        };
+        while engine.container("d", "c").unwrap().index_progress() < 100 {
+            assert_eq!(query(true).rows, query(false).rows);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let page = query(true);
+        assert!(page.explain.unwrap().contains("Best of full-text index /text"));
+        assert_eq!(page.rows, query(false).rows);
+        engine.close().unwrap();
+        let after = verify(&memory.reopen()).unwrap();
+        assert!(after.is_sound(), "{:#?}", after.problems);
+        assert_eq!(index_keys(&memory.reopen()), fresh);
     }
 
     /// On disk: a change here is a new format.

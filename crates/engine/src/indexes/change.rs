@@ -28,6 +28,8 @@ pub(crate) struct RowSet {
     uncounted: SmallVec<[IndexId; 0]>,
     /// Scalars that were indexed, duplicates included.
     pub scalars: usize,
+    /// What is counted without rows: by id, not 0.
+    weights: Vec<(IndexId, u64)>,
 }
 
 /// A row with holes for `_ts`.
@@ -44,7 +46,7 @@ pub(crate) struct IndexChange {
     pub removed: Vec<Vec<u8>>,
     late: Vec<LateRow>,
     late_before: Vec<Vec<u8>>,
-    /// How many rows each index gains, where that is not 0.
+    /// How many rows each index gains, where that is not 0; and what is counted without rows.
     pub counts: Vec<(IndexId, i64)>,
     /// Indexes to be listed with this write.
     pub names: Vec<Arc<IndexName>>,
@@ -95,6 +97,18 @@ impl RowSet {
         self.begin(index);
         self.end();
         self.uncounted.push(index);
+    }
+
+    /// Adds to a count that has no rows.
+    pub fn weigh(&mut self, index: IndexId, weight: u64) {
+        if weight > 0 {
+            self.weights.push((index, weight));
+        }
+    }
+
+    /// What is counted without rows.
+    pub fn weights(&self) -> &[(IndexId, u64)] {
+        &self.weights
     }
 
     fn begin(&mut self, index: IndexId) {
@@ -159,13 +173,17 @@ impl IndexChange {
         change.compare(old_rows, new_rows);
         let uncounted = old_rows.uncounted.iter().chain(&new_rows.uncounted).copied();
         let uncounted: SmallVec<[IndexId; 4]> = uncounted.collect();
+        let weights = |rows: &RowSet, sign: i64| -> Vec<(IndexId, i64)> {
+            rows.weights.iter().map(|(index, weight)| (*index, sign * *weight as i64)).collect()
+        };
+        let weights = [weights(old_rows, -1), weights(new_rows, 1)].concat();
         if let Some((old, ts)) = old {
             change.late_before = old.late.into_iter().map(|late| late.fill(ts)).collect();
         }
         if let Some(new) = new {
             (change.late, change.names) = (new.late, new.names);
         }
-        change.count(&uncounted);
+        change.count(&uncounted, weights);
         change
     }
 
@@ -191,8 +209,8 @@ impl IndexChange {
         }
     }
 
-    fn count(&mut self, uncounted: &[IndexId]) {
-        let mut counts: Vec<(IndexId, i64)> = Vec::with_capacity(self.added.len() + 2);
+    fn count(&mut self, uncounted: &[IndexId], weights: Vec<(IndexId, i64)>) {
+        let mut counts: Vec<(IndexId, i64)> = Vec::with_capacity(self.added.len() + weights.len() + 2);
         let mut add = |middle: &[u8], by: i64| {
             let index = index_of(middle);
             match counts.last_mut() {
@@ -202,9 +220,13 @@ impl IndexChange {
         };
         self.added.iter().for_each(|middle| add(middle, 1));
         self.late.iter().for_each(|late| add(&late.middle, 1));
-        if !self.removed.is_empty() || !self.late_before.is_empty() {
+        let may_cancel = !self.removed.is_empty() || !self.late_before.is_empty() || weights.len() > 1;
+        if may_cancel {
             self.removed.iter().for_each(|middle| add(middle, -1));
             self.late_before.iter().for_each(|middle| add(middle, -1));
+        }
+        counts.extend(weights);
+        if may_cancel {
             counts = merged(counts);
         }
         if !uncounted.is_empty() {

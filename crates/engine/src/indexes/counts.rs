@@ -1,4 +1,4 @@
-//! How many rows each index of a partition has, kept with every commit.
+//! How many rows each index of a partition has, and how many words the texts of a full-text index, kept with every commit.
 //!
 //! Up to 256 indexes of a partition are counted, in the order in which they were first seen, 32 to a row, so that the
 //! paths which items have together are written together and a commit writes only the rows that changed. The place of

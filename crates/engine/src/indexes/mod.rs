@@ -37,7 +37,7 @@ pub(crate) use encoding::{
     COMPOSITE_STRING_MAX, EncodedRange, IndexRow, RANGE_STRING_MAX, encode_value, is_cut, is_marker,
     key_range, parse_row, point_range,
 };
-pub(crate) use full_text::encode_term;
+pub(crate) use full_text::{ScoringIndex, encode_term};
 use missing::MissingIndex;
 pub(crate) use set::IndexSet;
 
@@ -57,6 +57,18 @@ pub(crate) const EPOCH_FIRST: u8 = 1;
 /// Four bits of an item's row.
 pub(crate) const EPOCH_MAX: u8 = 15;
 
+/// What rows an item has under a policy, where that has changed over time. On disk beside the epochs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RowsVersion(pub u8);
+
+impl RowsVersion {
+    /// Full-text indexes have terms and nothing else.
+    pub const FIRST: RowsVersion = RowsVersion(1);
+    /// They have occurrences and lengths, too.
+    pub const SCORED_TEXTS: RowsVersion = RowsVersion(2);
+    pub const NEWEST: RowsVersion = RowsVersion::SCORED_TEXTS;
+}
+
 /// A stable hash of what an index is: its kind and paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct IndexId(pub u64);
@@ -72,6 +84,10 @@ pub(crate) enum IndexKind {
     FullText = 6,
     /// Items that lack a path: see `missing`.
     Missing = 7,
+    FullTextRepeated = 8,
+    FullTextLength = 9,
+    /// Counted, without rows.
+    FullTextWords = 10,
 }
 
 /// How the rows of an index are sorted.
@@ -140,14 +156,15 @@ impl Indexes {
     }
 
     pub fn of(definition: &ContainerDefinition, epochs: &IndexEpochs) -> Result<Indexes, EngineError> {
-        let older = epochs.older.iter().map(|(epoch, body)| match body {
-            None => Ok((*epoch, IndexSet::nothing())),
-            Some(body) => Ok((*epoch, IndexSet::of(&define(body)?))),
+        let older = epochs.older.iter().map(|older| match &older.body {
+            None => Ok((older.epoch, IndexSet::nothing())),
+            Some(body) => Ok((older.epoch, IndexSet::of_version(&define(body)?, older.rows))),
         });
         let older: Vec<(u8, IndexSet)> = older.collect::<Result<_, EngineError>>()?;
         let progress = AtomicU8::new(if older.is_empty() { 100 } else { 0 });
         let missing = epochs.missing.iter().map(MissingIndex::new).collect();
-        Ok(Indexes { epoch: epochs.current, current: IndexSet::of(definition), older, missing, progress })
+        let current = IndexSet::of_version(definition, epochs.rows);
+        Ok(Indexes { epoch: epochs.current, current, older, missing, progress })
     }
 
     /// Counts the memory of the paths that it learns from items together with those of other containers.
@@ -227,6 +244,12 @@ impl Indexes {
     pub fn full_text_index(&self, path: &Path) -> Option<(IndexId, Language)> {
         let found = self.current.full_text(path)?;
         self.older.iter().all(|(_, set)| set.full_text(path) == Some(found)).then_some(found)
+    }
+
+    /// The same, of one that tells scores.
+    pub fn scoring_index(&self, path: &Path) -> Option<ScoringIndex> {
+        let found = self.current.scoring(path)?;
+        self.older.iter().all(|(_, set)| set.scoring(path) == Some(found)).then_some(found)
     }
 }
 

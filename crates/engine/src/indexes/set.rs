@@ -19,10 +19,10 @@ use smallvec::SmallVec;
 use super::change::{RowSet, leave_hole};
 use super::computed::Computed;
 use super::encoding::{COMPOSITE_STRING_MAX, encode_node, prefix_bytes};
-use super::full_text::FullText;
+use super::full_text::{FullText, ScoringIndex};
 use super::missing::MissingIndex;
 use super::spatial::Spatial;
-use super::{IndexId, IndexKind, IndexName, Order};
+use super::{IndexId, IndexKind, IndexName, Order, RowsVersion};
 use crate::api::IndexingDirective;
 use crate::cache_budget::SharedPart;
 use crate::items::body::is_system_property;
@@ -96,9 +96,14 @@ impl IndexSet {
     }
 
     pub fn of(definition: &ContainerDefinition) -> IndexSet {
+        IndexSet::of_version(definition, RowsVersion::NEWEST)
+    }
+
+    /// As rows were made once.
+    pub fn of_version(definition: &ContainerDefinition, version: RowsVersion) -> IndexSet {
         match definition.indexing.mode {
             IndexingMode::None => IndexSet::nothing(),
-            IndexingMode::Consistent => IndexSet { indexed: Some(Indexed::new(definition)) },
+            IndexingMode::Consistent => IndexSet { indexed: Some(Indexed::new(definition, version)) },
         }
     }
 
@@ -139,7 +144,7 @@ impl IndexSet {
                 .iter()
                 .for_each(|composite| composite.row(&source, &indexed.computed, rid, &mut rows));
             indexed.spatial.iter().for_each(|spatial| spatial.rows(item, &mut rows));
-            indexed.full_text.iter().for_each(|full_text| full_text.rows(item, &mut rows));
+            indexed.full_text.iter().for_each(|full_text| full_text.rows(item, rid, &mut rows));
             missing.iter().for_each(|index| index.add_row(item, &mut rows));
             rows.finish();
         }
@@ -198,10 +203,15 @@ impl IndexSet {
         let found = self.indexed.as_ref()?.full_text.iter().find(|full_text| full_text.path == *path)?;
         Some((found.name.id, found.language))
     }
+
+    /// The same, of one that tells scores.
+    pub fn scoring(&self, path: &Path) -> Option<ScoringIndex> {
+        self.indexed.as_ref()?.full_text.iter().find(|full_text| full_text.path == *path)?.scoring()
+    }
 }
 
 impl Indexed {
-    fn new(definition: &ContainerDefinition) -> Indexed {
+    fn new(definition: &ContainerDefinition, version: RowsVersion) -> Indexed {
         let policy = definition.indexing.clone();
         let mut tree = PathTree::default();
         tree.add(policy.rule_root(), String::new(), false, None);
@@ -232,8 +242,8 @@ impl Indexed {
         }
         let spatial = definition.indexing.spatial.iter().filter_map(|index| Spatial::new(index, definition));
         indexed.spatial = spatial.filter(|spatial| !indexed.is_computed(&spatial.path)).collect();
-        let full_text =
-            definition.indexing.full_text.iter().filter_map(|path| FullText::new(path, definition));
+        let full_text = definition.indexing.full_text.iter();
+        let full_text = full_text.filter_map(|path| FullText::new(path, definition, version));
         indexed.full_text = full_text.filter(|full_text| !indexed.is_computed(&full_text.path)).collect();
         indexed
     }

@@ -14,7 +14,7 @@ use super::moment::Moment;
 use super::page::Cost;
 use super::row::{self, Row};
 use super::view::View;
-use super::window::{Spot, Window};
+use super::window::{Spot, Window, under};
 use crate::shared::Shared;
 use crate::stretches::{Draft, Place, Seen, Stretches};
 use crate::{Container, EngineError, keys};
@@ -537,6 +537,21 @@ impl<'a> Reader<'a> {
         Ok(End::Done)
     }
 
+    /// Whether an item that was fetched is in a window and not to be seen.
+    pub fn is_hidden_in_scope(&self, rid: u64, bytes: &[u8]) -> Result<bool, EngineError> {
+        let row = Row::trusted(bytes)?;
+        let sight = Sight { container: self.container, moment: &self.moment, hidden: &self.hidden };
+        if !sight.lacks(rid, &row) {
+            return Ok(false);
+        }
+        for window in under(self.windows, rid) {
+            if window.accepts(&self.container.definition.partition_key, rid, &row)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Where an item with this id can be, if it is in a window at all.
     pub fn spot_of(&self, rid: u64) -> Option<Spot> {
         under(self.windows, rid).next().map(|window| window.spot(rid))
@@ -580,13 +595,6 @@ fn scan(
     keys_only: bool,
 ) -> Scan {
     Scan { space, range, direction, rows_max, bytes_max: BYTES_MAX, keys_only }
-}
-
-/// The windows in whose range of child ids one lies.
-fn under<'w, 'a>(windows: &'w [Window<'a>], rid: u64) -> impl Iterator<Item = &'w Window<'a>> {
-    let prefix = keys::rid_prefix(rid);
-    let first = windows.partition_point(|window| window.prefixes.1 < prefix);
-    windows[first..].iter().take_while(move |window| window.prefixes.0 <= prefix)
 }
 
 /// What decides whether an item is seen.

@@ -142,6 +142,18 @@ pub(crate) fn narrowed<'a>(
     narrow.into_iter().map(window).collect()
 }
 
+/// The windows in whose range of child ids one lies.
+pub(crate) fn under<'w, 'a>(windows: &'w [Window<'a>], rid: u64) -> impl Iterator<Item = &'w Window<'a>> {
+    let prefix = keys::rid_prefix(rid);
+    let first = windows.partition_point(|window| window.prefixes.1 < prefix);
+    windows[first..].iter().take_while(move |window| window.prefixes.0 <= prefix)
+}
+
+/// Whether items with this prefix of their ids come by window first, and not by id alone.
+pub(crate) fn is_between(windows: &[Window<'_>], rid: u64) -> bool {
+    under(windows, rid).nth(1).is_some()
+}
+
 impl KeyFilter {
     /// Of a complete key or a hierarchical prefix.
     pub fn new(definition: &PartitionKeyDefinition, key: &PartitionKey) -> Result<KeyFilter, EngineError> {

@@ -170,6 +170,17 @@ impl Condition {
             Condition::Spatial(_) | Condition::FullText(_) => {}
         }
     }
+
+    /// The same with every search for terms.
+    pub fn for_each_text<'c>(&'c self, visit: &mut dyn FnMut(&'c FullTextCondition)) {
+        match self {
+            Condition::And(inner) | Condition::Or(inner) => {
+                inner.iter().for_each(|condition| condition.for_each_text(visit));
+            }
+            Condition::FullText(text) => visit(text),
+            Condition::All | Condition::Nothing | Condition::Range(_) | Condition::Spatial(_) => {}
+        }
+    }
 }
 
 /// Halving keeps thousands of `!=` from taking quadratic time.

@@ -12,6 +12,7 @@ mod policy; // what an indexing policy says to a query
 mod predicate; // expressions to conditions
 mod range; // sets of values
 mod reads; // what is touched
+mod search; // terms in texts
 mod vector; // ORDER BY VectorDistance
 
 use std::cell::Cell;
@@ -33,6 +34,9 @@ pub use self::condition::{
 pub use self::policy::{CompositeIndex, IndexMetrics, Indexes, SingleIndex};
 pub use self::range::ValueRange;
 pub use self::reads::Reads;
+pub use self::search::{
+    RankComponent, RankSearch, ScoreOrder, SearchTerm, SearchedText, TextCount, TextStatisticsSearch,
+};
 pub use self::vector::VectorOrder;
 
 /// Values of constants that conditions are made of. Filters with more of them are for reading items, not for indexes.
@@ -57,6 +61,8 @@ pub struct Analysis {
     pub aggregate: Option<IndexAggregate>,
     /// Paths over which the query aggregates.
     pub aggregated: Vec<Path>,
+    /// Paths of texts in which the query looks for terms, or scores them.
+    pub searched: Vec<Path>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +109,11 @@ impl Query {
         let aggregate = if filter_is_exact { self.index_aggregate(&finder, &found.condition) } else { None };
         let aggregated = self.aggregated(&finder);
         let filter = found.condition;
-        Analysis { filter, filter_is_exact, order, order_keys, reads, aggregate, aggregated }
+        let mut searched = Vec::new();
+        filter.for_each_text(&mut |text| searched.push(text.path.clone()));
+        searched.extend(self.scored_paths(&finder));
+        searched.dedup();
+        Analysis { filter, filter_is_exact, order, order_keys, reads, aggregate, aggregated, searched }
     }
 
     /// With the levels of the outermost query in scope.

@@ -87,6 +87,9 @@ impl IndexMetrics {
         for path in &analysis.aggregated {
             metrics.single(path, true, policy);
         }
+        for path in &analysis.searched {
+            metrics.full_text(path, policy);
+        }
         match analysis.order.as_deref() {
             Some([key]) => metrics.single(&key.path, true, policy),
             Some(keys) => {
@@ -108,6 +111,16 @@ impl IndexMetrics {
         match indexes.single.iter_mut().find(|index| index.spec == spec) {
             Some(index) => index.is_precise &= is_precise,
             None => indexes.single.push(SingleIndex { spec, is_precise }),
+        }
+    }
+
+    /// Named as a policy names them, without `/?`.
+    fn full_text(&mut self, path: &Path, policy: &IndexingPolicy) {
+        let has_index = policy.full_text.contains(path);
+        let indexes = if has_index { &mut self.utilized } else { &mut self.potential };
+        let index = SingleIndex { spec: path.to_string(), is_precise: true };
+        if !indexes.single.contains(&index) {
+            indexes.single.push(index);
         }
     }
 

@@ -43,6 +43,9 @@ impl Run<'_> {
         visit: &mut Visit<'_>,
     ) -> Result<Flow, SqlError> {
         let hidden = query.sources.len();
+        if let Some(aggregates) = self.aggregates.take() {
+            return visit_group(&Group { keys: Vec::new(), aggregates }, hidden, scope, visit);
+        }
         let mut groups = self.accumulate(query, grouping, scope)?;
         if groups.spilled.is_some() {
             return self.spilled_groups(groups, grouping, hidden, scope, visit);

@@ -74,6 +74,8 @@ pub(crate) struct Run<'r> {
     /// Calls of user-defined functions are only foreseen: rows that need one without a value are passed over, and whether
     /// there was one is noted here.
     foresight: Option<Cell<bool>>,
+    /// Of the outermost query, where they are known before any item is seen.
+    aggregates: Cell<Option<Vec<Value>>>,
 }
 
 impl<'r> Run<'r> {
@@ -89,7 +91,14 @@ impl<'r> Run<'r> {
             multiplicity: Cell::new(1),
             item: Cell::new(0),
             foresight: None,
+            aggregates: Cell::new(None),
         }
+    }
+
+    /// A run of a query that has these aggregates whatever it is fed.
+    pub fn with_aggregates(self, aggregates: Vec<Value>) -> Run<'r> {
+        self.aggregates.set(Some(aggregates));
+        self
     }
 
     /// A run that only foresees calls.

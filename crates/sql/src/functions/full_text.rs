@@ -43,7 +43,7 @@ const SATURATION: f64 = 1.2;
 const LENGTH_WEIGHT: f64 = 0.75;
 
 /// `occurrences` has one number per term; terms without a hit count are taken as unknown to all other items.
-pub(crate) fn score(documents: f64, total_words: f64, hits: &[f64], words: f64, occurrences: &[f64]) -> f64 {
+pub fn score(documents: f64, total_words: f64, hits: &[f64], words: f64, occurrences: &[f64]) -> f64 {
     let average = if documents > 0.0 { total_words / documents } else { 0.0 };
     let length = if average > 0.0 { words / average } else { 1.0 };
     let terms = occurrences.iter().enumerate().map(|(index, occurrences)| {
@@ -183,21 +183,10 @@ struct Term<'v> {
 
 impl<'v> Term<'v> {
     fn read(call: &Call<'_>, language: Language, value: &'v Value) -> Option<Term<'v>> {
-        let (text, distance) = match value {
-            Value::String(text) => (text.as_str(), 0),
-            Value::Object(term) => {
-                if term.iter().any(|(name, _)| !matches!(name, "term" | "distance")) {
-                    return None;
-                }
-                let distance = term.get("distance").map_or(Some(0), Value::as_i64)?;
-                let distance = (0..=DISTANCE_MAX).contains(&distance).then_some(distance)?;
-                (term.get("term")?.as_str()?, distance as usize)
-            }
-            _ => return None,
-        };
+        let (text, distance) = term_text(value)?;
         call.spend_bytes(text.len().saturating_mul(ANALYSIS_EFFORT))?;
         call.build(text.len().saturating_mul(ANALYSIS_BYTES))?;
-        Some(Term { words: text::tokens(language, text).collect(), distance })
+        Some(Term { words: text::tokens(language, text).collect(), distance: distance as usize })
     }
 
     /// Comparing words letter by letter takes as long as one is long, times the other.
@@ -213,6 +202,22 @@ impl<'v> Term<'v> {
             0 => word.term == token.term,
             distance => within(&word.term, &token.term, distance),
         }
+    }
+}
+
+/// The text of a term, and by how many letters its words may differ; `None`: it is no term.
+pub(crate) fn term_text(value: &Value) -> Option<(&str, u64)> {
+    match value {
+        Value::String(text) => Some((text, 0)),
+        Value::Object(term) => {
+            if term.iter().any(|(name, _)| !matches!(name, "term" | "distance")) {
+                return None;
+            }
+            let distance = term.get("distance").map_or(Some(0), Value::as_i64)?;
+            let distance = (0..=DISTANCE_MAX).contains(&distance).then_some(distance)?;
+            Some((term.get("term")?.as_str()?, distance as u64))
+        }
+        _ => None,
     }
 }
 

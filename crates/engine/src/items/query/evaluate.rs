@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use quire_sql::{Evaluator as SqlEvaluator, Item, Query, Row, Sink};
+use quire_sql::{Evaluator as SqlEvaluator, Item, Query, Row, SearchedText, Sink};
 use quire_value::Value;
 
 use super::super::body::{Links, Stamped};
@@ -35,6 +35,15 @@ impl<'a> Evaluator<'a> {
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
         self.query.run_calling(self.functions, feed, emit)
+    }
+
+    /// The query with the values of its aggregates: see [`Query::run_counted`].
+    pub fn run_counted(
+        &self,
+        aggregates: Vec<Value>,
+        emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        Ok(self.query.run_counted(self.functions, aggregates, emit)?)
     }
 
     /// Lends the item as the query language sees it.
@@ -104,6 +113,16 @@ impl<'a> Evaluator<'a> {
     /// Whether an item passes WHERE.
     pub fn matches(&self, found: &Found<'_>) -> Result<bool, EngineError> {
         Ok(self.with_item(found, |item| self.rows.borrow().matches(item))??)
+    }
+
+    /// Whether an item gives a row, also of a query that ranks.
+    pub fn gives_row(&self, found: &Found<'_>) -> Result<bool, EngineError> {
+        Ok(self.with_item(found, |item| self.rows.borrow().gives_row(item))??)
+    }
+
+    /// The number of words of a text, and how often each of the terms occurs.
+    pub fn text_counts(&self, searched: &SearchedText, text: &str) -> Result<Vec<u64>, EngineError> {
+        Ok(self.rows.borrow().text_counts(searched, text)?)
     }
 
     pub fn has_rows(&self, found: &Found<'_>) -> Result<bool, EngineError> {

@@ -104,15 +104,11 @@ fn key_count(
     known: &Known<'_>,
     analysis: &Analysis,
 ) -> Result<Option<(Fed, Node)>, EngineError> {
-    let container = reader.container;
-    let ([window], [path]) = (reader.windows, container.definition.partition_key.paths.as_slice()) else {
+    let Some((path, value, keys)) = key_rows(reader, known) else { return Ok(None) };
+    let Some(aggregate) = &analysis.aggregate else { return Ok(None) };
+    if reader.container.definition.default_ttl.is_some() || reader.moment.hides_keys() {
         return Ok(None);
-    };
-    let ([filter], Some(aggregate)) = (window.keys.as_slice(), &analysis.aggregate) else { return Ok(None) };
-    let is_settled = container.definition.default_ttl.is_none() && !reader.moment.hides_keys();
-    let Some(value) = value_of_key(&filter.key).filter(|_| filter.complete && is_settled) else {
-        return Ok(None);
-    };
+    }
     let is_meant = match &analysis.filter {
         Condition::All => true,
         Condition::Range(range) => range.path == *path && range.ranges == [ValueRange::point(value.clone())],
@@ -121,14 +117,29 @@ fn key_count(
     if !is_meant || aggregate.path.as_ref().is_some_and(|counted| counted != path) {
         return Ok(None);
     }
-    let Some(index) = known.range_index(path, &[]) else { return Ok(None) };
-    let mut encoded = Vec::new();
-    encode_value(&value, RANGE_STRING_MAX, &mut encoded);
-    let (first, last) = window.rids();
-    let rows = count(reader, &[point_range(container.number, index.id, &encoded, first, last)])?;
+    let rows = count(reader, &[keys])?;
     let node = Node::new(format!("Rows of index {path} = {}, index only", value.to_json()));
     let entries = vec![Entry::Part(part_of(path, value), rows)];
     Ok(Some((Fed { entries, _memory: None }, node.with_rows(rows, Some(rows)))))
+}
+
+/// The path of the partition key, the one key that is in scope, and the rows that the index over the path has for it:
+/// one for every item.
+pub(super) fn key_rows<'w>(
+    reader: &Reader<'w>,
+    known: &Known<'_>,
+) -> Option<(&'w Path, Value, KeyRange)> {
+    let container = reader.container;
+    let ([window], [path]) = (reader.windows, container.definition.partition_key.paths.as_slice()) else {
+        return None;
+    };
+    let [filter] = window.keys.as_slice() else { return None };
+    let value = value_of_key(&filter.key).filter(|_| filter.complete)?;
+    let index = known.range_index(path, &[])?;
+    let mut encoded = Vec::new();
+    encode_value(&value, RANGE_STRING_MAX, &mut encoded);
+    let (first, last) = window.rids();
+    Some((path, value, point_range(container.number, index.id, &encoded, first, last)))
 }
 
 /// A key that an index row tells exactly; keys are doubles, and large integers share them.
@@ -372,7 +383,7 @@ fn runs(
 }
 
 /// Prefixes under which items of a neighbouring partition can lie.
-fn edges(reader: &Reader<'_>) -> Vec<u32> {
+pub(super) fn edges(reader: &Reader<'_>) -> Vec<u32> {
     if reader.windows.len() == reader.container.partitions.all().len() {
         return Vec::new();
     }

@@ -12,9 +12,10 @@ use quire_value::{Path, Value};
 
 use super::super::scan::Reader;
 use super::super::window::Window;
+use crate::api::PageRequest;
 use crate::indexes::{
-    EncodedRange, IndexCounts, IndexId, Indexes, Order, RANGE_STRING_MAX, encode_term, encode_value, is_cut,
-    key_range, point_range, row_counts,
+    EncodedRange, IndexCounts, IndexId, Indexes, Order, RANGE_STRING_MAX, ScoringIndex, encode_term,
+    encode_value, is_cut, key_range, point_range, row_counts,
 };
 use crate::items::row::corrupt;
 use crate::keys::{self, CATALOG, Counts};
@@ -34,6 +35,8 @@ pub(super) struct Known<'a> {
     counts: OnceCell<Option<Vec<IndexCounts>>>,
     /// False: no index, by request or because some items have no rows.
     is_usable: bool,
+    /// An index is used wherever one can be.
+    is_preferred: bool,
 }
 
 /// A part of an index.
@@ -56,7 +59,7 @@ impl<'a> Known<'a> {
         container: &'a Container,
         indexes: Arc<Indexes>,
         reader: &Reader<'_>,
-        index_use: bool,
+        request: &PageRequest,
     ) -> Result<Known<'a>, EngineError> {
         let snapshot = Arc::clone(&reader.snapshot);
         let in_scope = reader.windows.iter().flat_map(|window| window.partitions());
@@ -72,9 +75,13 @@ impl<'a> Known<'a> {
             items += counts.items;
             unindexed += counts.unindexed_items;
         }
-        let is_usable = index_use && unindexed == 0;
-        let counts = OnceCell::new();
-        Ok(Known { container, indexes, snapshot, partitions, items, counts, is_usable })
+        let is_usable = request.index_use && unindexed == 0;
+        let (counts, is_preferred) = (OnceCell::new(), request.index_preferred);
+        Ok(Known { container, indexes, snapshot, partitions, items, counts, is_usable, is_preferred })
+    }
+
+    pub fn is_preferred(&self) -> bool {
+        self.is_preferred
     }
 
     pub fn is_usable(&self) -> bool {
@@ -173,6 +180,37 @@ impl<'a> Known<'a> {
         Some((id, grid.search(&region, distance).into_iter().map(part).collect()))
     }
 
+    /// A complete full-text index over a path that tells scores.
+    pub fn scoring_index(&self, path: &Path) -> Option<ScoringIndex> {
+        self.indexes.scoring_index(path).filter(|_| self.is_usable)
+    }
+
+    /// The rows of a term in a full-text index.
+    fn term_keys(&self, index: IndexId, term: &str) -> KeyRange {
+        let mut value = Vec::new();
+        encode_term(term, &mut value);
+        let (low, high) = (Bound::Included(value.clone()), Bound::Included(value));
+        key_range(self.container.number, index, &EncodedRange { prefix: None, low, high })
+    }
+
+    /// The rows of a term in texts of items from one child id to another.
+    pub fn term_keys_in(&self, index: IndexId, term: &str, rids: (u64, u64)) -> KeyRange {
+        let mut value = Vec::new();
+        encode_term(term, &mut value);
+        self.keys_by_rid(index, &value, rids)
+    }
+
+    /// The rows of texts of items from one child id to another.
+    pub fn length_keys_in(&self, index: IndexId, rids: (u64, u64)) -> KeyRange {
+        self.keys_by_rid(index, &[], rids)
+    }
+
+    fn keys_by_rid(&self, index: IndexId, value: &[u8], (first, last): (u64, u64)) -> KeyRange {
+        let bound = |rid: u64| Bound::Included([value, &rid.to_be_bytes()].concat());
+        let range = EncodedRange { prefix: None, low: bound(first), high: bound(last) };
+        key_range(self.container.number, index, &range)
+    }
+
     /// The rows of every word of a term; `None` if an index does not tell them.
     pub fn words(&self, path: &Path, term: &FullTextTerm) -> Option<(IndexId, Vec<Part>)> {
         let (id, language) = self.indexes.full_text_index(path).filter(|_| self.is_usable)?;
@@ -183,10 +221,7 @@ impl<'a> Known<'a> {
             return None;
         }
         let part = |word: &String| {
-            let mut value = Vec::new();
-            encode_term(word, &mut value);
-            let (low, high) = (Bound::Included(value.clone()), Bound::Included(value));
-            let keys = key_range(self.container.number, id, &EncodedRange { prefix: None, low, high });
+            let keys = self.term_keys(id, word);
             let seek = match &keys.start {
                 Bound::Included(seek) => Some(seek.clone()),
                 _ => None,

@@ -23,6 +23,7 @@ mod order; // ORDER BY as bytes, places in a sorted result
 mod output; // OFFSET, LIMIT, how far the page has come
 mod plan; // choosing how to find the items
 mod rids; // sets of child ids from indexes
+mod scores; // scores of texts from an index
 mod sort; // ORDER BY without an index
 mod stream; // rows of single items
 mod walk; // ORDER BY from an index
@@ -58,6 +59,7 @@ use self::nearest::Nearest;
 use self::order::{Order, Start};
 use self::output::Output;
 use self::plan::{Chooser, Need, Sorting};
+use self::scores::RankedTexts;
 use self::sort::Sorted;
 use self::whole::{Feed, Holding, WholeNext, WholeStart};
 
@@ -178,7 +180,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn fill(&self, resume: Option<Resume>, compile: Duration) -> Result<Filled, EngineError> {
-        let started = Instant::now();
+        let times = (compile, Instant::now());
         let analysis = self.query.analysis();
         self.allowance.look()?;
         if let Some(refusal) = analysis.order_refusal(&self.container.definition.indexing) {
@@ -199,7 +201,31 @@ impl Run<'_> {
             None => View::now(self.shared, self.container)?,
         };
         let mut reader = Reader::new(self.shared, self.container, &view, self.windows, meter);
-        let known = Known::new(self.container, view.indexes, &reader, self.request.index_use)?;
+        let seen = view.vectors_seen;
+        let known = Known::new(self.container, view.indexes, &reader, self.request)?;
+        if let Some(search) = self.query.rank_search() {
+            let evaluator = Evaluator::new(self.query, self.functions, self.container)?;
+            if let Some(texts) = RankedTexts::of(&mut reader, &known, &evaluator, search)? {
+                let query = self.query.given_rank_statistics(texts.statistics.clone());
+                let run = Run { query: &query, allowance: self.allowance.clone(), ..*self };
+                let analysis = query.analysis();
+                return run.fill_from(reader, &known, &analysis, Some(&texts), resume, seen, times);
+            }
+        }
+        self.fill_from(reader, &known, &analysis, None, resume, seen, times)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a page is made from, taken apart once")]
+    fn fill_from(
+        &self,
+        mut reader: Reader<'_>,
+        known: &Known<'_>,
+        analysis: &Analysis,
+        texts: Option<&RankedTexts>,
+        resume: Option<Resume>,
+        vectors_seen: vectors::Seen,
+        (compile, started): (Duration, Instant),
+    ) -> Result<Filled, EngineError> {
         let mut output = self.output(&resume)?;
         let need = Need { items: output.wanted() as u64, is_preferred: self.request.index_preferred };
         let evaluator = Evaluator::new(self.query, self.functions, self.container)?;
@@ -208,7 +234,7 @@ impl Run<'_> {
             _ => None,
         };
         let mut chooser = Chooser {
-            known: &known,
+            known,
             reader: &mut reader,
             reads: &analysis.reads,
             evaluator: &evaluator,
@@ -217,7 +243,7 @@ impl Run<'_> {
             wants_missing: false,
         };
         let is_resumed = resume.is_some();
-        let plan = self.plan(&mut chooser, &analysis, resume)?;
+        let plan = self.plan(&mut chooser, analysis, resume, texts)?;
         self.want_missing(chooser.wants_missing, &plan);
         let plan_time = started.elapsed();
         reader.meter.start();
@@ -313,6 +339,7 @@ impl Run<'_> {
         chooser: &mut Chooser<'_, '_, '_>,
         analysis: &Analysis,
         resume: Option<Resume>,
+        texts: Option<&RankedTexts>,
     ) -> Result<Plan, EngineError> {
         match (self.query.shape(), self.query.sorted(), &analysis.order, resume) {
             (Shape::Streaming { .. }, _, _, resume @ (None | Some(Resume::Stream { .. }))) => {
@@ -345,9 +372,19 @@ impl Run<'_> {
                 // where they have equal values.
                 let takes_runs =
                     self.query.takes_runs() && (analysis.order.is_some() || !self.query.ties_fall());
-                let fed = index_only::feed_of(chooser.reader, chooser.known, analysis, takes_runs)?;
+                let fed = match self.counted(chooser)? {
+                    Some((values, node)) => Some((Feed::Counted(values), node)),
+                    None => index_only::feed_of(chooser.reader, chooser.known, analysis, takes_runs)?
+                        .map(|(fed, node)| (Feed::Index(fed), node)),
+                };
+                let fed = match fed {
+                    Some(fed) => Some(fed),
+                    None => self
+                        .scored(chooser, texts, from.sent())?
+                        .map(|(candidates, node)| (Feed::First(candidates), node)),
+                };
                 let (feed, node) = match fed {
-                    Some((fed, node)) => (Feed::Index(fed), node),
+                    Some(fed) => fed,
                     None => {
                         let (candidates, node) = self.whole_candidates(chooser, analysis)?;
                         (Feed::Items(candidates), node)
@@ -378,6 +415,42 @@ impl Run<'_> {
         {
             self.shared.workers.index_builds.wake();
         }
+    }
+
+    /// The aggregates of a query that asks for nothing but counts of texts.
+    fn counted(
+        &self,
+        chooser: &mut Chooser<'_, '_, '_>,
+    ) -> Result<Option<(Vec<Value>, Node)>, EngineError> {
+        let Some(search) = self.query.text_statistics() else { return Ok(None) };
+        scores::counted(chooser.reader, chooser.known, chooser.evaluator, &search)
+    }
+
+    /// The items that come first by their scores, where an index tells them. `sent`: rows of the pages before.
+    fn scored(
+        &self,
+        chooser: &mut Chooser<'_, '_, '_>,
+        texts: Option<&RankedTexts>,
+        sent: Option<u64>,
+    ) -> Result<Option<(Candidates, Node)>, EngineError> {
+        let Chooser { known, ref mut reader, evaluator, .. } = *chooser;
+        // One more tells whether there is a next page.
+        let rows = Rows::new(self.request, None)?.room().saturating_add(1);
+        let sent = sent.map(|sent| usize::try_from(sent).unwrap_or(usize::MAX));
+        if let Some(texts) = texts {
+            let Some(sent) = sent else { return Ok(None) };
+            return texts.candidates(reader, known, evaluator, rows.saturating_add(sent));
+        }
+        let Some(order) = self.query.score_order() else { return Ok(None) };
+        let number = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        let needed = match (order.limit.map(number), sent) {
+            (Some(limit), Some(sent)) => limit.min(rows.saturating_add(sent)),
+            (Some(limit), None) => limit,
+            (None, Some(sent)) => rows.saturating_add(sent),
+            (None, None) => return Ok(None),
+        };
+        let needed = needed.saturating_add(number(order.offset));
+        scores::score_candidates(reader, known, evaluator, &order, needed)
     }
 
     /// The newest partition when the query began.

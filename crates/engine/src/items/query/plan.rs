@@ -31,9 +31,9 @@ use super::walk::{Missing, Walk, is_costly};
 use crate::EngineError;
 use crate::indexes::{COMPOSITE_STRING_MAX, EncodedRange, IndexId, RANGE_STRING_MAX, encode_value};
 
-const SEEK: f64 = 8.0;
-const ITEM: f64 = 4.0;
-const FETCH: f64 = 14.0;
+pub(super) const SEEK: f64 = 8.0;
+pub(super) const ITEM: f64 = 4.0;
+pub(super) const FETCH: f64 = 14.0;
 
 /// What the first round reads of every condition, and how much more the next one.
 const ROUND_FIRST: u64 = 64;

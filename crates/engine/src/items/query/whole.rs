@@ -36,6 +36,10 @@ use crate::shared::Shared;
 pub(super) enum Feed {
     Items(Candidates),
     Index(Fed),
+    /// The items that give the rows up to the end of the page, and not those behind it.
+    First(Candidates),
+    /// The aggregates themselves.
+    Counted(Vec<Value>),
 }
 
 /// Where the page begins. Rows that say where they stand in the order (`_rid` and `orderByItems`, as plans ask for them) are
@@ -74,6 +78,11 @@ pub(super) struct Holding<'h> {
 }
 
 impl WholeStart {
+    /// The number of rows before the page; `None`: not told by the place where it begins.
+    pub fn sent(&self) -> Option<u64> {
+        matches!(self.start, Start::Beginning).then_some(self.sent)
+    }
+
     pub fn of(run: &Run<'_>, resume: &Option<Resume>) -> Result<WholeStart, EngineError> {
         let columns = run.query.order_columns();
         let order = (!columns.is_empty()).then(|| RowOrder {
@@ -158,16 +167,23 @@ pub(super) fn whole(
     let mut is_held_whole = true;
     // The place of the last row, and how many rows came from it.
     let mut last: Option<Standing> = None;
+    // What follows the rows of the page is not among these items.
+    let holding = holding.filter(|_| !matches!(source, Feed::First(_)));
+    let counted = match source {
+        Feed::Counted(aggregates) => Some(std::mem::take(aggregates)),
+        _ => None,
+    };
     let is_fed = Cell::new(false);
     let feed = &mut |sink: &mut Sink<'_>| {
         match source {
-            Feed::Items(candidates) => feed(reader, evaluator, candidates, sink)?,
+            Feed::Items(candidates) | Feed::First(candidates) => feed(reader, evaluator, candidates, sink)?,
             Feed::Index(fed) => fed.feed(reader, evaluator, sink)?,
+            Feed::Counted(_) => {}
         }
         is_fed.set(true);
         Ok(())
     };
-    let ran = evaluator.run(feed, &mut |row| {
+    let mut emit = |row: &Row<'_>| {
         let place = order.as_ref().and_then(|order| order.place_of(row));
         let nth = match (&place, &mut last) {
             (Some(place), Some((before, count))) if place == before => {
@@ -219,7 +235,11 @@ pub(super) fn whole(
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
-    });
+    };
+    let ran = match counted {
+        Some(aggregates) => evaluator.run_counted(aggregates, &mut emit),
+        None => evaluator.run(feed, &mut emit),
+    };
     match ran {
         Err(error @ EngineError::Cancelled) => return Err(error),
         // The page itself is there.
