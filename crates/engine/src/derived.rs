@@ -16,6 +16,13 @@ pub(crate) struct DerivedRow {
     pub value: Vec<u8>,
 }
 
+/// All that follows from an item.
+pub(crate) struct Derived {
+    pub rows: Vec<DerivedRow>,
+    /// What is counted of it without rows.
+    pub weights: Vec<(IndexId, u64)>,
+}
+
 /// Id row, unique rows, feed row, expiry row and index rows of an item; and what is counted of it without rows.
 pub(crate) fn derived_rows(
     container: u32,
@@ -23,7 +30,7 @@ pub(crate) fn derived_rows(
     indexes: &Indexes,
     rid: u64,
     row: &Row<'_>,
-) -> Result<(Vec<DerivedRow>, Vec<(IndexId, u64)>), EngineError> {
+) -> Result<Derived, EngineError> {
     let key = row.partition_key()?;
     let epk = definition.partition_key.effective(&key);
     let identity = definition.partition_key.identity(&key);
@@ -49,7 +56,7 @@ pub(crate) fn derived_rows(
         let key = [&prefix[..], &middle, &rid.to_be_bytes()].concat();
         rows.push(DerivedRow { space: INDEX, key, value: Vec::new() });
     }
-    Ok((rows, weights))
+    Ok(Derived { rows, weights })
 }
 
 /// Only items with a `ttl` of their own have an expiry row, also where the container's TTL is off.

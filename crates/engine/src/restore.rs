@@ -24,7 +24,7 @@ use crate::backup::repeated::Repeated;
 use crate::catalog::keys as catalog_keys;
 use crate::catalog::row::{Counters, IndexEpochs, ResourceRow, StoreRow};
 use crate::catalog::{Sent, fill_random, guarded_commit, is_empty, send};
-use crate::derived::{DerivedRow, derived_rows};
+use crate::derived::{Derived, DerivedRow, derived_rows};
 use crate::indexes::{CountedIndexes, IndexRow, Indexes, parse_row};
 use crate::items::row::{self, Row};
 use crate::keys::{self, CATALOG, CATALOG_PARTITION, Counts, INDEX, ITEMS};
@@ -208,11 +208,11 @@ fn write_item(
     found.counts.merge(&counts_of(&row));
     let (prefix, suffix) = (keys::container_prefix(container).to_vec(), rid.to_be_bytes().to_vec());
     let mut added = Vec::new();
-    let (derived, weights) = derived_rows(container, definition, indexes, rid, &row)?;
+    let Derived { rows, weights } = derived_rows(container, definition, indexes, rid, &row)?;
     for (index, weight) in weights {
         found.indexes.add(index, weight as i64);
     }
-    for DerivedRow { space, key, value } in derived {
+    for DerivedRow { space, key, value } in rows {
         if space != INDEX {
             loader.add(Op::Put { space, key, value });
             continue;

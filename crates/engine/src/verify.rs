@@ -23,7 +23,7 @@ use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::catalog::row::{Counters, ResourceRow};
 use crate::catalog::state::Job;
 use crate::catalog::{check_script, define, for_each_resource, for_each_row, read_jobs, read_store, scan};
-use crate::derived::{DerivedRow, derived_rows};
+use crate::derived::{Derived, DerivedRow, derived_rows};
 use crate::indexes::{CountedIndexes, IndexId, Indexes, parse_row};
 use crate::items::place::canonical;
 use crate::items::row::Row;
@@ -111,7 +111,7 @@ impl Verifier<'_> {
             for (key, value) in &page.rows {
                 self.report.items += 1;
                 match check_item(container, checked, key, value) {
-                    Ok((counts, (rows, weights))) => {
+                    Ok((counts, Derived { rows, weights })) => {
                         expected.add(counts, &rows, &weights, &checked.indexes);
                         derived.extend(rows);
                     }
@@ -395,9 +395,6 @@ pub(crate) fn counts_of(row: &Row<'_>) -> Counts {
         indexes_overflowed: false,
     }
 }
-
-/// The rows of an item, and what is counted of it without rows.
-type Derived = (Vec<DerivedRow>, Vec<(IndexId, u64)>);
 
 fn check_item(
     container: u32,

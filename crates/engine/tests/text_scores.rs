@@ -90,8 +90,14 @@ const QUERIES: &[(&str, bool)] = &[
         r#"SELECT TOP 5 VALUE c.id FROM c ORDER BY RANK FullTextScore(c.text, {"term": "boot", "distance": 1}, 'red')"#,
         false,
     ),
-    ("SELECT TOP 3 VALUE c.id FROM c ORDER BY RANK RRF(FullTextScore(c.text, 'red'), FullTextScore(c.title, 'boat'))", true),
-    ("SELECT TOP 30 VALUE c.id FROM c ORDER BY RANK RRF(FullTextScore(c.text, 'red'), FullTextScore(c.title, 'boat'))", false),
+    (
+        "SELECT TOP 3 VALUE c.id FROM c ORDER BY RANK RRF(FullTextScore(c.text, 'red'), FullTextScore(c.title, 'boat'))",
+        true,
+    ),
+    (
+        "SELECT TOP 30 VALUE c.id FROM c ORDER BY RANK RRF(FullTextScore(c.text, 'red'), FullTextScore(c.title, 'boat'))",
+        false,
+    ),
     (
         "SELECT TOP 3 VALUE c.id FROM c WHERE c.n < 4 ORDER BY RANK \
          RRF(FullTextScore(c.text, 'bicycle'), FullTextScore(c.title, 'blue', 'green'), [1, 7])",
@@ -163,13 +169,20 @@ fn ranks_from_the_index_are_those_of_a_scan() {
         let partitions = [1, 3, 5][seed as usize % 3];
         let ttl = [None, Some(-1), Some(6), None][seed as usize % 4];
         let fixture = filled(seed, partitions, ttl);
-        let mut scopes = vec![Scope::default(), Scope { partition_key: Some(pk(r#"["p3"]"#)), ..Scope::default() }];
+        let mut scopes =
+            vec![Scope::default(), Scope { partition_key: Some(pk(r#"["p3"]"#)), ..Scope::default() }];
         let partitions = fixture.container.partitions().into_iter();
-        scopes.extend(partitions.map(|partition| Scope { partition_id: Some(partition.id), ..Scope::default() }));
+        scopes.extend(
+            partitions.map(|partition| Scope { partition_id: Some(partition.id), ..Scope::default() }),
+        );
         for (nth, (text, _)) in QUERIES.iter().enumerate() {
             for scope in &scopes {
                 let with = |page_size: i64, index_use: bool, index_preferred: bool| {
-                    move || PageRequest { index_use, index_preferred, ..request(scope.clone(), page_size, None) }
+                    move || PageRequest {
+                        index_use,
+                        index_preferred,
+                        ..request(scope.clone(), page_size, None)
+                    }
                 };
                 let expected = pages(&fixture, text, &with(-1, false, false));
                 for (page_size, is_preferred) in [(-1, true), (-1, false), (5, nth % 2 == 0)] {
@@ -212,7 +225,10 @@ fn what_has_no_term_is_not_read() {
         assert_eq!(page.rows, scanned.rows, "{text}");
         assert!(explain.contains("full-text index"), "{text}\n{explain}");
         let (items, rows) = (page.metrics.loaded_count, page.metrics.index_rows);
-        assert!(items <= items_max && rows <= index_rows_max, "{text}: {items} items, {rows} rows\n{explain}");
+        assert!(
+            items <= items_max && rows <= index_rows_max,
+            "{text}: {items} items, {rows} rows\n{explain}"
+        );
         assert!(scanned.metrics.loaded_count >= 20_000, "{text}");
     };
     let rank = "ORDER BY RANK FullTextScore(c.text, 'zebras')";
@@ -228,7 +244,11 @@ fn what_has_no_term_is_not_read() {
         1_200,
     );
     // A common word is told by its rows: the items that are not among the first are not read.
-    check("SELECT TOP 10 VALUE c.id FROM c ORDER BY RANK FullTextScore(c.text, 'meadow', 'zebra')", 10, 31_000);
+    check(
+        "SELECT TOP 10 VALUE c.id FROM c ORDER BY RANK FullTextScore(c.text, 'meadow', 'zebra')",
+        10,
+        31_000,
+    );
     check(
         r#"SELECT COUNT(1) AS documentCount, [{"totalWordCount": SUM(_FullTextWordCount(c.text)),
             "hitCounts": [COUNTIF(FullTextContains(c.text, "zebra"))]}] AS fullTextStatistics FROM c"#,
@@ -243,8 +263,10 @@ fn what_has_no_term_is_not_read() {
     );
     let tenant = Scope { partition_key: Some(pk(r#"["7"]"#)), ..Scope::default() };
     let in_tenant = |index_use| {
-        let request = PageRequest { index_use, explain: true, scope: tenant.clone(), ..PageRequest::default() };
-        fixture.page(Some("SELECT TOP 5 c.id FROM c ORDER BY RANK FullTextScore(c.text, 'number7')"), &request)
+        let request =
+            PageRequest { index_use, explain: true, scope: tenant.clone(), ..PageRequest::default() };
+        fixture
+            .page(Some("SELECT TOP 5 c.id FROM c ORDER BY RANK FullTextScore(c.text, 'number7')"), &request)
     };
     let (found, scanned) = (in_tenant(true).expect("a page"), in_tenant(false).expect("a page"));
     assert_eq!(found.rows, scanned.rows);

@@ -36,8 +36,8 @@ mod user_functions; // functions that the container brings
 pub use self::access::{
     Analysis, CompositeIndex, Condition, FullTextCondition, FullTextTerm, IndexAggregate, IndexMetrics,
     Indexes, OrderKey, OrderPath, PathRange, RankComponent, RankSearch, Reads, ScoreOrder, SearchTerm,
-    SearchedText, SingleIndex, SpatialCondition, SpatialRelation, TextCount, TextStatisticsSearch, ValueRange,
-    VectorOrder,
+    SearchedText, SingleIndex, SpatialCondition, SpatialRelation, TextCount, TextStatisticsSearch,
+    ValueRange, VectorOrder,
 };
 pub use self::computed::{check_computed_properties, check_computed_property};
 pub use self::diagnostic::Diagnostic;

@@ -124,6 +124,7 @@ impl Query {
             computed: self.computed.clone(),
             computed_names: self.computed_names.clone(),
             uses_clock: self.uses_clock,
+            is_deterministic: self.is_deterministic,
             patterns: Patterns::default(),
             environment: self.environment.clone(),
         };

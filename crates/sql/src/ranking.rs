@@ -125,8 +125,7 @@ pub fn fused_scores(rows: &[&[Option<f64>]], weights: &[f64]) -> Vec<f64> {
     let mut fused = vec![0.0; rows.len()];
     for (index, weight) in weights.iter().enumerate() {
         let mut order: Vec<usize> = (0..rows.len()).collect();
-        let by_score =
-            |left: &usize, right: &usize| compare(rows[*left], rows[*right], index, *weight < 0.0);
+        let by_score = |left: &usize, right: &usize| compare(rows[*left], rows[*right], index, *weight < 0.0);
         order.sort_by(by_score);
         let mut rank = 1;
         for (place, row) in order.iter().enumerate() {

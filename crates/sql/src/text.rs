@@ -72,6 +72,7 @@ impl Language {
 }
 
 /// Words that say nothing of what a text is about. In order. The service does not publish its list; this one is ours.
+/// Full-text indexes have the lengths of texts without these words on disk: a change needs a new version of their rows.
 pub const ENGLISH_STOP_WORDS: &[&str] = &[
     "a",
     "about",
@@ -212,8 +213,8 @@ pub const ENGLISH_STOP_WORDS: &[&str] = &[
     "yourselves",
 ];
 
-/// Words that have no rows in an index. On disk, so it never changes: whatever else becomes a stop word keeps its rows,
-/// which nothing asks for. In order, and all of them are stop words.
+/// Words that have no rows in an index of version 1. On disk, so it never changes: other stop words have rows that nothing
+/// asks for. In order, and all of them are stop words.
 const ENGLISH_UNINDEXED_WORDS: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no",
     "not", "of", "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to",
@@ -230,7 +231,7 @@ pub fn tokens(language: Language, text: &str) -> impl Iterator<Item = Token<'_>>
     tokens_but(language, text, ENGLISH_STOP_WORDS)
 }
 
-/// The terms that an index has of a text: all terms, and some stop words.
+/// The terms that an index of version 1 has of a text: all terms, and some stop words.
 pub fn indexed_tokens(language: Language, text: &str) -> impl Iterator<Item = Token<'_>> {
     tokens_but(language, text, ENGLISH_UNINDEXED_WORDS)
 }

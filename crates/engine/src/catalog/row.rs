@@ -118,8 +118,7 @@ impl IndexEpochs {
 
     /// After the definition, `before` until now, was replaced; `None` when items have too many already.
     pub fn next(&self, before: &Object) -> Option<IndexEpochs> {
-        let is_used =
-            |epoch| epoch == self.current || self.older.iter().any(|older| older.epoch == epoch);
+        let is_used = |epoch| epoch == self.current || self.older.iter().any(|older| older.epoch == epoch);
         let current = (EPOCH_FIRST..=EPOCH_MAX).find(|epoch| !is_used(*epoch))?;
         let mut older = self.older.clone();
         older.push(OlderEpoch { epoch: self.current, body: Some(before.clone()), rows: self.rows });
@@ -215,7 +214,8 @@ impl ResourceRow {
         rest.extend(length(epochs.older.len()));
         for older in &epochs.older {
             rest.push(older.epoch);
-            let text = older.body.as_ref().map_or(String::new(), |body| Value::Object(body.clone()).to_json());
+            let text =
+                older.body.as_ref().map_or(String::new(), |body| Value::Object(body.clone()).to_json());
             write_text(text.as_bytes(), &mut rest);
         }
         rest.extend(length(epochs.missing.len()));

@@ -463,6 +463,7 @@ mod tests {
             pre_trigger: None,
             post_trigger: None,
             trigger_headers: Vec::new(),
+            cancel: Default::default(),
         };
         engine.write_item(&container, write).result.unwrap();
     }

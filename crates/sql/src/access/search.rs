@@ -74,9 +74,14 @@ pub struct TextStatisticsSearch {
 pub enum TextCount {
     Items,
     /// Words of all texts.
-    Words { text: usize },
+    Words {
+        text: usize,
+    },
     /// Items in whose text the term occurs.
-    Hits { text: usize, term: usize },
+    Hits {
+        text: usize,
+        term: usize,
+    },
 }
 
 impl Query {
@@ -141,9 +146,10 @@ impl Query {
         self.with_finder(|finder| {
             for call in &grouping.aggregates {
                 let count = match (call.aggregate, &call.argument) {
-                    (Aggregate::Count, argument) => {
-                        finder.constant_of(argument).filter(|value| !value.is_undefined()).map(|_| TextCount::Items)
-                    }
+                    (Aggregate::Count, argument) => finder
+                        .constant_of(argument)
+                        .filter(|value| !value.is_undefined())
+                        .map(|_| TextCount::Items),
                     (Aggregate::Sum, Expr::Call { function, arguments })
                         if function.name() == "_FullTextWordCount" =>
                     {
@@ -176,7 +182,9 @@ impl Query {
         });
         let sorted = self.bound.order_by.iter().filter_map(|item| match &item.expr {
             Expr::Coalesce(scores) => match scores.first()? {
-                Expr::Call { function, arguments } if function.name() == "_FullTextScore" => arguments.first(),
+                Expr::Call { function, arguments } if function.name() == "_FullTextScore" => {
+                    arguments.first()
+                }
                 _ => None,
             },
             _ => None,
@@ -223,12 +231,7 @@ impl TextStatisticsSearch {
 }
 
 /// `None`: no plain path, or a term that occurs in no text because it is none.
-fn searched(
-    finder: &Finder<'_>,
-    text: &Expr,
-    terms: &[Value],
-    language: Language,
-) -> Option<SearchedText> {
+fn searched(finder: &Finder<'_>, text: &Expr, terms: &[Value], language: Language) -> Option<SearchedText> {
     let place = finder.place(text).filter(|place| place.is_names() && !place.path.is_empty())?;
     let term = |value: &Value| {
         let (text, distance) = term_text(value)?;

@@ -125,10 +125,7 @@ fn key_count(
 
 /// The path of the partition key, the one key that is in scope, and the rows that the index over the path has for it:
 /// one for every item.
-pub(super) fn key_rows<'w>(
-    reader: &Reader<'w>,
-    known: &Known<'_>,
-) -> Option<(&'w Path, Value, KeyRange)> {
+pub(super) fn key_rows<'w>(reader: &Reader<'w>, known: &Known<'_>) -> Option<(&'w Path, Value, KeyRange)> {
     let container = reader.container;
     let ([window], [path]) = (reader.windows, container.definition.partition_key.paths.as_slice()) else {
         return None;

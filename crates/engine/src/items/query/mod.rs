@@ -178,9 +178,17 @@ struct Run<'a> {
     view: Option<&'a View>,
 }
 
+/// Where a page begins, and since when it is made.
+struct Begun {
+    resume: Option<Resume>,
+    positions: Vec<(u32, u64)>,
+    compile: Duration,
+    started: Instant,
+}
+
 impl Run<'_> {
     fn fill(&self, resume: Option<Resume>, compile: Duration) -> Result<Filled, EngineError> {
-        let times = (compile, Instant::now());
+        let started = Instant::now();
         let analysis = self.query.analysis();
         self.allowance.look()?;
         if let Some(refusal) = analysis.order_refusal(&self.container.definition.indexing) {
@@ -201,7 +209,7 @@ impl Run<'_> {
             None => View::now(self.shared, self.container)?,
         };
         let mut reader = Reader::new(self.shared, self.container, &view, self.windows, meter);
-        let seen = view.vectors_seen;
+        let begun = Begun { resume, positions, compile, started };
         let known = Known::new(self.container, view.indexes, &reader, self.request)?;
         if let Some(search) = self.query.rank_search() {
             let evaluator = Evaluator::new(self.query, self.functions, self.container)?;
@@ -209,22 +217,19 @@ impl Run<'_> {
                 let query = self.query.given_rank_statistics(texts.statistics.clone());
                 let run = Run { query: &query, allowance: self.allowance.clone(), ..*self };
                 let analysis = query.analysis();
-                return run.fill_from(reader, &known, &analysis, Some(&texts), resume, seen, times);
+                return run.fill_from(reader, &known, &analysis, Some(&texts), begun);
             }
         }
-        self.fill_from(reader, &known, &analysis, None, resume, seen, times)
+        self.fill_from(reader, &known, &analysis, None, begun)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a page is made from, taken apart once")]
     fn fill_from(
         &self,
         mut reader: Reader<'_>,
         known: &Known<'_>,
         analysis: &Analysis,
         texts: Option<&RankedTexts>,
-        resume: Option<Resume>,
-        vectors_seen: vectors::Seen,
-        (compile, started): (Duration, Instant),
+        Begun { resume, positions, compile, started }: Begun,
     ) -> Result<Filled, EngineError> {
         let mut output = self.output(&resume)?;
         let need = Need { items: output.wanted() as u64, is_preferred: self.request.index_preferred };
@@ -256,7 +261,7 @@ impl Run<'_> {
         });
         let (next, node) = self.run(&mut reader, &evaluator, plan, &mut output, holding.as_ref())?;
         let cost = Cost { calls: self.functions.calls(), ..reader.meter.cost() };
-        Ok(self.filled(&analysis, output, cost, (compile, plan_time), next, &node))
+        Ok(self.filled(analysis, output, cost, (compile, plan_time), next, &node))
     }
 
     fn filled(
@@ -418,10 +423,7 @@ impl Run<'_> {
     }
 
     /// The aggregates of a query that asks for nothing but counts of texts.
-    fn counted(
-        &self,
-        chooser: &mut Chooser<'_, '_, '_>,
-    ) -> Result<Option<(Vec<Value>, Node)>, EngineError> {
+    fn counted(&self, chooser: &mut Chooser<'_, '_, '_>) -> Result<Option<(Vec<Value>, Node)>, EngineError> {
         let Some(search) = self.query.text_statistics() else { return Ok(None) };
         scores::counted(chooser.reader, chooser.known, chooser.evaluator, &search)
     }

@@ -149,7 +149,8 @@ impl RankedTexts {
         if self.search.distinct {
             return Ok(None);
         }
-        let limit = self.search.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let limit =
+            self.search.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let offset = usize::try_from(self.search.offset).unwrap_or(usize::MAX);
         let needed = rows.min(limit).saturating_add(offset);
         let budget = reader.meter.set_budget(ScanBudget::WHOLE);
@@ -220,8 +221,8 @@ impl RankedTexts {
             }
         }
         // A witness of one text has no term of any; what it scores for the others does not come before.
-        let witnesses = chosen.rids.len() - scored.len();
-        for rid in chosen.rids[chosen.rids.len() - witnesses..].to_vec() {
+        let witnesses: Vec<u64> = chosen.rids[scored.len()..].to_vec();
+        for rid in witnesses {
             let mut scores = None;
             chosen.look_at(rid, |item| {
                 let score = |at: usize| self.score_of(evaluator, searched[at], at, item);
@@ -527,7 +528,8 @@ impl TextScope {
 
     /// Looks at the items of which the index does not tell whether they are in scope.
     fn judge_edges(&mut self, reader: &mut Reader<'_>, rids: &[u64]) -> Result<(), EngineError> {
-        let is_open = |rid: &u64| self.edges.contains(&keys::rid_prefix(*rid)) && !self.judged.contains_key(rid);
+        let is_open =
+            |rid: &u64| self.edges.contains(&keys::rid_prefix(*rid)) && !self.judged.contains_key(rid);
         let open: Vec<u64> = rids.iter().copied().filter(is_open).collect();
         for rids in open.chunks(FETCH_ITEMS) {
             for (rid, bytes) in rids.iter().zip(reader.fetch(rids)?) {
@@ -547,7 +549,9 @@ impl TextScope {
 
     /// After [`TextScope::judge_edges`].
     fn contains(&self, reader: &Reader<'_>, rid: u64) -> bool {
-        self.members.as_ref().map_or_else(|| reader.can_hold(rid), |members| members.binary_search(&rid).is_ok())
+        self.members
+            .as_ref()
+            .map_or_else(|| reader.can_hold(rid), |members| members.binary_search(&rid).is_ok())
             && !self.gone.contains(&rid)
             && (self.edges.is_empty() || self.judged.get(&rid).copied().unwrap_or(true))
     }
@@ -657,9 +661,8 @@ fn scored(
         }
         scored.push((score, postings[0].rid));
     }
-    scored.sort_by(|(left, left_rid), (right, right_rid)| {
-        right.total_cmp(left).then(left_rid.cmp(right_rid))
-    });
+    scored
+        .sort_by(|(left, left_rid), (right, right_rid)| right.total_cmp(left).then(left_rid.cmp(right_rid)));
     Ok(Some(scored))
 }
 
@@ -822,7 +825,8 @@ impl<'c, 'e, 'w> Chosen<'c, 'e, 'w> {
         scope: &TextScope,
         with_terms: &[u64],
     ) -> Result<bool, EngineError> {
-        let is_exhausted = self.each_without_term(known, text, scope, with_terms, |chosen| chosen.is_enough())?;
+        let is_exhausted =
+            self.each_without_term(known, text, scope, with_terms, |chosen| chosen.is_enough())?;
         match is_exhausted {
             None => Ok(false),
             Some(false) => Ok(true),
@@ -840,7 +844,8 @@ impl<'c, 'e, 'w> Chosen<'c, 'e, 'w> {
         with_terms: &[u64],
     ) -> Result<bool, EngineError> {
         let before = self.rids.len();
-        let found = self.each_without_term(known, text, scope, with_terms, |chosen| chosen.rids.len() > before)?;
+        let found =
+            self.each_without_term(known, text, scope, with_terms, |chosen| chosen.rids.len() > before)?;
         Ok(found.is_some())
     }
 
