@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A commit writes one of the last two, in turn, without a sync: that costs a microsecond and outlives the process,
-//! and the kernel writes it out soon after. The floor is synced on opening and closing, so even a power cut that
-//! garbles both others leaves a readable file. The newest readable slot counts.
+//! and the kernel writes it out soon after. The floor is synced on opening and closing, after the others, so even a power
+//! cut that garbles all that is not synced leaves a readable slot. The newest readable slot counts.
 //!
 //! Invariant: a slot never names a commit that is not durable.
 
@@ -62,8 +62,10 @@ impl Acknowledged {
         self.write_slot(self.turn, sequence)
     }
 
-    /// Notes a durable commit so that it survives a power cut too.
+    /// Notes a durable commit so that it survives a power cut too. The other slots are synced first: while the floor is being
+    /// written a power cut may garble it, and whatever else is not on disk.
     pub(crate) fn settle(&mut self, sequence: u64) -> io::Result<()> {
+        self.file.sync_data()?;
         self.write_slot(0, sequence)?;
         self.file.sync_data()
     }

@@ -86,6 +86,11 @@ impl Directory {
         Directory::lock_any(path)
     }
 
+    /// Whether there is a database, whole or not.
+    pub(crate) fn is_begun(path: &Path) -> bool {
+        path.join("format").exists() || path.join(UNFINISHED).exists()
+    }
+
     /// A directory that was filled and closed may be opened from now on.
     pub(crate) fn complete(path: &Path) -> Result<(), OpenError> {
         fs::remove_file(path.join(UNFINISHED)).map_err(opening("completing the directory"))?;

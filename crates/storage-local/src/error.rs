@@ -13,6 +13,8 @@ pub enum OpenError {
     FormatNewer { path: PathBuf, found: u32, supported: u32 },
     #[error("{} is not empty and not a quire data directory", path.display())]
     NotQuire { path: PathBuf },
+    #[error("{} holds no database", path.display())]
+    NoDatabase { path: PathBuf },
     #[error("{} is not empty", path.display())]
     NotEmpty { path: PathBuf },
     /// A restore that was interrupted, or one that is still running.

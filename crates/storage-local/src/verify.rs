@@ -1,5 +1,6 @@
 //! Re-reading everything.
 
+use crate::directory::Directory;
 use crate::error::OpenError;
 use crate::{LocalOptions, LocalStorage, chain};
 use quire_storage::{Direction, KeyRange, SPACE_COUNT, Scan, Snapshot, Space, Storage, StorageError};
@@ -22,9 +23,14 @@ pub struct Verified {
 
 impl LocalStorage {
     /// Opens a directory nobody uses (which replays its journal and unpacks index rows), reads every row of every
-    /// space, so that every block's checksum is checked, and walks the chain of commit records. What already keeps it from being opened
+    /// space, so that every block's checksum is checked, and walks the chain of commit records. Makes no database where there
+    /// is none. What already keeps it from being opened
     /// is an error; what is found afterwards is a problem.
     pub fn verify(path: impl AsRef<Path>) -> Result<Verified, OpenError> {
+        let path = path.as_ref();
+        if !Directory::is_begun(path) {
+            return Err(OpenError::NoDatabase { path: path.into() });
+        }
         let storage = LocalStorage::open(path, LocalOptions::default())?;
         let mut verified = Verified::default();
         {
