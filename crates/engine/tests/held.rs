@@ -360,11 +360,11 @@ fn temporary_space_is_bounded_and_names_its_setting() {
 fn a_query_that_is_cancelled_leaves_no_file() {
     let held = held(1, 1 << 20, 1 << 30);
     let long = "x".repeat(1_000);
-    for n in 0..3_000 {
+    for n in 0..10_000 {
         held.fixture.create(&format!(r#"{{"id":"{n}","pk":"1","s":"{n} {long}"}}"#)).expect("created");
     }
     let mut cancelled = 0;
-    for asks in 1..12 {
+    for asks in 0..11 {
         let left = std::sync::atomic::AtomicI64::new(asks);
         let temp = Arc::clone(&held.temp);
         // Leaves once something was written.
