@@ -20,7 +20,7 @@ fn processor_time() -> u64 {
 /// Expiry keeps up with writers where removing an item takes no more processor time than writing it.
 #[test]
 fn removing_takes_less_time_than_writing() {
-    const ITEMS: u64 = 6000;
+    const ITEMS: u64 = 20_000;
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
     let storage = LocalStorage::open(folder.path(), LocalOptions::default()).expect("opens");
     let fixture = Fixture::on(Arc::new(storage), KEY, r#""defaultTtl":60"#, 2);
@@ -45,5 +45,5 @@ fn removing_takes_less_time_than_writing() {
     }
     let (writing, removing) = (written - before, processor_time() - written);
     println!("{writing} hundredths of a second for writing, {removing} for removing {ITEMS} items");
-    assert!(2 * removing <= writing, "{removing} hundredths of a second for removing, {writing} for writing");
+    assert!(removing <= writing, "{removing} hundredths of a second for removing, {writing} for writing");
 }
