@@ -75,7 +75,7 @@ fn shop(folder: &Path) -> String {
         &folder.join("orders.jsonl"),
         "{\"id\": \"2\", \"customer\": \"ada\", \"total\": 2}\n\n{\"id\": \"3\", \"customer\": \"bob\", \"total\": 3}\n",
     );
-    // Not at the top of the directory: a seed of its own it is not.
+    // Named by the seed: only where the directory is the seed would it be read as one.
     write(&folder.join("more.json"), "[{\"id\": \"4\", \"customer\": \"bob\", \"total\": 4}]");
     write(&folder.join("shop.json"), SHOP)
 }
