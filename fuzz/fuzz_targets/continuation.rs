@@ -3,7 +3,7 @@
 #![no_main]
 
 #[allow(dead_code, reason = "limits of tokens are the engine's")]
-#[path = "../../crates/engine/src/items/continuation/position.rs"]
+#[path = "../../crates/engine/src/query/continuation/position.rs"]
 mod position;
 
 use std::sync::LazyLock;

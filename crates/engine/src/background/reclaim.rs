@@ -19,12 +19,13 @@ use tracing::debug;
 
 use super::{Interrupted, Next, Signal, Turn, Work, Worker};
 use crate::EngineError;
-use crate::backup::Watched;
 use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::catalog::state::Job;
 use crate::catalog::{Catalog, Sent, for_each_row, guarded_commit, scan, send};
-use crate::keys::{self, CATALOG};
-use crate::shared::Shared;
+use crate::maintenance::backup::Watched;
+use crate::runtime::shared::Shared;
+use crate::store::keys;
+use crate::store::keys::CATALOG;
 
 /// Rows removed by one commit: small enough that writers of other containers hardly wait behind it.
 const CHUNK_ROWS: usize = 1000;

@@ -18,8 +18,8 @@ use super::scripts::ContainerScripts;
 use super::state::{Job, Owner, State};
 use super::{Catalog, EngineError, Resource};
 use crate::indexes::{CountedIndexes, Indexes, index_counts_keys};
-use crate::keys::{CATALOG, CATALOG_PARTITION, Counts, counts as counts_key, partition_id};
-use crate::partition::{PartitionLayout, PartitionSet};
+use crate::partition::set::{PartitionLayout, PartitionSet};
+use crate::store::keys::{CATALOG, CATALOG_PARTITION, Counts, counts as counts_key, partition_id};
 
 /// Waits between attempts to learn what became of a commit, or to get past a busy storage.
 const RETRY_WAITS_MS: [u64; 6] = [1, 5, 20, 50, 100, 200];

@@ -13,14 +13,14 @@ use super::row::{IndexEpochs, ResourceRow};
 use super::state::{DatabaseEntry, Job, Owner};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_not_found};
 use crate::api::Precondition;
-use crate::container::Container;
+use crate::background::views::{VIEWS_MAX, follows, views_of};
+use crate::catalog::container::Container;
 use crate::indexes::missing::MissingPath;
+use crate::indexes::vectors::Identity;
 use crate::indexes::{self, CountedIndexes, Indexes};
-use crate::keys::{CATALOG, Counts, index_build};
-use crate::partition::{Partition, PartitionLayout, PartitionSet};
-use crate::sequencer::{Prepared, Refused};
-use crate::vectors::Identity;
-use crate::views::{VIEWS_MAX, follows, views_of};
+use crate::partition::sequencer::{Prepared, Refused};
+use crate::partition::set::{Partition, PartitionLayout, PartitionSet};
+use crate::store::keys::{CATALOG, Counts, index_build};
 
 /// The top bit tells containers from users in a rid.
 const CONTAINER_NUMBER_MAX: u64 = (1 << 31) - 1;
@@ -360,8 +360,8 @@ impl Change<'_> {
 /// Versions are kept from now on: a reader cannot begin earlier.
 fn begin_versions(container: &Container) -> Result<(), EngineError> {
     for partition in container.partitions.all() {
-        let key = crate::keys::versions_floor(container.number, partition.layout.id);
-        let value = crate::keys::number_value(partition.sequencer.lsn()?);
+        let key = crate::store::keys::versions_floor(container.number, partition.layout.id);
+        let value = crate::store::keys::number_value(partition.sequencer.lsn()?);
         let ops = vec![Op::Put { space: CATALOG, key, value }];
         let submit = |_| {
             let generation = partition.sequencer.generation();

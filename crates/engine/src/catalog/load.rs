@@ -17,12 +17,12 @@ use super::scripts::ContainerScripts;
 use super::state::{DatabaseEntry, Job, OfferEntry, State, UserEntry};
 use super::{Catalog, EngineError};
 use crate::background::CatalogWorkers;
-use crate::container::Container;
+use crate::catalog::container::Container;
 use crate::indexes::Indexes;
-use crate::keys::{CATALOG, CATALOG_PARTITION, CONTAINER_SPACES};
-use crate::partition::PartitionSet;
-use crate::shared::Shared;
-use crate::vectors::{indexes_in, progress};
+use crate::indexes::vectors::{indexes_in, progress};
+use crate::partition::set::PartitionSet;
+use crate::runtime::shared::Shared;
+use crate::store::keys::{CATALOG, CATALOG_PARTITION, CONTAINER_SPACES};
 
 const SCAN_ROWS_MAX: usize = 1000;
 const SCAN_BYTES_MAX: usize = 4 << 20;

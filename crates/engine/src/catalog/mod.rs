@@ -10,6 +10,7 @@
 mod body; // what a client may send
 mod change; // one change: rows and next state, committed and published
 mod client_encryption_keys;
+pub(crate) mod container;
 pub(crate) mod containers;
 mod databases;
 pub(crate) mod keys; // the catalog's keys
@@ -19,7 +20,7 @@ mod permissions;
 pub(crate) mod row; // how rows look
 mod scripts; // stored procedures, triggers, user-defined functions
 pub(crate) mod state; // the catalog in memory
-mod users;
+mod users; // an open container: definition and partitions
 
 use std::sync::Arc;
 
@@ -29,8 +30,8 @@ use parking_lot::Mutex;
 use crate::EngineError;
 use crate::api::{Precondition, Resource};
 use crate::background::CatalogWorkers;
-use crate::container::Container;
-use crate::shared::Shared;
+use crate::catalog::container::Container;
+use crate::runtime::shared::Shared;
 use change::Writer;
 use state::{DatabaseEntry, State, UserEntry};
 

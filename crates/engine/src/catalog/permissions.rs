@@ -255,7 +255,7 @@ impl Link<'_> {
 
 #[cfg(test)]
 mod link_tests {
-    use super::parse_link;
+    use crate::catalog::permissions::parse_link;
 
     #[test]
     fn links_that_can_exist() {

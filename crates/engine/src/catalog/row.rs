@@ -31,7 +31,7 @@ use crate::EngineError;
 use crate::api::Resource;
 use crate::indexes::missing::MissingPath;
 use crate::indexes::{EPOCH_FIRST, EPOCH_MAX, EPOCH_NONE, RowsVersion};
-use crate::partition::PartitionLayout;
+use crate::partition::set::PartitionLayout;
 
 /// What this version writes and the newest it reads.
 pub(crate) const ENGINE_FORMAT: u32 = 5;
@@ -444,9 +444,10 @@ pub(crate) mod format_3 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::keys::{self, RowId};
     use super::*;
-    use crate::backup::file::hex;
+    use crate::catalog::keys;
+    use crate::catalog::keys::RowId;
+    use crate::maintenance::backup::file::hex;
     use expect_test::{Expect, expect};
 
     fn check(bytes: &[u8], expected: Expect) {
@@ -597,7 +598,7 @@ mod tests {
 
     #[test]
     fn keys_say_whose_they_are() {
-        use super::super::state::{Job, Owner};
+        use crate::catalog::state::{Job, Owner};
         use quire_resource::ChildKind;
         let script = |kind| ResourceId::Child { database: 1, container: 2, kind, child: 3 };
         let resources = [

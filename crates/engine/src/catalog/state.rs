@@ -9,7 +9,7 @@ use std::sync::Arc;
 use quire_resource::ResourceId;
 
 use crate::api::Resource;
-use crate::container::Container;
+use crate::catalog::container::Container;
 
 #[derive(Clone, Default)]
 pub(crate) struct State {

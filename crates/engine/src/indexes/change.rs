@@ -9,7 +9,8 @@ use smallvec::SmallVec;
 
 use super::encoding::{RANGE_STRING_MAX, encode_node, prefix_bytes};
 use super::{IndexId, IndexName};
-use crate::keys::{self, INDEX};
+use crate::store::keys;
+use crate::store::keys::INDEX;
 
 /// Bytes of an encoded number.
 const NUMBER_BYTES: usize = 11;

@@ -13,8 +13,9 @@ use std::collections::HashMap;
 use quire_storage::{Op, Snapshot};
 
 use super::IndexId;
-use crate::items::row::corrupt;
-use crate::keys::{self, CATALOG, Counts};
+use crate::store::item_row::corrupt;
+use crate::store::keys;
+use crate::store::keys::{CATALOG, Counts};
 use crate::{Container, EngineError};
 
 const FORMAT: u8 = 1;

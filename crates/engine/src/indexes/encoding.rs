@@ -17,7 +17,7 @@ use quire_storage::{KeyRange, successor};
 use quire_value::{Kind, Node, Value, key};
 
 use super::IndexId;
-use crate::keys;
+use crate::store::keys;
 
 /// Bytes of a string that a range row keeps.
 pub(crate) const RANGE_STRING_MAX: usize = 96;

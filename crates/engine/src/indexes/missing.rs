@@ -15,15 +15,16 @@ use std::sync::Arc;
 use quire_storage::{Op, Scan};
 use quire_value::{Node, Path};
 
-use super::build::{Candidate, lock_set};
 use super::{IndexId, IndexKind, IndexName, Indexes, RowSet};
+use crate::background::index_builds::build::{Candidate, lock_set};
 use crate::catalog::scan;
 use crate::items::Place;
-use crate::items::row::{Row, corrupt};
-use crate::keys::{self, INDEX, ITEMS};
-use crate::partition::Partition;
-use crate::sequencer::{Prepared, Refused};
-use crate::shared::Shared;
+use crate::partition::sequencer::{Prepared, Refused};
+use crate::partition::set::Partition;
+use crate::runtime::shared::Shared;
+use crate::store::item_row::{Row, corrupt};
+use crate::store::keys;
+use crate::store::keys::{INDEX, ITEMS};
 use crate::{Container, EngineError};
 
 /// Paths of a container that have such rows at most. Every write looks for each of them.

@@ -11,7 +11,6 @@
 //! Invariants, checked by `verify` and by property tests: the index rows of a container are those that its items have
 //! under the policies of their epochs, and none besides; the counts of a partition are the numbers of those rows.
 
-pub(crate) mod build; // bringing items up to date after a change of policy
 mod change; // rows of an item, and the difference between two versions
 mod computed; // values that are not the item's own
 mod counts; // how many rows each index of a partition has
@@ -20,6 +19,7 @@ mod full_text; // terms of texts
 pub(crate) mod missing; // rows for items that lack a path
 mod set; // the indexes that a policy asks for
 mod spatial; // cells of geometries
+pub(crate) mod vectors; // vector indexes in rows
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -42,12 +42,14 @@ use missing::MissingIndex;
 pub(crate) use set::IndexSet;
 
 use crate::api::IndexingDirective;
-use crate::cache_budget::SharedPart;
 use crate::catalog::define;
 use crate::catalog::row::IndexEpochs;
-use crate::items::row::{self, Indexing, Row};
-use crate::keys::{self, INDEX};
-use crate::shared::Shared;
+use crate::memory::budget::SharedPart;
+use crate::runtime::shared::Shared;
+use crate::store::item_row;
+use crate::store::item_row::{Indexing, Row};
+use crate::store::keys;
+use crate::store::keys::INDEX;
 use crate::{Container, EngineError};
 
 /// Of items that were written before there were index rows.
@@ -184,7 +186,7 @@ impl Indexes {
         self.progress.load(Ordering::Relaxed)
     }
 
-    fn set_progress(&self, percent: u8) {
+    pub fn set_progress(&self, percent: u8) {
         self.progress.store(percent, Ordering::Relaxed);
     }
 
@@ -217,7 +219,7 @@ impl Indexes {
             return Ok(&self.current);
         }
         let older = self.older.iter().find(|(older, _)| *older == epoch);
-        older.map(|(_, set)| set).ok_or_else(|| row::corrupt("an item of an unknown index epoch"))
+        older.map(|(_, set)| set).ok_or_else(|| item_row::corrupt("an item of an unknown index epoch"))
     }
 
     /// A complete index over a path made of names and `[]`; `None`: not indexed, or being built.

@@ -24,9 +24,9 @@ use super::missing::MissingIndex;
 use super::spatial::Spatial;
 use super::{IndexId, IndexKind, IndexName, Order, RowsVersion};
 use crate::api::IndexingDirective;
-use crate::cache_budget::SharedPart;
 use crate::items::body::is_system_property;
-use crate::keys;
+use crate::memory::budget::SharedPart;
+use crate::store::keys;
 
 /// Paths that the tree takes from items, besides those the policy names.
 const PLACES_MAX: usize = 8192;
@@ -672,9 +672,9 @@ mod tests {
     use proptest::prelude::*;
     use quire_value::{Item, Limits, Value, text};
 
-    use super::super::encoding::encode_value;
-    use super::super::{RANGE_STRING_MAX, parse_row};
     use super::*;
+    use crate::indexes::encoding::encode_value;
+    use crate::indexes::{RANGE_STRING_MAX, parse_row};
 
     const RID: u64 = 0x0123_4567_89AB_CDEF;
     const TS: i64 = 1_700_000_000;

@@ -4,7 +4,7 @@ use quire_resource::{ChildKind, ItemTtl, ResourceId, check_item_id};
 use quire_sql::SystemProperties;
 use quire_value::{Item, Kind, Limits, Node, Object, Value};
 
-use super::row::Stamp;
+use crate::store::item_row::Stamp;
 use crate::{Container, EngineError};
 
 /// Compact JSON without system properties.

@@ -2,9 +2,11 @@
 
 use quire_resource::{ChildKind, ResourceId};
 
-use super::row::Row;
-use crate::shared::Shared;
-use crate::{Container, EngineError, keys};
+use crate::Container;
+use crate::EngineError;
+use crate::runtime::shared::Shared;
+use crate::store::item_row::Row;
+use crate::store::keys;
 
 /// The id of the item whose `_rid` this is, if the container has it. Whether it is still visible, the operation
 /// on the id finds out.

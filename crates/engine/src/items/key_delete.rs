@@ -10,14 +10,18 @@ use quire_resource::PartitionKey;
 use quire_storage::{KeyRange, Op, Scan, Snapshot};
 
 use super::logical_partition::LogicalPartition;
-use super::moment::DeletedKeys;
-use super::row::{self, Row};
+use crate::Container;
+use crate::EngineError;
 use crate::api::Answer;
+use crate::api::charge;
 use crate::catalog::{for_each_row, scan};
-use crate::locks::{LockSet, Mode};
-use crate::sequencer::{Prepared, Refused};
-use crate::shared::Shared;
-use crate::{Container, EngineError, charge, keys};
+use crate::items::visibility::DeletedKeys;
+use crate::partition::sequencer::{Prepared, Refused};
+use crate::runtime::locks::{LockSet, Mode};
+use crate::runtime::shared::Shared;
+use crate::store::item_row;
+use crate::store::item_row::Row;
+use crate::store::keys;
 
 const TRIES: u32 = 12;
 /// Item rows that are looked at together, at least.
@@ -70,7 +74,7 @@ fn mark(shared: &Shared, home: &LogicalPartition<'_>) -> Result<(), EngineError>
 pub(crate) fn marks_in(snapshot: &dyn Snapshot, container: u32) -> Result<DeletedKeys, EngineError> {
     let mut marks = DeletedKeys::default();
     for_each_row(snapshot, keys::CATALOG, &keys::deleted_keys_prefix(container), |key, encoded_key| {
-        let lsn = keys::lsn_of_deleted_key(key).ok_or_else(|| row::corrupt("mark of a deleted key"))?;
+        let lsn = keys::lsn_of_deleted_key(key).ok_or_else(|| item_row::corrupt("mark of a deleted key"))?;
         marks.insert(encoded_key.to_vec(), lsn);
         Ok(())
     })?;
@@ -98,7 +102,7 @@ impl<'a> DeletedKey<'a> {
         lsn: u64,
     ) -> Result<DeletedKey<'a>, EngineError> {
         let (key, _) =
-            PartitionKey::decode(encoded_key).map_err(|_| row::corrupt("mark of a deleted key"))?;
+            PartitionKey::decode(encoded_key).map_err(|_| item_row::corrupt("mark of a deleted key"))?;
         Ok(DeletedKey { home: LogicalPartition::of(container, key)?, lsn })
     }
 

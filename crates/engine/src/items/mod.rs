@@ -1,32 +1,19 @@
 //! Items: create, read, replace, upsert, delete, list, query.
 
-pub(crate) mod allowance; // memory and time of a page, and who waits for it
 pub(crate) mod body; // what a client sends, and what it gets back
 mod by_rid; // items named by their rid
-mod changes; // the change feed
-pub(crate) mod continuation; // where the next page starts, under a MAC
 pub(crate) mod key_delete; // all items of a partition key
 pub(crate) mod logical_partition; // one partition key: what a write finds there
-pub(crate) mod moment; // what is visible
-pub(crate) mod page; // budgets of a page, lists
 pub(crate) mod patch; // a part of an item changed in place
 pub(crate) mod place; // where an item lives: key, hash, partition
-pub(crate) mod query; // SQL over a container's items
+pub(crate) mod prepare; // rows of a write as they come together
 pub(crate) mod read;
 pub(crate) mod remove; // items that nobody sees any more
-pub(crate) mod row; // the value of an item's row
-pub(crate) mod rows; // rows of a write as they come together
-pub(crate) mod scan; // the visible items of a scope, in order or by child id
 pub(crate) mod unique; // unique keys
-pub(crate) mod versions; // the log of all versions
-pub(crate) mod view; // the committed state at one moment
-pub(crate) mod window; // what of a container a request covers
+pub(crate) mod visibility; // what is visible at a moment
 pub(crate) mod write;
 
-pub(crate) use moment::DeletedKeys;
-pub(crate) use page::Cost;
 pub(crate) use place::Place;
-pub(crate) use query::key_of_values;
 
 use std::sync::Arc;
 
@@ -37,10 +24,10 @@ use quire_storage::Snapshot;
 use crate::api::{
     Answer, Changes, ChangesRequest, ItemRead, ItemWritten, Page, PageRequest, ReadItem, Scope, WriteItem,
 };
-use crate::partition::Partition;
-use crate::shared::Shared;
-use crate::watch::ChangeWatch;
-use crate::{Container, Engine, EngineError, scripts};
+use crate::partition::set::Partition;
+use crate::partition::watch::ChangeWatch;
+use crate::runtime::shared::Shared;
+use crate::{Container, Engine, EngineError, feed, query, scripts};
 
 impl Engine {
     pub fn write_item(&self, container: &Arc<Container>, write: WriteItem) -> Answer<ItemWritten> {
@@ -74,12 +61,12 @@ impl Engine {
     }
 
     pub fn list_items(&self, container: &Arc<Container>, request: &PageRequest) -> Answer<Page> {
-        self.on_current(container, |container| page::list_items(&self.shared, container, request))
+        self.on_current(container, |container| query::page::list_items(&self.shared, container, request))
     }
 
     /// Items by when they last changed.
     pub fn read_changes(&self, container: &Arc<Container>, request: &ChangesRequest) -> Answer<Changes> {
-        self.on_current(container, |container| changes::read_changes(&self.shared, container, request))
+        self.on_current(container, |container| feed::changes::read_changes(&self.shared, container, request))
     }
 
     /// Ready when something may have changed behind an answer's [`Changes::etag`]. Waiting takes no thread.
@@ -89,7 +76,7 @@ impl Engine {
         scope: &Scope,
         etag: &str,
     ) -> Result<ChangeWatch, EngineError> {
-        changes::watch_changes(container, scope, etag)
+        feed::changes::watch_changes(container, scope, etag)
     }
 
     /// Ready when a partition that is behind what the token asks for has moved; `None` when none is behind.

@@ -2,8 +2,10 @@
 
 use quire_resource::{Component, EffectivePartitionKey, PartitionKey, PartitionKeyDefinition};
 
-use crate::partition::Partition;
-use crate::{Container, EngineError, keys};
+use crate::Container;
+use crate::EngineError;
+use crate::partition::set::Partition;
+use crate::store::keys;
 
 pub(crate) struct Place<'a> {
     pub key: PartitionKey,

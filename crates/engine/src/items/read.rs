@@ -7,11 +7,15 @@ use bytes::Bytes;
 use super::body::Links;
 use super::etag_matches;
 use super::place::Place;
-use super::row::{self, Row};
+use crate::Container;
+use crate::EngineError;
+use crate::api::charge;
 use crate::api::{Answer, ItemRead, Position, ReadItem};
-use crate::cache::CachedItem;
-use crate::shared::Shared;
-use crate::{Container, EngineError, charge, keys};
+use crate::memory::answers::CachedItem;
+use crate::runtime::shared::Shared;
+use crate::store::item_row;
+use crate::store::item_row::Row;
+use crate::store::keys;
 
 pub(crate) fn read_item(shared: &Shared, container: &Container, read: &ReadItem<'_>) -> Answer<ItemRead> {
     let mut position = None;
@@ -54,9 +58,9 @@ fn find(
     let moment = container.moment(shared);
     let snapshot = container.snapshot(shared)?;
     let rid = snapshot.get(keys::LOOKUPS, &id_key)?.ok_or_else(not_found)?;
-    let rid = keys::number(&rid).ok_or_else(|| row::corrupt("id row"))?;
+    let rid = keys::number(&rid).ok_or_else(|| item_row::corrupt("id row"))?;
     let bytes = snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;
-    let bytes = bytes.ok_or_else(|| row::corrupt("id row without an item"))?;
+    let bytes = bytes.ok_or_else(|| item_row::corrupt("id row without an item"))?;
     let row = Row::parse(&bytes)?;
     if container.is_gone(&row, &moment) || row.partition_key()? != place.key {
         return Err(not_found());

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use quire_storage::Snapshot;
 
 use super::logical_partition::LogicalPartition;
-use super::row::Row;
-use super::rows::Rows;
-use crate::locks::{Held, LockSet, Mode, Protects};
-use crate::partition::Partition;
-use crate::sequencer::{Prepared, Refused};
-use crate::shared::Shared;
-use crate::{Container, EngineError, keys};
+use crate::Container;
+use crate::EngineError;
+use crate::items::prepare::Rows;
+use crate::partition::sequencer::{Prepared, Refused};
+use crate::partition::set::Partition;
+use crate::runtime::locks::{Held, LockSet, Mode, Protects};
+use crate::runtime::shared::Shared;
+use crate::store::item_row::Row;
+use crate::store::keys;
 
 /// Of item rows that are read and removed together.
 const BYTES_MAX: usize = 4 << 20;

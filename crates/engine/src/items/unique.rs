@@ -8,8 +8,10 @@ use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 use quire_value::{Node, Segment, Value, key};
 use ring::digest;
 
-use super::row;
-use crate::{Container, EngineError, keys};
+use crate::Container;
+use crate::EngineError;
+use crate::store::item_row;
+use crate::store::keys;
 
 /// Holders read for one tuple; more than one exists only by collision or while an expired one waits to be removed.
 const HOLDERS_PER_PAGE: usize = 16;
@@ -80,7 +82,7 @@ pub(crate) fn holders(snapshot: &dyn Snapshot, tuple: &Tuple) -> Result<Vec<u64>
             keys_only: true,
         })?;
         for (key, _) in &page.rows {
-            holders.push(keys::rid_of_unique_key(key).ok_or_else(|| row::corrupt("unique row"))?);
+            holders.push(keys::rid_of_unique_key(key).ok_or_else(|| item_row::corrupt("unique row"))?);
         }
         match page.rows.last() {
             Some((last, _)) if page.more => range.start = std::ops::Bound::Excluded(last.clone()),

@@ -13,22 +13,24 @@ use bytes::Bytes;
 use quire_resource::PartitionKey;
 use quire_value::{Item, Node};
 
-use super::allowance;
 use super::body::{Body, Links, Stamped};
 use super::logical_partition::{LogicalPartition, Stored, Verb, check_precondition, id_of};
 use super::patch::Patch;
 use super::place::canonical;
-use super::query::environment;
-use super::row::{Row, Stamp};
-use super::rows::{Indexed, NewVersion, Rows};
 use super::unique::Tuple;
+use crate::Container;
+use crate::EngineError;
+use crate::api::charge;
 use crate::api::{Answer, Cancel, IndexingDirective, ItemWritten, WriteItem, WriteKind};
 use crate::indexes::Indexes;
-use crate::locks::{LockSet, Mode, Protects};
-use crate::partition::Partition;
-use crate::sequencer::{Prepared, Refused, Written};
-use crate::shared::Shared;
-use crate::{Container, EngineError, charge};
+use crate::items::prepare::{Indexed, NewVersion, Rows};
+use crate::partition::sequencer::{Prepared, Refused, Written};
+use crate::partition::set::Partition;
+use crate::query::environment;
+use crate::runtime::allowance;
+use crate::runtime::locks::{LockSet, Mode, Protects};
+use crate::runtime::shared::Shared;
+use crate::store::item_row::{Row, Stamp};
 
 /// A write whose ground moved under it is prepared again this often.
 const TRIES: u32 = 12;

@@ -12,8 +12,8 @@ use super::gate::Pass;
 use super::{Source, name_of};
 use crate::api::Cancel;
 use crate::items::Place;
-use crate::shared::Shared;
-use crate::transaction::{CommitFailed, Committed, Transaction};
+use crate::runtime::shared::Shared;
+use crate::transactions::{CommitFailed, Committed, Transaction};
 use crate::{Container, EngineError, ScriptLimits};
 
 const OPTIMISTIC_TRIES: u32 = 2;

@@ -19,7 +19,7 @@ use quire_value::Value;
 use super::gate::Pass;
 use super::{Scripting, Source};
 use crate::api::Resource;
-use crate::shared::Shared;
+use crate::runtime::shared::Shared;
 use crate::{Container, EngineError, ScriptError};
 
 /// What a call counts as, in steps of evaluation: many of them for one item come to an end.
@@ -426,7 +426,7 @@ mod tests {
     fn a_cancelled_page_ends_between_calls() {
         let scripting = scripting(false);
         let cancel = Cancel::default();
-        let allowance = crate::items::allowance::watched(Allowance::default(), &cancel);
+        let allowance = crate::runtime::allowance::watched(Allowance::default(), &cancel);
         let functions = PageFunctions::new(&scripting, &allowance, Box::new(resource));
         let number = functions.find("count").expect("is there");
         functions.call(number, &[], &mut |_| Ok(())).expect("is called");

@@ -11,7 +11,7 @@ use quire_value::{Limits, Value, text};
 
 use super::Allowance;
 use crate::api::{IndexingDirective, Page};
-use crate::transaction::{Change, ChangeItem, Transaction, TransactionRead};
+use crate::transactions::{Change, ChangeItem, Transaction, TransactionRead};
 use crate::{EngineError, ScriptError};
 
 const NOT_FOUND: &str = "Entity with the specified id does not exist in the system.";

@@ -32,9 +32,9 @@ use quire_value::{Segment, Value};
 
 use crate::api::{Resource, ScriptFailure, ScriptOptions};
 use crate::items::Place;
-use crate::locks::Protects;
-use crate::shared::Shared;
-use crate::transaction::Transaction;
+use crate::runtime::locks::Protects;
+use crate::runtime::shared::Shared;
+use crate::transactions::Transaction;
 use crate::{Container, EngineError, ScriptError};
 
 use self::attempts::Allowance;

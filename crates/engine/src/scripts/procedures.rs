@@ -7,10 +7,14 @@ use quire_script::{Call, Outcome, Run};
 
 use super::attempts::Room;
 use super::{About, Source, header_pairs};
+use crate::Container;
+use crate::Engine;
+use crate::EngineError;
+use crate::ScriptError;
+use crate::api::charge;
 use crate::api::{Answer, ExecuteProcedure, ProcedureDone, ScriptFailure};
 use crate::items::Place;
-use crate::shared::Shared;
-use crate::{Container, Engine, EngineError, ScriptError, charge};
+use crate::runtime::shared::Shared;
 
 const NO_PARAMETERS: &str = "[]";
 

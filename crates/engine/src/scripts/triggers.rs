@@ -12,11 +12,13 @@ use quire_value::{Item, Kind, Limits, Value};
 
 use super::attempts::{Allowance, Room};
 use super::{About, Source, header_pairs};
+use crate::Container;
+use crate::EngineError;
+use crate::api::charge;
 use crate::api::{Answer, ItemWritten, Resource, WriteItem, WriteKind};
 use crate::items::Place;
-use crate::shared::Shared;
-use crate::transaction::{Change, ChangeItem, Changed, Transaction};
-use crate::{Container, EngineError, charge};
+use crate::runtime::shared::Shared;
+use crate::transactions::{Change, ChangeItem, Changed, Transaction};
 
 pub(crate) fn write_item(shared: &Shared, container: &Container, write: WriteItem) -> Answer<ItemWritten> {
     let mut charge = charge::REFUSED;

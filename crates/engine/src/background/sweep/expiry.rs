@@ -10,8 +10,9 @@ use quire_resource::ItemTtl;
 use quire_storage::KeyRange;
 
 use super::{ContainerTurn, Interrupted, Left, Swept, scan};
-use crate::items::row::{Row, corrupt};
-use crate::{EngineError, keys};
+use crate::EngineError;
+use crate::store::item_row::{Row, corrupt};
+use crate::store::keys;
 
 /// Feed rows looked at together.
 const FEED_ROWS: usize = 1000;

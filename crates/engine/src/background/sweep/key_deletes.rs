@@ -10,8 +10,8 @@ use quire_storage::Op;
 
 use super::{ContainerTurn, Interrupted, Left, Swept};
 use crate::items::key_delete::{DeletedKey, Found};
-use crate::keys;
-use crate::sequencer::Prepared;
+use crate::partition::sequencer::Prepared;
+use crate::store::keys;
 
 /// After a look that left items behind.
 const AGAIN_SECONDS: i64 = 1;

@@ -3,13 +3,12 @@
 //!
 //! A round gives every container that has something to remove one bounded turn, so none waits for another. How far a
 //! container was looked through is kept in memory ([`Swept`]): a row is looked at once, and what was removed is not passed
-//! again. When the next item expires is kept too, and writers say when theirs do ([`SweepDue`]): a round of a container
+//! again. When the next item expires is kept too, and writers say when theirs do ([`SweepDue`](crate::partition::sweep_due::SweepDue)): a round of a container
 //! with nothing due reads no storage. Rests between turns are shorter the longer items have waited, so the sweep keeps up
 //! with the writers and is hardly noticed when it has.
 //!
 //! A row that cannot be read is counted, logged and passed over.
 
-mod due; // when something is to be removed, as writers know it
 mod expiry; // items whose time is over
 mod key_deletes; // items of deleted partition keys
 mod versions; // versions that are older than the container keeps them
@@ -22,16 +21,17 @@ use std::time::{Duration, Instant};
 use quire_storage::{Direction, KeyRange, Scan};
 use tracing::warn;
 
-pub(crate) use due::{Noted, SweepDue};
 use expiry::{ByDefault, ByOwnTime};
 use key_deletes::DeletedKeysSwept;
 use versions::VersionsSwept;
 
 use super::{Interrupted, Next, Turn, Work, Worker};
+use crate::Container;
+use crate::EngineError;
 use crate::catalog::Catalog;
 use crate::items::remove::{Removal, remove_gone};
-use crate::shared::Shared;
-use crate::{Container, EngineError, keys};
+use crate::runtime::shared::Shared;
+use crate::store::keys;
 
 /// Between two rounds when nothing is left to do.
 const INTERVAL: Duration = Duration::from_millis(500);

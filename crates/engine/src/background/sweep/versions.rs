@@ -6,11 +6,11 @@ use std::ops::Bound;
 use quire_storage::{KeyRange, Op, Scan};
 
 use super::{ContainerTurn, Interrupted, Left, scan};
-use crate::items::row::corrupt;
-use crate::items::versions::Version;
-use crate::keys;
-use crate::partition::Partition;
-use crate::sequencer::Prepared;
+use crate::partition::sequencer::Prepared;
+use crate::partition::set::Partition;
+use crate::store::item_row::corrupt;
+use crate::store::keys;
+use crate::store::version_row::Version;
 
 /// Removed by one commit: nobody waits for locks of theirs.
 const REMOVED_TOGETHER: usize = 1000;

@@ -1,0 +1,143 @@
+//! Everything that can go wrong, as a caller can act on it.
+
+use quire_resource::{ContainerError, NameError, PartitionKeyError, ThroughputError, TtlError};
+use quire_sql::SqlError;
+use quire_storage::StorageError;
+use quire_value::ParseError;
+
+use crate::api::ScriptFailure;
+use crate::query::client_plan::PlannedQuery;
+
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error("{kind} {id:?} not found")]
+    ResourceNotFound { kind: &'static str, id: String },
+    /// the database or container above it is missing
+    #[error("owner {kind} {id:?} not found")]
+    OwnerNotFound { kind: &'static str, id: String },
+    #[error("item {id:?} not found")]
+    ItemNotFound { id: String },
+    #[error("{kind} {id:?} already exists")]
+    AlreadyExists { kind: &'static str, id: String },
+    #[error("item {id:?} already exists")]
+    ItemExists { id: String },
+    #[error("unique key {paths} is taken")]
+    UniqueKeyTaken { paths: String },
+    /// two different partition keys with one hash and one id
+    #[error("partition key hash collision")]
+    HashCollision,
+    #[error("precondition failed")]
+    PreconditionFailed,
+    #[error("the condition of the patch is not met")]
+    PatchConditionNotMet,
+    #[error("request body is not valid JSON")]
+    BadJson(#[from] ParseError),
+    /// generic 400 with the service's text
+    #[error("{message}")]
+    BadRequest { message: String },
+    #[error("required properties missing: {names}")]
+    MissingProperties { names: String },
+    #[error(transparent)]
+    BadName(#[from] NameError),
+    #[error(transparent)]
+    BadContainer(#[from] ContainerError),
+    #[error(transparent)]
+    BadPartitionKey(#[from] PartitionKeyError),
+    #[error("no partition key given")]
+    PartitionKeyMissing,
+    #[error("partition key of the header differs from the item's")]
+    PartitionKeyMismatch,
+    #[error(transparent)]
+    BadTtl(#[from] TtlError),
+    #[error(transparent)]
+    BadThroughput(#[from] ThroughputError),
+    #[error("item of {bytes} bytes is larger than {bytes_max}")]
+    ItemTooLarge { bytes: usize, bytes_max: usize },
+    #[error("script of {bytes} bytes is larger than {bytes_max}")]
+    ScriptTooLarge { bytes: usize, bytes_max: usize },
+    #[error("read session not available")]
+    SessionNotAvailable,
+    #[error("partition {id:?} is gone")]
+    PartitionGone { id: String },
+    /// the partition was split while the request ran and nothing was done: it is run once more
+    #[error("the partition has been split")]
+    PartitionMoved,
+    /// why a partition cannot be split
+    #[error("partition {id:?} cannot be split: {reason}")]
+    CannotSplit { id: String, reason: &'static str },
+    #[error("container rid does not match")]
+    ContainerRidMismatch,
+    #[error("invalid continuation token")]
+    BadContinuation,
+    #[error(transparent)]
+    Sql(SqlError),
+    /// a query over several partitions that did not ask to be one
+    #[error("a query over several partitions is refused")]
+    CrossPartitionRefused,
+    /// groups and aggregates beside other values, over several partitions: clients that can merge them ask for a plan
+    #[error("a query over several partitions supports VALUE aggregates only")]
+    CrossPartitionAggregate,
+    /// the client merges partitions, by this plan
+    #[error("the query needs a plan")]
+    PlanNeeded(Box<PlannedQuery>),
+    /// nobody waits for the answer any more
+    #[error("the request was cancelled")]
+    Cancelled,
+    /// a procedure, trigger or user-defined function failed, and everything it did is undone
+    #[error("{}", .0.error)]
+    Script(Box<ScriptFailure>),
+    /// it exceeded its time too often
+    #[error("script {id:?} is blocked")]
+    ScriptBlocked { id: String },
+    /// a call of it runs in this process and does not end
+    #[error("a call of script {id:?} does not end")]
+    ScriptStuck { id: String },
+    /// others kept changing what a transaction read: nothing was done, retry
+    #[error("the transaction conflicts with others")]
+    TransactionConflict,
+    #[error("{feature} is not supported yet")]
+    NotSupported { feature: String },
+    #[error("forbidden: {reason}")]
+    Forbidden { reason: String },
+    /// too many writers wait for one lock: retry
+    #[error("too many concurrent writers")]
+    Contended,
+    /// another operation of the same batch or transaction failed: nothing was done
+    #[error("another operation of the transaction failed")]
+    FailedDependency,
+    #[error("the transaction is larger than {limit}")]
+    TransactionTooLarge { limit: &'static str },
+    #[error("the batch ran longer than {limit:?}")]
+    BatchTimeout { limit: std::time::Duration },
+    #[error("the response would be larger than {bytes_max} bytes")]
+    ResponseTooLarge { bytes_max: usize },
+    #[error("the engine is overloaded")]
+    Overloaded,
+    #[error("storage failed")]
+    Storage(#[from] StorageError),
+    #[error("corrupt data: {what}")]
+    Corrupt { what: String },
+    /// a write whose outcome the storage could not tell, or one that waits behind such a write: 503, retry
+    #[error("the outcome of a write is not known yet")]
+    Unresolved,
+    #[error("the store has format {found}, this version reads up to {supported}")]
+    NewerFormat { found: u32, supported: u32 },
+    #[error("the storage to restore into is not empty")]
+    StorageNotEmpty,
+    #[error("a backup is running already")]
+    BackupRunning,
+    #[error("bad backup: {what}")]
+    BadBackup { what: String },
+    #[error("i/o error while {doing}")]
+    Io { doing: String, source: std::io::Error },
+}
+
+/// A query that nobody waits for is cancelled, wherever it notices.
+impl From<SqlError> for EngineError {
+    fn from(error: SqlError) -> EngineError {
+        match error {
+            SqlError::Cancelled => EngineError::Cancelled,
+            error => EngineError::Sql(error),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Splits that nobody asked for: when a container's throughput stands for more partitions than it has, or a partition has
+//! grown too large. One at a time, in the background.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tracing::info;
+
+use super::Splitter;
+use crate::background::{Interrupted, Next, Turn, Work, Worker};
+use crate::partition::set::Partition;
+use crate::{Container, EngineError};
+
+/// Between two looks at all containers.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// What the service lets a partition hold.
+const PARTITION_BYTES_MAX: u64 = 50 << 30;
+/// Beyond this throughput of a partition, the container gets more of them.
+const PARTITION_THROUGHPUT: u32 = 10_000;
+/// A partition that could not be split is tried again after this, twice as long each time.
+const AGAIN_SECONDS_MIN: i64 = 10;
+const AGAIN_SECONDS_MAX: i64 = 3600;
+/// It has changed when more was written to it than this part of its items.
+const CHANGED_SHARE: u64 = 10;
+/// More are not made by themselves, whatever the throughput.
+const PARTITIONS_MAX: usize = 1000;
+
+pub(crate) struct Splits {
+    splitter: Splitter,
+    partition_bytes_max: AtomicU64,
+    done: AtomicU64,
+    tries: AtomicU64,
+    given_up: Mutex<GivenUp>,
+}
+
+/// Why a partition that ought to be split is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CannotSplit {
+    pub reason: &'static str,
+    /// When it was last tried, epoch seconds.
+    pub tried_at: i64,
+    /// Not before this, and not before the partition has changed.
+    pub again_at: i64,
+    tries: u32,
+    /// Where the partition stood.
+    lsn: u64,
+    items: u64,
+}
+
+/// By container and partition.
+type GivenUp = HashMap<(u32, u32), CannotSplit>;
+
+impl Splits {
+    pub fn start(splitter: Splitter) -> Result<Worker<Splits>, EngineError> {
+        let (done, tries, given_up) = Default::default();
+        let partition_bytes_max = AtomicU64::new(PARTITION_BYTES_MAX);
+        Worker::start(Splits { splitter, partition_bytes_max, done, tries, given_up }, Arc::default())
+    }
+
+    pub fn splitter(&self) -> &Splitter {
+        &self.splitter
+    }
+
+    /// A partition with more bytes of items than this is split.
+    pub fn set_partition_bytes_max(&self, bytes: u64) {
+        self.partition_bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("automatic_splits", self.done.load(Ordering::Relaxed)),
+            ("automatic_split_tries", self.tries.load(Ordering::Relaxed)),
+            ("partitions_not_splittable", self.given_up.lock().len() as u64),
+        ]
+    }
+
+    /// Why a partition was not split when it was last tried.
+    pub fn cannot_split(&self, container: &Container, partition: u32) -> Option<CannotSplit> {
+        self.given_up.lock().get(&(container.number, partition)).cloned()
+    }
+
+    /// Splits partitions of a container until it needs no more.
+    fn split(&self, container: &Arc<Container>, turn: &Turn<'_>) -> Result<(), Interrupted> {
+        let mut container = Arc::clone(container);
+        while let Some(id) = self.next(&container)? {
+            turn.check()?;
+            self.tries.fetch_add(1, Ordering::Relaxed);
+            match self.splitter.split(&container, &id.to_string()) {
+                Ok(_) => {
+                    self.done.fetch_add(1, Ordering::Relaxed);
+                    self.given_up.lock().remove(&(container.number, id));
+                }
+                Err(EngineError::CannotSplit { reason, .. }) => self.give_up(&container, id, reason)?,
+                // Deleted, or split by someone else.
+                Err(
+                    EngineError::PartitionMoved
+                    | EngineError::PartitionGone { .. }
+                    | EngineError::ResourceNotFound { .. },
+                ) => {}
+                Err(EngineError::Corrupt { .. }) if container.partitions.is_retired() => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+            match self.splitter.catalog.current(&container) {
+                Some(current) => container = current,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Looking for a boundary reads the whole partition, so the next time is later each time.
+    fn give_up(&self, container: &Container, id: u32, reason: &'static str) -> Result<(), EngineError> {
+        let partition = container.partitions.all().iter().find(|partition| partition.layout.id == id);
+        let Some(partition) = partition else { return Ok(()) };
+        let (lsn, (items, _)) = (partition.sequencer.lsn()?, partition.sequencer.usage()?);
+        let tried_at = self.splitter.shared.now_seconds();
+        let mut given_up = self.given_up.lock();
+        let place = (container.number, id);
+        let tries = given_up.get(&place).map_or(0, |before| before.tries) + 1;
+        let wait = (AGAIN_SECONDS_MIN << (tries - 1).min(16)).min(AGAIN_SECONDS_MAX);
+        if tries == 1 {
+            info!(
+                container = container.number,
+                partition = id,
+                reason,
+                "a partition that is too large is not split"
+            );
+        }
+        let again_at = tried_at + wait;
+        given_up.insert(place, CannotSplit { reason, tried_at, again_at, tries, lsn, items });
+        Ok(())
+    }
+
+    /// The partition of a container to split now.
+    fn next(&self, container: &Container) -> Result<Option<u32>, EngineError> {
+        let partitions = container.partitions.all();
+        let throughput = self.splitter.catalog.throughput_of(container);
+        // What a database has is shared by its containers.
+        let throughput = throughput.filter(|(_, _, is_shared)| !is_shared).map_or(0, |(_, most, _)| most);
+        let wanted = (throughput.div_ceil(PARTITION_THROUGHPUT) as usize).min(PARTITIONS_MAX);
+        let bytes_max = self.partition_bytes_max.load(Ordering::Relaxed);
+        let is_short = partitions.len() < wanted;
+        let mut largest: Option<(u64, u32)> = None;
+        for partition in partitions {
+            // One that nobody has used since the start has not grown, and is not read for this.
+            if !is_short && partition.sequencer.lsn_known().is_none() {
+                continue;
+            }
+            let (_, bytes) = partition.sequencer.usage()?;
+            let is_wanted = is_short || bytes > bytes_max;
+            if is_wanted && self.may_try(container, partition)? {
+                largest = largest.max(Some((bytes, partition.layout.id)));
+            }
+        }
+        Ok(largest.map(|(_, id)| id))
+    }
+
+    fn may_try(&self, container: &Container, partition: &Partition) -> Result<bool, EngineError> {
+        let Some(before) = self.cannot_split(container, partition.layout.id) else { return Ok(true) };
+        let now = self.splitter.shared.now_seconds();
+        let written = partition.sequencer.lsn()?.saturating_sub(before.lsn);
+        let has_changed = written > before.items / CHANGED_SHARE;
+        Ok(has_changed && (now >= before.again_at || now < before.tried_at))
+    }
+}
+
+impl Work for Splits {
+    const NAME: &'static str = "split";
+    const DELAY: Duration = INTERVAL;
+    type Memory = ();
+
+    fn round(&self, turn: &Turn<'_>, (): &mut ()) -> Result<Next, Interrupted> {
+        let state = self.splitter.catalog.state();
+        let is_there = |number: u32| state.containers().any(|other| other.number == number);
+        self.given_up.lock().retain(|(container, _), _| is_there(*container));
+        turn.retain_parts(|part| u32::try_from(part).is_ok_and(is_there));
+        for container in state.containers() {
+            turn.part(u64::from(container.number), || self.split(container, turn))?;
+        }
+        Ok(Next::After(INTERVAL))
+    }
+}

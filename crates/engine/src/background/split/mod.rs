@@ -1,0 +1,82 @@
+//! One partition becomes two, while it is read and written.
+//!
+//! Rows of items are found by container and child id, so none of them moves. What a split makes is the new layout, and the
+//! exact counts of the children: they are counted beside the writers, brought up to date in rounds, and once more with
+//! the writers held. Then one commit has the container's row, the children's counts and the guards of all three
+//! partitions, so a crash leaves the partition whole or divided. Feed rows stay with the parent: see `partition`.
+
+mod auto; // when a container needs more partitions
+mod boundary; // where a partition is divided
+mod count; // what lies on either side
+
+pub use auto::CannotSplit;
+pub(crate) use auto::Splits;
+
+use std::sync::Arc;
+
+use tracing::info;
+
+use crate::catalog::Catalog;
+use crate::catalog::containers::Split;
+use crate::maintenance::backup::{TouchLog, Watched};
+use crate::partition::set::Partition;
+use crate::runtime::shared::Shared;
+use crate::{Container, EngineError};
+
+use self::boundary::find_boundary;
+use self::count::Counting;
+
+/// A round that found no more than this is the last before the writers are held.
+const ROUND_SMALL: usize = 1000;
+/// Writers that stay ahead are held a little longer instead.
+const ROUNDS_MAX: usize = 8;
+
+pub(crate) struct Splitter {
+    pub shared: Arc<Shared>,
+    pub catalog: Arc<Catalog>,
+    pub watched: Arc<Watched>,
+}
+
+/// Forgets what it watched when it is dropped.
+struct Watch<'a> {
+    watched: &'a Watched,
+    log: Arc<TouchLog>,
+}
+
+impl Splitter {
+    /// Divides a partition; the ids of its children.
+    pub fn split(&self, container: &Container, id: &str) -> Result<[u32; 2], EngineError> {
+        let partition = container.partitions.all().iter().find(|partition| partition.name == id);
+        let partition = partition.ok_or_else(|| EngineError::PartitionGone { id: id.to_owned() })?;
+        if !self.shared.storage.caps().commit_spans_partitions {
+            return Err(EngineError::NotSupported { feature: "a split on this storage".to_owned() });
+        }
+        let children = self.divide(container, partition)?;
+        info!(container = container.number, partition = id, ?children, "partition split");
+        Ok(children)
+    }
+
+    fn divide(&self, container: &Container, partition: &Partition) -> Result<[u32; 2], EngineError> {
+        let boundary = find_boundary(&self.shared, container, partition)?;
+        // From before the first snapshot.
+        let watch = Watch { watched: &self.watched, log: self.watched.watch(container.number) };
+        let mut counting = Counting::new(&self.shared, container, partition, &boundary, &watch.log)?;
+        counting.count_all()?;
+        for _ in 0..ROUNDS_MAX {
+            if counting.catch_up()? <= ROUND_SMALL {
+                break;
+            }
+        }
+        let split = Split { partition, boundary: &boundary };
+        self.catalog.split_partition(container, split, |counts| {
+            counting.catch_up()?;
+            counting.finish(counts)
+        })
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.watched.unwatch(&self.log);
+    }
+}

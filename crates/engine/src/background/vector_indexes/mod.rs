@@ -1,0 +1,273 @@
+//! Building vector indexes and bringing in what has changed since, container by container, a few slices each.
+
+pub(crate) mod follow; // bringing items in
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tracing::info;
+
+use super::{Interrupted, Next, Signal, Turn, Work, Worker};
+use crate::catalog::{Catalog, for_each_row};
+use crate::indexes::vectors::{
+    Follower, Following, Identity, Phase, State, Step, VectorIndexStatus, drop_index, indexes_in, progress,
+    start_index,
+};
+use crate::runtime::shared::Shared;
+use crate::store::keys;
+use crate::store::keys::CATALOG;
+use crate::{Container, EngineError};
+
+/// Between two looks at what has changed.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Slices of one index before it is another one's turn.
+const STEPS_TOGETHER: usize = 8;
+/// The longest rest after a step that removes rows: otherwise as long as the step took.
+const REST_MAX: Duration = Duration::from_millis(100);
+/// Memory for inner nodes from round to round, of all indexes together.
+const BYTES_KEPT: usize = 64 << 20;
+
+pub(crate) struct VectorIndexes {
+    shared: Arc<Shared>,
+    catalog: Arc<Catalog>,
+    items: AtomicU64,
+    building: AtomicU64,
+    started: AtomicU64,
+    dropped: AtomicU64,
+}
+
+/// What is remembered from round to round.
+#[derive(Default)]
+pub(crate) struct Memory {
+    /// By container and index.
+    following: HashMap<(u32, u32), Following>,
+    /// Containers that have rows of vector indexes, once they were looked for.
+    with_rows: Option<std::collections::BTreeSet<u32>>,
+}
+
+impl VectorIndexes {
+    /// Goes on with what an earlier run left.
+    pub fn start(
+        shared: Arc<Shared>,
+        catalog: Arc<Catalog>,
+        signal: Arc<Signal>,
+    ) -> Result<Worker<VectorIndexes>, EngineError> {
+        let (items, building, started, dropped) = Default::default();
+        Worker::start(VectorIndexes { shared, catalog, items, building, started, dropped }, signal)
+    }
+
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        vec![
+            ("vector_index_items_taken", count(&self.items)),
+            ("vector_indexes_building", count(&self.building)),
+            ("vector_indexes_started", count(&self.started)),
+            ("vector_indexes_dropped", count(&self.dropped)),
+        ]
+    }
+
+    /// The vector indexes that the policy of a container asks for.
+    pub fn status(&self, container: &Container) -> Result<Vec<VectorIndexStatus>, EngineError> {
+        let snapshot = self.shared.storage.snapshot()?;
+        let indexes = indexes_in(&*snapshot, container.number)?;
+        Identity::all(&container.definition)
+            .map(|identity| {
+                let state = indexes.iter().map(|(_, state)| state);
+                let state = state.filter(|state| state.phase != Phase::Dropping);
+                let found = state.clone().find(|state| state.identity == identity);
+                let state = found.cloned().unwrap_or_else(|| State::new(identity));
+                Ok(VectorIndexStatus {
+                    path: state.identity.path.to_string(),
+                    is_building: state.phase == Phase::Building,
+                    items: state.items,
+                    lag: lag(container, &state)?,
+                    leaves: state.leaves,
+                })
+            })
+            .collect()
+    }
+
+    /// Containers that have vector indexes, or rows of some.
+    fn containers(&self, memory: &mut Memory) -> Result<Vec<Arc<Container>>, EngineError> {
+        if memory.with_rows.is_none() {
+            let mut found = std::collections::BTreeSet::new();
+            let all = [keys::vector_index(0, 0)[0]];
+            for_each_row(&*self.shared.storage.snapshot()?, CATALOG, &all, |key, _| {
+                found.extend(keys::numbers_of_vector_index(key).map(|(container, _)| container));
+                Ok(())
+            })?;
+            memory.with_rows = Some(found);
+        }
+        let with_rows = memory.with_rows.as_ref();
+        let has_rows =
+            |container: &Container| with_rows.is_some_and(|found| found.contains(&container.number));
+        let state = self.catalog.state();
+        let containers = state.containers();
+        let containers = containers
+            .filter(|container| !container.definition.indexing.vector.is_empty() || has_rows(container));
+        Ok(containers.cloned().collect())
+    }
+
+    /// Some steps of all indexes of a container; whether there may be more to do.
+    fn steps(
+        &self,
+        container: &Container,
+        memory: &mut Memory,
+        turn: &Turn<'_>,
+    ) -> Result<bool, Interrupted> {
+        match self.try_steps(container, memory, turn) {
+            // Something was deleted, divided or changed meanwhile: another round comes.
+            Err(Interrupted::Failed(EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved)) => {
+                Ok(false)
+            }
+            Err(Interrupted::Failed(EngineError::Corrupt { .. })) if container.partitions.is_retired() => {
+                Ok(false)
+            }
+            more => more,
+        }
+    }
+
+    fn try_steps(
+        &self,
+        container: &Container,
+        memory: &mut Memory,
+        turn: &Turn<'_>,
+    ) -> Result<bool, Interrupted> {
+        let mut indexes = indexes_in(&*self.shared.storage.snapshot()?, container.number)?;
+        let wanted: Vec<Identity> = Identity::all(&container.definition).collect();
+        for identity in &wanted {
+            let is_it = |(_, state): &(u32, State)| is_live(state) && state.identity == *identity;
+            if !indexes.iter().any(is_it) {
+                let number = start_index(&self.shared, container, identity.clone())?;
+                self.started.fetch_add(1, Ordering::Relaxed);
+                if let Some(with_rows) = &mut memory.with_rows {
+                    with_rows.insert(container.number);
+                }
+                indexes.push((number, State::new(identity.clone())));
+            }
+        }
+        let mut more = false;
+        for (number, state) in &indexes {
+            let is_wanted = is_live(state) && wanted.contains(&state.identity);
+            more |= if is_wanted {
+                self.follow(container, *number, memory, turn)?
+            } else {
+                self.drop_some(container, *number, memory, turn)?
+            };
+        }
+        if indexes.is_empty()
+            && let Some(with_rows) = &mut memory.with_rows
+        {
+            with_rows.remove(&container.number);
+        }
+        self.show_progress(container)?;
+        Ok(more)
+    }
+
+    fn follow(
+        &self,
+        container: &Container,
+        number: u32,
+        memory: &mut Memory,
+        turn: &Turn<'_>,
+    ) -> Result<bool, Interrupted> {
+        let follower = Follower { shared: &self.shared, container, number };
+        let mut following = memory.following.remove(&(container.number, number));
+        let mut more = true;
+        for _ in 0..STEPS_TOGETHER {
+            turn.check()?;
+            match follower.step(&mut following)? {
+                Step::Done(items) => self.items.fetch_add(items as u64, Ordering::Relaxed),
+                Step::Idle => {
+                    more = false;
+                    break;
+                }
+                Step::Sparse => {
+                    info!(container = container.number, number, "a sparse vector index is made anew");
+                    return self.drop_some(container, number, memory, turn);
+                }
+            };
+        }
+        if let Some(following) = following {
+            let kept: usize = memory.following.values().map(Following::bytes).sum();
+            if kept + following.bytes() <= BYTES_KEPT {
+                memory.following.insert((container.number, number), following);
+            }
+        }
+        Ok(more)
+    }
+
+    fn drop_some(
+        &self,
+        container: &Container,
+        number: u32,
+        memory: &mut Memory,
+        turn: &Turn<'_>,
+    ) -> Result<bool, Interrupted> {
+        memory.following.remove(&(container.number, number));
+        for _ in 0..STEPS_TOGETHER {
+            turn.check()?;
+            let indexes = indexes_in(&*self.shared.storage.snapshot()?, container.number)?;
+            let Some((_, state)) = indexes.iter().find(|(other, _)| *other == number) else {
+                return Ok(true);
+            };
+            let started = Instant::now();
+            if drop_index(&self.shared, container, number, state)? {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                info!(container = container.number, number, "vector index removed");
+                return Ok(true);
+            }
+            turn.rest(started.elapsed().min(REST_MAX))?;
+        }
+        Ok(true)
+    }
+
+    fn show_progress(&self, container: &Container) -> Result<(), EngineError> {
+        let indexes = indexes_in(&*self.shared.storage.snapshot()?, container.number)?;
+        let percent = progress(&container.definition, &indexes, container.usage().0);
+        // Not if the policy has changed meanwhile.
+        let current = self.catalog.current(container);
+        if current.is_some_and(|current| std::ptr::eq(&*current, container)) {
+            container.partitions.set_vector_progress(percent);
+        }
+        Ok(())
+    }
+}
+
+fn is_live(state: &State) -> bool {
+    state.phase != Phase::Dropping
+}
+
+/// Writes that an index has not taken.
+fn lag(container: &Container, state: &State) -> Result<u64, EngineError> {
+    let partitions = container.partitions.all().iter();
+    let behind = partitions
+        .map(|partition| Ok(partition.sequencer.lsn()?.saturating_sub(state.position(&partition.layout))));
+    behind.sum()
+}
+
+impl Work for VectorIndexes {
+    const NAME: &'static str = "vector-indexes";
+    type Memory = Memory;
+
+    fn round(&self, turn: &Turn<'_>, memory: &mut Memory) -> Result<Next, Interrupted> {
+        let containers = self.containers(memory)?;
+        let is_there = |number: u32| containers.iter().any(|container| container.number == number);
+        turn.retain_parts(|part| is_there(part as u32));
+        memory.following.retain(|(container, _), _| is_there(*container));
+        let mut more = false;
+        for container in &containers {
+            let part = u64::from(container.number);
+            more |= turn.part(part, || self.steps(container, memory, turn))?.unwrap_or(false);
+        }
+        let is_building = |container: &&Arc<Container>| container.index_progress() < 100;
+        self.building.store(containers.iter().filter(is_building).count() as u64, Ordering::Relaxed);
+        Ok(match (more, containers.is_empty()) {
+            (true, _) => Next::Now,
+            (false, true) => Next::Woken,
+            (false, false) => Next::After(INTERVAL),
+        })
+    }
+}

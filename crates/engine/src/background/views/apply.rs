@@ -1,0 +1,226 @@
+//! From changes of a source to writes of its view: one commit, together with how far the view has come.
+
+use std::sync::Arc;
+
+use quire_resource::ItemTtl;
+use quire_sql::Projection;
+use quire_storage::{Op, Snapshot};
+use quire_value::{Item, Node, Object, Value};
+
+use crate::api::IndexingDirective;
+use crate::indexes::Indexes;
+use crate::items::body::{Body, Links};
+use crate::items::logical_partition::LogicalPartition;
+use crate::items::prepare::{Indexed, NewVersion, Rows};
+use crate::partition::sequencer::{Prepared, Refused, Sequencer, submit_together};
+use crate::runtime::locks::{LockSet, Mode, Protects};
+use crate::runtime::shared::Shared;
+use crate::store::item_row::Row;
+use crate::store::keys;
+use crate::store::keys::CATALOG;
+use crate::{Container, EngineError};
+
+/// A commit whose ground moved under it is prepared again this often.
+const TRIES: u32 = 12;
+/// The id that an item has in its source.
+const SOURCE_ID: &str = "_id";
+
+/// What became of an item of the source: item rows before and after.
+pub(super) struct ItemChange {
+    pub rid: u64,
+    pub old: Option<Vec<u8>>,
+    pub new: Option<Vec<u8>>,
+}
+
+/// Writes one view.
+pub(super) struct Applier<'a> {
+    shared: &'a Shared,
+    view: &'a Container,
+    projection: Projection,
+    /// Of the source.
+    links: Links,
+}
+
+/// How far a view is before a commit, as its row says, and after it.
+#[derive(Clone, Copy)]
+pub(super) struct Advance<'a> {
+    pub before: Option<&'a [u8]>,
+    pub after: &'a [u8],
+}
+
+/// An item of the view and what is to become of it.
+pub(super) struct Target<'a> {
+    home: LogicalPartition<'a>,
+    id_key: Vec<u8>,
+    body: Option<Body>,
+}
+
+impl<'a> Applier<'a> {
+    pub fn new(
+        shared: &'a Shared,
+        view: &'a Container,
+        source: &Container,
+    ) -> Result<Applier<'a>, EngineError> {
+        let definition = view.definition.view.as_ref();
+        let definition =
+            definition.ok_or_else(|| crate::store::item_row::corrupt("a view without definition"))?;
+        let projection = Projection::parse(&definition.projection)?;
+        Ok(Applier { shared, view, projection, links: Links::new(source) })
+    }
+
+    /// How many items were written.
+    pub fn apply(&self, changes: &[ItemChange], advance: Advance<'_>) -> Result<usize, EngineError> {
+        let mut targets = Vec::with_capacity(changes.len());
+        for change in changes {
+            self.add_targets(change, &mut targets)?;
+        }
+        commit(self.shared, self.view, &targets, Some(advance))
+    }
+
+    fn add_targets(&self, change: &ItemChange, targets: &mut Vec<Target<'a>>) -> Result<(), EngineError> {
+        let old = change.old.as_deref().map(|row| self.target(change.rid, row)).transpose()?.flatten();
+        let new = change.new.as_deref().map(|row| self.target(change.rid, row)).transpose()?.flatten();
+        let stays = old.as_ref().zip(new.as_ref()).is_some_and(|(old, new)| old.id_key == new.id_key);
+        targets.extend(old.filter(|_| !stays).map(|old| Target { body: None, ..old }));
+        targets.extend(new);
+        Ok(())
+    }
+
+    /// Where the view has an item of the source, and as what. `None` when its key is longer than the view's keys may be: it
+    /// is not in the view.
+    fn target(&self, rid: u64, row: &[u8]) -> Result<Option<Target<'a>>, EngineError> {
+        let body = self.project(rid, Row::parse(row)?.node()?);
+        let Ok(key) = self.view.definition.partition_key.extract(body.item.root()) else { return Ok(None) };
+        let home = LogicalPartition::of(self.view, key)?;
+        let id_key = home.id_key(&body.id);
+        Ok(Some(Target { home, id_key, body: Some(body) }))
+    }
+
+    /// The item's rid is its id in the view: it stays the same for as long as the item lives.
+    fn project(&self, rid: u64, item: Node<'_>) -> Body {
+        let is_taken = |name: &str| match &self.projection {
+            Projection::Everything => true,
+            Projection::Properties(names) => names.iter().any(|taken| taken == name),
+        };
+        let id = self.links.rid(rid);
+        let mut projected = Object::new();
+        projected.set("id", id.as_str());
+        projected.set(SOURCE_ID, item.get("id").map(Node::to_value));
+        for (name, node) in item.members() {
+            if name != "id" && name != SOURCE_ID && is_taken(name) {
+                projected.set(name, node.to_value());
+            }
+        }
+        let item = Item::from_value(&Value::Object(projected));
+        let ttl = ItemTtl::of_item(item.root()).unwrap_or(ItemTtl::Inherit);
+        let json_bytes =
+            u32::try_from(item.root().json_len()).expect("little more than the source's item has");
+        Body { item, id, ttl, json_bytes, json: Vec::new() }
+    }
+}
+
+impl<'a> Target<'a> {
+    /// An item of the view that is to go.
+    pub fn removal(view: &'a Container, row: &[u8]) -> Result<Target<'a>, EngineError> {
+        let row = Row::parse(row)?;
+        let home = LogicalPartition::of(view, row.partition_key()?)?;
+        let id_key = home.id_key(row.id()?);
+        Ok(Target { home, id_key, body: None })
+    }
+
+    /// `None` when the view is as it is to be.
+    fn prepare(
+        &self,
+        shared: &Shared,
+        snapshot: &dyn Snapshot,
+        indexes: &Arc<Indexes>,
+        generation: u64,
+    ) -> Result<Option<Prepared>, EngineError> {
+        let stored = self.home.find(snapshot, &self.id_key)?;
+        let mut rows = Rows::new(shared, &self.home, generation, Arc::clone(indexes));
+        match (&stored, &self.body) {
+            (None, None) => return Ok(None),
+            (Some(stored), None) => {
+                rows.delete(stored.rid, &Row::parse(&stored.bytes)?, &self.id_key)?;
+            }
+            (Some(stored), Some(body)) => {
+                let row = Row::parse(&stored.bytes)?;
+                if row.item() == body.item.as_bytes() {
+                    return Ok(None);
+                }
+                rows.replace(stored.rid, &row, self.version(indexes, body, stored.rid))?;
+            }
+            (None, Some(body)) => {
+                let rid = self.home.place.new_rid(self.home.container)?;
+                rows.create(rid, self.version(indexes, body, rid))?;
+            }
+        }
+        Ok(Some(rows.finish()))
+    }
+
+    fn version<'b>(&'b self, indexes: &Indexes, body: &'b Body, rid: u64) -> NewVersion<'b> {
+        let indexed = Indexed::new(indexes, IndexingDirective::Default, body.item.root(), rid);
+        NewVersion { id_key: &self.id_key, body, tuples: &[], indexed, own_etag: None }
+    }
+}
+
+/// Writes items of a view and how far it is then, all of it or nothing. How many items were written. `TransactionConflict`
+/// when the view is elsewhere than was thought: an earlier commit happened after all.
+pub(super) fn commit(
+    shared: &Shared,
+    view: &Container,
+    targets: &[Target<'_>],
+    advance: Option<Advance<'_>>,
+) -> Result<usize, EngineError> {
+    let mut locks = LockSet::default();
+    for target in targets {
+        target.home.add_lock(&shared.locks, &mut locks, Mode::Shared);
+        shared.locks.add(&mut locks, view.number, Protects::Item(&target.id_key), Mode::Exclusive);
+    }
+    let _held = shared.locks.take(&locks)?;
+    for _ in 0..TRIES {
+        let writes = prepare(shared, view, targets, advance)?;
+        let count = writes.iter().flat_map(|(_, writes)| writes).filter(|write| !write.is_upkeep).count();
+        match submit_together(writes) {
+            Ok(()) => return Ok(count),
+            Err(Refused::Stale) => shared.statistics.retry(),
+            Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => return Err(view.not_found()),
+            Err(Refused::Failed(error)) => return Err(error),
+        }
+    }
+    Err(EngineError::Overloaded)
+}
+
+/// By partition, those that have something to write.
+fn prepare<'a>(
+    shared: &Shared,
+    view: &'a Container,
+    targets: &[Target<'_>],
+    advance: Option<Advance<'_>>,
+) -> Result<Vec<(&'a Sequencer, Vec<Prepared>)>, EngineError> {
+    // Before the snapshot.
+    let partitions = view.partitions.all();
+    let generations: Vec<u64> = partitions.iter().map(|partition| partition.sequencer.generation()).collect();
+    let indexes = view.partitions.indexes();
+    let snapshot = shared.storage.snapshot()?;
+    let mut writes: Vec<Vec<Prepared>> = partitions.iter().map(|_| Vec::new()).collect();
+    for target in targets {
+        let id = target.home.place.partition.layout.id;
+        let at = partitions.iter().position(|partition| partition.layout.id == id);
+        let at = at.ok_or_else(|| crate::store::item_row::corrupt("an item without partition"))?;
+        writes[at].extend(target.prepare(shared, &*snapshot, &indexes, generations[at])?);
+    }
+    if let Some(Advance { before, after }) = advance {
+        let key = keys::view_progress(view.number);
+        if snapshot.get(CATALOG, &key)?.as_deref() != before {
+            return Err(EngineError::TransactionConflict);
+        }
+        let op = Op::Put { space: CATALOG, key, value: after.to_vec() };
+        match writes.iter_mut().flatten().next() {
+            Some(write) => write.ops.push(op),
+            None => writes[0].push(Prepared::upkeep(generations[0], indexes.epoch(), vec![op])),
+        }
+    }
+    let writes = partitions.iter().map(|partition| &partition.sequencer).zip(writes);
+    Ok(writes.filter(|(_, writes)| !writes.is_empty()).collect())
+}

@@ -1,0 +1,212 @@
+//! How far a view has followed its source.
+//!
+//! The row of a view in the storage: format 1 (a byte), phase (a byte), rid to go on at 8, items taken 8, then for every
+//! partition of the source its number 4, LSN 8, ordinal 2. It changes in the commits that change the view's items.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+
+use crate::EngineError;
+use crate::partition::set::Partition;
+use crate::store::item_row::corrupt;
+
+const FORMAT: u8 = 1;
+const FIXED_BYTES: usize = 18;
+const PLACE_BYTES: usize = 14;
+
+/// What is being done about a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// What the view has goes.
+    Emptying,
+    /// The versions of the source are needed from a place on that is just being found.
+    Beginning,
+    /// The items of the source, as they were at the places, are taken one after the other.
+    Filling,
+    /// Everything up to the places has been taken.
+    Following,
+}
+
+/// Everything of a partition of the source up to here has been taken, or will be by the filling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub partition: u32,
+    /// Partitions it was split from, oldest first. Not stored: the layout of the source knows.
+    pub parents: Vec<u32>,
+    pub lsn: u64,
+    /// The last version of the LSN that was taken; `u16::MAX` for all of them.
+    pub ordinal: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub phase: Phase,
+    /// Filling goes on at this item of the source.
+    pub next_rid: u64,
+    /// Items of the source that the filling has looked at.
+    pub filled: u64,
+    pub places: Vec<Place>,
+}
+
+/// One view, for as long as it is in the catalog and the engine is open.
+pub(crate) struct Progress {
+    /// The number of its source.
+    pub source: u32,
+    /// Never further than what is durable, so what it says is needed is enough.
+    pub standing: Mutex<Standing>,
+    /// The row as it was last seen.
+    pub row: Mutex<Option<Vec<u8>>>,
+    /// Held by whoever changes the view: one step at a time.
+    pub turn: Mutex<()>,
+    /// It was said that the view is far behind.
+    pub is_warned: AtomicBool,
+}
+
+impl Progress {
+    pub fn new(source: u32, row: Option<Vec<u8>>) -> Result<Progress, EngineError> {
+        let standing = row.as_deref().map_or_else(|| Ok(Standing::new()), Standing::decode)?;
+        let (standing, row, turn) = (Mutex::new(standing), Mutex::new(row), Mutex::default());
+        Ok(Progress { source, standing, row, turn, is_warned: AtomicBool::new(false) })
+    }
+
+    /// Something failed: what the row says counts. A begin may have succeeded without our knowing, and may still do so, so the
+    /// versions stay needed until the row says from where on.
+    pub fn reload(&self, row: Option<Vec<u8>>) -> Result<(), EngineError> {
+        let stored = row.as_deref().map_or_else(|| Ok(Standing::new()), Standing::decode)?;
+        let mut standing = self.standing.lock();
+        if stored.phase != Phase::Emptying || standing.phase != Phase::Beginning {
+            *standing = stored;
+        }
+        *self.row.lock() = row;
+        Ok(())
+    }
+}
+
+impl Standing {
+    pub fn new() -> Standing {
+        Standing { phase: Phase::Emptying, next_rid: 0, filled: 0, places: Vec::new() }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let phase = match self.phase {
+            Phase::Emptying | Phase::Beginning => 0,
+            Phase::Filling => 1,
+            Phase::Following => 2,
+        };
+        let mut bytes = Vec::with_capacity(FIXED_BYTES + PLACE_BYTES * self.places.len());
+        bytes.extend([FORMAT, phase]);
+        bytes.extend(self.next_rid.to_be_bytes());
+        bytes.extend(self.filled.to_be_bytes());
+        for place in &self.places {
+            bytes.extend(place.partition.to_be_bytes());
+            bytes.extend(place.lsn.to_be_bytes());
+            bytes.extend(place.ordinal.to_be_bytes());
+        }
+        bytes
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Standing, EngineError> {
+        decode(bytes).ok_or_else(|| corrupt("progress of a view"))
+    }
+
+    /// The same for the partitions that the source has now: what was split off goes on where its parent stood. `None` when
+    /// nothing is known of a partition.
+    pub fn aligned(&self, partitions: &[Arc<Partition>]) -> Option<Standing> {
+        let places = partitions.iter().map(|partition| self.place_of(partition)).collect::<Option<_>>()?;
+        Some(Standing { places, ..self.clone() })
+    }
+
+    fn place_of(&self, partition: &Partition) -> Option<Place> {
+        let layout = &partition.layout;
+        let of = |id: u32| self.places.iter().find(|place| place.partition == id);
+        // The youngest ancestor knows most.
+        let known = of(layout.id).or_else(|| layout.parents.iter().rev().find_map(|parent| of(*parent)))?;
+        let (parents, partition) = (layout.parents.clone(), layout.id);
+        Some(Place { partition, parents, lsn: known.lsn, ordinal: known.ordinal })
+    }
+
+    /// Versions of a partition up to this LSN are not needed by the view; `None`: none is needed.
+    pub fn needs_beyond(&self, partition: u32) -> Option<u64> {
+        match self.phase {
+            Phase::Emptying => None,
+            Phase::Beginning => Some(0),
+            Phase::Filling | Phase::Following => {
+                let comes_from =
+                    |place: &&Place| place.partition == partition || place.parents.contains(&partition);
+                let places = self.places.iter().filter(comes_from);
+                Some(places.map(Place::complete_lsn).min().unwrap_or(0))
+            }
+        }
+    }
+}
+
+impl Place {
+    /// The last LSN of which everything was taken.
+    pub fn complete_lsn(&self) -> u64 {
+        if self.ordinal == u16::MAX { self.lsn } else { self.lsn.saturating_sub(1) }
+    }
+}
+
+fn decode(bytes: &[u8]) -> Option<Standing> {
+    let (&[FORMAT, phase], rest) = bytes.split_first_chunk::<2>()? else { return None };
+    let phase = match phase {
+        0 => Phase::Emptying,
+        1 => Phase::Filling,
+        2 => Phase::Following,
+        _ => return None,
+    };
+    let (next_rid, rest) = rest.split_first_chunk()?;
+    let (filled, rest) = rest.split_first_chunk()?;
+    let places = rest.chunks(PLACE_BYTES).map(decode_place).collect::<Option<_>>()?;
+    let (next_rid, filled) = (u64::from_be_bytes(*next_rid), u64::from_be_bytes(*filled));
+    Some(Standing { phase, next_rid, filled, places })
+}
+
+fn decode_place(bytes: &[u8]) -> Option<Place> {
+    let (partition, rest) = bytes.split_first_chunk()?;
+    let (lsn, rest) = rest.split_first_chunk()?;
+    let ordinal = u16::from_be_bytes(rest.try_into().ok()?);
+    let (partition, lsn) = (u32::from_be_bytes(*partition), u64::from_be_bytes(*lsn));
+    Some(Place { partition, parents: Vec::new(), lsn, ordinal })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(partition: u32, parents: &[u32], lsn: u64, ordinal: u16) -> Place {
+        Place { partition, parents: parents.to_vec(), lsn, ordinal }
+    }
+
+    fn standing(phase: Phase, places: Vec<Place>) -> Standing {
+        Standing { phase, next_rid: 7, filled: 9, places }
+    }
+
+    /// On disk: a change here is a new format.
+    #[test]
+    fn golden_bytes() {
+        let standing = standing(Phase::Filling, vec![place(3, &[], 0x0102, 4)]);
+        let bytes = standing.encode();
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "010100000000000000070000000000000009000000030000000000000102 0004".replace(' ', ""));
+        assert_eq!(Standing::decode(&bytes).expect("decodes"), standing);
+        assert!(
+            (0..bytes.len())
+                .filter(|cut| *cut != FIXED_BYTES)
+                .all(|cut| Standing::decode(&bytes[..cut]).is_err())
+        );
+    }
+
+    #[test]
+    fn versions_are_kept_until_every_descendant_has_them() {
+        let following = standing(Phase::Following, vec![place(1, &[0], 9, u16::MAX), place(2, &[0], 7, 3)]);
+        assert_eq!(following.needs_beyond(1), Some(9));
+        assert_eq!(following.needs_beyond(2), Some(6), "of LSN 7 there is more");
+        assert_eq!(following.needs_beyond(0), Some(6));
+        assert_eq!(following.needs_beyond(5), Some(0), "nothing is known of it");
+        assert_eq!(standing(Phase::Emptying, vec![]).needs_beyond(1), None);
+        assert_eq!(standing(Phase::Beginning, vec![]).needs_beyond(1), Some(0));
+    }
+}

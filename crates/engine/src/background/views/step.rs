@@ -1,0 +1,262 @@
+//! One step of a view towards its source: empty it, fill it, follow.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+
+use quire_storage::{Direction, KeyRange, Op, Scan, Snapshot};
+
+use super::apply::{Advance, Applier, ItemChange, Target, commit};
+use super::progress::{Phase, Place, Progress, Standing};
+use crate::catalog::scan;
+use crate::items;
+use crate::partition::sequencer::{Prepared, Refused};
+use crate::partition::set::Partition;
+use crate::runtime::shared::Shared;
+use crate::store::item_row::{Row, corrupt};
+use crate::store::keys;
+use crate::store::keys::{CATALOG, ITEMS};
+use crate::store::version_row::Version;
+use crate::{Container, EngineError};
+
+/// Items or versions of the source that one commit takes.
+const CHUNK_ROWS: usize = 200;
+const CHUNK_BYTES: usize = 1 << 20;
+/// Something that has to wait for other commits is sent again this often.
+const TRIES: u32 = 12;
+
+/// A view, its source, and where it stands.
+pub(super) struct ViewWork<'a> {
+    pub shared: &'a Shared,
+    pub view: &'a Container,
+    pub source: &'a Container,
+    pub progress: &'a Progress,
+}
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// How many items of the view were written; there may be more to do.
+    Done(usize),
+    /// The view is what its source was when this was asked.
+    Idle,
+}
+
+impl ViewWork<'_> {
+    pub fn step(&self) -> Result<Step, EngineError> {
+        let _turn = self.progress.turn.lock();
+        let step = self.next();
+        if step.is_err() {
+            self.reload()?;
+        }
+        match step {
+            Err(EngineError::TransactionConflict) => Ok(Step::Done(0)),
+            step => step,
+        }
+    }
+
+    fn next(&self) -> Result<Step, EngineError> {
+        let standing = self.progress.standing.lock().clone();
+        match standing.phase {
+            Phase::Emptying | Phase::Beginning => self.empty(),
+            Phase::Filling | Phase::Following => {
+                let Some(standing) = standing.aligned(self.source.partitions.all()) else {
+                    // Nothing can be said of some partition: all over again.
+                    self.reach(&[], Standing::new())?;
+                    return Ok(Step::Done(0));
+                };
+                // Who asks what is needed knows the partitions of now.
+                *self.progress.standing.lock() = standing.clone();
+                match standing.phase {
+                    Phase::Filling => self.fill(standing),
+                    _ => self.follow(standing),
+                }
+            }
+        }
+    }
+
+    /// Everything is taken away, to be filled again.
+    pub fn rebuild(&self) -> Result<(), EngineError> {
+        let _turn = self.progress.turn.lock();
+        let again = self.reach(&[], Standing::new());
+        if again.is_err() {
+            self.reload()?;
+        }
+        again.map(|_| ())
+    }
+
+    fn reload(&self) -> Result<(), EngineError> {
+        let key = keys::view_progress(self.view.number);
+        self.progress.reload(self.shared.storage.snapshot()?.get(CATALOG, &key)?)
+    }
+
+    fn empty(&self) -> Result<Step, EngineError> {
+        let range = KeyRange::prefix(&keys::container_prefix(self.view.number));
+        let page = Scan { rows_max: CHUNK_ROWS, bytes_max: CHUNK_BYTES, ..scan(ITEMS, range) };
+        let page = self.shared.storage.snapshot()?.scan(&page)?;
+        if page.rows.is_empty() {
+            return self.begin();
+        }
+        let targets: Vec<Target<'_>> =
+            page.rows.iter().map(|(_, row)| Target::removal(self.view, row)).collect::<Result<_, _>>()?;
+        Ok(Step::Done(commit(self.shared, self.view, &targets, None)?))
+    }
+
+    /// Finds where the versions of the source are complete from: writes that were prepared while none were kept are void, and
+    /// those in a group that was under way have been committed when the partition has taken something of ours.
+    fn begin(&self) -> Result<Step, EngineError> {
+        let beginning = Standing { phase: Phase::Beginning, ..Standing::new() };
+        *self.progress.standing.lock() = beginning.clone();
+        let mut places = Vec::new();
+        for partition in self.source.partitions.all() {
+            partition.sequencer.void_prepared();
+            self.pass_through(partition)?;
+            let (lsn, ordinal) = (partition.sequencer.lsn()?, u16::MAX);
+            let parents = partition.layout.parents.clone();
+            places.push(Place { partition: partition.layout.id, parents, lsn, ordinal });
+        }
+        self.reach(&[], Standing { phase: Phase::Filling, places, ..beginning })?;
+        Ok(Step::Done(0))
+    }
+
+    fn pass_through(&self, partition: &Partition) -> Result<(), EngineError> {
+        for _ in 0..TRIES {
+            let generation = partition.sequencer.generation();
+            let epoch = self.source.partitions.indexes().epoch();
+            match partition.sequencer.submit(Prepared::upkeep(generation, epoch, Vec::<Op>::new())) {
+                Ok(_) => return Ok(()),
+                Err(Refused::Stale) => continue,
+                Err(Refused::Failed(error)) => return Err(error),
+            }
+        }
+        Err(EngineError::Overloaded)
+    }
+
+    /// Takes some items as they were at the places. What changed since then has its versions: it is left to the following.
+    fn fill(&self, standing: Standing) -> Result<Step, EngineError> {
+        let range = keys::items_from(self.source.number, standing.next_rid);
+        let page = Scan { rows_max: CHUNK_ROWS, bytes_max: CHUNK_BYTES, ..scan(ITEMS, range) };
+        let deleted_keys = self.source.partitions.deleted_keys();
+        let snapshot = self.shared.storage.snapshot()?;
+        let moment = self.source.moment_in(self.shared, &*snapshot, deleted_keys)?;
+        let page = snapshot.scan(&page)?;
+        drop(snapshot);
+        let mut next = Standing { filled: standing.filled + page.rows.len() as u64, ..standing.clone() };
+        let mut changes = Vec::with_capacity(page.rows.len());
+        for (key, value) in page.rows {
+            let rid = keys::rid_of_item_key(&key).ok_or_else(|| corrupt("key of an item"))?;
+            next.next_rid = rid + 1;
+            let row = Row::parse(&value)?;
+            let partition = items::Place::of(self.source, row.partition_key()?)?.partition.layout.id;
+            let place = standing.places.iter().find(|place| place.partition == partition);
+            let place = place.ok_or_else(|| corrupt("an item without partition"))?;
+            if row.stamp.lsn <= place.lsn && !self.source.is_gone(&row, &moment) {
+                changes.push(ItemChange { rid, old: None, new: Some(value) });
+            }
+        }
+        if !page.more {
+            (next.phase, next.next_rid) = (Phase::Following, 0);
+        }
+        self.reach(&changes, next).map(Step::Done)
+    }
+
+    /// Takes some versions of every partition that has new ones.
+    fn follow(&self, mut standing: Standing) -> Result<Step, EngineError> {
+        let (mut written, mut moved) = (0, false);
+        for (at, partition) in self.source.partitions.all().iter().enumerate() {
+            // Before the snapshot, which shows it.
+            let end = partition.sequencer.lsn()?;
+            if end <= standing.places[at].complete_lsn() {
+                continue;
+            }
+            let (changes, place) = self.versions(partition, &standing.places[at], end)?;
+            standing.places[at] = place;
+            written += self.reach(&changes, standing.clone())?;
+            moved = true;
+        }
+        Ok(if moved { Step::Done(written) } else { Step::Idle })
+    }
+
+    /// Some of a partition's versions behind a place, and the place behind them. What came before the partition was split off
+    /// is in the logs of its ancestors, for all of their descendants.
+    fn versions(
+        &self,
+        partition: &Partition,
+        from: &Place,
+        end: u64,
+    ) -> Result<(Vec<ItemChange>, Place), EngineError> {
+        let snapshot = self.shared.storage.snapshot()?;
+        let layout = &partition.layout;
+        let mut changes = Changes::default();
+        let (mut lsn, mut ordinal) = (from.lsn, from.ordinal);
+        for member in layout.parents.iter().copied().chain([layout.id]) {
+            let page = self.log(&*snapshot, member, (lsn, ordinal), CHUNK_ROWS - changes.rows)?;
+            for (key, value) in page.rows {
+                (lsn, ordinal) = keys::place_of_feed_key(&key).ok_or_else(|| corrupt("key of a version"))?;
+                let version = Version::decode(&value)?;
+                let known = if version.current.is_empty() { version.previous } else { version.current };
+                let key = Row::parse(known)?.partition_key()?;
+                if items::Place::of(self.source, key)?.partition.layout.id == layout.id {
+                    changes.add(&version);
+                }
+                changes.rows += 1;
+            }
+            if page.more || changes.rows >= CHUNK_ROWS {
+                let place = Place { lsn, ordinal, ..from.clone() };
+                return Ok((changes.items, place));
+            }
+        }
+        let place = Place { lsn: lsn.max(end), ordinal: u16::MAX, ..from.clone() };
+        Ok((changes.items, place))
+    }
+
+    fn log(
+        &self,
+        snapshot: &dyn Snapshot,
+        partition: u32,
+        (lsn, ordinal): (u64, u16),
+        rows_max: usize,
+    ) -> Result<quire_storage::ScanPage, EngineError> {
+        let version = |lsn, ordinal| keys::version(self.source.number, partition, lsn, ordinal);
+        let range = KeyRange {
+            start: Bound::Excluded(version(lsn, ordinal)),
+            end: Bound::Included(version(u64::MAX, u16::MAX)),
+        };
+        let (space, direction, bytes_max) = (keys::FEEDS, Direction::Forward, CHUNK_BYTES);
+        let scan = Scan { space, range, direction, rows_max, bytes_max, keys_only: false };
+        Ok(snapshot.scan(&scan)?)
+    }
+
+    /// Commits what changes and how far the view is then.
+    fn reach(&self, changes: &[ItemChange], standing: Standing) -> Result<usize, EngineError> {
+        let applier = Applier::new(self.shared, self.view, self.source)?;
+        let (before, after) = (self.progress.row.lock().clone(), standing.encode());
+        let advance = Advance { before: before.as_deref(), after: &after };
+        let written = applier.apply(changes, advance)?;
+        *self.progress.row.lock() = Some(after);
+        *self.progress.standing.lock() = standing;
+        Ok(written)
+    }
+}
+
+/// Versions, of each item the first and the last.
+#[derive(Default)]
+struct Changes {
+    items: Vec<ItemChange>,
+    by_rid: HashMap<u64, usize>,
+    /// Versions that were looked at.
+    rows: usize,
+}
+
+impl Changes {
+    fn add(&mut self, version: &Version<'_>) {
+        let row = |row: &[u8]| (!row.is_empty()).then(|| row.to_vec());
+        let new = row(version.current);
+        match self.by_rid.get(&version.rid) {
+            Some(&at) => self.items[at].new = new,
+            None => {
+                self.by_rid.insert(version.rid, self.items.len());
+                self.items.push(ItemChange { rid: version.rid, old: row(version.previous), new });
+            }
+        }
+    }
+}

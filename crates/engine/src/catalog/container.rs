@@ -1,0 +1,94 @@
+//! An open container: what the catalog says about it, and the partitions that hold its items.
+
+use std::sync::Arc;
+
+use quire_resource::{ContainerDefinition, PartitionKey};
+use quire_value::Path;
+use ring::digest;
+
+use crate::EngineError;
+use crate::api::{PartitionInfo, Position, Resource};
+use crate::catalog::ContainerScripts;
+use crate::items::Place;
+use crate::partition::set::{Partition, PartitionSet};
+
+/// An open container: definition, partitions, sequencers. Cheap to clone, valid until the container is deleted.
+///
+/// A replaced definition makes a new `Container` that shares the old one's partitions.
+pub struct Container {
+    pub resource: Arc<Resource>,
+    pub definition: ContainerDefinition,
+    pub database: Arc<Resource>,
+    pub(crate) number: u32,
+    /// Also knows whether the container was deleted: see [`PartitionSet::retire`].
+    pub(crate) partitions: Arc<PartitionSet>,
+}
+
+impl Container {
+    pub fn partitions(&self) -> Vec<PartitionInfo> {
+        self.partitions.infos()
+    }
+
+    /// Changes whenever the set of partitions does: the etag of the pkranges feed, with quotes.
+    pub fn partitions_etag(&self) -> String {
+        let mut layout = digest::Context::new(&digest::SHA256);
+        layout.update(&self.number.to_be_bytes());
+        for partition in self.partitions.all() {
+            layout.update(&partition.layout.id.to_be_bytes());
+        }
+        let hash: String = layout.finish().as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("\"{hash}\"")
+    }
+
+    /// Where the partition of a key stands (complete key), for headers.
+    pub fn position_of(&self, key: &PartitionKey) -> Option<Position> {
+        Place::of(self, key.clone()).ok()?.partition.position().ok()
+    }
+
+    /// Where the first partition stands, for answers that no single partition gave.
+    pub fn first_position(&self) -> Option<Position> {
+        self.partitions.all().first()?.position().ok()
+    }
+
+    /// All partitions' positions.
+    pub fn positions(&self) -> Vec<Position> {
+        self.partitions.all().iter().filter_map(|partition| partition.position().ok()).collect()
+    }
+
+    /// Clients do not write to views.
+    pub fn check_writable(&self) -> Result<(), EngineError> {
+        let Some(view) = &self.definition.view else { return Ok(()) };
+        let source = view.source_id.as_deref().unwrap_or_default();
+        let id = &self.definition.id;
+        let reason = format!("The container '{id}' is a view of '{source}' and cannot be written to.");
+        Err(EngineError::Forbidden { reason })
+    }
+
+    /// The newest, also when this `Container` is of an older definition.
+    pub fn scripts(&self) -> Arc<ContainerScripts> {
+        self.partitions.scripts()
+    }
+
+    /// Percent of a change of the indexing policy that is done; 100 when none is under way. Vector indexes are part of it
+    /// until they have had all items.
+    pub fn index_progress(&self) -> u8 {
+        self.partitions.indexes().progress().min(self.partitions.vector_progress())
+    }
+
+    /// Whether ORDER BY over a path finds the items that lack it by rows of their own.
+    pub fn has_missing_rows(&self, path: &Path) -> bool {
+        self.partitions.indexes().missing_index(path).is_some()
+    }
+
+    /// Live items and their bytes (for quota headers and statistics).
+    /// The same if it needs no disk.
+    pub fn usage_known(&self) -> Option<(u64, u64)> {
+        let known = |partition: &Partition| partition.sequencer.lsn_known().is_some();
+        self.partitions.all().iter().all(|partition| known(partition)).then(|| self.usage())
+    }
+
+    pub fn usage(&self) -> (u64, u64) {
+        let usages = self.partitions.all().iter().filter_map(|partition| partition.sequencer.usage().ok());
+        usages.fold((0, 0), |total, usage| (total.0 + usage.0, total.1 + usage.1))
+    }
+}

@@ -1,0 +1,520 @@
+//! The change feed: every visible item once, at the place of its last write; or every version and delete.
+//!
+//! A position is an LSN per partition, and everything up to it has been told. All writes of a transaction have one LSN
+//! and come on one page, so a page may be longer than asked for. As an ETag a position is the bare number where the
+//! scope lies in one partition, and `partition:number,…` where it lies in several. A number without a partition holds for all
+//! of the scope, and a partition that a position does not know takes the number of the one it was split from. What was written
+//! before a split is still under the parent: a partition is read through its history, in which LSNs go on.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use quire_storage::{Direction, KeyRange, Scan, Snapshot};
+
+use crate::Container;
+use crate::EngineError;
+use crate::api::charge;
+use crate::api::{Answer, Changes, ChangesRequest, FeedMode, FeedStart, Scope};
+use crate::items::body::Links;
+use crate::partition::set::{Partition, PartitionLayout};
+use crate::partition::watch::ChangeWatch;
+use crate::query::page;
+use crate::query::page::{Cost, ROWS_DEFAULT};
+use crate::query::scan::{PageMeter, Reader, ScanBudget};
+use crate::query::view::View;
+use crate::query::window;
+use crate::query::window::Window;
+use crate::runtime::allowance;
+use crate::runtime::shared::Shared;
+use crate::store::item_row;
+use crate::store::item_row::Row;
+use crate::store::keys;
+use crate::store::version_row::Version;
+
+const PAGE_BYTES_MAX: usize = 4 << 20;
+/// Feed rows whose items are fetched together.
+const ROWS_FETCHED: usize = 256;
+
+pub(crate) fn read_changes(
+    shared: &Shared,
+    container: &Container,
+    request: &ChangesRequest,
+) -> Answer<Changes> {
+    let (mut position, mut charge) = (None, charge::REFUSED);
+    let result = page::prepare(container, &request.page, &mut position).and_then(|windows| {
+        if request.mode == FeedMode::AllVersions {
+            check_versions_are_kept(container, request)?;
+        }
+        let start = start_of(request, &windows)?;
+        let (changes, cost) = read(shared, container, request, &windows, start)?;
+        charge = charge::page(&cost, changes.count, changes.rows.len());
+        Ok((changes, windows))
+    });
+    let result = result.map(|(changes, windows)| {
+        if let [window] = &windows[..] {
+            position = window.partition.position().ok().or(position.take());
+        }
+        changes
+    });
+    Answer { charge, position, result }
+}
+
+/// What has been told of each window.
+fn start_of(request: &ChangesRequest, windows: &[Window<'_>]) -> Result<Vec<u64>, EngineError> {
+    match &request.start {
+        FeedStart::Beginning if request.mode == FeedMode::AllVersions => Err(too_early()),
+        FeedStart::Beginning => Ok(vec![0; windows.len()]),
+        FeedStart::Now => windows.iter().map(|window| window.partition.sequencer.lsn()).collect(),
+        FeedStart::After(etag) => {
+            let told = Told::parse(etag).ok_or(EngineError::BadContinuation)?;
+            windows.iter().map(|window| told.within(window.partition)).collect()
+        }
+    }
+}
+
+fn check_versions_are_kept(container: &Container, request: &ChangesRequest) -> Result<(), EngineError> {
+    if container.definition.change_feed_retention_minutes.is_none() {
+        let message = "The container keeps no versions: its changeFeedPolicy names no retentionDuration.";
+        return Err(EngineError::BadRequest { message: message.to_owned() });
+    }
+    if request.since.is_some() { Err(too_early()) } else { Ok(()) }
+}
+
+fn too_early() -> EngineError {
+    let message = "You must read the change feed from within the retention period.";
+    EngineError::BadRequest { message: message.to_owned() }
+}
+
+/// A position as its ETag says it.
+enum Told {
+    Everywhere(u64),
+    ByPartition(Vec<(u32, u64)>),
+}
+
+impl Told {
+    fn parse(etag: &str) -> Option<Told> {
+        let text = etag.trim().trim_start_matches("W/").trim_matches('"');
+        if let Ok(lsn) = text.parse() {
+            return Some(Told::Everywhere(lsn));
+        }
+        let part = |part: &str| {
+            let (partition, lsn) = part.split_once(':')?;
+            Some((partition.parse().ok()?, lsn.parse().ok()?))
+        };
+        text.split(',').map(part).collect::<Option<_>>().map(Told::ByPartition)
+    }
+
+    /// A position behind the end is the end: what is written from now on is told. A partition that was split has no end of
+    /// its own: its children go on.
+    fn within(&self, partition: &Partition) -> Result<u64, EngineError> {
+        let told = self.of(&partition.layout).ok_or(EngineError::BadContinuation)?;
+        let reached = partition.sequencer.lsn()?;
+        Ok(if partition.sequencer.is_moved() { told } else { told.min(reached) })
+    }
+
+    fn of(&self, layout: &PartitionLayout) -> Option<u64> {
+        match self {
+            Told::Everywhere(lsn) => Some(*lsn),
+            Told::ByPartition(parts) => {
+                let of = |id: u32| parts.iter().find(|(partition, _)| *partition == id).map(|(_, lsn)| *lsn);
+                // The youngest ancestor knows most.
+                of(layout.id).or_else(|| layout.parents.iter().rev().find_map(|parent| of(*parent)))
+            }
+        }
+    }
+}
+
+fn etag_of(windows: &[Window<'_>], told: &[u64]) -> String {
+    if let [lsn] = told {
+        return format!("\"{lsn}\"");
+    }
+    let part = |(window, lsn): (&Window<'_>, &u64)| format!("{}:{lsn}", window.partition.layout.id);
+    let parts: Vec<String> = windows.iter().zip(told).map(part).collect();
+    format!("\"{}\"", parts.join(","))
+}
+
+/// What to wait for behind a position: the [`Changes::etag`] of an answer.
+pub(crate) fn watch_changes(
+    container: &Container,
+    scope: &Scope,
+    etag: &str,
+) -> Result<ChangeWatch, EngineError> {
+    let told = Told::parse(etag).ok_or(EngineError::BadContinuation)?;
+    let windows = window::windows(container, scope)?;
+    let watched = |window: &Window<'_>| {
+        let all = container.partitions.all();
+        let partition = all.iter().find(|partition| partition.layout.id == window.partition.layout.id);
+        let partition = Arc::clone(partition.ok_or(EngineError::PartitionMoved)?);
+        let lsn = told.within(&partition)?;
+        Ok((partition, lsn))
+    };
+    Ok(ChangeWatch::new(windows.iter().map(watched).collect::<Result<_, EngineError>>()?))
+}
+
+fn read(
+    shared: &Shared,
+    container: &Container,
+    request: &ChangesRequest,
+    windows: &[Window<'_>],
+    mut told: Vec<u64>,
+) -> Result<(Changes, Cost), EngineError> {
+    // Before the snapshot, which shows them. What it shows beyond is not published yet and is told next time: a position never
+    // names more than was reached.
+    let ends: Vec<u64> =
+        windows.iter().map(|window| window.partition.sequencer.lsn()).collect::<Result<_, _>>()?;
+    let meter = PageMeter::new(ScanBudget::PAGE, &allowance::of_page(shared, &request.page.cancel));
+    let mut reader = Reader::new(shared, container, &View::now(shared, container)?, windows, meter);
+    let mut page = Filling::new(request, container)?;
+    let mut more = false;
+    for ((window, told), end) in windows.iter().zip(&mut told).zip(ends) {
+        reader.meter.enter(window.partition.layout.id);
+        if request.mode == FeedMode::AllVersions
+            && *told < versions_floor(&*reader.snapshot, container, window)?
+        {
+            return Err(too_early());
+        }
+        if let (FeedStart::Beginning, Some(since)) = (&request.start, request.since) {
+            *told = first_since(&*reader.snapshot, container, window, since, end)?;
+        }
+        let reached = match request.mode {
+            FeedMode::Latest => page.fill(&mut reader, window, (*told, end))?,
+            FeedMode::AllVersions => page.fill_versions(&mut reader, window, (*told, end))?,
+        };
+        match reached {
+            Reached::End { last } => *told = (*told).max(end).max(last.unwrap_or(0)),
+            Reached::Full { last } => {
+                *told = (*told).max(last);
+                more = true;
+                break;
+            }
+        }
+    }
+    reader.meter.matched = page.count as u64;
+    page.text.push(b']');
+    let changes = Changes { rows: page.text, count: page.count, etag: etag_of(windows, &told), more };
+    Ok((changes, reader.meter.cost()))
+}
+
+/// The LSN up to which versions of a partition are gone, there or where it comes from.
+fn versions_floor(
+    snapshot: &dyn Snapshot,
+    container: &Container,
+    window: &Window<'_>,
+) -> Result<u64, EngineError> {
+    let mut floor = 0;
+    for partition in window.partition.history() {
+        let key = keys::versions_floor(container.number, partition);
+        if let Some(value) = snapshot.get(keys::CATALOG, &key)? {
+            floor = floor.max(keys::number(&value).ok_or_else(|| item_row::corrupt("where versions begin"))?);
+        }
+    }
+    Ok(floor)
+}
+
+/// The position before the first change at or after a time. `_ts` never falls with the LSN, so it is searched for.
+fn first_since(
+    snapshot: &dyn Snapshot,
+    container: &Container,
+    window: &Window<'_>,
+    since: i64,
+    end: u64,
+) -> Result<u64, EngineError> {
+    let (mut before, mut after) = (0, end);
+    while before < after {
+        let middle = before + (after - before) / 2;
+        // The first item whose LSN is beyond the middle.
+        match next_item(snapshot, container, window, middle)? {
+            Some((lsn, ts)) if ts < since => before = lsn.min(after).max(middle + 1),
+            _ => after = middle,
+        }
+    }
+    Ok(before)
+}
+
+fn next_item(
+    snapshot: &dyn Snapshot,
+    container: &Container,
+    window: &Window<'_>,
+    lsn: u64,
+) -> Result<Option<(u64, i64)>, EngineError> {
+    let mut first = None;
+    for partition in window.partition.history() {
+        first = snapshot.scan(&feed_scan(container, partition, lsn, 1))?.rows.into_iter().next();
+        if first.is_some() {
+            break;
+        }
+    }
+    let Some((_, rid)) = &first else { return Ok(None) };
+    let rid = keys::number(rid).ok_or_else(|| item_row::corrupt("feed row"))?;
+    let bytes = snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;
+    let bytes = bytes.ok_or_else(|| item_row::corrupt("feed row without an item"))?;
+    let row = Row::parse(&bytes)?;
+    Ok(Some((row.stamp.lsn, row.stamp.ts)))
+}
+
+/// Feed rows of a partition behind an LSN.
+pub(crate) fn feed_scan(container: &Container, partition: u32, told: u64, rows_max: usize) -> Scan {
+    let range = KeyRange {
+        start: Bound::Excluded(keys::latest(container.number, partition, told, u16::MAX)),
+        end: Bound::Included(keys::latest(container.number, partition, u64::MAX, u16::MAX)),
+    };
+    let (space, direction) = (keys::FEEDS, Direction::Forward);
+    Scan { space, range, direction, rows_max, bytes_max: usize::MAX, keys_only: false }
+}
+
+enum Reached {
+    /// The window's end; the last LSN that was there, if any.
+    End { last: Option<u64> },
+    /// The page has no room for what comes after this LSN.
+    Full { last: u64 },
+}
+
+struct Filling<'a> {
+    container: &'a Container,
+    links: Links,
+    since: Option<i64>,
+    all_previous_images: bool,
+    text: Vec<u8>,
+    count: usize,
+    count_max: usize,
+}
+
+impl<'a> Filling<'a> {
+    fn new(request: &ChangesRequest, container: &'a Container) -> Result<Filling<'a>, EngineError> {
+        let count_max = match request.page.item_count_max {
+            None | Some(0) => ROWS_DEFAULT,
+            Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
+        };
+        let (links, since) = (Links::new(container), request.since);
+        let all_previous_images = request.all_previous_images;
+        Ok(Filling { container, links, since, all_previous_images, text: vec![b'['], count: 0, count_max })
+    }
+
+    fn is_full(&self, meter: &PageMeter) -> bool {
+        self.count >= self.count_max || self.text.len() >= PAGE_BYTES_MAX || meter.is_spent()
+    }
+
+    fn fill(
+        &mut self,
+        reader: &mut Reader<'_>,
+        window: &Window<'_>,
+        (told, end): (u64, u64),
+    ) -> Result<Reached, EngineError> {
+        let mut last = None;
+        let mut from = told;
+        loop {
+            let (rows, more) = self.rows_behind(reader, window, from)?;
+            // Of the last LSN there may be more rows than were read: it comes with the next ones.
+            let cut = rows.last().map(|row| row.lsn).filter(|_| more);
+            let rows = &rows[..rows.partition_point(|row| Some(row.lsn) != cut)];
+            let rids: Vec<u64> = rows.iter().filter(|row| row.is_near).map(|row| row.rid).collect();
+            let mut items = reader.fetch(&rids)?.into_iter();
+            for row in rows {
+                if row.lsn > end {
+                    return Ok(Reached::End { last });
+                }
+                if last.is_some_and(|last| last != row.lsn) && self.is_full(&reader.meter) {
+                    return Ok(Reached::Full { last: last.unwrap_or(told) });
+                }
+                last = Some(row.lsn);
+                from = row.lsn;
+                if !row.is_near {
+                    reader.meter.index_rows += 1;
+                    continue;
+                }
+                let bytes =
+                    items.next().flatten().ok_or_else(|| item_row::corrupt("feed row without an item"))?;
+                self.show(reader, window, row, &bytes)?;
+            }
+            if !more {
+                return Ok(Reached::End { last });
+            }
+        }
+    }
+
+    fn fill_versions(
+        &mut self,
+        reader: &mut Reader<'_>,
+        window: &Window<'_>,
+        (told, end): (u64, u64),
+    ) -> Result<Reached, EngineError> {
+        let (mut last, mut from) = (None, told);
+        loop {
+            let (rows, more) = self.versions_behind(reader, window, from)?;
+            let cut = rows.last().map(|(lsn, _)| *lsn).filter(|_| more);
+            for (lsn, value) in &rows[..rows.partition_point(|(lsn, _)| Some(*lsn) != cut)] {
+                if *lsn > end {
+                    return Ok(Reached::End { last });
+                }
+                if last.is_some_and(|last| last != *lsn) && self.is_full(&reader.meter) {
+                    return Ok(Reached::Full { last: last.unwrap_or(told) });
+                }
+                (last, from) = (Some(*lsn), *lsn);
+                reader.meter.index_rows += 1;
+                self.show_version(window, *lsn, &Version::decode(value)?)?;
+            }
+            if !more {
+                return Ok(Reached::End { last });
+            }
+        }
+    }
+
+    /// Some rows of the log behind an LSN, at least all of the first LSN there; whether there are more.
+    fn versions_behind(
+        &self,
+        reader: &Reader<'_>,
+        window: &Window<'_>,
+        told: u64,
+    ) -> Result<(Vec<VersionRow>, bool), EngineError> {
+        let (container, mut bytes_max) = (self.container, PAGE_BYTES_MAX);
+        loop {
+            let (mut rows, mut more, mut left) = (Vec::new(), false, bytes_max);
+            for partition in window.partition.history() {
+                let range = KeyRange {
+                    start: Bound::Excluded(keys::version(container.number, partition, told, u16::MAX)),
+                    end: Bound::Included(keys::version(container.number, partition, u64::MAX, u16::MAX)),
+                };
+                let scan = feed_scan(container, partition, 0, usize::MAX);
+                let page = reader.snapshot.scan(&Scan { range, bytes_max: left, ..scan })?;
+                for (key, value) in page.rows {
+                    left = left.saturating_sub(value.len());
+                    let lsn =
+                        keys::lsn_of_feed_key(&key).ok_or_else(|| item_row::corrupt("key of a version"))?;
+                    rows.push((lsn, value));
+                }
+                // Without room left there may be more in what follows.
+                more = page.more || (left == 0 && partition != window.partition.layout.id);
+                if more {
+                    break;
+                }
+            }
+            let one_lsn = rows.first().map(|(lsn, _)| *lsn) == rows.last().map(|(lsn, _)| *lsn);
+            if !more || !one_lsn {
+                return Ok((rows, more));
+            }
+            bytes_max *= 4; // a transaction larger than what was read
+        }
+    }
+
+    fn show_version(
+        &mut self,
+        window: &Window<'_>,
+        lsn: u64,
+        version: &Version<'_>,
+    ) -> Result<(), EngineError> {
+        let definition = &self.container.definition.partition_key;
+        let known = if version.current.is_empty() { version.previous } else { version.current };
+        if !window.accepts(definition, version.rid, &Row::parse(known)?)? {
+            return Ok(());
+        }
+        if self.count > 0 {
+            self.text.push(b',');
+        }
+        let all = self.all_previous_images;
+        version.write_json(&self.links, &definition.paths, lsn, all, &mut self.text)?;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Some rows behind an LSN, at least all of the first LSN there; whether there are more.
+    fn rows_behind(
+        &self,
+        reader: &Reader<'_>,
+        window: &Window<'_>,
+        told: u64,
+    ) -> Result<(Vec<FeedRow>, bool), EngineError> {
+        let mut rows_max = ROWS_FETCHED.min(self.count_max.saturating_add(1)).max(2);
+        loop {
+            let (mut rows, mut bad, mut more) = (Vec::new(), false, false);
+            for partition in window.partition.history() {
+                // One row at least, to learn whether there are more.
+                let left = rows_max.saturating_sub(rows.len()).max(1);
+                let scan = feed_scan(self.container, partition, told, left);
+                more = reader.snapshot.visit(&scan, &mut |key, value| {
+                    match FeedRow::read(key, value, window) {
+                        Some(row) => rows.push(row),
+                        None => bad = true,
+                    }
+                    if bad { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                })?;
+                if more || bad {
+                    break;
+                }
+            }
+            if bad {
+                return Err(item_row::corrupt("feed row"));
+            }
+            let one_lsn = rows.first().map(|row: &FeedRow| row.lsn) == rows.last().map(|row| row.lsn);
+            if !more || !one_lsn {
+                return Ok((rows, more));
+            }
+            rows_max *= 4; // a transaction larger than what was read
+        }
+    }
+
+    fn show(
+        &mut self,
+        reader: &mut Reader<'_>,
+        window: &Window<'_>,
+        row: &FeedRow,
+        bytes: &[u8],
+    ) -> Result<(), EngineError> {
+        let since = self.since;
+        let Filling { links, text, count, .. } = self;
+        reader.show_always(window, row.rid, bytes, &mut |found| {
+            if since.is_some_and(|since| found.row.stamp.ts < since) {
+                return Ok(());
+            }
+            if *count > 0 {
+                text.push(b',');
+            }
+            links.write_json(found.row.node()?, found.spot.rid, &found.row.stamp, text);
+            text.pop();
+            text.extend_from_slice(format!(",\"_lsn\":{}}}", found.row.stamp.lsn).as_bytes());
+            *count += 1;
+            Ok(())
+        })
+    }
+}
+
+/// LSN and value of a row of the log.
+type VersionRow = (u64, Vec<u8>);
+
+struct FeedRow {
+    lsn: u64,
+    rid: u64,
+    /// Its item can be in the window.
+    is_near: bool,
+}
+
+impl FeedRow {
+    fn read(key: &[u8], value: &[u8], window: &Window<'_>) -> Option<FeedRow> {
+        let lsn = keys::lsn_of_feed_key(key)?;
+        let rid = keys::number(value)?;
+        let (first, last) = window.rids();
+        Some(FeedRow { lsn, rid, is_near: (first..=last).contains(&rid) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quire_resource::EpkRange;
+
+    fn layout(id: u32, parents: &[u32]) -> PartitionLayout {
+        PartitionLayout { id, range: EpkRange::full(), parents: parents.to_vec() }
+    }
+
+    #[test]
+    fn a_position_names_its_partitions() {
+        let everywhere = Told::parse("\"43\"").expect("a position");
+        assert_eq!(everywhere.of(&layout(7, &[])), Some(43));
+        let each = Told::parse("\"0:5,2:9\"").expect("a position");
+        assert_eq!((each.of(&layout(0, &[])), each.of(&layout(2, &[]))), (Some(5), Some(9)));
+        assert_eq!(each.of(&layout(3, &[])), None);
+        assert_eq!(each.of(&layout(3, &[0, 2])), Some(9));
+        for bad in ["", "x", "\"1:\"", "1:2,", "-1", "\"0:5,2\""] {
+            assert!(Told::parse(bad).is_none(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The change feed of a container.
+
+pub(crate) mod changes;

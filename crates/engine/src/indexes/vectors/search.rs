@@ -1,0 +1,339 @@
+//! The nearest vectors of an index, as a snapshot has it.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
+use std::ops::ControlFlow;
+
+use quire_resource::{DistanceFunction, VectorIndexKind};
+use quire_storage::{Direction, KeyRange, Scan, Snapshot};
+
+use super::block::BlockRef;
+use super::codes::{Nearness, Target};
+use super::state::State;
+use super::{APART_NONE, APART_ODD, APPROXIMATE_MIN, LIST_SIZE, VectorIndexKey};
+use crate::EngineError;
+use crate::store::item_row::corrupt;
+use crate::store::keys::{LOOKUPS, VectorKeys};
+
+/// As the service multiplies when a query does not say.
+const SEARCH_LIST_SIZE_MULTIPLIER: f64 = 10.0;
+const QUANTIZED_VECTOR_LIST_MULTIPLIER: f64 = 5.0;
+/// Items that a search of a part of the tree looks at, unless the query says: codes are nearly as good as vectors.
+const LOOKED_AT_MULTIPLIER: f64 = 2.0;
+const LOOKED_AT_MORE: usize = 8;
+/// Leaves that a search list of the usual size looks into, for each unit of the square root of their number.
+const LEAVES_PER_ROOT: f64 = 2.5;
+/// Inner nodes that are looked into on every level.
+const NODES_MAX: usize = 64;
+/// Items without a vector that are looked at where they come first.
+const APART_MAX: usize = 1000;
+/// Rows and bytes that the storage shows at a time.
+const ROWS_MAX: usize = 4096;
+const BYTES_MAX: usize = 8 << 20;
+
+/// What a query looks for.
+pub(crate) struct Search<'s> {
+    pub key: &'s VectorIndexKey,
+    pub target: &'s Target,
+    pub distance: DistanceFunction,
+    /// Vectors wanted.
+    pub count: usize,
+    /// Only approximate indexes have a choice.
+    pub is_exact: bool,
+    /// Of all items, those in the scope of the query: about, and more than 0.
+    pub part: f64,
+    pub search_list_size_multiplier: Option<f64>,
+    pub quantized_vector_list_multiplier: Option<f64>,
+    /// Whether an item is in the scope of the query and its vector is current.
+    pub accepts: &'s dyn Fn(u64) -> bool,
+    /// Told of vectors before they are measured; the search ends with its error.
+    pub spend: &'s dyn Fn(usize) -> Result<(), EngineError>,
+    /// Told of bytes that are held until the search is over.
+    pub hold: &'s dyn Fn(usize) -> Result<(), EngineError>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Hits {
+    /// Items, and whether this one counts: nothing that is not among the hits is nearer.
+    pub rids: Vec<(u64, bool)>,
+    /// There is no other item with a distance.
+    pub is_all: bool,
+    pub is_approximate: bool,
+    /// Items that come before all others are more than can be looked at.
+    pub is_refused: bool,
+}
+
+pub(crate) fn search(
+    snapshot: &dyn Snapshot,
+    keys: VectorKeys,
+    state: &State,
+    search: &Search<'_>,
+) -> Result<Hits, EngineError> {
+    let reading = Reading { snapshot, keys, state, search };
+    let mut hits = match search.key.kind {
+        _ if search.is_exact || state.items < APPROXIMATE_MIN => reading.all(search.count, true)?,
+        VectorIndexKind::Flat => reading.all(search.count, true)?,
+        VectorIndexKind::QuantizedFlat => {
+            let multiplier = search.quantized_vector_list_multiplier;
+            let multiplier = multiplier.unwrap_or(QUANTIZED_VECTOR_LIST_MULTIPLIER);
+            reading.all(times(search.count, multiplier), false)?
+        }
+        VectorIndexKind::DiskAnn => reading.some()?,
+    };
+    let odd = reading.apart(APART_ODD, usize::MAX)?;
+    hits.rids.extend(odd.into_iter().map(|rid| (rid, false)));
+    // Where distances ascend, items without one come first.
+    if search.distance == DistanceFunction::Euclidean {
+        let none = reading.apart(APART_NONE, APART_MAX + 1)?;
+        hits.is_refused = none.len() > APART_MAX;
+        hits.rids.extend(none.into_iter().map(|rid| (rid, false)));
+    }
+    Ok(hits)
+}
+
+fn times(count: usize, multiplier: f64) -> usize {
+    // A float that is too large becomes the largest number.
+    ((count as f64 * multiplier).ceil() as usize).max(count)
+}
+
+struct Reading<'a> {
+    snapshot: &'a dyn Snapshot,
+    keys: VectorKeys,
+    state: &'a State,
+    search: &'a Search<'a>,
+}
+
+impl Reading<'_> {
+    /// From end to end.
+    fn all(&self, count: usize, is_exact: bool) -> Result<Hits, EngineError> {
+        let mut nearest = Nearest::new(count, is_exact, self.search);
+        self.read(&self.keys.leaves(), &mut nearest)?;
+        Ok(nearest.hits())
+    }
+
+    /// In the leaves with the nearest centres.
+    fn some(&self) -> Result<Hits, EngineError> {
+        let (search, leaves) = (self.search, self.state.leaves as f64);
+        let multiplier = search.search_list_size_multiplier.unwrap_or(SEARCH_LIST_SIZE_MULTIPLIER);
+        let list_size = times(search.count, multiplier).max(search.key.list_size()) as f64;
+        let wanted = LEAVES_PER_ROOT * (leaves * list_size / LIST_SIZE as f64).sqrt();
+        // The nearest of a part are among more of the nearest of all.
+        let wanted = (wanted / search.part.sqrt()).ceil().max(4.0);
+        let is_own_distance = search.distance == self.state.identity.distance;
+        if !is_own_distance || wanted >= leaves / 2.0 {
+            return self.all(search.count, true);
+        }
+        let count = match search.quantized_vector_list_multiplier {
+            Some(multiplier) => times(search.count, multiplier),
+            None => times(search.count, LOOKED_AT_MULTIPLIER).saturating_add(LOOKED_AT_MORE),
+        };
+        let mut nearest = Nearest::new(count, false, search);
+        for leaf in self.leaves(wanted as usize)? {
+            self.read(&self.keys.leaf(leaf), &mut nearest)?;
+        }
+        Ok(Hits { is_all: false, ..nearest.hits() })
+    }
+
+    /// The leaves with the nearest centres, the nearest first.
+    fn leaves(&self, wanted: usize) -> Result<Vec<u64>, EngineError> {
+        let mut level = vec![self.state.root];
+        for height in (0..self.state.height).rev() {
+            let keys: Vec<Vec<u8>> = level.iter().map(|node| self.keys.node(*node)).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            let mut found = Vec::new();
+            for value in self.snapshot.multi_get(LOOKUPS, &keys)? {
+                let value = value.ok_or_else(|| corrupt("a vector index without one of its nodes"))?;
+                self.measure(BlockRef::parse(&value, self.dimensions())?, &mut found)?;
+            }
+            let count = if height == 0 { wanted } else { wanted.div_ceil(4).max(NODES_MAX) };
+            if count < found.len() {
+                found.select_nth_unstable_by(count, |a, b| b.0.total_cmp(&a.0));
+                found.truncate(count);
+            }
+            found.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+            level = found.into_iter().map(|(_, node)| node).collect();
+        }
+        Ok(level)
+    }
+
+    /// How near the centres of a node are.
+    fn measure(&self, block: BlockRef<'_>, found: &mut Vec<(f64, u64)>) -> Result<(), EngineError> {
+        let (search, mut products) = (self.search, Vec::with_capacity(block.len()));
+        (search.spend)(block.len())?;
+        search.target.products(block.codes, &mut products);
+        let scale = search.target.scale_in(search.distance);
+        found.extend(products.iter().enumerate().map(|(at, product)| {
+            let product = f64::from(*product) * f64::from(block.scale(at)) * scale;
+            let nearness = match search.distance {
+                DistanceFunction::DotProduct => product,
+                DistanceFunction::Cosine | DistanceFunction::Euclidean => {
+                    2.0 * product - block.norm(at) * block.norm(at)
+                }
+            };
+            (nearness, block.id(at))
+        }));
+        Ok(())
+    }
+
+    /// The vectors of all leaves below a prefix.
+    fn read(&self, prefix: &[u8], nearest: &mut Nearest<'_>) -> Result<(), EngineError> {
+        let mut range = KeyRange::prefix(prefix);
+        // Changes of a leaf come before its row.
+        let mut changed: HashSet<u64> = HashSet::new();
+        let mut current = 0;
+        loop {
+            let (mut last, mut outcome) = (None, Ok(()));
+            let (direction, keys_only) = (Direction::Forward, false);
+            let (rows_max, bytes_max) = (ROWS_MAX, BYTES_MAX);
+            let scan =
+                Scan { space: LOOKUPS, range: range.clone(), direction, rows_max, bytes_max, keys_only };
+            let more = self.snapshot.visit(&scan, &mut |key, value| {
+                last = Some(key.to_vec());
+                outcome = VectorKeys::leaf_of(key).ok_or_else(|| corrupt("key of a leaf")).and_then(
+                    |(leaf, change)| {
+                        if std::mem::replace(&mut current, leaf) != leaf {
+                            changed.clear();
+                        }
+                        let is_gone = change.is_some() && value.is_empty();
+                        let block =
+                            (!is_gone).then(|| BlockRef::parse(value, self.dimensions())).transpose()?;
+                        if let Some(block) = block {
+                            (self.search.spend)(block.len())?;
+                            nearest.add(block, |rid| change.is_some() || !changed.contains(&rid))?;
+                        }
+                        changed.extend(change);
+                        Ok(())
+                    },
+                );
+                if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            outcome?;
+            let Some(last) = last.filter(|_| more) else { return Ok(()) };
+            range.start = std::ops::Bound::Excluded(last);
+        }
+    }
+
+    /// Accepted items of a class that are not in the tree.
+    fn apart(&self, class: u8, rows_max: usize) -> Result<Vec<u64>, EngineError> {
+        let range = KeyRange::prefix(&self.keys.apart_of(class));
+        let (direction, keys_only, bytes_max) = (Direction::Forward, true, usize::MAX);
+        let scan = Scan { space: LOOKUPS, range, direction, rows_max, bytes_max, keys_only };
+        let (mut rids, mut outcome) = (Vec::new(), Ok(()));
+        self.snapshot.visit(&scan, &mut |key, _| {
+            outcome = (self.search.spend)(1);
+            rids.extend(VectorKeys::rid_of_apart(key).filter(|rid| (self.search.accepts)(*rid)));
+            if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        outcome.map(|()| rids)
+    }
+
+    fn dimensions(&self) -> usize {
+        self.state.identity.dimensions as usize
+    }
+}
+
+/// The nearest so far: all that can be among them.
+struct Nearest<'s> {
+    search: &'s Search<'s>,
+    count: usize,
+    /// With margins; without them the estimates decide.
+    is_exact: bool,
+    /// The `count` highest lower bounds.
+    lows: BinaryHeap<Reverse<Ordered>>,
+    found: Vec<(Nearness, u64)>,
+    /// Of `found`, before it is looked through again.
+    room: usize,
+    accepted: usize,
+    products: Vec<i32>,
+}
+
+#[derive(PartialEq)]
+struct Ordered(f64);
+
+impl Eq for Ordered {}
+
+impl Ord for Ordered {
+    fn cmp(&self, other: &Ordered) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Ordered {
+    fn partial_cmp(&self, other: &Ordered) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Vectors held before those are let go that cannot be among the nearest any more.
+const ROOM_MIN: usize = 1024;
+const FOUND_BYTES: usize = size_of::<(Nearness, u64)>() + size_of::<f64>();
+
+impl<'s> Nearest<'s> {
+    fn new(count: usize, is_exact: bool, search: &'s Search<'s>) -> Nearest<'s> {
+        let (lows, found, products) = Default::default();
+        Nearest { search, count, is_exact, lows, found, room: 0, accepted: 0, products }
+    }
+
+    /// What a vector's upper bound has to reach.
+    fn least(&self) -> f64 {
+        match self.lows.peek() {
+            Some(Reverse(low)) if self.lows.len() >= self.count => low.0,
+            _ => f64::NEG_INFINITY,
+        }
+    }
+
+    fn add(&mut self, block: BlockRef<'_>, is_in: impl Fn(u64) -> bool) -> Result<(), EngineError> {
+        let mut products = std::mem::take(&mut self.products);
+        self.search.target.products(block.codes, &mut products);
+        let mut least = self.least();
+        for (at, product) in products.iter().enumerate() {
+            let stored = (block.scale(at), block.norm(at), block.stray(at));
+            let Some(near) = self.search.target.nearness(*product, stored, self.search.distance) else {
+                continue;
+            };
+            let margin = if self.is_exact { near.margin } else { 0.0 };
+            let near = Nearness { margin, ..near };
+            let is_near = near.high() >= least;
+            // Once there are enough, it does not matter who is left out.
+            if !is_near && self.accepted > self.count {
+                continue;
+            }
+            let rid = block.id(at);
+            if !is_in(rid) || !(self.search.accepts)(rid) {
+                continue;
+            }
+            self.accepted += 1;
+            if is_near {
+                self.insert(near, rid)?;
+                least = self.least();
+            }
+        }
+        self.products = products;
+        Ok(())
+    }
+
+    fn insert(&mut self, near: Nearness, rid: u64) -> Result<(), EngineError> {
+        if self.found.len() >= self.room {
+            let least = self.least();
+            self.found.retain(|(near, _)| near.high() >= least);
+            let room = (2 * self.found.len()).max(ROOM_MIN);
+            (self.search.hold)(room.saturating_sub(self.room) * FOUND_BYTES)?;
+            self.room = self.room.max(room);
+        }
+        self.found.push((near, rid));
+        if self.lows.len() < self.count {
+            self.lows.push(Reverse(Ordered(near.low())));
+        } else if self.count > 0 && near.low() > self.least() {
+            self.lows.pop();
+            self.lows.push(Reverse(Ordered(near.low())));
+        }
+        Ok(())
+    }
+
+    fn hits(self) -> Hits {
+        let (least, is_all) = (self.least(), self.accepted <= self.count);
+        let near = self.found.iter().filter(|(near, _)| near.high() >= least);
+        let rids = near.map(|(near, rid)| (*rid, near.low() >= least)).collect();
+        Hits { rids, is_all, is_approximate: !self.is_exact, is_refused: false }
+    }
+}

@@ -1,0 +1,287 @@
+//! Rows of a write as they come together: what goes with the old version of an item, what comes with the new one.
+//!
+//! Single writes and transactions make theirs here. A key is written at most once: an item is told of once, as it was
+//! stored and as it is to be.
+
+use std::sync::Arc;
+
+use quire_resource::{ContainerDefinition, ItemTtl};
+use quire_storage::{Op, Space};
+use quire_value::Node;
+use smallvec::SmallVec;
+
+use super::body::Body;
+use super::logical_partition::LogicalPartition;
+use super::unique::Tuple;
+use crate::Container;
+use crate::EngineError;
+use crate::api::IndexingDirective;
+use crate::indexes::{IndexChange, IndexId, Indexes, RowSet};
+use crate::partition::sequencer::{ItemPut, Prepared};
+use crate::runtime::shared::Shared;
+use crate::store::item_row::{Draft, Indexing, Row};
+use crate::store::keys;
+use crate::store::version_row::{Before, Deleted};
+
+pub(crate) struct Rows<'a> {
+    shared: &'a Shared,
+    home: &'a LogicalPartition<'a>,
+    generation: u64,
+    indexes: Arc<Indexes>,
+    ops: Vec<Op>,
+    puts: SmallVec<[ItemPut; 1]>,
+    items_delta: i64,
+    bytes_delta: i64,
+    unindexed_items_delta: i64,
+    index_rows_delta: Vec<(IndexId, i64)>,
+    deleted: Vec<Deleted>,
+    touched: SmallVec<[Vec<u8>; 1]>,
+}
+
+/// Index rows of a new version.
+pub(crate) struct Indexed {
+    indexing: Indexing,
+    rows: Option<RowSet>,
+    /// Values that are indexed.
+    pub values: usize,
+}
+
+/// A version of an item about to be stored.
+pub(crate) struct NewVersion<'b> {
+    pub id_key: &'b [u8],
+    pub body: &'b Body,
+    pub tuples: &'b [Tuple],
+    pub indexed: Indexed,
+    pub own_etag: Option<u128>,
+}
+
+impl Indexed {
+    pub fn new(indexes: &Indexes, directive: IndexingDirective, item: Node<'_>, rid: u64) -> Indexed {
+        let indexing = indexes.indexing(directive);
+        let rows = indexing.has_rows.then(|| indexes.new_rows(item, rid));
+        let values = rows.as_ref().map_or(0, |rows| rows.scalars);
+        Indexed { indexing, rows, values }
+    }
+}
+
+impl<'a> Rows<'a> {
+    /// `generation` and `indexes` are those of the snapshot that shows what is stored.
+    pub fn new(
+        shared: &'a Shared,
+        home: &'a LogicalPartition<'a>,
+        generation: u64,
+        indexes: Arc<Indexes>,
+    ) -> Rows<'a> {
+        Rows {
+            shared,
+            home,
+            generation,
+            indexes,
+            ops: Vec::with_capacity(4),
+            puts: SmallVec::new(),
+            items_delta: 0,
+            bytes_delta: 0,
+            unindexed_items_delta: 0,
+            index_rows_delta: Vec::new(),
+            deleted: Vec::new(),
+            touched: SmallVec::new(),
+        }
+    }
+
+    /// A new item; whatever had its id before is buried.
+    pub fn create(&mut self, rid: u64, version: NewVersion<'_>) -> Result<(), EngineError> {
+        let (key, value) = (version.id_key.to_vec(), keys::number_value(rid));
+        self.ops.push(Op::Put { space: keys::LOOKUPS, key, value });
+        version.tuples.iter().for_each(|tuple| self.hold(tuple, rid));
+        self.grow(1, i64::from(version.body.json_bytes));
+        self.put(rid, None, version)
+    }
+
+    /// A new version of a stored item.
+    pub fn replace(&mut self, rid: u64, old: &Row<'_>, version: NewVersion<'_>) -> Result<(), EngineError> {
+        self.supersede(rid, old, version.tuples)?;
+        self.grow(0, i64::from(version.body.json_bytes) - i64::from(old.json_bytes));
+        self.put(rid, Some(old), version)
+    }
+
+    /// A new version of a stored item that had another id; whatever had this id before is buried.
+    pub fn rename(&mut self, rid: u64, old: &Row<'_>, version: NewVersion<'_>) -> Result<(), EngineError> {
+        let (key, value) = (version.id_key.to_vec(), keys::number_value(rid));
+        self.ops.push(Op::Put { space: keys::LOOKUPS, key, value });
+        self.replace(rid, old, version)
+    }
+
+    /// Removes the id of an item that goes on under another.
+    pub fn remove_id(&mut self, id_key: &[u8]) {
+        self.remove(keys::LOOKUPS, id_key.to_vec());
+        self.touched.push(id_key.to_vec());
+    }
+
+    /// Removes an item and its id. How many of its values were indexed.
+    pub fn delete(&mut self, rid: u64, row: &Row<'_>, id_key: &[u8]) -> Result<usize, EngineError> {
+        self.remove_id(id_key);
+        self.bury(rid, row)
+    }
+
+    /// Removes an item with everything that follows from it, except its id row. How many of its values were indexed.
+    pub fn bury(&mut self, rid: u64, row: &Row<'_>) -> Result<usize, EngineError> {
+        let container = self.container();
+        self.remove(keys::ITEMS, keys::item(container.number, rid));
+        for tuple in self.home.tuples(row.node()?) {
+            self.remove(keys::LOOKUPS, keys::unique(&tuple.prefix, rid));
+        }
+        self.remove(keys::FEEDS, feed_key(container, row));
+        if let Some(at) = own_expiry(row) {
+            self.remove(keys::FEEDS, keys::expiry(container.number, at, rid));
+        }
+        if self.keeps_versions() {
+            let is_expired = container.is_past(row.ttl, row.written(), self.shared.now_seconds());
+            self.deleted.push(Deleted { rid, before: before(row), is_expired });
+        }
+        self.grow(-1, -i64::from(row.json_bytes));
+        self.bury_indexes(rid, row)
+    }
+
+    pub fn finish(self) -> Prepared {
+        let logical_partition = self.home.name(&self.shared.locks);
+        Prepared {
+            generation: self.generation,
+            index_epoch: self.indexes.epoch(),
+            logical_partitions: SmallVec::from_elem(logical_partition, 1),
+            asked_ts: None,
+            puts: self.puts,
+            ops: self.ops,
+            items_delta: self.items_delta,
+            bytes_delta: self.bytes_delta,
+            unindexed_items_delta: self.unindexed_items_delta,
+            index_rows_delta: self.index_rows_delta,
+            deleted: self.deleted,
+            touched: self.touched,
+            index_names: Vec::new(),
+            is_upkeep: false,
+        }
+    }
+
+    /// Whether the container's change feed policy asks for all versions, or a view follows them.
+    fn keeps_versions(&self) -> bool {
+        let container = self.container();
+        container.definition.change_feed_retention_minutes.is_some()
+            || self.shared.sources.contains(container.number)
+    }
+
+    fn container(&self) -> &'a Container {
+        self.home.container
+    }
+
+    fn remove(&mut self, space: Space, key: Vec<u8>) {
+        self.ops.push(Op::Delete { space, key });
+    }
+
+    fn grow(&mut self, items: i64, bytes: i64) {
+        self.items_delta += items;
+        self.bytes_delta += bytes;
+    }
+
+    fn hold(&mut self, tuple: &Tuple, rid: u64) {
+        let key = keys::unique(&tuple.prefix, rid);
+        self.ops.push(Op::Put { space: keys::LOOKUPS, key, value: Vec::new() });
+    }
+
+    fn put(&mut self, rid: u64, old: Option<&Row<'_>>, version: NewVersion<'_>) -> Result<(), EngineError> {
+        let NewVersion { id_key, body, indexed, own_etag, .. } = version;
+        self.touched.push(id_key.to_vec());
+        let ttl = self.ttl_of(body);
+        let draft = Draft {
+            incarnation: self.shared.incarnation,
+            partition: self.home.place.partition.layout.id,
+            indexing: indexed.indexing,
+            ttl,
+            json_bytes: body.json_bytes,
+            own_etag,
+            partition_key: &self.home.encoded_key,
+            item: body.item.as_bytes(),
+        };
+        let (ttl_seconds, expiry_before) = (seconds_of(ttl), old.and_then(own_expiry));
+        let row = draft.encode();
+        let indexes = self.index(rid, old, indexed)?;
+        let version = self.keeps_versions().then(|| old.map(before));
+        self.puts.push(ItemPut { rid, row, ttl_seconds, expiry_before, indexes, version });
+        Ok(())
+    }
+
+    /// The item's time to live from now on. Where it counts from a time that the item has, what is left of it.
+    fn ttl_of(&self, body: &Body) -> ItemTtl {
+        let ContainerDefinition { default_ttl, ttl_path, .. } = &self.container().definition;
+        let (Some(default_ttl), Some(path)) = (default_ttl, ttl_path) else { return body.ttl };
+        let from = path.find_in(body.item.root()).and_then(|node| node.as_number()?.as_i64());
+        let seconds = match body.ttl {
+            ItemTtl::Never => None,
+            ItemTtl::Seconds(seconds) => Some(i64::from(seconds)),
+            ItemTtl::Inherit => Some(i64::from(*default_ttl)).filter(|seconds| *seconds > 0),
+        };
+        let Some((from, seconds)) = from.zip(seconds) else { return body.ttl };
+        let left = from.saturating_add(seconds).saturating_sub(self.shared.now_seconds());
+        ItemTtl::Seconds(u32::try_from(left.clamp(1, i64::from(i32::MAX))).unwrap_or(1))
+    }
+
+    /// How the index rows of an item change by its new version.
+    fn index(
+        &mut self,
+        rid: u64,
+        old: Option<&Row<'_>>,
+        indexed: Indexed,
+    ) -> Result<IndexChange, EngineError> {
+        let before = match old {
+            Some(row) => self.indexes.rows_of(rid, row)?.map(|rows| (rows, row.stamp.ts)),
+            None => None,
+        };
+        let had_none = old.is_some_and(|row| !row.indexing.has_rows);
+        self.unindexed_items_delta += i64::from(!indexed.indexing.has_rows) - i64::from(had_none);
+        Ok(IndexChange::between(before, indexed.rows))
+    }
+
+    /// Removes the index rows of an item that goes; how many of its values were indexed.
+    fn bury_indexes(&mut self, rid: u64, row: &Row<'_>) -> Result<usize, EngineError> {
+        let Some(rows) = self.indexes.rows_of(rid, row)? else {
+            self.unindexed_items_delta -= 1;
+            return Ok(0);
+        };
+        let values = rows.scalars;
+        let mut change = IndexChange::between(Some((rows, row.stamp.ts)), None);
+        change.stamp(row.stamp.ts);
+        self.index_rows_delta.append(&mut change.counts);
+        self.ops.extend(change.into_op(self.container().number, rid));
+        Ok(values)
+    }
+
+    /// Takes away what the old version has and the new one, of the same child id, has not.
+    fn supersede(&mut self, rid: u64, row: &Row<'_>, tuples: &[Tuple]) -> Result<(), EngineError> {
+        let before = self.home.tuples(row.node()?);
+        for (old, new) in before.iter().zip(tuples).filter(|(old, new)| old.prefix != new.prefix) {
+            self.remove(keys::LOOKUPS, keys::unique(&old.prefix, rid));
+            self.hold(new, rid);
+        }
+        self.remove(keys::FEEDS, feed_key(self.container(), row));
+        Ok(())
+    }
+}
+
+fn before(row: &Row<'_>) -> Before {
+    Before { lsn: row.stamp.lsn, row: row.bytes().to_vec() }
+}
+
+fn feed_key(container: &Container, row: &Row<'_>) -> Vec<u8> {
+    keys::latest(container.number, row.stamp.partition, row.stamp.lsn, row.stamp.ordinal)
+}
+
+fn seconds_of(ttl: ItemTtl) -> Option<u32> {
+    match ttl {
+        ItemTtl::Seconds(seconds) => Some(seconds),
+        ItemTtl::Inherit | ItemTtl::Never => None,
+    }
+}
+
+/// Where the expiry row of a stored item is, if it has one.
+fn own_expiry(row: &Row<'_>) -> Option<i64> {
+    seconds_of(row.ttl).map(|seconds| row.written() + i64::from(seconds))
+}

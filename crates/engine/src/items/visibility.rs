@@ -1,0 +1,116 @@
+//! What is visible at a moment: items expire, and whole partition keys are deleted, before their rows go.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use quire_resource::{ItemTtl, PartitionKey, expires_at};
+use quire_storage::Snapshot;
+
+use super::key_delete::marks_in;
+use crate::runtime::shared::Shared;
+use crate::store::item_row::Row;
+use crate::{Container, EngineError};
+
+/// Pages, point reads and transactions that share one agree on what is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Moment {
+    pub seconds: i64,
+    deleted: Arc<DeletedKeys>,
+}
+
+/// Partition keys whose items are gone up to an LSN and have not all been removed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeletedKeys {
+    /// By the encoded key.
+    lsns: HashMap<Vec<u8>, u64>,
+}
+
+impl Moment {
+    /// Whether items of deleted partition keys may still have rows.
+    pub fn hides_keys(&self) -> bool {
+        !self.deleted.is_empty()
+    }
+}
+
+impl DeletedKeys {
+    pub fn is_empty(&self) -> bool {
+        self.lsns.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.lsns.len()
+    }
+
+    pub fn insert(&mut self, encoded_key: Vec<u8>, lsn: u64) {
+        let known = self.lsns.entry(encoded_key).or_default();
+        *known = lsn.max(*known);
+    }
+
+    /// Forgets a key, unless it was deleted once more.
+    pub fn remove(&mut self, encoded_key: &[u8], lsn: u64) {
+        if self.lsns.get(encoded_key) == Some(&lsn) {
+            self.lsns.remove(encoded_key);
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        self.lsns.iter().map(|(key, lsn)| (key.as_slice(), *lsn))
+    }
+
+    fn covers(&self, encoded_key: &[u8], lsn: u64) -> bool {
+        self.lsns.get(encoded_key).is_some_and(|&deleted| lsn <= deleted)
+    }
+}
+
+impl Container {
+    /// What is visible now, of a single item, or while no item of the logical partition can change. Always asked **before**
+    /// the snapshot or the cache that shows the item: the sweep may remove items and forget the mark that hid them in between,
+    /// and a mark that comes later belongs to a delete that is not answered yet.
+    pub(crate) fn moment(&self, shared: &Shared) -> Moment {
+        Moment { seconds: shared.now_seconds(), deleted: self.partitions.deleted_keys() }
+    }
+
+    /// What is visible in a snapshot as a whole, where `before` are the marks as they were before it was taken. When they have
+    /// changed since, the snapshot's own marks count: a mark that came too late would show items beside those written after
+    /// the delete.
+    pub(crate) fn moment_in(
+        &self,
+        shared: &Shared,
+        snapshot: &dyn Snapshot,
+        before: Arc<DeletedKeys>,
+    ) -> Result<Moment, EngineError> {
+        let is_same = Arc::ptr_eq(&before, &self.partitions.deleted_keys());
+        let deleted = if is_same { before } else { Arc::new(marks_in(snapshot, self.number)?) };
+        Ok(Moment { seconds: shared.now_seconds(), deleted })
+    }
+
+    /// Whether nobody sees an item any more, wherever its rows still are.
+    pub(crate) fn is_gone(&self, row: &Row<'_>, moment: &Moment) -> bool {
+        self.is_past(row.ttl, row.written(), moment.seconds)
+            || (!moment.deleted.is_empty()
+                && moment.deleted.covers(row.encoded_partition_key(), row.stamp.lsn))
+    }
+
+    /// The same of what is known of an item besides its row.
+    pub(crate) fn is_gone_by(
+        &self,
+        (ttl, written): (ItemTtl, i64),
+        key: &PartitionKey,
+        lsn: u64,
+        moment: &Moment,
+    ) -> bool {
+        if self.is_past(ttl, written, moment.seconds) {
+            return true;
+        }
+        if moment.deleted.is_empty() {
+            return false;
+        }
+        let mut encoded = Vec::new();
+        key.encode(&mut encoded);
+        moment.deleted.covers(&encoded, lsn)
+    }
+
+    pub(crate) fn is_past(&self, ttl: ItemTtl, written: i64, now_seconds: i64) -> bool {
+        expires_at(self.definition.default_ttl, ttl, written).is_some_and(|at| at <= now_seconds)
+    }
+}

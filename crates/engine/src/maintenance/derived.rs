@@ -1,0 +1,69 @@
+//! What follows from an item: the rows that a restore makes again and that `verify` expects.
+
+use quire_resource::{ContainerDefinition, ItemTtl};
+use quire_storage::Space;
+
+use crate::EngineError;
+use crate::indexes::{IndexId, Indexes};
+use crate::items::unique;
+use crate::store::item_row::Row;
+use crate::store::keys;
+use crate::store::keys::{FEEDS, INDEX, LOOKUPS};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DerivedRow {
+    pub space: Space,
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+}
+
+/// All that follows from an item.
+pub(crate) struct Derived {
+    pub rows: Vec<DerivedRow>,
+    /// What is counted of it without rows.
+    pub weights: Vec<(IndexId, u64)>,
+}
+
+/// Id row, unique rows, feed row, expiry row and index rows of an item; and what is counted of it without rows.
+pub(crate) fn derived_rows(
+    container: u32,
+    definition: &ContainerDefinition,
+    indexes: &Indexes,
+    rid: u64,
+    row: &Row<'_>,
+) -> Result<Derived, EngineError> {
+    let key = row.partition_key()?;
+    let epk = definition.partition_key.effective(&key);
+    let identity = definition.partition_key.identity(&key);
+    let identity = identity.as_ref().unwrap_or(&epk);
+    let lookup = |key, value| DerivedRow { space: LOOKUPS, key, value };
+    let feed = |key, value| DerivedRow { space: FEEDS, key, value };
+    let mut rows = vec![lookup(keys::id(container, identity, row.id()?), keys::number_value(rid))];
+    for tuple in unique::tuples_of(container, &definition.unique_keys, &epk, row.node()?) {
+        rows.push(lookup(keys::unique(&tuple.prefix, rid), Vec::new()));
+    }
+    let stamp = &row.stamp;
+    let latest = keys::latest(container, stamp.partition, stamp.lsn, stamp.ordinal);
+    rows.push(feed(latest, keys::number_value(rid)));
+    if let Some(expires_at) = own_expiry(row) {
+        rows.push(feed(keys::expiry(container, expires_at, rid), Vec::new()));
+    }
+    let prefix = keys::container_prefix(container);
+    let indexed = indexes.rows_of(rid, row)?;
+    let weights = indexed.as_ref().map_or(Vec::new(), |rows| rows.weights().to_vec());
+    let indexed = indexed.map_or(Vec::new(), |rows| rows.into_rows(stamp.ts));
+    // Rows that are still being written follow from nothing.
+    for middle in indexed.into_iter().filter(|middle| !indexes.is_incomplete(middle)) {
+        let key = [&prefix[..], &middle, &rid.to_be_bytes()].concat();
+        rows.push(DerivedRow { space: INDEX, key, value: Vec::new() });
+    }
+    Ok(Derived { rows, weights })
+}
+
+/// Only items with a `ttl` of their own have an expiry row, also where the container's TTL is off.
+fn own_expiry(row: &Row<'_>) -> Option<i64> {
+    match row.ttl {
+        ItemTtl::Seconds(seconds) => Some(row.written() + i64::from(seconds)),
+        ItemTtl::Inherit | ItemTtl::Never => None,
+    }
+}

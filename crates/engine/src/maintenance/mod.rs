@@ -1,0 +1,6 @@
+//! What an operator runs: backup, restore, verification.
+
+pub(crate) mod backup; // the whole account copied to files while it is written to
+pub(crate) mod derived; // rows that follow from an item
+pub(crate) mod restore; // from a backup to a store
+pub(crate) mod verify; // reads everything again

@@ -1,0 +1,309 @@
+//! From a backup to a store: offline, into an empty storage, as a new incarnation.
+//!
+//! The old store may have gone on after the backup was taken, and its clients remember what it said. So nothing it may
+//! have given out since is given out again: LSNs, rids and catalog numbers jump, the incarnation (session tokens, ETags)
+//! is one more, the secret (continuations, resource tokens) is new.
+//!
+//! Every item is written once, in one commit with what follows from it; nothing is remembered per item but what came
+//! more than once in the backup. The catalog comes before the items, where the partitions stand after them, the store row last:
+//! until it is there no engine opens the storage, so an interrupted restore is never taken for a store.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use quire_resource::{ContainerDefinition, ResourceId};
+use quire_storage::{Commit, Op, Position, Space, Storage};
+use quire_value::Value;
+use tracing::info;
+
+use crate::EngineError;
+use crate::catalog::keys as catalog_keys;
+use crate::catalog::row::{Counters, IndexEpochs, ResourceRow, StoreRow};
+use crate::catalog::{Sent, fill_random, guarded_commit, is_empty, send};
+use crate::indexes::{CountedIndexes, IndexRow, Indexes, parse_row};
+use crate::maintenance::backup::bad;
+use crate::maintenance::backup::file::{Record, read_file};
+use crate::maintenance::backup::manifest::{ContainerEntry, Manifest};
+use crate::maintenance::backup::repeated::Repeated;
+use crate::maintenance::derived::{Derived, DerivedRow, derived_rows};
+use crate::maintenance::verify::{check_files, check_row, counts_of, for_each_item};
+use crate::partition::set::PartitionLayout;
+use crate::store::item_row;
+use crate::store::item_row::Row;
+use crate::store::keys;
+use crate::store::keys::{CATALOG, CATALOG_PARTITION, Counts, INDEX, ITEMS};
+
+/// More than a store plausibly did between its last backup and its end.
+const LSN_JUMP: u64 = 1_000_000_000;
+const RID_JUMP: u64 = 1 << 24;
+const NUMBER_JUMP: u64 = 10_000;
+
+const COMMIT_BYTES: usize = 4 << 20;
+const COMMIT_ROWS: usize = 20_000;
+
+/// What a restore came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoreReport {
+    pub containers: u64,
+    pub items: u64,
+    pub incarnation: u32,
+}
+
+/// Restores a backup into an empty storage. All files are checked before anything is written.
+pub fn restore(directory: &Path, storage: &dyn Storage) -> Result<RestoreReport, EngineError> {
+    if !is_empty(storage)? {
+        return Err(EngineError::StorageNotEmpty);
+    }
+    let manifest = Manifest::read(directory)?;
+    let repeated = check_files(directory, &manifest)?;
+    let loader = Loader::new(storage);
+    let mut restore = Restore { manifest: &manifest, directory, loader, found: HashMap::new() };
+    let definitions = restore.write_catalog()?;
+    let items = restore.write_items(&repeated, &definitions)?;
+    for container in &manifest.containers {
+        restore.place(container)?;
+    }
+    let incarnation = restore.write_store()?;
+    info!(incarnation, items, "restored");
+    Ok(RestoreReport { containers: manifest.containers.len() as u64, items, incarnation })
+}
+
+/// What the catalog says of a container.
+struct Defined {
+    definition: ContainerDefinition,
+    layout: Vec<PartitionLayout>,
+    indexes: Indexes,
+}
+
+struct Restore<'a> {
+    manifest: &'a Manifest,
+    directory: &'a Path,
+    loader: Loader<'a>,
+    /// By container and partition.
+    found: HashMap<(u32, u32), Found>,
+}
+
+impl Restore<'_> {
+    /// The catalog rows as they are (containers with new epochs), the counters ahead of where they were.
+    fn write_catalog(&mut self) -> Result<HashMap<u32, Defined>, EngineError> {
+        let mut definitions = HashMap::new();
+        let file = self.manifest.files.first().ok_or_else(|| bad("a backup without catalog"))?;
+        let loader = &mut self.loader;
+        read_file(self.directory, file, |record| {
+            let Record::CatalogRow { key, value } = record else {
+                return Err(bad("an item in the catalog file"));
+            };
+            if key == catalog_keys::COUNTERS {
+                let counters = jump(Counters::decode(key, value)?);
+                return loader.put(CATALOG, key.to_vec(), counters.encode(key));
+            }
+            if keys::is_deleted_key(key) {
+                return loader.put(CATALOG, key.to_vec(), value.to_vec());
+            }
+            let id = catalog_keys::parse_row_key(key).ok_or_else(|| bad("an unknown catalog row"))?;
+            let row = ResourceRow::decode(key, value, id.rid())?;
+            if let ResourceId::Container { container, .. } = id.rid() {
+                let body = Value::Object(row.resource.body.clone());
+                let definition = ContainerDefinition::create(&body)?;
+                let (layout, indexes) = (row.layout.clone(), Indexes::complete(&definition));
+                definitions.insert(container, Defined { definition, layout, indexes });
+                let epochs = IndexEpochs::new();
+                let value = ResourceRow::encode_container(key, &row.resource, &row.layout, &epochs);
+                return loader.put(CATALOG, key.to_vec(), value);
+            }
+            loader.put(CATALOG, key.to_vec(), value.to_vec())
+        })?;
+        Ok(definitions)
+    }
+
+    /// Writes every item with what follows from it; how many there were. Containers that were deleted during the backup are
+    /// not in the catalog.
+    fn write_items(
+        &mut self,
+        repeated: &Repeated,
+        definitions: &HashMap<u32, Defined>,
+    ) -> Result<u64, EngineError> {
+        let mut items = 0;
+        for_each_item(self.directory, self.manifest, repeated, |container, rid, row| {
+            let Some(defined) = definitions.get(&container) else { return Ok(()) };
+            items += 1;
+            let written = write_item(&mut self.loader, &mut self.found, container, defined, rid, row);
+            written.map_err(|error| match error {
+                EngineError::BadBackup { what } => {
+                    bad(format!("container {container}, item {rid:x}: {what}"))
+                }
+                error => error,
+            })
+        })?;
+        self.loader.flush()?;
+        Ok(items)
+    }
+
+    /// Where the partitions and the rid counter go on.
+    fn place(&mut self, container: &ContainerEntry) -> Result<(), EngineError> {
+        for partition in &container.partitions {
+            let found = self.found.remove(&(container.number, partition.id));
+            let Found { counts, mut indexes } = found.unwrap_or_default();
+            let stated = partition.counts;
+            if (counts.items, counts.bytes) != (stated.items, stated.bytes)
+                || counts.lsn > stated.lsn
+                || counts.last_ts > stated.last_ts
+            {
+                return Err(bad(format!("partition {} of container {}", partition.id, container.number)));
+            }
+            let counts = Counts {
+                lsn: partition.counts.lsn + LSN_JUMP,
+                unindexed_items: counts.unindexed_items,
+                indexes_overflowed: indexes.overflowed,
+                ..partition.counts
+            };
+            let key = keys::counts(container.number, partition.id);
+            let mut ops = vec![Op::Put { space: CATALOG, key, value: counts.encode() }];
+            indexes.ops(container.number, partition.id, &mut ops);
+            // Versions are not part of a backup.
+            let key = keys::versions_floor(container.number, partition.id);
+            ops.push(Op::Put { space: CATALOG, key, value: keys::number_value(counts.lsn) });
+            let sequence = keys::partition_id(container.number, partition.id);
+            let commit = guarded_commit(sequence, Position { epoch: 0, lsn: 0 }, counts.lsn, ops)?;
+            send_all(self.loader.storage, &commit)?;
+        }
+        let rid_counter = keys::number_value(container.rid_counter + RID_JUMP);
+        self.loader.put(CATALOG, keys::rid_counter(container.number), rid_counter)
+    }
+
+    fn write_store(&mut self) -> Result<u32, EngineError> {
+        self.loader.flush()?;
+        let mut secret = [0; 32];
+        fill_random(&mut secret)?;
+        let store = StoreRow { incarnation: self.manifest.incarnation + 1, secret };
+        let value = store.encode(&catalog_keys::STORE);
+        let ops = vec![Op::Put { space: CATALOG, key: catalog_keys::STORE.to_vec(), value }];
+        let position = self.loader.position;
+        let lsn = (self.manifest.catalog_lsn + LSN_JUMP).max(position.lsn + 1);
+        send_all(self.loader.storage, &guarded_commit(CATALOG_PARTITION, position, lsn, ops)?)?;
+        Ok(store.incarnation)
+    }
+}
+
+/// What the items of a partition come to.
+#[derive(Default)]
+struct Found {
+    counts: Counts,
+    indexes: CountedIndexes,
+}
+
+/// Writes an item as it was, and the rows that follow from it under the container's policy, whatever it had.
+fn write_item(
+    loader: &mut Loader<'_>,
+    found: &mut HashMap<(u32, u32), Found>,
+    container: u32,
+    Defined { definition, layout, indexes }: &Defined,
+    rid: u64,
+    row: &[u8],
+) -> Result<(), EngineError> {
+    let partition = check_row(definition, layout, rid, &Row::parse(row)?).map_err(bad)?;
+    let mut value = row.to_vec();
+    let indexing = indexes.indexing(Row::parse(&value)?.indexing.directive);
+    item_row::set_indexing(&mut value, indexing);
+    let row = Row::parse(&value)?;
+    let found = found.entry((container, partition)).or_default();
+    found.counts.merge(&counts_of(&row));
+    let (prefix, suffix) = (keys::container_prefix(container).to_vec(), rid.to_be_bytes().to_vec());
+    let mut added = Vec::new();
+    let Derived { rows, weights } = derived_rows(container, definition, indexes, rid, &row)?;
+    for (index, weight) in weights {
+        found.indexes.add(index, weight as i64);
+    }
+    for DerivedRow { space, key, value } in rows {
+        if space != INDEX {
+            loader.add(Op::Put { space, key, value });
+            continue;
+        }
+        if let Some(IndexRow { index, .. }) = parse_row(&key) {
+            found.indexes.add(index, 1);
+        }
+        added.push(key[prefix.len()..key.len() - suffix.len()].to_vec());
+    }
+    if !added.is_empty() {
+        loader.add(Op::Rows { space: INDEX, prefix, suffix, added, removed: Vec::new() });
+    }
+    loader.add(Op::Put { space: ITEMS, key: keys::item(container, rid), value });
+    loader.flush_if_full()
+}
+
+fn jump(counters: Counters) -> Counters {
+    Counters {
+        database: counters.database + NUMBER_JUMP,
+        container: counters.container + NUMBER_JUMP,
+        user: counters.user + NUMBER_JUMP,
+        permission: counters.permission + NUMBER_JUMP,
+        client_encryption_key: counters.client_encryption_key + NUMBER_JUMP,
+        offer: counters.offer + NUMBER_JUMP,
+        lsn_floor: counters.lsn_floor,
+        script: counters.script + NUMBER_JUMP,
+    }
+}
+
+/// Gathers ops into commits of the catalog's sequence; no key comes twice.
+struct Loader<'a> {
+    storage: &'a dyn Storage,
+    position: Position,
+    ops: Vec<Op>,
+    rows: usize,
+    bytes: usize,
+}
+
+impl<'a> Loader<'a> {
+    fn new(storage: &'a dyn Storage) -> Loader<'a> {
+        let position = Position { epoch: 0, lsn: 0 };
+        Loader { storage, position, ops: Vec::new(), rows: 0, bytes: 0 }
+    }
+
+    fn put(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>) -> Result<(), EngineError> {
+        self.add(Op::Put { space, key, value });
+        self.flush_if_full()
+    }
+
+    fn add(&mut self, op: Op) {
+        let (rows, bytes) = match &op {
+            Op::Put { key, value, .. } => (1, key.len() + value.len()),
+            Op::Delete { key, .. } => (1, key.len()),
+            Op::Rows { prefix, suffix, added, removed, .. } => {
+                let rows = added.len() + removed.len();
+                let middles: usize = added.iter().chain(removed).map(Vec::len).sum();
+                (rows, rows * (prefix.len() + suffix.len()) + middles)
+            }
+        };
+        self.rows += rows;
+        self.bytes += bytes;
+        self.ops.push(op);
+    }
+
+    fn flush_if_full(&mut self) -> Result<(), EngineError> {
+        let caps = self.storage.caps();
+        let (bytes_max, rows_max) = (caps.commit_bytes_max / 4, caps.commit_ops_max / 2);
+        if self.bytes >= COMMIT_BYTES.min(bytes_max) || self.rows >= COMMIT_ROWS.min(rows_max) {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), EngineError> {
+        if self.ops.is_empty() {
+            return Ok(());
+        }
+        let ops = std::mem::take(&mut self.ops);
+        let lsn = self.position.lsn + 1;
+        send_all(self.storage, &guarded_commit(CATALOG_PARTITION, self.position, lsn, ops)?)?;
+        (self.position.lsn, self.rows, self.bytes) = (lsn, 0, 0);
+        Ok(())
+    }
+}
+
+fn send_all(storage: &dyn Storage, commit: &Commit) -> Result<(), EngineError> {
+    match send(storage, commit) {
+        Sent::Done => Ok(()),
+        Sent::Failed(error) => Err(error),
+        Sent::Unknown => Err(EngineError::Unresolved),
+    }
+}

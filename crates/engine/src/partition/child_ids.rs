@@ -1,0 +1,100 @@
+//! Where new items' counters come from: a container's own, reserved in durable blocks.
+//!
+//! The end of the last reserved block is in the storage before any number of the block is used, so no number is
+//! given twice, also after a crash; what was left of a block then is lost.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use quire_storage::{Commit, CommitError, Guard, Op};
+
+use crate::EngineError;
+use crate::partition::sequencer::random_token;
+use crate::runtime::shared::Shared;
+use crate::store::item_row;
+use crate::store::keys;
+
+/// One more sync per this many creates; a restart loses at most as many of 2^36.
+const BLOCK: u64 = 1 << 14;
+/// A reservation that the storage is too busy for, or loses, is tried this often.
+const TRIES: usize = 8;
+
+pub(crate) struct Rids {
+    container: u32,
+    shared: Arc<Shared>,
+    block: Mutex<Block>,
+}
+
+#[derive(Default)]
+struct Block {
+    /// Reserved and not yet given; empty at first.
+    left: std::ops::Range<u64>,
+    retired: bool,
+}
+
+impl Rids {
+    pub fn new(shared: &Arc<Shared>, container: u32) -> Rids {
+        Rids { container, shared: Arc::clone(shared), block: Mutex::default() }
+    }
+
+    /// The next counter of the container.
+    pub fn allocate(&self) -> Result<u64, EngineError> {
+        let mut block = self.block.lock();
+        if block.retired {
+            let id = self.container.to_string();
+            return Err(EngineError::ResourceNotFound { kind: "container", id });
+        }
+        if block.left.is_empty() {
+            block.left = self.reserve()?;
+        }
+        let counter = block.left.start;
+        block.left.start += 1;
+        Ok(counter)
+    }
+
+    /// Reserves nothing any more; returns when no reservation is under way.
+    pub fn retire(&self) {
+        self.block.lock().retired = true;
+    }
+
+    pub fn revive(&self) {
+        self.block.lock().retired = false;
+    }
+
+    fn reserve(&self) -> Result<std::ops::Range<u64>, EngineError> {
+        for _ in 0..TRIES {
+            if let Some(block) = self.try_reserve()? {
+                return Ok(block);
+            }
+        }
+        Err(EngineError::Overloaded)
+    }
+
+    /// `None` when it did not happen, or nobody knows: another block is as good.
+    fn try_reserve(&self) -> Result<Option<std::ops::Range<u64>>, EngineError> {
+        let (storage, key) = (&self.shared.storage, keys::rid_counter(self.container));
+        let partition = keys::rid_sequence(self.container);
+        let position = storage.position(partition)?;
+        let (epoch, previous_lsn) = position.map_or((0, 0), |position| (position.epoch, position.lsn));
+        let start = match storage.snapshot()?.get(keys::CATALOG, &key)? {
+            Some(value) => keys::number(&value).ok_or_else(|| item_row::corrupt("counter of rids"))?,
+            None => 1,
+        };
+        let end = start + BLOCK;
+        if end >> keys::RID_COUNTER_BITS != 0 {
+            let reason = "the container has used up its item ids".to_owned();
+            return Err(EngineError::Forbidden { reason });
+        }
+        // The row is the truth; the guard only keeps two reservations apart.
+        let guard = Guard { partition, epoch, previous_lsn, next_lsn: previous_lsn + 1 };
+        let ops = vec![Op::Put { space: keys::CATALOG, key, value: keys::number_value(end) }];
+        match storage.commit(Commit { guards: vec![guard], token: random_token()?, ops }) {
+            Ok(_) => Ok(Some(start..end)),
+            Err(CommitError::Storage(error)) => Err(error.into()),
+            Err(error) => {
+                tracing::debug!(container = self.container, %error, "reserving rids again");
+                Ok(None)
+            }
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The partitions of a container, and how writes of a partition become durable in the order of their LSNs.
+
+pub(crate) mod child_ids; // counters of new items
+pub(crate) mod sequencer; // one commit for all that wait, dense LSNs
+pub(crate) mod set; // a container's partitions: ranges, positions, counts
+pub(crate) mod sweep_due; // when something is to be removed, as writers know it
+pub(crate) mod watch; // waiting for changes without a thread

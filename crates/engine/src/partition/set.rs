@@ -1,0 +1,440 @@
+//! A container's partitions: ranges of effective partition keys, where they stand, what they hold.
+//!
+//! A split makes a new [`PartitionSet`] in which two children have the place of their parent; everything else is shared by
+//! all sets of a container. Feed rows of the parent stay where they are, so a partition's history is that of its
+//! ancestors, oldest first, and then its own: LSNs go on where the parent's ended.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use quire_resource::{ChildKind, EffectivePartitionKey, EpkRange, ResourceId, SessionToken};
+use quire_storage::Snapshot;
+use quire_value::Path;
+
+use crate::EngineError;
+use crate::api::{PartitionInfo, Position};
+use crate::catalog::ContainerScripts;
+use crate::indexes::Indexes;
+use crate::indexes::missing::PATHS_MAX;
+use crate::items::key_delete;
+use crate::items::visibility::DeletedKeys;
+use crate::partition::child_ids::Rids;
+use crate::partition::sequencer::Sequencer;
+use crate::partition::sweep_due::SweepDue;
+use crate::runtime::shared::Shared;
+use crate::store::keys;
+
+/// One partition as the container's catalog row keeps it. The ranges of a container's layouts tile the key space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PartitionLayout {
+    pub id: u32,
+    pub range: EpkRange,
+    /// Partitions this one was split from, oldest first.
+    pub parents: Vec<u32>,
+}
+
+/// A container's partitions with their sequencers. One per container, until one of them is split.
+pub(crate) struct PartitionSet {
+    /// In the order of their ranges.
+    partitions: Vec<Arc<Partition>>,
+    whole: Arc<Whole>,
+    /// One more than the id of a partition that a split, perhaps under way, brings; 0: none.
+    successor: AtomicU64,
+    moved: AtomicBool,
+}
+
+/// What a container has as a whole, however it is divided, for as long as the engine is open and whatever happens to the
+/// definition.
+struct Whole {
+    rid: ResourceId,
+    number: u32,
+    rids: Rids,
+    retired: AtomicBool,
+    /// Held during a commit of a background thread that has no partition.
+    committing: Mutex<()>,
+    /// Percent of the vector indexes that are built.
+    vector_progress: AtomicU8,
+    indexes: ArcSwap<Indexes>,
+    deleted_keys: Arc<ArcSwap<DeletedKeys>>,
+    scripts: ArcSwap<ContainerScripts>,
+    /// Paths that queries sort by and that items lack, to be recorded.
+    missing_wanted: Mutex<Vec<Path>>,
+    sweep_due: Arc<SweepDue>,
+}
+
+pub(crate) struct Partition {
+    pub layout: PartitionLayout,
+    /// The id as clients know it.
+    pub name: String,
+    pub sequencer: Sequencer,
+    shared: Arc<Shared>,
+}
+
+impl PartitionSet {
+    /// A partition looks up where it stands when it is first used.
+    pub fn open(
+        shared: &Arc<Shared>,
+        container_number: u32,
+        rid: ResourceId,
+        indexes: Indexes,
+        layout: &[PartitionLayout],
+    ) -> Result<PartitionSet, EngineError> {
+        check_tiling(layout)?;
+        let epoch = indexes.epoch();
+        let sweep_due = Arc::new(SweepDue::new());
+        let new = |layout| Arc::new(Partition::new(shared, container_number, layout, epoch, &sweep_due));
+        let partitions = layout.iter().map(new).collect();
+        let rids = Rids::new(shared, container_number);
+        let indexes = indexes.counting_paths(&shared.path_memory);
+        let (retired, indexes) = (AtomicBool::new(false), ArcSwap::from_pointee(indexes));
+        let deleted_keys = key_delete::marks_in(&*shared.storage.snapshot()?, container_number)?;
+        let deleted_keys = Arc::new(ArcSwap::from_pointee(deleted_keys));
+        let number = container_number;
+        let scripts = ArcSwap::default();
+        let missing_wanted = Mutex::default();
+        let (committing, vector_progress) = (Mutex::new(()), AtomicU8::new(100));
+        let whole = Whole {
+            rid,
+            number,
+            rids,
+            retired,
+            committing,
+            vector_progress,
+            indexes,
+            deleted_keys,
+            scripts,
+            missing_wanted,
+            sweep_due,
+        };
+        Ok(PartitionSet::of(partitions, Arc::new(whole)))
+    }
+
+    fn of(mut partitions: Vec<Arc<Partition>>, whole: Arc<Whole>) -> PartitionSet {
+        partitions.sort_by(|a, b| a.layout.range.min.cmp(&b.layout.range.min));
+        PartitionSet { partitions, whole, successor: AtomicU64::new(0), moved: AtomicBool::new(false) }
+    }
+
+    /// The set in which the children have the place of a partition. The others are the same objects.
+    pub fn with_children(
+        &self,
+        shared: &Arc<Shared>,
+        parent: u32,
+        children: &[PartitionLayout],
+    ) -> Result<PartitionSet, EngineError> {
+        let epoch = self.indexes().epoch();
+        let others = self.partitions.iter().filter(|partition| partition.layout.id != parent);
+        let new = |layout| {
+            Arc::new(Partition::new(shared, self.whole.number, layout, epoch, &self.whole.sweep_due))
+        };
+        let partitions: Vec<_> = others.cloned().chain(children.iter().map(new)).collect();
+        let set = PartitionSet::of(partitions, Arc::clone(&self.whole));
+        check_tiling(&set.layout())?;
+        Ok(set)
+    }
+
+    pub fn layout(&self) -> Vec<PartitionLayout> {
+        self.partitions.iter().map(|partition| partition.layout.clone()).collect()
+    }
+
+    /// Before the commit of a split: from now on a snapshot may show it.
+    pub fn expect_successor(&self, child: u32) {
+        self.successor.store(u64::from(child) + 1, Ordering::Release);
+    }
+
+    /// That commit certainly failed.
+    pub fn expect_no_successor(&self) {
+        self.successor.store(0, Ordering::Release);
+    }
+
+    /// The split is done and its set can be found in the catalog.
+    pub fn set_moved(&self) {
+        self.moved.store(true, Ordering::Release);
+    }
+
+    /// There is a later set.
+    pub fn is_moved(&self) -> bool {
+        self.moved.load(Ordering::Acquire)
+    }
+
+    /// Refuses what is to be read by partition where the snapshot may show a later set: counts and feeds are not where
+    /// this one says.
+    pub fn check_current(&self, snapshot: &dyn Snapshot) -> Result<(), EngineError> {
+        if self.is_moved() {
+            return Err(EngineError::PartitionMoved);
+        }
+        let Some(child) = self.successor.load(Ordering::Acquire).checked_sub(1) else { return Ok(()) };
+        let key = keys::counts(self.whole.number, child as u32);
+        match snapshot.get(keys::CATALOG, &key)? {
+            Some(_) => Err(EngineError::PartitionMoved),
+            None => Ok(()),
+        }
+    }
+
+    /// The partitions of a container, and those they come from: where feed rows can be.
+    pub fn lineage(&self) -> Vec<u32> {
+        lineage(self.partitions.iter().map(|partition| &partition.layout))
+    }
+
+    /// The container's scripts as they are now, whichever definition the caller has.
+    pub fn scripts(&self) -> Arc<ContainerScripts> {
+        self.whole.scripts.load_full()
+    }
+
+    /// A commit of the catalog says so.
+    pub fn switch_scripts(&self, scripts: Arc<ContainerScripts>) {
+        self.whole.scripts.store(scripts);
+    }
+
+    /// When the sweep has something to do.
+    pub fn sweep_due(&self) -> &SweepDue {
+        &self.whole.sweep_due
+    }
+
+    /// Partition keys that were deleted and are not empty yet.
+    pub fn deleted_keys(&self) -> Arc<DeletedKeys> {
+        self.whole.deleted_keys.load_full()
+    }
+
+    pub fn change_deleted_keys(&self, change: impl Fn(&mut DeletedKeys)) {
+        self.whole.deleted_keys.rcu(|keys| {
+            let mut keys = DeletedKeys::clone(keys);
+            change(&mut keys);
+            keys
+        });
+    }
+
+    /// The container's indexes as they are now, whichever definition the caller has.
+    pub fn indexes(&self) -> Arc<Indexes> {
+        self.whole.indexes.load_full()
+    }
+
+    /// Asks for rows of the items that lack a path; true if that is new.
+    pub fn want_missing(&self, path: &Path) -> bool {
+        if !self.indexes().can_keep_missing(path) {
+            return false;
+        }
+        let mut wanted = self.whole.missing_wanted.lock();
+        let is_new = wanted.len() < PATHS_MAX && !wanted.contains(path);
+        if is_new {
+            wanted.push(path.clone());
+        }
+        is_new
+    }
+
+    pub fn wants_missing(&self) -> bool {
+        !self.whole.missing_wanted.lock().is_empty()
+    }
+
+    pub fn missing_wanted(&self) -> Vec<Path> {
+        self.whole.missing_wanted.lock().clone()
+    }
+
+    /// They are recorded, or cannot be.
+    pub fn forget_wanted(&self, paths: &[Path]) {
+        self.whole.missing_wanted.lock().retain(|path| !paths.contains(path));
+    }
+
+    /// A commit of the catalog says so. Writes that were prepared under another epoch are prepared again, except those
+    /// in a group that is under way: see `indexes::build`.
+    pub fn switch_indexes(&self, indexes: Arc<Indexes>) {
+        let epoch = indexes.epoch();
+        let is_same = indexes.has_missing_of(&self.whole.indexes.load());
+        self.whole.indexes.store(indexes);
+        for partition in &self.partitions {
+            partition.sequencer.set_index_epoch(epoch);
+            if !is_same {
+                partition.sequencer.void_prepared();
+            }
+        }
+    }
+
+    /// The container is being deleted: returns when no write is under way, and refuses all later ones with
+    /// `ResourceNotFound`. Call it before the commit that drops the container.
+    pub fn retire(&self) {
+        self.whole.retired.store(true, Ordering::Release);
+        drop(self.whole.committing.lock());
+        self.whole.rids.retire();
+        self.partitions.iter().for_each(|partition| partition.sequencer.retire());
+        if let Some(partition) = self.partitions.first() {
+            partition.forget_kept();
+        }
+    }
+
+    /// That commit failed: takes writes again.
+    pub fn revive(&self) {
+        self.whole.rids.revive();
+        self.partitions.iter().for_each(|partition| partition.sequencer.revive());
+        self.whole.retired.store(false, Ordering::Release);
+    }
+
+    /// Runs a commit that no partition's sequencer makes, unless the container is being deleted; that waits for it.
+    pub fn unless_retired<T>(&self, commit: impl FnOnce() -> T) -> Option<T> {
+        let _committing = self.whole.committing.lock();
+        (!self.is_retired()).then(commit)
+    }
+
+    /// Percent of the vector indexes that are built.
+    pub fn vector_progress(&self) -> u8 {
+        self.whole.vector_progress.load(Ordering::Relaxed)
+    }
+
+    pub fn set_vector_progress(&self, percent: u8) {
+        self.whole.vector_progress.store(percent, Ordering::Relaxed);
+    }
+
+    pub fn is_retired(&self) -> bool {
+        self.whole.retired.load(Ordering::Acquire)
+    }
+
+    /// In the order of their ranges.
+    pub fn all(&self) -> &[Arc<Partition>] {
+        &self.partitions
+    }
+
+    /// The partition whose range holds the key.
+    pub fn route(&self, epk: &EffectivePartitionKey) -> &Partition {
+        let after = self.partitions.partition_point(|partition| partition.layout.range.min <= *epk);
+        &self.partitions[after.saturating_sub(1)]
+    }
+
+    pub fn allocate_counter(&self) -> Result<u64, EngineError> {
+        self.whole.rids.allocate()
+    }
+
+    pub fn infos(&self) -> Vec<PartitionInfo> {
+        self.partitions.iter().map(|partition| partition.info(&self.whole.rid)).collect()
+    }
+}
+
+impl Partition {
+    fn new(
+        shared: &Arc<Shared>,
+        container: u32,
+        layout: &PartitionLayout,
+        index_epoch: u8,
+        sweep_due: &Arc<SweepDue>,
+    ) -> Partition {
+        Partition {
+            layout: layout.clone(),
+            name: layout.id.to_string(),
+            sequencer: Sequencer::new(shared, container, layout.id, index_epoch, sweep_due),
+            shared: Arc::clone(shared),
+        }
+    }
+
+    /// What scans keep of the whole container.
+    fn forget_kept(&self) {
+        self.shared.stretches.forget(self.sequencer.container());
+    }
+
+    /// The partition and those it comes from, oldest first: where its feed rows can be, in the order of their LSNs.
+    pub fn history(&self) -> impl Iterator<Item = u32> {
+        self.layout.parents.iter().copied().chain([self.layout.id])
+    }
+
+    pub fn position(&self) -> Result<Position, EngineError> {
+        Ok(self.position_at(self.sequencer.lsn()?))
+    }
+
+    /// The same if it needs no disk.
+    pub fn position_known(&self) -> Option<Position> {
+        self.sequencer.lsn_known().map(|lsn| self.position_at(lsn))
+    }
+
+    /// The position for a read, at least as far as the session token asks. A snapshot taken afterwards shows it. Nothing is
+    /// waited for: an LSN is published before any answer names it, so a token that is ahead was not given out here.
+    pub fn position_for(&self, session: Option<&SessionToken>) -> Result<Position, EngineError> {
+        let Some(floor) = session.and_then(|token| self.floor_of(token)) else { return self.position() };
+        let lsn = floor?;
+        let position = self.position()?;
+        if position.lsn < lsn { Err(EngineError::SessionNotAvailable) } else { Ok(position) }
+    }
+
+    /// The LSN that was reached, where the token asks for a later one. Without touching the disk.
+    pub fn behind(&self, session: &SessionToken) -> Option<u64> {
+        let floor = self.floor_of(session)?.ok()?;
+        self.sequencer.lsn_known().filter(|reached| *reached < floor)
+    }
+
+    /// Whether the partition is known to be as far as the token asks.
+    pub fn satisfies(&self, session: Option<&SessionToken>, position: &Position) -> bool {
+        match session.and_then(|token| self.floor_of(token)) {
+            None => true,
+            Some(floor) => floor.is_ok_and(|lsn| lsn <= position.lsn),
+        }
+    }
+
+    /// The LSN that a token demands of this partition; `None` when it does not speak of it. A token of another
+    /// incarnation may promise what a restore took back.
+    fn floor_of(&self, token: &SessionToken) -> Option<Result<u64, EngineError>> {
+        // What was promised of a parent holds for its children, which go on from there.
+        let is_parent = |range: &str| range.parse().is_ok_and(|id| self.layout.parents.contains(&id));
+        let applies = |range: &str| range == self.name || range.is_empty() || is_parent(range);
+        let mut parts = token.parts.iter().filter(|(range, _, _)| applies(range)).peekable();
+        parts.peek()?;
+        let version = self.shared.session_version();
+        Some(parts.try_fold(0, |floor, &(_, part_version, lsn)| {
+            if part_version == version { Ok(floor.max(lsn)) } else { Err(EngineError::SessionNotAvailable) }
+        }))
+    }
+
+    fn position_at(&self, lsn: u64) -> Position {
+        let session_version = self.shared.session_version();
+        Position { partition_id: self.name.clone(), session_version, lsn }
+    }
+
+    fn info(&self, container: &ResourceId) -> PartitionInfo {
+        let figures = self.sequencer.lsn().and_then(|lsn| Ok((lsn, self.sequencer.usage()?)));
+        let (lsn, (item_count, size_bytes)) = figures.unwrap_or_else(|error| {
+            tracing::error!(partition = self.name, %error, "cannot read where a partition stands");
+            (0, (0, 0))
+        });
+        PartitionInfo {
+            id: self.name.clone(),
+            rid: partition_rid(container, self.layout.id),
+            range: self.layout.range.clone(),
+            parents: self.layout.parents.iter().map(u32::to_string).collect(),
+            lsn,
+            item_count,
+            size_bytes,
+        }
+    }
+}
+
+impl PartitionLayout {
+    /// Whether it is the partition or comes from it.
+    pub fn descends_from(&self, partition: u32) -> bool {
+        self.id == partition || self.parents.contains(&partition)
+    }
+}
+
+/// All partitions of a layout, and all those they come from, each once.
+pub(crate) fn lineage<'a>(layout: impl IntoIterator<Item = &'a PartitionLayout>) -> Vec<u32> {
+    let ids = layout.into_iter().flat_map(|layout| layout.parents.iter().chain([&layout.id]));
+    ids.copied().collect::<BTreeSet<u32>>().into_iter().collect()
+}
+
+fn partition_rid(container: &ResourceId, partition: u32) -> ResourceId {
+    match *container {
+        ResourceId::Container { database, container } => {
+            let child = u64::from(partition) + 2;
+            ResourceId::Child { database, container, kind: ChildKind::PartitionKeyRange, child }
+        }
+        other => other,
+    }
+}
+
+fn check_tiling(layout: &[PartitionLayout]) -> Result<(), EngineError> {
+    let mut ranges: Vec<&EpkRange> = layout.iter().map(|partition| &partition.range).collect();
+    ranges.sort_by(|a, b| a.min.cmp(&b.min));
+    let full = EpkRange::full();
+    let ends = ranges.first().map(|range| &range.min) == Some(&full.min)
+        && ranges.last().map(|range| &range.max) == Some(&full.max);
+    if ends && ranges.windows(2).all(|pair| pair[0].max == pair[1].min) {
+        return Ok(());
+    }
+    Err(EngineError::Corrupt { what: "partitions that do not cover the key space".to_owned() })
+}

@@ -1,0 +1,185 @@
+//! Plans for clients that run a query over several partitions themselves, and which queries are left to them.
+
+use quire_resource::{EffectivePartitionKey, EpkRange, PartitionKey};
+use quire_sql::{Feature, Parameters, Query, QueryPlan, Schema, Shape};
+
+use crate::api::Cancel;
+use crate::query::key_of_values;
+use crate::runtime::allowance;
+use crate::scripts::PageFunctions;
+use crate::{Container, Crossing, Engine, EngineError, PageRequest, Scope};
+
+/// More ranges than this are as good as the whole space: a client would visit every partition anyway.
+const RANGES_MAX: usize = 2000;
+
+/// What a client merges, and where it sends the query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedQuery {
+    pub plan: QueryPlan,
+    /// Ascending, none touching another.
+    pub ranges: Vec<QueryRange>,
+}
+
+/// Effective partition keys from `min` to `max`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryRange {
+    pub min: EffectivePartitionKey,
+    pub max: EffectivePartitionKey,
+    /// Whether `max` itself belongs to it: it does where the range is one key.
+    pub includes_max: bool,
+}
+
+impl Engine {
+    /// What a client does with the rows of the partitions, whatever part of the container it asks of.
+    pub fn query_plan(
+        &self,
+        container: &Container,
+        text: &str,
+        parameters: &Parameters,
+        scope: &Scope,
+        cancel: &Cancel,
+    ) -> Result<PlannedQuery, EngineError> {
+        let allowance = allowance::of_page(&self.shared, cancel);
+        let functions = PageFunctions::of(&self.shared, container, &allowance);
+        let schema = Schema::of(&container.definition).with_functions(&functions);
+        let query = Query::compile_within(text, parameters, schema, &allowance)?;
+        planned(container, &query, scope)
+    }
+}
+
+/// Refuses what the request leaves to the client: see [`Crossing`].
+pub(crate) fn check_crossing(
+    container: &Container,
+    query: &Query,
+    request: &PageRequest,
+) -> Result<(), EngineError> {
+    if request.crossing == Crossing::Whole || is_narrowed(container, &request.scope) {
+        return Ok(());
+    }
+    if request.crossing == Crossing::Refused && !has_at_most_one_key(container, query) {
+        return Err(EngineError::CrossPartitionRefused);
+    }
+    // No client could merge it: better served here than not at all.
+    if query.is_whole_only() {
+        return Ok(());
+    }
+    let planned = planned(container, query, &request.scope)?;
+    let needs = |feature| planned.plan.features.contains(&feature);
+    if needs(Feature::GroupBy) || needs(Feature::NonValueAggregate) {
+        Err(EngineError::CrossPartitionAggregate)
+    } else if planned.plan.features.is_empty() {
+        Ok(())
+    } else {
+        Err(EngineError::PlanNeeded(Box::new(planned)))
+    }
+}
+
+fn planned(container: &Container, query: &Query, scope: &Scope) -> Result<PlannedQuery, EngineError> {
+    let ranges = ranges(container, query, scope);
+    if query.is_whole_only() && container.partitions().len() == 1 {
+        return Ok(PlannedQuery { plan: query.plan_of_one_partition(), ranges });
+    }
+    let plan =
+        if has_at_most_one_key(container, query) { query.plan_for_one_key()? } else { query.plan()? };
+    Ok(PlannedQuery { plan, ranges })
+}
+
+/// Like the gateway, which lets every partition key and every partition id through. Ranges are judged by the partitions
+/// they touch.
+fn is_narrowed(container: &Container, scope: &Scope) -> bool {
+    let touches_one = |range: &EpkRange| {
+        container.partitions().iter().filter(|partition| partition.range.intersect(range).is_some()).count()
+            <= 1
+    };
+    scope.partition_key.is_some()
+        || scope.partition_id.is_some()
+        || scope.range.as_ref().is_some_and(touches_one)
+}
+
+fn has_at_most_one_key(container: &Container, query: &Query) -> bool {
+    query.shape() == Shape::Constant
+        || query
+            .partition_key_filter(&container.definition.partition_key.paths)
+            .is_some_and(|keys| keys.len() <= 1)
+}
+
+/// Where items that the scope and the filter leave can be.
+fn ranges(container: &Container, query: &Query, scope: &Scope) -> Vec<QueryRange> {
+    let definition = &container.definition.partition_key;
+    let range_of = |key: &PartitionKey| {
+        let effective = definition.effective(key);
+        if key.0.len() < definition.paths.len() {
+            QueryRange::from(EpkRange::of_prefix(&effective))
+        } else {
+            QueryRange::point(effective)
+        }
+    };
+    if let Some(key) = &scope.partition_key {
+        return vec![range_of(key)];
+    }
+    // Nothing to read is read in one place: a count of nothing is still a row.
+    if query.shape() == Shape::Constant {
+        return vec![QueryRange::point(EffectivePartitionKey::default())];
+    }
+    let keys = query.partition_key_prefixes(&definition.paths).filter(|keys| keys.len() <= RANGES_MAX);
+    let keys: Option<Vec<PartitionKey>> =
+        keys.and_then(|keys| keys.iter().map(|values| key_of_values(values)).collect());
+    match keys {
+        None => vec![QueryRange::from(EpkRange::full())],
+        Some(keys) if keys.is_empty() => vec![QueryRange::point(EffectivePartitionKey::default())],
+        Some(keys) => merged(keys.iter().map(range_of).collect()),
+    }
+}
+
+impl QueryRange {
+    fn point(key: EffectivePartitionKey) -> QueryRange {
+        QueryRange { min: key.clone(), max: key, includes_max: true }
+    }
+}
+
+impl From<EpkRange> for QueryRange {
+    fn from(EpkRange { min, max }: EpkRange) -> QueryRange {
+        QueryRange { min, max, includes_max: false }
+    }
+}
+
+/// Clients take the ranges for sorted and apart.
+fn merged(mut ranges: Vec<QueryRange>) -> Vec<QueryRange> {
+    ranges.sort_by(|left, right| {
+        (&left.min, &left.max, left.includes_max).cmp(&(&right.min, &right.max, right.includes_max))
+    });
+    let mut merged: Vec<QueryRange> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.min <= last.max => {
+                if (&range.max, range.includes_max) > (&last.max, last.includes_max) {
+                    (last.max, last.includes_max) = (range.max, range.includes_max);
+                }
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(byte: u8) -> EffectivePartitionKey {
+        EffectivePartitionKey(vec![byte])
+    }
+
+    fn range(min: u8, max: u8) -> QueryRange {
+        QueryRange { min: key(min), max: key(max), includes_max: false }
+    }
+
+    #[test]
+    fn ranges_are_sorted_and_apart() {
+        let point = |byte| QueryRange::point(key(byte));
+        let ranges = vec![point(9), range(3, 5), point(4), point(5), point(1), point(9), range(4, 5)];
+        let upto_five = QueryRange { min: key(3), max: key(5), includes_max: true };
+        assert_eq!(merged(ranges), [point(1), upto_five, point(9)]);
+        assert_eq!(merged(vec![range(1, 9), range(2, 3)]), [range(1, 9)]);
+    }
+}

@@ -1,0 +1,409 @@
+//! Sorting without an index.
+//!
+//! A first page takes of all candidates the first few. Whoever asks for a second one is likely to ask for more: it sorts
+//! the places of all that come behind it, on disk where they have no room in memory, and [holds](crate::memory::results) them. Pages
+//! fetch the items of the places, from a snapshot of their own. What was written since is told by the latest feed:
+//! those items are left out of the held order and sorted by themselves. So a page shows what it would show if it had
+//! sorted everything again. Where the order cannot be held every page takes the first few, as the first one does.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, BinaryHeap, HashSet};
+use std::sync::Arc;
+
+use quire_sql::{Reservation, Sorter, SqlError, Steps};
+
+use super::super::continuation::{Resume, sort_key_bytes};
+use super::super::scan::{End, Found, Next, Reader, Visit};
+use super::evaluate::Evaluator;
+use super::lookahead::{prepare_fetched, visit_ahead};
+use super::order::{Order, Start, Trail};
+use super::output::{Output, Sent};
+use super::whole::Holding;
+use crate::EngineError;
+use crate::api::PageRequest;
+use crate::feed::changes::feed_scan;
+use crate::memory::results::{HeldResult, ResultKey, ResultWriter};
+use crate::query::plan::candidates::Candidates;
+use crate::store::item_row::corrupt;
+use crate::store::keys;
+
+/// Sort keys held at a time. What has no room comes with the next page.
+const HELD_BYTES_MAX: usize = 32 << 20;
+const HELD_ITEMS_MAX: usize = 100_000;
+/// What a held key costs besides its bytes.
+const ENTRY_BYTES: usize = 48;
+/// Memory is taken in pieces.
+const MEMORY_PIECE_BYTES: usize = 64 << 10;
+const FETCH_ITEMS: usize = 64;
+/// With more items written since, an order is made again.
+const CHANGED_MAX: usize = 4096;
+
+/// The smallest of what was pushed, by sort key and tie.
+pub(crate) struct Smallest {
+    keep: usize,
+    bytes: usize,
+    entries: BinaryHeap<(Vec<u8>, u64)>,
+    /// Some were left out.
+    is_cut: bool,
+    /// The last of all that were looked at.
+    pub last_seen: Option<(Vec<u8>, u64)>,
+    memory: Reservation,
+}
+
+impl Smallest {
+    pub fn new(keep: usize, memory: Reservation) -> Smallest {
+        Smallest {
+            memory,
+            keep: keep.clamp(2, HELD_ITEMS_MAX),
+            bytes: 0,
+            entries: BinaryHeap::new(),
+            is_cut: false,
+            last_seen: None,
+        }
+    }
+
+    fn see(&mut self, key: &[u8], tie: u64) {
+        if self.last_seen.as_ref().is_none_or(|(last, last_tie)| (&last[..], *last_tie) < (key, tie)) {
+            self.last_seen = Some((key.to_vec(), tie));
+        }
+    }
+
+    /// Whether it would be kept.
+    fn takes(&self, key: &[u8], tie: u64) -> bool {
+        let is_full =
+            self.entries.len() >= self.keep || self.bytes >= HELD_BYTES_MAX && self.entries.len() > 1;
+        !is_full || self.entries.peek().is_none_or(|(last, last_tie)| (key, tie) < (&last[..], *last_tie))
+    }
+
+    fn push(&mut self, key: Vec<u8>, tie: u64) -> Result<(), EngineError> {
+        self.bytes += key.len() + ENTRY_BYTES;
+        if self.bytes > self.memory.bytes() {
+            self.memory.grow_to(self.bytes + MEMORY_PIECE_BYTES)?;
+        }
+        self.entries.push((key, tie));
+        while self.entries.len() > self.keep || self.bytes > HELD_BYTES_MAX && self.entries.len() > 2 {
+            if let Some((key, _)) = self.entries.pop() {
+                self.bytes -= key.len() + ENTRY_BYTES;
+                self.is_cut = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Items that were written since an order was made, and the places of those that give rows.
+#[derive(Default)]
+struct Changed {
+    rids: HashSet<u64>,
+    places: BTreeSet<(Vec<u8>, u64)>,
+}
+
+/// Sort key and tie as one: bytes that compare as places do.
+fn record_of(key: &[u8], tie: u64) -> Vec<u8> {
+    [key, &tie.to_be_bytes()].concat()
+}
+
+/// What sorted queries share.
+pub(crate) struct Sorted<'r, 'q> {
+    pub order: &'r Order,
+    pub evaluator: &'r Evaluator<'q>,
+    pub start: Start,
+    pub trail: Trail,
+    /// Everything up to here was looked at.
+    pub passed: Option<(Vec<u8>, u64)>,
+    /// Rows for items that lack the sort key would have served.
+    pub wants_missing: bool,
+}
+
+impl<'r, 'q> Sorted<'r, 'q> {
+    pub fn new(
+        order: &'r Order,
+        evaluator: &'r Evaluator<'q>,
+        reader: &mut Reader<'_>,
+        request: &PageRequest,
+        resume: Option<&super::super::continuation::Place>,
+    ) -> Result<Sorted<'r, 'q>, EngineError> {
+        let mut start = Start::of(resume, order, evaluator, reader)?;
+        let trail = Trail::new(sort_key_bytes(request), &start, resume);
+        if let Some(filter) = &request.resume {
+            let descending: Vec<bool> = order.keys.iter().map(|key| key.descending).collect();
+            start = start.later(Start::named(filter, &descending, order.ties)?);
+        }
+        Ok(Sorted { order, evaluator, start, trail, passed: None, wants_missing: false })
+    }
+
+    /// Sorts what the candidates show and sends it. `None`: everything was sent.
+    pub fn sort(
+        &mut self,
+        reader: &mut Reader<'_>,
+        candidates: &mut Candidates,
+        output: &mut Output,
+    ) -> Result<Option<Resume>, EngineError> {
+        let smallest = self.gather(reader, candidates, output)?;
+        self.send(reader, smallest, output)
+    }
+
+    /// The first candidates behind the start that give rows, one more than the page can need.
+    pub fn gather(
+        &self,
+        reader: &mut Reader<'_>,
+        candidates: &mut Candidates,
+        output: &Output,
+    ) -> Result<Smallest, EngineError> {
+        let surplus = usize::try_from(self.start.surplus()).unwrap_or(usize::MAX);
+        let keep = output.wanted().saturating_add(surplus).saturating_add(1);
+        let smallest = RefCell::new(Smallest::new(keep, reader.meter.reserve()?));
+        let ties = self.order.ties;
+        let is_wanted = |found: &Found<'_>| {
+            let (key, tie) = (self.order.key_of(self.evaluator, found)?, ties.turn(found.spot.rid));
+            Ok(self.start.admits(&key, tie) && smallest.borrow().takes(&key, tie))
+        };
+        let walk = &mut |reader: &mut Reader<'_>, from, visit: &mut Visit<'_>| {
+            candidates.visit(reader, from, usize::MAX, visit)
+        };
+        let end = visit_ahead(reader, self.evaluator, None, usize::MAX, &is_wanted, walk, &mut |found| {
+            let key = self.order.key_of(self.evaluator, found)?;
+            let tie = ties.turn(found.spot.rid);
+            let mut smallest = smallest.borrow_mut();
+            smallest.see(&key, tie);
+            if self.start.admits(&key, tie) {
+                if smallest.takes(&key, tie) {
+                    if self.evaluator.has_rows(found)? {
+                        smallest.push(key, tie)?;
+                    }
+                } else {
+                    smallest.is_cut = true;
+                }
+            }
+            Ok(Next::More)
+        })?;
+        match end {
+            End::Paused(_) => Err(SqlError::Budget { what: "a minute" }.into()),
+            End::Done | End::Stopped => Ok(smallest.into_inner()),
+        }
+    }
+
+    pub fn send(
+        &mut self,
+        reader: &mut Reader<'_>,
+        smallest: Smallest,
+        output: &mut Output,
+    ) -> Result<Option<Resume>, EngineError> {
+        let is_cut = smallest.is_cut;
+        let entries = smallest.entries.into_sorted_vec();
+        let surplus = usize::try_from(self.start.surplus()).unwrap_or(usize::MAX);
+        let early = entries.iter().take(surplus).take_while(|(key, _)| self.start.is_surplus(key)).count();
+        let entries = &entries[early..];
+        // The last one only says where to go on.
+        let (last, now) = match entries.split_last() {
+            Some((last, now)) if is_cut => (Some(last), now),
+            _ => (None, entries),
+        };
+        if let Some(resume) = self.send_items(reader, now, output)? {
+            return Ok(resume);
+        }
+        Ok(last.map(|(key, tie)| self.resume(output, key, *tie, 0)))
+    }
+
+    /// Sends items in this order. `Some`: the page ends here, and the next one starts there, if there is one.
+    pub fn send_items(
+        &mut self,
+        reader: &mut Reader<'_>,
+        items: &[(Vec<u8>, u64)],
+        output: &mut Output,
+    ) -> Result<Option<Option<Resume>>, EngineError> {
+        for items in items.chunks(FETCH_ITEMS) {
+            let rids: Vec<u64> = items.iter().map(|(_, tie)| self.order.ties.turn(*tie)).collect();
+            let rows = reader.fetch(&rids)?;
+            let mut prepared = 0;
+            for (at, (key, tie)) in items.iter().enumerate() {
+                if at == prepared {
+                    prepared = items.len().min(at + output.wanted().max(1));
+                    prepare_fetched(reader, self.evaluator, &rids[at..prepared], &rows[at..prepared])?;
+                }
+                let Some(bytes) = &rows[at] else { continue };
+                if let Some(end) = self.send_item(reader, key, *tie, bytes, output)? {
+                    return Ok(Some(end));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends the rows of one item; the same answer.
+    pub fn send_item(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &[u8],
+        tie: u64,
+        bytes: &[u8],
+        output: &mut Output,
+    ) -> Result<Option<Option<Resume>>, EngineError> {
+        if output.is_finished() {
+            return Ok(Some(None));
+        }
+        let done = self.start.rows_done(key, tie);
+        let (mut sent, before) = (Sent::All, output.counted());
+        let end = reader.show(self.order.ties.turn(tie), bytes, &mut |found| {
+            sent = output.send(self.evaluator, found, done)?;
+            Ok(if matches!(sent, Sent::Full { .. }) { Next::NotThis } else { Next::More })
+        })?;
+        reader.meter.matched += u64::from(output.counted() > before);
+        if let End::Paused(_) = end {
+            return Ok(Some(Some(self.resume(output, key, tie, done))));
+        }
+        match sent {
+            Sent::All => {
+                self.trail.pass(key);
+                Ok(None)
+            }
+            Sent::Limit => Ok(Some(None)),
+            Sent::Full { row } => Ok(Some(Some(self.resume(output, key, tie, row)))),
+        }
+    }
+
+    /// The page from an order that is held, which is made if it is not there. `None`: it cannot be held.
+    pub fn sort_held(
+        &mut self,
+        reader: &mut Reader<'_>,
+        candidates: &mut Candidates,
+        output: &mut Output,
+        holding: &Holding<'_>,
+    ) -> Result<Option<Option<Resume>>, EngineError> {
+        let Start::At { key, tie, .. } = &self.start else { return Ok(None) };
+        // A last page needs no more than its own rows.
+        if output.limit - output.sent <= output.rows.room() as u64 {
+            return Ok(None);
+        }
+        let from = record_of(key, *tie);
+        let (results, key) = (&holding.shared.results, ResultKey::Order(holding.owner));
+        let found = results.find(key, &holding.owner).filter(|held| held.beginning <= from);
+        if let Some(held) = found
+            && let Some(changed) = self.changed(reader, &held)?
+        {
+            return self.send_held(reader, &held, &from, changed, output).map(Some);
+        }
+        match self.order_all(reader, candidates, from.clone(), holding) {
+            Ok(Some(held)) => {
+                let held = Arc::new(held);
+                results.hold(key, Arc::clone(&held));
+                self.send_held(reader, &held, &from, Changed::default(), output).map(Some)
+            }
+            Ok(None) => Ok(None),
+            Err(EngineError::Sql(error)) if error.is_about_room() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The places of all items from a place on that give rows. `None`: there is no room for them.
+    fn order_all(
+        &self,
+        reader: &mut Reader<'_>,
+        candidates: &mut Candidates,
+        from: Vec<u8>,
+        holding: &Holding<'_>,
+    ) -> Result<Option<HeldResult>, EngineError> {
+        let meter = reader.meter.unlimited();
+        let sorter = RefCell::new(Sorter::new(&meter, Steps::OfRecord));
+        let ties = self.order.ties;
+        let is_wanted = |found: &Found<'_>| {
+            Ok(self.start.admits(&self.order.key_of(self.evaluator, found)?, ties.turn(found.spot.rid)))
+        };
+        let walk = &mut |reader: &mut Reader<'_>, from, visit: &mut Visit<'_>| {
+            candidates.visit(reader, from, usize::MAX, visit)
+        };
+        let end = visit_ahead(reader, self.evaluator, None, usize::MAX, &is_wanted, walk, &mut |found| {
+            let (key, tie) = (self.order.key_of(self.evaluator, found)?, ties.turn(found.spot.rid));
+            if self.start.admits(&key, tie) && self.evaluator.has_rows(found)? {
+                sorter.borrow_mut().push(&record_of(&key, tie), &[])?;
+            }
+            Ok(Next::More)
+        })?;
+        if let End::Paused(_) = end {
+            return Err(SqlError::Budget { what: "a minute" }.into());
+        }
+        let mut places = sorter.into_inner().finish()?;
+        let mut held = ResultWriter::ordered(holding.owner, from, holding.positions.clone(), holding.temp);
+        while let Some((place, _)) = places.next_record()? {
+            if !held.push([place, &[]])? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(held.finish(true)?))
+    }
+
+    /// What was written since an order was made. `None`: too much to sort it for every page.
+    fn changed(&self, reader: &mut Reader<'_>, held: &HeldResult) -> Result<Option<Changed>, EngineError> {
+        let mut changed = Changed::default();
+        for (partition, lsn) in &held.positions {
+            let scan = feed_scan(reader.container, *partition, *lsn, CHANGED_MAX + 1);
+            let page = reader.snapshot.scan(&scan)?;
+            reader.meter.index_rows += page.rows.len() as u64;
+            reader.meter.spend(page.rows.len() as u64)?;
+            let rids = page.rows.iter().filter_map(|(_, rid)| keys::number(rid));
+            changed.rids.extend(rids.filter(|rid| reader.can_hold(*rid)));
+            if page.more || changed.rids.len() > CHANGED_MAX {
+                return Ok(None);
+            }
+        }
+        let rids: Vec<u64> = changed.rids.iter().copied().collect();
+        for rids in rids.chunks(FETCH_ITEMS) {
+            for (rid, bytes) in rids.iter().zip(reader.fetch(rids)?) {
+                let Some(bytes) = bytes else { continue };
+                reader.show(*rid, &bytes, &mut |found| {
+                    let (key, tie) = (self.order.key_of(self.evaluator, found)?, self.order.ties.turn(*rid));
+                    if self.start.admits(&key, tie) && self.evaluator.has_rows(found)? {
+                        changed.places.insert((key, tie));
+                    }
+                    Ok(Next::More)
+                })?;
+            }
+        }
+        Ok(Some(changed))
+    }
+
+    fn send_held(
+        &mut self,
+        reader: &mut Reader<'_>,
+        held: &HeldResult,
+        from: &[u8],
+        mut changed: Changed,
+        output: &mut Output,
+    ) -> Result<Option<Resume>, EngineError> {
+        let mut records = held.read_from(from);
+        let mut next: Option<(Vec<u8>, u64)> = None;
+        loop {
+            let mut places = Vec::with_capacity(FETCH_ITEMS);
+            while places.len() < FETCH_ITEMS {
+                while next.is_none() {
+                    let Some(record) = records.next()? else { break };
+                    reader.meter.spend(1)?;
+                    let (key, tie) = record.split_last_chunk().ok_or_else(|| corrupt("held place"))?;
+                    let tie = u64::from_be_bytes(*tie);
+                    let is_changed = changed.rids.contains(&self.order.ties.turn(tie));
+                    next = (record >= from && !is_changed).then(|| (key.to_vec(), tie));
+                }
+                let first_changed = changed.places.first();
+                let place = match (&next, first_changed) {
+                    (Some(place), Some(other)) if other < place => changed.places.pop_first(),
+                    (None, Some(_)) => changed.places.pop_first(),
+                    _ => next.take(),
+                };
+                let Some(place) = place else { break };
+                places.push(place);
+            }
+            if places.is_empty() {
+                return Ok(None);
+            }
+            if let Some(end) = self.send_items(reader, &places, output)? {
+                return Ok(end);
+            }
+        }
+    }
+
+    pub fn resume(&self, output: &Output, key: &[u8], tie: u64, row: u64) -> Resume {
+        let place = self.trail.place(key, self.order.ties.turn(tie), row);
+        let (skipped, sent) = (output.skipped, output.sent);
+        Resume::Sorted { order: self.order.hash, skipped, sent, place, held: None }
+    }
+}

@@ -1,0 +1,300 @@
+//! What a snapshot knows of its indexes: which can be used, how many rows they have, which of their keys a condition
+//! means.
+
+use std::cell::OnceCell;
+use std::ops::{Bound, RangeInclusive};
+use std::sync::Arc;
+
+use quire_sql::geo::{Geometry, unlimited};
+use quire_sql::{FullTextTerm, PathRange, SpatialCondition, SpatialRelation, ValueRange, text};
+use quire_storage::{KeyRange, Snapshot};
+use quire_value::{Path, Value};
+
+use super::super::scan::Reader;
+use super::super::window::Window;
+use crate::api::PageRequest;
+use crate::indexes::{
+    EncodedRange, IndexCounts, IndexId, Indexes, Order, RANGE_STRING_MAX, ScoringIndex, encode_term,
+    encode_value, is_cut, key_range, point_range, row_counts,
+};
+use crate::store::item_row::corrupt;
+use crate::store::keys;
+use crate::store::keys::{CATALOG, Counts};
+use crate::{Container, EngineError};
+
+/// Beyond this many parts of a scope, equality is looked up in all of the container.
+const PARTS_MAX: usize = 8;
+
+pub(crate) struct Known<'a> {
+    container: &'a Container,
+    indexes: Arc<Indexes>,
+    snapshot: Arc<dyn Snapshot>,
+    /// The partitions in scope.
+    partitions: Vec<u32>,
+    items: u64,
+    /// Rows per index in each of them, read when something asks; `None` if that fails.
+    counts: OnceCell<Option<Vec<IndexCounts>>>,
+    /// False: no index, by request or because some items have no rows.
+    is_usable: bool,
+    /// An index is used wherever one can be.
+    is_preferred: bool,
+}
+
+/// A part of an index.
+pub(crate) struct Part {
+    pub keys: KeyRange,
+    /// Everything before the child id, when all rows have one value: they lie by child id.
+    pub seek: Option<Vec<u8>>,
+}
+
+/// A range index, and its order.
+#[derive(Clone, Copy)]
+pub(crate) struct RangeIndex {
+    pub id: IndexId,
+    /// The rid prefix of the one logical partition in scope, when the index has it first.
+    pub prefix: Option<u32>,
+}
+
+impl<'a> Known<'a> {
+    pub fn new(
+        container: &'a Container,
+        indexes: Arc<Indexes>,
+        reader: &Reader<'_>,
+        request: &PageRequest,
+    ) -> Result<Known<'a>, EngineError> {
+        let snapshot = Arc::clone(&reader.snapshot);
+        let in_scope = reader.windows.iter().flat_map(|window| window.partitions());
+        let mut partitions: Vec<u32> = in_scope.map(|partition| partition.layout.id).collect();
+        partitions.sort_unstable();
+        partitions.dedup();
+        let (mut items, mut unindexed) = (0, 0);
+        for &partition in &partitions {
+            let counts = match snapshot.get(CATALOG, &keys::counts(container.number, partition))? {
+                Some(value) => Counts::decode(&value).ok_or_else(|| corrupt("counts of a partition"))?,
+                None => Counts::default(),
+            };
+            items += counts.items;
+            unindexed += counts.unindexed_items;
+        }
+        let is_usable = request.index_use && unindexed == 0;
+        let (counts, is_preferred) = (OnceCell::new(), request.index_preferred);
+        Ok(Known { container, indexes, snapshot, partitions, items, counts, is_usable, is_preferred })
+    }
+
+    pub fn is_preferred(&self) -> bool {
+        self.is_preferred
+    }
+
+    pub fn is_usable(&self) -> bool {
+        self.is_usable
+    }
+
+    /// Items of the partitions in scope.
+    pub fn items(&self) -> u64 {
+        self.items
+    }
+
+    /// Rows of an index in these partitions; `None`: not counted.
+    pub fn rows(&self, index: IndexId) -> Option<u64> {
+        self.counts()?.iter().map(|counts| counts.rows(index)).sum()
+    }
+
+    /// Whether every item of these partitions has a row.
+    pub fn has_all(&self, index: IndexId) -> bool {
+        self.counts().is_some_and(|counts| counts.iter().all(|counts| counts.missing(index) == Some(0)))
+    }
+
+    fn counts(&self) -> Option<&Vec<IndexCounts>> {
+        let read = |partition: &u32| row_counts(&*self.snapshot, self.container, *partition).ok();
+        self.counts.get_or_init(|| self.partitions.iter().map(read).collect()).as_ref()
+    }
+
+    /// A complete index over a path: one that has the only logical partition in scope first, if there is one.
+    pub fn range_index(&self, path: &Path, windows: &[Window<'_>]) -> Option<RangeIndex> {
+        if !self.is_usable {
+            return None;
+        }
+        if let Some(prefix) = only_prefix(windows)
+            && let Some(id) = self.indexes.range_index(path, Order::PartitionFirst)
+        {
+            return Some(RangeIndex { id, prefix: Some(prefix) });
+        }
+        let id = self.indexes.range_index(path, Order::ValueFirst)?;
+        Some(RangeIndex { id, prefix: None })
+    }
+
+    /// The same for several sort keys; true: the index has all of them reversed.
+    pub fn composite_index(
+        &self,
+        keys: &[(Path, bool)],
+        windows: &[Window<'_>],
+    ) -> Option<(RangeIndex, bool)> {
+        if !self.is_usable {
+            return None;
+        }
+        if let Some(prefix) = only_prefix(windows)
+            && let Some((id, reversed)) = self.indexes.composite_index(keys, Order::PartitionFirst)
+        {
+            return Some((RangeIndex { id, prefix: Some(prefix) }, reversed));
+        }
+        let (id, reversed) = self.indexes.composite_index(keys, Order::ValueFirst)?;
+        Some((RangeIndex { id, prefix: None }, reversed))
+    }
+
+    /// The beginning of the rows of all items that lack a path, if there are such rows.
+    pub fn missing_rows(&self, path: &Path) -> Option<Vec<u8>> {
+        let id = self.indexes.missing_index(path).filter(|_| self.is_usable)?;
+        Some(self.head(RangeIndex { id, prefix: None }))
+    }
+
+    /// The rows that a condition means; `None` if an index does not have them.
+    pub fn parts(&self, condition: &PathRange, windows: &[Window<'_>]) -> Option<(RangeIndex, Vec<Part>)> {
+        let index = self.range_index(&condition.path, windows)?;
+        let mut parts = Vec::new();
+        if condition.ranges.iter().any(ValueRange::has_undefined) {
+            let seek = self.missing_rows(&condition.path)?;
+            parts.push(Part { keys: KeyRange::prefix(&seek), seek: Some(seek) });
+        }
+        for range in &condition.ranges {
+            self.add_parts(index, range, windows, &mut parts);
+        }
+        Some((index, parts))
+    }
+
+    /// The cells in which geometries that satisfy a condition have rows. A region that is none has nothing near it.
+    pub fn cells(&self, condition: &SpatialCondition) -> Option<(IndexId, Vec<Part>)> {
+        let (id, grid) = self.indexes.spatial_index(&condition.path).filter(|_| self.is_usable)?;
+        let kind = self.container.definition.geospatial;
+        let Some(Ok(region)) = Geometry::parse(&condition.region, kind, &unlimited) else {
+            return Some((id, Vec::new()));
+        };
+        let distance = match condition.relation {
+            SpatialRelation::Near(distance) => distance,
+            SpatialRelation::Within | SpatialRelation::Contains | SpatialRelation::Intersects => 0.0,
+        };
+        let part = |cells: RangeInclusive<u64>| {
+            let low = Bound::Included(cells.start().to_be_bytes().to_vec());
+            let high = Bound::Included(cells.end().to_be_bytes().to_vec());
+            let keys = key_range(self.container.number, id, &EncodedRange { prefix: None, low, high });
+            Part { keys, seek: None }
+        };
+        Some((id, grid.search(&region, distance).into_iter().map(part).collect()))
+    }
+
+    /// A complete full-text index over a path that tells scores.
+    pub fn scoring_index(&self, path: &Path) -> Option<ScoringIndex> {
+        self.indexes.scoring_index(path).filter(|_| self.is_usable)
+    }
+
+    /// The rows of a term in a full-text index.
+    fn term_keys(&self, index: IndexId, term: &str) -> KeyRange {
+        let mut value = Vec::new();
+        encode_term(term, &mut value);
+        let (low, high) = (Bound::Included(value.clone()), Bound::Included(value));
+        key_range(self.container.number, index, &EncodedRange { prefix: None, low, high })
+    }
+
+    /// The rows of a term in texts of items from one child id to another.
+    pub fn term_keys_in(&self, index: IndexId, term: &str, rids: (u64, u64)) -> KeyRange {
+        let mut value = Vec::new();
+        encode_term(term, &mut value);
+        self.keys_by_rid(index, &value, rids)
+    }
+
+    /// The rows of texts of items from one child id to another.
+    pub fn length_keys_in(&self, index: IndexId, rids: (u64, u64)) -> KeyRange {
+        self.keys_by_rid(index, &[], rids)
+    }
+
+    fn keys_by_rid(&self, index: IndexId, value: &[u8], (first, last): (u64, u64)) -> KeyRange {
+        let bound = |rid: u64| Bound::Included([value, &rid.to_be_bytes()].concat());
+        let range = EncodedRange { prefix: None, low: bound(first), high: bound(last) };
+        key_range(self.container.number, index, &range)
+    }
+
+    /// The rows of every word of a term; `None` if an index does not tell them.
+    pub fn words(&self, path: &Path, term: &FullTextTerm) -> Option<(IndexId, Vec<Part>)> {
+        let (id, language) = self.indexes.full_text_index(path).filter(|_| self.is_usable)?;
+        let mut words: Vec<String> = text::terms(language, &term.text).collect();
+        words.sort();
+        words.dedup();
+        if term.distance > 0 || words.is_empty() {
+            return None;
+        }
+        let part = |word: &String| {
+            let keys = self.term_keys(id, word);
+            let seek = match &keys.start {
+                Bound::Included(seek) => Some(seek.clone()),
+                _ => None,
+            };
+            Part { keys, seek }
+        };
+        Some((id, words.iter().map(part).collect()))
+    }
+
+    fn add_parts(
+        &self,
+        index: RangeIndex,
+        range: &ValueRange,
+        windows: &[Window<'_>],
+        parts: &mut Vec<Part>,
+    ) {
+        let number = self.container.number;
+        let encoded = encoded(range, index.prefix);
+        let keys = key_range(number, index.id, &encoded);
+        let point = match (&encoded.low, &encoded.high) {
+            (Bound::Included(low), Bound::Included(high)) if low == high => Some(low),
+            _ => None,
+        };
+        let Some(value) = point else { return parts.push(Part { keys, seek: None }) };
+        let Bound::Included(seek) = &keys.start else { return parts.push(Part { keys, seek: None }) };
+        if index.prefix.is_some() || windows.len() > PARTS_MAX || windows.iter().all(Window::is_whole) {
+            let seek = Some(seek.clone());
+            return parts.push(Part { keys, seek });
+        }
+        for window in windows {
+            let (first, last) = window.rids();
+            let keys = point_range(number, index.id, value, first, last);
+            parts.push(Part { keys, seek: Some(seek.clone()) });
+        }
+    }
+
+    pub fn keys(&self, index: RangeIndex, range: &EncodedRange) -> KeyRange {
+        key_range(self.container.number, index.id, range)
+    }
+
+    /// Everything in the keys of an index before the value.
+    pub fn head(&self, index: RangeIndex) -> Vec<u8> {
+        let all = EncodedRange { prefix: index.prefix, low: Bound::Unbounded, high: Bound::Unbounded };
+        match key_range(self.container.number, index.id, &all).start {
+            Bound::Included(head) | Bound::Excluded(head) => head,
+            Bound::Unbounded => Vec::new(),
+        }
+    }
+}
+
+/// The rid prefix of all windows, if they have only one.
+pub(crate) fn only_prefix(windows: &[Window<'_>]) -> Option<u32> {
+    let (first, rest) = windows.split_first()?;
+    let is_same = |window: &Window<'_>| window.prefixes == first.prefixes;
+    (first.prefixes.0 == first.prefixes.1 && rest.iter().all(is_same)).then_some(first.prefixes.0)
+}
+
+/// The values of rows that can stand for a value in the range.
+pub(crate) fn encoded(range: &ValueRange, prefix: Option<u32>) -> EncodedRange {
+    let bytes = |value: &Value| {
+        let mut bytes = Vec::new();
+        encode_value(value, RANGE_STRING_MAX, &mut bytes);
+        bytes
+    };
+    let bound = |bound: &Bound<Value>| match bound {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(value) => Bound::Included(bytes(value)),
+        Bound::Excluded(value) => match bytes(value) {
+            // A cut value stands for longer ones, too.
+            bytes if is_cut(&bytes) => Bound::Included(bytes),
+            bytes => Bound::Excluded(bytes),
+        },
+    };
+    EncodedRange { prefix, low: bound(&range.low), high: bound(&range.high) }
+}

@@ -1,0 +1,184 @@
+//! What every part of an open engine needs: storage, clock, locks, cache, secret.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use quire_sql::MemoryPool;
+use quire_storage::Storage;
+use ring::hmac;
+
+use crate::api::{Clock, Options};
+use crate::background::CatalogWorkers;
+use crate::background::views::Sources;
+use crate::memory::answers::ItemCache;
+use crate::memory::budget::{CacheBudget, SharedPart};
+use crate::memory::results::HeldResults;
+use crate::memory::row_spans::Stretches;
+use crate::runtime::locks::LockTable;
+use crate::scripts::Scripting;
+
+/// A clock that moves this far from the machine's monotonic one was set by someone.
+const CLOCK_JUMP_MS: i64 = 60_000;
+
+pub(crate) struct Shared {
+    pub storage: Arc<dyn Storage>,
+    pub clock: Arc<dyn Clock>,
+    pub cache: ItemCache,
+    pub stretches: Stretches,
+    pub locks: LockTable,
+    pub scripts: Scripting,
+    pub query_memory: Arc<MemoryPool>,
+    pub results: HeldResults,
+    pub sources: Sources,
+    pub budget: CacheBudget,
+    pub changes_kept: Arc<SharedPart>,
+    pub path_memory: Arc<SharedPart>,
+    /// Made with the store: MACs of continuations and resource tokens.
+    pub secret: [u8; 32],
+    /// 1 in a new store, one more after every restore.
+    pub incarnation: u32,
+    pub statistics: Statistics,
+    /// Woken by the catalog, and by queries that ask for rows of missing values.
+    pub workers: CatalogWorkers,
+    pub options: Options,
+    continuation_key: hmac::Key,
+    watch: Mutex<ClockWatch>,
+}
+
+/// Counters of the data plane since start.
+#[derive(Default)]
+pub(crate) struct Statistics {
+    groups: AtomicU64,
+    writes: AtomicU64,
+    retries: AtomicU64,
+}
+
+/// Where clock and monotonic time last agreed.
+struct ClockWatch {
+    clock_ms: i64,
+    at: Instant,
+}
+
+impl Shared {
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        options: Options,
+        secret: [u8; 32],
+        incarnation: u32,
+    ) -> Arc<Shared> {
+        let clock = Arc::clone(&options.clock);
+        let watch = ClockWatch { clock_ms: clock.now_ms(), at: Instant::now() };
+        let secret_key = hmac::Key::new(hmac::HMAC_SHA256, &secret);
+        let continuation_key = hmac::sign(&secret_key, b"continuation");
+        let budget = CacheBudget::new(options.cache_bytes);
+        Arc::new(Shared {
+            clock,
+            cache: ItemCache::new(budget.answers),
+            stretches: Stretches::new(budget.scans),
+            locks: LockTable::new(),
+            scripts: Scripting::new(&options.scripts),
+            query_memory: MemoryPool::new(options.query_memory.total_bytes, options.query_memory.query_bytes),
+            results: HeldResults::new(options.query_temp.as_ref()),
+            sources: Sources::default(),
+            changes_kept: Arc::new(SharedPart::new(budget.changes)),
+            path_memory: Arc::new(SharedPart::new(budget.paths)),
+            budget,
+            storage,
+            secret,
+            incarnation,
+            statistics: Statistics::default(),
+            workers: CatalogWorkers::default(),
+            options,
+            continuation_key: hmac::Key::new(hmac::HMAC_SHA256, continuation_key.as_ref()),
+            watch: Mutex::new(watch),
+        })
+    }
+
+    /// The version part of session tokens: `-1` until a first restore.
+    pub fn session_version(&self) -> i64 {
+        if self.incarnation <= 1 { -1 } else { i64::from(self.incarnation) }
+    }
+
+    pub fn now_seconds(&self) -> i64 {
+        self.clock.now_ms().div_euclid(1000)
+    }
+
+    /// The same, and says so in the log when the clock has jumped.
+    pub fn now_checked(&self) -> i64 {
+        let now = self.clock.now_ms();
+        let mut watch = self.watch.lock();
+        let passed = i64::try_from(watch.at.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let jump_ms = now.saturating_sub(watch.clock_ms).saturating_sub(passed);
+        *watch = ClockWatch { clock_ms: now, at: Instant::now() };
+        if jump_ms.abs() > CLOCK_JUMP_MS {
+            tracing::warn!(jump_ms, "the clock has jumped; _ts does not go back");
+        }
+        now.div_euclid(1000)
+    }
+
+    pub fn continuation_key(&self) -> &hmac::Key {
+        &self.continuation_key
+    }
+
+    /// What all caches of the engine hold.
+    fn cache_bytes(&self) -> usize {
+        let [_, _, answers, _] = self.cache.statistics();
+        answers as usize + self.stretches.bytes() + self.changes_kept.bytes() + self.path_memory.bytes()
+    }
+
+    /// Figures of the data plane for `/_quire/metrics`; the storage's own are not among them.
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        let [hits, misses, bytes, entries] = self.cache.statistics();
+        let (lock_waits, lock_refusals) = self.locks.statistics();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let memory = self.query_memory.usage();
+        let mut figures = vec![
+            ("commit_groups", count(&self.statistics.groups)),
+            ("committed_writes", count(&self.statistics.writes)),
+            ("retried_writes", count(&self.statistics.retries)),
+            ("lock_waits", lock_waits),
+            ("lock_refusals", lock_refusals),
+            ("cache_hits", hits),
+            ("cache_misses", misses),
+            ("cache_bytes", bytes),
+            ("cache_items", entries),
+            ("scan_cache_bytes", self.stretches.bytes() as u64),
+            ("partition_change_cache_bytes", self.changes_kept.bytes() as u64),
+            ("path_cache_bytes", self.path_memory.bytes() as u64),
+            ("caches_bytes", self.cache_bytes() as u64),
+            ("caches_max_bytes", self.budget.total() as u64),
+            ("query_memory_bytes", memory.used_bytes as u64),
+            ("query_memory_peak_bytes", memory.peak_bytes as u64),
+            ("query_memory_max_bytes", memory.total_bytes_max as u64),
+            ("query_memory_refused_queries", memory.refused_for_query),
+            ("query_memory_full", memory.refused_for_total),
+        ];
+        if let Some(temp) = &self.options.query_temp {
+            let temp = temp.usage();
+            figures.extend([
+                ("query_temp_bytes", temp.used_bytes),
+                ("query_temp_peak_bytes", temp.peak_bytes),
+                ("query_temp_max_bytes", temp.bytes_max),
+                ("query_temp_written_bytes", temp.written_bytes),
+                ("query_temp_files", temp.files as u64),
+                ("query_temp_refused", temp.refused),
+            ]);
+        }
+        figures.extend(self.results.statistics());
+        figures.extend(self.scripts.statistics());
+        figures
+    }
+}
+
+impl Statistics {
+    pub fn group(&self, writes: usize) {
+        self.groups.fetch_add(1, Ordering::Relaxed);
+        self.writes.fetch_add(writes as u64, Ordering::Relaxed);
+    }
+
+    pub fn retry(&self) {
+        self.retries.fetch_add(1, Ordering::Relaxed);
+    }
+}

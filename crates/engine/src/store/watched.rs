@@ -1,0 +1,211 @@
+//! A storage that remembers which items were deleted while a backup runs, and which changed while a partition is split.
+//!
+//! The feed says what was written but not what was deleted. An item's key is remembered before the commit that deletes
+//! it is sent, so whoever takes a snapshot that shows the delete finds the key here. A commit that fails leaves a key
+//! too many: a key here is a suspicion, to be checked against a snapshot.
+//!
+//! A [`TouchLog`] names every item of a container whose row was put or deleted, also by upkeep, which has no LSN. Items of
+//! a commit that is under way, or whose outcome is unknown, are named again and again.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use quire_storage::{
+    Caps, Commit, CommitError, Committed, KeyRange, Op, PartitionId, Position, Removal, Snapshot, Space,
+    Storage, StorageError, Token,
+};
+
+use crate::store::keys::{ITEMS, container_prefix, rid_of_item_key};
+
+/// More keys than this are not kept: the backup has to give up.
+const KEYS_MAX: usize = 4_000_000;
+
+pub(crate) struct Watched {
+    inner: Arc<dyn Storage>,
+    /// Read-locked during every commit, so that starting waits for the commits under way.
+    log: RwLock<Option<Arc<DeleteLog>>>,
+    /// Likewise.
+    touches: RwLock<Vec<Arc<TouchLog>>>,
+}
+
+/// Items of one container that may have changed.
+pub(crate) struct TouchLog {
+    container: u32,
+    touched: Mutex<Touched>,
+}
+
+#[derive(Default)]
+struct Touched {
+    next: u64,
+    /// By commit.
+    under_way: HashMap<u64, Vec<u64>>,
+    done: Vec<u64>,
+    overflowed: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct DeleteLog {
+    entries: Mutex<Entries>,
+}
+
+#[derive(Default)]
+struct Entries {
+    keys: Vec<Vec<u8>>,
+    overflowed: bool,
+}
+
+impl Watched {
+    pub fn new(inner: Arc<dyn Storage>) -> Watched {
+        Watched { inner, log: RwLock::new(None), touches: RwLock::default() }
+    }
+
+    /// From now on every item of the container that changes is remembered.
+    pub fn watch(&self, container: u32) -> Arc<TouchLog> {
+        let log = Arc::new(TouchLog { container, touched: Mutex::default() });
+        self.touches.write().push(Arc::clone(&log));
+        log
+    }
+
+    pub fn unwatch(&self, log: &Arc<TouchLog>) {
+        self.touches.write().retain(|other| !Arc::ptr_eq(other, log));
+    }
+
+    /// From now on every delete is remembered. `None` when someone is watching already.
+    pub fn start(&self) -> Option<Arc<DeleteLog>> {
+        let mut log = self.log.write();
+        if log.is_some() {
+            return None;
+        }
+        Some(Arc::clone(log.insert(Arc::default())))
+    }
+
+    pub fn is_backup_running(&self) -> bool {
+        self.log.read().is_some()
+    }
+
+    pub fn stop(&self) {
+        *self.log.write() = None;
+    }
+}
+
+impl DeleteLog {
+    fn record(&self, commit: &Commit) {
+        let deleted = |op: &Op| match op {
+            Op::Delete { space: ITEMS, key } => Some(key.clone()),
+            _ => None,
+        };
+        let keys: Vec<Vec<u8>> = commit.ops.iter().filter_map(deleted).collect();
+        if !keys.is_empty() {
+            self.entries.lock().extend(keys);
+        }
+    }
+
+    /// What was remembered since the last time; `None` when it was too much.
+    pub fn take(&self) -> Option<Vec<Vec<u8>>> {
+        let mut entries = self.entries.lock();
+        (!entries.overflowed).then(|| std::mem::take(&mut entries.keys))
+    }
+}
+
+impl TouchLog {
+    fn begin(&self, commit: &Commit) -> Option<u64> {
+        let prefix = container_prefix(self.container);
+        let item = |op: &Op| match op {
+            Op::Put { space: ITEMS, key, .. } | Op::Delete { space: ITEMS, key }
+                if key.starts_with(&prefix) =>
+            {
+                rid_of_item_key(key)
+            }
+            _ => None,
+        };
+        let rids: Vec<u64> = commit.ops.iter().filter_map(item).collect();
+        if rids.is_empty() {
+            return None;
+        }
+        let mut touched = self.touched.lock();
+        touched.next += 1;
+        let number = touched.next;
+        touched.under_way.insert(number, rids);
+        Some(number)
+    }
+
+    fn end(&self, number: u64) {
+        let mut touched = self.touched.lock();
+        let Some(rids) = touched.under_way.remove(&number) else { return };
+        if touched.overflowed || touched.done.len() + rids.len() > KEYS_MAX {
+            (touched.done, touched.overflowed) = (Vec::new(), true);
+        } else {
+            touched.done.extend(rids);
+        }
+    }
+
+    /// What may have changed since the last time, each once: to be asked after the snapshot that shows it. `None` when it
+    /// was too much.
+    pub fn take(&self) -> Option<BTreeSet<u64>> {
+        let mut touched = self.touched.lock();
+        let mut rids: BTreeSet<u64> = std::mem::take(&mut touched.done).into_iter().collect();
+        rids.extend(touched.under_way.values().flatten());
+        (!touched.overflowed).then_some(rids)
+    }
+}
+
+impl Entries {
+    fn extend(&mut self, keys: Vec<Vec<u8>>) {
+        if self.keys.len() + keys.len() > KEYS_MAX {
+            *self = Entries { keys: Vec::new(), overflowed: true };
+        } else if !self.overflowed {
+            self.keys.extend(keys);
+        }
+    }
+}
+
+impl Storage for Watched {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>, StorageError> {
+        self.inner.snapshot()
+    }
+    fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
+        let log = self.log.read();
+        if let Some(log) = &*log {
+            log.record(&commit);
+        }
+        let touches = self.touches.read();
+        let begun: Vec<Option<u64>> = touches.iter().map(|log| log.begin(&commit)).collect();
+        let outcome = self.inner.commit(commit);
+        // What is unknown may still happen.
+        if !matches!(outcome, Err(CommitError::Unknown { .. })) {
+            touches
+                .iter()
+                .zip(begun)
+                .for_each(|(log, begun)| begun.into_iter().for_each(|begun| log.end(begun)));
+        }
+        outcome
+    }
+    fn position(&self, partition: PartitionId) -> Result<Option<Position>, StorageError> {
+        self.inner.position(partition)
+    }
+    fn fence(&self, partition: PartitionId, epoch: u64) -> Result<Position, StorageError> {
+        self.inner.fence(partition, epoch)
+    }
+    fn resolve(&self, token: Token) -> Result<Option<Committed>, StorageError> {
+        self.inner.resolve(token)
+    }
+    fn is_writable(&self) -> bool {
+        self.inner.is_writable()
+    }
+    fn statistics(&self) -> Vec<(&'static str, u64)> {
+        self.inner.statistics()
+    }
+    fn compact(&self, space: Space, range: KeyRange) {
+        self.inner.compact(space, range);
+    }
+    fn remove_range(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
+        self.inner.remove_range(space, range)
+    }
+    fn close(&self) -> Result<(), StorageError> {
+        self.inner.close()
+    }
+}

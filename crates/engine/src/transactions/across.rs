@@ -1,0 +1,441 @@
+//! Transactions over several partition keys and containers of one database: an extension of Quire.
+//!
+//! A list of operations, run in order, each seeing the ones before it. All logical partitions are held exclusively from
+//! before the first read until the commit is through, so nothing has to be checked at the end; they are locked in the
+//! order of all locks, so two such transactions cannot wait in a circle. Then **one** storage commit, with one guard and
+//! one LSN in every partition that changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use quire_resource::PartitionKey;
+
+use super::commit::{Committed, Ready, committed};
+use super::{Change, ChangeItem, Transaction, TransactionRead};
+use crate::api::{Cancel, IndexingDirective, Position};
+use crate::items::body::Body;
+use crate::items::etag_matches;
+use crate::items::logical_partition::LogicalPartition;
+use crate::partition::sequencer::{Prepared, Refused, Sequencer, submit_across};
+use crate::partition::set::Partition;
+use crate::runtime::locks::{LockSet, Mode};
+use crate::runtime::shared::Shared;
+use crate::{Container, Engine, EngineError};
+
+/// Operations of one transaction.
+pub const TRANSACTION_OPERATIONS_MAX: usize = 100;
+/// A transaction whose ground moved under it runs again this often.
+const TRIES: u32 = 8;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransactionVerb {
+    Create,
+    Upsert,
+    Replace {
+        id: String,
+    },
+    Patch {
+        id: String,
+    },
+    Delete {
+        id: String,
+    },
+    Read {
+        id: String,
+    },
+    /// Nothing but conditions: the item is there, `If-Match` holds, `If-None-Match` does not (`*`: it is not there).
+    Check {
+        id: String,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct TransactionOperation {
+    /// By name, or by rid where no such name exists.
+    pub container: String,
+    /// `None` lets create, upsert and replace take it from the body.
+    pub partition_key: Option<PartitionKey>,
+    pub verb: TransactionVerb,
+    /// JSON text: an item, or the operations of a patch.
+    pub body: Bytes,
+    pub if_match: Option<String>,
+    pub if_none_match: Option<String>,
+    pub indexing: IndexingDirective,
+    /// The item is part of the answer.
+    pub want_body: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionOutcome {
+    Created,
+    /// Replaced, patched or read.
+    Done,
+    /// Deleted, or a condition that holds.
+    Empty,
+    NotModified,
+}
+
+#[derive(Clone, Debug)]
+pub struct TransactionDone {
+    pub outcome: TransactionOutcome,
+    pub etag: Option<String>,
+    /// The item with system properties; empty where there is none or it was not wanted.
+    pub body: Bytes,
+    pub charge: f64,
+}
+
+pub struct TransactionAnswer {
+    pub charge: f64,
+    /// Where the partitions stand that were written or read, with their containers' ids.
+    pub positions: Vec<(String, Position)>,
+    /// In the order of the operations. When one failed nothing was done, and all others are `FailedDependency`.
+    pub results: Vec<Result<TransactionDone, EngineError>>,
+}
+
+/// A logical partition that operations are about.
+struct Target {
+    container: usize,
+    key: PartitionKey,
+}
+
+/// Whose JSON is complete when the commit is.
+struct Pending {
+    done: TransactionDone,
+    /// The target and child id of a version of this transaction.
+    version: Option<(usize, u64)>,
+}
+
+enum Attempt {
+    Answered(TransactionAnswer),
+    Again,
+}
+
+/// One transaction is overtaken by so many splits at most.
+const MOVES_MAX: u32 = 8;
+
+impl Engine {
+    /// Runs operations on any items of a database, all or none of them.
+    pub fn transact(
+        &self,
+        database: &str,
+        operations: Vec<TransactionOperation>,
+        cancel: &Cancel,
+    ) -> Result<TransactionAnswer, EngineError> {
+        self.database(database)?;
+        check_count(operations.len())?;
+        if !self.shared.storage.caps().commit_spans_partitions {
+            return Err(EngineError::NotSupported { feature: "a transaction on this storage".to_owned() });
+        }
+        let (count, mut containers, mut targets) = (operations.len(), Vec::new(), Vec::new());
+        let mut steps = Vec::with_capacity(count);
+        for (at, operation) in operations.into_iter().enumerate() {
+            match self.target(database, &operation, &mut containers, &mut targets) {
+                Ok(target) => steps.push((target, operation)),
+                Err(error) => return Ok(failed(at, error, count, 0.0, Vec::new())),
+            }
+        }
+        for _ in 0..MOVES_MAX {
+            let shared = &self.shared;
+            let run = Run { shared, containers: &containers, targets: &targets, steps: &steps, cancel };
+            match run.run() {
+                Err(EngineError::PartitionMoved) => self.follow(&mut containers)?,
+                answer => return answer,
+            }
+        }
+        Err(EngineError::Overloaded)
+    }
+
+    /// The containers after a split that one of them has just met.
+    fn follow(&self, containers: &mut [Arc<Container>]) -> Result<(), EngineError> {
+        self.catalog.settle_unresolved()?;
+        for container in containers {
+            *container = self.catalog.current(container).ok_or_else(|| container.not_found())?;
+        }
+        Ok(())
+    }
+
+    /// Which logical partition an operation is about.
+    fn target(
+        &self,
+        database: &str,
+        operation: &TransactionOperation,
+        containers: &mut Vec<Arc<Container>>,
+        targets: &mut Vec<Target>,
+    ) -> Result<usize, EngineError> {
+        let container = self.container(database, &operation.container)?;
+        let key = key_of(&container, operation)?;
+        let at = containers.iter().position(|other| other.number == container.number);
+        let at = at.unwrap_or_else(|| {
+            containers.push(container);
+            containers.len() - 1
+        });
+        let found = targets.iter().position(|target| target.container == at && target.key == key);
+        Ok(found.unwrap_or_else(|| {
+            targets.push(Target { container: at, key });
+            targets.len() - 1
+        }))
+    }
+}
+
+struct Run<'a> {
+    shared: &'a Shared,
+    containers: &'a [Arc<Container>],
+    targets: &'a [Target],
+    /// Operations, each with its target.
+    steps: &'a [(usize, TransactionOperation)],
+    cancel: &'a Cancel,
+}
+
+impl<'a> Run<'a> {
+    fn run(&self) -> Result<TransactionAnswer, EngineError> {
+        let mut locks = LockSet::default();
+        for target in self.targets {
+            let home = LogicalPartition::of(&self.containers[target.container], target.key.clone())?;
+            home.add_lock(&self.shared.locks, &mut locks, Mode::Exclusive);
+        }
+        for tried in 0..TRIES {
+            if tried > 0 {
+                std::thread::sleep(Duration::from_millis(1 << (tried - 1)));
+            }
+            self.cancel.check()?;
+            let _held = self.shared.locks.take(&locks)?;
+            match self.attempt()? {
+                Attempt::Answered(answer) => return Ok(answer),
+                Attempt::Again => self.shared.statistics.retry(),
+            }
+        }
+        Err(EngineError::TransactionConflict)
+    }
+
+    fn attempt(&self) -> Result<Attempt, EngineError> {
+        let mut transactions = Vec::with_capacity(self.targets.len());
+        for target in self.targets {
+            let container: &'a Container = &self.containers[target.container];
+            transactions.push(Transaction::begin_within(self.shared, container, target.key.clone(), false)?);
+        }
+        let mut pending = Vec::with_capacity(self.steps.len());
+        for (at, (target, operation)) in self.steps.iter().enumerate() {
+            self.cancel.check()?;
+            match step(&mut transactions[*target], *target, operation) {
+                Ok(done) => pending.push(done),
+                Err(error) => {
+                    let charge = transactions.iter().map(Transaction::charge).sum();
+                    let positions = self.positions();
+                    let answer = failed(at, error, self.steps.len(), charge, positions);
+                    return Ok(Attempt::Answered(answer));
+                }
+            }
+        }
+        let charge = transactions.iter().map(Transaction::charge).sum();
+        let Some(commits) = self.commit(transactions)? else { return Ok(Attempt::Again) };
+        let results = pending.into_iter().map(|pending| Ok(self.complete(pending, &commits))).collect();
+        Ok(Attempt::Answered(TransactionAnswer { charge, positions: self.positions(), results }))
+    }
+
+    /// What became of each target; `None` when the ground has moved.
+    fn commit(
+        &self,
+        transactions: Vec<Transaction<'a>>,
+    ) -> Result<Option<Vec<Option<Committed>>>, EngineError> {
+        let mut writes: Vec<(&'a Partition, Prepared)> = Vec::new();
+        let mut told: Vec<Option<(usize, Ready)>> = Vec::with_capacity(transactions.len());
+        for mut transaction in transactions {
+            if !transaction.has_changes() {
+                told.push(None);
+                continue;
+            }
+            let partition = transaction.partition();
+            let (mut ready, prepared) = transaction.prepare()?;
+            let at = writes.iter().position(|(other, _)| std::ptr::eq(*other, partition));
+            match at {
+                Some(at) => {
+                    ready.first_ordinal = writes[at].1.puts.len();
+                    writes[at].1.merge(prepared);
+                    told.push(Some((at, ready)));
+                }
+                None => {
+                    told.push(Some((writes.len(), ready)));
+                    writes.push((partition, prepared));
+                }
+            }
+        }
+        let partitions: Vec<&Partition> = writes.iter().map(|(partition, _)| *partition).collect();
+        let writes: Vec<(&Sequencer, Prepared)> =
+            writes.into_iter().map(|(partition, prepared)| (&partition.sequencer, prepared)).collect();
+        let written = match submit_across(writes) {
+            Ok(written) => written,
+            Err(Refused::Stale) => return Ok(None),
+            Err(Refused::Failed(error)) => return Err(self.explain(error)),
+        };
+        let commit = |(at, ready): (usize, Ready)| {
+            committed(self.shared, partitions[at].layout.id, written[at], ready)
+        };
+        Ok(Some(told.into_iter().map(|told| told.map(commit)).collect()))
+    }
+
+    fn explain(&self, error: EngineError) -> EngineError {
+        let is_gone = |container: &&Arc<Container>| container.check_open().is_err();
+        match error {
+            EngineError::ItemTooLarge { .. } => super::commit::too_large(),
+            EngineError::ResourceNotFound { kind, id } => match self.containers.iter().find(is_gone) {
+                Some(container) => container.not_found(),
+                None => EngineError::ResourceNotFound { kind, id },
+            },
+            error => error,
+        }
+    }
+
+    /// Fills in what the commit decided.
+    fn complete(&self, pending: Pending, commits: &[Option<Committed>]) -> TransactionDone {
+        let Pending { mut done, version } = pending;
+        if let Some((target, rid)) = version
+            && let Some(commit) = &commits[target]
+        {
+            let container = &self.containers[self.targets[target].container];
+            let mut json = std::mem::take(&mut done.body).to_vec();
+            done.etag = commit.complete(container, rid, &mut json);
+            done.body = Bytes::from(json);
+        }
+        done
+    }
+
+    fn positions(&self) -> Vec<(String, Position)> {
+        let mut positions: Vec<(String, Position)> = Vec::new();
+        for target in self.targets {
+            let container = &self.containers[target.container];
+            let Some(position) = container.position_of(&target.key) else { continue };
+            let is_same = |other: &(String, Position)| {
+                other.0 == container.definition.id && other.1.partition_id == position.partition_id
+            };
+            if !positions.iter().any(is_same) {
+                positions.push((container.definition.id.clone(), position));
+            }
+        }
+        positions
+    }
+}
+
+fn check_count(count: usize) -> Result<(), EngineError> {
+    let message = match count {
+        0 => "The transaction has no operations.".to_owned(),
+        1..=TRANSACTION_OPERATIONS_MAX => return Ok(()),
+        _ => format!("The transaction has more than {TRANSACTION_OPERATIONS_MAX} operations."),
+    };
+    Err(EngineError::BadRequest { message })
+}
+
+/// The key that an operation names, or that of its item.
+fn key_of(container: &Container, operation: &TransactionOperation) -> Result<PartitionKey, EngineError> {
+    let key = match &operation.partition_key {
+        Some(key) => key.clone(),
+        None => match operation.verb {
+            TransactionVerb::Create | TransactionVerb::Upsert | TransactionVerb::Replace { .. } => {
+                let body = Body::parse(&operation.body, false)?;
+                container.definition.partition_key.extract(body.item.root())?
+            }
+            _ => return Err(EngineError::PartitionKeyMissing),
+        },
+    };
+    Ok(LogicalPartition::of(container, key)?.place.key)
+}
+
+fn step(
+    transaction: &mut Transaction<'_>,
+    target: usize,
+    operation: &TransactionOperation,
+) -> Result<Pending, EngineError> {
+    let change = match &operation.verb {
+        TransactionVerb::Read { id } => return read(transaction, target, operation, id),
+        TransactionVerb::Check { id } => return check(transaction, operation, id),
+        TransactionVerb::Create => Change::Create,
+        TransactionVerb::Upsert => Change::Upsert,
+        TransactionVerb::Replace { id } => Change::Replace { id: id.clone() },
+        TransactionVerb::Patch { id } => Change::Patch { id: id.clone() },
+        TransactionVerb::Delete { id } => Change::Delete { id: id.clone() },
+    };
+    let is_delete = matches!(change, Change::Delete { .. });
+    let changed = transaction.write(ChangeItem {
+        change,
+        body: operation.body.clone(),
+        if_match: operation.if_match.clone(),
+        if_none_match: operation.if_none_match.clone(),
+        indexing: operation.indexing,
+    })?;
+    let (outcome, charge) = match (is_delete, changed.created) {
+        (true, _) => (TransactionOutcome::Empty, changed.charge),
+        (false, true) => (TransactionOutcome::Created, changed.charge),
+        (false, false) => (TransactionOutcome::Done, changed.charge),
+    };
+    let json = match is_delete || !operation.want_body {
+        true => Vec::new(),
+        false => transaction.user_json(&changed.id).map_or(Vec::new(), |(_, json)| json),
+    };
+    let done = TransactionDone { outcome, etag: None, body: Bytes::from(json), charge };
+    Ok(Pending { done, version: (!is_delete).then_some((target, changed.rid)) })
+}
+
+fn read(
+    transaction: &mut Transaction<'_>,
+    target: usize,
+    operation: &TransactionOperation,
+    id: &str,
+) -> Result<Pending, EngineError> {
+    let before = transaction.charge();
+    let read = transaction.read(id, operation.if_none_match.as_deref())?;
+    let charge = transaction.charge() - before;
+    let (outcome, etag, json) = match read {
+        TransactionRead::NotModified { etag } => (TransactionOutcome::NotModified, etag, String::new()),
+        TransactionRead::Found { json, etag } => (TransactionOutcome::Done, etag, json),
+    };
+    if operation.if_match.as_deref().is_some_and(|condition| !etag_matches(condition, &etag)) {
+        return Err(EngineError::PreconditionFailed);
+    }
+    // What was written before in this transaction has no ETag until the commit.
+    let (json, version) = match transaction.user_json(id) {
+        Some((rid, json)) if outcome == TransactionOutcome::Done => (json, Some((target, rid))),
+        _ => (json.into_bytes(), None),
+    };
+    let body = if operation.want_body { Bytes::from(json) } else { Bytes::new() };
+    Ok(Pending { done: TransactionDone { outcome, etag: Some(etag), body, charge }, version })
+}
+
+fn check(
+    transaction: &mut Transaction<'_>,
+    operation: &TransactionOperation,
+    id: &str,
+) -> Result<Pending, EngineError> {
+    let before = transaction.charge();
+    let etag = match transaction.read(id, None) {
+        Ok(TransactionRead::Found { etag, .. } | TransactionRead::NotModified { etag }) => Some(etag),
+        Err(EngineError::ItemNotFound { .. }) => None,
+        Err(error) => return Err(error),
+    };
+    let charge = transaction.charge() - before;
+    let matches = |condition: &Option<String>| {
+        condition
+            .as_deref()
+            .is_some_and(|condition| etag.as_deref().is_some_and(|etag| etag_matches(condition, etag)))
+    };
+    match (&etag, &operation.if_match, &operation.if_none_match) {
+        (None, None, None) => return Err(EngineError::ItemNotFound { id: id.to_owned() }),
+        (_, Some(_), _) if !matches(&operation.if_match) => return Err(EngineError::PreconditionFailed),
+        (_, _, Some(_)) if matches(&operation.if_none_match) => return Err(EngineError::PreconditionFailed),
+        _ => {}
+    }
+    let outcome = TransactionOutcome::Empty;
+    Ok(Pending { done: TransactionDone { outcome, etag, body: Bytes::new(), charge }, version: None })
+}
+
+/// One operation failed: nothing was done.
+fn failed(
+    at: usize,
+    error: EngineError,
+    count: usize,
+    charge: f64,
+    positions: Vec<(String, Position)>,
+) -> TransactionAnswer {
+    let mut results: Vec<_> = (0..count).map(|_| Err(EngineError::FailedDependency)).collect();
+    results[at] = Err(error);
+    TransactionAnswer { charge: charge.max(crate::api::charge::REFUSED), positions, results }
+}

@@ -1,0 +1,262 @@
+//! A batch as one transaction.
+//!
+//! The items and unique tuples that a batch touches are known before it starts, except for the unique tuples that a
+//! patch takes and the expired items that may have to go: so batches on different items of one logical partition share a
+//! sync, and the rest hold the logical partition alone.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use quire_resource::{PartitionKey, SessionToken};
+use quire_value::{Item, Limits, Node};
+
+use super::{BatchOperation, BatchVerb, OperationDone, OperationResult, Outcome, check_response, is_general};
+use crate::Container;
+use crate::EngineError;
+use crate::api::charge;
+use crate::api::{Answer, Cancel};
+use crate::items::etag_matches;
+use crate::items::logical_partition::LogicalPartition;
+use crate::partition::set::Partition;
+use crate::runtime::locks::{LockSet, Mode, Protects};
+use crate::runtime::shared::Shared;
+use crate::transactions::{Change, ChangeItem, CommitFailed, Transaction, TransactionRead};
+
+/// A batch whose ground moved under it is run again this often.
+const TRIES: u32 = 12;
+/// The service's limit; others may wait for what the batch holds. Waiting for locks is not counted.
+const RUN_MAX: Duration = Duration::from_secs(5);
+
+pub(super) fn write_batch(
+    shared: &Shared,
+    container: &Container,
+    key: &PartitionKey,
+    operations: &[BatchOperation],
+    session: Option<&SessionToken>,
+    cancel: &Cancel,
+) -> Answer<Vec<OperationResult>> {
+    let mut partition = None;
+    let batch = Batch { shared, container, key, operations, cancel };
+    let done = run(&batch, session, &mut partition);
+    // Asked for after the commit, so it covers it.
+    let position = partition.and_then(|partition: &Partition| partition.position().ok());
+    match done {
+        Ok(Done { results, charge }) => {
+            Answer { charge: charge::rounded(charge), position, result: Ok(results) }
+        }
+        Err(error) => Answer { charge: charge::REFUSED, position, result: Err(error) },
+    }
+}
+
+struct Done {
+    results: Vec<OperationResult>,
+    charge: f64,
+}
+
+enum Attempt {
+    Done(Done),
+    /// The ground moved.
+    Again,
+    /// It has to lock what could not be named.
+    Unnamed,
+}
+
+fn run<'a>(
+    batch: &Batch<'a, '_>,
+    session: Option<&SessionToken>,
+    partition: &mut Option<&'a Partition>,
+) -> Result<Done, EngineError> {
+    let Batch { shared, container, key, operations, cancel } = *batch;
+    container.check_open()?;
+    let home = LogicalPartition::of(container, key.clone())?;
+    *partition = Some(home.place.partition);
+    // A session asks for what can be read; writes do not look at it.
+    if operations.iter().any(|operation| matches!(operation.verb, BatchVerb::Read { .. })) {
+        home.place.partition.position_for(session)?;
+    }
+    let mut locks = named_locks(shared, &home, operations);
+    for tried in 0..TRIES {
+        if tried > 1 {
+            std::thread::sleep(Duration::from_millis(1 << (tried - 1).min(6)));
+        }
+        cancel.check()?;
+        match batch.attempt(locks.as_ref())? {
+            Attempt::Done(done) => return Ok(done),
+            Attempt::Again => {}
+            Attempt::Unnamed => locks = None,
+        }
+    }
+    Err(EngineError::Overloaded)
+}
+
+/// The locks of everything that the operations touch; `None` when that cannot be told. What is malformed locks
+/// nothing: it is going to be refused.
+fn named_locks(
+    shared: &Shared,
+    home: &LogicalPartition<'_>,
+    operations: &[BatchOperation],
+) -> Option<LockSet> {
+    let (table, number) = (&shared.locks, home.container.number);
+    let has_unique_keys = !home.container.definition.unique_keys.is_empty();
+    let mut set = LockSet::default();
+    home.add_lock(table, &mut set, Mode::Shared);
+    let mut lock = |what: Protects<'_>| table.add(&mut set, number, what, Mode::Exclusive);
+    for operation in operations {
+        let item = match &operation.verb {
+            BatchVerb::Patch { .. } if has_unique_keys => return None,
+            BatchVerb::Read { id } | BatchVerb::Delete { id } | BatchVerb::Patch { id } => {
+                lock(Protects::Item(&home.id_key(id)));
+                continue;
+            }
+            BatchVerb::Replace { id } => {
+                lock(Protects::Item(&home.id_key(id)));
+                Item::from_json(&operation.body, Limits::default())
+            }
+            BatchVerb::Create | BatchVerb::Upsert => Item::from_json(&operation.body, Limits::default()),
+        };
+        let Ok(item) = item else { continue };
+        if let Some(id) = item.root().get("id").and_then(Node::as_str) {
+            lock(Protects::Item(&home.id_key(id)));
+        }
+        for tuple in home.tuples(item.root()) {
+            lock(Protects::UniqueTuple(&tuple.prefix));
+        }
+    }
+    Some(set)
+}
+
+struct Batch<'a, 'o> {
+    shared: &'a Shared,
+    container: &'a Container,
+    key: &'o PartitionKey,
+    operations: &'o [BatchOperation],
+    cancel: &'o Cancel,
+}
+
+impl Batch<'_, '_> {
+    fn attempt(&self, locks: Option<&LockSet>) -> Result<Attempt, EngineError> {
+        let _held = locks.map(|locks| self.shared.locks.take(locks)).transpose()?;
+        let key = self.key.clone();
+        let mut transaction = match locks {
+            Some(_) => Transaction::begin_holding(self.shared, self.container, key, true)?,
+            None => Transaction::begin_locked(self.shared, self.container, key, true)?,
+        };
+        let (mut results, mut response_bytes) = (Vec::with_capacity(self.operations.len()), 0);
+        let started = Instant::now();
+        for operation in self.operations {
+            self.cancel.check()?;
+            if started.elapsed() > RUN_MAX {
+                return Err(EngineError::BatchTimeout { limit: RUN_MAX });
+            }
+            let before = transaction.charge();
+            let result = operate(&mut transaction, operation).and_then(|done| {
+                response_bytes += done.body.len();
+                check_response(response_bytes)?;
+                Ok(done)
+            });
+            let charge = charge::rounded(transaction.charge() - before);
+            match result {
+                Ok(_) => results.push(OperationResult { charge, result }),
+                Err(EngineError::TransactionConflict) if locks.is_some() => return Ok(Attempt::Unnamed),
+                Err(error) if is_general(&error) => return Err(error),
+                Err(error) => {
+                    let failed = OperationResult { charge, result: Err(error) };
+                    let results = self.all_failed(results, failed);
+                    let charge = results.iter().map(|result| result.charge).sum();
+                    return Ok(Attempt::Done(Done { results, charge }));
+                }
+            }
+        }
+        match transaction.commit() {
+            Ok(committed) => {
+                show_time(&mut results, committed.ts);
+                Ok(Attempt::Done(Done { results, charge: committed.charge }))
+            }
+            Err(CommitFailed::Conflict) => Ok(Attempt::Again),
+            Err(CommitFailed::Failed(error)) => Err(error),
+        }
+    }
+
+    /// One failed, so all did. What those before it cost stays.
+    fn all_failed(&self, done: Vec<OperationResult>, failed: OperationResult) -> Vec<OperationResult> {
+        let skipped = |charge: f64| OperationResult { charge, result: Err(EngineError::FailedDependency) };
+        let mut results: Vec<_> = done.iter().map(|done| skipped(done.charge)).collect();
+        results.push(failed);
+        results.resize_with(self.operations.len(), || skipped(0.0));
+        results
+    }
+}
+
+/// Items were shown with the `_ts` that was asked for; the partition may have reached a later one meanwhile.
+fn show_time(results: &mut [OperationResult], ts: i64) {
+    let mut written = HashSet::new();
+    for done in results.iter_mut().filter_map(|result| result.result.as_mut().ok()) {
+        let is_own = match done.outcome {
+            Outcome::Read | Outcome::NotModified => written.contains(&done.etag),
+            Outcome::Created | Outcome::Replaced => written.insert(done.etag.clone()),
+            Outcome::Deleted => false,
+        };
+        if is_own && !done.body.is_empty() {
+            done.body = with_time(std::mem::take(&mut done.body), ts);
+        }
+    }
+}
+
+/// `_ts` is the last property of an item.
+fn with_time(body: Bytes, ts: i64) -> Bytes {
+    const NAME: &[u8] = b"\"_ts\":";
+    let end = format!("{ts}}}");
+    let Some(at) = body.windows(NAME.len()).rposition(|window| window == NAME) else { return body };
+    let (kept, shown) = body.split_at(at + NAME.len());
+    if shown == end.as_bytes() { body } else { Bytes::from([kept, end.as_bytes()].concat()) }
+}
+
+fn operate(
+    transaction: &mut Transaction<'_>,
+    operation: &BatchOperation,
+) -> Result<OperationDone, EngineError> {
+    let change = match &operation.verb {
+        BatchVerb::Read { id } => return read(transaction, operation, id),
+        BatchVerb::Create => Change::Create,
+        BatchVerb::Upsert => Change::Upsert,
+        BatchVerb::Replace { id } => Change::Replace { id: id.clone() },
+        BatchVerb::Delete { id } => Change::Delete { id: id.clone() },
+        BatchVerb::Patch { id } => Change::Patch { id: id.clone() },
+    };
+    let outcome = match change {
+        Change::Delete { .. } => Outcome::Deleted,
+        _ => Outcome::Replaced,
+    };
+    let changed = transaction.write(ChangeItem {
+        change,
+        body: operation.body.clone(),
+        if_match: operation.if_match.clone(),
+        if_none_match: operation.if_none_match.clone(),
+        indexing: operation.indexing,
+    })?;
+    let wants_body = operation.want_body && outcome != Outcome::Deleted;
+    let body = if wants_body { Bytes::from(transaction.json_of(&changed)) } else { Bytes::new() };
+    let outcome = if changed.created { Outcome::Created } else { outcome };
+    Ok(OperationDone { outcome, etag: changed.etag, body })
+}
+
+/// Either condition that names the current version means that the client has it.
+fn read(
+    transaction: &mut Transaction<'_>,
+    operation: &BatchOperation,
+    id: &str,
+) -> Result<OperationDone, EngineError> {
+    let known = |etag: &str| operation.if_match.as_deref().is_some_and(|known| etag_matches(known, etag));
+    Ok(match transaction.read(id, operation.if_none_match.as_deref())? {
+        TransactionRead::Found { etag, .. } | TransactionRead::NotModified { etag } if known(&etag) => {
+            OperationDone { outcome: Outcome::NotModified, etag, body: Bytes::new() }
+        }
+        TransactionRead::NotModified { etag } => {
+            OperationDone { outcome: Outcome::NotModified, etag, body: Bytes::new() }
+        }
+        TransactionRead::Found { json, etag } => {
+            OperationDone { outcome: Outcome::Read, etag, body: Bytes::from(json) }
+        }
+    })
+}

@@ -1,0 +1,367 @@
+//! Operations that have nothing to do with each other, in few commits.
+//!
+//! Rounds: in each, every operation whose item (and new unique values) no operation before it in the round or left over
+//! by it touches; their locks are taken together in key order, their rows prepared, and everything of a partition is
+//! submitted at once. So 100 creates are one sync, and operations on one item keep their order.
+
+use std::collections::HashSet;
+
+use quire_resource::PartitionKey;
+
+use super::{
+    BatchOperation, BatchVerb, Bulk, OperationDone, OperationResult, Outcome, RESPONSE_BYTES_MAX,
+    check_response, response_too_large,
+};
+use crate::Container;
+use crate::EngineError;
+use crate::api::charge;
+use crate::api::{Answer, Cancel, ItemRead, ItemWritten, ReadItem, WriteItem, WriteKind};
+use crate::items::place::{Place, canonical};
+use crate::items::write::{Attempt, Plan, Request, missing_or, named};
+use crate::items::{etag_matches, read};
+use crate::partition::sequencer::Refused;
+use crate::partition::set::Partition;
+use crate::runtime::locks::LockSet;
+use crate::runtime::shared::Shared;
+
+/// A write whose ground moved under it goes into the next round this often; then it goes alone, and waits longer.
+const ROUNDS_MAX: u32 = 4;
+
+/// `response_bytes` are taken already.
+pub(super) fn run(
+    shared: &Shared,
+    container: &Container,
+    bulk: Bulk,
+    response_bytes: usize,
+) -> Answer<Vec<OperationResult>> {
+    let scope = match Scope::new(container, &bulk) {
+        Ok(scope) => scope,
+        Err(error) => return Answer { charge: charge::REFUSED, position: None, result: Err(error) },
+    };
+    let count = bulk.operations.len();
+    let (results, cancel) = ((0..count).map(|_| None).collect(), bulk.cancel);
+    let mut run = Run { shared, container, results, response_bytes, cancel };
+    if bulk.continue_on_error {
+        run.in_rounds(&scope, bulk.operations);
+    } else {
+        run.one_by_one(&scope, bulk.operations);
+    }
+    let skipped = || OperationResult { charge: 0.0, result: Err(EngineError::FailedDependency) };
+    let results: Vec<_> = run.results.into_iter().map(|result| result.unwrap_or_else(skipped)).collect();
+    let charge = charge::rounded(results.iter().map(|result| result.charge).sum());
+    // Asked for after the writes, so it covers them.
+    let position = scope.partition.and_then(|partition| partition.position().ok());
+    Answer { charge, position, result: Ok(results) }
+}
+
+/// What of the container the operations may touch.
+struct Scope<'a> {
+    container: &'a Container,
+    partition: Option<&'a Partition>,
+    key: Option<PartitionKey>,
+}
+
+impl<'a> Scope<'a> {
+    fn new(container: &'a Container, bulk: &Bulk) -> Result<Scope<'a>, EngineError> {
+        container.check_open()?;
+        let definition = &container.definition.partition_key;
+        let key = bulk.partition_key.clone().map(|key| canonical(definition, key));
+        let named = match &bulk.partition_id {
+            Some(id) => {
+                let partition = container.partitions.all().iter().find(|partition| partition.name == *id);
+                Some(&**partition.ok_or_else(|| EngineError::PartitionGone { id: id.clone() })?)
+            }
+            None => None,
+        };
+        let partition = match (&key, named) {
+            (Some(key), None) => Some(Place::of(container, key.clone())?.partition),
+            (_, named) => named,
+        };
+        let scope = Scope { container, partition, key };
+        // A session asks for what can be read; writes do not look at it.
+        let reads = bulk.operations.iter().any(|operation| matches!(operation.verb, BatchVerb::Read { .. }));
+        if let Some(partition) = scope.partition.filter(|_| reads) {
+            partition.position_for(bulk.session.as_ref())?;
+        }
+        Ok(scope)
+    }
+
+    /// The key of an operation; `None` leaves it to the body.
+    fn key_of(&self, operation: &BatchOperation) -> Result<Option<PartitionKey>, EngineError> {
+        let definition = &self.container.definition.partition_key;
+        let own = operation.partition_key.clone().map(|key| canonical(definition, key));
+        match (&self.key, own) {
+            (Some(key), Some(own)) if *key != own => Err(EngineError::PartitionKeyMismatch),
+            (Some(key), _) => Ok(Some(key.clone())),
+            (None, own) => Ok(own),
+        }
+    }
+
+    fn check_partition(&self, found: &Partition) -> Result<(), EngineError> {
+        match self.partition {
+            Some(partition) if partition.name != found.name => {
+                Err(EngineError::PartitionGone { id: partition.name.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn work(&self, shared: &Shared, operation: BatchOperation) -> Result<Work<'a>, EngineError> {
+        let partition_key = self.key_of(&operation)?;
+        let kind = match operation.verb {
+            BatchVerb::Create => WriteKind::Create,
+            BatchVerb::Upsert => WriteKind::Upsert,
+            BatchVerb::Replace { id } => WriteKind::Replace { id },
+            BatchVerb::Delete { id } => WriteKind::Delete { id },
+            BatchVerb::Patch { id } => WriteKind::Patch { id, if_none_match: operation.if_none_match },
+            BatchVerb::Read { id } => {
+                let place =
+                    Place::of(self.container, partition_key.ok_or(EngineError::PartitionKeyMissing)?)?;
+                self.check_partition(place.partition)?;
+                let id_key = place.id_key(self.container, &id);
+                let known = [operation.if_match, operation.if_none_match];
+                return Ok(Work::Read { id, key: place.key, id_key, known });
+            }
+        };
+        let is_delete = matches!(kind, WriteKind::Delete { .. });
+        let write = WriteItem {
+            kind,
+            partition_key,
+            body: operation.body,
+            if_match: operation.if_match,
+            indexing: operation.indexing,
+            want_body: operation.want_body && !is_delete,
+            pre_trigger: None,
+            post_trigger: None,
+            trigger_headers: Vec::new(),
+            cancel: Cancel::default(),
+        };
+        let named = named(&write);
+        let request = Request::new(self.container, write)
+            .map_err(|error| missing_or(shared, self.container, named, error))?;
+        self.check_partition(request.partition())?;
+        Ok(Work::Write { request: Box::new(request), is_delete })
+    }
+}
+
+enum Work<'a> {
+    Read { id: String, key: PartitionKey, id_key: Vec<u8>, known: [Option<String>; 2] },
+    Write { request: Box<Request<'a>>, is_delete: bool },
+}
+
+/// With the place of each in the request.
+type Numbered<'a> = Vec<(usize, Work<'a>)>;
+
+impl Work<'_> {
+    /// What no other operation of the same round may touch.
+    fn touches(&self) -> Vec<Vec<u8>> {
+        match self {
+            Work::Read { id_key, .. } => vec![id_key.clone()],
+            Work::Write { request, .. } => request.touches(),
+        }
+    }
+}
+
+/// A write of a round, ready to be submitted.
+struct Submitted<'a> {
+    index: usize,
+    request: Box<Request<'a>>,
+    is_delete: bool,
+    plan: Plan,
+}
+
+struct Run<'a> {
+    shared: &'a Shared,
+    container: &'a Container,
+    results: Vec<Option<OperationResult>>,
+    response_bytes: usize,
+    cancel: Cancel,
+}
+
+impl<'a> Run<'a> {
+    fn one_by_one(&mut self, scope: &Scope<'a>, operations: Vec<BatchOperation>) {
+        for (index, operation) in operations.into_iter().enumerate() {
+            match self.cancel.check().and_then(|()| scope.work(self.shared, operation)) {
+                Ok(work) => self.alone(index, work),
+                Err(error) => self.fail(index, error),
+            }
+            if self.results[index].as_ref().is_some_and(|result| result.result.is_err()) {
+                return;
+            }
+        }
+    }
+
+    fn in_rounds(&mut self, scope: &Scope<'a>, operations: Vec<BatchOperation>) {
+        let mut waiting = Vec::with_capacity(operations.len());
+        for (index, operation) in operations.into_iter().enumerate() {
+            match scope.work(self.shared, operation) {
+                Ok(work) => waiting.push((index, work)),
+                Err(error) => self.fail(index, error),
+            }
+        }
+        let mut rounds_left = waiting.len() as u32 + ROUNDS_MAX;
+        while !waiting.is_empty() {
+            if self.has_moved() {
+                // In their order, with what met the split.
+                waiting.iter().for_each(|(index, _)| self.fail(*index, EngineError::PartitionMoved));
+                return;
+            }
+            if self.cancel.look() {
+                return waiting.iter().for_each(|(index, _)| self.fail(*index, EngineError::Cancelled));
+            }
+            if rounds_left == 0 {
+                return waiting.into_iter().for_each(|(index, work)| self.alone(index, work));
+            }
+            rounds_left -= 1;
+            let (round, later) = split(waiting);
+            waiting = self.round(round);
+            waiting.extend(later);
+        }
+    }
+
+    /// Does what it can at once; gives back what has to be prepared again.
+    fn round(&mut self, round: Numbered<'a>) -> Numbered<'a> {
+        let mut locks = LockSet::default();
+        for (_, work) in &round {
+            if let Work::Write { request, .. } = work {
+                request.add_locks(self.shared, &mut locks);
+            }
+        }
+        let Ok(held) = self.shared.locks.take(&locks) else {
+            round.iter().for_each(|(index, _)| self.fail(*index, EngineError::Contended));
+            return Vec::new();
+        };
+        let (mut ready, mut apart) = (Vec::with_capacity(round.len()), Vec::new());
+        for (index, work) in round {
+            match work {
+                Work::Read { .. } => self.alone(index, work),
+                Work::Write { mut request, is_delete } => match request.attempt(self.shared) {
+                    Ok(Attempt::Ready(plan)) => match self.reserve(request.response_bytes()) {
+                        Ok(()) => ready.push(Submitted { index, request, is_delete, plan }),
+                        Err(error) => self.fail(index, error),
+                    },
+                    // It needs locks that only the state could name.
+                    Ok(Attempt::Lock { .. }) => apart.push((index, Work::Write { request, is_delete })),
+                    Err(error) => self.fail(index, error),
+                },
+            }
+        }
+        let again = self.submit(ready);
+        drop(held);
+        apart.into_iter().for_each(|(index, work)| self.alone(index, work));
+        again
+    }
+
+    /// One group for each partition.
+    fn submit(&mut self, mut ready: Vec<Submitted<'a>>) -> Numbered<'a> {
+        let mut again = Vec::new();
+        while let Some(first) = ready.first() {
+            let partition = first.request.partition();
+            let (group, others): (Vec<_>, Vec<_>) =
+                ready.into_iter().partition(|write| std::ptr::eq(write.request.partition(), partition));
+            ready = others;
+            let mut prepared = Vec::with_capacity(group.len());
+            let mut submitted = Vec::with_capacity(group.len());
+            for Submitted { index, request, is_delete, plan } in group {
+                prepared.push(plan.prepared);
+                submitted.push((index, request, is_delete, plan.planned));
+            }
+            let answers = partition.sequencer.submit_all(prepared);
+            for ((index, request, is_delete, planned), answer) in submitted.into_iter().zip(answers) {
+                match answer {
+                    Ok(written) => {
+                        let done = written_done(request.answer(self.shared, planned, written), is_delete);
+                        self.done(index, planned.charge, done);
+                    }
+                    Err(Refused::Stale) => {
+                        self.shared.statistics.retry();
+                        self.response_bytes -= request.response_bytes();
+                        again.push((index, Work::Write { request, is_delete }));
+                    }
+                    Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => {
+                        self.fail(index, self.container.not_found());
+                    }
+                    Err(Refused::Failed(error)) => self.fail(index, error),
+                }
+            }
+        }
+        again
+    }
+
+    fn alone(&mut self, index: usize, work: Work<'a>) {
+        match work {
+            // How large the answer is going to be is not known yet; one may be too many.
+            Work::Write { .. } if self.response_bytes >= RESPONSE_BYTES_MAX => {
+                self.fail(index, response_too_large());
+            }
+            Work::Write { request, is_delete } => match request.run(self.shared) {
+                Ok((written, charge)) => {
+                    self.response_bytes += written.body.len();
+                    self.done(index, charge, written_done(written, is_delete));
+                }
+                Err(error) => self.fail(index, error),
+            },
+            Work::Read { id, key, known, .. } => self.read(index, &id, &key, &known),
+        }
+    }
+
+    fn read(&mut self, index: usize, id: &str, key: &PartitionKey, known: &[Option<String>; 2]) {
+        let read = ReadItem { id, partition_key: key, if_none_match: None, session: None };
+        let answer = read::read_item_cached(self.shared, self.container, &read)
+            .unwrap_or_else(|| read::read_item(self.shared, self.container, &read));
+        let done = answer.result.and_then(|found| {
+            let (etag, body) = match found {
+                ItemRead::Found { body, etag, .. } => (etag.to_string(), body),
+                ItemRead::NotModified { etag, .. } => (etag.to_string(), Default::default()),
+            };
+            if known.iter().flatten().any(|known| etag_matches(known, &etag)) {
+                return Ok(OperationDone { outcome: Outcome::NotModified, etag, body: Default::default() });
+            }
+            self.reserve(body.len())?;
+            Ok(OperationDone { outcome: Outcome::Read, etag, body })
+        });
+        match done {
+            Ok(done) => self.done(index, answer.charge, done),
+            Err(error) => self.fail(index, error),
+        }
+    }
+
+    /// Room in the response: what does not fit is not done, so that the client can send it again.
+    fn reserve(&mut self, bytes: usize) -> Result<(), EngineError> {
+        check_response(self.response_bytes + bytes)?;
+        self.response_bytes += bytes;
+        Ok(())
+    }
+
+    fn has_moved(&self) -> bool {
+        self.results.iter().flatten().any(super::OperationResult::is_moved)
+    }
+
+    fn done(&mut self, index: usize, charge: f64, done: OperationDone) {
+        self.results[index] = Some(OperationResult { charge, result: Ok(done) });
+    }
+
+    fn fail(&mut self, index: usize, error: EngineError) {
+        self.results[index] = Some(OperationResult { charge: charge::REFUSED, result: Err(error) });
+    }
+}
+
+fn written_done(written: ItemWritten, is_delete: bool) -> OperationDone {
+    let outcome = match (is_delete, written.created) {
+        (true, _) => Outcome::Deleted,
+        (false, true) => Outcome::Created,
+        (false, false) => Outcome::Replaced,
+    };
+    OperationDone { outcome, etag: written.etag, body: written.body }
+}
+
+/// What can go into one round, and the rest, both in order.
+fn split<'a>(waiting: Numbered<'a>) -> (Numbered<'a>, Numbered<'a>) {
+    let mut touched = HashSet::new();
+    waiting.into_iter().partition(|(_, work)| {
+        let touches = work.touches();
+        let is_free = touches.iter().all(|key| !touched.contains(key));
+        touched.extend(touches);
+        is_free
+    })
+}

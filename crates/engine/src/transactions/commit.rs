@@ -1,0 +1,182 @@
+//! From own writes to the rows of one storage commit.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::own::Own;
+use super::{Holds, Transaction};
+use crate::items::body::Links;
+use crate::items::logical_partition::Stored;
+use crate::items::prepare::{NewVersion, Rows};
+use crate::partition::sequencer::{Prepared, Refused, Written};
+use crate::runtime::shared::Shared;
+use crate::store::item_row::Stamp;
+use crate::{Container, EngineError};
+
+/// A transaction that is durable and visible.
+#[derive(Debug)]
+pub(crate) struct Committed {
+    /// Of a transaction that changed nothing, where its partition stood.
+    pub lsn: u64,
+    pub ts: i64,
+    pub charge: f64,
+    stamps: HashMap<u64, Stamp>,
+}
+
+#[derive(Debug)]
+pub(crate) enum CommitFailed {
+    /// Nothing happened: the ground has moved. Run the whole transaction again.
+    Conflict,
+    /// Nothing happened, except where the error says that nobody knows.
+    Failed(EngineError),
+}
+
+/// What is to be said about a commit, once it is through.
+pub(super) struct Ready {
+    /// Child id and own ETag of the items, in the order of their ordinals.
+    items: Vec<(u64, Option<u128>)>,
+    /// Others of the same LSN come before.
+    pub first_ordinal: usize,
+    charge: f64,
+}
+
+impl Committed {
+    /// Turns the JSON of the user's properties of an item that was written, unless it is empty, into the whole item.
+    /// The item's ETag, with its quotes; `None` if it was deleted.
+    pub fn complete(&self, container: &Container, rid: u64, json: &mut Vec<u8>) -> Option<String> {
+        let stamp = self.stamps.get(&rid)?;
+        let etag = stamp.etag();
+        if !json.is_empty() {
+            Links::new(container).complete(json, rid, stamp, &etag);
+        }
+        Some(etag)
+    }
+}
+
+impl From<EngineError> for CommitFailed {
+    fn from(error: EngineError) -> CommitFailed {
+        match error {
+            EngineError::TransactionConflict => CommitFailed::Conflict,
+            error => CommitFailed::Failed(error),
+        }
+    }
+}
+
+impl<'a> Transaction<'a> {
+    /// Makes the transaction durable and visible, all of it or nothing. One that changed nothing has nothing to do.
+    pub fn commit(mut self) -> Result<Committed, CommitFailed> {
+        if !self.has_changes() {
+            return Ok(Committed { lsn: self.lsn, ts: self.ts, charge: self.charge, stamps: HashMap::new() });
+        }
+        let (shared, partition) = (self.shared, self.partition());
+        let _held = match self.holds {
+            Holds::Nothing => Some(shared.locks.take(&self.locks_to_commit())?),
+            Holds::LogicalPartition(_) | Holds::Named | Holds::Caller => None,
+        };
+        self.validate()?;
+        let not_found = self.home.container.not_found();
+        let (ready, prepared) = self.prepare()?;
+        // Taken apart: the locks go when the commit is through.
+        let Transaction { holds: _holds, .. } = self;
+        match partition.sequencer.submit(prepared) {
+            Ok(written) => Ok(committed(shared, partition.layout.id, written, ready)),
+            Err(Refused::Stale) => {
+                shared.statistics.retry();
+                Err(CommitFailed::Conflict)
+            }
+            Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => {
+                Err(CommitFailed::Failed(not_found))
+            }
+            Err(Refused::Failed(EngineError::ItemTooLarge { .. })) => Err(CommitFailed::Failed(too_large())),
+            Err(Refused::Failed(error)) => Err(CommitFailed::Failed(error)),
+        }
+    }
+
+    /// The rows of the commit. Under the locks, and valid.
+    pub(super) fn prepare(&mut self) -> Result<(Ready, Prepared), EngineError> {
+        let own = std::mem::take(&mut self.own);
+        let mut items = own.into_items();
+        if self.view.indexes.is_building() {
+            self.refresh(&mut items)?;
+        }
+        let mut rows = Rows::new(self.shared, &self.home, self.generation, Arc::clone(&self.view.indexes));
+        let mut stamped = Vec::with_capacity(items.len());
+        for own in items {
+            stamped.extend(own.now.as_ref().map(|now| (now.rid, now.own_etag)));
+            add(&mut rows, own)?;
+        }
+        let mut prepared = rows.finish();
+        prepared.asked_ts = self.own_etags.then_some(self.ts);
+        Ok((Ready { items: stamped, first_ordinal: 0, charge: self.charge }, prepared))
+    }
+
+    /// Index rows of stored items are replaced without an LSN while indexes are built: what the view shows of them may
+    /// be gone.
+    fn refresh(&self, items: &mut [Own]) -> Result<(), EngineError> {
+        let snapshot = self.home.container.snapshot(self.shared)?;
+        for own in items {
+            if own.before.is_some() {
+                own.before = self.home.find(&*snapshot, &own.id_key)?;
+            }
+            if let Some(origin) = own.origin.take() {
+                own.origin = self.home.stored(&*snapshot, origin.rid)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What became of one item, as rows.
+fn add(rows: &mut Rows<'_>, own: Own) -> Result<(), EngineError> {
+    let Own { id_key, before, is_left, origin, now } = own;
+    let before = before.as_ref().map(Stored::parse).transpose()?;
+    let origin = origin.as_ref().map(Stored::parse).transpose()?;
+    let Some(now) = now else {
+        match before {
+            Some((rid, row)) => drop(rows.delete(rid, &row, &id_key)?),
+            None if is_left => rows.remove_id(&id_key),
+            None => {}
+        }
+        if let Some((rid, row)) = origin {
+            rows.bury(rid, &row)?; // its id row is that of the id it had
+        }
+        return Ok(());
+    };
+    let (body, tuples) = (&now.body, now.tuples.as_slice());
+    let version = NewVersion { id_key: &id_key, body, tuples, indexed: now.indexed, own_etag: now.own_etag };
+    let (renamed, gone) = match origin {
+        Some((rid, row)) if rid == now.rid => (Some(row), None),
+        origin => (None, origin),
+    };
+    if let Some((rid, row)) = gone {
+        rows.bury(rid, &row)?;
+    }
+    if let Some(row) = renamed {
+        if let Some((rid, row)) = before {
+            rows.bury(rid, &row)?; // its id row is overwritten
+        }
+        return rows.rename(now.rid, &row, version);
+    }
+    match before {
+        Some((rid, row)) if rid == now.rid => rows.replace(rid, &row, version),
+        Some((rid, row)) => {
+            rows.bury(rid, &row)?; // its id row is overwritten
+            rows.create(now.rid, version)
+        }
+        None => rows.create(now.rid, version),
+    }
+}
+
+pub(super) fn too_large() -> EngineError {
+    EngineError::TransactionTooLarge { limit: "what the storage commits at once" }
+}
+
+pub(super) fn committed(shared: &Shared, partition: u32, written: Written, ready: Ready) -> Committed {
+    let Written { lsn, ts } = written;
+    let Ready { items, first_ordinal, charge } = ready;
+    let incarnation = shared.incarnation;
+    let stamp = |(ordinal, (rid, own_etag)): (usize, (u64, Option<u128>))| {
+        (rid, Stamp { incarnation, partition, lsn, ordinal: (first_ordinal + ordinal) as u16, ts, own_etag })
+    };
+    Committed { lsn, ts, charge, stamps: items.into_iter().enumerate().map(stamp).collect() }
+}

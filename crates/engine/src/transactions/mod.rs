@@ -1,0 +1,347 @@
+//! Several reads and writes of one logical partition that happen as a whole or not at all.
+//!
+//! A [`Transaction`] sees the state of one [`View`] and its own writes on top of it: point reads and lists show both,
+//! queries only what was committed. Nothing of it exists outside until [`Transaction::commit`], which is **one** storage
+//! commit with one LSN; the ordinals of its items are in the order in which they were first written.
+//!
+//! What makes it serialisable, by how it was begun:
+//!
+//! | begun by                         | holds meanwhile             | what the commit checks                           |
+//! |----------------------------------|-----------------------------|--------------------------------------------------|
+//! | [`Transaction::begin`]           | nothing                     | nothing that it saw has changed since: see [`seen`] |
+//! | [`Transaction::begin_locked`]    | the logical partition       | nothing: nobody else could write                 |
+//! | [`Transaction::begin_holding`]   | locks that the caller named | nothing: it touches what is locked, and says so when it cannot |
+//!
+//! Invariants: a call that fails leaves the transaction as it was; an item is written at most once by the commit,
+//! whatever happened to it meanwhile; what is stored of an item is read once and is what the commit takes away.
+
+mod across; // several partition keys and containers
+pub(crate) mod batch;
+mod commit; // from own writes to rows, and the commit
+mod feed; // lists, own writes among them
+mod own; // what a transaction has written
+mod seen; // what a transaction has read, and whether that is still so
+#[cfg(test)]
+mod tests;
+mod write; // one change on top of the view and the changes before // several operations in one request
+
+pub use across::{
+    TRANSACTION_OPERATIONS_MAX, TransactionAnswer, TransactionDone, TransactionOperation, TransactionOutcome,
+    TransactionVerb,
+};
+pub(crate) use commit::{CommitFailed, Committed};
+pub(crate) use own::Changed;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use quire_resource::{ChildKind, PartitionKey, ResourceId};
+use quire_sql::Parameters;
+
+use crate::Container;
+use crate::EngineError;
+use crate::api::charge;
+use crate::api::{Cancel, IndexingDirective, Page, PageRequest, Scope};
+use crate::items::body::Links;
+use crate::items::etag_matches;
+use crate::items::logical_partition::{LogicalPartition, Stored};
+use crate::query;
+use crate::query::view::View;
+use crate::runtime::locks::{Held, LockSet, Mode};
+use crate::runtime::shared::Shared;
+use crate::store::item_row::Row;
+use crate::store::keys;
+
+use self::own::OwnWrites;
+use self::seen::Seen;
+
+/// Changes of one transaction.
+pub(crate) const CHANGES_MAX: usize = 10_000;
+/// JSON of all items it writes.
+pub(crate) const BYTES_MAX: usize = 16 << 20;
+/// Stored items that were read last are kept, since what is read is often written next.
+const READ_KEPT: usize = 8;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Create,
+    Upsert,
+    Replace { id: String },
+    Delete { id: String },
+    Patch { id: String },
+}
+
+/// One change as a client asks for it.
+#[derive(Clone, Debug)]
+pub(crate) struct ChangeItem {
+    pub change: Change,
+    /// JSON: the item, or the operations of a patch; empty for a delete.
+    pub body: Bytes,
+    pub if_match: Option<String>,
+    /// Of a patch; other changes do not look at it.
+    pub if_none_match: Option<String>,
+    pub indexing: IndexingDirective,
+}
+
+pub(crate) enum TransactionRead {
+    Found { json: String, etag: String },
+    NotModified { etag: String },
+}
+
+pub(crate) struct Transaction<'a> {
+    shared: &'a Shared,
+    home: LogicalPartition<'a>,
+    view: View,
+    /// Of the partition, noted before the view.
+    generation: u64,
+    lsn: u64,
+    holds: Holds<'a>,
+    /// Writes carry ETags that are final at once.
+    own_etags: bool,
+    /// `_ts` of what it writes, unless the partition is further when it commits.
+    ts: i64,
+    own: OwnWrites,
+    seen: Seen,
+    read_last: VecDeque<(Vec<u8>, Option<Stored>)>,
+    charge: f64,
+    /// Of the queries and lists.
+    cancel: Cancel,
+}
+
+/// What keeps others from writing what a transaction has read.
+enum Holds<'a> {
+    /// Nothing: the commit finds out.
+    Nothing,
+    LogicalPartition(#[expect(dead_code, reason = "held until the transaction ends")] Held<'a>),
+    /// The items and unique tuples that it touches, by locks of the caller.
+    Named,
+    /// The logical partition, by a lock of the caller.
+    Caller,
+}
+
+impl<'a> Transaction<'a> {
+    /// Without a lock: [`Transaction::commit`] answers [`CommitFailed::Conflict`] when others were faster, and then the
+    /// whole transaction is to be run again. `own_etags`: what it writes gets ETags (and `_ts`) that are final before
+    /// the commit, as scripts show them.
+    pub fn begin(
+        shared: &'a Shared,
+        container: &'a Container,
+        key: PartitionKey,
+        own_etags: bool,
+    ) -> Result<Transaction<'a>, EngineError> {
+        let home = LogicalPartition::of(container, key)?;
+        Transaction::new(shared, home, own_etags, Holds::Nothing)
+    }
+
+    /// Holding the logical partition: its other writers wait until the transaction is dropped or committed. The commit
+    /// can still answer [`CommitFailed::Conflict`], though not because of them: after a fault of the storage, or
+    /// while the indexing policy changes.
+    pub fn begin_locked(
+        shared: &'a Shared,
+        container: &'a Container,
+        key: PartitionKey,
+        own_etags: bool,
+    ) -> Result<Transaction<'a>, EngineError> {
+        let home = LogicalPartition::of(container, key)?;
+        let mut locks = LockSet::default();
+        home.add_lock(&shared.locks, &mut locks, Mode::Exclusive);
+        let held = shared.locks.take(&locks)?;
+        Transaction::new(shared, home, own_etags, Holds::LogicalPartition(held))
+    }
+
+    /// Under locks that the caller holds until the commit is through: the logical partition at least shared, and, unless
+    /// exclusively, every item that is read or written, and the unique tuples of new versions, exclusively. A write that
+    /// also has to remove an expired item, whose lock nobody could name, is refused with
+    /// [`EngineError::TransactionConflict`]: then begin again with the logical partition locked.
+    pub fn begin_holding(
+        shared: &'a Shared,
+        container: &'a Container,
+        key: PartitionKey,
+        own_etags: bool,
+    ) -> Result<Transaction<'a>, EngineError> {
+        let home = LogicalPartition::of(container, key)?;
+        Transaction::new(shared, home, own_etags, Holds::Named)
+    }
+
+    /// Under a lock of the caller that holds the logical partition exclusively until the commit is through.
+    pub(super) fn begin_within(
+        shared: &'a Shared,
+        container: &'a Container,
+        key: PartitionKey,
+        own_etags: bool,
+    ) -> Result<Transaction<'a>, EngineError> {
+        let home = LogicalPartition::of(container, key)?;
+        Transaction::new(shared, home, own_etags, Holds::Caller)
+    }
+
+    fn new(
+        shared: &'a Shared,
+        home: LogicalPartition<'a>,
+        own_etags: bool,
+        holds: Holds<'a>,
+    ) -> Result<Transaction<'a>, EngineError> {
+        home.container.check_open()?;
+        let sequencer = &home.place.partition.sequencer;
+        let (generation, lsn) = (sequencer.generation(), sequencer.lsn()?);
+        let view = View::now(shared, home.container)?;
+        let ts = view.moment.seconds.max(sequencer.last_ts());
+        let (own, seen) = (OwnWrites::default(), Seen::new(home.container));
+        let read_last = VecDeque::new();
+        Ok(Transaction {
+            shared,
+            home,
+            view,
+            generation,
+            lsn,
+            holds,
+            own_etags,
+            ts,
+            own,
+            seen,
+            read_last,
+            charge: 0.0,
+            cancel: Cancel::default(),
+        })
+    }
+
+    /// The partition that it belongs to.
+    pub fn partition(&self) -> &'a crate::partition::set::Partition {
+        self.home.place.partition
+    }
+
+    /// The item as the transaction sees it.
+    pub fn read(&mut self, id: &str, if_none_match: Option<&str>) -> Result<TransactionRead, EngineError> {
+        let id_key = self.home.id_key(id);
+        let not_found = || EngineError::ItemNotFound { id: id.to_owned() };
+        self.charge += charge::REFUSED;
+        let (json, etag) = match self.own.get(&id_key) {
+            Some(own) => {
+                let version = own.now.as_ref().ok_or_else(not_found)?;
+                (self.json_of_version(version), version.etag())
+            }
+            None => {
+                let stored = self.stored(&id_key)?;
+                let live = self.live(stored.as_ref())?.ok_or_else(not_found)?;
+                (json_of_row(self.home.container, live.0, &live.1)?, live.1.stamp.etag())
+            }
+        };
+        if if_none_match.is_some_and(|condition| etag_matches(condition, &etag)) {
+            return Ok(TransactionRead::NotModified { etag });
+        }
+        self.charge += charge::read(json.len()) - charge::REFUSED;
+        Ok(TransactionRead::Found { json, etag })
+    }
+
+    /// The id of the item whose `_rid` this is, if the transaction sees one.
+    pub fn id_of_rid(&mut self, rid: &str) -> Result<Option<String>, EngineError> {
+        let child = match (ResourceId::parse(rid), self.home.container.resource.rid) {
+            (
+                Ok(ResourceId::Child { database, container, kind: ChildKind::Item, child }),
+                ResourceId::Container { database: own_database, container: own_container },
+            ) if (database, container) == (own_database, own_container) => child,
+            _ => return Ok(None),
+        };
+        if let Some(own) = self.own.by_rid(child) {
+            return Ok(own.now.as_ref().filter(|now| now.rid == child).map(|now| now.body.id.clone()));
+        }
+        let key = keys::item(self.home.container.number, child);
+        let bytes = self.view.snapshot.get(keys::ITEMS, &key)?;
+        let stored = bytes.map(|bytes| Stored { rid: child, bytes });
+        let Some((_, row)) = self.live(stored.as_ref())? else {
+            self.seen.all();
+            return Ok(None);
+        };
+        let id = row.id()?.to_owned();
+        self.stored(&self.home.id_key(&id))?;
+        Ok(Some(id))
+    }
+
+    /// The rows of a query over the committed items of this logical partition. What the transaction created or replaced
+    /// is not among them, and what it deleted is left out: who deletes what a query finds, and queries again, comes to
+    /// an end.
+    pub fn query(
+        &mut self,
+        text: &str,
+        parameters: &Parameters,
+        page_size: u32,
+        continuation: Option<&str>,
+    ) -> Result<Page, EngineError> {
+        self.seen.all();
+        let request = self.page_request(page_size, continuation);
+        let view = self.view.without(self.own.deleted());
+        let container = self.home.container;
+        let answer = query::query_view(self.shared, container, Some(&view), text, parameters, &request);
+        self.charge += answer.charge;
+        answer.result
+    }
+
+    /// The whole item as it now is; its ETag is empty unless writes have their own. Empty for a delete.
+    pub fn json_of(&self, changed: &Changed) -> String {
+        let own = self.own.get(&self.home.id_key(&changed.id));
+        let version = own.and_then(|own| own.now.as_ref()).filter(|now| now.rid == changed.rid);
+        version.map_or(String::new(), |version| self.json_of_version(version))
+    }
+
+    /// Ends its queries and lists when they are not waited for any more.
+    pub fn set_cancel(&mut self, cancel: Cancel) {
+        self.cancel = cancel;
+    }
+
+    /// Child id and user's properties of an item that this transaction wrote; see [`Committed::complete`].
+    pub fn user_json(&self, id: &str) -> Option<(u64, Vec<u8>)> {
+        let version = self.own.get(&self.home.id_key(id))?.now.as_ref()?;
+        let mut json = Vec::with_capacity(version.body.json_bytes as usize + 256);
+        version.body.item.root().write_json(&mut json);
+        Some((version.rid, json))
+    }
+
+    /// What the reads and writes so far would cost.
+    pub fn charge(&self) -> f64 {
+        self.charge
+    }
+
+    /// Whether many more changes still fit: a script that goes on regardless is refused when they do not.
+    pub fn has_room(&self) -> bool {
+        self.own.changes < CHANGES_MAX / 4 * 3 && self.own.bytes < BYTES_MAX / 4 * 3
+    }
+
+    pub fn has_changes(&self) -> bool {
+        self.own.has_changes()
+    }
+
+    fn page_request(&self, page_size: u32, continuation: Option<&str>) -> PageRequest {
+        let scope = Scope { partition_key: Some(self.home.place.key.clone()), ..Scope::default() };
+        let (item_count_max, continuation) =
+            (Some(i64::from(page_size.max(1))), continuation.map(str::to_owned));
+        let cancel = self.cancel.clone();
+        PageRequest { scope, item_count_max, continuation, cancel, ..PageRequest::default() }
+    }
+
+    /// What the view has under an id, visible or not.
+    fn stored(&mut self, id_key: &[u8]) -> Result<Option<Stored>, EngineError> {
+        if let Some((_, stored)) = self.read_last.iter().find(|(key, _)| key == id_key) {
+            return Ok(stored.clone());
+        }
+        let stored = self.home.find(&*self.view.snapshot, id_key)?;
+        self.seen.item(id_key, stored.as_ref())?;
+        if self.read_last.len() >= READ_KEPT {
+            self.read_last.pop_front();
+        }
+        self.read_last.push_back((id_key.to_vec(), stored.clone()));
+        Ok(stored)
+    }
+
+    /// The stored item, if it is visible and of this partition key.
+    fn live<'s>(&self, stored: Option<&'s Stored>) -> Result<Option<(u64, Row<'s>)>, EngineError> {
+        let Some(stored) = stored else { return Ok(None) };
+        let (rid, row) = stored.parse()?;
+        let visible = !self.home.container.is_gone(&row, &self.view.moment) && self.home.has(&row)?;
+        Ok(visible.then_some((rid, row)))
+    }
+}
+
+fn json_of_row(container: &Container, rid: u64, row: &Row<'_>) -> Result<String, EngineError> {
+    let mut json = Vec::with_capacity(row.json_bytes as usize + 256);
+    Links::new(container).write_json(row.node()?, rid, &row.stamp, &mut json);
+    String::from_utf8(json).map_err(|error| EngineError::Corrupt { what: error.to_string() })
+}

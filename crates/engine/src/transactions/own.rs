@@ -1,0 +1,160 @@
+//! What a transaction has written so far, by item.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::items::body::Body;
+use crate::items::logical_partition::Stored;
+use crate::items::prepare::Indexed;
+use crate::items::unique::Tuple;
+use crate::store::item_row::own_etag_text;
+
+/// An item that was changed: as the view has it, and as it is now.
+pub(super) struct Own {
+    pub id_key: Vec<u8>,
+    /// What the view has under the id, expired or not; `None` also when it goes on under another id.
+    pub before: Option<Stored>,
+    /// The view has the id for an item that goes on under another.
+    pub is_left: bool,
+    /// What the view has of the item that got this id from another.
+    pub origin: Option<Stored>,
+    /// `None`: it is deleted.
+    pub now: Option<Version>,
+}
+
+/// A version that was not committed yet.
+pub(super) struct Version {
+    pub rid: u64,
+    pub body: Body,
+    pub tuples: Vec<Tuple>,
+    pub indexed: Indexed,
+    pub own_etag: Option<u128>,
+}
+
+/// The item as a change left it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Changed {
+    /// A create, or an upsert of an item that was not there.
+    pub created: bool,
+    pub id: String,
+    pub rid: u64,
+    /// With its quotes. Empty for a delete, and where the commit decides it: then see [`super::Committed`].
+    pub etag: String,
+    /// What this change costs.
+    pub charge: f64,
+    /// JSON of the user's properties.
+    pub json_bytes: usize,
+}
+
+/// In the order of the first change of each item.
+#[derive(Default)]
+pub(super) struct OwnWrites {
+    items: Vec<Own>,
+    by_id_key: HashMap<Vec<u8>, usize>,
+    /// Child ids of stored versions that do not count any more, and of new versions.
+    by_rid: BTreeMap<u64, usize>,
+    /// Who holds a unique tuple now, by its prefix.
+    by_tuple: HashMap<Vec<u8>, usize>,
+    pub changes: usize,
+    pub bytes: usize,
+}
+
+impl Version {
+    /// With its quotes; empty where the commit decides it.
+    pub fn etag(&self) -> String {
+        self.own_etag.map_or(String::new(), own_etag_text)
+    }
+}
+
+impl OwnWrites {
+    pub fn get(&self, id_key: &[u8]) -> Option<&Own> {
+        self.by_id_key.get(id_key).map(|&at| &self.items[at])
+    }
+
+    pub fn by_rid(&self, rid: u64) -> Option<&Own> {
+        self.by_rid.get(&rid).map(|&at| &self.items[at])
+    }
+
+    /// Live items from a child id on, in their order.
+    pub fn live_from(&self, rid: u64) -> impl Iterator<Item = &Version> {
+        let items = self.by_rid.range(rid..).map(|(rid, &at)| (*rid, &self.items[at]));
+        items.filter_map(|(rid, own)| own.now.as_ref().filter(|now| now.rid == rid))
+    }
+
+    /// Child ids of stored items that are gone, also where another has their id by now. One that was renamed is not.
+    pub fn deleted(&self) -> impl Iterator<Item = u64> {
+        let stored = self.items.iter().flat_map(|own| own.before.iter().chain(&own.origin));
+        stored.map(|stored| stored.rid).filter(|&rid| {
+            let now = self.by_rid(rid).and_then(|own| own.now.as_ref());
+            now.is_none_or(|now| now.rid != rid)
+        })
+    }
+
+    /// Whether an item of this transaction has the tuple that has neither of these ids.
+    pub fn holds(&self, tuple: &Tuple, id_keys: [&[u8]; 2]) -> bool {
+        let holder = self.by_tuple.get(&tuple.prefix);
+        holder.is_some_and(|&at| !id_keys.contains(&self.items[at].id_key.as_slice()))
+    }
+
+    pub fn has_changes(&self) -> bool {
+        let has_changed =
+            |own: &Own| own.before.is_some() || own.now.is_some() || own.is_left || own.origin.is_some();
+        self.items.iter().any(has_changed)
+    }
+
+    pub fn into_items(self) -> Vec<Own> {
+        self.items
+    }
+
+    /// Notes that an item goes on under another id; `before` is what the view has under the one it leaves, `taken` under
+    /// the one it gets.
+    pub fn rename(
+        &mut self,
+        (from, before): (Vec<u8>, Option<Stored>),
+        (to, taken): (Vec<u8>, Option<Stored>),
+        now: Version,
+    ) {
+        self.set(from.clone(), before, None);
+        let left = &mut self.items[self.by_id_key[&from]];
+        // What it has from the view is under this id, or came to it from yet another one.
+        let is_own = left.before.as_ref().is_some_and(|stored| stored.rid == now.rid);
+        let origin = if is_own { left.before.take() } else { left.origin.take() };
+        left.is_left |= is_own;
+        self.set(to.clone(), taken, Some(now));
+        self.items[self.by_id_key[&to]].origin = origin;
+    }
+
+    /// Notes what an item is now; `before` is what the view has under its id.
+    pub fn set(&mut self, id_key: Vec<u8>, before: Option<Stored>, now: Option<Version>) {
+        let at = match self.by_id_key.get(&id_key) {
+            Some(&at) => at,
+            None => {
+                let at = self.items.len();
+                if let Some(stored) = &before {
+                    self.by_rid.insert(stored.rid, at);
+                }
+                self.by_id_key.insert(id_key.clone(), at);
+                self.items.push(Own { id_key, before, is_left: false, origin: None, now: None });
+                at
+            }
+        };
+        if let Some(old) = self.items[at].now.take() {
+            self.bytes -= old.body.json_bytes as usize;
+            for tuple in &old.tuples {
+                self.by_tuple.remove(&tuple.prefix);
+            }
+            let own = &self.items[at];
+            let mut stored = own.before.iter().chain(&own.origin);
+            if !stored.any(|stored| stored.rid == old.rid) {
+                self.by_rid.remove(&old.rid);
+            }
+        }
+        if let Some(new) = &now {
+            self.bytes += new.body.json_bytes as usize;
+            for tuple in &new.tuples {
+                self.by_tuple.insert(tuple.prefix.clone(), at);
+            }
+            self.by_rid.insert(new.rid, at);
+        }
+        self.items[at].now = now;
+    }
+}

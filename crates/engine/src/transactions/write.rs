@@ -1,0 +1,278 @@
+//! One change on top of the view and the changes before it. All checks come first, so a refused change leaves nothing.
+
+use super::own::{Changed, Version};
+use super::{BYTES_MAX, CHANGES_MAX, Change, ChangeItem, Holds, Transaction};
+use crate::EngineError;
+use crate::api::charge;
+use crate::items::body::{Body, Links};
+use crate::items::logical_partition::{Stored, Verb, check_precondition, id_of};
+use crate::items::patch::Patch;
+use crate::items::prepare::Indexed;
+use crate::items::unique::{self, Tuple};
+use crate::items::write::patched;
+use crate::store::item_row;
+use crate::store::item_row::{Row, Stamp};
+
+/// The item that a change finds.
+struct Found {
+    rid: u64,
+    json_bytes: u32,
+    etag: String,
+}
+
+impl Transaction<'_> {
+    /// Whether a coming change finds what it needs: the item that it replaces, patches or deletes, and its `If-Match`.
+    /// A create is not asked for its id: what comes before it may still change that.
+    pub fn check(&mut self, change: &ChangeItem) -> Result<(), EngineError> {
+        let (verb, id) = match &change.change {
+            Change::Create => return Ok(()),
+            Change::Upsert => {
+                let Some(_) = &change.if_match else { return Ok(()) };
+                (Verb::Upsert, Body::parse(&change.body, false)?.id)
+            }
+            Change::Replace { id } => (Verb::Replace, id.clone()),
+            Change::Patch { id } => (Verb::Patch, id.clone()),
+            Change::Delete { id } => (Verb::Delete, id.clone()),
+        };
+        let id_key = self.home.id_key(&id);
+        let found = self.look(verb, &id, &id_key)?;
+        check_found(change, found.as_ref())
+    }
+
+    /// Makes a change. After an error the transaction is as it was and can go on.
+    pub fn write(&mut self, change: ChangeItem) -> Result<Changed, EngineError> {
+        self.charge += charge::REFUSED;
+        let changed = self.apply(change)?;
+        self.charge += changed.charge - charge::REFUSED;
+        Ok(changed)
+    }
+
+    fn apply(&mut self, change: ChangeItem) -> Result<Changed, EngineError> {
+        self.home.container.check_writable()?;
+        if self.own.changes >= CHANGES_MAX {
+            return Err(EngineError::TransactionTooLarge { limit: "10,000 changes" });
+        }
+        match &change.change {
+            Change::Create => self.put(&change, Verb::Create, None),
+            Change::Upsert => self.put(&change, Verb::Upsert, None),
+            Change::Replace { id } => self.put(&change, Verb::Replace, Some(id.clone())),
+            Change::Delete { id } => self.delete(&change, id),
+            Change::Patch { id } => self.patch(&change, id),
+        }
+    }
+
+    fn put(
+        &mut self,
+        change: &ChangeItem,
+        verb: Verb,
+        url_id: Option<String>,
+    ) -> Result<Changed, EngineError> {
+        let body = Body::parse(&change.body, false);
+        let body = match &url_id {
+            // A body is refused only where there is an item that it could be for.
+            Some(id) => self.look(verb, id, &self.home.id_key(id)).and(body)?,
+            None => body?,
+        };
+        let id = id_of(url_id, Some(&body))?;
+        self.check_key(&body)?;
+        let id_key = self.home.id_key(&id);
+        let found = self.look(verb, &id, &id_key)?;
+        check_found(change, found.as_ref())?;
+        let to = self.home.id_key(&body.id);
+        if to == id_key {
+            return self.store(change, body, (id_key, None), found);
+        }
+        self.look(Verb::Create, &body.id, &to)?;
+        self.store(change, body, (to, Some(id_key)), found)
+    }
+
+    fn patch(&mut self, change: &ChangeItem, id: &str) -> Result<Changed, EngineError> {
+        let patch = Patch::parse(&change.body)?;
+        let id_key = self.home.id_key(id);
+        let found = self.look(Verb::Patch, id, &id_key)?;
+        check_found(change, found.as_ref())?;
+        let body = self.patched(&patch, id)?;
+        self.check_key(&body)?;
+        self.store(change, body, (id_key, None), found)
+    }
+
+    /// The item that a patch makes of the one that is there.
+    fn patched(&mut self, patch: &Patch, id: &str) -> Result<Body, EngineError> {
+        let id_key = self.home.id_key(id);
+        match self.own.get(&id_key).and_then(|own| own.now.as_ref()) {
+            Some(now) => {
+                let item = (now.body.item.root(), now.rid, self.stamp_of(now));
+                patched(self.shared, &self.home, patch, item, false)
+            }
+            None => {
+                let stored = self.stored(&id_key)?;
+                let stored = stored.ok_or_else(|| EngineError::ItemNotFound { id: id.to_owned() })?;
+                let (rid, row) = stored.parse()?;
+                patched(self.shared, &self.home, patch, (row.node()?, rid, row.stamp), false)
+            }
+        }
+    }
+
+    /// A patch as the replace that it amounts to: what a trigger of it is shown. Its conditions have been checked.
+    pub fn patch_as_replace(&mut self, change: ChangeItem) -> Result<ChangeItem, EngineError> {
+        let Change::Patch { id } = &change.change else { return Ok(change) };
+        let mut json = Vec::new();
+        self.patched(&Patch::parse(&change.body)?, id)?.item.root().write_json(&mut json);
+        let replace = Change::Replace { id: id.clone() };
+        Ok(ChangeItem { change: replace, body: json.into(), if_match: None, if_none_match: None, ..change })
+    }
+
+    fn check_key(&self, body: &Body) -> Result<(), EngineError> {
+        let definition = &self.home.container.definition.partition_key;
+        match definition.extract(body.item.root())? == self.home.place.key {
+            true => Ok(()),
+            false => Err(EngineError::PartitionKeyMismatch),
+        }
+    }
+
+    fn delete(&mut self, change: &ChangeItem, id: &str) -> Result<Changed, EngineError> {
+        let id_key = self.home.id_key(id);
+        let found = self.look(Verb::Delete, id, &id_key)?;
+        check_found(change, found.as_ref())?;
+        let found = found.ok_or_else(|| EngineError::ItemNotFound { id: id.to_owned() })?;
+        let values = self.values_of(&id_key, found.rid)?;
+        let before = self.stored(&id_key)?;
+        self.own.set(id_key, before, None);
+        self.own.changes += 1;
+        let (rid, json_bytes) = (found.rid, found.json_bytes as usize);
+        let charge = charge::write(json_bytes, values);
+        Ok(Changed { created: false, id: id.to_owned(), rid, etag: String::new(), charge, json_bytes })
+    }
+
+    /// The last steps of a change: unique keys, size, and the new version takes its place. `from` is the id row's key of an
+    /// item that gets another id.
+    fn store(
+        &mut self,
+        change: &ChangeItem,
+        body: Body,
+        (id_key, from): (Vec<u8>, Option<Vec<u8>>),
+        found: Option<Found>,
+    ) -> Result<Changed, EngineError> {
+        let tuples = self.home.tuples(body.item.root());
+        let before = self.stored(&id_key)?;
+        let was = from.as_ref().unwrap_or(&id_key);
+        let in_the_way = self.check_unique([&id_key, was], found.as_ref(), before.as_ref(), &tuples)?;
+        let replaced = self.own.get(was).and_then(|own| own.now.as_ref());
+        let replaced = replaced.map_or(0, |now| now.body.json_bytes as usize);
+        if self.own.bytes - replaced + body.json_bytes as usize > BYTES_MAX {
+            return Err(EngineError::TransactionTooLarge { limit: "16 MB" });
+        }
+        let rid = match &found {
+            Some(found) => found.rid,
+            None => self.home.place.new_rid(self.home.container)?,
+        };
+        let own_etag = if self.own_etags { Some(item_row::random_etag()?) } else { None };
+        let indexed = Indexed::new(&self.view.indexes, change.indexing, body.item.root(), rid);
+        let (created, json_bytes) = (found.is_none(), body.json_bytes as usize);
+        let charge = match created {
+            true => charge::write(json_bytes, indexed.values),
+            false => charge::replace(json_bytes, indexed.values),
+        };
+        for holder in in_the_way {
+            let id_key = self.home.id_key(Row::parse(&holder.bytes)?.id()?);
+            self.own.set(id_key, Some(holder), None);
+        }
+        let id = body.id.clone();
+        let version = Version { rid, body, tuples, indexed, own_etag };
+        let etag = version.etag();
+        match from {
+            None => self.own.set(id_key, before, Some(version)),
+            Some(from) => {
+                let left = self.stored(&from)?;
+                self.own.rename((from, left), (id_key, before), version);
+            }
+        }
+        self.own.changes += 1;
+        Ok(Changed { created, id, rid, etag, charge, json_bytes })
+    }
+
+    /// The item that a change replaces or deletes; `None` when it creates one.
+    fn look(&mut self, verb: Verb, id: &str, id_key: &[u8]) -> Result<Option<Found>, EngineError> {
+        if let Some(own) = self.own.get(id_key) {
+            let not_found = || EngineError::ItemNotFound { id: id.to_owned() };
+            return match (&own.now, verb) {
+                (None, Verb::Create | Verb::Upsert) => Ok(None),
+                (None, Verb::Replace | Verb::Delete | Verb::Patch) => Err(not_found()),
+                (Some(_), Verb::Create) => Err(EngineError::ItemExists { id: id.to_owned() }),
+                (Some(now), _) => {
+                    let (rid, json_bytes, etag) = (now.rid, now.body.json_bytes, now.etag());
+                    Ok(Some(Found { rid, json_bytes, etag }))
+                }
+            };
+        }
+        let stored = self.stored(id_key)?;
+        let there = stored.as_ref().map(Stored::parse).transpose()?;
+        let live = there.filter(|(_, row)| !self.home.container.is_gone(row, &self.view.moment));
+        let live = self.home.check_existence(verb, id, live)?;
+        Ok(live.map(|(rid, row)| Found { rid, json_bytes: row.json_bytes, etag: row.stamp.etag() }))
+    }
+
+    /// Expired items that hold one of the tuples.
+    fn check_unique(
+        &self,
+        id_keys: [&[u8]; 2],
+        found: Option<&Found>,
+        before: Option<&Stored>,
+        tuples: &[Tuple],
+    ) -> Result<Vec<Stored>, EngineError> {
+        let constraints = &self.home.container.definition.unique_keys;
+        for (tuple, constraint) in tuples.iter().zip(constraints) {
+            if self.own.holds(tuple, id_keys) {
+                return Err(EngineError::UniqueKeyTaken { paths: unique::paths_text(constraint) });
+            }
+        }
+        let own = [before.map(|stored| stored.rid), found.map(|found| found.rid)];
+        let is_moved = |rid: u64| own.contains(&Some(rid)) || self.own.by_rid(rid).is_some();
+        let (snapshot, now) = (&*self.view.snapshot, &self.view.moment);
+        let in_the_way = self.home.check_unique(snapshot, tuples, now, &is_moved)?;
+        if !in_the_way.is_empty() && matches!(self.holds, Holds::Named) {
+            return Err(EngineError::TransactionConflict);
+        }
+        Ok(in_the_way)
+    }
+
+    /// How many values of an item are indexed.
+    fn values_of(&mut self, id_key: &[u8], rid: u64) -> Result<usize, EngineError> {
+        if let Some(now) = self.own.get(id_key).and_then(|own| own.now.as_ref()) {
+            return Ok(now.indexed.values);
+        }
+        let Some(stored) = self.stored(id_key)? else { return Ok(0) };
+        let rows = self.view.indexes.rows_of(rid, &Row::parse(&stored.bytes)?)?;
+        Ok(rows.map_or(0, |rows| rows.scalars))
+    }
+
+    pub(super) fn json_of_version(&self, version: &Version) -> String {
+        let mut json = Vec::with_capacity(version.body.json_bytes as usize + 256);
+        self.write_version(version, &mut json);
+        String::from_utf8(json).expect("JSON is written as UTF-8")
+    }
+
+    /// With the system properties as far as they are known.
+    pub(super) fn write_version(&self, version: &Version, json: &mut Vec<u8>) {
+        version.body.item.root().write_json(json);
+        let (links, stamp) = (Links::new(self.home.container), self.stamp_of(version));
+        links.complete(json, version.rid, &stamp, &version.etag());
+    }
+
+    /// As far as it is known.
+    fn stamp_of(&self, version: &Version) -> Stamp {
+        let (incarnation, partition) = (self.shared.incarnation, self.partition().layout.id);
+        Stamp { incarnation, partition, lsn: 0, ordinal: 0, ts: self.ts, own_etag: version.own_etag }
+    }
+}
+
+fn check_found(change: &ChangeItem, found: Option<&Found>) -> Result<(), EngineError> {
+    match found {
+        Some(found) => {
+            let is_patch = matches!(change.change, Change::Patch { .. });
+            let if_none_match = change.if_none_match.as_deref().filter(|_| is_patch);
+            check_precondition((change.if_match.as_deref(), if_none_match), &found.etag)
+        }
+        None => Ok(()),
+    }
+}
