@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use quire_value::{Number, Object, Path, Segment, Value};
 
-use crate::ast::{self, ExprKind, SubqueryForm, UnaryOperator};
-use crate::bound::{Expr, Query, Step, sorted_constants};
-use crate::diagnostic::Problem;
-use crate::exec::approximate_size;
-use crate::functions::{self, Function, Implementation};
-use crate::lexer::Span;
-use crate::like::Pattern;
+use crate::data::approximate_size;
+use crate::functions::{self, FoundFunction, Function, Implementation};
+use crate::syntax::ast::{self, ExprKind, SubqueryForm, UnaryOperator};
+use crate::syntax::diagnostic::Problem;
+use crate::syntax::lexer::Span;
 use crate::text::Language;
-use crate::user_functions::FoundFunction;
+use crate::text::like::Pattern;
 
+use super::bound::{Expr, Query, Step, sorted_constants};
 use super::from::{Entry, EntryKind};
 use super::{Binder, FOLDED_BYTES_MAX, Position, USER_DEFINED_CALLS_MAX};
 

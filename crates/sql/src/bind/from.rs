@@ -1,10 +1,10 @@
 //! FROM: what each source is, what it is called, and what a name means.
 
-use crate::ast::{self, Collection};
-use crate::bound::{Expr, Input, Origin, Source, Step};
-use crate::diagnostic::Problem;
-use crate::lexer::Span;
+use crate::syntax::ast::{self, Collection};
+use crate::syntax::diagnostic::Problem;
+use crate::syntax::lexer::Span;
 
+use super::bound::{Expr, Input, Origin, Source, Step};
 use super::{Binder, JOINS_MAX, Place, Position};
 
 /// One level of the stack of values.

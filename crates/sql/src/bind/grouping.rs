@@ -3,12 +3,12 @@
 //! A grouped query has one more level on top of its sources: the group. The select list is bound against
 //! the sources first; then what matches a key becomes that key, and a source left over is an error.
 
-use crate::ast::{self, ExprKind};
-use crate::bound::{AggregateCall, Expr, Grouping, OrderItem, Step};
-use crate::diagnostic::Problem;
 use crate::functions::Aggregate;
-use crate::lexer::Span;
+use crate::syntax::ast::{self, ExprKind};
+use crate::syntax::diagnostic::Problem;
+use crate::syntax::lexer::Span;
 
+use super::bound::{AggregateCall, Expr, Grouping, OrderItem, Step};
 use super::from::{Entry, EntryKind};
 use super::{AGGREGATES_MAX, Binder, GROUP_BY_EXPRESSIONS_MAX, Place, aggregate_of};
 

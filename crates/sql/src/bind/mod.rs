@@ -1,30 +1,36 @@
 //! Names to levels, parameters to values, function names to functions; every rule the service checks
 //! before it runs a query. All errors are collected, none stops the binding.
 
+pub(crate) mod bound; // a query with everything resolved
+pub(crate) mod computed; // computed properties: what their queries may be
 mod expressions; // ast::Expr to bound::Expr
+pub(crate) mod flatten; // ORDER BY through a subquery that only names parts of an item
 mod from; // sources, aliases and where a root name leads
 mod grouping; // aggregates, GROUP BY and what may stand beside them
 mod order; // ORDER BY
 mod rank; // ORDER BY RANK
-mod vector; // VectorDistance and its options
+mod schema; // what of its container a query depends on
+mod vector_distance; // VectorDistance and its options
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use quire_value::Value;
 
-use crate::ast;
-use crate::bound::{Expr, Grouping, OrderItem, Query, Ranking};
-use crate::diagnostic::{Diagnostic, Problem};
-use crate::exec::approximate_size;
+use crate::data::approximate_size;
+use crate::error::SqlError;
 use crate::functions::{Aggregate, Nature};
-use crate::lexer::Span;
-use crate::meter::Meter;
-use crate::{Parameters, Schema, SqlError};
+use crate::limits::Meter;
+use crate::syntax::ast;
+use crate::syntax::diagnostic::{Diagnostic, Problem};
+use crate::syntax::lexer::Span;
 
+use self::bound::{Expr, Grouping, OrderItem, Query, Ranking};
+pub use self::computed::{check_computed_properties, check_computed_property};
 use self::from::Entry;
 pub(crate) use self::from::is_name;
 use self::grouping::Frame;
+pub use self::schema::Schema;
 
 pub(crate) const JOINS_MAX: usize = 10;
 pub(crate) const USER_DEFINED_CALLS_MAX: usize = 10;
@@ -39,6 +45,10 @@ const FOLDED_BYTES_MAX: usize = 1 << 20;
 const RANK_SCORES_MAX: usize = 100;
 /// Nobody reads more, and an answer has to stay small.
 const DIAGNOSTICS_MAX: usize = 100;
+
+/// Bound values for `@name` parameters, the `@` included in the name.
+#[derive(Clone, Debug, Default)]
+pub struct Parameters(pub Vec<(String, Value)>);
 
 /// Binds a whole query. `computed` are the names of the computed properties in scope; `schema` is for all else. What it takes
 /// is spent from the meter.

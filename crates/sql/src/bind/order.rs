@@ -1,11 +1,11 @@
 //! ORDER BY: what can be sorted by.
 
-use crate::ast;
-use crate::bound::{Expr, OrderItem, Step};
-use crate::diagnostic::Problem;
 use crate::functions::{Function, Metric};
+use crate::syntax::ast;
+use crate::syntax::diagnostic::Problem;
 
 use super::Binder;
+use super::bound::{Expr, OrderItem, Step};
 use super::from::EntryKind;
 
 /// As query plans write it: less than any score, or with the other sign more than any distance.

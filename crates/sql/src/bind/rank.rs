@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use quire_value::{Number, Value};
 
-use crate::ast::{self, ExprKind};
-use crate::bound::{Component, Expr, OrderItem, Ranking, Score};
-use crate::diagnostic::Problem;
-use crate::exec::approximate_size;
+use crate::data::approximate_size;
 use crate::functions::{self, Function};
+use crate::syntax::ast::{self, ExprKind};
+use crate::syntax::diagnostic::Problem;
 
+use super::bound::{Component, Expr, OrderItem, Ranking, Score};
 use super::order::with_worst;
 use super::{Binder, Place, RANK_SCORES_MAX};
 

@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use quire_value::{Kind, Object, Value};
 
-use crate::SqlError;
-use crate::ast::{BinaryOperator, SubqueryForm, UnaryOperator};
-use crate::bound::{Expr, Query, Step};
-use crate::functions::{Argument, Call, Evaluate, Function, Implementation};
-use crate::like::Pattern;
-use crate::meter::Kept;
-use crate::user_functions::FoundFunction;
+use crate::bind::bound::{Expr, Query, Step};
+use crate::data::{Datum, View, approximate_size};
+use crate::error::SqlError;
+use crate::functions::{Argument, Call, Evaluate, FoundFunction, Function, Implementation};
+use crate::limits::Kept;
+use crate::syntax::ast::{BinaryOperator, SubqueryForm, UnaryOperator};
+use crate::text::like::Pattern;
 
-use super::datum::{Datum, View};
 use super::operators::{binary, compare, equal, logical, to_int32};
-use super::{Flow, Run, Scope, approximate_size};
+use super::{Flow, Run, Scope};
 
 const CARDINALITY: &str = "The cardinality of a scalar subquery result set cannot be greater than one.";
 

@@ -7,15 +7,14 @@
 
 use quire_value::{Value, key};
 
-use crate::SqlError;
-use crate::bound::{Expr, Grouping, Query};
+use crate::bind::bound::{Expr, Grouping, Query};
+use crate::data::{Datum, Fields, Places, View, not_a_record, put_value};
+use crate::error::SqlError;
 use crate::functions::{Accumulator, Aggregate};
-use crate::meter::Kept;
+use crate::limits::Kept;
 
-use super::datum::{Datum, View};
 use super::scope::Group;
-use super::seen::Places;
-use super::spill::{Fields, Sorter, Steps, not_a_record, put_value};
+use super::spill::{Sorter, Steps};
 use super::{Flow, Run, Scope, Visit};
 
 struct Accumulating {

@@ -1,15 +1,15 @@
 //! Runs a bound query by nested loops over the items it is fed, in place on their stored form. No index, no plan: it is the
 //! oracle that every faster way is checked against, and what decides about every item that an index found.
 
-mod datum; // what expressions evaluate to
+mod distinct; // rows that differ from all before
+mod environment; // time, randomness and allowance of a run
 mod evaluate; // expressions
+pub(crate) mod fold; // constants, once at compile time
 mod group; // GROUP BY and aggregates
-mod item; // what comes in
 mod operators; // comparison, arithmetic, bits
-mod row; // what comes out
+mod ranking; // ORDER BY RANK: scores to ranks, ranks to an order
 mod rows; // ORDER BY, DISTINCT, OFFSET LIMIT
 mod scope; // the stack of values in scope
-mod seen; // DISTINCT and group keys, looked up in place
 mod spill; // sorting more than fits into memory
 
 use std::cell::Cell;
@@ -17,20 +17,18 @@ use std::ops::ControlFlow;
 
 use quire_value::Value;
 
-use crate::SqlError;
-use crate::bound::{Expr, Input, Query, Source};
-use crate::environment::Environment;
-use crate::functions::{Finders, Patterns, Shapes, Surroundings};
-use crate::meter::Meter;
-use crate::user_functions::UserFunctions;
+use crate::bind::bound::{Expr, Input, Query, Source};
+use crate::data::{Datum, Item, Row, View};
+use crate::error::SqlError;
+use crate::functions::{Finders, Patterns, Shapes, Surroundings, UserFunctions};
+use crate::limits::Meter;
 
-pub(crate) use self::datum::{Datum, View};
-pub use self::item::{Item, SystemProperties};
-pub use self::row::Row;
+pub(crate) use self::distinct::Seen;
+pub use self::environment::Environment;
+pub use self::ranking::{RankStatistics, fused_part, fused_scores};
+pub(crate) use self::ranking::{Ranked, text_counts};
 pub(crate) use self::rows::Window;
 pub(crate) use self::scope::Scope;
-pub(crate) use self::seen::{Places, Seen};
-pub(crate) use self::spill::{Fields, not_a_record, put_double, put_number, put_value};
 pub use self::spill::{Record, Sorted, Sorter, Steps};
 
 /// Go on, or enough rows.
@@ -311,9 +309,4 @@ impl<'r> Run<'r> {
             _ => visit(scope),
         })
     }
-}
-
-/// For functions that hold values.
-pub(crate) fn approximate_size(value: &Value) -> usize {
-    View::Value(value).approximate_size()
 }

@@ -4,9 +4,8 @@ use std::cmp::Ordering;
 
 use quire_value::{Number, Value};
 
-use crate::ast::BinaryOperator;
-
-use super::datum::{Scalar, View};
+use crate::data::{Scalar, View};
+use crate::syntax::ast::BinaryOperator;
 
 pub(super) fn binary(operator: BinaryOperator, left: View<'_>, right: View<'_>) -> Value {
     use BinaryOperator::*;

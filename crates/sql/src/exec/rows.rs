@@ -7,15 +7,14 @@ use std::cmp::Ordering;
 
 use quire_value::{Value, key};
 
-use crate::SqlError;
-use crate::bound::{Expr, OrderItem, Query};
-use crate::meter::{Kept, Meter};
+use crate::bind::bound::{Expr, OrderItem, Query};
+use crate::data::{Datum, Fields, Row, Shape, View, approximate_size, not_a_record, put_number, put_value};
+use crate::error::SqlError;
+use crate::limits::{Kept, Meter};
 
-use super::datum::{Datum, View};
-use super::row::{Row, Shape};
-use super::seen::{Beyond, Inserted, RowMemory, Seen};
-use super::spill::{Fields, Sorted, Sorter, Steps, not_a_record, put_number, put_value};
-use super::{Emit, Flow, Run, Scope, approximate_size};
+use super::distinct::{Beyond, Inserted, RowMemory, Seen};
+use super::spill::{Sorted, Sorter, Steps};
+use super::{Emit, Flow, Run, Scope};
 
 /// A sort buffer is cut back to the rows that can still be asked for when it has grown by this many.
 const SORT_SLACK: usize = 4_096;
@@ -27,7 +26,7 @@ pub(crate) struct Window {
     pub limit: Option<u64>,
     /// The items come in the order of ORDER BY, or the caller sorts.
     pub in_order: bool,
-    /// See [`crate::Query::ties_fall`].
+    /// See [`crate::query::Query::ties_fall`].
     pub ties_fall: bool,
 }
 

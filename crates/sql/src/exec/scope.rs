@@ -2,7 +2,7 @@
 
 use quire_value::Value;
 
-use super::datum::View;
+use crate::data::View;
 
 /// `'s`: how long the levels stand on the stack of calls; `'d`: how long the data lives, which is what results borrow.
 pub(crate) struct Scope<'s, 'd> {

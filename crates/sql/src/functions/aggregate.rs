@@ -2,11 +2,12 @@
 
 use quire_value::Value;
 
+use crate::data::{Datum, Fields, Places, View, put_double, put_number, put_value};
+use crate::error::SqlError;
+use crate::limits::Kept;
+
 use super::type_check::is_primitive_kind;
 use super::{Function, Implementation, IndexUse, exactly, row};
-use crate::SqlError;
-use crate::exec::{Datum, Fields, Places, View, put_double, put_number, put_value};
-use crate::meter::Kept;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregate {
@@ -206,7 +207,7 @@ impl Accumulator {
                     self.push(Datum::Owned(value), 1, kept)?;
                 }
             }
-            _ => return Err(crate::exec::not_a_record()),
+            _ => return Err(crate::data::not_a_record()),
         }
         Ok(())
     }

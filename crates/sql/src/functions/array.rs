@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use quire_value::{Kind, Object, Value};
 
-use crate::exec::View;
+use crate::data::View;
 
 use super::type_check::is_primitive;
 use super::{Call, Function, IndexUse, at_least, between, exactly, f};
@@ -50,7 +50,7 @@ fn concat(call: &Call<'_>) -> Option<Value> {
 
 /// For a copy of the elements.
 fn spend(call: &Call<'_>, array: &[Value]) -> Option<()> {
-    let bytes = array.iter().map(crate::exec::approximate_size).sum();
+    let bytes = array.iter().map(crate::data::approximate_size).sum();
     call.copy_bytes(bytes)
 }
 
@@ -174,7 +174,7 @@ fn object_to_array(call: &Call<'_>) -> Option<Value> {
     let key = call.optional(1, "k", Call::string)?;
     let value = call.optional(2, "v", Call::string)?;
     let names = object.len().saturating_mul(key.len() + value.len() + 64);
-    let bytes = names.saturating_add(crate::exec::approximate_size(call.value(0)?));
+    let bytes = names.saturating_add(crate::data::approximate_size(call.value(0)?));
     call.copy_bytes(bytes)?;
     let pair = |(name, property): (&str, &Value)| {
         let mut pair = Object::with_capacity(2);

@@ -18,7 +18,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 fn choose(call: &Call<'_>) -> Option<Value> {
     let index = usize::try_from(call.integer(0)?).ok().filter(|index| *index > 0)?;
     let chosen = call.value(index)?;
-    let bytes = crate::exec::approximate_size(chosen);
+    let bytes = crate::data::approximate_size(chosen);
     call.copy_bytes(bytes)?;
     Some(chosen.clone())
 }
@@ -36,7 +36,7 @@ fn document_id(call: &Call<'_>) -> Option<Value> {
 fn hash(call: &Call<'_>) -> Option<Value> {
     let mut hasher = Fnv(0xCBF2_9CE4_8422_2325);
     let value = call.value(0)?;
-    call.spend_bytes(crate::exec::approximate_size(value))?;
+    call.spend_bytes(crate::data::approximate_size(value))?;
     value.hash(&mut hasher);
     let hash = hasher.finish() >> 11; // what a double holds exactly
     if call.len() == 1 {

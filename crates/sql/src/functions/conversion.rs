@@ -24,7 +24,7 @@ fn to_string(call: &Call<'_>) -> Option<Value> {
             Some(Value::from(if number.as_f64() > 0.0 { "Infinity" } else { "-Infinity" }))
         }
         value => {
-            let bytes = crate::exec::approximate_size(value).saturating_mul(ESCAPED_BYTES_MAX);
+            let bytes = crate::data::approximate_size(value).saturating_mul(ESCAPED_BYTES_MAX);
             call.copy_bytes(bytes)?;
             Some(Value::String(value.to_json()))
         }

@@ -5,8 +5,9 @@
 
 use quire_value::Value;
 
-use super::{Call, Function, Implementation, IndexUse, at_least, exactly, f, row};
 use crate::text::{self, Language, Token};
+
+use super::{Call, Function, Implementation, IndexUse, at_least, exactly, f, row};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     f(&["FullTextContains", "FULLTEXT_CONTAINS"], exactly(2), contains_all, IndexUse::FullText)

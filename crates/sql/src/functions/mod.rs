@@ -17,8 +17,9 @@ mod regular;
 mod spatial;
 mod string;
 mod type_check;
+mod user_defined; // udf.name(…): functions that the container brings
 mod utf16;
-mod vector;
+mod vector_distance;
 
 mod calendar; // date arithmetic behind `datetime`
 
@@ -29,10 +30,9 @@ use std::sync::LazyLock;
 use quire_resource::GeospatialType;
 use quire_value::{Kind, Number, Object, Value};
 
-use crate::SqlError;
-use crate::exec::{Datum, View};
-use crate::meter::Meter;
-use crate::user_functions::UserFunctions;
+use crate::data::{Datum, View};
+use crate::error::SqlError;
+use crate::limits::Meter;
 
 pub(crate) use self::aggregate::Accumulator;
 pub use self::aggregate::Aggregate;
@@ -42,7 +42,9 @@ pub use self::full_text::score as full_text_score;
 pub(crate) use self::full_text::{COUNTS as FULL_TEXT_COUNTS, term_text};
 pub(crate) use self::regular::Patterns;
 pub(crate) use self::spatial::Shapes;
-pub(crate) use self::vector::Metric;
+pub use self::user_defined::UserFunctions;
+pub(crate) use self::user_defined::{FoundFunction, NoFunctions};
+pub(crate) use self::vector_distance::Metric;
 
 /// A row of the table.
 pub struct Function {
@@ -235,7 +237,7 @@ const FAMILIES: &[&[Function]] = &[
     aggregate::FUNCTIONS,
     spatial::FUNCTIONS,
     full_text::FUNCTIONS,
-    vector::FUNCTIONS,
+    vector_distance::FUNCTIONS,
     ranking::FUNCTIONS,
 ];
 

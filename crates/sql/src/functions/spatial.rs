@@ -7,8 +7,9 @@ use std::rc::Rc;
 
 use quire_value::{Object, Value};
 
-use super::{Call, Function, IndexUse, exactly, f};
 use crate::geo::{Geometry, Invalid, Spend};
+
+use super::{Call, Function, IndexUse, exactly, f};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     f(&["ST_DISTANCE"], exactly(2), distance, IndexUse::Spatial),
@@ -70,7 +71,7 @@ fn parsed(call: &Call<'_>, index: usize) -> Option<Parsed> {
     if is_small(value) {
         return parse();
     }
-    let bytes = crate::exec::approximate_size(value);
+    let bytes = crate::data::approximate_size(value);
     call.copy_bytes(bytes)?;
     call.surroundings.shapes.get(call, value, bytes, parse)
 }
@@ -163,7 +164,11 @@ mod tests {
     use quire_resource::GeospatialType;
     use quire_value::Value;
 
-    use crate::{Allowance, Environment, Parameters, Query, SqlError};
+    use crate::bind::Parameters;
+    use crate::error::SqlError;
+    use crate::exec::Environment;
+    use crate::limits::Allowance;
+    use crate::query::Query;
 
     fn rows(text: &str, environment: Environment) -> Result<Vec<Value>, SqlError> {
         Query::compile(text, &Parameters::default(), &[])?.with_environment(environment).rows([])

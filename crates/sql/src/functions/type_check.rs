@@ -2,7 +2,7 @@
 
 use quire_value::{Kind, Value};
 
-use crate::exec::View;
+use crate::data::View;
 
 use super::{Call, Evaluate, Function, IndexUse, calendar, exactly};
 

@@ -15,7 +15,7 @@ use quire_resource::{BoundingBox, GeospatialType};
 use smallvec::SmallVec;
 
 use super::measure::METRES_MIN;
-use super::vector::{Vector, project};
+use super::vector3::{Vector, project};
 use super::{Geometry, relate, unlimited};
 
 /// A leaf is less than a centimetre wide.

@@ -8,7 +8,7 @@ use geographiclib_rs::{Geodesic, InverseGeodesic, PolygonArea, Winding};
 use quire_resource::GeospatialType;
 
 use super::shape::{Chain, EDGE_BYTES, Edge, Ring, Vertex, signed_area};
-use super::vector::Vector;
+use super::vector3::Vector;
 use super::{Geometry, Spend};
 
 static WGS84: LazyLock<Geodesic> = LazyLock::new(Geodesic::wgs84);
@@ -214,7 +214,7 @@ fn angle_to_edge(p: Vector, edge: Edge<'_>) -> f64 {
     let across = a.cross(b - a);
     let ends = angle(p, a).min(angle(p, b));
     if p.dot(across.cross(a)) > 0.0 && p.dot(b.cross(across)) > 0.0 {
-        let height = super::vector::turn(a, b, p).abs() / across.length();
+        let height = super::vector3::turn(a, b, p).abs() / across.length();
         return ends.min(height.min(1.0).asin());
     }
     ends

@@ -15,7 +15,7 @@ mod relate; // sides, crossings, containment
 mod shape; // chains of edges, rings, polygons
 #[cfg(test)]
 mod tests;
-mod vector;
+mod vector3;
 
 use quire_resource::GeospatialType;
 use quire_value::Value;

@@ -7,7 +7,7 @@ use quire_value::{Object, Value};
 
 use super::measure::direction;
 use super::shape::{Chain, EDGE_BYTES, Polygon, Ring, Side, Vertex, signed_area};
-use super::vector::{Vector, crosses, is_on, meet};
+use super::vector3::{Vector, crosses, is_on, meet};
 use super::{Geometry, Invalid, Spend};
 
 /// Of one polygon, all its rings together.

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::shape::{Chain, Edge, Location, Polygon, Ring};
-use super::vector::{Vector, crosses, crossing, is_on, meet, middle, project, tolerance};
+use super::vector3::{Vector, crosses, crossing, is_on, meet, middle, project, tolerance};
 use super::{Geometry, Spend};
 
 /// How far beside an edge its two sides are looked at, as a part of the edge's length.

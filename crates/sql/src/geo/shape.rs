@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use quire_resource::GeospatialType;
 
 use super::Spend;
-use super::vector::{Vector, crosses, is_on, middle, tolerance, turn};
+use super::vector3::{Vector, crosses, is_on, middle, tolerance, turn};
 
 /// Edges that share one bounding ball.
 const BUNDLE_EDGES: usize = 16;

@@ -7,7 +7,7 @@ use quire_value::{Limits, Value, text};
 
 use super::cells::Grid;
 use super::measure::direction;
-use super::vector::Vector;
+use super::vector3::Vector;
 use super::{Geometry, unlimited};
 use GeospatialType::{Geography, Geometry as Plane};
 

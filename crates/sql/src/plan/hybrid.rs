@@ -3,11 +3,11 @@
 
 use quire_value::{Number, Value};
 
-use crate::SqlError;
-use crate::ast::{Direction, Expr, ExprKind};
-use crate::bound::{Ranking, Score};
+use crate::bind::bound::{Ranking, Score};
+use crate::error::SqlError;
 use crate::functions;
-use crate::print::List;
+use crate::syntax::ast::{Direction, Expr, ExprKind};
+use crate::syntax::print::List;
 
 use super::{Feature, Planner, QueryInfo, append, refused};
 
@@ -178,7 +178,7 @@ fn arguments(call: &Expr) -> &[Expr] {
 /// Placeholders are numbered by full-text score.
 fn score_texts(calls: &[&Expr], ranking: &Ranking) -> Vec<ScoreText> {
     let mut texts = 0;
-    let mut score_text = |(call, component): (&&Expr, &crate::bound::Component)| {
+    let mut score_text = |(call, component): (&&Expr, &crate::bind::bound::Component)| {
         let direction = if component.weight < 0.0 { Direction::Ascending } else { Direction::Descending };
         match &component.score {
             Score::Text { terms, .. } => {

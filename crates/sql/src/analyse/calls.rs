@@ -1,0 +1,384 @@
+//! Functions as predicates, and functions of a path that are compared with constants.
+//!
+//! What the table of functions says about index use (`IndexUse`) is made true here.
+
+use std::ops::Bound;
+
+use quire_value::{Kind, Number, Path, Value};
+
+use crate::bind::bound::Expr;
+use crate::functions::Function;
+use crate::syntax::ast::BinaryOperator;
+
+use super::condition::{Condition, FullTextCondition, FullTextTerm, SpatialCondition, SpatialRelation};
+use super::place::Place;
+use super::predicate::{Finder, Found, Test, any_of, compared, is_defined, strings_but};
+use super::range::{ValueRange, intersection, union, without};
+
+/// Answers `true`, `false` or undefined, whatever its arguments.
+pub(super) fn is_predicate(function: &Function) -> bool {
+    let name = function.name();
+    name.starts_with("IS_")
+        || name.starts_with("ARRAY_CONTAINS")
+        || name.starts_with("FullTextContains")
+        || matches!(name, "STARTSWITH" | "ENDSWITH" | "CONTAINS" | "StringEquals" | "RegexMatch")
+        || matches!(name, "CONTAINS_ANY_CS" | "CONTAINS_ANY_CI" | "CONTAINS_ALL_CS" | "CONTAINS_ALL_CI")
+        || matches!(name, "ST_WITHIN" | "ST_INTERSECTS" | "ST_ISVALID" | "SetEqual")
+}
+
+fn strings() -> ValueRange {
+    ValueRange::of_kind(Kind::String)
+}
+
+fn numbers() -> ValueRange {
+    ValueRange::of_kind(Kind::Number)
+}
+
+/// True or false only for values of a kind, and more is not known.
+fn only(kind: ValueRange) -> Test {
+    Test::inexact(kind.clone(), kind)
+}
+
+impl Finder<'_> {
+    /// When a call is `wanted`.
+    pub(super) fn call(&mut self, function: &Function, arguments: &[Expr], wanted: bool) -> Found {
+        match function.name() {
+            "ARRAY_CONTAINS" => self.array_contains(arguments, wanted),
+            "ARRAY_CONTAINS_ANY" => self.array_contains_several(arguments, false, wanted),
+            "ARRAY_CONTAINS_ALL" => self.array_contains_several(arguments, true, wanted),
+            "ST_WITHIN" | "ST_INTERSECTS" => self.spatial(function, arguments, wanted),
+            "FullTextContains" | "FullTextContainsAll" => self.full_text(arguments, true, wanted),
+            "FullTextContainsAny" => self.full_text(arguments, false, wanted),
+            _ => self.tested(function, arguments, wanted).unwrap_or(Found::UNKNOWN),
+        }
+    }
+
+    /// Tests of the value that is the first argument.
+    fn tested(&self, function: &Function, arguments: &[Expr], wanted: bool) -> Option<Found> {
+        let test = match function.name() {
+            "IS_DEFINED" => is_defined(),
+            "IS_NULL" => is_kind(Kind::Null),
+            "IS_BOOL" => is_kind(Kind::Bool),
+            "IS_NUMBER" => is_kind(Kind::Number),
+            "IS_STRING" => is_kind(Kind::String),
+            "IS_ARRAY" => is_kind(Kind::Array),
+            "IS_OBJECT" => is_kind(Kind::Object),
+            "IS_PRIMITIVE" => everything_else(ValueRange::scalars()),
+            "IS_INTEGER" | "IS_FINITE_NUMBER" => Test::inexact(numbers(), ValueRange::everything()),
+            "IS_DATETIME" => Test::inexact(strings(), ValueRange::everything()),
+            "STARTSWITH" => self.string_test(arguments, ValueRange::prefix),
+            "StringEquals" => self.string_test(arguments, |text| ValueRange::point(Value::from(text))),
+            "RegexMatch" => Test::inexact(self.regex_range(arguments), strings()),
+            "CONTAINS" | "ENDSWITH" => only(strings()),
+            "CONTAINS_ANY_CS" | "CONTAINS_ANY_CI" | "CONTAINS_ALL_CS" | "CONTAINS_ALL_CI" => only(strings()),
+            _ => return None,
+        };
+        self.test_of(arguments.first()?, test, wanted)
+    }
+
+    fn constant_at(&self, arguments: &[Expr], index: usize) -> Option<Value> {
+        self.constant_of(arguments.get(index)?)
+    }
+
+    /// A test with a second string, and possibly regardless of case.
+    fn string_test(&self, arguments: &[Expr], range: impl Fn(&str) -> ValueRange) -> Test {
+        let ignore_case = match arguments.get(2).map(|argument| self.constant_of(argument)) {
+            None => false,
+            Some(Some(Value::Bool(ignore_case))) => ignore_case,
+            Some(Some(_)) => return Test::never(),
+            Some(None) => return only(strings()),
+        };
+        match self.constant_at(arguments, 1) {
+            Some(Value::String(text)) if !ignore_case => strings_but(vec![range(&text)]),
+            Some(Value::String(_)) | None => only(strings()),
+            Some(_) => Test::never(),
+        }
+    }
+
+    /// `^abc…` without modifiers begins with `abc`.
+    fn regex_range(&self, arguments: &[Expr]) -> ValueRange {
+        match (self.constant_at(arguments, 1), arguments.len()) {
+            (Some(Value::String(pattern)), 2) => ValueRange::prefix(&anchored_text(&pattern)),
+            _ => strings(),
+        }
+    }
+
+    /// A path's array has a constant, or a constant array has a path's value.
+    fn array_contains(&mut self, arguments: &[Expr], wanted: bool) -> Found {
+        let partial = match arguments.get(2).map(|argument| self.constant_of(argument)) {
+            None | Some(Some(Value::Undefined)) => Some(false),
+            Some(Some(Value::Bool(partial))) => Some(partial),
+            Some(Some(_)) => return Found::NOTHING,
+            Some(None) => None,
+        };
+        let [array, element, ..] = arguments else { return Found::UNKNOWN };
+        match (self.constant_of(array), self.constant_of(element)) {
+            (Some(Value::Array(values)), _) => {
+                let mut test = any_of(&values);
+                if partial != Some(false) {
+                    // An object is found when an element has all that it has.
+                    test.yes = union([test.yes, vec![ValueRange::of_kind(Kind::Object)]].concat());
+                    test.no = vec![ValueRange::defined()];
+                    test.exact = false;
+                }
+                self.test_of(element, test, wanted).unwrap_or(Found::UNKNOWN)
+            }
+            (Some(_), _) => Found::NOTHING,
+            (None, Some(value)) => self.array_has(array, &value, partial, wanted),
+            (None, None) => self.is_array(array),
+        }
+    }
+
+    fn array_contains_several(&mut self, arguments: &[Expr], all: bool, wanted: bool) -> Found {
+        let Some((array, values)) = arguments.split_first() else { return Found::UNKNOWN };
+        let is_array = self.is_array(array);
+        if !wanted {
+            return is_array;
+        }
+        let mut found = Vec::new();
+        for value in values {
+            match self.constant_of(value) {
+                Some(Value::Undefined) if all => return Found::NOTHING,
+                Some(Value::Undefined) => {}
+                Some(value) => found.push(self.array_has(array, &value, Some(false), true)),
+                None => found.push(is_array.clone()),
+            }
+        }
+        if all { Found::all_of(found) } else { Found::any_of(found) }
+    }
+
+    /// True or false only for arrays.
+    fn is_array(&self, array: &Expr) -> Found {
+        let found = self.test_of(array, only(ValueRange::of_kind(Kind::Array)), true);
+        found.unwrap_or(Found::UNKNOWN)
+    }
+
+    fn array_has(&self, array: &Expr, value: &Value, partial: Option<bool>, wanted: bool) -> Found {
+        if value.is_undefined() {
+            return Found::NOTHING;
+        }
+        let Some(place) = self.place(array).filter(|place| !place.path.is_empty()) else {
+            return self.is_array(array);
+        };
+        if !wanted {
+            return self.is_array(array);
+        }
+        let names = place.is_names();
+        match element_equal(place.elements(), value) {
+            Condition::All => self.is_array(array),
+            // One element, one scalar: the element is in the array exactly when it is in the index.
+            Condition::Range(mut range) => {
+                range.exact =
+                    names && partial.is_some() && !matches!(value, Value::Array(_) | Value::Object(_));
+                let exact = range.exact;
+                Found { condition: Condition::Range(range), exact }
+            }
+            condition => Found::inexact(condition),
+        }
+    }
+
+    /// A function of a path compared with a constant.
+    pub(super) fn call_comparison(
+        &mut self,
+        function: &Function,
+        arguments: &[Expr],
+        operator: BinaryOperator,
+        value: &Value,
+        wanted: bool,
+    ) -> Found {
+        let compared = compared(operator, value);
+        let result = if wanted { compared.yes } else { compared.no };
+        let argument = match function.name() {
+            "FLOOR" | "CEILING" | "ROUND" | "TRUNC" => around(&within_kind(&result, Kind::Number)),
+            "ABS" => absolute(&within_kind(&result, Kind::Number)),
+            "LEFT" => beginning(&within_kind(&result, Kind::String)),
+            "SUBSTRING" if self.constant_at(arguments, 1) == Some(Value::from(0)) => {
+                beginning(&within_kind(&result, Kind::String))
+            }
+            "RIGHT" | "SUBSTRING" | "MONTH" | "DAY" => strings_if(!result.is_empty()),
+            "YEAR" => year(&within_kind(&result, Kind::Number)),
+            "ST_DISTANCE" => return self.distance(arguments, &within_kind(&result, Kind::Number)),
+            _ => return Found::UNKNOWN,
+        };
+        let test = Test { yes: argument, no: Vec::new(), exact: false };
+        let found = arguments.first().and_then(|argument| self.test_of(argument, test, true));
+        found.unwrap_or(Found::UNKNOWN)
+    }
+
+    /// The path among two arguments, and the constant; whether the path comes first.
+    fn path_and_constant(&self, arguments: &[Expr]) -> Option<(Path, Value, bool)> {
+        let [left, right, ..] = arguments else { return None };
+        let names = |expr: &Expr| {
+            let place: Place = self.place(expr)?;
+            (place.is_names() && !place.path.is_empty()).then_some(Path(place.path))
+        };
+        match (names(left), self.constant_of(right)) {
+            (Some(path), Some(value)) => Some((path, value, true)),
+            _ => Some((names(right)?, self.constant_of(left)?, false)),
+        }
+    }
+
+    fn spatial(&self, function: &Function, arguments: &[Expr], wanted: bool) -> Found {
+        let Some((path, region, path_first)) = self.path_and_constant(arguments).filter(|_| wanted) else {
+            return Found::UNKNOWN;
+        };
+        let relation = match (function.name(), path_first) {
+            ("ST_INTERSECTS", _) => SpatialRelation::Intersects,
+            (_, true) => SpatialRelation::Within,
+            (_, false) => SpatialRelation::Contains,
+        };
+        Found::inexact(Condition::Spatial(SpatialCondition { path, region, relation }))
+    }
+
+    /// A distance in the ranges, which are of numbers: at most the largest of them.
+    fn distance(&self, arguments: &[Expr], distances: &[ValueRange]) -> Found {
+        let Some((path, region, _)) = self.path_and_constant(arguments) else { return Found::UNKNOWN };
+        match distances.last().map(|range| &range.high) {
+            None => Found::NOTHING,
+            Some(Bound::Included(Value::Number(high)) | Bound::Excluded(Value::Number(high))) => {
+                let relation = SpatialRelation::Near(high.as_f64());
+                Found::inexact(Condition::Spatial(SpatialCondition { path, region, relation }))
+            }
+            Some(_) => Found::UNKNOWN,
+        }
+    }
+
+    /// The last argument is the language, which the binder adds.
+    fn full_text(&self, arguments: &[Expr], all: bool, wanted: bool) -> Found {
+        let [text, terms @ .., _language] = arguments else { return Found::UNKNOWN };
+        let Some(place) = self.place(text) else { return Found::UNKNOWN };
+        let terms: Option<Vec<FullTextTerm>> = terms.iter().map(|term| self.full_text_term(term)).collect();
+        match terms {
+            Some(terms) if wanted && place.is_names() && !place.path.is_empty() => {
+                let path = Path(place.path);
+                Found::inexact(Condition::FullText(FullTextCondition { path, terms, all }))
+            }
+            _ => self.test(&place, only(strings()), true),
+        }
+    }
+
+    fn full_text_term(&self, term: &Expr) -> Option<FullTextTerm> {
+        match self.constant_of(term)? {
+            Value::String(text) => Some(FullTextTerm { text, distance: 0 }),
+            Value::Object(term) => Some(FullTextTerm {
+                text: term.get("term")?.as_str()?.to_owned(),
+                distance: term.get("distance").map_or(Some(0), Value::as_u64)?,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Never undefined: what is not of the kind is not.
+fn is_kind(kind: Kind) -> Test {
+    everything_else(ValueRange::of_kind(kind))
+}
+
+fn everything_else(yes: ValueRange) -> Test {
+    let no = without(ValueRange::everything(), std::slice::from_ref(&yes));
+    Test::exact(vec![yes], no)
+}
+
+/// What an element that is equal to the value, or an object that has its members, shows to an index.
+fn element_equal(element: Place, value: &Value) -> Condition {
+    match value {
+        Value::Array(elements) => {
+            let inner = elements.iter().map(|value| element_equal(element.clone().elements(), value));
+            Condition::all_of(inner.collect::<Vec<_>>())
+        }
+        Value::Object(members) => {
+            let inner = members.iter().map(|(name, value)| element_equal(element.clone().name(name), value));
+            Condition::all_of(inner.collect::<Vec<_>>())
+        }
+        Value::Undefined => Condition::All,
+        scalar => Condition::range(element.path, vec![ValueRange::point(scalar.clone())], false),
+    }
+}
+
+fn within_kind(ranges: &[ValueRange], kind: Kind) -> Vec<ValueRange> {
+    intersection(ranges, &[ValueRange::of_kind(kind)])
+}
+
+fn strings_if(possible: bool) -> Vec<ValueRange> {
+    if possible { vec![strings()] } else { Vec::new() }
+}
+
+fn number_at(bound: &Bound<Value>) -> Option<Number> {
+    match bound {
+        Bound::Included(Value::Number(number)) | Bound::Excluded(Value::Number(number)) => Some(*number),
+        _ => None,
+    }
+}
+
+/// Numbers that are less than one away. Large integers are their own result, and adding one may not change them.
+fn around(ranges: &[ValueRange]) -> Vec<ValueRange> {
+    let moved = |number: Number, by: f64| Number::Double(number.as_f64() + by);
+    let widened = |range: &ValueRange| ValueRange {
+        low: number_at(&range.low)
+            .map_or(numbers().low, |low| Bound::Included(Value::Number(moved(low, -1.0).min(low)))),
+        high: number_at(&range.high)
+            .map_or(numbers().high, |high| Bound::Included(Value::Number(moved(high, 1.0).max(high)))),
+    };
+    union(ranges.iter().map(widened).collect())
+}
+
+/// Numbers whose absolute value is in the ranges: these, and what mirrors them.
+fn absolute(ranges: &[ValueRange]) -> Vec<ValueRange> {
+    let mirrored = |range: &ValueRange| ValueRange {
+        low: number_at(&range.high).map_or(numbers().low, |high| negative(high, f64::next_down)),
+        high: number_at(&range.low).map_or(numbers().high, |low| negative(low, f64::next_up)),
+    };
+    let positive = ValueRange { low: Bound::Included(Value::from(0)), high: numbers().high };
+    let ranges = intersection(ranges, &[positive]);
+    let mut both: Vec<ValueRange> = ranges.iter().map(mirrored).collect();
+    both.extend(ranges);
+    union(both)
+}
+
+/// An integer that a double cannot hold is passed by the next one.
+fn negative(number: Number, beyond: fn(f64) -> f64) -> Bound<Value> {
+    let negative = match number {
+        Number::Int(value) => value.checked_neg().map(Number::Int),
+        _ => None,
+    };
+    Bound::Included(Value::Number(negative.unwrap_or_else(|| Number::Double(beyond(-number.as_f64())))))
+}
+
+/// Strings that begin with one of the points; any, when there is more than points.
+fn beginning(results: &[ValueRange]) -> Vec<ValueRange> {
+    let prefix = |range: &ValueRange| match range.as_point() {
+        Some(Value::String(text)) => ValueRange::prefix(text),
+        _ => strings(),
+    };
+    union(results.iter().map(prefix).collect())
+}
+
+/// Date-time strings begin with four digits of the year; an offset may move the last day of a year into the next one, and
+/// the first day into the one before.
+fn year(results: &[ValueRange]) -> Vec<ValueRange> {
+    let prefixes = |range: &ValueRange| match range.as_point().and_then(Value::as_i64) {
+        Some(year @ 1..=9_998) => vec![
+            ValueRange::prefix(&format!("{:04}-12-31", year - 1)),
+            ValueRange::prefix(&format!("{year:04}-")),
+            ValueRange::prefix(&format!("{:04}-01-01", year + 1)),
+        ],
+        _ => vec![strings()],
+    };
+    union(results.iter().flat_map(prefixes).collect())
+}
+
+/// The plain text that an anchored pattern starts with.
+fn anchored_text(pattern: &str) -> String {
+    let Some(rest) = pattern.strip_prefix('^').filter(|rest| !rest.contains('|')) else {
+        return String::new();
+    };
+    let is_plain = |character: &char| {
+        character.is_alphanumeric() || matches!(character, ' ' | '_' | '-' | '/' | ':' | '@' | '#')
+    };
+    let mut text: String = rest.chars().take_while(is_plain).collect();
+    // A repetition belongs to the last character, and may be of none.
+    if rest[text.len()..].starts_with(['*', '?', '{', '+']) {
+        text.pop();
+    }
+    text
+}

@@ -1,0 +1,268 @@
+//! What an index can know of a query before any item is read: a pure function of the bound query.
+//!
+//! Soundness is the one invariant, and a property test: an item that does not satisfy [`Analysis::filter`] adds nothing
+//! to the result, and an item cut down to [`Analysis::reads`] adds the same. Whatever is not understood leaves every
+//! item and reads it whole. A run that would fail on an item (a subquery of two rows where one value is wanted) need
+//! not fail when a filter spares it that item.
+
+mod calls; // functions as predicates
+mod condition; // what an item must satisfy
+mod partition_keys; // which partition keys a filter leaves
+mod place; // where values come from
+mod policy; // what an indexing policy says to a query
+mod predicate; // expressions to conditions
+mod projection; // what a view takes of an item
+mod range; // sets of values
+mod reads; // what is touched
+mod search; // terms in texts
+mod vector_order; // ORDER BY VectorDistance
+
+use std::cell::Cell;
+
+use quire_value::{Path, Value};
+
+use crate::bind::bound::{self, Expr, Input};
+use crate::data::{Datum, Row, approximate_size};
+use crate::exec::{self, Run};
+use crate::functions::{Aggregate, Nature, NoFunctions, Surroundings};
+use crate::query::Query;
+
+use self::place::{Levels, Place};
+use self::predicate::Finder;
+
+pub use self::condition::{
+    Condition, FullTextCondition, FullTextTerm, PathRange, SpatialCondition, SpatialRelation,
+};
+pub use self::policy::{CompositeIndex, IndexMetrics, Indexes, SingleIndex};
+pub use self::projection::Projection;
+pub use self::range::ValueRange;
+pub use self::reads::Reads;
+pub use self::search::{
+    RankComponent, RankSearch, ScoreOrder, SearchTerm, SearchedText, TextCount, TextStatisticsSearch,
+};
+pub use self::vector_order::VectorOrder;
+
+/// Values of constants that conditions are made of. Filters with more of them are for reading items, not for indexes.
+const CONSTANT_BYTES_MAX: usize = 4 << 20;
+/// Of each, in ranges and the ranges between them, while they are put together.
+const CONSTANT_COPIES: usize = 6;
+
+/// What a query asks of the items of a container.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Analysis {
+    /// Satisfied by every item that can contribute to the result: by WHERE, by the sources in FROM and JOIN, and by
+    /// `SELECT VALUE`, which drops what is undefined.
+    pub filter: Condition,
+    /// An item contributes exactly when it satisfies `filter`, and then once. No path of the filter has `[]`.
+    pub filter_is_exact: bool,
+    /// The ORDER BY of the query, when every key is a plain path of the item. With JOIN an item has several rows
+    /// with equal keys.
+    pub order: Option<Vec<OrderPath>>,
+    /// The ORDER BY of the query as a policy names its paths, whatever it sorts by.
+    pub order_keys: Vec<OrderKey>,
+    pub reads: Reads,
+    pub aggregate: Option<IndexAggregate>,
+    /// Paths over which the query aggregates.
+    pub aggregated: Vec<Path>,
+    /// Paths of texts in which the query looks for terms, or scores them.
+    pub searched: Vec<Path>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderPath {
+    /// Names only.
+    pub path: Path,
+    pub descending: bool,
+}
+
+/// A key of ORDER BY in the words of a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderKey {
+    /// Names and `[]`. Begins with the name of a computed property if it is one.
+    pub path: Path,
+    pub is_computed: bool,
+    pub descending: bool,
+}
+
+/// A query of one row that depends on nothing but how many items satisfy the filter (which is exact), in how many of
+/// them the value at `path` is defined, and, where asked for, the smallest and the largest of these values.
+///
+/// So it may be fed any items with the same numbers and extremes. An array or an object among the values makes
+/// MIN and MAX undefined; they are the largest values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexAggregate {
+    /// Names only. `None`: only items are counted. The filter is on no other path.
+    pub path: Option<Path>,
+    pub min: bool,
+    pub max: bool,
+}
+
+impl Query {
+    /// Depends on the time that [`Query::with_environment`] gave, when the query asks for it.
+    pub fn analysis(&self) -> Analysis {
+        let constants = Constants::new(self);
+        let constant = |expr: &Expr| constants.of(expr);
+        let mut finder = Finder { levels: Levels::default(), computed: &self.computed, constant: &constant };
+        let found = finder.rows(&self.bound);
+        let order = self.order(&finder);
+        let order_keys =
+            self.bound.order_by.iter().filter_map(|item| self.order_key(&finder, item)).collect();
+        let filter_is_exact = found.exact && contributes_once(&self.bound) && !has_elements(&found.condition);
+        let reads = reads::reads(&self.bound, &self.computed);
+        let aggregate = if filter_is_exact { self.index_aggregate(&finder, &found.condition) } else { None };
+        let aggregated = self.aggregated(&finder);
+        let filter = found.condition;
+        let mut searched = Vec::new();
+        filter.for_each_text(&mut |text| searched.push(text.path.clone()));
+        searched.extend(self.scored_paths(&finder));
+        searched.dedup();
+        Analysis { filter, filter_is_exact, order, order_keys, reads, aggregate, aggregated, searched }
+    }
+
+    /// With the levels of the outermost query in scope.
+    fn order(&self, finder: &Finder<'_>) -> Option<Vec<OrderPath>> {
+        if self.bound.order_by.is_empty() || self.bound.grouping.is_some() {
+            return None;
+        }
+        let path = |item: &bound::OrderItem| {
+            let place =
+                finder.place(&item.expr).filter(|place| place.is_names() && !place.path.is_empty())?;
+            Some(OrderPath { path: Path(place.path), descending: item.descending })
+        };
+        self.bound.order_by.iter().map(path).collect()
+    }
+
+    /// `None` for what no policy speaks of: groups, and the identity of the item.
+    fn order_key(&self, finder: &Finder<'_>, item: &bound::OrderItem) -> Option<OrderKey> {
+        let (base, steps): (&Expr, &[bound::Step]) = match &item.expr {
+            Expr::Path { base, steps, .. } => (base, steps),
+            other => (other, &[]),
+        };
+        let (place, is_computed) = match base {
+            Expr::Computed { index, .. } => {
+                let place = Place::item().name(self.computed_names.get(*index)?);
+                (steps.iter().try_fold(place, Place::step)?, true)
+            }
+            _ => (finder.place(&item.expr)?, false),
+        };
+        (!place.path.is_empty()).then_some(OrderKey {
+            path: Path(place.path),
+            is_computed,
+            descending: item.descending,
+        })
+    }
+
+    fn aggregated(&self, finder: &Finder<'_>) -> Vec<Path> {
+        let calls = self.bound.grouping.iter().flat_map(|grouping| &grouping.aggregates);
+        let places = calls.filter_map(|call| finder.place(&call.argument));
+        let places = places.filter(|place| place.is_names() && !place.path.is_empty());
+        places.map(|place| Path(place.path)).collect()
+    }
+
+    fn index_aggregate(&self, finder: &Finder<'_>, filter: &Condition) -> Option<IndexAggregate> {
+        let grouping = self.bound.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
+        let mut found = IndexAggregate { path: None, min: false, max: false };
+        let mut same_path = |path: Path| *found.path.get_or_insert_with(|| path.clone()) == path;
+        for call in &grouping.aggregates {
+            let constant = finder.constant_of(&call.argument);
+            match (call.aggregate, constant, finder.place(&call.argument)) {
+                (Aggregate::Count, Some(_), _) => {}
+                (Aggregate::Count | Aggregate::Min | Aggregate::Max, None, Some(place))
+                    if place.is_names() && !place.path.is_empty() && same_path(Path(place.path.clone())) => {}
+                _ => return None,
+            }
+        }
+        let fits = match filter {
+            Condition::All | Condition::Nothing => true,
+            Condition::Range(range) => same_path(range.path.clone()),
+            _ => false,
+        };
+        let asks = |aggregate: Aggregate| grouping.aggregates.iter().any(|call| call.aggregate == aggregate);
+        found.min = asks(Aggregate::Min);
+        found.max = asks(Aggregate::Max);
+        fits.then_some(found)
+    }
+}
+
+/// Expressions that depend on no item, as far as their values are worth knowing: conditions hold several copies of them.
+struct Constants<'q> {
+    query: &'q Query,
+    surroundings: Surroundings<'q>,
+    left_bytes: Cell<usize>,
+}
+
+impl<'q> Constants<'q> {
+    fn new(query: &'q Query) -> Constants<'q> {
+        let surroundings = exec::surroundings(&query.environment, &query.patterns, &NoFunctions);
+        Constants { query, surroundings, left_bytes: Cell::new(CONSTANT_BYTES_MAX) }
+    }
+
+    /// What fails, is not finite or is too much is left to the run.
+    fn of(&self, expr: &Expr) -> Option<Value> {
+        let known = expr.as_constant();
+        if known.is_none() && !is_constant(expr, self.query.environment.now_ticks.is_some()) {
+            return None;
+        }
+        let evaluated = match known {
+            Some(_) => None,
+            None => Some(self.evaluate(expr)?),
+        };
+        let bytes = known.or(evaluated.as_ref()).map_or(0, approximate_size);
+        self.left_bytes.set(self.left_bytes.get().checked_sub(bytes)?);
+        self.query.environment.allowance.memory().take(bytes * CONSTANT_COPIES).ok()?;
+        evaluated.or_else(|| known.cloned())
+    }
+
+    /// `None` when it fails, or is nothing that a row can be.
+    fn evaluate(&self, expr: &Expr) -> Option<Value> {
+        let value = Run::new(&self.surroundings, &self.query.computed, None).constant(expr).ok()?;
+        let row = Row::from(Datum::Owned(value));
+        (row.check().is_ok() && !row.is_undefined()).then(|| row.to_value())
+    }
+}
+
+/// Every item that satisfies the filter makes one tuple.
+fn contributes_once(query: &bound::Query) -> bool {
+    matches!(query.sources.as_slice(), [source] if matches!(source.input, Input::Container))
+}
+
+fn has_elements(condition: &Condition) -> bool {
+    let mut found = false;
+    condition.for_each_range(&mut |range| found |= range.has_elements());
+    found
+}
+
+/// Depends on no item and on no chance, and on the time only if that is known.
+fn is_constant(expr: &Expr, knows_time: bool) -> bool {
+    let all = |items: &[Expr]| items.iter().all(|item| is_constant(item, knows_time));
+    let one = |item: &Expr| is_constant(item, knows_time);
+    match expr {
+        Expr::Constant(_) => true,
+        Expr::Array(items) | Expr::And(items) | Expr::Or(items) | Expr::Coalesce(items) => all(items),
+        Expr::Object(members) => members.iter().all(|(_, member)| one(member)),
+        Expr::Unary { operand, .. } => one(operand),
+        Expr::Chain { first, rest } => one(first) && rest.iter().all(|(_, operand)| one(operand)),
+        Expr::In { needle, items, .. } => one(needle) && all(items),
+        Expr::Like { text, pattern, .. } => one(text) && one(pattern),
+        Expr::Between { value, low, high, .. } => one(value) && one(low) && one(high),
+        Expr::Conditional { branches, otherwise } => {
+            branches.iter().all(|(test, value)| one(test) && one(value)) && one(otherwise)
+        }
+        Expr::Call { function, arguments } => {
+            let nature = match function.nature() {
+                Nature::Plain => true,
+                Nature::Clock => knows_time,
+                Nature::Random => false,
+            };
+            nature && all(arguments)
+        }
+        Expr::Variable { .. } | Expr::Computed { .. } | Expr::Path { .. } => false,
+        Expr::GroupKey { .. } | Expr::Aggregate { .. } => false,
+        Expr::Subquery { .. } | Expr::Let { .. } | Expr::UserCall { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod soundness;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Where in the item the values in scope come from.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use quire_value::{Segment, Value};
+
+use crate::bind::bound::{Expr, Step};
+use crate::bind::is_name;
+
+/// Names and `[]` of a place: those below are as good as unknown. Places are copied wherever their value is mentioned.
+const SEGMENTS_MAX: usize = 128;
+
+/// A place in the item: names and `[]`. Empty: the item itself.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Place {
+    pub path: Vec<Segment>,
+}
+
+impl Place {
+    pub fn item() -> Place {
+        Place { path: Vec::new() }
+    }
+
+    /// Made of names: one value of the item.
+    pub fn is_names(&self) -> bool {
+        !self.path.contains(&Segment::Elements)
+    }
+
+    pub fn name(mut self, name: &str) -> Place {
+        self.path.push(Segment::Name(name.to_owned()));
+        self
+    }
+
+    pub fn elements(mut self) -> Place {
+        self.path.push(Segment::Elements);
+        self
+    }
+
+    /// `None` when where it leads depends on the item, or is too long to say.
+    pub fn step(self, step: &Step) -> Option<Place> {
+        match step {
+            Step::Name(name) => self.member(name),
+            Step::Index(index) => match index.as_constant()? {
+                Value::String(name) => self.member(name),
+                Value::Number(_) => self.has_room().then(|| self.elements()),
+                _ => None,
+            },
+        }
+    }
+
+    /// `None` when that is too long to say.
+    pub fn member(self, name: &str) -> Option<Place> {
+        (self.has_room() && is_name(name)).then(|| self.name(name))
+    }
+
+    fn has_room(&self) -> bool {
+        self.path.len() < SEGMENTS_MAX
+    }
+
+    /// The names up to the first `[]`.
+    pub fn leading_names(&self) -> &[Segment] {
+        let end = self.path.iter().position(|segment| *segment == Segment::Elements);
+        &self.path[..end.unwrap_or(self.path.len())]
+    }
+}
+
+/// What is known of a value in scope.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Binding {
+    Unknown,
+    Place(Place),
+    /// An object made by a select list. Shared: subqueries inside each other may mention one twice at every level.
+    Members(Rc<HashMap<String, Binding>>),
+}
+
+impl Binding {
+    /// Of each element, when it is an array.
+    pub fn element(self) -> Binding {
+        match self {
+            Binding::Place(place) => Binding::Place(place.elements()),
+            Binding::Unknown | Binding::Members(_) => Binding::Unknown,
+        }
+    }
+
+    fn step(self, step: &Step) -> Binding {
+        match (self, step) {
+            (Binding::Place(place), step) => place.step(step).map_or(Binding::Unknown, Binding::Place),
+            (Binding::Members(members), Step::Name(name)) => {
+                members.get(name).cloned().unwrap_or(Binding::Unknown)
+            }
+            (Binding::Members(_) | Binding::Unknown, _) => Binding::Unknown,
+        }
+    }
+}
+
+/// The values in scope by their levels.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Levels(Vec<Binding>);
+
+impl Levels {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn push(&mut self, binding: Binding) {
+        self.0.push(binding);
+    }
+
+    pub fn truncate(&mut self, len: usize) {
+        self.0.truncate(len);
+    }
+
+    /// What is known of the value of an expression. `computed` are those of the container.
+    pub fn binding(&self, expr: &Expr, computed: &[Expr]) -> Binding {
+        match expr {
+            Expr::Variable { level, .. } => self.0.get(*level).cloned().unwrap_or(Binding::Unknown),
+            Expr::Path { base, steps, .. } => {
+                steps.iter().fold(self.binding(base, computed), |binding, step| binding.step(step))
+            }
+            Expr::Computed { level, index, .. } => {
+                let item = self.0.get(*level).cloned();
+                match (item, computed.get(*index)) {
+                    (Some(Binding::Place(item)), Some(expr)) if item.path.is_empty() => {
+                        Levels(vec![Binding::Place(item)]).binding(expr, &[])
+                    }
+                    _ => Binding::Unknown,
+                }
+            }
+            Expr::Object(members) => {
+                // Of two members with one name the last one counts.
+                let members =
+                    members.iter().map(|(name, member)| (name.clone(), self.binding(member, computed)));
+                Binding::Members(Rc::new(members.collect()))
+            }
+            _ => Binding::Unknown,
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Which parts of an item a query can touch.
+
+use quire_value::{Path, Segment};
+
+use crate::bind::bound::{Expr, Input, Query, Step};
+
+use super::place::{Binding, Levels, Place};
+
+/// The parts of an item that decide its rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// The item itself, or what could be any part of it.
+    Whole,
+    /// Only what is at these paths, everything below included: names only, sorted, none below another. An item with
+    /// nothing but them gives the same rows. None: the rows are the same for all items.
+    Paths(Vec<Path>),
+}
+
+pub(super) fn reads(query: &Query, computed: &[Expr]) -> Reads {
+    let mut reader = Reader { levels: Levels::default(), computed, paths: Some(Vec::new()) };
+    reader.query(query);
+    match reader.paths {
+        Some(paths) => Reads::Paths(outermost(paths)),
+        None => Reads::Whole,
+    }
+}
+
+/// Without the paths that lie below others.
+fn outermost(mut paths: Vec<Vec<Segment>>) -> Vec<Path> {
+    paths.sort_by(|left, right| names(left).cmp(names(right)));
+    let mut kept: Vec<Path> = Vec::new();
+    for path in paths {
+        if !kept.last().is_some_and(|last| path.starts_with(&last.0)) {
+            kept.push(Path(path));
+        }
+    }
+    kept
+}
+
+fn names(path: &[Segment]) -> impl Iterator<Item = &str> {
+    path.iter().map(|segment| if let Segment::Name(name) = segment { name.as_str() } else { "" })
+}
+
+struct Reader<'q> {
+    levels: Levels,
+    computed: &'q [Expr],
+    /// `None`: the whole item.
+    paths: Option<Vec<Vec<Segment>>>,
+}
+
+impl Reader<'_> {
+    fn query(&mut self, query: &Query) {
+        let outer = self.levels.len();
+        for source in &query.sources {
+            let binding = self.source(&source.input);
+            self.levels.push(if source.iterate { binding.element() } else { binding });
+        }
+        self.exprs(query.filter.iter());
+        if let Some(grouping) = &query.grouping {
+            self.exprs(&grouping.keys);
+            self.levels.push(Binding::Unknown);
+            self.exprs(grouping.aggregates.iter().map(|call| &call.argument));
+        }
+        self.exprs(query.order_by.iter().map(|item| &item.expr));
+        self.expr(&query.projection);
+        self.levels.truncate(outer);
+    }
+
+    fn source(&mut self, input: &Input) -> Binding {
+        match input {
+            Input::Container => Binding::Place(Place::item()),
+            Input::Expr(expr) => self.named(expr),
+            Input::Subquery(query) => {
+                self.query(query);
+                Binding::Unknown
+            }
+        }
+    }
+
+    /// What a name stands for. The item itself is always there; what is read of it is read by that name.
+    fn named(&mut self, expr: &Expr) -> Binding {
+        let binding = self.levels.binding(expr, self.computed);
+        if !matches!(&binding, Binding::Place(place) if place.path.is_empty()) {
+            self.expr(expr);
+        }
+        binding
+    }
+
+    fn exprs<'e>(&mut self, exprs: impl IntoIterator<Item = &'e Expr>) {
+        exprs.into_iter().for_each(|expr| self.expr(expr));
+    }
+
+    fn place(&mut self, place: &Place) {
+        match place.leading_names() {
+            [] => self.paths = None,
+            names => {
+                if let Some(paths) = &mut self.paths {
+                    paths.push(names.to_vec());
+                }
+            }
+        }
+    }
+
+    fn expr(&mut self, expr: &Expr) {
+        match expr {
+            Expr::Variable { .. } => {
+                if let Binding::Place(place) = self.levels.binding(expr, self.computed) {
+                    self.place(&place);
+                }
+            }
+            Expr::Path { base, steps, .. } => self.path(base, steps),
+            Expr::Computed { index, .. } => self.computed_property(*index),
+            Expr::Constant(_) | Expr::GroupKey { .. } | Expr::Aggregate { .. } => {}
+            Expr::Array(items) | Expr::And(items) | Expr::Or(items) | Expr::Coalesce(items) => {
+                self.exprs(items);
+            }
+            Expr::Object(members) => self.exprs(members.iter().map(|(_, member)| member)),
+            Expr::Unary { operand, .. } => self.expr(operand),
+            Expr::Chain { first, rest } => {
+                self.expr(first);
+                self.exprs(rest.iter().map(|(_, operand)| operand));
+            }
+            Expr::In { needle, items, .. } => {
+                self.expr(needle);
+                self.exprs(items);
+            }
+            Expr::Like { text, pattern, .. } => self.exprs([&**text, &**pattern]),
+            Expr::Between { value, low, high, .. } => self.exprs([&**value, &**low, &**high]),
+            Expr::Conditional { branches, otherwise } => {
+                for (test, value) in branches {
+                    self.exprs([test, value]);
+                }
+                self.expr(otherwise);
+            }
+            Expr::Call { function, arguments } => match (function.name(), arguments.as_slice()) {
+                // It looks at nothing else of the item.
+                ("DocumentId", [argument @ Expr::Variable { .. }]) => self.document_id(argument),
+                _ => self.exprs(arguments),
+            },
+            Expr::UserCall { arguments, .. } => self.exprs(arguments),
+            Expr::Subquery { query, .. } => self.query(query),
+            Expr::Let { value, body } => {
+                let outer = self.levels.len();
+                let binding = self.named(value);
+                self.levels.push(binding);
+                self.expr(body);
+                self.levels.truncate(outer);
+            }
+        }
+    }
+
+    fn path(&mut self, base: &Expr, steps: &[Step]) {
+        match (self.levels.binding(base, self.computed), base) {
+            (Binding::Place(place), Expr::Variable { .. }) => {
+                let names = steps.iter().map_while(|step| match step {
+                    Step::Name(name) => Some(name),
+                    Step::Index(_) => None,
+                });
+                // What lies below a path is read with it, so that one may end early.
+                let mut read = place;
+                for name in names {
+                    match read.clone().member(name) {
+                        Some(below) => read = below,
+                        None => break,
+                    }
+                }
+                self.place(&read);
+            }
+            _ => self.expr(base),
+        }
+        for step in steps {
+            if let Step::Index(index) = step {
+                self.expr(index);
+            }
+        }
+    }
+
+    /// Bound where the item is the only level.
+    fn computed_property(&mut self, index: usize) {
+        let Some(expr) = self.computed.get(index) else { return };
+        let mut inner = Reader { levels: Levels::default(), computed: &[], paths: self.paths.take() };
+        inner.levels.push(Binding::Place(Place::item()));
+        inner.expr(expr);
+        self.paths = inner.paths;
+    }
+
+    fn document_id(&mut self, argument: &Expr) {
+        match self.levels.binding(argument, self.computed) {
+            Binding::Place(place) => self.place(&place.name("_rid")),
+            Binding::Unknown | Binding::Members(_) => self.expr(argument),
+        }
+    }
+}

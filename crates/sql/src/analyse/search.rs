@@ -1,0 +1,256 @@
+//! Searches for terms in texts, as a full-text index understands them: ORDER BY RANK, the scores that plans ask for, and
+//! the statistics that clients add up.
+
+use quire_value::{Number, Path, Value};
+
+use crate::bind::bound::{Expr, Input, Score};
+use crate::error::SqlError;
+use crate::exec::text_counts;
+use crate::functions::{Aggregate, term_text};
+use crate::query::{Evaluator, Query};
+use crate::text::{self, Language};
+
+use super::place::Levels;
+use super::{Constants, Finder};
+
+/// A text of the item, and terms that are looked for in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchedText {
+    /// Names only.
+    pub path: Path,
+    pub language: Language,
+    pub terms: Vec<SearchTerm>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchTerm {
+    /// As the query has it.
+    pub value: Value,
+    /// In their order, a phrase where there are several; a term of stop words has none and occurs nowhere.
+    pub words: Vec<String>,
+    /// Letters by which each word may differ.
+    pub distance: u64,
+}
+
+/// ORDER BY RANK.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankSearch {
+    pub components: Vec<RankComponent>,
+    /// The ranks of several scores count, and not one score.
+    pub is_fused: bool,
+    pub distinct: bool,
+    pub offset: u64,
+    pub limit: Option<u64>,
+    /// WHERE may leave items out.
+    pub is_filtered: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankComponent {
+    /// `None`: a distance between vectors.
+    pub text: Option<SearchedText>,
+    /// Negative: the lowest score ranks first.
+    pub weight: f64,
+}
+
+/// ORDER BY a score with given statistics, the highest first, as query plans ask for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScoreOrder {
+    pub text: SearchedText,
+    pub documents: f64,
+    pub total_words: f64,
+    pub hits: Vec<f64>,
+    pub offset: u64,
+    pub limit: Option<u64>,
+}
+
+/// A query of one row over all items that is made of nothing but counts; `counts` has one for every aggregate, in the
+/// order in which [`Query::run_counted`] takes them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextStatisticsSearch {
+    pub texts: Vec<SearchedText>,
+    pub counts: Vec<TextCount>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextCount {
+    Items,
+    /// Words of all texts.
+    Words {
+        text: usize,
+    },
+    /// Items in whose text the term occurs.
+    Hits {
+        text: usize,
+        term: usize,
+    },
+}
+
+impl Query {
+    /// `None` unless the query ranks by scores of texts at plain paths.
+    pub fn rank_search(&self) -> Option<RankSearch> {
+        let ranking = self.ranking.as_ref().filter(|_| self.is_ranked())?;
+        let written = self.written();
+        let components = self.with_finder(|finder| {
+            let component = |component: &crate::bind::bound::Component| {
+                let text = match &component.score {
+                    Score::Text { text, terms, language } => Some(searched(finder, text, terms, *language)?),
+                    Score::Vector(_) => None,
+                };
+                Some(RankComponent { text, weight: component.weight })
+            };
+            ranking.components.iter().map(component).collect::<Option<Vec<_>>>()
+        })?;
+        Some(RankSearch {
+            components,
+            is_fused: ranking.is_fused,
+            distinct: written.distinct,
+            offset: written.offset,
+            limit: written.limit,
+            is_filtered: written.filter.is_some(),
+        })
+    }
+
+    /// `None` unless the query sorts by one such score alone.
+    pub fn score_order(&self) -> Option<ScoreOrder> {
+        let (offset, limit) = self.sorted()?;
+        let [item] = self.bound.order_by.as_slice() else { return None };
+        let Expr::Coalesce(scores) = &item.expr else { return None };
+        let Some(Expr::Call { function, arguments }) = scores.first() else { return None };
+        let [text, terms, documents, total_words, hits, language] = arguments.as_slice() else { return None };
+        if function.name() != "_FullTextScore" || !item.descending {
+            return None;
+        }
+        self.with_finder(|finder| {
+            let terms = finder.constant_of(terms)?;
+            let language = Language::of_code(finder.constant_of(language)?.as_str()?)?;
+            let number = |value: Value| Some(value.as_number()?.as_f64());
+            let hits = finder.constant_of(hits)?;
+            Some(ScoreOrder {
+                text: searched(finder, text, terms.as_array()?, language)?,
+                documents: number(finder.constant_of(documents)?)?,
+                total_words: number(finder.constant_of(total_words)?)?,
+                hits: hits.as_array()?.iter().map(|hits| number(hits.clone())).collect::<Option<_>>()?,
+                offset,
+                limit,
+            })
+        })
+    }
+
+    /// `None` where anything but such counts is asked for.
+    pub fn text_statistics(&self) -> Option<TextStatisticsSearch> {
+        let grouping = self.bound.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
+        let [source] = self.bound.sources.as_slice() else { return None };
+        if !matches!(source.input, Input::Container) || source.iterate || self.bound.filter.is_some() {
+            return None;
+        }
+        let mut search = TextStatisticsSearch { texts: Vec::new(), counts: Vec::new() };
+        self.with_finder(|finder| {
+            for call in &grouping.aggregates {
+                let count = match (call.aggregate, &call.argument) {
+                    (Aggregate::Count, argument) => finder
+                        .constant_of(argument)
+                        .filter(|value| !value.is_undefined())
+                        .map(|_| TextCount::Items),
+                    (Aggregate::Sum, Expr::Call { function, arguments })
+                        if function.name() == "_FullTextWordCount" =>
+                    {
+                        let [text, language] = arguments.as_slice() else { return None };
+                        let (text, _) = search.place(finder, text, None, language)?;
+                        Some(TextCount::Words { text })
+                    }
+                    (Aggregate::CountIf, Expr::Call { function, arguments })
+                        if function.name() == "FullTextContains" =>
+                    {
+                        let [text, term, language] = arguments.as_slice() else { return None };
+                        let (text, term) = search.place(finder, text, Some(term), language)?;
+                        Some(TextCount::Hits { text, term })
+                    }
+                    _ => None,
+                };
+                search.counts.push(count?);
+            }
+            (!search.texts.is_empty()).then_some(())
+        })?;
+        Some(search)
+    }
+
+    /// Paths of the texts by whose scores the query sorts.
+    pub(super) fn scored_paths(&self, finder: &Finder<'_>) -> Vec<Path> {
+        let ranked = self.ranking.iter().flat_map(|ranking| &ranking.components);
+        let ranked = ranked.filter_map(|component| match &component.score {
+            Score::Text { text, .. } => Some(text),
+            Score::Vector(_) => None,
+        });
+        let sorted = self.bound.order_by.iter().filter_map(|item| match &item.expr {
+            Expr::Coalesce(scores) => match scores.first()? {
+                Expr::Call { function, arguments } if function.name() == "_FullTextScore" => {
+                    arguments.first()
+                }
+                _ => None,
+            },
+            _ => None,
+        });
+        let places = ranked.chain(sorted).filter_map(|text| finder.place(text));
+        let places = places.filter(|place| place.is_names() && !place.path.is_empty());
+        places.map(|place| Path(place.path)).collect()
+    }
+
+    /// With the levels of the outermost query in scope.
+    fn with_finder<T>(&self, use_finder: impl FnOnce(&Finder<'_>) -> Option<T>) -> Option<T> {
+        let constants = Constants::new(self);
+        let constant = |expr: &Expr| constants.of(expr);
+        let mut finder = Finder { levels: Levels::default(), computed: &self.computed, constant: &constant };
+        finder.rows(&self.bound);
+        use_finder(&finder)
+    }
+}
+
+impl TextStatisticsSearch {
+    /// Where the text is, and the term in it.
+    fn place(
+        &mut self,
+        finder: &Finder<'_>,
+        text: &Expr,
+        term: Option<&Expr>,
+        language: &Expr,
+    ) -> Option<(usize, usize)> {
+        let language = Language::of_code(finder.constant_of(language)?.as_str()?)?;
+        let terms = match term {
+            Some(term) => vec![finder.constant_of(term)?],
+            None => Vec::new(),
+        };
+        let found = searched(finder, text, &terms, language)?;
+        let known = |known: &SearchedText| (&known.path, known.language) == (&found.path, language);
+        let at = self.texts.iter().position(known).unwrap_or_else(|| {
+            self.texts.push(SearchedText { terms: Vec::new(), ..found.clone() });
+            self.texts.len() - 1
+        });
+        let terms = &mut self.texts[at].terms;
+        terms.extend(found.terms);
+        Some((at, terms.len().saturating_sub(1)))
+    }
+}
+
+/// `None`: no plain path, or a term that occurs in no text because it is none.
+fn searched(finder: &Finder<'_>, text: &Expr, terms: &[Value], language: Language) -> Option<SearchedText> {
+    let place = finder.place(text).filter(|place| place.is_names() && !place.path.is_empty())?;
+    let term = |value: &Value| {
+        let (text, distance) = term_text(value)?;
+        let words = text::terms(language, text).collect();
+        Some(SearchTerm { value: value.clone(), words, distance })
+    };
+    let terms = terms.iter().map(term).collect::<Option<Vec<_>>>()?;
+    Some(SearchedText { path: Path(place.path), language, terms })
+}
+
+impl Evaluator<'_> {
+    /// The number of words of a text, and how often each of the terms occurs.
+    pub fn text_counts(&self, searched: &SearchedText, text: &str) -> Result<Vec<u64>, SqlError> {
+        let terms = searched.terms.iter().map(|term| term.value.clone()).collect();
+        let counts = text_counts(Expr::constant(text), terms, searched.language);
+        let counts = self.constant(&counts)?;
+        let count = |count: &Value| count.as_number().and_then(Number::as_u64).unwrap_or(0);
+        Ok(counts.as_array().map_or(Vec::new(), |counts| counts.iter().map(count).collect()))
+    }
+}

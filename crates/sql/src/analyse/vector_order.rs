@@ -1,0 +1,74 @@
+//! ORDER BY VectorDistance as an index over vectors understands it.
+
+use quire_resource::DistanceFunction;
+use quire_value::{Path, Value};
+
+use crate::bind::bound::Expr;
+use crate::functions::Metric;
+use crate::query::Query;
+
+use super::place::Levels;
+use super::{Constants, Finder};
+
+/// The first rows by how near a vector of the item is to a given one. What has no distance comes last, but first where
+/// distances ascend; ties go by the order in which items are fed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VectorOrder {
+    /// Names only.
+    pub path: Path,
+    pub vector: Vec<f64>,
+    pub distance: DistanceFunction,
+    /// The query asks for an exact answer, whatever index there is.
+    pub brute_force: bool,
+    pub search_list_size_multiplier: Option<f64>,
+    pub quantized_vector_list_multiplier: Option<f64>,
+    /// Rows that are enough, those that OFFSET takes included.
+    pub rows: u64,
+}
+
+impl Query {
+    /// `None` unless the query sorts by one distance alone, from a path to a constant, and says how many rows it wants.
+    pub fn vector_order(&self) -> Option<VectorOrder> {
+        let (offset, limit) = self.sorted()?;
+        let [item] = self.bound.order_by.as_slice() else { return None };
+        let Expr::Coalesce(scores) = &item.expr else { return None };
+        let Some(Expr::Call { function, arguments }) = scores.first() else { return None };
+        let [left, right, brute_force, metric, search, quantized] = arguments.as_slice() else { return None };
+        if function.name() != "VectorDistance" {
+            return None;
+        }
+        let constants = Constants::new(self);
+        let constant = |expr: &Expr| constants.of(expr);
+        let mut finder = Finder { levels: Levels::default(), computed: &self.computed, constant: &constant };
+        finder.rows(&self.bound);
+        let (place, vector) = match (finder.place(left), finder.place(right)) {
+            (Some(place), None) => (place, constant(right)?),
+            (None, Some(place)) => (place, constant(left)?),
+            _ => return None,
+        };
+        let number = |expr: &Expr| Some(constant(expr)?.as_number()?.as_f64());
+        let is_place = place.is_names() && !place.path.is_empty();
+        is_place.then_some(VectorOrder {
+            path: Path(place.path),
+            vector: numbers(&vector)?,
+            distance: distance_of(Metric::of_name(constant(metric)?.as_str()?)?),
+            brute_force: constant(brute_force)?.as_bool()?,
+            search_list_size_multiplier: number(search),
+            quantized_vector_list_multiplier: number(quantized),
+            rows: offset.saturating_add(limit?),
+        })
+    }
+}
+
+fn numbers(vector: &Value) -> Option<Vec<f64>> {
+    let elements = vector.as_array()?;
+    elements.iter().map(|element| Some(element.as_number()?.as_f64())).collect()
+}
+
+fn distance_of(metric: Metric) -> DistanceFunction {
+    match metric {
+        Metric::Cosine => DistanceFunction::Cosine,
+        Metric::DotProduct => DistanceFunction::DotProduct,
+        Metric::Euclidean => DistanceFunction::Euclidean,
+    }
+}

@@ -1,0 +1,45 @@
+//! What of its container a query depends on when it is compiled.
+
+use quire_resource::{ContainerDefinition, DistanceFunction, FullTextPath, VectorEmbedding};
+use quire_value::Path;
+
+use crate::functions::UserFunctions;
+use crate::text::Language;
+
+/// Given to [`Query::compile_for`](crate::query::Query::compile_for). The default knows nothing of a container.
+#[derive(Clone, Copy, Default)]
+pub struct Schema<'c> {
+    /// Computed properties: name and query text.
+    pub computed: &'c [(String, String)],
+    /// They tell how vectors at a path are compared.
+    pub vectors: &'c [VectorEmbedding],
+    /// They tell the language of the text at a path.
+    pub full_text: &'c [FullTextPath],
+    /// `None`: no user-defined function can be called.
+    pub functions: Option<&'c dyn UserFunctions>,
+}
+
+impl<'c> Schema<'c> {
+    /// All but the user-defined functions.
+    pub fn of(definition: &'c ContainerDefinition) -> Schema<'c> {
+        Schema {
+            computed: &definition.computed_properties,
+            vectors: &definition.vector_embeddings,
+            full_text: &definition.full_text.paths,
+            functions: None,
+        }
+    }
+
+    pub fn with_functions(self, functions: &'c dyn UserFunctions) -> Schema<'c> {
+        Schema { functions: Some(functions), ..self }
+    }
+
+    pub(crate) fn distance(&self, path: &Path) -> Option<DistanceFunction> {
+        self.vectors.iter().find(|vector| vector.path == *path).map(|vector| vector.distance)
+    }
+
+    pub(crate) fn language(&self, path: &Path) -> Language {
+        let policy = self.full_text.iter().find(|text| text.path == *path);
+        policy.and_then(|text| Language::of_code(&text.language)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,417 @@
+//! What an expression evaluates to: a place in a stored item, a borrowed or an owned value. Comparing, hashing, following
+//! paths and writing JSON work in place and allocate nothing.
+//!
+//! Invariant, a property test: a datum that is a node behaves in everything as the value that the node stands for.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+
+use quire_value::{Kind, Node, Number, Object, Value};
+
+use super::item::{Form, Item, SYSTEM_PROPERTY_COUNT, Stored};
+
+/// A value that lies elsewhere.
+#[derive(Clone, Copy)]
+pub(crate) enum View<'a> {
+    Node(Node<'a>),
+    Value(&'a Value),
+    /// A whole stored item: an object with system properties behind the user's.
+    Item(&'a Stored<'a>),
+}
+
+/// A view looked at once: what operators need of scalars.
+#[derive(Clone, Copy)]
+pub(crate) enum Scalar<'a> {
+    Undefined,
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(&'a [u8]),
+    /// An array or object.
+    Other,
+}
+
+/// Like `Cow<Value>`, with more places to borrow from.
+pub(crate) enum Datum<'a> {
+    Borrowed(View<'a>),
+    Owned(Value),
+}
+
+impl Datum<'_> {
+    pub const UNDEFINED: Datum<'static> = Datum::Owned(Value::Undefined);
+}
+
+impl<'a> Datum<'a> {
+    #[inline]
+    pub fn view(&self) -> View<'_> {
+        match self {
+            Datum::Borrowed(view) => *view,
+            Datum::Owned(value) => View::Value(value),
+        }
+    }
+
+    pub fn into_value(self) -> Value {
+        match self {
+            Datum::Borrowed(view) => view.to_value(),
+            Datum::Owned(value) => value,
+        }
+    }
+
+    pub fn is_undefined(&self) -> bool {
+        self.view().is_undefined()
+    }
+
+    pub fn as_bool(&self) -> Option<bool> {
+        self.view().as_bool()
+    }
+
+    /// A property of an object; undefined for anything else.
+    #[inline]
+    pub fn member(self, name: &str) -> Datum<'a> {
+        match self {
+            Datum::Borrowed(view) => view.member(name),
+            Datum::Owned(Value::Object(mut object)) => {
+                Datum::Owned(object.remove(name).unwrap_or(Value::Undefined))
+            }
+            Datum::Owned(_) => Datum::UNDEFINED,
+        }
+    }
+
+    /// An element of an array. Only whole numbers from zero on are positions.
+    pub fn element(self, index: Number) -> Datum<'a> {
+        let Some(index) = index.as_u64().and_then(|index| usize::try_from(index).ok()) else {
+            return Datum::UNDEFINED;
+        };
+        match self {
+            Datum::Borrowed(view) => Datum::Borrowed(view.at(index)),
+            Datum::Owned(Value::Array(mut elements)) if index < elements.len() => {
+                Datum::Owned(elements.swap_remove(index))
+            }
+            Datum::Owned(_) => Datum::UNDEFINED,
+        }
+    }
+}
+
+impl<'a> From<View<'a>> for Datum<'a> {
+    fn from(view: View<'a>) -> Datum<'a> {
+        Datum::Borrowed(view)
+    }
+}
+
+impl<'a> View<'a> {
+    pub const UNDEFINED: View<'static> = View::Value(&Value::Undefined);
+
+    pub fn of(item: &'a Item<'a>) -> View<'a> {
+        match &item.0 {
+            Form::Stored(stored) => View::Item(stored),
+            Form::Value(value) => View::Value(value),
+        }
+    }
+
+    /// The node of a stored value; `Err` with the value otherwise. What the item has besides is left out.
+    #[inline]
+    fn user(self) -> Result<Node<'a>, &'a Value> {
+        match self {
+            View::Node(node) => Ok(node),
+            View::Value(value) => Err(value),
+            View::Item(item) => Ok(item.user),
+        }
+    }
+
+    #[inline]
+    pub fn kind(self) -> Kind {
+        self.user().map_or_else(Value::kind, Node::kind)
+    }
+
+    #[inline]
+    pub fn scalar(self) -> Scalar<'a> {
+        match self {
+            View::Value(Value::Undefined) => Scalar::Undefined,
+            View::Value(Value::Null) => Scalar::Null,
+            View::Value(Value::Bool(value)) => Scalar::Bool(*value),
+            View::Value(Value::Number(number)) => Scalar::Number(*number),
+            View::Value(Value::String(text)) => Scalar::Text(text.as_bytes()),
+            View::Value(_) | View::Item(_) => Scalar::Other,
+            View::Node(node) => node_scalar(node),
+        }
+    }
+
+    #[inline]
+    pub fn is_undefined(self) -> bool {
+        self.kind() == Kind::Undefined
+    }
+
+    #[inline]
+    pub fn as_bool(self) -> Option<bool> {
+        self.user().map_or_else(Value::as_bool, Node::as_bool)
+    }
+
+    pub fn as_number(self) -> Option<Number> {
+        self.user().map_or_else(Value::as_number, Node::as_number)
+    }
+
+    pub fn as_str(self) -> Option<&'a str> {
+        self.user().map_or_else(Value::as_str, Node::as_str)
+    }
+
+    /// The bytes of a string, for what needs no characters.
+    #[inline]
+    pub fn as_text(self) -> Option<&'a [u8]> {
+        self.user().map_or_else(|value| value.as_str().map(str::as_bytes), Node::as_text)
+    }
+
+    pub fn is_nan(self) -> bool {
+        self.as_number().is_some_and(|number| number.as_f64().is_nan())
+    }
+
+    /// Whether nothing in it is NaN or an infinity; what is stored never is.
+    pub fn is_finite(self) -> bool {
+        fn finite(value: &Value) -> bool {
+            match value {
+                Value::Number(number) => number.is_finite(),
+                Value::Array(elements) => elements.iter().all(finite),
+                Value::Object(object) => object.iter().all(|(_, value)| finite(value)),
+                _ => true,
+            }
+        }
+        self.user().map_or_else(finite, |_| true)
+    }
+
+    /// Whether it has a JSON form.
+    pub fn is_json(self) -> bool {
+        match self.kind() {
+            Kind::Undefined => false,
+            Kind::Number => self.as_number().is_some_and(Number::is_finite),
+            _ => true,
+        }
+    }
+
+    /// Members or elements; 0 otherwise.
+    pub fn len(self) -> usize {
+        let own = self.user().map_or_else(value_len, Node::len);
+        own + if let View::Item(_) = self { SYSTEM_PROPERTY_COUNT } else { 0 }
+    }
+
+    #[inline]
+    pub fn member(self, name: &str) -> Datum<'a> {
+        let found = match self {
+            View::Node(node) => node.get(name).map(View::Node),
+            View::Value(value) => value.get(name).map(View::Value),
+            View::Item(item) => return item_member(item, name),
+        };
+        Datum::Borrowed(found.unwrap_or(View::UNDEFINED))
+    }
+
+    fn at(self, index: usize) -> View<'a> {
+        let found = match self.user() {
+            Ok(node) => node.at(index).map(View::Node),
+            Err(value) => value.at(index).map(View::Value),
+        };
+        found.unwrap_or(View::UNDEFINED)
+    }
+
+    /// Of an array; none for anything else.
+    pub fn elements(self) -> impl Iterator<Item = View<'a>> {
+        let (nodes, values) = match self.user() {
+            Ok(node) => (Some(node.elements()), &[][..]),
+            Err(value) => (None, value.as_array().unwrap_or_default()),
+        };
+        nodes.into_iter().flatten().map(View::Node).chain(values.iter().map(View::Value))
+    }
+
+    pub fn to_value(self) -> Value {
+        match self {
+            View::Node(node) => node.to_value(),
+            View::Value(value) => value.clone(),
+            View::Item(item) => item.to_value(),
+        }
+    }
+
+    pub fn to_cow(self) -> Cow<'a, Value> {
+        match self {
+            View::Value(value) => Cow::Borrowed(value),
+            view => Cow::Owned(view.to_value()),
+        }
+    }
+
+    /// Appends compact JSON text, without what has no JSON form.
+    pub fn write_json(self, out: &mut Vec<u8>) {
+        match self {
+            View::Node(node) => node.write_json(out),
+            View::Value(value) => value.write_json(out),
+            View::Item(item) => item.write_json(out),
+        }
+    }
+
+    /// As `==` of values.
+    pub fn equals(self, other: View<'_>) -> bool {
+        match (self, other) {
+            (View::Value(left), View::Value(right)) => left == right,
+            (View::Item(_), _) | (_, View::Item(_)) => {
+                self.kind() == other.kind() && *self.to_cow() == *other.to_cow()
+            }
+            _ => self.kind() == other.kind() && self.equals_of_kind(other),
+        }
+    }
+
+    fn equals_of_kind(self, other: View<'_>) -> bool {
+        match self.kind() {
+            Kind::Undefined | Kind::Null => true,
+            Kind::Bool => self.as_bool() == other.as_bool(),
+            Kind::Number => self.as_number() == other.as_number(),
+            Kind::String => self.as_text() == other.as_text(),
+            Kind::Array => {
+                self.len() == other.len()
+                    && self.elements().zip(other.elements()).all(|(left, right)| left.equals(right))
+            }
+            Kind::Object => self.len() == other.len() && covers(self, other),
+        }
+    }
+
+    /// As `total_cmp` of values.
+    pub fn total_cmp(self, other: View<'_>) -> Ordering {
+        let kind = self.kind();
+        match kind.cmp(&other.kind()) {
+            Ordering::Equal => {}
+            different => return different,
+        }
+        match kind {
+            Kind::Undefined | Kind::Null => Ordering::Equal,
+            Kind::Bool => self.as_bool().cmp(&other.as_bool()),
+            Kind::Number => self.as_number().cmp(&other.as_number()),
+            Kind::String => self.as_text().cmp(&other.as_text()),
+            Kind::Array | Kind::Object => self.to_cow().total_cmp(&other.to_cow()),
+        }
+    }
+
+    /// Equal values have equal hashes, whatever the order of their properties.
+    pub fn hash_with(self, random: &RandomState, state: &mut impl Hasher) {
+        let kind = self.kind();
+        kind.hash(state);
+        match kind {
+            Kind::Undefined | Kind::Null => {}
+            Kind::Bool => self.as_bool().hash(state),
+            Kind::Number => self.as_number().hash(state),
+            Kind::String => self.as_text().hash(state),
+            Kind::Array => {
+                state.write_usize(self.len());
+                self.elements().for_each(|element| element.hash_with(random, state));
+            }
+            Kind::Object => state.write_u64(object_hash(self, random)),
+        }
+    }
+
+    /// How much the value weighs once it is owned, for budgets: near enough, and cheap.
+    pub fn approximate_size(self) -> usize {
+        match self {
+            View::Value(value) => value_size(value),
+            View::Node(node) => node_size(node),
+            View::Item(item) => node_size(item.user) + SYSTEM_PROPERTIES_BYTES,
+        }
+    }
+}
+
+const NODE_BYTES: usize = std::mem::size_of::<Value>();
+/// Names and texts of the system properties, about.
+const SYSTEM_PROPERTIES_BYTES: usize = 400;
+
+fn item_member<'a>(item: &'a Stored<'a>, name: &str) -> Datum<'a> {
+    match name.starts_with('_').then(|| item.system.get(name)).flatten() {
+        Some(own) => Datum::Owned(own),
+        None => View::Node(item.user).member(name),
+    }
+}
+
+#[inline]
+fn node_scalar(node: Node<'_>) -> Scalar<'_> {
+    if let Some(text) = node.as_text() {
+        return Scalar::Text(text);
+    }
+    if let Some(number) = node.as_number() {
+        return Scalar::Number(number);
+    }
+    match node.kind() {
+        Kind::Null => Scalar::Null,
+        Kind::Bool => node.as_bool().map_or(Scalar::Undefined, Scalar::Bool),
+        Kind::Array | Kind::Object => Scalar::Other,
+        _ => Scalar::Undefined,
+    }
+}
+
+fn value_len(value: &Value) -> usize {
+    match value {
+        Value::Array(elements) => elements.len(),
+        Value::Object(object) => object.len(),
+        _ => 0,
+    }
+}
+
+/// Every member of one object is in the other, at least one of them being a node: nodes find names fast.
+fn covers(left: View<'_>, right: View<'_>) -> bool {
+    let in_node = |node: Node<'_>, name: &str, value: View<'_>| {
+        node.get(name).is_some_and(|member| View::Node(member).equals(value))
+    };
+    match (left.user(), right.user()) {
+        (Ok(left), Ok(right)) => left.members().all(|(name, value)| in_node(right, name, View::Node(value))),
+        (Ok(node), Err(value)) | (Err(value), Ok(node)) => value
+            .as_object()
+            .is_some_and(|object| object.iter().all(|(name, value)| in_node(node, name, View::Value(value)))),
+        (Err(left), Err(right)) => left == right,
+    }
+}
+
+fn object_hash(object: View<'_>, random: &RandomState) -> u64 {
+    match object {
+        View::Node(node) => {
+            sum_members(node.members().map(|(name, value)| (name, View::Node(value))), random)
+        }
+        View::Value(value) => sum_members(values_of(value), random),
+        View::Item(item) => sum_members(values_of(&item.to_value()), random),
+    }
+}
+
+fn values_of(value: &Value) -> impl Iterator<Item = (&str, View<'_>)> {
+    value.as_object().into_iter().flat_map(Object::iter).map(|(name, value)| (name, View::Value(value)))
+}
+
+/// A sum does not know the order of its parts.
+pub(super) fn sum_members<'v>(
+    members: impl Iterator<Item = (&'v str, View<'v>)>,
+    random: &RandomState,
+) -> u64 {
+    let member_hash = |(name, value): (&str, View<'_>)| {
+        let mut hasher = random.build_hasher();
+        name.hash(&mut hasher);
+        value.hash_with(random, &mut hasher);
+        hasher.finish()
+    };
+    members.map(member_hash).fold(0, u64::wrapping_add)
+}
+
+fn value_size(value: &Value) -> usize {
+    let inside = match value {
+        Value::Undefined | Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(elements) => elements.iter().map(value_size).sum(),
+        Value::Object(object) => {
+            object.iter().map(|(name, value)| name.len() + NODE_BYTES + value_size(value)).sum()
+        }
+    };
+    NODE_BYTES + inside
+}
+
+fn node_size(node: Node<'_>) -> usize {
+    let inside = match node.kind() {
+        Kind::Undefined | Kind::Null | Kind::Bool | Kind::Number => 0,
+        Kind::String => node.as_text().map_or(0, <[u8]>::len),
+        Kind::Array => node.elements().map(node_size).sum(),
+        Kind::Object => node.members().map(|(name, value)| name.len() + NODE_BYTES + node_size(value)).sum(),
+    };
+    NODE_BYTES + inside
+}
+
+/// For functions that hold values.
+pub(crate) fn approximate_size(value: &Value) -> usize {
+    View::Value(value).approximate_size()
+}

@@ -1,0 +1,38 @@
+//! Places in a list, looked up by keys without owning them: GROUP BY and aggregates of distinct values.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use hashbrown::HashTable;
+
+use super::datum::Datum;
+
+/// Where what has some keys stands in a list.
+#[derive(Default)]
+pub(crate) struct Places {
+    random: RandomState,
+    places: HashTable<(u64, usize)>,
+}
+
+impl Places {
+    /// A place in the table, and the room that tables leave free.
+    pub const SLOT_BYTES: usize = 2 * std::mem::size_of::<(u64, usize)>();
+
+    pub fn hash(&self, keys: &[Datum<'_>]) -> u64 {
+        let mut hasher = self.random.build_hasher();
+        keys.iter().for_each(|key| key.view().hash_with(&self.random, &mut hasher));
+        hasher.finish()
+    }
+
+    /// `is_it`: whether what stands at a place has the keys.
+    pub fn find(&self, hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
+        self.places.find(hash, |(known, place)| *known == hash && is_it(*place)).map(|(_, place)| *place)
+    }
+
+    pub fn clear(&mut self) {
+        self.places.clear();
+    }
+
+    pub fn insert(&mut self, hash: u64, place: usize) {
+        self.places.insert_unique(hash, (hash, place), |(hash, _)| *hash);
+    }
+}

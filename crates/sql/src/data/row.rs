@@ -1,0 +1,144 @@
+//! What comes out of a query.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use quire_value::{Kind, Object, Value, text};
+
+use crate::error::SqlError;
+
+use super::datum::{Datum, View, sum_members};
+
+/// A row, still where its parts lie: written as JSON without becoming a value first.
+pub struct Row<'a>(pub(crate) Shape<'a>);
+
+pub(crate) enum Shape<'a> {
+    Datum(Datum<'a>),
+    /// The defined properties of a select list, whose names all differ.
+    Members(Vec<(&'a str, Datum<'a>)>),
+}
+
+impl<'a> Row<'a> {
+    /// Appends compact JSON text, without what has no JSON form (`undefined`, NaN, infinity).
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        match &self.0 {
+            Shape::Datum(datum) => datum.view().write_json(out),
+            Shape::Members(members) => write_members(members, out),
+        }
+    }
+
+    pub fn to_value(&self) -> Value {
+        self.again().into_value()
+    }
+
+    /// A row with NaN or an infinity anywhere has no JSON form, and is not to be sent.
+    pub fn check(&self) -> Result<(), SqlError> {
+        let is_finite = match &self.0 {
+            Shape::Datum(datum) => datum.view().is_finite(),
+            Shape::Members(members) => members.iter().all(|(_, datum)| datum.view().is_finite()),
+        };
+        if is_finite { Ok(()) } else { Err(SqlError::NotRepresentable) }
+    }
+
+    pub(crate) fn into_datum(self) -> Datum<'a> {
+        match self.0 {
+            Shape::Datum(datum) => datum,
+            Shape::Members(_) => Datum::Owned(self.into_value()),
+        }
+    }
+
+    /// It becomes one value by copying.
+    pub(crate) fn is_in_parts(&self) -> bool {
+        matches!(self.0, Shape::Members(_))
+    }
+
+    /// As evaluated, with what has no JSON form.
+    pub(crate) fn into_value(self) -> Value {
+        match self.0 {
+            Shape::Datum(datum) => datum.into_value(),
+            Shape::Members(members) => {
+                let members = members.into_iter().map(|(name, datum)| (name, datum.into_value()));
+                Value::Object(members.collect::<Object>())
+            }
+        }
+    }
+
+    /// The same row, borrowed.
+    pub(crate) fn again(&self) -> Row<'_> {
+        Row(match &self.0 {
+            Shape::Datum(datum) => Shape::Datum(Datum::Borrowed(datum.view())),
+            Shape::Members(members) => Shape::Members(
+                members.iter().map(|(name, datum)| (*name, Datum::Borrowed(datum.view()))).collect(),
+            ),
+        })
+    }
+
+    pub(crate) fn is_undefined(&self) -> bool {
+        matches!(&self.0, Shape::Datum(datum) if datum.is_undefined())
+    }
+
+    /// How much it weighs once it is owned.
+    pub fn approximate_size(&self) -> usize {
+        match &self.0 {
+            Shape::Datum(datum) => datum.view().approximate_size(),
+            Shape::Members(members) => members
+                .iter()
+                .map(|(name, datum)| {
+                    name.len() + 2 * std::mem::size_of::<Value>() + datum.view().approximate_size()
+                })
+                .sum(),
+        }
+    }
+
+    pub(crate) fn equals(&self, value: &Value) -> bool {
+        match &self.0 {
+            Shape::Datum(datum) => datum.view().equals(View::Value(value)),
+            Shape::Members(members) => value.as_object().is_some_and(|object| same_members(members, object)),
+        }
+    }
+
+    /// That of the value.
+    pub(crate) fn hash(&self, random: &RandomState) -> u64 {
+        let mut hasher = random.build_hasher();
+        match &self.0 {
+            Shape::Datum(datum) => datum.view().hash_with(random, &mut hasher),
+            Shape::Members(members) => {
+                std::hash::Hash::hash(&Kind::Object, &mut hasher);
+                let members = members.iter().map(|(name, datum)| (*name, datum.view()));
+                hasher.write_u64(sum_members(members, random));
+            }
+        }
+        hasher.finish()
+    }
+}
+
+impl<'a> From<Datum<'a>> for Row<'a> {
+    fn from(datum: Datum<'a>) -> Row<'a> {
+        Row(Shape::Datum(datum))
+    }
+}
+
+/// Rows of one select list have their names in one order, so looking for names is the exception.
+fn same_members(members: &[(&str, Datum<'_>)], object: &Object) -> bool {
+    if members.len() != object.len() {
+        return false;
+    }
+    let equal = |name: &str, datum: &Datum<'_>, other: (&str, &Value)| {
+        let value = if other.0 == name { Some(other.1) } else { object.get(name) };
+        value.is_some_and(|value| datum.view().equals(View::Value(value)))
+    };
+    members.iter().zip(object.iter()).all(|((name, datum), other)| equal(name, datum, other))
+}
+
+fn write_members(members: &[(&str, Datum<'_>)], out: &mut Vec<u8>) {
+    out.push(b'{');
+    let written = members.iter().filter(|(_, datum)| datum.view().is_json());
+    for (index, (name, datum)) in written.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        text::write_string(name, out);
+        out.push(b':');
+        datum.view().write_json(out);
+    }
+    out.push(b'}');
+}

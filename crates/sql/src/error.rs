@@ -1,0 +1,75 @@
+//! How a query can fail.
+
+use crate::syntax::diagnostic::Diagnostic;
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SqlError {
+    /// Syntax or binding: all that were found.
+    #[error("the query does not compile{}", first_message(.0))]
+    Compile(Vec<Diagnostic>),
+    /// Planner and run-time errors without a position, the service's `{"Errors":[...]}` form.
+    #[error("{0}")]
+    Refused(String),
+    /// A row with NaN or an infinity.
+    #[error(
+        "The response content contains a numeric value that cannot be represented in JSON (e.g. Infinity and NaN)."
+    )]
+    NotRepresentable,
+    /// A user-defined function ended with an error of its own.
+    #[error("the user-defined function 'udf.{name}' failed: {message}")]
+    UserFunction { name: String, message: String },
+    /// Only where calls are foreseen: a call of a user-defined function has no value yet.
+    #[error("a call of a user-defined function has no value yet")]
+    CallPending,
+    #[error("the query needs more than {what}")]
+    Budget { what: &'static str },
+    #[error("the query needs more memory than the {} that one query may use", mebibytes(*.bytes_max))]
+    QueryMemory { bytes_max: usize },
+    /// Others hold it: the same query may succeed later.
+    #[error("the {} of memory that all queries may use together are in use; try again later", mebibytes(*.bytes_max))]
+    ServerMemory { bytes_max: usize },
+    #[error(
+        "the query needs more than the {} of temporary space that all queries may use together (--query-temp-mb)",
+        mebibytes(*.bytes_max as usize)
+    )]
+    QueryTempSpace { bytes_max: u64 },
+    /// Others hold it: the same query may succeed later.
+    #[error(
+        "the {} of temporary space that all queries may use together (--query-temp-mb) are in use; try again later",
+        mebibytes(*.bytes_max as usize)
+    )]
+    ServerTempSpace { bytes_max: u64 },
+    #[error("the {files_max} temporary files that all queries may use together are in use; try again later")]
+    TempFiles { files_max: usize },
+    #[error("the disk has no space for the temporary files of the query")]
+    TempDiskFull,
+    #[error("the temporary files of the query could not be read or written: {message}")]
+    TempIo { message: String },
+    /// Nobody waits for the answer any more.
+    #[error("the query was cancelled")]
+    Cancelled,
+}
+
+impl SqlError {
+    /// Memory or temporary files: a caller that can do with less of them may try another way.
+    pub fn is_about_room(&self) -> bool {
+        matches!(
+            self,
+            SqlError::QueryMemory { .. }
+                | SqlError::ServerMemory { .. }
+                | SqlError::QueryTempSpace { .. }
+                | SqlError::ServerTempSpace { .. }
+                | SqlError::TempFiles { .. }
+                | SqlError::TempDiskFull
+                | SqlError::TempIo { .. }
+        )
+    }
+}
+
+fn mebibytes(bytes: usize) -> String {
+    if bytes < 1 << 20 { format!("{} KiB", bytes >> 10) } else { format!("{} MiB", bytes >> 20) }
+}
+
+fn first_message(diagnostics: &[Diagnostic]) -> String {
+    diagnostics.first().map_or(String::new(), |first| format!(": {} {}", first.code, first.message))
+}

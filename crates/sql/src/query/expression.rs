@@ -1,0 +1,301 @@
+//! One scalar expression over named values, under the rules of computed properties: it depends on nothing but the values, and
+//! always gives the same result for them. Subqueries are not allowed at all.
+
+use quire_value::{Item, Kind, Node, Value};
+
+use crate::bind::{self, bound};
+use crate::data::View;
+use crate::error::SqlError;
+use crate::exec::{self, Environment, Run, fold};
+use crate::functions::{self, NoFunctions, Patterns};
+use crate::limits::Allowance;
+use crate::syntax::ast::{Expr, ExprKind, Step};
+use crate::syntax::diagnostic::Diagnostic;
+use crate::syntax::parser;
+
+/// Functions that read other items: never part of an expression over given values, whether or not queries know them.
+const READS_OTHER_ITEMS: &[&str] = &["FOLLOW", "REFERRERS"];
+
+/// A compiled expression. Its text is the source; values are given in the order of the names it was compiled with.
+pub struct Expression {
+    text: String,
+    expr: bound::Expr,
+    patterns: Patterns,
+    environment: Environment,
+    /// For each name, the places that are read.
+    reads: Vec<Vec<Vec<ReadStep>>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExpressionError {
+    /// Syntax or names: the first that was found. Positions are bytes of the text.
+    Invalid(Diagnostic),
+    /// Understood, but nothing that such an expression may have: `A subquery`, `The function 'RAND'`.
+    NotAllowed { what: String },
+}
+
+/// One step from a named value to a part of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReadStep {
+    Name(String),
+    /// Some element of an array.
+    Element,
+}
+
+impl Expression {
+    pub fn compile(text: &str, names: &[&str]) -> Result<Expression, ExpressionError> {
+        let syntax = parser::parse_expression(text).map_err(ExpressionError::Invalid)?;
+        if let Some(what) = forbidden(&syntax) {
+            return Err(ExpressionError::NotAllowed { what });
+        }
+        let allowance = Allowance::default();
+        let (mut expr, is_deterministic) =
+            bind::bind_expression(&syntax, text, names, &allowance.meter()).map_err(of_binding)?;
+        if !is_deterministic {
+            return Err(ExpressionError::NotAllowed { what: "A function of time or chance".to_owned() });
+        }
+        fold::fold_expr(&mut expr, &allowance);
+        let reads = names.iter().map(|name| Reader::read(&syntax, name)).collect();
+        let (patterns, environment) = (Patterns::default(), Environment::default());
+        Ok(Expression { text: text.to_owned(), expr, patterns, environment, reads })
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The places that are read of the value with this number; everything below a place is read with it. A place without
+    /// steps is the whole value.
+    pub fn reads(&self, name: usize) -> &[Vec<ReadStep>] {
+        self.reads.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the value with this number is read as a whole.
+    pub fn reads_whole(&self, name: usize) -> bool {
+        self.reads(name).iter().any(Vec::is_empty)
+    }
+
+    /// The value over stored values. What has no JSON form (NaN, an infinity), and what takes more than an expression over
+    /// one item may, is `undefined`: the result depends on the values alone.
+    pub fn evaluate(&self, values: &[Node<'_>]) -> Value {
+        let views: Vec<View<'_>> = values.iter().map(|node| View::Node(*node)).collect();
+        self.over(&views)
+    }
+
+    /// The same over values in memory.
+    pub fn evaluate_values(&self, values: &[&Value]) -> Value {
+        let views: Vec<View<'_>> = values.iter().map(|value| View::Value(value)).collect();
+        self.over(&views)
+    }
+
+    fn over(&self, views: &[View<'_>]) -> Value {
+        let surroundings = exec::surroundings(&self.environment, &self.patterns, &NoFunctions);
+        match Run::new(&surroundings, &[], None).over(&self.expr, views) {
+            Ok(value) if View::Value(&value).is_finite() => without_undefined(value),
+            _ => Value::Undefined,
+        }
+    }
+}
+
+impl std::fmt::Debug for Expression {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Expression").field(&self.text).finish()
+    }
+}
+
+fn without_undefined(value: Value) -> Value {
+    match value.kind() {
+        Kind::Array | Kind::Object => Item::from_value(&value).root().to_value(),
+        _ => value,
+    }
+}
+
+fn of_binding(error: SqlError) -> ExpressionError {
+    match error {
+        SqlError::Compile(diagnostics) => match diagnostics.into_iter().next() {
+            Some(first) => ExpressionError::Invalid(first),
+            None => ExpressionError::NotAllowed { what: "This expression".to_owned() },
+        },
+        _ => ExpressionError::NotAllowed { what: "An expression that takes so much to compile".to_owned() },
+    }
+}
+
+/// The first part that may not be there, in the order of the text.
+fn forbidden(expr: &Expr) -> Option<String> {
+    let own = match &*expr.kind {
+        ExprKind::Subquery { .. } => Some("A subquery".to_owned()),
+        ExprKind::UserDefinedCall { .. } => Some("A user-defined function".to_owned()),
+        ExprKind::Parameter(_) => Some("A parameter".to_owned()),
+        ExprKind::Call { name, .. } => forbidden_call(expr, &name.name),
+        _ => None,
+    };
+    own.or_else(|| {
+        let mut found = None;
+        expr.for_each_child(&mut |child| found = found.take().or_else(|| forbidden(child)));
+        found
+    })
+}
+
+fn forbidden_call(expr: &Expr, name: &str) -> Option<String> {
+    let reads_items = READS_OTHER_ITEMS.iter().any(|other| other.eq_ignore_ascii_case(name));
+    let function = functions::find(name);
+    let is_scalar = function
+        .is_none_or(|function| !function.is_spatial() && function.nature() == functions::Nature::Plain);
+    match () {
+        () if bind::aggregate_of(expr).is_some() => Some(format!("The aggregate {}", name.to_uppercase())),
+        () if reads_items || !is_scalar => Some(format!("The function {}", name.to_uppercase())),
+        () => None,
+    }
+}
+
+/// What an expression reads of one name.
+struct Reader<'e> {
+    /// Names that stand for a place of the value, or for something else, the innermost last.
+    names: Vec<(&'e str, Option<Vec<ReadStep>>)>,
+    places: Vec<Vec<ReadStep>>,
+}
+
+impl<'e> Reader<'e> {
+    fn read(expr: &'e Expr, name: &'e str) -> Vec<Vec<ReadStep>> {
+        let mut reader = Reader { names: vec![(name, Some(Vec::new()))], places: Vec::new() };
+        reader.expr(expr);
+        reader.places.sort();
+        reader.places.dedup();
+        reader.places
+    }
+
+    fn expr(&mut self, expr: &'e Expr) {
+        if let Some(place) = self.place(expr) {
+            self.places.push(place);
+        }
+        match &*expr.kind {
+            ExprKind::Path { base, steps } => {
+                if self.place(base).is_none() {
+                    self.expr(base);
+                }
+                for step in steps {
+                    if let Step::Index(index) = step {
+                        self.expr(index);
+                    }
+                }
+            }
+            ExprKind::Let { name, value, body } => {
+                let place = self.place(value);
+                if place.is_none() {
+                    self.expr(value);
+                }
+                self.names.push((&name.name, place));
+                self.expr(body);
+                self.names.pop();
+            }
+            _ => expr.for_each_child(&mut |child| self.expr(child)),
+        }
+    }
+
+    /// The place that an expression names; `None` when it is computed, or is none of the value.
+    fn place(&self, expr: &Expr) -> Option<Vec<ReadStep>> {
+        match &*expr.kind {
+            ExprKind::Identifier(name) => {
+                self.names.iter().rev().find(|(own, _)| own == name).and_then(|(_, place)| place.clone())
+            }
+            ExprKind::Path { base, steps } => {
+                let mut place = self.place(base)?;
+                place.extend(steps.iter().map(read_step));
+                Some(place)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// An index is a literal: the binder refuses others.
+fn read_step(step: &Step) -> ReadStep {
+    match step {
+        Step::Member(name) | Step::Quoted(name) => ReadStep::Name(name.clone()),
+        Step::Index(index) => match &*index.kind {
+            ExprKind::Literal(Value::String(name)) => ReadStep::Name(name.clone()),
+            _ => ReadStep::Element,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use quire_value::{Limits, text};
+
+    use super::*;
+
+    fn check(text: &str, expect: Expect) {
+        let found = match Expression::compile(text, &["r", "e"]) {
+            Ok(expression) => (0..2).map(|name| shown(expression.reads(name))).collect::<Vec<_>>().join("; "),
+            Err(ExpressionError::Invalid(first)) => {
+                format!("{} at {}: {}", first.code, first.start, first.message)
+            }
+            Err(ExpressionError::NotAllowed { what }) => format!("not allowed: {what}"),
+        };
+        expect.assert_eq(&found);
+    }
+
+    fn shown(places: &[Vec<ReadStep>]) -> String {
+        let step = |step: &ReadStep| match step {
+            ReadStep::Name(name) => format!("/{name}"),
+            ReadStep::Element => "/*".to_owned(),
+        };
+        let place = |place: &Vec<ReadStep>| match place.as_slice() {
+            [] => "whole".to_owned(),
+            steps => steps.iter().map(step).collect(),
+        };
+        places.iter().map(place).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn what_is_read() {
+        check("CONCAT(r.a, ' ', r['b c'], e.n)", expect!["/a /b c; /n"]);
+        check("r.images[0].thumbnail", expect!["/images/*/thumbnail; "]);
+        check("r", expect!["whole; "]);
+        check("{x: r.a.b, y: [e]}", expect!["/a/b; whole"]);
+        check("(LET x = r.a IN x.b + e.x)", expect!["/a/b; /x"]);
+        check("(LET r = e.a IN r.b)", expect!["; /a/b"]);
+        check("r.a = 1 AND NOT r.b ?? e[1]", expect!["/a /b; /*"]);
+        check("[r.a][0]", expect!["/a; "]);
+        check("1 + 1", expect!["; "]);
+    }
+
+    #[test]
+    fn what_may_not_be_there() {
+        check("(SELECT VALUE 1)", expect!["not allowed: A subquery"]);
+        check("ARRAY(SELECT VALUE x FROM x IN r.a)", expect!["not allowed: A subquery"]);
+        check("udf.f(r)", expect!["not allowed: A user-defined function"]);
+        check("@p", expect!["not allowed: A parameter"]);
+        check("1 + count(r)", expect!["not allowed: The aggregate COUNT"]);
+        check("RAND()", expect!["not allowed: The function RAND"]);
+        check("GetCurrentDateTime()", expect!["not allowed: The function GETCURRENTDATETIME"]);
+        check("ST_AREA(r.a)", expect!["not allowed: The function ST_AREA"]);
+        check("FOLLOW(r, 'x')", expect!["not allowed: The function FOLLOW"]);
+        check("referrers(r, 'x')", expect!["not allowed: The function REFERRERS"]);
+        check("r.a FROM r", expect!["SC1001 at 4: Syntax error, incorrect syntax near 'FROM'."]);
+        check("t.a", expect!["SC2001 at 0: Identifier 't' could not be resolved."]);
+        check("", expect!["SC1002 at 0: Syntax error, unexpected end-of-file."]);
+    }
+
+    #[test]
+    fn stored_values_and_values_give_the_same() {
+        let parse = |json: &str| text::parse(json.as_bytes(), Limits::default()).unwrap();
+        let (item, element) = (parse(r#"{"a":[1,{"b":2}],"s":"x"}"#), parse(r#"{"n":3}"#));
+        let (stored, stored_element) = (Item::from_value(&item), Item::from_value(&element));
+        for (text, expected) in [
+            ("r.a[1].b + e.n", "5"),
+            ("[r.missing, r.s, e]", r#"["x",{"n":3}]"#),
+            ("r.missing", ""),
+            ("1 / 0", ""),
+            ("[1 / 0]", ""),
+            ("r", r#"{"a":[1,{"b":2}],"s":"x"}"#),
+        ] {
+            let expression = Expression::compile(text, &["r", "e"]).unwrap();
+            assert_eq!(expression.evaluate_values(&[&item, &element]).to_json(), expected, "{text}");
+            let nodes = [stored.root(), stored_element.root()];
+            assert_eq!(expression.evaluate(&nodes).to_json(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! All rows of a query over what a feed hands out.
+
+use std::ops::ControlFlow;
+
+use quire_value::Value;
+
+use crate::data::{Datum, Item, Row};
+use crate::error::SqlError;
+use crate::exec::{self, Ranked, Run, Seen, Window};
+use crate::functions::{NoFunctions, UserFunctions};
+use crate::limits::{Allowance, Meter};
+
+use super::{Evaluator, Query};
+
+/// Takes the items of a feed.
+pub type Sink<'s> = dyn FnMut(&Item<'_>, u64) -> ControlFlow<()> + 's;
+
+impl Query {
+    /// For a query that is fed item by item, as long as the caller likes.
+    pub fn start(&self) -> Result<Evaluator<'_>, SqlError> {
+        self.start_calling(&NoFunctions)
+    }
+
+    /// The same, with the functions that the query was compiled with.
+    pub fn start_calling<'q>(&'q self, functions: &'q dyn UserFunctions) -> Result<Evaluator<'q>, SqlError> {
+        self.check_clock()?;
+        let surroundings = exec::surroundings(&self.environment, &self.patterns, functions);
+        let is_item_by_item = self.is_item_by_item();
+        Ok(Evaluator { query: self, is_item_by_item, surroundings, seen: Seen::default() })
+    }
+
+    /// All rows, offset and limit applied, of what `feed` hands out. The feed calls its sink with every item in turn and
+    /// with how many items it stands for, which is as if it came that many times; it ends early when the sink breaks, or
+    /// with an error of its own. A constant query asks for no items. `emit` ends the run early by a break.
+    pub fn run<E: From<SqlError>>(
+        &self,
+        feed: &mut dyn FnMut(&mut Sink<'_>) -> Result<(), E>,
+        emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), E> {
+        self.run_calling(&NoFunctions, feed, emit)
+    }
+
+    /// The same, with the functions that the query was compiled with.
+    pub fn run_calling<E: From<SqlError>>(
+        &self,
+        functions: &dyn UserFunctions,
+        feed: &mut dyn FnMut(&mut Sink<'_>) -> Result<(), E>,
+        emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), E> {
+        self.check_clock()?;
+        let surroundings = exec::surroundings(&self.environment, &self.patterns, functions);
+        let mut failure = None;
+        let mut items = |take: &mut exec::Take<'_>| feed_all(feed, take, &mut failure);
+        let run = Run::new(&surroundings, &self.computed, Some(&mut items));
+        let result = match &self.ranked {
+            None => self.run_plain(&run, emit),
+            Some(ranked) => self.run_ranked(&run, ranked, emit),
+        };
+        match failure {
+            Some(failure) => Err(failure),
+            None => Ok(result?),
+        }
+    }
+
+    /// The row of a query whose only aggregates are these values: see [`Query::text_statistics`].
+    pub fn run_counted(
+        &self,
+        functions: &dyn UserFunctions,
+        aggregates: Vec<Value>,
+        emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        self.check_clock()?;
+        let surroundings = exec::surroundings(&self.environment, &self.patterns, functions);
+        let run = Run::new(&surroundings, &self.computed, None).with_aggregates(aggregates);
+        self.run_plain(&run, emit)
+    }
+
+    fn run_plain(
+        &self,
+        run: &Run<'_>,
+        emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        let window = Window {
+            offset: self.bound.offset,
+            limit: self.bound.limit,
+            in_order: false,
+            ties_fall: self.ties_fall(),
+        };
+        run.top_rows(&self.bound, window, &mut Seen::default(), &mut |row| Ok(emit(&row)))
+    }
+
+    fn run_ranked(
+        &self,
+        run: &Run<'_>,
+        ranked: &Ranked,
+        emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), SqlError> {
+        let mut rows = Collected::new(&self.environment.allowance);
+        self.run_plain(run, &mut |row| rows.push(row))?;
+        for row in ranked.rows(rows.finish()?) {
+            if emit(&Row::from(Datum::Owned(row))).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// All rows over items in memory: what every other way of running the query is checked against. What they weigh
+    /// counts as held.
+    pub fn rows<'i>(&self, items: impl IntoIterator<Item = &'i Value>) -> Result<Vec<Value>, SqlError> {
+        self.rows_calling(&NoFunctions, items)
+    }
+
+    /// The same, with the functions that the query was compiled with.
+    pub fn rows_calling<'i>(
+        &self,
+        functions: &dyn UserFunctions,
+        items: impl IntoIterator<Item = &'i Value>,
+    ) -> Result<Vec<Value>, SqlError> {
+        let mut items = items.into_iter();
+        let mut rows = Collected::new(&self.environment.allowance);
+        let feed = &mut |sink: &mut Sink<'_>| {
+            let _enough = items.try_for_each(|item| sink(&Item::value(item), 1));
+            Ok::<(), SqlError>(())
+        };
+        self.run_calling(functions, feed, &mut |row| rows.push(row))?;
+        rows.finish()
+    }
+
+    fn check_clock(&self) -> Result<(), SqlError> {
+        if self.uses_clock && self.environment.now_ticks.is_none() {
+            return Err(SqlError::Refused("the query asks for the time, and none was given".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Rows in memory, as many as the limits allow.
+pub(super) struct Collected {
+    rows: Vec<Value>,
+    meter: Meter,
+    result: Result<(), SqlError>,
+}
+
+impl Collected {
+    pub fn new(allowance: &Allowance) -> Collected {
+        Collected { rows: Vec::new(), meter: allowance.meter(), result: Ok(()) }
+    }
+
+    pub fn push(&mut self, row: &Row<'_>) -> ControlFlow<()> {
+        self.result = row.check().and_then(|()| self.meter.keep(row.approximate_size()));
+        if self.result.is_err() {
+            return ControlFlow::Break(());
+        }
+        self.rows.push(row.to_value());
+        ControlFlow::Continue(())
+    }
+
+    pub fn finish(self) -> Result<Vec<Value>, SqlError> {
+        self.result.map(|()| self.rows)
+    }
+}
+
+/// Lets a feed of the caller look like one that fails with our errors alone.
+fn feed_all<E>(
+    feed: &mut dyn FnMut(&mut Sink<'_>) -> Result<(), E>,
+    take: &mut exec::Take<'_>,
+    failure: &mut Option<E>,
+) -> Result<exec::Flow, SqlError> {
+    let mut result = Ok(ControlFlow::Continue(()));
+    let fed = feed(&mut |item, multiplicity| {
+        if !matches!(result, Ok(ControlFlow::Continue(()))) {
+            return ControlFlow::Break(());
+        }
+        result = take(item, multiplicity);
+        if matches!(result, Ok(ControlFlow::Continue(()))) {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    });
+    match fed {
+        Err(error) if result.is_ok() => {
+            *failure = Some(error);
+            Err(SqlError::Refused("reading items failed".to_owned()))
+        }
+        _ => result,
+    }
+}

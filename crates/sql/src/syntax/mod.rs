@@ -1,0 +1,7 @@
+//! From text to syntax, and back.
+
+pub mod ast; // what the user wrote, with spans
+pub(crate) mod diagnostic; // the one table of error codes
+pub(crate) mod lexer; // text to tokens
+pub(crate) mod parser; // recursive descent, one function per grammar rule
+pub(crate) mod print; // syntax back to text
