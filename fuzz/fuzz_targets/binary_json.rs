@@ -2,10 +2,10 @@
 #![no_main]
 
 #[allow(dead_code, reason = "the server reads and writes, each with its own parts")]
-#[path = "../../crates/server/src/binary_json.rs"]
+#[path = "../../crates/server/src/wire/binary_json.rs"]
 mod binary_json;
 #[allow(dead_code, reason = "the server reads and writes, each with its own parts")]
-#[path = "../../crates/server/src/binary_json_writer.rs"]
+#[path = "../../crates/server/src/wire/binary_json_writer.rs"]
 mod binary_json_writer;
 
 use quire_value::{Limits, ParseError, Value, text};

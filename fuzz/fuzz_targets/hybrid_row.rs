@@ -2,7 +2,7 @@
 #![no_main]
 
 #[allow(dead_code, reason = "results are only written")]
-#[path = "../../crates/server/src/hybrid_row.rs"]
+#[path = "../../crates/server/src/wire/hybrid_row.rs"]
 mod hybrid_row;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

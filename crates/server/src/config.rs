@@ -9,7 +9,7 @@ use quire_engine::{Clock, Engine};
 
 use crate::auth::{Keys, OidcConfig};
 use crate::handlers::consistency::Consistency;
-use crate::tls::{Tls, TlsFiles};
+use crate::net::tls::{Tls, TlsFiles};
 
 /// What the server is told by its owner.
 pub struct ServerConfig {

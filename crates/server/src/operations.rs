@@ -7,15 +7,15 @@
 use hyper::{HeaderMap, Method};
 use quire_engine::ScriptKind::StoredProcedure;
 
+use crate::admin::{self, AdminCall, AdminRoute, Answered};
 use crate::auth::Access;
 use crate::handlers::{
     self, Call, Handled, account, addresses, batch, changes, client_encryption_keys, conflicts, containers,
     databases, items, offers, partition_key_ranges, permissions, scripts, session, users,
 };
-use crate::headers::Reply;
-use crate::quire::{self, AdminCall, AdminRoute, Answered};
 use crate::routes::RouteKind::{self, *};
-use crate::status::RequestError;
+use crate::wire::headers::Reply;
+use crate::wire::status::RequestError;
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -352,21 +352,21 @@ macro_rules! admin_operations {
 
 admin_operations! { |call|
 // name, verb and path                                                        access
-Live: GET AdminRoute::Live,                                                   Open => Ok(quire::live());
-Ready: GET AdminRoute::Ready,                                                 Open => Ok(quire::ready(call.state));
-Authority: GET AdminRoute::Authority,                                         Open => quire::authority(call.state);
-Metrics: GET AdminRoute::Metrics,                                             ReadServer => quire::metrics(call.state).await;
-ListFaults: GET AdminRoute::Faults { id: None },                              ReadServer => quire::faults(call, None);
-CreateFault: POST AdminRoute::Faults { id: None },                            WriteServer => quire::faults(call, None);
-DeleteFaults: DELETE AdminRoute::Faults { id: None },                         WriteServer => quire::faults(call, None);
-DeleteFault: DELETE AdminRoute::Faults { id: Some(id) },                      WriteServer => quire::faults(call, Some(id));
-Transact: POST AdminRoute::Transaction { database },                          WriteServer => crate::transaction::serve(call, database).await;
-ReadView: GET AdminRoute::View { database, container },                       ReadServer => crate::views::status(call, database, container).await;
-RebuildView: POST AdminRoute::ViewRebuild { database, container },            WriteServer => crate::views::rebuild(call, database, container).await;
-ListPartitions: GET AdminRoute::Partitions { database, container },           ReadServer => crate::partitions::list(call, database, container).await;
-SplitPartition: POST AdminRoute::PartitionSplit { database, container, id },  WriteServer => crate::partitions::split(call, database, container, id).await;
-ReadEndpoint: GET AdminRoute::Endpoint { path },                              ReadServer => quire::endpoint(call, path).await;
-CallEndpoint: POST AdminRoute::Endpoint { path },                             WriteServer => quire::endpoint(call, path).await;
-ReplaceEndpoint: PUT AdminRoute::Endpoint { path },                           WriteServer => quire::endpoint(call, path).await;
-DeleteEndpoint: DELETE AdminRoute::Endpoint { path },                         WriteServer => quire::endpoint(call, path).await;
+Live: GET AdminRoute::Live,                                                   Open => Ok(admin::health::live());
+Ready: GET AdminRoute::Ready,                                                 Open => Ok(admin::health::ready(call.state));
+Authority: GET AdminRoute::Authority,                                         Open => admin::authority::read(call.state);
+Metrics: GET AdminRoute::Metrics,                                             ReadServer => admin::metrics::read(call.state).await;
+ListFaults: GET AdminRoute::Faults { id: None },                              ReadServer => admin::faults::serve(call, None);
+CreateFault: POST AdminRoute::Faults { id: None },                            WriteServer => admin::faults::serve(call, None);
+DeleteFaults: DELETE AdminRoute::Faults { id: None },                         WriteServer => admin::faults::serve(call, None);
+DeleteFault: DELETE AdminRoute::Faults { id: Some(id) },                      WriteServer => admin::faults::serve(call, Some(id));
+Transact: POST AdminRoute::Transaction { database },                          WriteServer => admin::transaction::serve(call, database).await;
+ReadView: GET AdminRoute::View { database, container },                       ReadServer => admin::views::status(call, database, container).await;
+RebuildView: POST AdminRoute::ViewRebuild { database, container },            WriteServer => admin::views::rebuild(call, database, container).await;
+ListPartitions: GET AdminRoute::Partitions { database, container },           ReadServer => admin::partitions::list(call, database, container).await;
+SplitPartition: POST AdminRoute::PartitionSplit { database, container, id },  WriteServer => admin::partitions::split(call, database, container, id).await;
+ReadEndpoint: GET AdminRoute::Endpoint { path },                              ReadServer => admin::endpoints::serve(call, path).await;
+CallEndpoint: POST AdminRoute::Endpoint { path },                             WriteServer => admin::endpoints::serve(call, path).await;
+ReplaceEndpoint: PUT AdminRoute::Endpoint { path },                           WriteServer => admin::endpoints::serve(call, path).await;
+DeleteEndpoint: DELETE AdminRoute::Endpoint { path },                         WriteServer => admin::endpoints::serve(call, path).await;
 }

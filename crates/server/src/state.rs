@@ -10,15 +10,15 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::auth::{Issuer, Keys, TokenClock, TokenKey};
 use crate::config::ServerConfig;
-use crate::connections::Connections;
-use crate::faults::Faults;
-use crate::metrics::Metrics;
-use crate::pool::Pool;
-use crate::request::{ActivityIds, Budget};
-use crate::supervised::Tasks;
-use crate::threads::Threads;
-use crate::throttle::Throttle;
-use crate::tls::Certificate;
+use crate::edge::faults::Faults;
+use crate::edge::metrics::Metrics;
+use crate::edge::request::{ActivityIds, Budget};
+use crate::edge::throttle::Throttle;
+use crate::net::connections::Connections;
+use crate::net::pool::Pool;
+use crate::net::supervised::Tasks;
+use crate::net::threads::Threads;
+use crate::net::tls::Certificate;
 
 pub(crate) struct State {
     pub engine: Arc<Engine>,

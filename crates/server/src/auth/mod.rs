@@ -30,7 +30,7 @@ pub(crate) use token_clock::{TokenClock, latest_stored_ms};
 pub(crate) use token_text::TokenKey;
 
 use self::header::{HeaderError, Kind};
-use crate::request::Request;
+use crate::edge::request::Request;
 use crate::routes::{Route, RouteKind};
 use crate::state::State;
 

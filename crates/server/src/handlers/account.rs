@@ -3,8 +3,8 @@
 use hyper::StatusCode;
 
 use crate::handlers::{Call, Handled, charge};
-use crate::headers::Reply;
 use crate::wire;
+use crate::wire::headers::Reply;
 
 /// Clients send everything after this to the endpoint told here, so it is made from what they called.
 pub(crate) fn read(call: &Call<'_>) -> Handled {

@@ -1,7 +1,7 @@
 //! `/addresses`: where clients in direct mode look for replicas. There are none to connect to.
 
 use crate::handlers::{Call, Handled};
-use crate::status::RequestError;
+use crate::wire::status::RequestError;
 
 pub(crate) fn read(_call: &Call<'_>) -> Handled {
     let message =

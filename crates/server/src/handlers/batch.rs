@@ -13,14 +13,14 @@ use quire_engine::{
 };
 use quire_resource::{PartitionKey, PartitionKeyError};
 
-use crate::binary_json;
 use crate::handlers::call::indexing_directive;
 use crate::handlers::items::{with_position, with_positions};
 use crate::handlers::{Call, Handled};
-use crate::headers::Reply;
-use crate::hybrid_row::{self, HybridRowError, OperationRow, ResultRow};
-use crate::status::{Failure, HandlerError, RequestError};
 use crate::wire::batch::{GivenOperation, GivenResult, read_operations, write_results};
+use crate::wire::binary_json;
+use crate::wire::headers::Reply;
+use crate::wire::hybrid_row::{self, HybridRowError, OperationRow, ResultRow};
+use crate::wire::status::{Failure, HandlerError, RequestError};
 
 const ATOMIC: HeaderName = HeaderName::from_static("x-ms-cosmos-batch-atomic");
 const CONTINUE_ON_ERROR: HeaderName = HeaderName::from_static("x-ms-cosmos-batch-continue-on-error");

@@ -17,14 +17,14 @@ use quire_resource::{
 };
 use quire_value::{Limits, Value, text};
 
-use crate::binary_json;
+use crate::edge::request::Request;
 use crate::handlers::consistency;
-use crate::headers::Reply;
+use crate::net::pool::{Place, Work};
 use crate::operations::{Action, Lane, Operation};
-use crate::pool::{Place, Work};
-use crate::request::Request;
 use crate::state::State;
-use crate::status::{HandlerError, RequestError};
+use crate::wire::binary_json;
+use crate::wire::headers::Reply;
+use crate::wire::status::{HandlerError, RequestError};
 
 const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 const CROSS_PARTITION: HeaderName = HeaderName::from_static("x-ms-documentdb-query-enablecrosspartition");

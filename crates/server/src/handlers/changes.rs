@@ -12,8 +12,8 @@ use crate::handlers::call::bad_header;
 use crate::handlers::items::with_positions;
 use crate::handlers::partition_key_ranges::A_IM;
 use crate::handlers::{Call, Handled};
-use crate::headers::Reply;
-use crate::status::{Failure, HandlerError};
+use crate::wire::headers::Reply;
+use crate::wire::status::{Failure, HandlerError};
 use crate::wire::{Feed, envelope};
 
 /// An extension: how long to wait, in milliseconds, for a first change.

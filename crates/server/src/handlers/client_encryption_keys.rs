@@ -5,8 +5,8 @@ use quire_engine::Resource;
 use quire_value::Value;
 
 use crate::handlers::{Call, Handled, charge, feeds};
-use crate::headers::{Reply, database_names};
 use crate::wire::Feed;
+use crate::wire::headers::{Reply, database_names};
 
 pub(crate) async fn create(call: &Call<'_>, database: &str) -> Handled {
     let owner = call.owner_database(database)?;

@@ -1,6 +1,6 @@
 //! Consistency levels: one node keeps the promises of all of them.
 
-use crate::status::{HandlerError, RequestError};
+use crate::wire::status::{HandlerError, RequestError};
 
 /// From weak to strong: a request may ask for the account's level or a weaker one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

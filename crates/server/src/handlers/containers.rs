@@ -8,10 +8,10 @@ use quire_engine::{Container, Engine};
 use quire_resource::SYSTEM_KEY_PATH;
 use quire_value::{Object, Value};
 
+use crate::handlers::views;
 use crate::handlers::{Call, Handled, charge, feeds};
-use crate::headers::{Reply, database_names};
-use crate::views;
 use crate::wire::Feed;
+use crate::wire::headers::{Reply, database_names};
 
 const POPULATE_QUOTA: HeaderName = HeaderName::from_static("x-ms-documentdb-populatequotainfo");
 const POPULATE_STATISTICS: HeaderName =

@@ -5,8 +5,8 @@ use quire_engine::Resource;
 use quire_value::Value;
 
 use crate::handlers::{Call, Handled, charge, feeds};
-use crate::headers::Reply;
 use crate::wire::Feed;
+use crate::wire::headers::Reply;
 
 pub(crate) async fn create(call: &Call<'_>) -> Handled {
     let (body, throughput) = (call.json()?, call.throughput()?);

@@ -12,8 +12,8 @@ use quire_resource::ResourceId;
 use quire_value::{Object, Value};
 
 use crate::handlers::{Call, Handled, charge};
-use crate::headers::Reply;
-use crate::status::{self, HandlerError};
+use crate::wire::headers::Reply;
+use crate::wire::status::{self, HandlerError};
 use crate::wire::{Feed, envelope, explained_envelope, parse_query};
 
 /// Resources of a list page when the client leaves it to the server.

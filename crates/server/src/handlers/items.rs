@@ -11,9 +11,9 @@ use quire_engine::{
 };
 
 use crate::handlers::{Call, Handled, feeds, scripts};
-use crate::headers::{Reply, container_names};
-use crate::status::{Failure, HandlerError, RequestError};
 use crate::wire::Feed;
+use crate::wire::headers::{Reply, container_names};
+use crate::wire::status::{Failure, HandlerError, RequestError};
 
 const PRE_TRIGGERS: HeaderName = HeaderName::from_static("x-ms-documentdb-pre-trigger-include");
 const POST_TRIGGERS: HeaderName = HeaderName::from_static("x-ms-documentdb-post-trigger-include");

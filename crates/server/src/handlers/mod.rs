@@ -3,6 +3,7 @@
 //! The catalog is in memory, so looking up resources runs on the async worker; everything that may touch the disk
 //! or run for long (writes, queries, reads that miss the cache) goes through the pool.
 
+pub(crate) mod answer_form; // answers without system properties, or in binary
 mod call; // what a request asks for, read from its headers
 mod feeds; // lists and queries of resources that are in memory
 mod queries; // queries over items, and their plans
@@ -23,12 +24,13 @@ pub(crate) mod permissions;
 pub(crate) mod scripts;
 pub(crate) mod session; // waiting for the state that a session token asks for
 pub(crate) mod users;
+pub(crate) mod views; // how far views are behind, in answers about them
 
 pub(crate) use call::{Call, partition_key, takes_binary_only};
 pub(crate) use queries::{plan as query_plan, query as query_items};
 
-use crate::headers::Reply;
-use crate::status::HandlerError;
+use crate::wire::headers::Reply;
+use crate::wire::status::HandlerError;
 
 pub(crate) type Handled = Result<Reply, HandlerError>;
 

@@ -6,9 +6,9 @@ use quire_engine::{Migrate, Resource};
 use quire_value::Value;
 
 use crate::handlers::{Call, Handled, charge, feeds};
-use crate::headers::Reply;
-use crate::status::{HandlerError, RequestError};
 use crate::wire::Feed;
+use crate::wire::headers::Reply;
+use crate::wire::status::{HandlerError, RequestError};
 
 const MIGRATE_TO_AUTOSCALE: HeaderName = HeaderName::from_static("x-ms-cosmos-migrate-offer-to-autopilot");
 const MIGRATE_TO_MANUAL: HeaderName =

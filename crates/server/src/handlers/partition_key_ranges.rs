@@ -9,9 +9,9 @@ use quire_engine::{Container, PartitionInfo};
 use quire_value::{Number, Object, Value};
 
 use crate::handlers::{Call, Handled, charge, feeds};
-use crate::headers::Reply;
-use crate::status::HandlerError;
 use crate::wire::Feed;
+use crate::wire::headers::Reply;
+use crate::wire::status::HandlerError;
 
 pub(super) const A_IM: HeaderName = HeaderName::from_static("a-im");
 

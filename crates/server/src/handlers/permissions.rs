@@ -10,9 +10,9 @@ use quire_value::{Object, Value};
 use crate::auth;
 use crate::handlers::call::owner_missing;
 use crate::handlers::{Call, Handled, charge, feeds};
-use crate::headers::{Reply, user_names};
-use crate::status::HandlerError;
 use crate::wire::Feed;
+use crate::wire::headers::{Reply, user_names};
+use crate::wire::status::HandlerError;
 
 const EXPIRY: HeaderName = HeaderName::from_static("x-ms-documentdb-expiry-seconds");
 

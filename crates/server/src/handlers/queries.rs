@@ -15,8 +15,8 @@ use quire_value::{Object, Value};
 
 use crate::handlers::items::with_positions;
 use crate::handlers::{Call, Handled, charge, feeds};
-use crate::headers::Reply;
-use crate::status::{self, HandlerError, RequestError};
+use crate::wire::headers::Reply;
+use crate::wire::status::{self, HandlerError, RequestError};
 use crate::wire::{self, Feed, parse_query};
 
 const POPULATE_METRICS: HeaderName = HeaderName::from_static("x-ms-documentdb-populatequerymetrics");

@@ -10,9 +10,9 @@ use quire_engine::{
 use quire_value::Value;
 
 use crate::handlers::{Call, Handled, charge, feeds, items};
-use crate::headers::{Reply, script_names};
-use crate::status::{Failure, HandlerError, RequestError};
 use crate::wire::Feed;
+use crate::wire::headers::{Reply, script_names};
+use crate::wire::status::{Failure, HandlerError, RequestError};
 
 const ENABLE_LOGGING: HeaderName = HeaderName::from_static("x-ms-documentdb-script-enable-logging");
 const LOG_RESULTS: HeaderName = HeaderName::from_static("x-ms-documentdb-script-log-results");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::handlers::Call;
 use crate::routes::RouteKind;
-use crate::status::HandlerError;
+use crate::wire::status::HandlerError;
 
 /// Clients come again after a refusal; nobody is kept waiting for a token that was never given out.
 const WAIT_MAX: Duration = Duration::from_millis(100);

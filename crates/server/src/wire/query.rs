@@ -5,7 +5,7 @@ use quire_resource::ResourceId;
 use quire_value::hash::ValueHash;
 use quire_value::{Limits, Value, text};
 
-use crate::status::{HandlerError, RequestError};
+use crate::wire::status::{HandlerError, RequestError};
 
 #[derive(Debug)]
 pub(crate) struct QueryBody {

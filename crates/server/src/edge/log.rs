@@ -5,7 +5,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
-use crate::metrics::Operation;
+use crate::edge::metrics::Operation;
 
 /// A request that took longer than the threshold. The path is cut after the container.
 pub(crate) fn slow(

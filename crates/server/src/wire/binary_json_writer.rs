@@ -100,7 +100,7 @@ mod tests {
     use quire_value::{Limits, text};
 
     use super::*;
-    use crate::binary_json;
+    use crate::wire::binary_json;
 
     #[test]
     fn what_is_written_is_read() {

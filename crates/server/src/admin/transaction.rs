@@ -15,8 +15,8 @@ use quire_resource::PartitionKey;
 use quire_value::text::write_string;
 use quire_value::{Limits, Value, text};
 
-use crate::quire::{self, AdminCall, Answered};
-use crate::status::{Failure, HandlerError, RequestError};
+use crate::admin::{AdminCall, Answered, answer};
+use crate::wire::status::{Failure, HandlerError, RequestError};
 
 const CHARGE: HeaderName = HeaderName::from_static("x-ms-request-charge");
 /// A member that an operation may have; any other is a mistake.
@@ -46,7 +46,7 @@ pub(crate) async fn serve(call: &AdminCall<'_>, database: &str) -> Answered {
     });
     let charge = format!("{:.2}", answer.charge);
     let status = if failed { StatusCode::MULTI_STATUS } else { StatusCode::OK };
-    let mut response = quire::json(status, body(&answer));
+    let mut response = answer::json(status, body(&answer));
     response.headers_mut().extend(HeaderValue::try_from(charge).map(|charge| (CHARGE, charge)));
     Ok(response)
 }

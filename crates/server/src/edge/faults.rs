@@ -12,10 +12,10 @@ use quire_engine::EngineError;
 use quire_resource::PartitionKey;
 use quire_value::{Limits, Number, Object, Value, text};
 
+use crate::edge::request::Request;
 use crate::operations::Action;
-use crate::request::Request;
 use crate::routes::{Route, RouteError, RouteKind};
-use crate::status::{HandlerError, RequestError};
+use crate::wire::status::{HandlerError, RequestError};
 
 const RULE_COUNT_MAX: usize = 1000;
 const DELAY_MAX: Duration = Duration::from_secs(600);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::connection::Wire;
+use crate::net::connection_state::Wire;
 
 /// How long a new connection waits for a stranger to be gone.
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(1);

@@ -13,21 +13,21 @@ use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Version};
 
+use crate::admin;
 use crate::auth::{self, Access};
-use crate::connection::Wire;
-use crate::dispatch;
-use crate::faults::{End, Fault};
-use crate::guard::{self, Cors, Guard};
-use crate::headers::error_response;
-use crate::log;
-use crate::metrics::Operation;
+use crate::edge::dispatch;
+use crate::edge::faults::{End, Fault};
+use crate::edge::guard::{self, Cors, Guard};
+use crate::edge::log;
+use crate::edge::metrics::Operation;
+use crate::edge::panics::caught;
+use crate::edge::request::{Client, Hold, Request, Response, check_head, hold_answer, read_body};
+use crate::net::connection_state::Wire;
 use crate::operations::{self, Flags};
-use crate::panics::caught;
-use crate::quire;
-use crate::request::{Client, Hold, Request, Response, check_head, hold_answer, read_body};
 use crate::routes::{self, RouteError};
 use crate::state::State;
-use crate::status::{Failure, HandlerError, RequestError};
+use crate::wire::headers::error_response;
+use crate::wire::status::{Failure, HandlerError, RequestError};
 
 /// A shorter answer is not worth counting.
 const COUNTED_ANSWER_BYTES_MIN: usize = 8 << 10;
@@ -106,7 +106,9 @@ pub(crate) async fn answer_metrics(
         .and_then(|host| guard.check_origin(received.headers(), &host, false));
     let outcome = match (checked, received.uri().path(), received.method()) {
         (Err(error), ..) => Err(error.into()),
-        (Ok(_), "/metrics" | "/_quire/metrics", &Method::GET | &Method::HEAD) => quire::metrics(state).await,
+        (Ok(_), "/metrics" | "/_quire/metrics", &Method::GET | &Method::HEAD) => {
+            admin::metrics::read(state).await
+        }
         _ => Err(RequestError::Route(RouteError::InvalidUrl).into()),
     };
     outcome.unwrap_or_else(|error| refuse(&state.activity_ids.of(received.headers()), &error))
@@ -159,7 +161,7 @@ impl Exchange {
         {
             return Ok(cors.preflight(&request.headers));
         }
-        if quire::is_own(&request.path) {
+        if admin::is_own(&request.path) {
             return self.serve_own(request).await;
         }
         self.serve_protocol(request).await
@@ -218,16 +220,16 @@ impl Exchange {
 
     async fn serve_own(&mut self, mut request: Request) -> Result<Response, HandlerError> {
         let state = self.state.clone();
-        let route = quire::parse(&state, &request.method, &request.path).map_err(RequestError::Route)?;
+        let route = admin::parse(&state, &request.method, &request.path).map_err(RequestError::Route)?;
         let found = operations::find_admin(&route, &request.method);
         let (name, access) = found.ok_or(RequestError::Route(RouteError::MethodNotAllowed))?;
         if access != Access::Open {
-            quire::authorize(&state, &request, access).await?;
+            admin::authorize(&state, &request, access).await?;
             state.connections.authenticated(&self.wire);
             let mut hold = state.bytes.hold();
             request.body = self.read_body(&mut hold).await?;
         }
-        quire::dispatch(&state, &request, &route, name).await
+        admin::dispatch(&state, &request, &route, name).await
     }
 
     async fn read_body(&mut self, hold: &mut Hold) -> Result<Bytes, RequestError> {
@@ -295,8 +297,8 @@ impl Exchange {
 fn allowed_verbs(state: &State, path: &str) -> String {
     const VERBS: [Method; 6] =
         [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
-    let has = |method: &&Method| match quire::is_own(path) {
-        true => quire::parse(state, method, path)
+    let has = |method: &&Method| match admin::is_own(path) {
+        true => admin::parse(state, method, path)
             .is_ok_and(|route| operations::find_admin(&route, method).is_some()),
         false => routes::parse(method, path).is_ok(),
     };

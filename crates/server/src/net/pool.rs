@@ -13,7 +13,7 @@ use quire_engine::EngineError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::Limits;
-use crate::threads;
+use crate::net::threads;
 
 pub(crate) struct Pool {
     reads: Lane,

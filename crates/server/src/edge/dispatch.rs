@@ -2,16 +2,16 @@
 
 use std::time::Instant;
 
-use crate::answer_form;
 use crate::auth::{self, Principal};
+use crate::edge::request::{Request, Response};
+use crate::handlers::answer_form;
+use crate::handlers::views;
 use crate::handlers::{Call, Handled, charge, partition_key};
-use crate::headers::Reply;
 use crate::operations::{self, Operation};
-use crate::request::{Request, Response};
 use crate::routes::{Route, RouteKind};
 use crate::state::State;
-use crate::status::{Failure, HandlerError};
-use crate::views;
+use crate::wire::headers::Reply;
+use crate::wire::status::{Failure, HandlerError};
 
 /// Before anything of the body is read.
 pub(crate) fn authorize(

@@ -7,13 +7,13 @@ use hyper::StatusCode;
 use quire_engine::{CannotSplit, Container, Engine, EngineError, PartitionInfo};
 use quire_value::{Object, Value};
 
-use crate::quire::{self, AdminCall, Answered};
+use crate::admin::{AdminCall, Answered, answer};
 
 pub(crate) async fn list(call: &AdminCall<'_>, database: &str, container: &str) -> Answered {
     let (engine, database, container) =
         (call.state.engine.clone(), database.to_owned(), container.to_owned());
     let run = move || Ok::<_, EngineError>(describe(&engine, &*engine.container(&database, &container)?));
-    Ok(quire::json(StatusCode::OK, call.state.pool.read(run).await??))
+    Ok(answer::json(StatusCode::OK, call.state.pool.read(run).await??))
 }
 
 pub(crate) async fn split(call: &AdminCall<'_>, database: &str, container: &str, id: &str) -> Answered {
@@ -24,7 +24,7 @@ pub(crate) async fn split(call: &AdminCall<'_>, database: &str, container: &str,
         // As it is after the split.
         Ok::<_, EngineError>(describe(&engine, &*engine.container(&database, &container)?))
     };
-    Ok(quire::json(StatusCode::OK, call.state.pool.write(run).await??))
+    Ok(answer::json(StatusCode::OK, call.state.pool.write(run).await??))
 }
 
 fn describe(engine: &Engine, container: &Container) -> String {

@@ -12,9 +12,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use quire_engine::{Container, Position, Resource, ScriptKind};
 use quire_resource::ResourceId;
 
-use crate::request::{Request, Response};
+use crate::edge::request::{Request, Response};
 use crate::routes::script_segment;
-use crate::status::Failure;
+use crate::wire::status::Failure;
 
 const ACTIVITY_ID: HeaderName = HeaderName::from_static("x-ms-activity-id");
 const CHARGE: HeaderName = HeaderName::from_static("x-ms-request-charge");

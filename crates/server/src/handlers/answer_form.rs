@@ -5,12 +5,12 @@
 use hyper::header::HeaderName;
 use quire_value::{Limits, Object, Value, text};
 
-use crate::binary_json_writer::to_binary;
 use crate::handlers::{Call, Handled, takes_binary_only};
-use crate::headers::Reply;
 use crate::operations::Action;
 use crate::routes::RouteKind;
-use crate::status::RequestError;
+use crate::wire::binary_json_writer::to_binary;
+use crate::wire::headers::Reply;
+use crate::wire::status::RequestError;
 
 const EXCLUDE_SYSTEM_PROPERTIES: HeaderName = HeaderName::from_static("x-ms-exclude-system-properties");
 const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_ts", "_attachments"];

@@ -10,9 +10,9 @@ use quire_resource::{ContainerError, PartitionKeyError};
 use quire_value::text::write_string;
 
 use crate::auth::AuthError;
-use crate::binary_json::BinaryError;
-use crate::hybrid_row::HybridRowError;
 use crate::routes::RouteError;
+use crate::wire::binary_json::BinaryError;
+use crate::wire::hybrid_row::HybridRowError;
 use crate::wire::query_plan;
 
 /// Written after every message, where the service names its own component.

@@ -14,8 +14,8 @@ use hyper::{HeaderMap, Method};
 use quire_engine::Cancel;
 
 use crate::config::Limits;
-use crate::connection::{Transfer, Wire};
-use crate::status::RequestError;
+use crate::net::connection_state::{Transfer, Wire};
+use crate::wire::status::RequestError;
 
 /// A request whose head was checked and whose body was read within the limits.
 pub(crate) struct Request {

@@ -13,7 +13,7 @@ use quire_engine::Container;
 
 use crate::handlers::Call;
 use crate::routes::RouteKind;
-use crate::status::{HandlerError, RequestError};
+use crate::wire::status::{HandlerError, RequestError};
 
 const PRIORITY: HeaderName = HeaderName::from_static("x-ms-cosmos-priority-level");
 /// A balance may reach what comes in within this time.

@@ -15,8 +15,8 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Method, StatusCode, Uri, Version};
 
-use crate::request::Response;
-use crate::status::RequestError;
+use crate::edge::request::Response;
+use crate::wire::status::RequestError;
 
 const REQUEST_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-request-private-network");
 const ALLOW_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-allow-private-network");

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use quire_engine::{WorkerState, WorkerStatus};
 use tokio::task::JoinHandle;
 
-use crate::panics::caught;
+use crate::edge::panics::caught;
 
 /// Between a panic and the next start.
 const RESTART_PAUSE: Duration = Duration::from_millis(500);

@@ -1,0 +1,11 @@
+//! One request from its head to its answer, before and after the handler.
+
+pub(crate) mod dispatch; // an authenticated request, authorized and run
+pub(crate) mod exchange; // one request from its head to its answer
+pub(crate) mod faults; // requests that fail by rule, for tests of clients
+pub(crate) mod guard; // hosts and origins
+pub(crate) mod log; // slow requests, panics
+pub(crate) mod metrics; // figures
+pub(crate) mod panics; // a bug costs one answer
+pub(crate) mod request; // one request, read completely
+pub(crate) mod throttle; // provisioned throughput, held to
