@@ -97,6 +97,7 @@ mod linux {
         libc::SYS_futex,
         libc::SYS_clock_gettime,
         libc::SYS_clock_nanosleep,
+        libc::SYS_nanosleep,
         libc::SYS_gettimeofday,
         libc::SYS_getrandom,
         libc::SYS_getpid,
@@ -167,7 +168,8 @@ mod linux {
         rules.insert(libc::SYS_mprotect, vec![SeccompRule::new(vec![is_data()?])?]);
         // Its own processor time is set for every run.
         let own = condition(0, SeccompCmpOp::Eq, 0)?;
-        let processor_time = condition(1, SeccompCmpOp::Eq, u64::from(libc::RLIMIT_CPU))?;
+        // Its type differs between C libraries.
+        let processor_time = condition(1, SeccompCmpOp::Eq, libc::RLIMIT_CPU as u64)?;
         let limit = SeccompRule::new(vec![own, processor_time])?;
         rules.insert(libc::SYS_prlimit64, vec![limit]);
         program(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)
