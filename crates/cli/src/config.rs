@@ -12,116 +12,127 @@ use quire_server::TlsFiles;
 const QUERY_MEMORY_MIN_MB: usize = 8;
 const QUERY_MEMORY_LIMIT_MB: usize = 1 << 20;
 
+// Groups of settings in `--help`.
+const ADDRESS: &str = "Address";
+const DATA: &str = "Data";
+const KEYS: &str = "Keys";
+const TLS: &str = "TLS";
+const MEMORY: &str = "Memory";
+const CONNECTIONS: &str = "Connections";
+const SCRIPTS: &str = "Scripts";
+const EXTENSIONS: &str = "Extensions";
+const LOG: &str = "Log";
+
 /// Every setting of the server, each given by flag, by environment variable or in the file (same names, without the
 /// leading dashes).
 #[derive(clap::Args, serde::Deserialize, Clone, Debug, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Settings {
     /// Address to listen on; port 0 picks a free one [default: 127.0.0.1:8081]
-    #[arg(long, env = "QUIRE_LISTEN", value_name = "ADDRESS")]
+    #[arg(long, env = "QUIRE_LISTEN", value_name = "ADDRESS", help_heading = ADDRESS)]
     pub listen: Option<SocketAddr>,
     /// Directory of the data [default: ./quire-data]
-    #[arg(long, env = "QUIRE_DATA", value_name = "DIR", conflicts_with = "ephemeral")]
+    #[arg(long, env = "QUIRE_DATA", value_name = "DIR", conflicts_with = "ephemeral", help_heading = DATA)]
     pub data: Option<PathBuf>,
     /// Keep everything in memory and forget it at the end
-    #[arg(long, env = "QUIRE_EPHEMERAL", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, env = "QUIRE_EPHEMERAL", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = DATA)]
     pub ephemeral: Option<bool>,
     /// File with up to four keys, one `NAME=BASE64` a line; without it QUIRE_KEYS, else the well-known key on loopback
-    #[arg(long, env = "QUIRE_KEY_FILE", value_name = "FILE")]
+    #[arg(long, env = "QUIRE_KEY_FILE", value_name = "FILE", help_heading = KEYS)]
     pub key_file: Option<PathBuf>,
     /// Partitions of a new container when its throughput does not ask for more [default: 1]
-    #[arg(long, env = "QUIRE_PARTITIONS", value_name = "COUNT")]
+    #[arg(long, env = "QUIRE_PARTITIONS", value_name = "COUNT", help_heading = DATA)]
     partitions: Option<u32>,
     /// URL that clients are told to use, when it is not the one they asked
-    #[arg(long, env = "QUIRE_PUBLIC_ENDPOINT", value_name = "URL")]
+    #[arg(long, env = "QUIRE_PUBLIC_ENDPOINT", value_name = "URL", help_heading = ADDRESS)]
     public_endpoint: Option<String>,
     /// Further host names that are answered on loopback
-    #[arg(long = "allow-host", env = "QUIRE_ALLOW_HOST", value_name = "HOST", value_delimiter = ',')]
+    #[arg(long = "allow-host", env = "QUIRE_ALLOW_HOST", value_name = "HOST", value_delimiter = ',', help_heading = ADDRESS, hide_short_help = true)]
     #[serde(rename = "allow-host")]
     allow_hosts: Option<Vec<String>>,
     /// Origins of web pages that may call this server; none may by default
-    #[arg(long = "cors-origin", env = "QUIRE_CORS_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
+    #[arg(long = "cors-origin", env = "QUIRE_CORS_ORIGIN", value_name = "ORIGIN", value_delimiter = ',', help_heading = ADDRESS, hide_short_help = true)]
     #[serde(rename = "cors-origin")]
     cors_origins: Option<Vec<String>>,
     /// Certificate chain, PEM; with it http and https share the port
-    #[arg(long, env = "QUIRE_TLS_CERT", value_name = "FILE")]
+    #[arg(long, env = "QUIRE_TLS_CERT", value_name = "FILE", help_heading = TLS)]
     tls_cert: Option<PathBuf>,
     /// Private key of the certificate, PEM
-    #[arg(long, env = "QUIRE_TLS_KEY", value_name = "FILE")]
+    #[arg(long, env = "QUIRE_TLS_KEY", value_name = "FILE", help_heading = TLS)]
     tls_key: Option<PathBuf>,
     /// Refuse requests that come without TLS; needs --tls-cert
-    #[arg(long, env = "QUIRE_TLS_ONLY", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, env = "QUIRE_TLS_ONLY", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = TLS, hide_short_help = true)]
     tls_only: Option<bool>,
     /// Issuer of bearer tokens; needs --oidc-audience
-    #[arg(long, env = "QUIRE_OIDC_ISSUER", value_name = "URL")]
+    #[arg(long, env = "QUIRE_OIDC_ISSUER", value_name = "URL", help_heading = KEYS, hide_short_help = true)]
     oidc_issuer: Option<String>,
     /// Audience that bearer tokens must be made for
-    #[arg(long, env = "QUIRE_OIDC_AUDIENCE", value_name = "AUDIENCE")]
+    #[arg(long, env = "QUIRE_OIDC_AUDIENCE", value_name = "AUDIENCE", help_heading = KEYS, hide_short_help = true)]
     oidc_audience: Option<String>,
     /// A second address that answers /metrics without a key
-    #[arg(long, env = "QUIRE_METRICS_LISTEN", value_name = "ADDRESS")]
+    #[arg(long, env = "QUIRE_METRICS_LISTEN", value_name = "ADDRESS", help_heading = ADDRESS, hide_short_help = true)]
     metrics_listen: Option<SocketAddr>,
     /// Directory below which the server may write backups; none are made without it
-    #[arg(long, env = "QUIRE_BACKUP_DIR", value_name = "DIR")]
+    #[arg(long, env = "QUIRE_BACKUP_DIR", value_name = "DIR", help_heading = DATA)]
     backup_dir: Option<PathBuf>,
     /// Memory for caches of items and blocks, in megabytes [default: an eighth of the machine's, from 64 to 1024]
-    #[arg(long, env = "QUIRE_CACHE_MB", value_name = "MB")]
+    #[arg(long, env = "QUIRE_CACHE_MB", value_name = "MB", help_heading = MEMORY, hide_short_help = true)]
     cache_mb: Option<usize>,
     /// Memory of all queries together, in megabytes [default: a quarter of the machine's, at least 256]
-    #[arg(long, env = "QUIRE_QUERY_MEMORY_MB", value_name = "MB")]
+    #[arg(long, env = "QUIRE_QUERY_MEMORY_MB", value_name = "MB", help_heading = MEMORY, hide_short_help = true)]
     query_memory_mb: Option<usize>,
     /// Memory of one query, in megabytes [default: 128]
-    #[arg(long, env = "QUIRE_QUERY_MEMORY_MAX_MB", value_name = "MB")]
+    #[arg(long, env = "QUIRE_QUERY_MEMORY_MAX_MB", value_name = "MB", help_heading = MEMORY, hide_short_help = true)]
     query_memory_max_mb: Option<usize>,
     /// Temporary files of all queries together, in megabytes; 0 refuses what does not fit into memory [default: 4096]
-    #[arg(long, env = "QUIRE_QUERY_TEMP_MB", value_name = "MB")]
+    #[arg(long, env = "QUIRE_QUERY_TEMP_MB", value_name = "MB", help_heading = MEMORY, hide_short_help = true)]
     query_temp_mb: Option<u64>,
     /// Directory of the temporary files of queries [default: temp in the data directory, none with --ephemeral]
-    #[arg(long, env = "QUIRE_QUERY_TEMP_DIR", value_name = "DIR")]
+    #[arg(long, env = "QUIRE_QUERY_TEMP_DIR", value_name = "DIR", help_heading = MEMORY, hide_short_help = true)]
     query_temp_dir: Option<PathBuf>,
     /// Open although the log ends before what was acknowledged
-    #[arg(long, env = "QUIRE_ACCEPT_LOSS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, env = "QUIRE_ACCEPT_LOSS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = DATA, hide_short_help = true)]
     accept_loss: Option<bool>,
     /// Refuse requests whose date is more than 15 minutes away [default: true]
-    #[arg(long, env = "QUIRE_CHECK_DATE", value_name = "BOOL")]
+    #[arg(long, env = "QUIRE_CHECK_DATE", value_name = "BOOL", help_heading = KEYS, hide_short_help = true)]
     check_date: Option<bool>,
     /// What to log, as in `info` or `quire_engine=debug` [default: info]
-    #[arg(long, env = "QUIRE_LOG", value_name = "FILTER")]
+    #[arg(long, env = "QUIRE_LOG", value_name = "FILTER", help_heading = LOG)]
     pub log: Option<String>,
     /// How logs look on standard error: text or json [default: text]
-    #[arg(long, env = "QUIRE_LOG_FORMAT", value_name = "FORMAT")]
+    #[arg(long, env = "QUIRE_LOG_FORMAT", value_name = "FORMAT", help_heading = LOG, hide_short_help = true)]
     log_format: Option<LogFormat>,
     /// Answer 429 to what is beyond the throughput of a container or database
-    #[arg(long, env = "QUIRE_ENFORCE_THROUGHPUT", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, env = "QUIRE_ENFORCE_THROUGHPUT", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = EXTENSIONS, hide_short_help = true)]
     enforce_throughput: Option<bool>,
     /// Let clients make requests fail by rules under /_quire/faults: for tests, never for data
-    #[arg(long, env = "QUIRE_ENABLE_FAULTS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, env = "QUIRE_ENABLE_FAULTS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = EXTENSIONS, hide_short_help = true)]
     enable_faults: Option<bool>,
     /// Where scripts run: process for workers that can be killed, or in-process, for scripts of people you trust
     /// [default: process]
-    #[arg(long, env = "QUIRE_SCRIPT_ISOLATION", value_name = "WHERE")]
+    #[arg(long, env = "QUIRE_SCRIPT_ISOLATION", value_name = "WHERE", help_heading = SCRIPTS, hide_short_help = true)]
     script_isolation: Option<ScriptIsolation>,
     /// How long a stored procedure, a write with its triggers or a call of a function may run, in milliseconds
     /// [default: 5000]
-    #[arg(long, env = "QUIRE_SCRIPT_TIME_MS", value_name = "MS")]
+    #[arg(long, env = "QUIRE_SCRIPT_TIME_MS", value_name = "MS", help_heading = SCRIPTS, hide_short_help = true)]
     script_time_ms: Option<u64>,
     /// Refuse a script that exceeds its time again and again, until it is replaced
-    #[arg(long, env = "QUIRE_BLOCK_SLOW_SCRIPTS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, env = "QUIRE_BLOCK_SLOW_SCRIPTS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = SCRIPTS, hide_short_help = true)]
     block_slow_scripts: Option<bool>,
     /// Let clients change items of several partition keys and containers at once: /_quire/dbs/{db}/transaction
-    #[arg(long, env = "QUIRE_ENABLE_TRANSACTIONS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, env = "QUIRE_ENABLE_TRANSACTIONS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = EXTENSIONS, hide_short_help = true)]
     enable_transactions: Option<bool>,
     /// Connections that may be open; fewer where the limit of open files demands it [default: 4096]
-    #[arg(long, env = "QUIRE_MAX_CONNECTIONS", value_name = "COUNT")]
+    #[arg(long, env = "QUIRE_MAX_CONNECTIONS", value_name = "COUNT", help_heading = CONNECTIONS, hide_short_help = true)]
     max_connections: Option<usize>,
     /// Connections that one address may have open [default: three quarters of all]
-    #[arg(long, env = "QUIRE_MAX_CONNECTIONS_PER_ADDRESS", value_name = "COUNT")]
+    #[arg(long, env = "QUIRE_MAX_CONNECTIONS_PER_ADDRESS", value_name = "COUNT", help_heading = CONNECTIONS, hide_short_help = true)]
     max_connections_per_address: Option<usize>,
     /// Memory for request bodies and for answers that clients have not taken yet, in megabytes [default: 256]
-    #[arg(long, env = "QUIRE_IN_FLIGHT_MB", value_name = "MB")]
+    #[arg(long, env = "QUIRE_IN_FLIGHT_MB", value_name = "MB", help_heading = MEMORY, hide_short_help = true)]
     in_flight_mb: Option<usize>,
     /// Log requests that take longer, in milliseconds [default: 1000]
-    #[arg(long, env = "QUIRE_SLOW_REQUEST_MS", value_name = "MS")]
+    #[arg(long, env = "QUIRE_SLOW_REQUEST_MS", value_name = "MS", help_heading = LOG, hide_short_help = true)]
     slow_request_ms: Option<u64>,
 }
 
@@ -158,6 +169,8 @@ pub struct Emulator {
 #[derive(Clone, Debug)]
 pub struct Config {
     pub emulator: Option<Emulator>,
+    /// The process with which the server ends.
+    pub stop_with: Option<u32>,
     pub listen: SocketAddr,
     pub home: Home,
     pub key_file: Option<PathBuf>,
@@ -285,6 +298,7 @@ impl Settings {
         let listen = self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8081)));
         Ok(Config {
             emulator: None,
+            stop_with: None,
             listen,
             home,
             key_file: self.key_file,

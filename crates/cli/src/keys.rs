@@ -1,6 +1,6 @@
 //! Where account keys come from: a file, the environment, or made here. Never the command line, which others can see.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use quire_server::Keys;
@@ -11,6 +11,25 @@ use crate::private;
 const KEYS_VARIABLE: &str = "QUIRE_KEYS";
 /// Inside the data directory, when the server makes its own.
 const GENERATED_NAME: &str = "keys";
+
+#[derive(clap::Args)]
+pub struct KeysArguments {
+    /// The new file, readable by its owner only; one that is there is left alone
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// `quire keys`
+pub fn run(arguments: &KeysArguments) -> Result<()> {
+    let path = &arguments.out;
+    if path.exists() {
+        bail!("{} is there already: clients may be using its keys", path.display());
+    }
+    private::write(path, &Keys::generate().to_file())?;
+    let shown = path.display();
+    println!("wrote four keys to {shown}; serve with them: quire serve --key-file {shown}");
+    Ok(())
+}
 
 /// The keys, and the file they can be read from again.
 pub fn load(config: &mut Config) -> Result<Keys> {

@@ -1,35 +1,42 @@
 //! `quire serve`: opens the storage and the engine, answers until told to stop.
 
 use std::io::IsTerminal;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use quire_engine::{Clock, Engine, Options, ScriptIsolation, ScriptLimits, ScriptOptions, TempSpace};
-use quire_server::{Descriptors, Keys, OidcConfig, Server, ServerConfig, SystemClock, WELL_KNOWN_KEY};
+use quire_server::{Descriptors, OidcConfig, Server, ServerConfig, ServerError, SystemClock, Tls, TlsFiles};
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_storage_local::{LocalOptions, LocalStorage};
 
+use crate::advice::ListenFailed;
+use crate::banner::Banner;
 use crate::config::{self, Config, Emulator, Home, LogFormat};
-use crate::{SCRIPT_WORKER, backup, emulator, keys, private};
+use crate::stop::Stop;
+use crate::{SCRIPT_WORKER, ServeArguments, backup, emulator, keys, notify, private};
 
 /// With fewer the store could not write its tables while clients are served.
 const DESCRIPTORS_MIN: usize = 128;
 
+pub fn run(arguments: ServeArguments) -> Result<()> {
+    let mut config = Config::load(arguments.settings, arguments.config.as_deref())?;
+    config.stop_with = arguments.stop_with;
+    start_logging(&config)?;
+    run_with(config)
+}
+
 /// Logging has been started.
-pub fn run(mut config: Config) -> Result<()> {
+pub fn run_with(mut config: Config) -> Result<()> {
     // First of all: the store takes its part of the files that may be open.
     let descriptors = raised_descriptors()?;
     let storage = open_storage(&config, descriptors)?;
     // After the storage: keys made here lie in its directory, which must be empty when it is made.
     let keys = keys::load(&mut config)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    if let (Some(emulator), None) = (&config.emulator, &config.tls) {
-        let files = emulator::certificate(emulator, &config.home, clock.now_ms());
-        config.tls = Some(files.context("making the certificate")?);
-    }
+    let (tls, tls_files) = certificate(&config, clock.now_ms())?;
     // Half of the memory for caches goes to items, half to the storage's blocks.
     let options = Options {
         clock: clock.clone(),
@@ -47,16 +54,13 @@ pub fn run(mut config: Config) -> Result<()> {
     if let Some(Emulator { seed: Some(seed), .. }) = &config.emulator {
         emulator::plant(seed, &config.home, &engine)?;
     }
-    let greeting = Greeting::new(&config, &keys);
+    let banner = Banner::new(&config, &keys);
+    let stop_with = config.stop_with;
     let mut server = ServerConfig::new(config.listen, keys, clock);
     server.allow_well_known_key = config.emulator.is_some();
     server.key_file = config.key_file.clone();
     server.metrics_listen = config.metrics_listen;
-    if let Some(files) = &config.tls {
-        private::warn_if_open(&files.key);
-        server.tls = Some(files.read().context("reading the TLS certificate and key")?);
-        server.tls_files = Some(files.clone());
-    }
+    (server.tls, server.tls_files) = (tls, tls_files);
     server.tls_only = config.tls_only;
     server.oidc =
         config.oidc.as_ref().map(|oidc| OidcConfig::new(oidc.issuer.clone(), oidc.audience.clone()));
@@ -76,79 +80,69 @@ pub fn run(mut config: Config) -> Result<()> {
         server.endpoints.push(backup::endpoint(folder));
     }
     let runtime = quire_server::runtime(&server).context("starting the runtime")?;
-    let served = runtime.block_on(serve(server, engine, greeting));
+    let served = runtime.block_on(serve(server, engine, banner, stop_with));
     // A call that does not end is not waited for.
     runtime.shutdown_background();
     served
 }
 
-async fn serve(config: ServerConfig, engine: Arc<Engine>, greeting: Greeting) -> Result<()> {
-    let (listen, scheme) = (config.listen, if config.tls_only { "https" } else { "http" });
-    let server = Server::bind(config, engine).await.with_context(|| format!("listening on {listen}"))?;
-    let stop = stop_signal().context("waiting for signals")?;
+async fn serve(
+    config: ServerConfig,
+    engine: Arc<Engine>,
+    banner: Banner,
+    stop_with: Option<u32>,
+) -> Result<()> {
+    let (listen, metrics_listen) = (config.listen, config.metrics_listen);
+    let scheme = if config.tls_only { "https" } else { "http" };
+    let server = Server::bind(config, engine).await;
+    let server = server.map_err(|error| listen_failed(error, listen, metrics_listen))?;
+    let stop = Stop::new(stop_with).context("waiting for the end")?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), address = %server.local_addr(), "serving");
     println!("quire is ready on {scheme}://{}/", server.local_addr());
+    notify::tell(notify::READY);
     if std::io::stderr().is_terminal() {
-        eprint!("{}", greeting.text(server.local_addr()));
+        eprint!("{}", banner.text(server.local_addr()));
     }
-    server.run(stop).await.context("shutting down")?;
+    let stopping = async {
+        stop.wait().await;
+        notify::tell(notify::STOPPING);
+    };
+    server.run(stopping).await.context("shutting down")?;
     tracing::info!("stopped");
     Ok(())
 }
 
-/// What somebody who starts a server by hand wants to copy.
-struct Greeting {
-    https: bool,
-    public_endpoint: Option<String>,
-    /// `None`: the keys are nobody's business here.
-    key: Option<String>,
-    key_file: Option<PathBuf>,
-}
-
-impl Greeting {
-    fn new(config: &Config, keys: &Keys) -> Greeting {
-        Greeting {
-            https: config.tls_only || config.emulator.is_some(),
-            public_endpoint: config.public_endpoint.clone(),
-            key: keys.has_well_known().then(|| WELL_KNOWN_KEY.to_owned()),
-            key_file: config.key_file.clone(),
+/// What the settings name, or an emulator's own.
+fn certificate(config: &Config, now_ms: i64) -> Result<(Option<Tls>, Option<TlsFiles>)> {
+    match (&config.tls, &config.emulator) {
+        (Some(files), _) => {
+            private::warn_if_open(&files.key);
+            let tls = files.read().context("reading the TLS certificate and key")?;
+            Ok((Some(tls), Some(files.clone())))
         }
-    }
-
-    fn text(&self, address: SocketAddr) -> String {
-        let scheme = if self.https { "https" } else { "http" };
-        let host = match address.ip() {
-            ip if ip.is_unspecified() || ip.is_loopback() => "localhost".to_owned(),
-            IpAddr::V4(ip) => ip.to_string(),
-            IpAddr::V6(ip) => format!("[{ip}]"),
-        };
-        let own = || format!("{scheme}://{host}:{}/", address.port());
-        let endpoint = self.public_endpoint.clone().unwrap_or_else(own);
-        let mut text = format!("  endpoint           {endpoint}\n");
-        match (&self.key, &self.key_file) {
-            (Some(key), _) => {
-                text += &format!("  connection string  AccountEndpoint={endpoint};AccountKey={key};\n");
-            }
-            (None, Some(file)) => text += &format!("  keys               {}\n", file.display()),
-            (None, None) => {}
+        (None, Some(emulator)) => {
+            let made = emulator::certificate(emulator, &config.home, now_ms);
+            let made = made.context("making the certificate")?;
+            Ok((Some(made.tls), made.files))
         }
-        if self.https {
-            text += &format!("  certificate        {endpoint}_explorer/emulator.pem\n");
-        }
-        text
+        (None, None) => Ok((None, None)),
     }
 }
 
-/// Resolves at the first SIGINT or SIGTERM.
-fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+/// With the setting that names the address, where it is an address that failed.
+fn listen_failed(
+    error: ServerError,
+    listen: SocketAddr,
+    metrics_listen: Option<SocketAddr>,
+) -> anyhow::Error {
+    match &error {
+        ServerError::Listen { address, .. } => {
+            let is_metrics = *address != listen && Some(*address) == metrics_listen;
+            let flag = if is_metrics { "--metrics-listen" } else { "--listen" };
+            ListenFailed { flag, address: *address, source: error }.into()
         }
-    })
+        _ => error.into(),
+    }
 }
 
 fn raised_descriptors() -> Result<Descriptors> {
@@ -212,8 +206,14 @@ pub fn start_logging(config: &Config) -> Result<()> {
         .with_context(|| format!("in --log {:?}", config.log))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.log_format {
-        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Text => builder.with_ansi(has_colours()).init(),
         LogFormat::Json => builder.json().init(),
     }
     Ok(())
+}
+
+/// On a terminal, unless the user wants none (https://no-color.org).
+fn has_colours() -> bool {
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && !unwanted
 }

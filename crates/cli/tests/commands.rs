@@ -48,6 +48,7 @@ fn version_and_help() {
     ] {
         assert!(help.contains(word), "--help does not mention {word}");
     }
+    assert!(help.contains("Keep it safe:") && help.contains("Examples:"), "{help}");
 }
 
 #[test]

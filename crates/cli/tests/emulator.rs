@@ -75,7 +75,7 @@ fn shop(folder: &Path) -> String {
         &folder.join("orders.jsonl"),
         "{\"id\": \"2\", \"customer\": \"ada\", \"total\": 2}\n\n{\"id\": \"3\", \"customer\": \"bob\", \"total\": 3}\n",
     );
-    // Named by the seed: only where the directory is the seed would it be read as one.
+    // Named by the seed, so it is no seed itself.
     write(&folder.join("more.json"), "[{\"id\": \"4\", \"customer\": \"bob\", \"total\": 4}]");
     write(&folder.join("shop.json"), SHOP)
 }
@@ -101,6 +101,45 @@ fn one_port_speaks_http_and_https_with_the_well_known_key() {
     let elsewhere = query(&live, "https://127.0.0.3", &ca, sql);
     assert!(!elsewhere.status.success(), "the certificate has no such name");
     assert_eq!(rows(&live, sql), "4\n");
+}
+
+/// The variable stands for the machine's trust store, as with OpenSSL.
+#[test]
+fn without_ca_the_trust_store_of_the_machine_counts() {
+    let (home, other) = (scratch(), scratch());
+    let seed = shop(other.path());
+    let live = start(home.path(), &["--ephemeral", "--seed", &seed]);
+    drop(start(other.path(), &["--ephemeral"]));
+    let ask = |store: &Path| {
+        let endpoint = format!("https://localhost:{}/", live.port);
+        let mut command = Command::new(PROGRAM);
+        command.args(["query", "shop", "orders", "SELECT VALUE COUNT(1) FROM o", "--endpoint", &endpoint]);
+        command.env("SSL_CERT_FILE", store.join("quire/emulator/quire-ca.pem")).output().expect("runs")
+    };
+    assert_eq!(String::from_utf8_lossy(&ask(home.path()).stdout), "4\n");
+    let untrusted = ask(other.path());
+    let said = String::from_utf8_lossy(&untrusted.stderr).into_owned();
+    assert_eq!(untrusted.status.code(), Some(5), "{said}");
+    assert!(said.contains("is not trusted") && said.contains("help: give --ca"), "{said}");
+}
+
+/// A health check knows neither certificates nor whether http is served.
+#[test]
+fn health_needs_no_certificate_on_this_machine() {
+    let home = scratch();
+    drop(start(home.path(), &["--ephemeral"]));
+    let file = |name: &str| home.path().join("quire/emulator").join(name).to_str().expect("UTF-8").to_owned();
+    let (certificate, key) = (file("quire.pem"), file("quire.key"));
+    let tls_only =
+        start(home.path(), &["--ephemeral", "--tls-cert", &certificate, "--tls-key", &key, "--tls-only"]);
+    for scheme in ["http", "https"] {
+        let endpoint = format!("{scheme}://127.0.0.1:{}/", tls_only.port);
+        let output = Command::new(PROGRAM).args(["health", "--endpoint", &endpoint]).output().expect("runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let output = query(&tls_only, "http://127.0.0.1", &[], "SELECT 1");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("answers to https only") && said.contains("help: use https://"), "{said}");
 }
 
 #[test]
@@ -235,13 +274,49 @@ fn variables_of_the_emulators_are_settings_or_are_named() {
 }
 
 #[test]
-fn without_a_home_an_ephemeral_emulator_says_what_to_do() {
+fn a_directory_is_a_seed_with_files_of_any_name() {
+    let (home, seeds) = (scratch(), scratch());
+    shop(seeds.path());
+    write(&seeds.path().join("b.json"), "{\"databases\": [{\"id\": \"other\"}]}");
+    let folder = seeds.path().to_str().expect("UTF-8").to_owned();
+    let live = start(home.path(), &["--ephemeral", "--seed", &folder]);
+    assert_eq!(rows(&live, "SELECT VALUE COUNT(1) FROM o"), "4\n");
+    // What is neither a seed nor named by one is not left out without a word.
+    for (name, text) in [("lost.json", "[{\"id\": \"1\"}]"), ("typo.json", "{\"database\": []}")] {
+        let path = write(&seeds.path().join(name), text);
+        let said = refused(home.path(), &["--ephemeral", "--seed", &folder]);
+        assert!(said.contains(&format!("{path}:1: this is no seed")), "{said}");
+        std::fs::remove_file(&path).expect("removes");
+    }
+    // An error inside a seed is told as such, whatever else lies there.
+    write(&seeds.path().join("c.json"), "{\"databases\":\n [{\"id\": 1,}]}");
+    let said = refused(home.path(), &["--ephemeral", "--seed", &folder]);
+    assert!(said.contains("c.json:2: "), "{said}");
+}
+
+/// Where nothing is kept the certificate need not be either.
+#[test]
+fn without_a_place_for_it_the_certificate_is_not_kept() {
     let home = scratch();
-    let mut starting = command(home.path(), &["--ephemeral"]);
-    let output = starting.env_remove("XDG_STATE_HOME").env_remove("HOME").output().expect("runs");
-    assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("there is no home directory to keep a certificate in: give --data"), "{said}");
+    let file = write(&home.path().join("file"), "");
+    let mut homeless = command(home.path(), &["--ephemeral"]);
+    homeless.env_remove("XDG_STATE_HOME").env_remove("HOME");
+    let mut not_a_folder = command(Path::new(&file), &["--ephemeral"]);
+    for (starting, reason) in
+        [(&mut homeless, "there is no home directory"), (&mut not_a_folder, "Not a directory")]
+    {
+        let log = home.path().join("log");
+        starting.stderr(std::fs::File::create(&log).expect("creates"));
+        let live = Live::run(starting).expect("starts");
+        let trusted = home.path().join("emulator.pem");
+        std::fs::write(&trusted, get(&live, "/_explorer/emulator.pem").body).expect("writes");
+        let output =
+            query(&live, "https://localhost", &["--ca", trusted.to_str().expect("UTF-8")], "SELECT 1");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("404"), "TLS works, there is no such container: {said}");
+        let said = std::fs::read_to_string(&log).expect("reads");
+        assert!(said.contains("the certificate is not kept") && said.contains(reason), "{said}");
+    }
 }
 
 #[test]

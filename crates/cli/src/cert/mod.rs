@@ -1,5 +1,7 @@
 //! `quire cert`: one local certificate authority that stays, and a certificate for this server.
 
+mod expiry; // when a certificate expires
+
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +10,8 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, SanType,
 };
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use time::{Duration, OffsetDateTime};
 
 use crate::private;
@@ -15,6 +19,8 @@ use crate::private;
 /// Browsers and macOS refuse certificates that are valid for longer.
 const CERTIFICATE_DAYS: i64 = 820;
 const AUTHORITY_DAYS: i64 = 3650;
+/// An authority that has less left is replaced, and so is an emulator's certificate.
+pub const LEFT_MIN: Duration = Duration::days(7);
 /// Names of every certificate.
 pub const ALWAYS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
@@ -41,20 +47,72 @@ pub fn run(arguments: &CertArguments, now_ms: i64) -> Result<()> {
     Ok(())
 }
 
-/// A new certificate for localhost and the hosts. An authority that the folder has is used again.
+/// A new certificate for localhost and the hosts, with the chain up to the authority. PEM.
+pub struct Signed {
+    pub chain: String,
+    pub key: String,
+}
+
+/// A certificate authority. PEM.
+pub struct Authority {
+    certificate: String,
+    key: String,
+}
+
+impl Authority {
+    pub fn generate(now_ms: i64) -> Result<Authority> {
+        let key = KeyPair::generate().context("making the authority's key")?;
+        let certificate =
+            authority_params(time(now_ms)?).self_signed(&key).context("signing the authority")?;
+        Ok(Authority { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+
+    /// The one that is there and lasts, or a new one.
+    fn of_files(files: &Files, now_ms: i64) -> Result<Authority> {
+        if files.authority.exists() && files.authority_key.exists() {
+            let found = Authority { certificate: read(&files.authority)?, key: read(&files.authority_key)? };
+            if lasts(&found.certificate, now_ms)? {
+                return Ok(found);
+            }
+        }
+        let authority = Authority::generate(now_ms)?;
+        private::write(&files.authority_key, &authority.key)?;
+        private::write(&files.authority, &authority.certificate)?;
+        Ok(authority)
+    }
+
+    pub fn sign(&self, hosts: &[String], now_ms: i64) -> Result<Signed> {
+        let now = time(now_ms)?;
+        let own_key = KeyPair::from_pem(&self.key).context("reading the authority's key")?;
+        let issuer = Issuer::new(authority_params(now), own_key);
+        let key = KeyPair::generate().context("making a key")?;
+        let certificate =
+            server_params(hosts, now)?.signed_by(&key, &issuer).context("signing the certificate")?;
+        Ok(Signed { chain: certificate.pem() + &self.certificate, key: key.serialize_pem() })
+    }
+}
+
+/// A new certificate in the folder. An authority that the folder has is used again.
 pub fn make(folder: &Path, hosts: &[String], now_ms: i64) -> Result<Files> {
     private::create_directory(folder)?;
     let files = Files::below(folder);
-    let now = OffsetDateTime::from_unix_timestamp(now_ms / 1000)?;
-    let authority_key = authority(&files, now)?;
-    let issuer = Issuer::new(authority_params(now), authority_key);
-    let key = KeyPair::generate().context("making a key")?;
-    let certificate =
-        server_params(hosts, now)?.signed_by(&key, &issuer).context("signing the certificate")?;
-    let chain = certificate.pem() + &read(&files.authority)?;
-    private::write(&files.certificate, &chain)?;
-    private::write(&files.key, &key.serialize_pem())?;
+    let signed = Authority::of_files(&files, now_ms)?.sign(hosts, now_ms)?;
+    private::write(&files.certificate, &signed.chain)?;
+    private::write(&files.key, &signed.key)?;
     Ok(files)
+}
+
+/// Whether the certificate, PEM, can be used for some days to come. Not every client asks that of an authority that it
+/// trusts, but some do.
+pub fn lasts(certificate_pem: &str, now_ms: i64) -> Result<bool> {
+    let certificate =
+        CertificateDer::from_pem_slice(certificate_pem.as_bytes()).context("reading a certificate")?;
+    let end = expiry::not_after(&certificate).context("reading when a certificate expires")?;
+    Ok(end - LEFT_MIN > time(now_ms)?)
+}
+
+fn time(now_ms: i64) -> Result<OffsetDateTime> {
+    Ok(OffsetDateTime::from_unix_timestamp(now_ms / 1000)?)
 }
 
 impl Files {
@@ -66,19 +124,6 @@ impl Files {
             key: folder.join("quire.key"),
         }
     }
-}
-
-/// The authority's key: the one that is there, or a new one with its certificate.
-fn authority(files: &Files, now: OffsetDateTime) -> Result<KeyPair> {
-    if files.authority.exists() && files.authority_key.exists() {
-        let pem = read(&files.authority_key)?;
-        return KeyPair::from_pem(&pem).with_context(|| format!("reading {}", files.authority_key.display()));
-    }
-    let key = KeyPair::generate().context("making the authority's key")?;
-    let certificate = authority_params(now).self_signed(&key).context("signing the authority")?;
-    private::write(&files.authority_key, &key.serialize_pem())?;
-    private::write(&files.authority, &certificate.pem())?;
-    Ok(key)
 }
 
 fn authority_params(now: OffsetDateTime) -> CertificateParams {

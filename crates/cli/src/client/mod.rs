@@ -182,6 +182,11 @@ impl Connection {
         self.send(request).await
     }
 
+    /// Without a key only the host and the protocol can be refused.
+    pub fn refusal(&self, answer: &Answer) -> Option<ConnectionError> {
+        refusal(answer, &self.endpoint, &KeyOrigin::WellKnown)
+    }
+
     async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Answer> {
         let broken = |source| ConnectionError::NotHttp { endpoint: self.endpoint.url(), source };
         self.sender.ready().await.map_err(broken)?;
@@ -197,7 +202,7 @@ fn now() -> Duration {
 }
 
 /// What no command can do anything about.
-pub fn refusal(answer: &Answer, endpoint: &Endpoint, origin: &KeyOrigin) -> Option<ConnectionError> {
+fn refusal(answer: &Answer, endpoint: &Endpoint, origin: &KeyOrigin) -> Option<ConnectionError> {
     let url = endpoint.url();
     let skew = clock_skew(&answer.headers).filter(|skew| *skew > DATE_SKEW_MAX);
     match (answer.status, skew) {

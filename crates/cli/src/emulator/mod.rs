@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use quire_engine::Engine;
-use quire_server::TlsFiles;
 
 use crate::config::{Config, Emulator, Home};
 use crate::{ServeArguments, serve};
+use certificate::Certificate;
 
 /// Inside the data directory.
 const FOLDER: &str = "emulator";
@@ -34,10 +34,11 @@ pub struct EmulatorArguments {
 
 pub fn run(arguments: EmulatorArguments) -> Result<()> {
     let variables = environment::read(std::env::vars_os())?;
-    let ServeArguments { config: file, settings } = arguments.serve;
+    let ServeArguments { config: file, stop_with, settings } = arguments.serve;
     let mut config = Config::load_over(settings, file.as_deref(), variables.settings)?;
     let names = arguments.names.into_iter().chain(variables.names).collect();
     config.emulator = Some(Emulator { names, seed: arguments.seed });
+    config.stop_with = stop_with;
     serve::start_logging(&config)?;
     for note in variables.notes {
         tracing::warn!("{note}");
@@ -46,16 +47,24 @@ pub fn run(arguments: EmulatorArguments) -> Result<()> {
         "this is an emulator: its key is public, whoever reaches it may read and change everything; never expose it to the \
          internet, and use `quire serve` for data that matters"
     );
-    serve::run(config)
+    serve::run_with(config)
 }
 
-/// The certificate of this server, made when there is none that can be used.
-pub fn certificate(emulator: &Emulator, home: &Home, now_ms: i64) -> Result<TlsFiles> {
-    let folder = match home {
-        Home::Directory(data) => data.join(FOLDER),
-        Home::Memory => certificate::shared_folder()?,
-    };
-    certificate::ensure(&folder, &emulator.names, now_ms)
+/// The certificate of this server, made when there is none that can be used. Where nothing is kept and there is no place
+/// for it, it is forgotten like everything else.
+pub fn certificate(emulator: &Emulator, home: &Home, now_ms: i64) -> Result<Certificate> {
+    let names = &emulator.names;
+    match (home, certificate::shared_folder()) {
+        (Home::Directory(data), _) => certificate::ensure(&data.join(FOLDER), names, now_ms),
+        (Home::Memory, Some(folder)) => certificate::ensure(&folder, names, now_ms).or_else(|error| {
+            tracing::warn!(folder = %folder.display(), "the certificate is not kept: {error:#}");
+            certificate::in_memory(names, now_ms)
+        }),
+        (Home::Memory, None) => {
+            tracing::warn!("the certificate is not kept: there is no home directory");
+            certificate::in_memory(names, now_ms)
+        }
+    }
 }
 
 /// Brings in what the seed says, once: a store that had this seed already is left alone.

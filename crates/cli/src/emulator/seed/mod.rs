@@ -1,6 +1,7 @@
 //! `--seed`: databases, containers with their policies, scripts and items to begin with.
 //!
-//! A seed is a JSON file, or a directory whose `*.json` files are read in the order of their names:
+//! A seed is a JSON file, or a directory whose `*.json` files are read in the order of their names. `databases` is what
+//! makes a file a seed: in a directory a file that a seed names as a file of items is none, whatever its name is.
 //!
 //! ```json
 //! {"databases": [{"id": "shop", "throughput": 400, "containers": [
@@ -12,6 +13,8 @@
 //!
 //! Everything is read and checked for its form before anything is made. What exists already is left as it is, so a seed
 //! that was cut short can be read again.
+
+mod files; // which files of a directory are seeds
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -132,6 +135,12 @@ impl Place {
 }
 
 impl Source {
+    fn open(path: &Path) -> Result<Source> {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("reading the seed {}", path.display()))?;
+        Ok(Source { path: path.to_owned(), text })
+    }
+
     /// Of a part of the text.
     fn place(&self, part: &str) -> Place {
         let offset = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
@@ -167,7 +176,7 @@ struct Reader {
 impl Reader {
     fn read(&mut self, seed: &Path) -> Result<Vec<Database>> {
         let mut databases = Vec::new();
-        for path in files(seed)? {
+        for path in files::seeds(seed)? {
             let source = self.open(&path)?;
             let document: Document<'_> = source.parse(&source.text)?;
             for database in document.databases {
@@ -178,12 +187,11 @@ impl Reader {
     }
 
     fn open(&mut self, path: &Path) -> Result<Source> {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("reading the seed {}", path.display()))?;
+        let source = Source::open(path)?;
         self.digest.update(path.as_os_str().as_encoded_bytes());
-        self.digest.update(&(text.len() as u64).to_le_bytes());
-        self.digest.update(text.as_bytes());
-        Ok(Source { path: path.to_owned(), text })
+        self.digest.update(&(source.text.len() as u64).to_le_bytes());
+        self.digest.update(source.text.as_bytes());
+        Ok(source)
     }
 
     fn database(&mut self, source: &Source, part: &str) -> Result<Database> {
@@ -285,25 +293,6 @@ fn container_entry<'a>(source: &'a Source, part: &'a str) -> Result<ContainerEnt
         entry.scripts.extend(scripts.into_iter().map(|script| (script_kind, script)));
     }
     Ok(entry)
-}
-
-fn files(seed: &Path) -> Result<Vec<PathBuf>> {
-    let doing = || format!("reading the seed {}", seed.display());
-    if !seed.is_dir() {
-        return Ok(vec![seed.to_owned()]);
-    }
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(seed).with_context(doing)? {
-        let path = entry.with_context(doing)?.path();
-        if path.extension().is_some_and(|extension| extension == "json") {
-            files.push(path);
-        }
-    }
-    if files.is_empty() {
-        bail!("the seed {} has no *.json file", seed.display());
-    }
-    files.sort();
-    Ok(files)
 }
 
 fn beside(source: &Source, file: &Path) -> PathBuf {

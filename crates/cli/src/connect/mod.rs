@@ -1,0 +1,133 @@
+//! `quire connect`: the connection string of a server, or the first program of a client in some language.
+
+use anyhow::Result;
+use clap::ValueEnum;
+use quire_value::{Object, Value};
+
+use crate::banner::connection_string;
+use crate::client::ServerArguments;
+use crate::output;
+
+/// Prints the connection string of a server, or the first program of a client.
+#[derive(clap::Args)]
+pub struct ConnectArguments {
+    /// Print a first program in this language instead
+    language: Option<Language>,
+    #[command(flatten)]
+    server: ServerArguments,
+    /// Print one JSON object: endpoint, key, connectionString
+    #[arg(long, conflicts_with = "language")]
+    json: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Language {
+    Python,
+    #[value(alias = "js", alias = "node", alias = "typescript")]
+    Javascript,
+    #[value(alias = "csharp")]
+    Dotnet,
+    Java,
+    Spring,
+    Go,
+    Rust,
+}
+
+/// A program with places for `{endpoint}` and `{key}`, and what it needs besides to trust the authority `{ca}`.
+struct Snippet {
+    program: &'static str,
+    /// In the place of `{trust}`.
+    trust: &'static str,
+    /// In the place of `{imports}`.
+    trust_imports: &'static str,
+}
+
+impl Language {
+    fn snippet(self) -> Snippet {
+        let (program, trust, trust_imports) = match self {
+            Language::Python => (include_str!("snippets/python.txt"), ", connection_verify=\"{ca}\"", ""),
+            Language::Javascript => (
+                include_str!("snippets/javascript.txt"),
+                ", agent: new Agent({ ca: readFileSync(\"{ca}\") })",
+                "import { readFileSync } from \"node:fs\";\nimport { Agent } from \"node:https\";\n",
+            ),
+            Language::Dotnet => {
+                (include_str!("snippets/dotnet.txt"), "// On Linux, run with SSL_CERT_FILE={ca}\n", "")
+            }
+            Language::Java => (
+                include_str!("snippets/java.txt"),
+                "// keytool -importcert -noprompt -alias quire -file {ca} -keystore trust.jks -storepass changeit\n\
+                 // run with -Djavax.net.ssl.trustStore=trust.jks\n",
+                "",
+            ),
+            Language::Spring => (
+                include_str!("snippets/spring.txt"),
+                "# keytool -importcert -noprompt -alias quire -file {ca} -keystore trust.jks -storepass changeit\n\
+                 # run with -Djavax.net.ssl.trustStore=trust.jks\n",
+                "",
+            ),
+            Language::Go => {
+                (include_str!("snippets/go.txt"), "// On Linux, run with SSL_CERT_FILE={ca}\n", "")
+            }
+            Language::Rust => {
+                (include_str!("snippets/rust.txt"), "// On Linux, run with SSL_CERT_FILE={ca}\n", "")
+            }
+        };
+        Snippet { program, trust, trust_imports }
+    }
+}
+
+impl Snippet {
+    fn filled(&self, endpoint: &str, key: &str, ca: Option<&str>) -> String {
+        let (trust, imports) = if ca.is_some() { (self.trust, self.trust_imports) } else { ("", "") };
+        self.program
+            .replace("{imports}", imports)
+            .replace("{trust}", trust)
+            .replace("{endpoint}", endpoint)
+            .replace("{key}", key)
+            .replace("{ca}", ca.unwrap_or_default())
+    }
+}
+
+pub fn run(arguments: &ConnectArguments) -> Result<()> {
+    let endpoint = arguments.server.endpoint()?;
+    let (url, (key, _)) = (endpoint.url(), arguments.server.key()?);
+    let text = match arguments.language {
+        Some(language) => {
+            let ca = arguments.server.ca.as_ref().filter(|_| endpoint.https);
+            let ca = ca.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+            let ca = ca.map(|path| path.display().to_string());
+            language.snippet().filled(&url, &key, ca.as_deref())
+        }
+        None if arguments.json => json(&url, &key) + "\n",
+        None => connection_string(&url, &key) + "\n",
+    };
+    output::print(&text)
+}
+
+fn json(endpoint: &str, key: &str) -> String {
+    let mut object = Object::new();
+    object.set("endpoint", endpoint);
+    object.set("key", key);
+    object.set("connectionString", connection_string(endpoint, key));
+    Value::from(object).to_json()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_program_is_filled() {
+        for language in Language::value_variants() {
+            for ca in [None, Some("/ca.pem")] {
+                let text = language.snippet().filled("https://localhost:1/", "KEY", ca);
+                assert!(text.contains("https://localhost:1/") && text.contains("KEY"), "{language:?}");
+                assert_eq!(text.contains("/ca.pem"), ca.is_some(), "{language:?}");
+                for place in ["{endpoint}", "{key}", "{ca}", "{trust}", "{imports}"] {
+                    assert!(!text.contains(place), "{language:?} keeps {place}");
+                }
+            }
+        }
+    }
+}
