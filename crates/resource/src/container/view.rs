@@ -2,8 +2,9 @@
 
 use quire_value::{Object, Value};
 
-use crate::ContainerError;
 use crate::members::{self, invalid, wrong};
+
+use super::ContainerError;
 
 /// What the section may be called. Clients that know both names send both.
 pub const VIEW_MEMBERS: [&str; 2] = ["materializedViewDefinition", "globalSecondaryIndexDefinition"];

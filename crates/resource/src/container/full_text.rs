@@ -2,9 +2,10 @@
 
 use quire_value::{Object, Path, Value};
 
-use crate::ContainerError;
 use crate::members::{self, invalid};
 use crate::policy_path;
+
+use super::ContainerError;
 
 pub const FULL_TEXT_LANGUAGES: &[&str] = &["en-US", "de-DE", "es-ES", "fr-FR", "it-IT", "pt-BR", "pt-PT"];
 const LANGUAGE_DEFAULT: &str = "en-US";

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use quire_value::{Kind, Node, Path, Segment};
 
-use crate::ContainerError;
 use crate::members::invalid;
+
+use super::ContainerError;
 
 /// A tree in a vector: a path of any length is built and dropped without recursion.
 #[derive(Clone, Debug)]

@@ -1,13 +1,27 @@
 //! Container definitions: validated, normalised, written back with everything the client sent.
 
+mod full_text; // full-text policy and indexes
+mod indexing; // indexing policy: paths, precedence, composite, spatial, vector, full text
+mod sections; // the smaller sections of a container
+mod vector_policy; // vector embeddings and indexes
+mod view; // containers made of others
+
 use quire_value::{Object, Path, Value};
 
 use crate::members::{self, invalid, wrong};
-use crate::{
-    ConflictResolution, FullTextPolicy, GeospatialType, IndexingPolicy, PartitionKeyDefinition,
-    PartitionKeyError, UniqueKey, VectorEmbedding, ViewDefinition, check_name, full_text, sections, vector,
-    view::VIEW_MEMBERS,
+use crate::name::check_name;
+use crate::partition_key::{PartitionKeyDefinition, PartitionKeyError};
+
+pub use self::full_text::{FULL_TEXT_LANGUAGES, FullTextPath, FullTextPolicy};
+pub use self::indexing::{
+    BoundingBox, CompositePath, IndexingMode, IndexingPolicy, PathOrder, RulePlace, SortOrder, SpatialIndex,
+    SpatialType, TupleIndex,
 };
+pub use self::sections::{ConflictResolution, GeospatialType, UniqueKey};
+pub use self::vector_policy::{
+    DistanceFunction, Quantizer, VectorDataType, VectorEmbedding, VectorIndex, VectorIndexKind,
+};
+pub use self::view::{VIEW_MEMBERS, ViewDefinition};
 
 /// A container as the client defined it. `json` is the user part of the resource (no system properties),
 /// defaults added, unknown members preserved, absent options absent; `create` of it gives the same again.
@@ -113,7 +127,7 @@ impl ContainerDefinition {
             .flatten(),
             computed_properties: read(given, "computedProperties", sections::read_computed_properties)?
                 .unwrap_or_default(),
-            vector_embeddings: read(given, "vectorEmbeddingPolicy", vector::read_embeddings)?
+            vector_embeddings: read(given, "vectorEmbeddingPolicy", vector_policy::read_embeddings)?
                 .unwrap_or_default(),
             full_text: read(given, "fullTextPolicy", full_text::read_policy)?.unwrap_or_default(),
             encryption_keys: read(given, "clientEncryptionPolicy", sections::read_client_encryption)?
@@ -178,7 +192,7 @@ impl ContainerDefinition {
             (None, Some(_)) => return Err(invalid("A container cannot become a view.")),
             (Some(_), _) => return Err(invalid("The definition of a view cannot be changed.")),
         }
-        vector::check_replacement(
+        vector_policy::check_replacement(
             (&self.vector_embeddings, &self.indexing.vector),
             (&replacement.vector_embeddings, &replacement.indexing.vector),
         )
@@ -200,7 +214,7 @@ impl ContainerDefinition {
         if self.view.is_some() {
             self.check_view()?;
         }
-        vector::check_indexes(&self.indexing.vector, &self.vector_embeddings)?;
+        vector_policy::check_indexes(&self.indexing.vector, &self.vector_embeddings)?;
         full_text::check_indexes(&self.indexing.full_text, &self.full_text)?;
         let mut spatial = self.indexing.spatial.iter();
         match (self.geospatial, spatial.find(|index| index.bounding_box.is_none())) {

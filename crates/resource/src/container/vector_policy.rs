@@ -2,9 +2,10 @@
 
 use quire_value::{Object, Path, Value};
 
-use crate::ContainerError;
 use crate::members::{self, invalid, wrong};
 use crate::policy_path;
+
+use super::ContainerError;
 
 const DIMENSIONS_MAX: u32 = 4096;
 const FLAT_DIMENSIONS_MAX: u32 = 505;

@@ -4,8 +4,9 @@ use quire_value::{Object, Path, Value};
 
 use crate::members::{self, invalid, wrong};
 use crate::policy_path::{self, BadPath};
-use crate::ttl;
-use crate::{ContainerError, TtlError};
+use crate::ttl::{self, TtlError};
+
+use super::ContainerError;
 
 const UNIQUE_KEYS_MAX: usize = 10;
 const UNIQUE_KEY_PATHS_MAX: usize = 16;
