@@ -11,7 +11,7 @@
 
 use crate::directory::{Directory, create_file};
 use crate::error::{self, is_full, is_starved};
-use crate::flusher::Flusher;
+use crate::index_rows::flusher::Flusher;
 use crate::{LocalOptions, Open, OpenError};
 use parking_lot::{Condvar, Mutex, RwLock};
 use quire_storage::StorageError;

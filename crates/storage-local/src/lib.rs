@@ -1,11 +1,12 @@
 //! The embedded storage engine: one directory, one process, on fjall.
 //!
 //! [`LocalStorage`] keeps the contract of `quire-storage` on files. fjall provides the journal, the sorted tables
-//! and their snapshots. What is ours: one sync for everybody who is waiting ([`group`]), a checksummed chain of
-//! commit records that notices a torn or cut journal ([`record`], [`chain`], [`journal`]), a note of the last
-//! acknowledged commit ([`acknowledged`]), the lock and the format of the directory ([`directory`]), and a shorter way
-//! for index rows: one packed row in the journal ([`packed`]), sorted runs in memory ([`run`], [`views`]), bulk writes
-//! to tables ([`flusher`]). [`health`] keeps it going when descriptors or space run out for a while.
+//! and their snapshots. What is ours: one sync for everybody who is waiting ([`commit`]), a checksummed chain of
+//! commit records that notices a torn or cut journal ([`log`]), a note of the last
+//! acknowledged commit ([`log::acknowledged`]), the lock and the format of the directory ([`directory`]), and a shorter way
+//! for index rows: one packed row in the journal ([`index_rows::packed`]), sorted runs in memory ([`index_rows::run`],
+//! [`index_rows::views`]), bulk writes
+//! to tables ([`index_rows::flusher`]). [`health`] keeps it going when descriptors or space run out for a while.
 //!
 //! Nothing is visible before it is durable: a batch is journalled, synced, entered and published in that order, by
 //! fjall's own batch durability. A failed write or sync poisons: reads go on, writes are refused until reopened.
@@ -13,54 +14,47 @@
 //! Tokens are remembered for the newest [`quire_storage::TOKENS_KEPT`] commits, whatever their age, in the commit
 //! records themselves; older records are pruned behind a checkpoint that keeps the chain checkable.
 
-mod acknowledged;
-mod chain;
-mod directory;
+mod commit; // one sync for everybody who is waiting
+mod directory; // the lock and the format of the directory
 mod error;
-mod flusher;
-mod group;
-mod health;
-mod journal;
-mod packed;
-mod reclaim;
-mod record;
-mod removal;
-mod run;
+mod health; // going on when descriptors or space run out for a while
+mod index_rows; // packed in the journal, sorted runs in memory, bulk writes to tables
+mod log; // the chain of commit records, and how a damaged journal is noticed
+mod removal; // removed key ranges, and the space they leave
 mod snapshot;
-mod state;
-mod store;
-mod template;
+mod store; // keyspaces and their options
+mod template; // a new directory, made once and copied
 mod verify;
-mod views;
 
 pub use directory::FORMAT_VERSION;
 pub use error::OpenError;
+pub use index_rows::views::IndexRows;
 pub use verify::Verified;
-pub use views::IndexRows;
 
-use acknowledged::Acknowledged;
-use chain::Loaded;
+use commit::group::{Answer, Group, ReadyRow, Work};
+use commit::state::{Ledger, State};
 use directory::{Condition, Directory};
 use fjall::AbstractTree;
-use flusher::Unflushed;
-use group::{Answer, Group, ReadyRow, Work};
 use health::{Current, Health, Room};
-use packed::{DeltaBuilder, Spaces};
+use index_rows::flusher::{self, Unflushed};
+use index_rows::packed::{DeltaBuilder, Spaces};
+use index_rows::views::Views;
+use log::acknowledged::Acknowledged;
+use log::chain::{self, Loaded};
+use log::journal;
 use quire_storage::memory::CAPS;
 use quire_storage::rows::{self, Row, unfold};
 use quire_storage::{
     Caps, Commit, CommitError, Committed, KeyRange, PartitionId, Position, Removal, Snapshot, Space, Storage,
     StorageError, Token,
 };
-use reclaim::Reclaim;
 use removal::Removals;
-use state::{Ledger, State};
+use removal::reclaim::Reclaim;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use store::Store;
-use views::Views;
 
 /// How a directory is opened.
 #[derive(Clone, Debug)]

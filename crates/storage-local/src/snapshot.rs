@@ -2,10 +2,10 @@
 
 use crate::Open;
 use crate::error::reading;
-use crate::flusher::CHECKPOINT_KEY;
 use crate::health::retried;
-use crate::run::{Bounds, Merge, ordered};
-use crate::views::View;
+use crate::index_rows::flusher::CHECKPOINT_KEY;
+use crate::index_rows::run::{Bounds, Merge, ordered};
+use crate::index_rows::views::View;
 use fjall::{Guard, Readable, UserKey, UserValue};
 use quire_storage::memory::CAPS;
 use quire_storage::{Direction, Scan, Snapshot, Space, StorageError, Visit};

@@ -205,7 +205,8 @@ fn tuning(filtered: bool, memtable_bytes: u64) -> KeyspaceCreateOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LocalStorage, acknowledged::Acknowledged};
+    use crate::LocalStorage;
+    use crate::log::acknowledged::Acknowledged;
     use quire_storage::{Commit, Op, Storage, Token};
     use std::fs;
 

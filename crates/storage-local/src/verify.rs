@@ -2,7 +2,8 @@
 
 use crate::directory::Directory;
 use crate::error::OpenError;
-use crate::{LocalOptions, LocalStorage, chain};
+use crate::log::chain;
+use crate::{LocalOptions, LocalStorage};
 use quire_storage::{Direction, KeyRange, SPACE_COUNT, Scan, Snapshot, Space, Storage, StorageError};
 use std::ops::ControlFlow;
 use std::path::Path;

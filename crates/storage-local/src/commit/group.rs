@@ -8,12 +8,12 @@
 //! touch the same key (the second waits for the next round), since a batch has no order.
 
 use crate::Open;
+use crate::commit::state::{Ledger, State};
 use crate::error::failed;
-use crate::packed::{Delta, DeltaBuilder, packed_key};
-use crate::record::{
+use crate::index_rows::packed::{Delta, DeltaBuilder, packed_key};
+use crate::log::record::{
     CHECKPOINT_KEY, Record, RowsChecksum, encode_checkpoint, encode_position, position_key, record_key,
 };
-use crate::state::{Ledger, State};
 use crate::store::Store;
 use fjall::{Keyspace, OwnedWriteBatch, PersistMode, UserKey, UserValue};
 use parking_lot::{Condvar, Mutex};

@@ -1,6 +1,6 @@
 //! The packed form of a batch's rows: one journalled row for all of them.
 //!
-//! A space that takes index rows is kept in sorted runs in memory ([`crate::run`]) until they are flushed. What makes
+//! A space that takes index rows is kept in sorted runs in memory ([`crate::index_rows::run`]) until they are flushed. What makes
 //! its rows durable is one row per batch in the `packed` keyspace, read again only on opening:
 //!
 //! | key                            | value                                              |
@@ -16,7 +16,7 @@
 //! The sequence is the one of the batch's commit record. Byte strings begin with their length; lengths and counts
 //! are LEB128.
 
-use crate::run::{Run, RunBuilder};
+use crate::index_rows::run::{Run, RunBuilder};
 use quire_storage::{Caps, CommitError, Op, SPACE_COUNT, Space};
 
 const VERSION: u8 = 1;

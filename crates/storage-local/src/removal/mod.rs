@@ -15,9 +15,11 @@
 //!
 //! Interrupted at any point, the next call starts from 1 and finds less to do: nothing here has to be remembered.
 
+pub mod reclaim; // the space that removed rows leave
+
+use crate::commit::group::{Answer, Work};
 use crate::error::failed;
-use crate::flusher::flush_memtable;
-use crate::group::{Answer, Work};
+use crate::index_rows::flusher::flush_memtable;
 use crate::snapshot::before_checkpoint;
 use crate::{LocalStorage, Open, prepare};
 use fjall::{AbstractTree, Keyspace};

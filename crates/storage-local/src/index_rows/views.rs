@@ -15,9 +15,9 @@
 //! 3. Views are replaced under the lock of `shelf`, whose contents are the runs of the current view.
 
 use crate::LocalOptions;
-use crate::packed::Spaces;
-use crate::run::{Bounds, Merge, Merging, Run};
-use crate::state::State;
+use crate::commit::state::State;
+use crate::index_rows::packed::Spaces;
+use crate::index_rows::run::{Bounds, Merge, Merging, Run};
 use fjall::Database;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use quire_storage::{Direction, SPACE_COUNT, Space};

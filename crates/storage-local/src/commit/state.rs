@@ -1,8 +1,8 @@
 //! What the storage knows while it is open.
 
-use crate::acknowledged::Acknowledged;
-use crate::chain::Chain;
 use crate::error::is_full;
+use crate::log::acknowledged::Acknowledged;
+use crate::log::chain::Chain;
 use parking_lot::{Mutex, RwLock};
 use quire_storage::ledger::{Positions, Tokens};
 use quire_storage::{Committed, Guard, PartitionId, Position, StorageError, Token};

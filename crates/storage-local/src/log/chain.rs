@@ -5,7 +5,7 @@
 //! open.
 
 use crate::error::{OpenError, corrupt, reading};
-use crate::record::{
+use crate::log::record::{
     CHECKPOINT_KEY, Link, POSITION_PREFIX, RECORD_PREFIX, Record, decode_checkpoint, decode_position,
     key_number, record_key,
 };

@@ -15,10 +15,10 @@
 
 use crate::error::{OpenError, corrupt, failed, reading};
 use crate::health::is_passing;
-use crate::packed::{EMPTY, Spaces, packed_key, packed_sequence, unpack};
-use crate::run::{Merge, Run, RunBuilder};
+use crate::index_rows::packed::{EMPTY, Spaces, packed_key, packed_sequence, unpack};
+use crate::index_rows::run::{Merge, Run, RunBuilder};
+use crate::index_rows::views::{Layer, Views};
 use crate::store::Store;
-use crate::views::{Layer, Views};
 use crate::{Open, error};
 use fjall::{AbstractTree, Keyspace, Readable, Snapshot};
 use parking_lot::Mutex;

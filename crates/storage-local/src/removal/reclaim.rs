@@ -10,7 +10,7 @@
 //! fjall deletes the files of tables only when it lets go of the version of the table list that has them, which it
 //! looks at as it flushes. So a storage that has become idle is made to look ([`release_files`]).
 
-use crate::flusher::{self, flush_memtable};
+use crate::index_rows::flusher::{self, flush_memtable};
 use crate::removal::mark;
 use crate::{Open, error};
 use fjall::{AbstractTree, Keyspace};

@@ -18,7 +18,7 @@
 
 use crate::directory::create_file;
 use crate::error::{OpenError, opening};
-use crate::record::{Record, RowsChecksum};
+use crate::log::record::{Record, RowsChecksum};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
