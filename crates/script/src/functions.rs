@@ -10,11 +10,11 @@ use quire_value::Value;
 use rquickjs::Function;
 use rquickjs::function::Args;
 
-use crate::compile::{Entry, Form, error_of};
-use crate::remote::RemoteFunctions;
-use crate::sandbox::{Pool, Realm, Sandbox, Stop};
+use crate::runtime::compile::{Entry, Form, error_of};
+use crate::runtime::sandbox::{Pool, Realm, Sandbox, Stop};
+use crate::runtime::versions::Versions;
 use crate::values::{Passed, take_u32};
-use crate::versions::Versions;
+use crate::worker::remote::RemoteFunctions;
 use crate::{Caller, Limits, Script, ScriptError};
 
 /// Every call has the whole time of a function; it is granted again when so much of it has passed.

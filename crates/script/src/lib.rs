@@ -14,33 +14,24 @@
 //! Not here: transactions, partitions, what a link resolves to, status codes of HTTP answers (see `quire-engine`,
 //! `quire-server`).
 
-#[expect(unsafe_code, reason = "the engine's calls for bytecode have no safe form; see the module")]
-mod bytecode; // programs compiled once, for every context
 mod caller; // who waits for a script
-mod compile; // from text to the entry function, and where in the text an error is
-mod confine; // what a worker process gives up
 mod error; // `ScriptError`
 mod functions; // user-defined functions: many cheap calls
 mod host; // `Host` and its messages
 mod isolation; // `Isolation`: this process or others
 mod limits; // `Limits`
-mod needs; // which built-ins a script can make use of
-mod remote; // user-defined functions in a worker process
 mod run; // one run from parameters to response body
-mod sandbox; // runtimes: limits, interruption, reuse
+mod runtime; // JavaScript runtimes: compiling, limits, interruption, reuse
 mod values; // values of functions as bytes
-mod versions; // compiled scripts by version
-mod wire; // messages between the server and a worker process
-mod worker; // the worker process
-mod workers; // worker processes, seen from the server
+mod worker; // worker processes: what they give up, and the messages between them and the server
 
 pub use caller::Caller;
-pub use confine::{Confinement, confine};
 pub use error::{Position, ScriptError};
 pub use functions::{Called, FunctionCall, Functions};
 pub use host::{Answer, Host, IndexAction, ItemLink, Reply, Request};
 pub use isolation::{Isolation, Spatial, SpatialFunction};
 pub use limits::Limits;
 pub use run::{Call, Collection, Failure, Outcome, Run, Script, Scripts, TriggerOperation};
-pub use wire::{is_worker_message, worker_message_rewritten};
-pub use worker::serve;
+pub use worker::confine::{Confinement, confine};
+pub use worker::process::serve;
+pub use worker::wire::{is_worker_message, worker_message_rewritten};

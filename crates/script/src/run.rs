@@ -9,12 +9,12 @@ use std::time::Duration;
 use rquickjs::function::Args;
 use rquickjs::{Ctx, Function, Object};
 
-use crate::compile::{Entry, Form, Report, error_of};
 use crate::functions::{Functions, LoadedFunctions};
-use crate::remote::RemoteFunctions;
-use crate::sandbox::{Pool, Realm, Sandbox, Stop};
-use crate::versions::Versions;
-use crate::workers::{Program, Workers};
+use crate::runtime::compile::{Entry, Form, Report, error_of};
+use crate::runtime::sandbox::{Pool, Realm, Sandbox, Stop};
+use crate::runtime::versions::Versions;
+use crate::worker::pool::{Program, Workers};
+use crate::worker::remote::RemoteFunctions;
 use crate::{
     Answer, Caller, Host, IndexAction, Isolation, ItemLink, Limits, Reply, Request, ScriptError, Spatial,
 };

@@ -5,9 +5,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test suite: a panic is its verdict")]
 
-mod cases;
+mod commits;
+mod concurrent;
 mod model;
+mod reads;
 mod removals;
+mod rows;
 
 use crate::fault::Random;
 use crate::{
@@ -39,40 +42,40 @@ pub fn run(make: impl Fn() -> Box<dyn Subject>) {
 type Case = fn(&mut Bench);
 
 const CASES: &[(&str, Case)] = &[
-    ("an empty storage answers nothing", cases::empty),
-    ("rows come back as written", cases::put_get_delete),
-    ("spaces are separate", cases::spaces),
-    ("a space that does not exist is refused", cases::unknown_space),
-    ("multi_get answers in the order of its keys", cases::multi_get),
-    ("a snapshot never sees a later commit", cases::snapshot_isolation),
-    ("a snapshot outlives many later commits", cases::long_snapshot),
-    ("scans honour bounds in both directions", cases::scan_bounds),
-    ("scans honour their budgets", cases::scan_budgets),
-    ("a visiting scan shows what a scan gives", cases::visits),
-    ("a visitor ends its scan, and may read", cases::visitor_breaks),
-    ("others commit while a visitor takes its time", cases::visitor_waits),
-    ("paged scans give every row once", cases::scan_pages),
-    ("prefix ranges at their edges", cases::prefixes),
-    ("rows ops unfold", cases::rows_ops),
-    ("a commit is all or nothing", cases::atomic),
-    ("guards are dense", cases::guards),
-    ("a commit may span partitions", cases::guards_of_several_partitions),
-    ("fencing", cases::fencing),
-    ("a retried token gives the first answer", cases::tokens),
-    ("a failed commit leaves its token free", cases::failed_token),
-    ("sequences rise", cases::sequences),
-    ("too large a commit changes nothing", cases::too_large),
-    ("a malformed commit changes nothing", cases::malformed),
-    ("concurrent commits to different partitions", cases::concurrent_partitions),
-    ("concurrent commits to one partition", cases::concurrent_conflicts),
-    ("concurrent retries of one token", cases::concurrent_token),
-    ("readers see whole commits under writers", cases::concurrent_readers),
-    ("readers see index rows of whole commits", cases::concurrent_index_readers),
-    ("rows and ordinary ops of one space have one order", cases::rows_and_puts),
-    ("everything survives closing", cases::survives_reopen),
-    ("everything survives a crash", cases::survives_crash),
-    ("a closed storage says so", cases::closed),
-    ("hints and figures", cases::hints_and_figures),
+    ("an empty storage answers nothing", rows::empty),
+    ("rows come back as written", rows::put_get_delete),
+    ("spaces are separate", rows::spaces),
+    ("a space that does not exist is refused", rows::unknown_space),
+    ("multi_get answers in the order of its keys", rows::multi_get),
+    ("a snapshot never sees a later commit", reads::snapshot_isolation),
+    ("a snapshot outlives many later commits", reads::long_snapshot),
+    ("scans honour bounds in both directions", reads::scan_bounds),
+    ("scans honour their budgets", reads::scan_budgets),
+    ("a visiting scan shows what a scan gives", reads::visits),
+    ("a visitor ends its scan, and may read", reads::visitor_breaks),
+    ("others commit while a visitor takes its time", reads::visitor_waits),
+    ("paged scans give every row once", reads::scan_pages),
+    ("prefix ranges at their edges", reads::prefixes),
+    ("rows ops unfold", rows::rows_ops),
+    ("a commit is all or nothing", commits::atomic),
+    ("guards are dense", commits::guards),
+    ("a commit may span partitions", commits::guards_of_several_partitions),
+    ("fencing", commits::fencing),
+    ("a retried token gives the first answer", commits::tokens),
+    ("a failed commit leaves its token free", commits::failed_token),
+    ("sequences rise", commits::sequences),
+    ("too large a commit changes nothing", commits::too_large),
+    ("a malformed commit changes nothing", commits::malformed),
+    ("concurrent commits to different partitions", concurrent::partitions),
+    ("concurrent commits to one partition", concurrent::conflicts),
+    ("concurrent retries of one token", concurrent::token),
+    ("readers see whole commits under writers", concurrent::readers),
+    ("readers see index rows of whole commits", concurrent::index_readers),
+    ("rows and ordinary ops of one space have one order", rows::rows_and_puts),
+    ("everything survives closing", rows::survives_reopen),
+    ("everything survives a crash", rows::survives_crash),
+    ("a closed storage says so", rows::closed),
+    ("hints and figures", rows::hints_and_figures),
     ("a removed range is empty, its neighbours are whole", removals::neighbours_stay),
     ("a removal outlives closing and crashes", removals::is_durable),
     ("the newest rows, once removed, stay away", removals::newest_rows),

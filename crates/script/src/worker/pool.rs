@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::caller::WatchedCaller;
-use crate::confine::Confinement;
 use crate::functions::{Called, FunctionCall};
-use crate::remote::FunctionText;
-use crate::wire::{Frame, FromWorker, from_worker, malformed, read_frame};
+use crate::worker::confine::Confinement;
+use crate::worker::remote::FunctionText;
+use crate::worker::wire::{Frame, FromWorker, from_worker, malformed, read_frame};
 use crate::{Caller, Failure, Host, Limits, Outcome, Run, ScriptError};
 
 /// What a worker may take beyond the limit that it keeps itself: for a built-in of the engine that does not look at the

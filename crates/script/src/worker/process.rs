@@ -1,6 +1,6 @@
 //! The worker process: runs what it is sent, one run after another, until its input ends.
 //!
-//! It reaches nothing but its input and output: see [`confine`](crate::confine()).
+//! It reaches nothing but its input and output: see [`confine`](crate::worker::confine()).
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -8,9 +8,9 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use crate::confine::confine;
 use crate::functions::{LoadedFunctions, decode_call};
-use crate::wire::{Calls, Frame, OwnedRun, OwnedScript, ToWorker, malformed, read_frame, to_worker};
+use crate::worker::confine::confine;
+use crate::worker::wire::{Calls, Frame, OwnedRun, OwnedScript, ToWorker, malformed, read_frame, to_worker};
 use crate::{Answer, Caller, Failure, Host, Limits, Request, Script, ScriptError, Scripts, Spatial};
 
 /// Processor time of a run beyond its time limit, in seconds.

@@ -15,10 +15,10 @@ use rquickjs::{Context, Ctx, Error, Function, Object, Persistent, Runtime, Value
 
 use quire_value::text;
 
-use crate::bytecode::{Bytecode, Kept};
 use crate::caller::WatchedCaller;
 use crate::isolation::SpatialFunction;
-use crate::needs::Needs;
+use crate::runtime::bytecode::{Bytecode, Kept};
+use crate::runtime::needs::Needs;
 use crate::{Caller, Limits, ScriptError, Spatial};
 
 /// A runtime keeps names and symbols of all its runs; after so many it starts anew.

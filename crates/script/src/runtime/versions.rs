@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::compile::{Compiled, Entry, Form, error_of};
-use crate::needs::Needs;
-use crate::sandbox::{Realm, Sandbox};
+use crate::runtime::compile::{Compiled, Entry, Form, error_of};
+use crate::runtime::needs::Needs;
+use crate::runtime::sandbox::{Realm, Sandbox};
 use crate::{Limits, Script, ScriptError};
 
 /// What is remembered; past either all is forgotten.

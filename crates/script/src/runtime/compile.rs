@@ -5,9 +5,9 @@
 
 use rquickjs::{Coerced, Ctx, FromJs, Function, Persistent, Value};
 
-use crate::bytecode::{Bytecode, Kept};
-use crate::needs::Needs;
-use crate::sandbox::{PRELUDE_MARK, Realm, Sandbox, State, Stop};
+use crate::runtime::bytecode::{Bytecode, Kept};
+use crate::runtime::needs::Needs;
+use crate::runtime::sandbox::{PRELUDE_MARK, Realm, Sandbox, State, Stop};
 use crate::{Limits, Position, ScriptError};
 
 const SCRIPT_NAME: &str = "script.js";
@@ -65,7 +65,7 @@ impl Compiled {
                 rquickjs::Error::Exception => {
                     Report::of(ctx, ctx.catch()).into_error(&sandbox.state, form, limits)
                 }
-                other => crate::sandbox::engine_failed(other),
+                other => crate::runtime::sandbox::engine_failed(other),
             })
         });
         sandbox.state.check_time()?;

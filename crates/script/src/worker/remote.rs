@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::functions::{Called, FunctionCall};
-use crate::worker::CALLS_TIME;
-use crate::workers::{GRACE, Watch, Worker, Workers};
+use crate::worker::pool::{GRACE, Watch, Worker, Workers};
+use crate::worker::process::CALLS_TIME;
 use crate::{Caller, Limits, Script, ScriptError};
 
 /// Calls of one message.
