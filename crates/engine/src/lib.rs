@@ -7,7 +7,7 @@
 mod api; // requests, answers, errors, charges
 mod background; // work that nobody waits for
 mod catalog; // databases, containers, scripts, users, permissions, keys, offers
-mod engine;
+mod engine; // opening, closing, the control plane
 mod feed; // the change feed
 mod indexes; // the rows that find items by their values
 mod items; // one item: read, write, patch, delete
@@ -18,22 +18,19 @@ mod query; // pages of items: lists and SQL
 mod runtime; // what an open engine has once
 mod scripts; // stored procedures, triggers and user-defined functions
 mod store; // keys and values of rows, the storage as the engine sees it
-mod transactions; // several reads and writes as a whole, batches // opening, closing, the control plane
+mod transactions; // several reads and writes as a whole, batches
 
-pub use api::error::EngineError;
 pub use api::*;
 pub use background::split::CannotSplit;
 pub use background::views::{ViewPosition, ViewState, ViewStatus};
 pub use background::{WorkerState, WorkerStatus};
-pub use catalog::ContainerScripts;
-pub use catalog::container::Container;
+pub use catalog::{Container, ContainerScripts};
 pub use engine::Engine;
 pub use indexes::vectors::VectorIndexStatus;
 pub use maintenance::backup::BackupReport;
 pub use maintenance::restore::{RestoreReport, restore};
 pub use maintenance::verify::{VerifyReport, verify, verify_backup};
 pub use partition::watch::ChangeWatch;
-pub use query::client_plan::{PlannedQuery, QueryRange};
 pub use transactions::batch::{BatchOperation, BatchVerb, Bulk, OperationDone, OperationResult, Outcome};
 pub use transactions::{
     TRANSACTION_OPERATIONS_MAX, TransactionAnswer, TransactionDone, TransactionOperation, TransactionOutcome,

@@ -13,7 +13,7 @@
 //! | run of a procedure or trigger   | 1, and what its reads, pages and writes cost by themselves               |
 //! | refused, not found, not modified | 1                                                                      |
 
-use crate::query::page::Cost;
+use std::time::Duration;
 
 /// Looking and finding that there is nothing to do.
 pub(crate) const REFUSED: f64 = 1.0;
@@ -32,6 +32,22 @@ const PAGE_PER_MB: f64 = 0.3;
 const PAGE_PER_CALL: f64 = 0.01;
 /// One run of a procedure or trigger; what it asks of the database comes on top.
 pub(crate) const SCRIPT: f64 = 1.0;
+
+/// What a page read, for metrics and charge.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cost {
+    pub partitions: usize,
+    pub items: u64,
+    pub bytes: u64,
+    pub matched: u64,
+    pub index_rows: u64,
+    /// Of user-defined functions.
+    pub calls: u64,
+    pub compile: Duration,
+    pub plan: Duration,
+    pub index: Duration,
+    pub load: Duration,
+}
 
 pub(crate) fn read(json_bytes: usize) -> f64 {
     rounded(READ + READ_PER_KB * (kilobytes(json_bytes) - 1.0))

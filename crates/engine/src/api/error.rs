@@ -5,8 +5,7 @@ use quire_sql::SqlError;
 use quire_storage::StorageError;
 use quire_value::ParseError;
 
-use crate::api::ScriptFailure;
-use crate::query::client_plan::PlannedQuery;
+use crate::api::{PlannedQuery, ScriptFailure};
 
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -130,6 +129,41 @@ pub enum EngineError {
     BadBackup { what: String },
     #[error("i/o error while {doing}")]
     Io { doing: String, source: std::io::Error },
+}
+
+/// What was read from the storage is not what was written to it.
+pub(crate) fn corrupt(what: impl Into<String>) -> EngineError {
+    EngineError::Corrupt { what: what.into() }
+}
+
+impl EngineError {
+    /// The same error once more: every write of a commit is answered with it.
+    pub(crate) fn duplicate(&self) -> EngineError {
+        match self {
+            EngineError::Storage(error) => EngineError::Storage(match error {
+                StorageError::Closed => StorageError::Closed,
+                StorageError::UnknownSpace { space } => StorageError::UnknownSpace { space: *space },
+                StorageError::Poisoned { during } => StorageError::Poisoned { during },
+                StorageError::Unavailable { during } => StorageError::Unavailable { during },
+                StorageError::DiskFull { doing } => StorageError::DiskFull { doing: doing.clone() },
+                StorageError::Corrupt { what } => StorageError::Corrupt { what: what.clone() },
+                StorageError::Io { doing, source } => {
+                    let source = std::io::Error::new(source.kind(), source.to_string());
+                    StorageError::Io { doing: doing.clone(), source }
+                }
+            }),
+            EngineError::ResourceNotFound { kind, id } => {
+                EngineError::ResourceNotFound { kind, id: id.clone() }
+            }
+            EngineError::PartitionMoved => EngineError::PartitionMoved,
+            EngineError::PartitionGone { id } => EngineError::PartitionGone { id: id.clone() },
+            EngineError::Corrupt { what } => EngineError::Corrupt { what: what.clone() },
+            EngineError::ItemTooLarge { bytes, bytes_max } => {
+                EngineError::ItemTooLarge { bytes: *bytes, bytes_max: *bytes_max }
+            }
+            _ => EngineError::Overloaded,
+        }
+    }
 }
 
 /// A query that nobody waits for is cancelled, wherever it notices.

@@ -2,7 +2,12 @@
 
 pub(crate) mod charge; // what requests cost
 pub(crate) mod error;
+mod plan; // plans for clients that merge partitions themselves
 pub(crate) mod resource; // catalog resources as clients see them
+
+pub use error::EngineError;
+pub(crate) use error::corrupt;
+pub use plan::{PlannedQuery, QueryRange};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,8 +19,6 @@ use quire_script::{Isolation as ScriptIsolation, Limits as ScriptLimits, ScriptE
 use quire_sql::{IndexMetrics, Reservation, TempSpace};
 use quire_value::hash::ValueHash;
 use quire_value::{Object, Value};
-
-use crate::EngineError;
 
 /// Time and chance come in from outside.
 pub trait Clock: Send + Sync {

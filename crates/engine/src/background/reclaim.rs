@@ -18,14 +18,14 @@ use quire_storage::{KeyRange, Op, Position, Removal, Scan, Space};
 use tracing::debug;
 
 use super::{Interrupted, Next, Signal, Turn, Work, Worker};
-use crate::EngineError;
+use crate::api::EngineError;
+use crate::catalog::Catalog;
 use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::catalog::state::Job;
-use crate::catalog::{Catalog, Sent, for_each_row, guarded_commit, scan, send};
 use crate::maintenance::backup::Watched;
-use crate::runtime::shared::Shared;
-use crate::store::keys;
-use crate::store::keys::CATALOG;
+use crate::runtime::Shared;
+use crate::store::keys::{self, CATALOG};
+use crate::store::{Sent, for_each_row, guarded_commit, scan, send};
 
 /// Rows removed by one commit: small enough that writers of other containers hardly wait behind it.
 const CHUNK_ROWS: usize = 1000;

@@ -20,7 +20,7 @@ use parking_lot::{Condvar, Mutex};
 use quire_storage::StorageError;
 use tracing::{error, warn};
 
-use crate::EngineError;
+use crate::api::EngineError;
 
 /// The wait after a first failure.
 const BACK_OFF_MIN: Duration = Duration::from_millis(100);

@@ -4,12 +4,10 @@
 //! it either happened or happens then, so its state is the right one to go on from.
 
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 use parking_lot::MutexGuard;
 use quire_resource::ResourceId;
-use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, Position, Storage, Token};
+use quire_storage::{Commit, Guard, Op, Position};
 use quire_value::Object;
 
 use super::keys::{self, RowId};
@@ -18,11 +16,9 @@ use super::scripts::ContainerScripts;
 use super::state::{Job, Owner, State};
 use super::{Catalog, EngineError, Resource};
 use crate::indexes::{CountedIndexes, Indexes, index_counts_keys};
-use crate::partition::set::{PartitionLayout, PartitionSet};
+use crate::partition::{PartitionLayout, PartitionSet};
 use crate::store::keys::{CATALOG, CATALOG_PARTITION, Counts, counts as counts_key, partition_id};
-
-/// Waits between attempts to learn what became of a commit, or to get past a busy storage.
-const RETRY_WAITS_MS: [u64; 6] = [1, 5, 20, 50, 100, 200];
+use crate::store::{Sent, guarded_commit, send};
 
 /// What the one change at a time knows beside the state.
 pub(super) struct Writer {
@@ -78,15 +74,6 @@ pub(super) struct Change<'a> {
     indexes: Option<IndexSwitch>,
     scripts: Option<ScriptSwitch>,
     moved: Option<Arc<PartitionSet>>,
-}
-
-/// What became of a commit that was sent.
-pub(crate) enum Sent {
-    Done,
-    /// Nothing happened.
-    Failed(EngineError),
-    /// It may or may not have happened.
-    Unknown,
 }
 
 impl Catalog {
@@ -332,56 +319,4 @@ impl Change<'_> {
 /// repeats; items' etags carry their partition instead of the mark.
 fn etag(incarnation: u32, lsn: u64, stamp: u16) -> String {
     format!("\"{incarnation:08x}-{stamp:04x}-0000-ca7a-{lsn:012x}\"")
-}
-
-pub(crate) fn guarded_commit(
-    partition: PartitionId,
-    position: Position,
-    next_lsn: u64,
-    ops: Vec<Op>,
-) -> Result<Commit, EngineError> {
-    let guard = Guard { partition, epoch: position.epoch, previous_lsn: position.lsn, next_lsn };
-    Ok(Commit { guards: vec![guard], token: token()?, ops })
-}
-
-fn token() -> Result<Token, EngineError> {
-    let mut bytes = [0; 16];
-    fill_random(&mut bytes)?;
-    Ok(Token(u128::from_le_bytes(bytes)))
-}
-
-pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), EngineError> {
-    getrandom::fill(bytes).map_err(|error| EngineError::Io {
-        doing: "asking the system for random bytes".to_owned(),
-        source: std::io::Error::other(error.to_string()),
-    })
-}
-
-/// Sends a commit until its outcome is known or patience ends.
-pub(crate) fn send(storage: &dyn Storage, commit: &Commit) -> Sent {
-    let mut unknown = false;
-    let mut last = CommitError::Busy;
-    for wait_ms in RETRY_WAITS_MS {
-        match storage.commit(commit.clone()) {
-            Ok(_) => return Sent::Done,
-            Err(CommitError::Unknown { .. }) => unknown = true,
-            Err(error @ (CommitError::Busy | CommitError::Conflict { .. })) => last = error,
-            // A refusal says nothing about an attempt before it that may have gone through.
-            Err(_) if unknown => return Sent::Unknown,
-            Err(error) => return Sent::Failed(refusal(error)),
-        }
-        thread::sleep(Duration::from_millis(wait_ms));
-    }
-    if unknown { Sent::Unknown } else { Sent::Failed(refusal(last)) }
-}
-
-fn refusal(error: CommitError) -> EngineError {
-    match error {
-        CommitError::Storage(error) => EngineError::Storage(error),
-        CommitError::Busy => EngineError::Overloaded,
-        CommitError::TooLarge { .. } => {
-            EngineError::BadRequest { message: "Request size is too large".to_owned() }
-        }
-        error => EngineError::Corrupt { what: format!("a commit was refused: {error}") },
-    }
 }

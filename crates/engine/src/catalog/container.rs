@@ -6,11 +6,10 @@ use quire_resource::{ContainerDefinition, PartitionKey};
 use quire_value::Path;
 use ring::digest;
 
-use crate::EngineError;
-use crate::api::{PartitionInfo, Position, Resource};
+use crate::api::{EngineError, PartitionInfo, Position, Resource};
 use crate::catalog::ContainerScripts;
 use crate::items::Place;
-use crate::partition::set::{Partition, PartitionSet};
+use crate::partition::{Partition, PartitionSet};
 
 /// An open container: definition, partitions, sequencers. Cheap to clone, valid until the container is deleted.
 ///

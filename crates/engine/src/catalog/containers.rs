@@ -1,5 +1,6 @@
 //! Containers.
 
+use crate::api::corrupt;
 use std::sync::Arc;
 
 use quire_resource::{ContainerDefinition, EffectivePartitionKey, EpkRange, ResourceId, Throughput};
@@ -14,12 +15,12 @@ use super::state::{DatabaseEntry, Job, Owner};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_not_found};
 use crate::api::Precondition;
 use crate::background::views::{VIEWS_MAX, follows, views_of};
-use crate::catalog::container::Container;
+use crate::catalog::Container;
 use crate::indexes::missing::MissingPath;
 use crate::indexes::vectors::Identity;
 use crate::indexes::{self, CountedIndexes, Indexes};
 use crate::partition::sequencer::{Prepared, Refused};
-use crate::partition::set::{Partition, PartitionLayout, PartitionSet};
+use crate::partition::{Partition, PartitionLayout, PartitionSet};
 use crate::store::keys::{CATALOG, Counts, index_build};
 
 /// The top bit tells containers from users in a rid.
@@ -221,8 +222,7 @@ impl Catalog {
     fn stored(&self, rid: ResourceId) -> Result<ResourceRow, EngineError> {
         let key = keys::row_key(RowId::Resource(rid));
         let value = self.shared.storage.snapshot()?.get(CATALOG, &key)?;
-        let value =
-            value.ok_or_else(|| EngineError::Corrupt { what: format!("no row of container {rid}") })?;
+        let value = value.ok_or_else(|| corrupt(format!("no row of container {rid}")))?;
         ResourceRow::decode(&key, &value, rid)
     }
 

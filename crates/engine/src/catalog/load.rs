@@ -1,5 +1,6 @@
 //! From rows to the state in memory, and the first rows of a new store.
 
+use crate::api::corrupt;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -7,25 +8,23 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use quire_resource::{ContainerDefinition, ResourceId};
-use quire_storage::{Direction, KeyRange, Op, Position, Scan, Snapshot, Space, Storage};
+use quire_storage::{KeyRange, Op, Position, Scan, Snapshot, Storage};
 use quire_value::{Object, Value};
 
-use super::change::{self, Sent, Writer};
+use super::change::Writer;
 use super::keys::{self, RowId};
 use super::row::{self, Counters, ResourceRow, StoreRow};
 use super::scripts::ContainerScripts;
 use super::state::{DatabaseEntry, Job, OfferEntry, State, UserEntry};
 use super::{Catalog, EngineError};
 use crate::background::CatalogWorkers;
-use crate::catalog::container::Container;
+use crate::catalog::Container;
 use crate::indexes::Indexes;
 use crate::indexes::vectors::{indexes_in, progress};
-use crate::partition::set::PartitionSet;
-use crate::runtime::shared::Shared;
+use crate::partition::PartitionSet;
+use crate::runtime::Shared;
 use crate::store::keys::{CATALOG, CATALOG_PARTITION, CONTAINER_SPACES};
-
-const SCAN_ROWS_MAX: usize = 1000;
-const SCAN_BYTES_MAX: usize = 4 << 20;
+use crate::store::{Sent, fill_random, for_each_row, guarded_commit, scan, send};
 
 /// The store row; made, with a new secret, in a storage that has never been used.
 pub(crate) fn open_store(storage: &dyn Storage) -> Result<StoreRow, EngineError> {
@@ -41,9 +40,7 @@ pub(crate) fn open_store(storage: &dyn Storage) -> Result<StoreRow, EngineError>
             Ok(store)
         }
         None if is_empty(storage)? => create_store(storage),
-        None => {
-            Err(EngineError::Corrupt { what: "rows, but no store row: an interrupted restore?".to_owned() })
-        }
+        None => Err(corrupt("rows, but no store row: an interrupted restore?")),
     }
 }
 
@@ -68,7 +65,7 @@ pub(crate) fn is_empty(storage: &dyn Storage) -> Result<bool, EngineError> {
 
 fn create_store(storage: &dyn Storage) -> Result<StoreRow, EngineError> {
     let mut secret = [0; 32];
-    change::fill_random(&mut secret)?;
+    fill_random(&mut secret)?;
     let store = StoreRow { incarnation: 1, secret };
     let rows = [
         (keys::STORE, store.encode(&keys::STORE)),
@@ -80,8 +77,8 @@ fn create_store(storage: &dyn Storage) -> Result<StoreRow, EngineError> {
 }
 
 fn write_store(storage: &dyn Storage, position: Position, ops: Vec<Op>) -> Result<(), EngineError> {
-    let commit = change::guarded_commit(CATALOG_PARTITION, position, position.lsn + 1, ops)?;
-    match change::send(storage, &commit) {
+    let commit = guarded_commit(CATALOG_PARTITION, position, position.lsn + 1, ops)?;
+    match send(storage, &commit) {
         Sent::Done => Ok(()),
         Sent::Failed(error) => Err(error),
         Sent::Unknown => Err(EngineError::Unresolved),
@@ -188,7 +185,7 @@ impl Loading<'_> {
 /// A definition that was accepted once.
 pub(crate) fn define(body: &Object) -> Result<ContainerDefinition, EngineError> {
     let definition = ContainerDefinition::create(&Value::Object(body.clone()));
-    definition.map_err(|error| EngineError::Corrupt { what: format!("definition of a container: {error}") })
+    definition.map_err(|error| corrupt(format!("definition of a container: {error}")))
 }
 
 pub(crate) fn read_jobs(snapshot: &dyn Snapshot) -> Result<BTreeSet<Job>, EngineError> {
@@ -233,40 +230,4 @@ fn is_deleted(jobs: &BTreeSet<Job>, id: RowId) -> bool {
         RowId::Resource(_) => return false,
     };
     jobs.contains(&Job::Database { database })
-}
-
-/// Every row under a prefix, in key order, in pages of one snapshot.
-pub(crate) fn for_each_row(
-    snapshot: &dyn Snapshot,
-    space: Space,
-    prefix: &[u8],
-    mut row: impl FnMut(&[u8], &[u8]) -> Result<(), EngineError>,
-) -> Result<(), EngineError> {
-    let mut range = KeyRange::prefix(prefix);
-    loop {
-        let page = snapshot.scan(&scan(space, range.clone()))?;
-        for (key, value) in &page.rows {
-            row(key, value)?;
-        }
-        match page.rows.into_iter().next_back() {
-            Some((last, _)) if page.more => range.start = Bound::Excluded(last),
-            _ => return Ok(()),
-        }
-    }
-}
-
-/// One page of a range, forward, keys and values.
-pub(crate) fn scan(space: Space, range: KeyRange) -> Scan {
-    Scan {
-        space,
-        range,
-        direction: Direction::Forward,
-        rows_max: SCAN_ROWS_MAX,
-        bytes_max: SCAN_BYTES_MAX,
-        keys_only: false,
-    }
-}
-
-fn corrupt(what: &str) -> EngineError {
-    EngineError::Corrupt { what: what.to_owned() }
 }

@@ -10,7 +10,7 @@
 mod body; // what a client may send
 mod change; // one change: rows and next state, committed and published
 mod client_encryption_keys;
-pub(crate) mod container;
+mod container; // an open container: definition and partitions
 pub(crate) mod containers;
 mod databases;
 pub(crate) mod keys; // the catalog's keys
@@ -20,26 +20,22 @@ mod permissions;
 pub(crate) mod row; // how rows look
 mod scripts; // stored procedures, triggers, user-defined functions
 pub(crate) mod state; // the catalog in memory
-mod users; // an open container: definition and partitions
+mod users;
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::EngineError;
-use crate::api::{Precondition, Resource};
+use crate::api::{EngineError, Precondition, Resource};
 use crate::background::CatalogWorkers;
-use crate::catalog::container::Container;
-use crate::runtime::shared::Shared;
+use crate::runtime::Shared;
 use change::Writer;
 use state::{DatabaseEntry, State, UserEntry};
 
-pub(crate) use change::{Sent, fill_random, guarded_commit, send};
-pub(crate) use load::{
-    define, for_each_resource, for_each_row, is_empty, open_store, read_jobs, read_store, scan,
-};
+pub(crate) use load::{define, for_each_resource, is_empty, open_store, read_jobs, read_store};
 
+pub use container::Container;
 pub use scripts::ContainerScripts;
 pub(crate) use scripts::check_script;
 

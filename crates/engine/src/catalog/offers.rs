@@ -1,5 +1,6 @@
 //! Offers: the throughput of a container or of a whole database.
 
+use crate::api::corrupt;
 use std::sync::Arc;
 
 use quire_resource::{ResourceId, Throughput};
@@ -8,8 +9,8 @@ use quire_value::{Object, Value};
 use super::change::Change;
 use super::state::{OfferEntry, Owner, State};
 use super::{Catalog, EngineError, body, check_precondition, not_found};
-use crate::Container;
 use crate::api::{Migrate, Precondition, Resource};
+use crate::catalog::Container;
 
 const OFFER_NUMBER_MAX: u64 = (1 << 24) - 1;
 /// Members of an offer that say what it is about; a replacement may leave them out but not change them.
@@ -203,8 +204,7 @@ fn load(state: &State, owner: Owner) -> (u64, u32) {
 
 fn throughput_of(offer: &Resource) -> Result<Throughput, EngineError> {
     let content = offer.body.get("content").unwrap_or(&Value::Null);
-    Throughput::from_offer_content(content)
-        .map_err(|error| EngineError::Corrupt { what: format!("offer {}: {error}", offer.rid) })
+    Throughput::from_offer_content(content).map_err(|error| corrupt(format!("offer {}: {error}", offer.rid)))
 }
 
 fn highest_ever(offer: &Resource) -> u32 {

@@ -22,16 +22,16 @@
 //! its next epoch when it is opened. The store row is the first thing read, and its engine format is checked before
 //! anything else is: a newer one is refused.
 
+use crate::api::corrupt;
 use std::sync::Arc;
 
 use quire_resource::{EffectivePartitionKey, EpkRange, ResourceId};
 use quire_value::{Limits, Object, Path, Value, text};
 
-use crate::EngineError;
-use crate::api::Resource;
+use crate::api::{EngineError, Resource};
 use crate::indexes::missing::MissingPath;
 use crate::indexes::{EPOCH_FIRST, EPOCH_MAX, EPOCH_NONE, RowsVersion};
-use crate::partition::set::PartitionLayout;
+use crate::partition::PartitionLayout;
 
 /// What this version writes and the newest it reads.
 pub(crate) const ENGINE_FORMAT: u32 = 5;
@@ -273,7 +273,7 @@ fn read_body(bytes: &[u8]) -> Result<Object, EngineError> {
     match text::parse(bytes, BODY_LIMITS) {
         Ok(Value::Object(body)) => Ok(body),
         Ok(_) => Err(corrupt("a resource that is no object")),
-        Err(error) => Err(EngineError::Corrupt { what: format!("a catalog row's JSON: {error}") }),
+        Err(error) => Err(corrupt(format!("a catalog row's JSON: {error}"))),
     }
 }
 
@@ -345,10 +345,10 @@ fn open<'a>(key: &[u8], bytes: &'a [u8]) -> Result<Reader<'a>, EngineError> {
     let mut reader = Reader { rest: bytes };
     let [format] = reader.array()?;
     if format != ROW_FORMAT {
-        return Err(EngineError::Corrupt { what: format!("a catalog row of format {format}") });
+        return Err(corrupt(format!("a catalog row of format {format}")));
     }
     if reader.u32()? != checksum(key, reader.rest) {
-        return Err(EngineError::Corrupt { what: format!("checksum of catalog row {key:02x?}") });
+        return Err(corrupt(format!("checksum of catalog row {key:02x?}")));
     }
     Ok(reader)
 }
@@ -358,10 +358,6 @@ fn checksum(key: &[u8], rest: &[u8]) -> u32 {
     hasher.update(key);
     hasher.update(rest);
     hasher.finalize()
-}
-
-fn corrupt(what: &str) -> EngineError {
-    EngineError::Corrupt { what: what.to_owned() }
 }
 
 /// Takes fields off the front.
@@ -445,8 +441,7 @@ pub(crate) mod format_3 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::keys;
-    use crate::catalog::keys::RowId;
+    use crate::catalog::keys::{self, RowId};
     use crate::maintenance::backup::file::hex;
     use expect_test::{Expect, expect};
 

@@ -14,7 +14,7 @@ use super::change::Change;
 use super::state::Children;
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_not_found};
 use crate::api::{Precondition, Resource, ScriptKind};
-use crate::catalog::container::Container;
+use crate::catalog::Container;
 
 /// A script's number shares a rid with its kind.
 const SCRIPT_NUMBER_MAX: u64 = (1 << 60) - 1;

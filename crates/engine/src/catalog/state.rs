@@ -9,7 +9,7 @@ use std::sync::Arc;
 use quire_resource::ResourceId;
 
 use crate::api::Resource;
-use crate::catalog::container::Container;
+use crate::catalog::Container;
 
 #[derive(Clone, Default)]
 pub(crate) struct State {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::Answer;
-use crate::{Container, Engine, EngineError};
+use crate::api::{Answer, EngineError};
+use crate::catalog::Container;
+use crate::engine::Engine;
 
 /// One request is overtaken by so many splits at most.
 const RUNS_MAX: u32 = 8;

@@ -8,18 +8,15 @@ use quire_resource::{ResourceId, Throughput};
 use quire_storage::Storage;
 use quire_value::{Path, Value};
 
-use crate::EngineError;
-use crate::api::{Migrate, Options, Precondition, Resource, ScriptKind};
+use crate::api::{EngineError, Migrate, Options, Precondition, Resource, ScriptKind};
 use crate::background::split::{CannotSplit, Splits, Splitter};
-use crate::background::views;
-use crate::background::views::{ViewStatus, Views};
+use crate::background::views::{self, ViewStatus, Views};
 use crate::background::{IndexBuilds, Reclaim, Sweep, VectorIndexes, Worker, WorkerStatus};
-use crate::catalog::container::Container;
 use crate::catalog::row::StoreRow;
-use crate::catalog::{self, Catalog};
+use crate::catalog::{self, Catalog, Container};
 use crate::indexes::vectors::VectorIndexStatus;
 use crate::maintenance::backup::Watched;
-use crate::runtime::shared::Shared;
+use crate::runtime::Shared;
 
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,

@@ -6,27 +6,23 @@
 //! of the scope, and a partition that a position does not know takes the number of the one it was split from. What was written
 //! before a split is still under the parent: a partition is read through its history, in which LSNs go on.
 
+use crate::api::corrupt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 
-use crate::Container;
-use crate::EngineError;
-use crate::api::charge;
-use crate::api::{Answer, Changes, ChangesRequest, FeedMode, FeedStart, Scope};
+use crate::api::charge::{self, Cost};
+use crate::api::{Answer, Changes, ChangesRequest, EngineError, FeedMode, FeedStart, Scope};
+use crate::catalog::Container;
 use crate::items::body::Links;
-use crate::partition::set::{Partition, PartitionLayout};
 use crate::partition::watch::ChangeWatch;
-use crate::query::page;
-use crate::query::page::{Cost, ROWS_DEFAULT};
+use crate::partition::{Partition, PartitionLayout};
+use crate::query::page::{self, ROWS_DEFAULT};
 use crate::query::scan::{PageMeter, Reader, ScanBudget};
 use crate::query::view::View;
-use crate::query::window;
-use crate::query::window::Window;
-use crate::runtime::allowance;
-use crate::runtime::shared::Shared;
-use crate::store::item_row;
+use crate::query::window::{self, Window};
+use crate::runtime::{Shared, allowance};
 use crate::store::item_row::Row;
 use crate::store::keys;
 use crate::store::version_row::Version;
@@ -205,7 +201,7 @@ fn versions_floor(
     for partition in window.partition.history() {
         let key = keys::versions_floor(container.number, partition);
         if let Some(value) = snapshot.get(keys::CATALOG, &key)? {
-            floor = floor.max(keys::number(&value).ok_or_else(|| item_row::corrupt("where versions begin"))?);
+            floor = floor.max(keys::number(&value).ok_or_else(|| corrupt("where versions begin"))?);
         }
     }
     Ok(floor)
@@ -245,9 +241,9 @@ fn next_item(
         }
     }
     let Some((_, rid)) = &first else { return Ok(None) };
-    let rid = keys::number(rid).ok_or_else(|| item_row::corrupt("feed row"))?;
+    let rid = keys::number(rid).ok_or_else(|| corrupt("feed row"))?;
     let bytes = snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;
-    let bytes = bytes.ok_or_else(|| item_row::corrupt("feed row without an item"))?;
+    let bytes = bytes.ok_or_else(|| corrupt("feed row without an item"))?;
     let row = Row::parse(&bytes)?;
     Ok(Some((row.stamp.lsn, row.stamp.ts)))
 }
@@ -322,8 +318,7 @@ impl<'a> Filling<'a> {
                     reader.meter.index_rows += 1;
                     continue;
                 }
-                let bytes =
-                    items.next().flatten().ok_or_else(|| item_row::corrupt("feed row without an item"))?;
+                let bytes = items.next().flatten().ok_or_else(|| corrupt("feed row without an item"))?;
                 self.show(reader, window, row, &bytes)?;
             }
             if !more {
@@ -378,8 +373,7 @@ impl<'a> Filling<'a> {
                 let page = reader.snapshot.scan(&Scan { range, bytes_max: left, ..scan })?;
                 for (key, value) in page.rows {
                     left = left.saturating_sub(value.len());
-                    let lsn =
-                        keys::lsn_of_feed_key(&key).ok_or_else(|| item_row::corrupt("key of a version"))?;
+                    let lsn = keys::lsn_of_feed_key(&key).ok_or_else(|| corrupt("key of a version"))?;
                     rows.push((lsn, value));
                 }
                 // Without room left there may be more in what follows.
@@ -442,7 +436,7 @@ impl<'a> Filling<'a> {
                 }
             }
             if bad {
-                return Err(item_row::corrupt("feed row"));
+                return Err(corrupt("feed row"));
             }
             let one_lsn = rows.first().map(|row: &FeedRow| row.lsn) == rows.last().map(|row| row.lsn);
             if !more || !one_lsn {

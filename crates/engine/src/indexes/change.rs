@@ -9,8 +9,7 @@ use smallvec::SmallVec;
 
 use super::encoding::{RANGE_STRING_MAX, encode_node, prefix_bytes};
 use super::{IndexId, IndexName};
-use crate::store::keys;
-use crate::store::keys::INDEX;
+use crate::store::keys::{self, INDEX};
 
 /// Bytes of an encoded number.
 const NUMBER_BYTES: usize = 11;

@@ -13,10 +13,9 @@ use std::collections::HashMap;
 use quire_storage::{Op, Snapshot};
 
 use super::IndexId;
-use crate::store::item_row::corrupt;
-use crate::store::keys;
-use crate::store::keys::{CATALOG, Counts};
-use crate::{Container, EngineError};
+use crate::api::{EngineError, corrupt};
+use crate::catalog::Container;
+use crate::store::keys::{self, CATALOG, Counts};
 
 const FORMAT: u8 = 1;
 const PLACES_PER_ROW: usize = 32;

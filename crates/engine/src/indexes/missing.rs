@@ -16,16 +16,16 @@ use quire_storage::{Op, Scan};
 use quire_value::{Node, Path};
 
 use super::{IndexId, IndexKind, IndexName, Indexes, RowSet};
+use crate::api::{EngineError, corrupt};
 use crate::background::index_builds::build::{Candidate, lock_set};
-use crate::catalog::scan;
+use crate::catalog::Container;
 use crate::items::Place;
+use crate::partition::Partition;
 use crate::partition::sequencer::{Prepared, Refused};
-use crate::partition::set::Partition;
-use crate::runtime::shared::Shared;
-use crate::store::item_row::{Row, corrupt};
-use crate::store::keys;
-use crate::store::keys::{INDEX, ITEMS};
-use crate::{Container, EngineError};
+use crate::runtime::Shared;
+use crate::store::item_row::Row;
+use crate::store::keys::{self, INDEX, ITEMS};
+use crate::store::scan;
 
 /// Paths of a container that have such rows at most. Every write looks for each of them.
 pub(crate) const PATHS_MAX: usize = 16;

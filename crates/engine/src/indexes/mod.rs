@@ -21,6 +21,7 @@ mod set; // the indexes that a policy asks for
 mod spatial; // cells of geometries
 pub(crate) mod vectors; // vector indexes in rows
 
+use crate::api::corrupt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -41,16 +42,13 @@ pub(crate) use full_text::{ScoringIndex, encode_term};
 use missing::MissingIndex;
 pub(crate) use set::IndexSet;
 
-use crate::api::IndexingDirective;
-use crate::catalog::define;
+use crate::api::{EngineError, IndexingDirective};
 use crate::catalog::row::IndexEpochs;
+use crate::catalog::{Container, define};
 use crate::memory::budget::SharedPart;
-use crate::runtime::shared::Shared;
-use crate::store::item_row;
+use crate::runtime::Shared;
 use crate::store::item_row::{Indexing, Row};
-use crate::store::keys;
-use crate::store::keys::INDEX;
-use crate::{Container, EngineError};
+use crate::store::keys::{self, INDEX};
 
 /// Of items that were written before there were index rows.
 pub(crate) const EPOCH_NONE: u8 = 0;
@@ -219,7 +217,7 @@ impl Indexes {
             return Ok(&self.current);
         }
         let older = self.older.iter().find(|(older, _)| *older == epoch);
-        older.map(|(_, set)| set).ok_or_else(|| item_row::corrupt("an item of an unknown index epoch"))
+        older.map(|(_, set)| set).ok_or_else(|| corrupt("an item of an unknown index epoch"))
     }
 
     /// A complete index over a path made of names and `[]`; `None`: not indexed, or being built.

@@ -4,8 +4,9 @@ use quire_resource::{ChildKind, ItemTtl, ResourceId, check_item_id};
 use quire_sql::SystemProperties;
 use quire_value::{Item, Kind, Limits, Node, Object, Value};
 
+use crate::api::EngineError;
+use crate::catalog::Container;
 use crate::store::item_row::Stamp;
-use crate::{Container, EngineError};
 
 /// Compact JSON without system properties.
 pub(crate) const ITEM_BYTES_MAX: usize = 2 << 20;

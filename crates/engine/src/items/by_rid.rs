@@ -2,9 +2,9 @@
 
 use quire_resource::{ChildKind, ResourceId};
 
-use crate::Container;
-use crate::EngineError;
-use crate::runtime::shared::Shared;
+use crate::api::EngineError;
+use crate::catalog::Container;
+use crate::runtime::Shared;
 use crate::store::item_row::Row;
 use crate::store::keys;
 

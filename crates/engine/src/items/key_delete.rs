@@ -3,6 +3,7 @@
 //! A mark holds for items whose LSN is at most its own. It is set while the logical partition is locked, so every write
 //! before it has a smaller LSN and every later one a larger; ids and unique values are free at once.
 
+use crate::api::corrupt;
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -10,18 +11,14 @@ use quire_resource::PartitionKey;
 use quire_storage::{KeyRange, Op, Scan, Snapshot};
 
 use super::logical_partition::LogicalPartition;
-use crate::Container;
-use crate::EngineError;
-use crate::api::Answer;
-use crate::api::charge;
-use crate::catalog::{for_each_row, scan};
+use crate::api::{Answer, EngineError, charge};
+use crate::catalog::Container;
 use crate::items::visibility::DeletedKeys;
 use crate::partition::sequencer::{Prepared, Refused};
+use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode};
-use crate::runtime::shared::Shared;
-use crate::store::item_row;
 use crate::store::item_row::Row;
-use crate::store::keys;
+use crate::store::{for_each_row, keys, scan};
 
 const TRIES: u32 = 12;
 /// Item rows that are looked at together, at least.
@@ -74,7 +71,7 @@ fn mark(shared: &Shared, home: &LogicalPartition<'_>) -> Result<(), EngineError>
 pub(crate) fn marks_in(snapshot: &dyn Snapshot, container: u32) -> Result<DeletedKeys, EngineError> {
     let mut marks = DeletedKeys::default();
     for_each_row(snapshot, keys::CATALOG, &keys::deleted_keys_prefix(container), |key, encoded_key| {
-        let lsn = keys::lsn_of_deleted_key(key).ok_or_else(|| item_row::corrupt("mark of a deleted key"))?;
+        let lsn = keys::lsn_of_deleted_key(key).ok_or_else(|| corrupt("mark of a deleted key"))?;
         marks.insert(encoded_key.to_vec(), lsn);
         Ok(())
     })?;
@@ -101,8 +98,7 @@ impl<'a> DeletedKey<'a> {
         encoded_key: &[u8],
         lsn: u64,
     ) -> Result<DeletedKey<'a>, EngineError> {
-        let (key, _) =
-            PartitionKey::decode(encoded_key).map_err(|_| item_row::corrupt("mark of a deleted key"))?;
+        let (key, _) = PartitionKey::decode(encoded_key).map_err(|_| corrupt("mark of a deleted key"))?;
         Ok(DeletedKey { home: LogicalPartition::of(container, key)?, lsn })
     }
 

@@ -1,5 +1,6 @@
 //! One partition key of a container: where its items are, and what a write may find there.
 
+use crate::api::corrupt;
 use quire_resource::PartitionKey;
 use quire_storage::Snapshot;
 use quire_value::Node;
@@ -7,11 +8,10 @@ use quire_value::Node;
 use super::place::Place;
 use super::unique::{self, Tuple};
 use super::{body::Body, etag_matches};
-use crate::Container;
-use crate::EngineError;
+use crate::api::EngineError;
+use crate::catalog::Container;
 use crate::items::visibility::Moment;
 use crate::runtime::locks::{LockSet, LockTable, Mode, Protects};
-use crate::store::item_row;
 use crate::store::item_row::Row;
 use crate::store::keys;
 
@@ -75,9 +75,9 @@ impl<'a> LogicalPartition<'a> {
     /// What is stored under an id, visible or not.
     pub fn find(&self, snapshot: &dyn Snapshot, id_key: &[u8]) -> Result<Option<Stored>, EngineError> {
         let Some(rid) = snapshot.get(keys::LOOKUPS, id_key)? else { return Ok(None) };
-        let rid = keys::number(&rid).ok_or_else(|| item_row::corrupt("id row"))?;
+        let rid = keys::number(&rid).ok_or_else(|| corrupt("id row"))?;
         let stored = self.stored(snapshot, rid)?;
-        stored.map(Some).ok_or_else(|| item_row::corrupt("id row without an item"))
+        stored.map(Some).ok_or_else(|| corrupt("id row without an item"))
     }
 
     /// What is stored under a child id, visible or not.
@@ -129,9 +129,8 @@ impl<'a> LogicalPartition<'a> {
                 if is_moved(rid) || in_the_way.iter().any(|stored| stored.rid == rid) {
                     continue;
                 }
-                let stored = self
-                    .stored(snapshot, rid)?
-                    .ok_or_else(|| item_row::corrupt("unique row without an item"))?;
+                let stored =
+                    self.stored(snapshot, rid)?.ok_or_else(|| corrupt("unique row without an item"))?;
                 let row = Row::parse(&stored.bytes)?;
                 if self.container.is_gone(&row, moment) {
                     in_the_way.push(stored);

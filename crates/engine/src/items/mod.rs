@@ -22,12 +22,15 @@ use quire_sql::Parameters;
 use quire_storage::Snapshot;
 
 use crate::api::{
-    Answer, Changes, ChangesRequest, ItemRead, ItemWritten, Page, PageRequest, ReadItem, Scope, WriteItem,
+    Answer, Changes, ChangesRequest, EngineError, ItemRead, ItemWritten, Page, PageRequest, ReadItem, Scope,
+    WriteItem,
 };
-use crate::partition::set::Partition;
+use crate::catalog::Container;
+use crate::engine::Engine;
+use crate::partition::Partition;
 use crate::partition::watch::ChangeWatch;
-use crate::runtime::shared::Shared;
-use crate::{Container, Engine, EngineError, feed, query, scripts};
+use crate::runtime::Shared;
+use crate::{feed, query, scripts};
 
 impl Engine {
     pub fn write_item(&self, container: &Arc<Container>, write: WriteItem) -> Answer<ItemWritten> {

@@ -2,9 +2,9 @@
 
 use quire_resource::{Component, EffectivePartitionKey, PartitionKey, PartitionKeyDefinition};
 
-use crate::Container;
-use crate::EngineError;
-use crate::partition::set::Partition;
+use crate::api::EngineError;
+use crate::catalog::Container;
+use crate::partition::Partition;
 use crate::store::keys;
 
 pub(crate) struct Place<'a> {

@@ -1,5 +1,6 @@
 //! Point reads: from the cache, or one snapshot, the id row, the item row.
 
+use crate::api::corrupt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -7,13 +8,10 @@ use bytes::Bytes;
 use super::body::Links;
 use super::etag_matches;
 use super::place::Place;
-use crate::Container;
-use crate::EngineError;
-use crate::api::charge;
-use crate::api::{Answer, ItemRead, Position, ReadItem};
+use crate::api::{Answer, EngineError, ItemRead, Position, ReadItem, charge};
+use crate::catalog::Container;
 use crate::memory::answers::CachedItem;
-use crate::runtime::shared::Shared;
-use crate::store::item_row;
+use crate::runtime::Shared;
 use crate::store::item_row::Row;
 use crate::store::keys;
 
@@ -58,9 +56,9 @@ fn find(
     let moment = container.moment(shared);
     let snapshot = container.snapshot(shared)?;
     let rid = snapshot.get(keys::LOOKUPS, &id_key)?.ok_or_else(not_found)?;
-    let rid = keys::number(&rid).ok_or_else(|| item_row::corrupt("id row"))?;
+    let rid = keys::number(&rid).ok_or_else(|| corrupt("id row"))?;
     let bytes = snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;
-    let bytes = bytes.ok_or_else(|| item_row::corrupt("id row without an item"))?;
+    let bytes = bytes.ok_or_else(|| corrupt("id row without an item"))?;
     let row = Row::parse(&bytes)?;
     if container.is_gone(&row, &moment) || row.partition_key()? != place.key {
         return Err(not_found());

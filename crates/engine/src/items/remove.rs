@@ -5,13 +5,13 @@ use std::sync::Arc;
 use quire_storage::Snapshot;
 
 use super::logical_partition::LogicalPartition;
-use crate::Container;
-use crate::EngineError;
+use crate::api::EngineError;
+use crate::catalog::Container;
 use crate::items::prepare::Rows;
+use crate::partition::Partition;
 use crate::partition::sequencer::{Prepared, Refused};
-use crate::partition::set::Partition;
+use crate::runtime::Shared;
 use crate::runtime::locks::{Held, LockSet, Mode, Protects};
-use crate::runtime::shared::Shared;
 use crate::store::item_row::Row;
 use crate::store::keys;
 

@@ -3,14 +3,14 @@
 //! A missing value counts as null. The rows of `keys::unique_prefix` name who may hold a tuple; the items themselves
 //! decide: same partition key, same values, not expired.
 
+use crate::api::corrupt;
 use quire_resource::{EffectivePartitionKey, UniqueKey};
 use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 use quire_value::{Node, Segment, Value, key};
 use ring::digest;
 
-use crate::Container;
-use crate::EngineError;
-use crate::store::item_row;
+use crate::api::EngineError;
+use crate::catalog::Container;
 use crate::store::keys;
 
 /// Holders read for one tuple; more than one exists only by collision or while an expired one waits to be removed.
@@ -82,7 +82,7 @@ pub(crate) fn holders(snapshot: &dyn Snapshot, tuple: &Tuple) -> Result<Vec<u64>
             keys_only: true,
         })?;
         for (key, _) in &page.rows {
-            holders.push(keys::rid_of_unique_key(key).ok_or_else(|| item_row::corrupt("unique row"))?);
+            holders.push(keys::rid_of_unique_key(key).ok_or_else(|| corrupt("unique row"))?);
         }
         match page.rows.last() {
             Some((last, _)) if page.more => range.start = std::ops::Bound::Excluded(last.clone()),

@@ -7,9 +7,10 @@ use quire_resource::{ItemTtl, PartitionKey, expires_at};
 use quire_storage::Snapshot;
 
 use super::key_delete::marks_in;
-use crate::runtime::shared::Shared;
+use crate::api::EngineError;
+use crate::catalog::Container;
+use crate::runtime::Shared;
 use crate::store::item_row::Row;
-use crate::{Container, EngineError};
 
 /// Pages, point reads and transactions that share one agree on what is there.
 #[derive(Clone, Debug)]

@@ -18,18 +18,15 @@ use super::logical_partition::{LogicalPartition, Stored, Verb, check_preconditio
 use super::patch::Patch;
 use super::place::canonical;
 use super::unique::Tuple;
-use crate::Container;
-use crate::EngineError;
-use crate::api::charge;
-use crate::api::{Answer, Cancel, IndexingDirective, ItemWritten, WriteItem, WriteKind};
+use crate::api::{Answer, Cancel, EngineError, IndexingDirective, ItemWritten, WriteItem, WriteKind, charge};
+use crate::catalog::Container;
 use crate::indexes::Indexes;
 use crate::items::prepare::{Indexed, NewVersion, Rows};
+use crate::partition::Partition;
 use crate::partition::sequencer::{Prepared, Refused, Written};
-use crate::partition::set::Partition;
 use crate::query::environment;
-use crate::runtime::allowance;
 use crate::runtime::locks::{LockSet, Mode, Protects};
-use crate::runtime::shared::Shared;
+use crate::runtime::{Shared, allowance};
 use crate::store::item_row::{Row, Stamp};
 
 /// A write whose ground moved under it is prepared again this often.

@@ -3,12 +3,11 @@
 use quire_resource::{ContainerDefinition, ItemTtl};
 use quire_storage::Space;
 
-use crate::EngineError;
+use crate::api::EngineError;
 use crate::indexes::{IndexId, Indexes};
 use crate::items::unique;
 use crate::store::item_row::Row;
-use crate::store::keys;
-use crate::store::keys::{FEEDS, INDEX, LOOKUPS};
+use crate::store::keys::{self, FEEDS, INDEX, LOOKUPS};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DerivedRow {

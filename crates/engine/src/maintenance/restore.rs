@@ -16,10 +16,9 @@ use quire_storage::{Commit, Op, Position, Space, Storage};
 use quire_value::Value;
 use tracing::info;
 
-use crate::EngineError;
-use crate::catalog::keys as catalog_keys;
+use crate::api::EngineError;
 use crate::catalog::row::{Counters, IndexEpochs, ResourceRow, StoreRow};
-use crate::catalog::{Sent, fill_random, guarded_commit, is_empty, send};
+use crate::catalog::{is_empty, keys as catalog_keys};
 use crate::indexes::{CountedIndexes, IndexRow, Indexes, parse_row};
 use crate::maintenance::backup::bad;
 use crate::maintenance::backup::file::{Record, read_file};
@@ -27,11 +26,10 @@ use crate::maintenance::backup::manifest::{ContainerEntry, Manifest};
 use crate::maintenance::backup::repeated::Repeated;
 use crate::maintenance::derived::{Derived, DerivedRow, derived_rows};
 use crate::maintenance::verify::{check_files, check_row, counts_of, for_each_item};
-use crate::partition::set::PartitionLayout;
-use crate::store::item_row;
-use crate::store::item_row::Row;
-use crate::store::keys;
-use crate::store::keys::{CATALOG, CATALOG_PARTITION, Counts, INDEX, ITEMS};
+use crate::partition::PartitionLayout;
+use crate::store::item_row::{self, Row};
+use crate::store::keys::{self, CATALOG, CATALOG_PARTITION, Counts, INDEX, ITEMS};
+use crate::store::{Sent, fill_random, guarded_commit, send};
 
 /// More than a store plausibly did between its last backup and its end.
 const LSN_JUMP: u64 = 1_000_000_000;

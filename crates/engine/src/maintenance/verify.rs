@@ -4,6 +4,7 @@
 //! an item and none besides, every partition's counts and LSN, no rows of unknown containers. Of a backup: every byte of
 //! its files, every record, the items they come to against the counts of the manifest.
 
+use crate::api::corrupt;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::ops::Bound;
@@ -13,12 +14,11 @@ use quire_resource::{ContainerDefinition, ResourceId};
 use quire_storage::{KeyRange, Scan, Snapshot, Space, Storage};
 use quire_value::Item;
 
-use crate::EngineError;
-use crate::api::ScriptKind;
+use crate::api::{EngineError, ScriptKind};
 use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::catalog::row::{Counters, ResourceRow};
 use crate::catalog::state::Job;
-use crate::catalog::{check_script, define, for_each_resource, for_each_row, read_jobs, read_store, scan};
+use crate::catalog::{check_script, define, for_each_resource, read_jobs, read_store};
 use crate::indexes::vectors::check_rows;
 use crate::indexes::{CountedIndexes, IndexId, Indexes, parse_row};
 use crate::items::place::canonical;
@@ -27,11 +27,11 @@ use crate::maintenance::backup::manifest::{ContainerEntry, MANIFEST, Manifest};
 use crate::maintenance::backup::repeated::Repeated;
 use crate::maintenance::backup::{bad, counts, io_error};
 use crate::maintenance::derived::{Derived, DerivedRow, derived_rows};
-use crate::partition::set::PartitionLayout;
+use crate::partition::PartitionLayout;
 use crate::store::item_row::Row;
-use crate::store::keys;
-use crate::store::keys::{CATALOG, CONTAINER_SPACES, Counts, FEEDS, INDEX, ITEMS, LOOKUPS};
+use crate::store::keys::{self, CATALOG, CONTAINER_SPACES, Counts, FEEDS, INDEX, ITEMS, LOOKUPS};
 use crate::store::version_row::Version;
+use crate::store::{for_each_row, scan};
 
 /// Problems told in words; beyond that they are only counted.
 const PROBLEMS_TOLD: usize = 100;
@@ -87,7 +87,7 @@ struct Expected {
 impl Verifier<'_> {
     fn verify_store(&mut self) -> Result<(), EngineError> {
         if read_store(self.snapshot)?.is_none() {
-            return Err(EngineError::Corrupt { what: "no store row".to_owned() });
+            return Err(corrupt("no store row"));
         }
         let mut catalog = CatalogCheck::default();
         for_each_resource(self.snapshot, |id, row| {

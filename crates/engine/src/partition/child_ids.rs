@@ -3,16 +3,15 @@
 //! The end of the last reserved block is in the storage before any number of the block is used, so no number is
 //! given twice, also after a crash; what was left of a block then is lost.
 
+use crate::api::corrupt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use quire_storage::{Commit, CommitError, Guard, Op};
 
-use crate::EngineError;
-use crate::partition::sequencer::random_token;
-use crate::runtime::shared::Shared;
-use crate::store::item_row;
-use crate::store::keys;
+use crate::api::EngineError;
+use crate::runtime::Shared;
+use crate::store::{keys, random_token};
 
 /// One more sync per this many creates; a restart loses at most as many of 2^36.
 const BLOCK: u64 = 1 << 14;
@@ -77,7 +76,7 @@ impl Rids {
         let position = storage.position(partition)?;
         let (epoch, previous_lsn) = position.map_or((0, 0), |position| (position.epoch, position.lsn));
         let start = match storage.snapshot()?.get(keys::CATALOG, &key)? {
-            Some(value) => keys::number(&value).ok_or_else(|| item_row::corrupt("counter of rids"))?,
+            Some(value) => keys::number(&value).ok_or_else(|| corrupt("counter of rids"))?,
             None => 1,
         };
         let end = start + BLOCK;

@@ -2,6 +2,8 @@
 
 pub(crate) mod child_ids; // counters of new items
 pub(crate) mod sequencer; // one commit for all that wait, dense LSNs
-pub(crate) mod set; // a container's partitions: ranges, positions, counts
+mod set; // a container's partitions: ranges, positions, counts
 pub(crate) mod sweep_due; // when something is to be removed, as writers know it
 pub(crate) mod watch; // waiting for changes without a thread
+
+pub(crate) use set::{Partition, PartitionLayout, PartitionSet, lineage};

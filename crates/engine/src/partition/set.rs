@@ -4,6 +4,7 @@
 //! all sets of a container. Feed rows of the parent stay where they are, so a partition's history is that of its
 //! ancestors, oldest first, and then its own: LSNs go on where the parent's ended.
 
+use crate::api::corrupt;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -14,8 +15,7 @@ use quire_resource::{ChildKind, EffectivePartitionKey, EpkRange, ResourceId, Ses
 use quire_storage::Snapshot;
 use quire_value::Path;
 
-use crate::EngineError;
-use crate::api::{PartitionInfo, Position};
+use crate::api::{EngineError, PartitionInfo, Position};
 use crate::catalog::ContainerScripts;
 use crate::indexes::Indexes;
 use crate::indexes::missing::PATHS_MAX;
@@ -24,7 +24,7 @@ use crate::items::visibility::DeletedKeys;
 use crate::partition::child_ids::Rids;
 use crate::partition::sequencer::Sequencer;
 use crate::partition::sweep_due::SweepDue;
-use crate::runtime::shared::Shared;
+use crate::runtime::Shared;
 use crate::store::keys;
 
 /// One partition as the container's catalog row keeps it. The ranges of a container's layouts tile the key space.
@@ -436,5 +436,5 @@ fn check_tiling(layout: &[PartitionLayout]) -> Result<(), EngineError> {
     if ends && ranges.windows(2).all(|pair| pair[0].max == pair[1].min) {
         return Ok(());
     }
-    Err(EngineError::Corrupt { what: "partitions that do not cover the key space".to_owned() })
+    Err(corrupt("partitions that do not cover the key space"))
 }

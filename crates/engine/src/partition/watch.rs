@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-use crate::partition::set::Partition;
+use crate::partition::Partition;
 
 /// Ready when one of its partitions has a change behind the position that was read, was split or is gone.
 #[must_use = "a future does nothing unless it is polled"]

@@ -1,33 +1,17 @@
 //! Plans for clients that run a query over several partitions themselves, and which queries are left to them.
 
 use quire_resource::{EffectivePartitionKey, EpkRange, PartitionKey};
-use quire_sql::{Feature, Parameters, Query, QueryPlan, Schema, Shape};
+use quire_sql::{Feature, Parameters, Query, Schema, Shape};
 
-use crate::api::Cancel;
+use crate::api::{Cancel, Crossing, EngineError, PageRequest, PlannedQuery, QueryRange, Scope};
+use crate::catalog::Container;
+use crate::engine::Engine;
 use crate::query::key_of_values;
 use crate::runtime::allowance;
 use crate::scripts::PageFunctions;
-use crate::{Container, Crossing, Engine, EngineError, PageRequest, Scope};
 
 /// More ranges than this are as good as the whole space: a client would visit every partition anyway.
 const RANGES_MAX: usize = 2000;
-
-/// What a client merges, and where it sends the query.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlannedQuery {
-    pub plan: QueryPlan,
-    /// Ascending, none touching another.
-    pub ranges: Vec<QueryRange>,
-}
-
-/// Effective partition keys from `min` to `max`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueryRange {
-    pub min: EffectivePartitionKey,
-    pub max: EffectivePartitionKey,
-    /// Whether `max` itself belongs to it: it does where the range is one key.
-    pub includes_max: bool,
-}
 
 impl Engine {
     /// What a client does with the rows of the partitions, whatever part of the container it asks of.

@@ -30,19 +30,19 @@ use quire_sql::{Allowance, Analysis, Environment, IndexMetrics, Parameters, Quer
 use quire_storage::Token;
 use quire_value::Value;
 
-use crate::api::{Answer, Page, PageRequest, Scope};
+use crate::api::charge::Cost;
+use crate::api::{Answer, EngineError, Page, PageRequest, Scope};
+use crate::catalog::Container;
 use crate::memory::results::{HeldResult, Owner, ResultKey};
-use crate::partition::sequencer::random_token;
 use crate::query::client_plan::check_crossing;
 use crate::query::continuation::{HeldRow, Place, Resume, query_hash, result_owner};
-use crate::query::page::{Cost, Filled, Rows, answer_page};
+use crate::query::page::{Filled, Rows, answer_page};
 use crate::query::scan::{PageMeter, Reader, ScanBudget};
 use crate::query::view::View;
 use crate::query::window::{KeyFilter, Spot, Window, narrowed};
-use crate::runtime::allowance;
-use crate::runtime::shared::Shared;
+use crate::runtime::{Shared, allowance};
 use crate::scripts::PageFunctions;
-use crate::{Container, EngineError};
+use crate::store::random_token;
 
 use self::plan::{Chooser, Need, Sorting};
 use crate::query::exec::evaluate::Evaluator;

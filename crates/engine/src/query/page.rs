@@ -8,14 +8,12 @@ use super::continuation::{self, Resume, Started};
 use super::scan::{End, Next, PageMeter, Reader, ScanBudget};
 use super::view::View;
 use super::window::{self, Spot, Window};
-use crate::Container;
-use crate::EngineError;
-use crate::api::charge;
-use crate::api::{Answer, Page, PageRequest, Position, QueryMetrics};
+use crate::api::charge::{self, Cost};
+use crate::api::{Answer, EngineError, Page, PageRequest, Position, QueryMetrics};
+use crate::catalog::Container;
 use crate::items::body::Links;
-use crate::partition::set::Partition;
-use crate::runtime::allowance;
-use crate::runtime::shared::Shared;
+use crate::partition::Partition;
+use crate::runtime::{Shared, allowance};
 
 /// What the service sends when a client names no size.
 pub(crate) const ROWS_DEFAULT: usize = 1000;
@@ -54,22 +52,6 @@ impl Filled {
     pub fn new(rows: Rows, cost: Cost) -> Filled {
         Filled { rows, cost, next: None, ties_fall: false, explain: None, index_metrics: None }
     }
-}
-
-/// What a page read, for metrics and charge.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cost {
-    pub partitions: usize,
-    pub items: u64,
-    pub bytes: u64,
-    pub matched: u64,
-    pub index_rows: u64,
-    /// Of user-defined functions.
-    pub calls: u64,
-    pub compile: Duration,
-    pub plan: Duration,
-    pub index: Duration,
-    pub load: Duration,
 }
 
 impl Rows {

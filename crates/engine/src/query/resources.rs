@@ -11,8 +11,7 @@ use quire_sql::{Environment, Item, Parameters, Query, Schema, Shape};
 use quire_value::{Object, Value};
 use ring::hmac;
 
-use crate::EngineError;
-use crate::api::{Page, PageRequest, QueryMetrics};
+use crate::api::{EngineError, Page, PageRequest, QueryMetrics};
 use crate::engine::Engine;
 use crate::runtime::allowance;
 

@@ -1,6 +1,7 @@
 //! Reading the visible items of a scope from one snapshot: in place, in the order of partitions and child ids, or by
 //! child id.
 
+use crate::api::corrupt;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::ops::{Bound, ControlFlow};
@@ -10,15 +11,14 @@ use std::time::{Duration, Instant};
 use quire_sql::{Allowance, Meter, Reservation};
 use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 
-use super::page::Cost;
 use super::view::View;
 use super::window::{Spot, Window, under};
-use crate::Container;
-use crate::EngineError;
+use crate::api::EngineError;
+use crate::api::charge::Cost;
+use crate::catalog::Container;
 use crate::items::visibility::Moment;
 use crate::memory::row_spans::{Draft, Place, Seen, Stretches};
-use crate::runtime::shared::Shared;
-use crate::store::item_row;
+use crate::runtime::Shared;
 use crate::store::item_row::Row;
 use crate::store::keys;
 
@@ -299,7 +299,7 @@ impl<'a> Reader<'a> {
                 let scan = scan(keys::ITEMS, range.clone(), direction, ROWS_SHOWN, false);
                 let page = self.snapshot.scan(&scan)?;
                 for (key, bytes) in &page.rows {
-                    let rid = keys::rid_of_item_key(key).ok_or_else(|| item_row::corrupt("item key"))?;
+                    let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("item key"))?;
                     Row::parse(bytes)?;
                     match self.show(rid, bytes, visit)? {
                         End::Done => {}
@@ -425,7 +425,7 @@ impl<'a> Reader<'a> {
             let Reader { container, snapshot, meter, moment, hidden, .. } = self;
             let sight = Sight { container, moment, hidden };
             let more = snapshot.visit(&scan, &mut |key, bytes| {
-                let rid = keys::rid_of_item_key(key).ok_or_else(|| item_row::corrupt("item key"));
+                let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("item key"));
                 outcome = rid.and_then(|rid| {
                     let row = Row::parse(bytes)?;
                     let end = show_row(sight, meter, window, rid, (row, bytes.len()), visit)?;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use quire_storage::Snapshot;
 
-use crate::Container;
-use crate::EngineError;
+use crate::api::EngineError;
+use crate::catalog::Container;
 use crate::indexes::{self, Indexes};
 use crate::items::visibility::Moment;
 use crate::memory::row_spans;
-use crate::runtime::shared::Shared;
+use crate::runtime::Shared;
 
 /// A snapshot, and what belongs to it: the indexes that are complete in it, how far memory was when it was taken, and
 /// the time that decides what has expired. Pages of one view agree with each other, and so do point reads.

@@ -10,11 +10,10 @@ use std::sync::Arc;
 use quire_resource::{EpkRange, PartitionKey, PartitionKeyDefinition};
 
 pub(crate) use super::continuation::Spot;
-use crate::Container;
-use crate::EngineError;
-use crate::api::Scope;
+use crate::api::{EngineError, Scope};
+use crate::catalog::Container;
 use crate::items::place::canonical;
-use crate::partition::set::{Partition, PartitionLayout};
+use crate::partition::{Partition, PartitionLayout};
 use crate::store::item_row::Row;
 use crate::store::keys;
 

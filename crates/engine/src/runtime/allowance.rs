@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quire_sql::{Allowance, SqlError, Watch};
 
 use crate::api::Cancel;
-use crate::runtime::shared::Shared;
+use crate::runtime::Shared;
 
 /// From the first look at its text to the last row of a page, whatever it does meanwhile.
 pub(crate) const PAGE_TIME_MAX: Duration = Duration::from_secs(60);

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use crate::EngineError;
+use crate::api::EngineError;
 
 const SHARDS: usize = 64;
 /// More than this many waiting for one key is not worth queueing: the client retries.

@@ -2,4 +2,6 @@
 
 pub(crate) mod allowance; // memory and time of a page
 pub(crate) mod locks; // who may write what at the same time
-pub(crate) mod shared; // storage, clock, caches, locks, secret
+mod shared; // storage, clock, caches, locks, secret
+
+pub(crate) use shared::Shared;

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use super::gate::Pass;
 use super::{Source, name_of};
-use crate::api::Cancel;
+use crate::ScriptLimits;
+use crate::api::{Cancel, EngineError};
+use crate::catalog::Container;
 use crate::items::Place;
-use crate::runtime::shared::Shared;
+use crate::runtime::Shared;
 use crate::transactions::{CommitFailed, Committed, Transaction};
-use crate::{Container, EngineError, ScriptLimits};
 
 const OPTIMISTIC_TRIES: u32 = 2;
 /// Nobody else can write then: only faults of the storage and changes of the indexing policy come in between.

@@ -18,9 +18,10 @@ use quire_value::Value;
 
 use super::gate::Pass;
 use super::{Scripting, Source};
-use crate::api::Resource;
-use crate::runtime::shared::Shared;
-use crate::{Container, EngineError, ScriptError};
+use crate::ScriptError;
+use crate::api::{EngineError, Resource};
+use crate::catalog::Container;
+use crate::runtime::Shared;
 
 /// What a call counts as, in steps of evaluation: many of them for one item come to an end.
 const CALL_STEPS: u64 = 20;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::EngineError;
+use crate::api::EngineError;
 
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Who waits holds a thread of the caller's: more are not worth queueing.

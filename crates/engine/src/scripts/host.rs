@@ -3,6 +3,7 @@
 //! What a script can answer for goes to its callback: an item that is missing or in the way, a stale ETag, a body or query
 //! that is wrong. What it cannot (the storage failed, the time is over) stops the run, and the reason is kept.
 
+use crate::api::corrupt;
 use bytes::Bytes;
 use quire_resource::PartitionKey;
 use quire_script::{Answer, Caller, Host, IndexAction, ItemLink, Reply, Request};
@@ -10,9 +11,9 @@ use quire_sql::{Parameters, SqlError};
 use quire_value::{Limits, Value, text};
 
 use super::Allowance;
-use crate::api::{IndexingDirective, Page};
+use crate::ScriptError;
+use crate::api::{EngineError, IndexingDirective, Page};
 use crate::transactions::{Change, ChangeItem, Transaction, TransactionRead};
-use crate::{EngineError, ScriptError};
 
 const NOT_FOUND: &str = "Entity with the specified id does not exist in the system.";
 const ALREADY_EXISTS: &str = "Entity with the specified id already exists in the system.";
@@ -148,8 +149,7 @@ impl Host for ItemHost<'_, '_> {
 }
 
 fn page(page: Page) -> Result<Reply, EngineError> {
-    let items =
-        String::from_utf8(page.rows).map_err(|error| EngineError::Corrupt { what: error.to_string() })?;
+    let items = String::from_utf8(page.rows).map_err(|error| corrupt(error.to_string()))?;
     Ok(Reply::Page { items, continuation: page.continuation })
 }
 

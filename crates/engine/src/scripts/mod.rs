@@ -30,12 +30,13 @@ use quire_resource::{GeospatialType, PartitionKey, PartitionKeyDefinition};
 use quire_script::{Collection, Failure, Outcome, Run, Script, Scripts};
 use quire_value::{Segment, Value};
 
-use crate::api::{Resource, ScriptFailure, ScriptOptions};
+use crate::ScriptError;
+use crate::api::{EngineError, Resource, ScriptFailure, ScriptOptions};
+use crate::catalog::Container;
 use crate::items::Place;
+use crate::runtime::Shared;
 use crate::runtime::locks::Protects;
-use crate::runtime::shared::Shared;
 use crate::transactions::Transaction;
-use crate::{Container, EngineError, ScriptError};
 
 use self::attempts::Allowance;
 use self::contention::Contention;

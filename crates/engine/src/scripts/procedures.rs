@@ -7,14 +7,12 @@ use quire_script::{Call, Outcome, Run};
 
 use super::attempts::Room;
 use super::{About, Source, header_pairs};
-use crate::Container;
-use crate::Engine;
-use crate::EngineError;
 use crate::ScriptError;
-use crate::api::charge;
-use crate::api::{Answer, ExecuteProcedure, ProcedureDone, ScriptFailure};
+use crate::api::{Answer, EngineError, ExecuteProcedure, ProcedureDone, ScriptFailure, charge};
+use crate::catalog::Container;
+use crate::engine::Engine;
 use crate::items::Place;
-use crate::runtime::shared::Shared;
+use crate::runtime::Shared;
 
 const NO_PARAMETERS: &str = "[]";
 

@@ -19,17 +19,16 @@ use quire_resource::PartitionKey;
 use quire_value::{Limits, Value, text};
 
 use super::host::told;
-use crate::Container;
-use crate::Engine;
-use crate::EngineError;
-use crate::TRANSACTION_OPERATIONS_MAX;
-use crate::TransactionOperation;
-use crate::TransactionVerb;
-use crate::api::charge;
-use crate::api::{Answer, Cancel, ExecuteSystemProcedure, IndexingDirective, ProcedureDone, SystemAddress};
+use crate::api::{
+    Answer, Cancel, EngineError, ExecuteSystemProcedure, IndexingDirective, ProcedureDone, SystemAddress,
+    charge,
+};
+use crate::catalog::Container;
+use crate::engine::Engine;
 use crate::items::Place;
-use crate::partition::sequencer::random_token;
-use crate::partition::set::Partition;
+use crate::partition::Partition;
+use crate::store::random_token;
+use crate::{TRANSACTION_OPERATIONS_MAX, TransactionOperation, TransactionVerb};
 
 pub(crate) const ECHO: &str = "__.sys.echo";
 pub(crate) const BULK_INSERT: &str = "__.sys.commonBulkInsert";

@@ -12,12 +12,10 @@ use quire_value::{Item, Kind, Limits, Value};
 
 use super::attempts::{Allowance, Room};
 use super::{About, Source, header_pairs};
-use crate::Container;
-use crate::EngineError;
-use crate::api::charge;
-use crate::api::{Answer, ItemWritten, Resource, WriteItem, WriteKind};
+use crate::api::{Answer, EngineError, ItemWritten, Resource, WriteItem, WriteKind, charge};
+use crate::catalog::Container;
 use crate::items::Place;
-use crate::runtime::shared::Shared;
+use crate::runtime::Shared;
 use crate::transactions::{Change, ChangeItem, Changed, Transaction};
 
 pub(crate) fn write_item(shared: &Shared, container: &Container, write: WriteItem) -> Answer<ItemWritten> {

@@ -23,14 +23,14 @@
 //! after a restore, and is not stored. Scripts show ETags before the commit decides the stamp: what they write has one
 //! of its own (engine format 3), 16 random bytes but for the bit that no ordinal has set.
 
+use crate::api::corrupt;
 use quire_resource::{ItemTtl, PartitionKey};
 use quire_storage::Token;
 use quire_value::Node;
 
-use crate::EngineError;
-use crate::api::IndexingDirective;
+use crate::api::{EngineError, IndexingDirective};
 use crate::indexes::EPOCH_NONE;
-use crate::partition::sequencer::random_token;
+use crate::store::random_token;
 
 const FORMAT: u8 = 1;
 const FORMAT_WRITTEN: u8 = 2;
@@ -215,7 +215,7 @@ impl<'a> Row<'a> {
     }
 
     pub fn node(&self) -> Result<Node<'a>, EngineError> {
-        Node::of(self.item).map_err(|error| EngineError::Corrupt { what: error.to_string() })
+        Node::of(self.item).map_err(|error| corrupt(error.to_string()))
     }
 
     /// As `PartitionKey::encode` writes it.
@@ -234,8 +234,8 @@ impl<'a> Row<'a> {
     }
 
     pub fn partition_key(&self) -> Result<PartitionKey, EngineError> {
-        let (key, _) = PartitionKey::decode(self.partition_key)
-            .map_err(|error| EngineError::Corrupt { what: error.to_string() })?;
+        let (key, _) =
+            PartitionKey::decode(self.partition_key).map_err(|error| corrupt(error.to_string()))?;
         Ok(key)
     }
 
@@ -300,10 +300,6 @@ fn ttl_from_disk(ttl: i32) -> ItemTtl {
         Ok(seconds) => ItemTtl::Seconds(seconds),
         Err(_) => ItemTtl::Never,
     }
-}
-
-pub(crate) fn corrupt(what: &str) -> EngineError {
-    EngineError::Corrupt { what: what.to_owned() }
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@
 //! the change 8, LSN of the version before 8 (0 if there was none), length of the new item row 4, the new item row, the item row
 //! before. A delete has no new row.
 
+use crate::api::corrupt;
 use quire_value::{Node, Number, Object, Path, Value};
 
-use crate::EngineError;
+use crate::api::EngineError;
 use crate::items::body::Links;
-use crate::store::item_row;
 use crate::store::item_row::Row;
 
 const FORMAT: u8 = 1;
@@ -122,7 +122,7 @@ impl Version<'_> {
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Version<'_>, EngineError> {
-        decode(bytes).ok_or_else(|| item_row::corrupt("row of the log of versions"))
+        decode(bytes).ok_or_else(|| corrupt("row of the log of versions"))
     }
 }
 

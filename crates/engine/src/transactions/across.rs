@@ -13,15 +13,16 @@ use quire_resource::PartitionKey;
 
 use super::commit::{Committed, Ready, committed};
 use super::{Change, ChangeItem, Transaction, TransactionRead};
-use crate::api::{Cancel, IndexingDirective, Position};
+use crate::api::{Cancel, EngineError, IndexingDirective, Position};
+use crate::catalog::Container;
+use crate::engine::Engine;
 use crate::items::body::Body;
 use crate::items::etag_matches;
 use crate::items::logical_partition::LogicalPartition;
+use crate::partition::Partition;
 use crate::partition::sequencer::{Prepared, Refused, Sequencer, submit_across};
-use crate::partition::set::Partition;
+use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode};
-use crate::runtime::shared::Shared;
-use crate::{Container, Engine, EngineError};
 
 /// Operations of one transaction.
 pub const TRANSACTION_OPERATIONS_MAX: usize = 100;

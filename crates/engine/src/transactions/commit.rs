@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use super::own::Own;
 use super::{Holds, Transaction};
+use crate::api::EngineError;
+use crate::catalog::Container;
 use crate::items::body::Links;
 use crate::items::logical_partition::Stored;
 use crate::items::prepare::{NewVersion, Rows};
 use crate::partition::sequencer::{Prepared, Refused, Written};
-use crate::runtime::shared::Shared;
+use crate::runtime::Shared;
 use crate::store::item_row::Stamp;
-use crate::{Container, EngineError};
 
 /// A transaction that is durable and visible.
 #[derive(Debug)]

@@ -1,8 +1,7 @@
 //! Lists of the items of a transaction's logical partition, in the order of their child ids, own writes among them.
 
 use super::Transaction;
-use crate::EngineError;
-use crate::api::Page;
+use crate::api::{EngineError, Page};
 use crate::items::body::Links;
 use crate::query::continuation::Resume;
 use crate::query::page::{Filled, Rows, answer_page};

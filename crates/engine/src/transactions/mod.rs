@@ -32,23 +32,22 @@ pub use across::{
 pub(crate) use commit::{CommitFailed, Committed};
 pub(crate) use own::Changed;
 
+use crate::api::corrupt;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use quire_resource::{ChildKind, PartitionKey, ResourceId};
 use quire_sql::Parameters;
 
-use crate::Container;
-use crate::EngineError;
-use crate::api::charge;
-use crate::api::{Cancel, IndexingDirective, Page, PageRequest, Scope};
+use crate::api::{Cancel, EngineError, IndexingDirective, Page, PageRequest, Scope, charge};
+use crate::catalog::Container;
 use crate::items::body::Links;
 use crate::items::etag_matches;
 use crate::items::logical_partition::{LogicalPartition, Stored};
 use crate::query;
 use crate::query::view::View;
+use crate::runtime::Shared;
 use crate::runtime::locks::{Held, LockSet, Mode};
-use crate::runtime::shared::Shared;
 use crate::store::item_row::Row;
 use crate::store::keys;
 
@@ -205,7 +204,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// The partition that it belongs to.
-    pub fn partition(&self) -> &'a crate::partition::set::Partition {
+    pub fn partition(&self) -> &'a crate::partition::Partition {
         self.home.place.partition
     }
 
@@ -343,5 +342,5 @@ impl<'a> Transaction<'a> {
 fn json_of_row(container: &Container, rid: u64, row: &Row<'_>) -> Result<String, EngineError> {
     let mut json = Vec::with_capacity(row.json_bytes as usize + 256);
     Links::new(container).write_json(row.node()?, rid, &row.stamp, &mut json);
-    String::from_utf8(json).map_err(|error| EngineError::Corrupt { what: error.to_string() })
+    String::from_utf8(json).map_err(|error| corrupt(error.to_string()))
 }

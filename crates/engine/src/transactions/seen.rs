@@ -11,11 +11,12 @@
 use std::collections::HashMap;
 
 use super::{Holds, Transaction};
+use crate::api::EngineError;
+use crate::catalog::Container;
 use crate::items::logical_partition::Stored;
 use crate::items::visibility::Moment;
 use crate::runtime::locks::{LockSet, Mode, Protects};
 use crate::store::item_row::Row;
-use crate::{Container, EngineError};
 
 /// With more items than this it is not worth looking at each.
 const ITEMS_MAX: usize = 128;

@@ -6,9 +6,8 @@ use quire_storage::memory::MemoryStorage;
 use quire_value::{Limits, Value, text};
 
 use super::*;
-use crate::Engine;
-use crate::ItemRead;
-use crate::api::{Answer, Clock, ItemWritten, Options, ReadItem, WriteItem, WriteKind};
+use crate::api::{Answer, Clock, ItemRead, ItemWritten, Options, ReadItem, WriteItem, WriteKind};
+use crate::engine::Engine;
 use crate::maintenance::verify::verify;
 
 struct Still(AtomicI64);

@@ -2,16 +2,14 @@
 
 use super::own::{Changed, Version};
 use super::{BYTES_MAX, CHANGES_MAX, Change, ChangeItem, Holds, Transaction};
-use crate::EngineError;
-use crate::api::charge;
+use crate::api::{EngineError, charge};
 use crate::items::body::{Body, Links};
 use crate::items::logical_partition::{Stored, Verb, check_precondition, id_of};
 use crate::items::patch::Patch;
 use crate::items::prepare::Indexed;
 use crate::items::unique::{self, Tuple};
 use crate::items::write::patched;
-use crate::store::item_row;
-use crate::store::item_row::{Row, Stamp};
+use crate::store::item_row::{self, Row, Stamp};
 
 /// The item that a change finds.
 struct Found {

@@ -13,18 +13,17 @@ use std::sync::Arc;
 
 use quire_storage::{Op, Scan};
 
-use crate::catalog::scan;
+use crate::api::{EngineError, corrupt};
+use crate::catalog::Container;
 use crate::indexes::{IndexChange, IndexId, IndexName, Indexes};
 use crate::items::Place;
+use crate::partition::Partition;
 use crate::partition::sequencer::{Prepared, Refused};
-use crate::partition::set::Partition;
+use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode, Protects};
-use crate::runtime::shared::Shared;
-use crate::store::item_row;
-use crate::store::item_row::{Row, corrupt};
-use crate::store::keys;
-use crate::store::keys::{CATALOG, ITEMS};
-use crate::{Container, EngineError};
+use crate::store::item_row::{self, Row};
+use crate::store::keys::{self, CATALOG, ITEMS};
+use crate::store::scan;
 
 /// Items visited by one commit: their writers wait for it.
 const CHUNK_ITEMS: usize = 200;
@@ -316,10 +315,10 @@ mod tests {
     use quire_value::{Limits, Value, text};
 
     use super::*;
-    use crate::Engine;
     use crate::api::{Clock, IndexingDirective, Options, PageRequest, WriteItem, WriteKind};
     use crate::catalog::keys::{self as catalog_keys, RowId};
     use crate::catalog::row::{ResourceRow, StoreRow, format_1, format_3};
+    use crate::engine::Engine;
     use crate::indexes::{CountedIndexes, IndexSet, RowsVersion};
     use crate::maintenance::verify::verify;
     use crate::store::keys::{Counts, INDEX};

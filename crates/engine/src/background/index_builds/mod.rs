@@ -12,12 +12,11 @@ use std::time::Duration;
 use tracing::info;
 
 use super::{Interrupted, Next, Signal, Turn, Work, Worker};
-use crate::EngineError;
+use crate::api::EngineError;
 use crate::background::index_builds::build::{Build, Step};
-use crate::catalog::Catalog;
-use crate::catalog::container::Container;
+use crate::catalog::{Catalog, Container};
 use crate::indexes::missing::{MissingBuild, MissingBuilds, MissingStep};
-use crate::runtime::shared::Shared;
+use crate::runtime::Shared;
 
 /// Steps of one container before it is another one's turn.
 const STEPS_TOGETHER: usize = 16;

@@ -10,9 +10,10 @@ use parking_lot::Mutex;
 use tracing::info;
 
 use super::Splitter;
+use crate::api::EngineError;
 use crate::background::{Interrupted, Next, Turn, Work, Worker};
-use crate::partition::set::Partition;
-use crate::{Container, EngineError};
+use crate::catalog::Container;
+use crate::partition::Partition;
 
 /// Between two looks at all containers.
 const INTERVAL: Duration = Duration::from_millis(500);

@@ -11,13 +11,13 @@ use quire_resource::{EffectivePartitionKey, EpkRange};
 use quire_storage::{KeyRange, Scan, Snapshot};
 
 use super::count::rids;
-use crate::catalog::{for_each_row, scan};
-use crate::partition::set::Partition;
-use crate::runtime::shared::Shared;
-use crate::store::item_row::{Row, corrupt};
-use crate::store::keys;
-use crate::store::keys::ITEMS;
-use crate::{Container, EngineError};
+use crate::api::{EngineError, corrupt};
+use crate::catalog::Container;
+use crate::partition::Partition;
+use crate::runtime::Shared;
+use crate::store::item_row::Row;
+use crate::store::keys::{self, ITEMS};
+use crate::store::{for_each_row, scan};
 
 /// How many items have each prefix, as far as it matters where the middle is.
 struct Prefixes {

@@ -11,16 +11,16 @@ use std::sync::Arc;
 use quire_resource::{EffectivePartitionKey, EpkRange};
 use quire_storage::{KeyRange, Snapshot};
 
-use crate::catalog::scan;
+use crate::api::{EngineError, corrupt};
+use crate::catalog::Container;
 use crate::indexes::{self, CountedIndexes, IndexChange, IndexId, Indexes};
 use crate::maintenance::backup::TouchLog;
 use crate::maintenance::verify::counts_of;
-use crate::partition::set::Partition;
-use crate::runtime::shared::Shared;
-use crate::store::item_row::{Row, corrupt};
-use crate::store::keys;
-use crate::store::keys::{Counts, ITEMS};
-use crate::{Container, EngineError};
+use crate::partition::Partition;
+use crate::runtime::Shared;
+use crate::store::item_row::Row;
+use crate::store::keys::{self, Counts, ITEMS};
+use crate::store::scan;
 
 /// Pages of one snapshot.
 const PAGES_TOGETHER: usize = 16;

@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 use tracing::info;
 
-use crate::catalog::Catalog;
+use crate::api::EngineError;
 use crate::catalog::containers::Split;
+use crate::catalog::{Catalog, Container};
 use crate::maintenance::backup::{TouchLog, Watched};
-use crate::partition::set::Partition;
-use crate::runtime::shared::Shared;
-use crate::{Container, EngineError};
+use crate::partition::Partition;
+use crate::runtime::Shared;
 
 use self::boundary::find_boundary;
 use self::count::Counting;

@@ -10,8 +10,8 @@ use quire_resource::ItemTtl;
 use quire_storage::KeyRange;
 
 use super::{ContainerTurn, Interrupted, Left, Swept, scan};
-use crate::EngineError;
-use crate::store::item_row::{Row, corrupt};
+use crate::api::{EngineError, corrupt};
+use crate::store::item_row::Row;
 use crate::store::keys;
 
 /// Feed rows looked at together.

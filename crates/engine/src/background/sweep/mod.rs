@@ -26,11 +26,10 @@ use key_deletes::DeletedKeysSwept;
 use versions::VersionsSwept;
 
 use super::{Interrupted, Next, Turn, Work, Worker};
-use crate::Container;
-use crate::EngineError;
-use crate::catalog::Catalog;
+use crate::api::EngineError;
+use crate::catalog::{Catalog, Container};
 use crate::items::remove::{Removal, remove_gone};
-use crate::runtime::shared::Shared;
+use crate::runtime::Shared;
 use crate::store::keys;
 
 /// Between two rounds when nothing is left to do.

@@ -6,9 +6,9 @@ use std::ops::Bound;
 use quire_storage::{KeyRange, Op, Scan};
 
 use super::{ContainerTurn, Interrupted, Left, scan};
+use crate::api::corrupt;
+use crate::partition::Partition;
 use crate::partition::sequencer::Prepared;
-use crate::partition::set::Partition;
-use crate::store::item_row::corrupt;
 use crate::store::keys;
 use crate::store::version_row::Version;
 

@@ -9,19 +9,19 @@ use std::ops::{Bound, ControlFlow};
 
 use quire_storage::{Direction, KeyRange, Op, Position, Removal, Scan, Snapshot};
 
-use crate::catalog::{Sent, for_each_row, guarded_commit, scan, send};
+use crate::api::{EngineError, corrupt};
+use crate::catalog::Container;
 use crate::indexes::vectors::block::{Block, BlockRef};
 use crate::indexes::vectors::codes::Coded;
 use crate::indexes::vectors::feed::changed_behind;
 use crate::indexes::vectors::state::{Identity, Phase, State, indexes_in};
 use crate::indexes::vectors::tree::{Tree, block_max};
 use crate::indexes::vectors::{APART_NONE, APART_ODD};
-use crate::partition::set::{Partition, PartitionLayout};
-use crate::runtime::shared::Shared;
-use crate::store::item_row::{Row, corrupt};
-use crate::store::keys;
-use crate::store::keys::{CATALOG, Counts, ITEMS, LOOKUPS, VectorKeys};
-use crate::{Container, EngineError};
+use crate::partition::{Partition, PartitionLayout};
+use crate::runtime::Shared;
+use crate::store::item_row::Row;
+use crate::store::keys::{self, CATALOG, Counts, ITEMS, LOOKUPS, VectorKeys};
+use crate::store::{Sent, for_each_row, guarded_commit, scan, send};
 
 /// Items of a slice.
 const SLICE_ITEMS: usize = 1024;

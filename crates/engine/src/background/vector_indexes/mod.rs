@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use tracing::info;
 
 use super::{Interrupted, Next, Signal, Turn, Work, Worker};
-use crate::catalog::{Catalog, for_each_row};
+use crate::api::EngineError;
+use crate::catalog::{Catalog, Container};
 use crate::indexes::vectors::{
     Follower, Following, Identity, Phase, State, Step, VectorIndexStatus, drop_index, indexes_in, progress,
     start_index,
 };
-use crate::runtime::shared::Shared;
-use crate::store::keys;
-use crate::store::keys::CATALOG;
-use crate::{Container, EngineError};
+use crate::runtime::Shared;
+use crate::store::for_each_row;
+use crate::store::keys::{self, CATALOG};
 
 /// Between two looks at what has changed.
 const INTERVAL: Duration = Duration::from_millis(100);

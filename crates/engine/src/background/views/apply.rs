@@ -1,5 +1,6 @@
 //! From changes of a source to writes of its view: one commit, together with how far the view has come.
 
+use crate::api::corrupt;
 use std::sync::Arc;
 
 use quire_resource::ItemTtl;
@@ -7,18 +8,17 @@ use quire_sql::Projection;
 use quire_storage::{Op, Snapshot};
 use quire_value::{Item, Node, Object, Value};
 
-use crate::api::IndexingDirective;
+use crate::api::{EngineError, IndexingDirective};
+use crate::catalog::Container;
 use crate::indexes::Indexes;
 use crate::items::body::{Body, Links};
 use crate::items::logical_partition::LogicalPartition;
 use crate::items::prepare::{Indexed, NewVersion, Rows};
 use crate::partition::sequencer::{Prepared, Refused, Sequencer, submit_together};
+use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode, Protects};
-use crate::runtime::shared::Shared;
 use crate::store::item_row::Row;
-use crate::store::keys;
-use crate::store::keys::CATALOG;
-use crate::{Container, EngineError};
+use crate::store::keys::{self, CATALOG};
 
 /// A commit whose ground moved under it is prepared again this often.
 const TRIES: u32 = 12;
@@ -62,8 +62,7 @@ impl<'a> Applier<'a> {
         source: &Container,
     ) -> Result<Applier<'a>, EngineError> {
         let definition = view.definition.view.as_ref();
-        let definition =
-            definition.ok_or_else(|| crate::store::item_row::corrupt("a view without definition"))?;
+        let definition = definition.ok_or_else(|| corrupt("a view without definition"))?;
         let projection = Projection::parse(&definition.projection)?;
         Ok(Applier { shared, view, projection, links: Links::new(source) })
     }
@@ -207,7 +206,7 @@ fn prepare<'a>(
     for target in targets {
         let id = target.home.place.partition.layout.id;
         let at = partitions.iter().position(|partition| partition.layout.id == id);
-        let at = at.ok_or_else(|| crate::store::item_row::corrupt("an item without partition"))?;
+        let at = at.ok_or_else(|| corrupt("an item without partition"))?;
         writes[at].extend(target.prepare(shared, &*snapshot, &indexes, generations[at])?);
     }
     if let Some(Advance { before, after }) = advance {

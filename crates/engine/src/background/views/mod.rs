@@ -23,13 +23,12 @@ use parking_lot::Mutex;
 use quire_resource::ResourceId;
 use tracing::warn;
 
+use crate::api::EngineError;
 use crate::background::{Interrupted, Next, Turn, Work, Worker, WorkerStatus};
-use crate::catalog::Catalog;
 use crate::catalog::state::State;
-use crate::runtime::shared::Shared;
-use crate::store::keys;
-use crate::store::keys::CATALOG;
-use crate::{Container, EngineError};
+use crate::catalog::{Catalog, Container};
+use crate::runtime::Shared;
+use crate::store::keys::{self, CATALOG};
 use progress::{Phase, Progress, Standing};
 use step::{Step, ViewWork};
 

@@ -8,9 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 
-use crate::EngineError;
-use crate::partition::set::Partition;
-use crate::store::item_row::corrupt;
+use crate::api::{EngineError, corrupt};
+use crate::partition::Partition;
 
 const FORMAT: u8 = 1;
 const FIXED_BYTES: usize = 18;

@@ -7,16 +7,16 @@ use quire_storage::{Direction, KeyRange, Op, Scan, Snapshot};
 
 use super::apply::{Advance, Applier, ItemChange, Target, commit};
 use super::progress::{Phase, Place, Progress, Standing};
-use crate::catalog::scan;
+use crate::api::{EngineError, corrupt};
+use crate::catalog::Container;
 use crate::items;
+use crate::partition::Partition;
 use crate::partition::sequencer::{Prepared, Refused};
-use crate::partition::set::Partition;
-use crate::runtime::shared::Shared;
-use crate::store::item_row::{Row, corrupt};
-use crate::store::keys;
-use crate::store::keys::{CATALOG, ITEMS};
+use crate::runtime::Shared;
+use crate::store::item_row::Row;
+use crate::store::keys::{self, CATALOG, ITEMS};
+use crate::store::scan;
 use crate::store::version_row::Version;
-use crate::{Container, EngineError};
 
 /// Items or versions of the source that one commit takes.
 const CHUNK_ROWS: usize = 200;

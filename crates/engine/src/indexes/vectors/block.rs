@@ -4,8 +4,7 @@
 //! scales of 4, and the codes. Numbers are little-endian: nothing is sorted by them.
 
 use super::codes::Coded;
-use crate::EngineError;
-use crate::store::item_row::corrupt;
+use crate::api::{EngineError, corrupt};
 
 const FORMAT: u8 = 1;
 const HEADER_BYTES: usize = 5;

@@ -4,11 +4,9 @@ use std::ops::{Bound, ControlFlow};
 
 use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 
-use crate::EngineError;
-use crate::partition::set::Partition;
-use crate::store::item_row::corrupt;
-use crate::store::keys;
-use crate::store::keys::FEEDS;
+use crate::api::{EngineError, corrupt};
+use crate::partition::Partition;
+use crate::store::keys::{self, FEEDS};
 
 /// Some items that were written behind an LSN, each with its LSN: at least all of the first LSN there. Also whether there
 /// are more. Of a partition that was split off, its parent's are among them.

@@ -11,8 +11,7 @@ use super::block::BlockRef;
 use super::codes::{Nearness, Target};
 use super::state::State;
 use super::{APART_NONE, APART_ODD, APPROXIMATE_MIN, LIST_SIZE, VectorIndexKey};
-use crate::EngineError;
-use crate::store::item_row::corrupt;
+use crate::api::{EngineError, corrupt};
 use crate::store::keys::{LOOKUPS, VectorKeys};
 
 /// As the service multiplies when a query does not say.

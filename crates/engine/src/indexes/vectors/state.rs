@@ -8,12 +8,10 @@ use quire_storage::Snapshot;
 use quire_value::Path;
 
 use super::tree::Tree;
-use crate::EngineError;
-use crate::catalog::for_each_row;
-use crate::partition::set::PartitionLayout;
-use crate::store::item_row::corrupt;
-use crate::store::keys;
-use crate::store::keys::CATALOG;
+use crate::api::{EngineError, corrupt};
+use crate::partition::PartitionLayout;
+use crate::store::for_each_row;
+use crate::store::keys::{self, CATALOG};
 
 const FORMAT: u8 = 1;
 

@@ -4,7 +4,7 @@ use quire_resource::ContainerDefinition;
 use quire_sql::{Diagnostic, Environment, Item, Parameters, Query, Schema, SqlError, ast};
 
 use super::bad_request;
-use crate::EngineError;
+use crate::api::EngineError;
 
 /// Makes a query of the condition, which brings FROM and WHERE.
 const SELECT: &str = "SELECT VALUE 1 ";

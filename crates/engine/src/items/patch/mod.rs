@@ -20,7 +20,7 @@ use quire_sql::{Environment, Item, SystemProperties};
 use quire_value::{Limits, Node, Object, Value, text};
 
 use self::operation::Operation;
-use crate::EngineError;
+use crate::api::EngineError;
 
 const OPERATIONS_MAX: usize = 10;
 /// Behind what is wrong with an operation, as the service writes it.

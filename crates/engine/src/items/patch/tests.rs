@@ -7,7 +7,7 @@ use quire_sql::{Environment, SystemProperties};
 use quire_value::{Item, Limits, Object, Value, text};
 
 use super::Patch;
-use crate::EngineError;
+use crate::api::EngineError;
 
 struct NoSystem;
 

@@ -1,5 +1,6 @@
 //! Copying the account: chunks, rounds of catching up, the cut. The module above says why this is exact.
 
+use crate::api::corrupt;
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::path::Path;
@@ -10,14 +11,14 @@ use quire_storage::{KeyRange, Snapshot};
 use super::bad;
 use super::file::{FileWriter, Record};
 use super::manifest::{ContainerEntry, FileEntry, Manifest, PartitionEntry, file_name};
-use crate::EngineError;
+use crate::api::EngineError;
+use crate::catalog::for_each_resource;
 use crate::catalog::keys::{self as catalog_keys, RowId};
-use crate::catalog::{for_each_resource, for_each_row, scan};
-use crate::partition::set::lineage;
-use crate::runtime::shared::Shared;
-use crate::store::keys;
-use crate::store::keys::{CATALOG, CATALOG_PARTITION, Counts, FEEDS, ITEMS};
+use crate::partition::lineage;
+use crate::runtime::Shared;
+use crate::store::keys::{self, CATALOG, CATALOG_PARTITION, Counts, FEEDS, ITEMS};
 use crate::store::watched::DeleteLog;
+use crate::store::{for_each_row, scan};
 
 /// A round that found no more than this is the last before the cut.
 const ROUND_SMALL: u64 = 2000;
@@ -282,10 +283,6 @@ pub(crate) fn counts(snapshot: &dyn Snapshot, container: u32, partition: u32) ->
 
 fn item_key(container: u32, rid: &[u8]) -> Option<Vec<u8>> {
     Some(keys::item(container, keys::number(rid)?))
-}
-
-fn corrupt(what: &str) -> EngineError {
-    EngineError::Corrupt { what: what.to_owned() }
 }
 
 impl Output<'_> {

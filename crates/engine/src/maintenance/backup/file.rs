@@ -21,7 +21,7 @@ use ring::digest;
 
 use super::manifest::FileEntry;
 use super::{bad, io_error};
-use crate::EngineError;
+use crate::api::EngineError;
 
 const MAGIC: &[u8; 8] = b"QUIREBK1";
 const CHUNK_BYTES: usize = 1 << 20;

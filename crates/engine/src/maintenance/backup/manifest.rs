@@ -13,7 +13,7 @@ use ring::digest;
 
 use super::file::hex;
 use super::{bad, io_error};
-use crate::EngineError;
+use crate::api::EngineError;
 use crate::store::keys::Counts;
 
 pub(crate) const MANIFEST: &str = "manifest.json";

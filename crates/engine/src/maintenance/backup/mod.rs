@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 use tracing::{info, warn};
 
-use crate::EngineError;
+use crate::api::EngineError;
 use crate::engine::Engine;
 use copy::Copier;
 use manifest::Manifest;

@@ -17,10 +17,10 @@ pub(crate) use position::{Cut, HeldRow, Place, Resume, Spot};
 use position::{MAC_BYTES, SORTED_BYTES};
 
 use super::window::{self, Window};
-use crate::api::{PageRequest, Scope};
+use crate::api::{EngineError, PageRequest, Scope};
+use crate::catalog::Container;
 use crate::memory::results::Owner;
-use crate::runtime::shared::Shared;
-use crate::{Container, EngineError};
+use crate::runtime::Shared;
 
 /// No client may ask for less: what every kind of position needs, with some bytes of a sort key.
 pub(crate) const TOKEN_LENGTH_MIN: usize = 160;

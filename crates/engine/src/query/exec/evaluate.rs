@@ -7,9 +7,10 @@ use quire_sql::{Evaluator as SqlEvaluator, Item, Query, Row, SearchedText, Sink}
 use quire_value::Value;
 
 use super::super::scan::Found;
+use crate::api::EngineError;
+use crate::catalog::Container;
 use crate::items::body::{Links, Stamped};
 use crate::scripts::PageFunctions;
-use crate::{Container, EngineError};
 
 pub(crate) struct Evaluator<'a> {
     pub query: &'a Query,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::super::scan::{End, Found, Next, Reader, Visit};
 use super::super::window::Spot;
 use super::evaluate::Evaluator;
-use crate::EngineError;
+use crate::api::EngineError;
 use crate::store::item_row::Row;
 
 /// Items held at a time: first as many as the page can need, then more.

@@ -10,8 +10,7 @@ use quire_value::{Kind, Node, Path, Segment, Value, hash, key};
 use super::super::continuation::{Cut, Place, order_hash};
 use super::super::scan::{Found, Next, Reader};
 use super::evaluate::Evaluator;
-use crate::EngineError;
-use crate::api::{ResumeFilter, ResumeValue};
+use crate::api::{EngineError, ResumeFilter, ResumeValue};
 use crate::items::body::is_system_property;
 
 pub(crate) struct Order {

@@ -8,7 +8,7 @@ use quire_value::Value;
 use super::super::page::Rows;
 use super::super::scan::Found;
 use super::evaluate::Evaluator;
-use crate::EngineError;
+use crate::api::EngineError;
 
 pub(crate) struct Output {
     pub rows: Rows,

@@ -19,12 +19,10 @@ use super::lookahead::{prepare_fetched, visit_ahead};
 use super::order::{Order, Start, Trail};
 use super::output::{Output, Sent};
 use super::whole::Holding;
-use crate::EngineError;
-use crate::api::PageRequest;
+use crate::api::{EngineError, PageRequest, corrupt};
 use crate::feed::changes::feed_scan;
 use crate::memory::results::{HeldResult, ResultKey, ResultWriter};
 use crate::query::plan::candidates::Candidates;
-use crate::store::item_row::corrupt;
 use crate::store::keys;
 
 /// Sort keys held at a time. What has no room comes with the next page.

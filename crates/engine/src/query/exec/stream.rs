@@ -6,7 +6,7 @@ use super::super::window::Spot;
 use super::evaluate::Evaluator;
 use super::lookahead::visit_ahead;
 use super::output::{Output, Sent};
-use crate::EngineError;
+use crate::api::EngineError;
 use crate::query::plan::candidates::Candidates;
 
 /// Fills the page from a spot on, of whose item so many rows are done with; says where the next page starts.

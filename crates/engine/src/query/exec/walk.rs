@@ -19,12 +19,11 @@ use super::lookahead::visit_ahead;
 use super::order::{Start, flip};
 use super::output::{Output, Sent};
 use super::sort::Sorted;
-use crate::EngineError;
+use crate::api::{EngineError, corrupt};
 use crate::indexes::encode_value;
 use crate::query::plan::candidates::Candidates;
 use crate::query::plan::index_only::part_of;
 use crate::query::plan::rids::{Rids, visit_listed, visit_rows};
-use crate::store::item_row::corrupt;
 
 /// Rows read at a time: first few, since many pages are short, then more.
 const ROWS_FIRST: usize = 64;

@@ -23,14 +23,13 @@ use super::super::scan::{End, Next, PageMeter, Reader, Visit};
 use super::evaluate::Evaluator;
 use super::lookahead::visit_ahead;
 use super::order::{Start, Ties, key_of_values};
-use crate::EngineError;
+use crate::api::{EngineError, corrupt};
 use crate::memory::results::{HeldResult, Owner, ResultKey, ResultReader, ResultWriter};
-use crate::partition::sequencer::random_token;
 use crate::query::plan::candidates::Candidates;
 use crate::query::plan::index_only::Fed;
 use crate::query::{Run, no_order};
-use crate::runtime::shared::Shared;
-use crate::store::item_row::corrupt;
+use crate::runtime::Shared;
+use crate::store::random_token;
 
 /// Where the items come from.
 pub(crate) enum Feed {

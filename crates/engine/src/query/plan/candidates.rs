@@ -3,7 +3,7 @@
 use super::super::scan::{End, Reader, Visit};
 use super::super::window::Spot;
 use super::rids::Rids;
-use crate::EngineError;
+use crate::api::EngineError;
 
 pub(crate) enum Candidates {
     /// Every item of the scope, read in place.

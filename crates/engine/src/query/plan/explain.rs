@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::page::Cost;
+use crate::api::charge::Cost;
 
 pub(crate) struct Node {
     pub text: String,

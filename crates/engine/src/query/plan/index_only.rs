@@ -18,11 +18,10 @@ use super::super::window::Window;
 use super::explain::Node;
 use super::known::{Known, RangeIndex, encoded};
 use super::rids::visit_rows;
-use crate::EngineError;
+use crate::api::{EngineError, corrupt};
 use crate::indexes::{RANGE_STRING_MAX, encode_value, is_cut, is_marker, point_range};
 use crate::items::body::is_system_property;
 use crate::query::exec::evaluate::Evaluator;
-use crate::store::item_row::corrupt;
 use crate::store::keys;
 
 /// Values held at a time; a path with more of them is read from the items.

@@ -12,15 +12,13 @@ use quire_value::{Path, Value};
 
 use super::super::scan::Reader;
 use super::super::window::Window;
-use crate::api::PageRequest;
+use crate::api::{EngineError, PageRequest, corrupt};
+use crate::catalog::Container;
 use crate::indexes::{
     EncodedRange, IndexCounts, IndexId, Indexes, Order, RANGE_STRING_MAX, ScoringIndex, encode_term,
     encode_value, is_cut, key_range, point_range, row_counts,
 };
-use crate::store::item_row::corrupt;
-use crate::store::keys;
-use crate::store::keys::{CATALOG, Counts};
-use crate::{Container, EngineError};
+use crate::store::keys::{self, CATALOG, Counts};
 
 /// Beyond this many parts of a scope, equality is looked up in all of the container.
 const PARTS_MAX: usize = 8;

@@ -26,7 +26,7 @@ use quire_sql::{Condition, FullTextCondition, PathRange, Reads, SqlError, ValueR
 use quire_storage::{Direction, KeyRange};
 use quire_value::{Kind, Path, Value, key};
 
-use crate::EngineError;
+use crate::api::EngineError;
 use crate::indexes::{COMPOSITE_STRING_MAX, EncodedRange, IndexId, RANGE_STRING_MAX, encode_value};
 use crate::query::exec::evaluate::Evaluator;
 use crate::query::exec::order::{Order, flip};

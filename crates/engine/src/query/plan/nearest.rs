@@ -14,13 +14,14 @@ use super::super::scan::{End, Next, Reader, ScanBudget};
 use super::candidates::Candidates;
 use super::explain::Node;
 use super::rids::Rids;
+use crate::api::EngineError;
+use crate::catalog::Container;
 use crate::indexes::vectors::{
     APPROXIMATE_MIN, Hits, Search, State, Target, VectorIndexKey, changed_behind, index_in, search,
 };
 use crate::query::exec::evaluate::Evaluator;
 use crate::query::plan::Chooser;
 use crate::store::keys::VectorKeys;
-use crate::{Container, EngineError};
 
 const FETCH_ITEMS: usize = 256;
 const DIMENSIONS_PER_STEP: u64 = 64;

@@ -9,7 +9,7 @@ use quire_storage::{Direction, KeyRange};
 
 use super::super::scan::{End, Reader, Visit, go_on};
 use super::super::window::{Spot, Window};
-use crate::EngineError;
+use crate::api::EngineError;
 use crate::store::keys;
 
 /// Rows of a seek read at a time: first few, since many results are short, then more.

@@ -27,7 +27,7 @@ use super::explain::Node;
 use super::index_only::{edges, key_rows};
 use super::known::{Known, encoded};
 use super::rids::Rids;
-use crate::EngineError;
+use crate::api::EngineError;
 use crate::indexes::ScoringIndex;
 use crate::query::exec::evaluate::Evaluator;
 use crate::query::plan::{FETCH, ITEM, SEEK};

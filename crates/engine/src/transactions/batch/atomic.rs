@@ -12,15 +12,13 @@ use quire_resource::{PartitionKey, SessionToken};
 use quire_value::{Item, Limits, Node};
 
 use super::{BatchOperation, BatchVerb, OperationDone, OperationResult, Outcome, check_response, is_general};
-use crate::Container;
-use crate::EngineError;
-use crate::api::charge;
-use crate::api::{Answer, Cancel};
+use crate::api::{Answer, Cancel, EngineError, charge};
+use crate::catalog::Container;
 use crate::items::etag_matches;
 use crate::items::logical_partition::LogicalPartition;
-use crate::partition::set::Partition;
+use crate::partition::Partition;
+use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode, Protects};
-use crate::runtime::shared::Shared;
 use crate::transactions::{Change, ChangeItem, CommitFailed, Transaction, TransactionRead};
 
 /// A batch whose ground moved under it is run again this often.

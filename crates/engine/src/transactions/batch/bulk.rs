@@ -12,17 +12,17 @@ use super::{
     BatchOperation, BatchVerb, Bulk, OperationDone, OperationResult, Outcome, RESPONSE_BYTES_MAX,
     check_response, response_too_large,
 };
-use crate::Container;
-use crate::EngineError;
-use crate::api::charge;
-use crate::api::{Answer, Cancel, ItemRead, ItemWritten, ReadItem, WriteItem, WriteKind};
+use crate::api::{
+    Answer, Cancel, EngineError, ItemRead, ItemWritten, ReadItem, WriteItem, WriteKind, charge,
+};
+use crate::catalog::Container;
 use crate::items::place::{Place, canonical};
 use crate::items::write::{Attempt, Plan, Request, missing_or, named};
 use crate::items::{etag_matches, read};
+use crate::partition::Partition;
 use crate::partition::sequencer::Refused;
-use crate::partition::set::Partition;
+use crate::runtime::Shared;
 use crate::runtime::locks::LockSet;
-use crate::runtime::shared::Shared;
 
 /// A write whose ground moved under it goes into the next round this often; then it goes alone, and waits longer.
 const ROUNDS_MAX: u32 = 4;

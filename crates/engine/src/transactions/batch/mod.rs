@@ -8,12 +8,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use quire_resource::{PartitionKey, SessionToken};
 
-use crate::Container;
-use crate::Engine;
-use crate::EngineError;
-use crate::api::charge;
-use crate::api::{Answer, Cancel, IndexingDirective};
-use crate::partition::sequencer::duplicate;
+use crate::api::{Answer, Cancel, EngineError, IndexingDirective, charge};
+use crate::catalog::Container;
+use crate::engine::Engine;
 
 /// What the bodies of all results may have together; the service's limit of a response.
 const RESPONSE_BYTES_MAX: usize = 4 << 20;
@@ -110,7 +107,7 @@ impl Engine {
             match rest.result {
                 Ok(rest) => left.iter().zip(rest).for_each(|(at, result)| results[*at] = result),
                 // Such as that the partition they name is gone.
-                Err(error) => left.iter().for_each(|at| results[*at].result = Err(duplicate(&error))),
+                Err(error) => left.iter().for_each(|at| results[*at].result = Err(error.duplicate())),
             }
             answer.charge = charge::rounded(results.iter().map(|result| result.charge).sum());
         }

@@ -1,0 +1,62 @@
+//! Commits of which the storage could not say how they ended.
+
+use std::time::Duration;
+
+use quire_storage::{StorageError, Token};
+
+use super::Sequencer;
+use crate::api::EngineError;
+use crate::partition::sweep_due::Noted;
+
+/// How often the outcome of a commit is asked for before the partition stops taking writes.
+const RESOLVE_TRIES: u32 = 6;
+
+/// A commit of which nobody could be told how it ended.
+pub(super) struct Unresolved {
+    pub token: Token,
+    pub touched: Vec<Vec<u8>>,
+    pub rids: Vec<u64>,
+}
+
+impl Sequencer {
+    /// How a commit of unknown outcome ended: done or not, `None` if that cannot be learnt now. A raised epoch sees
+    /// to it that a commit that has not happened by then never will.
+    pub(super) fn settle(&self, token: Token) -> Option<bool> {
+        for tried in 0..RESOLVE_TRIES {
+            if tried > 0 {
+                std::thread::sleep(Duration::from_millis(1 << tried));
+            }
+            match self.settle_once(token) {
+                Ok(done) => return Some(done),
+                Err(error) => {
+                    tracing::warn!(partition = ?self.storage_partition(), %error, "outcome of a commit is unknown")
+                }
+            }
+        }
+        None
+    }
+
+    pub(super) fn settle_once(&self, token: Token) -> Result<bool, StorageError> {
+        let storage = &self.shared.storage;
+        if storage.resolve(token)?.is_some() {
+            return Ok(true);
+        }
+        let partition = self.storage_partition();
+        let epoch = storage.position(partition)?.map_or(0, |position| position.epoch);
+        storage.fence(partition, epoch + 1)?;
+        Ok(storage.resolve(token)?.is_some())
+    }
+
+    /// Before anything else is committed. Keeps the doubt if it still cannot be removed.
+    pub(super) fn settle_later(&self, unresolved: Unresolved) -> Result<(), EngineError> {
+        if self.settle(unresolved.token).is_none() {
+            self.state.lock().unresolved = Some(unresolved);
+            return Err(EngineError::Overloaded);
+        }
+        self.sweep_due.note(Noted::ANYTHING);
+        self.forget_committed();
+        unresolved.touched.iter().for_each(|key| self.shared.cache.end_write(key));
+        self.shared.stretches.end_write(self.container, &unresolved.rids);
+        Ok(())
+    }
+}

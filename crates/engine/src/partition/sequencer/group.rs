@@ -1,0 +1,207 @@
+//! The writes of one commit, from their stamps to their answers.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quire_storage::{Commit, CommitError, Guard, Op, Token};
+
+use super::doubt::Unresolved;
+use super::queue::Ticket;
+use super::{Committed, Prepared, Refused, Sequencer, Written};
+use crate::api::EngineError;
+use crate::indexes::{CountedIndexes, IndexName};
+use crate::partition::sweep_due::Noted;
+use crate::store::keys::{self, Counts};
+use crate::store::random_token;
+
+/// The tickets of one commit, answered at the latest when dropped.
+pub(super) struct Group<'a> {
+    pub sequencer: &'a Sequencer,
+    pub tickets: Vec<Arc<Ticket>>,
+    pub written: Vec<Written>,
+    pub touched: Vec<Vec<u8>>,
+    /// Items that change.
+    pub rids: Vec<u64>,
+    /// Logical partitions whose items change, and at which LSN.
+    pub changed: Vec<(u64, u64)>,
+    /// Indexes that this commit lists.
+    pub names: Vec<Arc<IndexName>>,
+    /// For the sweep.
+    pub noted: Noted,
+    pub marked: bool,
+}
+
+impl Sequencer {
+    pub(super) fn commit_group(
+        &self,
+        mut group: Group<'_>,
+        taken: Vec<Prepared>,
+        committed: Committed,
+        counted: CountedIndexes,
+    ) {
+        let taken = group.refuse_stale(taken);
+        if taken.is_empty() {
+            self.state.lock().counted_indexes = Some(counted);
+            return;
+        }
+        let mut ops = Vec::with_capacity(8 * taken.len() + 1);
+        let (guard, after) = self.stamp_all(taken, (committed, counted), &mut ops, &mut group);
+        self.commit(group, guard, ops, after);
+    }
+
+    pub(super) fn commit(
+        &self,
+        mut group: Group<'_>,
+        guard: Guard,
+        ops: Vec<Op>,
+        after: (Committed, CountedIndexes),
+    ) {
+        let token = match random_token() {
+            Ok(token) => token,
+            Err(error) => return group.fail(&error),
+        };
+        group.rids.extend(ops.iter().filter_map(item_of));
+        group.mark();
+        let outcome = self.shared.storage.commit(Commit { guards: vec![guard], token, ops });
+        match outcome {
+            Ok(_) => group.succeed(after.0.counts, Some(after)),
+            Err(CommitError::Unknown { .. }) => match self.settle(token) {
+                // The epoch may be another one now: it is read again before the next commit.
+                Some(true) => group.succeed(after.0.counts, None),
+                Some(false) => group.stale(),
+                None => group.in_doubt(token),
+            },
+            // Nothing was done: the writers prepare again, or give up after some tries.
+            Err(CommitError::Busy | CommitError::Conflict { .. }) => group.stale(),
+            Err(error) => group.fail(&self.explain(error)),
+        }
+    }
+
+    /// Prepared before the outcome of some commit was in doubt, or under another indexing policy.
+    pub(super) fn is_stale(&self, prepared: &Prepared) -> bool {
+        let epoch = self.index_epoch.load(Ordering::Acquire);
+        (prepared.generation, prepared.index_epoch) != (self.generation(), epoch)
+    }
+
+    pub(super) fn explain(&self, error: CommitError) -> EngineError {
+        match error {
+            CommitError::Storage(error) => EngineError::Storage(error),
+            // Only a write that is a group by itself can be that large.
+            CommitError::TooLarge { bytes, .. } => {
+                let bytes_max = self.shared.storage.caps().commit_bytes_max;
+                EngineError::ItemTooLarge { bytes, bytes_max }
+            }
+            error => {
+                tracing::error!(partition = ?self.storage_partition(), %error, "commit refused");
+                EngineError::Overloaded
+            }
+        }
+    }
+}
+
+impl<'a> Group<'a> {
+    pub(super) fn new(sequencer: &'a Sequencer) -> Group<'a> {
+        Group {
+            sequencer,
+            tickets: vec![],
+            written: vec![],
+            touched: vec![],
+            rids: vec![],
+            changed: vec![],
+            names: vec![],
+            noted: Noted::NOTHING,
+            marked: false,
+        }
+    }
+
+    /// Answers those prepared before the outcome of some commit was in doubt, or under another indexing policy; the
+    /// others stay.
+    pub(super) fn refuse_stale(&mut self, taken: Vec<Prepared>) -> Vec<Prepared> {
+        let sequencer = self.sequencer;
+        let (stale, kept): (Vec<_>, Vec<_>) =
+            self.tickets.drain(..).zip(taken).partition(|(_, prepared)| sequencer.is_stale(prepared));
+        stale.into_iter().for_each(|(ticket, _)| ticket.done(Err(Refused::Stale)));
+        let (tickets, taken) = kept.into_iter().unzip();
+        self.tickets = tickets;
+        taken
+    }
+
+    /// Before the commit: from now on the cache neither has nor takes what changes.
+    pub(super) fn mark(&mut self) {
+        let Sequencer { shared, container, .. } = self.sequencer;
+        self.touched.iter().for_each(|key| shared.cache.begin_write(key));
+        shared.stretches.begin_write(*container, &self.rids);
+        self.marked = true;
+    }
+
+    pub(super) fn unmark(&mut self) {
+        if std::mem::take(&mut self.marked) {
+            let Sequencer { shared, container, .. } = self.sequencer;
+            self.touched.iter().for_each(|key| shared.cache.end_write(key));
+            shared.stretches.end_write(*container, &self.rids);
+        }
+    }
+
+    pub(super) fn succeed(mut self, counts: Counts, committed: Option<(Committed, CountedIndexes)>) {
+        let sequencer = self.sequencer;
+        self.names.iter().for_each(|name| name.set_listed());
+        {
+            let mut state = sequencer.state.lock();
+            (state.committed, state.counted_indexes) = committed.unzip();
+            self.changed.drain(..).for_each(|(name, lsn)| state.changes.note(name, lsn));
+            self.unmark();
+            sequencer.publish(&counts);
+            sequencer.moved.notify_all();
+        }
+        sequencer.sweep_due.note(self.noted);
+        sequencer.watchers.wake();
+        sequencer.shared.statistics.group(self.written.len());
+        let written = std::mem::take(&mut self.written);
+        for (ticket, written) in self.tickets.drain(..).zip(written) {
+            ticket.done(Ok(written));
+        }
+    }
+
+    pub(super) fn stale(mut self) {
+        self.sequencer.forget_committed();
+        self.unmark();
+        self.tickets.drain(..).for_each(|ticket| ticket.done(Err(Refused::Stale)));
+    }
+
+    /// The marks stay until the doubt is gone.
+    pub(super) fn in_doubt(mut self, token: Token) {
+        self.sequencer.forget_committed();
+        let (touched, rids) = (std::mem::take(&mut self.touched), std::mem::take(&mut self.rids));
+        self.marked = false;
+        self.sequencer.state.lock().unresolved = Some(Unresolved { token, touched, rids });
+        self.tickets.drain(..).for_each(|ticket| ticket.done(Err(Refused::Failed(EngineError::Overloaded))));
+    }
+
+    pub(super) fn fail(mut self, error: &EngineError) {
+        self.sequencer.forget_committed();
+        self.unmark();
+        self.tickets.drain(..).for_each(|ticket| ticket.done(Err(Refused::Failed(error.duplicate()))));
+    }
+}
+
+impl Drop for Group<'_> {
+    /// Only a panic leaves tickets unanswered.
+    fn drop(&mut self) {
+        if !self.tickets.is_empty() {
+            self.sequencer.forget_committed();
+            let overloaded = || Err(Refused::Failed(EngineError::Overloaded));
+            self.tickets.drain(..).for_each(|ticket| ticket.done(overloaded()));
+        }
+        self.unmark();
+    }
+}
+
+/// The item that an op changes.
+pub(super) fn item_of(op: &Op) -> Option<u64> {
+    match op {
+        Op::Put { space: keys::ITEMS, key, .. } | Op::Delete { space: keys::ITEMS, key } => {
+            keys::rid_of_item_key(key)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,316 @@
+//! One commit for all writes of a partition that wait, stamped with dense LSNs.
+//!
+//! There is no thread: a writer that finds no leader leads. It takes what waits in the queue (itself first), stamps
+//! it, sends **one** storage commit with one guard, answers everyone in the group, and hands leadership to the next
+//! in the queue. While it waits for the disk the queue grows, and that is the next group.
+//!
+//! Invariants:
+//! 1. At most one leader, and never none while the queue is not empty. Leadership is given under the mutex of
+//!    `QueueState`, to a ticket that is in the queue, and is handed on by a drop guard, so a panic does not lose it.
+//! 2. LSNs are dense: one per write or transaction, assigned in commit order; `_ts` never falls. Upkeep of index rows
+//!    changes no item and has none.
+//! 3. A write is committed only if nothing uncertain happened since it was prepared: `generation` is noted before
+//!    the write's snapshot and moves whenever the outcome of a commit was in doubt. A write of an older generation
+//!    is [`Refused::Stale`] and prepares again.
+//! 4. `lsn` is published after the commit is durable and visible, and after the item cache forgot what it changed.
+//! 5. A write is committed only if its index rows were made under the policy that is the newest when its group is
+//!    taken; any other is [`Refused::Stale`] too.
+//! 6. After [`Sequencer::retire`] has returned nothing is committed.
+//! 7. What [`Sequencer::changed_since`] denies has not happened: a write is noted before anyone is told of it, and
+//!    whatever cannot be noted (the outcome was in doubt, or the partition was just opened) counts as changed at the
+//!    LSN that is read afterwards.
+//! 8. A partition that was split commits nothing more: what waits or comes later is told `PartitionMoved`.
+//! 9. A commit over several partitions leads all of them, in the order of their ids, so leaders never wait in a circle.
+
+mod across; // one commit over several partitions
+mod doubt; // commits of which nobody knows how they ended
+mod group; // the writes of one commit, and their answers
+mod last_changes; // when logical partitions last changed
+mod prepared; // a write before it has an LSN
+mod queue; // who waits, who leads
+mod stamp; // LSN, `_ts`, and the rows that follow from them
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use quire_storage::{PartitionId, Position};
+
+pub(crate) use across::{submit_across, submit_together};
+pub(crate) use prepared::{ItemPut, Prepared, Refused, Written};
+
+use self::doubt::Unresolved;
+use self::last_changes::LastChanges;
+use self::queue::{Leadership, Ticket};
+use crate::api::{EngineError, corrupt};
+use crate::indexes::CountedIndexes;
+use crate::memory::budget::SharedPart;
+use crate::partition::sweep_due::SweepDue;
+use crate::partition::watch::Watchers;
+use crate::runtime::Shared;
+use crate::store::keys::{self, Counts};
+
+pub(crate) struct Sequencer {
+    container: u32,
+    partition: u32,
+    shared: Arc<Shared>,
+    state: Mutex<QueueState>,
+    /// An LSN was published, or leadership ended.
+    moved: Condvar,
+    /// Woken when an LSN was published, and when none will be any more.
+    watchers: Watchers,
+    is_loaded: AtomicBool,
+    generation: AtomicU64,
+    index_epoch: AtomicU8,
+    lsn: AtomicU64,
+    last_ts: AtomicI64,
+    items: AtomicU64,
+    bytes: AtomicU64,
+    /// Of the container.
+    sweep_due: Arc<SweepDue>,
+}
+
+struct QueueState {
+    queue: VecDeque<Arc<Ticket>>,
+    leading: bool,
+    /// `None` until it is read from the storage. Some during every commit, so a reload never races with one.
+    committed: Option<Committed>,
+    /// The leader has it while it commits; `None` also when it has to be read again.
+    counted_indexes: Option<CountedIndexes>,
+    unresolved: Option<Unresolved>,
+    retired: bool,
+    /// Split: its children go on.
+    moved: bool,
+    changes: LastChanges,
+}
+
+impl QueueState {
+    fn new(changes_kept: &Arc<SharedPart>) -> QueueState {
+        let (queue, leading, committed, counted_indexes, unresolved, retired, moved) = Default::default();
+        let changes = LastChanges::new(changes_kept);
+        QueueState { queue, leading, committed, counted_indexes, unresolved, retired, moved, changes }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Committed {
+    epoch: u64,
+    counts: Counts,
+}
+
+/// A partition without writers.
+pub(crate) struct Held<'a> {
+    leadership: Leadership<'a>,
+    /// Of its guarded sequence.
+    pub position: Position,
+    pub counts: Counts,
+}
+
+impl Held<'_> {
+    /// It was split, or will have been when the outcome of a commit is known: no write is taken any more.
+    pub fn set_moved(&self) {
+        self.leadership.0.state.lock().moved = true;
+        self.leadership.0.watchers.wake();
+    }
+}
+
+impl Sequencer {
+    pub fn new(
+        shared: &Arc<Shared>,
+        container: u32,
+        partition: u32,
+        index_epoch: u8,
+        sweep_due: &Arc<SweepDue>,
+    ) -> Sequencer {
+        Sequencer {
+            sweep_due: Arc::clone(sweep_due),
+            container,
+            partition,
+            shared: Arc::clone(shared),
+            state: Mutex::new(QueueState::new(&shared.changes_kept)),
+            moved: Condvar::new(),
+            watchers: Watchers::default(),
+            is_loaded: AtomicBool::new(false),
+            generation: AtomicU64::new(0),
+            index_epoch: AtomicU8::new(index_epoch),
+            lsn: AtomicU64::new(0),
+            last_ts: AtomicI64::new(0),
+            items: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub fn container(&self) -> u32 {
+        self.container
+    }
+
+    /// To be noted before the snapshot a write is prepared on.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The last LSN that is durable and visible. A snapshot taken after this call shows it.
+    pub fn lsn(&self) -> Result<u64, EngineError> {
+        self.ensure_loaded()?;
+        Ok(self.lsn.load(Ordering::Acquire))
+    }
+
+    /// The last `_ts`, once [`Sequencer::lsn`] has answered.
+    pub fn last_ts(&self) -> i64 {
+        self.last_ts.load(Ordering::Acquire)
+    }
+
+    /// The same as `lsn` without touching the disk, if it is known.
+    pub fn lsn_known(&self) -> Option<u64> {
+        self.is_loaded.load(Ordering::Acquire).then(|| self.lsn.load(Ordering::Acquire))
+    }
+
+    /// Items and bytes that the partition holds.
+    pub fn usage(&self) -> Result<(u64, u64), EngineError> {
+        self.ensure_loaded()?;
+        Ok((self.items.load(Ordering::Acquire), self.bytes.load(Ordering::Acquire)))
+    }
+
+    pub fn watchers(&self) -> &Watchers {
+        &self.watchers
+    }
+
+    /// Whether a read would find more than up to this LSN, or another answer than before. Without touching the disk:
+    /// what is not known may have changed.
+    pub fn is_beyond(&self, lsn: u64) -> bool {
+        if self.lsn_known().is_none_or(|reached| reached > lsn) {
+            return true;
+        }
+        let state = self.state.lock();
+        state.moved || state.retired
+    }
+
+    /// Whether the partition was split: its children go on.
+    pub fn is_moved(&self) -> bool {
+        self.state.lock().moved
+    }
+
+    /// Whether items of a logical partition may have changed after an LSN. The caller holds its lock exclusively, so
+    /// the answer stays true.
+    pub fn changed_since(&self, logical_partition: u64, lsn: u64) -> Result<bool, EngineError> {
+        self.ensure_loaded()?;
+        Ok(self.state.lock().changes.last(logical_partition) > lsn)
+    }
+
+    /// From now on writes are taken that were prepared under this policy, and no others. Epochs come again, so what
+    /// was prepared until now is void in any case.
+    pub fn set_index_epoch(&self, epoch: u8) {
+        if self.index_epoch.swap(epoch, Ordering::AcqRel) != epoch {
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// What was prepared until now is prepared again, except what is in a group under way.
+    pub fn void_prepared(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Refuses all later writes; returns when none is under way.
+    pub fn retire(&self) {
+        let mut state = self.state.lock();
+        state.retired = true;
+        while state.leading {
+            self.moved.wait(&mut state);
+        }
+        drop(state);
+        self.watchers.wake();
+    }
+
+    pub fn revive(&self) {
+        self.state.lock().retired = false;
+    }
+
+    /// Stops the writers: nothing is under way, and nothing is committed before the answer is dropped.
+    pub fn hold(&self) -> Result<Held<'_>, EngineError> {
+        let leadership = self.take_leadership();
+        let (committed, counted) = self.ready()?;
+        self.state.lock().counted_indexes = Some(counted);
+        let Committed { epoch, counts } = committed;
+        Ok(Held { leadership, position: Position { epoch, lsn: counts.lsn }, counts })
+    }
+
+    /// Where the partition stands, every earlier commit's outcome certain.
+    fn ready(&self) -> Result<(Committed, CountedIndexes), EngineError> {
+        let unresolved = {
+            let mut state = self.state.lock();
+            if state.moved {
+                return Err(EngineError::PartitionMoved);
+            }
+            if state.retired {
+                let id = self.container.to_string();
+                return Err(EngineError::ResourceNotFound { kind: "container", id });
+            }
+            state.unresolved.take()
+        };
+        if let Some(unresolved) = unresolved {
+            self.settle_later(unresolved)?;
+        }
+        let mut state = self.state.lock();
+        let committed = self.load_committed(&mut state)?;
+        let counted = match state.counted_indexes.take() {
+            Some(counted) => counted,
+            None => {
+                let snapshot = self.shared.storage.snapshot()?;
+                CountedIndexes::read(&*snapshot, self.container, self.partition, &committed.counts)?
+            }
+        };
+        Ok((committed, counted))
+    }
+
+    /// What was prepared is void and where the partition stands has to be read again.
+    fn forget_committed(&self) {
+        let mut state = self.state.lock();
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.is_loaded.store(false, Ordering::Release);
+        state.committed = None;
+        state.counted_indexes = None;
+    }
+
+    fn ensure_loaded(&self) -> Result<(), EngineError> {
+        if self.is_loaded.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.load_committed(&mut self.state.lock())?;
+        Ok(())
+    }
+
+    fn load_committed(&self, state: &mut MutexGuard<'_, QueueState>) -> Result<Committed, EngineError> {
+        if let Some(committed) = state.committed {
+            return Ok(committed);
+        }
+        let committed = self.read_committed()?;
+        state.committed = Some(committed);
+        state.changes.forget_until(committed.counts.lsn);
+        self.publish(&committed.counts);
+        self.is_loaded.store(true, Ordering::Release);
+        Ok(committed)
+    }
+
+    fn read_committed(&self) -> Result<Committed, EngineError> {
+        let position = self.shared.storage.position(self.storage_partition())?;
+        let (epoch, lsn) = position.map_or((0, 0), |position| (position.epoch, position.lsn));
+        let key = keys::counts(self.container, self.partition);
+        let counts = match self.shared.storage.snapshot()?.get(keys::CATALOG, &key)? {
+            Some(value) => Counts::decode(&value).ok_or_else(|| corrupt("counts of a partition"))?,
+            None => Counts::default(),
+        };
+        Ok(Committed { epoch, counts: Counts { lsn, ..counts } })
+    }
+
+    fn publish(&self, counts: &Counts) {
+        self.items.store(counts.items, Ordering::Release);
+        self.bytes.store(counts.bytes, Ordering::Release);
+        self.last_ts.store(counts.last_ts, Ordering::Release);
+        self.lsn.store(counts.lsn, Ordering::Release);
+    }
+
+    fn storage_partition(&self) -> PartitionId {
+        keys::partition_id(self.container, self.partition)
+    }
+}

@@ -1,0 +1,140 @@
+//! LSN, `_ts` and what follows from them: the rows of a group of writes.
+
+use std::sync::Arc;
+
+use quire_storage::{Guard, Op};
+
+use super::group::Group;
+use super::{Committed, ItemPut, Prepared, Sequencer, Written};
+use crate::indexes::{CountedIndexes, IndexChange, IndexName};
+use crate::store::version_row::{Before, Deleted, Version, VersionKind};
+use crate::store::{item_row, keys};
+
+impl Sequencer {
+    /// Gives LSN and `_ts` to writes. Their rows, the guard of the commit, and where the partition stands after it.
+    pub(super) fn stamp_all(
+        &self,
+        taken: Vec<Prepared>,
+        (committed, mut counted): (Committed, CountedIndexes),
+        ops: &mut Vec<Op>,
+        group: &mut Group<'_>,
+    ) -> (Guard, (Committed, CountedIndexes)) {
+        let (mut counts, now) = (committed.counts, self.shared.now_checked());
+        let previous_lsn = counts.lsn;
+        for prepared in taken {
+            let ts = prepared.asked_ts.unwrap_or(now).max(counts.last_ts);
+            counts.last_ts = ts;
+            counts.lsn += u64::from(!prepared.is_upkeep);
+            counts.items = counts.items.saturating_add_signed(prepared.items_delta);
+            counts.bytes = counts.bytes.saturating_add_signed(prepared.bytes_delta);
+            counts.unindexed_items =
+                counts.unindexed_items.saturating_add_signed(prepared.unindexed_items_delta);
+            let at = Written { lsn: counts.lsn, ts };
+            group.written.push(at);
+            group.changed.extend(prepared.logical_partitions.iter().map(|name| (*name, at.lsn)));
+            prepared.index_rows().for_each(|(index, rows)| counted.add(index, rows));
+            // A clock that was set back is behind `_ts`, which never falls.
+            self.stamp(prepared, at, ts.min(now), ops, group);
+        }
+        counts.indexes_overflowed = counted.overflowed;
+        counted.ops(self.container, self.partition, ops);
+        let key = keys::counts(self.container, self.partition);
+        ops.push(Op::Put { space: keys::CATALOG, key, value: counts.encode() });
+        let guard = Guard {
+            partition: self.storage_partition(),
+            epoch: committed.epoch,
+            previous_lsn,
+            next_lsn: counts.lsn,
+        };
+        (guard, (Committed { counts, ..committed }, counted))
+    }
+
+    pub(super) fn stamp(
+        &self,
+        prepared: Prepared,
+        at: Written,
+        written: i64,
+        ops: &mut Vec<Op>,
+        group: &mut Group<'_>,
+    ) {
+        let Written { lsn, ts } = at;
+        self.list(prepared.index_names, ops, group);
+        ops.extend(prepared.ops);
+        group.touched.extend(prepared.touched);
+        let gone =
+            u16::try_from(prepared.deleted.len()).expect("a transaction has at most 10,000 operations");
+        // An item that goes may make room for one that comes.
+        for (ordinal, deleted) in (0..).zip(&prepared.deleted) {
+            group.noted.version_written = group.noted.version_written.min(ts);
+            ops.push(self.delete_version(deleted, at, ordinal));
+        }
+        for (ordinal, mut put) in prepared.puts.into_iter().enumerate() {
+            let ordinal = u16::try_from(ordinal).expect("a transaction has at most 10,000 operations");
+            item_row::stamp(&mut put.row, lsn, ordinal, ts, written);
+            let expires_at = put.ttl_seconds.map(|seconds| written + i64::from(seconds));
+            group.noted.item_written = group.noted.item_written.min(written);
+            group.noted.own_expiry = group.noted.own_expiry.min(expires_at.unwrap_or(i64::MAX));
+            if put.version.is_some() {
+                group.noted.version_written = group.noted.version_written.min(ts);
+            }
+            if expires_at != put.expiry_before {
+                let expiry = |at: i64| keys::expiry(self.container, at, put.rid);
+                ops.extend(put.expiry_before.map(|at| Op::Delete { space: keys::FEEDS, key: expiry(at) }));
+                ops.extend(expires_at.map(|at| Op::Put {
+                    space: keys::FEEDS,
+                    key: expiry(at),
+                    value: vec![],
+                }));
+            }
+            ops.extend(put.version.take().map(|before| self.put_version(&put, before, at, ordinal + gone)));
+            self.stamp_indexes(put.rid, put.indexes, ts, ops, group);
+            let latest = keys::latest(self.container, self.partition, lsn, ordinal);
+            ops.push(Op::Put { space: keys::FEEDS, key: latest, value: keys::number_value(put.rid) });
+            ops.push(Op::Put {
+                space: keys::ITEMS,
+                key: keys::item(self.container, put.rid),
+                value: put.row,
+            });
+        }
+    }
+
+    pub(super) fn put_version(&self, put: &ItemPut, before: Option<Before>, at: Written, ordinal: u16) -> Op {
+        let kind = if before.is_some() { VersionKind::Replace } else { VersionKind::Create };
+        let before = before.unwrap_or(Before { lsn: 0, row: Vec::new() });
+        let (current, previous) = (&put.row, &before.row);
+        let version = Version { kind, rid: put.rid, ts: at.ts, lsn_before: before.lsn, current, previous };
+        let key = keys::version(self.container, self.partition, at.lsn, ordinal);
+        Op::Put { space: keys::FEEDS, key, value: version.encode() }
+    }
+
+    pub(super) fn delete_version(&self, deleted: &Deleted, at: Written, ordinal: u16) -> Op {
+        let Deleted { rid, before, is_expired } = deleted;
+        let kind = if *is_expired { VersionKind::Expire } else { VersionKind::Delete };
+        let (current, previous): (&[u8], _) = (&[], &before.row);
+        let version = Version { kind, rid: *rid, ts: at.ts, lsn_before: before.lsn, current, previous };
+        let key = keys::version(self.container, self.partition, at.lsn, ordinal);
+        Op::Put { space: keys::FEEDS, key, value: version.encode() }
+    }
+
+    pub(super) fn stamp_indexes(
+        &self,
+        rid: u64,
+        mut change: IndexChange,
+        ts: i64,
+        ops: &mut Vec<Op>,
+        group: &mut Group<'_>,
+    ) {
+        change.stamp(ts);
+        self.list(std::mem::take(&mut change.names), ops, group);
+        ops.extend(change.into_op(self.container, rid));
+    }
+
+    pub(super) fn list(&self, names: Vec<Arc<IndexName>>, ops: &mut Vec<Op>, group: &mut Group<'_>) {
+        for name in names {
+            if !group.names.iter().any(|other| other.id == name.id) {
+                ops.push(name.row(self.container));
+                group.names.push(name);
+            }
+        }
+    }
+}

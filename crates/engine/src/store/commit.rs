@@ -1,0 +1,60 @@
+//! Guarded commits that no partition's sequencer makes: the catalog's, those of vector indexes, of a restore.
+
+use std::thread;
+use std::time::Duration;
+
+use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, Position, Storage};
+
+use super::random::random_token;
+use crate::api::{EngineError, corrupt};
+
+/// Waits between attempts to learn what became of a commit, or to get past a busy storage.
+const RETRY_WAITS_MS: [u64; 6] = [1, 5, 20, 50, 100, 200];
+
+/// What became of a commit that was sent.
+pub(crate) enum Sent {
+    Done,
+    /// Nothing happened.
+    Failed(EngineError),
+    /// It may or may not have happened.
+    Unknown,
+}
+
+pub(crate) fn guarded_commit(
+    partition: PartitionId,
+    position: Position,
+    next_lsn: u64,
+    ops: Vec<Op>,
+) -> Result<Commit, EngineError> {
+    let guard = Guard { partition, epoch: position.epoch, previous_lsn: position.lsn, next_lsn };
+    Ok(Commit { guards: vec![guard], token: random_token()?, ops })
+}
+
+/// Sends a commit until its outcome is known or patience ends.
+pub(crate) fn send(storage: &dyn Storage, commit: &Commit) -> Sent {
+    let mut unknown = false;
+    let mut last = CommitError::Busy;
+    for wait_ms in RETRY_WAITS_MS {
+        match storage.commit(commit.clone()) {
+            Ok(_) => return Sent::Done,
+            Err(CommitError::Unknown { .. }) => unknown = true,
+            Err(error @ (CommitError::Busy | CommitError::Conflict { .. })) => last = error,
+            // A refusal says nothing about an attempt before it that may have gone through.
+            Err(_) if unknown => return Sent::Unknown,
+            Err(error) => return Sent::Failed(refusal(error)),
+        }
+        thread::sleep(Duration::from_millis(wait_ms));
+    }
+    if unknown { Sent::Unknown } else { Sent::Failed(refusal(last)) }
+}
+
+fn refusal(error: CommitError) -> EngineError {
+    match error {
+        CommitError::Storage(error) => EngineError::Storage(error),
+        CommitError::Busy => EngineError::Overloaded,
+        CommitError::TooLarge { .. } => {
+            EngineError::BadRequest { message: "Request size is too large".to_owned() }
+        }
+        error => corrupt(format!("a commit was refused: {error}")),
+    }
+}
