@@ -7,13 +7,16 @@
 use hyper::{HeaderMap, Method};
 use quire_engine::ScriptKind::StoredProcedure;
 
-use crate::admin::{self, AdminCall, AdminRoute, Answered};
+use crate::admin::AdminRoute::{self, Authority, Endpoint, Quire};
+use crate::admin::{self, AdminCall, AdminResult};
 use crate::auth::Access;
 use crate::handlers::{
     self, Call, Handled, account, addresses, batch, changes, client_encryption_keys, conflicts, containers,
     databases, items, offers, partition_key_ranges, permissions, scripts, session, users,
 };
+use crate::net::pool::Work;
 use crate::routes::RouteKind::{self, *};
+use crate::routes::{self, Route, RouteError};
 use crate::wire::headers::Reply;
 use crate::wire::status::RequestError;
 
@@ -38,6 +41,17 @@ pub(crate) enum Lane {
     ReadOrScript,
     /// Writes, or runs scripts: a write with triggers.
     WriteOrScript,
+}
+
+impl Lane {
+    /// Whose places an engine call takes that is not known to run scripts.
+    pub fn work(self) -> Work {
+        match self {
+            Lane::Memory | Lane::Read | Lane::ReadOrScript => Work::Read,
+            Lane::Write | Lane::WriteOrScript => Work::Write,
+            Lane::Script => Work::Script,
+        }
+    }
 }
 
 /// What an operation is called in metrics and in fault rules.
@@ -157,7 +171,7 @@ fn is_query_type(value: &[u8]) -> bool {
     media_type.trim_ascii().eq_ignore_ascii_case(b"application/query+json")
 }
 
-/// The row of a request. The verb is one of the path's; see [`allows`].
+/// The row of a request. The verb is one of the path's; see [`route`].
 pub(crate) fn find(kind: &RouteKind, method: &Method, flags: Flags) -> Result<Operation, RequestError> {
     let mut operation = row(kind, as_get(method), flags).ok_or_else(|| refusal(method, flags))?;
     operation.action = match operation.action {
@@ -168,9 +182,10 @@ pub(crate) fn find(kind: &RouteKind, method: &Method, flags: Flags) -> Result<Op
     Ok(operation)
 }
 
-/// Whether the path has any operation with this verb.
-pub(crate) fn allows(kind: &RouteKind, method: &Method) -> bool {
-    has_verb(kind, as_get(method))
+/// What a path names, where it has any operation with this verb.
+pub(crate) fn route(method: &Method, path: &str) -> Result<Route, RouteError> {
+    let route = routes::parse(path)?;
+    if has_verb(&route.kind, as_get(method)) { Ok(route) } else { Err(RouteError::MethodNotAllowed) }
 }
 
 /// Runs what [`find`] found. A read whose session is ahead of its partition is run once more, after a short wait.
@@ -185,11 +200,14 @@ pub(crate) async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
 }
 
 /// The row of a request below `/_quire/`.
-pub(crate) fn find_admin(route: &AdminRoute, method: &Method) -> Option<(AdminName, Access)> {
-    admin_row(route, as_get(method))
+pub(crate) fn find_admin(route: AdminRoute<'_>, method: &Method) -> Result<AdminOperation, RouteError> {
+    let found = admin_row(&route, as_get(method));
+    let refusal = if is_admin_path(&route) { RouteError::MethodNotAllowed } else { RouteError::InvalidUrl };
+    found.ok_or(refusal)
 }
 
-pub(crate) async fn run_admin(name: AdminName, call: &AdminCall<'_>, route: &AdminRoute) -> Answered {
+/// Runs what [`find_admin`] found; the names in `route` are decoded.
+pub(crate) async fn run_admin(call: &AdminCall<'_>, name: AdminName, route: &AdminRoute<'_>) -> AdminResult {
     handle_admin(name, call, route).await
 }
 
@@ -324,22 +342,42 @@ ReplaceOffer: PUT Offer { offer },                                       [NONE],
 ReadAddresses: GET Addresses,                                            [NONE],              ReadFeed,   ReadCatalog,        Memory => addresses::read(call);
 }
 
+/// One row of the table of the server's own paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AdminOperation {
+    pub name: AdminName,
+    pub access: Access,
+    pub lane: Lane,
+}
+
 /// The same for the server's own paths, which know no flags.
 macro_rules! admin_operations {
-    (|$call:ident| $($name:ident: $verb:ident $path:pat, $access:ident => $handler:expr;)*) => {
+    (|$call:ident| $($name:ident: $verb:ident $path:pat, $access:ident, $lane:ident => $handler:expr;)*) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum AdminName { $($name),* }
 
         #[allow(unused_variables, reason = "the names in a path are for its handler")]
         #[deny(unreachable_patterns)]
-        fn admin_row(route: &AdminRoute, method: &Method) -> Option<(AdminName, Access)> {
+        fn admin_row(route: &AdminRoute<'_>, method: &Method) -> Option<AdminOperation> {
             match (route, method) {
-                $(($path, &Method::$verb) => Some((AdminName::$name, Access::$access)),)*
+                $(($path, &Method::$verb) => Some(AdminOperation {
+                    name: AdminName::$name,
+                    access: Access::$access,
+                    lane: Lane::$lane,
+                }),)*
                 _ => None,
             }
         }
 
-        async fn handle_admin(name: AdminName, $call: &AdminCall<'_>, route: &AdminRoute) -> Answered {
+        #[allow(unused_variables, unreachable_patterns, reason = "a path has several rows")]
+        fn is_admin_path(route: &AdminRoute<'_>) -> bool {
+            match route {
+                $($path => true,)*
+                _ => false,
+            }
+        }
+
+        async fn handle_admin(name: AdminName, $call: &AdminCall<'_>, route: &AdminRoute<'_>) -> AdminResult {
             match (name, route) {
                 $((AdminName::$name, $path) => $handler,)*
                 (name, _) => {
@@ -351,22 +389,29 @@ macro_rules! admin_operations {
 }
 
 admin_operations! { |call|
-// name, verb and path                                                        access
-Live: GET AdminRoute::Live,                                                   Open => Ok(admin::health::live());
-Ready: GET AdminRoute::Ready,                                                 Open => Ok(admin::health::ready(call.state));
-Authority: GET AdminRoute::Authority,                                         Open => admin::authority::read(call.state);
-Metrics: GET AdminRoute::Metrics,                                             ReadServer => admin::metrics::read(call.state).await;
-ListFaults: GET AdminRoute::Faults { id: None },                              ReadServer => admin::faults::serve(call, None);
-CreateFault: POST AdminRoute::Faults { id: None },                            WriteServer => admin::faults::serve(call, None);
-DeleteFaults: DELETE AdminRoute::Faults { id: None },                         WriteServer => admin::faults::serve(call, None);
-DeleteFault: DELETE AdminRoute::Faults { id: Some(id) },                      WriteServer => admin::faults::serve(call, Some(id));
-Transact: POST AdminRoute::Transaction { database },                          WriteServer => admin::transaction::serve(call, database).await;
-ReadView: GET AdminRoute::View { database, container },                       ReadServer => admin::views::status(call, database, container).await;
-RebuildView: POST AdminRoute::ViewRebuild { database, container },            WriteServer => admin::views::rebuild(call, database, container).await;
-ListPartitions: GET AdminRoute::Partitions { database, container },           ReadServer => admin::partitions::list(call, database, container).await;
-SplitPartition: POST AdminRoute::PartitionSplit { database, container, id },  WriteServer => admin::partitions::split(call, database, container, id).await;
-ReadEndpoint: GET AdminRoute::Endpoint { path },                              ReadServer => admin::endpoints::serve(call, path).await;
-CallEndpoint: POST AdminRoute::Endpoint { path },                             WriteServer => admin::endpoints::serve(call, path).await;
-ReplaceEndpoint: PUT AdminRoute::Endpoint { path },                           WriteServer => admin::endpoints::serve(call, path).await;
-DeleteEndpoint: DELETE AdminRoute::Endpoint { path },                         WriteServer => admin::endpoints::serve(call, path).await;
+// name, verb and path behind /_quire/                                                          access       lane
+Live: GET Quire(["live"]),                                                                      Open,        Memory => admin::health::live();
+Ready: GET Quire(["ready"]),                                                                    Open,        Memory => admin::health::ready(call);
+ReadMetrics: GET Quire(["metrics"]),                                                            ReadServer,  Read => admin::metrics::read(call.state).await;
+
+ListFaults: GET Quire(["faults"]),                                                              ReadServer,  Memory => admin::faults::list(call);
+CreateFault: POST Quire(["faults"]),                                                            WriteServer, Memory => admin::faults::create(call);
+DeleteFaults: DELETE Quire(["faults"]),                                                         WriteServer, Memory => admin::faults::delete_all(call);
+DeleteFault: DELETE Quire(["faults", id]),                                                      WriteServer, Memory => admin::faults::delete(call, id);
+
+RunTransaction: POST Quire(["dbs", database, "transaction"]),                                   WriteServer, Write => admin::transaction::run(call, database).await;
+ReadView: GET Quire(["dbs", database, "colls", container, "view"]),                             ReadServer,  Read => admin::views::status(call, database, container).await;
+RebuildView: POST Quire(["dbs", database, "colls", container, "view", "rebuild"]),              WriteServer, Write => admin::views::rebuild(call, database, container).await;
+ListPartitions: GET Quire(["dbs", database, "colls", container, "partitions"]),                 ReadServer,  Read => admin::partitions::list(call, database, container).await;
+SplitPartition: POST Quire(["dbs", database, "colls", container, "partitions", id, "split"]),   WriteServer, Write => admin::partitions::split(call, database, container, id).await;
+
+ReadAuthority: GET Authority,                                                                   Open,        Memory => admin::authority::read(call);
+
+ReadEndpoint: GET Endpoint(path),                                                               ReadServer,  Write => admin::endpoints::serve(call, path).await;
+CallEndpoint: POST Endpoint(path),                                                              WriteServer, Write => admin::endpoints::serve(call, path).await;
+ReplaceEndpoint: PUT Endpoint(path),                                                            WriteServer, Write => admin::endpoints::serve(call, path).await;
+DeleteEndpoint: DELETE Endpoint(path),                                                          WriteServer, Write => admin::endpoints::serve(call, path).await;
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,5 @@
 //! The URL grammar: which resource a path names and what a client must have signed. What can be done with it is in
-//! [`operations`].
+//! [`operations`](crate::operations).
 //!
 //! A path is split on `/` first and each segment percent-decoded once afterwards, so an encoded `/` in an id
 //! never becomes a separator; `+` is a plus. One trailing slash and one extra leading slash are ignored, nothing
@@ -9,11 +9,8 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hyper::Method;
 use percent_encoding::percent_decode_str;
 use quire_engine::ScriptKind;
-
-use crate::operations;
 
 /// Longest path of the grammar: `dbs/{}/colls/{}/docs/{}/attachments/{}`.
 const SEGMENT_COUNT_MAX: usize = 8;
@@ -95,7 +92,7 @@ pub(crate) fn script_segment(kind: ScriptKind) -> &'static str {
 }
 
 /// `path` is the raw request path; a query string after `?` is read for addresses and ignored otherwise.
-pub(crate) fn parse(method: &Method, path: &str) -> Result<Route, RouteError> {
+pub(crate) fn parse(path: &str) -> Result<Route, RouteError> {
     let mut buffer = [""; SEGMENT_COUNT_MAX];
     let (segments, query) = match item_with_question_mark(path) {
         Some((owner, id)) => {
@@ -109,12 +106,9 @@ pub(crate) fn parse(method: &Method, path: &str) -> Result<Route, RouteError> {
         }
     };
     if segments == ["addresses"] {
-        return addresses(method, query);
+        return addresses(query);
     }
     let (kind, resource_type) = resolve(segments)?;
-    if !operations::allows(&kind, method) {
-        return Err(RouteError::MethodNotAllowed);
-    }
     let (resource_link, resource_link_rid) = links(&kind, segments)?;
     Ok(Route { kind, resource_type, resource_link, resource_link_rid })
 }
@@ -258,10 +252,7 @@ fn has_rid_shape(segment: &str) -> bool {
 }
 
 /// Direct-mode address look-up is signed with the type and link of what it resolves.
-fn addresses(method: &Method, query: &str) -> Result<Route, RouteError> {
-    if !operations::allows(&RouteKind::Addresses, method) {
-        return Err(RouteError::MethodNotAllowed);
-    }
+fn addresses(query: &str) -> Result<Route, RouteError> {
     let unsigned = Route {
         kind: RouteKind::Addresses,
         resource_type: "",

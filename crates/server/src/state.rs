@@ -10,9 +10,10 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::auth::{Issuer, Keys, TokenClock, TokenKey};
 use crate::config::ServerConfig;
+use crate::edge::budget::Budget;
 use crate::edge::faults::Faults;
 use crate::edge::metrics::Metrics;
-use crate::edge::request::{ActivityIds, Budget};
+use crate::edge::request::ActivityIds;
 use crate::edge::throttle::Throttle;
 use crate::net::connections::Connections;
 use crate::net::pool::Pool;

@@ -1,29 +1,31 @@
-//! `/_quire/live` and `/_quire/ready`: open and bare, for whoever starts and watches the server.
+//! `/_quire/live` and `/_quire/ready`: open, for probes.
 
 use std::sync::atomic::Ordering;
 
 use hyper::StatusCode;
+use hyper::header::HeaderValue;
 use quire_engine::{WorkerState, WorkerStatus};
 
-use crate::admin::answer::plain;
-use crate::edge::request::Response;
+use crate::admin::{AdminCall, AdminReply, AdminResult};
 use crate::state::State;
 
-pub(crate) fn live() -> Response {
-    plain(StatusCode::OK, String::new())
+const PLAIN: HeaderValue = HeaderValue::from_static("text/plain");
+
+pub(crate) fn live() -> AdminResult {
+    Ok(AdminReply::text(StatusCode::OK, PLAIN, ""))
 }
 
 /// A server that is not ready, or whose background work fails in part, says why.
-pub(crate) fn ready(state: &State) -> Response {
+pub(crate) fn ready(call: &AdminCall<'_>) -> AdminResult {
     let mut reasons = Vec::new();
-    if !state.ready.load(Ordering::Relaxed) {
+    if !call.state.ready.load(Ordering::Relaxed) {
         reasons.push("the server is stopping".to_owned());
     }
-    if !state.engine.is_writable() {
+    if !call.state.engine.is_writable() {
         reasons.push("the storage takes no writes".to_owned());
     }
-    let (status, text) = readiness(reasons, &workers(state));
-    plain(status, text)
+    let (status, text) = readiness(reasons, &workers(call.state));
+    Ok(AdminReply::text(status, PLAIN, text))
 }
 
 /// Those of the engine and those of the server.

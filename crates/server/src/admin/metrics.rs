@@ -1,25 +1,21 @@
-//! `/_quire/metrics`: figures of the server and the engine.
+//! `/_quire/metrics`: figures of the server and the engine, in Prometheus' text form.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
 
-use crate::admin::Answered;
 use crate::admin::health::workers;
+use crate::admin::{AdminReply, AdminResult};
 use crate::edge::metrics::Held;
-use crate::edge::request::Response;
 use crate::state::State;
 
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
 
-pub(crate) async fn read(state: &Arc<State>) -> Answered {
+pub(crate) async fn read(state: &Arc<State>) -> AdminResult {
     let shared = state.clone();
     let engine = state.pool.read(move || shared.engine.statistics()).await?;
     let held = Held { in_flight_bytes: state.bytes.held(), evicted_connections: state.connections.evicted() };
     let text = state.metrics.write(&engine, &workers(state), held);
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    response.headers_mut().insert(CONTENT_TYPE, METRICS_TYPE);
-    Ok(response)
+    Ok(AdminReply::text(StatusCode::OK, METRICS_TYPE, text))
 }

@@ -1,14 +1,26 @@
-//! What the server says about itself, below `/_quire/`: one file per resource.
+//! The server's own endpoints, below `/_quire/`: one file per resource.
 //!
-//! `live` and `ready` are open and bare, and so is the certificate that clients must trust. Everything else is signed like
-//! any other request, with the resource type `_quire` and the path (without its leading slash) as link. Which key opens
-//! what is in [`operations`]; resource tokens and bearers never open anything here.
+//! `live` and `ready` are open, and so is the certificate that clients must trust. Everything else is signed like any other
+//! request, with the resource type `_quire` and the path (without its leading slash) as link. Resource tokens and bearer
+//! tokens give no access here.
+//!
+//! A new endpoint is a function in the file of its resource and a row in [`operations`]: verb, path with its names, access,
+//! lane, call. The function gets an [`AdminCall`] and the names, decoded, and answers with an [`AdminReply`]:
+//!
+//! - [`AdminCall::run`] calls the engine in the lane of the row, [`AdminCall::container`] looks up a container;
+//! - [`AdminCall::json`] reads the body within a limit, [`AdminCall::parameters`] the query string, strictly;
+//! - [`AdminCall::wait_until`] waits for work in the background, as long as `?waitMs=` says;
+//! - [`Request::precondition`] is `If-Match`, [`Request::has_version`] is `If-None-Match`; answer an etag by
+//!   [`AdminReply::with`];
+//! - [`AdminReply::accepted`] is 202 with the `Location` of the resource that shows the progress;
+//! - an error is an `EngineError` or a `RequestError`; its status is chosen in [`status`](crate::wire::status).
 
-mod answer; // how answers are written
-mod path; // which resource a path names
+mod parameters; // `?waitMs=500`
+mod path; // the paths, decoded
+mod reply; // how answers are written
 
 pub(crate) mod authority;
-pub(crate) mod endpoints; // of the server's owner
+pub(crate) mod endpoints; // those of the server's owner
 pub(crate) mod faults;
 pub(crate) mod health; // live and ready
 pub(crate) mod metrics;
@@ -17,25 +29,78 @@ pub(crate) mod transaction;
 pub(crate) mod views;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-pub(crate) use self::path::{AdminRoute, is_own, parse};
+use quire_engine::{Container, Engine, EngineError};
+use quire_value::{Limits, Value, text};
+
+pub(crate) use self::parameters::Parameters;
+pub(crate) use self::path::{AdminPath, AdminRoute, is_own};
+pub(crate) use self::reply::AdminReply;
 use crate::auth::{self, Access, AuthError, Signed};
 use crate::edge::request::{Request, Response};
-use crate::operations;
+use crate::operations::{self, AdminOperation};
 use crate::state::State;
-use crate::wire::status::HandlerError;
+use crate::wire::status::{HandlerError, RequestError};
 
 const RESOURCE_TYPE: &str = "_quire";
+/// Between two looks at what a request waits for; the pause grows from one to the other.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-pub(crate) type Answered = Result<Response, HandlerError>;
+pub(crate) type AdminResult = Result<AdminReply, HandlerError>;
 
 /// An authorized request below `/_quire/`, its body read.
 pub(crate) struct AdminCall<'a> {
     pub state: &'a Arc<State>,
     pub request: &'a Request,
+    operation: AdminOperation,
 }
 
-/// Who asks, and whether they may.
+impl AdminCall<'_> {
+    /// Runs an engine call in the lane of the operation.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Engine) -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<T, HandlerError> {
+        let engine = self.state.engine.clone();
+        let (answer, _place) = self.state.pool.run(self.operation.lane.work(), move || call(&engine)).await?;
+        Ok(answer?)
+    }
+
+    pub fn container(&self, database: &str, container: &str) -> Result<Arc<Container>, HandlerError> {
+        Ok(self.state.engine.container(database, container)?)
+    }
+
+    /// The body, which must be JSON of at most `bytes_max`.
+    pub fn json(&self, bytes_max: usize) -> Result<Value, HandlerError> {
+        let body = &self.request.body;
+        if body.len() > bytes_max {
+            return Err(RequestError::BodyTooLarge { bytes_max }.into());
+        }
+        Ok(text::parse(body, Limits::default()).map_err(EngineError::from)?)
+    }
+
+    /// The query string. A parameter that is not one of `known` is an error.
+    pub fn parameters(&self, known: &[&str]) -> Result<Parameters<'_>, HandlerError> {
+        Parameters::parse(&self.request.path, known)
+    }
+
+    /// Returns when `is_done`, after `wait`, or when the server stops. Takes no place of the pool while it waits.
+    pub async fn wait_until(&self, wait: Duration, mut is_done: impl FnMut() -> bool) {
+        let (deadline, mut pause) = (Instant::now() + wait, PAUSE_MIN);
+        while Instant::now() < deadline && !is_done() {
+            let next = deadline.min(Instant::now() + pause);
+            tokio::select! {
+                () = tokio::time::sleep_until(next.into()) => {}
+                () = self.state.stopped() => return,
+            }
+            pause = PAUSE_MAX.min(2 * pause);
+        }
+    }
+}
+
+/// Whether the sender of a request has the access.
 pub(crate) async fn authorize(state: &State, request: &Request, access: Access) -> Result<(), AuthError> {
     let path = path::without_query(&request.path);
     let signed = Signed {
@@ -48,12 +113,15 @@ pub(crate) async fn authorize(state: &State, request: &Request, access: Access) 
     auth::authorize_server(&principal, access)
 }
 
-/// Serves a request below `/_quire/` that is authorized.
+/// Serves a request that is authorized.
 pub(crate) async fn dispatch(
     state: &Arc<State>,
     request: &Request,
-    route: &AdminRoute,
-    name: operations::AdminName,
-) -> Answered {
-    operations::run_admin(name, &AdminCall { state, request }, route).await
+    path: &AdminPath<'_>,
+    operation: AdminOperation,
+) -> Result<Response, HandlerError> {
+    let names = path.names();
+    let call = AdminCall { state, request, operation };
+    let reply = operations::run_admin(&call, operation.name, &path.with_names(&names)).await?;
+    Ok(reply.into_response())
 }

@@ -4,38 +4,36 @@
 //! a container's throughput and size do the same by themselves.
 
 use hyper::StatusCode;
-use quire_engine::{CannotSplit, Container, Engine, EngineError, PartitionInfo};
+use quire_engine::{CannotSplit, Container, Engine, PartitionInfo};
 use quire_value::{Object, Value};
 
-use crate::admin::{AdminCall, Answered, answer};
+use crate::admin::{AdminCall, AdminReply, AdminResult};
 
-pub(crate) async fn list(call: &AdminCall<'_>, database: &str, container: &str) -> Answered {
-    let (engine, database, container) =
-        (call.state.engine.clone(), database.to_owned(), container.to_owned());
-    let run = move || Ok::<_, EngineError>(describe(&engine, &*engine.container(&database, &container)?));
-    Ok(answer::json(StatusCode::OK, call.state.pool.read(run).await??))
+pub(crate) async fn list(call: &AdminCall<'_>, database: &str, container: &str) -> AdminResult {
+    let container = call.container(database, container)?;
+    let list = call.run(move |engine| Ok(describe(engine, &container))).await?;
+    Ok(AdminReply::json(StatusCode::OK, list))
 }
 
-pub(crate) async fn split(call: &AdminCall<'_>, database: &str, container: &str, id: &str) -> Answered {
-    let (engine, id) = (call.state.engine.clone(), id.to_owned());
-    let (database, container) = (database.to_owned(), container.to_owned());
-    let run = move || {
-        engine.split_partition(&engine.container(&database, &container)?, &id)?;
+pub(crate) async fn split(call: &AdminCall<'_>, database: &str, container: &str, id: &str) -> AdminResult {
+    let (database, name, id) = (database.to_owned(), container.to_owned(), id.to_owned());
+    let container = call.container(&database, &name)?;
+    let split = move |engine: &Engine| {
+        engine.split_partition(&container, &id)?;
         // As it is after the split.
-        Ok::<_, EngineError>(describe(&engine, &*engine.container(&database, &container)?))
+        Ok(describe(engine, &*engine.container(&database, &name)?))
     };
-    Ok(answer::json(StatusCode::OK, call.state.pool.write(run).await??))
+    Ok(AdminReply::json(StatusCode::OK, call.run(split).await?))
 }
 
-fn describe(engine: &Engine, container: &Container) -> String {
+fn describe(engine: &Engine, container: &Container) -> Object {
     let partitions = container.partitions().into_iter().map(|info| {
         let cannot_split = engine.cannot_split(container, &info.id);
         one(info, cannot_split)
     });
-    let partitions = partitions.collect();
     let mut list = Object::new();
-    list.set("partitions", Value::Array(partitions));
-    Value::Object(list).to_json()
+    list.set("partitions", partitions.collect::<Vec<Value>>());
+    list
 }
 
 fn one(info: PartitionInfo, cannot_split: Option<CannotSplit>) -> Value {

@@ -1,4 +1,6 @@
-//! The paths below `/_quire/`: which resource each names.
+//! The paths of the server itself, decoded once: what lies below `/_quire/`, and the certificate to trust.
+
+use std::borrow::Cow;
 
 use hyper::Method;
 use percent_encoding::percent_decode_str;
@@ -6,99 +8,111 @@ use percent_encoding::percent_decode_str;
 use crate::routes::RouteError;
 use crate::state::State;
 
-/// Where samples fetch the certificate to trust.
+const PREFIX: &str = "/_quire/";
+/// Where samples for emulators fetch the certificate to trust.
 const AUTHORITY_PATH: &str = "/_explorer/emulator.pem";
 
-/// What a path below `/_quire/` names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AdminRoute {
-    Live,
-    Ready,
-    Metrics,
+/// What a path names, as the rows of [`operations`](crate::operations) write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AdminRoute<'a> {
+    /// The segments behind `/_quire/`. Names in them are as long and as free as names are; no segment is empty.
+    Quire(&'a [&'a str]),
     /// The certificate of the authority that signed the server's own.
     Authority,
-    /// All rules, or the one with the id.
-    Faults {
-        id: Option<String>,
+    /// A path that the server's owner added.
+    Endpoint(&'static str),
+}
+
+/// A path below `/_quire/`, split and decoded.
+#[derive(Debug)]
+pub(crate) enum AdminPath<'a> {
+    Quire {
+        /// As they were sent. The words of the grammar are compared with these: an encoded word is a name, never a word.
+        sent: Vec<&'a str>,
+        decoded: Vec<Cow<'a, str>>,
     },
-    Transaction {
-        database: String,
-    },
-    View {
-        database: String,
-        container: String,
-    },
-    ViewRebuild {
-        database: String,
-        container: String,
-    },
-    Partitions {
-        database: String,
-        container: String,
-    },
-    PartitionSplit {
-        database: String,
-        container: String,
-        id: String,
-    },
-    /// Of the server's owner.
-    Endpoint {
-        path: &'static str,
-    },
+    Other(AdminRoute<'static>),
+}
+
+pub(crate) fn is_own(path: &str) -> bool {
+    path.starts_with(PREFIX) || path == AUTHORITY_PATH
 }
 
 pub(super) fn without_query(path: &str) -> &str {
     path.split('?').next().unwrap_or_default()
 }
 
-pub(crate) fn is_own(path: &str) -> bool {
-    path.starts_with("/_quire/") || path == AUTHORITY_PATH
-}
-
-/// Percent-decoded, without a query string.
-pub(crate) fn parse(state: &State, method: &Method, path: &str) -> Result<AdminRoute, RouteError> {
-    let path = without_query(path);
-    if path == AUTHORITY_PATH {
-        return if state.certificate.is_some() {
-            Ok(AdminRoute::Authority)
-        } else {
-            Err(RouteError::InvalidUrl)
-        };
-    }
-    let mut endpoints = state.config.endpoints.iter().filter(|endpoint| endpoint.path == path).peekable();
-    if let Some(endpoint) = endpoints.peek() {
-        let route = AdminRoute::Endpoint { path: endpoint.path };
-        let is_known = endpoints.any(|endpoint| endpoint.method == *method);
-        return if is_known { Ok(route) } else { Err(RouteError::MethodNotAllowed) };
-    }
-    let segments: Vec<&str> = path.strip_prefix("/_quire/").unwrap_or_default().split('/').collect();
-    Ok(match *segments.as_slice() {
-        ["live"] => AdminRoute::Live,
-        ["ready"] => AdminRoute::Ready,
-        ["metrics"] => AdminRoute::Metrics,
-        ["faults"] => AdminRoute::Faults { id: None },
-        ["faults", id] => AdminRoute::Faults { id: Some(decode(id)?) },
-        ["dbs", database, "transaction"] => AdminRoute::Transaction { database: decode(database)? },
-        ["dbs", database, "colls", container, ref rest @ ..] => {
-            in_container(decode(database)?, decode(container)?, rest)?
+impl<'a> AdminPath<'a> {
+    pub fn parse(state: &State, method: &Method, path: &'a str) -> Result<AdminPath<'a>, RouteError> {
+        let path = without_query(path);
+        if path == AUTHORITY_PATH {
+            let is_there = state.certificate.is_some();
+            return is_there.then_some(AdminPath::Other(AdminRoute::Authority)).ok_or(RouteError::InvalidUrl);
         }
-        _ => return Err(RouteError::InvalidUrl),
-    })
+        let mut endpoints = state.config.endpoints.iter().filter(|endpoint| endpoint.path == path).peekable();
+        if let Some(endpoint) = endpoints.peek() {
+            let route = AdminRoute::Endpoint(endpoint.path);
+            let is_known = endpoints.any(|endpoint| endpoint.method == *method);
+            return is_known.then_some(AdminPath::Other(route)).ok_or(RouteError::MethodNotAllowed);
+        }
+        AdminPath::split(path)
+    }
+
+    /// Split on `/` first and decoded afterwards, so an encoded `/` in a name never becomes a separator.
+    fn split(path: &'a str) -> Result<AdminPath<'a>, RouteError> {
+        let path = path.strip_prefix(PREFIX).ok_or(RouteError::InvalidUrl)?;
+        let sent: Vec<&str> = path.split('/').collect();
+        let decoded = sent.iter().map(|segment| decode(segment)).collect::<Result<_, _>>()?;
+        Ok(AdminPath::Quire { sent, decoded })
+    }
+
+    /// For the search of an operation.
+    pub fn as_sent(&self) -> AdminRoute<'_> {
+        match self {
+            AdminPath::Quire { sent, .. } => AdminRoute::Quire(sent),
+            AdminPath::Other(route) => *route,
+        }
+    }
+
+    /// The decoded segments, for the handler of the operation that was found.
+    pub fn names(&self) -> Vec<&str> {
+        match self {
+            AdminPath::Quire { decoded, .. } => decoded.iter().map(|name| &**name).collect(),
+            AdminPath::Other(_) => Vec::new(),
+        }
+    }
+
+    pub fn with_names<'b>(&self, names: &'b [&'b str]) -> AdminRoute<'b> {
+        match self {
+            AdminPath::Quire { .. } => AdminRoute::Quire(names),
+            AdminPath::Other(route) => *route,
+        }
+    }
 }
 
-fn in_container(database: String, container: String, rest: &[&str]) -> Result<AdminRoute, RouteError> {
-    Ok(match *rest {
-        ["view"] => AdminRoute::View { database, container },
-        ["view", "rebuild"] => AdminRoute::ViewRebuild { database, container },
-        ["partitions"] => AdminRoute::Partitions { database, container },
-        ["partitions", id, "split"] => AdminRoute::PartitionSplit { database, container, id: decode(id)? },
-        _ => return Err(RouteError::InvalidUrl),
-    })
-}
-
-fn decode(segment: &str) -> Result<String, RouteError> {
+fn decode(segment: &str) -> Result<Cow<'_, str>, RouteError> {
     match percent_decode_str(segment).decode_utf8() {
-        Ok(name) if !name.is_empty() => Ok(name.into_owned()),
+        Ok(name) if !name.is_empty() => Ok(name),
         _ => Err(RouteError::InvalidUrl),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_decoded_and_words_are_not() {
+        let path = AdminPath::split("/_quire/dbs/a%2Fb%20%C3%BC/colls/%64bs/view").unwrap();
+        let sent = ["dbs", "a%2Fb%20%C3%BC", "colls", "%64bs", "view"];
+        assert_eq!(path.as_sent(), AdminRoute::Quire(&sent));
+        assert_eq!(path.names(), ["dbs", "a/b ü", "colls", "dbs", "view"]);
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        for path in ["/_quire/", "/_quire/metrics/", "/_quire//metrics", "/_quire/dbs/%FF", "/quire/live"] {
+            assert_eq!(AdminPath::split(path).err(), Some(RouteError::InvalidUrl), "{path}");
+        }
     }
 }

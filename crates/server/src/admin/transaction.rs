@@ -6,19 +6,20 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::HeaderName;
 use quire_engine::{
-    EngineError, IndexingDirective, Position, TransactionAnswer, TransactionDone, TransactionOperation,
+    IndexingDirective, Position, TransactionAnswer, TransactionDone, TransactionOperation,
     TransactionOutcome, TransactionVerb,
 };
 use quire_resource::PartitionKey;
+use quire_value::Value;
 use quire_value::text::write_string;
-use quire_value::{Limits, Value, text};
 
-use crate::admin::{AdminCall, Answered, answer};
+use crate::admin::{AdminCall, AdminReply, AdminResult};
 use crate::wire::status::{Failure, HandlerError, RequestError};
 
 const CHARGE: HeaderName = HeaderName::from_static("x-ms-request-charge");
+const BODY_BYTES_MAX: usize = 2 << 20;
 /// A member that an operation may have; any other is a mistake.
 const MEMBERS: [&str; 8] = [
     "operationType",
@@ -31,32 +32,26 @@ const MEMBERS: [&str; 8] = [
     "indexingDirective",
 ];
 
-pub(crate) async fn serve(call: &AdminCall<'_>, database: &str) -> Answered {
-    let (state, request) = (call.state, call.request);
-    if !state.config.enable_transactions {
+pub(crate) async fn run(call: &AdminCall<'_>, database: &str) -> AdminResult {
+    if !call.state.config.enable_transactions {
         return Err(RequestError::Disabled { flag: "--enable-transactions" }.into());
     }
-    let operations = operations(&request.body, !request.prefers_minimal())?;
-    let (shared, database, cancel) = (state.clone(), database.to_owned(), request.client.cancel());
-    let run = move || shared.engine.transact(&database, operations, &cancel);
-    let answer = state.pool.write(run).await??;
+    let operations = operations(&call.json(BODY_BYTES_MAX)?, !call.request.prefers_minimal())?;
+    let (database, cancel) = (database.to_owned(), call.request.client.cancel());
+    let answer = call.run(move |engine| engine.transact(&database, operations, &cancel)).await?;
     let failed = answer.results.iter().any(|result| match result {
         Ok(done) => done.outcome == TransactionOutcome::NotModified,
         Err(_) => true,
     });
-    let charge = format!("{:.2}", answer.charge);
     let status = if failed { StatusCode::MULTI_STATUS } else { StatusCode::OK };
-    let mut response = answer::json(status, body(&answer));
-    response.headers_mut().extend(HeaderValue::try_from(charge).map(|charge| (CHARGE, charge)));
-    Ok(response)
+    Ok(AdminReply::json_text(status, body(&answer)).with(CHARGE, format!("{:.2}", answer.charge)))
 }
 
 fn bad(message: impl Into<String>) -> HandlerError {
     RequestError::BadRequest { message: message.into() }.into()
 }
 
-fn operations(body: &[u8], want_body: bool) -> Result<Vec<TransactionOperation>, HandlerError> {
-    let body = text::parse(body, Limits::default()).map_err(EngineError::from)?;
+fn operations(body: &Value, want_body: bool) -> Result<Vec<TransactionOperation>, HandlerError> {
     let list = body.get("operations").and_then(Value::as_array);
     let list = list.ok_or_else(|| bad("The body must be an object with an array 'operations'."))?;
     let operation = |(at, value)| {

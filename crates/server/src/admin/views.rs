@@ -1,37 +1,43 @@
-//! `/_quire/dbs/{db}/colls/{coll}/view`: where a view stands, and filling it again.
+//! `/_quire/dbs/{db}/colls/{coll}/view`: how far a view is, and filling it again.
 //!
-//! `GET …/view` says where a view stands, `POST …/view/rebuild` empties it and fills it again.
+//! `GET …/view?waitMs=N` waits up to N milliseconds until the view has taken every write of its source. `POST …/view/rebuild`
+//! empties it and fills it again, in the background.
 
 use hyper::StatusCode;
-use quire_engine::{Container, Engine, EngineError, ViewStatus};
+use quire_engine::{Container, Engine, EngineError, ViewState, ViewStatus};
 use quire_value::{Object, Value};
 
-use crate::admin::{AdminCall, Answered, answer};
+use crate::admin::{AdminCall, AdminReply, AdminResult};
 use crate::handlers::views::word;
 
-pub(crate) async fn status(call: &AdminCall<'_>, database: &str, container: &str) -> Answered {
-    let (engine, database, container) =
-        (call.state.engine.clone(), database.to_owned(), container.to_owned());
-    let answer = move || describe(&engine, &*engine.container(&database, &container)?);
-    Ok(answer::json(StatusCode::OK, call.state.pool.read(answer).await??))
+pub(crate) async fn status(call: &AdminCall<'_>, database: &str, container: &str) -> AdminResult {
+    let wait = call.parameters(&["waitMs"])?.wait()?;
+    let view = call.container(database, container)?;
+    let engine = &call.state.engine;
+    call.wait_until(wait, || engine.view_status(&view).is_none_or(|status| is_current(&status))).await;
+    let status = call.run(move |engine| describe(engine, &view)).await?;
+    Ok(AdminReply::json(StatusCode::OK, status))
 }
 
-pub(crate) async fn rebuild(call: &AdminCall<'_>, database: &str, container: &str) -> Answered {
-    let (engine, database, container) =
-        (call.state.engine.clone(), database.to_owned(), container.to_owned());
-    let answer = move || {
-        let view = engine.container(&database, &container)?;
+pub(crate) async fn rebuild(call: &AdminCall<'_>, database: &str, container: &str) -> AdminResult {
+    let view = call.container(database, container)?;
+    let rebuild = move |engine: &Engine| {
         engine.rebuild_view(&view)?;
-        describe(&engine, &view)
+        describe(engine, &view)
     };
-    Ok(answer::json(StatusCode::ACCEPTED, call.state.pool.write(answer).await??))
+    let status = call.run(rebuild).await?;
+    Ok(AdminReply::accepted(&["dbs", database, "colls", container, "view"], status))
 }
 
-fn describe(engine: &Engine, view: &Container) -> Result<String, EngineError> {
+fn is_current(status: &ViewStatus) -> bool {
+    matches!(status.state, ViewState::Active) && status.lag == 0
+}
+
+fn describe(engine: &Engine, view: &Container) -> Result<Object, EngineError> {
     let status = engine.view_status(view).ok_or_else(|| EngineError::BadRequest {
         message: format!("The container '{}' is not a view.", view.definition.id),
     })?;
-    Ok(Value::from(json(view, &status)).to_json())
+    Ok(json(view, &status))
 }
 
 fn json(view: &Container, status: &ViewStatus) -> Object {

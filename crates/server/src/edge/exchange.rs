@@ -13,18 +13,20 @@ use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Version};
 
-use crate::admin;
+use crate::admin::{self, AdminPath, AdminReply};
 use crate::auth::{self, Access};
+use crate::edge::body::{hold_answer, read_body};
+use crate::edge::budget::Hold;
 use crate::edge::dispatch;
 use crate::edge::faults::{End, Fault};
 use crate::edge::guard::{self, Cors, Guard};
 use crate::edge::log;
 use crate::edge::metrics::Operation;
 use crate::edge::panics::caught;
-use crate::edge::request::{Client, Hold, Request, Response, check_head, hold_answer, read_body};
+use crate::edge::request::{Client, Request, Response, check_head};
 use crate::net::connection_state::Wire;
 use crate::operations::{self, Flags};
-use crate::routes::{self, RouteError};
+use crate::routes::RouteError;
 use crate::state::State;
 use crate::wire::headers::error_response;
 use crate::wire::status::{Failure, HandlerError, RequestError};
@@ -107,7 +109,7 @@ pub(crate) async fn answer_metrics(
     let outcome = match (checked, received.uri().path(), received.method()) {
         (Err(error), ..) => Err(error.into()),
         (Ok(_), "/metrics" | "/_quire/metrics", &Method::GET | &Method::HEAD) => {
-            admin::metrics::read(state).await
+            admin::metrics::read(state).await.map(AdminReply::into_response)
         }
         _ => Err(RequestError::Route(RouteError::InvalidUrl).into()),
     };
@@ -169,7 +171,7 @@ impl Exchange {
 
     async fn serve_protocol(&mut self, mut request: Request) -> Result<Response, HandlerError> {
         let state = self.state.clone();
-        let route = routes::parse(&request.method, &request.path).map_err(RequestError::Route)?;
+        let route = operations::route(&request.method, &request.path).map_err(RequestError::Route)?;
         let found = operations::find(&route.kind, &request.method, Flags::of(&request.headers));
         let action = found.as_ref().ok().map(|operation| operation.action);
         self.operation = Operation::new(route.resource_type, action);
@@ -220,16 +222,17 @@ impl Exchange {
 
     async fn serve_own(&mut self, mut request: Request) -> Result<Response, HandlerError> {
         let state = self.state.clone();
-        let route = admin::parse(&state, &request.method, &request.path).map_err(RequestError::Route)?;
-        let found = operations::find_admin(&route, &request.method);
-        let (name, access) = found.ok_or(RequestError::Route(RouteError::MethodNotAllowed))?;
-        if access != Access::Open {
-            admin::authorize(&state, &request, access).await?;
+        let sent = request.path.clone();
+        let path = AdminPath::parse(&state, &request.method, &sent).map_err(RequestError::Route)?;
+        let found = operations::find_admin(path.as_sent(), &request.method);
+        let operation = found.map_err(RequestError::Route)?;
+        if operation.access != Access::Open {
+            admin::authorize(&state, &request, operation.access).await?;
             state.connections.authenticated(&self.wire);
             let mut hold = state.bytes.hold();
             request.body = self.read_body(&mut hold).await?;
         }
-        admin::dispatch(&state, &request, &route, name).await
+        admin::dispatch(&state, &request, &path, operation).await
     }
 
     async fn read_body(&mut self, hold: &mut Hold) -> Result<Bytes, RequestError> {
@@ -298,9 +301,9 @@ fn allowed_verbs(state: &State, path: &str) -> String {
     const VERBS: [Method; 6] =
         [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
     let has = |method: &&Method| match admin::is_own(path) {
-        true => admin::parse(state, method, path)
-            .is_ok_and(|route| operations::find_admin(&route, method).is_some()),
-        false => routes::parse(method, path).is_ok(),
+        true => AdminPath::parse(state, method, path)
+            .is_ok_and(|path| operations::find_admin(path.as_sent(), method).is_ok()),
+        false => operations::route(method, path).is_ok(),
     };
     VERBS.iter().filter(has).map(Method::as_str).collect::<Vec<_>>().join(", ")
 }

@@ -6,16 +6,15 @@
 
 use std::time::Duration;
 
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use parking_lot::Mutex;
-use quire_engine::EngineError;
 use quire_resource::PartitionKey;
-use quire_value::{Limits, Number, Object, Value, text};
+use quire_value::{Number, Object, Value};
 
 use crate::edge::request::Request;
 use crate::operations::Action;
-use crate::routes::{Route, RouteError, RouteKind};
-use crate::wire::status::{HandlerError, RequestError};
+use crate::routes::{Route, RouteKind};
+use crate::wire::status::RequestError;
 
 const RULE_COUNT_MAX: usize = 1000;
 const DELAY_MAX: Duration = Duration::from_secs(600);
@@ -32,7 +31,7 @@ struct Rules {
     list: Vec<Rule>,
 }
 
-struct Rule {
+pub(crate) struct Rule {
     id: u64,
     /// As it was sent.
     text: Object,
@@ -84,73 +83,37 @@ impl Faults {
         rules.list.iter_mut().find_map(|rule| rule.strike(action.name(), request, route))
     }
 
-    /// Serves `/_quire/faults` and `/_quire/faults/{id}`.
-    pub fn serve(
-        &self,
-        method: &Method,
-        id: Option<&str>,
-        body: &[u8],
-    ) -> Result<(StatusCode, String), FaultError> {
-        match (method, id) {
-            (&Method::GET | &Method::HEAD, None) => Ok((StatusCode::OK, self.list())),
-            (&Method::POST, None) => Ok((StatusCode::CREATED, self.add(body)?)),
-            (&Method::DELETE, None) => {
-                self.rules.lock().list.clear();
-                Ok((StatusCode::NO_CONTENT, String::new()))
-            }
-            (&Method::DELETE, Some(id)) => self.remove(id),
-            _ => Err(FaultError::MethodNotAllowed),
-        }
+    pub fn list(&self) -> Vec<Value> {
+        self.rules.lock().list.iter().map(Rule::to_json).collect()
     }
 
-    fn list(&self) -> String {
-        let rules: Vec<Value> = self.rules.lock().list.iter().map(Rule::to_json).collect();
-        let mut answer = Object::new();
-        answer.set("faults", rules);
-        Value::from(answer).to_json()
-    }
-
-    fn add(&self, body: &[u8]) -> Result<String, FaultError> {
-        let mut rule = Rule::parse(body)?;
+    /// The rule as it is listed from now on.
+    pub fn add(&self, mut rule: Rule) -> Result<Value, RequestError> {
         let mut rules = self.rules.lock();
         if rules.list.len() >= RULE_COUNT_MAX {
             return Err(bad(format!("there are {RULE_COUNT_MAX} fault rules already")));
         }
         rules.next_id += 1;
         rule.id = rules.next_id;
-        let json = rule.to_json().to_json();
+        let json = rule.to_json();
         rules.list.push(rule);
         Ok(json)
     }
 
-    fn remove(&self, id: &str) -> Result<(StatusCode, String), FaultError> {
+    /// Whether there was one.
+    pub fn remove(&self, id: &str) -> bool {
         let mut rules = self.rules.lock();
         let at = rules.list.iter().position(|rule| rule.id.to_string() == id);
-        let at = at.ok_or_else(|| FaultError::NotFound { id: id.to_owned() })?;
-        rules.list.remove(at);
-        Ok((StatusCode::NO_CONTENT, String::new()))
+        at.map(|at| rules.list.remove(at)).is_some()
+    }
+
+    pub fn clear(&self) {
+        self.rules.lock().list.clear();
     }
 }
 
-#[derive(Debug)]
-pub(crate) enum FaultError {
-    MethodNotAllowed,
-    NotFound { id: String },
-    Bad { message: String },
-}
-
-fn bad(message: String) -> FaultError {
-    FaultError::Bad { message }
-}
-
-impl From<FaultError> for HandlerError {
-    fn from(error: FaultError) -> HandlerError {
-        match error {
-            FaultError::NotFound { id } => EngineError::ResourceNotFound { kind: "fault", id }.into(),
-            FaultError::Bad { message } => RequestError::BadRequest { message }.into(),
-            FaultError::MethodNotAllowed => RequestError::Route(RouteError::MethodNotAllowed).into(),
-        }
-    }
+fn bad(message: impl Into<String>) -> RequestError {
+    RequestError::BadRequest { message: message.into() }
 }
 
 impl Rule {
@@ -190,14 +153,14 @@ impl Rule {
         Value::from(rule)
     }
 
-    fn parse(body: &[u8]) -> Result<Rule, FaultError> {
-        let value = text::parse(body, Limits::default()).map_err(|error| bad(error.to_string()))?;
-        let Value::Object(members) = value else { return Err(bad("a fault is a JSON object".to_owned())) };
-        let mut reader = Members { members: &members, known: Vec::new() };
+    /// Members that no rule has are refused.
+    pub fn parse(value: &Value) -> Result<Rule, RequestError> {
+        let Value::Object(members) = value else { return Err(bad("a fault is a JSON object")) };
+        let mut reader = Members { members, known: Vec::new() };
         let operations = match reader.take("operations") {
             None => Vec::new(),
             Some(Value::Array(names)) => names.iter().map(operation_name).collect::<Result<_, _>>()?,
-            Some(_) => return Err(bad("\"operations\" is an array of names".to_owned())),
+            Some(_) => return Err(bad("\"operations\" is an array of names")),
         };
         let partition_key = match reader.take("partitionKey") {
             None => None,
@@ -224,7 +187,7 @@ impl Rule {
             text: members.clone(),
         };
         if !(0.0..=1.0).contains(&rule.rate) {
-            return Err(bad("\"rate\" lies between 0 and 1".to_owned()));
+            return Err(bad("\"rate\" lies between 0 and 1"));
         }
         match members.iter().find(|(name, _)| !reader.known.contains(name)) {
             Some((name, _)) => Err(bad(format!("{name:?} is not a member of a fault"))),
@@ -233,7 +196,7 @@ impl Rule {
     }
 }
 
-fn operation_name(value: &Value) -> Result<String, FaultError> {
+fn operation_name(value: &Value) -> Result<String, RequestError> {
     let names = Action::ALL.map(Action::name);
     match value.as_str().filter(|name| names.contains(name)) {
         Some(name) => Ok(name.to_owned()),
@@ -253,7 +216,7 @@ impl<'a> Members<'a> {
         self.members.get(name)
     }
 
-    fn text(&mut self, name: &'a str) -> Result<Option<String>, FaultError> {
+    fn text(&mut self, name: &'a str) -> Result<Option<String>, RequestError> {
         match self.take(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -261,7 +224,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    fn number(&mut self, name: &'a str) -> Result<Option<f64>, FaultError> {
+    fn number(&mut self, name: &'a str) -> Result<Option<f64>, RequestError> {
         match self.take(name) {
             None => Ok(None),
             Some(Value::Number(number)) => Ok(Some(number.as_f64())),
@@ -269,7 +232,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    fn integer(&mut self, name: &'a str) -> Result<Option<u64>, FaultError> {
+    fn integer(&mut self, name: &'a str) -> Result<Option<u64>, RequestError> {
         match self.take(name) {
             None => Ok(None),
             Some(Value::Number(number)) if number.as_i64().is_some_and(|number| number >= 0) => {
@@ -279,12 +242,12 @@ impl<'a> Members<'a> {
         }
     }
 
-    fn bounded<T: TryFrom<u64>>(&mut self, name: &'a str) -> Result<Option<T>, FaultError> {
+    fn bounded<T: TryFrom<u64>>(&mut self, name: &'a str) -> Result<Option<T>, RequestError> {
         let Some(number) = self.integer(name)? else { return Ok(None) };
         T::try_from(number).map(Some).map_err(|_| bad(format!("{name:?} is too large")))
     }
 
-    fn flag(&mut self, name: &'a str) -> Result<bool, FaultError> {
+    fn flag(&mut self, name: &'a str) -> Result<bool, RequestError> {
         match self.take(name) {
             None => Ok(false),
             Some(Value::Bool(value)) => Ok(*value),
@@ -292,24 +255,23 @@ impl<'a> Members<'a> {
         }
     }
 
-    fn fault(&mut self) -> Result<Fault, FaultError> {
+    fn fault(&mut self) -> Result<Fault, RequestError> {
         let delay = Duration::from_millis(self.integer("delayMs")?.unwrap_or(0));
         let (after, cut, status) = (self.flag("after")?, self.flag("cut")?, self.bounded::<u16>("status")?);
         let (substatus, retry_after_ms) = (self.bounded("subStatus")?, self.bounded("retryAfterMs")?);
         let message = self.text("message")?.unwrap_or_else(|| "A fault that was asked for.".to_owned());
         let end = match (status, cut) {
             (Some(_), true) => {
-                return Err(bad("a fault answers a status or cuts the connection, not both".to_owned()));
+                return Err(bad("a fault answers a status or cuts the connection, not both"));
             }
             (None, true) => End::Cut,
             (None, false) if delay.is_zero() => {
-                return Err(bad("a fault needs a \"status\", a \"delayMs\" or \"cut\"".to_owned()));
+                return Err(bad("a fault needs a \"status\", a \"delayMs\" or \"cut\""));
             }
             (None, false) => End::Served,
             (Some(status), false) => {
                 let status = StatusCode::from_u16(status).ok().filter(|status| status.as_u16() >= 400);
-                let status =
-                    status.ok_or_else(|| bad("\"status\" is that of an error, 400 or more".to_owned()))?;
+                let status = status.ok_or_else(|| bad("\"status\" is that of an error, 400 or more"))?;
                 End::Status { status, substatus, retry_after_ms, message }
             }
         };
@@ -334,11 +296,12 @@ fn fraction(seed: u64, number: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use quire_value::{Limits, text};
+
     use super::*;
 
     #[test]
     fn bad_rules_say_what_is_wrong() {
-        let faults = Faults::default();
         for (rule, expected) in [
             ("[]", "a fault is a JSON object"),
             ("{}", "needs a \"status\""),
@@ -350,12 +313,10 @@ mod tests {
             (r#"{"delayMs":-1}"#, "whole number"),
             (r#"{"delayMs":9000000}"#, "at most 600000"),
         ] {
-            match faults.serve(&Method::POST, None, rule.as_bytes()) {
-                Err(FaultError::Bad { message }) => assert!(message.contains(expected), "{rule}: {message}"),
-                other => panic!("{rule}: {other:?}"),
-            }
+            let rule = text::parse(rule.as_bytes(), Limits::default()).unwrap();
+            let error = Rule::parse(&rule).err().expect("refused").to_string();
+            assert!(error.contains(expected), "{rule:?}: {error}");
         }
-        assert_eq!(faults.list(), r#"{"faults":[]}"#);
     }
 
     #[test]

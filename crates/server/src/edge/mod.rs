@@ -1,5 +1,7 @@
 //! One request from its head to its answer, before and after the handler.
 
+pub(crate) mod body; // bodies, read within the limits
+pub(crate) mod budget; // the bytes that all requests may hold
 pub(crate) mod dispatch; // an authenticated request, authorized and run
 pub(crate) mod exchange; // one request from its head to its answer
 pub(crate) mod faults; // requests that fail by rule, for tests of clients

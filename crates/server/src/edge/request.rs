@@ -1,21 +1,17 @@
 //! One request, read completely, and its answer.
 
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_ENCODING, HeaderName, HeaderValue};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CONTENT_ENCODING, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use hyper::{HeaderMap, Method};
-use quire_engine::Cancel;
+use quire_engine::{Cancel, Precondition};
 
 use crate::config::Limits;
-use crate::net::connection_state::{Transfer, Wire};
-use crate::wire::status::RequestError;
+use crate::net::connection_state::Wire;
+use crate::wire::status::{HandlerError, RequestError};
 
 /// A request whose head was checked and whose body was read within the limits.
 pub(crate) struct Request {
@@ -68,10 +64,32 @@ pub(crate) type Response = hyper::Response<Full<Bytes>>;
 
 const ACTIVITY_ID: HeaderName = HeaderName::from_static("x-ms-activity-id");
 const ACTIVITY_ID_BYTES_MAX: usize = 64;
-/// A body that is given up when memory is short and it does not come.
-const LONG_BODY_BYTES_MIN: usize = 64 << 10;
 
 impl Request {
+    /// A header's text; an error when it is not UTF-8.
+    pub fn text(&self, name: &HeaderName) -> Result<Option<&str>, HandlerError> {
+        let Some(value) = self.headers.get(name) else { return Ok(None) };
+        let text = std::str::from_utf8(value.as_bytes());
+        Ok(Some(text.map_err(|_| RequestError::HeaderNotUtf8 { name: name.clone() })?))
+    }
+
+    /// Clients write `True`, `true`, `False` and `false`.
+    pub fn is_true(&self, name: &HeaderName) -> bool {
+        let value = self.headers.get(name).map(|value| value.as_bytes().trim_ascii());
+        value.is_some_and(|value| value.eq_ignore_ascii_case(b"true"))
+    }
+
+    /// `If-Match`: the version that a change is for.
+    pub fn precondition(&self) -> Result<Precondition, HandlerError> {
+        Ok(Precondition { if_match: self.text(&IF_MATCH)?.map(str::to_owned) })
+    }
+
+    /// `If-None-Match`: whether the client has this version already. It sends `*`, the etag, or the etag without its quotes.
+    pub fn has_version(&self, etag: &str) -> Result<bool, HandlerError> {
+        let known = self.text(&IF_NONE_MATCH)?;
+        Ok(known.is_some_and(|known| known == "*" || known == etag || known == etag.trim_matches('"')))
+    }
+
     /// `Prefer: return=minimal`, in any of its lines: it is a list.
     pub fn prefers_minimal(&self) -> bool {
         let lines = self.headers.get_all("prefer").iter().filter_map(|line| line.to_str().ok());
@@ -131,202 +149,9 @@ pub(crate) fn check_head(headers: &HeaderMap, limits: &Limits) -> Result<(), Req
     }
 }
 
-/// Reads the body within the limits. `hold` takes its bytes out of the shared budget as they come: what a client only
-/// announces costs nothing.
-pub(crate) async fn read_body(
-    body: &mut Incoming,
-    limits: &Limits,
-    wire: &Arc<Wire>,
-    hold: &mut Hold,
-) -> Result<Bytes, RequestError> {
-    if body.is_end_stream() {
-        return Ok(Bytes::new());
-    }
-    let size = body.size_hint();
-    if size.lower() > limits.body_bytes_max as u64 {
-        return Err(RequestError::BodyTooLarge { bytes_max: limits.body_bytes_max });
-    }
-    timeout(limits.body_timeout, collect(body, limits, wire, hold)).await
-}
-
-async fn timeout<T>(
-    limit: Duration,
-    work: impl Future<Output = Result<T, RequestError>>,
-) -> Result<T, RequestError> {
-    tokio::time::timeout(limit, work).await.unwrap_or(Err(RequestError::Timeout))
-}
-
-async fn collect(
-    body: &mut Incoming,
-    limits: &Limits,
-    wire: &Arc<Wire>,
-    hold: &mut Hold,
-) -> Result<Bytes, RequestError> {
-    let Some(first) = next_data(body).await? else { return Ok(Bytes::new()) };
-    let (mut whole, mut receiving) = (Whole::One(first), None);
-    loop {
-        if whole.len() > limits.body_bytes_max {
-            return Err(RequestError::BodyTooLarge { bytes_max: limits.body_bytes_max });
-        }
-        hold.grow_to(whole.len())?;
-        if whole.len() > LONG_BODY_BYTES_MIN && receiving.is_none() {
-            receiving = Some(wire.receiving(limits));
-        }
-        let Some(data) = next_data(body).await? else { return Ok(whole.into_bytes()) };
-        whole = whole.append(data);
-    }
-}
-
-async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, RequestError> {
-    loop {
-        match body.frame().await {
-            None => return Ok(None),
-            Some(Ok(frame)) => {
-                // Trailers say nothing that this protocol knows.
-                if let Ok(data) = frame.into_data() {
-                    return Ok(Some(data));
-                }
-            }
-            Some(Err(error)) => {
-                let message = format!("The request body could not be read: {error}.");
-                return Err(RequestError::BadRequest { message });
-            }
-        }
-    }
-}
-
-/// A body that came in one piece is not copied.
-enum Whole {
-    One(Bytes),
-    Many(BytesMut),
-}
-
-impl Whole {
-    fn len(&self) -> usize {
-        match self {
-            Whole::One(data) => data.len(),
-            Whole::Many(data) => data.len(),
-        }
-    }
-
-    fn append(self, data: Bytes) -> Whole {
-        let mut whole = match self {
-            Whole::Many(whole) => whole,
-            Whole::One(first) => {
-                let mut whole = BytesMut::with_capacity(2 * (first.len() + data.len()));
-                whole.extend_from_slice(&first);
-                whole
-            }
-        };
-        whole.extend_from_slice(&data);
-        Whole::Many(whole)
-    }
-
-    fn into_bytes(self) -> Bytes {
-        match self {
-            Whole::One(data) => data,
-            Whole::Many(data) => data.freeze(),
-        }
-    }
-}
-
-/// Bytes that may be held at once, by all requests together.
-pub(crate) struct Budget {
-    held: AtomicUsize,
-    held_max: usize,
-}
-
-/// A part of a [`Budget`]; given back when dropped.
-pub(crate) struct Hold {
-    budget: Arc<Budget>,
-    bytes: usize,
-}
-
-impl Budget {
-    pub fn new(held_max: usize) -> Budget {
-        Budget { held: AtomicUsize::new(0), held_max }
-    }
-
-    pub fn hold(self: &Arc<Self>) -> Hold {
-        Hold { budget: Arc::clone(self), bytes: 0 }
-    }
-
-    pub fn held(&self) -> usize {
-        self.held.load(Ordering::Relaxed)
-    }
-}
-
-impl Hold {
-    pub fn grow_to(&mut self, bytes: usize) -> Result<(), RequestError> {
-        let more = bytes.saturating_sub(self.bytes);
-        if more == 0 {
-            return Ok(());
-        }
-        if self.budget.held.fetch_add(more, Ordering::Relaxed) + more > self.budget.held_max {
-            self.budget.held.fetch_sub(more, Ordering::Relaxed);
-            return Err(RequestError::Busy);
-        }
-        self.bytes += more;
-        Ok(())
-    }
-
-    /// Counted, whether it fits or not.
-    pub fn take(&mut self, bytes: usize) {
-        self.budget.held.fetch_add(bytes, Ordering::Relaxed);
-        self.bytes += bytes;
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if self.bytes > 0 {
-            self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
-        }
-    }
-}
-
-/// An answer's bytes: counted, and its client watched, until the last of them is sent.
-struct HeldAnswer {
-    bytes: Bytes,
-    _hold: Hold,
-    _sending: Transfer,
-}
-
-impl AsRef<[u8]> for HeldAnswer {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// Ties the answer's part of the budget to its bytes, however long a slow client leaves them here.
-pub(crate) fn hold_answer(response: &mut Response, hold: Hold, sending: Transfer) {
-    let body = response.body_mut();
-    let frame = Pin::new(&mut *body).poll_frame(&mut Context::from_waker(Waker::noop()));
-    let Poll::Ready(Some(Ok(frame))) = frame else { return };
-    let bytes = frame.into_data().unwrap_or_default();
-    *body = Full::new(Bytes::from_owner(HeldAnswer { bytes, _hold: hold, _sending: sending }));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_budget_refuses_what_does_not_fit_and_takes_it_back() {
-        let budget = Arc::new(Budget::new(100));
-        let mut first = budget.hold();
-        first.grow_to(60).unwrap();
-        first.grow_to(60).unwrap();
-        let mut second = budget.hold();
-        assert!(matches!(second.grow_to(41), Err(RequestError::Busy)));
-        second.grow_to(40).unwrap();
-        drop(first);
-        assert_eq!(budget.held(), 40);
-        second.take(100);
-        assert!(matches!(budget.hold().grow_to(1), Err(RequestError::Busy)));
-        drop(second);
-        assert_eq!(budget.held(), 0);
-    }
 
     #[test]
     fn a_foreign_activity_id_is_replaced() {

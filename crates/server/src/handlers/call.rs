@@ -1,12 +1,11 @@
 //! What a request asks for, read from its headers.
 
 use std::borrow::Cow;
-use std::str;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use hyper::header::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use quire_engine::{
     CONTINUATION_BYTES_MAX, Container, EngineError, IndexingDirective, PageRequest, Precondition, Resource,
@@ -65,7 +64,7 @@ impl<'a> Call<'a> {
         request: &'a Request,
         operation: Operation,
     ) -> Result<Call<'a>, HandlerError> {
-        if let Some(level) = text_of(request, &CONSISTENCY_LEVEL)? {
+        if let Some(level) = request.text(&CONSISTENCY_LEVEL)? {
             consistency::check(level, state.config.consistency)?;
         }
         check_version(request)?;
@@ -80,12 +79,7 @@ impl<'a> Call<'a> {
         &self,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, EngineError> {
-        let work = match self.operation.lane {
-            Lane::Memory | Lane::Read | Lane::ReadOrScript => Work::Read,
-            Lane::Write | Lane::WriteOrScript => Work::Write,
-            Lane::Script => Work::Script,
-        };
-        self.run_as(work, call).await
+        self.run_as(self.operation.lane.work(), call).await
     }
 
     /// The same for a call that runs scripts.
@@ -119,12 +113,12 @@ impl<'a> Call<'a> {
 
     /// A header's text; an error when it is not UTF-8.
     pub fn text(&self, name: &HeaderName) -> Result<Option<&'a str>, HandlerError> {
-        text_of(self.request, name)
+        self.request.text(name)
     }
 
     /// Clients write `True`, `true`, `False` and `false`.
     pub fn is_true(&self, name: &HeaderName) -> bool {
-        is_true(self.request, name)
+        self.request.is_true(name)
     }
 
     /// For what tells about the whole container.
@@ -159,7 +153,7 @@ impl<'a> Call<'a> {
     }
 
     pub fn precondition(&self) -> Result<Precondition, HandlerError> {
-        Ok(Precondition { if_match: self.text(&IF_MATCH)?.map(str::to_owned) })
+        self.request.precondition()
     }
 
     pub fn throughput(&self) -> Result<Option<Throughput>, HandlerError> {
@@ -304,7 +298,7 @@ impl<'a> Call<'a> {
         resource: &Resource,
         body: impl FnOnce() -> String,
     ) -> Result<Reply, HandlerError> {
-        let known = self.text(&IF_NONE_MATCH)?.is_some_and(|known| etag_matches(known, &resource.etag));
+        let known = self.request.has_version(&resource.etag)?;
         let reply =
             if known { Reply::empty(StatusCode::NOT_MODIFIED) } else { Reply::json(StatusCode::OK, body()) };
         Ok(reply.etag(&resource.etag))
@@ -328,27 +322,8 @@ pub(super) fn indexing_directive(text: &str) -> Option<IndexingDirective> {
     }
 }
 
-/// `*`, the etag, or the etag without its quotes.
-fn etag_matches(known: &str, etag: &str) -> bool {
-    known == "*" || known == etag || known == etag.trim_matches('"')
-}
-
 pub(crate) fn bad_header(name: &'static str, value: &str) -> HandlerError {
     RequestError::BadHeader { name, value: value.to_owned() }.into()
-}
-
-fn is_true(request: &Request, name: &HeaderName) -> bool {
-    request.headers.get(name).is_some_and(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"true"))
-}
-
-fn text_of<'a>(request: &'a Request, name: &HeaderName) -> Result<Option<&'a str>, HandlerError> {
-    match request.headers.get(name) {
-        None => Ok(None),
-        Some(value) => match str::from_utf8(value.as_bytes()) {
-            Ok(text) => Ok(Some(text)),
-            Err(_) => Err(RequestError::HeaderNotUtf8 { name: name.clone() }.into()),
-        },
-    }
 }
 
 /// The versions of the protocol. Later ones than these are taken as well: they change what clients ask for, not how.
@@ -378,7 +353,7 @@ const VERSIONS: [&str; 20] = [
 const PARTITION_KEYS_SINCE: &str = "2018-12-31";
 
 fn check_version(request: &Request) -> Result<(), HandlerError> {
-    let Some(version) = text_of(request, &VERSION)? else { return Ok(()) };
+    let Some(version) = request.text(&VERSION)? else { return Ok(()) };
     let is_date = |text: &str| {
         let shape = text.bytes().map(|byte| if byte.is_ascii_digit() { b'0' } else { byte });
         shape.eq(*b"0000-00-00")
@@ -413,7 +388,7 @@ fn check_formats(request: &Request) -> Result<(), HandlerError> {
         (&SUPPORTED_FORMATS, "x-ms-cosmos-supported-serialization-formats"),
         (&CONTENT_FORMAT, "x-ms-documentdb-content-serialization-format"),
     ] {
-        let value = text_of(request, name)?.unwrap_or_default();
+        let value = request.text(name)?.unwrap_or_default();
         let mut formats = value.split(',').map(str::trim).filter(|format| !format.is_empty());
         // Clients that send batches in rows say so for their answers, too; those have a form of their own.
         let is_known =
@@ -427,7 +402,7 @@ fn check_formats(request: &Request) -> Result<(), HandlerError> {
 
 /// `x-ms-documentdb-partitionkey`.
 pub(crate) fn partition_key(request: &Request) -> Result<Option<PartitionKey>, HandlerError> {
-    match text_of(request, &PARTITION_KEY)? {
+    match request.text(&PARTITION_KEY)? {
         None | Some("") => Ok(None),
         Some(text) => {
             let key = PartitionKey::from_header(text);

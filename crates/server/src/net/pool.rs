@@ -53,14 +53,6 @@ impl Pool {
         Ok(self.run(Work::Read, call).await?.0)
     }
 
-    /// Runs a call that writes.
-    pub async fn write<T: Send + 'static>(
-        &self,
-        call: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, EngineError> {
-        Ok(self.run(Work::Write, call).await?.0)
-    }
-
     /// Runs a call and gives its place with the answer: whoever keeps it until the answer is written bounds the memory of
     /// answers that wait for their turn.
     pub async fn run<T: Send + 'static>(

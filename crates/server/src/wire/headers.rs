@@ -70,8 +70,9 @@ const ITEM_QUOTA: HeaderValue = HeaderValue::from_static(
 
 const HEADER_COUNT: usize = 48;
 
-/// Names inside `x-ms-alt-content-path` are percent-encoded.
-const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// Names inside paths, as in `x-ms-alt-content-path`, are percent-encoded.
+pub(crate) const PATH_SEGMENT: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// One answer in the making. Nothing but `finish` depends on the request.
 pub(crate) struct Reply {

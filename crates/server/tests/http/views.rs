@@ -1,13 +1,10 @@
 //! Views over HTTP: the service's definition, status and lag, rebuilding, and what is refused.
 
-use std::time::{Duration, Instant};
-
 use crate::client::{Answer, Client};
 
 const VIEW: &str = "/_quire/dbs/d/colls/v/view";
 const DEFINITION: &str = r#"{"id":"v","partitionKey":{"paths":["/city"],"kind":"Hash","version":2},
     "materializedViewDefinition":{"sourceCollectionId":"c","definition":"SELECT c.city, c.n FROM c"}}"#;
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn client() -> Client {
     let client = Client::with_container(3);
@@ -24,16 +21,11 @@ fn create(client: &Client, n: u32) {
     client.must(201, "POST", "/dbs/d/colls/c/docs", &[("x-ms-documentdb-partitionkey", &key)], &body);
 }
 
+/// Waits until the view has taken every write.
 fn catch_up(client: &Client) -> Answer {
-    let started = Instant::now();
-    loop {
-        let answer = client.must(200, "GET", VIEW, &[], "");
-        if answer.body.contains(r#""status":"Active","lag":0"#) {
-            return answer;
-        }
-        assert!(started.elapsed() < PATIENCE, "{}", answer.body);
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let wait = || client.must(200, "GET", &format!("{VIEW}?waitMs=10000"), &[], "");
+    let is_current = |answer: &Answer| answer.body.contains(r#""status":"Active","lag":0"#);
+    std::iter::repeat_with(wait).take(6).find(is_current).expect("the view takes every write")
 }
 
 fn of_city(client: &Client, city: &str) -> Answer {
@@ -141,6 +133,7 @@ fn rebuilt_on_demand() {
     let before = of_city(&client, "c2").body;
     let answer = client.must(202, "POST", "/_quire/dbs/d/colls/v/view/rebuild", &[], "");
     assert!(answer.body.contains(r#""id":"v""#), "{}", answer.body);
+    assert_eq!(answer.header("location"), Some(VIEW));
     catch_up(&client);
     let rows = |body: &str| body[body.find("Documents").expect("rows")..].to_owned();
     assert_eq!(rows(&of_city(&client, "c2").body), rows(&before));
@@ -150,6 +143,8 @@ fn rebuilt_on_demand() {
         ("GET", "/_quire/dbs/d/colls/c/view", 400),
         ("POST", "/_quire/dbs/d/colls/c/view/rebuild", 400),
         ("GET", "/_quire/dbs/d/colls/none/view", 404),
+        ("GET", "/_quire/dbs/d/colls/v/view?waitMs=60001", 400),
+        ("GET", "/_quire/dbs/d/colls/v/view?wait=1", 400),
     ] {
         assert_eq!(client.send(method, path, &[], "").status, status, "{method} {path}");
     }
