@@ -11,8 +11,9 @@ use crate::admin::AdminRoute::{self, Authority, Endpoint, Quire};
 use crate::admin::{self, AdminCall, AdminResult};
 use crate::auth::Access;
 use crate::handlers::{
-    self, Call, Handled, account, addresses, batch, changes, client_encryption_keys, conflicts, containers,
-    databases, items, offers, partition_key_ranges, permissions, scripts, session, users,
+    self, Call, HandlerResult, account, addresses, batch, catalog, changes, client_encryption_keys,
+    conflicts, containers, databases, items, offers, partition_key_ranges, permissions, procedures, scripts,
+    session, users,
 };
 use crate::net::pool::Work;
 use crate::routes::RouteKind::{self, *};
@@ -189,7 +190,7 @@ pub(crate) fn route(method: &Method, path: &str) -> Result<Route, RouteError> {
 }
 
 /// Runs what [`find`] found. A read whose session is ahead of its partition is run once more, after a short wait.
-pub(crate) async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
+pub(crate) async fn run(call: &Call<'_>, kind: &RouteKind) -> HandlerResult {
     let answer = handle(call.operation.name, call, kind).await;
     let is_ahead = answer.as_ref().is_ok_and(Reply::is_session_not_available);
     if !is_ahead || call.operation.access != Access::ReadItems {
@@ -259,7 +260,7 @@ macro_rules! operations {
             }
         }
 
-        async fn handle(name: Name, $call: &Call<'_>, kind: &RouteKind) -> Handled {
+        async fn handle(name: Name, $call: &Call<'_>, kind: &RouteKind) -> HandlerResult {
             match (name, kind) {
                 $((Name::$name, $path) => $handler,)*
                 (name, _) => {
@@ -274,11 +275,11 @@ operations! { |call|
 // name, verb and path                                                   flags                action      access              lane
 ReadAccount: GET Account,                                                [NONE],              Read,       ReadAccount,        Memory => account::read(call);
 
-ListDatabases: GET Databases,                                            [NONE],              ReadFeed,   ReadCatalog,        Memory => databases::list(call);
-QueryDatabases: POST Databases,                                          [QUERY],             Query,      ReadCatalog,        Read => databases::query(call).await;
-CreateDatabase: POST Databases,                                          [NONE],              Create,     WriteCatalog,       Write => databases::create(call).await;
-ReadDatabase: GET Database { database },                                 [NONE],              Read,       ReadCatalog,        Memory => databases::read(call, database);
-DeleteDatabase: DELETE Database { database },                            [NONE],              Delete,     WriteCatalog,       Write => databases::delete(call, database).await;
+ListDatabases: GET Databases,                                            [NONE],              ReadFeed,   ReadCatalog,        Memory => catalog::list(call, &databases::Databases);
+QueryDatabases: POST Databases,                                          [QUERY],             Query,      ReadCatalog,        Read => catalog::query(call, &databases::Databases).await;
+CreateDatabase: POST Databases,                                          [NONE],              Create,     WriteCatalog,       Write => catalog::create(call, &databases::Databases).await;
+ReadDatabase: GET Database { database },                                 [NONE],              Read,       ReadCatalog,        Memory => catalog::read(call, &databases::Databases, database);
+DeleteDatabase: DELETE Database { database },                            [NONE],              Delete,     WriteCatalog,       Write => catalog::delete(call, &databases::Databases, database).await;
 
 ListContainers: GET Containers { database },                             [NONE],              ReadFeed,   ReadCatalog,        Memory => containers::list(call, database);
 QueryContainers: POST Containers { database },                           [QUERY],             Query,      ReadCatalog,        Read => containers::query(call, database).await;
@@ -306,33 +307,33 @@ QueryConflicts: POST Conflicts { database, container },                  [QUERY]
 ReadConflict: GET Conflict { database, container, id },                  [NONE],              Read,       ReadItems,          Memory => conflicts::missing(call, database, container, id);
 DeleteConflict: DELETE Conflict { database, container, id },             [NONE],              Delete,     WriteItems,         Memory => conflicts::missing(call, database, container, id);
 
-ListScripts: GET Scripts { script, database, container },                [NONE],              ReadFeed,   ReadScripts,        Memory => scripts::list(call, *script, database, container);
-QueryScripts: POST Scripts { script, database, container },              [QUERY],             Query,      ReadScripts,        Read => scripts::query(call, *script, database, container).await;
-CreateScript: POST Scripts { script, database, container },              [NONE | UPSERT],     Create,     WriteScripts,       Write => scripts::create(call, *script, database, container).await;
-ReadScript: GET Script { script, database, container, id },              [NONE],              Read,       ReadScripts,        Memory => scripts::read(call, *script, database, container, id);
-ReplaceScript: PUT Script { script, database, container, id },           [NONE],              Replace,    WriteScripts,       Write => scripts::replace(call, *script, database, container, id).await;
-DeleteScript: DELETE Script { script, database, container, id },         [NONE],              Delete,     WriteScripts,       Write => scripts::delete(call, *script, database, container, id).await;
-ExecuteProcedure: POST Script { script: StoredProcedure, database, container, id }, [NONE],   Execute,    Execute,            Script => scripts::execute(call, database, container, id).await;
+ListScripts: GET Scripts { script, database, container },                [NONE],              ReadFeed,   ReadScripts,        Memory => catalog::list(call, &scripts::Scripts { kind: *script, database, container });
+QueryScripts: POST Scripts { script, database, container },              [QUERY],             Query,      ReadScripts,        Read => catalog::query(call, &scripts::Scripts { kind: *script, database, container }).await;
+CreateScript: POST Scripts { script, database, container },              [NONE | UPSERT],     Create,     WriteScripts,       Write => catalog::create(call, &scripts::Scripts { kind: *script, database, container }).await;
+ReadScript: GET Script { script, database, container, id },              [NONE],              Read,       ReadScripts,        Memory => catalog::read(call, &scripts::Scripts { kind: *script, database, container }, id);
+ReplaceScript: PUT Script { script, database, container, id },           [NONE],              Replace,    WriteScripts,       Write => catalog::replace(call, &scripts::Scripts { kind: *script, database, container }, id).await;
+DeleteScript: DELETE Script { script, database, container, id },         [NONE],              Delete,     WriteScripts,       Write => catalog::delete(call, &scripts::Scripts { kind: *script, database, container }, id).await;
+ExecuteProcedure: POST Script { script: StoredProcedure, database, container, id }, [NONE],   Execute,    Execute,            Script => procedures::execute(call, database, container, id).await;
 
-ListUsers: GET Users { database },                                       [NONE],              ReadFeed,   ReadCatalog,        Memory => users::list(call, database);
-QueryUsers: POST Users { database },                                     [QUERY],             Query,      ReadCatalog,        Read => users::query(call, database).await;
-CreateUser: POST Users { database },                                     [NONE | UPSERT],     Create,     WriteCatalog,       Write => users::create(call, database).await;
-ReadUser: GET User { database, user },                                   [NONE],              Read,       ReadCatalog,        Memory => users::read(call, database, user);
-ReplaceUser: PUT User { database, user },                                [NONE],              Replace,    WriteCatalog,       Write => users::replace(call, database, user).await;
-DeleteUser: DELETE User { database, user },                              [NONE],              Delete,     WriteCatalog,       Write => users::delete(call, database, user).await;
+ListUsers: GET Users { database },                                       [NONE],              ReadFeed,   ReadCatalog,        Memory => catalog::list(call, &users::Users { database });
+QueryUsers: POST Users { database },                                     [QUERY],             Query,      ReadCatalog,        Read => catalog::query(call, &users::Users { database }).await;
+CreateUser: POST Users { database },                                     [NONE | UPSERT],     Create,     WriteCatalog,       Write => catalog::create(call, &users::Users { database }).await;
+ReadUser: GET User { database, user },                                   [NONE],              Read,       ReadCatalog,        Memory => catalog::read(call, &users::Users { database }, user);
+ReplaceUser: PUT User { database, user },                                [NONE],              Replace,    WriteCatalog,       Write => catalog::replace(call, &users::Users { database }, user).await;
+DeleteUser: DELETE User { database, user },                              [NONE],              Delete,     WriteCatalog,       Write => catalog::delete(call, &users::Users { database }, user).await;
 
-ListPermissions: GET Permissions { database, user },                     [NONE],              ReadFeed,   ReadPermissions,    Memory => permissions::list(call, database, user);
-QueryPermissions: POST Permissions { database, user },                   [QUERY],             Query,      ReadPermissions,    Read => permissions::query(call, database, user).await;
-CreatePermission: POST Permissions { database, user },                   [NONE | UPSERT],     Create,     WritePermissions,   Write => permissions::create(call, database, user).await;
-ReadPermission: GET Permission { database, user, permission },           [NONE],              Read,       ReadPermissions,    Memory => permissions::read(call, database, user, permission);
-ReplacePermission: PUT Permission { database, user, permission },        [NONE],              Replace,    WritePermissions,   Write => permissions::replace(call, database, user, permission).await;
-DeletePermission: DELETE Permission { database, user, permission },      [NONE],              Delete,     WritePermissions,   Write => permissions::delete(call, database, user, permission).await;
+ListPermissions: GET Permissions { database, user },                     [NONE],              ReadFeed,   ReadPermissions,    Memory => catalog::list(call, &permissions::Permissions { database, user });
+QueryPermissions: POST Permissions { database, user },                   [QUERY],             Query,      ReadPermissions,    Read => catalog::query(call, &permissions::Permissions { database, user }).await;
+CreatePermission: POST Permissions { database, user },                   [NONE | UPSERT],     Create,     WritePermissions,   Write => catalog::create(call, &permissions::Permissions { database, user }).await;
+ReadPermission: GET Permission { database, user, permission },           [NONE],              Read,       ReadPermissions,    Memory => catalog::read(call, &permissions::Permissions { database, user }, permission);
+ReplacePermission: PUT Permission { database, user, permission },        [NONE],              Replace,    WritePermissions,   Write => catalog::replace(call, &permissions::Permissions { database, user }, permission).await;
+DeletePermission: DELETE Permission { database, user, permission },      [NONE],              Delete,     WritePermissions,   Write => catalog::delete(call, &permissions::Permissions { database, user }, permission).await;
 
-ListEncryptionKeys: GET ClientEncryptionKeys { database },               [NONE],              ReadFeed,   ReadCatalog,        Memory => client_encryption_keys::list(call, database);
-QueryEncryptionKeys: POST ClientEncryptionKeys { database },             [QUERY],             Query,      ReadCatalog,        Read => client_encryption_keys::query(call, database).await;
-CreateEncryptionKey: POST ClientEncryptionKeys { database },             [NONE],              Create,     WriteCatalog,       Write => client_encryption_keys::create(call, database).await;
-ReadEncryptionKey: GET ClientEncryptionKey { database, key },            [NONE],              Read,       ReadCatalog,        Memory => client_encryption_keys::read(call, database, key);
-ReplaceEncryptionKey: PUT ClientEncryptionKey { database, key },         [NONE],              Replace,    WriteCatalog,       Write => client_encryption_keys::replace(call, database, key).await;
+ListEncryptionKeys: GET ClientEncryptionKeys { database },               [NONE],              ReadFeed,   ReadCatalog,        Memory => catalog::list(call, &client_encryption_keys::Keys { database });
+QueryEncryptionKeys: POST ClientEncryptionKeys { database },             [QUERY],             Query,      ReadCatalog,        Read => catalog::query(call, &client_encryption_keys::Keys { database }).await;
+CreateEncryptionKey: POST ClientEncryptionKeys { database },             [NONE],              Create,     WriteCatalog,       Write => catalog::create(call, &client_encryption_keys::Keys { database }).await;
+ReadEncryptionKey: GET ClientEncryptionKey { database, key },            [NONE],              Read,       ReadCatalog,        Memory => catalog::read(call, &client_encryption_keys::Keys { database }, key);
+ReplaceEncryptionKey: PUT ClientEncryptionKey { database, key },         [NONE],              Replace,    WriteCatalog,       Write => catalog::replace(call, &client_encryption_keys::Keys { database }, key).await;
 
 ListOffers: GET Offers,                                                  [NONE],              ReadFeed,   ReadCatalog,        Memory => offers::list(call);
 QueryOffers: POST Offers,                                                [QUERY],             Query,      ReadCatalog,        Read => offers::query(call).await;

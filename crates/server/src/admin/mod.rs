@@ -8,7 +8,7 @@
 //! lane, call. The function gets an [`AdminCall`] and the names, decoded, and answers with an [`AdminReply`]:
 //!
 //! - [`AdminCall::run`] calls the engine in the lane of the row, [`AdminCall::container`] looks up a container;
-//! - [`AdminCall::json`] reads the body within a limit, [`AdminCall::parameters`] the query string, strictly;
+//! - [`AdminCall::json`] and [`AdminCall::body`] give the body within a limit, [`AdminCall::parameters`] the query string, strictly;
 //! - [`AdminCall::wait_until`] waits for work in the background, as long as `?waitMs=` says;
 //! - [`Request::precondition`] is `If-Match`, [`Request::has_version`] is `If-None-Match`; answer an etag by
 //!   [`AdminReply::with`];
@@ -31,6 +31,7 @@ pub(crate) mod views;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use quire_engine::{Container, Engine, EngineError};
 use quire_value::{Limits, Value, text};
 
@@ -72,13 +73,15 @@ impl AdminCall<'_> {
         Ok(self.state.engine.container(database, container)?)
     }
 
-    /// The body, which must be JSON of at most `bytes_max`.
-    pub fn json(&self, bytes_max: usize) -> Result<Value, HandlerError> {
+    /// The body, of at most `bytes_max`.
+    pub fn body(&self, bytes_max: usize) -> Result<&Bytes, HandlerError> {
         let body = &self.request.body;
-        if body.len() > bytes_max {
-            return Err(RequestError::BodyTooLarge { bytes_max }.into());
-        }
-        Ok(text::parse(body, Limits::default()).map_err(EngineError::from)?)
+        if body.len() > bytes_max { Err(RequestError::BodyTooLarge { bytes_max }.into()) } else { Ok(body) }
+    }
+
+    /// The same for one that must be JSON.
+    pub fn json(&self, bytes_max: usize) -> Result<Value, HandlerError> {
+        Ok(text::parse(self.body(bytes_max)?, Limits::default()).map_err(EngineError::from)?)
     }
 
     /// The query string. A parameter that is not one of `known` is an error.

@@ -6,7 +6,7 @@ use crate::auth::{self, Principal};
 use crate::edge::request::{Request, Response};
 use crate::handlers::answer_form;
 use crate::handlers::views;
-use crate::handlers::{Call, Handled, charge, partition_key};
+use crate::handlers::{Call, HandlerResult, charge, partition_key};
 use crate::operations::{self, Operation};
 use crate::routes::{Route, RouteKind};
 use crate::state::State;
@@ -45,7 +45,7 @@ pub(crate) fn refuse(request: &Request, error: &HandlerError) -> Response {
     Reply::failure(Failure::from(error)).charge(charge::FAILED).finish(request, Instant::now())
 }
 
-async fn serve(state: &State, request: &Request, kind: &RouteKind, operation: Operation) -> Handled {
+async fn serve(state: &State, request: &Request, kind: &RouteKind, operation: Operation) -> HandlerResult {
     let mut call = Call::new(state, request, operation)?;
     let Some(throttle) = &state.throttle else { return run(&call, kind).await };
     let meter = throttle.meter(&call, kind)?;
@@ -59,7 +59,7 @@ async fn serve(state: &State, request: &Request, kind: &RouteKind, operation: Op
     reply
 }
 
-async fn run(call: &Call<'_>, kind: &RouteKind) -> Handled {
+async fn run(call: &Call<'_>, kind: &RouteKind) -> HandlerResult {
     let reply = answer_form::in_form(call, kind, operations::run(call, kind).await?)?;
     let reply = if call.request.sees_part { reply.without_usage() } else { reply };
     Ok(views::with_lag(call, kind, reply))

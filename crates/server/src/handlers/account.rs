@@ -2,12 +2,12 @@
 
 use hyper::StatusCode;
 
-use crate::handlers::{Call, Handled, charge};
+use crate::handlers::{Call, HandlerResult, charge};
 use crate::wire;
 use crate::wire::headers::Reply;
 
 /// Clients send everything after this to the endpoint told here, so it is made from what they called.
-pub(crate) fn read(call: &Call<'_>) -> Handled {
+pub(crate) fn read(call: &Call<'_>) -> HandlerResult {
     let consistency = call.state.config.consistency.name();
     let body = match &call.state.config.public_endpoint {
         Some(endpoint) => wire::account(endpoint, consistency),

@@ -5,7 +5,7 @@
 use hyper::header::HeaderName;
 use quire_value::{Limits, Object, Value, text};
 
-use crate::handlers::{Call, Handled, takes_binary_only};
+use crate::handlers::{Call, HandlerResult, takes_binary_only};
 use crate::operations::Action;
 use crate::routes::RouteKind;
 use crate::wire::binary_json_writer::to_binary;
@@ -20,7 +20,7 @@ const COPIES: usize = 8;
 /// More than any item or query row has.
 const DEPTH_MAX: usize = 512;
 
-pub(crate) fn in_form(call: &Call<'_>, kind: &RouteKind, reply: Reply) -> Handled {
+pub(crate) fn in_form(call: &Call<'_>, kind: &RouteKind, reply: Reply) -> HandlerResult {
     let is_of_items = matches!(kind, RouteKind::Items { .. } | RouteKind::Item { .. });
     if !is_of_items || call.operation.action == Action::Batch || !reply.status().is_success() {
         return Ok(reply);

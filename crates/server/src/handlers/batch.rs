@@ -10,16 +10,15 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use quire_engine::{
     Answer, BatchOperation, BatchVerb, Bulk, Container, EngineError, OperationDone, OperationResult, Outcome,
+    TransactionVerb,
 };
-use quire_resource::{PartitionKey, PartitionKeyError};
+use quire_resource::PartitionKeyError;
 
-use crate::handlers::call::indexing_directive;
 use crate::handlers::items::{with_position, with_positions};
-use crate::handlers::{Call, Handled};
-use crate::wire::batch::{GivenOperation, GivenResult, read_operations, write_results};
-use crate::wire::binary_json;
+use crate::handlers::{Call, HandlerResult};
 use crate::wire::headers::Reply;
 use crate::wire::hybrid_row::{self, HybridRowError, OperationRow, ResultRow};
+use crate::wire::item_operations::{ItemResult, SentOperation, read_batch, write_results};
 use crate::wire::status::{Failure, HandlerError, RequestError};
 
 const ATOMIC: HeaderName = HeaderName::from_static("x-ms-cosmos-batch-atomic");
@@ -31,7 +30,7 @@ const BODY_BYTES_MAX: usize = 2 << 20;
 /// The one sub-status of an operation that the service also writes into the header.
 const PARTITION_KEY_MISMATCH: u32 = 1001;
 
-pub(crate) async fn run(call: &Call<'_>, database: &str, container: &str) -> Handled {
+pub(crate) async fn run(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let container = call.item_container(database, container)?;
     let is_binary = hybrid_row::is_hybrid_row(&call.request.body);
     let operations = operations(call, is_binary)?;
@@ -94,23 +93,23 @@ fn operations(call: &Call<'_>, is_binary: bool) -> Result<Vec<BatchOperation>, H
     if body.len() > BODY_BYTES_MAX {
         return Err(RequestError::BodyTooLarge { bytes_max: BODY_BYTES_MAX }.into());
     }
-    let given = if is_binary { from_rows(body)? } else { from_json(&call.body()?)? };
-    if given.is_empty() {
+    let sent = if is_binary { from_rows(body)? } else { from_json(&call.body()?)? };
+    if sent.is_empty() {
         return Err(bad_request("Batch request has no operations."));
     }
-    if given.len() > OPERATIONS_MAX {
+    if sent.len() > OPERATIONS_MAX {
         return Err(too_many());
     }
     let want_body = !call.request.prefers_minimal();
-    let operation = |(index, given)| operation(index + 1, given, want_body);
-    given.into_iter().enumerate().map(operation).collect()
+    let operation = |(index, sent)| operation(index + 1, sent, want_body);
+    sent.into_iter().enumerate().map(operation).collect()
 }
 
-fn from_json(text: &Bytes) -> Result<Vec<GivenOperation>, HandlerError> {
-    read_operations(text).map_err(|error| bad_request(format!("The batch request is not valid: {error}.")))
+fn from_json(text: &Bytes) -> Result<Vec<SentOperation>, HandlerError> {
+    read_batch(text).map_err(|error| bad_request(format!("The batch request is not valid: {error}.")))
 }
 
-fn from_rows(stream: &Bytes) -> Result<Vec<GivenOperation>, HandlerError> {
+fn from_rows(stream: &Bytes) -> Result<Vec<SentOperation>, HandlerError> {
     match hybrid_row::read_operations(stream, OPERATIONS_MAX) {
         Ok(rows) => rows.into_iter().enumerate().map(|(index, row)| from_row(index + 1, row)).collect(),
         Err(HybridRowError::TooMany { .. }) => Err(too_many()),
@@ -118,7 +117,7 @@ fn from_rows(stream: &Bytes) -> Result<Vec<GivenOperation>, HandlerError> {
     }
 }
 
-fn from_row(number: usize, row: OperationRow) -> Result<GivenOperation, HandlerError> {
+fn from_row(number: usize, row: OperationRow) -> Result<SentOperation, HandlerError> {
     let unsupported = row.unsupported.as_deref();
     let unsupported = unsupported.or(row.binary_id.as_ref().map(|_| "binaryId"));
     let unsupported = unsupported.or(row.effective_partition_key.as_ref().map(|_| "effectivePartitionKey"));
@@ -135,7 +134,7 @@ fn from_row(number: usize, row: OperationRow) -> Result<GivenOperation, HandlerE
         Some(other) => other.to_string(),
         None => return Err(of_operation(number, "it has no operation type")),
     };
-    Ok(GivenOperation {
+    Ok(SentOperation {
         operation_type,
         id: row.id,
         body: row.body,
@@ -144,46 +143,30 @@ fn from_row(number: usize, row: OperationRow) -> Result<GivenOperation, HandlerE
         if_none_match: row.if_none_match,
         indexing: row.indexing,
         minimal_return: row.minimal_return.unwrap_or(false),
+        container: None,
     })
 }
 
-fn operation(number: usize, given: GivenOperation, want_body: bool) -> Result<BatchOperation, HandlerError> {
-    let verb = verb(number, &given.operation_type, given.id)?;
-    let has_body = !matches!(verb, BatchVerb::Read { .. } | BatchVerb::Delete { .. });
-    let body = match given.body {
-        Some(body) if has_body && binary_json::is_binary(&body) => {
-            Bytes::from(binary_json::to_text(&body).map_err(RequestError::from)?)
-        }
-        Some(body) if has_body => body,
-        None if has_body => return Err(of_operation(number, "it has no resourceBody")),
-        _ => Bytes::new(),
+fn operation(number: usize, sent: SentOperation, want_body: bool) -> Result<BatchOperation, HandlerError> {
+    let operation = sent.check(want_body, |why| of_operation(number, why))?;
+    let verb = match operation.verb {
+        TransactionVerb::Create => BatchVerb::Create,
+        TransactionVerb::Upsert => BatchVerb::Upsert,
+        TransactionVerb::Read { id } => BatchVerb::Read { id },
+        TransactionVerb::Replace { id } => BatchVerb::Replace { id },
+        TransactionVerb::Delete { id } => BatchVerb::Delete { id },
+        TransactionVerb::Patch { id } => BatchVerb::Patch { id },
+        TransactionVerb::Check { .. } => return Err(of_operation(number, "'Check' is no operation type")),
     };
-    let indexing = given.indexing.as_deref().unwrap_or("Default");
-    let indexing = indexing_directive(indexing)
-        .ok_or_else(|| of_operation(number, &format!("'{indexing}' is no indexing directive")))?;
-    let partition_key = given.partition_key.as_deref().map(PartitionKey::from_header);
     Ok(BatchOperation {
         verb,
-        body,
-        if_match: given.if_match,
-        if_none_match: given.if_none_match,
-        indexing,
-        partition_key: partition_key.transpose().map_err(EngineError::from)?,
-        want_body: want_body && !given.minimal_return,
+        body: operation.body,
+        if_match: operation.if_match,
+        if_none_match: operation.if_none_match,
+        indexing: operation.indexing,
+        partition_key: operation.partition_key,
+        want_body: operation.want_body,
     })
-}
-
-fn verb(number: usize, operation_type: &str, id: Option<String>) -> Result<BatchVerb, HandlerError> {
-    let id = || id.ok_or_else(|| of_operation(number, "it has no id"));
-    match operation_type {
-        "Create" => Ok(BatchVerb::Create),
-        "Upsert" => Ok(BatchVerb::Upsert),
-        "Read" => Ok(BatchVerb::Read { id: id()? }),
-        "Replace" => Ok(BatchVerb::Replace { id: id()? }),
-        "Delete" => Ok(BatchVerb::Delete { id: id()? }),
-        "Patch" => Ok(BatchVerb::Patch { id: id()? }),
-        other => Err(of_operation(number, &format!("'{other}' is no operation type"))),
-    }
 }
 
 fn reply(container: &Arc<Container>, answer: Answer<Vec<OperationResult>>, is_binary: bool) -> Reply {
@@ -194,7 +177,7 @@ fn reply(container: &Arc<Container>, answer: Answer<Vec<OperationResult>>, is_bi
             return with_position(Reply::failure(Failure::from(&error)), container, charge, position);
         }
     };
-    let is_success = results.iter().all(|result| (200..300).contains(&result.status));
+    let is_success = results.iter().all(ItemResult::is_success);
     let status = if is_success { StatusCode::OK } else { StatusCode::MULTI_STATUS };
     let reply = if is_binary {
         let octets = HeaderValue::from_static("application/octet-stream");
@@ -208,30 +191,13 @@ fn reply(container: &Arc<Container>, answer: Answer<Vec<OperationResult>>, is_bi
     with_positions(reply.count(results.len()), container, charge, position)
 }
 
-fn result(result: OperationResult) -> GivenResult {
-    let charge = result.charge;
+fn result(result: OperationResult) -> ItemResult {
     match result.result {
-        Ok(OperationDone { outcome, etag, body }) => GivenResult {
-            status: status(outcome).as_u16(),
-            substatus: None,
-            charge,
-            etag: Some(etag).filter(|etag| !etag.is_empty()),
-            body,
-            message: None,
-            retry_after_ms: None,
-        },
-        Err(error) => {
-            let failure = Failure::from(&error);
-            GivenResult {
-                status: failure.status.as_u16(),
-                substatus: failure.substatus,
-                charge,
-                etag: None,
-                body: Bytes::new(),
-                message: Some(failure.message).filter(|_| !matches!(error, EngineError::FailedDependency)),
-                retry_after_ms: failure.retry_after_ms,
-            }
+        Ok(OperationDone { outcome, etag, body }) => {
+            let etag = Some(etag).filter(|etag| !etag.is_empty());
+            ItemResult::done(status(outcome), result.charge, etag, body)
         }
+        Err(error) => ItemResult::failed(&error, result.charge),
     }
 }
 
@@ -244,7 +210,7 @@ fn status(outcome: Outcome) -> StatusCode {
     }
 }
 
-fn row(result: &GivenResult) -> ResultRow<'_> {
+fn row(result: &ItemResult) -> ResultRow<'_> {
     ResultRow {
         status: result.status,
         substatus: result.substatus,

@@ -23,6 +23,7 @@ use crate::operations::{Action, Lane, Operation};
 use crate::state::State;
 use crate::wire::binary_json;
 use crate::wire::headers::Reply;
+use crate::wire::item_operations::indexing_directive;
 use crate::wire::status::{HandlerError, RequestError};
 
 const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
@@ -310,16 +311,6 @@ fn own_token(text: &str) -> String {
     let json = text.starts_with('{').then(|| text::parse(text.as_bytes(), Limits::default()).ok()).flatten();
     let token = json.as_ref().and_then(|json| json.get("token")?.as_str());
     token.unwrap_or(text).to_owned()
-}
-
-/// By name, or by Python's numbers.
-pub(super) fn indexing_directive(text: &str) -> Option<IndexingDirective> {
-    match text.to_ascii_lowercase().as_str() {
-        "default" | "0" => Some(IndexingDirective::Default),
-        "exclude" | "1" => Some(IndexingDirective::Exclude),
-        "include" | "2" => Some(IndexingDirective::Include),
-        _ => None,
-    }
 }
 
 pub(crate) fn bad_header(name: &'static str, value: &str) -> HandlerError {

@@ -11,7 +11,7 @@ use crate::auth;
 use crate::handlers::call::bad_header;
 use crate::handlers::items::with_positions;
 use crate::handlers::partition_key_ranges::A_IM;
-use crate::handlers::{Call, Handled};
+use crate::handlers::{Call, HandlerResult};
 use crate::wire::headers::Reply;
 use crate::wire::status::{Failure, HandlerError};
 use crate::wire::{Feed, envelope};
@@ -24,7 +24,7 @@ const READ_INTERVAL: Duration = Duration::from_millis(50);
 /// An extension: replaces and expiries have the version before them, too.
 const ALL_PREVIOUS_IMAGES: HeaderName = HeaderName::from_static("x-quire-all-previous-images");
 
-pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str) -> Handled {
+pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let (name, mut container) = (container, call.item_container(database, container)?);
     let mode = call.text(&A_IM)?.unwrap_or_default().trim();
     let mode = match mode.to_ascii_lowercase().as_str() {

@@ -1,55 +1,61 @@
 //! Client encryption keys: kept for clients, never interpreted.
 
-use hyper::StatusCode;
-use quire_engine::Resource;
-use quire_value::Value;
+use std::sync::Arc;
 
-use crate::handlers::{Call, Handled, charge, feeds};
+use quire_engine::{Engine, EngineError, Resource};
+
+use crate::handlers::catalog::{CatalogResource, Change, Outcome, Replace};
+use crate::handlers::{Call, HandlerResult};
 use crate::wire::Feed;
-use crate::wire::headers::{Reply, database_names};
+use crate::wire::headers::database_names;
+use crate::wire::status::HandlerError;
 
-pub(crate) async fn create(call: &Call<'_>, database: &str) -> Handled {
-    let owner = call.owner_database(database)?;
-    let body = call.json()?;
-    let (engine, database) = (call.state.engine.clone(), database.to_owned());
-    let key = call.run(move || engine.create_client_encryption_key(&database, &body)).await??;
-    let reply = Reply::json(StatusCode::CREATED, json(&key)).etag(&key.etag);
-    Ok(reply.owner(database_names(&owner), &owner.rid).charge(charge::CREATE))
+/// The client encryption keys of a database.
+pub(crate) struct Keys<'a> {
+    pub database: &'a str,
 }
 
-pub(crate) fn read(call: &Call<'_>, database: &str, key: &str) -> Handled {
-    let owner = call.owner_database(database)?;
-    let key = call.state.engine.client_encryption_key(database, key)?;
-    let reply = call.read_reply(&key, || json(&key))?;
-    Ok(reply.owner(database_names(&owner), &owner.rid).charge(charge::READ))
+impl CatalogResource for Keys<'_> {
+    type Owner = Arc<Resource>;
+
+    fn feed(&self) -> Feed {
+        Feed::ClientEncryptionKeys
+    }
+
+    fn owner(&self, call: &Call<'_>) -> Result<Arc<Resource>, HandlerError> {
+        call.owner_database(self.database)
+    }
+
+    fn owner_rid(&self, owner: &Arc<Resource>) -> String {
+        owner.rid.to_string()
+    }
+
+    fn find(&self, engine: &Engine, name: &str) -> Result<Arc<Resource>, EngineError> {
+        engine.client_encryption_key(self.database, name)
+    }
+
+    fn all(&self, engine: &Engine) -> Result<Vec<Arc<Resource>>, EngineError> {
+        engine.client_encryption_keys(self.database)
+    }
+
+    fn create(&self, call: &Call<'_>) -> Result<Change<(Arc<Resource>, bool)>, HandlerError> {
+        let (database, body) = (self.database.to_owned(), call.json()?);
+        Ok(Box::new(move |engine| Ok((engine.create_client_encryption_key(&database, &body)?, true))))
+    }
+
+    fn answer(&self, _call: &Call<'_>, owner: &Arc<Resource>, outcome: Outcome) -> HandlerResult {
+        let (reply, charge) = outcome?;
+        Ok(reply.owner(database_names(owner), &owner.rid).charge(charge))
+    }
 }
 
-pub(crate) fn list(call: &Call<'_>, database: &str) -> Handled {
-    let owner = call.owner_database(database)?;
-    let keys = call.state.engine.client_encryption_keys(database)?;
-    let rid = owner.rid.to_string();
-    let reply = feeds::list(call, Feed::ClientEncryptionKeys, &rid, keys, |key| Ok(key.to_json()))?;
-    Ok(reply.owner(database_names(&owner), &owner.rid))
-}
-
-pub(crate) async fn query(call: &Call<'_>, database: &str) -> Handled {
-    let owner = call.owner_database(database)?;
-    let keys = call.state.engine.client_encryption_keys(database)?;
-    let rows = keys.iter().map(|key| key.to_json()).collect();
-    let reply = feeds::query(call, Feed::ClientEncryptionKeys, &owner.rid.to_string(), rows).await?;
-    Ok(reply.owner(database_names(&owner), &owner.rid))
-}
-
-pub(crate) async fn replace(call: &Call<'_>, database: &str, key: &str) -> Handled {
-    let owner = call.owner_database(database)?;
-    let (body, precondition) = (call.json()?, call.precondition()?);
-    let (engine, database, name) = (call.state.engine.clone(), database.to_owned(), key.to_owned());
-    let replace = move || engine.replace_client_encryption_key(&database, &name, &body, &precondition);
-    let key = call.run(replace).await??;
-    let reply = Reply::json(StatusCode::OK, json(&key)).etag(&key.etag);
-    Ok(reply.owner(database_names(&owner), &owner.rid).charge(charge::REPLACE))
-}
-
-fn json(key: &Resource) -> String {
-    Value::from(key.to_json()).to_json()
+impl Replace for Keys<'_> {
+    fn replace(&self, call: &Call<'_>, name: &str) -> Result<Change<Arc<Resource>>, HandlerError> {
+        let (body, precondition) = (call.json()?, call.precondition()?);
+        let (database, name) = (self.database.to_owned(), name.to_owned());
+        let replace = move |engine: &Engine| {
+            engine.replace_client_encryption_key(&database, &name, &body, &precondition)
+        };
+        Ok(Box::new(replace))
+    }
 }

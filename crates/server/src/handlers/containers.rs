@@ -9,7 +9,7 @@ use quire_resource::SYSTEM_KEY_PATH;
 use quire_value::{Object, Value};
 
 use crate::handlers::views;
-use crate::handlers::{Call, Handled, charge, feeds};
+use crate::handlers::{Call, HandlerResult, charge, feeds};
 use crate::wire::Feed;
 use crate::wire::headers::{Reply, database_names};
 
@@ -21,7 +21,7 @@ const INDEX_PROGRESS: HeaderName =
 const SHARE_THROUGHPUT: HeaderName = HeaderName::from_static("x-ms-share-throughput");
 const MAX_CONTENT_LENGTH: HeaderName = HeaderName::from_static("x-ms-cosmos-max-content-length");
 
-pub(crate) async fn create(call: &Call<'_>, database: &str) -> Handled {
+pub(crate) async fn create(call: &Call<'_>, database: &str) -> HandlerResult {
     let (mut body, throughput) = (call.json()?, call.throughput()?);
     if !call.knows_partition_keys() {
         add_system_key(&mut body);
@@ -58,7 +58,7 @@ fn with_sharing(call: &Call<'_>, container: &Container, reply: Reply) -> Reply {
     }
 }
 
-pub(crate) fn read(call: &Call<'_>, database: &str, container: &str) -> Handled {
+pub(crate) fn read(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let container = call.container(database, container)?;
     let statistics = call.is_true(&POPULATE_STATISTICS);
     if statistics {
@@ -81,7 +81,7 @@ pub(crate) fn read(call: &Call<'_>, database: &str, container: &str) -> Handled 
     Ok(reply.usage(item_count, size_bytes).with(INDEX_PROGRESS, progress))
 }
 
-pub(crate) fn list(call: &Call<'_>, database: &str) -> Handled {
+pub(crate) fn list(call: &Call<'_>, database: &str) -> HandlerResult {
     let owner = call.owner_database(database)?;
     let containers = call.state.engine.containers(database)?;
     let resources = containers.iter().map(|container| container.resource.clone()).collect();
@@ -90,7 +90,7 @@ pub(crate) fn list(call: &Call<'_>, database: &str) -> Handled {
     Ok(reply.owner(database_names(&owner), &owner.rid))
 }
 
-pub(crate) async fn query(call: &Call<'_>, database: &str) -> Handled {
+pub(crate) async fn query(call: &Call<'_>, database: &str) -> HandlerResult {
     let owner = call.owner_database(database)?;
     let containers = call.state.engine.containers(database)?;
     let rows = containers.iter().map(|container| container.resource.to_json()).collect();
@@ -98,7 +98,7 @@ pub(crate) async fn query(call: &Call<'_>, database: &str) -> Handled {
     Ok(reply.owner(database_names(&owner), &owner.rid))
 }
 
-pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str) -> Handled {
+pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     call.container(database, container)?; // the intended rid
     let (body, precondition) = (call.json()?, call.precondition()?);
     let (engine, database, name) = (call.state.engine.clone(), database.to_owned(), container.to_owned());
@@ -112,7 +112,7 @@ pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str) ->
     .map(|reply| with_sharing(call, &container, reply))
 }
 
-pub(crate) async fn delete(call: &Call<'_>, database: &str, container: &str) -> Handled {
+pub(crate) async fn delete(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let owner = call.container(database, container)?.database.clone();
     let precondition = call.precondition()?;
     let (engine, database, name) = (call.state.engine.clone(), database.to_owned(), container.to_owned());

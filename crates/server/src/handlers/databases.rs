@@ -1,45 +1,59 @@
 //! Databases.
 
-use hyper::StatusCode;
-use quire_engine::Resource;
-use quire_value::Value;
+use std::sync::Arc;
 
-use crate::handlers::{Call, Handled, charge, feeds};
+use quire_engine::{Engine, EngineError, Resource};
+
+use crate::handlers::catalog::{CatalogResource, Change, Delete, Outcome};
+use crate::handlers::{Call, HandlerResult};
+use crate::operations::Action;
 use crate::wire::Feed;
-use crate::wire::headers::Reply;
+use crate::wire::status::HandlerError;
 
-pub(crate) async fn create(call: &Call<'_>) -> Handled {
-    let (body, throughput) = (call.json()?, call.throughput()?);
-    let engine = call.state.engine.clone();
-    let database = call.run(move || engine.create_database(&body, throughput)).await??;
-    let count = call.state.engine.databases().len();
-    Ok(Reply::json(StatusCode::CREATED, json(&database))
-        .etag(&database.etag)
-        .database_usage(count)
-        .charge(charge::CREATE))
+pub(crate) struct Databases;
+
+impl CatalogResource for Databases {
+    /// The account.
+    type Owner = ();
+
+    fn feed(&self) -> Feed {
+        Feed::Databases
+    }
+
+    fn owner(&self, _call: &Call<'_>) -> Result<(), HandlerError> {
+        Ok(())
+    }
+
+    fn owner_rid(&self, (): &()) -> String {
+        String::new()
+    }
+
+    fn find(&self, engine: &Engine, name: &str) -> Result<Arc<Resource>, EngineError> {
+        engine.database(name)
+    }
+
+    fn all(&self, engine: &Engine) -> Result<Vec<Arc<Resource>>, EngineError> {
+        Ok(engine.databases())
+    }
+
+    fn create(&self, call: &Call<'_>) -> Result<Change<(Arc<Resource>, bool)>, HandlerError> {
+        let (body, throughput) = (call.json()?, call.throughput()?);
+        Ok(Box::new(move |engine| Ok((engine.create_database(&body, throughput)?, true))))
+    }
+
+    fn answer(&self, call: &Call<'_>, (): &(), outcome: Outcome) -> HandlerResult {
+        let (reply, charge) = outcome?;
+        let reply = reply.charge(charge);
+        if call.operation.action != Action::Create {
+            return Ok(reply);
+        }
+        Ok(reply.database_usage(call.state.engine.databases().len()))
+    }
 }
 
-pub(crate) fn read(call: &Call<'_>, database: &str) -> Handled {
-    let database = call.state.engine.database(database)?;
-    Ok(call.read_reply(&database, || json(&database))?.charge(charge::READ))
-}
-
-pub(crate) fn list(call: &Call<'_>) -> Handled {
-    feeds::list(call, Feed::Databases, "", call.state.engine.databases(), |database| Ok(database.to_json()))
-}
-
-pub(crate) async fn query(call: &Call<'_>) -> Handled {
-    let rows = call.state.engine.databases().iter().map(|database| database.to_json()).collect();
-    feeds::query(call, Feed::Databases, "", rows).await
-}
-
-pub(crate) async fn delete(call: &Call<'_>, database: &str) -> Handled {
-    let (engine, precondition) = (call.state.engine.clone(), call.precondition()?);
-    let database = database.to_owned();
-    call.run(move || engine.delete_database(&database, &precondition)).await??;
-    Ok(Reply::empty(StatusCode::NO_CONTENT).charge(charge::DELETE))
-}
-
-fn json(database: &Resource) -> String {
-    Value::from(database.to_json()).to_json()
+impl Delete for Databases {
+    fn delete(&self, call: &Call<'_>, name: &str) -> Result<Change<()>, HandlerError> {
+        let (name, precondition) = (name.to_owned(), call.precondition()?);
+        Ok(Box::new(move |engine| engine.delete_database(&name, &precondition)))
+    }
 }

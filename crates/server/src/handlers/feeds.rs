@@ -11,7 +11,7 @@ use quire_engine::{EngineError, Page, Reservation, Resource};
 use quire_resource::ResourceId;
 use quire_value::{Object, Value};
 
-use crate::handlers::{Call, Handled, charge};
+use crate::handlers::{Call, HandlerResult, charge};
 use crate::wire::headers::Reply;
 use crate::wire::status::{self, HandlerError};
 use crate::wire::{Feed, envelope, explained_envelope, parse_query};
@@ -27,7 +27,7 @@ pub(super) fn list(
     owner_rid: &str,
     mut resources: Vec<Arc<Resource>>,
     render: impl Fn(&Resource) -> Result<Object, HandlerError>,
-) -> Handled {
+) -> HandlerResult {
     let page = call.page()?;
     resources.sort_by_key(|resource| resource.rid);
     let start = match page.continuation {
@@ -67,7 +67,7 @@ pub(super) fn rows_reply(feed: Feed, owner_rid: &str, rows: Vec<Value>) -> Reply
     Reply::json(StatusCode::OK, envelope(feed, owner_rid, rows.as_bytes(), count)).count(count)
 }
 
-pub(super) async fn query(call: &Call<'_>, feed: Feed, owner_rid: &str, rows: Vec<Object>) -> Handled {
+pub(super) async fn query(call: &Call<'_>, feed: Feed, owner_rid: &str, rows: Vec<Object>) -> HandlerResult {
     let query = parse_query(&call.body()?)?;
     let page = call.page()?;
     let engine = call.state.engine.clone();

@@ -10,7 +10,7 @@ use quire_engine::{
     Answer, Cancel, Container, EngineError, ItemRead, ItemWritten, Position, ReadItem, WriteItem, WriteKind,
 };
 
-use crate::handlers::{Call, Handled, feeds, scripts};
+use crate::handlers::{Call, HandlerResult, feeds, procedures};
 use crate::wire::Feed;
 use crate::wire::headers::{Reply, container_names};
 use crate::wire::status::{Failure, HandlerError, RequestError};
@@ -19,7 +19,7 @@ const PRE_TRIGGERS: HeaderName = HeaderName::from_static("x-ms-documentdb-pre-tr
 const POST_TRIGGERS: HeaderName = HeaderName::from_static("x-ms-documentdb-post-trigger-include");
 
 /// The hot path: a hit in the engine's cache is answered without leaving the async worker.
-pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
+pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str, id: &str) -> HandlerResult {
     let container = call.item_container(database, container)?;
     let by_rid = id_by_rid(call, &container, database, id).await?;
     let id = by_rid.as_deref().unwrap_or(id);
@@ -67,15 +67,15 @@ fn read_reply(container: &Container, answer: Answer<ItemRead>) -> Reply {
     with_position(reply, container, answer.charge, answer.position.as_ref())
 }
 
-pub(crate) async fn create(call: &Call<'_>, database: &str, container: &str) -> Handled {
+pub(crate) async fn create(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     write(call, call.item_container(database, container)?, WriteKind::Create).await
 }
 
-pub(crate) async fn upsert(call: &Call<'_>, database: &str, container: &str) -> Handled {
+pub(crate) async fn upsert(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     write(call, call.item_container(database, container)?, WriteKind::Upsert).await
 }
 
-pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
+pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str, id: &str) -> HandlerResult {
     let container = call.item_container(database, container)?;
     let by_rid = id_by_rid(call, &container, database, id).await?;
     let id = by_rid.unwrap_or_else(|| id.to_owned());
@@ -83,7 +83,7 @@ pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str, id
 }
 
 /// Whatever content type the body has: clients disagree about it.
-pub(crate) async fn patch(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
+pub(crate) async fn patch(call: &Call<'_>, database: &str, container: &str, id: &str) -> HandlerResult {
     let container = call.item_container(database, container)?;
     let by_rid = id_by_rid(call, &container, database, id).await?;
     let id = by_rid.unwrap_or_else(|| id.to_owned());
@@ -91,7 +91,7 @@ pub(crate) async fn patch(call: &Call<'_>, database: &str, container: &str, id: 
     write(call, container, WriteKind::Patch { id, if_none_match }).await
 }
 
-pub(crate) async fn delete(call: &Call<'_>, database: &str, container: &str, id: &str) -> Handled {
+pub(crate) async fn delete(call: &Call<'_>, database: &str, container: &str, id: &str) -> HandlerResult {
     let container = call.item_container(database, container)?;
     let by_rid = id_by_rid(call, &container, database, id).await?;
     let id = by_rid.unwrap_or_else(|| id.to_owned());
@@ -99,7 +99,7 @@ pub(crate) async fn delete(call: &Call<'_>, database: &str, container: &str, id:
 }
 
 /// All items of a partition key.
-pub(crate) async fn delete_all(call: &Call<'_>, database: &str, container: &str) -> Handled {
+pub(crate) async fn delete_all(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let container = call.item_container(database, container)?;
     let key = call.partition_key.clone().ok_or(EngineError::PartitionKeyMissing)?;
     let (engine, target) = (call.state.engine.clone(), container.clone());
@@ -126,7 +126,7 @@ async fn id_by_rid(
     Ok(call.state.pool.read(move || engine.item_id(&container, &rid)).await??)
 }
 
-async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> Handled {
+async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> HandlerResult {
     let (pre_trigger, post_trigger) = (trigger(call, &PRE_TRIGGERS)?, trigger(call, &POST_TRIGGERS)?);
     let runs_scripts = pre_trigger.is_some() || post_trigger.is_some();
     let is_delete = matches!(kind, WriteKind::Delete { .. });
@@ -145,7 +145,7 @@ async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> H
         want_body: !is_delete && !call.request.prefers_minimal(),
         pre_trigger,
         post_trigger,
-        trigger_headers: if runs_scripts { scripts::request_headers(call) } else { Vec::new() },
+        trigger_headers: if runs_scripts { procedures::request_headers(call) } else { Vec::new() },
         cancel: if runs_scripts { call.request.client.cancel() } else { Cancel::default() },
     };
     let engine = call.state.engine.clone();
@@ -177,7 +177,7 @@ fn written_reply(container: &Arc<Container>, answer: Answer<ItemWritten>, is_del
 }
 
 /// All items of the scope, in pages.
-pub(crate) async fn list(call: &Call<'_>, database: &str, container: &str) -> Handled {
+pub(crate) async fn list(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let container = call.item_container(database, container)?;
     let page = call.page()?;
     let (engine, source) = (call.state.engine.clone(), container.clone());

@@ -5,6 +5,7 @@
 
 pub(crate) mod answer_form; // answers without system properties, or in binary
 mod call; // what a request asks for, read from its headers
+pub(crate) mod catalog; // what databases, users, permissions, keys and scripts have in common
 mod feeds; // lists and queries of resources that are in memory
 mod queries; // queries over items, and their plans
 
@@ -21,6 +22,7 @@ pub(crate) mod items;
 pub(crate) mod offers;
 pub(crate) mod partition_key_ranges;
 pub(crate) mod permissions;
+pub(crate) mod procedures;
 pub(crate) mod scripts;
 pub(crate) mod session; // waiting for the state that a session token asks for
 pub(crate) mod users;
@@ -32,7 +34,7 @@ pub(crate) use queries::{plan as query_plan, query as query_items};
 use crate::wire::headers::Reply;
 use crate::wire::status::HandlerError;
 
-pub(crate) type Handled = Result<Reply, HandlerError>;
+pub(crate) type HandlerResult = Result<Reply, HandlerError>;
 
 /// What operations on resources other than items cost. Fixed, since their work does not grow with the data.
 pub(crate) mod charge {

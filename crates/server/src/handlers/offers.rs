@@ -5,7 +5,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use quire_engine::{Migrate, Resource};
 use quire_value::Value;
 
-use crate::handlers::{Call, Handled, charge, feeds};
+use crate::handlers::{Call, HandlerResult, charge, feeds};
 use crate::wire::Feed;
 use crate::wire::headers::Reply;
 use crate::wire::status::{HandlerError, RequestError};
@@ -16,23 +16,23 @@ const MIGRATE_TO_MANUAL: HeaderName =
 const MINIMUM: HeaderName = HeaderName::from_static("x-ms-cosmos-min-throughput");
 const REPLACE_PENDING: HeaderName = HeaderName::from_static("x-ms-offer-replace-pending");
 
-pub(crate) fn read(call: &Call<'_>, offer: &str) -> Handled {
+pub(crate) fn read(call: &Call<'_>, offer: &str) -> HandlerResult {
     let offer = call.state.engine.offer(offer)?;
     let reply = call.read_reply(&offer, || json(&offer))?;
     Ok(with_limits(call, &offer, reply).charge(charge::READ))
 }
 
-pub(crate) fn list(call: &Call<'_>) -> Handled {
+pub(crate) fn list(call: &Call<'_>) -> HandlerResult {
     feeds::list(call, Feed::Offers, "", call.state.engine.offers(), |offer| Ok(offer.to_json()))
 }
 
 /// How every client finds the offer of a container: an empty answer means there is none.
-pub(crate) async fn query(call: &Call<'_>) -> Handled {
+pub(crate) async fn query(call: &Call<'_>) -> HandlerResult {
     let rows = call.state.engine.offers().iter().map(|offer| offer.to_json()).collect();
     feeds::query(call, Feed::Offers, "", rows).await
 }
 
-pub(crate) async fn replace(call: &Call<'_>, offer: &str) -> Handled {
+pub(crate) async fn replace(call: &Call<'_>, offer: &str) -> HandlerResult {
     let (body, precondition, migrate) = (call.json()?, call.precondition()?, migrate(call)?);
     let (engine, rid) = (call.state.engine.clone(), offer.to_owned());
     let offer = call.run(move || engine.replace_offer(&rid, &body, migrate, &precondition)).await??;

@@ -8,21 +8,21 @@ use hyper::header::{HeaderName, IF_NONE_MATCH};
 use quire_engine::{Container, PartitionInfo};
 use quire_value::{Number, Object, Value};
 
-use crate::handlers::{Call, Handled, charge, feeds};
+use crate::handlers::{Call, HandlerResult, charge, feeds};
 use crate::wire::Feed;
 use crate::wire::headers::Reply;
 use crate::wire::status::HandlerError;
 
 pub(super) const A_IM: HeaderName = HeaderName::from_static("a-im");
 
-pub(crate) fn list(call: &Call<'_>, database: &str, container: &str) -> Handled {
+pub(crate) fn list(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let container = call.owner_container(database, container)?;
     call.page()?;
     let reply = if is_incremental(call)? { incremental(call, &container)? } else { whole(&container) };
     Ok(reply.in_container(&container).first_session(&container).charge(charge::LIST))
 }
 
-pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> Handled {
+pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let container = call.owner_container(database, container)?;
     let rid = container.resource.rid.to_string();
     let reply = feeds::query(call, Feed::PartitionKeyRanges, &rid, rows(&container)).await?;
@@ -34,7 +34,7 @@ fn is_incremental(call: &Call<'_>) -> Result<bool, HandlerError> {
     Ok(value.trim().eq_ignore_ascii_case("incremental feed"))
 }
 
-fn incremental(call: &Call<'_>, container: &Container) -> Handled {
+fn incremental(call: &Call<'_>, container: &Container) -> HandlerResult {
     let etag = container.partitions_etag();
     let reply = match call.text(&IF_NONE_MATCH)? {
         Some(known) if known == etag => Reply::empty(StatusCode::NOT_MODIFIED),

@@ -2,110 +2,104 @@
 
 use std::sync::Arc;
 
-use hyper::StatusCode;
 use hyper::header::HeaderName;
-use quire_engine::Resource;
-use quire_value::{Object, Value};
+use quire_engine::{Engine, EngineError, Resource};
+use quire_value::Object;
 
 use crate::auth;
 use crate::handlers::call::owner_missing;
-use crate::handlers::{Call, Handled, charge, feeds};
+use crate::handlers::catalog::{CatalogResource, Change, Delete, Outcome, Replace};
+use crate::handlers::{Call, HandlerResult};
+use crate::operations::Action;
 use crate::wire::Feed;
-use crate::wire::headers::{Reply, user_names};
+use crate::wire::headers::user_names;
 use crate::wire::status::HandlerError;
 
 const EXPIRY: HeaderName = HeaderName::from_static("x-ms-documentdb-expiry-seconds");
 
-pub(crate) async fn create(call: &Call<'_>, database: &str, user: &str) -> Handled {
-    let owner = Owner::find(call, database, user)?;
-    let lifetime = lifetime(call)?;
-    let (body, upsert) = (call.json()?, call.is_upsert());
-    let (engine, database, user) = (call.state.engine.clone(), database.to_owned(), user.to_owned());
-    let (permission, created) =
-        call.run(move || engine.create_permission(&database, &user, &body, upsert)).await??;
-    let (status, charge) =
-        if created { (StatusCode::CREATED, charge::CREATE) } else { (StatusCode::OK, charge::REPLACE) };
-    let reply = Reply::json(status, json(call, &permission, lifetime)).etag(&permission.etag);
-    Ok(owner.name(reply).charge(charge))
+/// The permissions of a user.
+pub(crate) struct Permissions<'a> {
+    pub database: &'a str,
+    pub user: &'a str,
 }
 
-pub(crate) fn read(call: &Call<'_>, database: &str, user: &str, permission: &str) -> Handled {
-    let owner = Owner::find(call, database, user)?;
-    let lifetime = lifetime(call)?;
-    let permission = call.state.engine.permission(database, user, permission)?;
-    let body = json(call, &permission, lifetime);
-    Ok(owner.name(call.read_reply(&permission, || body)?).charge(charge::READ))
-}
-
-pub(crate) fn list(call: &Call<'_>, database: &str, user: &str) -> Handled {
-    let owner = Owner::find(call, database, user)?;
-    let lifetime = lifetime(call)?;
-    let permissions = call.state.engine.permissions(database, user)?;
-    let render = |permission: &Resource| Ok(with_token(call, permission, lifetime));
-    let rid = owner.user.rid.to_string();
-    Ok(owner.name(feeds::list(call, Feed::Permissions, &rid, permissions, render)?))
-}
-
-pub(crate) async fn query(call: &Call<'_>, database: &str, user: &str) -> Handled {
-    let owner = Owner::find(call, database, user)?;
-    let lifetime = lifetime(call)?;
-    let permissions = call.state.engine.permissions(database, user)?;
-    let rows = permissions.iter().map(|permission| with_token(call, permission, lifetime)).collect();
-    let reply = feeds::query(call, Feed::Permissions, &owner.user.rid.to_string(), rows).await?;
-    Ok(owner.name(reply))
-}
-
-pub(crate) async fn replace(call: &Call<'_>, database: &str, user: &str, permission: &str) -> Handled {
-    let owner = Owner::find(call, database, user)?;
-    let lifetime = lifetime(call)?;
-    let (body, precondition) = (call.json()?, call.precondition()?);
-    let engine = call.state.engine.clone();
-    let (database, user, name) = (database.to_owned(), user.to_owned(), permission.to_owned());
-    let replace = move || engine.replace_permission(&database, &user, &name, &body, &precondition);
-    let permission = call.run(replace).await??;
-    let reply = Reply::json(StatusCode::OK, json(call, &permission, lifetime)).etag(&permission.etag);
-    Ok(owner.name(reply).charge(charge::REPLACE))
-}
-
-pub(crate) async fn delete(call: &Call<'_>, database: &str, user: &str, permission: &str) -> Handled {
-    let owner = Owner::find(call, database, user)?;
-    let precondition = call.precondition()?;
-    let engine = call.state.engine.clone();
-    let (database, user, name) = (database.to_owned(), user.to_owned(), permission.to_owned());
-    let delete = move || engine.delete_permission(&database, &user, &name, &precondition);
-    call.run(delete).await??;
-    Ok(owner.name(Reply::empty(StatusCode::NO_CONTENT)).charge(charge::DELETE))
-}
-
-/// Whose permissions they are.
-struct Owner {
+pub(crate) struct Owner {
     database: Arc<Resource>,
     user: Arc<Resource>,
 }
 
-impl Owner {
-    fn find(call: &Call<'_>, database: &str, user: &str) -> Result<Owner, HandlerError> {
-        let owner = call.owner_database(database)?;
-        let user = call.state.engine.user(database, user).map_err(|error| owner_missing(error.into()))?;
-        Ok(Owner { database: owner, user })
+impl CatalogResource for Permissions<'_> {
+    type Owner = Owner;
+
+    fn feed(&self) -> Feed {
+        Feed::Permissions
     }
 
-    fn name(&self, reply: Reply) -> Reply {
-        reply.owner(user_names(&self.database, &self.user), &self.user.rid)
+    fn owner(&self, call: &Call<'_>) -> Result<Owner, HandlerError> {
+        let database = call.owner_database(self.database)?;
+        let user = call.state.engine.user(self.database, self.user);
+        let user = user.map_err(|error| owner_missing(error.into()))?;
+        // Before anything is written: a bad lifetime must not leave a permission behind.
+        if call.operation.action != Action::Delete {
+            lifetime(call)?;
+        }
+        Ok(Owner { database, user })
+    }
+
+    fn owner_rid(&self, owner: &Owner) -> String {
+        owner.user.rid.to_string()
+    }
+
+    fn find(&self, engine: &Engine, name: &str) -> Result<Arc<Resource>, EngineError> {
+        engine.permission(self.database, self.user, name)
+    }
+
+    fn all(&self, engine: &Engine) -> Result<Vec<Arc<Resource>>, EngineError> {
+        engine.permissions(self.database, self.user)
+    }
+
+    fn create(&self, call: &Call<'_>) -> Result<Change<(Arc<Resource>, bool)>, HandlerError> {
+        let (body, upsert) = (call.json()?, call.is_upsert());
+        let (database, user) = self.names();
+        Ok(Box::new(move |engine| engine.create_permission(&database, &user, &body, upsert)))
+    }
+
+    fn body(&self, call: &Call<'_>, permission: &Resource) -> Result<Object, HandlerError> {
+        let mut body = permission.to_json();
+        body.set("_token", auth::resource_token(call.state, permission, lifetime(call)?));
+        Ok(body)
+    }
+
+    fn answer(&self, _call: &Call<'_>, owner: &Owner, outcome: Outcome) -> HandlerResult {
+        let (reply, charge) = outcome?;
+        Ok(reply.owner(user_names(&owner.database, &owner.user), &owner.user.rid).charge(charge))
     }
 }
 
-fn json(call: &Call<'_>, permission: &Resource, lifetime: i64) -> String {
-    Value::from(with_token(call, permission, lifetime)).to_json()
+impl Replace for Permissions<'_> {
+    fn replace(&self, call: &Call<'_>, name: &str) -> Result<Change<Arc<Resource>>, HandlerError> {
+        let (body, precondition) = (call.json()?, call.precondition()?);
+        let ((database, user), name) = (self.names(), name.to_owned());
+        let replace =
+            move |engine: &Engine| engine.replace_permission(&database, &user, &name, &body, &precondition);
+        Ok(Box::new(replace))
+    }
 }
 
-fn with_token(call: &Call<'_>, permission: &Resource, lifetime: i64) -> Object {
-    let mut body = permission.to_json();
-    body.set("_token", auth::resource_token(call.state, permission, lifetime));
-    body
+impl Delete for Permissions<'_> {
+    fn delete(&self, call: &Call<'_>, name: &str) -> Result<Change<()>, HandlerError> {
+        let ((database, user), name, precondition) = (self.names(), name.to_owned(), call.precondition()?);
+        Ok(Box::new(move |engine| engine.delete_permission(&database, &user, &name, &precondition)))
+    }
 }
 
-/// Of the tokens to be made. Before anything is written: a bad lifetime must not leave a permission behind.
+impl Permissions<'_> {
+    fn names(&self) -> (String, String) {
+        (self.database.to_owned(), self.user.to_owned())
+    }
+}
+
+/// Of the tokens to be made.
 fn lifetime(call: &Call<'_>) -> Result<i64, HandlerError> {
     Ok(auth::lifetime_seconds(call.text(&EXPIRY)?)?)
 }

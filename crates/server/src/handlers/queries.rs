@@ -14,7 +14,7 @@ use quire_resource::EpkRange;
 use quire_value::{Object, Value};
 
 use crate::handlers::items::with_positions;
-use crate::handlers::{Call, Handled, charge, feeds};
+use crate::handlers::{Call, HandlerResult, charge, feeds};
 use crate::wire::headers::Reply;
 use crate::wire::status::{self, HandlerError, RequestError};
 use crate::wire::{self, Feed, parse_query};
@@ -35,7 +35,7 @@ const EXPLAIN_ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
 const EXECUTION_INFO: HeaderName = HeaderName::from_static("x-ms-cosmos-query-execution-info");
 
-pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> Handled {
+pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let container = call.item_container(database, container)?;
     let query = parse_query(&call.body()?)?;
     let explain = call.is_true(&EXPLAIN);
@@ -168,7 +168,7 @@ fn metrics_text(metrics: &QueryMetrics) -> String {
 }
 
 /// How a client should run a query over several partitions. Made from the text alone: nothing is read.
-pub(crate) async fn plan(call: &Call<'_>, database: &str, container: &str) -> Handled {
+pub(crate) async fn plan(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let container = call.item_container(database, container)?;
     let query = parse_query(&call.body()?)?;
     let scope = call.scope()?;

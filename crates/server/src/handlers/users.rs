@@ -1,63 +1,66 @@
 //! Users.
 
-use hyper::StatusCode;
-use quire_engine::Resource;
-use quire_value::Value;
+use std::sync::Arc;
 
-use crate::handlers::{Call, Handled, charge, feeds};
+use quire_engine::{Engine, EngineError, Resource};
+
+use crate::handlers::catalog::{CatalogResource, Change, Delete, Outcome, Replace};
+use crate::handlers::{Call, HandlerResult};
 use crate::wire::Feed;
-use crate::wire::headers::{Reply, database_names};
+use crate::wire::headers::database_names;
+use crate::wire::status::HandlerError;
 
-pub(crate) async fn create(call: &Call<'_>, database: &str) -> Handled {
-    let owner = call.owner_database(database)?;
-    let (body, upsert) = (call.json()?, call.is_upsert());
-    let (engine, database) = (call.state.engine.clone(), database.to_owned());
-    let (user, created) = call.run(move || engine.create_user(&database, &body, upsert)).await??;
-    let (status, charge) =
-        if created { (StatusCode::CREATED, charge::CREATE) } else { (StatusCode::OK, charge::REPLACE) };
-    let reply = Reply::json(status, json(&user)).etag(&user.etag);
-    Ok(reply.owner(database_names(&owner), &owner.rid).charge(charge))
+/// The users of a database.
+pub(crate) struct Users<'a> {
+    pub database: &'a str,
 }
 
-pub(crate) fn read(call: &Call<'_>, database: &str, user: &str) -> Handled {
-    let owner = call.owner_database(database)?;
-    let user = call.state.engine.user(database, user)?;
-    let reply = call.read_reply(&user, || json(&user))?;
-    Ok(reply.owner(database_names(&owner), &owner.rid).charge(charge::READ))
+impl CatalogResource for Users<'_> {
+    type Owner = Arc<Resource>;
+
+    fn feed(&self) -> Feed {
+        Feed::Users
+    }
+
+    fn owner(&self, call: &Call<'_>) -> Result<Arc<Resource>, HandlerError> {
+        call.owner_database(self.database)
+    }
+
+    fn owner_rid(&self, owner: &Arc<Resource>) -> String {
+        owner.rid.to_string()
+    }
+
+    fn find(&self, engine: &Engine, name: &str) -> Result<Arc<Resource>, EngineError> {
+        engine.user(self.database, name)
+    }
+
+    fn all(&self, engine: &Engine) -> Result<Vec<Arc<Resource>>, EngineError> {
+        engine.users(self.database)
+    }
+
+    fn create(&self, call: &Call<'_>) -> Result<Change<(Arc<Resource>, bool)>, HandlerError> {
+        let (database, body, upsert) = (self.database.to_owned(), call.json()?, call.is_upsert());
+        Ok(Box::new(move |engine| engine.create_user(&database, &body, upsert)))
+    }
+
+    fn answer(&self, _call: &Call<'_>, owner: &Arc<Resource>, outcome: Outcome) -> HandlerResult {
+        let (reply, charge) = outcome?;
+        Ok(reply.owner(database_names(owner), &owner.rid).charge(charge))
+    }
 }
 
-pub(crate) fn list(call: &Call<'_>, database: &str) -> Handled {
-    let owner = call.owner_database(database)?;
-    let users = call.state.engine.users(database)?;
-    let reply = feeds::list(call, Feed::Users, &owner.rid.to_string(), users, |user| Ok(user.to_json()))?;
-    Ok(reply.owner(database_names(&owner), &owner.rid))
+impl Replace for Users<'_> {
+    fn replace(&self, call: &Call<'_>, name: &str) -> Result<Change<Arc<Resource>>, HandlerError> {
+        let (body, precondition) = (call.json()?, call.precondition()?);
+        let (database, name) = (self.database.to_owned(), name.to_owned());
+        Ok(Box::new(move |engine| engine.replace_user(&database, &name, &body, &precondition)))
+    }
 }
 
-pub(crate) async fn query(call: &Call<'_>, database: &str) -> Handled {
-    let owner = call.owner_database(database)?;
-    let rows = call.state.engine.users(database)?.iter().map(|user| user.to_json()).collect();
-    let reply = feeds::query(call, Feed::Users, &owner.rid.to_string(), rows).await?;
-    Ok(reply.owner(database_names(&owner), &owner.rid))
-}
-
-pub(crate) async fn replace(call: &Call<'_>, database: &str, user: &str) -> Handled {
-    let owner = call.owner_database(database)?;
-    let (body, precondition) = (call.json()?, call.precondition()?);
-    let (engine, database, name) = (call.state.engine.clone(), database.to_owned(), user.to_owned());
-    let user = call.run(move || engine.replace_user(&database, &name, &body, &precondition)).await??;
-    let reply = Reply::json(StatusCode::OK, json(&user)).etag(&user.etag);
-    Ok(reply.owner(database_names(&owner), &owner.rid).charge(charge::REPLACE))
-}
-
-pub(crate) async fn delete(call: &Call<'_>, database: &str, user: &str) -> Handled {
-    let owner = call.owner_database(database)?;
-    let precondition = call.precondition()?;
-    let (engine, database, name) = (call.state.engine.clone(), database.to_owned(), user.to_owned());
-    call.run(move || engine.delete_user(&database, &name, &precondition)).await??;
-    let reply = Reply::empty(StatusCode::NO_CONTENT);
-    Ok(reply.owner(database_names(&owner), &owner.rid).charge(charge::DELETE))
-}
-
-fn json(user: &Resource) -> String {
-    Value::from(user.to_json()).to_json()
+impl Delete for Users<'_> {
+    fn delete(&self, call: &Call<'_>, name: &str) -> Result<Change<()>, HandlerError> {
+        let (database, name, precondition) =
+            (self.database.to_owned(), name.to_owned(), call.precondition()?);
+        Ok(Box::new(move |engine| engine.delete_user(&database, &name, &precondition)))
+    }
 }

@@ -319,7 +319,8 @@ pub(crate) fn user_names(database: &Resource, user: &Resource) -> String {
     format!("{}/users/{}", database_names(database), utf8_percent_encode(&user.id, PATH_SEGMENT))
 }
 
-fn write_token(position: &Position, out: &mut Vec<u8>) {
+/// `{partition}:{version}#{lsn}`, as a client sends it with a later request.
+pub(crate) fn write_token(position: &Position, out: &mut Vec<u8>) {
     out.extend_from_slice(position.partition_id.as_bytes());
     out.push(b':');
     out.extend_from_slice(itoa::Buffer::new().format(position.session_version).as_bytes());

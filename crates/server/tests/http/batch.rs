@@ -150,6 +150,8 @@ fn refused_as_a_whole() {
         ),
         (vec![BATCH, ATOMIC, PK], r#"[{"operationType":"Read","id":"x","partitionKey":"q"}]"#.to_owned()),
         (vec![BATCH, ATOMIC, PK], r#"[{"operationType":"Query","id":"x"}]"#.to_owned()),
+        (vec![BATCH, ATOMIC, PK], r#"[{"operationType":"Check","id":"x"}]"#.to_owned()),
+        (vec![BATCH, ATOMIC, PK], r#"[{"operationType":"Read","id":"x","container":"c"}]"#.to_owned()),
         (vec![BATCH, ATOMIC, PK], r#"[{"operationType":"Read"}]"#.to_owned()),
         (vec![BATCH, ATOMIC, PK], r#"[{"operationType":"Create"}]"#.to_owned()),
         (
@@ -195,12 +197,16 @@ fn refused_as_a_whole() {
             400 {"code":"BadRequest","message":"Partition key q is invalid.
         [{"operationType":"Query","id":"x"}]
             400 {"code":"BadRequest","message":"Operation 1 of the batch request is not valid: 'Query' is no operation type.
+        [{"operationType":"Check","id":"x"}]
+            400 {"code":"BadRequest","message":"Operation 1 of the batch request is not valid: 'Check' is no operation type.
+        [{"operationType":"Read","id":"x","container":"c"}]
+            400 {"code":"BadRequest","message":"The batch request is not valid: only an operation of a transaction has a `container`.
         [{"operationType":"Read"}]
             400 {"code":"BadRequest","message":"Operation 1 of the batch request is not valid: it has no id.
         [{"operationType":"Create"}]
             400 {"code":"BadRequest","message":"Operation 1 of the batch request is not valid: it has no resourceBody.
         [{"operationType":"Read","id":"x","timeToLiveInSeconds":1}]
-            400 {"code":"BadRequest","message":"The batch request is not valid: unknown field `timeToLiveInSeconds`, expected one of `operationType`, `id`, `resourceBody`, `partitionKey`, `ifMatch`, `ifNoneMatch`, `indexingDirective`, `minimalReturnPreference`, `resourceType` at line 1 column 55.
+            400 {"code":"BadRequest","message":"The batch request is not valid: unknown field `timeToLiveInSeconds`, expected one of `operationType`, `id`, `resourceBody`, `partitionKey`, `ifMatch`, `ifNoneMatch`, `indexingDirective`, `minimalReturnPreference`, `resourceType`, `container` at line 1 column 55.
         [{"operationType":"Read","id":"x","indexingDirective":"Maybe"}]
             400 {"code":"BadRequest","message":"Operation 1 of the batch request is not valid: 'Maybe' is no indexing directive.
         {"operationType":"Read","id":"x"}

@@ -62,6 +62,11 @@ fn containers_change_together() {
         r#"{"operations":[{"operationType":"Read","container":"authors","id":"ada","partitionKey":["ada"]}]}"#,
     );
     assert!(!minimal.body.contains("resourceBody") && minimal.body.contains("eTag"), "{}", minimal.body);
+    let body = r#"{"operations":[
+        {"operationType":"Upsert","container":"books","resourceBody":{"id":"b3","pk":"z"},"minimalReturnPreference":true},
+        {"operationType":"Upsert","container":"books","resourceBody":{"id":"b4","pk":"z"}}]}"#;
+    let answer = client.must(200, "POST", TRANSACTION, &[], body);
+    assert!(!answer.body.contains("b3") && answer.body.contains("b4"), "{}", answer.body);
 }
 
 #[test]
@@ -92,18 +97,25 @@ fn what_makes_no_sense_is_named() {
         let answer = client.must(400, "POST", TRANSACTION, &[], body);
         assert!(answer.body.contains(expected), "{body}: {}", answer.body);
     };
-    check("", "invalid");
+    check("", "The transaction is not valid: EOF");
     check("[]", "operations");
     check(r#"{"operations":[]}"#, "no operations");
-    check(r#"{"operations":[1]}"#, "Operation 0: it must be an object");
-    check(r#"{"operations":[{"operationType":"Fly"}]}"#, "'Fly' is not known");
-    check(r#"{"operations":[{"operationType":"Create","container":"books"}]}"#, "'resourceBody' is missing");
-    check(r#"{"operations":[{"operationType":"Read","container":"books"}]}"#, "'id' is missing");
-    check(r#"{"operations":[{"operationType":"Create","resourceBody":{}}]}"#, "'container' is missing");
-    check(r#"{"operations":[{"operationType":"Create","colour":"red"}]}"#, "'colour' is not known");
+    check(r#"{"operations":[1]}"#, "expected an operation at line 1 column");
+    let of_operation = |operation: &str, why: &str| {
+        let body = format!(r#"{{"operations":[{operation}]}}"#);
+        check(&body, &format!("Operation 1 of the transaction is not valid: {why}."));
+    };
+    of_operation(r#"{"operationType":"Fly"}"#, "'Fly' is no operation type");
+    of_operation(r#"{"operationType":"Create","container":"books"}"#, "it has no resourceBody");
+    of_operation(r#"{"operationType":"Read","container":"books"}"#, "it has no id");
+    of_operation(r#"{"operationType":"Create","resourceBody":{}}"#, "it has no container");
+    let body = "it reads, deletes or checks, and has a resourceBody";
+    of_operation(r#"{"operationType":"Read","container":"books","id":"a","resourceBody":{}}"#, body);
+    check(r#"{"operations":[{"operationType":"Create","colour":"red"}]}"#, "unknown field `colour`");
+    check(r#"{"operations":[{"operationType":"Create","resourceType":"docs"}]}"#, "`resourceType`");
     check(
         r#"{"operations":[{"operationType":"Read","container":"books","id":"a","partitionKey":{}}]}"#,
-        "partitionKey",
+        "Partition key {} is invalid",
     );
     client.must(405, "GET", TRANSACTION, &[], "");
     client.must(
