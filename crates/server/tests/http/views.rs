@@ -1,5 +1,7 @@
 //! Views over HTTP: the service's definition, status and lag, rebuilding, and what is refused.
 
+use std::time::{Duration, Instant};
+
 use crate::client::{Answer, Client};
 
 const VIEW: &str = "/_quire/dbs/d/colls/v/view";
@@ -21,11 +23,18 @@ fn create(client: &Client, n: u32) {
     client.must(201, "POST", "/dbs/d/colls/c/docs", &[("x-ms-documentdb-partitionkey", &key)], &body);
 }
 
-/// Waits until the view has taken every write.
+/// Waits until the view has taken every write. An answer that comes early must be the final one.
 fn catch_up(client: &Client) -> Answer {
-    let wait = || client.must(200, "GET", &format!("{VIEW}?waitMs=10000"), &[], "");
-    let is_current = |answer: &Answer| answer.body.contains(r#""status":"Active","lag":0"#);
-    std::iter::repeat_with(wait).take(6).find(is_current).expect("the view takes every write")
+    const WAIT: Duration = Duration::from_secs(10);
+    let path = format!("{VIEW}?waitMs={}", WAIT.as_millis());
+    loop {
+        let sent = Instant::now();
+        let answer = client.must(200, "GET", &path, &[], "");
+        if answer.body.contains(r#""status":"Active","lag":0"#) {
+            return answer;
+        }
+        assert!(sent.elapsed() >= WAIT, "{} after {:?}", answer.body, sent.elapsed());
+    }
 }
 
 fn of_city(client: &Client, city: &str) -> Answer {
