@@ -22,7 +22,7 @@ use crate::indexes::missing::PATHS_MAX;
 use crate::items::key_delete;
 use crate::items::visibility::DeletedKeys;
 use crate::partition::child_ids::Rids;
-use crate::partition::sequencer::Sequencer;
+use crate::partition::sequencer::{CommitQueue, Sequencer};
 use crate::partition::sweep_due::SweepDue;
 use crate::runtime::Shared;
 use crate::store::keys;
@@ -63,13 +63,15 @@ struct Whole {
     /// Paths that queries sort by and that items lack, to be recorded.
     missing_wanted: Mutex<Vec<Path>>,
     sweep_due: Arc<SweepDue>,
+    /// Of the database.
+    commit_queue: Arc<CommitQueue>,
 }
 
 pub(crate) struct Partition {
     pub layout: PartitionLayout,
     /// The id as clients know it.
     pub name: String,
-    pub sequencer: Sequencer,
+    pub sequencer: Arc<Sequencer>,
     shared: Arc<Shared>,
 }
 
@@ -96,6 +98,7 @@ impl PartitionSet {
         let scripts = ArcSwap::default();
         let missing_wanted = Mutex::default();
         let (committing, vector_progress) = (Mutex::new(()), AtomicU8::new(100));
+        let commit_queue = shared.commit_queues.of(database_of(&rid));
         let whole = Whole {
             rid,
             number,
@@ -108,6 +111,7 @@ impl PartitionSet {
             scripts,
             missing_wanted,
             sweep_due,
+            commit_queue,
         };
         Ok(PartitionSet::of(partitions, Arc::new(whole)))
     }
@@ -186,6 +190,11 @@ impl PartitionSet {
     /// A commit of the catalog says so.
     pub fn switch_scripts(&self, scripts: Arc<ContainerScripts>) {
         self.whole.scripts.store(scripts);
+    }
+
+    /// For commits over several partitions of the database.
+    pub fn commit_queue(&self) -> &CommitQueue {
+        &self.whole.commit_queue
     }
 
     /// When the sweep has something to do.
@@ -320,7 +329,7 @@ impl Partition {
         Partition {
             layout: layout.clone(),
             name: layout.id.to_string(),
-            sequencer: Sequencer::new(shared, container, layout.id, index_epoch, sweep_due),
+            sequencer: Arc::new(Sequencer::new(shared, container, layout.id, index_epoch, sweep_due)),
             shared: Arc::clone(shared),
         }
     }
@@ -415,6 +424,13 @@ impl PartitionLayout {
 pub(crate) fn lineage<'a>(layout: impl IntoIterator<Item = &'a PartitionLayout>) -> Vec<u32> {
     let ids = layout.into_iter().flat_map(|layout| layout.parents.iter().chain([&layout.id]));
     ids.copied().collect::<BTreeSet<u32>>().into_iter().collect()
+}
+
+fn database_of(container: &ResourceId) -> u32 {
+    match *container {
+        ResourceId::Container { database, .. } => database,
+        _ => 0,
+    }
 }
 
 fn partition_rid(container: &ResourceId, partition: u32) -> ResourceId {

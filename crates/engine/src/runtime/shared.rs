@@ -16,6 +16,7 @@ use crate::memory::answers::ItemCache;
 use crate::memory::budget::{CacheBudget, SharedPart};
 use crate::memory::results::HeldResults;
 use crate::memory::row_spans::Stretches;
+use crate::partition::sequencer::CommitQueues;
 use crate::runtime::locks::LockTable;
 use crate::scripts::Scripting;
 
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub query_memory: Arc<MemoryPool>,
     pub results: HeldResults,
     pub sources: Sources,
+    pub commit_queues: CommitQueues,
     pub budget: CacheBudget,
     pub changes_kept: Arc<SharedPart>,
     pub path_memory: Arc<SharedPart>,
@@ -82,6 +84,7 @@ impl Shared {
             query_memory: MemoryPool::new(options.query_memory.total_bytes, options.query_memory.query_bytes),
             results: HeldResults::new(options.query_temp.as_ref()),
             sources: Sources::default(),
+            commit_queues: CommitQueues::default(),
             changes_kept: Arc::new(SharedPart::new(budget.changes)),
             path_memory: Arc::new(SharedPart::new(budget.paths)),
             budget,

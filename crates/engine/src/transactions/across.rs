@@ -20,7 +20,7 @@ use crate::items::body::Body;
 use crate::items::etag_matches;
 use crate::items::logical_partition::LogicalPartition;
 use crate::partition::Partition;
-use crate::partition::sequencer::{Prepared, Refused, Sequencer, submit_across};
+use crate::partition::sequencer::{Prepared, Refused, Work, Written};
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode};
 
@@ -262,9 +262,7 @@ impl<'a> Run<'a> {
             }
         }
         let partitions: Vec<&Partition> = writes.iter().map(|(partition, _)| *partition).collect();
-        let writes: Vec<(&Sequencer, Prepared)> =
-            writes.into_iter().map(|(partition, prepared)| (&partition.sequencer, prepared)).collect();
-        let written = match submit_across(writes) {
+        let written = match self.submit(writes) {
             Ok(written) => written,
             Err(Refused::Stale) => return Ok(None),
             Err(Refused::Failed(error)) => return Err(self.explain(error)),
@@ -273,6 +271,18 @@ impl<'a> Run<'a> {
             committed(self.shared, partitions[at].layout.id, written[at], ready)
         };
         Ok(Some(told.into_iter().map(|told| told.map(commit)).collect()))
+    }
+
+    /// One write for each partition, answered in their order. A transaction in one partition is a write like any other.
+    fn submit(&self, mut writes: Vec<(&'a Partition, Prepared)>) -> Result<Vec<Written>, Refused> {
+        if writes.len() > 1 {
+            let (writes, queue) = (writes.into_iter(), self.containers[0].partitions.commit_queue());
+            let writes =
+                writes.map(|(partition, prepared)| (Arc::clone(&partition.sequencer), vec![prepared]));
+            return queue.submit(self.shared, Work { writes: writes.collect() });
+        }
+        let written = writes.pop().map(|(partition, prepared)| partition.sequencer.submit(prepared));
+        Ok(written.transpose()?.into_iter().collect())
     }
 
     fn explain(&self, error: EngineError) -> EngineError {

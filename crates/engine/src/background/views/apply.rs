@@ -14,7 +14,7 @@ use crate::indexes::Indexes;
 use crate::items::body::{Body, Links};
 use crate::items::logical_partition::LogicalPartition;
 use crate::items::prepare::{Indexed, NewVersion, Rows};
-use crate::partition::sequencer::{Prepared, Refused, Sequencer, submit_together};
+use crate::partition::sequencer::{Prepared, Refused, Work};
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode, Protects};
 use crate::store::item_row::Row;
@@ -179,9 +179,10 @@ pub(super) fn commit(
     let _held = shared.locks.take(&locks)?;
     for _ in 0..TRIES {
         let writes = prepare(shared, view, targets, advance)?;
-        let count = writes.iter().flat_map(|(_, writes)| writes).filter(|write| !write.is_upkeep).count();
-        match submit_together(writes) {
-            Ok(()) => return Ok(count),
+        let count =
+            writes.writes.iter().flat_map(|(_, writes)| writes).filter(|write| !write.is_upkeep).count();
+        match view.partitions.commit_queue().submit(shared, writes) {
+            Ok(_) => return Ok(count),
             Err(Refused::Stale) => shared.statistics.retry(),
             Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => return Err(view.not_found()),
             Err(Refused::Failed(error)) => return Err(error),
@@ -191,12 +192,12 @@ pub(super) fn commit(
 }
 
 /// By partition, those that have something to write.
-fn prepare<'a>(
+fn prepare(
     shared: &Shared,
-    view: &'a Container,
+    view: &Container,
     targets: &[Target<'_>],
     advance: Option<Advance<'_>>,
-) -> Result<Vec<(&'a Sequencer, Vec<Prepared>)>, EngineError> {
+) -> Result<Work, EngineError> {
     // Before the snapshot.
     let partitions = view.partitions.all();
     let generations: Vec<u64> = partitions.iter().map(|partition| partition.sequencer.generation()).collect();
@@ -220,6 +221,6 @@ fn prepare<'a>(
             None => writes[0].push(Prepared::upkeep(generations[0], indexes.epoch(), vec![op])),
         }
     }
-    let writes = partitions.iter().map(|partition| &partition.sequencer).zip(writes);
-    Ok(writes.filter(|(_, writes)| !writes.is_empty()).collect())
+    let writes = partitions.iter().map(|partition| Arc::clone(&partition.sequencer)).zip(writes);
+    Ok(Work { writes: writes.filter(|(_, writes)| !writes.is_empty()).collect() })
 }

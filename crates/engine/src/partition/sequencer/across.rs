@@ -1,96 +1,433 @@
-//! One commit over several partitions.
+//! Group commit over partitions: one storage commit for all works of a database that wait.
+//!
+//! A work is what has to be committed as a whole and touches several partitions. Works wait in the queue of their database. There
+//! is no thread: a work that finds no leader leads. It takes what waits (itself first), takes the leadership of all partitions
+//! that these works touch, stamps the works in the order of the queue, sends **one** storage commit with one guard for every
+//! partition, answers everyone, and hands leadership to the next in the queue. Who leads a
+//! partition is between two groups of its own writes, which wait for this one commit.
+//!
+//! Invariants:
+//! 1. At most one leader of a queue, and never none while the queue is not empty: a drop guard hands leadership on.
+//! 2. A work is committed as a whole or not at all. One that is refused (it is stale, or a partition of it was split, retired or
+//!    cannot tell how its last commit ended) leaves the others of its group alone.
+//! 3. LSNs of every partition stay dense: the works of a group get theirs in the order of the queue.
+//! 4. Only the one leader of a database leads several partitions. Everyone else who leads a partition, or waits to, waits for
+//!    nothing else meanwhile, and databases share no partition. So nobody waits in a circle, in whatever order partitions
+//!    are handed over.
+//! 5. A commit in doubt is settled before the next group of this queue is taken, even if that touches other partitions.
 
-use quire_storage::{Commit, CommitError};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, Token};
 
 use super::group::{Group, item_of};
-use super::queue::Leadership;
-use super::{Prepared, Refused, Sequencer, Written};
+use super::queue::{GROUP_BYTES_MAX, Leadership};
+use super::ticket::Ticket;
+use super::{Committed, CountedIndexes, Prepared, Refused, Sequencer, Written};
 use crate::api::EngineError;
+use crate::runtime::Shared;
 use crate::store::random_token;
 
-/// One commit over several partitions, each of them once: all of it or nothing, with one LSN in each. Blocks as
-/// [`Sequencer::submit`] does; answers in the order of the writes.
-pub(crate) fn submit_across(writes: Vec<(&Sequencer, Prepared)>) -> Result<Vec<Written>, Refused> {
-    let mut order: Vec<usize> = (0..writes.len()).collect();
-    order.sort_unstable_by_key(|&at| writes[at].0.storage_partition());
-    let mut writes: Vec<Option<(&Sequencer, Prepared)>> = writes.into_iter().map(Some).collect();
-    let in_order = order.iter().filter_map(|&at| writes[at].take());
-    let written = submit_in_order(in_order.map(|(sequencer, write)| (sequencer, vec![write])).collect())?;
-    let mut answers = vec![Written { lsn: 0, ts: 0 }; order.len()];
-    order.into_iter().zip(written).for_each(|(at, written)| answers[at] = written);
-    Ok(answers)
+/// Partitions of one group, unless one work alone has more: their own writers wait meanwhile.
+const GROUP_PARTITIONS_MAX: usize = 64;
+
+/// Writes that are committed together or not at all.
+#[derive(Default)]
+pub(crate) struct Work {
+    /// By partition. Every write has an LSN of its own, in the order of the list.
+    pub writes: Vec<(Arc<Sequencer>, Vec<Prepared>)>,
 }
 
-/// The same for several writes of each partition, which keep LSNs of their own.
-pub(crate) fn submit_together(mut writes: Vec<(&Sequencer, Vec<Prepared>)>) -> Result<(), Refused> {
-    writes.sort_unstable_by_key(|(sequencer, _)| sequencer.storage_partition());
-    submit_in_order(writes).map(|_| ())
+/// The works of one database that wait for a commit.
+#[derive(Default)]
+pub(crate) struct CommitQueue(Mutex<QueueState>);
+
+#[derive(Default)]
+struct QueueState {
+    queue: VecDeque<Arc<WorkTicket>>,
+    leading: bool,
+    /// The partitions of the last commit, where nobody knows how it ended.
+    in_doubt: Vec<Arc<Sequencer>>,
 }
 
-fn submit_in_order(writes: Vec<(&Sequencer, Vec<Prepared>)>) -> Result<Vec<Written>, Refused> {
-    let Some(&(first, _)) = writes.first() else { return Ok(Vec::new()) };
-    let _leaderships: Vec<Leadership<'_>> =
-        writes.iter().map(|(sequencer, _)| sequencer.take_leadership()).collect();
-    let mut before = Vec::with_capacity(writes.len());
-    for (sequencer, prepared) in &writes {
-        before.push(sequencer.ready().map_err(Refused::Failed)?);
-        if prepared.iter().any(|prepared| sequencer.is_stale(prepared)) {
-            return Err(Refused::Stale);
-        }
-    }
-    let token = random_token().map_err(Refused::Failed)?;
-    let (mut ops, mut guards, mut groups, mut afters) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for ((sequencer, prepared), committed) in writes.into_iter().zip(before) {
-        let mut group = Group::new(sequencer);
-        // An index is listed once by a commit, whichever partition is the first to need it.
-        let listed = |other: &&Group<'_>| other.sequencer.container == sequencer.container;
-        group.names = groups.iter().filter(listed).flat_map(|other| other.names.clone()).collect();
-        let from = ops.len();
-        let (guard, after) = sequencer.stamp_all(prepared, committed, &mut ops, &mut group);
-        group.rids.extend(ops[from..].iter().filter_map(item_of));
-        guards.push(guard);
-        afters.push(after);
-        groups.push(group);
-    }
-    let written = groups.iter().flat_map(|group| group.written.clone()).collect();
-    groups.iter_mut().for_each(Group::mark);
-    let outcome = first.shared.storage.commit(Commit { guards, token, ops });
-    let outcome = match outcome {
-        Ok(_) => Outcome::Done,
-        // A raised epoch of one partition keeps all of the commit from happening.
-        Err(CommitError::Unknown { .. }) => match first.settle(token) {
-            Some(true) => Outcome::DoneElsewhere,
-            Some(false) => Outcome::Nothing,
-            None => Outcome::InDoubt,
-        },
-        Err(CommitError::Busy | CommitError::Conflict { .. }) => Outcome::Nothing,
-        Err(error) => {
-            let error = first.explain(error);
-            groups.into_iter().for_each(|group| group.fail(&error));
-            return Err(Refused::Failed(error));
-        }
-    };
-    for (group, after) in groups.into_iter().zip(afters) {
-        match outcome {
-            Outcome::Done => group.succeed(after.0.counts, Some(after)),
-            Outcome::DoneElsewhere => group.succeed(after.0.counts, None),
-            Outcome::Nothing => group.stale(),
-            Outcome::InDoubt => group.in_doubt(token),
-        }
-    }
-    match outcome {
-        Outcome::Done | Outcome::DoneElsewhere => Ok(written),
-        Outcome::Nothing => Err(Refused::Stale),
-        Outcome::InDoubt => Err(Refused::Failed(EngineError::Overloaded)),
-    }
+/// The queues of all databases that have an open container.
+#[derive(Default)]
+pub(crate) struct CommitQueues(Mutex<HashMap<u32, Weak<CommitQueue>>>);
+
+type WorkTicket = Ticket<Work, Vec<Written>>;
+
+struct Handover<'a>(&'a CommitQueue);
+
+/// The works of one commit, answered at the latest when dropped.
+#[derive(Default)]
+struct WorkGroup(Vec<TakenWork>);
+
+struct TakenWork {
+    ticket: Arc<WorkTicket>,
+    work: Work,
 }
 
-/// What a commit over several partitions came to.
+/// Writes of one partition, with the number of the work and the place in it that each has.
+type PlacedWrites = (Vec<Prepared>, Vec<(usize, usize)>);
+
+/// A partition of a commit, led by this group.
+struct Ready {
+    committed: Committed,
+    counted: CountedIndexes,
+}
+
+/// A commit that is about to be sent.
+struct Stamped<'a> {
+    guards: Vec<Guard>,
+    ops: Vec<Op>,
+    groups: Vec<(Group<'a>, Committed, CountedIndexes)>,
+    /// By work, in the order of its writes.
+    written: Vec<Vec<Written>>,
+}
+
+/// What a commit came to.
 #[derive(Clone, Copy)]
-pub(super) enum Outcome {
+enum Outcome {
     Done,
     /// It is certain now, but where the partitions stand has to be read again.
     DoneElsewhere,
     Nothing,
     InDoubt,
+}
+
+impl CommitQueues {
+    pub fn of(&self, database: u32) -> Arc<CommitQueue> {
+        let mut queues = self.0.lock();
+        if let Some(queue) = queues.get(&database).and_then(Weak::upgrade) {
+            return queue;
+        }
+        queues.retain(|_, queue| queue.strong_count() > 0);
+        let queue = Arc::<CommitQueue>::default();
+        queues.insert(database, Arc::downgrade(&queue));
+        queue
+    }
+}
+
+impl CommitQueue {
+    /// Blocks until the work is durable and visible, or certainly not going to be (except after `Overloaded`). Answers in the
+    /// order of its writes.
+    pub fn submit(&self, shared: &Shared, work: Work) -> Result<Vec<Written>, Refused> {
+        if work.writes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ticket = Ticket::new(work);
+        if self.enqueue(&ticket) || ticket.wait_to_lead() {
+            self.lead(shared);
+        }
+        ticket.answer()
+    }
+
+    /// True: the caller leads now.
+    fn enqueue(&self, ticket: &Arc<WorkTicket>) -> bool {
+        let mut state = self.0.lock();
+        state.queue.push_back(Arc::clone(ticket));
+        !std::mem::replace(&mut state.leading, true)
+    }
+
+    fn lead(&self, shared: &Shared) {
+        let _handover = Handover(self);
+        let group = self.take_group(shared);
+        match self.settle_last() {
+            Ok(()) => self.commit(shared, group),
+            Err(error) => group.fail(&error),
+        }
+    }
+
+    /// Takes from the front of the queue what fits into one commit.
+    fn take_group(&self, shared: &Shared) -> WorkGroup {
+        let caps = shared.storage.caps();
+        let (bytes_max, ops_max) =
+            ((caps.commit_bytes_max / 2).min(GROUP_BYTES_MAX), caps.commit_ops_max / 2);
+        let (mut bytes, mut ops, mut partitions) = (0, 0, HashSet::new());
+        let mut group = WorkGroup::default();
+        let mut state = self.0.lock();
+        while let Some(ticket) = state.queue.front() {
+            let look = |work: &Work| {
+                partitions.extend(work.writes.iter().map(|(sequencer, _)| sequencer.storage_partition()));
+                work.size()
+            };
+            let size = ticket.look(look).unwrap_or_default();
+            (bytes, ops) = (bytes + size.0, ops + size.1);
+            let is_full = bytes > bytes_max || ops > ops_max || partitions.len() > GROUP_PARTITIONS_MAX;
+            if is_full && !group.0.is_empty() {
+                break;
+            }
+            if let Some(work) = ticket.take() {
+                group.0.push(TakenWork { ticket: Arc::clone(ticket), work });
+            }
+            state.queue.pop_front();
+        }
+        group
+    }
+
+    /// Learns how the last commit ended, where that is not known. What this queue's works share may be of other partitions
+    /// than those that the next ones touch.
+    fn settle_last(&self) -> Result<(), EngineError> {
+        let in_doubt = std::mem::take(&mut self.0.lock().in_doubt);
+        for sequencer in &in_doubt {
+            match sequencer.settle_doubt() {
+                // One partition decides for all of them.
+                Ok(()) => return Ok(()),
+                // Settled before it was split; or nobody uses it any more.
+                Err(EngineError::PartitionMoved | EngineError::ResourceNotFound { .. }) => {}
+                Err(error) => {
+                    self.0.lock().in_doubt = in_doubt;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&self, shared: &Shared, mut group: WorkGroup) {
+        let partitions = group.partitions();
+        let asked = partitions.values().map(|partition| partition.ask_for_leadership());
+        let mut led: Vec<Leadership<'_>> = asked.collect();
+        led.iter_mut().for_each(Leadership::wait);
+        let mut ready = HashMap::with_capacity(partitions.len());
+        for (id, partition) in &partitions {
+            match partition.ready() {
+                Ok((committed, counted)) => drop(ready.insert(*id, Ready { committed, counted })),
+                Err(error) => {
+                    group.refuse(|work| work.touches(*id).then(|| Refused::Failed(error.duplicate())))
+                }
+            }
+        }
+        group.refuse(|work| work.is_stale().then_some(Refused::Stale));
+        let touched = group.partitions();
+        for (id, Ready { counted, .. }) in ready.extract_if(|id, _| !touched.contains_key(id)) {
+            partitions[&id].give_back(counted);
+        }
+        if group.0.is_empty() {
+            return;
+        }
+        match random_token() {
+            Ok(token) => self.send(shared, group, token, &touched, ready),
+            Err(error) => group.fail(&error),
+        }
+    }
+
+    fn send(
+        &self,
+        shared: &Shared,
+        mut group: WorkGroup,
+        token: Token,
+        partitions: &BTreeMap<PartitionId, Arc<Sequencer>>,
+        ready: HashMap<PartitionId, Ready>,
+    ) {
+        let Stamped { guards, ops, mut groups, written } = group.stamp(partitions, ready);
+        groups.iter_mut().for_each(|(group, ..)| group.mark());
+        let sent = shared.storage.commit(Commit { guards, token, ops });
+        let first = groups[0].0.sequencer;
+        let outcome = match sent {
+            Ok(_) => Outcome::Done,
+            // A raised epoch of one partition keeps all of the commit from happening.
+            Err(CommitError::Unknown { .. }) => match first.settle(token) {
+                Some(true) => Outcome::DoneElsewhere,
+                Some(false) => Outcome::Nothing,
+                None => Outcome::InDoubt,
+            },
+            Err(CommitError::Busy | CommitError::Conflict { .. }) => Outcome::Nothing,
+            Err(error) => {
+                let error = first.explain(error);
+                groups.into_iter().for_each(|(group, ..)| group.fail(&error));
+                return group.fail(&error);
+            }
+        };
+        for (group, committed, counted) in groups {
+            match outcome {
+                Outcome::Done => group.succeed(committed.counts, Some((committed, counted))),
+                Outcome::DoneElsewhere => group.succeed(committed.counts, None),
+                Outcome::Nothing => group.stale(),
+                Outcome::InDoubt => group.in_doubt(token),
+            }
+        }
+        match outcome {
+            Outcome::Done | Outcome::DoneElsewhere => group.succeed(written),
+            Outcome::Nothing => group.refuse(|_| Some(Refused::Stale)),
+            Outcome::InDoubt => {
+                self.0.lock().in_doubt = partitions.values().cloned().collect();
+                group.fail(&EngineError::Overloaded);
+            }
+        }
+    }
+}
+
+impl Sequencer {
+    /// Learns how the last commit ended, if that is not known.
+    fn settle_doubt(&self) -> Result<(), EngineError> {
+        let _leadership = self.take_leadership();
+        let (_, counted) = self.ready()?;
+        self.give_back(counted);
+        Ok(())
+    }
+}
+
+impl Work {
+    fn touches(&self, partition: PartitionId) -> bool {
+        self.writes.iter().any(|(sequencer, _)| sequencer.storage_partition() == partition)
+    }
+
+    fn is_stale(&self) -> bool {
+        self.writes.iter().any(|(sequencer, writes)| writes.iter().any(|write| sequencer.is_stale(write)))
+    }
+
+    /// Bytes and ops that it adds to a commit, roughly from above.
+    fn size(&self) -> (usize, usize) {
+        let sizes = self.writes.iter().flat_map(|(_, writes)| writes).map(Prepared::size);
+        sizes.fold((0, 0), |(bytes, ops), size| (bytes + size.0, ops + size.1))
+    }
+}
+
+impl WorkGroup {
+    /// What the works touch, in the order of ids.
+    fn partitions(&self) -> BTreeMap<PartitionId, Arc<Sequencer>> {
+        let sequencers = self.0.iter().flat_map(|taken| &taken.work.writes).map(|(sequencer, _)| sequencer);
+        sequencers.map(|sequencer| (sequencer.storage_partition(), Arc::clone(sequencer))).collect()
+    }
+
+    /// Answers those that are refused; the others stay.
+    fn refuse(&mut self, refusal: impl Fn(&Work) -> Option<Refused>) {
+        self.0.retain(|taken| match refusal(&taken.work) {
+            Some(refused) => {
+                taken.ticket.done(Err(refused));
+                false
+            }
+            None => true,
+        });
+    }
+
+    fn fail(mut self, error: &EngineError) {
+        self.refuse(|_| Some(Refused::Failed(error.duplicate())));
+    }
+
+    fn succeed(mut self, written: Vec<Vec<Written>>) {
+        for (taken, written) in self.0.drain(..).zip(written) {
+            taken.ticket.done(Ok(written));
+        }
+    }
+
+    /// Gives LSNs to the writes of all works, partition by partition.
+    fn stamp<'a>(
+        &mut self,
+        partitions: &'a BTreeMap<PartitionId, Arc<Sequencer>>,
+        mut ready: HashMap<PartitionId, Ready>,
+    ) -> Stamped<'a> {
+        let mut by_partition: HashMap<PartitionId, PlacedWrites> = HashMap::new();
+        let mut written = Vec::with_capacity(self.0.len());
+        for (number, taken) in self.0.iter_mut().enumerate() {
+            let mut count = 0;
+            for (sequencer, writes) in std::mem::take(&mut taken.work.writes) {
+                let (prepared, places) = by_partition.entry(sequencer.storage_partition()).or_default();
+                places.extend((count..count + writes.len()).map(|place| (number, place)));
+                count += writes.len();
+                prepared.extend(writes);
+            }
+            written.push(vec![Written { lsn: 0, ts: 0 }; count]);
+        }
+        let (guards, ops, groups) = Default::default();
+        let mut stamped = Stamped { guards, ops, groups, written };
+        for (id, sequencer) in partitions {
+            let (Some((prepared, places)), Some(ready)) = (by_partition.remove(id), ready.remove(id)) else {
+                continue;
+            };
+            let written = stamped.add(sequencer, prepared, ready);
+            for ((work, place), written) in places.into_iter().zip(written) {
+                stamped.written[work][place] = written;
+            }
+        }
+        stamped
+    }
+}
+
+impl<'a> Stamped<'a> {
+    fn add(&mut self, sequencer: &'a Sequencer, prepared: Vec<Prepared>, ready: Ready) -> Vec<Written> {
+        let mut group = Group::new(sequencer);
+        // An index is listed once by a commit, whichever partition is the first to need it.
+        let same_container =
+            self.groups.iter().filter(|(other, ..)| other.sequencer.container == sequencer.container);
+        group.names = same_container.flat_map(|(other, ..)| other.names.clone()).collect();
+        let from = self.ops.len();
+        let before = (ready.committed, ready.counted);
+        let (guard, (committed, counted)) = sequencer.stamp_all(prepared, before, &mut self.ops, &mut group);
+        group.rids.extend(self.ops[from..].iter().filter_map(item_of));
+        let written = group.written.clone();
+        self.guards.push(guard);
+        self.groups.push((group, committed, counted));
+        written
+    }
+}
+
+impl Drop for WorkGroup {
+    /// Only a panic leaves works unanswered.
+    fn drop(&mut self) {
+        self.refuse(|_| Some(Refused::Failed(EngineError::Overloaded)));
+    }
+}
+
+impl Drop for Handover<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.0.lock();
+        match state.queue.front() {
+            Some(next) => next.lead(),
+            None => state.leading = false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quire_storage::memory::MemoryStorage;
+    use quire_value::{Limits, text};
+
+    use super::*;
+    use crate::Engine;
+    use crate::api::{Clock, Options};
+
+    struct Still;
+
+    impl Clock for Still {
+        fn now_ms(&self) -> i64 {
+            1_700_000_000_000
+        }
+    }
+
+    /// Asked for and dropped, waited for or not: the partition is free afterwards.
+    #[test]
+    fn leadership_is_given_up_in_every_stage() {
+        let json = |json: &str| text::parse(json.as_bytes(), Limits::default()).unwrap();
+        let options = Options {
+            clock: Arc::new(Still),
+            partitions: 1,
+            cache_bytes: 1 << 20,
+            scripts: Default::default(),
+            query_memory: Default::default(),
+            query_temp: None,
+        };
+        let engine = Engine::open(Arc::new(MemoryStorage::new()), options).unwrap();
+        engine.create_database(&json(r#"{"id":"d"}"#), None).unwrap();
+        let body = json(r#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#);
+        let container = engine.create_container("d", &body, None).unwrap();
+        let sequencer = &container.partitions.all()[0].sequencer;
+        let is_free = || {
+            let state = sequencer.state.lock();
+            !state.leading && state.queue.is_empty()
+        };
+        drop(sequencer.ask_for_leadership());
+        assert!(is_free());
+        let held = sequencer.take_leadership();
+        drop(sequencer.ask_for_leadership()); // it was not its turn
+        let next = sequencer.ask_for_leadership();
+        drop(held);
+        assert!(!is_free());
+        drop(next); // it was its turn, but nobody waited for it
+        assert!(is_free());
+    }
 }

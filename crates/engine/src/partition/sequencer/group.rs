@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use quire_storage::{Commit, CommitError, Guard, Op, Token};
 
 use super::doubt::Unresolved;
-use super::queue::Ticket;
+use super::queue::WriteTicket;
 use super::{Committed, Prepared, Refused, Sequencer, Written};
 use crate::api::EngineError;
 use crate::indexes::{CountedIndexes, IndexName};
@@ -17,7 +17,7 @@ use crate::store::random_token;
 /// The tickets of one commit, answered at the latest when dropped.
 pub(super) struct Group<'a> {
     pub sequencer: &'a Sequencer,
-    pub tickets: Vec<Arc<Ticket>>,
+    pub tickets: Vec<Arc<WriteTicket>>,
     pub written: Vec<Written>,
     pub touched: Vec<Vec<u8>>,
     /// Items that change.
@@ -41,8 +41,7 @@ impl Sequencer {
     ) {
         let taken = group.refuse_stale(taken);
         if taken.is_empty() {
-            self.state.lock().counted_indexes = Some(counted);
-            return;
+            return self.give_back(counted);
         }
         let mut ops = Vec::with_capacity(8 * taken.len() + 1);
         let (guard, after) = self.stamp_all(taken, (committed, counted), &mut ops, &mut group);
@@ -185,9 +184,9 @@ impl<'a> Group<'a> {
 }
 
 impl Drop for Group<'_> {
-    /// Only a panic leaves tickets unanswered.
+    /// Only a panic leaves tickets unanswered, or marks: then nobody knows what became of the commit.
     fn drop(&mut self) {
-        if !self.tickets.is_empty() {
+        if !self.tickets.is_empty() || self.marked {
             self.sequencer.forget_committed();
             let overloaded = || Err(Refused::Failed(EngineError::Overloaded));
             self.tickets.drain(..).for_each(|ticket| ticket.done(overloaded()));

@@ -20,15 +20,16 @@
 //!    whatever cannot be noted (the outcome was in doubt, or the partition was just opened) counts as changed at the
 //!    LSN that is read afterwards.
 //! 8. A partition that was split commits nothing more: what waits or comes later is told `PartitionMoved`.
-//! 9. A commit over several partitions leads all of them, in the order of their ids, so leaders never wait in a circle.
+//! 9. A commit over several partitions leads all of them: see [`across`].
 
-mod across; // one commit over several partitions
+mod across; // one commit over several partitions for all that wait
 mod doubt; // commits of which nobody knows how they ended
 mod group; // the writes of one commit, and their answers
 mod last_changes; // when logical partitions last changed
 mod prepared; // a write before it has an LSN
 mod queue; // who waits, who leads
 mod stamp; // LSN, `_ts`, and the rows that follow from them
+mod ticket; // a place in a queue whose members lead it in turn
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,12 +38,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use quire_storage::{PartitionId, Position};
 
-pub(crate) use across::{submit_across, submit_together};
+pub(crate) use across::{CommitQueue, CommitQueues, Work};
 pub(crate) use prepared::{ItemPut, Prepared, Refused, Written};
 
 use self::doubt::Unresolved;
 use self::last_changes::LastChanges;
-use self::queue::{Leadership, Ticket};
+use self::queue::{Leadership, WriteTicket};
 use crate::api::{EngineError, corrupt};
 use crate::indexes::CountedIndexes;
 use crate::memory::budget::SharedPart;
@@ -72,7 +73,7 @@ pub(crate) struct Sequencer {
 }
 
 struct QueueState {
-    queue: VecDeque<Arc<Ticket>>,
+    queue: VecDeque<Arc<WriteTicket>>,
     leading: bool,
     /// `None` until it is read from the storage. Some during every commit, so a reload never races with one.
     committed: Option<Committed>,
@@ -110,8 +111,8 @@ pub(crate) struct Held<'a> {
 impl Held<'_> {
     /// It was split, or will have been when the outcome of a commit is known: no write is taken any more.
     pub fn set_moved(&self) {
-        self.leadership.0.state.lock().moved = true;
-        self.leadership.0.watchers.wake();
+        self.leadership.sequencer.state.lock().moved = true;
+        self.leadership.sequencer.watchers.wake();
     }
 }
 
@@ -230,7 +231,7 @@ impl Sequencer {
     pub fn hold(&self) -> Result<Held<'_>, EngineError> {
         let leadership = self.take_leadership();
         let (committed, counted) = self.ready()?;
-        self.state.lock().counted_indexes = Some(counted);
+        self.give_back(counted);
         let Committed { epoch, counts } = committed;
         Ok(Held { leadership, position: Position { epoch, lsn: counts.lsn }, counts })
     }
@@ -261,6 +262,11 @@ impl Sequencer {
             }
         };
         Ok((committed, counted))
+    }
+
+    /// What [`Sequencer::ready`] gave, where nothing was committed.
+    fn give_back(&self, counted: CountedIndexes) {
+        self.state.lock().counted_indexes = Some(counted);
     }
 
     /// What was prepared is void and where the partition stands has to be read again.
