@@ -11,8 +11,12 @@ mod engine; // opening, closing, the control plane
 mod feed; // the change feed
 mod indexes; // the rows that find items by their values
 mod items; // one item: read, write, patch, delete
+#[allow(dead_code, unused_imports, reason = "kinds of jobs come with the write path of models")]
+mod jobs; // durable work that clients can watch
 mod maintenance; // backup, restore, verify
 mod memory; // caches
+#[allow(dead_code, reason = "the write path of models uses it")]
+mod model; // the models of databases in memory
 mod partition; // partitions and their sequencers
 mod query; // pages of items: lists and SQL
 mod runtime; // what an open engine has once
@@ -27,6 +31,7 @@ pub use background::{WorkerState, WorkerStatus};
 pub use catalog::{Container, ContainerScripts};
 pub use engine::Engine;
 pub use indexes::vectors::VectorIndexStatus;
+pub use jobs::{JobControl, JobProgress, JobState, JobStatus, JobWatch};
 pub use maintenance::backup::BackupReport;
 pub use maintenance::restore::{RestoreReport, restore};
 pub use maintenance::verify::{VerifyReport, verify, verify_backup};
@@ -37,6 +42,7 @@ pub use transactions::{
     TransactionVerb,
 };
 // Parts of `EngineError` and of requests that callers must name.
+pub use quire_model::{Difference, ModelError, ModelInvalid, Warning};
 pub use quire_script::{
     Isolation as ScriptIsolation, Limits as ScriptLimits, Position as ScriptPosition, ScriptError,
 };

@@ -39,6 +39,11 @@ type AtOnce = (Option<OnWrite>, Integrity, Option<OnDelete>);
 
 impl Difference {
     pub fn between(old: &Model, new: &Model) -> Difference {
+        Difference::rebuilding(old, new, |_| false)
+    }
+
+    /// The same, where some declarations are built anew, with what is made of them, although they are the same.
+    pub fn rebuilding(old: &Model, new: &Model, is_built_anew: impl Fn(&str) -> bool) -> Difference {
         let mut difference = Difference {
             settings_changed: (old.on_write, old.fan_out_max, old.if_match)
                 != (new.on_write, new.fan_out_max, new.if_match),
@@ -55,7 +60,9 @@ impl Difference {
                 difference.rebuilt.iter().chain(&difference.added).any(|built| built == link)
             });
             match () {
-                () if is_link_built_anew || earlier.core != declaration.core => difference.rebuilt.push(name),
+                () if is_link_built_anew || is_built_anew(&name) || earlier.core != declaration.core => {
+                    difference.rebuilt.push(name);
+                }
                 () if earlier.at_once != declaration.at_once => difference.changed.push(name),
                 () => difference.unchanged.push(name),
             }
@@ -235,6 +242,14 @@ mod tests {
     #[test]
     fn what_is_made_of_a_link_is_built_with_it() {
         check(&[("/b/id", "/c/id")], expect![[r#"rebuilt ["l","c","w","m","r"]"#]]);
+    }
+
+    #[test]
+    fn what_failed_is_built_with_what_is_made_of_it() {
+        let model = model(BASE);
+        let of = |name: &'static str| Difference::rebuilding(&model, &model, move |other| other == name);
+        assert_eq!(of("l").rebuilt, ["l", "c", "w", "m", "r"]);
+        assert_eq!((of("m").rebuilt, of("m").unchanged.len()), (vec!["m".to_owned()], 4));
     }
 
     /// `t` alone is the item without owned paths, so that it changes with them.

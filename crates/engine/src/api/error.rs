@@ -1,5 +1,6 @@
 //! Everything that can go wrong, as a caller can act on it.
 
+use quire_model::ModelInvalid;
 use quire_resource::{ContainerError, NameError, PartitionKeyError, ThroughputError, TtlError};
 use quire_sql::SqlError;
 use quire_storage::StorageError;
@@ -27,6 +28,14 @@ pub enum EngineError {
     HashCollision,
     #[error("precondition failed")]
     PreconditionFailed,
+    #[error(transparent)]
+    ModelInvalid(#[from] ModelInvalid),
+    /// a container that the model of its database names cannot be deleted
+    #[error("the container {container:?} is part of the model of its database")]
+    ModelInUse { container: String },
+    /// a job that cannot be paused, resumed, cancelled or undone
+    #[error("the job {id:?} cannot be {control}: {why}")]
+    JobRefuses { id: String, control: &'static str, why: &'static str },
     #[error("the condition of the patch is not met")]
     PatchConditionNotMet,
     #[error("request body is not valid JSON")]

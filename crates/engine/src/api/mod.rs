@@ -2,6 +2,7 @@
 
 pub(crate) mod charge; // what requests cost
 pub(crate) mod error;
+mod model; // models of databases
 mod plan; // plans for clients that merge partitions themselves
 pub(crate) mod resource; // catalog resources as clients see them
 
@@ -19,6 +20,8 @@ use quire_script::{Isolation as ScriptIsolation, Limits as ScriptLimits, ScriptE
 use quire_sql::{IndexMetrics, Reservation, TempSpace};
 use quire_value::hash::ValueHash;
 use quire_value::{Object, Value};
+
+pub use model::{ModelCondition, ModelResource, ModelWritten};
 
 /// Time and chance come in from outside.
 pub trait Clock: Send + Sync {

@@ -1,6 +1,7 @@
 //! Work that nobody waits for, each kind on a thread of its own ([`Worker`]).
 
 pub(crate) mod index_builds; // bringing items up to date after a change of policy
+mod jobs; // running jobs that clients watch
 mod reclaim; // removing the rows of what was deleted
 pub(crate) mod split; // one partition becomes two
 mod sweep; // removing expired items, items of deleted keys, old versions
@@ -11,6 +12,7 @@ mod worker; // a thread that goes on after errors and panics
 use std::sync::Arc;
 
 pub(crate) use index_builds::IndexBuilds;
+pub(crate) use jobs::JobRunner;
 pub(crate) use reclaim::Reclaim;
 pub(crate) use sweep::Sweep;
 pub(crate) use vector_indexes::VectorIndexes;

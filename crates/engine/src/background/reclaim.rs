@@ -8,6 +8,7 @@
 //! A backup reads containers one after the other, each in snapshots of its own: what is deleted meanwhile stays until it is
 //! done.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +23,7 @@ use crate::api::EngineError;
 use crate::catalog::Catalog;
 use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::catalog::state::Job;
+use crate::indexes::IndexId;
 use crate::maintenance::backup::Watched;
 use crate::runtime::Shared;
 use crate::store::keys::{self, CATALOG};
@@ -67,6 +69,9 @@ impl Reclaim {
             Job::User { database, user } => {
                 self.empty_catalog(&catalog_keys::permissions_prefix(database, user), turn)?
             }
+            Job::Declaration { container, declaration } => {
+                self.empty_declaration(container, declaration, turn)?
+            }
         }
         self.catalog.finish_job(job)?;
         debug!(?job, "reclaimed");
@@ -103,6 +108,26 @@ impl Reclaim {
             }
         }
         self.reclaimed_containers.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// No write under the older model is under way any more, nor in doubt.
+    fn empty_declaration(
+        &self,
+        container: u32,
+        declaration: u32,
+        turn: &Turn<'_>,
+    ) -> Result<(), Interrupted> {
+        let state = self.catalog.state();
+        let found = state.containers().find(|found| found.number == container);
+        for partition in found.iter().flat_map(|container| container.partitions.all()) {
+            drop(partition.sequencer.hold()?);
+        }
+        for (space, prefix) in
+            keys::declaration_ranges(container, declaration, IndexId::of_link(declaration).0)
+        {
+            self.empty_range(space, &KeyRange::prefix(&prefix), turn)?;
+        }
         Ok(())
     }
 
@@ -197,11 +222,9 @@ impl Work for Reclaim {
     }
 }
 
-/// A name for a job: numbers have 31 bits.
+/// A name for a job; two that share one share their waits after failures.
 fn part_of(job: Job) -> u64 {
-    match job {
-        Job::Container { container } => u64::from(container),
-        Job::Database { database } => 1 << 32 | u64::from(database),
-        Job::User { database, user } => 1 << 63 | u64::from(database) << 32 | u64::from(user),
-    }
+    let mut hasher = DefaultHasher::new();
+    job.hash(&mut hasher);
+    hasher.finish()
 }

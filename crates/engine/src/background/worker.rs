@@ -91,7 +91,7 @@ pub(crate) struct Worker<W: Work> {
     work: Arc<W>,
     signal: Arc<Signal>,
     health: Arc<Mutex<Health>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// Tells a worker's thread that there is something to do, or that it is to pause or stop.
@@ -169,13 +169,23 @@ impl Signal {
 
 impl<W: Work> Worker<W> {
     pub fn start(work: W, signal: Arc<Signal>) -> Result<Worker<W>, EngineError> {
+        Worker::start_threads(work, signal, 1)
+    }
+
+    /// Several threads, each with its rounds and its memory. A wake-up reaches one of them: whoever finds more to do than it
+    /// can do wakes the next one.
+    pub fn start_threads(work: W, signal: Arc<Signal>, count: usize) -> Result<Worker<W>, EngineError> {
         let (work, health) = (Arc::new(work), Arc::<Mutex<Health>>::default());
-        let run = (Arc::clone(&work), Arc::clone(&signal), Arc::clone(&health));
-        let thread = thread::Builder::new().name(format!("quire-{}", W::NAME));
-        let thread = thread.spawn(move || run_rounds(&*run.0, &run.1, &run.2));
-        let thread =
-            thread.map_err(|source| EngineError::Io { doing: "starting a thread".to_owned(), source })?;
-        Ok(Worker { work, signal, health, thread: Mutex::new(Some(thread)) })
+        let worker = Worker { work, signal, health, threads: Mutex::default() };
+        for _ in 0..count {
+            let run = (Arc::clone(&worker.work), Arc::clone(&worker.signal), Arc::clone(&worker.health));
+            let thread = thread::Builder::new().name(format!("quire-{}", W::NAME));
+            let thread = thread.spawn(move || run_rounds(&*run.0, &run.1, &run.2));
+            let thread =
+                thread.map_err(|source| EngineError::Io { doing: "starting a thread".to_owned(), source })?;
+            worker.threads.lock().push(thread);
+        }
+        Ok(worker)
     }
 
     pub fn work(&self) -> &W {
@@ -194,10 +204,10 @@ impl<W: Work> Worker<W> {
     /// Returns when no round runs any more.
     pub fn stop(&self) {
         self.signal.stop();
-        if let Some(thread) = self.thread.lock().take()
-            && thread.join().is_err()
-        {
-            error!(worker = W::NAME, "the thread of a background worker panicked");
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                error!(worker = W::NAME, "the thread of a background worker panicked");
+            }
         }
     }
 
@@ -207,7 +217,7 @@ impl<W: Work> Worker<W> {
     }
 
     pub fn status(&self) -> WorkerStatus {
-        let is_down = self.thread.lock().as_ref().is_some_and(JoinHandle::is_finished);
+        let is_down = self.threads.lock().iter().any(JoinHandle::is_finished);
         let health = self.health.lock();
         let state = match health.failed_in_row {
             _ if is_down => WorkerState::Down,
@@ -316,6 +326,11 @@ impl Turn<'_> {
             "part of the background work failed and is tried again"
         );
         Ok(None)
+    }
+
+    /// Whether a part failed shortly before, and its next try is not due.
+    pub fn is_waiting(&self, part: u64) -> bool {
+        self.health.lock().parts.get(&part).is_some_and(|failed| Instant::now() < failed.not_before)
     }
 
     /// Forgets the failures of parts that are not there any more.

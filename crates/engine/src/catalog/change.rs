@@ -6,16 +6,18 @@
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
-use quire_resource::ResourceId;
+use quire_resource::{ContainerDefinition, ResourceId};
 use quire_storage::{Commit, Guard, Op, Position};
 use quire_value::Object;
 
 use super::keys::{self, RowId};
+use super::models::ModelSwitch;
 use super::row::{self, Counters, IndexEpochs, ResourceRow};
 use super::scripts::ContainerScripts;
 use super::state::{Job, Owner, State};
 use super::{Catalog, EngineError, Resource};
 use crate::indexes::{CountedIndexes, Indexes, index_counts_keys};
+use crate::jobs::PreparedJob;
 use crate::partition::{PartitionLayout, PartitionSet};
 use crate::store::keys::{CATALOG, CATALOG_PARTITION, Counts, counts as counts_key, partition_id};
 use crate::store::{Sent, guarded_commit, send};
@@ -42,6 +44,9 @@ struct Next {
     ts: i64,
     indexes: Option<IndexSwitch>,
     scripts: Option<ScriptSwitch>,
+    models: Vec<ModelSwitch>,
+    /// Jobs that the commit makes.
+    jobs: Vec<PreparedJob>,
     /// The partitions of a container before one of them was split.
     moved: Option<Arc<PartitionSet>>,
 }
@@ -52,10 +57,11 @@ struct ScriptSwitch {
     scripts: Arc<ContainerScripts>,
 }
 
-/// Indexes that a container has from the commit on.
+/// Indexes that a container has from the commit on, and whether all its versions are kept.
 struct IndexSwitch {
     partitions: Arc<PartitionSet>,
     indexes: Arc<Indexes>,
+    keeps_versions: bool,
 }
 
 /// A change under construction. Nothing happens until [`Change::commit`].
@@ -73,6 +79,8 @@ pub(super) struct Change<'a> {
     leaves_job: bool,
     indexes: Option<IndexSwitch>,
     scripts: Option<ScriptSwitch>,
+    models: Vec<ModelSwitch>,
+    jobs: Vec<PreparedJob>,
     moved: Option<Arc<PartitionSet>>,
 }
 
@@ -97,6 +105,8 @@ impl Catalog {
             leaves_job: false,
             indexes: None,
             scripts: None,
+            models: Vec::new(),
+            jobs: Vec::new(),
             moved: None,
         })
     }
@@ -146,9 +156,13 @@ impl Catalog {
         writer.counters = next.counters;
         writer.ts = next.ts;
         self.state.store(Arc::new(next.state));
-        if let Some(IndexSwitch { partitions, indexes }) = next.indexes {
-            partitions.switch_indexes(indexes);
+        if let Some(IndexSwitch { partitions, indexes, keeps_versions }) = next.indexes {
+            partitions.switch(|rules| (rules.indexes, rules.keeps_versions) = (indexes, keeps_versions));
         }
+        for (partitions, model) in next.models {
+            partitions.switch(|rules| rules.model = model);
+        }
+        next.jobs.into_iter().for_each(|job| self.shared.jobs.add(job));
         if let Some(ScriptSwitch { partitions, scripts }) = next.scripts {
             partitions.switch_scripts(scripts);
         }
@@ -161,9 +175,14 @@ impl Catalog {
 impl Change<'_> {
     /// A new resource of what the client sent; its rid is made of a fresh number.
     pub fn stamp(&mut self, rid: ResourceId, id: String, body: Object) -> Arc<Resource> {
+        let (etag, ts) = self.stamp_etag();
+        Arc::new(Resource { rid, id, body, etag, ts })
+    }
+
+    /// An etag of this change, and its time.
+    pub fn stamp_etag(&mut self) -> (String, i64) {
         self.stamps += 1;
-        let etag = etag(self.catalog.shared.incarnation, self.lsn, self.stamps);
-        Arc::new(Resource { rid, id, body, etag, ts: self.ts })
+        (etag(self.catalog.shared.incarnation, self.lsn, self.stamps), self.ts)
     }
 
     pub fn ts(&self) -> i64 {
@@ -180,12 +199,35 @@ impl Change<'_> {
         self.ops.push(Op::Put { space: CATALOG, key, value });
     }
 
-    /// From the commit on the container has these indexes; those that are not complete are built.
-    pub fn switch_indexes(&mut self, partitions: &Arc<PartitionSet>, indexes: Indexes) {
+    /// From the commit on the container has this definition, and its indexes; those that are not complete are built.
+    pub fn switch_definition(
+        &mut self,
+        partitions: &Arc<PartitionSet>,
+        definition: &ContainerDefinition,
+        epochs: &IndexEpochs,
+    ) -> Result<(), EngineError> {
+        let indexes = Indexes::of(definition, epochs)?;
         self.leaves_job |= indexes.is_building() || !indexes.missing_to_build().is_empty();
         let indexes = indexes.counting_paths(&self.catalog.shared.path_memory);
         let (partitions, indexes) = (Arc::clone(partitions), Arc::new(indexes));
-        self.indexes = Some(IndexSwitch { partitions, indexes });
+        let keeps_versions = definition.change_feed_retention_minutes.is_some();
+        self.indexes = Some(IndexSwitch { partitions, indexes, keeps_versions });
+        Ok(())
+    }
+
+    /// From the commit on the containers have this model.
+    pub(super) fn switch_models(&mut self, models: Vec<ModelSwitch>) {
+        self.models = models;
+    }
+
+    /// A job that begins with the commit.
+    pub fn add_prepared_job(&mut self, job: PreparedJob) {
+        self.ops.push(job.op());
+        self.jobs.push(job);
+    }
+
+    pub(super) fn push_op(&mut self, op: Op) {
+        self.ops.push(op);
     }
 
     /// From the commit on the container has these scripts.
@@ -295,8 +337,9 @@ impl Change<'_> {
         let mut commit = guarded_commit(CATALOG_PARTITION, self.writer.position, self.lsn, self.ops)?;
         commit.guards.append(&mut self.guards);
         let (state, counters, moved) = (self.state, self.counters, self.moved);
-        let (indexes, scripts) = (self.indexes, self.scripts);
-        let next = Next { state, counters, lsn: self.lsn, ts: self.ts, indexes, scripts, moved };
+        let (indexes, scripts, models, jobs) = (self.indexes, self.scripts, self.models, self.jobs);
+        let (lsn, ts) = (self.lsn, self.ts);
+        let next = Next { state, counters, lsn, ts, indexes, scripts, models, jobs, moved };
         match send(&*self.catalog.shared.storage, &commit) {
             Sent::Done => {
                 self.catalog.publish(&mut self.writer, next);

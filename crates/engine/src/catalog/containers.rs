@@ -10,6 +10,7 @@ use quire_value::{Path, Value};
 
 use super::change::Change;
 use super::keys::{self, RowId};
+use super::load::write_rules;
 use super::row::{IndexEpochs, ResourceRow};
 use super::state::{DatabaseEntry, Job, Owner};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_not_found};
@@ -21,7 +22,8 @@ use crate::indexes::vectors::Identity;
 use crate::indexes::{self, CountedIndexes, Indexes};
 use crate::partition::sequencer::{Prepared, Refused};
 use crate::partition::{Partition, PartitionLayout, PartitionSet};
-use crate::store::keys::{CATALOG, Counts, index_build};
+use crate::runtime::Shared;
+use crate::store::keys::{self as keys_of_rows, CATALOG, Counts, VERSIONS_BEGIN_UNKNOWN, index_build};
 
 /// The top bit tells containers from users in a rid.
 const CONTAINER_NUMBER_MAX: u64 = (1 << 31) - 1;
@@ -59,8 +61,8 @@ impl Catalog {
         let rid = ResourceId::Container { database: database.number(), container: number };
         let layout = self.layout(&definition, throughput);
         let epochs = IndexEpochs::new();
-        let indexes = Indexes::of(&definition, &epochs)?;
-        let partitions = PartitionSet::open(&self.shared, number, rid, indexes, &layout)?;
+        let rules = write_rules(&self.shared, &definition, &epochs)?;
+        let partitions = PartitionSet::open(&self.shared, number, rid, rules, &layout)?;
         let resource = change.stamp(rid, definition.id.clone(), definition.json.clone());
         change.put_container(&resource, &layout, &epochs);
         change.begin_partitions(number, &layout);
@@ -143,14 +145,17 @@ impl Catalog {
         };
         let resource = change.stamp(existing.resource.rid, id, definition.json.clone());
         change.put_container(&resource, &layout, &epochs);
-        change.switch_indexes(&existing.partitions, Indexes::of(&definition, &epochs)?);
+        let begins = existing.definition.change_feed_retention_minutes.is_none()
+            && definition.change_feed_retention_minutes.is_some();
+        if begins {
+            versions_begin(&existing).into_iter().for_each(|op| change.push_op(op));
+        }
+        change.switch_definition(&existing.partitions, &definition, &epochs)?;
         if Identity::all(&definition)
             .any(|index| !Identity::all(&existing.definition).any(|old| old == index))
         {
             existing.partitions.set_vector_progress(0);
         }
-        let begins = existing.definition.change_feed_retention_minutes.is_none()
-            && definition.change_feed_retention_minutes.is_some();
         let container = change.publish_container(Container {
             resource,
             definition,
@@ -159,7 +164,7 @@ impl Catalog {
             partitions: existing.partitions.clone(),
         })?;
         if begins {
-            begin_versions(&container)?;
+            settle_versions(&self.shared, &container)?;
         }
         Ok(container)
     }
@@ -174,6 +179,7 @@ impl Catalog {
     ) -> Result<[u32; 2], EngineError> {
         let mut change = self.change()?;
         let existing = change.current(container).ok_or_else(|| container.not_found())?;
+        settle_versions(&self.shared, &existing)?;
         if !Arc::ptr_eq(&existing.partitions, &container.partitions) {
             return Err(EngineError::PartitionMoved);
         }
@@ -240,7 +246,7 @@ impl Catalog {
         let epochs = IndexEpochs { current: epoch, older: Vec::new(), ..epochs };
         change.put_container(&container.resource, &layout, &epochs);
         change.delete_key(index_build(container.number));
-        change.switch_indexes(&container.partitions, Indexes::of(&container.definition, &epochs)?);
+        change.switch_definition(&container.partitions, &container.definition, &epochs)?;
         change.commit()?;
         Ok(true)
     }
@@ -262,7 +268,7 @@ impl Catalog {
             return Ok(());
         }
         change.put_container(&container.resource, &layout, &epochs);
-        change.switch_indexes(&container.partitions, indexes);
+        change.switch_definition(&container.partitions, &container.definition, &epochs)?;
         change.commit()
     }
 
@@ -275,7 +281,7 @@ impl Catalog {
             missing.is_complete = true;
         }
         change.put_container(&container.resource, &layout, &epochs);
-        change.switch_indexes(&container.partitions, Indexes::of(&container.definition, &epochs)?);
+        change.switch_definition(&container.partitions, &container.definition, &epochs)?;
         change.commit()
     }
 
@@ -289,6 +295,11 @@ impl Catalog {
         let container = change.container(database, container)?;
         check_precondition(precondition, &container.resource)?;
         let rid = container.resource.rid;
+        let model =
+            change.state.databases.get(&container.database.rid).and_then(|owner| owner.model.as_ref());
+        if model.is_some_and(|model| model.names(container.number)) {
+            return Err(EngineError::ModelInUse { container: container.definition.id.clone() });
+        }
         if let Some(view) = views_of(&change.state, &container).first() {
             let (id, view) = (&container.definition.id, &view.definition.id);
             return Err(body::invalid(format!(
@@ -357,24 +368,61 @@ impl Change<'_> {
     }
 }
 
-/// Versions are kept from now on: a reader cannot begin earlier.
-fn begin_versions(container: &Container) -> Result<(), EngineError> {
+/// Rows of the commit by which all versions are kept: where they begin is not known before every write that was under way
+/// then has its LSN.
+fn versions_begin(container: &Container) -> Vec<Op> {
+    let value = keys_of_rows::number_value(VERSIONS_BEGIN_UNKNOWN);
+    let partitions = container.partitions.all().iter();
+    let keys = partitions.map(|own| keys_of_rows::versions_floor(container.number, own.layout.id));
+    keys.map(|key| Op::Put { space: CATALOG, key, value: value.clone() }).collect()
+}
+
+/// Notes where the versions of a container begin, where that is not known: a reader cannot begin earlier. Every write that is
+/// committed after that has its version.
+pub(crate) fn settle_versions(shared: &Shared, container: &Container) -> Result<(), EngineError> {
+    if unsettled(shared, container)?.is_empty() {
+        return Ok(());
+    }
+    // One at a time: a beginning that was told of does not move.
+    let settled = container.partitions.unless_retired(|| {
+        let unsettled = unsettled(shared, container)?;
+        unsettled.into_iter().try_for_each(|(partition, key)| settle_versions_of(partition, &key))
+    });
+    settled.unwrap_or_else(|| Err(container.not_found()))
+}
+
+/// Partitions whose versions begin nobody knows where yet, with the keys of the rows that are to say it.
+fn unsettled<'a>(
+    shared: &Shared,
+    container: &'a Container,
+) -> Result<Vec<(&'a Partition, Vec<u8>)>, EngineError> {
+    let snapshot = shared.storage.snapshot()?;
+    let mut unsettled: Vec<(&Partition, Vec<u8>)> = Vec::new();
     for partition in container.partitions.all() {
-        let key = crate::store::keys::versions_floor(container.number, partition.layout.id);
-        let value = crate::store::keys::number_value(partition.sequencer.lsn()?);
-        let ops = vec![Op::Put { space: CATALOG, key, value }];
-        let submit = |_| {
-            let generation = partition.sequencer.generation();
-            let epoch = container.partitions.indexes().epoch();
-            partition.sequencer.submit(Prepared::upkeep(generation, epoch, ops.clone()))
-        };
-        match (0..TRIES).map(submit).find(|sent| !matches!(sent, Err(Refused::Stale))) {
-            Some(Ok(_)) => {}
-            Some(Err(Refused::Failed(error))) => return Err(error),
-            Some(Err(Refused::Stale)) | None => return Err(EngineError::Overloaded),
+        let key = keys_of_rows::versions_floor(container.number, partition.layout.id);
+        let floor = snapshot.get(CATALOG, &key)?;
+        if floor.as_deref().and_then(keys_of_rows::number) == Some(VERSIONS_BEGIN_UNKNOWN) {
+            unsettled.push((partition, key));
         }
     }
-    Ok(())
+    Ok(unsettled)
+}
+
+fn settle_versions_of(partition: &Partition, key: &[u8]) -> Result<(), EngineError> {
+    let sequencer = &partition.sequencer;
+    for _ in 0..TRIES {
+        let generation = sequencer.generation();
+        // Those that were prepared before all versions were kept are refused, or are in a group under way.
+        sequencer.pass_barrier();
+        let value = keys_of_rows::number_value(sequencer.lsn()?);
+        let ops = vec![Op::Put { space: CATALOG, key: key.to_vec(), value }];
+        match sequencer.submit(Prepared::upkeep(generation, ops)) {
+            Ok(_) => return Ok(()),
+            Err(Refused::Failed(error)) => return Err(error),
+            Err(Refused::Stale) => {}
+        }
+    }
+    Err(EngineError::Overloaded)
 }
 
 /// Ids that no partition of the container ever had: a partition that is gone is an ancestor of one that is there.

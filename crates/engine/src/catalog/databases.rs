@@ -5,6 +5,7 @@ use std::sync::Arc;
 use quire_resource::{ResourceId, Throughput};
 use quire_value::Value;
 
+use super::keys;
 use super::state::{DatabaseEntry, Job, Owner};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found};
 use crate::api::{Precondition, Resource};
@@ -52,6 +53,7 @@ impl Catalog {
         check_precondition(precondition, &database.resource)?;
         let number = database.number();
         change.delete(database.resource.rid);
+        change.delete_key(keys::model_key(number));
         change.state.databases.remove(&database.resource.rid);
         change.state.remove_offer_of(Owner::of_database(number));
         for container in database.containers.iter() {

@@ -16,6 +16,8 @@
 //! | `20 01` · container                                  | job: reclaim a container               |
 //! | `20 02` · database                                   | job: reclaim a database                |
 //! | `20 03` · database · user                            | job: reclaim a user                    |
+//! | `20 04` · container · declaration                    | job: reclaim a declaration of a model  |
+//! | `30` · database                                      | the model of a database                |
 //!
 //! `C0` and above belong to the partitions. Bytes are on disk: never renumber.
 
@@ -27,9 +29,10 @@ pub(crate) const STORE: [u8; 1] = [0x01];
 pub(crate) const COUNTERS: [u8; 1] = [0x02];
 pub(crate) const RESOURCES: [u8; 1] = [0x10];
 pub(crate) const JOBS: [u8; 1] = [0x20];
+pub(crate) const MODELS: [u8; 1] = [0x30];
 
 const DATABASE: u8 = 0x01;
-const CONTAINER: u8 = 0x02;
+pub(crate) const CONTAINER: u8 = 0x02;
 const USER: u8 = 0x03;
 const PERMISSION: u8 = 0x04;
 const CLIENT_ENCRYPTION_KEY: u8 = 0x05;
@@ -164,6 +167,7 @@ pub(crate) fn job_key(job: Job) -> Vec<u8> {
         Job::Container { container } => key(JOBS[0], 0x01, &[container]),
         Job::Database { database } => key(JOBS[0], 0x02, &[database]),
         Job::User { database, user } => key(JOBS[0], 0x03, &[database, user]),
+        Job::Declaration { container, declaration } => key(JOBS[0], 0x04, &[container, declaration]),
     }
 }
 
@@ -173,8 +177,21 @@ pub(crate) fn parse_job_key(bytes: &[u8]) -> Option<Job> {
         (0x01, 4) => Some(Job::Container { container: number(numbers, 0)? }),
         (0x02, 4) => Some(Job::Database { database: number(numbers, 0)? }),
         (0x03, 8) => Some(Job::User { database: number(numbers, 0)?, user: number(numbers, 4)? }),
+        (0x04, 8) => {
+            Some(Job::Declaration { container: number(numbers, 0)?, declaration: number(numbers, 4)? })
+        }
         _ => None,
     }
+}
+
+pub(crate) fn model_key(database: u32) -> Vec<u8> {
+    [&MODELS[..], &database.to_be_bytes()].concat()
+}
+
+/// The database in the key of a model.
+pub(crate) fn parse_model_key(bytes: &[u8]) -> Option<u32> {
+    let (tag, database) = bytes.split_at_checked(MODELS.len())?;
+    (tag == MODELS && database.len() == 4).then(|| number(database, 0))?
 }
 
 fn key(tag: u8, kind: u8, numbers: &[u32]) -> Vec<u8> {

@@ -13,7 +13,9 @@ use quire_value::{Object, Value};
 
 use super::change::Writer;
 use super::keys::{self, RowId};
-use super::row::{self, Counters, ResourceRow, StoreRow};
+use super::model_row::ModelRow;
+use super::models::{open_model, switches};
+use super::row::{self, Counters, IndexEpochs, ResourceRow, StoreRow};
 use super::scripts::ContainerScripts;
 use super::state::{DatabaseEntry, Job, OfferEntry, State, UserEntry};
 use super::{Catalog, EngineError};
@@ -22,6 +24,7 @@ use crate::catalog::Container;
 use crate::indexes::Indexes;
 use crate::indexes::vectors::{indexes_in, progress};
 use crate::partition::PartitionSet;
+use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
 use crate::store::keys::{CATALOG, CATALOG_PARTITION, CONTAINER_SPACES};
 use crate::store::{Sent, fill_random, for_each_row, guarded_commit, scan, send};
@@ -123,7 +126,18 @@ impl Loading<'_> {
                 container.partitions.switch_scripts(Arc::new(scripts));
             }
         }
-        if self.scripts.is_empty() { Ok(()) } else { Err(corrupt("a script without container")) }
+        if !self.scripts.is_empty() {
+            return Err(corrupt("a script without container"));
+        }
+        for_each_model(snapshot, |database, row| {
+            let entry = self.database(database)?;
+            let model = open_model(row, entry)?;
+            for (partitions, model) in switches(entry, Some(&model)) {
+                partitions.switch(|rules| rules.model = model);
+            }
+            entry.model = Some(model);
+            Ok(())
+        })
     }
 
     fn add(&mut self, id: RowId, row: ResourceRow) -> Result<(), EngineError> {
@@ -172,14 +186,24 @@ impl Loading<'_> {
         let database = self.database(database)?.resource.clone();
         let ResourceRow { resource, layout, epochs } = row;
         let definition = define(&resource.body)?;
-        let indexes = Indexes::of(&definition, &epochs)?;
-        let partitions = PartitionSet::open(self.shared, number, resource.rid, indexes, &layout)?;
+        let rules = write_rules(self.shared, &definition, &epochs)?;
+        let partitions = PartitionSet::open(self.shared, number, resource.rid, rules, &layout)?;
         if !definition.indexing.vector.is_empty() {
             let states = indexes_in(&*self.shared.storage.snapshot()?, number)?;
             partitions.set_vector_progress(progress(&definition, &states, u64::MAX));
         }
         Ok(Container { resource, definition, database, number, partitions: Arc::new(partitions) })
     }
+}
+
+/// What writes of a container depend on, before a model names it.
+pub(super) fn write_rules(
+    shared: &Shared,
+    definition: &ContainerDefinition,
+    epochs: &IndexEpochs,
+) -> Result<WriteRules, EngineError> {
+    let indexes = Indexes::of(definition, epochs)?;
+    Ok(WriteRules::new(definition, indexes.counting_paths(&shared.path_memory)))
 }
 
 /// A definition that was accepted once.
@@ -208,6 +232,17 @@ pub(crate) fn for_each_resource(
         let id = keys::parse_row_key(key).ok_or_else(|| corrupt("key of a catalog row"))?;
         let row = ResourceRow::decode(key, value, id.rid())?;
         if is_deleted(&jobs, id) { Ok(()) } else { resource(id, row) }
+    })
+}
+
+/// The models of all databases.
+pub(crate) fn for_each_model(
+    snapshot: &dyn Snapshot,
+    mut model: impl FnMut(u32, ModelRow) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    for_each_row(snapshot, CATALOG, &keys::MODELS, |key, value| {
+        let database = keys::parse_model_key(key).ok_or_else(|| corrupt("key of a model"))?;
+        model(database, ModelRow::decode(key, value)?)
     })
 }
 

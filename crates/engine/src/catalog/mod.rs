@@ -15,6 +15,8 @@ pub(crate) mod containers;
 mod databases;
 pub(crate) mod keys; // the catalog's keys
 mod load; // from rows to the state in memory
+pub(crate) mod model_row; // how models look
+pub(crate) mod models; // links, copies, mirrors, rollups and windows of databases
 mod offers;
 mod permissions;
 pub(crate) mod row; // how rows look
@@ -33,7 +35,9 @@ use crate::runtime::Shared;
 use change::Writer;
 use state::{DatabaseEntry, State, UserEntry};
 
-pub(crate) use load::{define, for_each_resource, is_empty, open_store, read_jobs, read_store};
+pub(crate) use load::{
+    define, for_each_model, for_each_resource, is_empty, open_store, read_jobs, read_store,
+};
 
 pub use container::Container;
 pub use scripts::ContainerScripts;

@@ -1,13 +1,12 @@
 //! How catalog rows look in the storage.
 //!
-//! Every row: format (1 byte, now 1), CRC-32 of key and rest (4 bytes), rest. Integers are little-endian; `text` is a
-//! 4-byte length and that many bytes.
+//! Every row is sealed (`store::sealed`); `text` is a 4-byte length and that many bytes.
 //!
 //! | row       | rest                                                                                          |
 //! |-----------|-----------------------------------------------------------------------------------------------|
 //! | store     | engine format (4), incarnation (4), secret (32)                                               |
 //! | counters  | next database, container, user, permission, client encryption key, offer; LSN floor; next     |
-//! |           | script (8 each)                                                                               |
+//! |           | script, declaration (8 each)                                                                  |
 //! | resource  | ts (8), etag text, body as JSON text, partition count (4), partitions, of a container: epochs   |
 //! | partition | id (4), min text, max text, parent count (4), parents (4 each)                                |
 //! | epochs    | index epoch (1), count (4) of older ones, each: epoch (1), body text of the container under it; |
@@ -17,7 +16,7 @@
 //!
 //! Only containers have partitions. A container without epochs is from before there were index rows (engine format 1):
 //! its items have epoch 0, which has no body. Counters without a script are from before there were any (engine format 2):
-//! none has been given out. Epochs without missing paths are from before there were any (engine format 3), and those
+//! none has been given out; the same for declarations of models (engine format 5). Epochs without missing paths are from before there were any (engine format 3), and those
 //! without versions from before engine format 5: all rows are of version 1, and a container with full-text indexes begins
 //! its next epoch when it is opened. The store row is the first thing read, and its engine format is checked before
 //! anything else is: a newer one is refused.
@@ -32,10 +31,10 @@ use crate::api::{EngineError, Resource};
 use crate::indexes::missing::MissingPath;
 use crate::indexes::{EPOCH_FIRST, EPOCH_MAX, EPOCH_NONE, RowsVersion};
 use crate::partition::PartitionLayout;
+use crate::store::sealed::{Reader, length, open, seal, write_text};
 
 /// What this version writes and the newest it reads.
-pub(crate) const ENGINE_FORMAT: u32 = 5;
-const ROW_FORMAT: u8 = 1;
+pub(crate) const ENGINE_FORMAT: u32 = 6;
 /// Bodies were accepted from clients with the same limit.
 const BODY_LIMITS: Limits = Limits { depth_max: 128 };
 
@@ -59,6 +58,8 @@ pub(crate) struct Counters {
     pub lsn_floor: u64,
     /// Of stored procedures, triggers and user-defined functions alike.
     pub script: u64,
+    /// Of declarations of models.
+    pub declaration: u64,
 }
 
 impl Default for Counters {
@@ -73,6 +74,7 @@ impl Default for Counters {
             offer: first,
             lsn_floor: 0,
             script: first,
+            declaration: first,
         }
     }
 }
@@ -179,6 +181,7 @@ impl Counters {
             self.offer,
             self.lsn_floor,
             self.script,
+            self.declaration,
         ];
         let rest: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         seal(key, &rest)
@@ -194,7 +197,8 @@ impl Counters {
             client_encryption_key: reader.u64()?,
             offer: reader.u64()?,
             lsn_floor: reader.u64()?,
-            script: if reader.rest.is_empty() { 1 } else { reader.u64()? },
+            script: if reader.is_empty() { 1 } else { reader.u64()? },
+            declaration: if reader.is_empty() { 1 } else { reader.u64()? },
         };
         reader.end()?;
         Ok(counters)
@@ -252,7 +256,7 @@ impl ResourceRow {
         let body = read_body(reader.bytes()?)?;
         let layout = reader.list(read_layout)?;
         let epochs =
-            if reader.rest.is_empty() { IndexEpochs::before_indexes() } else { read_epochs(&mut reader)? };
+            if reader.is_empty() { IndexEpochs::before_indexes() } else { read_epochs(&mut reader)? };
         let epochs = epochs.with_newest_rows(&body);
         reader.end()?;
         let id = body.get("id").and_then(Value::as_str).ok_or_else(|| corrupt("a resource without id"))?;
@@ -301,8 +305,8 @@ fn read_epochs(reader: &mut Reader<'_>) -> Result<IndexEpochs, EngineError> {
         let body = if body.is_empty() { None } else { Some(read_body(body)?) };
         Ok(OlderEpoch { epoch, body, rows: RowsVersion::FIRST })
     })?;
-    let missing = if reader.rest.is_empty() { Vec::new() } else { reader.list(read_missing)? };
-    if reader.rest.is_empty() {
+    let missing = if reader.is_empty() { Vec::new() } else { reader.list(read_missing)? };
+    if reader.is_empty() {
         return Ok(IndexEpochs { current, rows: RowsVersion::FIRST, older, missing });
     }
     let rows = read_rows_version(reader)?;
@@ -323,85 +327,6 @@ fn read_missing(reader: &mut Reader<'_>) -> Result<MissingPath, EngineError> {
     let [complete] = reader.array()?;
     let path = Path::parse(&reader.string()?).map_err(|_| corrupt("a path of a catalog row"))?;
     Ok(MissingPath { path, is_complete: complete != 0 })
-}
-
-fn write_text(text: &[u8], out: &mut Vec<u8>) {
-    out.extend(length(text.len()));
-    out.extend(text);
-}
-
-fn length(length: usize) -> [u8; 4] {
-    u32::try_from(length).expect("a catalog row is far below 4 GB").to_le_bytes()
-}
-
-fn seal(key: &[u8], rest: &[u8]) -> Vec<u8> {
-    let mut row = vec![ROW_FORMAT];
-    row.extend(checksum(key, rest).to_le_bytes());
-    row.extend(rest);
-    row
-}
-
-fn open<'a>(key: &[u8], bytes: &'a [u8]) -> Result<Reader<'a>, EngineError> {
-    let mut reader = Reader { rest: bytes };
-    let [format] = reader.array()?;
-    if format != ROW_FORMAT {
-        return Err(corrupt(format!("a catalog row of format {format}")));
-    }
-    if reader.u32()? != checksum(key, reader.rest) {
-        return Err(corrupt(format!("checksum of catalog row {key:02x?}")));
-    }
-    Ok(reader)
-}
-
-fn checksum(key: &[u8], rest: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(key);
-    hasher.update(rest);
-    hasher.finalize()
-}
-
-/// Takes fields off the front.
-struct Reader<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Reader<'a> {
-    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], EngineError> {
-        let (front, rest) =
-            self.rest.split_first_chunk().ok_or_else(|| corrupt("a catalog row is too short"))?;
-        self.rest = rest;
-        Ok(*front)
-    }
-    fn u32(&mut self) -> Result<u32, EngineError> {
-        self.array().map(u32::from_le_bytes)
-    }
-    fn u64(&mut self) -> Result<u64, EngineError> {
-        self.array().map(u64::from_le_bytes)
-    }
-    fn i64(&mut self) -> Result<i64, EngineError> {
-        self.array().map(i64::from_le_bytes)
-    }
-    fn bytes(&mut self) -> Result<&'a [u8], EngineError> {
-        let length = self.u32()? as usize;
-        let (front, rest) =
-            self.rest.split_at_checked(length).ok_or_else(|| corrupt("a catalog row is too short"))?;
-        self.rest = rest;
-        Ok(front)
-    }
-    fn string(&mut self) -> Result<String, EngineError> {
-        let bytes = self.bytes()?.to_vec();
-        String::from_utf8(bytes).map_err(|_| corrupt("text in a catalog row"))
-    }
-    fn list<T>(
-        &mut self,
-        mut read: impl FnMut(&mut Reader<'a>) -> Result<T, EngineError>,
-    ) -> Result<Vec<T>, EngineError> {
-        let count = self.u32()?;
-        (0..count).map(|_| read(self)).collect()
-    }
-    fn end(&self) -> Result<(), EngineError> {
-        if self.rest.is_empty() { Ok(()) } else { Err(corrupt("a catalog row is too long")) }
-    }
 }
 
 /// Rows as engine format 1 wrote them.
@@ -473,13 +398,13 @@ mod tests {
         check(
             &store.encode(&keys::STORE),
             expect![
-                "015df04fc80500000002000000abababababababababababababababababababababababababababababababab"
+                "01d540f3e20600000002000000abababababababababababababababababababababababababababababababab"
             ],
         );
         check(
             &Counters::default().encode(&keys::COUNTERS),
             expect![
-                "013074687b01000000000000000100000000000000010000000000000001000000000000000100000000000000010000000000000000000000000000000100000000000000"
+                "015b24c75e010000000000000001000000000000000100000000000000010000000000000001000000000000000100000000000000000000000000000001000000000000000100000000000000"
             ],
         );
         let (key, _, value) = container_row();
@@ -574,6 +499,19 @@ mod tests {
     }
 
     #[test]
+    fn what_engine_format_5_wrote_is_read() {
+        let counters = bytes(
+            "013074687b01000000000000000100000000000000010000000000000001000000000000000100000000000000010000000000000000000000000000000100000000000000",
+        );
+        assert_eq!(Counters::decode(&keys::COUNTERS, &counters).unwrap(), Counters::default());
+        let store = bytes(
+            "015df04fc80500000002000000abababababababababababababababababababababababababababababababab",
+        );
+        let (row, is_older) = StoreRow::decode(&keys::STORE, &store).unwrap();
+        assert_eq!((row.incarnation, is_older), (2, true));
+    }
+
+    #[test]
     fn epochs_are_given_out_until_all_are_used() {
         let body = Object::new();
         let mut epochs = IndexEpochs::before_indexes();
@@ -617,6 +555,7 @@ mod tests {
             Job::Container { container: 1 },
             Job::Database { database: 2 },
             Job::User { database: 3, user: 4 },
+            Job::Declaration { container: 5, declaration: 6 },
         ] {
             assert_eq!(keys::parse_job_key(&keys::job_key(job)), Some(job));
         }

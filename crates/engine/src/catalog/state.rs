@@ -10,6 +10,7 @@ use quire_resource::ResourceId;
 
 use crate::api::Resource;
 use crate::catalog::Container;
+use crate::model::DatabaseModel;
 
 #[derive(Clone, Default)]
 pub(crate) struct State {
@@ -27,6 +28,8 @@ pub(crate) struct DatabaseEntry {
     pub containers: Children<Container>,
     pub users: Children<UserEntry>,
     pub keys: Children<Resource>,
+    /// `None` before one was put, and after it was deleted.
+    pub model: Option<Arc<DatabaseModel>>,
 }
 
 #[derive(Clone)]
@@ -56,6 +59,8 @@ pub(crate) enum Job {
     Database { database: u32 },
     /// The permissions of a user.
     User { database: u32, user: u32 },
+    /// The rows that a declaration of a model has in a container.
+    Declaration { container: u32, declaration: u32 },
 }
 
 /// What stands in a [`Children`] map.
@@ -168,8 +173,8 @@ impl State {
 
 impl DatabaseEntry {
     pub fn new(resource: Arc<Resource>) -> DatabaseEntry {
-        let (containers, users, keys) = Default::default();
-        DatabaseEntry { resource, containers, users, keys }
+        let (containers, users, keys, model) = Default::default();
+        DatabaseEntry { resource, containers, users, keys, model }
     }
 
     pub fn number(&self) -> u32 {

@@ -8,13 +8,17 @@ use quire_resource::{ResourceId, Throughput};
 use quire_storage::Storage;
 use quire_value::{Path, Value};
 
-use crate::api::{EngineError, Migrate, Options, Precondition, Resource, ScriptKind};
+use crate::api::{
+    EngineError, Migrate, ModelCondition, ModelResource, ModelWritten, Options, Precondition, Resource,
+    ScriptKind,
+};
 use crate::background::split::{CannotSplit, Splits, Splitter};
 use crate::background::views::{self, ViewStatus, Views};
-use crate::background::{IndexBuilds, Reclaim, Sweep, VectorIndexes, Worker, WorkerStatus};
+use crate::background::{IndexBuilds, JobRunner, Reclaim, Sweep, VectorIndexes, Worker, WorkerStatus};
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog, Container};
 use crate::indexes::vectors::VectorIndexStatus;
+use crate::jobs::{self, JobControl, JobStatus, JobWatch};
 use crate::maintenance::backup::Watched;
 use crate::runtime::Shared;
 
@@ -22,6 +26,7 @@ pub struct Engine {
     pub(crate) shared: Arc<Shared>,
     pub(crate) catalog: Arc<Catalog>,
     reclaim: Worker<Reclaim>,
+    jobs: Worker<JobRunner>,
     index_builds: Worker<IndexBuilds>,
     vector_indexes: Worker<VectorIndexes>,
     sweep: Worker<Sweep>,
@@ -37,6 +42,7 @@ impl Engine {
         let StoreRow { incarnation, secret } = catalog::open_store(&*storage)?;
         let watched = Arc::new(Watched::new(storage));
         let shared = Shared::new(watched.clone(), options, secret, incarnation);
+        shared.jobs.load()?;
         let workers = shared.workers.clone();
         let catalog = Arc::new(Catalog::open(Arc::clone(&shared), workers.clone())?);
         let views = Views::start(Arc::clone(&shared), Arc::clone(&catalog))?;
@@ -53,7 +59,19 @@ impl Engine {
             watched: Arc::clone(&watched),
         };
         let splits = Splits::start(splitter)?;
-        Ok(Engine { shared, catalog, reclaim, index_builds, vector_indexes, sweep, views, splits, watched })
+        let jobs = JobRunner::start(&shared.jobs, Vec::new())?;
+        Ok(Engine {
+            shared,
+            catalog,
+            reclaim,
+            jobs,
+            index_builds,
+            vector_indexes,
+            sweep,
+            views,
+            splits,
+            watched,
+        })
     }
     /// The server is about to stop: queries that call user-defined functions end now, with an error. One that runs in
     /// this process and does not look at the clock cannot be ended: [`Engine::function_pages`] counts it.
@@ -71,6 +89,7 @@ impl Engine {
     }
     fn stop_workers(&self) {
         self.reclaim.stop();
+        self.jobs.stop();
         self.index_builds.stop();
         self.vector_indexes.stop();
         self.sweep.stop();
@@ -81,6 +100,7 @@ impl Engine {
     pub fn workers(&self) -> Vec<WorkerStatus> {
         vec![
             self.reclaim.status(),
+            self.jobs.status(),
             self.index_builds.status(),
             self.vector_indexes.status(),
             self.sweep.status(),
@@ -188,6 +208,45 @@ impl Engine {
         precondition: &Precondition,
     ) -> Result<(), EngineError> {
         self.catalog.delete_container(database, container, precondition)
+    }
+
+    // ---- models
+    /// Before any was put, the empty one.
+    pub fn model(&self, database: &str) -> Result<ModelResource, EngineError> {
+        self.catalog.model(database)
+    }
+    /// Every write that is answered after this has returned is made under the new model.
+    pub fn put_model(
+        &self,
+        database: &str,
+        body: &Value,
+        condition: &ModelCondition,
+    ) -> Result<ModelWritten, EngineError> {
+        self.catalog.put_model(database, body, condition)
+    }
+    pub fn delete_model(&self, database: &str, condition: &ModelCondition) -> Result<(), EngineError> {
+        self.catalog.delete_model(database, condition)
+    }
+
+    // ---- jobs
+    /// The newest first: all that are not finished, and the last 1,000 others.
+    pub fn jobs(&self) -> Result<Vec<JobStatus>, EngineError> {
+        self.shared.jobs.list()
+    }
+    pub fn job(&self, id: &str) -> Result<JobStatus, EngineError> {
+        let found = id.parse().ok().map(|id| self.shared.jobs.status(id)).transpose()?.flatten();
+        found.ok_or_else(|| jobs::not_found(id))
+    }
+    /// Ready when the job is neither waiting nor running.
+    pub fn watch_job(&self, id: &str) -> Result<JobWatch, EngineError> {
+        let id = id.parse().map_err(|_| jobs::not_found(id))?;
+        Ok(JobWatch::new(Arc::clone(&self.shared.jobs), id))
+    }
+    /// Pauses, resumes, cancels or undoes a job; the one to look at then.
+    pub fn control_job(&self, id: &str, control: JobControl) -> Result<JobStatus, EngineError> {
+        let job = id.parse().map_err(|_| jobs::not_found(id))?;
+        let next = self.shared.jobs.control(job, control)?;
+        self.job(&next.to_string())
     }
 
     // ---- views

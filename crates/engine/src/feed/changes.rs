@@ -15,6 +15,7 @@ use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 use crate::api::charge::{self, Cost};
 use crate::api::{Answer, Changes, ChangesRequest, EngineError, FeedMode, FeedStart, Scope};
 use crate::catalog::Container;
+use crate::catalog::containers::settle_versions;
 use crate::items::body::Links;
 use crate::partition::watch::ChangeWatch;
 use crate::partition::{Partition, PartitionLayout};
@@ -40,6 +41,7 @@ pub(crate) fn read_changes(
     let result = page::prepare(container, &request.page, &mut position).and_then(|windows| {
         if request.mode == FeedMode::AllVersions {
             check_versions_are_kept(container, request)?;
+            settle_versions(shared, container)?;
         }
         let start = start_of(request, &windows)?;
         let (changes, cost) = read(shared, container, request, &windows, start)?;

@@ -262,7 +262,7 @@ impl MissingBuild<'_> {
             if indexes.missing_to_build() != self.progress.paths {
                 return Ok(false);
             }
-            let prepared = Prepared::upkeep(generation, indexes.epoch(), prepare(&indexes)?);
+            let prepared = Prepared::upkeep(generation, prepare(&indexes)?);
             match partition.sequencer.submit(prepared) {
                 Ok(_) => return Ok(true),
                 Err(Refused::Stale) => continue,

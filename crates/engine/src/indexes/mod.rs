@@ -88,6 +88,8 @@ pub(crate) enum IndexKind {
     FullTextLength = 9,
     /// Counted, without rows.
     FullTextWords = 10,
+    /// From targets to referrers: a link of a model, by the number of its declaration.
+    Link = 11,
 }
 
 /// How the rows of an index are sorted.
@@ -113,6 +115,12 @@ impl IndexId {
         let hash = digest::digest(&digest::SHA256, description);
         let id = hash.as_ref().first_chunk().map_or(1, |bytes| u64::from_be_bytes(*bytes));
         IndexId(id.max(1)) // 0 is where the list is
+    }
+
+    /// Of a link of a model.
+    pub fn of_link(declaration: u32) -> IndexId {
+        let [a, b, c, d] = declaration.to_be_bytes();
+        IndexId::of(&[IndexKind::Link as u8, a, b, c, d])
     }
 }
 

@@ -52,7 +52,7 @@ fn mark(shared: &Shared, home: &LogicalPartition<'_>) -> Result<(), EngineError>
         let prepared = Prepared {
             is_upkeep: false,
             logical_partitions: [home.name(&shared.locks)].into_iter().collect(),
-            ..Prepared::upkeep(generation, container.partitions.indexes().epoch(), ops)
+            ..Prepared::upkeep(generation, ops)
         };
         match sequencer.submit(prepared) {
             Ok(_) => {

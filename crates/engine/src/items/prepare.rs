@@ -17,6 +17,7 @@ use crate::api::{EngineError, IndexingDirective};
 use crate::catalog::Container;
 use crate::indexes::{IndexChange, IndexId, Indexes, RowSet};
 use crate::partition::sequencer::{ItemPut, Prepared};
+use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
 use crate::store::item_row::{Draft, Indexing, Row};
 use crate::store::keys;
@@ -26,7 +27,7 @@ pub(crate) struct Rows<'a> {
     shared: &'a Shared,
     home: &'a LogicalPartition<'a>,
     generation: u64,
-    indexes: Arc<Indexes>,
+    rules: Arc<WriteRules>,
     ops: Vec<Op>,
     puts: SmallVec<[ItemPut; 1]>,
     items_delta: i64,
@@ -64,18 +65,18 @@ impl Indexed {
 }
 
 impl<'a> Rows<'a> {
-    /// `generation` and `indexes` are those of the snapshot that shows what is stored.
+    /// `generation` and `rules` were taken, in this order, before the snapshot that shows what is stored.
     pub fn new(
         shared: &'a Shared,
         home: &'a LogicalPartition<'a>,
         generation: u64,
-        indexes: Arc<Indexes>,
+        rules: Arc<WriteRules>,
     ) -> Rows<'a> {
         Rows {
             shared,
             home,
             generation,
-            indexes,
+            rules,
             ops: Vec::with_capacity(4),
             puts: SmallVec::new(),
             items_delta: 0,
@@ -145,7 +146,6 @@ impl<'a> Rows<'a> {
         let logical_partition = self.home.name(&self.shared.locks);
         Prepared {
             generation: self.generation,
-            index_epoch: self.indexes.epoch(),
             logical_partitions: SmallVec::from_elem(logical_partition, 1),
             asked_ts: None,
             puts: self.puts,
@@ -163,9 +163,7 @@ impl<'a> Rows<'a> {
 
     /// Whether the container's change feed policy asks for all versions, or a view follows them.
     fn keeps_versions(&self) -> bool {
-        let container = self.container();
-        container.definition.change_feed_retention_minutes.is_some()
-            || self.shared.sources.contains(container.number)
+        self.rules.keeps_versions || self.shared.sources.contains(self.container().number)
     }
 
     fn container(&self) -> &'a Container {
@@ -231,7 +229,7 @@ impl<'a> Rows<'a> {
         indexed: Indexed,
     ) -> Result<IndexChange, EngineError> {
         let before = match old {
-            Some(row) => self.indexes.rows_of(rid, row)?.map(|rows| (rows, row.stamp.ts)),
+            Some(row) => self.rules.indexes.rows_of(rid, row)?.map(|rows| (rows, row.stamp.ts)),
             None => None,
         };
         let had_none = old.is_some_and(|row| !row.indexing.has_rows);
@@ -241,7 +239,7 @@ impl<'a> Rows<'a> {
 
     /// Removes the index rows of an item that goes; how many of its values were indexed.
     fn bury_indexes(&mut self, rid: u64, row: &Row<'_>) -> Result<usize, EngineError> {
-        let Some(rows) = self.indexes.rows_of(rid, row)? else {
+        let Some(rows) = self.rules.indexes.rows_of(rid, row)? else {
             self.unindexed_items_delta -= 1;
             return Ok(0);
         };

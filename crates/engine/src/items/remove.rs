@@ -109,7 +109,7 @@ fn remove_from(
     // Before the snapshot.
     let generation = partition.sequencer.generation();
     let moment = container.moment(shared);
-    let indexes = container.partitions.indexes();
+    let rules = container.partitions.write_rules();
     let snapshot = shared.storage.snapshot()?;
     let rids: Vec<u64> = targets.iter().map(|target| target.rid).collect();
     let id_keys: Vec<&[u8]> = targets.iter().map(|target| target.id_key.as_slice()).collect();
@@ -123,7 +123,7 @@ fn remove_from(
             if !container.is_gone(&row, &moment) {
                 return Ok(None);
             }
-            let mut rows = Rows::new(shared, &target.home, generation, Arc::clone(&indexes));
+            let mut rows = Rows::new(shared, &target.home, generation, Arc::clone(&rules));
             rows.delete(target.rid, &row, &target.id_key)?;
             Ok(Some(rows.finish()))
         });

@@ -260,7 +260,7 @@ impl<'a> Request<'a> {
         let home = &self.home;
         let container = home.container;
         let generation = home.place.partition.sequencer.generation();
-        let indexes = container.partitions.indexes();
+        let rules = container.partitions.write_rules();
         let moment = container.moment(shared);
         let snapshot = container.snapshot(shared)?;
         let stored = home.find(&*snapshot, &self.id_key)?;
@@ -297,7 +297,7 @@ impl<'a> Request<'a> {
         let own = [there.map(|(rid, _)| rid), taken.map(|(rid, _)| rid)];
         let in_the_way =
             home.check_unique(&*snapshot, &self.tuples, &moment, &|rid| own.contains(&Some(rid)))?;
-        let mut rows = Rows::new(shared, home, generation, Arc::clone(&indexes));
+        let mut rows = Rows::new(shared, home, generation, Arc::clone(&rules));
         let mut unlocked = Vec::new();
         for holder in &in_the_way {
             let row = Row::parse(&holder.bytes)?;
@@ -318,7 +318,7 @@ impl<'a> Request<'a> {
             Some(rid) => rid,
             None => home.place.new_rid(container)?,
         };
-        let plan = self.plan(&indexes, rows, live, rid)?;
+        let plan = self.plan(&rules.indexes, rows, live, rid)?;
         if plan.planned.created {
             self.new_rid = Some(rid);
         }

@@ -17,9 +17,11 @@ use quire_value::Value;
 use tracing::info;
 
 use crate::api::EngineError;
+use crate::catalog::model_row::ModelRow;
 use crate::catalog::row::{Counters, IndexEpochs, ResourceRow, StoreRow};
 use crate::catalog::{is_empty, keys as catalog_keys};
 use crate::indexes::{CountedIndexes, IndexRow, Indexes, parse_row};
+use crate::jobs::restored_row;
 use crate::maintenance::backup::bad;
 use crate::maintenance::backup::file::{Record, read_file};
 use crate::maintenance::backup::manifest::{ContainerEntry, Manifest};
@@ -86,7 +88,7 @@ impl Restore<'_> {
     fn write_catalog(&mut self) -> Result<HashMap<u32, Defined>, EngineError> {
         let mut definitions = HashMap::new();
         let file = self.manifest.files.first().ok_or_else(|| bad("a backup without catalog"))?;
-        let loader = &mut self.loader;
+        let (loader, mut last_job) = (&mut self.loader, 0);
         read_file(self.directory, file, |record| {
             let Record::CatalogRow { key, value } = record else {
                 return Err(bad("an item in the catalog file"));
@@ -97,6 +99,15 @@ impl Restore<'_> {
             }
             if keys::is_deleted_key(key) {
                 return loader.put(CATALOG, key.to_vec(), value.to_vec());
+            }
+            if catalog_keys::parse_model_key(key).is_some() {
+                ModelRow::decode(key, value)?;
+                return loader.put(CATALOG, key.to_vec(), value.to_vec());
+            }
+            if let Some((_, job)) = keys::job_of_key(key) {
+                last_job = last_job.max(job);
+                let stays = restored_row(key, value)?;
+                return if stays { loader.put(CATALOG, key.to_vec(), value.to_vec()) } else { Ok(()) };
             }
             let id = catalog_keys::parse_row_key(key).ok_or_else(|| bad("an unknown catalog row"))?;
             let row = ResourceRow::decode(key, value, id.rid())?;
@@ -111,6 +122,8 @@ impl Restore<'_> {
             }
             loader.put(CATALOG, key.to_vec(), value.to_vec())
         })?;
+        let next_job = keys::number_value(last_job + NUMBER_JUMP);
+        self.loader.put(CATALOG, keys::JOB_NUMBERS.to_vec(), next_job)?;
         Ok(definitions)
     }
 
@@ -239,6 +252,7 @@ fn jump(counters: Counters) -> Counters {
         offer: counters.offer + NUMBER_JUMP,
         lsn_floor: counters.lsn_floor,
         script: counters.script + NUMBER_JUMP,
+        declaration: counters.declaration + NUMBER_JUMP,
     }
 }
 

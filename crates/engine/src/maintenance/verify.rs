@@ -16,12 +16,14 @@ use quire_value::Item;
 
 use crate::api::{EngineError, ScriptKind};
 use crate::catalog::keys::{self as catalog_keys, RowId};
+use crate::catalog::model_row::ModelRow;
 use crate::catalog::row::{Counters, ResourceRow};
 use crate::catalog::state::Job;
-use crate::catalog::{check_script, define, for_each_resource, read_jobs, read_store};
+use crate::catalog::{check_script, define, for_each_model, for_each_resource, read_jobs, read_store};
 use crate::indexes::vectors::check_rows;
 use crate::indexes::{CountedIndexes, IndexId, Indexes, parse_row};
 use crate::items::place::canonical;
+use crate::jobs::{is_job_key, restored_row};
 use crate::maintenance::backup::file::{Record, read_file};
 use crate::maintenance::backup::manifest::{ContainerEntry, MANIFEST, Manifest};
 use crate::maintenance::backup::repeated::Repeated;
@@ -92,6 +94,10 @@ impl Verifier<'_> {
         let mut catalog = CatalogCheck::default();
         for_each_resource(self.snapshot, |id, row| {
             catalog.check(id, row, &mut self.report);
+            Ok(())
+        })?;
+        for_each_model(self.snapshot, |database, row| {
+            catalog.check_model(database, row, &mut self.report);
             Ok(())
         })?;
         catalog.check_counters(self.snapshot, &mut self.report)?;
@@ -466,6 +472,7 @@ struct Highest {
     client_encryption_key: u32,
     offer: u32,
     script: u64,
+    declaration: u32,
 }
 
 impl CatalogCheck {
@@ -501,6 +508,28 @@ impl CatalogCheck {
         }
     }
 
+    /// Containers are checked before.
+    fn check_model(&mut self, database: u32, row: ModelRow, report: &mut VerifyReport) {
+        if !self.seen.contains(&ResourceId::Database(database)) {
+            report.problem(format!("a model without its database {database}"));
+            return;
+        }
+        let mut numbers = BTreeSet::new();
+        for (_, declaration) in row.declarations.iter() {
+            self.highest.declaration = self.highest.declaration.max(declaration.number);
+            if !numbers.insert(declaration.number) {
+                report.problem(format!("two declarations of database {database} have one number"));
+            }
+        }
+        for name in row.model.containers() {
+            let owner = Some(ResourceId::Database(database));
+            if !self.names.contains(&(owner, catalog_keys::CONTAINER, name.to_owned())) {
+                report
+                    .problem(format!("the model of database {database} names {name:?}, which is not there"));
+            }
+        }
+    }
+
     fn check_counters(&self, snapshot: &dyn Snapshot, report: &mut VerifyReport) -> Result<(), EngineError> {
         let Some(value) = snapshot.get(CATALOG, &catalog_keys::COUNTERS)? else {
             report.problem("no counters row".to_owned());
@@ -516,6 +545,7 @@ impl CatalogCheck {
             ("client encryption keys", next.client_encryption_key, u64::from(highest.client_encryption_key)),
             ("offers", next.offer, u64::from(highest.offer)),
             ("scripts", next.script, highest.script),
+            ("declarations", next.declaration, u64::from(highest.declaration)),
         ];
         for (kind, next, highest) in pairs {
             if next <= highest {
@@ -548,7 +578,7 @@ fn known_containers(snapshot: &dyn Snapshot) -> Result<BTreeSet<u32>, EngineErro
     let mut known: BTreeSet<u32> = jobs
         .filter_map(|job| match job {
             Job::Container { container } => Some(container),
-            Job::Database { .. } | Job::User { .. } => None,
+            Job::Database { .. } | Job::User { .. } | Job::Declaration { .. } => None,
         })
         .collect();
     for_each_row(snapshot, CATALOG, &catalog_keys::RESOURCES, |key, _| {
@@ -682,6 +712,13 @@ fn check_catalog_file(
         }
         if keys::is_deleted_key(key) {
             return Ok(());
+        }
+        if let Some(database) = catalog_keys::parse_model_key(key) {
+            catalog.check_model(database, ModelRow::decode(key, value)?, report);
+            return Ok(());
+        }
+        if is_job_key(key) {
+            return restored_row(key, value).map(|_| ());
         }
         let id = catalog_keys::parse_row_key(key).ok_or_else(|| bad("an unknown catalog row"))?;
         catalog.check(id, ResourceRow::decode(key, value, id.rid())?, report);

@@ -5,5 +5,6 @@ pub(crate) mod sequencer; // one commit for all that wait, dense LSNs
 mod set; // a container's partitions: ranges, positions, counts
 pub(crate) mod sweep_due; // when something is to be removed, as writers know it
 pub(crate) mod watch; // waiting for changes without a thread
+pub(crate) mod write_rules; // what a write depends on, switched online
 
 pub(crate) use set::{Partition, PartitionLayout, PartitionSet, lineage};

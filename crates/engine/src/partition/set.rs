@@ -21,9 +21,11 @@ use crate::indexes::Indexes;
 use crate::indexes::missing::PATHS_MAX;
 use crate::items::key_delete;
 use crate::items::visibility::DeletedKeys;
+use crate::model::ContainerModel;
 use crate::partition::child_ids::Rids;
 use crate::partition::sequencer::{CommitQueue, Sequencer};
 use crate::partition::sweep_due::SweepDue;
+use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
 use crate::store::keys;
 
@@ -57,7 +59,8 @@ struct Whole {
     committing: Mutex<()>,
     /// Percent of the vector indexes that are built.
     vector_progress: AtomicU8,
-    indexes: ArcSwap<Indexes>,
+    /// What a write depends on.
+    rules: ArcSwap<WriteRules>,
     deleted_keys: Arc<ArcSwap<DeletedKeys>>,
     scripts: ArcSwap<ContainerScripts>,
     /// Paths that queries sort by and that items lack, to be recorded.
@@ -81,17 +84,15 @@ impl PartitionSet {
         shared: &Arc<Shared>,
         container_number: u32,
         rid: ResourceId,
-        indexes: Indexes,
+        rules: WriteRules,
         layout: &[PartitionLayout],
     ) -> Result<PartitionSet, EngineError> {
         check_tiling(layout)?;
-        let epoch = indexes.epoch();
         let sweep_due = Arc::new(SweepDue::new());
-        let new = |layout| Arc::new(Partition::new(shared, container_number, layout, epoch, &sweep_due));
+        let new = |layout| Arc::new(Partition::new(shared, container_number, layout, &sweep_due));
         let partitions = layout.iter().map(new).collect();
         let rids = Rids::new(shared, container_number);
-        let indexes = indexes.counting_paths(&shared.path_memory);
-        let (retired, indexes) = (AtomicBool::new(false), ArcSwap::from_pointee(indexes));
+        let (retired, rules) = (AtomicBool::new(false), ArcSwap::from_pointee(rules));
         let deleted_keys = key_delete::marks_in(&*shared.storage.snapshot()?, container_number)?;
         let deleted_keys = Arc::new(ArcSwap::from_pointee(deleted_keys));
         let number = container_number;
@@ -106,7 +107,7 @@ impl PartitionSet {
             retired,
             committing,
             vector_progress,
-            indexes,
+            rules,
             deleted_keys,
             scripts,
             missing_wanted,
@@ -128,11 +129,8 @@ impl PartitionSet {
         parent: u32,
         children: &[PartitionLayout],
     ) -> Result<PartitionSet, EngineError> {
-        let epoch = self.indexes().epoch();
         let others = self.partitions.iter().filter(|partition| partition.layout.id != parent);
-        let new = |layout| {
-            Arc::new(Partition::new(shared, self.whole.number, layout, epoch, &self.whole.sweep_due))
-        };
+        let new = |layout| Arc::new(Partition::new(shared, self.whole.number, layout, &self.whole.sweep_due));
         let partitions: Vec<_> = others.cloned().chain(children.iter().map(new)).collect();
         let set = PartitionSet::of(partitions, Arc::clone(&self.whole));
         check_tiling(&set.layout())?;
@@ -217,7 +215,18 @@ impl PartitionSet {
 
     /// The container's indexes as they are now, whichever definition the caller has.
     pub fn indexes(&self) -> Arc<Indexes> {
-        self.whole.indexes.load_full()
+        Arc::clone(&self.whole.rules.load().indexes)
+    }
+
+    /// What a write depends on, as it is now. To be loaded after the generation of the partition was noted.
+    pub fn write_rules(&self) -> Arc<WriteRules> {
+        self.whole.rules.load_full()
+    }
+
+    /// What the model of the database says of the container.
+    #[allow(dead_code, reason = "the write path of models uses it")]
+    pub fn model(&self) -> Option<Arc<ContainerModel>> {
+        self.whole.rules.load().model.clone()
     }
 
     /// Asks for rows of the items that lack a path; true if that is new.
@@ -246,18 +255,22 @@ impl PartitionSet {
         self.whole.missing_wanted.lock().retain(|path| !paths.contains(path));
     }
 
-    /// A commit of the catalog says so. Writes that were prepared under another epoch are prepared again, except those
-    /// in a group that is under way: see `indexes::build`.
-    pub fn switch_indexes(&self, indexes: Arc<Indexes>) {
-        let epoch = indexes.epoch();
-        let is_same = indexes.has_missing_of(&self.whole.indexes.load());
-        self.whole.indexes.store(indexes);
-        for partition in &self.partitions {
-            partition.sequencer.set_index_epoch(epoch);
-            if !is_same {
-                partition.sequencer.void_prepared();
-            }
+    /// A commit of the catalog says so, and only one of them at a time. Writes that were prepared under other rules are
+    /// prepared again, except those in a group that is under way: see [`PartitionSet::pass_barrier`].
+    pub fn switch(&self, change: impl FnOnce(&mut WriteRules)) {
+        let before = self.whole.rules.load_full();
+        let mut rules = WriteRules::clone(&before);
+        change(&mut rules);
+        let is_same = rules.are_same(&before);
+        self.whole.rules.store(Arc::new(rules));
+        if !is_same {
+            self.partitions.iter().for_each(|partition| partition.sequencer.void_prepared());
         }
+    }
+
+    /// After a switch: returns when every write that is under way is one under the new rules.
+    pub fn pass_barrier(&self) {
+        self.partitions.iter().for_each(|partition| partition.sequencer.pass_barrier());
     }
 
     /// The container is being deleted: returns when no write is under way, and refuses all later ones with
@@ -323,13 +336,12 @@ impl Partition {
         shared: &Arc<Shared>,
         container: u32,
         layout: &PartitionLayout,
-        index_epoch: u8,
         sweep_due: &Arc<SweepDue>,
     ) -> Partition {
         Partition {
             layout: layout.clone(),
             name: layout.id.to_string(),
-            sequencer: Arc::new(Sequencer::new(shared, container, layout.id, index_epoch, sweep_due)),
+            sequencer: Arc::new(Sequencer::new(shared, container, layout.id, sweep_due)),
             shared: Arc::clone(shared),
         }
     }

@@ -54,11 +54,11 @@ impl Drop for ChangeWatch {
 pub(crate) struct Watchers(Mutex<HashMap<u64, Waker>>);
 
 impl Watchers {
-    fn register(&self, id: u64, waker: &Waker) {
+    pub fn register(&self, id: u64, waker: &Waker) {
         self.0.lock().insert(id, waker.clone());
     }
 
-    fn remove(&self, id: u64) {
+    pub fn remove(&self, id: u64) {
         self.0.lock().remove(&id);
     }
 

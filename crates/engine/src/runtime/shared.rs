@@ -12,6 +12,7 @@ use ring::hmac;
 use crate::api::{Clock, Options};
 use crate::background::CatalogWorkers;
 use crate::background::views::Sources;
+use crate::jobs::Jobs;
 use crate::memory::answers::ItemCache;
 use crate::memory::budget::{CacheBudget, SharedPart};
 use crate::memory::results::HeldResults;
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub cache: ItemCache,
     pub stretches: Stretches,
     pub locks: LockTable,
+    pub jobs: Arc<Jobs>,
     pub scripts: Scripting,
     pub query_memory: Arc<MemoryPool>,
     pub results: HeldResults,
@@ -80,6 +82,7 @@ impl Shared {
             cache: ItemCache::new(budget.answers),
             stretches: Stretches::new(budget.scans),
             locks: LockTable::new(),
+            jobs: Arc::new(Jobs::new(Arc::clone(&storage), Arc::clone(&options.clock))),
             scripts: Scripting::new(&options.scripts),
             query_memory: MemoryPool::new(options.query_memory.total_bytes, options.query_memory.query_bytes),
             results: HeldResults::new(options.query_temp.as_ref()),
@@ -169,6 +172,7 @@ impl Shared {
                 ("query_temp_refused", temp.refused),
             ]);
         }
+        figures.extend(self.jobs.statistics());
         figures.extend(self.results.statistics());
         figures.extend(self.scripts.statistics());
         figures

@@ -10,10 +10,14 @@
 //! | catalog | `C1` container 4                                         | end of the last reserved block of rids, 8 |
 //! | catalog | `C2` container 4, partition 4, row 1                     | counts of indexes (see `indexes::counts`) |
 //! | catalog | `C5` container 4, epk, LSN 8                             | a partition key whose items are gone up to the LSN |
-//! | catalog | `C4` container 4, partition 4                            | LSN, 8, up to which versions are not kept |
+//! | catalog | `C4` container 4, partition 4                            | LSN, 8, up to which versions are not kept; all ones: not known yet |
 //! | catalog | `C3` container 4                                         | how far its indexes are built (see `indexes::build`) |
 //! | catalog | `C8` container 4                                         | how far a view is (see `views::progress`) |
 //! | catalog | `C9` container 4, index 4                                | a vector index (see `vectors::state`)  |
+//! | catalog | `D0` job 8                                               | a job that is not finished (see `jobs::row`) |
+//! | catalog | `D1` job 8                                               | how far it is                         |
+//! | catalog | `D2` job 8                                               | a finished job                        |
+//! | catalog | `D3`                                                     | end of the last reserved block of job numbers, 8 |
 //! | catalog | other first bytes                                        | the catalog's own, see its section    |
 //! | items   | container 4, rid                                         | item row (see `row`)                  |
 //! | lookups | container 4, `01`, epk, id                               | rid                                   |
@@ -23,6 +27,10 @@
 //! | lookups | container 4, `03`, index 4, `02`, leaf 8, `02`           | vectors of a leaf, side by side       |
 //! | lookups | container 4, `03`, index 4, `03`, rid                    | where the item's vector is: leaf 8    |
 //! | lookups | container 4, `03`, index 4, `04`, class 1, rid           | nothing (an item whose vector is not in the tree) |
+//! | lookups | container 4, `04`, declaration 4, target 16              | rid (an item that a link finds by its key) |
+//! | lookups | container 4, `05`, declaration 4, target 16              | totals of a rollup                    |
+//! | lookups | container 4, `06`, declaration 4, target 16, value       | how many have a value of a rollup     |
+//! | lookups | container 4, `07`, declaration 4, target 16, id, rid     | a value of a mirror                   |
 //! | index   | container 4, index id 8, value, rid                      | nothing (see `indexes::encoding`)     |
 //! | index   | container 4, 8 zero bytes, index id 8                    | what the index is: kind 1, paths      |
 //! | feeds   | container 4, `01`, partition 4, LSN 8, ordinal 2         | rid (the latest feed)                 |
@@ -61,6 +69,14 @@ const CATALOG_VERSIONS_FLOOR: u8 = 0xC4;
 const CATALOG_DELETED_KEY: u8 = 0xC5;
 const CATALOG_VIEW_PROGRESS: u8 = 0xC8;
 const CATALOG_VECTOR_INDEX: u8 = 0xC9;
+/// Jobs belong to no container.
+const CATALOG_JOB: u8 = 0xD0;
+const CATALOG_JOB_CHECKPOINT: u8 = 0xD1;
+const CATALOG_FINISHED_JOB: u8 = 0xD2;
+pub(crate) const JOB_NUMBERS: [u8; 1] = [0xD3];
+
+/// In the place of the LSN up to which versions are not kept.
+pub(crate) const VERSIONS_BEGIN_UNKNOWN: u64 = u64::MAX;
 
 const ID: u8 = 0x01;
 const UNIQUE: u8 = 0x02;
@@ -72,12 +88,19 @@ const VECTOR_APART: u8 = 0x04;
 /// In a leaf: what has changed comes before the leaf's row, so that a reader knows it when it reads the row.
 const LEAF_CHANGE: u8 = 0x01;
 const LEAF_ROW: u8 = 0x02;
+/// Rows of declarations of models.
+const LINK_KEY: u8 = 0x04;
+const TOTALS: u8 = 0x05;
+const EXTREME: u8 = 0x06;
+const MIRROR: u8 = 0x07;
 const LATEST: u8 = 0x01;
 const EXPIRY: u8 = 0x02;
 const VERSION: u8 = 0x03;
 
 /// The guarded sequence of commits of the catalog itself.
 pub(crate) const CATALOG_PARTITION: PartitionId = PartitionId(0);
+/// The same of jobs. Container numbers start at 1.
+pub(crate) const JOB_SEQUENCE: PartitionId = PartitionId(1);
 /// Not partitions: the guarded sequences of the commits that empty a deleted container, of its rid blocks, and of its vector
 /// indexes.
 const RECLAIM_SEQUENCE: u32 = u32::MAX;
@@ -228,6 +251,49 @@ pub(crate) fn view_progress(view: u32) -> Vec<u8> {
     join(&[&[CATALOG_VIEW_PROGRESS], &view.to_be_bytes()])
 }
 
+/// What a row says of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobRow {
+    Body,
+    Checkpoint,
+    Finished,
+}
+
+impl JobRow {
+    fn tag(self) -> u8 {
+        match self {
+            JobRow::Body => CATALOG_JOB,
+            JobRow::Checkpoint => CATALOG_JOB_CHECKPOINT,
+            JobRow::Finished => CATALOG_FINISHED_JOB,
+        }
+    }
+}
+
+/// A job that is not finished.
+pub(crate) fn job(job: u64) -> Vec<u8> {
+    join(&[&[CATALOG_JOB], &job.to_be_bytes()])
+}
+
+pub(crate) fn job_checkpoint(job: u64) -> Vec<u8> {
+    join(&[&[CATALOG_JOB_CHECKPOINT], &job.to_be_bytes()])
+}
+
+pub(crate) fn finished_job(job: u64) -> Vec<u8> {
+    join(&[&[CATALOG_FINISHED_JOB], &job.to_be_bytes()])
+}
+
+/// All rows of one kind, in the order of the jobs' numbers.
+pub(crate) fn jobs_prefix(row: JobRow) -> Vec<u8> {
+    vec![row.tag()]
+}
+
+/// What a key says about which job.
+pub(crate) fn job_of_key(key: &[u8]) -> Option<(JobRow, u64)> {
+    let (tag, job) = key.split_first()?;
+    let rows = [JobRow::Body, JobRow::Checkpoint, JobRow::Finished];
+    Some((rows.into_iter().find(|row| row.tag() == *tag)?, number(job)?))
+}
+
 /// A vector index.
 pub(crate) fn vector_index(container: u32, index: u32) -> Vec<u8> {
     join(&[&[CATALOG_VECTOR_INDEX], &container.to_be_bytes(), &index.to_be_bytes()])
@@ -335,6 +401,15 @@ impl VectorKeys {
     pub fn rid_of_apart(key: &[u8]) -> Option<u64> {
         number(key.get(11..)?)
     }
+}
+
+/// Everything that a declaration of a model has in a container. `link_index` is where the referrers of a link are.
+pub(crate) fn declaration_ranges(container: u32, declaration: u32, link_index: u64) -> Vec<(Space, Vec<u8>)> {
+    let (container, declaration) = (container.to_be_bytes(), declaration.to_be_bytes());
+    let lookups = [LINK_KEY, TOTALS, EXTREME, MIRROR];
+    let lookups = lookups.map(|tag| (LOOKUPS, join(&[&container, &[tag], &declaration])));
+    let links = (INDEX, join(&[&container, &link_index.to_be_bytes()]));
+    lookups.into_iter().chain([links]).collect()
 }
 
 /// LSN and ordinal in the key of a row of the latest feed or of a version.

@@ -5,9 +5,12 @@ pub(crate) mod item_row; // the value of an item's row
 pub(crate) mod keys; // every key and value form in the storage
 mod random; // tokens of commits
 mod scan; // pages of rows
+pub(crate) mod sealed; // rows with a checksum
+mod sequence; // guarded commits of one writer at a time
 pub(crate) mod version_row; // the value of a row in the log of all versions
 pub(crate) mod watched; // a storage that records which items are written
 
 pub(crate) use commit::{Sent, guarded_commit, send};
 pub(crate) use random::{fill_random, random_token};
 pub(crate) use scan::{for_each_row, scan};
+pub(crate) use sequence::Sequence;

@@ -100,7 +100,7 @@ impl<'a> Transaction<'a> {
         if self.view.indexes.is_building() {
             self.refresh(&mut items)?;
         }
-        let mut rows = Rows::new(self.shared, &self.home, self.generation, Arc::clone(&self.view.indexes));
+        let mut rows = Rows::new(self.shared, &self.home, self.generation, Arc::clone(&self.rules));
         let mut stamped = Vec::with_capacity(items.len());
         for own in items {
             stamped.extend(own.now.as_ref().map(|now| (now.rid, now.own_etag)));

@@ -34,6 +34,7 @@ pub(crate) use own::Changed;
 
 use crate::api::corrupt;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use quire_resource::{ChildKind, PartitionKey, ResourceId};
@@ -44,6 +45,7 @@ use crate::catalog::Container;
 use crate::items::body::Links;
 use crate::items::etag_matches;
 use crate::items::logical_partition::{LogicalPartition, Stored};
+use crate::partition::write_rules::WriteRules;
 use crate::query;
 use crate::query::view::View;
 use crate::runtime::Shared;
@@ -91,8 +93,9 @@ pub(crate) struct Transaction<'a> {
     shared: &'a Shared,
     home: LogicalPartition<'a>,
     view: View,
-    /// Of the partition, noted before the view.
+    /// Of the partition, noted before the rules and the view.
     generation: u64,
+    rules: Arc<WriteRules>,
     lsn: u64,
     holds: Holds<'a>,
     /// Writes carry ETags that are final at once.
@@ -182,6 +185,7 @@ impl<'a> Transaction<'a> {
         home.container.check_open()?;
         let sequencer = &home.place.partition.sequencer;
         let (generation, lsn) = (sequencer.generation(), sequencer.lsn()?);
+        let rules = home.container.partitions.write_rules();
         let view = View::now(shared, home.container)?;
         let ts = view.moment.seconds.max(sequencer.last_ts());
         let (own, seen) = (OwnWrites::default(), Seen::new(home.container));
@@ -191,6 +195,7 @@ impl<'a> Transaction<'a> {
             home,
             view,
             generation,
+            rules,
             lsn,
             holds,
             own_etags,

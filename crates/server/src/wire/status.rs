@@ -145,6 +145,8 @@ impl From<&EngineError> for Failure {
             UniqueKeyTaken { .. } => sub(409, 3301, "Unique index constraint violation."),
             HashCollision => sub(409, 3302, "Two partition keys with the same hash hold the same id."),
             PreconditionFailed => wire(412, PRECONDITION_FAILED),
+            ModelInvalid(error) => wire(400, error.to_string()),
+            ModelInUse { .. } | JobRefuses { .. } => wire(409, error.to_string()),
             PatchConditionNotMet => sub(412, 1110, PRECONDITION_FAILED),
             BadJson(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
             BadRequest { message } => wire(400, message),

@@ -176,7 +176,7 @@ impl<'a> Build<'a> {
             if indexes.epoch() != self.epoch || !indexes.is_building() {
                 return Ok(false);
             }
-            let prepared = prepare(&indexes)?.into_prepared(generation, self.epoch);
+            let prepared = prepare(&indexes)?.into_prepared(generation);
             match partition.sequencer.submit(prepared) {
                 Ok(_) => return Ok(true),
                 Err(Refused::Stale) => continue,
@@ -277,12 +277,12 @@ impl Upkeep {
         Ok(rows)
     }
 
-    fn into_prepared(self, generation: u64, index_epoch: u8) -> Prepared {
+    fn into_prepared(self, generation: u64) -> Prepared {
         Prepared {
             unindexed_items_delta: self.unindexed_items_delta,
             index_rows_delta: self.index_rows_delta,
             index_names: self.names,
-            ..Prepared::upkeep(generation, index_epoch, self.ops)
+            ..Prepared::upkeep(generation, self.ops)
         }
     }
 }

@@ -124,9 +124,8 @@ impl ContainerTurn<'_> {
             if forgotten.is_empty() {
                 continue;
             }
-            let epoch = self.container.partitions.indexes().epoch();
             // What was refused is looked at once more.
-            if partition.sequencer.submit(Prepared::upkeep(generation, epoch, ops)).is_ok() {
+            if partition.sequencer.submit(Prepared::upkeep(generation, ops)).is_ok() {
                 self.container.partitions.change_deleted_keys(|keys| {
                     forgotten.iter().for_each(|(key, lsn)| keys.remove(key, *lsn));
                 });

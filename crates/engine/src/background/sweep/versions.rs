@@ -117,6 +117,6 @@ impl ContainerTurn<'_> {
         let key = keys::versions_floor(self.container.number, id);
         ops.push(Op::Put { space: keys::CATALOG, key, value: keys::number_value(floor) });
         let generation = partition.sequencer.generation();
-        Prepared::upkeep(generation, self.container.partitions.indexes().epoch(), ops)
+        Prepared::upkeep(generation, ops)
     }
 }

@@ -15,6 +15,7 @@ use crate::items::body::{Body, Links};
 use crate::items::logical_partition::LogicalPartition;
 use crate::items::prepare::{Indexed, NewVersion, Rows};
 use crate::partition::sequencer::{Prepared, Refused, Work};
+use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode, Protects};
 use crate::store::item_row::Row;
@@ -132,11 +133,11 @@ impl<'a> Target<'a> {
         &self,
         shared: &Shared,
         snapshot: &dyn Snapshot,
-        indexes: &Arc<Indexes>,
+        rules: &Arc<WriteRules>,
         generation: u64,
     ) -> Result<Option<Prepared>, EngineError> {
         let stored = self.home.find(snapshot, &self.id_key)?;
-        let mut rows = Rows::new(shared, &self.home, generation, Arc::clone(indexes));
+        let mut rows = Rows::new(shared, &self.home, generation, Arc::clone(rules));
         match (&stored, &self.body) {
             (None, None) => return Ok(None),
             (Some(stored), None) => {
@@ -147,11 +148,11 @@ impl<'a> Target<'a> {
                 if row.item() == body.item.as_bytes() {
                     return Ok(None);
                 }
-                rows.replace(stored.rid, &row, self.version(indexes, body, stored.rid))?;
+                rows.replace(stored.rid, &row, self.version(&rules.indexes, body, stored.rid))?;
             }
             (None, Some(body)) => {
                 let rid = self.home.place.new_rid(self.home.container)?;
-                rows.create(rid, self.version(indexes, body, rid))?;
+                rows.create(rid, self.version(&rules.indexes, body, rid))?;
             }
         }
         Ok(Some(rows.finish()))
@@ -201,14 +202,14 @@ fn prepare(
     // Before the snapshot.
     let partitions = view.partitions.all();
     let generations: Vec<u64> = partitions.iter().map(|partition| partition.sequencer.generation()).collect();
-    let indexes = view.partitions.indexes();
+    let rules = view.partitions.write_rules();
     let snapshot = shared.storage.snapshot()?;
     let mut writes: Vec<Vec<Prepared>> = partitions.iter().map(|_| Vec::new()).collect();
     for target in targets {
         let id = target.home.place.partition.layout.id;
         let at = partitions.iter().position(|partition| partition.layout.id == id);
         let at = at.ok_or_else(|| corrupt("an item without partition"))?;
-        writes[at].extend(target.prepare(shared, &*snapshot, &indexes, generations[at])?);
+        writes[at].extend(target.prepare(shared, &*snapshot, &rules, generations[at])?);
     }
     if let Some(Advance { before, after }) = advance {
         let key = keys::view_progress(view.number);
@@ -218,7 +219,7 @@ fn prepare(
         let op = Op::Put { space: CATALOG, key, value: after.to_vec() };
         match writes.iter_mut().flatten().next() {
             Some(write) => write.ops.push(op),
-            None => writes[0].push(Prepared::upkeep(generations[0], indexes.epoch(), vec![op])),
+            None => writes[0].push(Prepared::upkeep(generations[0], vec![op])),
         }
     }
     let writes = partitions.iter().map(|partition| Arc::clone(&partition.sequencer)).zip(writes);

@@ -121,8 +121,7 @@ impl ViewWork<'_> {
     fn pass_through(&self, partition: &Partition) -> Result<(), EngineError> {
         for _ in 0..TRIES {
             let generation = partition.sequencer.generation();
-            let epoch = self.source.partitions.indexes().epoch();
-            match partition.sequencer.submit(Prepared::upkeep(generation, epoch, Vec::<Op>::new())) {
+            match partition.sequencer.submit(Prepared::upkeep(generation, Vec::<Op>::new())) {
                 Ok(_) => return Ok(()),
                 Err(Refused::Stale) => continue,
                 Err(Refused::Failed(error)) => return Err(error),

@@ -16,7 +16,7 @@ use crate::catalog::for_each_resource;
 use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::partition::lineage;
 use crate::runtime::Shared;
-use crate::store::keys::{self, CATALOG, CATALOG_PARTITION, Counts, FEEDS, ITEMS};
+use crate::store::keys::{self, CATALOG, CATALOG_PARTITION, Counts, FEEDS, ITEMS, JobRow};
 use crate::store::watched::DeleteLog;
 use crate::store::{for_each_row, scan};
 
@@ -249,7 +249,7 @@ fn container_entry(snapshot: &dyn Snapshot, container: &Live) -> Result<Containe
     Ok(ContainerEntry { number: container.number, rid_counter, partitions })
 }
 
-/// Everything of the catalog but the store row and jobs: what was deleted is not in the backup.
+/// Everything of the catalog but the store row and what is left of deleted things, and the jobs.
 fn write_catalog(snapshot: &dyn Snapshot, directory: &Path) -> Result<FileEntry, EngineError> {
     let mut file = FileWriter::create(directory, file_name(0))?;
     if let Some(value) = snapshot.get(CATALOG, &catalog_keys::COUNTERS)? {
@@ -266,6 +266,14 @@ fn write_catalog(snapshot: &dyn Snapshot, directory: &Path) -> Result<FileEntry,
     for_each_row(snapshot, CATALOG, &catalog_keys::RESOURCES, |key, value| {
         if live.contains(key) { file.push(Record::CatalogRow { key, value }) } else { Ok(()) }
     })?;
+    for_each_row(snapshot, CATALOG, &catalog_keys::MODELS, |key, value| {
+        file.push(Record::CatalogRow { key, value })
+    })?;
+    for row in [JobRow::Body, JobRow::Finished] {
+        for_each_row(snapshot, CATALOG, &keys::jobs_prefix(row), |key, value| {
+            file.push(Record::CatalogRow { key, value })
+        })?;
+    }
     for container in containers {
         for_each_row(snapshot, CATALOG, &keys::deleted_keys_prefix(container), |key, value| {
             file.push(Record::CatalogRow { key, value })

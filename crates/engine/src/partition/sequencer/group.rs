@@ -1,7 +1,6 @@
 //! The writes of one commit, from their stamps to their answers.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use quire_storage::{Commit, CommitError, Guard, Op, Token};
 
@@ -76,10 +75,9 @@ impl Sequencer {
         }
     }
 
-    /// Prepared before the outcome of some commit was in doubt, or under another indexing policy.
+    /// Prepared before the outcome of some commit was in doubt, or under other definitions.
     pub(super) fn is_stale(&self, prepared: &Prepared) -> bool {
-        let epoch = self.index_epoch.load(Ordering::Acquire);
-        (prepared.generation, prepared.index_epoch) != (self.generation(), epoch)
+        prepared.generation != self.generation()
     }
 
     pub(super) fn explain(&self, error: CommitError) -> EngineError {
@@ -113,7 +111,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Answers those prepared before the outcome of some commit was in doubt, or under another indexing policy; the
+    /// Answers those prepared before the outcome of some commit was in doubt, or under other definitions; the
     /// others stay.
     pub(super) fn refuse_stale(&mut self, taken: Vec<Prepared>) -> Vec<Prepared> {
         let sequencer = self.sequencer;

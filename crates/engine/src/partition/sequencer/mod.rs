@@ -13,8 +13,9 @@
 //!    the write's snapshot and moves whenever the outcome of a commit was in doubt. A write of an older generation
 //!    is [`Refused::Stale`] and prepares again.
 //! 4. `lsn` is published after the commit is durable and visible, and after the item cache forgot what it changed.
-//! 5. A write is committed only if its index rows were made under the policy that is the newest when its group is
-//!    taken; any other is [`Refused::Stale`] too.
+//! 5. A write is committed only if it was made under the definitions (see `partition::write_rules`) that are the newest
+//!    when its group is taken: another definition moves `generation`, too. What is in a group under way then is of the
+//!    older one, until [`Sequencer::pass_barrier`] has returned.
 //! 6. After [`Sequencer::retire`] has returned nothing is committed.
 //! 7. What [`Sequencer::changed_since`] denies has not happened: a write is noted before anyone is told of it, and
 //!    whatever cannot be noted (the outcome was in doubt, or the partition was just opened) counts as changed at the
@@ -33,7 +34,7 @@ mod ticket; // a place in a queue whose members lead it in turn
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use quire_storage::{PartitionId, Position};
@@ -63,7 +64,6 @@ pub(crate) struct Sequencer {
     watchers: Watchers,
     is_loaded: AtomicBool,
     generation: AtomicU64,
-    index_epoch: AtomicU8,
     lsn: AtomicU64,
     last_ts: AtomicI64,
     items: AtomicU64,
@@ -117,13 +117,7 @@ impl Held<'_> {
 }
 
 impl Sequencer {
-    pub fn new(
-        shared: &Arc<Shared>,
-        container: u32,
-        partition: u32,
-        index_epoch: u8,
-        sweep_due: &Arc<SweepDue>,
-    ) -> Sequencer {
+    pub fn new(shared: &Arc<Shared>, container: u32, partition: u32, sweep_due: &Arc<SweepDue>) -> Sequencer {
         Sequencer {
             sweep_due: Arc::clone(sweep_due),
             container,
@@ -134,7 +128,6 @@ impl Sequencer {
             watchers: Watchers::default(),
             is_loaded: AtomicBool::new(false),
             generation: AtomicU64::new(0),
-            index_epoch: AtomicU8::new(index_epoch),
             lsn: AtomicU64::new(0),
             last_ts: AtomicI64::new(0),
             items: AtomicU64::new(0),
@@ -146,7 +139,7 @@ impl Sequencer {
         self.container
     }
 
-    /// To be noted before the snapshot a write is prepared on.
+    /// To be noted before the snapshot a write is prepared on, and before the definitions that it is made under.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -199,17 +192,14 @@ impl Sequencer {
         Ok(self.state.lock().changes.last(logical_partition) > lsn)
     }
 
-    /// From now on writes are taken that were prepared under this policy, and no others. Epochs come again, so what
-    /// was prepared until now is void in any case.
-    pub fn set_index_epoch(&self, epoch: u8) {
-        if self.index_epoch.swap(epoch, Ordering::AcqRel) != epoch {
-            self.generation.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-
     /// What was prepared until now is prepared again, except what is in a group under way.
     pub fn void_prepared(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns when no group is under way that was taken before the call.
+    pub fn pass_barrier(&self) {
+        drop(self.take_leadership());
     }
 
     /// Refuses all later writes; returns when none is under way.

@@ -11,10 +11,9 @@ use crate::store::version_row::{Before, Deleted};
 
 /// A write whose rows are computed but for LSN, `_ts` and what follows from them.
 pub(crate) struct Prepared {
-    /// From [`Sequencer::generation`], taken before the snapshot the write was prepared on.
+    /// From [`Sequencer::generation`], taken before the snapshot the write was prepared on, and before the definitions that
+    /// it was made under were loaded.
     pub generation: u64,
-    /// Under which policy its index rows were made.
-    pub index_epoch: u8,
     /// Whose items change: see [`Sequencer::changed_since`].
     pub logical_partitions: SmallVec<[u64; 1]>,
     /// The `_ts` that was shown before the commit: it is taken, unless the partition has reached a later one.
@@ -84,10 +83,9 @@ impl Prepared {
     }
 
     /// LastChanges no item.
-    pub fn upkeep(generation: u64, index_epoch: u8, ops: Vec<Op>) -> Prepared {
+    pub fn upkeep(generation: u64, ops: Vec<Op>) -> Prepared {
         Prepared {
             generation,
-            index_epoch,
             logical_partitions: SmallVec::new(),
             asked_ts: None,
             puts: SmallVec::new(),

@@ -1,0 +1,333 @@
+//! Jobs of a kind that counts, on storages that fail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quire_storage::fault::{CommitFault, FaultStorage, Rates};
+use quire_storage::memory::MemoryStorage;
+use quire_storage::{Op, Storage};
+use quire_value::{Object, Value};
+
+use super::*;
+use crate::api::Clock;
+use crate::jobs::{Claim, JobControl, JobState, JobStatus, NewJob, Owner, Step};
+use crate::store::keys::{CATALOG, number, number_value};
+
+struct Still;
+
+impl Clock for Still {
+    fn now_ms(&self) -> i64 {
+        1_700_000_000_000
+    }
+}
+
+/// Counts to the number in the payload, one step at a time; the count is in a row of its own, which moves in the commits
+/// that move the checkpoint.
+#[derive(Default)]
+struct Counting {
+    /// A step waits until it may go on.
+    gate: Mutex<()>,
+    cancelled: AtomicU32,
+    cannot_stop: AtomicBool,
+    /// What the next steps do instead.
+    scripted: Mutex<Vec<Scripted>>,
+}
+
+enum Scripted {
+    Panic,
+    Fail,
+    Block,
+}
+
+const ROW: &[u8] = &[0xEE];
+
+impl JobKind for Counting {
+    fn name(&self) -> &'static str {
+        "count"
+    }
+
+    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+        drop(self.gate.lock());
+        match self.scripted.lock().pop() {
+            Some(Scripted::Panic) => panic!("as the test asks"),
+            Some(Scripted::Fail) => return Err(EngineError::Overloaded),
+            Some(Scripted::Block) => {
+                return Ok(Step::Blocked { error: "which one?".to_owned(), result: Value::from(2) });
+            }
+            None => {}
+        }
+        let total = number(&claim.body.payload).expect("a number");
+        let done = number(claim.position()).unwrap_or(0);
+        if done == total {
+            return Ok(Step::Done(Value::from(done as i64)));
+        }
+        let key = [ROW, &claim.id.0.to_be_bytes()].concat();
+        let counted = claim.stored(CATALOG, &key)?.as_deref().and_then(number).unwrap_or(0);
+        let op = Op::Put { space: CATALOG, key, value: number_value(counted + 1) };
+        let advance = claim.advance(number_value(done + 1), done + 1, Some(total));
+        claim.commit(advance, vec![op])?;
+        Ok(Step::More)
+    }
+
+    fn can_stop(&self) -> bool {
+        !self.cannot_stop.load(Ordering::SeqCst)
+    }
+
+    fn cancel(&self, _claim: &mut Claim<'_>) -> Result<(), EngineError> {
+        self.cancelled.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+struct Running {
+    jobs: Arc<Jobs>,
+    kind: Arc<Counting>,
+    worker: Worker<JobRunner>,
+    storage: Arc<dyn Storage>,
+}
+
+fn start(storage: Arc<dyn Storage>) -> Running {
+    let jobs = Arc::new(Jobs::new(Arc::clone(&storage), Arc::new(Still)));
+    jobs.load().unwrap();
+    let kind = Arc::new(Counting::default());
+    let worker = JobRunner::start(&jobs, vec![Arc::clone(&kind) as Arc<dyn JobKind>]).unwrap();
+    Running { jobs, kind, worker, storage }
+}
+
+fn counting(container: u32, total: u64) -> NewJob {
+    let owner = |number| Some(Owner { number, name: format!("c{number}") });
+    let payload = number_value(total);
+    let about = Object::from_iter([("total", total as i64)]);
+    NewJob { kind: "count", unit: "steps", database: owner(1), container: owner(container), about, payload }
+}
+
+impl Running {
+    fn status(&self, id: JobId) -> JobStatus {
+        self.jobs.status(id).unwrap().unwrap()
+    }
+
+    fn wait(&self, id: JobId, what: impl Fn(&JobStatus) -> bool) -> JobStatus {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let status = self.status(id);
+            if what(&status) {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "waited too long: {status:?}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn counted(&self, id: JobId) -> u64 {
+        let key = [ROW, &id.0.to_be_bytes()].concat();
+        self.storage.snapshot().unwrap().get(CATALOG, &key).unwrap().as_deref().and_then(number).unwrap_or(0)
+    }
+}
+
+#[test]
+fn a_job_runs_to_its_end_and_is_kept() {
+    let storage = MemoryStorage::new();
+    let running = start(Arc::new(storage.reopen()));
+    let id = running.jobs.create(counting(1, 5)).unwrap();
+    let done = running.wait(id, |job| job.state.is_finished());
+    assert_eq!((done.id.as_str(), done.state, done.result), ("j-1", JobState::Done, Value::from(5)));
+    assert_eq!((done.progress.done, done.progress.total, done.progress.unit.as_str()), (5, Some(5), "steps"));
+    assert_eq!((done.database.as_deref(), done.container.as_deref()), (Some("c1"), Some("c1")));
+    assert!(done.started_ms.is_some() && done.finished_ms.is_some());
+    let list = running.jobs.list().unwrap();
+    drop(running);
+    let running = start(Arc::new(storage.reopen()));
+    assert_eq!(running.jobs.list().unwrap(), list);
+    // A number is not given out twice.
+    assert!(running.jobs.create(counting(1, 1)).unwrap() > id);
+}
+
+/// The commit that fails is each one in turn, in every way; the job goes on after a restart.
+#[test]
+fn a_kill_at_any_commit_loses_and_repeats_nothing() {
+    let faults = [
+        CommitFault::Poison,
+        CommitFault::PoisonDone,
+        CommitFault::UnknownDone,
+        CommitFault::UnknownNotDone,
+        CommitFault::Busy,
+        CommitFault::Conflict,
+    ];
+    for fault in faults {
+        // Numbers, the job, four steps, the end.
+        for passes in 0..7 {
+            let storage = Arc::new(FaultStorage::new(MemoryStorage::new()));
+            storage.script_commits((0..passes).map(|_| CommitFault::Pass).chain([fault]));
+            let running = start(Arc::clone(&storage) as Arc<dyn Storage>);
+            let created = running.jobs.create(counting(1, 4));
+            let seen = created.as_ref().map_or(0, |id| {
+                let steps = (passes as u64).saturating_sub(2).min(4);
+                running.wait(*id, |job| job.progress.done >= steps).progress.done
+            });
+            drop(running);
+            storage.behave();
+            storage.reopen().unwrap();
+            let running = start(Arc::clone(&storage) as Arc<dyn Storage>);
+            for job in running.jobs.list().unwrap() {
+                let id = job.id.parse().unwrap();
+                assert!(job.progress.done >= seen, "{fault:?} {passes}: progress fell");
+                assert_eq!(running.wait(id, |job| job.state.is_finished()).state, JobState::Done);
+                assert_eq!(running.counted(id), 4, "{fault:?} at commit {passes}");
+            }
+            if let Ok(id) = created {
+                assert!(running.jobs.status(id).unwrap().is_some(), "{fault:?} {passes}: the job is lost");
+            }
+        }
+    }
+}
+
+#[test]
+fn random_faults_lose_and_repeat_nothing() {
+    let seed = std::env::var("JOBS_SEED").ok().and_then(|seed| seed.parse().ok());
+    for seed in seed.map_or(1..20u64, |seed| seed..seed + 1) {
+        let rates =
+            Rates { conflict: 50, busy: 50, unknown_done: 80, unknown_not_done: 80, ..Rates::default() };
+        let storage = Arc::new(FaultStorage::seeded(MemoryStorage::new(), seed, rates));
+        let running = start(Arc::clone(&storage) as Arc<dyn Storage>);
+        let created: Vec<_> = (1..=6).map(|n| running.jobs.create(counting(n % 3, 10))).collect();
+        storage.behave();
+        for id in created.into_iter().flatten() {
+            running.wait(id, |job| job.state.is_finished());
+        }
+        running.jobs.doubt();
+        running.jobs.refresh().unwrap();
+        for job in running.jobs.list().unwrap() {
+            let id = job.id.parse().unwrap();
+            running.wait(id, |job| job.state.is_finished());
+            assert_eq!(running.counted(id), 10, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn pausing_takes_effect_between_two_commits() {
+    let storage = MemoryStorage::new();
+    let running = start(Arc::new(storage.reopen()));
+    let gate = running.kind.gate.lock();
+    let id = running.jobs.create(counting(1, 1_000_000)).unwrap();
+    running.wait(id, |job| job.state == JobState::Running);
+    running.jobs.control(id, JobControl::Pause).unwrap();
+    assert_eq!(running.status(id).state, JobState::Paused);
+    drop(gate);
+    // The step that was under way is the last.
+    running.wait(id, |job| job.progress.done == 1);
+    let other = running.jobs.create(counting(1, 2)).unwrap();
+    running.wait(other, |job| job.state.is_finished());
+    assert_eq!(running.status(id).progress.done, 1);
+    drop(running);
+    let running = start(Arc::new(storage.reopen()));
+    assert_eq!((running.status(id).state, running.status(id).progress.done), (JobState::Paused, 1));
+    running.jobs.control(id, JobControl::Resume).unwrap();
+    running.wait(id, |job| job.progress.done > 1);
+    running.jobs.control(id, JobControl::Cancel).unwrap();
+    let cancelled = running.wait(id, |job| job.state.is_finished());
+    assert_eq!(cancelled.state, JobState::Cancelled);
+    assert_eq!(running.kind.cancelled.load(Ordering::SeqCst), 1);
+    assert_eq!(running.counted(id), cancelled.progress.done);
+}
+
+#[test]
+fn a_cancelled_job_is_ended_after_a_restart() {
+    let storage = MemoryStorage::new();
+    let running = start(Arc::new(storage.reopen()));
+    let gate = running.kind.gate.lock();
+    let id = running.jobs.create(counting(1, 1_000_000)).unwrap();
+    running.wait(id, |job| job.state == JobState::Running);
+    running.jobs.control(id, JobControl::Cancel).unwrap();
+    let copy = storage.duplicate();
+    drop(gate);
+    running.wait(id, |job| job.state == JobState::Cancelled);
+    let running = start(Arc::new(copy));
+    running.wait(id, |job| job.state == JobState::Cancelled);
+    assert_eq!(running.kind.cancelled.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_blocked_job_waits_for_a_decision() {
+    let storage = MemoryStorage::new();
+    let running = start(Arc::new(storage.reopen()));
+    running.kind.scripted.lock().push(Scripted::Block);
+    let id = running.jobs.create(counting(1, 3)).unwrap();
+    let blocked = running.wait(id, |job| job.state == JobState::Blocked);
+    assert_eq!((blocked.error.as_deref(), blocked.result), (Some("which one?"), Value::from(2)));
+    drop(running);
+    let running = start(Arc::new(storage.reopen()));
+    assert_eq!(running.status(id).state, JobState::Blocked);
+    running.jobs.control(id, JobControl::Resume).unwrap();
+    running.wait(id, |job| job.state == JobState::Done);
+}
+
+#[test]
+fn some_kinds_cannot_be_stopped() {
+    let running = start(Arc::new(MemoryStorage::new()));
+    running.kind.cannot_stop.store(true, Ordering::SeqCst);
+    let gate = running.kind.gate.lock();
+    let id = running.jobs.create(counting(1, 3)).unwrap();
+    for control in [JobControl::Pause, JobControl::Cancel, JobControl::Undo] {
+        let refused = running.jobs.control(id, control);
+        assert!(matches!(refused, Err(EngineError::JobRefuses { .. })), "{control:?}");
+    }
+    running.jobs.control(id, JobControl::Resume).unwrap();
+    drop(gate);
+    running.wait(id, |job| job.state == JobState::Done);
+}
+
+#[test]
+fn a_job_that_fails_or_panics_is_tried_again_and_keeps_nobody() {
+    let running = start(Arc::new(MemoryStorage::new()));
+    running.kind.scripted.lock().extend([Scripted::Fail, Scripted::Panic]);
+    let id = running.jobs.create(counting(1, 3)).unwrap();
+    let other = running.jobs.create(counting(2, 3)).unwrap();
+    running.wait(id, |job| job.state == JobState::Done);
+    running.wait(other, |job| job.state == JobState::Done);
+    let status = running.worker.status();
+    assert_eq!((status.failures, status.panics, status.name), (2, 1, "jobs"));
+}
+
+/// A container with many jobs has one turn of two.
+#[test]
+fn owners_take_turns() {
+    let jobs = Jobs::new(Arc::new(MemoryStorage::new()), Arc::new(Still));
+    jobs.load().unwrap();
+    jobs.serve(vec![Arc::new(Counting::default())], || ());
+    let many: Vec<JobId> = (0..5).map(|_| jobs.create(counting(1, 1)).unwrap()).collect();
+    let one = jobs.create(counting(2, 1)).unwrap();
+    let next = || jobs.claim(|_| true).map(|(claim, _, _)| claim.id);
+    let turns: Vec<JobId> = (0..6).filter_map(|_| next()).collect();
+    assert_eq!(turns, [many[0], one, many[1], one, many[2], one]);
+    // One of each owner at a time.
+    let (first, _, has_more) = jobs.claim(|_| true).unwrap();
+    assert!(has_more);
+    let (second, _, has_more) = jobs.claim(|_| true).unwrap();
+    assert_eq!((first.id, second.id, has_more), (many[3], one, false));
+    assert!(jobs.claim(|_| true).is_none());
+    drop(first);
+    assert_eq!(next(), Some(many[4]));
+    drop(second);
+    assert_eq!(jobs.claim(|id| id == one).map(|(claim, _, _)| claim.id), Some(one));
+}
+
+#[test]
+fn a_thousand_finished_jobs_are_kept() {
+    let running = start(Arc::new(MemoryStorage::new()));
+    let gate = running.kind.gate.lock();
+    let waits = running.jobs.create(counting(9, 1)).unwrap();
+    drop(gate);
+    let ids: Vec<JobId> = (0..1_003).map(|_| running.jobs.create(counting(1, 0)).unwrap()).collect();
+    for id in ids.iter().rev().chain([&waits]) {
+        if running.jobs.is_pending(*id) {
+            running.wait(*id, |job| job.state.is_finished());
+        }
+    }
+    let list = running.jobs.list().unwrap();
+    assert_eq!(list.len(), 1_000);
+    assert_eq!(list[0].id, ids[1_002].to_string(), "the newest first");
+    assert!(running.jobs.status(ids[0]).unwrap().is_none());
+}

@@ -1,0 +1,317 @@
+//! The model of a database: get, put, delete, and the states of its declarations.
+//!
+//! A change of a model is one commit: its row, the jobs that build what is new, and what is left to reclaim of what is gone.
+//! Then every container that the old or the new model names has the new one, at once for all writes that begin then (see
+//! `partition::write_rules`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use quire_model::{Database, Difference, Model, ModelRules};
+use quire_storage::Op;
+use quire_value::{Object, Value};
+
+use super::change::Change;
+use super::keys;
+use super::model_row::ModelRow;
+use super::state::{DatabaseEntry, Job};
+use super::{Catalog, EngineError, not_found};
+use crate::api::{ModelCondition, ModelResource, ModelWritten, corrupt};
+use crate::jobs::{self, JobId, NewJob, PreparedJob};
+use crate::model::{
+    BuildPhase, ContainerModel, DatabaseModel, Declaration, DeclarationKind, DeclarationState, Declarations,
+};
+use crate::partition::PartitionSet;
+use crate::store::keys::CATALOG;
+
+const DECLARATION_NUMBER_MAX: u64 = u32::MAX as u64;
+/// The kind of job that builds declarations. Its payload is their numbers, 4 bytes each, little-endian.
+pub(crate) const BUILD: &str = "build";
+
+/// A container, and what the model says of it from a commit on.
+pub(super) type ModelSwitch = (Arc<PartitionSet>, Option<Arc<ContainerModel>>);
+
+impl Catalog {
+    pub fn model(&self, database: &str) -> Result<ModelResource, EngineError> {
+        let state = self.state.load();
+        let database = state.databases.find(database).ok_or_else(|| not_found("database", database))?;
+        Ok(resource(database))
+    }
+
+    /// The model of a database by its number; `None` where there is none.
+    #[allow(dead_code, reason = "the build of declarations uses it")]
+    pub fn database_model(&self, database: u32) -> Option<Arc<DatabaseModel>> {
+        self.state.load().database(database)?.model.clone()
+    }
+
+    pub fn put_model(
+        &self,
+        database: &str,
+        body: &Value,
+        condition: &ModelCondition,
+    ) -> Result<ModelWritten, EngineError> {
+        let mut change = self.change()?;
+        let database = change.database_with_model(database)?;
+        check(condition, &database)?;
+        let (model, warnings) = Model::parse(body, &self.checked_against(&database))?;
+        let difference = difference(database.model.as_deref(), &model);
+        if difference.is_nothing() {
+            let (model, created, jobs) = (resource(&database), false, Vec::new());
+            return Ok(ModelWritten { model, created, difference, warnings, jobs });
+        }
+        let job = change.prepare_build(&database, &difference)?;
+        let new = change.new_model(&database, model, &difference, job.as_ref().map(|job| job.id))?;
+        let jobs = job.iter().map(|job| job.id.to_string()).collect();
+        job.into_iter().for_each(|job| change.add_prepared_job(job));
+        let created = database.model.is_none();
+        let model = resource_of(&new);
+        self.replace_model(change, &database, Some(new), &difference)?;
+        Ok(ModelWritten { model, created, difference, warnings, jobs })
+    }
+
+    /// Its values stay in the items as ordinary properties.
+    pub fn delete_model(&self, database: &str, condition: &ModelCondition) -> Result<(), EngineError> {
+        let change = self.change()?;
+        let database = change.database_with_model(database)?;
+        check(condition, &database)?;
+        if database.model.is_none() {
+            return Ok(());
+        }
+        let difference = difference(database.model.as_deref(), &Model::empty());
+        self.replace_model(change, &database, None, &difference)
+    }
+
+    /// Changes the states of declarations, such as those that a job has built. `change_states` says whether there is something
+    /// to change: the model may be another one by now. Returns when no write of the older states is under way.
+    #[allow(dead_code, reason = "the build of declarations uses it")]
+    pub fn change_declarations(
+        &self,
+        database: u32,
+        change_states: impl FnOnce(&mut Declarations) -> bool,
+    ) -> Result<bool, EngineError> {
+        let change = self.change()?;
+        let Some(entry) = change.state.database(database).cloned() else { return Ok(false) };
+        let Some(model) = entry.model.as_deref() else { return Ok(false) };
+        let mut declarations = model.declarations.clone();
+        if !change_states(&mut declarations) {
+            return Ok(false);
+        }
+        let new = DatabaseModel {
+            revision: model.revision,
+            etag: model.etag.clone(),
+            ts: model.ts,
+            rules: Arc::clone(&model.rules),
+            declarations,
+            containers: model.containers.clone(),
+        };
+        self.replace_model(change, &entry, Some(Arc::new(new)), &Difference::default())?;
+        Ok(true)
+    }
+
+    /// Commits the new model and switches to it.
+    fn replace_model(
+        &self,
+        mut change: Change<'_>,
+        database: &DatabaseEntry,
+        new: Option<Arc<DatabaseModel>>,
+        difference: &Difference,
+    ) -> Result<(), EngineError> {
+        if let Some(old) = database.model.as_deref() {
+            reclaim(old, difference).into_iter().for_each(|job| change.add_job(job));
+        }
+        change.put_model(database.number(), new.as_deref());
+        let switches = switches(database, new.as_ref());
+        let sets: Vec<Arc<PartitionSet>> = switches.iter().map(|(set, _)| Arc::clone(set)).collect();
+        if let Some(entry) = change.state.databases.edit(&database.resource.rid) {
+            entry.model = new;
+        }
+        change.switch_models(switches);
+        change.commit()?;
+        // What is answered from now on is of the new model.
+        sets.iter().for_each(|set| set.pass_barrier());
+        Ok(())
+    }
+
+    fn checked_against<'a>(&self, database: &'a DatabaseEntry) -> Database<'a> {
+        let commits_across_partitions = self.shared.storage.caps().commit_spans_partitions;
+        Database { commits_across_partitions, ..as_database(database) }
+    }
+}
+
+impl Change<'_> {
+    fn database_with_model(&self, segment: &str) -> Result<Arc<DatabaseEntry>, EngineError> {
+        let found = self.state.databases.find(segment).cloned();
+        found.ok_or_else(|| not_found("database", segment))
+    }
+
+    /// The job that builds what is new, if there is anything.
+    fn prepare_build(
+        &self,
+        database: &DatabaseEntry,
+        difference: &Difference,
+    ) -> Result<Option<PreparedJob>, EngineError> {
+        let names: Vec<Value> = difference
+            .added
+            .iter()
+            .chain(&difference.rebuilt)
+            .map(|name| Value::from(name.as_str()))
+            .collect();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let revision = database.model.as_ref().map_or(0, |model| model.revision) + 1;
+        let mut about = Object::new();
+        about.set("revision", revision as i64);
+        about.set("declarations", names);
+        let name = database.resource.id.clone();
+        let database = Some(jobs::Owner { number: database.number(), name });
+        let job =
+            NewJob { kind: BUILD, unit: "items", database, container: None, about, payload: Vec::new() };
+        self.catalog.shared.jobs.prepare(job).map(Some)
+    }
+
+    /// What a database has from this change on. What is added or rebuilt gets a new number and waits for the job.
+    fn new_model(
+        &mut self,
+        database: &DatabaseEntry,
+        model: Model,
+        difference: &Difference,
+        job: Option<JobId>,
+    ) -> Result<Arc<DatabaseModel>, EngineError> {
+        let old = database.model.as_deref();
+        let declarations = Declarations::try_new(&model, |_, name| {
+            let is_built = difference.added.iter().chain(&difference.rebuilt).any(|built| built == name);
+            match (old.and_then(|old| old.declarations.named(name)), job) {
+                (Some(kept), _) if !is_built => Ok(kept.clone()),
+                (_, Some(job)) => {
+                    let number = self.number(|counters| &mut counters.declaration, DECLARATION_NUMBER_MAX)?;
+                    let state = DeclarationState::Building { job, phase: BuildPhase::Index };
+                    Ok(Declaration { name: name.to_owned(), number: number as u32, state })
+                }
+                (_, None) => Err(corrupt(format!("the declaration {name:?} is new"))),
+            }
+        })?;
+        let (etag, ts) = self.stamp_etag();
+        let revision = old.map_or(0, |old| old.revision) + 1;
+        open_model(ModelRow { ts, etag, revision, model, declarations }, database)
+    }
+
+    fn put_model(&mut self, database: u32, model: Option<&DatabaseModel>) {
+        let key = keys::model_key(database);
+        let Some(model) = model else { return self.delete_key(key) };
+        let row = ModelRow {
+            ts: model.ts,
+            etag: model.etag.clone(),
+            revision: model.revision,
+            model: model.model().clone(),
+            declarations: model.declarations.clone(),
+        };
+        let value = row.encode(&key);
+        self.push_op(Op::Put { space: CATALOG, key, value });
+    }
+}
+
+/// A stored model, or one that was just checked, ready for writes.
+pub(super) fn open_model(row: ModelRow, database: &DatabaseEntry) -> Result<Arc<DatabaseModel>, EngineError> {
+    let rules = ModelRules::new(&row.model, &as_database(database));
+    let rules = rules.map_err(|error| corrupt(error.to_string()))?;
+    let mut containers = HashMap::new();
+    for name in row.model.containers() {
+        let container = database.containers.named(name);
+        let container = container.ok_or_else(|| EngineError::Corrupt {
+            what: format!("the model names the container {name:?}, which is not there"),
+        })?;
+        containers.insert(name.to_owned(), container.number);
+    }
+    let ModelRow { ts, etag, revision, declarations, .. } = row;
+    Ok(Arc::new(DatabaseModel { revision, etag, ts, rules: Arc::new(rules), declarations, containers }))
+}
+
+/// What all containers that the old or the new model names have from the change on.
+pub(super) fn switches(database: &DatabaseEntry, new: Option<&Arc<DatabaseModel>>) -> Vec<ModelSwitch> {
+    let old = database.model.as_ref();
+    let is_named = |number: u32| old.into_iter().chain(new).any(|model| model.names(number));
+    let named = database.containers.iter().filter(|container| is_named(container.number));
+    let switch = |name: &str| new.and_then(|model| ContainerModel::of(model, name));
+    named.map(|container| (Arc::clone(&container.partitions), switch(&container.definition.id))).collect()
+}
+
+fn as_database(database: &DatabaseEntry) -> Database<'_> {
+    let definitions = database.containers.iter().map(|container| &container.definition);
+    Database::new(&database.resource.id, definitions)
+}
+
+/// What a new model changes. Where it is another one, a declaration that failed is built once more.
+fn difference(old: Option<&DatabaseModel>, new: &Model) -> Difference {
+    let Some(old) = old else { return Difference::between(&Model::empty(), new) };
+    let difference = Difference::between(old.model(), new);
+    if difference.is_nothing() {
+        return difference;
+    }
+    let has_failed = |name: &str| old.declarations.named(name).is_some_and(|own| own.state.is_failed());
+    Difference::rebuilding(old.model(), new, has_failed)
+}
+
+/// What is left of declarations that are gone, or get another number.
+fn reclaim(old: &DatabaseModel, difference: &Difference) -> Vec<Job> {
+    let is_gone = |name: &str| difference.removed.iter().chain(&difference.rebuilt).any(|gone| gone == name);
+    let mut jobs = Vec::new();
+    for (kind, declaration) in old.declarations.iter().filter(|(_, declaration)| is_gone(&declaration.name)) {
+        for container in containers_with_rows(old, kind, &declaration.name) {
+            jobs.push(Job::Declaration { container, declaration: declaration.number });
+        }
+    }
+    jobs
+}
+
+/// Where a declaration has rows of its own.
+fn containers_with_rows(model: &DatabaseModel, kind: DeclarationKind, name: &str) -> Vec<u32> {
+    let rules = &model.rules;
+    let target = |link: usize| rules.links[link].link.to.container.as_str();
+    let mut names: Vec<&str> = match kind {
+        DeclarationKind::Link => {
+            let links = rules.links.iter().filter(|own| own.link.name == name);
+            links
+                .flat_map(|own| [&own.link.from.container, &own.link.to.container])
+                .map(String::as_str)
+                .collect()
+        }
+        DeclarationKind::Mirror => {
+            let mirrors = rules.mirrors.iter().filter(|own| own.mirror.name == name);
+            mirrors.map(|own| target(own.link)).collect()
+        }
+        DeclarationKind::Rollup => {
+            let rollups = rules.rollups.iter().filter(|own| own.rollup.name == name);
+            rollups.map(|own| target(own.link)).collect()
+        }
+        DeclarationKind::Copy | DeclarationKind::Window => Vec::new(),
+    };
+    names.dedup();
+    names.into_iter().filter_map(|name| model.containers.get(name).copied()).collect()
+}
+
+/// The model as clients see it; before any was put it is empty, and as old as the database.
+fn resource(database: &DatabaseEntry) -> ModelResource {
+    match database.model.as_deref() {
+        Some(model) => resource_of(model),
+        None => ModelResource {
+            body: Model::empty().to_json(),
+            etag: database.resource.etag.clone(),
+            ts: database.resource.ts,
+            revision: 0,
+        },
+    }
+}
+
+fn resource_of(model: &DatabaseModel) -> ModelResource {
+    let (etag, ts, revision) = (model.etag.clone(), model.ts, model.revision);
+    ModelResource { body: model.model().to_json(), etag, ts, revision }
+}
+
+fn check(condition: &ModelCondition, database: &DatabaseEntry) -> Result<(), EngineError> {
+    let (current, exists) = (resource(database), database.model.is_some());
+    let matches = |tag: &str| if tag == "*" { exists } else { tag == current.etag };
+    let fails = condition.if_match.as_deref().is_some_and(|tag| !matches(tag))
+        || condition.if_none_match.as_deref().is_some_and(matches);
+    if fails { Err(EngineError::PreconditionFailed) } else { Ok(()) }
+}

@@ -1,0 +1,208 @@
+//! The right to run a job for a while.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quire_storage::{Op, Snapshot, Space};
+
+use super::id::JobId;
+use super::kind::{JobKind, Step};
+use super::registry::{Jobs, Scope};
+use super::row::{self, Checkpoint, Hold, JobBody, Outcome};
+use crate::api::EngineError;
+use crate::store::keys::{self, CATALOG};
+
+/// A job that the caller alone runs, until this is dropped.
+pub(crate) struct Claim<'a> {
+    jobs: &'a Jobs,
+    pub id: JobId,
+    pub body: Arc<JobBody>,
+    checkpoint: Checkpoint,
+    /// The checkpoint as it is in the storage.
+    row: Option<Vec<u8>>,
+}
+
+/// A job's next checkpoint, to be part of a commit.
+#[derive(Clone, Debug)]
+pub(crate) struct Advance {
+    before: Option<Vec<u8>>,
+    checkpoint: Checkpoint,
+    key: Vec<u8>,
+    row: Vec<u8>,
+}
+
+impl<'a> Claim<'a> {
+    pub(super) fn new(jobs: &'a Jobs, id: JobId, body: Arc<JobBody>) -> Claim<'a> {
+        Claim { jobs, id, body, checkpoint: Checkpoint::default(), row: None }
+    }
+
+    /// Where the job is, as its kind has written it; empty at the beginning.
+    pub fn position(&self) -> &[u8] {
+        &self.checkpoint.position
+    }
+
+    pub fn done(&self) -> u64 {
+        self.checkpoint.done
+    }
+
+    /// Where the job is going to be: `done` of `total`, where that is known. Neither falls.
+    pub fn advance(&self, position: Vec<u8>, done: u64, total: Option<u64>) -> Advance {
+        let done = done.max(self.checkpoint.done);
+        let total = total.max(self.checkpoint.total).map(|total| total.max(done));
+        let started_ms = self.checkpoint.started_ms.or_else(|| Some(self.jobs.clock.now_ms()));
+        let checkpoint = Checkpoint { started_ms, done, total, position };
+        let key = keys::job_checkpoint(self.id.0);
+        let row = checkpoint.encode(&key);
+        Advance { before: self.row.clone(), checkpoint, key, row }
+    }
+
+    /// The commit of an advance is durable.
+    pub fn advanced(&mut self, advance: Advance) {
+        self.row = Some(advance.row);
+        self.checkpoint = advance.checkpoint;
+        if let Some(entry) = self.jobs.registry.lock().jobs.get_mut(&self.id) {
+            entry.checkpoint = self.checkpoint.clone();
+        }
+    }
+
+    /// Commits an advance, and rows that no partition has.
+    pub fn commit(&mut self, advance: Advance, mut ops: Vec<Op>) -> Result<(), EngineError> {
+        ops.push(advance.op(&*self.jobs.storage.snapshot()?)?);
+        self.jobs.commit(ops)?;
+        self.advanced(advance);
+        Ok(())
+    }
+
+    /// A row as it is now.
+    pub fn stored(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        Ok(self.jobs.storage.snapshot()?.get(space, key)?)
+    }
+
+    /// Rows that end the job, to be part of its last commit; [`Claim::finished`] and [`Step::Committed`] follow. Only of kinds
+    /// that clients cannot stop: a client that pauses the job would write its row again.
+    pub fn finish_ops(&self, outcome: &Outcome) -> Vec<Op> {
+        self.jobs.end_ops(self.id, outcome)
+    }
+
+    /// That commit is durable.
+    pub fn finished(&self, outcome: &Outcome) {
+        self.jobs.ended(self.id, outcome);
+    }
+
+    /// Runs the job until it has nothing to do, is held, `until` is over or `is_stopping` says so.
+    pub(crate) fn run(
+        &mut self,
+        kind: &dyn JobKind,
+        until: Instant,
+        is_stopping: impl Fn() -> bool,
+    ) -> Result<(), EngineError> {
+        if !self.load()? {
+            return Ok(());
+        }
+        let run = self.run_steps(kind, until, is_stopping);
+        let error = run.as_ref().err().map(EngineError::to_string);
+        if let Some(entry) = self.jobs.registry.lock().jobs.get_mut(&self.id) {
+            entry.error = error;
+        }
+        run
+    }
+
+    fn run_steps(
+        &mut self,
+        kind: &dyn JobKind,
+        until: Instant,
+        is_stopping: impl Fn() -> bool,
+    ) -> Result<(), EngineError> {
+        loop {
+            match self.hold() {
+                Some(Hold::None) => {}
+                Some(Hold::Cancelling) => {
+                    kind.cancel(self)?;
+                    self.jobs.end(self.id, &Outcome::Cancelled)?;
+                    return Ok(());
+                }
+                Some(Hold::Paused | Hold::Blocked { .. }) | None => return Ok(()),
+            }
+            match kind.step(self)? {
+                Step::More => {}
+                Step::Rest(time) => {
+                    self.rest(time);
+                    return Ok(());
+                }
+                step => return self.end(step),
+            }
+            if Instant::now() >= until || is_stopping() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn end(&mut self, step: Step) -> Result<(), EngineError> {
+        let outcome = match step {
+            Step::Done(result) => Outcome::Done(result),
+            Step::Failed { error, result } => Outcome::Failed { error, result },
+            Step::Cancelled => Outcome::Cancelled,
+            Step::Blocked { error, result } => return self.block(Hold::Blocked { error, result }),
+            Step::More | Step::Rest(_) | Step::Committed => return Ok(()),
+        };
+        self.jobs.end(self.id, &outcome)
+    }
+
+    fn block(&self, hold: Hold) -> Result<(), EngineError> {
+        let _one = self.jobs.controlling.lock();
+        // A client that has paused or cancelled it meanwhile was first.
+        if self.hold() != Some(Hold::None) {
+            return Ok(());
+        }
+        self.jobs.commit(vec![row::put_body(self.id, &self.body, &hold)])?;
+        self.jobs.registry.lock().set_hold(self.id, hold);
+        self.jobs.changed();
+        Ok(())
+    }
+
+    /// The job is not run before this time has passed.
+    pub fn rest(&self, time: Duration) {
+        if let Some(entry) = self.jobs.registry.lock().jobs.get_mut(&self.id) {
+            entry.not_before = Some(Instant::now() + time);
+        }
+    }
+
+    /// `None`: the job has ended.
+    fn hold(&self) -> Option<Hold> {
+        self.jobs.registry.lock().jobs.get(&self.id).map(|entry| entry.hold.clone())
+    }
+
+    /// Reads where the job is; false when there is no such job: it ended by a commit whose outcome was not known.
+    fn load(&mut self) -> Result<bool, EngineError> {
+        // No commit of an earlier run happens behind this one's back.
+        self.jobs.sequence.settle(&*self.jobs.storage)?;
+        let snapshot = self.jobs.storage.snapshot()?;
+        if snapshot.get(CATALOG, &keys::job(self.id.0))?.is_none() {
+            self.jobs.doubt();
+            return Ok(false);
+        }
+        (self.checkpoint, self.row) = Checkpoint::read(&*snapshot, self.id)?;
+        if let Some(entry) = self.jobs.registry.lock().jobs.get_mut(&self.id) {
+            entry.checkpoint = self.checkpoint.clone();
+            entry.not_before = None;
+        }
+        Ok(true)
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.jobs.registry.lock().release(self.id, Scope::of(&self.body));
+    }
+}
+
+impl Advance {
+    /// The op that moves the checkpoint, for a commit that is prepared on the snapshot. `TransactionConflict` when the job is
+    /// elsewhere than was thought: an earlier commit happened after all.
+    pub fn op(&self, snapshot: &dyn Snapshot) -> Result<Op, EngineError> {
+        if snapshot.get(CATALOG, &self.key)? != self.before {
+            return Err(EngineError::TransactionConflict);
+        }
+        Ok(Op::Put { space: CATALOG, key: self.key.clone(), value: self.row.clone() })
+    }
+}

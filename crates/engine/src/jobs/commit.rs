@@ -1,0 +1,72 @@
+//! Rows of jobs that no partition commits, and the numbers of jobs.
+
+use parking_lot::Mutex;
+use quire_storage::{Op, Storage};
+
+use super::id::JobId;
+use super::registry::Jobs;
+use super::row::Outcome;
+use crate::api::EngineError;
+use crate::api::corrupt;
+use crate::store::Sequence;
+use crate::store::keys::{self, CATALOG};
+
+/// Numbers that one commit reserves: most jobs are made by a commit that needs no other one.
+const BLOCK: u64 = 64;
+
+/// Numbers that were reserved and not given out.
+#[derive(Default)]
+pub(super) struct JobNumbers(Mutex<Reserved>);
+
+struct Reserved {
+    next: u64,
+    end: u64,
+}
+
+impl Default for Reserved {
+    fn default() -> Reserved {
+        Reserved { next: 1, end: 1 }
+    }
+}
+
+impl JobNumbers {
+    pub fn load(&self, storage: &dyn Storage) -> Result<(), EngineError> {
+        if let Some(value) = storage.snapshot()?.get(CATALOG, &keys::JOB_NUMBERS)? {
+            let end = keys::number(&value).ok_or_else(|| corrupt("numbers of jobs"))?;
+            *self.0.lock() = Reserved { next: end, end };
+        }
+        Ok(())
+    }
+
+    pub fn next(&self, storage: &dyn Storage, sequence: &Sequence) -> Result<JobId, EngineError> {
+        let mut reserved = self.0.lock();
+        if reserved.next == reserved.end {
+            let end = reserved.end + BLOCK;
+            let (key, value) = (keys::JOB_NUMBERS.to_vec(), keys::number_value(end));
+            // Of an unknown outcome: the same block is reserved once more.
+            sequence.commit(storage, vec![Op::Put { space: CATALOG, key, value }])?;
+            reserved.end = end;
+        }
+        reserved.next += 1;
+        Ok(JobId(reserved.next - 1))
+    }
+}
+
+impl Jobs {
+    /// A commit by itself. When nobody knows whether it happened, the rows are read again before the next job runs.
+    pub(super) fn commit(&self, ops: Vec<Op>) -> Result<(), EngineError> {
+        let committed = self.sequence.commit(&*self.storage, ops);
+        if matches!(committed, Err(EngineError::Unresolved)) {
+            self.doubt();
+        }
+        committed
+    }
+
+    /// Ends a job in a commit by itself.
+    pub(super) fn end(&self, id: JobId, outcome: &Outcome) -> Result<(), EngineError> {
+        let _one = self.controlling.lock();
+        self.commit(self.end_ops(id, outcome))?;
+        self.ended(id, outcome);
+        Ok(())
+    }
+}

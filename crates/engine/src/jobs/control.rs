@@ -1,0 +1,75 @@
+//! Pause, resume, cancel, undo.
+
+use super::id::JobId;
+use super::registry::Jobs;
+use super::row::{self, Hold, Outcome};
+use crate::api::EngineError;
+
+/// What a client wants of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobControl {
+    Pause,
+    Resume,
+    Cancel,
+    Undo,
+}
+
+impl JobControl {
+    fn verb(self) -> &'static str {
+        match self {
+            JobControl::Pause => "paused",
+            JobControl::Resume => "resumed",
+            JobControl::Cancel => "cancelled",
+            JobControl::Undo => "undone",
+        }
+    }
+}
+
+impl Jobs {
+    /// Durable when it returns. A job that is running goes on until its commit is done. The job that is to be looked at then.
+    pub fn control(&self, id: JobId, control: JobControl) -> Result<JobId, EngineError> {
+        self.refresh()?;
+        let status = self.status(id)?.ok_or_else(|| not_found(&id.to_string()))?;
+        let refused =
+            |why: &'static str| EngineError::JobRefuses { id: id.to_string(), control: control.verb(), why };
+        if control == JobControl::Undo {
+            let undone = self.kind(&status.kind).map(|kind| kind.undo(id)).transpose()?.flatten();
+            return undone.ok_or_else(|| refused("jobs of its kind cannot be"));
+        }
+        if status.state.is_finished() {
+            return Err(refused("it is finished"));
+        }
+        let can_stop = self.kind(&status.kind).is_none_or(|kind| kind.can_stop());
+        if control != JobControl::Resume && !can_stop {
+            return Err(refused("jobs of its kind cannot be"));
+        }
+        if control == JobControl::Cancel && self.kind(&status.kind).is_none() {
+            // Nobody runs it, so nobody is in it.
+            self.end(id, &Outcome::Cancelled)?;
+            return Ok(id);
+        }
+        self.set(id, control)?;
+        Ok(id)
+    }
+
+    fn set(&self, id: JobId, control: JobControl) -> Result<(), EngineError> {
+        // One at a time, so that the row says the same as the registry.
+        let _one = self.controlling.lock();
+        let Some((body, hold)) = self.held(id) else { return Ok(()) };
+        let next = match (control, &hold) {
+            (JobControl::Pause, Hold::None) => Hold::Paused,
+            (JobControl::Resume, Hold::Paused | Hold::Blocked { .. }) => Hold::None,
+            (JobControl::Cancel, Hold::None | Hold::Paused | Hold::Blocked { .. }) => Hold::Cancelling,
+            _ => return Ok(()),
+        };
+        self.commit(vec![row::put_body(id, &body, &next)])?;
+        self.registry.lock().set_hold(id, next);
+        self.wake();
+        self.changed();
+        Ok(())
+    }
+}
+
+pub(crate) fn not_found(id: &str) -> EngineError {
+    EngineError::ResourceNotFound { kind: "job", id: id.to_owned() }
+}

@@ -1,0 +1,63 @@
+//! What a job does.
+
+use std::time::Duration;
+
+use quire_value::Value;
+
+use super::claim::Claim;
+use super::id::JobId;
+use crate::api::EngineError;
+
+/// A kind of job. One value serves all jobs of the kind, on several threads.
+pub(crate) trait JobKind: Send + Sync {
+    /// As clients know it; in the rows of its jobs.
+    fn name(&self) -> &'static str;
+
+    /// What its progress counts.
+    fn unit(&self) -> &'static str {
+        "items"
+    }
+
+    /// Does a little of the work: one commit, or a few. It is asked again until it answers that there is no more, and after
+    /// an error, with the checkpoint as it is in the storage: an error says nothing about whether a commit happened.
+    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError>;
+
+    /// Whether a client may pause or cancel it.
+    fn can_stop(&self) -> bool {
+        true
+    }
+
+    /// A client has cancelled the job, and it is about to end: puts in order what it leaves. May come again.
+    fn cancel(&self, _claim: &mut Claim<'_>) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    /// Takes back what a job has done: the job that does so.
+    fn undo(&self, _job: JobId) -> Result<Option<JobId>, EngineError> {
+        Ok(None)
+    }
+}
+
+/// What a step came to.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// There is more to do.
+    More,
+    /// The same, not before this time has passed.
+    Rest(Duration),
+    Done(Value),
+    /// It cannot be done.
+    Failed {
+        error: String,
+        result: Value,
+    },
+    /// It goes on when a client has decided something and resumes it.
+    Blocked {
+        error: String,
+        result: Value,
+    },
+    /// What it was for is not there any more.
+    Cancelled,
+    /// It ended in a commit of its own: see [`Claim::finish_ops`].
+    Committed,
+}

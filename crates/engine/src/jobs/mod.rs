@@ -1,0 +1,29 @@
+//! Jobs: durable work with an end, which clients can watch, pause and cancel.
+//!
+//! A job is a row. It is put in the commit that makes the work necessary; how far the work is stands in a second row, its
+//! *checkpoint*, which moves in the commits that do the work. So a job goes on after a restart exactly where it stopped.
+//! What a job does is its [`JobKind`]; [`Jobs`] knows all jobs; `background::jobs` runs them.
+//!
+//! Invariants:
+//! 1. a job that anyone was told of is there after a restart, finished or not;
+//! 2. progress is shown when it is durable, so it never falls;
+//! 3. at most one thread runs a job, and none runs one that is paused, blocked or finished;
+//! 4. pausing and cancelling take effect between two commits of the job.
+
+mod claim; // the right to run a job for a while
+mod commit; // rows of jobs that no partition commits
+mod control; // pause, resume, cancel, undo
+mod id;
+mod kind; // what a job does
+mod registry; // all jobs, and whose turn it is
+mod row; // how jobs look in the storage
+mod status; // jobs as clients see them
+
+pub(crate) use claim::{Advance, Claim};
+pub use control::JobControl;
+pub(crate) use control::not_found;
+pub(crate) use id::JobId;
+pub(crate) use kind::{JobKind, Step};
+pub(crate) use registry::{Jobs, PreparedJob};
+pub(crate) use row::{JobBody, NewJob, Owner, is_job_key, restored_row};
+pub use status::{JobProgress, JobState, JobStatus, JobWatch};

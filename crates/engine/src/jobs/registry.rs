@@ -1,0 +1,418 @@
+//! All jobs, and whose turn it is.
+//!
+//! Jobs of one container, or of a database as a whole, form a queue; queues take turns, and one job of a queue runs at a time.
+//! So a container with ten thousand jobs delays another one by one slice.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use quire_storage::{Op, Scan, Snapshot, Storage};
+
+use super::claim::Claim;
+use super::commit::JobNumbers;
+use super::id::JobId;
+use super::kind::JobKind;
+use super::row::{self, Checkpoint, FinishedJob, Hold, JobBody, NewJob, Outcome};
+use crate::api::Clock;
+use crate::api::EngineError;
+use crate::api::corrupt;
+use crate::partition::watch::Watchers;
+use crate::store::Sequence;
+use crate::store::keys::{self, CATALOG, JobRow};
+use crate::store::{for_each_row, scan};
+
+/// Finished jobs that are kept.
+pub(super) const FINISHED_KEPT: usize = 1_000;
+
+/// All jobs of an open engine.
+pub(crate) struct Jobs {
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) registry: Mutex<Registry>,
+    pub(super) sequence: Sequence,
+    /// Held while the row of a job is written that is not finished, so that one that ended does not come back.
+    pub(super) controlling: Mutex<()>,
+    pub(super) watchers: Watchers,
+    numbers: JobNumbers,
+    kinds: OnceLock<Kinds>,
+    steps: AtomicU64,
+    ended: [AtomicU64; 3],
+}
+
+/// What the jobs of this version do, and how those who do it are told of something to do.
+struct Kinds {
+    kinds: Vec<Arc<dyn JobKind>>,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Default)]
+pub(super) struct Registry {
+    /// Those that are not finished.
+    pub jobs: BTreeMap<JobId, Entry>,
+    pub finished: BTreeSet<JobId>,
+    /// Jobs to run, by owner, and the owners in the order of their turns.
+    queues: HashMap<Scope, VecDeque<JobId>>,
+    turns: VecDeque<Scope>,
+    /// Owners one of whose jobs is running.
+    busy: BTreeSet<Scope>,
+    /// A commit of unknown outcome may have made or ended jobs.
+    is_doubtful: bool,
+}
+
+/// An unfinished job.
+pub(super) struct Entry {
+    pub body: Arc<JobBody>,
+    pub hold: Hold,
+    /// As it is in the storage.
+    pub checkpoint: Checkpoint,
+    pub is_claimed: bool,
+    pub not_before: Option<Instant>,
+    /// Since this engine was opened.
+    pub first_run: Option<FirstRun>,
+    /// Of the last step, when it failed.
+    pub error: Option<String>,
+}
+
+/// When a job was first run, and how far it was then.
+#[derive(Clone, Copy)]
+pub(super) struct FirstRun {
+    pub at: Instant,
+    pub at_ms: i64,
+    pub done: u64,
+}
+
+/// Whose job it is: a container's or a database's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Scope {
+    Server,
+    Database(u32),
+    Container(u32),
+}
+
+/// A job whose row is in a commit that is not yet known to be durable.
+#[derive(Clone, Debug)]
+pub(crate) struct PreparedJob {
+    pub id: JobId,
+    body: Arc<JobBody>,
+}
+
+impl PreparedJob {
+    /// To be part of the commit that makes the job necessary.
+    pub fn op(&self) -> Op {
+        row::put_body(self.id, &self.body, &Hold::None)
+    }
+}
+
+impl Jobs {
+    pub fn new(storage: Arc<dyn Storage>, clock: Arc<dyn Clock>) -> Jobs {
+        Jobs {
+            storage,
+            clock,
+            registry: Mutex::default(),
+            sequence: Sequence::new(keys::JOB_SEQUENCE),
+            controlling: Mutex::new(()),
+            watchers: Watchers::default(),
+            numbers: JobNumbers::default(),
+            kinds: OnceLock::new(),
+            steps: AtomicU64::new(0),
+            ended: Default::default(),
+        }
+    }
+
+    /// Before anything can make a job.
+    pub fn load(&self) -> Result<(), EngineError> {
+        self.numbers.load(&*self.storage)?;
+        self.reload()
+    }
+
+    /// From now on jobs of these kinds are run; `wake` tells whoever runs them that there is something to do.
+    pub fn serve(&self, kinds: Vec<Arc<dyn JobKind>>, wake: impl Fn() + Send + Sync + 'static) {
+        let served = self.kinds.set(Kinds { kinds, wake: Box::new(wake) });
+        assert!(served.is_ok(), "jobs are served once");
+    }
+
+    /// A new job, to be put into a commit; [`Jobs::add`] follows when that is durable, [`Jobs::doubt`] when nobody knows.
+    pub fn prepare(&self, new: NewJob) -> Result<PreparedJob, EngineError> {
+        let id = self.numbers.next(&*self.storage, &self.sequence)?;
+        Ok(PreparedJob { id, body: Arc::new(new.body(self.clock.now_ms())) })
+    }
+
+    pub fn add(&self, job: PreparedJob) {
+        self.registry.lock().insert(job.id, job.body, Hold::None, Checkpoint::default());
+        self.wake();
+    }
+
+    /// A job that is made by itself.
+    pub fn create(&self, new: NewJob) -> Result<JobId, EngineError> {
+        let job = self.prepare(new)?;
+        let id = job.id;
+        self.commit(vec![job.op()])?;
+        self.add(job);
+        Ok(id)
+    }
+
+    /// A commit with a job in it has an unknown outcome, or had one that is known now: the rows say which jobs there are.
+    pub fn doubt(&self) {
+        self.registry.lock().is_doubtful = true;
+        self.wake();
+    }
+
+    /// Reads the rows again if there was a doubt.
+    pub fn refresh(&self) -> Result<(), EngineError> {
+        if std::mem::take(&mut self.registry.lock().is_doubtful) {
+            self.reload().inspect_err(|_| self.registry.lock().is_doubtful = true)?;
+        }
+        Ok(())
+    }
+
+    fn reload(&self) -> Result<(), EngineError> {
+        self.sequence.settle(&*self.storage)?;
+        // Under the lock: what is added or ended meanwhile is not in this snapshot.
+        let mut registry = self.registry.lock();
+        let snapshot = self.storage.snapshot()?;
+        let finished = finished_ids(&*snapshot)?;
+        let mut stored = BTreeMap::new();
+        for_each_row(&*snapshot, CATALOG, &keys::jobs_prefix(JobRow::Body), |key, value| {
+            let id = id_of(key)?;
+            let (checkpoint, _) = Checkpoint::read(&*snapshot, id)?;
+            stored.insert(id, (row::decode_body(key, value)?, checkpoint));
+            Ok(())
+        })?;
+        // One that was added after the snapshot's commit is in both; one that is in memory only has ended.
+        registry.retain(|id| stored.contains_key(&id));
+        for (id, ((body, hold), checkpoint)) in stored {
+            match registry.jobs.contains_key(&id) {
+                true => registry.set_hold(id, hold),
+                false => registry.insert(id, Arc::new(body), hold, checkpoint),
+            }
+        }
+        registry.finished = finished;
+        drop(registry);
+        self.changed();
+        Ok(())
+    }
+
+    pub(super) fn kind(&self, name: &str) -> Option<&Arc<dyn JobKind>> {
+        self.kinds.get()?.kinds.iter().find(|kind| kind.name() == name)
+    }
+
+    pub(super) fn held(&self, id: JobId) -> Option<(Arc<JobBody>, Hold)> {
+        let registry = self.registry.lock();
+        registry.jobs.get(&id).map(|entry| (Arc::clone(&entry.body), entry.hold.clone()))
+    }
+
+    pub(super) fn wake(&self) {
+        if let Some(kinds) = self.kinds.get() {
+            (kinds.wake)();
+        }
+    }
+
+    /// A client that waits for a job looks again.
+    pub(super) fn changed(&self) {
+        self.watchers.wake();
+    }
+
+    /// The job whose turn it is, for the caller alone. `is_ready` says of a job whether it may run now. Also whether another
+    /// one could run at the same time.
+    pub fn claim(&self, is_ready: impl Fn(JobId) -> bool) -> Option<(Claim<'_>, Arc<dyn JobKind>, bool)> {
+        let now = Instant::now();
+        let mut registry = self.registry.lock();
+        let id = registry.take_next(|id, entry| {
+            entry.not_before.is_none_or(|time| time <= now)
+                && self.kind(&entry.body.kind).is_some()
+                && is_ready(id)
+        })?;
+        let has_more = registry.has_other_turns();
+        let entry = registry.jobs.get_mut(&id)?;
+        let kind = Arc::clone(self.kind(&entry.body.kind)?);
+        entry.is_claimed = true;
+        let done = entry.checkpoint.done;
+        let now_ms = self.clock.now_ms();
+        entry.first_run.get_or_insert(FirstRun { at: now, at_ms: now_ms, done });
+        let claim = Claim::new(self, id, Arc::clone(&entry.body));
+        drop(registry);
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        Some((claim, kind, has_more))
+    }
+
+    /// When the first of the jobs that rest is to go on.
+    pub fn next_time(&self) -> Option<Instant> {
+        let (registry, now) = (self.registry.lock(), Instant::now());
+        let queued = registry.queues.values().flatten();
+        // One that is due and was not claimed waits for another job of its owner, whose thread goes on with it.
+        queued.filter_map(|id| registry.jobs.get(id)?.not_before).filter(|time| *time > now).min()
+    }
+
+    /// Rows of a job that ends: its own go, and so does the finished job that is one too many.
+    pub(super) fn end_ops(&self, id: JobId, outcome: &Outcome) -> Vec<Op> {
+        let registry = self.registry.lock();
+        let Some(entry) = registry.jobs.get(&id) else { return Vec::new() };
+        let checkpoint = &entry.checkpoint;
+        let finished = FinishedJob {
+            body: JobBody::clone(&entry.body),
+            outcome: outcome.clone(),
+            started_ms: entry.started_ms(),
+            finished_ms: self.clock.now_ms(),
+            done: checkpoint.done,
+            total: checkpoint.total,
+        };
+        let mut ops = vec![finished.put(id)];
+        let gone = [keys::job(id.0), keys::job_checkpoint(id.0)].into_iter();
+        let excess = (registry.finished.len() + 1).saturating_sub(FINISHED_KEPT);
+        let oldest = registry.finished.iter().take(excess).map(|id| keys::finished_job(id.0));
+        ops.extend(gone.chain(oldest).map(|key| Op::Delete { space: CATALOG, key }));
+        ops
+    }
+
+    /// The commit with those rows is durable.
+    pub(super) fn ended(&self, id: JobId, outcome: &Outcome) {
+        let mut registry = self.registry.lock();
+        registry.retain(|other| other != id);
+        registry.finished.insert(id);
+        while registry.finished.len() > FINISHED_KEPT {
+            registry.finished.pop_first();
+        }
+        drop(registry);
+        let counter = match outcome {
+            Outcome::Done(_) => 0,
+            Outcome::Failed { .. } => 1,
+            Outcome::Cancelled => 2,
+        };
+        self.ended[counter].fetch_add(1, Ordering::Relaxed);
+        self.changed();
+    }
+
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        let registry = self.registry.lock();
+        let count = |is: &dyn Fn(&Entry) -> bool| registry.jobs.values().filter(|job| is(job)).count() as u64;
+        let runs = |job: &Entry| matches!(job.hold, Hold::None | Hold::Cancelling);
+        let counter = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        vec![
+            ("jobs_waiting", count(&|job| runs(job) && job.first_run.is_none())),
+            ("jobs_running", count(&|job| runs(job) && job.first_run.is_some())),
+            ("jobs_paused", count(&|job| job.hold == Hold::Paused)),
+            ("jobs_blocked", count(&|job| matches!(job.hold, Hold::Blocked { .. }))),
+            ("jobs_done", counter(&self.ended[0])),
+            ("jobs_failed", counter(&self.ended[1])),
+            ("jobs_cancelled", counter(&self.ended[2])),
+            ("job_slices", counter(&self.steps)),
+        ]
+    }
+}
+
+impl Entry {
+    pub fn started_ms(&self) -> Option<i64> {
+        self.checkpoint.started_ms.or(self.first_run.map(|run| run.at_ms))
+    }
+}
+
+impl Registry {
+    fn insert(&mut self, id: JobId, body: Arc<JobBody>, hold: Hold, checkpoint: Checkpoint) {
+        let (is_claimed, not_before, first_run, error) = Default::default();
+        let entry = Entry { body, hold: Hold::None, checkpoint, is_claimed, not_before, first_run, error };
+        self.jobs.insert(id, entry);
+        self.queue(id);
+        self.set_hold(id, hold);
+    }
+
+    /// A job that is paused or blocked has no turn.
+    pub fn set_hold(&mut self, id: JobId, hold: Hold) {
+        let Some(entry) = self.jobs.get_mut(&id) else { return };
+        let runs = |hold: &Hold| matches!(hold, Hold::None | Hold::Cancelling);
+        let (ran, is_claimed, scope) = (runs(&entry.hold), entry.is_claimed, Scope::of(&entry.body));
+        let will_run = runs(&hold);
+        entry.hold = hold;
+        match (ran, will_run) {
+            (true, false) => self.unqueue(scope, id),
+            (false, true) if !is_claimed => self.queue(id),
+            _ => {}
+        }
+    }
+
+    /// The claim is over: the job is behind the others of its owner.
+    pub fn release(&mut self, id: JobId, scope: Scope) {
+        self.busy.remove(&scope);
+        let Some(entry) = self.jobs.get_mut(&id) else { return };
+        entry.is_claimed = false;
+        if matches!(entry.hold, Hold::None | Hold::Cancelling) {
+            self.queue(id);
+        }
+    }
+
+    fn queue(&mut self, id: JobId) {
+        let Some(entry) = self.jobs.get(&id) else { return };
+        let scope = Scope::of(&entry.body);
+        if !self.queues.contains_key(&scope) {
+            self.turns.push_back(scope);
+        }
+        let queue = self.queues.entry(scope).or_default();
+        if !queue.contains(&id) {
+            queue.push_back(id);
+        }
+    }
+
+    fn unqueue(&mut self, scope: Scope, id: JobId) {
+        if let Some(queue) = self.queues.get_mut(&scope) {
+            queue.retain(|queued| *queued != id);
+        }
+    }
+
+    fn retain(&mut self, stays: impl Fn(JobId) -> bool) {
+        let gone: Vec<JobId> = self.jobs.keys().copied().filter(|id| !stays(*id)).collect();
+        for id in gone {
+            if let Some(entry) = self.jobs.remove(&id) {
+                self.unqueue(Scope::of(&entry.body), id);
+            }
+        }
+    }
+
+    /// Takes the next job that can run off its queue. Its owner's next turn is after those of all others.
+    fn take_next(&mut self, can_run: impl Fn(JobId, &Entry) -> bool) -> Option<JobId> {
+        for _ in 0..self.turns.len() {
+            let scope = self.turns.pop_front()?;
+            let Some(queue) = self.queues.get_mut(&scope).filter(|queue| !queue.is_empty()) else {
+                self.queues.remove(&scope);
+                continue;
+            };
+            self.turns.push_back(scope);
+            if self.busy.contains(&scope) {
+                continue;
+            }
+            let place = queue.iter().position(|id| self.jobs.get(id).is_some_and(|job| can_run(*id, job)));
+            if let Some(id) = place.and_then(|place| queue.remove(place)) {
+                self.busy.insert(scope);
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    fn has_other_turns(&self) -> bool {
+        let is_free =
+            |(scope, queue): (&Scope, &VecDeque<JobId>)| !queue.is_empty() && !self.busy.contains(scope);
+        self.queues.iter().any(is_free)
+    }
+}
+
+impl Scope {
+    pub fn of(body: &JobBody) -> Scope {
+        match (&body.container, &body.database) {
+            (Some(container), _) => Scope::Container(container.number),
+            (None, Some(database)) => Scope::Database(database.number),
+            (None, None) => Scope::Server,
+        }
+    }
+}
+
+fn finished_ids(snapshot: &dyn Snapshot) -> Result<BTreeSet<JobId>, EngineError> {
+    let range = quire_storage::KeyRange::prefix(&keys::jobs_prefix(JobRow::Finished));
+    let page = Scan { rows_max: usize::MAX, bytes_max: usize::MAX, keys_only: true, ..scan(CATALOG, range) };
+    snapshot.scan(&page)?.rows.iter().map(|(key, _)| id_of(key)).collect()
+}
+
+pub(super) fn id_of(key: &[u8]) -> Result<JobId, EngineError> {
+    keys::job_of_key(key).map(|(_, id)| JobId(id)).ok_or_else(|| corrupt("key of a job"))
+}
