@@ -1,12 +1,14 @@
-//! Developer commands: `cargo xtask test | tidy | compat | sdk | fuzz | crash | isolation | storm | bench`.
+//! Developer commands: `cargo xtask test | tidy | compat | sdk | dist | fuzz | crash | isolation | storm | bench`.
 //!
 //! `test` is all that continuous integration runs: tidy, the workspace's tests, the official SDKs against
-//! live servers, then the fuzz targets. It fetches what it needs into `.test-tools/` and prints one closing line `N passed, N failed`.
+//! live servers, the packages, then the fuzz targets. It says what it brings to the machine, fetches it into `.test-tools/` and
+//! prints one closing line `N passed, N failed`.
 
 mod bench; // measurements against floors taken in the same run
 
 mod command; // running other programs
 mod compat; // docs/compatibility.md
+mod dist; // packages for those who run it
 mod fuzz; // fuzz targets
 mod live; // a `quire` process for tests
 mod rust_tests; // test binaries, several at a time
@@ -25,6 +27,9 @@ fn main() -> Result<()> {
         ["test"] => test(),
         ["tidy"] => tidy::run(),
         ["compat"] => compat::write(),
+        ["dist"] => close(dist::run()?),
+        ["dist", "test"] => close(dist::test()?),
+        ["dist", "test", program] => close(dist::test_program(program.as_ref())?),
         ["sdk"] => close(sdk::run(&[])?),
         ["sdk", names @ ..] => close(sdk::run(names)?),
         ["fuzz"] => close(fuzz::run(None, fuzz::SECONDS)?),
@@ -43,7 +48,7 @@ fn main() -> Result<()> {
         ["bench", "vectors", arguments @ ..] => bench::vectors(arguments),
         _ => {
             bail!(
-                "usage: cargo xtask test | tidy | compat | sdk [python js rust go] | fuzz [TARGET] [--seconds N] | crash KILLS | isolation --minutes MINUTES | \
+                "usage: cargo xtask test | tidy | compat | sdk [python js rust go] | dist [test [PROGRAM]] | fuzz [TARGET] [--seconds N] | crash KILLS | isolation --minutes MINUTES | \
                  storm --minutes MINUTES | bench base|query|growth|space|scripts|feed|vectors"
             )
         }
@@ -51,11 +56,12 @@ fn main() -> Result<()> {
 }
 
 fn test() -> Result<()> {
+    tools::announce();
     tidy::run()?;
-    // The power-cut tests record what the storage writes and syncs.
-    tools::need("strace", "strace")?;
+    tools::need_programs()?;
     let mut tally = rust_tests::workspace(&[])?;
     tally.add(sdk::run(&[])?);
+    tally.add(dist::test()?);
     tally.add(fuzz::run(None, fuzz::SECONDS)?);
     // A row of the table whose test was renamed, skipped or not run is a failure like any other.
     let mut unproved = compat::unproved(&tally.names)?;

@@ -11,7 +11,37 @@ const PYTHON_PACKAGES: &[&str] = &["azure-cosmos==4.17.1", "aiohttp==3.14.5", "p
 /// The compiler checks the examples against their declarations.
 const NODE_PACKAGES: &[&str] = &["@azure/cosmos@4.10.1", "typescript@5.9.3"];
 
+/// Programs that the test command starts, with the Debian packages that bring them.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("strace", "strace"),
+    ("python3", "python3-venv"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
+    ("curl", "curl"),
+    ("ip", "iproute2"),
+    ("systemd-analyze", "systemd"),
+];
+
 const COSMOSDB_SERVER: &[&str] = &["@vercel/cosmosdb-server@1.0.1"];
+
+/// Says what the test command is about to bring to this machine.
+pub fn announce() {
+    for (name, packages) in [("python", PYTHON_PACKAGES), ("node", NODE_PACKAGES)] {
+        if !is_there(name, packages) {
+            println!("to be fetched into {}: {}", folder().join(name).display(), packages.join(", "));
+        }
+    }
+    let missing = PROGRAMS.iter().filter(|(program, _)| !available(program));
+    let missing: Vec<&str> = missing.map(|(_, package)| *package).collect();
+    if !missing.is_empty() {
+        println!("to be installed on this machine by apt-get: {}", missing.join(", "));
+    }
+}
+
+/// Makes sure that all programs are there.
+pub fn need_programs() -> Result<()> {
+    PROGRAMS.iter().try_for_each(|(program, package)| need(program, package))
+}
 
 /// The version of a client that the suites use: `4.17.1`.
 pub fn version(package: &str) -> Option<String> {
@@ -93,9 +123,7 @@ fn node_packages(name: &str, packages: &[&str]) -> Result<PathBuf> {
 
 /// Runs `install` unless a stamp says that exactly these packages are there.
 fn once(name: &str, packages: &[&str], install: impl FnOnce() -> Result<()>) -> Result<()> {
-    let stamp = folder().join(format!("{name}.stamp"));
-    let wanted = packages.join("\n");
-    if std::fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
+    if is_there(name, packages) {
         return Ok(());
     }
     std::fs::create_dir_all(folder())?;
@@ -105,7 +133,16 @@ fn once(name: &str, packages: &[&str], install: impl FnOnce() -> Result<()>) -> 
     }
     println!("fetching {}", packages.join(", "));
     install()?;
-    std::fs::write(&stamp, wanted).with_context(|| format!("writing {}", stamp.display()))
+    let stamp = stamp(name);
+    std::fs::write(&stamp, packages.join("\n")).with_context(|| format!("writing {}", stamp.display()))
+}
+
+fn stamp(name: &str) -> PathBuf {
+    folder().join(format!("{name}.stamp"))
+}
+
+fn is_there(name: &str, packages: &[&str]) -> bool {
+    std::fs::read_to_string(stamp(name)).is_ok_and(|found| found == packages.join("\n"))
 }
 
 /// Makes sure a program is there, by its Debian package if need be.

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use clap::ArgMatches;
+use clap::parser::ValueSource;
 use quire_engine::QueryMemoryLimits;
 use quire_server::TlsFiles;
 
@@ -32,7 +34,7 @@ pub struct Settings {
     #[arg(long, env = "QUIRE_LISTEN", value_name = "ADDRESS", help_heading = ADDRESS)]
     pub listen: Option<SocketAddr>,
     /// Directory of the data [default: ./quire-data]
-    #[arg(long, env = "QUIRE_DATA", value_name = "DIR", conflicts_with = "ephemeral", help_heading = DATA)]
+    #[arg(long, env = "QUIRE_DATA", value_name = "DIR", help_heading = DATA)]
     pub data: Option<PathBuf>,
     /// Keep everything in memory and forget it at the end
     #[arg(long, env = "QUIRE_EPHEMERAL", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = DATA)]
@@ -242,6 +244,20 @@ macro_rules! first_of {
 }
 
 impl Settings {
+    /// A flag takes the place of an environment variable that it excludes. Two of the same kind are refused later.
+    pub fn prefer_flags(&mut self, matches: &ArgMatches) {
+        let source = |name| matches.value_source(name);
+        match (source("data"), source("ephemeral")) {
+            (Some(ValueSource::EnvVariable), Some(ValueSource::CommandLine))
+                if self.ephemeral == Some(true) =>
+            {
+                self.data = None;
+            }
+            (Some(ValueSource::CommandLine), Some(ValueSource::EnvVariable)) => self.ephemeral = None,
+            _ => {}
+        }
+    }
+
     fn over(self, mut file: Settings) -> Settings {
         // A flag that excludes a setting of the file takes its place.
         if self.data.is_some() {

@@ -138,7 +138,13 @@ fn main() -> ExitCode {
     rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o077));
     let matches = help::grouped(Arguments::command()).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let command = arguments.command.unwrap_or(Command::Serve(Box::new(arguments.serve)));
+    let mut command = arguments.command.unwrap_or(Command::Serve(Box::new(arguments.serve)));
+    let own = matches.subcommand().map_or(&matches, |(_, own)| own);
+    match &mut command {
+        Command::Serve(arguments) => arguments.settings.prefer_flags(own),
+        Command::Emulator(arguments) => arguments.serve.settings.prefer_flags(own),
+        _ => {}
+    }
     if let Command::ScriptWorker = command {
         return quire_engine::serve_scripts();
     }

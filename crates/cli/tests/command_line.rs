@@ -91,6 +91,23 @@ fn health_says_whether_a_server_is_ready() {
     assert!(said.contains("no server answers at") && said.contains("help: start one with"), "{said}");
 }
 
+/// As in an image, whose variables name a directory.
+#[test]
+fn a_flag_takes_the_place_of_a_variable() {
+    let folder = scratch();
+    let data = path(folder.path(), "data");
+    let start = |variable: (&str, &str), flags: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags).env(variable.0, variable.1);
+        Live::run(&mut command).expect("starts").stop().expect("stops");
+    };
+    start(("QUIRE_DATA", &data), &["--ephemeral"]);
+    assert!(!Path::new(&data).exists(), "nothing is kept");
+    start(("QUIRE_EPHEMERAL", "true"), &["--data", &data]);
+    assert!(Path::new(&data).join("format").exists(), "it is kept");
+    refused(&["--data", &data, "--ephemeral"], "--ephemeral and --data exclude each other");
+}
+
 /// Answers every connection with the same bytes, for as long as the test runs.
 fn answering(answer: &'static str) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listens");

@@ -29,7 +29,7 @@ pub struct EmulatorArguments {
     #[arg(long, env = "QUIRE_EMULATOR_SEED", value_name = "PATH")]
     seed: Option<PathBuf>,
     #[command(flatten)]
-    serve: ServeArguments,
+    pub serve: ServeArguments,
 }
 
 pub fn run(arguments: EmulatorArguments) -> Result<()> {
