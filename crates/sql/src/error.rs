@@ -1,31 +1,31 @@
-//! How a query can fail.
+//! Errors of queries.
 
 use crate::syntax::diagnostic::Diagnostic;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SqlError {
-    /// Syntax or binding: all that were found.
+    /// Syntax or binding errors, all that were found.
     #[error("the query does not compile{}", first_message(.0))]
     Compile(Vec<Diagnostic>),
-    /// Planner and run-time errors without a position, the service's `{"Errors":[...]}` form.
+    /// Planner and run-time errors without a position, in the service's form `{"Errors":[...]}`.
     #[error("{0}")]
     Refused(String),
-    /// A row with NaN or an infinity.
+    /// A row contains NaN or an infinity.
     #[error(
         "The response content contains a numeric value that cannot be represented in JSON (e.g. Infinity and NaN)."
     )]
     NotRepresentable,
-    /// A user-defined function ended with an error of its own.
+    /// A user-defined function failed.
     #[error("the user-defined function 'udf.{name}' failed: {message}")]
     UserFunction { name: String, message: String },
-    /// Only where calls are foreseen: a call of a user-defined function has no value yet.
+    /// Only while calls are collected: a call of a user-defined function has no value yet.
     #[error("a call of a user-defined function has no value yet")]
     CallPending,
     #[error("the query needs more than {what}")]
     Budget { what: &'static str },
     #[error("the query needs more memory than the {} that one query may use", mebibytes(*.bytes_max))]
     QueryMemory { bytes_max: usize },
-    /// Others hold it: the same query may succeed later.
+    /// Other queries hold it: the same query may succeed later.
     #[error("the {} of memory that all queries may use together are in use; try again later", mebibytes(*.bytes_max))]
     ServerMemory { bytes_max: usize },
     #[error(
@@ -33,7 +33,7 @@ pub enum SqlError {
         mebibytes(*.bytes_max as usize)
     )]
     QueryTempSpace { bytes_max: u64 },
-    /// Others hold it: the same query may succeed later.
+    /// Other queries hold it: the same query may succeed later.
     #[error(
         "the {} of temporary space that all queries may use together (--query-temp-mb) are in use; try again later",
         mebibytes(*.bytes_max as usize)
@@ -45,13 +45,13 @@ pub enum SqlError {
     TempDiskFull,
     #[error("the temporary files of the query could not be read or written: {message}")]
     TempIo { message: String },
-    /// Nobody waits for the answer any more.
+    /// The client no longer waits for the answer, or the time limit is over.
     #[error("the query was cancelled")]
     Cancelled,
 }
 
 impl SqlError {
-    /// Memory or temporary files: a caller that can do with less of them may try another way.
+    /// Too little memory or temporary space: a caller may retry in a way that needs less.
     pub fn is_about_room(&self) -> bool {
         matches!(
             self,

@@ -1,25 +1,25 @@
 //! Query language: from SQL text to rows.
 //!
-//! `syntax` → `bind` → `exec` → rows; `analyse` and `plan` say what an index and what a client can know of a query. Each stage
-//! is a pure function of the one before. [`Query`] is the front door: compile once, then feed it items.
-//! Not here: partitions, paging tokens, charges (see `quire-engine`).
+//! `syntax` → `bind` → `exec` → rows. `analyse` derives what an index can serve, `plan` what a client must merge.
+//! Each stage is a pure function of the one before. Start with [`Query`]: compile once, then run over items. Not
+//! here: partitions, paging tokens, charges (see `quire-engine`).
 //!
-//! Rooms, in the order of dependency: a room uses itself and what stands before it, nothing else.
+//! Modules in the order of dependency: each uses only itself and modules before it (checked by `cargo xtask tidy`).
 //!
-//! | room        | what it is                                                                  |
-//! |-------------|-----------------------------------------------------------------------------|
-//! | `syntax`    | text to syntax and back: lexer, ast, parser, print, diagnostic              |
-//! | `error`     | how a query can fail                                                        |
-//! | `limits`    | what a query may use: steps, memory, temporary files                        |
-//! | `text`      | full-text analysis: text to terms; LIKE patterns                            |
-//! | `geo`       | geometries: relations, measures, cells                                      |
-//! | `data`      | what a run works on, in place: items, values, rows                          |
-//! | `functions` | the one table of built-in functions                                         |
-//! | `bind`      | names, parameters, functions, and every rule that is checked before a run   |
-//! | `exec`      | nested loops over stored items, in place: the oracle                        |
-//! | `query`     | the front door: compile, run                                                |
-//! | `analyse`   | what an index can know of a query                                           |
-//! | `plan`      | what clients merge, and the text they send to every partition               |
+//! | module      | purpose                                                              |
+//! |-------------|----------------------------------------------------------------------|
+//! | `syntax`    | text to syntax tree and back: lexer, ast, parser, print, diagnostic  |
+//! | `error`     | errors of queries                                                    |
+//! | `limits`    | limits of a query: steps, memory, temporary files                    |
+//! | `text`      | full-text analysis; LIKE patterns                                    |
+//! | `geo`       | geometries: relations, distance, area, index cells                   |
+//! | `data`      | items, values and rows in place                                      |
+//! | `functions` | the table of built-in functions                                      |
+//! | `bind`      | names, parameters, functions, and all checks before a run            |
+//! | `exec`      | the executor: nested loops over stored items                         |
+//! | `query`     | compiled queries: compile, run, evaluate per item                    |
+//! | `analyse`   | conditions, order and paths that an index can serve; partition keys  |
+//! | `plan`      | query plans for clients: what they merge, and rewritten queries      |
 
 mod analyse;
 mod bind;

@@ -1,6 +1,6 @@
-//! Functions as predicates, and functions of a path that are compared with constants.
+//! Conditions from functions: functions as predicates, and functions of a path compared with constants.
 //!
-//! What the table of functions says about index use (`IndexUse`) is made true here.
+//! This module implements what the table of functions declares in `IndexUse`.
 
 use std::ops::Bound;
 
@@ -15,7 +15,7 @@ use super::place::Place;
 use super::predicate::{Finder, Found, Test, any_of, compared, is_defined, strings_but};
 use super::range::{ValueRange, intersection, union, without};
 
-/// Answers `true`, `false` or undefined, whatever its arguments.
+/// Whether the function returns `true`, `false` or undefined for all arguments.
 pub(super) fn is_predicate(function: &Function) -> bool {
     let name = function.name();
     name.starts_with("IS_")
@@ -34,13 +34,13 @@ fn numbers() -> ValueRange {
     ValueRange::of_kind(Kind::Number)
 }
 
-/// True or false only for values of a kind, and more is not known.
+/// True or false only for values of one kind; nothing else is known.
 fn only(kind: ValueRange) -> Test {
     Test::inexact(kind.clone(), kind)
 }
 
 impl Finder<'_> {
-    /// When a call is `wanted`.
+    /// The condition for a call to return `wanted`.
     pub(super) fn call(&mut self, function: &Function, arguments: &[Expr], wanted: bool) -> Found {
         match function.name() {
             "ARRAY_CONTAINS" => self.array_contains(arguments, wanted),
@@ -53,7 +53,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Tests of the value that is the first argument.
+    /// Tests of the first argument.
     fn tested(&self, function: &Function, arguments: &[Expr], wanted: bool) -> Option<Found> {
         let test = match function.name() {
             "IS_DEFINED" => is_defined(),
@@ -80,7 +80,7 @@ impl Finder<'_> {
         self.constant_of(arguments.get(index)?)
     }
 
-    /// A test with a second string, and possibly regardless of case.
+    /// A test with a second string, optionally case-insensitive.
     fn string_test(&self, arguments: &[Expr], range: impl Fn(&str) -> ValueRange) -> Test {
         let ignore_case = match arguments.get(2).map(|argument| self.constant_of(argument)) {
             None => false,
@@ -95,7 +95,7 @@ impl Finder<'_> {
         }
     }
 
-    /// `^abc…` without modifiers begins with `abc`.
+    /// `^abc…` without modifiers matches texts that begin with `abc`.
     fn regex_range(&self, arguments: &[Expr]) -> ValueRange {
         match (self.constant_at(arguments, 1), arguments.len()) {
             (Some(Value::String(pattern)), 2) => ValueRange::prefix(&anchored_text(&pattern)),
@@ -103,7 +103,7 @@ impl Finder<'_> {
         }
     }
 
-    /// A path's array has a constant, or a constant array has a path's value.
+    /// An array at a path contains a constant, or a constant array contains the value at a path.
     fn array_contains(&mut self, arguments: &[Expr], wanted: bool) -> Found {
         let partial = match arguments.get(2).map(|argument| self.constant_of(argument)) {
             None | Some(Some(Value::Undefined)) => Some(false),
@@ -116,7 +116,7 @@ impl Finder<'_> {
             (Some(Value::Array(values)), _) => {
                 let mut test = any_of(&values);
                 if partial != Some(false) {
-                    // An object is found when an element has all that it has.
+                    // A partial match: an element contains all members of the object.
                     test.yes = union([test.yes, vec![ValueRange::of_kind(Kind::Object)]].concat());
                     test.no = vec![ValueRange::defined()];
                     test.exact = false;
@@ -166,7 +166,7 @@ impl Finder<'_> {
         let names = place.is_names();
         match element_equal(place.elements(), value) {
             Condition::All => self.is_array(array),
-            // One element, one scalar: the element is in the array exactly when it is in the index.
+            // With a single scalar, the element is in the array exactly when it is in the index.
             Condition::Range(mut range) => {
                 range.exact =
                     names && partial.is_some() && !matches!(value, Value::Array(_) | Value::Object(_));
@@ -230,7 +230,7 @@ impl Finder<'_> {
         Found::inexact(Condition::Spatial(SpatialCondition { path, region, relation }))
     }
 
-    /// A distance in the ranges, which are of numbers: at most the largest of them.
+    /// A distance within the ranges of numbers: at most the largest of them.
     fn distance(&self, arguments: &[Expr], distances: &[ValueRange]) -> Found {
         let Some((path, region, _)) = self.path_and_constant(arguments) else { return Found::UNKNOWN };
         match distances.last().map(|range| &range.high) {
@@ -269,7 +269,7 @@ impl Finder<'_> {
     }
 }
 
-/// Never undefined: what is not of the kind is not.
+/// Never undefined: false for values of another kind.
 fn is_kind(kind: Kind) -> Test {
     everything_else(ValueRange::of_kind(kind))
 }
@@ -279,7 +279,7 @@ fn everything_else(yes: ValueRange) -> Test {
     Test::exact(vec![yes], no)
 }
 
-/// What an element that is equal to the value, or an object that has its members, shows to an index.
+/// The index condition for an element that equals the value, or for an object with its members.
 fn element_equal(element: Place, value: &Value) -> Condition {
     match value {
         Value::Array(elements) => {
@@ -310,7 +310,7 @@ fn number_at(bound: &Bound<Value>) -> Option<Number> {
     }
 }
 
-/// Numbers that are less than one away. Large integers are their own result, and adding one may not change them.
+/// Numbers that differ by less than one. Large integers are their own result, and adding one may not change them.
 fn around(ranges: &[ValueRange]) -> Vec<ValueRange> {
     let moved = |number: Number, by: f64| Number::Double(number.as_f64() + by);
     let widened = |range: &ValueRange| ValueRange {
@@ -322,7 +322,7 @@ fn around(ranges: &[ValueRange]) -> Vec<ValueRange> {
     union(ranges.iter().map(widened).collect())
 }
 
-/// Numbers whose absolute value is in the ranges: these, and what mirrors them.
+/// Numbers whose absolute value is in the ranges: the ranges and their mirror images.
 fn absolute(ranges: &[ValueRange]) -> Vec<ValueRange> {
     let mirrored = |range: &ValueRange| ValueRange {
         low: number_at(&range.high).map_or(numbers().low, |high| negative(high, f64::next_down)),
@@ -335,7 +335,7 @@ fn absolute(ranges: &[ValueRange]) -> Vec<ValueRange> {
     union(both)
 }
 
-/// An integer that a double cannot hold is passed by the next one.
+/// For an integer that a double cannot represent, the next double.
 fn negative(number: Number, beyond: fn(f64) -> f64) -> Bound<Value> {
     let negative = match number {
         Number::Int(value) => value.checked_neg().map(Number::Int),
@@ -344,7 +344,7 @@ fn negative(number: Number, beyond: fn(f64) -> f64) -> Bound<Value> {
     Bound::Included(Value::Number(negative.unwrap_or_else(|| Number::Double(beyond(-number.as_f64())))))
 }
 
-/// Strings that begin with one of the points; any, when there is more than points.
+/// Strings that begin with one of the points; any string if there are ranges other than points.
 fn beginning(results: &[ValueRange]) -> Vec<ValueRange> {
     let prefix = |range: &ValueRange| match range.as_point() {
         Some(Value::String(text)) => ValueRange::prefix(text),
@@ -353,8 +353,8 @@ fn beginning(results: &[ValueRange]) -> Vec<ValueRange> {
     union(results.iter().map(prefix).collect())
 }
 
-/// Date-time strings begin with four digits of the year; an offset may move the last day of a year into the next one, and
-/// the first day into the one before.
+/// Date-time strings begin with four digits of the year. An offset may move the last day of a year into the next
+/// year, and the first day into the previous one.
 fn year(results: &[ValueRange]) -> Vec<ValueRange> {
     let prefixes = |range: &ValueRange| match range.as_point().and_then(Value::as_i64) {
         Some(year @ 1..=9_998) => vec![
@@ -367,7 +367,7 @@ fn year(results: &[ValueRange]) -> Vec<ValueRange> {
     union(results.iter().flat_map(prefixes).collect())
 }
 
-/// The plain text that an anchored pattern starts with.
+/// The literal text at the start of an anchored pattern.
 fn anchored_text(pattern: &str) -> String {
     let Some(rest) = pattern.strip_prefix('^').filter(|rest| !rest.contains('|')) else {
         return String::new();
@@ -376,7 +376,7 @@ fn anchored_text(pattern: &str) -> String {
         character.is_alphanumeric() || matches!(character, ' ' | '_' | '-' | '/' | ':' | '@' | '#')
     };
     let mut text: String = rest.chars().take_while(is_plain).collect();
-    // A repetition belongs to the last character, and may be of none.
+    // A repetition applies to the last character, and may be zero times.
     if rest[text.len()..].starts_with(['*', '?', '{', '+']) {
         text.pop();
     }

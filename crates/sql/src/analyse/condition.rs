@@ -1,4 +1,4 @@
-//! What an item must satisfy, put together and simplified.
+//! Conditions on items, combined and simplified.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,38 +14,38 @@ pub enum Condition {
     All,
     /// No item.
     Nothing,
-    /// At least two, none of them an `And`. Ranges of the same path are one, unless it has `[]`: different
+    /// At least two, none of them an `And`. Ranges of the same path are merged, unless it has `[]`: different
     /// elements may satisfy them.
     And(Vec<Condition>),
-    /// At least two, none of them an `Or`. Ranges of the same path are one.
+    /// At least two, none of them an `Or`. Ranges of the same path are merged.
     Or(Vec<Condition>),
     Range(PathRange),
     Spatial(SpatialCondition),
     FullText(FullTextCondition),
 }
 
-/// The geometry at a path lies so to a constant one.
+/// The geometry at a path has a relation to a constant geometry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpatialCondition {
     /// Names only.
     pub path: Path,
-    /// GeoJSON, as the query has it: perhaps no valid geometry, and then no item satisfies the condition.
+    /// GeoJSON as in the query. If it is not a valid geometry, no item satisfies the condition.
     pub region: Value,
     pub relation: SpatialRelation,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SpatialRelation {
-    /// At most so far away, in the unit of ST_DISTANCE.
+    /// At most this distance away, in the unit of ST_DISTANCE.
     Near(f64),
     /// Inside the region.
     Within,
-    /// With the region inside.
+    /// Contains the region.
     Contains,
     Intersects,
 }
 
-/// The text at a path has all of the terms, or any.
+/// The text at a path contains all of the terms, or any.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FullTextCondition {
     /// Names only.
@@ -58,21 +58,21 @@ pub struct FullTextCondition {
 pub struct FullTextTerm {
     /// Several words are a phrase.
     pub text: String,
-    /// Letters by which each word may differ.
+    /// Maximum edit distance of each word.
     pub distance: u64,
 }
 
-/// The value at a path is in one of the ranges. With `[]` in the path: the value of some element.
+/// The value at a path is in one of the ranges. With `[]` in the path: the value of at least one element.
 ///
-/// A path with `[]` only ever asks for null, booleans, numbers and strings: elements that are missing, arrays or
-/// objects are not in any index.
+/// A path with `[]` has only ranges of null, booleans, numbers and strings: missing elements, arrays and objects are
+/// not in any index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathRange {
     /// Names and `[]`; at least one segment.
     pub path: Path,
-    /// Ascending, disjoint, not touching; at least one.
+    /// Ascending, disjoint, not adjacent; at least one.
     pub ranges: Vec<ValueRange>,
-    /// The part of the filter that this stands for holds exactly when the range does.
+    /// The part of the filter that this range comes from is true exactly when the range matches.
     pub exact: bool,
 }
 
@@ -81,7 +81,7 @@ impl PathRange {
         self.path.0.contains(&Segment::Elements)
     }
 
-    /// The values, when every range is one.
+    /// The values, if every range is a single value.
     pub fn points(&self) -> Option<Vec<&Value>> {
         self.ranges.iter().map(ValueRange::as_point).collect()
     }
@@ -100,7 +100,7 @@ impl Condition {
         }
     }
 
-    /// Holds when all do.
+    /// Holds when all of them hold.
     pub(super) fn all_of(conditions: impl IntoIterator<Item = Condition>) -> Condition {
         let mut parts = Parts::default();
         for condition in conditions {
@@ -126,7 +126,7 @@ impl Condition {
         }
     }
 
-    /// Holds when any does.
+    /// Holds when any of them holds.
     pub(super) fn any_of(conditions: impl IntoIterator<Item = Condition>) -> Condition {
         let mut parts = Parts::default();
         for condition in conditions {
@@ -148,7 +148,7 @@ impl Condition {
         }
     }
 
-    /// No range in it stands for a part of the filter by itself.
+    /// Marks all ranges as not exact.
     pub(super) fn forget_exactness(&mut self) {
         match self {
             Condition::All | Condition::Nothing | Condition::Spatial(_) | Condition::FullText(_) => {}
@@ -171,7 +171,7 @@ impl Condition {
         }
     }
 
-    /// The same with every search for terms.
+    /// Calls `visit` with every search for terms in it.
     pub fn for_each_text<'c>(&'c self, visit: &mut dyn FnMut(&'c FullTextCondition)) {
         match self {
             Condition::And(inner) | Condition::Or(inner) => {
@@ -183,7 +183,7 @@ impl Condition {
     }
 }
 
-/// Halving keeps thousands of `!=` from taking quadratic time.
+/// Divide and conquer, so that thousands of `!=` do not take quadratic time.
 fn intersect(mut sets: Vec<Vec<ValueRange>>) -> Vec<ValueRange> {
     while sets.len() > 1 {
         sets = sets
@@ -198,7 +198,7 @@ fn intersect(mut sets: Vec<Vec<ValueRange>>) -> Vec<ValueRange> {
     sets.pop().unwrap_or_default()
 }
 
-/// Conditions in their order, ranges of the same path gathered at the first of them.
+/// Conditions in order; ranges of the same path are merged at the first of them.
 #[derive(Default)]
 struct Parts {
     parts: Vec<Part>,
@@ -250,7 +250,7 @@ impl Parts {
     }
 }
 
-/// For people; `~` marks what is not exact.
+/// For people; `~` marks ranges that are not exact.
 impl fmt::Display for Condition {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |formatter: &mut fmt::Formatter<'_>, conditions: &[Condition], word: &str| {

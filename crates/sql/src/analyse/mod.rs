@@ -1,20 +1,20 @@
-//! What an index can know of a query before any item is read: a pure function of the bound query.
+//! What an index can serve of a query, before any item is read: a pure function of the bound query.
 //!
-//! Soundness is the one invariant, and a property test: an item that does not satisfy [`Analysis::filter`] adds nothing
-//! to the result, and an item cut down to [`Analysis::reads`] adds the same. Whatever is not understood leaves every
-//! item and reads it whole. A run that would fail on an item (a subquery of two rows where one value is wanted) need
-//! not fail when a filter spares it that item.
+//! The invariant is soundness, checked by a property test: an item that does not satisfy [`Analysis::filter`] does
+//! not change the result, and an item reduced to [`Analysis::reads`] gives the same rows. An expression that is not
+//! analysed allows every item and reads it whole. A run that would fail on an item (a subquery with two rows where
+//! one value is needed) need not fail when a filter excludes that item.
 
-mod calls; // functions as predicates
-mod condition; // what an item must satisfy
-mod partition_keys; // which partition keys a filter leaves
-mod place; // where values come from
-mod policy; // what an indexing policy says to a query
-mod predicate; // expressions to conditions
-mod projection; // what a view takes of an item
+mod calls; // conditions from functions
+mod condition; // conditions on items
+mod partition_keys; // the partition keys that a filter allows
+mod place; // the paths of values in scope
+mod policy; // checks and index metrics by an indexing policy
+mod predicate; // conditions from expressions
+mod projection; // the projection of a materialised view
 mod range; // sets of values
-mod reads; // what is touched
-mod search; // terms in texts
+mod reads; // the paths that a query reads
+mod search; // searches for terms in texts
 mod vector_order; // ORDER BY VectorDistance
 
 use std::cell::Cell;
@@ -42,29 +42,30 @@ pub use self::search::{
 };
 pub use self::vector_order::VectorOrder;
 
-/// Values of constants that conditions are made of. Filters with more of them are for reading items, not for indexes.
+/// Memory limit for constants in conditions. Filters with larger constants are not used for indexes.
 const CONSTANT_BYTES_MAX: usize = 4 << 20;
-/// Of each, in ranges and the ranges between them, while they are put together.
+/// Copies of each constant, in ranges and the ranges between them, while conditions are combined.
 const CONSTANT_COPIES: usize = 6;
 
-/// What a query asks of the items of a container.
+/// What a query requires of the items of a container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Analysis {
-    /// Satisfied by every item that can contribute to the result: by WHERE, by the sources in FROM and JOIN, and by
-    /// `SELECT VALUE`, which drops what is undefined.
+    /// Satisfied by every item that can contribute to the result: from WHERE, from the sources in FROM and JOIN, and
+    /// from `SELECT VALUE`, which drops undefined rows.
     pub filter: Condition,
-    /// An item contributes exactly when it satisfies `filter`, and then once. No path of the filter has `[]`.
+    /// An item contributes exactly when it satisfies `filter`, and then exactly one row. No path of the filter has
+    /// `[]`.
     pub filter_is_exact: bool,
-    /// The ORDER BY of the query, when every key is a plain path of the item. With JOIN an item has several rows
-    /// with equal keys.
+    /// The ORDER BY of the query, if every key is a plain path of the item. With JOIN, an item has several rows with
+    /// equal keys.
     pub order: Option<Vec<OrderPath>>,
-    /// The ORDER BY of the query as a policy names its paths, whatever it sorts by.
+    /// The ORDER BY of the query with paths as in a policy, for all kinds of keys.
     pub order_keys: Vec<OrderKey>,
     pub reads: Reads,
     pub aggregate: Option<IndexAggregate>,
-    /// Paths over which the query aggregates.
+    /// Paths of aggregated values.
     pub aggregated: Vec<Path>,
-    /// Paths of texts in which the query looks for terms, or scores them.
+    /// Paths of texts that the query searches or scores.
     pub searched: Vec<Path>,
 }
 
@@ -75,7 +76,7 @@ pub struct OrderPath {
     pub descending: bool,
 }
 
-/// A key of ORDER BY in the words of a policy.
+/// A key of ORDER BY, with its path as in a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderKey {
     /// Names and `[]`. Begins with the name of a computed property if it is one.
@@ -84,11 +85,11 @@ pub struct OrderKey {
     pub descending: bool,
 }
 
-/// A query of one row that depends on nothing but how many items satisfy the filter (which is exact), in how many of
-/// them the value at `path` is defined, and, where asked for, the smallest and the largest of these values.
+/// A query of one row that depends only on the number of items that satisfy the (exact) filter, the number of those
+/// in which the value at `path` is defined, and, if needed, the minimum and maximum of these values.
 ///
-/// So it may be fed any items with the same numbers and extremes. An array or an object among the values makes
-/// MIN and MAX undefined; they are the largest values.
+/// So it may run over any items with the same numbers, minimum and maximum. An array or an object among the values
+/// makes MIN and MAX undefined; they sort last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexAggregate {
     /// Names only. `None`: only items are counted. The filter is on no other path.
@@ -98,7 +99,7 @@ pub struct IndexAggregate {
 }
 
 impl Query {
-    /// Depends on the time that [`Query::with_environment`] gave, when the query asks for it.
+    /// Depends on the time of [`Query::with_environment`], if the query reads the time.
     pub fn analysis(&self) -> Analysis {
         let constants = Constants::new(self);
         let constant = |expr: &Expr| constants.of(expr);
@@ -132,7 +133,7 @@ impl Query {
         self.bound.order_by.iter().map(path).collect()
     }
 
-    /// `None` for what no policy speaks of: groups, and the identity of the item.
+    /// `None` for keys that no policy covers: groups, and the item itself.
     fn order_key(&self, finder: &Finder<'_>, item: &bound::OrderItem) -> Option<OrderKey> {
         let (base, steps): (&Expr, &[bound::Step]) = match &item.expr {
             Expr::Path { base, steps, .. } => (base, steps),
@@ -184,7 +185,7 @@ impl Query {
     }
 }
 
-/// Expressions that depend on no item, as far as their values are worth knowing: conditions hold several copies of them.
+/// Values of expressions that depend on no item, within a memory limit: conditions hold several copies of them.
 struct Constants<'q> {
     query: &'q Query,
     surroundings: Surroundings<'q>,
@@ -197,7 +198,7 @@ impl<'q> Constants<'q> {
         Constants { query, surroundings, left_bytes: Cell::new(CONSTANT_BYTES_MAX) }
     }
 
-    /// What fails, is not finite or is too much is left to the run.
+    /// An expression that fails, is not finite or is too large is left to the run.
     fn of(&self, expr: &Expr) -> Option<Value> {
         let known = expr.as_constant();
         if known.is_none() && !is_constant(expr, self.query.environment.now_ticks.is_some()) {
@@ -213,7 +214,7 @@ impl<'q> Constants<'q> {
         evaluated.or_else(|| known.cloned())
     }
 
-    /// `None` when it fails, or is nothing that a row can be.
+    /// `None` when it fails, or cannot be a row.
     fn evaluate(&self, expr: &Expr) -> Option<Value> {
         let value = Run::new(&self.surroundings, &self.query.computed, None).constant(expr).ok()?;
         let row = Row::from(Datum::Owned(value));
@@ -221,7 +222,7 @@ impl<'q> Constants<'q> {
     }
 }
 
-/// Every item that satisfies the filter makes one tuple.
+/// Whether every item that satisfies the filter gives one tuple.
 fn contributes_once(query: &bound::Query) -> bool {
     matches!(query.sources.as_slice(), [source] if matches!(source.input, Input::Container))
 }
@@ -232,7 +233,7 @@ fn has_elements(condition: &Condition) -> bool {
     found
 }
 
-/// Depends on no item and on no chance, and on the time only if that is known.
+/// Depends on no item and no random number, and on the time only if that is known.
 fn is_constant(expr: &Expr, knows_time: bool) -> bool {
     let all = |items: &[Expr]| items.iter().all(|item| is_constant(item, knows_time));
     let one = |item: &Expr| is_constant(item, knows_time);

@@ -1,7 +1,7 @@
-//! Which partition keys a filter leaves.
+//! The partition keys that a filter allows.
 //!
-//! Every condition is turned into a set of partial keys that covers all items it can be true for: a superset is always
-//! right, so whatever is not understood leaves every key.
+//! Every condition becomes a set of partial keys that covers all items for which it can be true. A superset is always
+//! correct, so a condition that is not analysed allows every key.
 
 use std::borrow::Borrow;
 use std::cell::Cell;
@@ -12,26 +12,26 @@ use crate::bind::bound::{Expr, Input, Query, Step};
 use crate::syntax::ast::{BinaryOperator, UnaryOperator};
 use crate::text::like::Shape;
 
-/// More keys than this are as good as all of them.
+/// More keys than this count as all keys.
 const KEYS_MAX: usize = 10_000;
 
-/// A longer value is not looked at: it would be copied for every mention.
+/// Longer values are ignored: they would be copied for every use.
 const KEY_BYTES_MAX: usize = 4 << 10;
 
-/// Combinations of keys that are looked at before the rest of a filter is left aside.
+/// Maximum of key combinations to examine; the rest of the filter is ignored.
 const COMBINATIONS_MAX: usize = 1_000_000;
 
-/// One value per path of the key, as far as it is known.
+/// One value per path of the key, if it is known.
 type Partial = Vec<Option<Value>>;
 
 impl crate::query::Query {
-    /// The partition keys that WHERE leaves, one tuple per key with one value per path; `undefined` is a key, too.
-    /// `None`: not told by the filter. An empty list: no item can match.
+    /// The partition keys that WHERE allows, one tuple per key with one value per path; `undefined` is a key, too.
+    /// `None`: the filter does not restrict the keys. An empty list: no item can match.
     pub fn partition_key_filter(&self, paths: &[Path]) -> Option<Vec<Vec<Value>>> {
         if self.needs_rank_statistics() { None } else { points(self.written(), paths) }
     }
 
-    /// Like [`Query::partition_key_filter`], but tuples may be leading parts of a hierarchical key.
+    /// Like [`Query::partition_key_filter`], but a tuple may be a prefix of a hierarchical key.
     pub fn partition_key_prefixes(&self, paths: &[Path]) -> Option<Vec<Vec<Value>>> {
         if self.needs_rank_statistics() { None } else { prefixes(self.written(), paths) }
     }
@@ -66,7 +66,7 @@ struct Analysis {
 }
 
 impl Analysis {
-    /// `None` when the item is not what the filter speaks of, or a path is more than names.
+    /// `None` when the filter does not apply to the item, or a path has more than names.
     fn new(query: &Query, paths: &[Path]) -> Option<Analysis> {
         let from_container = matches!(query.sources.first()?.input, Input::Container);
         let names = |path: &Path| -> Option<Vec<String>> {
@@ -204,7 +204,7 @@ impl Analysis {
         keys
     }
 
-    /// Keys in both sets; when that is too much to write down, one of them is still a superset.
+    /// Keys in both sets. If there are too many combinations, one of the sets is still a superset.
     fn both(&self, left: Vec<Partial>, right: Vec<Partial>) -> Vec<Partial> {
         let combinations = left.len().saturating_mul(right.len());
         self.combinations.set(self.combinations.get().saturating_add(combinations));
@@ -214,7 +214,7 @@ impl Analysis {
         left.iter().flat_map(|left| right.iter().filter_map(|right| merge(left, right))).collect()
     }
 
-    /// Which path of the key an expression is: a path of names from the item, which is level 0.
+    /// The index of the key path that an expression reads: a path of names from the item, which is level 0.
     fn path_of(&self, expr: &Expr) -> Option<usize> {
         let Expr::Path { base, steps, .. } = expr else { return None };
         if !matches!(**base, Expr::Variable { level: 0, .. }) {
@@ -239,7 +239,7 @@ fn is_predicate(expr: &Expr) -> bool {
     }
 }
 
-/// Arrays and objects share the key of items without one.
+/// Arrays and objects have the same key as items without one.
 fn key_value(value: &Value) -> Value {
     match value {
         Value::Array(_) | Value::Object(_) => Value::Undefined,
@@ -263,7 +263,7 @@ mod tests {
     use crate::bind::Parameters;
     use crate::query::Query;
 
-    /// The keys of a filter as text; `-` for "not told".
+    /// The keys of a filter as text; `-` for no restriction.
     fn keys(paths: &[&str], filter: &str) -> String {
         let parameters = Parameters(vec![
             ("@pk".to_owned(), Value::from("x")),

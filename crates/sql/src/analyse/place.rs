@@ -1,4 +1,4 @@
-//! Where in the item the values in scope come from.
+//! The path in the item of each value in scope.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -8,10 +8,10 @@ use quire_value::{Segment, Value};
 use crate::bind::bound::{Expr, Step};
 use crate::bind::is_name;
 
-/// Names and `[]` of a place: those below are as good as unknown. Places are copied wherever their value is mentioned.
+/// Maximum length of a path; longer ones are unknown. Paths are copied at every use of their value.
 const SEGMENTS_MAX: usize = 128;
 
-/// A place in the item: names and `[]`. Empty: the item itself.
+/// A path in the item: names and `[]`. Empty: the item itself.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Place {
     pub path: Vec<Segment>,
@@ -22,7 +22,7 @@ impl Place {
         Place { path: Vec::new() }
     }
 
-    /// Made of names: one value of the item.
+    /// Names only: one value of the item.
     pub fn is_names(&self) -> bool {
         !self.path.contains(&Segment::Elements)
     }
@@ -37,7 +37,7 @@ impl Place {
         self
     }
 
-    /// `None` when where it leads depends on the item, or is too long to say.
+    /// `None` when the step depends on the item, or the path is too long.
     pub fn step(self, step: &Step) -> Option<Place> {
         match step {
             Step::Name(name) => self.member(name),
@@ -49,7 +49,7 @@ impl Place {
         }
     }
 
-    /// `None` when that is too long to say.
+    /// `None` when the path is too long.
     pub fn member(self, name: &str) -> Option<Place> {
         (self.has_room() && is_name(name)).then(|| self.name(name))
     }
@@ -65,17 +65,17 @@ impl Place {
     }
 }
 
-/// What is known of a value in scope.
+/// What is known about a value in scope.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Binding {
     Unknown,
     Place(Place),
-    /// An object made by a select list. Shared: subqueries inside each other may mention one twice at every level.
+    /// An object built by a select list. Shared: nested subqueries may use it twice at every level.
     Members(Rc<HashMap<String, Binding>>),
 }
 
 impl Binding {
-    /// Of each element, when it is an array.
+    /// The binding of each element, if it is an array.
     pub fn element(self) -> Binding {
         match self {
             Binding::Place(place) => Binding::Place(place.elements()),
@@ -94,7 +94,7 @@ impl Binding {
     }
 }
 
-/// The values in scope by their levels.
+/// The values in scope, by level.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Levels(Vec<Binding>);
 
@@ -111,7 +111,7 @@ impl Levels {
         self.0.truncate(len);
     }
 
-    /// What is known of the value of an expression. `computed` are those of the container.
+    /// What is known about the value of an expression. `computed`: the computed properties of the container.
     pub fn binding(&self, expr: &Expr, computed: &[Expr]) -> Binding {
         match expr {
             Expr::Variable { level, .. } => self.0.get(*level).cloned().unwrap_or(Binding::Unknown),
@@ -128,7 +128,7 @@ impl Levels {
                 }
             }
             Expr::Object(members) => {
-                // Of two members with one name the last one counts.
+                // Of two members with the same name, the last one counts.
                 let members =
                     members.iter().map(|(name, member)| (name.clone(), self.binding(member, computed)));
                 Binding::Members(Rc::new(members.collect()))

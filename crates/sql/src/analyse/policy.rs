@@ -1,4 +1,4 @@
-//! What an indexing policy says to a query: which ORDER BY it refuses, and which indexes serve or would serve it.
+//! Indexing policies and queries: which ORDER BY a policy refuses, and which indexes a query uses or could use.
 
 use quire_resource::{CompositePath, IndexingPolicy, SortOrder};
 use quire_value::{Object, Path, Segment, Value};
@@ -12,8 +12,8 @@ const NO_COMPOSITE: &str =
     "The order by query does not have a corresponding composite index that it can be served from.";
 
 impl Analysis {
-    /// The error of an ORDER BY that the policy does not allow: one key needs its path indexed, several need a
-    /// composite index of exactly these paths and directions, or all of them reversed.
+    /// The error of an ORDER BY that the policy does not allow: a single key needs an index on its path; several keys
+    /// need a composite index with exactly these paths and directions, or all directions reversed.
     pub fn order_refusal(&self, policy: &IndexingPolicy) -> Option<SqlError> {
         let refusal = match self.order_keys.as_slice() {
             [] => return None,
@@ -50,7 +50,7 @@ fn fits(composite: &[CompositePath], keys: &[OrderKey]) -> bool {
     same_paths && reversed.windows(2).all(|pair| pair[0] == pair[1])
 }
 
-/// Indexes that serve a query and indexes that would, judged by its shape and the policy alone.
+/// Indexes that a query uses, and indexes that it could use, derived from the query and the policy alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexMetrics {
     pub utilized: Indexes,
@@ -67,7 +67,7 @@ pub struct Indexes {
 pub struct SingleIndex {
     /// `/a/b/?`
     pub spec: String,
-    /// The index finds nothing but what the filter wants.
+    /// The index finds only items that match the filter.
     pub is_precise: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct CompositeIndex {
 }
 
 impl IndexMetrics {
-    /// `keys`: paths of the partition key, where the request names one.
+    /// `keys`: paths of the partition key, if the request names a key.
     pub fn new(analysis: &Analysis, keys: &[Path], policy: &IndexingPolicy) -> IndexMetrics {
         let mut metrics = IndexMetrics::default();
         keys.iter().for_each(|path| metrics.single(path, true, policy));
@@ -114,7 +114,7 @@ impl IndexMetrics {
         }
     }
 
-    /// Named as a policy names them, without `/?`.
+    /// Paths as in a policy, without `/?`.
     fn full_text(&mut self, path: &Path, policy: &IndexingPolicy) {
         let has_index = policy.full_text.contains(path);
         let indexes = if has_index { &mut self.utilized } else { &mut self.potential };
@@ -124,7 +124,7 @@ impl IndexMetrics {
         }
     }
 
-    /// `known`: the one of the policy that fits.
+    /// `known`: the matching composite index of the policy.
     fn composite(&mut self, keys: &[OrderPath], is_precise: bool, known: Option<&Vec<CompositePath>>) {
         let specs = match known {
             Some(composite) => composite
@@ -210,7 +210,7 @@ fn spec(path: &Path, descending: bool) -> String {
     format!("{path} {}", if descending { "DESC" } else { "ASC" })
 }
 
-/// Equal paths in any order, then the last. Direction does not matter.
+/// Equality paths in any order, then the last one. Direction does not matter.
 fn serves(composite: &[CompositePath], keys: &[OrderPath]) -> bool {
     let (Some((last_component, components)), Some((last_key, keys))) =
         (composite.split_last(), keys.split_last())
@@ -222,7 +222,7 @@ fn serves(composite: &[CompositePath], keys: &[OrderPath]) -> bool {
         && keys.iter().all(|key| components.iter().any(|component| component.path == key.path))
 }
 
-/// The equalities of the filter, followed by each of its ranges in turn, or by the one key of the order.
+/// The equality paths of the filter, followed by each of its ranges in turn, or by the single sort key.
 fn filter_composites(filter: &Condition, order: Option<&[OrderPath]>) -> Vec<(Vec<OrderPath>, bool)> {
     let conjuncts: &[Condition] = match filter {
         Condition::And(conjuncts) => conjuncts,

@@ -1,9 +1,8 @@
-//! From expressions to conditions.
+//! Conditions from expressions.
 //!
-//! Logic has three values, so two questions are asked of an expression: when is it `true`, and when is it `false`. NOT
-//! swaps them; what is neither is no answer to either. Every answer is a condition that holds at least for all items for
-//! which the expression has that value, whatever elements the sources in scope stand for. What is not understood
-//! leaves every item.
+//! Logic has three values, so there are two conditions for an expression: for `true` and for `false`. NOT swaps them.
+//! Each condition holds at least for all items for which the expression has that value, for any elements of the
+//! sources in scope. An expression that is not analysed allows every item.
 
 use std::borrow::Borrow;
 use std::ops::Bound;
@@ -20,7 +19,7 @@ use super::condition::Condition;
 use super::place::{Binding, Levels, Place};
 use super::range::{ValueRange, intersection, union, without};
 
-/// A condition, and whether it also holds for no other items.
+/// A condition, and whether it holds for no other items (it is exact).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Found {
     pub condition: Condition,
@@ -56,11 +55,11 @@ impl Found {
     }
 }
 
-/// The values of one place for which a test is true, and for which it is false.
+/// The values at one path for which a test is true, and for which it is false.
 pub(super) struct Test {
     pub yes: Vec<ValueRange>,
     pub no: Vec<ValueRange>,
-    /// Not only supersets.
+    /// Exact sets, not only supersets.
     pub exact: bool,
 }
 
@@ -96,28 +95,28 @@ impl Test {
     }
 }
 
-/// Turns the expressions of one query into conditions.
+/// Derives conditions from the expressions of one query.
 pub(super) struct Finder<'q> {
     pub levels: Levels,
     pub computed: &'q [Expr],
-    /// Evaluates what depends on no item.
+    /// Evaluates expressions that depend on no item.
     pub constant: &'q dyn Fn(&Expr) -> Option<Value>,
 }
 
 impl Finder<'_> {
-    /// When a query that stands in the present scope has a row: of its sources, its filter and its projection. Its
-    /// levels stay in scope, so that what the row is can be asked.
+    /// The condition for a query in the current scope to have a row: from its sources, its filter and its projection.
+    /// Its levels stay in scope, so that its row can be examined.
     pub fn rows(&mut self, query: &Query) -> Found {
         let tuples = self.tuples(query);
         match &query.grouping {
-            // Aggregates of nothing are a row, too, but one that no item has a part in.
+            // Aggregates over no rows also give a row, but no item contributes to it.
             Some(grouping) if grouping.keys.is_empty() && !query.reads_container() => Found::UNKNOWN,
             Some(_) => tuples,
             None => Found::all_of([tuples, self.defined(&query.projection)]),
         }
     }
 
-    /// When a combination of its sources passes the filter.
+    /// The condition for a combination of its sources to match the filter.
     fn tuples(&mut self, query: &Query) -> Found {
         let mut found = Vec::new();
         for source in &query.sources {
@@ -129,7 +128,7 @@ impl Finder<'_> {
         Found::all_of(found)
     }
 
-    /// Brings the source into scope. Exact when it gives one tuple.
+    /// Adds the source to the scope. Exact when it gives one tuple.
     fn source(&mut self, input: &Input, iterate: bool) -> Found {
         let (binding, found) = match input {
             Input::Container => (Binding::Place(Place::item()), Found::ALL),
@@ -176,7 +175,7 @@ impl Finder<'_> {
         }
     }
 
-    /// When the expression is not undefined.
+    /// The condition for the expression to be defined.
     fn defined(&self, expr: &Expr) -> Found {
         match expr {
             Expr::Object(_) | Expr::Array(_) => Found::ALL,
@@ -189,7 +188,8 @@ impl Finder<'_> {
         }
     }
 
-    /// When the expression is `wanted`, as opposed to the other truth value, undefined, or no boolean at all.
+    /// The condition for the expression to be `wanted`, not the other truth value, undefined, or a value of another
+    /// type.
     pub fn when(&mut self, expr: &Expr, wanted: bool) -> Found {
         if let Some(value) = (self.constant)(expr) {
             return if value.as_bool() == Some(wanted) { Found::ALL } else { Found::NOTHING };
@@ -239,33 +239,33 @@ impl Finder<'_> {
         }
     }
 
-    /// All of them have the value, or any.
+    /// All of them have the value, or any of them.
     fn logic(&mut self, items: &[Expr], wanted: bool, all: bool) -> Found {
         let found: Vec<Found> = items.iter().map(|item| self.when(item, wanted)).collect();
         if all { Found::all_of(found) } else { Found::any_of(found) }
     }
 
-    /// The condition of a test of an expression's value: a place, or a place with a default.
+    /// The condition of a test of an expression: a path, or a path with a default.
     pub fn test_of(&self, expr: &Expr, test: Test, wanted: bool) -> Option<Found> {
         if let Some(place) = self.place(expr) {
             return Some(self.test(&place, test, wanted));
         }
         let Expr::Coalesce(items) = expr else { return None };
         let [first, default] = items.as_slice() else { return None };
-        // NaN has a place in the order, but no comparison agrees.
+        // NaN has a position in the total order, but every comparison with it is false.
         let default = self.constant_of(default).filter(|default| !is_nan(default))?;
         let place = self.place(first)?;
         Some(self.test(&place, test.with_default(&default), wanted))
     }
 
-    /// The condition of a test of the value at a place.
+    /// The condition of a test of the value at a path.
     pub fn test(&self, place: &Place, test: Test, wanted: bool) -> Found {
         let ranges = if wanted { test.yes } else { test.no };
         if ranges.is_empty() {
             return Found::NOTHING;
         }
         if place.path.is_empty() {
-            // An item is an object.
+            // The item itself is an object.
             let object = Value::Object(Object::new());
             let possible = ranges.iter().any(|range| range.contains(&object));
             return if possible {
@@ -298,7 +298,7 @@ impl Finder<'_> {
         Found::UNKNOWN
     }
 
-    /// A comparison of something other than a place with a constant.
+    /// A comparison of an expression other than a path with a constant.
     fn computed_comparison(
         &mut self,
         expr: &Expr,
@@ -323,13 +323,13 @@ impl Finder<'_> {
         match value {
             Value::Undefined => Found::NOTHING,
             Value::Bool(truth) if equal => self.when(expr, *truth),
-            // Not equal, and a boolean: the other one.
+            // Not equal, and a boolean: the other truth value.
             Value::Bool(truth) if is_predicate(expr) => self.when(expr, !*truth),
             _ => Found::UNKNOWN,
         }
     }
 
-    /// A number of tuples that is not zero.
+    /// A number of tuples other than zero.
     fn count_comparison(&mut self, query: &Query, test: &Test, wanted: bool) -> Found {
         let ranges = if wanted { &test.yes } else { &test.no };
         if ranges.iter().any(|range| range.contains(&Value::from(0))) {
@@ -373,7 +373,7 @@ impl Finder<'_> {
                 (prefix, Shape::Prefix) => strings_but(vec![ValueRange::prefix(&prefix)]),
                 (prefix, Shape::Other) => Test::inexact(ValueRange::prefix(&prefix), strings),
             },
-            (None, Expr::Constant(_)) => Test::never(), // no string
+            (None, Expr::Constant(_)) => Test::never(), // not a string
             (None, _) => Test::inexact(strings.clone(), strings),
         };
         self.test(&place, test, wanted)
@@ -433,7 +433,7 @@ pub(super) fn is_comparison(operator: BinaryOperator) -> bool {
     matches!(operator, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual)
 }
 
-/// The operator when the operands change sides.
+/// The operator with exchanged operands.
 fn mirrored(operator: BinaryOperator) -> BinaryOperator {
     use BinaryOperator::*;
     match operator {
@@ -453,7 +453,7 @@ pub(super) fn is_defined() -> Test {
     Test::exact(vec![ValueRange::defined()], vec![ValueRange::point(Value::Undefined)])
 }
 
-/// True for the strings given, false for the others.
+/// True for the given strings, false for all other strings.
 pub(super) fn strings_but(yes: Vec<ValueRange>) -> Test {
     let no = without(ValueRange::of_kind(Kind::String), &yes);
     Test::exact(yes, no)
@@ -484,7 +484,8 @@ fn split(range: ValueRange, kind: Kind) -> Test {
     Test::exact(yes, no)
 }
 
-/// Equal to one of them. Undefined is equal to nothing and makes what is not found undefined; NaN is equal to nothing.
+/// Equal to one of the values. Undefined equals nothing, and makes the result undefined if nothing matches; NaN
+/// equals nothing.
 pub(super) fn any_of<V: Borrow<Value>>(values: &[V]) -> Test {
     let values = || values.iter().map(Borrow::borrow);
     let equal = values().filter(|value| !value.is_undefined() && !is_nan(value)).map(equal_to);
@@ -492,7 +493,7 @@ pub(super) fn any_of<V: Borrow<Value>>(values: &[V]) -> Test {
     let nested = values().any(|value: &Value| matches!(value.kind(), Kind::Array | Kind::Object));
     let no = match values().any(Value::is_undefined) {
         true => Vec::new(),
-        // Another array than the one given is not equal to it.
+        // An array other than the given one is not equal to it.
         false if nested => vec![ValueRange::defined()],
         false => without(ValueRange::defined(), &yes),
     };

@@ -1,13 +1,13 @@
-//! What a view takes of the items of its source: `SELECT *`, or some top-level properties by name.
+//! The projection of a materialised view: `SELECT *`, or some top-level properties by name.
 
 use crate::error::SqlError;
 use crate::syntax::ast::{Collection, Expr, ExprKind, Query, SelectItem, Selection, Step};
 use crate::syntax::parser;
 
-/// Set anew for the items of a view, so not for taking.
+/// Set for the items of a view themselves, so they cannot be projected.
 const SYSTEM_NAMES: &[&str] = &["_rid", "_ts", "_self", "_etag", "_attachments", "_lsn"];
 
-/// What a view takes of an item.
+/// The properties that a materialised view copies from an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Projection {
     Everything,
@@ -16,7 +16,7 @@ pub enum Projection {
 }
 
 impl Projection {
-    /// Reads the definition of a view; anything but a choice of top-level properties is refused.
+    /// Parses the definition of a view. Refuses everything but a list of top-level properties.
     pub fn parse(definition: &str) -> Result<Projection, SqlError> {
         let syntax = parser::parse(definition).map_err(|diagnostic| SqlError::Compile(vec![diagnostic]))?;
         read(&syntax).map_err(|reason| {
@@ -60,7 +60,7 @@ fn check_clauses(query: &Query) -> Result<(), String> {
     }
 }
 
-/// The name that stands for the item.
+/// The name of the item in the query.
 fn root(query: &Query) -> Result<&str, String> {
     let from = query.from.as_ref().ok_or("it must have a FROM clause")?;
     let [source] = from.sources.as_slice() else { return Err("it cannot have a JOIN".to_owned()) };

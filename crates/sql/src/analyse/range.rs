@@ -1,10 +1,10 @@
 //! Ranges of values in their total order, and sets of them.
 //!
-//! A set is a list of ranges that is ascending, disjoint and joined: two ranges never touch. Kinds follow each other
-//! without gaps (nothing lies between `null` and `false`), so `IS_NULL(x) OR IS_BOOL(x)` is one range.
+//! A set is a list of ranges: ascending, disjoint and never adjacent. Kinds follow each other without gaps (nothing
+//! lies between `null` and `false`), so `IS_NULL(x) OR IS_BOOL(x)` is one range.
 //!
-//! Arrays and objects are never told apart: a bound is never inside them. `[]` and `{}` in a bound stand for where the
-//! arrays and the objects begin.
+//! Arrays and objects are not distinguished: no bound lies inside them. `[]` and `{}` as a bound mean the start of
+//! all arrays and of all objects.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,18 +12,17 @@ use std::ops::Bound;
 
 use quire_value::{Kind, Number, Object, Value};
 
-/// Values between two bounds, in the total order of values, `undefined` being the first of all.
+/// Values between two bounds, in the total order of values. `undefined` is the first value.
 ///
-/// `low` is never unbounded, `high` only behind all objects. The bounds of whole kinds are written so: numbers are
-/// `(true, "")`, strings `["", [])`, arrays `[[], {})`, objects `[{}, ∞)`; where arrays begin is `[]`, where objects
-/// begin is `{}`, and no other array or object is a bound.
+/// `low` is never unbounded, `high` only after all objects. Whole kinds are written as: numbers `(true, "")`, strings
+/// `["", [])`, arrays `[[], {})`, objects `[{}, ∞)`. No array or object but `[]` and `{}` is a bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueRange {
     pub low: Bound<Value>,
     pub high: Bound<Value>,
 }
 
-/// A place between values: before or after one, or behind them all.
+/// A position between values: before or after a value, or after all values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cut<'v> {
     Before(&'v Value),
@@ -42,7 +41,7 @@ impl Ord for Cut<'_> {
     }
 }
 
-/// All arrays are in one place, and so are all objects.
+/// All arrays have one position, and so have all objects.
 fn cmp_places(left: &Value, right: &Value) -> Ordering {
     match (left.kind(), right.kind()) {
         (Kind::Array, Kind::Array) | (Kind::Object, Kind::Object) => Ordering::Equal,
@@ -116,7 +115,7 @@ impl ValueRange {
         ValueRange { low: Bound::Included(Value::Null), high: ValueRange::of_kind(Kind::String).high }
     }
 
-    /// Strings that begin so.
+    /// Strings with this prefix.
     pub fn prefix(prefix: &str) -> ValueRange {
         let high = match behind_prefix(prefix) {
             Some(next) => Bound::Excluded(Value::String(next)),
@@ -141,7 +140,7 @@ impl ValueRange {
         }
     }
 
-    /// The one value of a range that has one.
+    /// The value, if the range has exactly one.
     pub fn as_point(&self) -> Option<&Value> {
         match (&self.low, &self.high) {
             (Bound::Included(low), Bound::Included(high)) if low == high => Some(low),
@@ -153,12 +152,12 @@ impl ValueRange {
         self.low_cut() <= Cut::Before(value) && Cut::After(value) <= self.high_cut()
     }
 
-    /// Holds undefined values.
+    /// Contains undefined.
     pub fn has_undefined(&self) -> bool {
         self.contains(&Value::Undefined)
     }
 
-    /// Holds arrays or objects.
+    /// Contains arrays or objects.
     pub fn has_nested(&self) -> bool {
         Cut::Before(&Value::Array(Vec::new())) < self.high_cut()
     }
@@ -183,7 +182,7 @@ impl ValueRange {
         self.high_cut() <= self.low_cut() || self.is_between_neighbours()
     }
 
-    /// Such as `(null, false)`.
+    /// An empty range such as `(null, false)`.
     fn is_between_neighbours(&self) -> bool {
         matches!((&self.low, &self.high), (Bound::Excluded(low), Bound::Excluded(high)) if follows(low, high))
     }
@@ -196,7 +195,7 @@ fn kind_of(bound: &Bound<Value>) -> Option<Kind> {
     }
 }
 
-/// The first string behind all that begin with the prefix, if there is one.
+/// The first string after all strings with the prefix, if there is one.
 fn behind_prefix(prefix: &str) -> Option<String> {
     let mut characters: Vec<char> = prefix.chars().collect();
     while let Some(last) = characters.pop() {
@@ -209,7 +208,7 @@ fn behind_prefix(prefix: &str) -> Option<String> {
     None
 }
 
-/// Values that are in any of the ranges, given in any order.
+/// The union of ranges in any order.
 pub(super) fn union(mut ranges: Vec<ValueRange>) -> Vec<ValueRange> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_by(|left, right| left.low_cut().cmp(&right.low_cut()));
@@ -227,7 +226,7 @@ pub(super) fn union(mut ranges: Vec<ValueRange>) -> Vec<ValueRange> {
     joined
 }
 
-/// Values that are in both sets.
+/// The intersection of two sets.
 pub(super) fn intersection(left: &[ValueRange], right: &[ValueRange]) -> Vec<ValueRange> {
     let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
     let mut both = Vec::new();
@@ -245,7 +244,7 @@ pub(super) fn intersection(left: &[ValueRange], right: &[ValueRange]) -> Vec<Val
     union(both)
 }
 
-/// Values that are in the range and not in the set.
+/// The range without the set.
 pub(super) fn without(range: ValueRange, excluded: &[ValueRange]) -> Vec<ValueRange> {
     let mut rest = Vec::with_capacity(excluded.len() + 1);
     let mut low = range.low;
@@ -260,7 +259,7 @@ pub(super) fn without(range: ValueRange, excluded: &[ValueRange]) -> Vec<ValueRa
     intersect_all(rest, &range.high)
 }
 
-/// Cuts all ranges off at `high`.
+/// Cuts all ranges at `high`.
 fn intersect_all(ranges: Vec<ValueRange>, high: &Bound<Value>) -> Vec<ValueRange> {
     let whole = ValueRange { low: Bound::Included(Value::Undefined), high: high.clone() };
     intersection(&union(ranges), &[whole])
@@ -329,7 +328,7 @@ const KINDS: &[(Kind, &str)] = &[
     (Kind::Object, "object"),
 ];
 
-/// A value with `undefined` and what has no JSON form spelled out.
+/// A value, with `undefined` and values without JSON form written out.
 struct Shown<'v>(&'v Value);
 
 impl fmt::Display for Shown<'_> {

@@ -1,4 +1,4 @@
-//! Which parts of an item a query can touch.
+//! The paths of an item that a query reads.
 
 use quire_value::{Path, Segment};
 
@@ -6,13 +6,13 @@ use crate::bind::bound::{Expr, Input, Query, Step};
 
 use super::place::{Binding, Levels, Place};
 
-/// The parts of an item that decide its rows.
+/// The parts of an item that its rows depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reads {
-    /// The item itself, or what could be any part of it.
+    /// The whole item, or an unknown part of it.
     Whole,
-    /// Only what is at these paths, everything below included: names only, sorted, none below another. An item with
-    /// nothing but them gives the same rows. None: the rows are the same for all items.
+    /// Only these paths, with everything below: names only, sorted, none below another. An item reduced to them gives
+    /// the same rows. No paths: the rows are the same for all items.
     Paths(Vec<Path>),
 }
 
@@ -25,7 +25,7 @@ pub(super) fn reads(query: &Query, computed: &[Expr]) -> Reads {
     }
 }
 
-/// Without the paths that lie below others.
+/// Removes paths that lie below others.
 fn outermost(mut paths: Vec<Vec<Segment>>) -> Vec<Path> {
     paths.sort_by(|left, right| names(left).cmp(names(right)));
     let mut kept: Vec<Path> = Vec::new();
@@ -77,7 +77,8 @@ impl Reader<'_> {
         }
     }
 
-    /// What a name stands for. The item itself is always there; what is read of it is read by that name.
+    /// The binding of a name. The item itself is not read by its name alone; parts of it are read where they are
+    /// used.
     fn named(&mut self, expr: &Expr) -> Binding {
         let binding = self.levels.binding(expr, self.computed);
         if !matches!(&binding, Binding::Place(place) if place.path.is_empty()) {
@@ -133,7 +134,7 @@ impl Reader<'_> {
                 self.expr(otherwise);
             }
             Expr::Call { function, arguments } => match (function.name(), arguments.as_slice()) {
-                // It looks at nothing else of the item.
+                // It reads nothing else of the item.
                 ("DocumentId", [argument @ Expr::Variable { .. }]) => self.document_id(argument),
                 _ => self.exprs(arguments),
             },
@@ -156,7 +157,7 @@ impl Reader<'_> {
                     Step::Name(name) => Some(name),
                     Step::Index(_) => None,
                 });
-                // What lies below a path is read with it, so that one may end early.
+                // Everything below a path is read with it, so a path may end early.
                 let mut read = place;
                 for name in names {
                     match read.clone().member(name) {
@@ -175,7 +176,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Bound where the item is the only level.
+    /// Computed properties are bound with the item as the only level.
     fn computed_property(&mut self, index: usize) {
         let Some(expr) = self.computed.get(index) else { return };
         let mut inner = Reader { levels: Levels::default(), computed: &[], paths: self.paths.take() };

@@ -1,5 +1,5 @@
-//! Searches for terms in texts, as a full-text index understands them: ORDER BY RANK, the scores that plans ask for, and
-//! the statistics that clients add up.
+//! Searches for terms that a full-text index can serve: ORDER BY RANK, the scores in query plans, and the statistics
+//! that clients sum.
 
 use quire_value::{Number, Path, Value};
 
@@ -13,7 +13,7 @@ use crate::text::{self, Language};
 use super::place::Levels;
 use super::{Constants, Finder};
 
-/// A text of the item, and terms that are looked for in it.
+/// A text of the item, and the terms that are searched in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchedText {
     /// Names only.
@@ -24,11 +24,11 @@ pub struct SearchedText {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchTerm {
-    /// As the query has it.
+    /// As in the query.
     pub value: Value,
-    /// In their order, a phrase where there are several; a term of stop words has none and occurs nowhere.
+    /// In order; several words are a phrase. A term of stop words has none and occurs nowhere.
     pub words: Vec<String>,
-    /// Letters by which each word may differ.
+    /// Maximum edit distance of each word.
     pub distance: u64,
 }
 
@@ -36,12 +36,12 @@ pub struct SearchTerm {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankSearch {
     pub components: Vec<RankComponent>,
-    /// The ranks of several scores count, and not one score.
+    /// The ranks of several scores decide, not one score.
     pub is_fused: bool,
     pub distinct: bool,
     pub offset: u64,
     pub limit: Option<u64>,
-    /// WHERE may leave items out.
+    /// The query has a WHERE.
     pub is_filtered: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct RankComponent {
     pub weight: f64,
 }
 
-/// ORDER BY a score with given statistics, the highest first, as query plans ask for it.
+/// ORDER BY a score with given statistics, highest first, as in query plans.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoreOrder {
     pub text: SearchedText,
@@ -64,8 +64,8 @@ pub struct ScoreOrder {
     pub limit: Option<u64>,
 }
 
-/// A query of one row over all items that is made of nothing but counts; `counts` has one for every aggregate, in the
-/// order in which [`Query::run_counted`] takes them.
+/// A query of one row over all items that consists of counts only. `counts` has one entry per aggregate, in the order
+/// of [`Query::run_with_aggregates`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextStatisticsSearch {
     pub texts: Vec<SearchedText>,
@@ -75,11 +75,11 @@ pub struct TextStatisticsSearch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextCount {
     Items,
-    /// Words of all texts.
+    /// The number of words of all texts.
     Words {
         text: usize,
     },
-    /// Items in whose text the term occurs.
+    /// The number of items in whose text the term occurs.
     Hits {
         text: usize,
         term: usize,
@@ -137,7 +137,7 @@ impl Query {
         })
     }
 
-    /// `None` where anything but such counts is asked for.
+    /// `None` if the query has anything but such counts.
     pub fn text_statistics(&self) -> Option<TextStatisticsSearch> {
         let grouping = self.bound.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
         let [source] = self.bound.sources.as_slice() else { return None };
@@ -175,7 +175,7 @@ impl Query {
         Some(search)
     }
 
-    /// Paths of the texts by whose scores the query sorts.
+    /// Paths of the texts whose scores the query sorts by.
     pub(super) fn scored_paths(&self, finder: &Finder<'_>) -> Vec<Path> {
         let ranked = self.ranking.iter().flat_map(|ranking| &ranking.components);
         let ranked = ranked.filter_map(|component| match &component.score {
@@ -207,7 +207,7 @@ impl Query {
 }
 
 impl TextStatisticsSearch {
-    /// Where the text is, and the term in it.
+    /// The path of the text, and the term.
     fn place(
         &mut self,
         finder: &Finder<'_>,
@@ -232,7 +232,7 @@ impl TextStatisticsSearch {
     }
 }
 
-/// `None`: no plain path, or a term that occurs in no text because it is none.
+/// `None` if it is not a plain path, or a term is not a string.
 fn searched(finder: &Finder<'_>, text: &Expr, terms: &[Value], language: Language) -> Option<SearchedText> {
     let place = finder.place(text).filter(|place| place.is_names() && !place.path.is_empty())?;
     let term = |value: &Value| {

@@ -1,4 +1,4 @@
-//! Random queries over random items: what the analysis promises holds for every one of them.
+//! Property test: the analysis is sound for random queries over random items.
 
 use proptest::prelude::*;
 use quire_value::{Object, Path, Segment, Value};
@@ -67,7 +67,7 @@ fn check_order(query: &Query, analysis: &Analysis, items: &[Value], context: &st
     assert_eq!(rows(query, &sorted), rows(query, items), "order: {context}");
 }
 
-/// Items with the same numbers and extremes.
+/// Items with the same numbers, minimum and maximum.
 fn stand_ins(aggregate: &IndexAggregate, items: &[Value]) -> Vec<Value> {
     let Some(path) = &aggregate.path else { return vec![Value::Object(Object::new()); items.len()] };
     let mut values: Vec<&Value> = items.iter().filter_map(|item| path.find(item)).collect();
@@ -78,7 +78,7 @@ fn stand_ins(aggregate: &IndexAggregate, items: &[Value]) -> Vec<Value> {
     for value in extremes.into_iter().flatten().flatten() {
         standing_in.push(at_path(path, (*value).clone()));
     }
-    // MIN alone would miss an array; the largest value says whether there is one.
+    // MIN alone would miss an array; the maximum shows whether there is one.
     if let Some(largest) = values.last().filter(|_| aggregate.min || aggregate.max) {
         standing_in.push(at_path(path, (*largest).clone()));
     }
@@ -413,7 +413,7 @@ impl Random {
     }
 }
 
-/// Only here so that the generator is known to give queries that compile and rows that differ.
+/// Checks that the generator gives queries that compile, and different rows.
 #[test]
 fn the_generator_finds_rows_and_narrow_filters() {
     let (mut with_rows, mut narrow, mut exact) = (0, 0, 0);

@@ -5,7 +5,7 @@ use crate::query::Query;
 
 use super::*;
 
-/// The analysis of a query on one line per part that says something.
+/// The analysis of a query, one line per non-empty part.
 fn show(text: &str) -> String {
     let query = Query::compile(text, &Parameters::default(), &[]).expect(text);
     let analysis = query.analysis();
@@ -460,7 +460,7 @@ fn texts() {
     );
 }
 
-/// What the table of functions says of predicates is so.
+/// The declared index use of predicates is implemented.
 #[test]
 fn index_use_is_kept() {
     use crate::functions::{IndexUse, all};

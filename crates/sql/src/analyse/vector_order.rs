@@ -1,4 +1,4 @@
-//! ORDER BY VectorDistance as an index over vectors understands it.
+//! ORDER BY VectorDistance, as a vector index can serve it.
 
 use quire_resource::DistanceFunction;
 use quire_value::{Path, Value};
@@ -10,24 +10,24 @@ use crate::query::Query;
 use super::place::Levels;
 use super::{Constants, Finder};
 
-/// The first rows by how near a vector of the item is to a given one. What has no distance comes last, but first where
-/// distances ascend; ties go by the order in which items are fed.
+/// The first rows by distance of a vector of the item to a given one. Items without a distance come last, but first
+/// where distances ascend; ties are broken by the order of the items.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VectorOrder {
     /// Names only.
     pub path: Path,
     pub vector: Vec<f64>,
     pub distance: DistanceFunction,
-    /// The query asks for an exact answer, whatever index there is.
+    /// The query requires an exact result, with any index.
     pub brute_force: bool,
     pub search_list_size_multiplier: Option<f64>,
     pub quantized_vector_list_multiplier: Option<f64>,
-    /// Rows that are enough, those that OFFSET takes included.
+    /// The number of rows needed, OFFSET included.
     pub rows: u64,
 }
 
 impl Query {
-    /// `None` unless the query sorts by one distance alone, from a path to a constant, and says how many rows it wants.
+    /// `None` unless the query sorts by one distance alone, between a path and a constant, and has a limit.
     pub fn vector_order(&self) -> Option<VectorOrder> {
         let (offset, limit) = self.sorted()?;
         let [item] = self.bound.order_by.as_slice() else { return None };

@@ -1,7 +1,7 @@
-//! A query whose names, parameters and functions are resolved: what the executor runs.
+//! A bound query: names, parameters and functions are resolved. The executor runs it.
 //!
-//! Values in scope form a stack. A *level* is a position on it, counted from the outermost query, so an
-//! expression finds its variable whatever subquery it stands in.
+//! Values in scope form a stack. A *level* is a position on it, counted from the outermost query, so a variable has
+//! the same level in every subquery.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::text::like::Pattern;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Query {
-    /// FROM and its JOINs, outermost loop first; none: one row.
+    /// FROM and its JOINs, outermost loop first. Without sources there is one row.
     pub sources: Vec<Source>,
     pub filter: Option<Expr>,
     pub grouping: Option<Grouping>,
     pub order_by: Vec<OrderItem>,
     pub projection: Expr,
-    /// The projection is a select list without a name twice, so that its members can be written one by one.
+    /// The projection is a select list with distinct names, so that its members can be written separately.
     pub names_differ: bool,
     pub distinct: bool,
     pub offset: u64,
@@ -62,7 +62,7 @@ pub(crate) struct OrderItem {
     pub descending: bool,
 }
 
-/// ORDER BY RANK: by one score, or by the ranks that several give.
+/// ORDER BY RANK: by one score, or by the fused ranks of several scores.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ranking {
     pub components: Vec<Component>,
@@ -72,11 +72,11 @@ pub(crate) struct Ranking {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Component {
     pub score: Score,
-    /// Negative: the lowest score ranks first, with the weight's amount.
+    /// Negative: the lowest score ranks first, with the absolute weight.
     pub weight: f64,
 }
 
-/// More is better; what has none comes last.
+/// Higher is better; rows without a score come last.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Score {
     /// Depends on all texts of the container.
@@ -87,7 +87,7 @@ pub(crate) enum Score {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Expr {
-    /// Shared: a parameter is one value, however often it is mentioned.
+    /// Shared: a parameter is stored once, however often it is used.
     Constant(Arc<Value>),
     Variable {
         level: usize,
@@ -128,7 +128,7 @@ pub(crate) enum Expr {
     In {
         needle: Box<Expr>,
         items: Vec<Expr>,
-        /// The items in order when all are constants: a list of thousands is searched, not walked.
+        /// The items sorted, if all are constants: a list of thousands is searched by bisection.
         sorted: Option<Vec<Arc<Value>>>,
         negated: bool,
     },
@@ -176,7 +176,8 @@ pub(crate) enum Step {
     Index(Expr),
 }
 
-/// Where an expression was written. No part of what it means, so all are equal: GROUP BY matches by meaning.
+/// The position of an expression in the text. Always equal, because it does not change the meaning: GROUP BY matches
+/// by meaning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin(pub Span);
 
@@ -259,8 +260,8 @@ impl Expr {
     }
 }
 
-/// Constants of an IN list in order, each once. Mentions of one parameter are told apart by nothing but their place, so they
-/// are dropped before values are compared, which may be long.
+/// The constants of an IN list, sorted and without duplicates. Repeated uses of one parameter share a value, so they
+/// are removed by pointer before values, which may be long, are compared.
 pub(crate) fn sorted_constants(items: &[Expr]) -> Option<Vec<Arc<Value>>> {
     let mut constants: Vec<Arc<Value>> =
         items.iter().map(|item| item.shared_constant().cloned()).collect::<Option<_>>()?;
@@ -272,7 +273,7 @@ pub(crate) fn sorted_constants(items: &[Expr]) -> Option<Vec<Arc<Value>>> {
 }
 
 impl Query {
-    /// Whether the rows of a subquery in FROM cannot be made partition by partition.
+    /// Whether the rows of a subquery in FROM cannot be computed per partition.
     pub fn needs_whole_subquery(&self) -> bool {
         self.sources.iter().any(|source| match &source.input {
             Input::Subquery(query) => query.reads_container() && query.needs_all_items(),
@@ -306,12 +307,12 @@ impl Query {
         })
     }
 
-    /// Rows cannot be told from one item alone.
+    /// Rows depend on more than one item.
     pub fn needs_all_items(&self) -> bool {
         self.distinct || !self.order_by.is_empty() || !self.is_item_by_item()
     }
 
-    /// Rows are made of one item at a time, whatever is done to them later.
+    /// Rows are computed from one item at a time, before ORDER BY and DISTINCT.
     pub fn is_item_by_item(&self) -> bool {
         self.grouping.is_none()
             && !self.sources.iter().any(|source| match &source.input {
@@ -320,7 +321,7 @@ impl Query {
             })
     }
 
-    /// Nothing but the item is in scope.
+    /// Only the item is in scope.
     pub fn is_over_whole_items(&self) -> bool {
         self.grouping.is_none()
             && matches!(self.sources.as_slice(), [Source { input: Input::Container, iterate: false }])

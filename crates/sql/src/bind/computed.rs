@@ -1,4 +1,4 @@
-//! Computed properties: `SELECT VALUE e FROM c`, item by item and always with the same result.
+//! Computed properties: `SELECT VALUE e FROM c`, evaluated per item and deterministic.
 
 use crate::error::SqlError;
 use crate::functions;
@@ -8,13 +8,13 @@ use crate::syntax::parser;
 
 use super::{Bound, Parameters, Schema, aggregate_of, bind, bound};
 
-/// Names that every item has already.
+/// Names of system properties.
 const SYSTEM_NAMES: &[&str] = &["id", "_rid", "_ts", "_self", "_etag", "_attachments", "_lsn"];
 
-/// Of one container.
+/// Maximum per container.
 const COMPUTED_PROPERTIES_MAX: usize = 20;
 
-/// Checks a computed property definition (sql.md 9.1); the text of the error is the service's.
+/// Checks a computed property definition. The error text is the service's.
 pub fn check_computed_property(name: &str, query: &str) -> Result<(), SqlError> {
     compile(name, query, Schema::default(), &Allowance::default().meter()).map(|_| ())
 }
@@ -39,7 +39,8 @@ pub(crate) fn compile(
     Ok(query.projection)
 }
 
-/// Checks all computed properties of a container: each by itself, their number, their names, and that none uses another.
+/// Checks all computed properties of a container: each of them, their number, their names, and that none uses
+/// another.
 pub fn check_computed_properties(properties: &[(String, String)]) -> Result<(), SqlError> {
     if properties.len() > COMPUTED_PROPERTIES_MAX {
         let text = format!("A container can have at most {COMPUTED_PROPERTIES_MAX} computed properties.");
@@ -109,7 +110,7 @@ fn check(query: &Query) -> Result<(), &'static str> {
     }
 }
 
-/// ARRAY is the one form that is allowed.
+/// Only ARRAY subqueries are allowed.
 fn is_forbidden_subquery(expr: &Expr) -> bool {
     matches!(&*expr.kind, ExprKind::Subquery { form, .. } if *form != ast::SubqueryForm::Array)
 }

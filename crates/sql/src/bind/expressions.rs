@@ -1,4 +1,4 @@
-//! Expressions.
+//! Binds expressions.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ impl Binder<'_> {
         exprs.iter().map(|expr| self.expr(expr)).collect()
     }
 
-    /// An alias in scope, or one of the two number words that no grammar lists.
+    /// An alias in scope, or one of the two number names that the grammar does not list.
     pub(super) fn identifier(&mut self, name: &str, span: Span) -> Expr {
         if let Some(level) = self.resolve(name) {
             return self.variable(level, span);
@@ -112,7 +112,7 @@ impl Binder<'_> {
         Expr::Like { text, pattern, escape, compiled, negated }
     }
 
-    /// Kept with the query. A pattern that is one too many is compiled by the run.
+    /// Compiled with the query, within the memory limit. Further patterns are compiled in the run.
     fn pattern(&mut self, pattern: &str, escape: Option<char>) -> Option<Pattern> {
         self.take(Pattern::bytes_max(pattern)).then_some(())?;
         let result = Pattern::new(pattern, escape, &mut |steps| self.meter.spend(steps));
@@ -129,7 +129,7 @@ impl Binder<'_> {
     }
 
     fn call(&mut self, name: &ast::Identifier, arguments: &[ast::Expr], span: Span) -> Expr {
-        // RRF is a name only where ranks are fused.
+        // RRF is a function only in ORDER BY RANK.
         let function = functions::find(&name.name).filter(|function| !function.is_rank_fusion());
         let Some(function) = function else {
             self.report(Problem::UnknownFunction(name.name.clone()), name.span);
@@ -164,7 +164,7 @@ impl Binder<'_> {
         self.item_path(text).map_or_else(Language::default, |path| self.schema.language(&path))
     }
 
-    /// The path in the item, when the expression is one made of names.
+    /// The path in the item, if the expression is a path of names.
     pub(super) fn item_path(&self, expr: &Expr) -> Option<Path> {
         let Expr::Path { base, steps, .. } = expr else { return None };
         let names = steps.iter().map(|step| match step {
@@ -229,8 +229,8 @@ impl Binder<'_> {
 }
 
 impl Binder<'_> {
-    /// Constructors of constants are constants: built once, and comparable before the run. Parameters are copied for it, so
-    /// beyond [`FOLDED_BYTES_MAX`] they stay constructors.
+    /// Constructors of constants become constants: built once, and comparable before the run. This copies parameters,
+    /// so beyond [`FOLDED_BYTES_MAX`] they stay constructors.
     fn folded_array(&mut self, items: Vec<Expr>) -> Expr {
         if !items.iter().all(|item| item.as_constant().is_some()) || !self.may_fold(items.iter()) {
             return Expr::Array(items);
@@ -249,7 +249,7 @@ impl Binder<'_> {
         Expr::constant(properties.into_iter().filter_map(constant).collect::<Object>())
     }
 
-    /// Only what others share is copied.
+    /// Only shared values are copied.
     fn may_fold<'e>(&mut self, constants: impl Iterator<Item = &'e Expr>) -> bool {
         let shared = constants.filter_map(Expr::shared_constant).filter(|value| Arc::strong_count(value) > 1);
         let bytes = shared.map(|value| approximate_size(value)).fold(0, usize::saturating_add);
@@ -268,7 +268,7 @@ fn into_constant(expr: Expr) -> Option<Value> {
     Some(Arc::unwrap_or_clone(value)).filter(|value| !value.is_undefined())
 }
 
-/// `ALL(q)` holds when no row fails the condition of `q`.
+/// `ALL(q)` is true when no row fails the condition of `q`.
 fn negate_filter(query: &mut Query) {
     let condition = query.filter.take().unwrap_or(Expr::constant(true));
     query.filter = Some(Expr::Unary { operators: vec![UnaryOperator::Not], operand: Box::new(condition) });

@@ -1,8 +1,8 @@
-//! ORDER BY through a subquery in FROM that only names the parts of an item.
+//! ORDER BY on a subquery in FROM that only renames parts of an item.
 //!
-//! `SELECT VALUE s.id FROM (SELECT c.id, c.n FROM c WHERE c.n > 1) AS s ORDER BY s.n` is
-//! `SELECT VALUE c.id FROM c WHERE c.n > 1 ORDER BY c.n`: so it sorts by a path of the item, by an index, and over several
-//! partitions. Only queries with ORDER BY are rewritten, and only where no name changes its meaning.
+//! `SELECT VALUE s.id FROM (SELECT c.id, c.n FROM c WHERE c.n > 1) AS s ORDER BY s.n` becomes `SELECT VALUE c.id FROM
+//! c WHERE c.n > 1 ORDER BY c.n`. So it sorts by a path of the item, which an index and several partitions support.
+//! Only queries with ORDER BY are rewritten, and only where no name changes its meaning.
 
 use crate::functions::{self, Nature};
 use crate::syntax::ast::{
@@ -11,7 +11,7 @@ use crate::syntax::ast::{
 
 use super::{aggregate_of, select_names};
 
-/// The query, or the same one without its subquery in FROM.
+/// The query, without its subquery in FROM if that is possible.
 pub(crate) fn flatten(query: Query) -> Query {
     let is_sorted = query.order_by.as_ref().is_some_and(|order_by| !order_by.rank);
     if !is_sorted {
@@ -78,7 +78,7 @@ fn flat(query: &Query) -> Option<Query> {
     })
 }
 
-/// Every row of the subquery is made of one combination of its sources.
+/// Whether every row of the subquery comes from one combination of its sources.
 fn is_plain(inner: &Query) -> bool {
     let exprs: Vec<&Expr> = match &inner.select.selection {
         Selection::Star(_) => Vec::new(),
@@ -103,7 +103,7 @@ fn is_plain(inner: &Query) -> bool {
         && exprs.into_iter().all(is_repeatable)
 }
 
-/// What a row of the subquery is.
+/// The expression of a row of the subquery.
 fn row_of(inner: &Query, item: &str) -> Option<Expr> {
     match &inner.select.selection {
         Selection::Star(span) if inner.from.as_ref()?.sources.len() == 1 => {
@@ -152,7 +152,7 @@ fn name_of(source: &Source) -> Option<&str> {
     }
 }
 
-/// Whether the query around names anything like the sources of the subquery: the two would be confused.
+/// Whether the outer query uses a name of the sources of the subquery: they would be confused.
 fn declares(query: &Query, names: &[&str]) -> bool {
     let outer: Vec<&Source> = query.from.iter().flat_map(|from| from.sources.iter().skip(1)).collect();
     let alias = query.from.as_ref().and_then(|from| name_of(from.sources.first()?));
@@ -175,12 +175,12 @@ fn exprs(query: &Query) -> impl Iterator<Item = &Expr> {
     selected.into_iter().chain(&query.filter).chain(&query.group_by).chain(sorted)
 }
 
-/// Subqueries and LET bring names of their own; such a query stays as it is.
+/// Subqueries and LET declare names; such a query is not rewritten.
 fn has_scope(expr: &Expr) -> bool {
     expr.any(&|expr| matches!(&*expr.kind, ExprKind::Subquery { .. } | ExprKind::Let { .. }))
 }
 
-/// Puts what a row is in the place of its name.
+/// Replaces the name of a row by its expression.
 struct Replace<'q> {
     alias: &'q str,
     value: &'q Expr,
@@ -240,7 +240,7 @@ impl Replace<'_> {
         is_done.then_some(changed)
     }
 
-    /// A member of an object that is written out is what is written.
+    /// A member of a written-out object is the expression of that member.
     fn path(&self, steps: &[Step], span: crate::Span) -> Expr {
         let mut value = self.value.clone();
         let mut steps = steps;

@@ -1,4 +1,4 @@
-//! FROM: what each source is, what it is called, and what a name means.
+//! FROM: sources, aliases, and the resolution of names.
 
 use crate::syntax::ast::{self, Collection};
 use crate::syntax::diagnostic::Problem;
@@ -7,7 +7,7 @@ use crate::syntax::lexer::Span;
 use super::bound::{Expr, Input, Origin, Source, Step};
 use super::{Binder, JOINS_MAX, Place, Position};
 
-/// One level of the stack of values.
+/// One level of the stack of values in scope.
 pub(super) struct Entry {
     /// `None`: nothing can refer to it
     pub name: Option<String>,
@@ -28,7 +28,7 @@ pub(super) enum EntryKind {
     Group,
 }
 
-/// Of a property that is a constant.
+/// Maximum length of a constant property name.
 const NAME_BYTES_MAX: usize = 256;
 
 impl Binder<'_> {
@@ -36,7 +36,7 @@ impl Binder<'_> {
         let first_level = self.scope.len();
         let mut sources = Vec::new();
         self.with_place(Place::Clause("FROM"), |binder| {
-            // More joins are an error already, and looking for their aliases would take long.
+            // More joins are an error already, and the search for their aliases would take long.
             for (index, source) in from.sources.iter().take(JOINS_MAX + 1).enumerate() {
                 let container = position != Position::Nested && index == 0;
                 binder.source(source, container, &mut sources);
@@ -46,8 +46,8 @@ impl Binder<'_> {
         sources
     }
 
-    /// Appends to `sources` and to the scope alike: a path below the container takes two levels, the hidden
-    /// one being the item.
+    /// Adds to `sources` and to the scope. A path below the container takes two levels: a hidden one for the item,
+    /// and its own.
     fn source(&mut self, source: &ast::Source, container: bool, sources: &mut Vec<Source>) {
         let name = alias_of(source).map(|(name, _)| name);
         let first = sources.is_empty();
@@ -164,12 +164,12 @@ fn is_computed(index: &ast::Expr) -> bool {
     !matches!(&*index.kind, ast::ExprKind::Literal(_) | ast::ExprKind::Parameter(_))
 }
 
-/// A longer one, which a parameter may be in thousands of places, is looked for without a copy.
+/// Longer texts, which a parameter may have in thousands of places, are looked up without a copy.
 pub(crate) fn is_name(text: &str) -> bool {
     text.len() <= NAME_BYTES_MAX
 }
 
-/// The alias given, or inferred from the last name of the path.
+/// The given alias, or the last name of the path.
 fn alias_of(source: &ast::Source) -> Option<(String, Span)> {
     if let Some(alias) = &source.alias {
         return Some((alias.name.clone(), alias.span));

@@ -1,7 +1,7 @@
 //! Aggregates and GROUP BY.
 //!
-//! A grouped query has one more level on top of its sources: the group. The select list is bound against
-//! the sources first; then what matches a key becomes that key, and a source left over is an error.
+//! A grouped query has one more level on top of its sources: the group. The select list is first bound against the
+//! sources; then every part that matches a key becomes that key, and a remaining use of a source is an error.
 
 use crate::functions::Aggregate;
 use crate::syntax::ast::{self, ExprKind};
@@ -12,7 +12,7 @@ use super::bound::{AggregateCall, Expr, Grouping, OrderItem, Step};
 use super::from::{Entry, EntryKind};
 use super::{AGGREGATES_MAX, Binder, GROUP_BY_EXPRESSIONS_MAX, Place, aggregate_of};
 
-/// The aggregates of a grouped query that is being bound.
+/// The aggregates of the grouped query being bound.
 pub(super) struct Frame {
     /// Level of the group.
     level: usize,
@@ -87,7 +87,7 @@ impl Binder<'_> {
         self.clause("GROUP BY", key)
     }
 
-    /// Beside GROUP BY only keys can be sorted by; beside bare aggregates sorting one row means nothing.
+    /// With GROUP BY, only keys can be sorted by; with aggregates alone there is one row and nothing to sort.
     fn grouped_order_by(
         &mut self,
         query: &ast::Query,
@@ -139,9 +139,9 @@ impl Binder<'_> {
         }
     }
 
-    /// The same aggregate of the same expression is computed once.
+    /// Equal aggregates of equal expressions are computed once.
     fn register(&mut self, call: AggregateCall, span: Span) -> Expr {
-        // Compared with every other one.
+        // Each is compared with every other one.
         let known = self.frames.last().map_or(0, |frame| frame.aggregates.len());
         if !self.spend(known as u64) {
             return Expr::undefined();
@@ -163,7 +163,7 @@ impl Binder<'_> {
 }
 
 impl Binder<'_> {
-    /// Replaces what is a key, or a path below a key, and returns where sources are used outside of keys.
+    /// Replaces keys, and paths below a key. Returns the uses of sources outside of keys.
     fn replace_keys(
         &mut self,
         expr: &mut Expr,
@@ -173,14 +173,14 @@ impl Binder<'_> {
     ) -> Vec<Span> {
         let mut left_over = Vec::new();
         replace(expr, &mut |expr| {
-            // Compared with every key, and once more with its beginning.
+            // Each is compared with every key, also as a prefix.
             !self.spend(2 * keys.len() as u64) || replace_one(expr, keys, sources, level, &mut left_over)
         });
         left_over
     }
 }
 
-/// Visits from the outside in; `change` says whether it dealt with all that is inside.
+/// Visits parents before children; `change` returns whether it handled everything inside.
 fn replace(expr: &mut Expr, change: &mut dyn FnMut(&mut Expr) -> bool) {
     if !change(expr) {
         expr.for_each_child_mut(&mut |child| replace(child, change));
@@ -199,7 +199,7 @@ fn replace_one(
         return true;
     }
     if replace_prefix(expr, keys, level) {
-        return false; // an index behind the prefix may still use a source
+        return false; // an index after the prefix may still use a source
     }
     match expr {
         Expr::Variable { level, origin } | Expr::Computed { level, origin, .. }

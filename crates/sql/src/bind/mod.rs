@@ -1,15 +1,15 @@
-//! Names to levels, parameters to values, function names to functions; every rule the service checks
-//! before it runs a query. All errors are collected, none stops the binding.
+//! The binder: names to levels, parameters to values, function names to functions, and all rules that the service
+//! checks before it runs a query. All errors are collected; none stops the binding.
 
-pub(crate) mod bound; // a query with everything resolved
-pub(crate) mod computed; // computed properties: what their queries may be
+pub(crate) mod bound; // a bound query
+pub(crate) mod computed; // the rules of computed properties
 mod expressions; // ast::Expr to bound::Expr
-pub(crate) mod flatten; // ORDER BY through a subquery that only names parts of an item
-mod from; // sources, aliases and where a root name leads
-mod grouping; // aggregates, GROUP BY and what may stand beside them
+pub(crate) mod flatten; // ORDER BY on a subquery that only renames parts of an item
+mod from; // sources, aliases and the resolution of names
+mod grouping; // aggregates and GROUP BY
 mod order; // ORDER BY
 mod rank; // ORDER BY RANK
-mod schema; // what of its container a query depends on
+mod schema; // the properties of a container that a query depends on
 mod vector_distance; // VectorDistance and its options
 
 use std::collections::{HashMap, HashSet};
@@ -37,21 +37,20 @@ pub(crate) const USER_DEFINED_CALLS_MAX: usize = 10;
 pub(crate) const COUNT_LIMIT: u64 = 1 << 32;
 /// Keys are compared with every part of the select list.
 const GROUP_BY_EXPRESSIONS_MAX: usize = 256;
-/// Different aggregates of one query.
+/// Maximum of different aggregates of one query.
 const AGGREGATES_MAX: usize = 1_024;
-/// Copies of parameters inside of constant arrays and objects.
+/// Maximum memory for copies of parameters inside of constant arrays and objects.
 const FOLDED_BYTES_MAX: usize = 1 << 20;
-/// Scores that RRF fuses: the plan of a client has all of them in the text of each.
+/// Maximum number of scores in RRF: the plan repeats all of them for each.
 const RANK_SCORES_MAX: usize = 100;
-/// Nobody reads more, and an answer has to stay small.
+/// Keeps the response small.
 const DIAGNOSTICS_MAX: usize = 100;
 
 /// Bound values for `@name` parameters, the `@` included in the name.
 #[derive(Clone, Debug, Default)]
 pub struct Parameters(pub Vec<(String, Value)>);
 
-/// Binds a whole query. `computed` are the names of the computed properties in scope; `schema` is for all else. What it takes
-/// is spent from the meter.
+/// Binds a whole query. `computed`: names of the computed properties in scope. Work is spent from the meter.
 pub(crate) fn bind(
     query: &ast::Query,
     text: &str,
@@ -68,7 +67,7 @@ pub(crate) fn bind(
     binder.finish().map(|()| Bound { query, ranking, uses_clock, is_deterministic })
 }
 
-/// Binds one expression over named values, the first name at level 0. Also whether it calls no function of time or chance.
+/// Binds one expression over named values, the first name at level 0. Also returns whether it is deterministic.
 pub(crate) fn bind_expression(
     expr: &ast::Expr,
     text: &str,
@@ -86,23 +85,24 @@ pub(crate) fn bind_expression(
 
 pub(crate) struct Bound {
     pub query: Query,
-    /// ORDER BY RANK; the query itself has no order then, unless one score of the item alone is all.
+    /// ORDER BY RANK. The query has no order of its own then, except for a single score that depends on the item
+    /// alone.
     pub ranking: Option<Ranking>,
     pub uses_clock: bool,
-    /// Calls no function of time or chance, subqueries included.
+    /// Calls no function of time or random numbers, subqueries included.
     pub is_deterministic: bool,
 }
 
-/// Where a query stands, which decides what its FROM root may be and which clauses it may have.
+/// The position of a query, which decides about its FROM root and its clauses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Position {
     Top,
-    /// In FROM with no row around it: its root is the container, too.
+    /// In FROM without an outer row: its root is the container, too.
     From,
     Nested,
 }
 
-/// What the expression being bound belongs to.
+/// The clause of the expression being bound.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Select,
@@ -116,7 +116,7 @@ struct Binder<'t> {
     computed: &'t [&'t str],
     schema: Schema<'t>,
     meter: &'t Meter,
-    /// The first refusal of the meter: nothing is bound behind it.
+    /// The first error of the meter: nothing is bound after it.
     failure: Option<SqlError>,
     folded_bytes: usize,
     scope: Vec<Entry>,
@@ -124,14 +124,14 @@ struct Binder<'t> {
     place: Place,
     joins: usize,
     user_defined_calls: usize,
-    /// Of every function called.
+    /// The volatility of every function called.
     natures: Vec<Nature>,
     ranking: Option<Ranking>,
     diagnostics: Vec<Diagnostic>,
     refusals: Vec<String>,
 }
 
-/// A value of the request, and the one copy of it that the query shares.
+/// A parameter of the request, and the copy that all uses in the query share.
 struct Parameter<'t> {
     value: &'t Value,
     shared: Option<Arc<Value>>,
@@ -145,7 +145,7 @@ impl<'t> Binder<'t> {
         schema: Schema<'t>,
         meter: &'t Meter,
     ) -> Binder<'t> {
-        // The first of a name counts.
+        // The first parameter of a name counts.
         let named = parameters.0.iter().rev();
         let parameters =
             named.map(|(name, value)| (name.as_str(), Parameter { value, shared: None })).collect();
@@ -169,13 +169,13 @@ impl<'t> Binder<'t> {
         }
     }
 
-    /// False when there is nothing left to spend: then what is bound does not matter any more.
+    /// False when the limit is exceeded: the bound result is not used then.
     fn spend(&mut self, steps: u64) -> bool {
         let result = self.meter.spend(steps);
         self.note(result).is_some()
     }
 
-    /// Takes memory that the query holds from now on.
+    /// Reserves memory for the lifetime of the query.
     fn take(&mut self, bytes: usize) -> bool {
         let result = self.meter.allowance().memory().take(bytes);
         self.note(result).is_some()
@@ -205,7 +205,7 @@ impl<'t> Binder<'t> {
         self.diagnostics.push(Diagnostic::new(problem, span));
     }
 
-    /// For what is understood but not offered.
+    /// For a query that is valid but not supported.
     fn refuse(&mut self, text: impl Into<String>) {
         self.refusals.push(text.into());
     }
@@ -301,7 +301,7 @@ impl<'t> Binder<'t> {
         }
     }
 
-    /// The bound value itself; the last source, since hidden ones stand before it.
+    /// The bound value itself: of the last source, since hidden sources come before it.
     fn star(&mut self, query: &ast::Query, outer_level: usize, span: Span) -> Expr {
         match &query.from {
             None => self.report(Problem::StarWithoutFrom, span),
@@ -351,7 +351,7 @@ impl<'t> Binder<'t> {
         0
     }
 
-    /// One that the request does not supply is undefined.
+    /// A missing parameter is undefined.
     fn parameter(&mut self, name: &str) -> Arc<Value> {
         let Some(Parameter { value, shared }) = self.parameters.get(name) else {
             return Arc::new(Value::Undefined);
@@ -400,7 +400,7 @@ fn inferred_name(expr: &ast::Expr) -> Option<String> {
     }
 }
 
-/// The aggregate that a call names, if it names one.
+/// The aggregate that a call names, if any.
 pub(crate) fn aggregate_of(expr: &ast::Expr) -> Option<Aggregate> {
     match &*expr.kind {
         ast::ExprKind::Call { name, .. } => crate::functions::find(&name.name)?.aggregate(),

@@ -1,4 +1,4 @@
-//! ORDER BY: what can be sorted by.
+//! ORDER BY: checks and binds sort keys.
 
 use crate::functions::{Function, Metric};
 use crate::syntax::ast;
@@ -8,7 +8,7 @@ use super::Binder;
 use super::bound::{Expr, OrderItem, Step};
 use super::from::EntryKind;
 
-/// As query plans write it: less than any score, or with the other sign more than any distance.
+/// As query plans write it: lower than any score; negated, greater than any distance.
 const WORST_SCORE: f64 = -1.79769e308;
 
 const CORRELATED: &str = "Order-by over correlated collections is not supported.";
@@ -28,7 +28,7 @@ impl Binder<'_> {
             && function.is_sort_key()
         {
             let descending = self.sorts_descending(function, arguments, item);
-            // No distance is like an undefined value, which comes before all others; no score is the worst.
+            // A missing distance sorts like undefined, before all values; a missing score is the worst.
             let is_least = descending || function.is_distance();
             return OrderItem { expr: with_worst(expr, is_least), descending };
         }
@@ -38,7 +38,7 @@ impl Binder<'_> {
         OrderItem { expr, descending: item.direction == Some(ast::Direction::Descending) }
     }
 
-    /// The most alike first, whichever way distances run; scores that query plans ask for may say otherwise.
+    /// Most similar first, for every distance function; the scores of query plans may state another direction.
     fn sorts_descending(&mut self, function: &Function, arguments: &[Expr], item: &ast::OrderItem) -> bool {
         if !function.is_distance() {
             return item.direction != Some(ast::Direction::Ascending);
@@ -75,7 +75,7 @@ impl Binder<'_> {
     }
 }
 
-/// In place of no score: less than any, or more than any.
+/// Replaces a missing score by one lower, or higher, than all others.
 pub(super) fn with_worst(score: Expr, is_least: bool) -> Expr {
     let worst = if is_least { WORST_SCORE } else { -WORST_SCORE };
     Expr::Coalesce(vec![score, Expr::constant(worst)])

@@ -1,4 +1,4 @@
-//! ORDER BY RANK: a score, or several that RRF fuses.
+//! ORDER BY RANK: one score, or several scores fused by RRF.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::order::with_worst;
 use super::{Binder, Place, RANK_SCORES_MAX};
 
 impl Binder<'_> {
-    /// Sort keys where one score of the item alone is all; otherwise the order follows from the ranking.
+    /// Sort keys for a single score that depends on the item alone; otherwise the ranking decides the order.
     pub(super) fn rank(&mut self, query: &ast::Query, order_by: &ast::OrderBy) -> Vec<OrderItem> {
         self.check_ranked_sources(query);
         for item in &order_by.items {
@@ -108,13 +108,13 @@ impl Binder<'_> {
         Some(Component { score, weight })
     }
 
-    /// Terms one by one, or in one array.
+    /// Terms as separate arguments, or in one array.
     fn text_score(&mut self, arguments: &[ast::Expr], call: &ast::Expr) -> Option<Score> {
         let mut bound = self.exprs(arguments).into_iter();
         let text = bound.next()?;
         let bound: Option<Vec<Arc<Value>>> = bound.map(|term| term.shared_constant().cloned()).collect();
         let bytes = bound.iter().flatten().map(|term| approximate_size(term)).fold(0, usize::saturating_add);
-        // The terms are copied here, for the score and for the statistics.
+        // The terms are copied, for the score and for the statistics.
         let constants = bound.filter(|_| self.take(bytes.saturating_mul(3)));
         let constants =
             constants.map(|terms| terms.iter().map(|term| (**term).clone()).collect::<Vec<Value>>());
@@ -134,7 +134,7 @@ impl Binder<'_> {
         Some(Score::Text { text, terms, language })
     }
 
-    /// An array of numbers, or parameters that are such.
+    /// An array of numbers, or of parameters that are numbers.
     fn weights(&mut self, expr: &ast::Expr) -> Option<Vec<f64>> {
         let mut constant = |expr: &ast::Expr| match &*expr.kind {
             ExprKind::Literal(value) => Some(Arc::new(value.clone())),
@@ -150,7 +150,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The same call, turned so that more is closer.
+    /// The same call, with the sign changed so that a larger value is closer.
     fn vector_score(&mut self, expr: &ast::Expr) -> Expr {
         match (self.expr(expr), functions::find("_VectorScore")) {
             (Expr::Call { arguments, .. }, Some(function)) => Expr::Call { function, arguments },

@@ -1,4 +1,4 @@
-//! What of its container a query depends on when it is compiled.
+//! The properties of a container that a query depends on at compile time.
 
 use quire_resource::{ContainerDefinition, DistanceFunction, FullTextPath, VectorEmbedding};
 use quire_value::Path;
@@ -6,14 +6,15 @@ use quire_value::Path;
 use crate::functions::UserFunctions;
 use crate::text::Language;
 
-/// Given to [`Query::compile_for`](crate::query::Query::compile_for). The default knows nothing of a container.
+/// Passed to [`Query::compile_for`](crate::query::Query::compile_for). The default is for queries without a
+/// container.
 #[derive(Clone, Copy, Default)]
 pub struct Schema<'c> {
     /// Computed properties: name and query text.
     pub computed: &'c [(String, String)],
-    /// They tell how vectors at a path are compared.
+    /// They define how vectors at a path are compared.
     pub vectors: &'c [VectorEmbedding],
-    /// They tell the language of the text at a path.
+    /// They define the language of the text at a path.
     pub full_text: &'c [FullTextPath],
     /// `None`: no user-defined function can be called.
     pub functions: Option<&'c dyn UserFunctions>,

@@ -1,4 +1,4 @@
-//! VectorDistance: its options, and how the container's policy says that vectors are compared.
+//! VectorDistance: its options, and the distance function of the container's policy.
 
 use quire_resource::DistanceFunction;
 use quire_value::{Object, Value};
@@ -12,13 +12,14 @@ use super::Binder;
 use super::bound::Expr;
 
 const DATA_TYPES: [&str; 4] = ["float32", "float16", "int8", "uint8"];
-/// More than there are; whoever sends more is told that they are no options.
+/// More than there are. Further members are refused as unknown options.
 const OPTIONS_MAX: usize = 64;
 const SEARCH_LIST_SIZE_MULTIPLIER: std::ops::RangeInclusive<f64> = 1.0..=100.0;
 
 impl Binder<'_> {
     /// Bound as `(vector, vector, brute force, distance function, search list size multiplier, quantized vector list
-    /// multiplier)`, whatever was left out; the last two may be null (an undefined argument has no distance).
+    /// multiplier)`, with defaults for omitted arguments; the last two may be null (an undefined argument would give
+    /// no distance).
     pub(super) fn vector_call(&mut self, function: &'static Function, arguments: &[ast::Expr]) -> Expr {
         self.natures.push(function.nature());
         let options = arguments.get(3).map(|options| self.vector_options(options)).unwrap_or_default();

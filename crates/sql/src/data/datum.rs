@@ -1,7 +1,8 @@
-//! What an expression evaluates to: a place in a stored item, a borrowed or an owned value. Comparing, hashing, following
-//! paths and writing JSON work in place and allocate nothing.
+//! The value of an expression: a node of a stored item, a borrowed value or an owned value. Comparing, hashing,
+//! following paths and writing JSON work in place and allocate nothing.
 //!
-//! Invariant, a property test: a datum that is a node behaves in everything as the value that the node stands for.
+//! Invariant, checked by a property test: a datum that is a node of a stored item behaves like the value of that
+//! node.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -11,16 +12,16 @@ use quire_value::{Kind, Node, Number, Object, Value};
 
 use super::item::{Form, Item, SYSTEM_PROPERTY_COUNT, Stored};
 
-/// A value that lies elsewhere.
+/// A borrowed value.
 #[derive(Clone, Copy)]
 pub(crate) enum View<'a> {
     Node(Node<'a>),
     Value(&'a Value),
-    /// A whole stored item: an object with system properties behind the user's.
+    /// A whole stored item: an object whose system properties follow the user's properties.
     Item(&'a Stored<'a>),
 }
 
-/// A view looked at once: what operators need of scalars.
+/// A value decoded for operators on scalars.
 #[derive(Clone, Copy)]
 pub(crate) enum Scalar<'a> {
     Undefined,
@@ -32,7 +33,7 @@ pub(crate) enum Scalar<'a> {
     Other,
 }
 
-/// Like `Cow<Value>`, with more places to borrow from.
+/// Like `Cow<Value>`, but can also borrow from stored items.
 pub(crate) enum Datum<'a> {
     Borrowed(View<'a>),
     Owned(Value),
@@ -78,7 +79,7 @@ impl<'a> Datum<'a> {
         }
     }
 
-    /// An element of an array. Only whole numbers from zero on are positions.
+    /// An element of an array. Only integers from zero on are positions.
     pub fn element(self, index: Number) -> Datum<'a> {
         let Some(index) = index.as_u64().and_then(|index| usize::try_from(index).ok()) else {
             return Datum::UNDEFINED;
@@ -109,7 +110,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The node of a stored value; `Err` with the value otherwise. What the item has besides is left out.
+    /// The node of a stored value, without system properties; `Err` with the value otherwise.
     #[inline]
     fn user(self) -> Result<Node<'a>, &'a Value> {
         match self {
@@ -155,7 +156,7 @@ impl<'a> View<'a> {
         self.user().map_or_else(Value::as_str, Node::as_str)
     }
 
-    /// The bytes of a string, for what needs no characters.
+    /// The bytes of a string, for callers that need no characters.
     #[inline]
     pub fn as_text(self) -> Option<&'a [u8]> {
         self.user().map_or_else(|value| value.as_str().map(str::as_bytes), Node::as_text)
@@ -165,7 +166,7 @@ impl<'a> View<'a> {
         self.as_number().is_some_and(|number| number.as_f64().is_nan())
     }
 
-    /// Whether nothing in it is NaN or an infinity; what is stored never is.
+    /// Whether the value contains no NaN and no infinity. Stored values never do.
     pub fn is_finite(self) -> bool {
         fn finite(value: &Value) -> bool {
             match value {
@@ -187,7 +188,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Members or elements; 0 otherwise.
+    /// The number of members or elements; 0 otherwise.
     pub fn len(self) -> usize {
         let own = self.user().map_or_else(value_len, Node::len);
         own + if let View::Item(_) = self { SYSTEM_PROPERTY_COUNT } else { 0 }
@@ -211,7 +212,7 @@ impl<'a> View<'a> {
         found.unwrap_or(View::UNDEFINED)
     }
 
-    /// Of an array; none for anything else.
+    /// The elements of an array; none for anything else.
     pub fn elements(self) -> impl Iterator<Item = View<'a>> {
         let (nodes, values) = match self.user() {
             Ok(node) => (Some(node.elements()), &[][..]),
@@ -235,7 +236,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Appends compact JSON text, without what has no JSON form.
+    /// Appends compact JSON text. Leaves out what has no JSON form.
     pub fn write_json(self, out: &mut Vec<u8>) {
         match self {
             View::Node(node) => node.write_json(out),
@@ -302,7 +303,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// How much the value weighs once it is owned, for budgets: near enough, and cheap.
+    /// The estimated memory of an owned copy of the value.
     pub fn approximate_size(self) -> usize {
         match self {
             View::Value(value) => value_size(value),
@@ -313,7 +314,7 @@ impl<'a> View<'a> {
 }
 
 const NODE_BYTES: usize = std::mem::size_of::<Value>();
-/// Names and texts of the system properties, about.
+/// The approximate size of the names and texts of the system properties.
 const SYSTEM_PROPERTIES_BYTES: usize = 400;
 
 fn item_member<'a>(item: &'a Stored<'a>, name: &str) -> Datum<'a> {
@@ -347,7 +348,7 @@ fn value_len(value: &Value) -> usize {
     }
 }
 
-/// Every member of one object is in the other, at least one of them being a node: nodes find names fast.
+/// Whether every member of one object is in the other. At least one of them is a node: nodes find names fast.
 fn covers(left: View<'_>, right: View<'_>) -> bool {
     let in_node = |node: Node<'_>, name: &str, value: View<'_>| {
         node.get(name).is_some_and(|member| View::Node(member).equals(value))
@@ -375,7 +376,7 @@ fn values_of(value: &Value) -> impl Iterator<Item = (&str, View<'_>)> {
     value.as_object().into_iter().flat_map(Object::iter).map(|(name, value)| (name, View::Value(value)))
 }
 
-/// A sum does not know the order of its parts.
+/// A sum, so that the order of the members does not matter.
 pub(super) fn sum_members<'v>(
     members: impl Iterator<Item = (&'v str, View<'v>)>,
     random: &RandomState,
@@ -411,7 +412,7 @@ fn node_size(node: Node<'_>) -> usize {
     NODE_BYTES + inside
 }
 
-/// For functions that hold values.
+/// The estimated memory of a value.
 pub(crate) fn approximate_size(value: &Value) -> usize {
     View::Value(value).approximate_size()
 }

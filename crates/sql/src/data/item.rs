@@ -1,8 +1,8 @@
-//! What a query is fed: items as they are stored, or values.
+//! The input of a query: items in their stored form, or as values.
 
 use quire_value::{Kind, Node, Object, Value};
 
-/// An item of the container. Cheap to make and to copy: nothing is decoded before an expression asks for it.
+/// An item of the container. Cheap to create and to copy: nothing is decoded before an expression needs it.
 #[derive(Clone, Copy)]
 pub struct Item<'a>(pub(super) Form<'a>);
 
@@ -19,12 +19,12 @@ pub(crate) struct Stored<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// The user's properties in binary form, and what the engine knows besides.
+    /// The user's properties in binary form, and the system properties.
     pub fn stored(user: Node<'a>, system: &'a dyn SystemProperties) -> Item<'a> {
         Item(Form::Stored(Stored { user, system }))
     }
 
-    /// A whole item, or as much of it as the query reads.
+    /// A whole item, or the part of it that the query reads.
     pub fn value(value: &'a Value) -> Item<'a> {
         Item(Form::Value(value))
     }
@@ -45,19 +45,19 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The properties that the engine gives to every item (`_rid`, `_self`, `_etag`, `_attachments`, `_ts`), made when they
-/// are asked for. Contract: all names start with `_`, the three methods agree, and no user property has such a name.
+/// The properties that the engine adds to every item (`_rid`, `_self`, `_etag`, `_attachments`, `_ts`), created on
+/// demand. Contract: all names start with `_`, the three methods agree, and no user property has such a name.
 pub trait SystemProperties {
     fn get(&self, name: &str) -> Option<Value>;
 
     /// Appends the members as JSON, with a comma before each: `,"_rid":"…",…`.
     fn write_members(&self, out: &mut Vec<u8>);
 
-    /// Sets every one, in the order in which they are written.
+    /// Sets all of them, in the order in which they are written.
     fn set_members(&self, object: &mut Object);
 }
 
-/// How many system properties there are; only budgets ask.
+/// The number of system properties; only used for size estimates.
 pub(super) const SYSTEM_PROPERTY_COUNT: usize = 5;
 
 impl Stored<'_> {
@@ -79,7 +79,7 @@ impl Stored<'_> {
         let members = out.len();
         self.system.write_members(out);
         if members == start + 1 && out.get(members) == Some(&b',') {
-            out.remove(members); // nothing stands before the first
+            out.remove(members); // no comma before the first member
         }
         out.push(b'}');
     }

@@ -1,11 +1,10 @@
-//! What a run works on, in place: items that come in, values of expressions, rows that go out, and their form in
-//! temporary files.
+//! The data of a run: items, values of expressions, rows, and their form in temporary files.
 
-mod datum; // what expressions evaluate to
-mod item; // what comes in
-mod places; // places in a list, by keys
+mod datum; // the value of an expression
+mod item; // the input of a query
+mod places; // positions in a list, by keys
 mod record; // values in temporary files
-mod row; // what comes out
+mod row; // the output of a query
 
 pub(crate) use self::datum::{Datum, Scalar, View, approximate_size};
 pub use self::item::{Item, SystemProperties};

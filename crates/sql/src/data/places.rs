@@ -1,4 +1,5 @@
-//! Places in a list, looked up by keys without owning them: GROUP BY and aggregates of distinct values.
+//! A hash index from keys to positions in a list, without copies of the keys: GROUP BY and aggregates of distinct
+//! values.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -6,7 +7,7 @@ use hashbrown::HashTable;
 
 use super::datum::Datum;
 
-/// Where what has some keys stands in a list.
+/// Positions in a list, by keys.
 #[derive(Default)]
 pub(crate) struct Places {
     random: RandomState,
@@ -14,7 +15,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// A place in the table, and the room that tables leave free.
+    /// Bytes of an entry, with the free entries of a hash table.
     pub const SLOT_BYTES: usize = 2 * std::mem::size_of::<(u64, usize)>();
 
     pub fn hash(&self, keys: &[Datum<'_>]) -> u64 {
@@ -23,7 +24,7 @@ impl Places {
         hasher.finish()
     }
 
-    /// `is_it`: whether what stands at a place has the keys.
+    /// `matches`: whether the entry at a position has the keys.
     pub fn find(&self, hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
         self.places.find(hash, |(known, place)| *known == hash && is_it(*place)).map(|(_, place)| *place)
     }

@@ -1,5 +1,5 @@
-//! Values in the records of temporary files, written as they are: what comes back is what was put in, the order of members
-//! and the form of numbers included.
+//! Encoding of values in temporary files. Exact: decoding gives the same value, with the same order of members and
+//! the same form of numbers.
 
 use quire_value::{Number, Object, Value};
 
@@ -16,7 +16,7 @@ const STRING: u8 = 7;
 const ARRAY: u8 = 8;
 const OBJECT: u8 = 9;
 
-/// Seven bits to a byte, the last byte without its first bit.
+/// LEB128: seven bits per byte, least significant first; the high bit marks that more bytes follow.
 pub(crate) fn put_number(number: u64, out: &mut Vec<u8>) {
     let mut rest = number;
     while rest >= 0x80 {
@@ -30,7 +30,7 @@ pub(crate) fn put_double(number: f64, out: &mut Vec<u8>) {
     out.extend(number.to_bits().to_le_bytes());
 }
 
-/// Appends a value as it is.
+/// Appends the encoded value.
 pub(crate) fn put_value(value: &Value, out: &mut Vec<u8>) {
     let tagged = |tag: u8, bytes: [u8; 8], out: &mut Vec<u8>| {
         out.push(tag);
@@ -68,7 +68,7 @@ fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads back what was put, from the front.
+/// Decodes fields from the front.
 pub(crate) struct Fields<'b>(pub &'b [u8]);
 
 impl Fields<'_> {

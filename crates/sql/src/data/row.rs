@@ -1,4 +1,4 @@
-//! What comes out of a query.
+//! The output of a query.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -8,17 +8,17 @@ use crate::error::SqlError;
 
 use super::datum::{Datum, View, sum_members};
 
-/// A row, still where its parts lie: written as JSON without becoming a value first.
+/// A row that still borrows its parts. Written as JSON without building a value first.
 pub struct Row<'a>(pub(crate) Shape<'a>);
 
 pub(crate) enum Shape<'a> {
     Datum(Datum<'a>),
-    /// The defined properties of a select list, whose names all differ.
+    /// The defined properties of a select list. All names differ.
     Members(Vec<(&'a str, Datum<'a>)>),
 }
 
 impl<'a> Row<'a> {
-    /// Appends compact JSON text, without what has no JSON form (`undefined`, NaN, infinity).
+    /// Appends compact JSON text. Leaves out what has no JSON form (`undefined`, NaN, infinity).
     pub fn write_json(&self, out: &mut Vec<u8>) {
         match &self.0 {
             Shape::Datum(datum) => datum.view().write_json(out),
@@ -30,7 +30,7 @@ impl<'a> Row<'a> {
         self.again().into_value()
     }
 
-    /// A row with NaN or an infinity anywhere has no JSON form, and is not to be sent.
+    /// Refuses a row that contains NaN or an infinity: it has no JSON form.
     pub fn check(&self) -> Result<(), SqlError> {
         let is_finite = match &self.0 {
             Shape::Datum(datum) => datum.view().is_finite(),
@@ -46,12 +46,12 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// It becomes one value by copying.
+    /// Whether a copy is needed to make it one value.
     pub(crate) fn is_in_parts(&self) -> bool {
         matches!(self.0, Shape::Members(_))
     }
 
-    /// As evaluated, with what has no JSON form.
+    /// The value as evaluated, including what has no JSON form.
     pub(crate) fn into_value(self) -> Value {
         match self.0 {
             Shape::Datum(datum) => datum.into_value(),
@@ -76,7 +76,7 @@ impl<'a> Row<'a> {
         matches!(&self.0, Shape::Datum(datum) if datum.is_undefined())
     }
 
-    /// How much it weighs once it is owned.
+    /// The estimated memory of an owned copy.
     pub fn approximate_size(&self) -> usize {
         match &self.0 {
             Shape::Datum(datum) => datum.view().approximate_size(),
@@ -96,7 +96,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// That of the value.
+    /// The hash of its value.
     pub(crate) fn hash(&self, random: &RandomState) -> u64 {
         let mut hasher = random.build_hasher();
         match &self.0 {
@@ -117,7 +117,7 @@ impl<'a> From<Datum<'a>> for Row<'a> {
     }
 }
 
-/// Rows of one select list have their names in one order, so looking for names is the exception.
+/// Rows of one select list usually have their names in the same order, so a search by name is the exception.
 fn same_members(members: &[(&str, Datum<'_>)], object: &Object) -> bool {
     if members.len() != object.len() {
         return false;

@@ -1,4 +1,4 @@
-//! The rows of DISTINCT, looked up by what they are equal to, without owning what is looked up.
+//! The rows that DISTINCT has emitted, in a hash table. Lookup needs no owned copy of a row.
 
 use std::hash::RandomState;
 
@@ -9,10 +9,10 @@ use crate::data::Row;
 use crate::error::SqlError;
 use crate::limits::Kept;
 
-/// A place in the table, and the room that tables leave free.
+/// Bytes of an entry, with the free entries of a hash table.
 const SLOT_BYTES: usize = 2 * std::mem::size_of::<(u64, Value)>();
 
-/// Rows that DISTINCT has let through.
+/// Rows that DISTINCT has emitted.
 #[derive(Default)]
 pub(crate) struct Seen {
     random: RandomState,
@@ -21,31 +21,31 @@ pub(crate) struct Seen {
 
 pub(crate) enum Inserted {
     New,
-    /// Equal to an earlier one.
+    /// Equal to an earlier row.
     Repeated,
-    /// Not equal to one that is here, and not kept.
+    /// Not equal to a row in the table, and not inserted for lack of memory.
     NoRoom,
 }
 
-/// Where rows are kept that DISTINCT lets through.
+/// The memory for the rows of DISTINCT.
 #[derive(Clone, Copy)]
 pub(crate) struct RowMemory<'k> {
     pub kept: &'k Kept<'k>,
     pub beyond: Beyond,
 }
 
-/// What becomes of rows that have no room.
+/// What happens to rows that do not fit into memory.
 #[derive(Clone, Copy)]
 pub(crate) enum Beyond {
     Refused,
-    /// They go elsewhere.
+    /// The caller sorts them in temporary files and emits them later.
     PutOff,
-    /// The same for every row that comes.
+    /// The caller defers every further row.
     AllPutOff,
 }
 
 impl Seen {
-    /// What a row is. `memory`: where a new one is kept.
+    /// Looks the row up, and inserts it if it is new and fits into memory.
     pub fn insert(&mut self, row: &Row<'_>, memory: RowMemory<'_>) -> Result<Inserted, SqlError> {
         let hash = row.hash(&self.random);
         if self.rows.find(hash, |(known, value)| *known == hash && row.equals(value)).is_some() {

@@ -1,4 +1,4 @@
-//! What a run of a query needs from outside: the time, a seed for RAND, and what it may use.
+//! The environment of a run: the time, a seed for RAND, and the allowance.
 
 use quire_resource::GeospatialType;
 
@@ -7,12 +7,12 @@ use crate::limits::Allowance;
 /// Given with [`Query::with_environment`](crate::query::Query::with_environment).
 #[derive(Clone, Debug)]
 pub struct Environment {
-    /// 100-nanosecond ticks since 1970; a query that asks for the time is refused without.
+    /// 100-nanosecond ticks since 1970. Without it, a query that reads the time is refused.
     pub now_ticks: Option<i64>,
     pub random_seed: u64,
     /// How spatial functions read coordinates: `geospatialConfig` of the container.
     pub geospatial: GeospatialType,
-    /// Steps and memory of the runs.
+    /// Step and memory limits of the runs.
     pub allowance: Allowance,
 }
 

@@ -1,4 +1,4 @@
-//! Expressions to data, borrowed from the item where that is possible.
+//! Evaluates expressions. Results borrow from the item where possible.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use super::{Flow, Run, Scope};
 
 const CARDINALITY: &str = "The cardinality of a scalar subquery result set cannot be greater than one.";
 
-/// What is smaller is not weighed again when its operands are gone.
+/// Smaller arrays and objects are not measured again when their operands are dropped.
 const SETTLED_BYTES_MIN: usize = 16 << 10;
-/// Texts of one call that are not worth counting: the result of a function is gone soon.
+/// Texts of one call that are not counted: the result of a function is dropped soon.
 const UNCOUNTED_TEXT_BYTES_MAX: usize = 256;
 
 type Evaluated<'d> = Result<Datum<'d>, SqlError>;
 
 impl Run<'_> {
-    /// What a scan does for every item comes first and needs little of the stack; the rest is behind a call.
+    /// The common expressions of a scan come first and need little stack; the others are behind a call.
     pub(super) fn evaluate<'d>(&'d self, expr: &'d Expr, scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
         self.meter().spend(1)?;
         match expr {
@@ -45,7 +45,7 @@ impl Run<'_> {
         Ok(datum)
     }
 
-    /// What the operands held is gone: only the result stays.
+    /// Releases the transient memory of the operands and counts the result.
     #[inline]
     fn settle(&self, mark: usize, result: &Datum<'_>) -> Result<(), SqlError> {
         if self.meter().mark() == mark { Ok(()) } else { self.settle_built(mark, result) }
@@ -55,7 +55,7 @@ impl Run<'_> {
         let built = self.meter().mark() - mark;
         let stays = match result {
             Datum::Owned(Value::String(text)) => text.len(),
-            // Looking through it takes time, and little is gained by it.
+            // Measuring takes time, and would gain little.
             Datum::Owned(Value::Array(_) | Value::Object(_)) if built < SETTLED_BYTES_MIN => built,
             Datum::Owned(value @ (Value::Array(_) | Value::Object(_))) => {
                 self.meter().spend_bytes(built)?;
@@ -118,7 +118,7 @@ impl Run<'_> {
         }
     }
 
-    /// An owned copy; copying what is borrowed is work.
+    /// An owned copy. Copying a borrowed value spends steps.
     pub(super) fn own(&self, datum: Datum<'_>) -> Result<Value, SqlError> {
         if let Datum::Borrowed(view) = datum {
             let bytes = view.approximate_size();
@@ -128,7 +128,7 @@ impl Run<'_> {
         Ok(datum.into_value())
     }
 
-    /// Bound where the item is the only level.
+    /// Computed properties are bound with the item as the only level.
     fn computed<'d>(&'d self, item: View<'d>, index: usize) -> Evaluated<'d> {
         let Some(expr) = self.computed.get(index) else { return Ok(Datum::UNDEFINED) };
         self.evaluate(expr, Some(&Scope::value(item, None)))
@@ -158,7 +158,7 @@ impl Run<'_> {
         Ok(value)
     }
 
-    /// Names of values are looked for one by one, those of stored objects are found by halving.
+    /// Values search names linearly; stored objects use binary search.
     #[inline]
     fn spend_on_search(&self, value: View<'_>) -> Result<(), SqlError> {
         match value {
@@ -230,7 +230,7 @@ impl Run<'_> {
         Ok(left)
     }
 
-    /// Joining and comparing take as long as the values are large.
+    /// Concatenation and comparison take time in proportion to the size of the values.
     fn spend_on(&self, value: View<'_>) -> Result<(), SqlError> {
         match value.kind() {
             Kind::String => self.meter().spend_bytes(value.as_text().map_or(0, <[u8]>::len)),
@@ -239,8 +239,8 @@ impl Run<'_> {
         }
     }
 
-    /// OR (`decisive` true) or AND (false): one decisive operand decides, else one that is no boolean makes it
-    /// undefined.
+    /// OR (`decisive` is true) or AND (false): one decisive operand decides the result; else an operand that is not a
+    /// boolean makes it undefined.
     fn logic<'d>(
         &'d self,
         items: &'d [Expr],
@@ -314,7 +314,7 @@ impl Run<'_> {
         Ok(Some(compiled.matches(text)))
     }
 
-    /// A pattern that is no constant.
+    /// Compiles a pattern that is not a constant.
     pub(crate) fn pattern(&self, pattern: &str, escape: Option<char>) -> Result<Pattern, SqlError> {
         self.meter().build(Pattern::bytes_max(pattern))?;
         Pattern::new(pattern, escape, &mut |steps| self.meter().spend(steps))
@@ -350,7 +350,7 @@ impl Run<'_> {
         Ok(Datum::UNDEFINED)
     }
 
-    /// Anything but `true` selects the other branch.
+    /// Any value but `true` selects the other branch.
     fn conditional<'d>(
         &'d self,
         branches: &'d [(Expr, Expr)],
@@ -376,7 +376,7 @@ impl Run<'_> {
         let Implementation::Scalar(evaluate) = function.implementation else {
             return Ok(Datum::UNDEFINED);
         };
-        // The usual numbers of arguments need no list on the heap.
+        // Common argument counts need no list on the heap.
         match arguments {
             [first] => self.invoke(function, evaluate, &[self.argument(first, scope)?]),
             [first, second] => {
@@ -412,7 +412,7 @@ impl Run<'_> {
             text_bytes += self.spend_on_argument(argument.view())?;
         }
         if text_bytes > UNCOUNTED_TEXT_BYTES_MAX {
-            // Most functions make no more of their texts than this; those that do say so themselves.
+            // Most functions build at most this much from their texts; the others reserve memory themselves.
             self.meter().build(2 * text_bytes)?;
         }
         let result = evaluate(&Call { arguments, surroundings: self.surroundings });
@@ -422,7 +422,7 @@ impl Run<'_> {
         }
     }
 
-    /// Called with undefined arguments, too: `undefined` is a value of the script's language.
+    /// Undefined arguments are passed: JavaScript has the value `undefined`.
     fn user_call<'d>(
         &'d self,
         function: &FoundFunction,
@@ -446,7 +446,8 @@ impl Run<'_> {
         Ok(Datum::Owned(value))
     }
 
-    /// What every function may look through; those that do more say so themselves. The length of a text.
+    /// Spends steps for reading an argument once; functions that do more work spend more themselves. Returns the
+    /// length of a text.
     fn spend_on_argument(&self, argument: View<'_>) -> Result<usize, SqlError> {
         match argument.kind() {
             Kind::String => {
@@ -548,7 +549,7 @@ fn apply_unary(operator: UnaryOperator, value: View<'_>) -> Value {
     }
 }
 
-/// Undefined constants sort first: without a match one of them makes the answer undefined.
+/// Undefined constants sort first. Without a match, one of them makes the result undefined.
 fn contains_sorted(needle: View<'_>, sorted: &[Arc<Value>]) -> Option<bool> {
     let found = || sorted.binary_search_by(|value| needle.total_cmp(View::Value(value)).reverse()).is_ok();
     if !needle.is_nan() && found() {

@@ -1,5 +1,5 @@
-//! Folds what needs no item into constants, once at compile time. What fails (division by zero) or takes long is left for the
-//! run, which fails only where it comes to it.
+//! Folds expressions that need no item into constants, once at compile time. An expression that fails (division by
+//! zero) or takes long is left for the run, which fails only if it evaluates it.
 
 use quire_value::Value;
 
@@ -9,7 +9,7 @@ use crate::limits::Allowance;
 
 use super::{Environment, Run, surroundings};
 
-/// For all constants of a query together.
+/// Step limit for all constants of a query together.
 const STEPS_MAX: u64 = 100_000;
 
 pub(crate) fn fold_query(query: &mut Query, allowance: &Allowance) {
@@ -20,7 +20,7 @@ pub(crate) fn fold_expr(expr: &mut Expr, allowance: &Allowance) {
     with_run(allowance, |run| fold(expr, run));
 }
 
-/// Where the allowance is spent or the query is stopped, expressions stay as they are: whoever goes on notices.
+/// If the allowance is exhausted or the query is cancelled, expressions stay unchanged: the next check reports it.
 fn with_run(allowance: &Allowance, work: impl FnOnce(&Run<'_>)) {
     let allowance = allowance.clone().with_item_steps(STEPS_MAX);
     let patterns = Patterns::default();
@@ -29,7 +29,7 @@ fn with_run(allowance: &Allowance, work: impl FnOnce(&Run<'_>)) {
     work(&Run::new(&surroundings, &[], None));
 }
 
-/// From the inside out.
+/// Folds children first.
 fn fold(expr: &mut Expr, run: &Run<'_>) {
     let mut constant = true;
     expr.for_each_child_mut(&mut |child| {
@@ -62,7 +62,7 @@ fn depends_on_children_only(expr: &Expr) -> bool {
     }
 }
 
-/// What the binder prepares where it sees constants, for those that have become some.
+/// Prepares what the binder prepares for constants, for expressions that have become constants.
 fn prepare(expr: &mut Expr, run: &Run<'_>) {
     match expr {
         Expr::In { items, sorted: sorted @ None, .. } => {

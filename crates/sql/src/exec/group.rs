@@ -1,9 +1,8 @@
-//! GROUP BY and aggregates. Groups come out in the order in which their first row was seen.
+//! GROUP BY and aggregates. Groups are emitted in the order of their first rows.
 //!
-//! Groups that do not fit into memory are spilled: all that there are go to a sorter, by their keys and the order in
-//! which they came, and the rows that follow begin new ones. At the end the parts of each group are merged, earlier before
-//! later, and sorted by when the group was first seen. So the answer is the same to the last bit, however often groups
-//! were spilled.
+//! Groups that do not fit into memory are spilled: all groups go to a sorter, by key and sequence number, and later
+//! rows start new groups. At the end the parts of each group are merged in order, and the groups are sorted by their
+//! first part. So the result is identical to the last bit, however often groups were spilled.
 
 use quire_value::{Value, key};
 
@@ -22,12 +21,12 @@ struct Accumulating {
     accumulators: Vec<Accumulator>,
 }
 
-/// The groups so far.
+/// The groups in memory.
 struct Groups<'m> {
     groups: Vec<Accumulating>,
     by_keys: Places,
     kept: Kept<'m>,
-    /// Groups that had no room, and how many parts of groups they are.
+    /// Spilled parts of groups, and how many there are.
     spilled: Option<Sorter<'m>>,
     spilled_count: u64,
     steps: Steps,
@@ -89,7 +88,7 @@ impl Run<'_> {
         Ok(Flow::Continue(()))
     }
 
-    /// Evaluates what a row adds to its group.
+    /// Evaluates the group keys and arguments of a row, to collect calls.
     pub(super) fn foresee_group(
         &self,
         grouping: &Grouping,
@@ -121,13 +120,13 @@ impl Run<'_> {
             steps: Steps::of(query),
         };
         if grouping.keys.is_empty() {
-            // Aggregates of nothing are still one row.
+            // Aggregates over no rows still give one row.
             groups.groups.push(Accumulating::new(Vec::new(), grouping, Accumulator::new));
         }
-        // The rows of a subquery beside the item are no more when the item stands for several.
+        // Rows of a subquery that does not read the container do not multiply with the item.
         let reads_container = query.reads_container();
         let _all = self.filtered(query, scope, &mut |scope| {
-            // One group that is too large cannot be helped.
+            // A single group that is too large cannot be spilled.
             if groups.kept.is_crowded() && !grouping.keys.is_empty() {
                 groups.spill()?;
             }
@@ -139,7 +138,7 @@ impl Run<'_> {
         Ok(groups)
     }
 
-    /// Known groups are found without owning their keys.
+    /// Finds the group of a row without copying its keys.
     fn place_of(
         &self,
         grouping: &Grouping,
@@ -201,7 +200,7 @@ impl Run<'_> {
         times: u64,
         scope: Option<&Scope<'_, '_>>,
     ) -> Result<(), SqlError> {
-        // Stands where the group will be, so that levels inside the arguments are as they were bound.
+        // A placeholder at the group's level, so that levels inside the arguments are as they were bound.
         let scope = Scope::value(View::UNDEFINED, scope);
         for (accumulator, call) in group.accumulators.iter_mut().zip(&grouping.aggregates) {
             let datum = self.evaluate(&call.argument, Some(&scope))?;
@@ -223,8 +222,8 @@ impl Accumulating {
 }
 
 impl Groups<'_> {
-    /// Takes all groups out of memory. A record: by the keys and the number of the part; whether an earlier part of the
-    /// group may exist, the keys, and the state of each aggregate.
+    /// Writes all groups to the sorter. Record key: group keys and part number. Payload: whether an earlier part of
+    /// the group may exist, the keys, and the state of each aggregate.
     fn spill(&mut self) -> Result<(), SqlError> {
         let meter = self.kept.meter();
         let is_later = self.spilled.is_some();
@@ -247,7 +246,8 @@ impl Groups<'_> {
     }
 }
 
-/// The groups of their parts, by the number of the first part: the values of keys and aggregates.
+/// Merges the parts of each group, and sorts the groups by the number of their first part: values of keys and
+/// aggregates.
 fn merged<'m>(
     parts: Sorter<'m>,
     mut finished: Sorter<'m>,
@@ -255,7 +255,7 @@ fn merged<'m>(
 ) -> Result<Sorter<'m>, SqlError> {
     let mut parts = parts.finish()?;
     let kept = Kept::new(finished.meter());
-    // Encoded keys, the number of the first part, and what there is of the group so far.
+    // Encoded keys, number of the first part, and the group merged so far.
     let mut open: Option<(Vec<u8>, [u8; 8], Accumulating)> = None;
     while let Some((record_key, payload)) = parts.next_record()? {
         let (keys, number) = record_key.split_last_chunk::<8>().ok_or_else(not_a_record)?;
@@ -295,7 +295,7 @@ fn finish_group(finished: &mut Sorter<'_>, number: [u8; 8], group: Accumulating)
     finished.push(&number, &payload)
 }
 
-/// The sources are gone by now, but their levels are counted: undefined stands for each.
+/// The sources are out of scope here, but their levels still count: each is undefined.
 fn visit_group(
     group: &Group,
     hidden: usize,

@@ -1,16 +1,16 @@
-//! Runs a bound query by nested loops over the items it is fed, in place on their stored form. No index, no plan: it is the
-//! oracle that every faster way is checked against, and what decides about every item that an index found.
+//! Runs a bound query by nested loops over items in their stored form. It uses no index and no plan: it is the
+//! reference for every faster way, and it decides about every item that an index found.
 
-mod distinct; // rows that differ from all before
+mod distinct; // rows of DISTINCT
 mod environment; // time, randomness and allowance of a run
 mod evaluate; // expressions
-pub(crate) mod fold; // constants, once at compile time
+pub(crate) mod fold; // folds constants at compile time
 mod group; // GROUP BY and aggregates
 mod operators; // comparison, arithmetic, bits
-mod ranking; // ORDER BY RANK: scores to ranks, ranks to an order
+mod ranking; // ORDER BY RANK: scores, ranks, order
 mod rows; // ORDER BY, DISTINCT, OFFSET LIMIT
 mod scope; // the stack of values in scope
-mod spill; // sorting more than fits into memory
+mod spill; // external merge sort
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -31,16 +31,16 @@ pub(crate) use self::rows::Window;
 pub(crate) use self::scope::Scope;
 pub use self::spill::{Record, Sorted, Sorter, Steps};
 
-/// Go on, or enough rows.
+/// Continue, or break when there are enough rows.
 pub(crate) type Flow = ControlFlow<()>;
 pub(crate) type Emit<'e> = dyn FnMut(Row<'_>) -> Result<Flow, SqlError> + 'e;
 type Visit<'v> = dyn FnMut(Option<&Scope<'_, '_>>) -> Result<Flow, SqlError> + 'v;
-/// Takes an item and how many there are of its kind.
+/// Takes an item and its multiplicity.
 pub(crate) type Take<'t> = dyn FnMut(&Item<'_>, u64) -> Result<Flow, SqlError> + 't;
-/// Hands every item of the container to the taker, in their order, until it has enough.
+/// Passes every item of the container to the visitor, in order, until the visitor breaks.
 pub(crate) type Feed<'f> = dyn FnMut(&mut Take<'_>) -> Result<Flow, SqlError> + 'f;
 
-/// What lasts over many items.
+/// State that lasts over many items.
 pub(crate) fn surroundings<'r>(
     environment: &Environment,
     patterns: &'r Patterns,
@@ -59,20 +59,20 @@ pub(crate) fn surroundings<'r>(
     }
 }
 
-/// One run of a query over what one feed hands out. Making one costs nothing.
+/// One run of a query over the items of one scan. Cheap to create.
 pub(crate) struct Run<'r> {
     surroundings: &'r Surroundings<'r>,
     computed: &'r [Expr],
     /// Taken by the source that reads the container; there is only one.
     feed: Cell<Option<&'r mut Feed<'r>>>,
-    /// How many items the one being evaluated stands for.
+    /// How many equal items the current item stands for.
     multiplicity: Cell<u64>,
-    /// Items of the container so far.
+    /// Number of items read so far.
     item: Cell<u64>,
-    /// Calls of user-defined functions are only foreseen: rows that need one without a value are passed over, and whether
-    /// there was one is noted here.
+    /// Set while calls of user-defined functions are only collected: rows that need a call without a value are
+    /// skipped, and the cell records whether there was one.
     foresight: Option<Cell<bool>>,
-    /// Of the outermost query, where they are known before any item is seen.
+    /// Aggregates of the outermost query, where they are known without reading items.
     aggregates: Cell<Option<Vec<Value>>>,
 }
 
@@ -93,13 +93,13 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// A run of a query that has these aggregates whatever it is fed.
+    /// A run of a query whose aggregates are known.
     pub fn with_aggregates(self, aggregates: Vec<Value>) -> Run<'r> {
         self.aggregates.set(Some(aggregates));
         self
     }
 
-    /// A run that only foresees calls.
+    /// A run that only collects calls.
     pub fn foreseeing(
         surroundings: &'r Surroundings<'r>,
         computed: &'r [Expr],
@@ -108,7 +108,7 @@ impl<'r> Run<'r> {
         Run { foresight: Some(Cell::new(false)), ..Run::new(surroundings, computed, Some(feed)) }
     }
 
-    /// Evaluates what every row of the query evaluates, for the calls in it.
+    /// Evaluates every row of the query, to collect its calls.
     pub fn foresee(&self, query: &Query) -> Result<(), SqlError> {
         let _all = self.filtered(query, None, &mut |scope| {
             match &query.grouping {
@@ -123,7 +123,7 @@ impl<'r> Run<'r> {
         Ok(())
     }
 
-    /// Goes on behind a row that needs a call without a value.
+    /// Skips a row that needs a call without a value.
     fn pass_over(&self, result: Result<Flow, SqlError>) -> Result<Flow, SqlError> {
         match (result, &self.foresight) {
             (Err(SqlError::CallPending), Some(missed)) => {
@@ -138,13 +138,13 @@ impl<'r> Run<'r> {
         &self.surroundings.meter
     }
 
-    /// The value of an expression that uses nothing in scope.
+    /// The value of an expression without variables.
     pub fn constant(&self, expr: &Expr) -> Result<Value, SqlError> {
         let datum = self.evaluate(expr, None)?;
         self.own(datum)
     }
 
-    /// The value of an expression where these values are in scope, the first at level 0.
+    /// The value of an expression with these values in scope, the first at level 0.
     pub fn over(&self, expr: &Expr, values: &[View<'_>]) -> Result<Value, SqlError> {
         self.over_scope(expr, values, None)
     }
@@ -164,7 +164,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// The sort keys of the item, where it is all that is in scope.
+    /// The sort keys of the item, where only the item is in scope.
     pub fn order_keys(&self, query: &Query, item: &Item<'_>) -> Result<Vec<Value>, SqlError> {
         self.meter().start_item();
         self.sort_keys(query, Some(&Scope::value(View::of(item), None)))
@@ -230,7 +230,8 @@ impl<'r> Run<'r> {
         Ok(row.into_datum())
     }
 
-    /// What makes several rows of one item is repeated for an item that stands for several: their rows take turns.
+    /// Repeats a source that makes several rows per item, as often as the item's multiplicity, so that the rows
+    /// alternate.
     fn each_time(
         &self,
         source: &Source,
@@ -272,7 +273,7 @@ impl<'r> Run<'r> {
         Ok(flow)
     }
 
-    /// Goes on with the sources behind this one: once, or once per element.
+    /// Continues with the next source: once, or once per element.
     fn bind(
         &self,
         source: &Source,

@@ -1,4 +1,4 @@
-//! Operators on values. `undefined` comes out where the operands have the wrong type.
+//! Operators on values. Operands of the wrong type give `undefined`.
 
 use std::cmp::Ordering;
 
@@ -63,7 +63,7 @@ fn concat(left: View<'_>, right: View<'_>) -> Value {
     }
 }
 
-/// In doubles: a division by zero is an infinity or NaN, which only a row that leaves cannot hold.
+/// In doubles. A division by zero gives an infinity or NaN, which is only refused in a row of the result.
 fn arithmetic(operator: BinaryOperator, left: View<'_>, right: View<'_>) -> Value {
     let (Some(left), Some(right)) = (left.as_number(), right.as_number()) else { return Value::Undefined };
     let (left, right) = (left.as_f64(), right.as_f64());

@@ -1,9 +1,9 @@
-//! ORDER BY RANK in one place: scores to ranks, ranks to an order.
+//! ORDER BY RANK: from scores to ranks, from ranks to an order.
 //!
-//! The query that runs selects, of every item, what its scores are made of and, where WHERE holds, the row. So what
-//! BM25 needs to know of all texts is counted in the same pass, and scores follow when all items were seen. Rules shared
-//! with clients that do the same over several partitions: equal scores share a rank, ranks start at 1 and leave no gaps,
-//! a row without a score ranks last, and the fused score is the sum of weight / (60 + rank).
+//! The query that runs selects, for every item, the inputs of its scores and, where WHERE is true, the row. So one
+//! pass also counts the statistics of all texts that BM25 needs, and scores are computed after the last item. Rules
+//! shared with clients that do the same over several partitions: equal scores share a rank, ranks start at 1 and have
+//! no gaps, a row without a score ranks last, and the fused score is the sum of weight / (60 + rank).
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ use crate::text::Language;
 
 const RANK_OFFSET: f64 = 60.0;
 
-/// What the scores of an ORDER BY RANK need to know of all items, as the statistics query of a plan counts it.
+/// Statistics of all items that the scores of an ORDER BY RANK need, as the statistics query of a plan counts them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankStatistics {
     pub document_count: u64,
@@ -34,14 +34,14 @@ pub(crate) struct Ranked {
 }
 
 impl Ranked {
-    /// Makes the query one that selects `{"scores": {"0": …}, "row": [row]}`.
+    /// Rewrites the query to select `{"scores": {"0": …}, "row": [row]}`.
     pub fn new(query: &mut Query, ranking: Ranking) -> Ranked {
         let scored = scored(query, &ranking);
         let written = std::mem::replace(query, scored);
         Ranked { written, ranking, statistics: None }
     }
 
-    /// The rows of the query, best first, from those of the one that selects scores.
+    /// The rows of the written query, best first, from the rows of the rewritten query.
     pub fn rows(&self, rows: Vec<Value>) -> Vec<Value> {
         let counted;
         let statistics = match &self.statistics {
@@ -61,7 +61,7 @@ impl Ranked {
         cut(&self.written, candidates.into_iter().map(|candidate| candidate.row))
     }
 
-    /// Whether all items must be seen, and not only those that WHERE leaves.
+    /// Whether all items must be read, not only those that match WHERE.
     pub fn needs_statistics(&self) -> bool {
         self.statistics.is_none() && self.texts().next().is_some()
     }
@@ -88,7 +88,7 @@ impl Ranked {
         RankStatistics { document_count: rows.len() as u64, texts: texts.collect() }
     }
 
-    /// `None` for what WHERE leaves out.
+    /// `None` for an item that does not match WHERE.
     fn candidate(&self, mut row: Value, statistics: &RankStatistics) -> Option<Candidate> {
         let mut texts = statistics.texts.iter();
         let mut scores = Vec::with_capacity(self.ranking.components.len());
@@ -120,7 +120,7 @@ impl Ranked {
     }
 }
 
-/// What RRF makes of rows with these scores, one per component: the sum of weight / (60 + rank).
+/// RRF scores of rows, one score per component: the sum of weight / (60 + rank).
 pub fn fused_scores(rows: &[&[Option<f64>]], weights: &[f64]) -> Vec<f64> {
     let mut fused = vec![0.0; rows.len()];
     for (index, weight) in weights.iter().enumerate() {
@@ -138,7 +138,7 @@ pub fn fused_scores(rows: &[&[Option<f64>]], weights: &[f64]) -> Vec<f64> {
     fused
 }
 
-/// What a rank adds to a fused score.
+/// The contribution of one rank to a fused score.
 pub fn fused_part(weight: f64, rank: u64) -> f64 {
     weight.abs() / (RANK_OFFSET + rank as f64)
 }
@@ -148,7 +148,7 @@ struct Candidate {
     row: Value,
 }
 
-/// Best first, without a score last.
+/// Best first; rows without a score last.
 fn compare(left: &[Option<f64>], right: &[Option<f64>], index: usize, lowest_first: bool) -> Ordering {
     match (left[index], right[index]) {
         (Some(left), Some(right)) if lowest_first => left.total_cmp(&right),
@@ -161,7 +161,7 @@ fn part(row: &Value, index: usize) -> Option<&Value> {
     row.get("scores")?.get(&index.to_string())
 }
 
-/// From the number of words and of occurrences.
+/// BM25 score from the number of words and of occurrences.
 fn text_score(counts: Option<&Value>, documents: u64, text: Option<&TextStatistics>) -> Option<f64> {
     let counts: Option<Vec<f64>> =
         counts?.as_array()?.iter().map(|count| count.as_number().map(Number::as_f64)).collect();
@@ -203,13 +203,13 @@ fn score_parts(score: &Score) -> Expr {
     }
 }
 
-/// The number of words of a text, and how often each term occurs.
+/// Number of words of a text, and number of occurrences of each term.
 pub(crate) fn text_counts(text: Expr, terms: Vec<Value>, language: Language) -> Expr {
     let arguments = vec![text, Expr::constant(Value::Array(terms)), Expr::constant(language.code())];
     Expr::Call { function: &FULL_TEXT_COUNTS, arguments }
 }
 
-/// DISTINCT, OFFSET and LIMIT.
+/// Applies DISTINCT, OFFSET and LIMIT.
 fn cut(query: &Query, rows: impl Iterator<Item = Value>) -> Vec<Value> {
     let mut seen = HashSet::new();
     let offset = usize::try_from(query.offset).unwrap_or(usize::MAX);

@@ -1,7 +1,7 @@
 //! From tuples to rows: projection, ORDER BY, DISTINCT, OFFSET and LIMIT.
 //!
-//! Rows that are undefined are dropped before they are counted: clients apply TOP and OFFSET across partitions to the
-//! rows they get, so counting rows that no client ever sees would make the answer depend on partitioning.
+//! Undefined rows are dropped before they are counted. Clients apply TOP and OFFSET across partitions to the rows
+//! they get, so counting rows that no client sees would make the result depend on partitioning.
 
 use std::cmp::Ordering;
 
@@ -16,10 +16,10 @@ use super::distinct::{Beyond, Inserted, RowMemory, Seen};
 use super::spill::{Sorted, Sorter, Steps};
 use super::{Emit, Flow, Run, Scope};
 
-/// A sort buffer is cut back to the rows that can still be asked for when it has grown by this many.
+/// The sort buffer is cut back to the needed rows when it has grown by this many rows.
 const SORT_SLACK: usize = 4_096;
 
-/// Which rows of a top-level query are wanted, and how.
+/// Which rows of a top-level query are wanted.
 #[derive(Clone, Copy)]
 pub(crate) struct Window {
     pub offset: u64,
@@ -30,11 +30,11 @@ pub(crate) struct Window {
     pub ties_fall: bool,
 }
 
-/// Takes a row with its sort keys.
+/// Takes the sort keys of a row, and the row.
 pub(crate) type EmitKeyed<'e> = dyn FnMut(Vec<Value>, Row<'_>) -> Result<Flow, SqlError> + 'e;
 
 impl Run<'_> {
-    /// Emits every row of a subquery in the scope of the row around it.
+    /// Emits every row of a subquery in the scope of the outer row.
     pub(super) fn rows(
         &self,
         query: &Query,
@@ -51,13 +51,13 @@ impl Run<'_> {
             tail.finish(flow)
         };
         let Some(missed) = &self.foresight else { return rows() };
-        // Without some of its rows a subquery has no value either.
+        // A subquery with a skipped row has no value.
         let missed_outside = missed.replace(false);
         let flow = rows();
         if missed.replace(missed_outside) { Err(SqlError::CallPending) } else { flow }
     }
 
-    /// Emits the rows of a top-level query. `seen`: what DISTINCT has let through before.
+    /// Emits the rows of a top-level query. `emitted`: the rows that DISTINCT emitted before.
     pub fn top_rows(
         &self,
         query: &Query,
@@ -66,7 +66,7 @@ impl Run<'_> {
         emit: &mut Emit<'_>,
     ) -> Result<(), SqlError> {
         let kept = Kept::for_good(self.meter());
-        // Who is fed item by item wants the rows of each at once.
+        // A caller that evaluates item by item needs the rows of each item at once.
         let beyond = if window.in_order { Beyond::Refused } else { Beyond::PutOff };
         let distinct = query.distinct.then(|| Distinct::new(seen, &kept, beyond, Steps::of(query)));
         let mut tail =
@@ -83,7 +83,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Emits the rows of a top-level query with their sort keys, as they come.
+    /// Emits the rows of a top-level query with their sort keys, in the order of the items.
     pub fn keyed_rows(&self, query: &Query, emit: &mut EmitKeyed<'_>) -> Result<(), SqlError> {
         let _enough = self.projected(query, None, &mut |scope| {
             let row = self.project(query, scope)?;
@@ -95,7 +95,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The select list stays in parts where nothing but their order makes the object.
+    /// The select list stays in parts if all names differ.
     pub(super) fn project<'d>(
         &'d self,
         query: &'d Query,
@@ -118,7 +118,7 @@ impl Run<'_> {
         Ok(Row(Shape::Members(members)))
     }
 
-    /// An owned copy of a row, which is work.
+    /// An owned copy of a row. Spends steps.
     pub(super) fn own_row(&self, row: Row<'_>) -> Result<Value, SqlError> {
         match row.0 {
             Shape::Datum(datum) => self.own(datum),
@@ -139,7 +139,7 @@ impl Run<'_> {
         query.order_by.iter().map(|item| self.own(self.evaluate(&item.expr, scope)?)).collect()
     }
 
-    /// Visits the scopes to project from: tuples, or groups of them.
+    /// Visits the scopes of the projection: tuples, or groups.
     fn projected(
         &self,
         query: &Query,
@@ -196,12 +196,12 @@ impl Run<'_> {
     }
 }
 
-/// What happens to rows in their final order.
+/// The last stage: applies DISTINCT, OFFSET and LIMIT, then emits.
 struct Tail<'t, 'e, 'r> {
     run: &'t Run<'r>,
     distinct: Option<Distinct<'t>>,
-    /// Not inside of a query. A row of an item that stands for several comes as often; inside, that is left to the query
-    /// around.
+    /// The outermost query. Its rows repeat with the multiplicity of the item; a subquery leaves that to the outer
+    /// query.
     is_top: bool,
     skip: u64,
     take: Option<u64>,
@@ -209,7 +209,7 @@ struct Tail<'t, 'e, 'r> {
 }
 
 impl Tail<'_, '_, '_> {
-    /// Breaks when nothing more is wanted.
+    /// Breaks when no more rows are needed.
     fn push(&mut self, row: Row<'_>) -> Result<Flow, SqlError> {
         if row.is_undefined() {
             return Ok(Flow::Continue(()));
@@ -229,7 +229,7 @@ impl Tail<'_, '_, '_> {
         flow
     }
 
-    /// All rows have come, or enough of them: emits those that DISTINCT has put off.
+    /// After the last row: emits the rows that DISTINCT deferred.
     fn finish(&mut self, flow: Flow) -> Result<Flow, SqlError> {
         let Some(distinct) = self.distinct.as_mut().filter(|_| flow.is_continue()) else { return Ok(flow) };
         let Some(mut rows) = distinct.finish()? else { return Ok(flow) };
@@ -277,14 +277,15 @@ impl Tail<'_, '_, '_> {
     }
 }
 
-/// Rows that differ from all before them. While there is room they are let through at once; then those that are not among
-/// the rows so far are put off: sorted by what they are, of equal ones the first is found, and those come by their turn.
+/// Emits each row that differs from all earlier rows. While there is memory, new rows are emitted at once. After
+/// that, rows that are not in the table are deferred: they are sorted by value to find the first of equal rows, then
+/// sorted back by their sequence number.
 struct Distinct<'t> {
     seen: &'t mut Seen,
     memory: RowMemory<'t>,
     steps: Steps,
     put_off: Option<Sorter<'t>>,
-    /// Rows that were put off.
+    /// Number of deferred rows.
     count: u64,
 }
 
@@ -293,7 +294,7 @@ impl<'t> Distinct<'t> {
         Distinct { seen, memory: RowMemory { kept, beyond }, steps, put_off: None, count: 0 }
     }
 
-    /// Whether the row is let through now.
+    /// Whether to emit the row now.
     fn insert(&mut self, meter: &'t Meter, row: &Row<'_>, item: u64) -> Result<bool, SqlError> {
         match self.seen.insert(row, self.memory)? {
             Inserted::New => return Ok(true),
@@ -314,7 +315,7 @@ impl<'t> Distinct<'t> {
         Ok(false)
     }
 
-    /// The rows that were put off, without those that repeat another, by when they came.
+    /// The deferred rows without duplicates, in the order in which they came.
     fn finish(&mut self) -> Result<Option<Sorted<'t>>, SqlError> {
         let Some(rows) = self.put_off.take() else { return Ok(None) };
         self.seen.clear();
@@ -334,16 +335,16 @@ impl<'t> Distinct<'t> {
     }
 }
 
-/// Rows with their sort keys and the numbers of their items. With a limit, only as many as it can still ask for are kept.
+/// Rows with their sort keys and item numbers. With a limit, only the needed rows are kept.
 struct SortBuffer<'b> {
     kept: Kept<'b>,
     order_by: &'b [OrderItem],
     rows: Vec<(Vec<Value>, u64, Value)>,
     ties_fall: bool,
     keep: Option<usize>,
-    /// It has been cut back to as many rows as are kept.
+    /// The buffer has been cut back to the needed rows.
     is_cut: bool,
-    /// Takes all rows once there is no room for them.
+    /// Takes all rows when they no longer fit into memory.
     spilled: Option<Sorter<'b>>,
     spilled_count: u64,
 }
@@ -368,7 +369,7 @@ impl<'b> SortBuffer<'b> {
         }
     }
 
-    /// As many rows are there that come before it.
+    /// Whether the buffer has enough rows that come before this one.
     fn comes_too_late(&self, keys: &[Datum<'_>], item: u64) -> bool {
         let Some(last) = self.keep.filter(|_| self.is_cut).and_then(|keep| self.rows.get(keep - 1)) else {
             return false;
@@ -405,14 +406,14 @@ impl<'b> SortBuffer<'b> {
         Ok(())
     }
 
-    /// By the sort keys, the item, and for the rows of one item the order in which they came.
+    /// Sort order: sort keys, item number, then the order of the rows of one item.
     fn spill_row(&mut self, keys: &[Value], item: u64, row: &Value) -> Result<(), SqlError> {
         let mut record_key = Vec::new();
         for (order, value) in self.order_by.iter().zip(keys) {
             let start = record_key.len();
             key::encode_sort(value, &mut record_key);
             if matches!(value, Value::Array(_) | Value::Object(_)) {
-                key::encode(value, &mut record_key); // of those that share a hash
+                key::encode(value, &mut record_key); // distinguishes values with the same hash
             }
             if order.descending {
                 record_key[start..].iter_mut().for_each(|byte| *byte = !*byte);
@@ -440,7 +441,7 @@ impl<'b> SortBuffer<'b> {
         if let Some(spilled) = self.spilled {
             return Ok(SortedRows::Spilled(spilled.finish()?));
         }
-        // Sorting is not interrupted: memory bounds how long it takes.
+        // The sort is not interrupted: the memory limit bounds its time.
         let meter = self.kept.meter();
         meter.allowance().look()?;
         self.sort();

@@ -1,10 +1,10 @@
-//! The stack of values in scope, linked through the stack of calls so that binding copies nothing.
+//! The stack of values in scope, linked through stack frames, so that binding copies nothing.
 
 use quire_value::Value;
 
 use crate::data::View;
 
-/// `'s`: how long the levels stand on the stack of calls; `'d`: how long the data lives, which is what results borrow.
+/// `'s`: lifetime of the levels on the stack; `'d`: lifetime of the data that results borrow.
 pub(crate) struct Scope<'s, 'd> {
     binding: Binding<'d>,
     parent: Option<&'s Scope<'s, 'd>>,
@@ -17,7 +17,7 @@ enum Binding<'d> {
     Group(&'d Group),
 }
 
-/// A finished group: what the select list of a grouped query sees.
+/// A finished group, as the select list of a grouped query sees it.
 pub(crate) struct Group {
     pub keys: Vec<Value>,
     pub aggregates: Vec<Value>,
@@ -48,7 +48,7 @@ impl<'s, 'd> Scope<'s, 'd> {
         Some(scope.binding)
     }
 
-    /// `undefined` when the level holds a group: the binder lets no expression ask.
+    /// `undefined` when the level holds a group: the binder allows no expression to read it.
     #[inline]
     pub fn value_at(&self, level: usize) -> View<'d> {
         match self.at(level) {

@@ -1,7 +1,8 @@
-//! Sorting more than fits into memory: records of a key and a payload, ordered by the bytes of the key.
+//! External merge sort: records of a key and a payload, ordered by the bytes of the key.
 //!
-//! Records gather in a buffer; a full buffer is sorted and written to a temporary file as a *run*. At the end the runs
-//! are merged, in several passes if there are many. What never fills a buffer is sorted in memory and needs no file.
+//! Records are collected in a buffer. A full buffer is sorted and written to a temporary file as a *sorted run*. At
+//! the end the runs are merged, in several passes if there are many. Records that fit into one buffer are sorted in
+//! memory and need no file.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,21 +12,21 @@ use crate::data::not_a_record;
 use crate::error::SqlError;
 use crate::limits::{Kept, Meter, TempFile};
 
-/// Runs that are merged at once.
+/// Runs merged in one pass.
 const FAN_IN: usize = 32;
-/// The part of a query's memory that one buffer may take.
+/// One buffer may use this fraction of a query's memory.
 const BUFFER_SHARE: usize = 8;
 const READ_BYTES_MIN: usize = 256;
 const READ_BYTES_MAX: usize = 64 << 10;
 const WRITE_BYTES: usize = 64 << 10;
-/// Lengths of key and payload.
+/// The lengths of key and payload.
 const HEAD_BYTES: usize = 8;
 const ENTRY_BYTES: usize = std::mem::size_of::<Entry>();
 
 /// Key and payload.
 pub type Record<'r> = (&'r [u8], &'r [u8]);
 
-/// Where a record lies in the buffer.
+/// Position of a record in the buffer.
 #[derive(Clone, Copy)]
 struct Entry {
     at: usize,
@@ -33,19 +34,19 @@ struct Entry {
     payload_len: u32,
 }
 
-/// A part of the file.
+/// Position of a sorted run in the file.
 #[derive(Clone, Copy)]
 struct RunOnDisk {
     from: u64,
     to: u64,
 }
 
-/// Whose steps sorting takes.
+/// Which step limit applies to sorting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steps {
-    /// Those of the item that is being evaluated, which are limited.
+    /// The limit of the current item.
     OfItem,
-    /// Each record has its own: it stands for items.
+    /// A limit for each record: a record stands for items.
     OfRecord,
 }
 
@@ -92,7 +93,7 @@ impl<'m> Sorter<'m> {
         self.meter
     }
 
-    /// Records with equal keys come out in no certain order.
+    /// Records with equal keys are returned in no particular order.
     pub fn push(&mut self, key: &[u8], payload: &[u8]) -> Result<(), SqlError> {
         let bytes = key.len() + payload.len();
         self.steps.spend_bytes(self.meter, 2 * bytes)?;
@@ -112,7 +113,8 @@ impl<'m> Sorter<'m> {
         self.buffer.len() + self.entries.len() * ENTRY_BYTES
     }
 
-    /// Room for one more record: twice as much as before, or if that is too much just enough, in a buffer that a run left.
+    /// Makes room for one more record: doubles the buffer, or allocates exactly enough if that is too much, reusing
+    /// the buffer of a written run.
     fn reserve(&mut self, bytes: usize) -> Result<(), SqlError> {
         let grow = |len: usize, capacity: usize, more: usize, max: usize| {
             if len + more <= capacity { 0 } else { (2 * capacity).min(max).max(len + more) - capacity }
@@ -135,7 +137,7 @@ impl<'m> Sorter<'m> {
     }
 
     fn sort(&mut self) -> Result<(), SqlError> {
-        // Not interrupted: memory bounds how long it takes.
+        // Not interrupted: the memory limit bounds its time.
         self.meter.allowance().look()?;
         let buffer = &self.buffer;
         let key = |entry: &Entry| &buffer[entry.at..entry.at + entry.key_len as usize];
@@ -264,15 +266,15 @@ impl Sorted<'_> {
     }
 }
 
-/// Several runs as one.
+/// Merges several runs.
 struct Merge<'m> {
     meter: &'m Meter,
     steps: Steps,
     kept: Kept<'m>,
     readers: Vec<RunReader>,
-    /// The key of each reader's record, and which it is.
+    /// The current key of each reader, and the number of the reader.
     heap: BinaryHeap<Reverse<(Vec<u8>, usize)>>,
-    /// Whose record was given out last.
+    /// The reader whose record was returned last.
     current: Option<usize>,
     key: Vec<u8>,
 }
@@ -282,7 +284,7 @@ struct RunReader {
     chunk: Vec<u8>,
     at: usize,
     payload: Vec<u8>,
-    /// Counted for the record.
+    /// Memory reserved for the current record.
     record_bytes: usize,
 }
 
@@ -333,7 +335,7 @@ impl<'m> Merge<'m> {
 }
 
 impl RunReader {
-    /// The key of the next record; its payload stays here. `None` at the end.
+    /// The key of the next record; the payload stays in the reader. `None` at the end.
     fn read(&mut self, file: &TempFile, kept: &Kept<'_>) -> Result<Option<Vec<u8>>, SqlError> {
         if self.at == self.chunk.len() && self.rest.from == self.rest.to {
             return Ok(None);

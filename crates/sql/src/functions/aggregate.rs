@@ -1,4 +1,4 @@
-//! Aggregates: every one skips undefined values.
+//! Aggregates. All skip undefined values.
 
 use quire_value::Value;
 
@@ -36,7 +36,7 @@ const fn aggregate(names: &'static [&'static str], aggregate: Aggregate) -> Func
     row(names, exactly(1), Implementation::Aggregate(aggregate), IndexUse::None)
 }
 
-/// An aggregate over the values seen so far.
+/// The state of an aggregate over the values so far.
 pub(crate) enum Accumulator {
     Count(u64),
     CountIf(u64),
@@ -47,11 +47,11 @@ pub(crate) enum Accumulator {
     Set { places: Places, values: Vec<Value> },
 }
 
-/// A sum of doubles, added in the order in which they came: in another it may be another.
+/// A sum of doubles. The result depends on the order, so values are added in the order in which they come.
 pub(crate) struct Total {
-    /// `None`: something that is no number was among them.
+    /// `None`: one of the values was not a number.
     sum: Option<f64>,
-    /// Numbers and how many there are of each, to be added behind a sum that is not here.
+    /// Numbers with their multiplicities, to be added after an earlier sum that is not known here.
     pending: Option<Vec<(f64, u64)>>,
 }
 
@@ -73,7 +73,7 @@ impl Total {
         Ok(())
     }
 
-    /// One by one: the sum of doubles is not their product.
+    /// Adds one by one: a product would round differently.
     fn add(&mut self, number: f64, times: u64) {
         let Some(sum) = &mut self.sum else { return };
         for _ in 0..times {
@@ -97,7 +97,7 @@ impl Total {
         }
     }
 
-    /// `is_later` as when it was made.
+    /// `is_later` as when it was created.
     fn take(fields: &mut Fields<'_>, is_later: bool) -> Result<Total, SqlError> {
         let (is_number, sum) = (fields.flag()?, fields.double()?);
         let pending = (0..fields.number()?).map(|_| Ok((fields.double()?, fields.number()?)));
@@ -111,7 +111,7 @@ impl Accumulator {
         Accumulator::made(aggregate, false)
     }
 
-    /// For values behind others that are not here: to be [merged](Accumulator::merge).
+    /// For values that follow others not seen here. To be [merged](Accumulator::merge).
     pub fn later(aggregate: Aggregate) -> Accumulator {
         Accumulator::made(aggregate, true)
     }
@@ -130,8 +130,7 @@ impl Accumulator {
         }
     }
 
-    /// Takes a value as many times as there are rows like it, exactly as if each came by itself. What is kept counts
-    /// against the meter.
+    /// Adds a value `times` times, with the same result as `times` separate calls. Memory is counted in `kept`.
     pub fn push(&mut self, datum: Datum<'_>, times: u64, kept: &Kept<'_>) -> Result<(), SqlError> {
         let value = datum.view();
         if value.is_undefined() {
@@ -182,7 +181,7 @@ impl Accumulator {
         Ok(())
     }
 
-    /// Takes what another one has of the values that followed: exactly as if they had come one by one.
+    /// Adds the values of a later accumulator, with the same result as adding them one by one.
     pub fn merge(&mut self, later: Accumulator, kept: &Kept<'_>) -> Result<(), SqlError> {
         match (&mut *self, later) {
             (Accumulator::Count(count), Accumulator::Count(more))
@@ -212,7 +211,7 @@ impl Accumulator {
         Ok(())
     }
 
-    /// Appends its state, for [`Accumulator::take`].
+    /// Appends its state, for [`Accumulator::decode`].
     pub fn put(&self, out: &mut Vec<u8>) {
         match self {
             Accumulator::Count(count) | Accumulator::CountIf(count) => put_number(*count, out),
@@ -232,7 +231,7 @@ impl Accumulator {
         }
     }
 
-    /// Reads a state back. What it keeps is counted. `is_later`: it was made by [`Accumulator::later`].
+    /// Reads a state. Its memory is counted in `kept`. `is_later`: created by [`Accumulator::later`].
     pub fn take(
         aggregate: Aggregate,
         is_later: bool,

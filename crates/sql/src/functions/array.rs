@@ -1,4 +1,4 @@
-//! Arrays and sets; elements are equal as with `=`, at every depth.
+//! Arrays and sets. Elements are compared as with `=`, at every depth.
 
 use std::collections::HashSet;
 
@@ -48,7 +48,7 @@ fn concat(call: &Call<'_>) -> Option<Value> {
     Some(Value::Array(elements))
 }
 
-/// For a copy of the elements.
+/// Spends the steps to copy the elements.
 fn spend(call: &Call<'_>, array: &[Value]) -> Option<()> {
     let bytes = array.iter().map(crate::data::approximate_size).sum();
     call.copy_bytes(bytes)
@@ -64,7 +64,7 @@ fn contains(call: &Call<'_>) -> Option<Value> {
     };
     call.spend_bytes(array.approximate_size())?;
     if partial && wanted.kind() == Kind::Object {
-        // Every wanted name is looked for in every element.
+        // Every name is searched in every element.
         call.spend_bytes(array.len().saturating_mul(wanted.len()).saturating_mul(64))?;
         let wanted = call.object(1)?;
         return Some(Value::Bool(array.elements().any(|element| covers(element, wanted))));
@@ -72,13 +72,13 @@ fn contains(call: &Call<'_>) -> Option<Value> {
     Some(Value::Bool(array.elements().any(|element| element.equals(wanted))))
 }
 
-/// Every property of `wanted` is there with an equal value: one level deep.
+/// Whether every property of `wanted` is in the element with an equal value, one level deep.
 fn covers(element: View<'_>, wanted: &Object) -> bool {
     let has = |(name, value): (&str, &Value)| element.member(name).view().equals(View::Value(value));
     element.kind() == Kind::Object && wanted.iter().all(has)
 }
 
-/// Three-valued OR (`decisive` true) or AND (false) of membership.
+/// Three-valued OR (`decisive` is true) or AND (false) of membership.
 fn members(call: &Call<'_>, decisive: bool) -> Option<Value> {
     let array = call.view(0).filter(|value| value.kind() == Kind::Array)?;
     let mut undefined = false;
@@ -131,7 +131,7 @@ fn primitives<'a>(call: &Call<'a>) -> Option<&'a [Value]> {
     call.array(0).filter(|array| array.iter().all(is_primitive))
 }
 
-/// Elements that are in no set yet, in order.
+/// Distinct elements, in order.
 fn distinct<'a>(elements: impl Iterator<Item = &'a Value>) -> Value {
     let mut seen = HashSet::new();
     elements.filter(|element| seen.insert(*element)).cloned().collect()

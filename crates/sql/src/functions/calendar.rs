@@ -1,17 +1,17 @@
-//! Date arithmetic: moments are 100-nanosecond ticks since 1970, in UTC, from year 1 to 9999.
+//! Date arithmetic. A point in time is a number of 100-nanosecond ticks since 1970, in UTC, from year 1 to 9999.
 
 pub(super) const TICKS_PER_SECOND: i64 = 10_000_000;
 pub(super) const TICKS_PER_DAY: i64 = 86_400 * TICKS_PER_SECOND;
 
-/// Date-time values begin here, as in the service.
+/// First year of date-time values, as in the service.
 pub(super) const YEAR_MIN: i64 = 1601;
-/// No place on earth is further from UTC.
+/// The largest offset from UTC on earth.
 const OFFSET_HOURS_MAX: i64 = 14;
 
 const TICKS_MIN: i64 = -719_162 * TICKS_PER_DAY; // 0001-01-01
 const TICKS_MAX: i64 = 2_932_897 * TICKS_PER_DAY - 1; // the last tick of 9999
 
-/// A moment taken apart.
+/// The fields of a point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fields {
     pub year: i64,
@@ -20,7 +20,7 @@ pub(super) struct Fields {
     pub hour: i64,
     pub minute: i64,
     pub second: i64,
-    /// Ticks behind the second.
+    /// Ticks after the second.
     pub fraction: i64,
 }
 
@@ -94,7 +94,7 @@ impl Fields {
         }
     }
 
-    /// `None` for what is no date.
+    /// `None` if it is not a date.
     pub fn to_ticks(self) -> Option<i64> {
         let valid = (1..=9999).contains(&self.year)
             && (1..=12).contains(&self.month)
@@ -116,7 +116,7 @@ pub(super) fn month_index(ticks: i64) -> i64 {
     fields.year * 12 + fields.month - 1
 }
 
-/// Adds months; a day that the month does not have becomes its last.
+/// Adds months. A day that the month does not have becomes its last day.
 pub(super) fn add_months(ticks: i64, months: i64) -> Option<i64> {
     let mut fields = Fields::from_ticks(ticks);
     let index = (fields.year * 12 + fields.month - 1).checked_add(months)?;
@@ -209,7 +209,7 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970 of a date. Years start in March here, so that the leap day is the last of its year.
+/// Days since 1970. Years start in March here, so that the leap day is the last day of its year.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

@@ -1,4 +1,4 @@
-//! Choice, and what is asked of an item as a whole.
+//! Functions that choose a value, and functions of a whole item.
 
 use std::hash::{Hash, Hasher};
 
@@ -32,13 +32,13 @@ fn document_id(call: &Call<'_>) -> Option<Value> {
     }
 }
 
-/// Equal values have equal hashes; nothing else is promised.
+/// Equal values have equal hashes; nothing else is guaranteed.
 fn hash(call: &Call<'_>) -> Option<Value> {
     let mut hasher = Fnv(0xCBF2_9CE4_8422_2325);
     let value = call.value(0)?;
     call.spend_bytes(crate::data::approximate_size(value))?;
     value.hash(&mut hasher);
-    let hash = hasher.finish() >> 11; // what a double holds exactly
+    let hash = hasher.finish() >> 11; // 53 bits: exact as a double
     if call.len() == 1 {
         return Some(Value::from(hash));
     }

@@ -13,7 +13,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     f(&["StringToObject", "STRING_TO_OBJECT"], exactly(1), |call| parse(call, Kind::Object), IndexUse::None),
 ];
 
-/// What a control character becomes in JSON text.
+/// Bytes of an escaped control character in JSON text.
 const ESCAPED_BYTES_MAX: usize = 6;
 
 fn to_string(call: &Call<'_>) -> Option<Value> {
@@ -31,11 +31,11 @@ fn to_string(call: &Call<'_>) -> Option<Value> {
     }
 }
 
-/// JSON text of a value of that kind, white space around it allowed.
+/// Parses JSON text of a value of that kind. White space around it is allowed.
 fn parse(call: &Call<'_>, kind: Kind) -> Option<Value> {
     let text = call.string(0)?;
     call.spend_bytes(text.len().saturating_mul(4))?;
-    // `[1,1,…` is a value in every second character; only arrays and objects are larger than their text.
+    // `[1,1,…` has a value in every second character; only arrays and objects are larger than their text.
     if matches!(kind, Kind::Array | Kind::Object) {
         call.build(text.len().saturating_mul(size_of::<Value>()))?;
     }

@@ -1,4 +1,4 @@
-//! Date and time. A text that is no date-time is undefined everywhere.
+//! Date and time. A text that is not a date-time gives undefined.
 
 use quire_value::{Number, Value};
 
@@ -6,7 +6,7 @@ use super::calendar::{self, Fields, Part, TICKS_PER_SECOND, add_months, in_range
 use super::{Call, Evaluate, Function, IndexUse, Nature, between, exactly, f};
 
 const TICKS_PER_MILLISECOND: i64 = TICKS_PER_SECOND / 1_000;
-/// DateTimeBin takes no origin before this: 1601-01-01.
+/// The earliest origin of DateTimeBin: 1601-01-01.
 const BIN_ORIGIN_MIN: i64 = -116_444_736_000_000_000;
 
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -85,7 +85,7 @@ fn now(call: &Call<'_>) -> Option<Value> {
     if call.len() == 0 { current_datetime(call) } else { shifted(call, 1) }
 }
 
-/// Now, plus or minus a number of parts.
+/// The current time, plus or minus a number of parts.
 fn shifted(call: &Call<'_>, direction: i64) -> Option<Value> {
     let count = call.integer(1)?.checked_mul(direction)?;
     let ticks = add(call.surroundings.now_ticks, Part::parse(call.string(0)?)?, count)?;
@@ -158,7 +158,7 @@ fn date_time_bin(call: &Call<'_>) -> Option<Value> {
 fn bin_months(ticks: i64, origin: i64, size: i64) -> Option<Value> {
     let bin = (month_index(ticks) - month_index(origin)).div_euclid(size);
     let start = |bin: i64| add_months(origin, bin.checked_mul(size)?);
-    // The origin's day of the month may lie behind that of the moment.
+    // The day of the month of the origin may be later than that of the date.
     let found = start(bin).filter(|start| *start <= ticks).or_else(|| start(bin - 1))?;
     from_ticks(i128::from(found))
 }
@@ -184,7 +184,7 @@ fn timestamp_to_date_time(call: &Call<'_>) -> Option<Value> {
     from_ticks(i128::from(call.integer(0)?) * i128::from(TICKS_PER_MILLISECOND))
 }
 
-/// Custom specifiers: letters in runs; `\` makes the next character literal.
+/// Custom format specifiers: repeated letters; `\` makes the next character literal.
 fn date_time_format(call: &Call<'_>) -> Option<Value> {
     let fields = Fields::from_ticks(moment(call, 0)?);
     let format = call.string(1)?;
@@ -192,7 +192,7 @@ fn date_time_format(call: &Call<'_>) -> Option<Value> {
     let mut rest = format;
     let mut letters = rest.chars();
     while let Some(letter) = letters.next() {
-        // Before the run is counted: a text of `\` alone would be counted again for every second one.
+        // Before repeated letters are counted: a text of `\` alone would be counted again at every second character.
         if letter == '\\' {
             out.extend(letters.next());
             rest = letters.as_str();
@@ -223,14 +223,14 @@ fn specifier(fields: &Fields, letter: char, count: usize, out: &mut String) {
             return;
         }
     };
-    // No width of `format!`: those end at 65,535.
+    // Without a width in `format!`: the maximum is 65,535.
     let digits = value.to_string();
     let zeros = count.min(width_max).saturating_sub(digits.len());
     out.extend(std::iter::repeat_n('0', zeros));
     out.push_str(&digits);
 }
 
-/// `f` pads with zeros, `F` drops the zeros at the end.
+/// `f` pads with zeros, `F` drops trailing zeros.
 fn fraction(ticks: i64, letter: char, count: usize, out: &mut String) {
     let digits = format!("{ticks:07}");
     let digits = &digits[..count];

@@ -1,19 +1,19 @@
-//! Searches for substrings that are prepared once per run: the needle of CONTAINS is a constant as a rule.
+//! Substring searches, prepared once per run: the text that CONTAINS searches for is usually a constant.
 
 use std::cell::RefCell;
 
 use memchr::memmem::{self, Finder};
 
-/// Needles that are kept; a query seldom has more than one.
+/// Searchers that are cached; a query seldom needs more than one.
 const FINDERS_MAX: usize = 8;
-/// In shorter texts preparing and looking up take longer than searching.
+/// In shorter texts, preparing and looking up takes longer than searching.
 const PREPARED_TEXT_BYTES_MIN: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Finders(RefCell<Vec<Finder<'static>>>);
 
 impl Finders {
-    /// Whole UTF-8 texts, so that a match of bytes is one of characters.
+    /// Both are valid UTF-8, so a match of bytes is a match of characters.
     pub fn contains(&self, text: &[u8], wanted: &[u8]) -> bool {
         if text.len() < PREPARED_TEXT_BYTES_MIN {
             return memmem::find(text, wanted).is_some();

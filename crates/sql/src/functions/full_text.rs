@@ -1,7 +1,7 @@
-//! Full text: whether terms occur in a text, how often, and what that is worth (BM25).
+//! Full-text functions: whether terms occur in a text, how often, and the BM25 score.
 //!
-//! The binder adds the language of the text as last argument. A term is a string, a phrase when it has several words, or
-//! `{"term": "…", "distance": n}`, where each word may differ in up to n letters.
+//! The binder adds the language of the text as the last argument. A term is a string (a phrase if it has several
+//! words), or `{"term": "…", "distance": n}`, where each word may differ in up to n letters.
 
 use quire_value::Value;
 
@@ -21,29 +21,30 @@ pub(super) const FUNCTIONS: &[Function] = &[
     f(&["_FullTextWordCount"], exactly(1), word_count, IndexUse::None).with_language(),
 ];
 
-/// Not for queries to call: `(text, [terms], language)` to the number of words and how often each term occurs.
+/// Internal, not for queries: `(text, [terms], language)` to the number of words and the number of occurrences of
+/// each term.
 pub(crate) static COUNTS: Function = f(&["_FullTextCounts"], exactly(2), counts, IndexUse::None);
 
-/// Letters by which a word may differ.
+/// Maximum edit distance of a word.
 const DISTANCE_MAX: i64 = 2;
-/// Analysing text is slower than reading it.
+/// Steps to analyse text, relative to reading it.
 const ANALYSIS_EFFORT: usize = 16;
-/// What the words of a text weigh, per byte of it: `a b c` is a word in every second one.
+/// Memory of the words of a text, per byte of text: `a b c` has a word in every second byte.
 const ANALYSIS_BYTES: usize = 24;
 
-/// What is known of all texts at one path.
+/// Statistics of all texts at one path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextStatistics {
     pub total_word_count: u64,
-    /// Items in whose text the term occurs, one per term.
+    /// For each term, the number of items in whose text it occurs.
     pub hit_counts: Vec<u64>,
 }
 
-/// The usual parameters of BM25: how soon repetition stops to count, and how much length does.
+/// The usual BM25 parameters: saturation of term frequency, and influence of text length.
 const SATURATION: f64 = 1.2;
 const LENGTH_WEIGHT: f64 = 0.75;
 
-/// `occurrences` has one number per term; terms without a hit count are taken as unknown to all other items.
+/// `occurrences` has one number per term. Terms without a hit count are assumed to occur in no other item.
 pub fn score(documents: f64, total_words: f64, hits: &[f64], words: f64, occurrences: &[f64]) -> f64 {
     let average = if documents > 0.0 { total_words / documents } else { 0.0 };
     let length = if average > 0.0 { words / average } else { 1.0 };
@@ -133,7 +134,7 @@ impl<'t> Text<'t> {
         Some(Text { tokens: text::tokens(language(call), text).collect() })
     }
 
-    /// `None` when counting takes more than the run may do.
+    /// `None` when counting exceeds the limits of the run.
     fn occurrences(&self, call: &Call<'_>, term: &Term<'_>) -> Option<usize> {
         let Some((first, rest)) = term.words.split_first() else { return Some(0) };
         call.spend_bytes(self.tokens.len().saturating_mul(4))?;
@@ -149,7 +150,7 @@ impl<'t> Text<'t> {
         Some(found)
     }
 
-    /// Whether the words of a phrase follow, each as far from the first as in the phrase.
+    /// Whether the other words of a phrase follow, each at the same distance from the first as in the phrase.
     fn continues(
         &self,
         call: &Call<'_>,
@@ -160,7 +161,7 @@ impl<'t> Text<'t> {
     ) -> Option<bool> {
         for word in words {
             let wanted = i64::from(word.position) + shift;
-            // By halving: a phrase may have any number of stop words between two others.
+            // Binary search: a phrase may have any number of stop words between two other words.
             let skipped = tokens.partition_point(|token| i64::from(token.position) < wanted);
             if let Some(token) = tokens.get(skipped) {
                 term.spend_on(call, word, token)?;
@@ -176,7 +177,7 @@ impl<'t> Text<'t> {
     }
 }
 
-/// What is looked for. One of stop words only occurs nowhere.
+/// A search term. A term of stop words only occurs nowhere.
 struct Term<'v> {
     words: Vec<Token<'v>>,
     distance: usize,
@@ -190,7 +191,7 @@ impl<'v> Term<'v> {
         Some(Term { words: text::tokens(language, text).collect(), distance: distance as usize })
     }
 
-    /// Comparing words letter by letter takes as long as one is long, times the other.
+    /// Comparing two words takes time in proportion to the product of their lengths.
     fn spend_on(&self, call: &Call<'_>, word: &Token<'_>, token: &Token<'_>) -> Option<()> {
         match self.distance {
             0 => Some(()),
@@ -206,7 +207,7 @@ impl<'v> Term<'v> {
     }
 }
 
-/// The text of a term, and by how many letters its words may differ; `None`: it is no term.
+/// The text of a term and its maximum edit distance; `None` if the value is not a term.
 pub(crate) fn term_text(value: &Value) -> Option<(&str, u64)> {
     match value {
         Value::String(text) => Some((text, 0)),
@@ -222,7 +223,7 @@ pub(crate) fn term_text(value: &Value) -> Option<(&str, u64)> {
     }
 }
 
-/// Whether one becomes the other by so many letters inserted, removed or replaced.
+/// Whether the edit distance (insertions, deletions, replacements) is at most `distance`.
 fn within(left: &str, right: &str, distance: usize) -> bool {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     if left.len().abs_diff(right.len()) > distance {

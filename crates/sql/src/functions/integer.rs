@@ -48,7 +48,7 @@ fn right(value: i64, count: i64) -> Option<i64> {
     shift_count(count).map(|count| value >> count)
 }
 
-/// Other counts are undefined.
+/// `None` for other counts: the result is undefined.
 fn shift_count(count: i64) -> Option<u32> {
     u32::try_from(count).ok().filter(|count| *count < 64)
 }

@@ -1,4 +1,4 @@
-//! Mathematics in doubles. What has no answer is NaN, which disappears on output.
+//! Mathematics in doubles. An undefined result is NaN, which is left out of the output.
 
 use quire_value::{Number, Value};
 
@@ -40,7 +40,7 @@ fn binary(call: &Call<'_>, function: fn(f64, f64) -> f64) -> Option<Value> {
     Some(Value::from(function(call.double(0)?, call.double(1)?)))
 }
 
-/// An exact integer is its own result: going through a double would lose digits.
+/// An exact integer is its own result: a double would lose digits.
 fn integral(call: &Call<'_>, function: fn(f64) -> f64) -> Option<Value> {
     match call.number(0)? {
         Number::Double(value) => Some(Value::from(function(value))),
@@ -67,7 +67,7 @@ fn log(call: &Call<'_>) -> Option<Value> {
         return Some(Value::from(value.ln()));
     }
     let base = call.double(1)?;
-    // The two bases with an exact function of their own, so that LOG(8, 2) is 3.
+    // These two bases have exact functions, so that LOG(8, 2) is 3.
     let result = match base {
         2.0 => value.log2(),
         10.0 => value.log10(),
@@ -76,7 +76,7 @@ fn log(call: &Call<'_>) -> Option<Value> {
     Some(Value::from(result))
 }
 
-/// A number in [0, 1): splitmix64, fresh at every call.
+/// A number in [0, 1) by splitmix64, a new one at every call.
 fn rand(call: &Call<'_>) -> Option<Value> {
     let state = call.surroundings.random.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
     call.surroundings.random.set(state);

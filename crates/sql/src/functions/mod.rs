@@ -1,14 +1,14 @@
-//! Built-in functions: one row in one table of one family each. Arity errors, lookup, the public list and the test
-//! that every function has its `.qt` file read these tables.
+//! Built-in functions: one row per function in the table of its family. Arity errors, lookup, the public list and the
+//! test that every function has a `.qt` file read these tables.
 //!
-//! A wrong argument type never raises: `evaluate` answers `None`, which is `undefined`.
+//! A wrong argument type never fails: `evaluate` returns `None`, which is `undefined`.
 
 mod aggregate;
 mod array;
 mod conditional;
 mod conversion;
 mod datetime;
-mod finder; // prepared searches for substrings
+mod finder; // prepared substring searches
 mod full_text;
 mod integer;
 mod math;
@@ -17,11 +17,11 @@ mod regular;
 mod spatial;
 mod string;
 mod type_check;
-mod user_defined; // udf.name(…): functions that the container brings
+mod user_defined; // udf.name(…): functions defined by users
 mod utf16;
 mod vector_distance;
 
-mod calendar; // date arithmetic behind `datetime`
+mod calendar; // date arithmetic for `datetime`
 
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
@@ -48,13 +48,13 @@ pub(crate) use self::vector_distance::Metric;
 
 /// A row of the table.
 pub struct Function {
-    /// The name as error texts print it, then its twins.
+    /// The name in error texts, then its aliases.
     names: &'static [&'static str],
     arity: Arity,
     pub(crate) implementation: Implementation,
     index_use: IndexUse,
     nature: Nature,
-    /// Called with undefined arguments too; the others are undefined then.
+    /// Called with undefined arguments, too. Other functions give undefined for them.
     pub(crate) sees_undefined: bool,
     /// The binder adds the language of the text that is the first argument.
     pub(crate) takes_language: bool,
@@ -78,7 +78,7 @@ pub(crate) enum Implementation {
     Ranking,
 }
 
-/// How an index over a bare path argument can serve the function as a predicate.
+/// How an index on the path in the argument can serve the function as a predicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexUse {
     None,
@@ -88,7 +88,7 @@ pub enum IndexUse {
     Prefix,
     /// One value.
     Seek,
-    /// A range, by type or by monotony.
+    /// A range, by type or because the function is monotonic.
     Range,
     Spatial,
     FullText,
@@ -108,12 +108,12 @@ impl Function {
         self.names[0]
     }
 
-    /// All spellings, the canonical one first; letter case never matters.
+    /// All names, the canonical one first. Case-insensitive.
     pub fn names(&self) -> &'static [&'static str] {
         self.names
     }
 
-    /// Fewest and most arguments; `None`: any number.
+    /// Minimum and maximum number of arguments; `None`: no maximum.
     pub fn arity(&self) -> (usize, Option<usize>) {
         (self.arity.min, self.arity.max)
     }
@@ -146,17 +146,17 @@ impl Function {
         self.name() == "FullTextScore"
     }
 
-    /// Evaluated with the distance function as fourth argument.
+    /// Evaluated with the distance function as the fourth argument.
     pub(crate) fn is_vector(&self) -> bool {
         self.index_use == IndexUse::Vector
     }
 
-    /// Between vectors, as users ask for it.
+    /// The distance functions for users.
     pub(crate) fn is_distance(&self) -> bool {
         self.name() == "VectorDistance"
     }
 
-    /// What ORDER BY takes beside paths: distances, and the scores that query plans ask for.
+    /// What ORDER BY accepts besides paths: distances, and the scores in query plans.
     pub(crate) fn is_sort_key(&self) -> bool {
         matches!(self.name(), "VectorDistance" | "_VectorScore" | "_FullTextScore")
     }
@@ -241,12 +241,12 @@ const FAMILIES: &[&[Function]] = &[
     ranking::FUNCTIONS,
 ];
 
-/// Every function there is.
+/// All functions.
 pub fn all() -> impl Iterator<Item = &'static Function> {
     FAMILIES.iter().copied().flatten()
 }
 
-/// By any of its names, in any case.
+/// Finds a function by any of its names, case-insensitive.
 pub fn find(name: &str) -> Option<&'static Function> {
     static BY_NAME: LazyLock<HashMap<String, &'static Function>> = LazyLock::new(|| {
         all()
@@ -256,7 +256,7 @@ pub fn find(name: &str) -> Option<&'static Function> {
     BY_NAME.get(&name.to_ascii_uppercase()).copied()
 }
 
-/// What functions may see besides their arguments.
+/// What functions can access besides their arguments.
 pub(crate) struct Surroundings<'r> {
     pub now_ticks: i64,
     pub random: Cell<u64>,
@@ -266,11 +266,11 @@ pub(crate) struct Surroundings<'r> {
     pub shapes: Shapes,
     pub geospatial: GeospatialType,
     pub meter: Meter,
-    /// Set by a function that would exceed what the meter allows; it then answers `None`.
+    /// Set by a function that exceeds the limits of the meter; it then returns `None`.
     pub failure: Cell<Option<SqlError>>,
 }
 
-/// An argument where it lies, and as a value once a function has asked for one.
+/// An argument in place; also as a value once a function needs one.
 pub(crate) struct Argument<'a> {
     datum: Datum<'a>,
     value: OnceCell<Value>,
@@ -285,7 +285,7 @@ impl<'a> Argument<'a> {
         self.datum.view()
     }
 
-    /// It lies there as a value, or was made one before.
+    /// Whether it is a value already.
     fn is_value(&self) -> bool {
         matches!(self.view(), View::Value(_)) || self.value.get().is_some()
     }
@@ -298,8 +298,8 @@ impl<'a> Argument<'a> {
     }
 }
 
-/// The arguments of one call, with accessors that answer `None` for another type. All but `value`, `array` and `object`
-/// read in place.
+/// The arguments of one call. Accessors return `None` for another type. All but `value`, `array` and `object` read in
+/// place.
 pub(crate) struct Call<'a> {
     pub arguments: &'a [Argument<'a>],
     pub surroundings: &'a Surroundings<'a>,
@@ -310,7 +310,7 @@ impl<'a> Call<'a> {
         self.arguments.get(index).map(Argument::view)
     }
 
-    /// A stored value is copied, once.
+    /// Copies a stored value, once.
     fn value(&self, index: usize) -> Option<&'a Value> {
         let argument = self.arguments.get(index)?;
         if !argument.is_value() {
@@ -323,7 +323,7 @@ impl<'a> Call<'a> {
         self.view(index)?.as_str()
     }
 
-    /// The bytes of a string, for what needs no characters.
+    /// The bytes of a string, for functions that need no characters.
     fn text(&self, index: usize) -> Option<&'a [u8]> {
         self.view(index)?.as_text()
     }
@@ -358,12 +358,12 @@ impl<'a> Call<'a> {
         self.arguments.len()
     }
 
-    /// An optional argument: the default when it is not there, `None` when it has another type.
+    /// An optional argument: the default when it is missing, `None` when it has another type.
     fn optional<T>(&self, index: usize, default: T, get: impl Fn(&Self, usize) -> Option<T>) -> Option<T> {
         if index < self.len() { get(self, index) } else { Some(default) }
     }
 
-    /// Announces work on so many bytes; `None` when that is more than the run may do.
+    /// Spends the steps for work on so many bytes; `None` when the limit is exceeded.
     fn spend_bytes(&self, bytes: usize) -> Option<()> {
         self.note(self.surroundings.meter.spend_bytes(bytes))
     }
@@ -372,19 +372,19 @@ impl<'a> Call<'a> {
         self.note(self.surroundings.meter.spend(steps))
     }
 
-    /// Announces a value of so many bytes that is about to be built; `None` when that is more than the run may hold. Texts as
-    /// long as all arguments together are announced already.
+    /// Reserves memory for a value before it is built; `None` when the limit is exceeded. Memory for texts as long as
+    /// all arguments together is reserved already.
     fn build(&self, bytes: usize) -> Option<()> {
         self.note(self.surroundings.meter.build(bytes))
     }
 
-    /// Announces both, memory first: an answer should name what is really missing.
+    /// Does both, memory first: the error should name the limit that matters.
     fn copy_bytes(&self, bytes: usize) -> Option<()> {
         self.build(bytes)?;
         self.spend_bytes(bytes)
     }
 
-    /// Ends the run with the error, whatever the function answers.
+    /// Ends the run with the error, whatever the function returns.
     fn note<T>(&self, result: Result<T, SqlError>) -> Option<T> {
         result.map_err(|error| self.surroundings.failure.set(Some(error))).ok()
     }

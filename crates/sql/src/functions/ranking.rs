@@ -1,4 +1,4 @@
-//! Names that only ORDER BY RANK knows.
+//! Functions that only ORDER BY RANK has.
 
 use super::{Function, Implementation, IndexUse, at_least, row};
 

@@ -1,9 +1,9 @@
-//! Regular expressions, by an engine whose time is linear in the text. Not offered, and so undefined: look-around and
-//! back-references.
+//! Regular expressions, with an engine whose time is linear in the length of the text. Look-around and
+//! back-references are not supported and give undefined.
 //!
-//! Linear still means the length of the text times the size of the pattern, once for every match. So a search that may take
-//! long is not one call of the engine: [`Walk`] drives its automaton byte by byte and spends as it goes. What only the
-//! engine can do (groups, word boundaries beside letters that are not ASCII) is spent before, at its worst.
+//! Linear still means length of the text times size of the pattern, for every match. So a search that may take long
+//! is not one call of the engine: [`Walk`] runs its automaton byte by byte and spends steps on the way. For what only
+//! the engine can do (groups, word boundaries next to letters that are not ASCII), the worst case is spent before.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,20 +16,21 @@ use regex_automata::{Anchored, Input, MatchKind, Span, meta};
 
 use super::{Call, Function, IndexUse, between, f};
 
-/// Compiled patterns that are kept, and their bytes; a query seldom has more than one.
+/// Limits of the cache of compiled patterns, in patterns and bytes; a query seldom has more than one pattern.
 const PATTERNS_MAX: usize = 64;
 const PATTERNS_BYTES_MAX: usize = 8 << 20;
-/// Bytes of a compiled pattern: nested counted repetitions grow fast.
+/// Maximum size of a compiled pattern: nested counted repetitions grow fast.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
-/// States of the pattern times bytes of the text that one call of the engine may go through: about a millisecond.
+/// Maximum work of one call of the engine, as states of the pattern times bytes of the text: about a millisecond.
 const DIRECT_WORK_MAX: u64 = 1 << 18;
-/// The same, in one step of the meter, for a call that is spent at its worst.
+/// Work per step of the meter, for a call whose worst case is spent.
 const WORK_PER_STEP: u64 = 4;
-/// The same for a short call, which is nearly always far from its worst.
+/// Work per step for a short call, which nearly always takes far less than its worst case.
 const DIRECT_WORK_PER_STEP: u64 = 256;
-/// Bytes of text between two payments of a walk.
+/// Bytes of text between two charges of a walk.
 const WALK_BYTES: usize = 64;
-/// Memory and steps of reading a pattern: for a byte of it, and for one that may stand for thousands of letters (`\\w`, `[…]`).
+/// Memory and steps to compile a pattern: for a byte of it, and for a class that may have thousands of letters
+/// (`\\w`, `[…]`).
 const BYTE_MEMORY: usize = 256;
 const CLASS_MEMORY: usize = 8 << 10;
 const BYTE_STEPS: u64 = 16;
@@ -41,7 +42,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     f(&["RegexExtractAll", "REGEX_EXTRACT_ALL"], between(2, 4), regex_extract_all, IndexUse::None),
 ];
 
-/// Compiled patterns; shared, because a copy of one starts without the states it has found.
+/// A cache of compiled patterns. Patterns are shared, because a copy starts without the lazily built states.
 #[derive(Default)]
 pub(crate) struct Patterns(Mutex<Known>);
 
@@ -54,7 +55,7 @@ struct Known {
 struct Compiled {
     pattern: String,
     modifiers: String,
-    /// `None` for one that does not compile.
+    /// `None` if the pattern does not compile.
     regex: Option<Arc<Regex>>,
 }
 
@@ -82,10 +83,10 @@ impl Patterns {
 
 struct Regex {
     engine: meta::Regex,
-    /// Forwards to where a match ends, and backwards to where it begins.
+    /// Forward automaton to the end of a match, and reverse automaton to its start.
     ends: dfa::DFA,
     begins: dfa::DFA,
-    /// States of the pattern: what one byte of text may take.
+    /// States of the pattern: the maximum work per byte of text.
     states: u64,
 }
 
@@ -141,7 +142,7 @@ impl Regex {
         call.spend(1 + self.work(bytes) / WORK_PER_STEP)
     }
 
-    /// Whether there is a match; the outer `None` when that takes more than the run may do.
+    /// Whether there is a match; the outer `None` when the limit is exceeded.
     fn is_match(&self, call: &Call<'_>, text: &str) -> Option<bool> {
         if self.work(text.len()) <= DIRECT_WORK_MAX {
             call.spend(1 + text.len() as u64 / 16 + self.work(text.len()) / DIRECT_WORK_PER_STEP)?;
@@ -162,7 +163,7 @@ impl Regex {
         let rest = text.len() - from;
         let engine = |input: &Input<'_>| self.engine.find(input.clone()).map(|found| found.span());
         if self.work(rest) <= DIRECT_WORK_MAX {
-            // Most matches end soon, but each of a thousand may go through the whole rest.
+            // Most matches end early, but each of a thousand may scan the whole rest.
             call.spend(1 + self.work(rest) / DIRECT_WORK_PER_STEP)?;
             return Some(engine(&input));
         }
@@ -175,7 +176,7 @@ impl Regex {
         }
     }
 
-    /// The groups of a match that was found.
+    /// The groups of a match.
     fn captures(&self, call: &Call<'_>, text: &str, found: Span) -> Option<Captures> {
         call.build(self.engine.captures_len() * 4 * size_of::<usize>())?;
         self.spend_on_engine(call, found.len())?;
@@ -185,19 +186,19 @@ impl Regex {
     }
 }
 
-/// The walker cannot tell: the text has bytes that its automaton does not know.
+/// `Stuck`: the text has bytes that the automaton does not support.
 enum Walked<T> {
     Found(T),
     Stuck,
 }
 
-/// A search that spends for every piece of text it goes through, and for every state that it has to make.
+/// A search that spends steps for every piece of text, and for every state it builds.
 struct Walk<'w> {
     regex: &'w Regex,
     call: &'w Call<'w>,
     ends: dfa::Cache,
     begins: dfa::Cache,
-    /// States made and thrown away, in bytes, that were spent.
+    /// Bytes of built states that were already charged.
     paid_bytes: usize,
 }
 
@@ -219,7 +220,7 @@ impl<'w> Walk<'w> {
         let made = self.made_bytes();
         let new = made.saturating_sub(self.paid_bytes);
         self.paid_bytes = self.paid_bytes.max(made);
-        // A state is made of all states of the pattern that it stands for.
+        // Building a state takes time in proportion to the pattern states it stands for.
         self.call.spend(1 + bytes as u64 / 16 + new as u64 / 4)
     }
 
@@ -232,10 +233,10 @@ impl<'w> Walk<'w> {
             };
             let begin = match self.begin(&input, end)? {
                 Walked::Found(Some(begin)) => begin,
-                // The automaton that found the end finds the beginning, unless it was stuck.
+                // The reverse automaton finds the start, unless it is stuck.
                 Walked::Found(None) | Walked::Stuck => return Some(Walked::Stuck),
             };
-            // An empty match inside of a character is none.
+            // An empty match inside of a character does not count.
             if begin == end && !is_boundary(input.haystack(), end) {
                 input.set_start(end + 1);
                 continue;
@@ -244,7 +245,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Where the first match ends.
+    /// The end of the first match.
     fn end(&mut self, input: Input<'_>) -> Option<Walked<Option<usize>>> {
         let regex = self.regex;
         let Ok(mut state) = regex.ends.start_state_forward(&mut self.ends, &input) else {
@@ -262,9 +263,9 @@ impl<'w> Walk<'w> {
             state = next;
             match Seen::of(state) {
                 Seen::Nothing => {}
-                // One byte later than it is.
+                // The automaton reports a match one byte late.
                 Seen::Match if input.get_earliest() => {
-                    // An empty match inside of a character is none, and what comes behind it is not told here.
+                    // An empty match inside of a character does not count, and the walk does not tell what follows.
                     let is_whole = is_boundary(input.haystack(), at);
                     return Some(if is_whole { Walked::Found(Some(at)) } else { Walked::Stuck });
                 }
@@ -282,7 +283,7 @@ impl<'w> Walk<'w> {
         Some(Walked::Found(found))
     }
 
-    /// Where the match begins that ends there.
+    /// The start of the match that ends at `end`.
     fn begin(&mut self, input: &Input<'_>, end: usize) -> Option<Walked<Option<usize>>> {
         let regex = self.regex;
         let input = input.clone().range(input.start()..end).anchored(Anchored::Yes);
@@ -305,7 +306,7 @@ impl<'w> Walk<'w> {
                 Seen::Quit => return Some(Walked::Stuck),
             }
         }
-        // What stands before the range decides about `^` and `\\b`.
+        // The byte before the range decides `^` and `\\b`.
         let last = match input.start().checked_sub(1).and_then(|before| input.haystack().get(before)) {
             Some(byte) => regex.begins.next_state(&mut self.begins, state, *byte),
             None => regex.begins.next_eoi_state(&mut self.begins, state),
@@ -368,7 +369,7 @@ fn regex_extract(call: &Call<'_>) -> Option<Value> {
     Some(Value::from(&text[found.range()]))
 }
 
-/// One array per match: the whole match, or the groups asked for.
+/// One array per match: the whole match, or the selected groups.
 fn regex_extract_all(call: &Call<'_>) -> Option<Value> {
     let (text, regex) = prepare(call)?;
     let groups = match call.value(3) {
@@ -380,7 +381,7 @@ fn regex_extract_all(call: &Call<'_>) -> Option<Value> {
     let (mut from, mut last_end) = (0, None);
     while from <= text.len() {
         let Some(found) = regex.find(call, text, from)? else { break };
-        // An empty match where the one before ended is none.
+        // An empty match at the end of the previous match does not count.
         let is_repeated = found.is_empty() && last_end == Some(found.end);
         from = if found.is_empty() { behind(text, found.end) } else { found.end };
         if is_repeated {
@@ -392,7 +393,7 @@ fn regex_extract_all(call: &Call<'_>) -> Option<Value> {
     Some(Value::Array(matches))
 }
 
-/// Where the next character begins.
+/// Position of the next character.
 fn behind(text: &str, at: usize) -> usize {
     at + text[at..].chars().next().map_or(1, char::len_utf8)
 }

@@ -1,4 +1,4 @@
-//! Spatial functions over GeoJSON, see [`crate::geo`]; what is no valid geometry makes them undefined.
+//! Spatial functions over GeoJSON, see [`crate::geo`]. An argument that is not a valid geometry gives undefined.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -76,20 +76,20 @@ fn parsed(call: &Call<'_>, index: usize) -> Option<Parsed> {
     call.surroundings.shapes.get(call, value, bytes, parse)
 }
 
-/// Parsed sooner than looked up.
+/// Whether parsing is cheaper than a lookup.
 fn is_small(value: &Value) -> bool {
     let coordinates =
         value.as_object().and_then(|object| object.get("coordinates")).and_then(Value::as_array);
     coordinates.is_none_or(|positions| !positions.iter().any(|position| position.as_array().is_some()))
 }
 
-/// Geometries kept from one item to the next.
+/// Geometries that are cached from one item to the next.
 const SHAPES_MAX: usize = 8;
-/// Values remembered by their hash to notice that one comes again.
+/// Hashes of values that are remembered, to detect that a value comes again.
 const SEEN_MAX: usize = 32;
 
-/// Large constants of a query, parsed once per run. A value is kept from the second time on: those of items seldom
-/// return.
+/// A cache of large constants of a query, parsed once per run. A value is cached when it comes the second time:
+/// values of items seldom repeat.
 #[derive(Default)]
 pub(crate) struct Shapes(RefCell<Known>);
 
@@ -103,7 +103,7 @@ struct KeptShape {
     hash: u64,
     value: Value,
     parsed: Parsed,
-    /// Of the value and of what it was parsed to.
+    /// Size of the value and of its parsed form.
     bytes: usize,
 }
 
@@ -174,7 +174,7 @@ mod tests {
         Query::compile(text, &Parameters::default(), &[])?.with_environment(environment).rows([])
     }
 
-    /// Constants, too: they must not be computed before the container is known.
+    /// Also for constants: they must not be computed before the container is known.
     #[test]
     fn a_container_of_geometry_is_flat() {
         let environment = Environment { geospatial: GeospatialType::Geometry, ..Environment::default() };

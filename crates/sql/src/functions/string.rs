@@ -1,4 +1,4 @@
-//! Strings. Comparison is ordinal; ignoring case folds character by character, whatever the language.
+//! Strings. Comparison is ordinal; ignoring case folds each character, independent of the language.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use quire_value::Value;
 
 use super::{Call, Function, IndexUse, at_least, between, exactly, f, utf16};
 
-/// A short text: the value, its allocation, and the room that a growing array leaves free.
+/// Memory of a short text: the value, its allocation, and the free capacity of a growing array.
 const PIECE_BYTES: usize = 2 * size_of::<Value>() + 32;
 /// Longest result of REPLICATE, in characters.
 const REPLICATE_LENGTH_MAX: usize = 10_000;
@@ -98,7 +98,7 @@ fn contains(call: &Call<'_>) -> Option<Value> {
     Some(Value::Bool(call.surroundings.finders.contains(text, wanted)))
 }
 
-/// A test of two strings, the third argument being "ignore case".
+/// A test of two strings; the third argument is "ignore case".
 fn test(call: &Call<'_>, test: fn(&str, &str) -> bool) -> Option<Value> {
     let (text, other) = (call.string(0)?, call.string(1)?);
     let ignore_case = call.optional(2, false, Call::bool)?;
@@ -116,7 +116,7 @@ fn all(call: &Call<'_>, ignore_case: bool) -> Option<Value> {
     terms(call, ignore_case, false)
 }
 
-/// The first term that answers `decisive` decides; otherwise one undefined term makes it undefined.
+/// The first term whose result is `decisive` decides; otherwise an undefined term makes the result undefined.
 fn terms(call: &Call<'_>, ignore_case: bool, decisive: bool) -> Option<Value> {
     let prepare = |text| if ignore_case { fold(text) } else { Cow::Borrowed(text) };
     let text = prepare(call.string(0)?);
@@ -143,11 +143,11 @@ fn index_of(call: &Call<'_>) -> Option<Value> {
     Some(position(text, found.map(|at| from + at)))
 }
 
-/// The occurrence must lie wholly at or before the position.
+/// The occurrence must end at or before the position.
 fn last_index_of(call: &Call<'_>) -> Option<Value> {
     let (text, find) = (call.string(0)?, call.string(1)?);
     let last = call.optional(2, i64::MAX, Call::integer)?;
-    // Wholly at or before the position: half a surrogate pair is behind it.
+    // Half a surrogate pair is after the position.
     let end = utf16::byte_before(text, usize::try_from(last.saturating_add(1)).unwrap_or(0));
     Some(position(text, text[..end].rfind(find)))
 }
@@ -176,7 +176,7 @@ enum Side {
     After,
 }
 
-/// Undefined when the separator is not there.
+/// Undefined without the separator.
 fn split(
     call: &Call<'_>,
     cut: for<'t> fn(&'t str, &'t str) -> Option<(&'t str, &'t str)>,
@@ -193,7 +193,7 @@ fn map(text: &str, character: fn(char) -> char) -> Value {
     Value::String(text.chars().map(character).collect())
 }
 
-/// One character for one: what would become two (`ß`) stays.
+/// One character to one character: a letter with two capitals (`ß`) stays.
 fn upper(character: char) -> char {
     let mut mapped = character.to_uppercase();
     single(mapped.next(), mapped.next()).unwrap_or(character)
@@ -230,7 +230,7 @@ fn replace(call: &Call<'_>) -> Option<Value> {
     }
     let count = text.matches(find).count();
     let bytes = text.len().saturating_add(count.saturating_mul(by.len()));
-    // Growing doubles it.
+    // Growth doubles the capacity.
     call.build(bytes.saturating_mul(2))?;
     call.spend_bytes(bytes)?;
     Some(Value::String(text.replace(find, by)))
@@ -241,7 +241,7 @@ fn replicate(call: &Call<'_>) -> Option<Value> {
     if !count.is_finite() || count < 0.0 {
         return None;
     }
-    // A text of no length is as long after any number of copies.
+    // Copies of an empty text are empty.
     let count = if text.is_empty() { 0 } else { count.min(1e9) as usize };
     if utf16::length(text).saturating_mul(count) > REPLICATE_LENGTH_MAX {
         return None;

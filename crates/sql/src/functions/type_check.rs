@@ -1,4 +1,4 @@
-//! Type checking: never undefined, an undefined argument is just of no type.
+//! Type checks. Never undefined: an undefined argument has no type.
 
 use quire_value::{Kind, Value};
 

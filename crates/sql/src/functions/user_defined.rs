@@ -1,32 +1,30 @@
-//! User-defined functions: `udf.name(…)`. What they are made of is for the caller to know.
+//! User-defined functions: `udf.name(…)`. The caller implements them.
 
 use quire_value::Value;
 
 use crate::error::SqlError;
 use crate::limits::Spend;
 
-/// The user-defined functions of a container. A compiled query knows them by number alone, so that it may be kept and
-/// shared while its functions stay where they are: a run is lent them.
+/// The user-defined functions of a container. A compiled query refers to them by number only, so that it can be
+/// cached and shared; each run is given the functions.
 ///
-/// Contract: a call changes nothing that the query can see. How often a function is called, and in which order, is not
-/// told.
+/// Contract: a call changes nothing that the query can see. The number and order of calls are not specified.
 pub trait UserFunctions {
-    /// Asked once per call in a query text, when the query is compiled.
+    /// Called once per call in a query text, at compile time.
     fn find(&self, name: &str) -> Option<usize>;
 
-    /// Arguments may be undefined, and so may the value. A long call announces its work, in steps of evaluation, with
-    /// `spend`, and ends with the error it gets when there were too many.
+    /// Arguments and the result may be undefined. A long call spends its work, in evaluation steps, with `spend`, and
+    /// returns the error of `spend`.
     fn call(&self, function: usize, arguments: &[Value], spend: &mut Spend<'_>) -> Result<Value, SqlError>;
 
-    /// The value of a call that is going to be made, where it is known. Otherwise the call is noted, so that it can be
-    /// made together with others: see [`Evaluator::foresee_calls`](crate::Evaluator::foresee_calls). A call that fails
-    /// has no value here.
+    /// The value of a future call, if it is known. Otherwise the call is enqueued, so that it can run together with
+    /// others: see [`Evaluator::collect_calls`](crate::Evaluator::collect_calls). A call that fails has no value.
     fn foresee(&self, _function: usize, _arguments: &[Value]) -> Option<Value> {
         None
     }
 }
 
-/// For runs that are lent no functions.
+/// For runs without functions.
 pub(crate) struct NoFunctions;
 
 impl UserFunctions for NoFunctions {
@@ -39,7 +37,7 @@ impl UserFunctions for NoFunctions {
     }
 }
 
-/// A function that was found. Within one query a name means one function.
+/// A resolved function. Within one query, a name always means the same function.
 #[derive(Clone, PartialEq)]
 pub(crate) struct FoundFunction {
     pub name: String,

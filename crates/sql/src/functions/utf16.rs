@@ -1,11 +1,11 @@
-//! Positions and lengths as the service counts them: in UTF-16 code units.
+//! Positions and lengths in UTF-16 code units, as in the service.
 
 /// Code units of a text.
 pub(super) fn length(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.encode_utf16().count() }
 }
 
-/// The characters that lie wholly in `[start, start + count)`: half a surrogate pair is left out.
+/// The characters completely in `[start, start + count)`: half a surrogate pair is left out.
 pub(super) fn slice(text: &str, start: usize, count: usize) -> &str {
     if text.is_ascii() {
         let start = start.min(text.len());
@@ -28,7 +28,7 @@ pub(super) fn byte_at(text: &str, unit: usize) -> usize {
     text.len()
 }
 
-/// The same, rounded down.
+/// The byte position of a code unit, rounded down to the start of a character.
 pub(super) fn byte_before(text: &str, unit: usize) -> usize {
     let mut units = 0;
     for (byte, character) in text.char_indices() {

@@ -1,8 +1,8 @@
-//! Distances between vectors. They are exact, from the numbers in the item: what the options say of indexes steers
-//! approximate searches, see [`crate::VectorOrder`], and which items are looked at, never what a distance is.
+//! Distances between vectors. They are exact, from the numbers in the item. Options for indexes control approximate
+//! searches (see [`crate::VectorOrder`]) and which items are read, never the distance itself.
 //!
-//! The binder turns the options into arguments, so both functions are evaluated with
-//! `(vector, vector, brute force, distance function, …)`; what follows is not looked at here.
+//! The binder turns the options into arguments, so both functions are evaluated with `(vector, vector, brute force,
+//! distance function, …)`. Later arguments are ignored here.
 
 use quire_value::{Kind, Value};
 
@@ -36,7 +36,7 @@ impl Metric {
         }
     }
 
-    /// Whether a smaller number means more alike.
+    /// Whether a smaller number means more similar.
     pub fn smaller_is_closer(self) -> bool {
         self == Metric::Euclidean
     }
@@ -52,9 +52,9 @@ impl Metric {
                 Some(squares.sum::<f64>().sqrt())
             }
             Metric::Cosine => {
-                // One root of the product, as clients compute it: the last digit is compared.
+                // One root of the product, as clients compute it: the results are compared to the last digit.
                 let norms = (product(left, left) * product(right, right)).sqrt();
-                // A vector without a direction is like no other. Rounding must not leave the range.
+                // A zero vector has no distance. The result is clamped because of rounding.
                 (norms > 0.0).then(|| (product(left, right) / norms).clamp(-1.0, 1.0))
             }
         }
@@ -65,7 +65,7 @@ fn vector_distance(call: &Call<'_>) -> Option<Value> {
     measured(call).map(|(_, distance)| Value::from(distance))
 }
 
-/// The same, turned so that more is closer.
+/// The same, with the sign changed so that a larger number is closer.
 fn vector_score(call: &Call<'_>) -> Option<Value> {
     measured(call)
         .map(|(metric, distance)| Value::from(if metric.smaller_is_closer() { -distance } else { distance }))

@@ -1,4 +1,4 @@
-//! The cells an index files geometries under, and where to look for those that can satisfy a condition.
+//! Index cells of geometries, and the cell ranges to search for a condition.
 //!
 //! The globe is the six faces of a cube around its centre, the plane is a box; each is cut into quarters 30 times.
 //! An id is the face (3 bits), the quarters from the coarsest on (2 bits each), a one, and zeros: so the descendants of
@@ -49,7 +49,7 @@ impl Grid {
     /// shares a point or is inside. Ascending and disjoint.
     pub fn search(&self, geometry: &Geometry, distance: f64) -> Vec<RangeInclusive<u64>> {
         let Some(margin) = self.margin(distance) else {
-            // Beyond the horizon is everywhere; a negative distance or NaN is nowhere.
+            // A distance beyond the horizon matches everything; a negative distance or NaN matches nothing.
             return if distance > 0.0 { vec![0..=u64::MAX] } else { Vec::new() };
         };
         let cells = self.cover(geometry, margin, SEARCHED_CELLS_MAX);
@@ -60,7 +60,7 @@ impl Grid {
         merged(cells.iter().map(|cell| cell.descendants()).chain(single).collect())
     }
 
-    /// How far a distance reaches in terms of vectors; `None` for everywhere and for nowhere.
+    /// A distance as a margin of vectors; `None` if it matches everything or nothing.
     fn margin(&self, distance: f64) -> Option<f64> {
         if !(0.0..f64::MAX).contains(&distance) {
             return None;
@@ -74,7 +74,7 @@ impl Grid {
         }
     }
 
-    /// Splits the coarsest cell first, as long as the cells do not become too many.
+    /// Splits the largest cells first, until there are too many cells.
     fn cover(&self, geometry: &Geometry, margin: f64, count_max: usize) -> Vec<Cell> {
         let edges: Vec<[Vector; 2]> = geometry
             .all_chains()
@@ -90,7 +90,7 @@ impl Grid {
             .collect();
         let mut done = Vec::new();
         while let Some(Covering { cell, edges }) = open.pop_front() {
-            // Without edges in it, it is all inside.
+            // No edges in the cell: it is completely inside.
             if cell.level == LEVEL_MAX || edges.is_empty() {
                 done.push(cell);
                 continue;
@@ -100,7 +100,7 @@ impl Grid {
                 .into_iter()
                 .filter_map(|quarter| self.covering(quarter, geometry, &edges, margin))
                 .collect();
-            // None can only be by rounding: then the cell itself is still right.
+            // There can be none only by rounding; the cell itself is still correct.
             if quarters.is_empty() || done.len() + open.len() + quarters.len() > count_max {
                 done.push(cell);
             } else {
@@ -208,7 +208,7 @@ fn between(low: f64, high: f64) -> impl Fn(f64) -> f64 {
     move |part| low * (0.5 - part / 2.0) + high * (0.5 + part / 2.0)
 }
 
-/// A cell that is needed, and the edges that reach into it.
+/// A cell of the covering, and the edges that reach into it.
 struct Covering {
     cell: Cell,
     edges: Vec<[Vector; 2]>,
@@ -230,7 +230,7 @@ impl Cell {
         u64::from(self.face) << 61 | (quarters * end) << 1 | end
     }
 
-    /// The one that ends the id.
+    /// The lowest set bit, which ends the id.
     fn end(self) -> u64 {
         1 << (60 - 2 * u32::from(self.level))
     }
@@ -263,7 +263,7 @@ impl Cell {
     }
 }
 
-/// Bits apart: bit `n` becomes bit `2n`.
+/// Interleaves with zeros: bit `n` becomes bit `2n`.
 fn spread(index: u32) -> u64 {
     let steps = [(16, 0x0000_FFFF_0000_FFFF), (8, 0x00FF_00FF_00FF_00FF), (4, 0x0F0F_0F0F_0F0F_0F0F)];
     let last = [(2, 0x3333_3333_3333_3333), (1, 0x5555_5555_5555_5555)];
@@ -288,7 +288,7 @@ fn face_axes(face: u8) -> [Vector; 3] {
     }
 }
 
-/// Whether some point of the edge is at most `slack` outside of every side. Points of the chord are as good as those of
+/// Whether some point of the edge is at most `slack` outside of every side. Points of the chord can replace those of
 /// the arc: they lie on the same ray, and nearer to every plane.
 fn reaches([a, b]: &[Vector; 2], sides: &[Vector], slack: f64) -> bool {
     let (mut from, mut to) = (0.0_f64, 1.0_f64);

@@ -20,19 +20,19 @@ pub(super) const METRES_MIN: f64 = 6_356_752.314;
 /// … and the shortest one never longer than this: the equatorial radius, and a little for its slope.
 const METRES_MAX: f64 = EQUATOR_METRES * 1.000_01;
 const EQUATOR_METRES: f64 = 6_378_137.0;
-/// Beyond this angle the nearest point of the sphere says little about the one of the ellipsoid.
+/// Beyond this angle, the nearest point on the sphere is no estimate for the ellipsoid.
 const NEAR_RADIANS: f64 = 0.3;
-/// How much longer the way to the sphere's nearest point can be, up to that angle: the square of what it is off.
+/// Relative error of the distance to the sphere's nearest point, up to that angle.
 const FOOT_ERROR: f64 = 1e-4;
-/// One geodesic is charged as so many bytes.
+/// The charge of one geodesic, in bytes.
 const GEODESIC_BYTES: usize = 512;
-/// As many candidates are looked through again.
+/// The list of candidates is pruned when it reaches this length.
 const CANDIDATES_PRUNED: usize = 4_096;
 const CANDIDATE_CHARGE_BYTES: usize = 1_024;
 /// Edges of areas are followed in pieces of at most this angle: half a degree.
 const AREA_PIECE_RADIANS: f64 = 0.008_726_646;
 
-/// From the centre of the ellipsoid towards a place on it.
+/// From the centre of the ellipsoid towards a position on it.
 pub(super) fn direction([longitude, latitude]: [f64; 2]) -> Vector {
     let (sin_longitude, cos_longitude) = sin_cos(longitude);
     let (sin_latitude, cos_latitude) = sin_cos(latitude);
@@ -44,7 +44,7 @@ pub(super) fn direction([longitude, latitude]: [f64; 2]) -> Vector {
     vector.unit()
 }
 
-/// Exact at multiples of 90 degrees, so that a pole and the antimeridian are each one place.
+/// Exact at multiples of 90 degrees, so that a pole and the antimeridian are each one point.
 fn sin_cos(degrees: f64) -> (f64, f64) {
     match degrees {
         -180.0 | 180.0 => (0.0, -1.0),
@@ -54,7 +54,7 @@ fn sin_cos(degrees: f64) -> (f64, f64) {
     }
 }
 
-/// The place in that direction.
+/// The position in that direction.
 fn place(direction: Vector) -> [f64; 2] {
     let Vector { x, y, z } = direction;
     [y.atan2(x).to_degrees(), z.atan2((1.0 - ECCENTRICITY_2) * x.hypot(y)).to_degrees()]
@@ -114,7 +114,7 @@ fn on_globe(left: &Geometry, right: &Geometry, spend: Spend<'_>) -> Option<f64> 
     Some(best)
 }
 
-/// Everything that can be the nearest pair, those with the lowest bound first.
+/// All pairs that can be the nearest, lowest bound first.
 fn candidates<'a>(left: &'a Geometry, right: &'a Geometry, spend: Spend<'_>) -> Option<Vec<Candidate<'a>>> {
     let high = Cell::new(f64::INFINITY);
     let found: RefCell<Vec<Candidate<'a>>> = RefCell::new(Vec::new());
@@ -149,8 +149,8 @@ fn candidates<'a>(left: &'a Geometry, right: &'a Geometry, spend: Spend<'_>) -> 
     Some(found)
 }
 
-/// Drops what can no longer be nearest. Where that leaves many, each doubling is charged far above its work: candidates are
-/// memory, and so their number stays below a million.
+/// Drops candidates that can no longer be the nearest. If many are left, each doubling is charged far above its work:
+/// candidates use memory, and so their number stays below a million.
 fn make_room(found: &mut Vec<Candidate<'_>>, room: &mut usize, high: f64, spend: Spend<'_>) -> Option<()> {
     if found.len() < *room {
         return Some(());
@@ -195,7 +195,7 @@ impl<'a> Arc<'a> {
     }
 }
 
-/// Where the edge is nearest on the sphere, as an angle from its start.
+/// The nearest point of the edge on the sphere, as an angle from its start.
 fn foot(candidate: &Candidate<'_>) -> f64 {
     let arc = Arc::new(candidate.edge);
     let p = candidate.from.at;
@@ -220,7 +220,7 @@ fn angle_to_edge(p: Vector, edge: Edge<'_>) -> f64 {
     ends
 }
 
-/// The shortest geodesic from a vertex to an edge: by golden sections around the sphere's answer.
+/// The shortest geodesic from a vertex to an edge: golden-section search around the sphere's nearest point.
 fn nearest(candidate: &Candidate<'_>, spend: Spend<'_>) -> Option<f64> {
     const SAMPLES: usize = 32;
     const SECTIONS: usize = 36;
@@ -290,7 +290,7 @@ pub(super) fn area(geometry: &Geometry, spend: Spend<'_>) -> Option<f64> {
     Some(total)
 }
 
-/// On the ring's kept side; of a ring in the plane: inside of it.
+/// On the interior side of the ring; of a ring in the plane: inside of it.
 fn kept_area(ring: &Ring, spend: Spend<'_>) -> Option<f64> {
     let left = match ring.chain.kind {
         GeospatialType::Geometry => return Some(signed_area(&ring.chain).abs()),
@@ -307,8 +307,8 @@ fn lost_area(ring: &Ring, spend: Spend<'_>) -> Option<f64> {
     }
 }
 
-/// What lies left of the ring. Its arcs are followed by geodesics, once and once more in pieces of half the length: the
-/// error falls with the square of the length, so the two together leave next to none.
+/// The area left of the ring. Its arcs are approximated by geodesics, once with full and once with half the piece
+/// length: the error falls with the square of the length, so extrapolating the two removes most of it.
 fn left_area(ring: &Ring, spend: Spend<'_>) -> Option<f64> {
     let clockwise = ring.is_small_clockwise();
     let signed = clockwise.is_some();
@@ -327,14 +327,15 @@ fn left_area(ring: &Ring, spend: Spend<'_>) -> Option<f64> {
     })
 }
 
-/// Of a small ring. The area below a geodesic is exact to a hundredth of a square metre, which is too much here.
+/// For a small ring. The area below a geodesic is exact to a hundredth of a square metre, which is too imprecise
+/// here.
 fn flat_area(ring: &Chain, center: Vector) -> f64 {
     let twice: f64 =
         ring.edges().map(|edge| (edge.a.at - center).cross(edge.b.at - center).dot(center)).sum();
     let (across, up) = (center.x * center.x + center.y * center.y, center.z * center.z);
     let (a2, b2) =
         (EQUATOR_METRES * EQUATOR_METRES, EQUATOR_METRES * EQUATOR_METRES * (1.0 - ECCENTRICITY_2));
-    // The radius there, and how much the ground leans against it.
+    // The radius there, and the slope of the surface against it.
     let radius_2 = (across / a2 + up / b2).recip();
     let normal = (across / (a2 * a2) + up / (b2 * b2)).sqrt();
     (twice / 2.0).abs() * radius_2 * radius_2 * normal

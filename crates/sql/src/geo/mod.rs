@@ -1,4 +1,4 @@
-//! GeoJSON geometries: how they relate, how far and how large they are, and the cells an index files them under.
+//! GeoJSON geometries: relations, distances, areas, and their index cells.
 //!
 //! Positions become vectors: geography takes the direction from the centre of the WGS-84 ellipsoid, geometry takes
 //! (x, y, 1). Then an edge is the part of a plane through the origin between its ends (on the globe: the shorter great
@@ -22,10 +22,10 @@ use quire_value::Value;
 
 use self::shape::{Chain, Polygon};
 
-/// Asked before work on so many bytes; `None` ends the whole computation with `None`.
+/// Called before work on so many bytes; `None` ends the computation with `None`.
 pub type Spend<'s> = &'s dyn Fn(usize) -> Option<()>;
 
-/// For callers without a budget.
+/// For callers without a limit.
 pub fn unlimited(_: usize) -> Option<()> {
     Some(())
 }
@@ -38,7 +38,7 @@ pub struct Geometry {
     polygons: Vec<Polygon>,
 }
 
-/// Why a value is no valid geometry, as ST_ISVALIDDETAILED says it.
+/// Why a value is not a valid geometry, in the words of ST_ISVALIDDETAILED.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(String);

@@ -1,4 +1,4 @@
-//! GeoJSON to a valid geometry. The reasons are the service's where they are known.
+//! GeoJSON to a valid geometry. The reasons for refusals are the service's where they are known.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ use super::{Geometry, Invalid, Spend};
 
 /// Of one polygon, all its rings together.
 const POLYGON_POINTS_MAX: usize = 4_096;
-/// Ends of an edge that are nearly opposite leave its way open.
+/// If the ends of an edge are nearly opposite, its course is undefined.
 const OPPOSITE: f64 = 1e-9;
 /// Coordinates of a plane beyond this could overflow when they are multiplied.
 const COORDINATE_MAX: f64 = 1e75;
@@ -101,7 +101,7 @@ impl Parser<'_> {
         Ok(Chain::new(self.kind, vertices))
     }
 
-    /// Positions that repeat the one before are left out.
+    /// Leaves out positions that repeat the previous one.
     fn vertices(&self, positions: &[Value]) -> Parsed<Vec<Vertex>> {
         self.spend(positions.len() * 4 * EDGE_BYTES)?;
         let mut vertices: Vec<Vertex> = Vec::with_capacity(positions.len());
@@ -243,7 +243,7 @@ impl Parser<'_> {
         crosses(c, d, a, b) && !(on(a, c, d) || on(b, c, d) || on(c, a, b) || on(d, a, b))
     }
 
-    /// The outer ring keeps what is left of it, in the plane what is inside of it; the others keep the side of the
+    /// The interior of the outer ring is on its left, in the plane inside of it; the other rings use the side of the
     /// outer ring.
     fn oriented(&self, chains: Vec<Chain>) -> Parsed<Polygon> {
         let mut chains = chains.into_iter();
@@ -270,7 +270,7 @@ impl Parser<'_> {
         Ok(Polygon { rings })
     }
 
-    /// The side of a ring on which a chain is that does not cross it; `On` when all of its vertices touch the ring.
+    /// The side of a ring on which a chain lies that does not cross it; `On` when all its vertices touch the ring.
     fn side_of(&self, ring: &Ring, chain: &Chain) -> Parsed<Side> {
         for vertex in &chain.vertices {
             match self.within_budget(ring.side(vertex.at, self.spend))? {

@@ -1,4 +1,4 @@
-//! Whether geometries share points, or one holds the other.
+//! Relations: whether geometries share points, or one contains the other.
 
 use std::ops::ControlFlow;
 
@@ -6,11 +6,11 @@ use super::shape::{Chain, Edge, Location, Polygon, Ring};
 use super::vector3::{Vector, crosses, crossing, is_on, meet, middle, project, tolerance};
 use super::{Geometry, Spend};
 
-/// How far beside an edge its two sides are looked at, as a part of the edge's length.
+/// Distance of the sample points beside an edge, relative to the length of the edge.
 const BESIDE: f64 = 1e-6;
 
 pub(super) fn intersects(left: &Geometry, right: &Geometry, spend: Spend<'_>) -> Option<bool> {
-    // Without a common boundary point, a chain is inside as a whole or not at all.
+    // Without a common boundary point, a chain is completely inside or completely outside.
     Some(any_start_in(left, right, spend)? || any_start_in(right, left, spend)? || touch(left, right, spend)?)
 }
 
@@ -71,7 +71,7 @@ pub(super) fn within(inner: &Geometry, outer: &Geometry, spend: Spend<'_>) -> Op
     Some(true)
 }
 
-/// For a polygon whose boundary the other geometry holds.
+/// For a polygon whose boundary is inside the other geometry.
 fn area_within(polygon: &Polygon, outer: &Geometry, spend: Spend<'_>) -> Option<bool> {
     let Some(p) = inner_point(polygon, spend)? else { return Some(false) };
     if !in_polygons(outer, p, spend)? {
@@ -79,7 +79,7 @@ fn area_within(polygon: &Polygon, outer: &Geometry, spend: Spend<'_>) -> Option<
     }
     let bounds = Geometry { kind: outer.kind, chains: Vec::new(), polygons: vec![polygon.clone()] };
     for ring in outer.rings() {
-        // What bounds the other inside of this polygon cuts something out, unless its neighbour begins there.
+        // A boundary of the other geometry inside this polygon cuts out an area, unless a neighbour begins there.
         let clear = every_piece(&ring.chain, &bounds, spend, &mut |edge, p| {
             if polygon.locate(p, spend)? != Location::Inside {
                 return Some(true);
@@ -120,8 +120,8 @@ fn beside(ring: &Ring, edge: Edge<'_>, p: Vector, left: bool) -> Vector {
     project(kind, p + to_left * if left { step } else { -step })
 }
 
-/// Cuts the chain wherever the other geometry's edges touch it, and checks the middle of every piece until one fails.
-/// Pieces that follow uncut are like the one before, and not checked again.
+/// Splits the chain wherever it touches edges of the other geometry, and checks the middle of every piece until one
+/// fails. Consecutive pieces without a split in between are checked once.
 fn every_piece(
     chain: &Chain,
     other: &Geometry,

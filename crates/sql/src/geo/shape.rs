@@ -1,4 +1,4 @@
-//! Chains of edges, in bundles that can be skipped together; rings and polygons made of them.
+//! Chains of edges, grouped in bundles that can be skipped together; rings and polygons.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +9,7 @@ use super::vector3::{Vector, crosses, is_on, middle, tolerance, turn};
 
 /// Edges that share one bounding ball.
 const BUNDLE_EDGES: usize = 16;
-/// What looking at an edge, or at a pair of them, is charged as.
+/// The charge for examining an edge or a pair of edges.
 pub(super) const EDGE_BYTES: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
@@ -46,11 +46,11 @@ pub(super) struct Ring {
     pub chain: Chain,
     /// The polygon is on the left; otherwise on the right.
     pub keeps_left: bool,
-    /// The side of everything outside of the chain's ball.
+    /// The side of all points outside of the chain's ball.
     far_left: Option<bool>,
 }
 
-/// The common part of the kept sides of its rings; the first ring is the outer one.
+/// The intersection of the interior sides of its rings; the first ring is the outer one.
 #[derive(Clone, Debug)]
 pub(super) struct Polygon {
     pub rings: Vec<Ring>,
@@ -99,7 +99,7 @@ impl Ball {
 
 impl Chain {
     pub fn new(kind: GeospatialType, vertices: Vec<Vertex>) -> Chain {
-        // By position: skipping would walk over all edges before it for every bundle.
+        // By position: skipping would iterate over all earlier edges for every bundle.
         let bundle = |start: usize| {
             let end = (start + BUNDLE_EDGES).min(edges_of(&vertices).len());
             Ball::around(kind, (start..end).map(|index| edge_of(&vertices, index)))
@@ -233,7 +233,7 @@ impl Ring {
         (self.chain.ball.radius < 1e-4).then(|| self.chain.ball.center.unit())
     }
 
-    /// Goes from `p` to the middle of the edge that it sees best, and counts the edges crossed on the way.
+    /// Walks from `p` to the middle of the edge with the best angle, and counts the edges crossed on the way.
     fn slow_side(&self, p: Vector) -> Side {
         let (mut best, mut reference) = (-1.0, 0);
         for (index, Edge { a, b }) in self.chain.edges().enumerate() {

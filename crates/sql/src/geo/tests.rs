@@ -1,4 +1,4 @@
-//! Known values, and properties against something dumber.
+//! Known values, and properties checked against simpler code.
 
 use expect_test::expect;
 use proptest::prelude::*;
@@ -90,7 +90,7 @@ fn known_areas() {
     );
 }
 
-/// Where the way of measuring changes, the measure does not.
+/// The area is continuous where the method changes.
 #[test]
 fn areas_of_small_and_large() {
     for y in [0.0, 45.0, -89.0] {
@@ -105,7 +105,7 @@ fn areas_of_small_and_large() {
     }
 }
 
-/// Smaller than what an area can be off by, and still not the rest of the globe.
+/// Smaller than the error of an area, and still not the rest of the globe.
 #[test]
 fn tiny_areas() {
     for (x, y) in [(6.0, 0.0), (13.0, 52.0), (179.9, -70.0), (0.0, 80.0)] {
@@ -172,7 +172,7 @@ fn more_points_than_a_polygon_may_have() {
     assert!(result.expect_err("too many").to_string().contains("more than 4096 points"));
 }
 
-/// Ids are in every index on disk.
+/// Ids are stored in every index.
 #[test]
 fn ids_of_cells() {
     let ids = |grid: Grid, geometry: &Geometry| format!("{:016x?}", grid.cells(geometry).as_slice());
@@ -184,7 +184,7 @@ fn ids_of_cells() {
     expect!["[1555555555555555]"].assert_eq(&ids(grid, &flat("Point", "[500,-3]")));
 }
 
-/// Cells are near what they cover, so that a search finds little else.
+/// Cells are close to what they cover, so that a search finds little else.
 #[test]
 fn searches_are_narrow() {
     let ranges = Grid::Globe.search(&of("Point", "[13.4,52.5]"), 1_000.0);
@@ -219,7 +219,7 @@ fn figure() -> impl Strategy<Value = Figure> {
     )
 }
 
-/// Anywhere, and often where it is difficult.
+/// Any position, often a difficult one.
 fn place() -> impl Strategy<Value = [f64; 2]> {
     let longitude =
         prop_oneof![-180.0..180.0_f64, 179.99..180.0_f64, -180.0..-179.99_f64, Just(45.0), Just(0.0)];
@@ -294,7 +294,7 @@ fn check_pair(grid: &Grid, one: &Geometry, two: &Geometry, factor: f64) {
     if meets {
         assert!(meet(grid, one, two, 0.0) && meet(grid, two, one, 0.0), "cells of what meets");
     }
-    // With a little of luck: found with the distance itself, and with more.
+    // Found with the distance itself, and with a larger one.
     assert!(
         meet(grid, one, two, away) && meet(grid, one, two, away * factor),
         "cells of what is {away} away"
@@ -361,7 +361,7 @@ proptest! {
         prop_assert!(sampled <= away.hypot(step) + 1e-3 * step + 1e-6, "{away} {sampled}");
     }
 
-    /// Whatever is given as GeoJSON, it is a geometry or it is not.
+    /// Any GeoJSON value is a geometry or is refused.
     #[test]
     fn nothing_panics(kind in 0..5_usize, depth in 0..4_usize, numbers in prop::collection::vec(any::<f64>(), 0..12), size in 1..4_usize) {
         let mut values: Vec<Value> = numbers.into_iter().map(Value::from).collect();

@@ -1,4 +1,4 @@
-//! Vectors, and the predicates on three or four of them.
+//! Vectors in three dimensions, and predicates on three or four of them.
 
 use std::ops::{Add, Mul, Sub};
 

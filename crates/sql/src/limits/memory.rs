@@ -1,16 +1,17 @@
-//! Memory of queries: one pool for the whole server, and of it a share per query.
+//! Memory of queries: one pool for the whole server, and a share of it for each query.
 //!
-//! Memory is asked for before something is built and given back when what was built is gone, at the latest when the query
-//! ends: [`QueryMemory`] gives everything back when it is dropped. So however a query ends, nothing stays in the pool.
+//! Memory is reserved before a value is built and released when the value is dropped, at the latest when the query
+//! ends: [`QueryMemory`] releases everything on drop. So no query leaves anything reserved in the pool.
 //!
-//! The bytes are those of [`approximate_size`](crate::exec): near enough to bound what a process takes, and cheap.
+//! Sizes are estimates (`approximate_size` of values): cheap to compute, and close enough to bound the memory of the
+//! process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::error::SqlError;
 
-/// What all queries of a server may hold together, and one of them alone.
+/// The memory limit of all queries of a server together, and of one query.
 #[derive(Debug)]
 pub struct MemoryPool {
     total_bytes_max: usize,
@@ -21,21 +22,21 @@ pub struct MemoryPool {
     refused_for_total: AtomicU64,
 }
 
-/// How a [`MemoryPool`] is used, for metrics.
+/// Current use of a [`MemoryPool`], for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryUse {
     pub total_bytes_max: usize,
     pub query_bytes_max: usize,
     pub used_bytes: usize,
     pub peak_bytes: usize,
-    /// Queries that were refused because they needed more than the share of one.
+    /// Queries refused because they needed more than the share of one query.
     pub refused_for_query: u64,
-    /// Queries that were refused because all queries together needed more than there is.
+    /// Queries refused because all queries together needed more than the pool has.
     pub refused_for_total: u64,
 }
 
 impl MemoryPool {
-    /// The share of one query is never more than there is for all.
+    /// The share of one query is never larger than the pool.
     pub fn new(total_bytes_max: usize, query_bytes_max: usize) -> Arc<MemoryPool> {
         Arc::new(MemoryPool {
             total_bytes_max,
@@ -58,7 +59,7 @@ impl MemoryPool {
         }
     }
 
-    /// The memory of a query that begins.
+    /// The memory of a new query.
     pub fn query(self: &Arc<Self>) -> Arc<QueryMemory> {
         Arc::new(QueryMemory {
             pool: Arc::clone(self),
@@ -79,18 +80,18 @@ impl MemoryPool {
     }
 }
 
-/// What one query holds. Shared by all that work for it.
+/// The memory that one query holds. Everything that works for the query shares it.
 #[derive(Debug)]
 pub struct QueryMemory {
     pool: Arc<MemoryPool>,
     bytes_max: usize,
     used_bytes: AtomicUsize,
-    /// Whether it was counted as refused: a query may try more than once.
+    /// Whether the query was counted as refused already: it may try more than once.
     is_refused: AtomicBool,
 }
 
 impl QueryMemory {
-    /// A pool of its own, for callers that serve one query.
+    /// With a pool of its own, for callers that run one query.
     pub fn alone(bytes_max: usize) -> Arc<QueryMemory> {
         MemoryPool::new(bytes_max, bytes_max).query()
     }
@@ -103,7 +104,7 @@ impl QueryMemory {
         self.bytes_max
     }
 
-    /// Takes bytes if there are so many, for a caller that can do with less: nothing counts as refused.
+    /// Reserves bytes if they are free. For a caller that can work with less: a failure is not counted as a refusal.
     pub fn try_take(&self, bytes: usize) -> bool {
         if add_within(&self.used_bytes, bytes, self.bytes_max).is_none() {
             return false;
@@ -115,7 +116,7 @@ impl QueryMemory {
         is_taken
     }
 
-    /// Takes bytes; they are given back by [`QueryMemory::release`] or when the query ends.
+    /// Reserves bytes. They are released by [`QueryMemory::release`] or when the query ends.
     pub fn take(&self, bytes: usize) -> Result<(), SqlError> {
         if add_within(&self.used_bytes, bytes, self.bytes_max).is_none() {
             self.count_refusal(&self.pool.refused_for_query);
@@ -133,13 +134,13 @@ impl QueryMemory {
         }
     }
 
-    /// No more than was taken.
+    /// Never releases more than was reserved.
     pub fn release(&self, bytes: usize) {
         self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.pool.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Takes bytes for as long as the answer lives.
+    /// Reserves bytes for the lifetime of the returned value.
     pub fn reserve(self: &Arc<Self>, bytes: usize) -> Result<Reservation, SqlError> {
         let mut reservation = Reservation { memory: Arc::clone(self), bytes: 0 };
         reservation.grow_to(bytes)?;
@@ -153,7 +154,7 @@ impl Drop for QueryMemory {
     }
 }
 
-/// Bytes of a [`QueryMemory`] that are given back when this is dropped.
+/// Bytes of a [`QueryMemory`] that are released when this is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     memory: Arc<QueryMemory>,
@@ -174,7 +175,8 @@ impl Reservation {
         Ok(())
     }
 
-    /// The same for a caller that can do with less: false where there is not so much.
+    /// Like [`Reservation::grow_to`], but returns false where there is too little memory. For a caller that can work
+    /// with less.
     pub fn try_grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let is_taken = more == 0 || self.memory.try_take(more);

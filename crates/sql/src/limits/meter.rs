@@ -1,14 +1,16 @@
-//! The one meter that all work for a query spends from: steps, a look at whoever may stop the query, and memory.
+//! Accounting for all work of a query: evaluation steps, checks for cancellation, memory.
 //!
-//! A query has one [`Allowance`]; whatever works for it (compiling, planning, evaluating, reading indexes) has a [`Meter`] of
-//! that allowance. Spending is one subtraction and one comparison; every [`LOOK_STEPS`] steps the meter asks the
-//! [`Watch`] whether to go on. A step is about what one small expression takes, or 16 bytes of text that are looked at.
+//! A query has one [`Allowance`]. Everything that works for it (compiling, planning, evaluating, reading indexes) has
+//! a [`Meter`] of that allowance. Spending a step is one subtraction and one comparison. Every [`CHECK_STEPS`] steps
+//! the meter asks [`Cancellation`] whether to continue. A step is roughly the work of one small expression, or of
+//! reading 16 bytes of text.
 //!
 //! Invariants:
-//! 1. Every loop that input can lengthen spends at least one step per turn, before the turn.
+//! 1. Every loop whose length depends on input spends at least one step per iteration, before the iteration.
 //! 2. Work that cannot be interrupted (one call of a library) is spent as a whole before it begins.
-//! 3. Memory is taken before it is used. What expressions build is *transient*: each node gives back what its operands held
-//!    (see [`Meter::mark`]). What outlives an expression (groups, sort rows, DISTINCT) is *kept*.
+//! 3. Memory is reserved before it is used. Values that expressions build are *transient*: each expression node
+//!   releases the memory of its operands (see [`Meter::mark`]). Values that outlive an expression (groups, rows to
+//!   sort, rows of DISTINCT) are *kept*.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,40 +20,41 @@ use crate::error::SqlError;
 use super::memory::QueryMemory;
 use super::temp::QueryTemp;
 
-/// Steps between two looks at the watch: well below a millisecond of work.
+/// Steps between two checks for cancellation: well below a millisecond of work.
 const LOOK_STEPS: u64 = 16_384;
-/// Memory is taken from the query's share in pieces, so that most changes need no atomic operation.
+/// The meter reserves memory of the query in pieces of this size, so that most changes need no atomic operation.
 const PIECE_BYTES: usize = 256 << 10;
-/// Work on so many bytes is one step.
+/// Bytes of text or values that count as one step.
 const STEP_BYTES: u64 = 16;
 
-/// Whoever may stop a query: a client that left, a time that is over.
+/// Decides whether a query continues: the client may have disconnected, or the time limit may be over.
 pub trait Watch: Send + Sync {
-    /// Called often, on the thread that works for the query. An error ends the query.
+    /// Called often, on the thread that runs the query. An error ends the query.
     fn look(&self) -> Result<(), SqlError>;
 }
 
-/// What one query may use. Clones are the same allowance.
+/// The limits of one query. Clones share one allowance.
 #[derive(Clone)]
 pub struct Allowance {
     watch: Option<Arc<dyn Watch>>,
     memory: Arc<QueryMemory>,
-    /// Where what does not fit into memory goes.
+    /// Temporary files for what does not fit into memory.
     temp: Option<Arc<QueryTemp>>,
     item_steps_max: u64,
 }
 
 impl Allowance {
-    /// Steps of evaluation spent on one item: expressions evaluated, rows joined, values copied (one per 16 bytes).
+    /// Limit of evaluation steps for one item: expressions evaluated, rows joined, values copied (one step per 16
+    /// bytes).
     pub const ITEM_STEPS_MAX: u64 = 50_000_000;
-    /// For callers that serve one query.
+    /// Memory limit for callers that run one query.
     pub const BYTES_MAX: usize = 512 << 20;
 
     pub fn new(memory: Arc<QueryMemory>) -> Allowance {
         Allowance { watch: None, memory, temp: None, item_steps_max: Allowance::ITEM_STEPS_MAX }
     }
 
-    /// One that nobody shares, with these limits.
+    /// An allowance with its own memory pool and these limits.
     pub fn limited(item_steps_max: u64, bytes_max: usize) -> Allowance {
         Allowance::new(QueryMemory::alone(bytes_max)).with_item_steps(item_steps_max)
     }
@@ -61,7 +64,7 @@ impl Allowance {
         self
     }
 
-    /// Without, what needs more memory than the query has is refused.
+    /// Without temporary files, a query that needs more than its memory is refused.
     pub fn with_temp(mut self, temp: Arc<QueryTemp>) -> Allowance {
         self.temp = Some(temp);
         self
@@ -80,7 +83,7 @@ impl Allowance {
         &self.memory
     }
 
-    /// A meter of this allowance; each counts its own steps.
+    /// A new meter of this allowance. Each meter counts its own steps.
     pub fn meter(&self) -> Meter {
         let first = LOOK_STEPS.min(self.item_steps_max);
         Meter {
@@ -95,7 +98,7 @@ impl Allowance {
         }
     }
 
-    /// Looks at once.
+    /// Checks for cancellation now.
     pub fn look(&self) -> Result<(), SqlError> {
         self.watch.as_ref().map_or(Ok(()), |watch| watch.look())
     }
@@ -119,15 +122,15 @@ impl std::fmt::Debug for Allowance {
 
 /// Spends an [`Allowance`]. For one thread.
 pub struct Meter {
-    /// Steps until the next look, and how many they were after the last.
+    /// Steps left until the next check, and how many were granted at the last check.
     left: Cell<u64>,
     granted: Cell<u64>,
-    /// Steps up to the last look, and when the present item began.
+    /// Steps spent up to the last check, and at the start of the current item.
     before: Cell<u64>,
     item_began: Cell<u64>,
     kept: Cell<usize>,
     transient: Cell<usize>,
-    /// Taken from the query's memory; at least what is kept and transient.
+    /// Bytes reserved of the query's memory; at least the kept and transient bytes.
     taken: Cell<usize>,
     allowance: Allowance,
 }
@@ -137,12 +140,13 @@ impl Meter {
         &self.allowance
     }
 
-    /// Steps since the meter was made.
+    /// Steps spent since the meter was created.
     pub fn steps(&self) -> u64 {
         self.before.get() + (self.granted.get() - self.left.get())
     }
 
-    /// Steps are limited per item: the caller decides how many items it feeds. Nothing transient is left of the one before.
+    /// Starts the step limit of the next item: steps are limited per item, and the caller decides how many items
+    /// there are. Releases all transient memory of the item before.
     pub fn start_item(&self) {
         self.item_began.set(self.steps());
         if self.transient.get() > 0 {
@@ -150,7 +154,7 @@ impl Meter {
         }
     }
 
-    /// What follows is limited by itself, as a further item would be: rows that come after all items.
+    /// Starts a new step limit, as for another item. For rows that come after all items.
     pub fn restart_steps(&self) {
         self.item_began.set(self.steps());
     }
@@ -166,7 +170,7 @@ impl Meter {
         }
     }
 
-    /// For work on so many bytes of text or values.
+    /// Spends the steps for work on so many bytes of text or values.
     #[inline]
     pub fn spend_bytes(&self, bytes: usize) -> Result<(), SqlError> {
         self.spend(1 + bytes as u64 / STEP_BYTES)
@@ -176,7 +180,7 @@ impl Meter {
     fn spend_and_look(&self, steps: u64) -> Result<(), SqlError> {
         let spent = self.steps().saturating_add(steps);
         let of_item = spent.saturating_sub(self.item_began.get());
-        // Whatever comes next looks again, also after a failure.
+        // The next call checks again, also after a failure.
         self.before.set(spent);
         self.granted.set(0);
         self.left.set(0);
@@ -190,13 +194,13 @@ impl Meter {
         Ok(())
     }
 
-    /// Takes memory for what outlives the expression that made it.
+    /// Reserves memory for a value that outlives its expression.
     pub fn keep(&self, bytes: usize) -> Result<(), SqlError> {
         self.kept.set(self.kept.get().saturating_add(bytes));
         self.take()
     }
 
-    /// The same if there is so much.
+    /// Like [`Meter::keep`], but returns false if there is too little memory.
     pub fn try_keep(&self, bytes: usize) -> bool {
         let used = self.kept.get().saturating_add(bytes).saturating_add(self.transient.get());
         let missing = used.saturating_sub(self.taken.get());
@@ -221,21 +225,21 @@ impl Meter {
         self.give_back();
     }
 
-    /// Of the memory of the query, for what is to be spilled: half of it is for all that is kept together.
+    /// Whether values that can spill should spill now: all kept values together may use half of the query's memory.
     fn is_crowded(&self, own_bytes: usize) -> bool {
         let bytes_max = self.allowance.memory.bytes_max();
         let used = self.kept.get().saturating_add(self.transient.get());
         self.allowance.temp.is_some() && used > bytes_max / 2 && own_bytes > bytes_max / 8
     }
 
-    /// Takes memory for what an expression builds.
+    /// Reserves memory for a value that an expression builds.
     #[inline]
     pub fn build(&self, bytes: usize) -> Result<(), SqlError> {
         self.transient.set(self.transient.get().saturating_add(bytes));
         self.take()
     }
 
-    /// How much is transient now; to [`Meter::restore`] when what is built from here on is gone.
+    /// The transient bytes now. Pass it to [`Meter::restore`] when everything built since then is dropped.
     #[inline]
     pub fn mark(&self) -> usize {
         self.transient.get()
@@ -259,7 +263,7 @@ impl Meter {
     fn take_more(&self, used: usize) -> Result<(), SqlError> {
         let missing = used - self.taken.get();
         let pieces = missing.checked_next_multiple_of(PIECE_BYTES).unwrap_or(missing);
-        // Near the end of the share a piece may be too much.
+        // Near the limit a whole piece may be too much.
         let taken = if self.allowance.memory.try_take(pieces) {
             pieces
         } else {
@@ -270,7 +274,7 @@ impl Meter {
         Ok(())
     }
 
-    /// A piece stays, for the next value.
+    /// Keeps one piece reserved for the next value.
     #[inline]
     fn give_back(&self) {
         let used = self.kept.get().saturating_add(self.transient.get());
@@ -283,7 +287,7 @@ impl Meter {
     }
 }
 
-/// Memory that something keeps while it lives: groups, the rows of a sort, what DISTINCT has seen.
+/// Kept memory of one owner: groups, rows to sort, rows of DISTINCT.
 pub(crate) struct Kept<'m> {
     meter: &'m Meter,
     bytes: Cell<usize>,
@@ -291,12 +295,12 @@ pub(crate) struct Kept<'m> {
 }
 
 impl<'m> Kept<'m> {
-    /// Given back with the answer.
+    /// Released when this is dropped.
     pub fn new(meter: &'m Meter) -> Kept<'m> {
         Kept { meter, bytes: Cell::new(0), is_released: true }
     }
 
-    /// Given back with the meter, for what lives as long.
+    /// Released when the meter is dropped, for owners that live as long.
     pub fn for_good(meter: &'m Meter) -> Kept<'m> {
         Kept { meter, bytes: Cell::new(0), is_released: false }
     }
@@ -310,7 +314,7 @@ impl<'m> Kept<'m> {
         self.meter.keep(bytes)
     }
 
-    /// The same for what can be spilled: false, and nothing taken, when it should be.
+    /// For an owner that can spill: returns false, and reserves nothing, when it should spill.
     pub fn try_keep(&self, bytes: usize) -> Result<bool, SqlError> {
         if self.meter.allowance.temp.is_none() {
             self.keep(bytes)?;
@@ -319,7 +323,8 @@ impl<'m> Kept<'m> {
         Ok(!self.is_crowded() && self.keep_if_free(bytes))
     }
 
-    /// The same if there is so much, and however crowded it is: for what spills others.
+    /// Like [`KeptMemory::keep`], but returns false if there is too little memory. Ignores
+    /// [`KeptMemory::is_crowded`]: for the sorter that takes spilled values.
     pub fn keep_if_free(&self, bytes: usize) -> bool {
         let is_kept = self.meter.try_keep(bytes);
         if is_kept {
@@ -328,7 +333,7 @@ impl<'m> Kept<'m> {
         is_kept
     }
 
-    /// Whether what is kept should be spilled.
+    /// Whether the owner should spill.
     pub fn is_crowded(&self) -> bool {
         self.meter.is_crowded(self.bytes.get())
     }

@@ -1,7 +1,7 @@
-//! What a query may use: steps of evaluation, memory, temporary files.
+//! The limits of a query: evaluation steps, memory, temporary files.
 
 mod memory; // one pool for all queries, a share for each
-mod meter; // the one meter that all work spends from
+mod meter; // accounting for all work of a query
 mod temp; // temporary files, for what does not fit into memory
 
 use crate::error::SqlError;
@@ -11,5 +11,5 @@ pub(crate) use self::meter::Kept;
 pub use self::meter::{Allowance, Meter, Watch};
 pub use self::temp::{QueryTemp, TempFile, TempSpace, TempUse};
 
-/// Asked before work on so many steps; its error ends the work.
+/// Called before so many steps of work. An error ends the work.
 pub type Spend<'s> = dyn FnMut(u64) -> Result<(), SqlError> + 's;

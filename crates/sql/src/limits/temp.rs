@@ -1,8 +1,9 @@
-//! Temporary files of queries: one space for the whole server, for what does not fit into the memory of a query.
+//! Temporary files of queries, for what does not fit into the memory of a query. All queries of a server share one
+//! space.
 //!
-//! A file has no name (it is removed from its directory as it is made), so it is gone when the last handle is closed: when
-//! the query ends, however it ends, and when the process ends, however it ends. Its bytes are taken from the space before
-//! they are written and given back with the file.
+//! A file has no name: it is unlinked when it is created. So the operating system frees it when the last handle is
+//! closed: when the query ends or when the process ends, for whatever reason. Its bytes are reserved in the space
+//! before they are written, and released with the file.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -12,18 +13,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::SqlError;
 
-/// How files are called until they lose their name.
+/// Prefix of file names before they are unlinked.
 const LEFT_PREFIX: &[u8] = b".tmp";
 
-/// The disk is looked at whenever so many bytes were written.
+/// The free space of the disk is checked after every so many bytes written.
 const CHECK_BYTES: u64 = 4 << 20;
-/// Free space that is left to the store, more than it needs itself: bytes, or this part of the disk if that is less.
+/// Free space that queries leave to the store, beyond what the store needs: this many bytes, or this part of the disk
+/// if that is less.
 #[cfg(unix)]
 const FREE_BYTES_MIN: u64 = 512 << 20;
 #[cfg(unix)]
 const FREE_SHARE: u64 = 8;
 
-/// What all queries of a server may have in temporary files.
+/// The limits of temporary files of all queries of a server.
 #[derive(Debug)]
 pub struct TempSpace {
     directory: PathBuf,
@@ -36,7 +38,7 @@ pub struct TempSpace {
     refused: AtomicU64,
 }
 
-/// How a [`TempSpace`] is used, for metrics.
+/// Current use of a [`TempSpace`], for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TempUse {
     pub bytes_max: u64,
@@ -45,13 +47,13 @@ pub struct TempUse {
     /// Since the space was opened.
     pub written_bytes: u64,
     pub files: usize,
-    /// Queries that were refused because there was no space, or no file, for them.
+    /// Queries refused because there was no space or no file left.
     pub refused: u64,
 }
 
 impl TempSpace {
-    /// In a directory of its own, which is made if it is not there. Where files cannot be made without a name, a process
-    /// that was killed may have left one: such files are removed.
+    /// Opens the space in its own directory and creates the directory if it is missing. Where the operating system
+    /// cannot create files without a name, a killed process may have left files: they are removed.
     pub fn open(directory: &Path, bytes_max: u64, files_max: usize) -> io::Result<Arc<TempSpace>> {
         create_private(directory)?;
         for entry in std::fs::read_dir(directory)? {
@@ -91,7 +93,7 @@ impl TempSpace {
         self.files_max
     }
 
-    /// The space of a query that begins.
+    /// The temporary files of a new query.
     pub fn query(self: &Arc<Self>) -> Arc<QueryTemp> {
         Arc::new(QueryTemp { space: Arc::clone(self), used_bytes: AtomicU64::new(0) })
     }
@@ -107,7 +109,7 @@ impl TempSpace {
         }
     }
 
-    /// The store stops writing when the disk is nearly full, and that must not be the fault of a query.
+    /// The store stops writing when the disk is nearly full. A query must not cause that.
     fn check_disk(&self, bytes: u64) -> Result<(), SqlError> {
         let written = self.written_bytes.load(Ordering::Relaxed);
         let is_due = written / CHECK_BYTES != (written + bytes) / CHECK_BYTES || written == 0;
@@ -140,7 +142,7 @@ fn create_private(directory: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
-/// A disk that does not say counts as empty.
+/// A disk whose free space is unknown counts as empty.
 #[cfg(unix)]
 fn has_space(directory: &Path) -> bool {
     rustix::fs::statvfs(directory).map_or(true, |disk| {
@@ -160,7 +162,7 @@ fn create_private(directory: &Path) -> io::Result<()> {
     std::fs::create_dir_all(directory)
 }
 
-/// What one query has in temporary files.
+/// The temporary files of one query.
 #[derive(Debug)]
 pub struct QueryTemp {
     space: Arc<TempSpace>,
@@ -194,7 +196,7 @@ impl QueryTemp {
             return Ok(());
         }
         let bytes_max = self.space.bytes_max;
-        // Alone it would not have enough either.
+        // The query would exceed the limit even without others.
         if self.used_bytes().saturating_add(bytes) > bytes_max {
             return Err(SqlError::QueryTempSpace { bytes_max });
         }
@@ -202,7 +204,7 @@ impl QueryTemp {
     }
 }
 
-/// A file without a name. Written at its end, read anywhere.
+/// An unlinked file. Appended at its end, read anywhere.
 #[derive(Debug)]
 pub struct TempFile {
     file: Mutex<File>,
@@ -221,7 +223,7 @@ impl TempFile {
 
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
         self.query.take(bytes.len() as u64)?;
-        // Counted from here on, also if only a part of it was written.
+        // Counted even if only a part of it was written.
         let at = self.length;
         self.length += bytes.len() as u64;
         let file = self.file.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -229,7 +231,7 @@ impl TempFile {
         written.map_err(|error| failed(&error))
     }
 
-    /// Reads as many bytes as the buffer has, from a place on.
+    /// Fills the buffer from position `at` on.
     pub fn read_at(&self, at: u64, buffer: &mut [u8]) -> Result<(), SqlError> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let read = file.seek(SeekFrom::Start(at)).and_then(|_| file.read_exact(buffer));

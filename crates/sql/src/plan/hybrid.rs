@@ -1,5 +1,5 @@
-//! ORDER BY RANK over several partitions: the client counts words and hits everywhere, fills the sums into one query per
-//! score, runs each on every partition, and ranks the rows it gets.
+//! ORDER BY RANK over several partitions. The client sums word and hit counts of all partitions, inserts the sums
+//! into one query per score, runs each on every partition, and ranks the rows.
 
 use quire_value::{Number, Value};
 
@@ -15,9 +15,9 @@ const DOCUMENT_COUNT: &str = "{documentdb-formattablehybridsearchquery-totaldocu
 const WORD_COUNT: &str = "documentdb-formattablehybridsearchquery-totalwordcount";
 const HIT_COUNTS: &str = "documentdb-formattablehybridsearchquery-hitcountsarray";
 
-/// A client ranks what the components return, so each returns more than is asked for.
+/// The client ranks the rows that the components return, so each component returns more rows than requested.
 const CANDIDATES_MIN: u64 = 120;
-/// Counts of a plan are 32-bit numbers with a sign for some clients.
+/// Some clients read the counts of a plan as signed 32-bit numbers.
 const CANDIDATES_MAX: u64 = i32::MAX as u64;
 
 /// `hybridSearchQueryInfo` on the wire.
@@ -25,14 +25,14 @@ const CANDIDATES_MAX: u64 = i32::MAX as u64;
 pub struct HybridSearch {
     pub global_statistics_query: String,
     pub components: Vec<QueryInfo>,
-    /// Amounts only, the sign being in the components' order; empty: all are 1.
+    /// Absolute values: the sign is in the order of the component. Empty: all are 1.
     pub component_weights: Vec<Number>,
     pub skip: Option<u64>,
     pub take: Option<u64>,
     pub requires_global_statistics: bool,
 }
 
-/// What stands for a missing score when a component sorts this way.
+/// The value for a missing score when a component sorts in this direction.
 pub(super) fn worst_score(direction: Direction) -> &'static str {
     match direction {
         Direction::Ascending => "1.79769e+308",
@@ -48,7 +48,7 @@ pub(super) fn hybrid_features(hybrid: &HybridSearch) -> Vec<Feature> {
     features
 }
 
-/// A score as the text of a component query has it.
+/// A score in the text of a component query.
 struct ScoreText {
     text: String,
     direction: Direction,
@@ -63,7 +63,7 @@ impl ScoreText {
         }
     }
 
-    /// The score of vectors sorts best first by itself.
+    /// A vector score sorts best first.
     fn order(&self) -> &'static str {
         match (self.is_text, self.direction) {
             (_, Direction::Ascending) => " ASC",

@@ -1,7 +1,7 @@
-//! The query plan that clients ask for: what they merge themselves, and the text that they send to every partition.
+//! Query plans for clients: what the client merges, and the query that it sends to every partition.
 //!
-//! The shapes of the rewritten text are a contract with clients: partial aggregates as `{"item": …}`, sort keys as
-//! `orderByItems`, groups as `groupByItems`. An undefined partial must be absent, not null.
+//! The forms of the rewritten query are a contract with clients: partial aggregates as `{"item": …}`, sort keys as
+//! `orderByItems`, groups as `groupByItems`. An undefined partial aggregate must be absent, not null.
 
 mod hybrid; // ORDER BY RANK over several partitions
 
@@ -16,7 +16,7 @@ use crate::syntax::print::{List, Quoted};
 pub use self::hybrid::HybridSearch;
 use self::hybrid::{hybrid_features, worst_score};
 
-/// Replaced by clients: by `true`, or by where to resume.
+/// Clients replace it by `true`, or by the condition to resume.
 const ORDER_BY_FILTER: &str = "{documentdb-formattableorderbyquery-filter}";
 
 const COMPOSITION: &str = "Compositions of aggregates and other expressions are not allowed.";
@@ -27,11 +27,11 @@ pub struct QueryPlan {
     pub info: Option<QueryInfo>,
     /// ORDER BY RANK.
     pub hybrid: Option<HybridSearch>,
-    /// What a client must be able to do; sorted by name.
+    /// Features that a client must support; sorted by name.
     pub features: Vec<Feature>,
 }
 
-/// What a client does with the rows of the partitions, as the wire names it.
+/// What a client does with the rows of the partitions, named as on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryInfo {
     pub distinct: Distinct,
@@ -42,9 +42,9 @@ pub struct QueryInfo {
     pub order_by_expressions: Vec<String>,
     pub group_by_expressions: Vec<String>,
     pub group_by_aliases: Vec<String>,
-    /// Of `SELECT VALUE` only.
+    /// For `SELECT VALUE` only.
     pub aggregates: Vec<Aggregate>,
-    /// One per alias; `None` for what is no aggregate.
+    /// One per alias; `None` if it is not an aggregate.
     pub group_by_alias_to_aggregate: Vec<(String, Option<Aggregate>)>,
     /// Empty: the original text.
     pub rewritten_query: String,
@@ -57,7 +57,7 @@ pub struct QueryInfo {
 pub enum Distinct {
     #[default]
     None,
-    /// Equal rows come one after the other.
+    /// Equal rows are adjacent.
     Ordered,
     Unordered,
 }
@@ -68,7 +68,7 @@ pub struct DistinctCount {
     pub alias: String,
 }
 
-/// What a client announces that it can do; `Debug` prints the wire's name.
+/// Features of clients; `Debug` prints the name on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Feature {
     Aggregate,
@@ -94,7 +94,7 @@ impl Feature {
 }
 
 impl QueryPlan {
-    /// The features that a client, by its comma-separated announcement, cannot do.
+    /// The features that a client does not support, by its comma-separated list.
     pub fn missing(&self, announced: &str) -> Vec<Feature> {
         let announced: Vec<&str> = announced.split(',').map(str::trim).collect();
         self.features
@@ -106,31 +106,32 @@ impl QueryPlan {
 }
 
 impl crate::query::Query {
-    /// What a client must do to merge the rows of several partitions, and the text it sends to each.
+    /// The plan to merge the rows of several partitions, with the query for each.
     pub fn plan(&self) -> Result<QueryPlan, SqlError> {
         plan(self.syntax(), self.written(), self.ranking.as_ref(), false)
     }
 
-    /// The same for a filter that leaves at most one partition key (see [`Query::partition_key_filter`]).
+    /// The plan for a filter with at most one partition key (see [`Query::partition_key_filter`]).
     pub fn plan_for_one_key(&self) -> Result<QueryPlan, SqlError> {
         plan(self.syntax(), self.written(), self.ranking.as_ref(), true)
     }
 
-    /// For a container of one partition: its rows are the rows.
+    /// The plan for a container with one partition: nothing to merge.
     pub fn plan_of_one_partition(&self) -> QueryPlan {
         let has_select_value = matches!(self.syntax().select.selection, Selection::Value(_));
         let info = QueryInfo { has_select_value, ..QueryInfo::default() };
         QueryPlan { info: Some(info), ..QueryPlan::default() }
     }
 
-    /// Whether no client can merge the rows of several partitions: a subquery in FROM needs the items of all of them.
+    /// Whether no client can merge the rows of several partitions, because a subquery in FROM needs the items of all
+    /// of them.
     pub fn is_whole_only(&self) -> bool {
         self.written().needs_whole_subquery() && self.plan().is_err()
     }
 }
 
-/// The plan for more than one partition. Refused when no client could merge the rows. `one_key`: the filter leaves at most
-/// one partition key.
+/// The plan for more than one partition. Refused when no client can merge the rows. `one_key`: the filter allows at
+/// most one partition key.
 fn plan(
     syntax: &Query,
     bound: &bound::Query,
@@ -187,7 +188,7 @@ impl<'q> Planner<'q> {
         Ok(info)
     }
 
-    /// Rows of a subquery that needs all items cannot be made partition by partition.
+    /// Rows of a subquery that needs all items cannot be computed per partition.
     fn check_sources(&self) -> Result<(), SqlError> {
         if self.bound.needs_whole_subquery() {
             return Err(refused("a subquery in FROM with DISTINCT, GROUP BY or an aggregate"));
@@ -197,7 +198,7 @@ impl<'q> Planner<'q> {
 
     fn counts(&self) -> QueryInfo {
         let top = self.bound.limit.filter(|_| self.syntax.select.top.is_some());
-        // Rows of one key come from one partition, which can skip them itself.
+        // Rows of one partition key come from one partition, which can skip them itself.
         let window = self.syntax.offset_limit.is_some() && !(self.one_key && self.is_plain());
         QueryInfo {
             top,
@@ -230,7 +231,7 @@ impl<'q> Planner<'q> {
         }
     }
 
-    /// What a partition must return at most; the client skips.
+    /// The limit for a partition; the client skips the offset.
     fn window(&self, info: &QueryInfo) -> String {
         match (info.offset, info.limit) {
             (Some(offset), Some(limit)) => format!("\nOFFSET 0 LIMIT {}", offset.saturating_add(limit)),
@@ -313,7 +314,7 @@ impl<'q> Planner<'q> {
         conjunction(parts)
     }
 
-    /// WHERE, and the place for where to go on.
+    /// WHERE, and the placeholder for the condition to resume.
     fn resumable(&self) -> String {
         conjunction(self.resumable_parts())
     }
@@ -337,7 +338,7 @@ impl<'q> Planner<'q> {
         let order_by = self.syntax.order_by.as_ref().filter(|_| !keys.is_empty());
         let mut text = "SELECT ".to_owned();
         if let Some(order_by) = order_by {
-            // Clients merge by the sort keys first, and group what they have merged.
+            // Clients merge by the sort keys first, then group the merged rows.
             info.order_by = self.bound.order_by.iter().map(direction).collect();
             info.order_by_expressions = order_by.items.iter().map(|item| item.expr.to_string()).collect();
             let sort_keys: Vec<String> = order_by.items.iter().map(|item| partial(&item.expr)).collect();
@@ -453,7 +454,8 @@ fn scoring(expr: &Expr) -> Option<&'static functions::Function> {
     }
 }
 
-/// Clients put a missing distance wherever they like, and some fail: so it is never missing, and less than all others.
+/// Clients differ in how they sort a missing distance, and some fail: so it is never missing, and sorts as the
+/// lowest.
 fn sort_key(expr: &Expr, direction: Direction) -> String {
     let Some(function) = scoring(expr) else { return partial(expr) };
     let direction = if function.is_distance() { Direction::Descending } else { direction };
@@ -484,7 +486,7 @@ fn grouped_items(items: &[SelectItem], info: &mut QueryInfo) -> Result<String, S
     Ok(format!("{{{}}}", List(&members)))
 }
 
-/// Clients merge whole aggregates only.
+/// Clients merge only whole aggregates.
 fn plain_item(expr: &Expr) -> Result<String, SqlError> {
     if expr.any(&|inner| aggregate_of(inner).is_some()) {
         return Err(SqlError::Refused(COMPOSITION.to_owned()));
@@ -492,7 +494,7 @@ fn plain_item(expr: &Expr) -> Result<String, SqlError> {
     Ok(expr.to_string())
 }
 
-/// What one partition knows of an aggregate.
+/// The aggregate of one partition.
 fn partial_aggregate(aggregate: Aggregate, call: &Expr) -> String {
     let ExprKind::Call { arguments, .. } = &*call.kind else { return partial(call) };
     let of = List(arguments);

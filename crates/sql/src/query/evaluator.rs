@@ -1,4 +1,4 @@
-//! A query that is fed item by item.
+//! Evaluates a query item by item.
 
 use std::ops::ControlFlow;
 
@@ -13,9 +13,10 @@ use crate::functions::Surroundings;
 use super::Query;
 use super::run::Collected;
 
-/// A query that is fed item by item: one state (time, chance, limits, what DISTINCT has seen) over all of them.
+/// Evaluates a query item by item. One state (time, random numbers, limits, rows of DISTINCT) lasts over all items.
 ///
-/// ORDER BY, offset and limit are the caller's: it feeds items in order, or sorts rows by their keys, and counts.
+/// ORDER BY, OFFSET and LIMIT are left to the caller: it passes items in order or sorts the rows by their keys, and
+/// counts.
 pub struct Evaluator<'q> {
     pub(super) query: &'q Query,
     pub(super) is_item_by_item: bool,
@@ -24,8 +25,8 @@ pub struct Evaluator<'q> {
 }
 
 impl Evaluator<'_> {
-    /// The rows of one item; those that are undefined, or for DISTINCT equal to an earlier one, are left out. Only for
-    /// queries that are [item by item](Query::is_item_by_item): others are refused.
+    /// The rows of one item, without undefined rows and, for DISTINCT, without duplicates. Refuses queries that are
+    /// not evaluated [per item](Query::is_per_item).
     pub fn rows_of(
         &mut self,
         item: &Item<'_>,
@@ -42,14 +43,14 @@ impl Evaluator<'_> {
         )
     }
 
-    /// The rows of one item as values; what they weigh counts as held.
+    /// The rows of one item as values. They count as kept memory.
     pub fn row_values_of(&mut self, item: &Item<'_>) -> Result<Vec<Value>, SqlError> {
         let mut rows = Collected::new(&self.query.environment.allowance);
         self.rows_of(item, &mut |row| rows.push(row))?;
         rows.finish()
     }
 
-    /// The rows of one item, each with its sort keys; DISTINCT is left to the caller.
+    /// The rows of one item, each with its sort keys. DISTINCT is left to the caller.
     pub fn keyed_rows_of(
         &self,
         item: &Item<'_>,
@@ -61,21 +62,21 @@ impl Evaluator<'_> {
         run.keyed_rows(&self.query.bound, &mut |keys, row| Ok(emit(keys, &row)))
     }
 
-    /// Tells the functions which calls the item makes, as far as they follow from calls with known values. So a caller
-    /// that has several items can have their calls made together, before it evaluates the items: as often as the query
-    /// has calls that depend on each other.
+    /// Passes the calls of the item to [`UserFunctions::value_or_enqueue`], as far as their arguments are known. So a
+    /// caller can run the calls of several items together before it evaluates the items. It repeats this as often as
+    /// calls depend on each other.
     pub fn foresee_calls(&self, item: &Item<'_>) {
         let Surroundings { random, failure, .. } = &self.surroundings;
         let random_before = random.get();
         let mut feed = |take: &mut exec::Take<'_>| take(item, 1);
         let run = Run::foreseeing(&self.surroundings, &self.query.computed, &mut feed);
-        // What fails here fails again when the item is evaluated.
+        // An error here occurs again when the item is evaluated.
         drop(run.foresee(&self.query.bound));
         random.set(random_before);
         failure.take();
     }
 
-    /// Whether the item passes WHERE: alone, or in any combination with what is joined to it.
+    /// Whether the item, alone or in any combination with joined values, matches WHERE.
     pub fn matches(&self, item: &Item<'_>) -> Result<bool, SqlError> {
         let mut feed = |take: &mut exec::Take<'_>| take(item, 1);
         Run::new(&self.surroundings, &self.query.computed, Some(&mut feed)).any_tuple(&self.query.bound)
@@ -98,7 +99,7 @@ impl Evaluator<'_> {
         Ok(any)
     }
 
-    /// The sort keys of an item, whether it passes WHERE or not. Refused where the item is not all that is in scope.
+    /// The sort keys of an item, whether or not it matches WHERE. Refused for joins.
     pub fn order_keys_of(&self, item: &Item<'_>) -> Result<Vec<Value>, SqlError> {
         if !self.query.bound.is_over_whole_items() {
             return Err(SqlError::Refused("the sort keys of a join are those of its rows".to_owned()));
@@ -106,7 +107,7 @@ impl Evaluator<'_> {
         Run::new(&self.surroundings, &self.query.computed, None).order_keys(&self.query.bound, item)
     }
 
-    /// The value of an expression that uses nothing in scope.
+    /// The value of an expression without variables.
     pub(crate) fn constant(&self, expr: &Expr) -> Result<Value, SqlError> {
         Run::new(&self.surroundings, &self.query.computed, None).constant(expr)
     }

@@ -1,5 +1,5 @@
-//! One scalar expression over named values, under the rules of computed properties: it depends on nothing but the values, and
-//! always gives the same result for them. Subqueries are not allowed at all.
+//! One scalar expression over named values, under the rules of computed properties: it depends on the values alone
+//! and is deterministic. Subqueries are not allowed.
 
 use quire_value::{Item, Kind, Node, Value};
 
@@ -13,24 +13,24 @@ use crate::syntax::ast::{Expr, ExprKind, Step};
 use crate::syntax::diagnostic::Diagnostic;
 use crate::syntax::parser;
 
-/// Functions that read other items: never part of an expression over given values, whether or not queries know them.
+/// Functions that read other items. Never allowed here, whether or not queries have them.
 const READS_OTHER_ITEMS: &[&str] = &["FOLLOW", "REFERRERS"];
 
-/// A compiled expression. Its text is the source; values are given in the order of the names it was compiled with.
+/// A compiled expression. Values are passed in the order of the names it was compiled with.
 pub struct Expression {
     text: String,
     expr: bound::Expr,
     patterns: Patterns,
     environment: Environment,
-    /// For each name, the places that are read.
+    /// For each name, the paths that are read.
     reads: Vec<Vec<Vec<ReadStep>>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExpressionError {
-    /// Syntax or names: the first that was found. Positions are bytes of the text.
+    /// A syntax error or an unknown name: the first one. Positions are bytes of the text.
     Invalid(Diagnostic),
-    /// Understood, but nothing that such an expression may have: `A subquery`, `The function 'RAND'`.
+    /// Valid, but not allowed in such an expression: `A subquery`, `The function 'RAND'`.
     NotAllowed { what: String },
 }
 
@@ -38,7 +38,7 @@ pub enum ExpressionError {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadStep {
     Name(String),
-    /// Some element of an array.
+    /// Any element of an array.
     Element,
 }
 
@@ -64,25 +64,25 @@ impl Expression {
         &self.text
     }
 
-    /// The places that are read of the value with this number; everything below a place is read with it. A place without
-    /// steps is the whole value.
+    /// The paths that are read of the value with this number, each with everything below it. An empty path is the
+    /// whole value.
     pub fn reads(&self, name: usize) -> &[Vec<ReadStep>] {
         self.reads.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the value with this number is read as a whole.
+    /// Whether the whole value with this number is read.
     pub fn reads_whole(&self, name: usize) -> bool {
         self.reads(name).iter().any(Vec::is_empty)
     }
 
-    /// The value over stored values. What has no JSON form (NaN, an infinity), and what takes more than an expression over
-    /// one item may, is `undefined`: the result depends on the values alone.
+    /// Evaluates over stored values. A result without JSON form (NaN, an infinity) or beyond the limits of one item
+    /// is `undefined`: the result depends on the values alone.
     pub fn evaluate(&self, values: &[Node<'_>]) -> Value {
         let views: Vec<View<'_>> = values.iter().map(|node| View::Node(*node)).collect();
         self.over(&views)
     }
 
-    /// The same over values in memory.
+    /// Evaluates over values in memory.
     pub fn evaluate_values(&self, values: &[&Value]) -> Value {
         let views: Vec<View<'_>> = values.iter().map(|value| View::Value(value)).collect();
         self.over(&views)
@@ -120,7 +120,7 @@ fn of_binding(error: SqlError) -> ExpressionError {
     }
 }
 
-/// The first part that may not be there, in the order of the text.
+/// The first part that is not allowed, in the order of the text.
 fn forbidden(expr: &Expr) -> Option<String> {
     let own = match &*expr.kind {
         ExprKind::Subquery { .. } => Some("A subquery".to_owned()),
@@ -148,9 +148,9 @@ fn forbidden_call(expr: &Expr, name: &str) -> Option<String> {
     }
 }
 
-/// What an expression reads of one name.
+/// Collects what an expression reads of one name.
 struct Reader<'e> {
-    /// Names that stand for a place of the value, or for something else, the innermost last.
+    /// Names in scope: each is a path of the value, or something else; innermost last.
     names: Vec<(&'e str, Option<Vec<ReadStep>>)>,
     places: Vec<Vec<ReadStep>>,
 }
@@ -192,7 +192,7 @@ impl<'e> Reader<'e> {
         }
     }
 
-    /// The place that an expression names; `None` when it is computed, or is none of the value.
+    /// The path that an expression names; `None` when it is computed or does not belong to the value.
     fn place(&self, expr: &Expr) -> Option<Vec<ReadStep>> {
         match &*expr.kind {
             ExprKind::Identifier(name) => {

@@ -1,8 +1,8 @@
-//! The front door: compile once, then feed it items.
+//! Compiled queries: compile once, then run over items.
 
-mod evaluator; // item by item
-mod expression; // one expression over named values, without a query around it
-mod run; // all rows of a feed
+mod evaluator; // evaluates item by item
+mod expression; // one expression over named values
+mod run; // runs over all items of a scan
 
 use crate::bind::bound::{self, Expr};
 use crate::bind::{self, Bound, Parameters, Schema, computed, flatten};
@@ -16,27 +16,27 @@ pub use self::evaluator::Evaluator;
 pub use self::expression::{Expression, ExpressionError, ReadStep};
 pub use self::run::Sink;
 
-/// Bytes of syntax and of the bound query, per byte of text: `[1,1,…` has an expression in every second one.
+/// Memory of syntax and bound query per byte of text: `[1,1,…` has an expression in every second byte.
 const TEXT_COPIES: usize = 128;
 
 /// How rows can be paged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Every item yields its rows independently; `offset`/`limit` (TOP or OFFSET LIMIT) count rows.
+    /// Every item gives its rows independently; `offset` and `limit` (TOP or OFFSET LIMIT) count rows.
     Streaming { offset: u64, limit: Option<u64> },
     /// Needs all items first: ORDER BY, aggregates, GROUP BY, DISTINCT.
     Blocking,
-    /// No FROM: one row without any item.
+    /// No FROM: one row without reading items.
     Constant,
 }
 
 /// A compiled query.
 pub struct Query {
     syntax: ast::Query,
-    /// What runs; with `ranked` that is not what was written.
+    /// What runs. With `ranked` it differs from the written query.
     pub(crate) bound: bound::Query,
     ranked: Option<Ranked>,
-    /// ORDER BY RANK, as plans need it.
+    /// ORDER BY RANK, for plans.
     pub(crate) ranking: Option<bound::Ranking>,
     /// The expressions of the computed properties, each bound to an item at level 0.
     pub(crate) computed: Vec<Expr>,
@@ -48,7 +48,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// `computed`: computed properties in scope, name and query text.
+    /// `computed`: name and query text of the computed properties in scope.
     pub fn compile(
         text: &str,
         parameters: &Parameters,
@@ -57,13 +57,13 @@ impl Query {
         Query::compile_for(text, parameters, Schema { computed, ..Schema::default() })
     }
 
-    /// For the items of a container.
+    /// Compiles for the items of a container.
     pub fn compile_for(text: &str, parameters: &Parameters, schema: Schema<'_>) -> Result<Query, SqlError> {
         Query::compile_within(text, parameters, schema, &Allowance::default())
     }
 
-    /// The same, spent from an allowance; runs are spent from that of the [environment](Query::with_environment). What the
-    /// query holds is taken from the memory of the allowance and given back with it.
+    /// Compiles within an allowance. Runs use the allowance of the [environment](Query::with_environment). The memory
+    /// of the compiled query is reserved in the allowance and released with it.
     pub fn compile_within(
         text: &str,
         parameters: &Parameters,
@@ -73,7 +73,7 @@ impl Query {
         allowance.memory().take(text.len().saturating_mul(TEXT_COPIES))?;
         let meter = allowance.meter();
         let syntax = parser::parse(text).map_err(|diagnostic| SqlError::Compile(vec![diagnostic]))?;
-        // A row of a subquery has no computed properties, the item has.
+        // Rows of a subquery have no computed properties; items do.
         let syntax = if schema.computed.is_empty() { flatten::flatten(syntax) } else { syntax };
         let names: Vec<&str> = schema.computed.iter().map(|(name, _)| name.as_str()).collect();
         let Bound { query: mut bound, ranking, uses_clock, is_deterministic } =
@@ -101,8 +101,8 @@ impl Query {
         })
     }
 
-    /// For an ORDER BY RANK: what its scores need to know of all items. Without, it is counted from the items that are
-    /// fed, and all of them must be, those that WHERE leaves out included.
+    /// For ORDER BY RANK: statistics of all items that its scores need. Without them they are counted from the items,
+    /// so all items must be read, including those that do not match WHERE.
     pub fn with_rank_statistics(mut self, statistics: RankStatistics) -> Query {
         if let Some(ranked) = &mut self.ranked {
             self.bound.filter.clone_from(&ranked.written.filter);
@@ -111,7 +111,7 @@ impl Query {
         self
     }
 
-    /// The same query once more, with what its scores need to know.
+    /// A copy of the query with statistics for its scores.
     pub fn given_rank_statistics(&self, statistics: RankStatistics) -> Query {
         let copy = Query {
             syntax: self.syntax.clone(),
@@ -128,24 +128,24 @@ impl Query {
         copy.with_rank_statistics(statistics)
     }
 
-    /// Whether scores and ranks decide about the order, and not sort keys.
+    /// Whether scores and ranks, not sort keys, decide the order.
     pub(crate) fn is_ranked(&self) -> bool {
         self.ranked.is_some()
     }
 
-    /// The time, the seed and the limits of the runs to come.
+    /// Sets the time, the seed and the limits of the following runs.
     pub fn with_environment(mut self, environment: Environment) -> Query {
         self.environment = environment;
         self
     }
 
-    /// Whether its rows follow from the items alone: it asks neither for the time nor for chance. Functions that the
-    /// container brings are not looked at.
+    /// Whether its rows depend on the items alone, not on time or random numbers. User-defined functions are not
+    /// checked.
     pub fn is_deterministic(&self) -> bool {
         self.is_deterministic
     }
 
-    /// What runs, as syntax.
+    /// The syntax of what runs.
     pub fn syntax(&self) -> &ast::Query {
         &self.syntax
     }
@@ -160,19 +160,19 @@ impl Query {
         }
     }
 
-    /// Whether the rows of every item can be told by themselves, once the caller sees to the order of the items: all
-    /// [`Shape::Streaming`] queries, and those that block only because of ORDER BY or DISTINCT.
+    /// Whether the rows of each item can be computed separately, if the caller orders the items: all
+    /// [`QueryShape::Streaming`] queries, and those that block only because of ORDER BY or DISTINCT.
     pub fn is_item_by_item(&self) -> bool {
         self.ranked.is_none() && self.bound.reads_container() && self.bound.is_item_by_item()
     }
 
-    /// OFFSET and LIMIT of a query that would be streaming but for its ORDER BY.
+    /// OFFSET and LIMIT of a query that would stream without its ORDER BY.
     pub fn sorted(&self) -> Option<(u64, Option<u64>)> {
         let bound::Query { offset, limit, distinct, ref order_by, .. } = self.bound;
         (self.is_item_by_item() && !distinct && !order_by.is_empty()).then_some((offset, limit))
     }
 
-    /// The columns of ORDER BY as they are written, and whether each is descending; none for ORDER BY RANK.
+    /// The expressions of ORDER BY as written, and whether each is descending; none for ORDER BY RANK.
     pub fn order_columns(&self) -> Vec<(String, bool)> {
         let order_by = self.syntax.order_by.iter().filter(|order_by| !order_by.rank);
         let items = order_by.flat_map(|order_by| &order_by.items);
@@ -181,9 +181,9 @@ impl Query {
             .collect()
     }
 
-    /// Whether items that ORDER BY takes for equal come from the last to the first; the rows of each keep their order. So it
-    /// is where the first column descends: clients that resume an order by themselves count on it. They do not resume
-    /// groups, scores and distances, where the first comes first.
+    /// Whether items with equal sort keys come from last to first (the rows of one item keep their order). True where
+    /// the first column is descending: clients that resume an order themselves rely on it. False for groups, scores
+    /// and distances, which clients do not resume.
     pub fn ties_fall(&self) -> bool {
         let is_score = |expr: &bound::Expr| match expr {
             bound::Expr::Coalesce(scores) => {
@@ -195,8 +195,8 @@ impl Query {
         first.is_some_and(|item| item.descending && !is_score(&item.expr))
     }
 
-    /// Whether equal items may be fed as one, with a multiplicity and in the place of the first: every aggregate counts or
-    /// compares, and nothing but the items of the container is in FROM.
+    /// Whether equal items may be passed once with a multiplicity, at the position of the first: every aggregate
+    /// counts or compares, and FROM has only the items of the container.
     pub fn takes_runs(&self) -> bool {
         let counts = |call: &bound::AggregateCall| {
             matches!(call.aggregate, Aggregate::Count | Aggregate::CountIf | Aggregate::Min | Aggregate::Max)
@@ -211,12 +211,12 @@ impl Query {
         }
     }
 
-    /// What was written, bound.
+    /// The written query, bound.
     pub(crate) fn written(&self) -> &bound::Query {
         self.ranked.as_ref().map_or(&self.bound, |ranked| &ranked.written)
     }
 
-    /// Whether items that WHERE leaves out still count.
+    /// Whether items that do not match WHERE still count.
     pub(crate) fn needs_rank_statistics(&self) -> bool {
         self.ranked.as_ref().is_some_and(Ranked::needs_statistics)
     }

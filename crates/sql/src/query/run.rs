@@ -1,4 +1,4 @@
-//! All rows of a query over what a feed hands out.
+//! Runs a query over all items of a scan.
 
 use std::ops::ControlFlow;
 
@@ -12,16 +12,16 @@ use crate::limits::{Allowance, Meter};
 
 use super::{Evaluator, Query};
 
-/// Takes the items of a feed.
+/// Takes an item and its multiplicity.
 pub type Sink<'s> = dyn FnMut(&Item<'_>, u64) -> ControlFlow<()> + 's;
 
 impl Query {
-    /// For a query that is fed item by item, as long as the caller likes.
+    /// Starts evaluation item by item.
     pub fn start(&self) -> Result<Evaluator<'_>, SqlError> {
         self.start_calling(&NoFunctions)
     }
 
-    /// The same, with the functions that the query was compiled with.
+    /// Starts evaluation with the functions that the query was compiled with.
     pub fn start_calling<'q>(&'q self, functions: &'q dyn UserFunctions) -> Result<Evaluator<'q>, SqlError> {
         self.check_clock()?;
         let surroundings = exec::surroundings(&self.environment, &self.patterns, functions);
@@ -29,9 +29,9 @@ impl Query {
         Ok(Evaluator { query: self, is_item_by_item, surroundings, seen: Seen::default() })
     }
 
-    /// All rows, offset and limit applied, of what `feed` hands out. The feed calls its sink with every item in turn and
-    /// with how many items it stands for, which is as if it came that many times; it ends early when the sink breaks, or
-    /// with an error of its own. A constant query asks for no items. `emit` ends the run early by a break.
+    /// Emits all rows, with OFFSET and LIMIT applied, of the items of `scan`. The scan passes every item to its sink,
+    /// with the number of equal items it stands for. It ends early when the sink breaks, or with its own error. A
+    /// constant query reads no items. A break of `emit` ends the run.
     pub fn run<E: From<SqlError>>(
         &self,
         feed: &mut dyn FnMut(&mut Sink<'_>) -> Result<(), E>,
@@ -40,7 +40,7 @@ impl Query {
         self.run_calling(&NoFunctions, feed, emit)
     }
 
-    /// The same, with the functions that the query was compiled with.
+    /// Runs with the functions that the query was compiled with.
     pub fn run_calling<E: From<SqlError>>(
         &self,
         functions: &dyn UserFunctions,
@@ -62,7 +62,7 @@ impl Query {
         }
     }
 
-    /// The row of a query whose only aggregates are these values: see [`Query::text_statistics`].
+    /// The row of a query whose aggregates are known: see [`Query::text_statistics`].
     pub fn run_counted(
         &self,
         functions: &dyn UserFunctions,
@@ -105,13 +105,12 @@ impl Query {
         Ok(())
     }
 
-    /// All rows over items in memory: what every other way of running the query is checked against. What they weigh
-    /// counts as held.
+    /// All rows over items in memory: the reference for every other way to run the query. They count as kept memory.
     pub fn rows<'i>(&self, items: impl IntoIterator<Item = &'i Value>) -> Result<Vec<Value>, SqlError> {
         self.rows_calling(&NoFunctions, items)
     }
 
-    /// The same, with the functions that the query was compiled with.
+    /// All rows, with the functions that the query was compiled with.
     pub fn rows_calling<'i>(
         &self,
         functions: &dyn UserFunctions,
@@ -135,7 +134,7 @@ impl Query {
     }
 }
 
-/// Rows in memory, as many as the limits allow.
+/// Rows in memory, within the limits.
 pub(super) struct Collected {
     rows: Vec<Value>,
     meter: Meter,
@@ -161,7 +160,7 @@ impl Collected {
     }
 }
 
-/// Lets a feed of the caller look like one that fails with our errors alone.
+/// Adapts a scan with errors of the caller to one that fails with [`SqlError`].
 fn feed_all<E>(
     feed: &mut dyn FnMut(&mut Sink<'_>) -> Result<(), E>,
     take: &mut exec::Take<'_>,

@@ -1,7 +1,7 @@
-//! What the user wrote, with spans.
+//! The syntax tree, with spans.
 //!
-//! Chains that a parser usually nests (`a AND b AND c`, `1 + 2 - 3`, `c.a.b`, `a ?? b ?? c`, `NOT NOT x`) are
-//! flat lists here, so depth grows only with brackets, which the parser limits, and every walk may recurse.
+//! Chains that parsers usually nest (`a AND b AND c`, `1 + 2 - 3`, `c.a.b`, `a ?? b ?? c`, `NOT NOT x`) are flat
+//! lists. So depth grows only with brackets, which the parser limits, and every traversal may recurse.
 
 use quire_value::Value;
 
@@ -67,7 +67,7 @@ pub enum Collection {
         steps: Vec<Step>,
     },
     Subquery(Box<Query>),
-    /// `x IN f(…)`: outside the service's grammar, a superset
+    /// `x IN f(…)`: an extension of the service's grammar
     Call(Expr),
 }
 
@@ -112,9 +112,9 @@ pub struct Count {
 
 #[derive(Clone, Debug)]
 pub enum CountKind {
-    /// `None`: more than 64 bits hold
+    /// `None`: does not fit into 64 bits
     Integer(Option<u64>),
-    /// `1.5`: only TOP takes it this far
+    /// `1.5`: accepted only for TOP, and refused by the binder
     Fraction,
     Parameter(String),
 }
@@ -130,7 +130,7 @@ pub enum ExprKind {
     Literal(Value),
     Parameter(String),
     Identifier(String),
-    /// `base.a["b"][0]`; never without steps
+    /// `base.a["b"][0]`; has at least one step
     Path {
         base: Expr,
         steps: Vec<Step>,

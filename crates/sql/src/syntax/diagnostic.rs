@@ -1,6 +1,6 @@
-//! What can be wrong with a query: the one table of codes and their texts.
+//! Compile errors: the one table of codes and texts.
 //!
-//! Codes marked "ours" have no public source; their texts say what is wrong in our own words.
+//! Codes marked "ours" are not documented by the service; their texts are our own.
 
 use crate::syntax::lexer::Span;
 

@@ -1,7 +1,7 @@
 //! Text to tokens, each with its byte span.
 //!
-//! The lexer never fails: what is no token becomes [`TokenKind::Invalid`], and the parser reports it when it
-//! gets there, so that the first error in the text is the one that is reported.
+//! The lexer never fails. Text that is not a token becomes [`TokenKind::Invalid`], and the parser reports it when it
+//! reaches it. So the error that is reported is the first one in the text.
 
 use quire_value::Number;
 
@@ -32,7 +32,7 @@ pub enum TokenKind {
     Parameter,
     /// A string literal with its escapes resolved.
     String(String),
-    /// `None` for an integer of more digits than 64 bits hold: it counts as a double.
+    /// `None` for an integer that does not fit into 64 bits: it becomes a double.
     Integer(Option<u64>),
     Double(f64),
     Symbol(Symbol),
@@ -66,7 +66,7 @@ macro_rules! symbols {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Symbol { $($variant),* }
 
-        /// Longest first, so that the first match is the right one.
+        /// Longest first, so that the first match is the longest.
         const SYMBOLS: &[(&str, Symbol)] = &[$(($text, Symbol::$variant)),*];
     };
 }
@@ -228,7 +228,7 @@ impl Lexer<'_> {
         TokenKind::Integer(u64::from_str_radix(&self.text[start..self.position], 16).ok())
     }
 
-    /// The whole rest of the text is the token when the literal does not end.
+    /// If the literal does not end, the token is the rest of the text.
     fn string(&mut self) -> TokenKind {
         let quote = self.peek(0);
         self.position += 1;
@@ -289,7 +289,7 @@ impl Lexer<'_> {
     }
 }
 
-/// A string under construction, where a high surrogate may wait for its low half.
+/// A string literal under construction. A high surrogate may wait for its low surrogate.
 #[derive(Default)]
 struct Units {
     text: String,
@@ -323,7 +323,7 @@ impl Units {
         }
     }
 
-    /// A half without its other half cannot be written in UTF-8.
+    /// A surrogate without its pair has no UTF-8 form.
     fn flush(&mut self) {
         if self.high.take().is_some() {
             self.text.push(char::REPLACEMENT_CHARACTER);

@@ -1,6 +1,6 @@
-//! From text to syntax, and back.
+//! From text to the syntax tree, and back.
 
-pub mod ast; // what the user wrote, with spans
+pub mod ast; // the syntax tree, with spans
 pub(crate) mod diagnostic; // the one table of error codes
 pub(crate) mod lexer; // text to tokens
 pub(crate) mod parser; // recursive descent, one function per grammar rule

@@ -1,5 +1,5 @@
-//! Syntax back to text, in the service's own form: keywords in capitals, one clause per line, `AS` before every alias,
-//! brackets around every operator. Reading the text again gives the same query.
+//! Syntax tree back to text, in the service's form: keywords in capitals, one clause per line, `AS` before every
+//! alias, brackets around every operator. Parsing the text again gives the same query.
 
 use std::fmt::{Display, Formatter, Result};
 
@@ -74,7 +74,7 @@ impl Display for SelectItem {
     }
 }
 
-/// A select alias that is no plain name is a string.
+/// A select alias that is not a plain name is written as a string.
 struct Alias<'a>(&'a str);
 
 impl Display for Alias<'_> {
@@ -87,7 +87,7 @@ impl Display for Alias<'_> {
     }
 }
 
-/// A string literal; the escapes of JSON are those of the language.
+/// A string literal, with the escapes of JSON.
 pub(crate) struct Quoted<'q>(pub &'q str);
 
 impl Display for Quoted<'_> {
@@ -131,7 +131,7 @@ impl Display for Collection {
     }
 }
 
-/// A query on one line, as subqueries are.
+/// A query on one line, for subqueries.
 struct Inline<'q>(&'q Query);
 
 impl Display for Inline<'_> {
@@ -177,7 +177,7 @@ impl Display for Count {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match &self.kind {
             CountKind::Integer(value) => write!(f, "{}", value.unwrap_or(u64::MAX)),
-            CountKind::Fraction => f.write_str("0.5"), // does not bind, whatever it was
+            CountKind::Fraction => f.write_str("0.5"), // any fraction: it does not bind
             CountKind::Parameter(name) => f.write_str(name),
         }
     }
@@ -236,7 +236,7 @@ impl Display for Expr {
     }
 }
 
-/// A number before a dot would read as its fraction.
+/// A number before a dot would be read as a fraction.
 fn write_base(base: &Expr, f: &mut Formatter<'_>) -> Result {
     match &*base.kind {
         ExprKind::Literal(_) => write!(f, "({base})"),
@@ -248,7 +248,7 @@ fn write_literal(value: &Value, f: &mut Formatter<'_>) -> Result {
     match value {
         Value::Undefined => f.write_str("undefined"),
         Value::String(text) => write!(f, "{}", Quoted(text)),
-        // Too large for a double: any literal as large is the same value.
+        // Too large for a double: any literal of that size has the same value.
         Value::Number(Number::Double(value)) if value.is_infinite() => {
             f.write_str(if *value > 0.0 { "1e999" } else { "-1e999" })
         }

@@ -14,7 +14,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// By the code of a full-text policy, which is case-sensitive.
+    /// By the code of a full-text policy. Case-sensitive.
     pub fn of_code(code: &str) -> Option<Language> {
         match code {
             "en-US" => Some(Language::English),

@@ -1,21 +1,22 @@
-//! LIKE patterns: `%` any run, `_` one character, `[a-f]` and `[^a-f]` one (not) of, all else literal.
+//! LIKE patterns: `%` any characters, `_` one character, `[a-f]` and `[^a-f]` one character of (not of) a set, all
+//! else literal.
 //!
-//! A pattern is cut at its `%` into pieces of fixed length. The leftmost place for each piece in turn leaves the most
-//! text to the pieces behind it, so nothing is ever tried twice and no pattern takes exponential time.
+//! A pattern is split at its `%` into pieces of fixed length. Each piece takes its leftmost match, which leaves the
+//! most text to the following pieces. So there is no backtracking, and no pattern takes exponential time.
 
 use crate::error::SqlError;
 use crate::limits::Spend;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pattern {
-    /// What stands between the `%`; at least one piece, pieces may be empty.
+    /// The parts between the `%`; at least one, and parts may be empty.
     pieces: Vec<Piece>,
 }
 
-/// What a pattern asks for beyond its [prefix](Pattern::prefix).
+/// What a pattern requires after its [prefix](Pattern::prefix).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Nothing, and nothing may follow.
+    /// The end of the text.
     Text,
     /// Nothing.
     Prefix,
@@ -36,7 +37,7 @@ enum Token {
 }
 
 impl Pattern {
-    /// Memory that a pattern of this text takes at most, and while it is made.
+    /// Upper bound of the memory for a compiled pattern, and while it is compiled.
     pub fn bytes_max(pattern: &str) -> usize {
         pattern.len().saturating_mul(size_of::<char>() + size_of::<Token>())
     }
@@ -63,7 +64,7 @@ impl Pattern {
         Ok(Pattern { pieces })
     }
 
-    /// What every text that matches begins with.
+    /// The common prefix of all matching texts.
     pub fn prefix(&self) -> String {
         match self.pieces.first() {
             Some(Piece::Text(text)) => text.clone(),
@@ -80,7 +81,7 @@ impl Pattern {
         }
     }
 
-    /// How many steps a match of a text of this length may take.
+    /// Upper bound of the steps to match a text of this length.
     pub fn work(&self, text_length: usize) -> u64 {
         let longest = self.pieces.iter().map(Piece::comparisons).max().unwrap_or(0) as u64;
         let text_length = text_length as u64;
@@ -113,7 +114,7 @@ impl Piece {
         matches!(self, Piece::Text(text) if text.is_empty())
     }
 
-    /// How many characters are compared at one place of a text, at most.
+    /// Upper bound of the character comparisons at one position of a text.
     fn comparisons(&self) -> usize {
         match self {
             Piece::Text(_) => 0,
@@ -128,7 +129,7 @@ impl Piece {
         }
     }
 
-    /// The text behind the leftmost match.
+    /// The text after the leftmost match.
     fn skip_past<'t>(&self, text: &'t str) -> Option<&'t str> {
         match self {
             Piece::Text(piece) => {
@@ -188,11 +189,11 @@ impl Token {
     }
 }
 
-/// A pattern that is being read.
+/// A pattern while it is parsed.
 struct PatternText<'p, 's> {
     characters: &'p [char],
     escape: Option<char>,
-    /// Where the last `]` stands: a bracket behind it does not close.
+    /// Position of the last `]`: a bracket after it does not close.
     last_close: usize,
     spend: &'p mut Spend<'s>,
 }
@@ -212,13 +213,13 @@ impl PatternText<'_, '_> {
         })
     }
 
-    /// `None` when the bracket does not close: then it is a plain character.
+    /// `None` when the bracket does not close: it is a plain character then.
     fn set(&mut self, position: usize) -> Result<Option<(Token, usize)>, SqlError> {
         let mut at = position + 1;
         let negated = self.characters.get(at) == Some(&'^');
         at += usize::from(negated);
         let mut ranges = Vec::new();
-        // Escaped brackets may let every one of thousands be looked at to the end, so each member is a step.
+        // With escaped brackets, each of thousands may be scanned to the end, so each member costs a step.
         while at <= self.last_close {
             (self.spend)(1)?;
             if self.characters[at] == ']' {
@@ -276,7 +277,7 @@ mod tests {
         assert!(escaped.matches("50%") && !escaped.matches("50x"));
     }
 
-    /// Steps, not seconds: a bracket that does not close must not be looked for again and again.
+    /// In steps, not seconds: an unclosed bracket must not be scanned again and again.
     #[test]
     fn open_brackets_are_read_once() {
         let mut steps = 0;

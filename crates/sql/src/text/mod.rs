@@ -1,10 +1,10 @@
 //! Full-text analysis: from text to terms, the same for items, queries and indexes.
 //!
-//! Words by Unicode's rules (UAX #29), compatibility forms and letter case folded (NFKC, lower case), English stop words
-//! dropped, stems by language (Snowball). Stop words keep their position, so a phrase only matches where as many words
-//! stood between its own.
+//! Words by Unicode's rules (UAX #29); compatibility forms and letter case folded (NFKC, lower case); English stop
+//! words removed; stems by language (Snowball). Stop words count for positions, so a phrase matches only with the
+//! same number of words between its words.
 //!
-//! Terms are on disk: whatever changes them needs new indexes, which is why the stemmer is pinned to one version.
+//! Terms are stored on disk: a change of the analysis needs new indexes. So the stemmer is pinned to one version.
 
 mod language;
 pub(crate) mod like; // LIKE patterns
@@ -19,19 +19,19 @@ use unicode_segmentation::UnicodeSegmentation;
 pub use self::language::Language;
 pub use self::stop_words::ENGLISH_STOP_WORDS;
 
-/// Longer words are cut and not stemmed: they are no words of a language.
+/// Longer words are truncated and not stemmed: they are not words of a language.
 pub const TERM_LENGTH_BYTES_MAX: usize = 128;
 
-/// What is left of one word.
+/// The term of one word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token<'t> {
     pub term: Cow<'t, str>,
-    /// Of the word in the text, stop words counted.
+    /// Position of the word in the text; stop words count.
     pub position: u32,
 }
 
-/// Words that have no rows in an index of version 1. On disk, so it never changes: other stop words have rows that nothing
-/// asks for. In order, and all of them are stop words.
+/// Words without rows in an index of version 1. Stored on disk, so this list never changes: other stop words have
+/// rows that no query reads. Sorted, and all are stop words.
 const ENGLISH_UNINDEXED_WORDS: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no",
     "not", "of", "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to",
@@ -48,7 +48,7 @@ pub fn tokens(language: Language, text: &str) -> impl Iterator<Item = Token<'_>>
     tokens_but(language, text, ENGLISH_STOP_WORDS)
 }
 
-/// The terms that an index of version 1 has of a text: all terms, and some stop words.
+/// The terms of a text that an index of version 1 contains: all terms, and some stop words.
 pub fn indexed_tokens(language: Language, text: &str) -> impl Iterator<Item = Token<'_>> {
     tokens_but(language, text, ENGLISH_UNINDEXED_WORDS)
 }

@@ -1,7 +1,7 @@
 //! English stop words.
 
-/// Words that say nothing of what a text is about. In order. The service does not publish its list; this one is ours.
-/// Full-text indexes have the lengths of texts without these words on disk: a change needs a new version of their rows.
+/// Words without meaning for a search, sorted. The service does not publish its list; this one is ours. Full-text
+/// indexes store the lengths of texts without these words: a change needs a new version of their rows.
 pub const ENGLISH_STOP_WORDS: &[&str] = &[
     "a",
     "about",

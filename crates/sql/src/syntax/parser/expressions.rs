@@ -1,4 +1,4 @@
-//! Operators, loosest first. `NOT` binds tighter than every binary operator, as in the service.
+//! Operators, lowest precedence first. `NOT` has a higher precedence than every binary operator, as in the service.
 
 use quire_value::{Number, Value};
 
@@ -70,7 +70,7 @@ impl Parser<'_> {
         Ok(Expr::new(ExprKind::And(operands), start.to(self.last_span())))
     }
 
-    /// BETWEEN stands here rather than beside AND and OR: a superset of the service's grammar.
+    /// BETWEEN is parsed at this level, not beside AND and OR: an extension of the service's grammar.
     fn in_like_between(&mut self) -> Parsed<Expr> {
         let left = self.comparison()?;
         let negated = self.is_keyword(Keyword::Not);
@@ -120,8 +120,8 @@ impl Parser<'_> {
         self.binary(Level::Comparison)
     }
 
-    /// Operators of this level and tighter ones, left to right. One function for the four levels: each would
-    /// take its share of the stack at every bracket.
+    /// Operators of this precedence level and higher, left to right. One function for the four levels: four functions
+    /// would use four stack frames at every bracket.
     fn binary(&mut self, loosest: Level) -> Parsed<Expr> {
         let mut left = self.unary()?;
         let mut open = None;
@@ -138,7 +138,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// What stands to the right of an operator: everything that binds tighter.
+    /// The right operand of an operator: everything with a higher precedence.
     fn operand(&mut self, level: Level) -> Parsed<Expr> {
         match level {
             Level::Comparison => self.binary(Level::Concatenation),
@@ -164,7 +164,7 @@ impl Parser<'_> {
     }
 }
 
-/// `-5` is a literal, and the only way to write the smallest integer.
+/// `-5` is a literal. It is the only way to write the smallest integer.
 fn fold_sign(mut operators: Vec<UnaryOperator>, operand: Expr, span: crate::syntax::lexer::Span) -> Expr {
     if let (Some(UnaryOperator::Minus), ExprKind::Literal(Value::Number(number))) =
         (operators.last(), &*operand.kind)
@@ -197,7 +197,7 @@ fn unary_operator(kind: &TokenKind) -> Option<UnaryOperator> {
     }
 }
 
-/// Loosest first.
+/// Lowest precedence first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     /// With the shifts.
@@ -233,7 +233,7 @@ fn binary_operator(symbol: Symbol) -> Option<(Level, BinaryOperator)> {
     })
 }
 
-/// Appends to the chain that `left` is while its level goes on, starts a new one otherwise.
+/// Appends to the chain in `left` if its level is still open; starts a new chain otherwise.
 fn extend_chain(mut left: Expr, open: bool, operator: BinaryOperator, right: Expr) -> Expr {
     let span = left.span.to(right.span);
     match &mut *left.kind {

@@ -1,4 +1,4 @@
-//! Recursive descent, one function per grammar rule. A syntax error is reported alone.
+//! Recursive descent, one function per grammar rule. Parsing stops at the first error.
 //!
 //! Depth grows only with brackets and is limited by [`DEPTH_MAX`]; everything else loops.
 
@@ -10,7 +10,7 @@ use crate::syntax::ast::{Expr, Identifier, Query};
 use crate::syntax::diagnostic::{Diagnostic, Problem};
 use crate::syntax::lexer::{Keyword, Span, Symbol, Token, TokenKind, tokenize};
 
-/// Levels of brackets, calls and subqueries inside each other. A level costs stack in every later stage.
+/// Nesting limit of brackets, calls and subqueries. Each level uses stack in every later stage.
 pub(crate) const DEPTH_MAX: usize = 128;
 
 /// Characters of query text, as the account document announces.
@@ -28,7 +28,7 @@ pub(crate) fn parse_expression(text: &str) -> Result<Expr, Diagnostic> {
 }
 
 fn parse_whole<T>(text: &str, rule: impl FnOnce(&mut Parser<'_>) -> Parsed<T>) -> Result<T, Diagnostic> {
-    // Bytes first: a cheap bound that most texts pass.
+    // The length in bytes is a cheap upper bound that most texts pass.
     if text.len() > TEXT_LENGTH_MAX && text.encode_utf16().count() > TEXT_LENGTH_MAX {
         let span = Span { start: 0, end: text.len() };
         return Err(Diagnostic::new(Problem::TextTooLong(TEXT_LENGTH_MAX), span));
@@ -57,7 +57,7 @@ impl Parser<'_> {
         self.ahead(0)
     }
 
-    /// The end token answers for everything behind it.
+    /// Beyond the end, the end token.
     fn ahead(&self, count: usize) -> &Token {
         &self.tokens[(self.position + count).min(self.tokens.len() - 1)]
     }
@@ -115,7 +115,7 @@ impl Parser<'_> {
         if self.accept_symbol(symbol) { Ok(()) } else { Err(self.unexpected()) }
     }
 
-    /// `LET` and `RANK` are words like any other where a name is wanted.
+    /// `LET` and `RANK` are ordinary names where a name is expected.
     fn is_identifier(&self, ahead: usize) -> bool {
         matches!(
             self.ahead(ahead).kind,
@@ -143,7 +143,7 @@ impl Parser<'_> {
         Box::new(Diagnostic::new(problem, token.span))
     }
 
-    /// Every rule that can contain itself goes through here.
+    /// Every recursive rule passes through here.
     fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth == DEPTH_MAX {
             return Err(Box::new(Diagnostic::new(Problem::TooDeep(DEPTH_MAX), self.span())));

@@ -1,4 +1,4 @@
-//! Literals, constructors, calls, subqueries and the paths behind them.
+//! Literals, constructors, calls, subqueries and paths.
 
 use quire_value::{Number, Value};
 
@@ -132,7 +132,7 @@ impl Parser<'_> {
         Ok(ExprKind::Subquery { form, query })
     }
 
-    /// `"(" expr ")" | "(" query ")" | "(" LET ident "=" cmp IN cmp ")"`; the brackets belong to the span.
+    /// `"(" expr ")" | "(" query ")" | "(" LET ident "=" cmp IN cmp ")"`; the span includes the brackets.
     fn parenthesised(&mut self) -> Parsed<Expr> {
         let start = self.span();
         if self.ahead(1).kind == TokenKind::Keyword(Keyword::Select) {
