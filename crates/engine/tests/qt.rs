@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use common::{Fixture, request};
 use quire_engine::{EngineError, PageRequest, Parameters, Scope};
-use quire_sql::functions::{self, Nature};
+use quire_sql::functions::{self, Volatility};
 use quire_sql::{Environment, Query, SqlError};
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
@@ -100,7 +100,7 @@ impl Engines {
     fn can_ask(&self, setup: &Setup, text: &str) -> bool {
         let upper = text.to_uppercase();
         let steady = functions::all()
-            .filter(|function| function.nature() != Nature::Plain)
+            .filter(|function| function.volatility() != Volatility::Deterministic)
             .all(|function| !upper.contains(&function.name().to_uppercase()));
         let storable =
             |item: &Value| item.get("id").is_some_and(|id| id.as_str().is_some_and(|id| !id.is_empty()));

@@ -4,12 +4,12 @@ use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use quire_sql::{Item, Parameters, Query, Shape, Sink, SqlError, SystemProperties};
+use quire_sql::{Item, ItemSink, Parameters, Query, QueryShape, SqlError, SystemProperties};
 use quire_value::{Limits, Object, Value};
 
-/// Far more than a processor's caches hold, as in a scan; `ITEMS=1000` shows the work without the waiting for memory.
+/// Far more than the CPU caches hold, as in a scan; `ITEMS=1000` measures without waiting for memory.
 const ITEM_COUNT: usize = 100_000;
-/// The best of at least so many rounds, and of more where they are short.
+/// The best of at least this many rounds, and of more if they are short.
 const ROUNDS_MIN: usize = 10;
 
 const QUERIES: &[&str] = &[
@@ -89,17 +89,17 @@ fn run(query: &Query, items: &[quire_value::Item]) -> usize {
         count += 1;
         ControlFlow::Continue(())
     };
-    if let Shape::Streaming { .. } = query.shape() {
+    if let QueryShape::Streaming { .. } = query.shape() {
         let mut evaluator = query.start().expect("starts");
         for item in items {
             evaluator.rows_of(&Item::stored(item.root(), &System), &mut emit).expect("rows");
         }
         return count;
     }
-    let feed = &mut |sink: &mut Sink<'_>| {
+    let scan = &mut |sink: &mut ItemSink<'_>| {
         let _enough = items.iter().try_for_each(|item| sink(&Item::stored(item.root(), &System), 1));
         Ok::<(), SqlError>(())
     };
-    query.run(feed, &mut emit).expect("rows");
+    query.run(scan, &mut emit).expect("rows");
     count
 }

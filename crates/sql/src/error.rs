@@ -52,7 +52,7 @@ pub enum SqlError {
 
 impl SqlError {
     /// Too little memory or temporary space: a caller may retry in a way that needs less.
-    pub fn is_about_room(&self) -> bool {
+    pub fn is_out_of_space(&self) -> bool {
         matches!(
             self,
             SqlError::QueryMemory { .. }

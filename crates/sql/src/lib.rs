@@ -43,14 +43,17 @@ pub use self::analyse::{
 pub use self::bind::{Parameters, Schema, check_computed_properties, check_computed_property};
 pub use self::data::{Item, Row, SystemProperties};
 pub use self::error::SqlError;
-pub use self::exec::{Environment, RankStatistics, Record, Sorted, Sorter, Steps, fused_part, fused_scores};
+pub use self::exec::{
+    Environment, RankStatistics, SortRecord, SortedRecords, Sorter, StepLimit, fused_scores,
+    rank_contribution,
+};
 pub use self::functions::UserFunctions;
 pub use self::limits::{
-    Allowance, MemoryPool, MemoryUse, Meter, QueryMemory, QueryTemp, Reservation, Spend, TempFile, TempSpace,
-    TempUse, Watch,
+    Allowance, Cancellation, MemoryPool, MemoryUse, Meter, QueryMemory, QueryTemp, Reservation, Spend,
+    TempFile, TempSpace, TempUse,
 };
 pub use self::plan::{Distinct, DistinctCount, Feature, HybridSearch, QueryInfo, QueryPlan};
-pub use self::query::{Evaluator, Expression, ExpressionError, Query, ReadStep, Shape, Sink};
+pub use self::query::{Evaluator, Expression, ExpressionError, ItemSink, Query, QueryShape, ReadStep};
 pub use self::syntax::ast;
 pub use self::syntax::diagnostic::Diagnostic;
 pub use self::syntax::lexer::Span;

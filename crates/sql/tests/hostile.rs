@@ -1,28 +1,28 @@
-//! Whatever a query is given, it answers or stops within its budget: every built-in function with large and malicious arguments,
-//! and every stage before a run with large texts. Time is that of the thread, in units of what honest work takes in this
-//! build, so that neither other processes nor the profile decide.
+//! Every query finishes or ends with an error within its limits: every built-in function with large and malicious
+//! arguments, and every stage before a run with large texts. Time is the CPU time of the thread, relative to the time
+//! of normal work in this build, so that neither other processes nor the build profile matter.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use quire_sql::functions::{self, Function};
-use quire_sql::{Allowance, Environment, Parameters, Query, Schema, SqlError, Watch};
+use quire_sql::{Allowance, Cancellation, Environment, Parameters, Query, Schema, SqlError};
 use quire_value::{Object, Value};
 
-/// Steps of one evaluation here.
+/// Step limit of one evaluation in these tests.
 const STEPS: u64 = 3_000_000;
-/// How much longer than honest work of as many steps it may take.
+/// Maximum time, relative to normal work with the same number of steps.
 const SLACK: u64 = 12;
 const BYTES_MAX: usize = 64 << 20;
 
-/// Nanoseconds that this thread has run.
+/// CPU time of this thread in nanoseconds.
 fn thread_nanos() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).expect("a number")
 }
 
-/// What [`STEPS`] of plain evaluation take.
-static HONEST_NANOS: LazyLock<u64> = LazyLock::new(|| {
+/// CPU time of [`STEPS`] steps of normal evaluation.
+static NORMAL_NANOS: LazyLock<u64> = LazyLock::new(|| {
     let list: Value = (0..1_000).map(Value::from).collect();
     let parameters = Parameters(vec![("@l".to_owned(), list)]);
     let text = "SELECT VALUE COUNT(1) FROM a IN (SELECT VALUE @l) JOIN b IN (SELECT VALUE @l) JOIN d IN (SELECT VALUE @l) WHERE a < b AND b < d";
@@ -32,7 +32,7 @@ static HONEST_NANOS: LazyLock<u64> = LazyLock::new(|| {
     thread_nanos() - started
 });
 
-/// Steps of compiling are not limited as those of a run are, so time is all that counts there.
+/// Steps of compilation are not limited per item, so only its time is checked.
 fn run(text: &str, parameters: &Parameters, allowance: &Allowance) -> Result<Vec<Value>, SqlError> {
     let query = Query::compile_within(text, parameters, Schema::default(), allowance)?;
     let environment = Environment {
@@ -47,15 +47,15 @@ fn run(text: &str, parameters: &Parameters, allowance: &Allowance) -> Result<Vec
     query.rows([&Value::Object(Object::new())])
 }
 
-/// Runs it and gives the time in honest units; a panic is told with the text.
+/// Runs the query and returns the relative time; a panic is reported with the text.
 fn measured(text: &str, parameters: &Parameters) -> (f64, Result<Vec<Value>, SqlError>) {
-    let honest = *HONEST_NANOS;
+    let normal = *NORMAL_NANOS;
     let started = thread_nanos();
     let ended = run(text, parameters, &Allowance::limited(STEPS, BYTES_MAX));
-    ((thread_nanos() - started) as f64 / honest as f64, ended)
+    ((thread_nanos() - started) as f64 / normal as f64, ended)
 }
 
-/// Splitmix64: the seed of a failing run is printed and enough to repeat it.
+/// SplitMix64. A failing run prints its seed, which repeats it.
 struct Random(u64);
 
 impl Random {
@@ -175,7 +175,7 @@ fn scalars() -> Vec<Value> {
     scalars
 }
 
-/// A call of the function with so many parameters, as a query.
+/// A query that calls the function with this many parameters.
 fn call(function: &Function, count: usize) -> String {
     let arguments: Vec<String> = (0..count).map(|index| format!("@p{index}")).collect();
     match function.name() {
@@ -205,14 +205,14 @@ fn counts(function: &Function) -> std::ops::RangeInclusive<usize> {
 }
 
 #[test]
-fn every_function_answers_or_stops() {
+fn every_function_ends_within_its_limits() {
     let large: Vec<Value> = texts().into_iter().chain(structures()).collect();
     let all: Vec<Value> = large.iter().cloned().chain(scalars()).collect();
     let mut random = Random::seeded();
     let mut slow = Vec::new();
     for function in functions::all() {
         for count in counts(function).filter(|count| *count > 0) {
-            // Each large value once in the first place, and others beside it.
+            // Each large value once as the first argument, with others beside it.
             for first in &large {
                 let mut values = vec![first.clone()];
                 values.extend((1..count).map(|_| all[random.below(all.len())].clone()));
@@ -231,9 +231,9 @@ fn every_function_answers_or_stops() {
     assert!(slow.is_empty(), "{}", slow.join("\n"));
 }
 
-/// The pairs that chance may miss: those that were found to take minutes once.
+/// Pairs that random tests may miss: they took minutes before they were fixed.
 #[test]
-fn known_attacks_answer_or_stop() {
+fn known_attacks_end_within_the_limits() {
     let long = |piece: &str| Value::from(piece.repeat(LONG / piece.len()));
     let regexes = [
         "a*b|a",
@@ -290,9 +290,9 @@ fn known_attacks_answer_or_stop() {
     assert!(slow.is_empty(), "{}", slow.join("\n"));
 }
 
-/// No arguments, however odd, make a function panic: numbers at the edges, texts cut anywhere, everything of the wrong type.
+/// No arguments make a function panic: numbers at the limits, texts cut anywhere, wrong types.
 #[test]
-fn odd_arguments_make_nothing_panic() {
+fn unusual_arguments_do_not_panic() {
     let mut random = Random::seeded();
     let mut odd = scalars();
     odd.extend(
@@ -353,7 +353,7 @@ fn odd_arguments_make_nothing_panic() {
     }
 }
 
-/// Every stage before a run, with as much of everything as a text and its parameters may hold.
+/// Every stage before a run, with the largest texts and parameters.
 #[test]
 fn large_texts_compile_or_are_refused() {
     let repeat = |part: &str| part.repeat(400_000 / part.len());
@@ -522,9 +522,10 @@ fn large_texts_compile_or_are_refused() {
     assert!(slow.is_empty(), "{}", slow.join("\n"));
 }
 
-/// One parameter is one value in memory, however often it is mentioned, and what is built of it is refused before it is built.
+/// A parameter is stored once, however often it is used, and a value that would be too large is refused before it is
+/// built.
 #[test]
-fn memory_is_taken_before_it_is_used() {
+fn memory_is_reserved_before_it_is_used() {
     let peak_kb = || {
         let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("a peak");
@@ -549,19 +550,19 @@ fn memory_is_taken_before_it_is_used() {
         let ended = run(&text, &parameters, &allowance);
         let refused = matches!(ended, Err(SqlError::QueryMemory { .. }));
         assert_eq!(refused, is_refused, "{}: {:?}", &text[..40], ended.map(|rows| rows.len()));
-        assert!(refused || ended_well(&ended), "{}", &text[..40]);
+        assert!(refused || is_expected_end(&ended), "{}", &text[..40]);
         assert!(peak_kb() < 1_500_000, "{}: {} KiB", &text[..40], peak_kb());
     }
 }
 
-/// Looking at a megabyte twenty thousand times is too many steps, which is another matter.
-fn ended_well(ended: &Result<Vec<Value>, SqlError>) -> bool {
+/// Reading a megabyte twenty thousand times exceeds the step limit, which is a correct end.
+fn is_expected_end(ended: &Result<Vec<Value>, SqlError>) -> bool {
     matches!(ended, Ok(_) | Err(SqlError::Budget { .. }))
 }
 
-/// Small values that are gone at once do not add up, whatever the number of rows.
+/// Short-lived small values do not add up, for any number of rows.
 #[test]
-fn memory_is_given_back_between_rows() {
+fn memory_is_released_between_rows() {
     let list: Value = (0..20_000).map(|n| Value::from(format!("{n}{}", "x".repeat(600)))).collect();
     let parameters = Parameters(vec![("@l".to_owned(), list)]);
     for text in [
@@ -580,22 +581,22 @@ fn memory_is_given_back_between_rows() {
     }
 }
 
-/// Told to stop after some looks.
+/// Cancels after a number of checks.
 struct StopAt {
-    looks: AtomicU64,
+    checks: AtomicU64,
     at: u64,
 }
 
-impl Watch for StopAt {
-    fn look(&self) -> Result<(), SqlError> {
-        let looks = self.looks.fetch_add(1, Ordering::Relaxed);
-        if looks < self.at { Ok(()) } else { Err(SqlError::Cancelled) }
+impl Cancellation for StopAt {
+    fn check(&self) -> Result<(), SqlError> {
+        let checks = self.checks.fetch_add(1, Ordering::Relaxed);
+        if checks < self.at { Ok(()) } else { Err(SqlError::Cancelled) }
     }
 }
 
-/// All stages and loops ask the same watch, and end with what it says.
+/// All stages and loops check for cancellation, and end with its error.
 #[test]
-fn whoever_stops_a_query_is_heard_everywhere() {
+fn cancellation_ends_every_stage() {
     let list: Value = (0..2_000).map(Value::from).collect();
     let text = Value::from("ab ".repeat(100_000));
     let parameters = Parameters(vec![("@l".to_owned(), list), ("@s".to_owned(), text)]);
@@ -612,10 +613,10 @@ fn whoever_stops_a_query_is_heard_everywhere() {
             " OR c.d = 2".repeat(20_000)
         ),
     ] {
-        let watch = Arc::new(StopAt { looks: AtomicU64::new(0), at: 2 });
-        let allowance = Allowance::default().with_watch(watch.clone());
+        let cancellation = Arc::new(StopAt { checks: AtomicU64::new(0), at: 2 });
+        let allowance = Allowance::default().with_cancellation(cancellation.clone());
         assert_eq!(run(&query, &parameters, &allowance), Err(SqlError::Cancelled), "{}", &query[..40]);
-        let looks = watch.looks.load(Ordering::Relaxed);
-        assert!(looks < 100_000, "{looks} looks after it was told: {}", &query[..40]);
+        let checks = cancellation.checks.load(Ordering::Relaxed);
+        assert!(checks < 100_000, "{checks} checks after cancellation: {}", &query[..40]);
     }
 }

@@ -1,4 +1,4 @@
-//! No query text may overflow the stack, hang or panic, whatever it says.
+//! No query text may overflow the stack, hang or panic.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn item() -> Value {
 
 /// Each of these would need hours or terabytes.
 #[test]
-fn explosions_end_with_an_error() {
+fn huge_results_end_with_an_error() {
     let allowance = Allowance::limited(1_000_000, 16 << 20);
     for text in [
         "SELECT VALUE 1 FROM c JOIN a IN c.l JOIN b IN c.l JOIN d IN c.l JOIN e IN c.l",
@@ -88,7 +88,7 @@ fn explosions_end_with_an_error() {
         .expect_err("too much text");
 }
 
-/// A thousand rows of one item are nothing special.
+/// A thousand rows of one item are within the limits.
 #[test]
 fn ordinary_joins_fit() {
     let query =
@@ -97,24 +97,24 @@ fn ordinary_joins_fit() {
     assert_eq!(query.rows([&item()]).expect("a million rows").len(), 1_000_000);
 }
 
-/// The clock comes from outside, and is asked for where it is missing.
+/// The time must be given: a query that reads it is refused without.
 #[test]
-fn no_time_is_made_up() {
+fn the_time_must_be_given() {
     let query =
         Query::compile("SELECT VALUE GetCurrentTicks()", &Parameters::default(), &[]).expect("compiles");
     assert!(matches!(query.rows([]), Err(SqlError::Refused(_))));
 }
 
-/// One query may serve several threads.
+/// Threads may share a query.
 #[test]
 fn queries_are_shared() {
     fn shared<T: Send + Sync>() {}
     shared::<Query>();
 }
 
-/// What stops the source stops the query, with the source's own error.
+/// An error of the item scan ends the query, and is returned unchanged.
 #[test]
-fn errors_of_the_source_come_through() {
+fn errors_of_the_scan_are_returned() {
     #[derive(Debug, PartialEq)]
     enum Failure {
         Source,
@@ -133,8 +133,7 @@ fn errors_of_the_source_come_through() {
     );
 }
 
-/// As much of everything as the text may hold, and how each ends. Eight times the text takes about eight times the processor
-/// time, not 64 times.
+/// The largest texts, and how each ends. Eight times the text takes about eight times the CPU time, not 64 times.
 #[test]
 fn long_texts_take_linear_time() {
     const NOT_JSON: &str = "The response content contains a numeric value that cannot be represented in JSON (e.g. Infinity and NaN).";
@@ -183,7 +182,7 @@ fn long_texts_take_linear_time() {
     }
 }
 
-/// How it ends, and the processor time of this thread until then.
+/// The result, and the CPU time of this thread.
 fn compiled_and_run(text: &str, item: &Value) -> (String, Duration) {
     let now = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("not before its start");
     let started = now();

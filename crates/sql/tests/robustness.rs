@@ -1,4 +1,4 @@
-//! Random texts: token soup, and queries that were right before something was changed in them.
+//! Random texts: random tokens, and valid queries with random changes.
 
 mod checks;
 
@@ -102,7 +102,7 @@ const WORDS: &[&str] = &[
     "\n",
 ];
 
-/// Splitmix64: the seed of a failing run is printed and enough to repeat it.
+/// SplitMix64. A failing run prints its seed, which repeats it.
 struct Random(u64);
 
 impl Random {
@@ -130,7 +130,7 @@ fn seed() -> u64 {
 }
 
 #[test]
-fn token_soup() {
+fn random_tokens() {
     let mut random = Random(seed());
     for _ in 0..20_000 {
         let mut text = if random.below(4) == 0 { String::new() } else { "SELECT ".to_owned() };
@@ -166,7 +166,7 @@ fn queries() -> Vec<String> {
 }
 
 fn change(text: &mut String, queries: &[String], random: &mut Random) {
-    let (start, end) = (place(text, random), place(text, random));
+    let (start, end) = (char_position(text, random), char_position(text, random));
     let (start, end) = (start.min(end), start.max(end));
     match random.below(5) {
         0 => text.replace_range(start..end, ""),
@@ -175,13 +175,13 @@ fn change(text: &mut String, queries: &[String], random: &mut Random) {
         3 => text.replace_range(start..end, random.word()),
         _ => {
             let other = &queries[random.below(queries.len())];
-            let from = place(other, random);
+            let from = char_position(other, random);
             text.replace_range(start.., &other[from..]);
         }
     }
 }
 
-fn place(text: &str, random: &mut Random) -> usize {
+fn char_position(text: &str, random: &mut Random) -> usize {
     let mut at = random.below(text.len() + 1);
     while !text.is_char_boundary(at) {
         at -= 1;

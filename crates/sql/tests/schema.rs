@@ -1,4 +1,4 @@
-//! What a query takes from its container: policies and user-defined functions.
+//! What a query depends on of its container: policies and user-defined functions.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -83,7 +83,7 @@ const TEXTS: &[&str] = &[
 
 #[test]
 fn the_full_text_policy_tells_the_language() {
-    // German keeps "die", and its plurals are not those of English; elsewhere it is English, which drops "the".
+    // German keeps "die" and has its own plurals; the other path is English, which removes "the".
     let query = "SELECT VALUE [FullTextContains(c.text, 'Haus'), FullTextContains(c.text, 'die'), \
          FullTextContains(c.deep.text, 'cheval'), FullTextContains(c.deep.text, 'avion'), \
          FullTextContains(c.plain, 'house'), FullTextContains(c.plain, 'the'), FullTextContains('die Häuser', 'Haus')] FROM c";
@@ -112,7 +112,7 @@ fn statistics_of_all_items_can_be_given() {
 }
 
 #[test]
-fn ranks_are_told_from_all_items() {
+fn rank_statistics_cover_all_items() {
     let paths = ["/pk".parse().expect("a path")];
     let keys = |text: &str| {
         let query = Query::compile(text, &Parameters::default(), &[]).expect("compiles");
@@ -123,7 +123,7 @@ fn ranks_are_told_from_all_items() {
     assert!(!keys("SELECT * FROM c WHERE c.pk = 1 ORDER BY RANK FullTextScore(c.t, 'a')"));
 }
 
-/// Functions of numbers, by their place in [`NAMES`].
+/// Functions of numbers, by their position in [`NAMES`].
 struct Numbers;
 
 const NAMES: [&str; 4] = ["double", "count", "fail", "forever"];
@@ -151,7 +151,7 @@ fn call(text: &str) -> Result<String, SqlError> {
     let query = Query::compile_for(text, &Parameters::default(), schema)?
         .with_environment(Environment { allowance, ..Environment::default() });
     let items = [r#"{"id": "1", "n": 4}"#, r#"{"id": "2", "n": "x"}"#, r#"{"id": "3"}"#].map(value);
-    Ok(Value::Array(query.rows_calling(&Numbers, &items)?).to_json())
+    Ok(Value::Array(query.rows_with_functions(&Numbers, &items)?).to_json())
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn user_defined_functions_are_called() {
         ("SELECT VALUE udf.double(21)", "[42]"),
         ("SELECT VALUE udf.count()", "[0]"),
         ("SELECT VALUE udf.count(1, null, [], {})", "[4]"),
-        // Undefined is an argument as any other.
+        // Undefined is a valid argument.
         ("SELECT VALUE udf.count(c.n) FROM c", "[1,1,1]"),
         ("SELECT VALUE udf.count(c.n, undefined, c.n) FROM c", "[3,3,3]"),
         ("SELECT c.id, udf.double(c.n) AS d FROM c", r#"[{"id":"1","d":8},{"id":"2"},{"id":"3"}]"#),
@@ -174,51 +174,51 @@ fn user_defined_functions_are_called() {
     }
 }
 
-/// Functions whose calls are made before they are asked for, as far as they were foreseen.
+/// Functions that run collected calls before the items are evaluated.
 #[derive(Default)]
-struct Foreseen {
-    /// Arguments of calls, and how often each was noted or answered.
-    noted: RefCell<HashMap<String, usize>>,
-    made: RefCell<HashMap<String, usize>>,
+struct BatchedFunctions {
+    /// Arguments of calls, and how often each was enqueued, run and used.
+    enqueued: RefCell<HashMap<String, usize>>,
+    run: RefCell<HashMap<String, usize>>,
     used: RefCell<HashMap<String, usize>>,
-    /// Calls that nobody foresaw.
-    surprises: Cell<usize>,
+    /// Calls that were not collected before.
+    not_collected: Cell<usize>,
 }
 
-impl Foreseen {
+impl BatchedFunctions {
     fn key(function: usize, arguments: &[Value]) -> String {
         format!("{function} {}", Value::Array(arguments.to_vec()).to_json())
     }
 }
 
-impl UserFunctions for Foreseen {
+impl UserFunctions for BatchedFunctions {
     fn find(&self, name: &str) -> Option<usize> {
         Numbers.find(name)
     }
 
     fn call(&self, function: usize, arguments: &[Value], spend: &mut Spend<'_>) -> Result<Value, SqlError> {
-        let key = Foreseen::key(function, arguments);
-        match self.made.borrow_mut().get_mut(&key) {
+        let key = BatchedFunctions::key(function, arguments);
+        match self.run.borrow_mut().get_mut(&key) {
             Some(left) if *left > 0 => *left -= 1,
-            _ => self.surprises.set(self.surprises.get() + 1),
+            _ => self.not_collected.set(self.not_collected.get() + 1),
         }
         Numbers.call(function, arguments, spend)
     }
 
-    fn foresee(&self, function: usize, arguments: &[Value]) -> Option<Value> {
-        let key = Foreseen::key(function, arguments);
+    fn value_or_enqueue(&self, function: usize, arguments: &[Value]) -> Option<Value> {
+        let key = BatchedFunctions::key(function, arguments);
         let used = self.used.borrow().get(&key).copied().unwrap_or(0);
-        if used < self.made.borrow().get(&key).copied().unwrap_or(0) {
+        if used < self.run.borrow().get(&key).copied().unwrap_or(0) {
             *self.used.borrow_mut().entry(key).or_default() += 1;
             return Numbers.call(function, arguments, &mut |_| Ok(())).ok();
         }
-        *self.noted.borrow_mut().entry(key).or_default() += 1;
+        *self.enqueued.borrow_mut().entry(key).or_default() += 1;
         None
     }
 }
 
 #[test]
-fn calls_are_foreseen() {
+fn calls_are_collected() {
     let items = [
         r#"{"id": "1", "n": 4, "list": [1, 2, 3]}"#,
         r#"{"id": "2", "n": "x", "list": []}"#,
@@ -241,23 +241,23 @@ fn calls_are_foreseen() {
         ("SELECT udf.count(c.n) AS k, SUM(udf.double(c.n)) AS s FROM c GROUP BY udf.count(c.n)", 3),
         ("SELECT DISTINCT VALUE udf.double(c.n) FROM c", 1),
     ] {
-        let functions = Foreseen::default();
+        let functions = BatchedFunctions::default();
         let schema = Schema::default().with_functions(&functions);
         let query = Query::compile_for(text, &Parameters::default(), schema).expect(text);
-        let evaluator = query.start_calling(&functions).expect(text);
+        let evaluator = query.start_with_functions(&functions).expect(text);
         for _ in 0..rounds {
             functions.used.borrow_mut().clear();
-            items.iter().for_each(|item| evaluator.foresee_calls(&Item::value(item)));
-            let mut made = functions.made.borrow_mut();
+            items.iter().for_each(|item| evaluator.collect_calls(&Item::value(item)));
+            let mut run = functions.run.borrow_mut();
             functions
-                .noted
+                .enqueued
                 .borrow_mut()
                 .drain()
-                .for_each(|(key, count)| *made.entry(key).or_default() += count);
+                .for_each(|(key, count)| *run.entry(key).or_default() += count);
         }
-        let rows = query.rows_calling(&functions, &items).expect(text);
-        assert_eq!(rows, query.rows_calling(&Numbers, &items).expect(text), "{text}");
-        assert_eq!(functions.surprises.get(), 0, "{text}");
+        let rows = query.rows_with_functions(&functions, &items).expect(text);
+        assert_eq!(rows, query.rows_with_functions(&Numbers, &items).expect(text), "{text}");
+        assert_eq!(functions.not_collected.get(), 0, "{text}");
     }
 }
 

@@ -1,12 +1,12 @@
-//! Queries that have far less memory than they need: their rows are those of a run with enough, to the last byte, and those
-//! of a second interpreter. `QUIRE_SPILL_SEED` says where to start; a failure prints the seed of its round.
+//! Queries with far less memory than they need give the same bytes as a run with enough memory, and the rows of a
+//! second interpreter. `QUIRE_SPILL_SEED` sets the first seed; a failure prints the seed of its round.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use quire_sql::{
-    Allowance, Environment, Item, Parameters, Query, QueryMemory, Row, Shape, Sink, SqlError, TempSpace,
-    Watch,
+    Allowance, Cancellation, Environment, Item, ItemSink, Parameters, Query, QueryMemory, QueryShape, Row,
+    SqlError, TempSpace,
 };
 use quire_testkit::interpreter::{Interpreter, Json, agrees};
 use quire_testkit::random::{Expected, Random};
@@ -34,7 +34,7 @@ fn environment(allowance: Allowance) -> Environment {
     Environment { now_ticks: Some(NOW_TICKS), allowance, ..Environment::default() }
 }
 
-/// The rows as text, of a query that holds none of them.
+/// The rows as text, without holding all of them.
 fn rows(query: &str, items: &[Value], allowance: Allowance) -> Result<Vec<String>, SqlError> {
     let query = Query::compile(query, &Parameters::default(), &[])?.with_environment(environment(allowance));
     run(&query, items)
@@ -43,11 +43,11 @@ fn rows(query: &str, items: &[Value], allowance: Allowance) -> Result<Vec<String
 fn run(query: &Query, items: &[Value]) -> Result<Vec<String>, SqlError> {
     let mut rows = Vec::new();
     let mut checked = Ok(());
-    let feed = &mut |sink: &mut Sink<'_>| {
+    let scan = &mut |sink: &mut ItemSink<'_>| {
         let _enough = items.iter().try_for_each(|item| sink(&Item::value(item), 1));
         Ok::<(), SqlError>(())
     };
-    query.run(feed, &mut |row: &Row<'_>| {
+    query.run(scan, &mut |row: &Row<'_>| {
         checked = row.check();
         rows.push(row.to_value().to_json());
         if checked.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -63,7 +63,7 @@ fn parse(text: &str) -> Value {
     text::parse(text.as_bytes(), Limits::default()).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// Queries that keep much: the generator draws them seldom, and over few values.
+/// Queries that keep many rows: the random generator rarely makes them.
 fn heavy(random: &mut Random) -> String {
     let path =
         random.pick(&["c.id", "c.n", "c.m", "c.o", "c.t", "c.l", "c.long", "c[\"odd name\"]", "c.id || c.s"]);
@@ -166,7 +166,7 @@ fn numbered(count: u64) -> Vec<Value> {
     (0..count).map(|n| parse(&format!(r#"{{"id":"{n}","n":{n},"k":"key {}"}}"#, n * 7919 % count))).collect()
 }
 
-/// Many runs are merged in several passes.
+/// Many sorted runs are merged in several passes.
 #[test]
 fn many_runs_are_merged() {
     let items = numbered(20_000);
@@ -185,7 +185,7 @@ fn many_runs_are_merged() {
     }
 }
 
-/// Memory is what it was told, also while it is spilled and merged.
+/// The memory limit holds while rows are spilled and merged.
 #[test]
 fn spilling_stays_within_the_memory() {
     let items = numbered(20_000);
@@ -205,7 +205,7 @@ fn spilling_stays_within_the_memory() {
 }
 
 #[test]
-fn what_does_not_fit_into_the_temporary_space_is_refused_by_name() {
+fn too_little_temporary_space_is_an_error_that_names_it() {
     let items = numbered(5_000);
     let space = space(20_000);
     for text in ["SELECT VALUE c FROM c ORDER BY c.k", "SELECT DISTINCT VALUE c FROM c"] {
@@ -223,16 +223,16 @@ fn without_temporary_space_memory_is_the_limit() {
     assert_eq!(error, Err(SqlError::QueryMemory { bytes_max: 16 << 10 }));
 }
 
-struct Leaves(std::sync::atomic::AtomicU64);
+struct CancelAfter(std::sync::atomic::AtomicU64);
 
-impl Watch for Leaves {
-    fn look(&self) -> Result<(), SqlError> {
+impl Cancellation for CancelAfter {
+    fn check(&self) -> Result<(), SqlError> {
         let looks = self.0.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         if looks > 1 { Ok(()) } else { Err(SqlError::Cancelled) }
     }
 }
 
-/// Wherever it is: reading, writing runs, merging, emitting.
+/// At any stage: reading, writing runs, merging, emitting.
 #[test]
 fn a_query_that_is_cancelled_leaves_nothing() {
     let items = numbered(5_000);
@@ -240,7 +240,7 @@ fn a_query_that_is_cancelled_leaves_nothing() {
     let mut has_ended = false;
     for looks in (1..400).step_by(7) {
         let space = space(64 << 20);
-        let allowance = tight(64 << 10, &space).with_watch(Arc::new(Leaves(looks.into())));
+        let allowance = tight(64 << 10, &space).with_cancellation(Arc::new(CancelAfter(looks.into())));
         match rows(text, &items, allowance) {
             Err(SqlError::Cancelled) => {}
             Ok(_) => has_ended = true,
@@ -251,20 +251,20 @@ fn a_query_that_is_cancelled_leaves_nothing() {
     assert!(has_ended, "the last one has time enough");
 }
 
-/// A client that takes only some rows of DISTINCT.
+/// A client that reads only some rows of DISTINCT.
 #[test]
-fn rows_come_while_there_is_room() {
+fn distinct_rows_are_emitted_while_memory_lasts() {
     let items = numbered(5_000);
     let space = space(64 << 20);
     let query =
         Query::compile("SELECT DISTINCT VALUE c.k FROM c", &Parameters::default(), &[]).expect("compiles");
-    assert_eq!(query.shape(), Shape::Blocking);
+    assert_eq!(query.shape(), QueryShape::Blocking);
     let query = query.with_environment(environment(tight(16 << 10, &space)));
     let mut fed = 0;
     let mut taken = 0;
     query
         .run(
-            &mut |sink: &mut Sink<'_>| {
+            &mut |sink: &mut ItemSink<'_>| {
                 let _enough = items.iter().try_for_each(|item| {
                     fed += 1;
                     sink(&Item::value(item), 1)

@@ -1,13 +1,14 @@
-//! A stored item and its value give the same rows, to the byte; an item that stands for several is as good as all of them.
+//! A stored item and its value give the same rows, byte for byte; an item with a multiplicity gives the rows of as
+//! many equal items.
 
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use quire_sql::{Environment, Item, Parameters, Query, Row, Sink, SqlError, SystemProperties};
+use quire_sql::{Environment, Item, ItemSink, Parameters, Query, Row, SqlError, SystemProperties};
 use quire_testkit::qt;
 use quire_value::{Object, Value};
 
-/// Besides those of every `.qt` file: each kind of place a node can come to.
+/// In addition to the queries of all `.qt` files: each kind of expression that can hold a node.
 const QUERIES: &[&str] = &[
     "SELECT * FROM c",
     "SELECT VALUE c FROM c WHERE c.s = 'a' OR c.n > 0",
@@ -88,7 +89,7 @@ impl SystemProperties for System {
     }
 }
 
-/// Splitmix64: the seed of a failing run is printed and enough to repeat it.
+/// SplitMix64. A failing run prints its seed, which repeats it.
 struct Random(u64);
 
 impl Random {
@@ -201,12 +202,12 @@ fn json(row: &Row<'_>) -> String {
 
 fn run(query: &Query, items: &[(Item<'_>, u64)]) -> Result<Vec<String>, SqlError> {
     let mut rows = Vec::new();
-    let feed = &mut |sink: &mut Sink<'_>| {
+    let scan = &mut |sink: &mut ItemSink<'_>| {
         let _enough = items.iter().try_for_each(|(item, multiplicity)| sink(item, *multiplicity));
         Ok::<(), SqlError>(())
     };
     let mut checked = Ok(());
-    query.run(feed, &mut |row| {
+    query.run(scan, &mut |row| {
         checked = row.check();
         rows.push(json(row));
         if checked.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -218,7 +219,7 @@ fn once<'a>(items: impl IntoIterator<Item = Item<'a>>) -> Vec<(Item<'a>, u64)> {
     items.into_iter().map(|item| (item, 1)).collect()
 }
 
-fn item_by_item(query: &Query, items: &[Item<'_>]) -> Result<Vec<String>, SqlError> {
+fn per_item(query: &Query, items: &[Item<'_>]) -> Result<Vec<String>, SqlError> {
     let mut evaluator = query.start()?;
     let mut rows = Vec::new();
     for item in items {
@@ -246,14 +247,14 @@ fn stored_items_are_their_values() {
             let plain = query.rows(&fixture.values);
             let plain = plain.map(|rows| rows.iter().map(Value::to_json).collect::<Vec<_>>());
             assert_eq!(plain, of_values, "{text}");
-            if query.is_item_by_item() {
-                assert_eq!(item_by_item(query, &stored), item_by_item(query, &values), "{text}");
+            if query.is_per_item() {
+                assert_eq!(per_item(query, &stored), per_item(query, &values), "{text}");
             }
         }
     }
 }
 
-/// An item fed once for several gives what the same item fed several times gives.
+/// An item with multiplicity n gives the rows of n equal items.
 #[test]
 fn multiplicity_is_repetition() {
     let mut random = Random(seed());
@@ -272,7 +273,7 @@ fn multiplicity_is_repetition() {
     }
 }
 
-/// What the caller may do itself: sort by keys, filter, leave ORDER BY to the order of the items.
+/// What a caller may do itself: sort by keys, filter, pass items in the order of ORDER BY.
 #[test]
 fn the_caller_sorts_and_filters() {
     let mut random = Random(seed());
@@ -285,12 +286,12 @@ fn the_caller_sorts_and_filters() {
     for item in &items {
         let rows = evaluator.row_values_of(item).expect("rows");
         assert_eq!(evaluator.matches(item), Ok(!rows.is_empty()));
-        keyed.push((evaluator.order_keys_of(item).expect("keys"), rows));
+        keyed.push((evaluator.sort_keys_of(item).expect("keys"), rows));
         let emit = &mut |keys, row: &Row<'_>| {
             joined.push((keys, json(row)));
             ControlFlow::Continue(())
         };
-        evaluator.keyed_rows_of(item, emit).expect("rows");
+        evaluator.rows_with_sort_keys_of(item, emit).expect("rows");
     }
     let by_keys = |left: &[Value], right: &[Value]| left[0].cmp(&right[0]).then(right[1].cmp(&left[1]));
     keyed.sort_by(|left, right| by_keys(&left.0, &right.0));
@@ -301,7 +302,7 @@ fn the_caller_sorts_and_filters() {
     assert_eq!(joined.into_iter().map(|(_, row)| row).collect::<Vec<_>>(), expected);
 }
 
-/// With a limit, the sort buffer drops rows that cannot be among the first ones, and no others.
+/// With a limit, the sort buffer drops only rows that cannot be among the first.
 #[test]
 fn a_limited_sort_is_the_start_of_the_whole() {
     let mut random = Random(seed());
@@ -316,28 +317,28 @@ fn a_limited_sort_is_the_start_of_the_whole() {
     assert_eq!(rows("SELECT TOP 5000 VALUE c.id FROM c ORDER BY c.n DESC"), all[..5_000]);
 }
 
-/// DISTINCT remembers over the items of one evaluator, and forgets with it.
+/// DISTINCT covers all items of one evaluator.
 #[test]
 fn distinct_rows_stream() {
     let fixture = Fixture::new(&mut Random(seed()), 40);
     let query = compile("SELECT DISTINCT c.a, c.n FROM c").expect("compiles");
     let expected: Vec<String> =
         query.rows(&fixture.values).expect("rows").iter().map(Value::to_json).collect();
-    assert_eq!(item_by_item(&query, &fixture.items()), Ok(expected.clone()));
-    assert_eq!(item_by_item(&query, &fixture.items()), Ok(expected));
+    assert_eq!(per_item(&query, &fixture.items()), Ok(expected.clone()));
+    assert_eq!(per_item(&query, &fixture.items()), Ok(expected));
 }
 
 #[test]
-fn what_needs_all_items_is_refused_one_by_one() {
+fn blocking_queries_are_refused_per_item() {
     for text in
         ["SELECT VALUE COUNT(1) FROM c", "SELECT VALUE s FROM (SELECT DISTINCT c.a FROM c) s", "SELECT 1"]
     {
         let query = compile(text).expect("compiles");
-        assert!(!query.is_item_by_item());
+        assert!(!query.is_per_item());
         let error = query.start().expect("starts").row_values_of(&Item::value(&Value::Null));
         assert!(matches!(error, Err(SqlError::Refused(_))), "{text}");
     }
     let join = compile("SELECT VALUE t FROM c JOIN t IN c.l").expect("compiles");
-    let keys = join.start().expect("starts").order_keys_of(&Item::value(&Value::Null));
+    let keys = join.start().expect("starts").sort_keys_of(&Item::value(&Value::Null));
     assert!(matches!(keys, Err(SqlError::Refused(_))));
 }

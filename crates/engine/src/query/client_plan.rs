@@ -1,7 +1,7 @@
 //! Plans for clients that run a query over several partitions themselves, and which queries are left to them.
 
 use quire_resource::{EffectivePartitionKey, EpkRange, PartitionKey};
-use quire_sql::{Feature, Parameters, Query, Schema, Shape};
+use quire_sql::{Feature, Parameters, Query, QueryShape, Schema};
 
 use crate::api::{Cancel, Crossing, EngineError, PageRequest, PlannedQuery, QueryRange, Scope};
 use crate::catalog::Container;
@@ -44,7 +44,7 @@ pub(crate) fn check_crossing(
         return Err(EngineError::CrossPartitionRefused);
     }
     // No client could merge it: better served here than not at all.
-    if query.is_whole_only() {
+    if query.needs_all_partitions() {
         return Ok(());
     }
     let planned = planned(container, query, &request.scope)?;
@@ -60,7 +60,7 @@ pub(crate) fn check_crossing(
 
 fn planned(container: &Container, query: &Query, scope: &Scope) -> Result<PlannedQuery, EngineError> {
     let ranges = ranges(container, query, scope);
-    if query.is_whole_only() && container.partitions().len() == 1 {
+    if query.needs_all_partitions() && container.partitions().len() == 1 {
         return Ok(PlannedQuery { plan: query.plan_of_one_partition(), ranges });
     }
     let plan =
@@ -81,7 +81,7 @@ fn is_narrowed(container: &Container, scope: &Scope) -> bool {
 }
 
 fn has_at_most_one_key(container: &Container, query: &Query) -> bool {
-    query.shape() == Shape::Constant
+    query.shape() == QueryShape::Constant
         || query
             .partition_key_filter(&container.definition.partition_key.paths)
             .is_some_and(|keys| keys.len() <= 1)
@@ -102,7 +102,7 @@ fn ranges(container: &Container, query: &Query, scope: &Scope) -> Vec<QueryRange
         return vec![range_of(key)];
     }
     // Nothing to read is read in one place: a count of nothing is still a row.
-    if query.shape() == Shape::Constant {
+    if query.shape() == QueryShape::Constant {
         return vec![QueryRange::point(EffectivePartitionKey::default())];
     }
     let keys = query.partition_key_prefixes(&definition.paths).filter(|keys| keys.len() <= RANGES_MAX);

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quire_resource::{Component, PartitionKey};
-use quire_sql::{Allowance, Analysis, Environment, IndexMetrics, Parameters, Query, Schema, Shape};
+use quire_sql::{Allowance, Analysis, Environment, IndexMetrics, Parameters, Query, QueryShape, Schema};
 use quire_storage::Token;
 use quire_value::Value;
 
@@ -183,7 +183,7 @@ impl Run<'_> {
     fn fill(&self, resume: Option<Resume>, compile: Duration) -> Result<Filled, EngineError> {
         let started = Instant::now();
         let analysis = self.query.analysis();
-        self.allowance.look()?;
+        self.allowance.check_cancelled()?;
         if let Some(refusal) = analysis.order_refusal(&self.container.definition.indexing) {
             return Err(refusal.into());
         }
@@ -207,7 +207,7 @@ impl Run<'_> {
         if let Some(search) = self.query.rank_search() {
             let evaluator = Evaluator::new(self.query, self.functions, self.container)?;
             if let Some(texts) = RankedTexts::of(&mut reader, &known, &evaluator, search)? {
-                let query = self.query.given_rank_statistics(texts.statistics.clone());
+                let query = self.query.clone_with_rank_statistics(texts.statistics.clone());
                 let run = Run { query: &query, allowance: self.allowance.clone(), ..*self };
                 let analysis = query.analysis();
                 return run.fill_from(reader, &known, &analysis, Some(&texts), begun);
@@ -274,8 +274,8 @@ impl Run<'_> {
             let is_keyed = self.request.scope.partition_key.is_some();
             IndexMetrics::new(analysis, if is_keyed { &definition.paths } else { &[] }, policy)
         });
-        let ties_fall = self.query.ties_fall();
-        Filled { rows: output.rows, cost, next, ties_fall, explain, index_metrics }
+        let ties_descending = self.query.ties_descending();
+        Filled { rows: output.rows, cost, next, ties_descending, explain, index_metrics }
     }
 
     /// Results are of the newest state, and know nothing of places that a client names.
@@ -340,7 +340,7 @@ impl Run<'_> {
         texts: Option<&RankedTexts>,
     ) -> Result<Plan, EngineError> {
         match (self.query.shape(), self.query.sorted(), &analysis.order, resume) {
-            (Shape::Streaming { .. }, _, _, resume @ (None | Some(Resume::Stream { .. }))) => {
+            (QueryShape::Streaming { .. }, _, _, resume @ (None | Some(Resume::Stream { .. }))) => {
                 if self.request.resume.is_some() {
                     return Err(no_order());
                 }
@@ -351,7 +351,7 @@ impl Run<'_> {
                 let (candidates, node) = chooser.candidates(&analysis.filter)?;
                 Ok(Plan::Stream { candidates, from, node })
             }
-            (Shape::Blocking, Some(_), Some(order), resume @ (None | Some(Resume::Sorted { .. }))) => {
+            (QueryShape::Blocking, Some(_), Some(order), resume @ (None | Some(Resume::Sorted { .. }))) => {
                 let (seal, place) = match resume {
                     Some(Resume::Sorted { order, place, .. }) => (Some(order), Some(place)),
                     _ => (None, None),
@@ -364,16 +364,26 @@ impl Run<'_> {
                 let (sorting, node) = chooser.sorting(&analysis.filter, &order)?;
                 Ok(Plan::Sorted { order, sorting, place, node })
             }
-            (Shape::Blocking, _, _, resume @ (None | Some(Resume::Block { .. } | Resume::Sorted { .. }))) => {
+            (
+                QueryShape::Blocking,
+                _,
+                _,
+                resume @ (None | Some(Resume::Block { .. } | Resume::Sorted { .. })),
+            ) => {
                 let from = WholeStart::of(self, &resume)?;
                 // A run stands in the place of its first item, equals that fall are led by their last one: that is the same
                 // where they have equal values.
-                let takes_runs =
-                    self.query.takes_runs() && (analysis.order.is_some() || !self.query.ties_fall());
+                let accepts_multiplicity = self.query.accepts_multiplicity()
+                    && (analysis.order.is_some() || !self.query.ties_descending());
                 let fed = match self.counted(chooser)? {
                     Some((values, node)) => Some((Feed::Counted(values), node)),
-                    None => plan::index_only::feed_of(chooser.reader, chooser.known, analysis, takes_runs)?
-                        .map(|(fed, node)| (Feed::Index(fed), node)),
+                    None => plan::index_only::feed_of(
+                        chooser.reader,
+                        chooser.known,
+                        analysis,
+                        accepts_multiplicity,
+                    )?
+                    .map(|(fed, node)| (Feed::Index(fed), node)),
                 };
                 let fed = match fed {
                     Some(fed) => Some(fed),
@@ -390,7 +400,7 @@ impl Run<'_> {
                 };
                 Ok(Plan::Whole { feed, newest: self.newest(&resume), from, node })
             }
-            (Shape::Constant, _, _, resume @ (None | Some(Resume::Block { .. }))) => {
+            (QueryShape::Constant, _, _, resume @ (None | Some(Resume::Block { .. }))) => {
                 let node = Node::new("Constant");
                 let from = WholeStart::of(self, &resume)?;
                 let feed = Feed::Items(Candidates::Nothing);
@@ -518,7 +528,7 @@ impl Run<'_> {
 
     fn output(&self, resume: &Option<Resume>) -> Result<Output, EngineError> {
         let (offset, limit) = match (self.query.shape(), self.query.sorted()) {
-            (Shape::Streaming { offset, limit }, _) | (_, Some((offset, limit))) => (offset, limit),
+            (QueryShape::Streaming { offset, limit }, _) | (_, Some((offset, limit))) => (offset, limit),
             _ => (0, None),
         };
         let (skipped, sent) = match resume {

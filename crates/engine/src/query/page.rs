@@ -38,7 +38,7 @@ pub(crate) struct Filled {
     pub rows: Rows,
     pub cost: Cost,
     pub next: Option<Resume>,
-    pub ties_fall: bool,
+    pub ties_descending: bool,
     pub explain: Option<String>,
     pub index_metrics: Option<IndexMetrics>,
 }
@@ -50,7 +50,7 @@ impl Filled {
 
     /// Rows in no order, and none to come.
     pub fn new(rows: Rows, cost: Cost) -> Filled {
-        Filled { rows, cost, next: None, ties_fall: false, explain: None, index_metrics: None }
+        Filled { rows, cost, next: None, ties_descending: false, explain: None, index_metrics: None }
     }
 }
 
@@ -193,15 +193,25 @@ pub(crate) fn answer_page<'a>(
             position = Some(partition.position()?);
         }
         let range = next.map(|partition| partition.layout.range.clone());
-        let Filled { rows, cost, next, ties_fall, explain, index_metrics } = filled;
-        Ok((rows.finish()?, (cost, next, ties_fall, explain, index_metrics), binding, range))
+        let Filled { rows, cost, next, ties_descending, explain, index_metrics } = filled;
+        Ok((rows.finish()?, (cost, next, ties_descending, explain, index_metrics), binding, range))
     });
     let result = result.map(|((text, count, memory), filled, binding, range)| {
-        let (cost, next, ties_fall, explain, index_metrics) = filled;
+        let (cost, next, ties_descending, explain, index_metrics) = filled;
         charge = charge::page(&cost, count, text.len());
         let metrics = metrics(&cost, count, text.len(), started.elapsed());
         let continuation = next.map(|next| continuation::seal(shared, &binding, &next));
-        Page { rows: text, count, continuation, range, ties_fall, metrics, explain, index_metrics, memory }
+        Page {
+            rows: text,
+            count,
+            continuation,
+            range,
+            ties_descending,
+            metrics,
+            explain,
+            index_metrics,
+            memory,
+        }
     });
     Answer { charge, position, result }
 }

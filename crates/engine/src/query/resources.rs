@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use quire_sql::{Environment, Item, Parameters, Query, Schema, Shape};
+use quire_sql::{Environment, Item, Parameters, Query, QueryShape, Schema};
 use quire_value::{Object, Value};
 use ring::hmac;
 
@@ -85,8 +85,8 @@ fn rows_max(request: &PageRequest) -> usize {
 
 fn evaluate(query: &Query, resources: Vec<Object>) -> Result<Vec<Row>, EngineError> {
     match query.shape() {
-        Shape::Streaming { offset, limit } => stream(query, resources, offset, limit),
-        Shape::Blocking | Shape::Constant => {
+        QueryShape::Streaming { offset, limit } => stream(query, resources, offset, limit),
+        QueryShape::Blocking | QueryShape::Constant => {
             let resources: Vec<Value> = resources.into_iter().map(Value::Object).collect();
             let rows = query.rows(&resources)?;
             Ok(rows.into_iter().map(|value| Row { value, origin: None }).collect())
@@ -148,7 +148,7 @@ fn write_page(rows: &[Row], first: usize, rows_max: usize) -> Page {
         count,
         continuation: None,
         range: None,
-        ties_fall: false,
+        ties_descending: false,
         metrics,
         explain: None,
         index_metrics: None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quire_sql::{Allowance, SqlError, Watch};
+use quire_sql::{Allowance, Cancellation, SqlError};
 
 use crate::api::Cancel;
 use crate::runtime::Shared;
@@ -21,7 +21,7 @@ pub(crate) fn of_page(shared: &Shared, cancel: &Cancel) -> Allowance {
 }
 
 pub(crate) fn watched(allowance: Allowance, cancel: &Cancel) -> Allowance {
-    allowance.with_watch(Arc::new(PageWatch::new(cancel)))
+    allowance.with_cancellation(Arc::new(PageWatch::new(cancel)))
 }
 
 struct PageWatch {
@@ -35,8 +35,8 @@ impl PageWatch {
     }
 }
 
-impl Watch for PageWatch {
-    fn look(&self) -> Result<(), SqlError> {
+impl Cancellation for PageWatch {
+    fn check(&self) -> Result<(), SqlError> {
         if self.cancel.look() {
             return Err(SqlError::Cancelled);
         }
@@ -55,13 +55,13 @@ mod tests {
     fn a_client_that_left_and_a_time_that_is_over_end_the_work() {
         let cancel = Cancel::default();
         let watch = PageWatch::new(&cancel);
-        assert_eq!(watch.look(), Ok(()));
+        assert_eq!(watch.check(), Ok(()));
         cancel.cancel();
-        assert_eq!(watch.look(), Err(SqlError::Cancelled));
+        assert_eq!(watch.check(), Err(SqlError::Cancelled));
         let late =
             PageWatch { started: Instant::now() - PAGE_TIME_MAX, ..PageWatch::new(&Cancel::default()) };
-        assert_eq!(late.look(), Err(SqlError::Budget { what: "a minute" }));
+        assert_eq!(late.check(), Err(SqlError::Budget { what: "a minute" }));
         let gone = PageWatch::new(&Cancel::asking(|| true));
-        assert_eq!(gone.look(), Err(SqlError::Cancelled), "asked at the first look");
+        assert_eq!(gone.check(), Err(SqlError::Cancelled), "asked at the first check");
     }
 }

@@ -223,7 +223,7 @@ impl<'a> PageFunctions<'a> {
         if self.scripting.is_stopping() {
             return EngineError::Overloaded;
         }
-        match self.allowance.look() {
+        match self.allowance.check_cancelled() {
             Err(reason) => reason.into(),
             Ok(()) => self.scripting.failed(source, error, None),
         }
@@ -245,7 +245,7 @@ impl<'a> PageFunctions<'a> {
             return Err(EngineError::Overloaded);
         }
         // A call may take longer than all else between two looks of the evaluator.
-        self.allowance.look()?;
+        self.allowance.check_cancelled()?;
         if running.is_none() {
             *running = Some(self.start()?);
         }
@@ -257,7 +257,7 @@ impl<'a> PageFunctions<'a> {
         found.iter().try_for_each(|source| self.scripting.check_blocked(source))?;
         let scripts: Vec<Script<'_>> = found.iter().map(Source::script).collect();
         let allowance = self.allowance.clone();
-        let caller = Caller::asking(move || allowance.look().is_err());
+        let caller = Caller::asking(move || allowance.check_cancelled().is_err());
         let load = |scripts: &[Script<'_>], source: &Source| {
             let load = || self.scripting.scripts.functions(scripts, &caller);
             self.watched(&source.version, load).map_err(|error| self.call_failed(source, error))
@@ -295,7 +295,7 @@ impl UserFunctions for PageFunctions<'_> {
         self.call_one(function, arguments).map_err(|error| self.failed(function, error))
     }
 
-    fn foresee(&self, function: usize, arguments: &[Value]) -> Option<Value> {
+    fn value_or_enqueue(&self, function: usize, arguments: &[Value]) -> Option<Value> {
         self.ahead.borrow_mut().value(FunctionCall::new(function, arguments))
     }
 }
@@ -348,7 +348,7 @@ mod tests {
         let schema = Schema::default().with_functions(&functions);
         let query = Query::compile_for(query, &Parameters::default(), schema)?;
         let items = text::parse(items.as_bytes(), Limits::default())?;
-        let rows = query.rows_calling(&functions, items.as_array().expect("an array"));
+        let rows = query.rows_with_functions(&functions, items.as_array().expect("an array"));
         Ok(Value::Array(rows.map_err(|error| functions.explain(error.into()))?).to_json())
     }
 

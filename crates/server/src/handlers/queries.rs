@@ -65,7 +65,7 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
                 page.continuation = page.continuation.map(|token| gateway_token(&token, page.range.as_ref()));
             }
             let (metrics, explained) = (page.metrics, page.explain.clone());
-            let execution_info = execution_info(page.ties_fall);
+            let execution_info = execution_info(page.ties_descending);
             let indexes = page.index_metrics.take();
             let reply = feeds::page_reply(Feed::Items, &container.resource.rid.to_string(), page);
             let reply = with_metrics(call, reply.with(EXECUTION_INFO, execution_info), &metrics);
@@ -116,8 +116,8 @@ fn with_explanation(reply: Reply, explained: Option<String>) -> Reply {
 
 /// A client that resumes an order by itself learns here which way `_rid` goes among equals, unless it takes that from the
 /// first column.
-fn execution_info(ties_fall: bool) -> HeaderValue {
-    HeaderValue::from_static(if ties_fall {
+fn execution_info(ties_descending: bool) -> HeaderValue {
+    HeaderValue::from_static(if ties_descending {
         "{\"reverseRidEnabled\":false,\"reverseIndexScan\":true}"
     } else {
         "{\"reverseRidEnabled\":false,\"reverseIndexScan\":false}"

@@ -146,7 +146,8 @@ impl<'a> Merge<'a> {
             headers.extend(token.as_deref().map(|token| ("x-ms-continuation", token)));
             let page = self.send(range, filter.clone(), &headers);
             assert_eq!(page.status, 200, "{}: {}", self.query, page.body);
-            let info = format!(r#"{{"reverseRidEnabled":false,"reverseIndexScan":{}}}"#, self.ties_fall());
+            let info =
+                format!(r#"{{"reverseRidEnabled":false,"reverseIndexScan":{}}}"#, self.ties_descending());
             assert_eq!(page.header("x-ms-cosmos-query-execution-info"), Some(&info[..]), "{}", self.query);
             rows.extend(rows_of(&page));
             token = page.header("x-ms-continuation").map(str::to_owned);
@@ -161,7 +162,7 @@ impl<'a> Merge<'a> {
         for (range, rows) in ranges.into_iter().enumerate() {
             for pair in rows.windows(2) {
                 let ties = child_id(&pair[0]).cmp(&child_id(&pair[1]));
-                let ties = if self.ties_fall() { ties.reverse() } else { ties };
+                let ties = if self.ties_descending() { ties.reverse() } else { ties };
                 assert!(
                     self.compare(&pair[0], &pair[1]).then(ties).is_le(),
                     "{} is before {}",
@@ -190,7 +191,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Some clients take it from the first column, others from the answer.
-    fn ties_fall(&self) -> bool {
+    fn ties_descending(&self) -> bool {
         self.descending[0]
     }
 

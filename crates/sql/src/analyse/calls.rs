@@ -11,8 +11,10 @@ use crate::functions::Function;
 use crate::syntax::ast::BinaryOperator;
 
 use super::condition::{Condition, FullTextCondition, FullTextTerm, SpatialCondition, SpatialRelation};
-use super::place::Place;
-use super::predicate::{Finder, Found, Test, any_of, compared, is_defined, strings_but};
+use super::item_path::ItemPath;
+use super::predicate::{
+    ConditionFinder, FoundCondition, ValueTest, any_of, compared, is_defined, strings_in,
+};
 use super::range::{ValueRange, intersection, union, without};
 
 /// Whether the function returns `true`, `false` or undefined for all arguments.
@@ -35,13 +37,13 @@ fn numbers() -> ValueRange {
 }
 
 /// True or false only for values of one kind; nothing else is known.
-fn only(kind: ValueRange) -> Test {
-    Test::inexact(kind.clone(), kind)
+fn only(kind: ValueRange) -> ValueTest {
+    ValueTest::inexact(kind.clone(), kind)
 }
 
-impl Finder<'_> {
+impl ConditionFinder<'_> {
     /// The condition for a call to return `wanted`.
-    pub(super) fn call(&mut self, function: &Function, arguments: &[Expr], wanted: bool) -> Found {
+    pub(super) fn call(&mut self, function: &Function, arguments: &[Expr], wanted: bool) -> FoundCondition {
         match function.name() {
             "ARRAY_CONTAINS" => self.array_contains(arguments, wanted),
             "ARRAY_CONTAINS_ANY" => self.array_contains_several(arguments, false, wanted),
@@ -49,12 +51,12 @@ impl Finder<'_> {
             "ST_WITHIN" | "ST_INTERSECTS" => self.spatial(function, arguments, wanted),
             "FullTextContains" | "FullTextContainsAll" => self.full_text(arguments, true, wanted),
             "FullTextContainsAny" => self.full_text(arguments, false, wanted),
-            _ => self.tested(function, arguments, wanted).unwrap_or(Found::UNKNOWN),
+            _ => self.tested(function, arguments, wanted).unwrap_or(FoundCondition::UNKNOWN),
         }
     }
 
     /// Tests of the first argument.
-    fn tested(&self, function: &Function, arguments: &[Expr], wanted: bool) -> Option<Found> {
+    fn tested(&self, function: &Function, arguments: &[Expr], wanted: bool) -> Option<FoundCondition> {
         let test = match function.name() {
             "IS_DEFINED" => is_defined(),
             "IS_NULL" => is_kind(Kind::Null),
@@ -64,11 +66,11 @@ impl Finder<'_> {
             "IS_ARRAY" => is_kind(Kind::Array),
             "IS_OBJECT" => is_kind(Kind::Object),
             "IS_PRIMITIVE" => everything_else(ValueRange::scalars()),
-            "IS_INTEGER" | "IS_FINITE_NUMBER" => Test::inexact(numbers(), ValueRange::everything()),
-            "IS_DATETIME" => Test::inexact(strings(), ValueRange::everything()),
+            "IS_INTEGER" | "IS_FINITE_NUMBER" => ValueTest::inexact(numbers(), ValueRange::everything()),
+            "IS_DATETIME" => ValueTest::inexact(strings(), ValueRange::everything()),
             "STARTSWITH" => self.string_test(arguments, ValueRange::prefix),
             "StringEquals" => self.string_test(arguments, |text| ValueRange::point(Value::from(text))),
-            "RegexMatch" => Test::inexact(self.regex_range(arguments), strings()),
+            "RegexMatch" => ValueTest::inexact(self.regex_range(arguments), strings()),
             "CONTAINS" | "ENDSWITH" => only(strings()),
             "CONTAINS_ANY_CS" | "CONTAINS_ANY_CI" | "CONTAINS_ALL_CS" | "CONTAINS_ALL_CI" => only(strings()),
             _ => return None,
@@ -81,17 +83,17 @@ impl Finder<'_> {
     }
 
     /// A test with a second string, optionally case-insensitive.
-    fn string_test(&self, arguments: &[Expr], range: impl Fn(&str) -> ValueRange) -> Test {
+    fn string_test(&self, arguments: &[Expr], range: impl Fn(&str) -> ValueRange) -> ValueTest {
         let ignore_case = match arguments.get(2).map(|argument| self.constant_of(argument)) {
             None => false,
             Some(Some(Value::Bool(ignore_case))) => ignore_case,
-            Some(Some(_)) => return Test::never(),
+            Some(Some(_)) => return ValueTest::never(),
             Some(None) => return only(strings()),
         };
         match self.constant_at(arguments, 1) {
-            Some(Value::String(text)) if !ignore_case => strings_but(vec![range(&text)]),
+            Some(Value::String(text)) if !ignore_case => strings_in(vec![range(&text)]),
             Some(Value::String(_)) | None => only(strings()),
-            Some(_) => Test::never(),
+            Some(_) => ValueTest::never(),
         }
     }
 
@@ -104,14 +106,14 @@ impl Finder<'_> {
     }
 
     /// An array at a path contains a constant, or a constant array contains the value at a path.
-    fn array_contains(&mut self, arguments: &[Expr], wanted: bool) -> Found {
+    fn array_contains(&mut self, arguments: &[Expr], wanted: bool) -> FoundCondition {
         let partial = match arguments.get(2).map(|argument| self.constant_of(argument)) {
             None | Some(Some(Value::Undefined)) => Some(false),
             Some(Some(Value::Bool(partial))) => Some(partial),
-            Some(Some(_)) => return Found::NOTHING,
+            Some(Some(_)) => return FoundCondition::NOTHING,
             Some(None) => None,
         };
-        let [array, element, ..] = arguments else { return Found::UNKNOWN };
+        let [array, element, ..] = arguments else { return FoundCondition::UNKNOWN };
         match (self.constant_of(array), self.constant_of(element)) {
             (Some(Value::Array(values)), _) => {
                 let mut test = any_of(&values);
@@ -121,16 +123,16 @@ impl Finder<'_> {
                     test.no = vec![ValueRange::defined()];
                     test.exact = false;
                 }
-                self.test_of(element, test, wanted).unwrap_or(Found::UNKNOWN)
+                self.test_of(element, test, wanted).unwrap_or(FoundCondition::UNKNOWN)
             }
-            (Some(_), _) => Found::NOTHING,
+            (Some(_), _) => FoundCondition::NOTHING,
             (None, Some(value)) => self.array_has(array, &value, partial, wanted),
             (None, None) => self.is_array(array),
         }
     }
 
-    fn array_contains_several(&mut self, arguments: &[Expr], all: bool, wanted: bool) -> Found {
-        let Some((array, values)) = arguments.split_first() else { return Found::UNKNOWN };
+    fn array_contains_several(&mut self, arguments: &[Expr], all: bool, wanted: bool) -> FoundCondition {
+        let Some((array, values)) = arguments.split_first() else { return FoundCondition::UNKNOWN };
         let is_array = self.is_array(array);
         if !wanted {
             return is_array;
@@ -138,42 +140,42 @@ impl Finder<'_> {
         let mut found = Vec::new();
         for value in values {
             match self.constant_of(value) {
-                Some(Value::Undefined) if all => return Found::NOTHING,
+                Some(Value::Undefined) if all => return FoundCondition::NOTHING,
                 Some(Value::Undefined) => {}
                 Some(value) => found.push(self.array_has(array, &value, Some(false), true)),
                 None => found.push(is_array.clone()),
             }
         }
-        if all { Found::all_of(found) } else { Found::any_of(found) }
+        if all { FoundCondition::all_of(found) } else { FoundCondition::any_of(found) }
     }
 
     /// True or false only for arrays.
-    fn is_array(&self, array: &Expr) -> Found {
+    fn is_array(&self, array: &Expr) -> FoundCondition {
         let found = self.test_of(array, only(ValueRange::of_kind(Kind::Array)), true);
-        found.unwrap_or(Found::UNKNOWN)
+        found.unwrap_or(FoundCondition::UNKNOWN)
     }
 
-    fn array_has(&self, array: &Expr, value: &Value, partial: Option<bool>, wanted: bool) -> Found {
+    fn array_has(&self, array: &Expr, value: &Value, partial: Option<bool>, wanted: bool) -> FoundCondition {
         if value.is_undefined() {
-            return Found::NOTHING;
+            return FoundCondition::NOTHING;
         }
-        let Some(place) = self.place(array).filter(|place| !place.path.is_empty()) else {
+        let Some(item_path) = self.item_path(array).filter(|item_path| !item_path.segments.is_empty()) else {
             return self.is_array(array);
         };
         if !wanted {
             return self.is_array(array);
         }
-        let names = place.is_names();
-        match element_equal(place.elements(), value) {
+        let names = item_path.is_names();
+        match element_equal(item_path.elements(), value) {
             Condition::All => self.is_array(array),
             // With a single scalar, the element is in the array exactly when it is in the index.
             Condition::Range(mut range) => {
                 range.exact =
                     names && partial.is_some() && !matches!(value, Value::Array(_) | Value::Object(_));
                 let exact = range.exact;
-                Found { condition: Condition::Range(range), exact }
+                FoundCondition { condition: Condition::Range(range), exact }
             }
-            condition => Found::inexact(condition),
+            condition => FoundCondition::inexact(condition),
         }
     }
 
@@ -185,7 +187,7 @@ impl Finder<'_> {
         operator: BinaryOperator,
         value: &Value,
         wanted: bool,
-    ) -> Found {
+    ) -> FoundCondition {
         let compared = compared(operator, value);
         let result = if wanted { compared.yes } else { compared.no };
         let argument = match function.name() {
@@ -198,19 +200,19 @@ impl Finder<'_> {
             "RIGHT" | "SUBSTRING" | "MONTH" | "DAY" => strings_if(!result.is_empty()),
             "YEAR" => year(&within_kind(&result, Kind::Number)),
             "ST_DISTANCE" => return self.distance(arguments, &within_kind(&result, Kind::Number)),
-            _ => return Found::UNKNOWN,
+            _ => return FoundCondition::UNKNOWN,
         };
-        let test = Test { yes: argument, no: Vec::new(), exact: false };
+        let test = ValueTest { yes: argument, no: Vec::new(), exact: false };
         let found = arguments.first().and_then(|argument| self.test_of(argument, test, true));
-        found.unwrap_or(Found::UNKNOWN)
+        found.unwrap_or(FoundCondition::UNKNOWN)
     }
 
     /// The path among two arguments, and the constant; whether the path comes first.
     fn path_and_constant(&self, arguments: &[Expr]) -> Option<(Path, Value, bool)> {
         let [left, right, ..] = arguments else { return None };
         let names = |expr: &Expr| {
-            let place: Place = self.place(expr)?;
-            (place.is_names() && !place.path.is_empty()).then_some(Path(place.path))
+            let item_path: ItemPath = self.item_path(expr)?;
+            (item_path.is_names() && !item_path.segments.is_empty()).then_some(Path(item_path.segments))
         };
         match (names(left), self.constant_of(right)) {
             (Some(path), Some(value)) => Some((path, value, true)),
@@ -218,42 +220,44 @@ impl Finder<'_> {
         }
     }
 
-    fn spatial(&self, function: &Function, arguments: &[Expr], wanted: bool) -> Found {
+    fn spatial(&self, function: &Function, arguments: &[Expr], wanted: bool) -> FoundCondition {
         let Some((path, region, path_first)) = self.path_and_constant(arguments).filter(|_| wanted) else {
-            return Found::UNKNOWN;
+            return FoundCondition::UNKNOWN;
         };
         let relation = match (function.name(), path_first) {
             ("ST_INTERSECTS", _) => SpatialRelation::Intersects,
             (_, true) => SpatialRelation::Within,
             (_, false) => SpatialRelation::Contains,
         };
-        Found::inexact(Condition::Spatial(SpatialCondition { path, region, relation }))
+        FoundCondition::inexact(Condition::Spatial(SpatialCondition { path, region, relation }))
     }
 
     /// A distance within the ranges of numbers: at most the largest of them.
-    fn distance(&self, arguments: &[Expr], distances: &[ValueRange]) -> Found {
-        let Some((path, region, _)) = self.path_and_constant(arguments) else { return Found::UNKNOWN };
+    fn distance(&self, arguments: &[Expr], distances: &[ValueRange]) -> FoundCondition {
+        let Some((path, region, _)) = self.path_and_constant(arguments) else {
+            return FoundCondition::UNKNOWN;
+        };
         match distances.last().map(|range| &range.high) {
-            None => Found::NOTHING,
+            None => FoundCondition::NOTHING,
             Some(Bound::Included(Value::Number(high)) | Bound::Excluded(Value::Number(high))) => {
                 let relation = SpatialRelation::Near(high.as_f64());
-                Found::inexact(Condition::Spatial(SpatialCondition { path, region, relation }))
+                FoundCondition::inexact(Condition::Spatial(SpatialCondition { path, region, relation }))
             }
-            Some(_) => Found::UNKNOWN,
+            Some(_) => FoundCondition::UNKNOWN,
         }
     }
 
     /// The last argument is the language, which the binder adds.
-    fn full_text(&self, arguments: &[Expr], all: bool, wanted: bool) -> Found {
-        let [text, terms @ .., _language] = arguments else { return Found::UNKNOWN };
-        let Some(place) = self.place(text) else { return Found::UNKNOWN };
+    fn full_text(&self, arguments: &[Expr], all: bool, wanted: bool) -> FoundCondition {
+        let [text, terms @ .., _language] = arguments else { return FoundCondition::UNKNOWN };
+        let Some(item_path) = self.item_path(text) else { return FoundCondition::UNKNOWN };
         let terms: Option<Vec<FullTextTerm>> = terms.iter().map(|term| self.full_text_term(term)).collect();
         match terms {
-            Some(terms) if wanted && place.is_names() && !place.path.is_empty() => {
-                let path = Path(place.path);
-                Found::inexact(Condition::FullText(FullTextCondition { path, terms, all }))
+            Some(terms) if wanted && item_path.is_names() && !item_path.segments.is_empty() => {
+                let path = Path(item_path.segments);
+                FoundCondition::inexact(Condition::FullText(FullTextCondition { path, terms, all }))
             }
-            _ => self.test(&place, only(strings()), true),
+            _ => self.test(&item_path, only(strings()), true),
         }
     }
 
@@ -270,17 +274,17 @@ impl Finder<'_> {
 }
 
 /// Never undefined: false for values of another kind.
-fn is_kind(kind: Kind) -> Test {
+fn is_kind(kind: Kind) -> ValueTest {
     everything_else(ValueRange::of_kind(kind))
 }
 
-fn everything_else(yes: ValueRange) -> Test {
+fn everything_else(yes: ValueRange) -> ValueTest {
     let no = without(ValueRange::everything(), std::slice::from_ref(&yes));
-    Test::exact(vec![yes], no)
+    ValueTest::exact(vec![yes], no)
 }
 
 /// The index condition for an element that equals the value, or for an object with its members.
-fn element_equal(element: Place, value: &Value) -> Condition {
+fn element_equal(element: ItemPath, value: &Value) -> Condition {
     match value {
         Value::Array(elements) => {
             let inner = elements.iter().map(|value| element_equal(element.clone().elements(), value));
@@ -291,7 +295,7 @@ fn element_equal(element: Place, value: &Value) -> Condition {
             Condition::all_of(inner.collect::<Vec<_>>())
         }
         Value::Undefined => Condition::All,
-        scalar => Condition::range(element.path, vec![ValueRange::point(scalar.clone())], false),
+        scalar => Condition::range(element.segments, vec![ValueRange::point(scalar.clone())], false),
     }
 }
 

@@ -7,8 +7,8 @@
 
 mod calls; // conditions from functions
 mod condition; // conditions on items
+mod item_path; // the paths of values in scope
 mod partition_keys; // the partition keys that a filter allows
-mod place; // the paths of values in scope
 mod policy; // checks and index metrics by an indexing policy
 mod predicate; // conditions from expressions
 mod projection; // the projection of a materialised view
@@ -23,12 +23,12 @@ use quire_value::{Path, Value};
 
 use crate::bind::bound::{self, Expr, Input};
 use crate::data::{Datum, Row, approximate_size};
-use crate::exec::{self, Run};
-use crate::functions::{Aggregate, Nature, NoFunctions, Surroundings};
+use crate::exec::{self, Execution};
+use crate::functions::{Aggregate, EvalContext, NoFunctions, Volatility};
 use crate::query::Query;
 
-use self::place::{Levels, Place};
-use self::predicate::Finder;
+use self::item_path::{ItemPath, Levels};
+use self::predicate::ConditionFinder;
 
 pub use self::condition::{
     Condition, FullTextCondition, FullTextTerm, PathRange, SpatialCondition, SpatialRelation,
@@ -103,7 +103,8 @@ impl Query {
     pub fn analysis(&self) -> Analysis {
         let constants = Constants::new(self);
         let constant = |expr: &Expr| constants.of(expr);
-        let mut finder = Finder { levels: Levels::default(), computed: &self.computed, constant: &constant };
+        let mut finder =
+            ConditionFinder { levels: Levels::default(), computed: &self.computed, constant: &constant };
         let found = finder.rows(&self.bound);
         let order = self.order(&finder);
         let order_keys =
@@ -121,55 +122,59 @@ impl Query {
     }
 
     /// With the levels of the outermost query in scope.
-    fn order(&self, finder: &Finder<'_>) -> Option<Vec<OrderPath>> {
+    fn order(&self, finder: &ConditionFinder<'_>) -> Option<Vec<OrderPath>> {
         if self.bound.order_by.is_empty() || self.bound.grouping.is_some() {
             return None;
         }
         let path = |item: &bound::OrderItem| {
-            let place =
-                finder.place(&item.expr).filter(|place| place.is_names() && !place.path.is_empty())?;
-            Some(OrderPath { path: Path(place.path), descending: item.descending })
+            let item_path = finder
+                .item_path(&item.expr)
+                .filter(|item_path| item_path.is_names() && !item_path.segments.is_empty())?;
+            Some(OrderPath { path: Path(item_path.segments), descending: item.descending })
         };
         self.bound.order_by.iter().map(path).collect()
     }
 
     /// `None` for keys that no policy covers: groups, and the item itself.
-    fn order_key(&self, finder: &Finder<'_>, item: &bound::OrderItem) -> Option<OrderKey> {
+    fn order_key(&self, finder: &ConditionFinder<'_>, item: &bound::OrderItem) -> Option<OrderKey> {
         let (base, steps): (&Expr, &[bound::Step]) = match &item.expr {
             Expr::Path { base, steps, .. } => (base, steps),
             other => (other, &[]),
         };
-        let (place, is_computed) = match base {
+        let (item_path, is_computed) = match base {
             Expr::Computed { index, .. } => {
-                let place = Place::item().name(self.computed_names.get(*index)?);
-                (steps.iter().try_fold(place, Place::step)?, true)
+                let item_path = ItemPath::item().name(self.computed_names.get(*index)?);
+                (steps.iter().try_fold(item_path, ItemPath::step)?, true)
             }
-            _ => (finder.place(&item.expr)?, false),
+            _ => (finder.item_path(&item.expr)?, false),
         };
-        (!place.path.is_empty()).then_some(OrderKey {
-            path: Path(place.path),
+        (!item_path.segments.is_empty()).then_some(OrderKey {
+            path: Path(item_path.segments),
             is_computed,
             descending: item.descending,
         })
     }
 
-    fn aggregated(&self, finder: &Finder<'_>) -> Vec<Path> {
+    fn aggregated(&self, finder: &ConditionFinder<'_>) -> Vec<Path> {
         let calls = self.bound.grouping.iter().flat_map(|grouping| &grouping.aggregates);
-        let places = calls.filter_map(|call| finder.place(&call.argument));
-        let places = places.filter(|place| place.is_names() && !place.path.is_empty());
-        places.map(|place| Path(place.path)).collect()
+        let item_paths = calls.filter_map(|call| finder.item_path(&call.argument));
+        let item_paths =
+            item_paths.filter(|item_path| item_path.is_names() && !item_path.segments.is_empty());
+        item_paths.map(|item_path| Path(item_path.segments)).collect()
     }
 
-    fn index_aggregate(&self, finder: &Finder<'_>, filter: &Condition) -> Option<IndexAggregate> {
+    fn index_aggregate(&self, finder: &ConditionFinder<'_>, filter: &Condition) -> Option<IndexAggregate> {
         let grouping = self.bound.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
         let mut found = IndexAggregate { path: None, min: false, max: false };
         let mut same_path = |path: Path| *found.path.get_or_insert_with(|| path.clone()) == path;
         for call in &grouping.aggregates {
             let constant = finder.constant_of(&call.argument);
-            match (call.aggregate, constant, finder.place(&call.argument)) {
+            match (call.aggregate, constant, finder.item_path(&call.argument)) {
                 (Aggregate::Count, Some(_), _) => {}
-                (Aggregate::Count | Aggregate::Min | Aggregate::Max, None, Some(place))
-                    if place.is_names() && !place.path.is_empty() && same_path(Path(place.path.clone())) => {}
+                (Aggregate::Count | Aggregate::Min | Aggregate::Max, None, Some(item_path))
+                    if item_path.is_names()
+                        && !item_path.segments.is_empty()
+                        && same_path(Path(item_path.segments.clone())) => {}
                 _ => return None,
             }
         }
@@ -188,14 +193,14 @@ impl Query {
 /// Values of expressions that depend on no item, within a memory limit: conditions hold several copies of them.
 struct Constants<'q> {
     query: &'q Query,
-    surroundings: Surroundings<'q>,
+    context: EvalContext<'q>,
     left_bytes: Cell<usize>,
 }
 
 impl<'q> Constants<'q> {
     fn new(query: &'q Query) -> Constants<'q> {
-        let surroundings = exec::surroundings(&query.environment, &query.patterns, &NoFunctions);
-        Constants { query, surroundings, left_bytes: Cell::new(CONSTANT_BYTES_MAX) }
+        let context = exec::eval_context(&query.environment, &query.patterns, &NoFunctions);
+        Constants { query, context, left_bytes: Cell::new(CONSTANT_BYTES_MAX) }
     }
 
     /// An expression that fails, is not finite or is too large is left to the run.
@@ -216,7 +221,7 @@ impl<'q> Constants<'q> {
 
     /// `None` when it fails, or cannot be a row.
     fn evaluate(&self, expr: &Expr) -> Option<Value> {
-        let value = Run::new(&self.surroundings, &self.query.computed, None).constant(expr).ok()?;
+        let value = Execution::new(&self.context, &self.query.computed, None).constant(expr).ok()?;
         let row = Row::from(Datum::Owned(value));
         (row.check().is_ok() && !row.is_undefined()).then(|| row.to_value())
     }
@@ -250,12 +255,12 @@ fn is_constant(expr: &Expr, knows_time: bool) -> bool {
             branches.iter().all(|(test, value)| one(test) && one(value)) && one(otherwise)
         }
         Expr::Call { function, arguments } => {
-            let nature = match function.nature() {
-                Nature::Plain => true,
-                Nature::Clock => knows_time,
-                Nature::Random => false,
+            let volatility = match function.volatility() {
+                Volatility::Deterministic => true,
+                Volatility::Clock => knows_time,
+                Volatility::Random => false,
             };
-            nature && all(arguments)
+            volatility && all(arguments)
         }
         Expr::Variable { .. } | Expr::Computed { .. } | Expr::Path { .. } => false,
         Expr::GroupKey { .. } | Expr::Aggregate { .. } => false,

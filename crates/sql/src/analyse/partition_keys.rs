@@ -10,7 +10,7 @@ use quire_value::{Path, Segment, Value};
 
 use crate::bind::bound::{Expr, Input, Query, Step};
 use crate::syntax::ast::{BinaryOperator, UnaryOperator};
-use crate::text::like::Shape;
+use crate::text::like::LikeShape;
 
 /// More keys than this count as all keys.
 const KEYS_MAX: usize = 10_000;
@@ -22,7 +22,7 @@ const KEY_BYTES_MAX: usize = 4 << 10;
 const COMBINATIONS_MAX: usize = 1_000_000;
 
 /// One value per path of the key, if it is known.
-type Partial = Vec<Option<Value>>;
+type PartialKey = Vec<Option<Value>>;
 
 impl crate::query::Query {
     /// The partition keys that WHERE allows, one tuple per key with one value per path; `undefined` is a key, too.
@@ -38,15 +38,15 @@ impl crate::query::Query {
 }
 
 fn points(query: &Query, paths: &[Path]) -> Option<Vec<Vec<Value>>> {
-    let partials = Analysis::new(query, paths)?.keys(query);
+    let partials = KeyAnalysis::new(query, paths)?.keys(query);
     let tuples: Option<Vec<Vec<Value>>> =
         partials.into_iter().map(|partial| partial.into_iter().collect()).collect();
     tuples.map(distinct)
 }
 
 fn prefixes(query: &Query, paths: &[Path]) -> Option<Vec<Vec<Value>>> {
-    let partials = Analysis::new(query, paths)?.keys(query);
-    let prefix = |partial: Partial| -> Option<Vec<Value>> {
+    let partials = KeyAnalysis::new(query, paths)?.keys(query);
+    let prefix = |partial: PartialKey| -> Option<Vec<Value>> {
         let prefix: Vec<Value> = partial.into_iter().map_while(|value| value).collect();
         (!prefix.is_empty()).then_some(prefix)
     };
@@ -59,15 +59,15 @@ fn distinct(mut tuples: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
     tuples
 }
 
-struct Analysis {
+struct KeyAnalysis {
     /// The names of each path.
     paths: Vec<Vec<String>>,
     combinations: Cell<usize>,
 }
 
-impl Analysis {
+impl KeyAnalysis {
     /// `None` when the filter does not apply to the item, or a path has more than names.
-    fn new(query: &Query, paths: &[Path]) -> Option<Analysis> {
+    fn new(query: &Query, paths: &[Path]) -> Option<KeyAnalysis> {
         let from_container = matches!(query.sources.first()?.input, Input::Container);
         let names = |path: &Path| -> Option<Vec<String>> {
             path.0
@@ -76,25 +76,25 @@ impl Analysis {
                 .collect()
         };
         let paths: Vec<Vec<String>> = paths.iter().map(names).collect::<Option<_>>()?;
-        (from_container && !paths.is_empty()).then_some(Analysis { paths, combinations: Cell::new(0) })
+        (from_container && !paths.is_empty()).then_some(KeyAnalysis { paths, combinations: Cell::new(0) })
     }
 
-    fn keys(&self, query: &Query) -> Vec<Partial> {
+    fn keys(&self, query: &Query) -> Vec<PartialKey> {
         query.filter.as_ref().map_or_else(|| self.all(), |filter| self.when_true(filter))
     }
 
-    fn all(&self) -> Vec<Partial> {
+    fn all(&self) -> Vec<PartialKey> {
         vec![vec![None; self.paths.len()]]
     }
 
-    fn one(&self, path: usize, value: &Value) -> Vec<Partial> {
+    fn one(&self, path: usize, value: &Value) -> Vec<PartialKey> {
         let mut partial = vec![None; self.paths.len()];
         partial[path] = Some(key_value(value));
         vec![partial]
     }
 
     /// Keys of items for which the condition can be true.
-    fn when_true(&self, condition: &Expr) -> Vec<Partial> {
+    fn when_true(&self, condition: &Expr) -> Vec<PartialKey> {
         match condition {
             Expr::Constant(value) if value.as_bool() == Some(true) => self.all(),
             Expr::Constant(_) => Vec::new(),
@@ -112,7 +112,7 @@ impl Analysis {
             }
             Expr::Call { function, arguments } => self.call(function.name(), arguments),
             Expr::Like { text, compiled: Some(pattern), negated: false, .. }
-                if pattern.shape() == Shape::Text =>
+                if pattern.shape() == LikeShape::Text =>
             {
                 self.any_of(text, &[Value::String(pattern.prefix())])
             }
@@ -123,7 +123,7 @@ impl Analysis {
         }
     }
 
-    fn call(&self, name: &str, arguments: &[Expr]) -> Vec<Partial> {
+    fn call(&self, name: &str, arguments: &[Expr]) -> Vec<PartialKey> {
         match (name, arguments) {
             ("IS_NULL", [value]) => self.any_of(value, &[Value::Null]),
             ("IS_BOOL", [value]) => self.any_of(value, &[Value::Bool(false), Value::Bool(true)]),
@@ -137,7 +137,7 @@ impl Analysis {
         }
     }
 
-    fn when_false(&self, condition: &Expr) -> Vec<Partial> {
+    fn when_false(&self, condition: &Expr) -> Vec<PartialKey> {
         match condition {
             Expr::Call { function, arguments } if function.name() == "IS_DEFINED" => self
                 .path_of(&arguments[0])
@@ -148,7 +148,7 @@ impl Analysis {
         }
     }
 
-    fn equal(&self, left: &Expr, right: &Expr) -> Vec<Partial> {
+    fn equal(&self, left: &Expr, right: &Expr) -> Vec<PartialKey> {
         for (expr, other) in [(left, right), (right, left)] {
             let Some(value) = other.as_constant() else { continue };
             if let Some(path) = self.path_of(expr) {
@@ -173,7 +173,7 @@ impl Analysis {
         self.all()
     }
 
-    fn any_of<V: Borrow<Value>>(&self, needle: &Expr, values: &[V]) -> Vec<Partial> {
+    fn any_of<V: Borrow<Value>>(&self, needle: &Expr, values: &[V]) -> Vec<PartialKey> {
         match self.path_of(needle) {
             Some(path) => self.any_value(path, values),
             None => self.all(),
@@ -181,7 +181,7 @@ impl Analysis {
     }
 
     /// `=` with undefined or NaN is never true.
-    fn any_value<V: Borrow<Value>>(&self, path: usize, values: &[V]) -> Vec<Partial> {
+    fn any_value<V: Borrow<Value>>(&self, path: usize, values: &[V]) -> Vec<PartialKey> {
         let possible = |value: &&Value| {
             !value.is_undefined() && value.as_number().is_none_or(|number| number.is_finite())
         };
@@ -193,7 +193,7 @@ impl Analysis {
         values().flat_map(|value| self.one(path, value)).collect()
     }
 
-    fn either(&self, items: &[Expr]) -> Vec<Partial> {
+    fn either(&self, items: &[Expr]) -> Vec<PartialKey> {
         let mut keys = Vec::new();
         for item in items {
             keys.extend(self.when_true(item));
@@ -205,7 +205,7 @@ impl Analysis {
     }
 
     /// Keys in both sets. If there are too many combinations, one of the sets is still a superset.
-    fn both(&self, left: Vec<Partial>, right: Vec<Partial>) -> Vec<Partial> {
+    fn both(&self, left: Vec<PartialKey>, right: Vec<PartialKey>) -> Vec<PartialKey> {
         let combinations = left.len().saturating_mul(right.len());
         self.combinations.set(self.combinations.get().saturating_add(combinations));
         if combinations > KEYS_MAX || self.combinations.get() > COMBINATIONS_MAX {
@@ -247,7 +247,7 @@ fn key_value(value: &Value) -> Value {
     }
 }
 
-fn merge(left: &Partial, right: &Partial) -> Option<Partial> {
+fn merge(left: &PartialKey, right: &PartialKey) -> Option<PartialKey> {
     let each = left.iter().zip(right).map(|(left, right)| match (left, right) {
         (Some(left), Some(right)) if left != right => None,
         (Some(value), _) => Some(Some(value.clone())),

@@ -24,17 +24,17 @@ pub struct ValueRange {
 
 /// A position between values: before or after a value, or after all values.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Cut<'v> {
+enum RangeEnd<'v> {
     Before(&'v Value),
     After(&'v Value),
     End,
 }
 
-impl Ord for Cut<'_> {
+impl Ord for RangeEnd<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self.parts(), other.parts()) {
             (Some((left, left_after)), Some((right, right_after))) => {
-                cmp_places(left, right).then(left_after.cmp(&right_after))
+                cmp_positions(left, right).then(left_after.cmp(&right_after))
             }
             (left, right) => right.is_some().cmp(&left.is_some()),
         }
@@ -42,30 +42,31 @@ impl Ord for Cut<'_> {
 }
 
 /// All arrays have one position, and so have all objects.
-fn cmp_places(left: &Value, right: &Value) -> Ordering {
+fn cmp_positions(left: &Value, right: &Value) -> Ordering {
     match (left.kind(), right.kind()) {
         (Kind::Array, Kind::Array) | (Kind::Object, Kind::Object) => Ordering::Equal,
         _ => left.total_cmp(right),
     }
 }
 
-impl PartialOrd for Cut<'_> {
+impl PartialOrd for RangeEnd<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<'v> Cut<'v> {
+impl<'v> RangeEnd<'v> {
     fn parts(self) -> Option<(&'v Value, bool)> {
         match self {
-            Cut::Before(value) => Some((value, false)),
-            Cut::After(value) => Some((value, true)),
-            Cut::End => None,
+            RangeEnd::Before(value) => Some((value, false)),
+            RangeEnd::After(value) => Some((value, true)),
+            RangeEnd::End => None,
         }
     }
 
-    fn is_at_most(self, other: Cut<'_>) -> bool {
-        self <= other || matches!((other, self), (Cut::After(last), Cut::Before(next)) if follows(last, next))
+    fn is_at_most(self, other: RangeEnd<'_>) -> bool {
+        self <= other
+            || matches!((other, self), (RangeEnd::After(last), RangeEnd::Before(next)) if follows(last, next))
     }
 }
 
@@ -149,7 +150,7 @@ impl ValueRange {
     }
 
     pub fn contains(&self, value: &Value) -> bool {
-        self.low_cut() <= Cut::Before(value) && Cut::After(value) <= self.high_cut()
+        self.low_end() <= RangeEnd::Before(value) && RangeEnd::After(value) <= self.high_end()
     }
 
     /// Contains undefined.
@@ -159,27 +160,27 @@ impl ValueRange {
 
     /// Contains arrays or objects.
     pub fn has_nested(&self) -> bool {
-        Cut::Before(&Value::Array(Vec::new())) < self.high_cut()
+        RangeEnd::Before(&Value::Array(Vec::new())) < self.high_end()
     }
 
-    fn low_cut(&self) -> Cut<'_> {
+    fn low_end(&self) -> RangeEnd<'_> {
         match &self.low {
-            Bound::Included(value) => Cut::Before(value),
-            Bound::Excluded(value) => Cut::After(value),
-            Bound::Unbounded => Cut::Before(&Value::Undefined),
+            Bound::Included(value) => RangeEnd::Before(value),
+            Bound::Excluded(value) => RangeEnd::After(value),
+            Bound::Unbounded => RangeEnd::Before(&Value::Undefined),
         }
     }
 
-    fn high_cut(&self) -> Cut<'_> {
+    fn high_end(&self) -> RangeEnd<'_> {
         match &self.high {
-            Bound::Included(value) => Cut::After(value),
-            Bound::Excluded(value) => Cut::Before(value),
-            Bound::Unbounded => Cut::End,
+            Bound::Included(value) => RangeEnd::After(value),
+            Bound::Excluded(value) => RangeEnd::Before(value),
+            Bound::Unbounded => RangeEnd::End,
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.high_cut() <= self.low_cut() || self.is_between_neighbours()
+        self.high_end() <= self.low_end() || self.is_between_neighbours()
     }
 
     /// An empty range such as `(null, false)`.
@@ -211,12 +212,12 @@ fn behind_prefix(prefix: &str) -> Option<String> {
 /// The union of ranges in any order.
 pub(super) fn union(mut ranges: Vec<ValueRange>) -> Vec<ValueRange> {
     ranges.retain(|range| !range.is_empty());
-    ranges.sort_by(|left, right| left.low_cut().cmp(&right.low_cut()));
+    ranges.sort_by(|left, right| left.low_end().cmp(&right.low_end()));
     let mut joined: Vec<ValueRange> = Vec::with_capacity(ranges.len());
     for range in ranges {
         match joined.last_mut() {
-            Some(last) if range.low_cut().is_at_most(last.high_cut()) => {
-                if last.high_cut() < range.high_cut() {
+            Some(last) if range.low_end().is_at_most(last.high_end()) => {
+                if last.high_end() < range.high_end() {
                     last.high = range.high;
                 }
             }
@@ -231,8 +232,8 @@ pub(super) fn intersection(left: &[ValueRange], right: &[ValueRange]) -> Vec<Val
     let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
     let mut both = Vec::new();
     while let (Some(one), Some(other)) = (left.peek(), right.peek()) {
-        let low = if one.low_cut() < other.low_cut() { &other.low } else { &one.low };
-        let one_ends_first = one.high_cut() < other.high_cut();
+        let low = if one.low_end() < other.low_end() { &other.low } else { &one.low };
+        let one_ends_first = one.high_end() < other.high_end();
         let high = if one_ends_first { &one.high } else { &other.high };
         both.push(ValueRange { low: low.clone(), high: high.clone() });
         if one_ends_first {
@@ -286,31 +287,31 @@ impl fmt::Display for ValueRange {
             return formatter.write_str(kind.1);
         }
         if let Some(value) = self.as_point() {
-            return write!(formatter, "= {}", Shown(value));
+            return write!(formatter, "= {}", DisplayValue(value));
         }
         let within = |bound: &Bound<Value>| kind_of(bound).map(ValueRange::of_kind);
         match (&self.low, &self.high) {
             (Bound::Included(low), high) if within(&self.low).is_some_and(|kind| kind.high == *high) => {
-                write!(formatter, ">= {}", Shown(low))
+                write!(formatter, ">= {}", DisplayValue(low))
             }
             (Bound::Excluded(low), high) if within(&self.low).is_some_and(|kind| kind.high == *high) => {
-                write!(formatter, "> {}", Shown(low))
+                write!(formatter, "> {}", DisplayValue(low))
             }
             (low, Bound::Included(high)) if within(&self.high).is_some_and(|kind| kind.low == *low) => {
-                write!(formatter, "<= {}", Shown(high))
+                write!(formatter, "<= {}", DisplayValue(high))
             }
             (low, Bound::Excluded(high)) if within(&self.high).is_some_and(|kind| kind.low == *low) => {
-                write!(formatter, "< {}", Shown(high))
+                write!(formatter, "< {}", DisplayValue(high))
             }
             (low, high) => {
                 match low {
-                    Bound::Included(low) => write!(formatter, "[{}", Shown(low))?,
-                    Bound::Excluded(low) => write!(formatter, "({}", Shown(low))?,
+                    Bound::Included(low) => write!(formatter, "[{}", DisplayValue(low))?,
+                    Bound::Excluded(low) => write!(formatter, "({}", DisplayValue(low))?,
                     Bound::Unbounded => formatter.write_str("(")?,
                 }
                 match high {
-                    Bound::Included(high) => write!(formatter, ", {}]", Shown(high)),
-                    Bound::Excluded(high) => write!(formatter, ", {})", Shown(high)),
+                    Bound::Included(high) => write!(formatter, ", {}]", DisplayValue(high)),
+                    Bound::Excluded(high) => write!(formatter, ", {})", DisplayValue(high)),
                     Bound::Unbounded => formatter.write_str(", ∞)"),
                 }
             }
@@ -329,9 +330,9 @@ const KINDS: &[(Kind, &str)] = &[
 ];
 
 /// A value, with `undefined` and values without JSON form written out.
-struct Shown<'v>(&'v Value);
+struct DisplayValue<'v>(&'v Value);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for DisplayValue<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::Undefined => formatter.write_str("undefined"),

@@ -4,7 +4,7 @@ use quire_value::{Path, Segment};
 
 use crate::bind::bound::{Expr, Input, Query, Step};
 
-use super::place::{Binding, Levels, Place};
+use super::item_path::{Binding, ItemPath, Levels};
 
 /// The parts of an item that its rows depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Reader<'_> {
 
     fn source(&mut self, input: &Input) -> Binding {
         match input {
-            Input::Container => Binding::Place(Place::item()),
+            Input::Container => Binding::ItemPath(ItemPath::item()),
             Input::Expr(expr) => self.named(expr),
             Input::Subquery(query) => {
                 self.query(query);
@@ -81,7 +81,7 @@ impl Reader<'_> {
     /// used.
     fn named(&mut self, expr: &Expr) -> Binding {
         let binding = self.levels.binding(expr, self.computed);
-        if !matches!(&binding, Binding::Place(place) if place.path.is_empty()) {
+        if !matches!(&binding, Binding::ItemPath(item_path) if item_path.segments.is_empty()) {
             self.expr(expr);
         }
         binding
@@ -91,8 +91,8 @@ impl Reader<'_> {
         exprs.into_iter().for_each(|expr| self.expr(expr));
     }
 
-    fn place(&mut self, place: &Place) {
-        match place.leading_names() {
+    fn read_path(&mut self, item_path: &ItemPath) {
+        match item_path.leading_names() {
             [] => self.paths = None,
             names => {
                 if let Some(paths) = &mut self.paths {
@@ -105,8 +105,8 @@ impl Reader<'_> {
     fn expr(&mut self, expr: &Expr) {
         match expr {
             Expr::Variable { .. } => {
-                if let Binding::Place(place) = self.levels.binding(expr, self.computed) {
-                    self.place(&place);
+                if let Binding::ItemPath(item_path) = self.levels.binding(expr, self.computed) {
+                    self.read_path(&item_path);
                 }
             }
             Expr::Path { base, steps, .. } => self.path(base, steps),
@@ -152,20 +152,20 @@ impl Reader<'_> {
 
     fn path(&mut self, base: &Expr, steps: &[Step]) {
         match (self.levels.binding(base, self.computed), base) {
-            (Binding::Place(place), Expr::Variable { .. }) => {
+            (Binding::ItemPath(item_path), Expr::Variable { .. }) => {
                 let names = steps.iter().map_while(|step| match step {
                     Step::Name(name) => Some(name),
                     Step::Index(_) => None,
                 });
                 // Everything below a path is read with it, so a path may end early.
-                let mut read = place;
+                let mut read = item_path;
                 for name in names {
                     match read.clone().member(name) {
                         Some(below) => read = below,
                         None => break,
                     }
                 }
-                self.place(&read);
+                self.read_path(&read);
             }
             _ => self.expr(base),
         }
@@ -180,14 +180,14 @@ impl Reader<'_> {
     fn computed_property(&mut self, index: usize) {
         let Some(expr) = self.computed.get(index) else { return };
         let mut inner = Reader { levels: Levels::default(), computed: &[], paths: self.paths.take() };
-        inner.levels.push(Binding::Place(Place::item()));
+        inner.levels.push(Binding::ItemPath(ItemPath::item()));
         inner.expr(expr);
         self.paths = inner.paths;
     }
 
     fn document_id(&mut self, argument: &Expr) {
         match self.levels.binding(argument, self.computed) {
-            Binding::Place(place) => self.place(&place.name("_rid")),
+            Binding::ItemPath(item_path) => self.read_path(&item_path.name("_rid")),
             Binding::Unknown | Binding::Members(_) => self.expr(argument),
         }
     }

@@ -10,8 +10,8 @@ use crate::functions::{Aggregate, term_text};
 use crate::query::{Evaluator, Query};
 use crate::text::{self, Language};
 
-use super::place::Levels;
-use super::{Constants, Finder};
+use super::item_path::Levels;
+use super::{ConditionFinder, Constants};
 
 /// A text of the item, and the terms that are searched in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,14 +156,14 @@ impl Query {
                         if function.name() == "_FullTextWordCount" =>
                     {
                         let [text, language] = arguments.as_slice() else { return None };
-                        let (text, _) = search.place(finder, text, None, language)?;
+                        let (text, _) = search.text_and_term(finder, text, None, language)?;
                         Some(TextCount::Words { text })
                     }
                     (Aggregate::CountIf, Expr::Call { function, arguments })
                         if function.name() == "FullTextContains" =>
                     {
                         let [text, term, language] = arguments.as_slice() else { return None };
-                        let (text, term) = search.place(finder, text, Some(term), language)?;
+                        let (text, term) = search.text_and_term(finder, text, Some(term), language)?;
                         Some(TextCount::Hits { text, term })
                     }
                     _ => None,
@@ -176,7 +176,7 @@ impl Query {
     }
 
     /// Paths of the texts whose scores the query sorts by.
-    pub(super) fn scored_paths(&self, finder: &Finder<'_>) -> Vec<Path> {
+    pub(super) fn scored_paths(&self, finder: &ConditionFinder<'_>) -> Vec<Path> {
         let ranked = self.ranking.iter().flat_map(|ranking| &ranking.components);
         let ranked = ranked.filter_map(|component| match &component.score {
             Score::Text { text, .. } => Some(text),
@@ -191,16 +191,18 @@ impl Query {
             },
             _ => None,
         });
-        let places = ranked.chain(sorted).filter_map(|text| finder.place(text));
-        let places = places.filter(|place| place.is_names() && !place.path.is_empty());
-        places.map(|place| Path(place.path)).collect()
+        let item_paths = ranked.chain(sorted).filter_map(|text| finder.item_path(text));
+        let item_paths =
+            item_paths.filter(|item_path| item_path.is_names() && !item_path.segments.is_empty());
+        item_paths.map(|item_path| Path(item_path.segments)).collect()
     }
 
     /// With the levels of the outermost query in scope.
-    fn with_finder<T>(&self, use_finder: impl FnOnce(&Finder<'_>) -> Option<T>) -> Option<T> {
+    fn with_finder<T>(&self, use_finder: impl FnOnce(&ConditionFinder<'_>) -> Option<T>) -> Option<T> {
         let constants = Constants::new(self);
         let constant = |expr: &Expr| constants.of(expr);
-        let mut finder = Finder { levels: Levels::default(), computed: &self.computed, constant: &constant };
+        let mut finder =
+            ConditionFinder { levels: Levels::default(), computed: &self.computed, constant: &constant };
         finder.rows(&self.bound);
         use_finder(&finder)
     }
@@ -208,9 +210,9 @@ impl Query {
 
 impl TextStatisticsSearch {
     /// The path of the text, and the term.
-    fn place(
+    fn text_and_term(
         &mut self,
-        finder: &Finder<'_>,
+        finder: &ConditionFinder<'_>,
         text: &Expr,
         term: Option<&Expr>,
         language: &Expr,
@@ -233,15 +235,21 @@ impl TextStatisticsSearch {
 }
 
 /// `None` if it is not a plain path, or a term is not a string.
-fn searched(finder: &Finder<'_>, text: &Expr, terms: &[Value], language: Language) -> Option<SearchedText> {
-    let place = finder.place(text).filter(|place| place.is_names() && !place.path.is_empty())?;
+fn searched(
+    finder: &ConditionFinder<'_>,
+    text: &Expr,
+    terms: &[Value],
+    language: Language,
+) -> Option<SearchedText> {
+    let item_path =
+        finder.item_path(text).filter(|item_path| item_path.is_names() && !item_path.segments.is_empty())?;
     let term = |value: &Value| {
         let (text, distance) = term_text(value)?;
         let words = text::terms(language, text).collect();
         Some(SearchTerm { value: value.clone(), words, distance })
     };
     let terms = terms.iter().map(term).collect::<Option<Vec<_>>>()?;
-    Some(SearchedText { path: Path(place.path), language, terms })
+    Some(SearchedText { path: Path(item_path.segments), language, terms })
 }
 
 impl Evaluator<'_> {

@@ -7,8 +7,8 @@ use crate::bind::bound::Expr;
 use crate::functions::Metric;
 use crate::query::Query;
 
-use super::place::Levels;
-use super::{Constants, Finder};
+use super::item_path::Levels;
+use super::{ConditionFinder, Constants};
 
 /// The first rows by distance of a vector of the item to a given one. Items without a distance come last, but first
 /// where distances ascend; ties are broken by the order of the items.
@@ -39,17 +39,18 @@ impl Query {
         }
         let constants = Constants::new(self);
         let constant = |expr: &Expr| constants.of(expr);
-        let mut finder = Finder { levels: Levels::default(), computed: &self.computed, constant: &constant };
+        let mut finder =
+            ConditionFinder { levels: Levels::default(), computed: &self.computed, constant: &constant };
         finder.rows(&self.bound);
-        let (place, vector) = match (finder.place(left), finder.place(right)) {
-            (Some(place), None) => (place, constant(right)?),
-            (None, Some(place)) => (place, constant(left)?),
+        let (item_path, vector) = match (finder.item_path(left), finder.item_path(right)) {
+            (Some(item_path), None) => (item_path, constant(right)?),
+            (None, Some(item_path)) => (item_path, constant(left)?),
             _ => return None,
         };
         let number = |expr: &Expr| Some(constant(expr)?.as_number()?.as_f64());
-        let is_place = place.is_names() && !place.path.is_empty();
-        is_place.then_some(VectorOrder {
-            path: Path(place.path),
+        let is_plain = item_path.is_names() && !item_path.segments.is_empty();
+        is_plain.then_some(VectorOrder {
+            path: Path(item_path.segments),
             vector: numbers(&vector)?,
             distance: distance_of(Metric::of_name(constant(metric)?.as_str()?)?),
             brute_force: constant(brute_force)?.as_bool()?,

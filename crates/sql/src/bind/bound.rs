@@ -309,11 +309,11 @@ impl Query {
 
     /// Rows depend on more than one item.
     pub fn needs_all_items(&self) -> bool {
-        self.distinct || !self.order_by.is_empty() || !self.is_item_by_item()
+        self.distinct || !self.order_by.is_empty() || !self.is_per_item()
     }
 
     /// Rows are computed from one item at a time, before ORDER BY and DISTINCT.
-    pub fn is_item_by_item(&self) -> bool {
+    pub fn is_per_item(&self) -> bool {
         self.grouping.is_none()
             && !self.sources.iter().any(|source| match &source.input {
                 Input::Subquery(query) => query.reads_container() && query.needs_all_items(),

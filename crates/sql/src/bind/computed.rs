@@ -34,7 +34,7 @@ pub(crate) fn compile(
     let Bound { query, is_deterministic, .. } =
         bind(&syntax, query, &Parameters::default(), &[], schema, meter)?;
     if !is_deterministic {
-        return Err(refused(name, "its query cannot call functions of time or chance"));
+        return Err(refused(name, "its query cannot call functions of time or random numbers"));
     }
     Ok(query.projection)
 }

@@ -13,8 +13,8 @@ use crate::text::Language;
 use crate::text::like::Pattern;
 
 use super::bound::{Expr, Query, Step, sorted_constants};
-use super::from::{Entry, EntryKind};
-use super::{Binder, FOLDED_BYTES_MAX, Position, USER_DEFINED_CALLS_MAX};
+use super::from::{ScopeEntry, ScopeEntryKind};
+use super::{Binder, FOLDED_BYTES_MAX, QueryPosition, USER_DEFINED_CALLS_MAX};
 
 impl Binder<'_> {
     pub(super) fn expr(&mut self, expr: &ast::Expr) -> Expr {
@@ -150,7 +150,7 @@ impl Binder<'_> {
     }
 
     fn scalar_call(&mut self, function: &'static Function, arguments: &[ast::Expr]) -> Expr {
-        self.natures.push(function.nature());
+        self.volatilities.push(function.volatility());
         let mut arguments = self.exprs(arguments);
         if function.takes_language {
             let language = arguments.first().map_or_else(Default::default, |text| self.language_of(text));
@@ -212,7 +212,7 @@ impl Binder<'_> {
     }
 
     fn subquery(&mut self, form: SubqueryForm, query: &ast::Query) -> Expr {
-        let mut query = self.query(query, Position::Nested);
+        let mut query = self.query(query, QueryPosition::Nested);
         if form == SubqueryForm::All {
             negate_filter(&mut query);
         }
@@ -221,7 +221,7 @@ impl Binder<'_> {
 
     fn let_in(&mut self, name: &ast::Identifier, value: &ast::Expr, body: &ast::Expr) -> Expr {
         let value = self.boxed(value);
-        self.scope.push(Entry { name: Some(name.name.clone()), kind: EntryKind::Let });
+        self.scope.push(ScopeEntry { name: Some(name.name.clone()), kind: ScopeEntryKind::Let });
         let body = self.boxed(body);
         self.scope.pop();
         Expr::Let { value, body }

@@ -4,7 +4,7 @@
 //! c WHERE c.n > 1 ORDER BY c.n`. So it sorts by a path of the item, which an index and several partitions support.
 //! Only queries with ORDER BY are rewritten, and only where no name changes its meaning.
 
-use crate::functions::{self, Nature};
+use crate::functions::{self, Volatility};
 use crate::syntax::ast::{
     Collection, Expr, ExprKind, From, Identifier, OrderBy, Query, SelectItem, Selection, Source, Step,
 };
@@ -89,7 +89,8 @@ fn is_plain(inner: &Query) -> bool {
         !expr.any(&|expr| match &*expr.kind {
             ExprKind::Call { name, .. } => {
                 aggregate_of(expr).is_some()
-                    || functions::find(&name.name).is_none_or(|function| function.nature() != Nature::Plain)
+                    || functions::find(&name.name)
+                        .is_none_or(|function| function.volatility() != Volatility::Deterministic)
             }
             ExprKind::UserDefinedCall { .. } | ExprKind::Subquery { .. } => true,
             _ => false,

@@ -5,17 +5,17 @@ use crate::syntax::diagnostic::Problem;
 use crate::syntax::lexer::Span;
 
 use super::bound::{Expr, Input, Origin, Source, Step};
-use super::{Binder, JOINS_MAX, Place, Position};
+use super::{Binder, ClauseKind, JOINS_MAX, QueryPosition};
 
 /// One level of the stack of values in scope.
-pub(super) struct Entry {
+pub(super) struct ScopeEntry {
     /// `None`: nothing can refer to it
     pub name: Option<String>,
-    pub kind: EntryKind,
+    pub kind: ScopeEntryKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum EntryKind {
+pub(super) enum ScopeEntryKind {
     /// A whole item of the container: has computed properties.
     Item,
     /// A property of the item (`FROM c.a`): still a path of the item.
@@ -32,13 +32,13 @@ pub(super) enum EntryKind {
 const NAME_BYTES_MAX: usize = 256;
 
 impl Binder<'_> {
-    pub(super) fn from(&mut self, from: &ast::From, position: Position) -> Vec<Source> {
+    pub(super) fn from(&mut self, from: &ast::From, position: QueryPosition) -> Vec<Source> {
         let first_level = self.scope.len();
         let mut sources = Vec::new();
-        self.with_place(Place::Clause("FROM"), |binder| {
+        self.with_clause_kind(ClauseKind::Clause("FROM"), |binder| {
             // More joins are an error already, and the search for their aliases would take long.
             for (index, source) in from.sources.iter().take(JOINS_MAX + 1).enumerate() {
-                let container = position != Position::Nested && index == 0;
+                let container = position != QueryPosition::Nested && index == 0;
                 binder.source(source, container, &mut sources);
                 binder.check_duplicate(source, first_level);
             }
@@ -58,7 +58,7 @@ impl Binder<'_> {
                     sources.push(Source { input: Input::Container, iterate: false });
                     let whole = steps.is_empty() && !source.iterate;
                     let entry_name = if whole { name.clone() } else { None };
-                    self.scope.push(Entry { name: entry_name, kind: EntryKind::Item });
+                    self.scope.push(ScopeEntry { name: entry_name, kind: ScopeEntryKind::Item });
                     if whole {
                         return;
                     }
@@ -66,17 +66,19 @@ impl Binder<'_> {
                 self.path_source(root, steps, source.span, unresolved && container)
             }
             Collection::Subquery(query) => {
-                let position = if container { Position::From } else { Position::Nested };
-                (Input::Subquery(Box::new(self.query(query, position))), EntryKind::Derived)
+                let position = if container { QueryPosition::From } else { QueryPosition::Nested };
+                (Input::Subquery(Box::new(self.query(query, position))), ScopeEntryKind::Derived)
             }
-            Collection::Call(call) => (Input::Expr(self.expr(call)), EntryKind::Derived),
+            Collection::Call(call) => (Input::Expr(self.expr(call)), ScopeEntryKind::Derived),
         };
         let kind = match kind {
-            EntryKind::Property if source.iterate || (!first && !container) => EntryKind::Correlated,
+            ScopeEntryKind::Property if source.iterate || (!first && !container) => {
+                ScopeEntryKind::Correlated
+            }
             kind => kind,
         };
         sources.push(Source { input, iterate: source.iterate });
-        self.scope.push(Entry { name, kind });
+        self.scope.push(ScopeEntry { name, kind });
     }
 
     fn path_source(
@@ -85,7 +87,7 @@ impl Binder<'_> {
         steps: &[ast::Step],
         span: Span,
         container: bool,
-    ) -> (Input, EntryKind) {
+    ) -> (Input, ScopeEntryKind) {
         let base = if container {
             Expr::Variable { level: self.scope.len() - 1, origin: Origin(root.span) }
         } else {
@@ -93,12 +95,12 @@ impl Binder<'_> {
         };
         let whole_item = steps.is_empty() && self.is_item(&base);
         let path = self.path(base, steps, span);
-        (Input::Expr(path), if whole_item { EntryKind::Item } else { EntryKind::Property })
+        (Input::Expr(path), if whole_item { ScopeEntryKind::Item } else { ScopeEntryKind::Property })
     }
 
     fn check_duplicate(&mut self, source: &ast::Source, first_level: usize) {
         let Some((name, span)) = alias_of(source) else { return };
-        let same = |entry: &&Entry| entry.name.as_deref() == Some(name.as_str());
+        let same = |entry: &&ScopeEntry| entry.name.as_deref() == Some(name.as_str());
         if self.scope[first_level..].iter().filter(same).count() > 1 {
             self.report(Problem::DuplicateAlias(name), span);
         }
@@ -109,7 +111,7 @@ impl Binder<'_> {
     }
 
     pub(super) fn is_item(&self, expr: &Expr) -> bool {
-        matches!(expr, Expr::Variable { level, .. } if self.scope[*level].kind == EntryKind::Item)
+        matches!(expr, Expr::Variable { level, .. } if self.scope[*level].kind == ScopeEntryKind::Item)
     }
 
     pub(super) fn variable(&self, level: usize, span: Span) -> Expr {
@@ -147,7 +149,7 @@ impl Binder<'_> {
         let (Expr::Variable { level, .. }, Some(Step::Name(name))) = (&base, steps.first()) else {
             return (base, steps);
         };
-        if self.scope[*level].kind != EntryKind::Item {
+        if self.scope[*level].kind != ScopeEntryKind::Item {
             return (base, steps);
         }
         let Some(index) = self.computed.iter().position(|computed| computed == name) else {

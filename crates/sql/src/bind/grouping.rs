@@ -9,11 +9,11 @@ use crate::syntax::diagnostic::Problem;
 use crate::syntax::lexer::Span;
 
 use super::bound::{AggregateCall, Expr, Grouping, OrderItem, Step};
-use super::from::{Entry, EntryKind};
-use super::{AGGREGATES_MAX, Binder, GROUP_BY_EXPRESSIONS_MAX, Place, aggregate_of};
+use super::from::{ScopeEntry, ScopeEntryKind};
+use super::{AGGREGATES_MAX, Binder, ClauseKind, GROUP_BY_EXPRESSIONS_MAX, aggregate_of};
 
 /// The aggregates of the grouped query being bound.
-pub(super) struct Frame {
+pub(super) struct GroupFrame {
     /// Level of the group.
     level: usize,
     aggregates: Vec<AggregateCall>,
@@ -52,11 +52,11 @@ impl Binder<'_> {
         let keys = query.group_by.iter().take(GROUP_BY_EXPRESSIONS_MAX);
         let keys: Vec<Expr> = keys.map(|key| self.group_key(key)).collect();
         let level = self.scope.len();
-        self.scope.push(Entry { name: None, kind: EntryKind::Group });
+        self.scope.push(ScopeEntry { name: None, kind: ScopeEntryKind::Group });
         let order_by = self.grouped_order_by(query, &keys, outer_level, level);
-        self.frames.push(Frame { level, aggregates: Vec::new() });
+        self.frames.push(GroupFrame { level, aggregates: Vec::new() });
         let mut projection =
-            self.with_place(Place::Select, |binder| binder.grouped_projection(query, outer_level));
+            self.with_clause_kind(ClauseKind::Select, |binder| binder.grouped_projection(query, outer_level));
         let aggregates = self.frames.pop().map_or(Vec::new(), |frame| frame.aggregates);
         let sources = outer_level..level;
         let left_over = self.replace_keys(&mut projection, &keys, &sources, level);
@@ -121,20 +121,24 @@ impl Binder<'_> {
         arguments: &[ast::Expr],
         span: Span,
     ) -> Expr {
-        match self.place {
-            Place::AggregateArgument => return Expr::undefined(), // the outer call reports it
-            Place::Clause(clause) => self.report(Problem::AggregateNotAllowed(clause), span),
-            Place::Select => {}
+        match self.clause_kind {
+            ClauseKind::AggregateArgument => return Expr::undefined(), // the outer call reports it
+            ClauseKind::Clause(clause) => self.report(Problem::AggregateNotAllowed(clause), span),
+            ClauseKind::Select => {}
         }
         if arguments.iter().any(has_aggregate) {
             self.report(Problem::NestedAggregate, span);
         }
         let arguments: Vec<Expr> = arguments
             .iter()
-            .map(|argument| self.with_place(Place::AggregateArgument, |binder| binder.expr(argument)))
+            .map(|argument| {
+                self.with_clause_kind(ClauseKind::AggregateArgument, |binder| binder.expr(argument))
+            })
             .collect();
-        match (arguments.into_iter().next(), self.place) {
-            (Some(argument), Place::Select) => self.register(AggregateCall { aggregate, argument }, span),
+        match (arguments.into_iter().next(), self.clause_kind) {
+            (Some(argument), ClauseKind::Select) => {
+                self.register(AggregateCall { aggregate, argument }, span)
+            }
             _ => Expr::undefined(),
         }
     }

@@ -19,7 +19,7 @@ use quire_value::Value;
 
 use crate::data::approximate_size;
 use crate::error::SqlError;
-use crate::functions::{Aggregate, Nature};
+use crate::functions::{Aggregate, Volatility};
 use crate::limits::Meter;
 use crate::syntax::ast;
 use crate::syntax::diagnostic::{Diagnostic, Problem};
@@ -27,9 +27,9 @@ use crate::syntax::lexer::Span;
 
 use self::bound::{Expr, Grouping, OrderItem, Query, Ranking};
 pub use self::computed::{check_computed_properties, check_computed_property};
-use self::from::Entry;
+use self::from::ScopeEntry;
 pub(crate) use self::from::is_name;
-use self::grouping::Frame;
+use self::grouping::GroupFrame;
 pub use self::schema::Schema;
 
 pub(crate) const JOINS_MAX: usize = 10;
@@ -60,10 +60,11 @@ pub(crate) fn bind(
     meter: &Meter,
 ) -> Result<Bound, SqlError> {
     let mut binder = Binder::new(text, parameters, computed, schema, meter);
-    let query = binder.query(query, Position::Top);
+    let query = binder.query(query, QueryPosition::Top);
     let ranking = binder.ranking.take();
-    let uses_clock = binder.natures.contains(&Nature::Clock);
-    let is_deterministic = binder.natures.iter().all(|nature| *nature == Nature::Plain);
+    let uses_clock = binder.volatilities.contains(&Volatility::Clock);
+    let is_deterministic =
+        binder.volatilities.iter().all(|volatility| *volatility == Volatility::Deterministic);
     binder.finish().map(|()| Bound { query, ranking, uses_clock, is_deterministic })
 }
 
@@ -76,10 +77,11 @@ pub(crate) fn bind_expression(
 ) -> Result<(Expr, bool), SqlError> {
     let parameters = Parameters::default();
     let mut binder = Binder::new(text, &parameters, &[], Schema::default(), meter);
-    let entry = |name: &&str| Entry { name: Some((*name).to_owned()), kind: from::EntryKind::Item };
+    let entry = |name: &&str| ScopeEntry { name: Some((*name).to_owned()), kind: from::ScopeEntryKind::Item };
     binder.scope.extend(names.iter().map(entry));
     let bound = binder.expr(expr);
-    let is_deterministic = binder.natures.iter().all(|nature| *nature == Nature::Plain);
+    let is_deterministic =
+        binder.volatilities.iter().all(|volatility| *volatility == Volatility::Deterministic);
     binder.finish().map(|()| (bound, is_deterministic))
 }
 
@@ -95,7 +97,7 @@ pub(crate) struct Bound {
 
 /// The position of a query, which decides about its FROM root and its clauses.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Position {
+enum QueryPosition {
     Top,
     /// In FROM without an outer row: its root is the container, too.
     From,
@@ -104,7 +106,7 @@ enum Position {
 
 /// The clause of the expression being bound.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ClauseKind {
     Select,
     Clause(&'static str),
     AggregateArgument,
@@ -119,13 +121,13 @@ struct Binder<'t> {
     /// The first error of the meter: nothing is bound after it.
     failure: Option<SqlError>,
     folded_bytes: usize,
-    scope: Vec<Entry>,
-    frames: Vec<Frame>,
-    place: Place,
+    scope: Vec<ScopeEntry>,
+    frames: Vec<GroupFrame>,
+    clause_kind: ClauseKind,
     joins: usize,
     user_defined_calls: usize,
     /// The volatility of every function called.
-    natures: Vec<Nature>,
+    volatilities: Vec<Volatility>,
     ranking: Option<Ranking>,
     diagnostics: Vec<Diagnostic>,
     refusals: Vec<String>,
@@ -159,10 +161,10 @@ impl<'t> Binder<'t> {
             schema,
             scope: Vec::new(),
             frames: Vec::new(),
-            place: Place::Select,
+            clause_kind: ClauseKind::Select,
             joins: 0,
             user_defined_calls: 0,
-            natures: Vec::new(),
+            volatilities: Vec::new(),
             ranking: None,
             diagnostics: Vec::new(),
             refusals: Vec::new(),
@@ -214,16 +216,16 @@ impl<'t> Binder<'t> {
         self.text.get(span.start..span.end).unwrap_or_default().to_owned()
     }
 
-    fn with_place<T>(&mut self, place: Place, work: impl FnOnce(&mut Self) -> T) -> T {
-        let outer = std::mem::replace(&mut self.place, place);
+    fn with_clause_kind<T>(&mut self, clause_kind: ClauseKind, work: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = std::mem::replace(&mut self.clause_kind, clause_kind);
         let result = work(self);
-        self.place = outer;
+        self.clause_kind = outer;
         result
     }
 
-    fn query(&mut self, query: &ast::Query, position: Position) -> Query {
+    fn query(&mut self, query: &ast::Query, position: QueryPosition) -> Query {
         let outer_level = self.scope.len();
-        let outer_place = self.place;
+        let outer_kind = self.clause_kind;
         self.check_clauses(query, position);
         self.check_join_count(query);
         let sources = query.from.as_ref().map_or(Vec::new(), |from| self.from(from, position));
@@ -231,7 +233,7 @@ impl<'t> Binder<'t> {
         let (grouping, order_by, projection) = self.grouped_or_plain(query, outer_level, position);
         let (offset, limit) = self.counts(query);
         self.scope.truncate(outer_level);
-        self.place = outer_place;
+        self.clause_kind = outer_kind;
         Query {
             sources,
             filter,
@@ -249,28 +251,29 @@ impl<'t> Binder<'t> {
         &mut self,
         query: &ast::Query,
         outer_level: usize,
-        position: Position,
+        position: QueryPosition,
     ) -> (Option<Grouping>, Vec<OrderItem>, Expr) {
         if grouping::is_grouped(query) {
             return self.grouped(query, outer_level);
         }
         let order_by = match (&query.order_by, position) {
-            (Some(order_by), Position::Top) => self.order_by(query, order_by),
+            (Some(order_by), QueryPosition::Top) => self.order_by(query, order_by),
             _ => Vec::new(),
         };
-        let projection = self.with_place(Place::Select, |binder| binder.projection(query, outer_level));
+        let projection =
+            self.with_clause_kind(ClauseKind::Select, |binder| binder.projection(query, outer_level));
         (None, order_by, projection)
     }
 
     fn clause(&mut self, name: &'static str, expr: &ast::Expr) -> Expr {
-        self.with_place(Place::Clause(name), |binder| binder.expr(expr))
+        self.with_clause_kind(ClauseKind::Clause(name), |binder| binder.expr(expr))
     }
 
-    fn check_clauses(&mut self, query: &ast::Query, position: Position) {
+    fn check_clauses(&mut self, query: &ast::Query, position: QueryPosition) {
         if query.select.top.is_some() && query.offset_limit.is_some() {
             self.report(Problem::TopWithOffset, query.span);
         }
-        if position == Position::Top {
+        if position == QueryPosition::Top {
             return;
         }
         if let Some(top) = &query.select.top {

@@ -6,7 +6,7 @@ use crate::syntax::diagnostic::Problem;
 
 use super::Binder;
 use super::bound::{Expr, OrderItem, Step};
-use super::from::EntryKind;
+use super::from::ScopeEntryKind;
 
 /// As query plans write it: lower than any score; negated, greater than any distance.
 const WORST_SCORE: f64 = -1.79769e308;
@@ -62,10 +62,10 @@ impl Binder<'_> {
         let is_path = match base {
             Expr::Computed { .. } => true,
             Expr::Variable { level, .. } => match self.scope[*level].kind {
-                EntryKind::Item => !steps.is_empty(),
-                EntryKind::Property => true,
-                EntryKind::Correlated => return self.refuse(CORRELATED),
-                EntryKind::Derived | EntryKind::Let | EntryKind::Group => false,
+                ScopeEntryKind::Item => !steps.is_empty(),
+                ScopeEntryKind::Property => true,
+                ScopeEntryKind::Correlated => return self.refuse(CORRELATED),
+                ScopeEntryKind::Derived | ScopeEntryKind::Let | ScopeEntryKind::Group => false,
             },
             _ => false,
         };

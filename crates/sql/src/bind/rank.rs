@@ -11,7 +11,7 @@ use crate::syntax::diagnostic::Problem;
 
 use super::bound::{Component, Expr, OrderItem, Ranking, Score};
 use super::order::with_worst;
-use super::{Binder, Place, RANK_SCORES_MAX};
+use super::{Binder, ClauseKind, RANK_SCORES_MAX};
 
 impl Binder<'_> {
     /// Sort keys for a single score that depends on the item alone; otherwise the ranking decides the order.
@@ -26,7 +26,8 @@ impl Binder<'_> {
             self.report(Problem::RankNeedsScore, order_by.span);
             return Vec::new();
         };
-        self.ranking = self.with_place(Place::Clause("ORDER BY RANK"), |binder| binder.ranking(&item.expr));
+        self.ranking =
+            self.with_clause_kind(ClauseKind::Clause("ORDER BY RANK"), |binder| binder.ranking(&item.expr));
         match self.ranking.as_ref().map(|ranking| (ranking.is_fused, ranking.components.as_slice())) {
             Some((false, [Component { score: Score::Vector(score), .. }])) => {
                 vec![OrderItem { expr: with_worst(score.clone(), true), descending: true }]

@@ -21,7 +21,7 @@ impl Binder<'_> {
     /// multiplier)`, with defaults for omitted arguments; the last two may be null (an undefined argument would give
     /// no distance).
     pub(super) fn vector_call(&mut self, function: &'static Function, arguments: &[ast::Expr]) -> Expr {
-        self.natures.push(function.nature());
+        self.volatilities.push(function.volatility());
         let options = arguments.get(3).map(|options| self.vector_options(options)).unwrap_or_default();
         let mut bound = self.exprs(&arguments[..arguments.len().min(3)]);
         bound.resize_with(bound.len().max(2), Expr::undefined);

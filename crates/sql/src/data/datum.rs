@@ -10,11 +10,11 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
 use quire_value::{Kind, Node, Number, Object, Value};
 
-use super::item::{Form, Item, SYSTEM_PROPERTY_COUNT, Stored};
+use super::item::{Item, ItemForm, SYSTEM_PROPERTY_COUNT, Stored};
 
 /// A borrowed value.
 #[derive(Clone, Copy)]
-pub(crate) enum View<'a> {
+pub(crate) enum ValueRef<'a> {
     Node(Node<'a>),
     Value(&'a Value),
     /// A whole stored item: an object whose system properties follow the user's properties.
@@ -35,7 +35,7 @@ pub(crate) enum Scalar<'a> {
 
 /// Like `Cow<Value>`, but can also borrow from stored items.
 pub(crate) enum Datum<'a> {
-    Borrowed(View<'a>),
+    Borrowed(ValueRef<'a>),
     Owned(Value),
 }
 
@@ -45,10 +45,10 @@ impl Datum<'_> {
 
 impl<'a> Datum<'a> {
     #[inline]
-    pub fn view(&self) -> View<'_> {
+    pub fn value_ref(&self) -> ValueRef<'_> {
         match self {
             Datum::Borrowed(view) => *view,
-            Datum::Owned(value) => View::Value(value),
+            Datum::Owned(value) => ValueRef::Value(value),
         }
     }
 
@@ -60,11 +60,11 @@ impl<'a> Datum<'a> {
     }
 
     pub fn is_undefined(&self) -> bool {
-        self.view().is_undefined()
+        self.value_ref().is_undefined()
     }
 
     pub fn as_bool(&self) -> Option<bool> {
-        self.view().as_bool()
+        self.value_ref().as_bool()
     }
 
     /// A property of an object; undefined for anything else.
@@ -94,19 +94,19 @@ impl<'a> Datum<'a> {
     }
 }
 
-impl<'a> From<View<'a>> for Datum<'a> {
-    fn from(view: View<'a>) -> Datum<'a> {
+impl<'a> From<ValueRef<'a>> for Datum<'a> {
+    fn from(view: ValueRef<'a>) -> Datum<'a> {
         Datum::Borrowed(view)
     }
 }
 
-impl<'a> View<'a> {
-    pub const UNDEFINED: View<'static> = View::Value(&Value::Undefined);
+impl<'a> ValueRef<'a> {
+    pub const UNDEFINED: ValueRef<'static> = ValueRef::Value(&Value::Undefined);
 
-    pub fn of(item: &'a Item<'a>) -> View<'a> {
+    pub fn of(item: &'a Item<'a>) -> ValueRef<'a> {
         match &item.0 {
-            Form::Stored(stored) => View::Item(stored),
-            Form::Value(value) => View::Value(value),
+            ItemForm::Stored(stored) => ValueRef::Item(stored),
+            ItemForm::Value(value) => ValueRef::Value(value),
         }
     }
 
@@ -114,9 +114,9 @@ impl<'a> View<'a> {
     #[inline]
     fn user(self) -> Result<Node<'a>, &'a Value> {
         match self {
-            View::Node(node) => Ok(node),
-            View::Value(value) => Err(value),
-            View::Item(item) => Ok(item.user),
+            ValueRef::Node(node) => Ok(node),
+            ValueRef::Value(value) => Err(value),
+            ValueRef::Item(item) => Ok(item.user),
         }
     }
 
@@ -128,13 +128,13 @@ impl<'a> View<'a> {
     #[inline]
     pub fn scalar(self) -> Scalar<'a> {
         match self {
-            View::Value(Value::Undefined) => Scalar::Undefined,
-            View::Value(Value::Null) => Scalar::Null,
-            View::Value(Value::Bool(value)) => Scalar::Bool(*value),
-            View::Value(Value::Number(number)) => Scalar::Number(*number),
-            View::Value(Value::String(text)) => Scalar::Text(text.as_bytes()),
-            View::Value(_) | View::Item(_) => Scalar::Other,
-            View::Node(node) => node_scalar(node),
+            ValueRef::Value(Value::Undefined) => Scalar::Undefined,
+            ValueRef::Value(Value::Null) => Scalar::Null,
+            ValueRef::Value(Value::Bool(value)) => Scalar::Bool(*value),
+            ValueRef::Value(Value::Number(number)) => Scalar::Number(*number),
+            ValueRef::Value(Value::String(text)) => Scalar::Text(text.as_bytes()),
+            ValueRef::Value(_) | ValueRef::Item(_) => Scalar::Other,
+            ValueRef::Node(node) => node_scalar(node),
         }
     }
 
@@ -191,47 +191,47 @@ impl<'a> View<'a> {
     /// The number of members or elements; 0 otherwise.
     pub fn len(self) -> usize {
         let own = self.user().map_or_else(value_len, Node::len);
-        own + if let View::Item(_) = self { SYSTEM_PROPERTY_COUNT } else { 0 }
+        own + if let ValueRef::Item(_) = self { SYSTEM_PROPERTY_COUNT } else { 0 }
     }
 
     #[inline]
     pub fn member(self, name: &str) -> Datum<'a> {
         let found = match self {
-            View::Node(node) => node.get(name).map(View::Node),
-            View::Value(value) => value.get(name).map(View::Value),
-            View::Item(item) => return item_member(item, name),
+            ValueRef::Node(node) => node.get(name).map(ValueRef::Node),
+            ValueRef::Value(value) => value.get(name).map(ValueRef::Value),
+            ValueRef::Item(item) => return item_member(item, name),
         };
-        Datum::Borrowed(found.unwrap_or(View::UNDEFINED))
+        Datum::Borrowed(found.unwrap_or(ValueRef::UNDEFINED))
     }
 
-    fn at(self, index: usize) -> View<'a> {
+    fn at(self, index: usize) -> ValueRef<'a> {
         let found = match self.user() {
-            Ok(node) => node.at(index).map(View::Node),
-            Err(value) => value.at(index).map(View::Value),
+            Ok(node) => node.at(index).map(ValueRef::Node),
+            Err(value) => value.at(index).map(ValueRef::Value),
         };
-        found.unwrap_or(View::UNDEFINED)
+        found.unwrap_or(ValueRef::UNDEFINED)
     }
 
     /// The elements of an array; none for anything else.
-    pub fn elements(self) -> impl Iterator<Item = View<'a>> {
+    pub fn elements(self) -> impl Iterator<Item = ValueRef<'a>> {
         let (nodes, values) = match self.user() {
             Ok(node) => (Some(node.elements()), &[][..]),
             Err(value) => (None, value.as_array().unwrap_or_default()),
         };
-        nodes.into_iter().flatten().map(View::Node).chain(values.iter().map(View::Value))
+        nodes.into_iter().flatten().map(ValueRef::Node).chain(values.iter().map(ValueRef::Value))
     }
 
     pub fn to_value(self) -> Value {
         match self {
-            View::Node(node) => node.to_value(),
-            View::Value(value) => value.clone(),
-            View::Item(item) => item.to_value(),
+            ValueRef::Node(node) => node.to_value(),
+            ValueRef::Value(value) => value.clone(),
+            ValueRef::Item(item) => item.to_value(),
         }
     }
 
     pub fn to_cow(self) -> Cow<'a, Value> {
         match self {
-            View::Value(value) => Cow::Borrowed(value),
+            ValueRef::Value(value) => Cow::Borrowed(value),
             view => Cow::Owned(view.to_value()),
         }
     }
@@ -239,24 +239,24 @@ impl<'a> View<'a> {
     /// Appends compact JSON text. Leaves out what has no JSON form.
     pub fn write_json(self, out: &mut Vec<u8>) {
         match self {
-            View::Node(node) => node.write_json(out),
-            View::Value(value) => value.write_json(out),
-            View::Item(item) => item.write_json(out),
+            ValueRef::Node(node) => node.write_json(out),
+            ValueRef::Value(value) => value.write_json(out),
+            ValueRef::Item(item) => item.write_json(out),
         }
     }
 
     /// As `==` of values.
-    pub fn equals(self, other: View<'_>) -> bool {
+    pub fn equals(self, other: ValueRef<'_>) -> bool {
         match (self, other) {
-            (View::Value(left), View::Value(right)) => left == right,
-            (View::Item(_), _) | (_, View::Item(_)) => {
+            (ValueRef::Value(left), ValueRef::Value(right)) => left == right,
+            (ValueRef::Item(_), _) | (_, ValueRef::Item(_)) => {
                 self.kind() == other.kind() && *self.to_cow() == *other.to_cow()
             }
             _ => self.kind() == other.kind() && self.equals_of_kind(other),
         }
     }
 
-    fn equals_of_kind(self, other: View<'_>) -> bool {
+    fn equals_of_kind(self, other: ValueRef<'_>) -> bool {
         match self.kind() {
             Kind::Undefined | Kind::Null => true,
             Kind::Bool => self.as_bool() == other.as_bool(),
@@ -271,7 +271,7 @@ impl<'a> View<'a> {
     }
 
     /// As `total_cmp` of values.
-    pub fn total_cmp(self, other: View<'_>) -> Ordering {
+    pub fn total_cmp(self, other: ValueRef<'_>) -> Ordering {
         let kind = self.kind();
         match kind.cmp(&other.kind()) {
             Ordering::Equal => {}
@@ -306,9 +306,9 @@ impl<'a> View<'a> {
     /// The estimated memory of an owned copy of the value.
     pub fn approximate_size(self) -> usize {
         match self {
-            View::Value(value) => value_size(value),
-            View::Node(node) => node_size(node),
-            View::Item(item) => node_size(item.user) + SYSTEM_PROPERTIES_BYTES,
+            ValueRef::Value(value) => value_size(value),
+            ValueRef::Node(node) => node_size(node),
+            ValueRef::Item(item) => node_size(item.user) + SYSTEM_PROPERTIES_BYTES,
         }
     }
 }
@@ -320,7 +320,7 @@ const SYSTEM_PROPERTIES_BYTES: usize = 400;
 fn item_member<'a>(item: &'a Stored<'a>, name: &str) -> Datum<'a> {
     match name.starts_with('_').then(|| item.system.get(name)).flatten() {
         Some(own) => Datum::Owned(own),
-        None => View::Node(item.user).member(name),
+        None => ValueRef::Node(item.user).member(name),
     }
 }
 
@@ -349,39 +349,41 @@ fn value_len(value: &Value) -> usize {
 }
 
 /// Whether every member of one object is in the other. At least one of them is a node: nodes find names fast.
-fn covers(left: View<'_>, right: View<'_>) -> bool {
-    let in_node = |node: Node<'_>, name: &str, value: View<'_>| {
-        node.get(name).is_some_and(|member| View::Node(member).equals(value))
+fn covers(left: ValueRef<'_>, right: ValueRef<'_>) -> bool {
+    let in_node = |node: Node<'_>, name: &str, value: ValueRef<'_>| {
+        node.get(name).is_some_and(|member| ValueRef::Node(member).equals(value))
     };
     match (left.user(), right.user()) {
-        (Ok(left), Ok(right)) => left.members().all(|(name, value)| in_node(right, name, View::Node(value))),
-        (Ok(node), Err(value)) | (Err(value), Ok(node)) => value
-            .as_object()
-            .is_some_and(|object| object.iter().all(|(name, value)| in_node(node, name, View::Value(value)))),
+        (Ok(left), Ok(right)) => {
+            left.members().all(|(name, value)| in_node(right, name, ValueRef::Node(value)))
+        }
+        (Ok(node), Err(value)) | (Err(value), Ok(node)) => value.as_object().is_some_and(|object| {
+            object.iter().all(|(name, value)| in_node(node, name, ValueRef::Value(value)))
+        }),
         (Err(left), Err(right)) => left == right,
     }
 }
 
-fn object_hash(object: View<'_>, random: &RandomState) -> u64 {
+fn object_hash(object: ValueRef<'_>, random: &RandomState) -> u64 {
     match object {
-        View::Node(node) => {
-            sum_members(node.members().map(|(name, value)| (name, View::Node(value))), random)
+        ValueRef::Node(node) => {
+            sum_members(node.members().map(|(name, value)| (name, ValueRef::Node(value))), random)
         }
-        View::Value(value) => sum_members(values_of(value), random),
-        View::Item(item) => sum_members(values_of(&item.to_value()), random),
+        ValueRef::Value(value) => sum_members(values_of(value), random),
+        ValueRef::Item(item) => sum_members(values_of(&item.to_value()), random),
     }
 }
 
-fn values_of(value: &Value) -> impl Iterator<Item = (&str, View<'_>)> {
-    value.as_object().into_iter().flat_map(Object::iter).map(|(name, value)| (name, View::Value(value)))
+fn values_of(value: &Value) -> impl Iterator<Item = (&str, ValueRef<'_>)> {
+    value.as_object().into_iter().flat_map(Object::iter).map(|(name, value)| (name, ValueRef::Value(value)))
 }
 
 /// A sum, so that the order of the members does not matter.
 pub(super) fn sum_members<'v>(
-    members: impl Iterator<Item = (&'v str, View<'v>)>,
+    members: impl Iterator<Item = (&'v str, ValueRef<'v>)>,
     random: &RandomState,
 ) -> u64 {
-    let member_hash = |(name, value): (&str, View<'_>)| {
+    let member_hash = |(name, value): (&str, ValueRef<'_>)| {
         let mut hasher = random.build_hasher();
         name.hash(&mut hasher);
         value.hash_with(random, &mut hasher);
@@ -414,5 +416,5 @@ fn node_size(node: Node<'_>) -> usize {
 
 /// The estimated memory of a value.
 pub(crate) fn approximate_size(value: &Value) -> usize {
-    View::Value(value).approximate_size()
+    ValueRef::Value(value).approximate_size()
 }

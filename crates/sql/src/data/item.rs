@@ -4,10 +4,10 @@ use quire_value::{Kind, Node, Object, Value};
 
 /// An item of the container. Cheap to create and to copy: nothing is decoded before an expression needs it.
 #[derive(Clone, Copy)]
-pub struct Item<'a>(pub(super) Form<'a>);
+pub struct Item<'a>(pub(super) ItemForm<'a>);
 
 #[derive(Clone, Copy)]
-pub(super) enum Form<'a> {
+pub(super) enum ItemForm<'a> {
     Stored(Stored<'a>),
     Value(&'a Value),
 }
@@ -21,26 +21,26 @@ pub(crate) struct Stored<'a> {
 impl<'a> Item<'a> {
     /// The user's properties in binary form, and the system properties.
     pub fn stored(user: Node<'a>, system: &'a dyn SystemProperties) -> Item<'a> {
-        Item(Form::Stored(Stored { user, system }))
+        Item(ItemForm::Stored(Stored { user, system }))
     }
 
     /// A whole item, or the part of it that the query reads.
     pub fn value(value: &'a Value) -> Item<'a> {
-        Item(Form::Value(value))
+        Item(ItemForm::Value(value))
     }
 
     pub fn to_value(&self) -> Value {
         match self.0 {
-            Form::Stored(stored) => stored.to_value(),
-            Form::Value(value) => value.clone(),
+            ItemForm::Stored(stored) => stored.to_value(),
+            ItemForm::Value(value) => value.clone(),
         }
     }
 
     /// Appends compact JSON text.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         match self.0 {
-            Form::Stored(stored) => stored.write_json(out),
-            Form::Value(value) => value.write_json(out),
+            ItemForm::Stored(stored) => stored.write_json(out),
+            ItemForm::Value(value) => value.write_json(out),
         }
     }
 }

@@ -2,13 +2,13 @@
 
 mod datum; // the value of an expression
 mod item; // the input of a query
-mod places; // positions in a list, by keys
+mod key_index; // positions in a list, by keys
 mod record; // values in temporary files
 mod row; // the output of a query
 
-pub(crate) use self::datum::{Datum, Scalar, View, approximate_size};
+pub(crate) use self::datum::{Datum, Scalar, ValueRef, approximate_size};
 pub use self::item::{Item, SystemProperties};
-pub(crate) use self::places::Places;
-pub(crate) use self::record::{Fields, not_a_record, put_double, put_number, put_value};
+pub(crate) use self::key_index::KeyIndex;
+pub(crate) use self::record::{Fields, invalid_record, put_double, put_number, put_value};
 pub use self::row::Row;
-pub(crate) use self::row::Shape;
+pub(crate) use self::row::RowForm;

@@ -75,18 +75,18 @@ impl Fields<'_> {
     pub fn number(&mut self) -> Result<u64, SqlError> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
-            let (byte, rest) = self.0.split_first().ok_or_else(not_a_record)?;
+            let (byte, rest) = self.0.split_first().ok_or_else(invalid_record)?;
             self.0 = rest;
             number |= u64::from(*byte & 0x7F) << shift;
             if *byte < 0x80 {
                 return Ok(number);
             }
         }
-        Err(not_a_record())
+        Err(invalid_record())
     }
 
     fn bits(&mut self) -> Result<u64, SqlError> {
-        let (bytes, rest) = self.0.split_first_chunk().ok_or_else(not_a_record)?;
+        let (bytes, rest) = self.0.split_first_chunk().ok_or_else(invalid_record)?;
         self.0 = rest;
         Ok(u64::from_le_bytes(*bytes))
     }
@@ -96,20 +96,20 @@ impl Fields<'_> {
     }
 
     pub fn flag(&mut self) -> Result<bool, SqlError> {
-        let (byte, rest) = self.0.split_first().ok_or_else(not_a_record)?;
+        let (byte, rest) = self.0.split_first().ok_or_else(invalid_record)?;
         self.0 = rest;
         Ok(*byte != 0)
     }
 
     fn text(&mut self) -> Result<String, SqlError> {
-        let length = usize::try_from(self.number()?).map_err(|_| not_a_record())?;
-        let (bytes, rest) = self.0.split_at_checked(length).ok_or_else(not_a_record)?;
+        let length = usize::try_from(self.number()?).map_err(|_| invalid_record())?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or_else(invalid_record)?;
         self.0 = rest;
-        String::from_utf8(bytes.to_vec()).map_err(|_| not_a_record())
+        String::from_utf8(bytes.to_vec()).map_err(|_| invalid_record())
     }
 
     pub fn value(&mut self) -> Result<Value, SqlError> {
-        let (tag, rest) = self.0.split_first().ok_or_else(not_a_record)?;
+        let (tag, rest) = self.0.split_first().ok_or_else(invalid_record)?;
         self.0 = rest;
         Ok(match *tag {
             UNDEFINED => Value::Undefined,
@@ -134,11 +134,11 @@ impl Fields<'_> {
                         .collect::<Object>(),
                 )
             }
-            _ => return Err(not_a_record()),
+            _ => return Err(invalid_record()),
         })
     }
 }
 
-pub(crate) fn not_a_record() -> SqlError {
-    SqlError::TempIo { message: "a record is not what was written".to_owned() }
+pub(crate) fn invalid_record() -> SqlError {
+    SqlError::TempIo { message: "a record cannot be decoded".to_owned() }
 }

@@ -6,12 +6,12 @@ use quire_value::{Kind, Object, Value, text};
 
 use crate::error::SqlError;
 
-use super::datum::{Datum, View, sum_members};
+use super::datum::{Datum, ValueRef, sum_members};
 
 /// A row that still borrows its parts. Written as JSON without building a value first.
-pub struct Row<'a>(pub(crate) Shape<'a>);
+pub struct Row<'a>(pub(crate) RowForm<'a>);
 
-pub(crate) enum Shape<'a> {
+pub(crate) enum RowForm<'a> {
     Datum(Datum<'a>),
     /// The defined properties of a select list. All names differ.
     Members(Vec<(&'a str, Datum<'a>)>),
@@ -21,41 +21,41 @@ impl<'a> Row<'a> {
     /// Appends compact JSON text. Leaves out what has no JSON form (`undefined`, NaN, infinity).
     pub fn write_json(&self, out: &mut Vec<u8>) {
         match &self.0 {
-            Shape::Datum(datum) => datum.view().write_json(out),
-            Shape::Members(members) => write_members(members, out),
+            RowForm::Datum(datum) => datum.value_ref().write_json(out),
+            RowForm::Members(members) => write_members(members, out),
         }
     }
 
     pub fn to_value(&self) -> Value {
-        self.again().into_value()
+        self.reborrow().into_value()
     }
 
     /// Refuses a row that contains NaN or an infinity: it has no JSON form.
     pub fn check(&self) -> Result<(), SqlError> {
         let is_finite = match &self.0 {
-            Shape::Datum(datum) => datum.view().is_finite(),
-            Shape::Members(members) => members.iter().all(|(_, datum)| datum.view().is_finite()),
+            RowForm::Datum(datum) => datum.value_ref().is_finite(),
+            RowForm::Members(members) => members.iter().all(|(_, datum)| datum.value_ref().is_finite()),
         };
         if is_finite { Ok(()) } else { Err(SqlError::NotRepresentable) }
     }
 
     pub(crate) fn into_datum(self) -> Datum<'a> {
         match self.0 {
-            Shape::Datum(datum) => datum,
-            Shape::Members(_) => Datum::Owned(self.into_value()),
+            RowForm::Datum(datum) => datum,
+            RowForm::Members(_) => Datum::Owned(self.into_value()),
         }
     }
 
     /// Whether a copy is needed to make it one value.
     pub(crate) fn is_in_parts(&self) -> bool {
-        matches!(self.0, Shape::Members(_))
+        matches!(self.0, RowForm::Members(_))
     }
 
     /// The value as evaluated, including what has no JSON form.
     pub(crate) fn into_value(self) -> Value {
         match self.0 {
-            Shape::Datum(datum) => datum.into_value(),
-            Shape::Members(members) => {
+            RowForm::Datum(datum) => datum.into_value(),
+            RowForm::Members(members) => {
                 let members = members.into_iter().map(|(name, datum)| (name, datum.into_value()));
                 Value::Object(members.collect::<Object>())
             }
@@ -63,27 +63,27 @@ impl<'a> Row<'a> {
     }
 
     /// The same row, borrowed.
-    pub(crate) fn again(&self) -> Row<'_> {
+    pub(crate) fn reborrow(&self) -> Row<'_> {
         Row(match &self.0 {
-            Shape::Datum(datum) => Shape::Datum(Datum::Borrowed(datum.view())),
-            Shape::Members(members) => Shape::Members(
-                members.iter().map(|(name, datum)| (*name, Datum::Borrowed(datum.view()))).collect(),
+            RowForm::Datum(datum) => RowForm::Datum(Datum::Borrowed(datum.value_ref())),
+            RowForm::Members(members) => RowForm::Members(
+                members.iter().map(|(name, datum)| (*name, Datum::Borrowed(datum.value_ref()))).collect(),
             ),
         })
     }
 
     pub(crate) fn is_undefined(&self) -> bool {
-        matches!(&self.0, Shape::Datum(datum) if datum.is_undefined())
+        matches!(&self.0, RowForm::Datum(datum) if datum.is_undefined())
     }
 
     /// The estimated memory of an owned copy.
     pub fn approximate_size(&self) -> usize {
         match &self.0 {
-            Shape::Datum(datum) => datum.view().approximate_size(),
-            Shape::Members(members) => members
+            RowForm::Datum(datum) => datum.value_ref().approximate_size(),
+            RowForm::Members(members) => members
                 .iter()
                 .map(|(name, datum)| {
-                    name.len() + 2 * std::mem::size_of::<Value>() + datum.view().approximate_size()
+                    name.len() + 2 * std::mem::size_of::<Value>() + datum.value_ref().approximate_size()
                 })
                 .sum(),
         }
@@ -91,8 +91,10 @@ impl<'a> Row<'a> {
 
     pub(crate) fn equals(&self, value: &Value) -> bool {
         match &self.0 {
-            Shape::Datum(datum) => datum.view().equals(View::Value(value)),
-            Shape::Members(members) => value.as_object().is_some_and(|object| same_members(members, object)),
+            RowForm::Datum(datum) => datum.value_ref().equals(ValueRef::Value(value)),
+            RowForm::Members(members) => {
+                value.as_object().is_some_and(|object| same_members(members, object))
+            }
         }
     }
 
@@ -100,10 +102,10 @@ impl<'a> Row<'a> {
     pub(crate) fn hash(&self, random: &RandomState) -> u64 {
         let mut hasher = random.build_hasher();
         match &self.0 {
-            Shape::Datum(datum) => datum.view().hash_with(random, &mut hasher),
-            Shape::Members(members) => {
+            RowForm::Datum(datum) => datum.value_ref().hash_with(random, &mut hasher),
+            RowForm::Members(members) => {
                 std::hash::Hash::hash(&Kind::Object, &mut hasher);
-                let members = members.iter().map(|(name, datum)| (*name, datum.view()));
+                let members = members.iter().map(|(name, datum)| (*name, datum.value_ref()));
                 hasher.write_u64(sum_members(members, random));
             }
         }
@@ -113,7 +115,7 @@ impl<'a> Row<'a> {
 
 impl<'a> From<Datum<'a>> for Row<'a> {
     fn from(datum: Datum<'a>) -> Row<'a> {
-        Row(Shape::Datum(datum))
+        Row(RowForm::Datum(datum))
     }
 }
 
@@ -124,21 +126,21 @@ fn same_members(members: &[(&str, Datum<'_>)], object: &Object) -> bool {
     }
     let equal = |name: &str, datum: &Datum<'_>, other: (&str, &Value)| {
         let value = if other.0 == name { Some(other.1) } else { object.get(name) };
-        value.is_some_and(|value| datum.view().equals(View::Value(value)))
+        value.is_some_and(|value| datum.value_ref().equals(ValueRef::Value(value)))
     };
     members.iter().zip(object.iter()).all(|((name, datum), other)| equal(name, datum, other))
 }
 
 fn write_members(members: &[(&str, Datum<'_>)], out: &mut Vec<u8>) {
     out.push(b'{');
-    let written = members.iter().filter(|(_, datum)| datum.view().is_json());
+    let written = members.iter().filter(|(_, datum)| datum.value_ref().is_json());
     for (index, (name, datum)) in written.enumerate() {
         if index > 0 {
             out.push(b',');
         }
         text::write_string(name, out);
         out.push(b':');
-        datum.view().write_json(out);
+        datum.value_ref().write_json(out);
     }
     out.push(b'}');
 }

@@ -5,31 +5,31 @@ use std::sync::Arc;
 use quire_value::{Kind, Object, Value};
 
 use crate::bind::bound::{Expr, Query, Step};
-use crate::data::{Datum, View, approximate_size};
+use crate::data::{Datum, ValueRef, approximate_size};
 use crate::error::SqlError;
 use crate::functions::{Argument, Call, Evaluate, FoundFunction, Function, Implementation};
-use crate::limits::Kept;
+use crate::limits::KeptMemory;
 use crate::syntax::ast::{BinaryOperator, SubqueryForm, UnaryOperator};
 use crate::text::like::Pattern;
 
 use super::operators::{binary, compare, equal, logical, to_int32};
-use super::{Flow, Run, Scope};
+use super::{Execution, Flow, Scope};
 
 const CARDINALITY: &str = "The cardinality of a scalar subquery result set cannot be greater than one.";
 
 /// Smaller arrays and objects are not measured again when their operands are dropped.
-const SETTLED_BYTES_MIN: usize = 16 << 10;
+const MEASURED_BYTES_MIN: usize = 16 << 10;
 /// Texts of one call that are not counted: the result of a function is dropped soon.
 const UNCOUNTED_TEXT_BYTES_MAX: usize = 256;
 
 type Evaluated<'d> = Result<Datum<'d>, SqlError>;
 
-impl Run<'_> {
+impl Execution<'_> {
     /// The common expressions of a scan come first and need little stack; the others are behind a call.
     pub(super) fn evaluate<'d>(&'d self, expr: &'d Expr, scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
         self.meter().spend(1)?;
         match expr {
-            Expr::Constant(value) => Ok(Datum::Borrowed(View::Value(value))),
+            Expr::Constant(value) => Ok(Datum::Borrowed(ValueRef::Value(value))),
             Expr::Variable { level, .. } => Ok(Datum::Borrowed(value_at(scope, *level))),
             Expr::Path { base, steps, .. } => self.path(base, steps, scope),
             Expr::Chain { first, rest } => self.chain(first, rest, scope),
@@ -41,22 +41,22 @@ impl Run<'_> {
     fn evaluate_other<'d>(&'d self, expr: &'d Expr, scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
         let mark = self.meter().mark();
         let datum = self.evaluate_node(expr, scope)?;
-        self.settle(mark, &datum)?;
+        self.release_operands(mark, &datum)?;
         Ok(datum)
     }
 
     /// Releases the transient memory of the operands and counts the result.
     #[inline]
-    fn settle(&self, mark: usize, result: &Datum<'_>) -> Result<(), SqlError> {
-        if self.meter().mark() == mark { Ok(()) } else { self.settle_built(mark, result) }
+    fn release_operands(&self, mark: usize, result: &Datum<'_>) -> Result<(), SqlError> {
+        if self.meter().mark() == mark { Ok(()) } else { self.release_operands_of_built(mark, result) }
     }
 
-    fn settle_built(&self, mark: usize, result: &Datum<'_>) -> Result<(), SqlError> {
+    fn release_operands_of_built(&self, mark: usize, result: &Datum<'_>) -> Result<(), SqlError> {
         let built = self.meter().mark() - mark;
         let stays = match result {
             Datum::Owned(Value::String(text)) => text.len(),
             // Measuring takes time, and would gain little.
-            Datum::Owned(Value::Array(_) | Value::Object(_)) if built < SETTLED_BYTES_MIN => built,
+            Datum::Owned(Value::Array(_) | Value::Object(_)) if built < MEASURED_BYTES_MIN => built,
             Datum::Owned(value @ (Value::Array(_) | Value::Object(_))) => {
                 self.meter().spend_bytes(built)?;
                 approximate_size(value)
@@ -75,11 +75,11 @@ impl Run<'_> {
             Expr::Computed { level, index, .. } => self.computed(value_at(scope, *level), *index),
             Expr::GroupKey { level, index } => {
                 let key = scope.and_then(|scope| scope.group_at(*level)?.keys.get(*index));
-                Ok(Datum::Borrowed(key.map_or(View::UNDEFINED, View::Value)))
+                Ok(Datum::Borrowed(key.map_or(ValueRef::UNDEFINED, ValueRef::Value)))
             }
             Expr::Aggregate { level, index } => {
                 let aggregate = scope.and_then(|scope| scope.group_at(*level)?.aggregates.get(*index));
-                Ok(Datum::Borrowed(aggregate.map_or(View::UNDEFINED, View::Value)))
+                Ok(Datum::Borrowed(aggregate.map_or(ValueRef::UNDEFINED, ValueRef::Value)))
             }
             Expr::Array(items) => self.array(items, scope),
             Expr::Object(properties) => self.object(properties, scope),
@@ -111,7 +111,7 @@ impl Run<'_> {
         match self.evaluate(value, scope)? {
             Datum::Borrowed(view) => self.evaluate(body, Some(&Scope::value(view, scope))),
             Datum::Owned(value) => {
-                let inner = Scope::value(View::Value(&value), scope);
+                let inner = Scope::value(ValueRef::Value(&value), scope);
                 let result = self.evaluate(body, Some(&inner))?;
                 Ok(Datum::Owned(self.own(result)?))
             }
@@ -129,7 +129,7 @@ impl Run<'_> {
     }
 
     /// Computed properties are bound with the item as the only level.
-    fn computed<'d>(&'d self, item: View<'d>, index: usize) -> Evaluated<'d> {
+    fn computed<'d>(&'d self, item: ValueRef<'d>, index: usize) -> Evaluated<'d> {
         let Some(expr) = self.computed.get(index) else { return Ok(Datum::UNDEFINED) };
         self.evaluate(expr, Some(&Scope::value(item, None)))
     }
@@ -140,13 +140,13 @@ impl Run<'_> {
         for step in steps {
             value = match step {
                 Step::Name(name) => {
-                    self.spend_on_search(value.view())?;
+                    self.spend_on_search(value.value_ref())?;
                     value.member(name)
                 }
                 Step::Index(index) => {
-                    self.spend_on_search(value.view())?;
+                    self.spend_on_search(value.value_ref())?;
                     let index = self.evaluate(index, scope)?;
-                    let index = index.view();
+                    let index = index.value_ref();
                     match (index.as_str(), index.as_number()) {
                         (Some(name), _) => value.member(name),
                         (_, Some(number)) => value.element(number),
@@ -160,9 +160,9 @@ impl Run<'_> {
 
     /// Values search names linearly; stored objects use binary search.
     #[inline]
-    fn spend_on_search(&self, value: View<'_>) -> Result<(), SqlError> {
+    fn spend_on_search(&self, value: ValueRef<'_>) -> Result<(), SqlError> {
         match value {
-            View::Value(Value::Object(object)) => self.meter().spend(object.len() as u64 / 8),
+            ValueRef::Value(Value::Object(object)) => self.meter().spend(object.len() as u64 / 8),
             _ => Ok(()),
         }
     }
@@ -201,7 +201,7 @@ impl Run<'_> {
     ) -> Evaluated<'d> {
         let mut value = self.evaluate(operand, scope)?;
         for operator in operators.iter().rev() {
-            value = Datum::Owned(apply_unary(*operator, value.view()));
+            value = Datum::Owned(apply_unary(*operator, value.value_ref()));
         }
         Ok(value)
     }
@@ -217,21 +217,21 @@ impl Run<'_> {
         let mut left = self.evaluate(first, scope)?;
         for (operator, operand) in rest {
             let right = self.evaluate(operand, scope)?;
-            self.spend_on(left.view())?;
+            self.spend_on(left.value_ref())?;
             if *operator == BinaryOperator::Concat {
-                let length = |view: View<'_>| view.as_text().map_or(0, <[u8]>::len);
-                let bytes = length(left.view()) + length(right.view());
+                let length = |view: ValueRef<'_>| view.as_text().map_or(0, <[u8]>::len);
+                let bytes = length(left.value_ref()) + length(right.value_ref());
                 self.meter().build(bytes)?;
                 self.meter().spend_bytes(bytes)?;
             }
-            left = Datum::Owned(binary(*operator, left.view(), right.view()));
-            self.settle(mark, &left)?;
+            left = Datum::Owned(binary(*operator, left.value_ref(), right.value_ref()));
+            self.release_operands(mark, &left)?;
         }
         Ok(left)
     }
 
     /// Concatenation and comparison take time in proportion to the size of the values.
-    fn spend_on(&self, value: View<'_>) -> Result<(), SqlError> {
+    fn spend_on(&self, value: ValueRef<'_>) -> Result<(), SqlError> {
         match value.kind() {
             Kind::String => self.meter().spend_bytes(value.as_text().map_or(0, <[u8]>::len)),
             Kind::Array | Kind::Object => self.meter().spend_bytes(value.approximate_size()),
@@ -272,15 +272,15 @@ impl Run<'_> {
             return Ok(None);
         }
         if let Some(sorted) = sorted {
-            self.spend_on(needle.view())?;
-            return Ok(contains_sorted(needle.view(), sorted));
+            self.spend_on(needle.value_ref())?;
+            return Ok(contains_sorted(needle.value_ref(), sorted));
         }
         let mut undefined = false;
         let mark = self.meter().mark();
         for item in items {
             self.meter().restore(mark);
-            self.spend_on(needle.view())?;
-            match equal(needle.view(), self.evaluate(item, scope)?.view()) {
+            self.spend_on(needle.value_ref())?;
+            match equal(needle.value_ref(), self.evaluate(item, scope)?.value_ref()) {
                 Some(true) => return Ok(Some(true)),
                 Some(false) => {}
                 None => undefined = true,
@@ -299,7 +299,7 @@ impl Run<'_> {
     ) -> Result<Option<bool>, SqlError> {
         let text = self.evaluate(text, scope)?;
         let pattern = self.evaluate(pattern, scope)?;
-        let (Some(text), Some(pattern)) = (text.view().as_str(), pattern.view().as_str()) else {
+        let (Some(text), Some(pattern)) = (text.value_ref().as_str(), pattern.value_ref().as_str()) else {
             return Ok(None);
         };
         let fresh;
@@ -329,8 +329,10 @@ impl Run<'_> {
         scope: Option<&Scope<'_, '_>>,
     ) -> Result<Option<bool>, SqlError> {
         let value = self.evaluate(value, scope)?;
-        let above = compare(value.view(), self.evaluate(low, scope)?.view(), std::cmp::Ordering::is_ge);
-        let below = compare(value.view(), self.evaluate(high, scope)?.view(), std::cmp::Ordering::is_le);
+        let above =
+            compare(value.value_ref(), self.evaluate(low, scope)?.value_ref(), std::cmp::Ordering::is_ge);
+        let below =
+            compare(value.value_ref(), self.evaluate(high, scope)?.value_ref(), std::cmp::Ordering::is_le);
         Ok(match (above, below) {
             (Some(false), _) | (_, Some(false)) => Some(false),
             (Some(true), Some(true)) => Some(true),
@@ -404,19 +406,19 @@ impl Run<'_> {
         evaluate: Evaluate,
         arguments: &[Argument<'_>],
     ) -> Evaluated<'d> {
-        if !function.sees_undefined && arguments.iter().any(|argument| argument.view().is_undefined()) {
+        if !function.sees_undefined && arguments.iter().any(|argument| argument.value_ref().is_undefined()) {
             return Ok(Datum::UNDEFINED);
         }
         let mut text_bytes = 0;
         for argument in arguments {
-            text_bytes += self.spend_on_argument(argument.view())?;
+            text_bytes += self.spend_on_argument(argument.value_ref())?;
         }
         if text_bytes > UNCOUNTED_TEXT_BYTES_MAX {
             // Most functions build at most this much from their texts; the others reserve memory themselves.
             self.meter().build(2 * text_bytes)?;
         }
-        let result = evaluate(&Call { arguments, surroundings: self.surroundings });
-        match self.surroundings.failure.take() {
+        let result = evaluate(&Call { arguments, context: self.context });
+        match self.context.failure.take() {
             Some(failure) => Err(failure),
             None => Ok(Datum::Owned(result.unwrap_or(Value::Undefined))),
         }
@@ -434,13 +436,13 @@ impl Run<'_> {
             let value = self.evaluate(argument, scope)?;
             values.push(self.own(value)?);
         }
-        let functions = self.surroundings.functions;
-        if self.foresight.is_some() {
-            let value = functions.foresee(function.number, &values);
+        let functions = self.context.functions;
+        if self.missing_call.is_some() {
+            let value = functions.value_or_enqueue(function.number, &values);
             return value.map(Datum::Owned).ok_or(SqlError::CallPending);
         }
         let value = functions.call(function.number, &values, &mut |steps| self.meter().spend(steps))?;
-        let bytes = View::Value(&value).approximate_size();
+        let bytes = ValueRef::Value(&value).approximate_size();
         self.meter().build(bytes)?;
         self.meter().spend_bytes(bytes)?;
         Ok(Datum::Owned(value))
@@ -448,7 +450,7 @@ impl Run<'_> {
 
     /// Spends steps for reading an argument once; functions that do more work spend more themselves. Returns the
     /// length of a text.
-    fn spend_on_argument(&self, argument: View<'_>) -> Result<usize, SqlError> {
+    fn spend_on_argument(&self, argument: ValueRef<'_>) -> Result<usize, SqlError> {
         match argument.kind() {
             Kind::String => {
                 let bytes = argument.as_text().map_or(0, <[u8]>::len);
@@ -521,7 +523,7 @@ impl Run<'_> {
 
     fn row_array(&self, query: &Query, scope: Option<&Scope<'_, '_>>) -> Result<Value, SqlError> {
         let mut rows = Vec::new();
-        let kept = Kept::new(self.meter());
+        let kept = KeptMemory::new(self.meter());
         let _all = self.rows(query, scope, &mut |row| {
             kept.keep(row.approximate_size())?;
             rows.push(self.own_row(row)?);
@@ -531,15 +533,15 @@ impl Run<'_> {
     }
 }
 
-fn value_at<'d>(scope: Option<&Scope<'_, 'd>>, level: usize) -> View<'d> {
-    scope.map_or(View::UNDEFINED, |scope| scope.value_at(level))
+fn value_at<'d>(scope: Option<&Scope<'_, 'd>>, level: usize) -> ValueRef<'d> {
+    scope.map_or(ValueRef::UNDEFINED, |scope| scope.value_at(level))
 }
 
 fn truth<'d>(truth: Option<bool>, negated: bool) -> Datum<'d> {
     Datum::Owned(logical(truth.map(|truth| truth != negated)))
 }
 
-fn apply_unary(operator: UnaryOperator, value: View<'_>) -> Value {
+fn apply_unary(operator: UnaryOperator, value: ValueRef<'_>) -> Value {
     match (operator, value.as_bool(), value.as_number()) {
         (UnaryOperator::Not, Some(truth), _) => Value::Bool(!truth),
         (UnaryOperator::Plus, _, Some(number)) => Value::Number(number),
@@ -550,8 +552,9 @@ fn apply_unary(operator: UnaryOperator, value: View<'_>) -> Value {
 }
 
 /// Undefined constants sort first. Without a match, one of them makes the result undefined.
-fn contains_sorted(needle: View<'_>, sorted: &[Arc<Value>]) -> Option<bool> {
-    let found = || sorted.binary_search_by(|value| needle.total_cmp(View::Value(value)).reverse()).is_ok();
+fn contains_sorted(needle: ValueRef<'_>, sorted: &[Arc<Value>]) -> Option<bool> {
+    let found =
+        || sorted.binary_search_by(|value| needle.total_cmp(ValueRef::Value(value)).reverse()).is_ok();
     if !needle.is_nan() && found() {
         return Some(true);
     }

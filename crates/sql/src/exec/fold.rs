@@ -4,10 +4,10 @@
 use quire_value::Value;
 
 use crate::bind::bound::{Expr, Query, sorted_constants};
-use crate::functions::{Implementation, Nature, NoFunctions, Patterns};
+use crate::functions::{Implementation, NoFunctions, RegexCache, Volatility};
 use crate::limits::Allowance;
 
-use super::{Environment, Run, surroundings};
+use super::{Environment, Execution, eval_context};
 
 /// Step limit for all constants of a query together.
 const STEPS_MAX: u64 = 100_000;
@@ -21,16 +21,15 @@ pub(crate) fn fold_expr(expr: &mut Expr, allowance: &Allowance) {
 }
 
 /// If the allowance is exhausted or the query is cancelled, expressions stay unchanged: the next check reports it.
-fn with_run(allowance: &Allowance, work: impl FnOnce(&Run<'_>)) {
+fn with_run(allowance: &Allowance, work: impl FnOnce(&Execution<'_>)) {
     let allowance = allowance.clone().with_item_steps(STEPS_MAX);
-    let patterns = Patterns::default();
-    let surroundings =
-        surroundings(&Environment { allowance, ..Environment::default() }, &patterns, &NoFunctions);
-    work(&Run::new(&surroundings, &[], None));
+    let patterns = RegexCache::default();
+    let context = eval_context(&Environment { allowance, ..Environment::default() }, &patterns, &NoFunctions);
+    work(&Execution::new(&context, &[], None));
 }
 
 /// Folds children first.
-fn fold(expr: &mut Expr, run: &Run<'_>) {
+fn fold(expr: &mut Expr, run: &Execution<'_>) {
     let mut constant = true;
     expr.for_each_child_mut(&mut |child| {
         fold(child, run);
@@ -55,7 +54,7 @@ fn depends_on_children_only(expr: &Expr) -> bool {
         // Spatial functions depend on the container as well.
         Expr::Call { function, .. } => {
             !function.is_spatial()
-                && function.nature() == Nature::Plain
+                && function.volatility() == Volatility::Deterministic
                 && matches!(function.implementation, Implementation::Scalar(_))
         }
         _ => false,
@@ -63,7 +62,7 @@ fn depends_on_children_only(expr: &Expr) -> bool {
 }
 
 /// Prepares what the binder prepares for constants, for expressions that have become constants.
-fn prepare(expr: &mut Expr, run: &Run<'_>) {
+fn prepare(expr: &mut Expr, run: &Execution<'_>) {
     match expr {
         Expr::In { items, sorted: sorted @ None, .. } => {
             *sorted = sorted_constants(items);

@@ -7,14 +7,14 @@
 use quire_value::{Value, key};
 
 use crate::bind::bound::{Expr, Grouping, Query};
-use crate::data::{Datum, Fields, Places, View, not_a_record, put_value};
+use crate::data::{Datum, Fields, KeyIndex, ValueRef, invalid_record, put_value};
 use crate::error::SqlError;
 use crate::functions::{Accumulator, Aggregate};
-use crate::limits::Kept;
+use crate::limits::KeptMemory;
 
 use super::scope::Group;
-use super::spill::{Sorter, Steps};
-use super::{Flow, Run, Scope, Visit};
+use super::spill::{Sorter, StepLimit};
+use super::{Execution, Flow, Scope, Visit};
 
 struct Accumulating {
     keys: Vec<Value>,
@@ -24,15 +24,15 @@ struct Accumulating {
 /// The groups in memory.
 struct Groups<'m> {
     groups: Vec<Accumulating>,
-    by_keys: Places,
-    kept: Kept<'m>,
+    by_keys: KeyIndex,
+    kept: KeptMemory<'m>,
     /// Spilled parts of groups, and how many there are.
     spilled: Option<Sorter<'m>>,
     spilled_count: u64,
-    steps: Steps,
+    steps: StepLimit,
 }
 
-impl Run<'_> {
+impl Execution<'_> {
     pub(super) fn groups(
         &self,
         query: &Query,
@@ -89,7 +89,7 @@ impl Run<'_> {
     }
 
     /// Evaluates the group keys and arguments of a row, to collect calls.
-    pub(super) fn foresee_group(
+    pub(super) fn collect_group_calls(
         &self,
         grouping: &Grouping,
         scope: Option<&Scope<'_, '_>>,
@@ -97,7 +97,7 @@ impl Run<'_> {
         for key in &grouping.keys {
             drop(self.evaluate(key, scope)?);
         }
-        let scope = Scope::value(View::UNDEFINED, scope);
+        let scope = Scope::value(ValueRef::UNDEFINED, scope);
         for call in &grouping.aggregates {
             drop(self.evaluate(&call.argument, Some(&scope))?);
         }
@@ -110,14 +110,14 @@ impl Run<'_> {
         grouping: &Grouping,
         scope: Option<&Scope<'_, '_>>,
     ) -> Result<Groups<'_>, SqlError> {
-        let (by_keys, kept) = (Places::default(), Kept::new(self.meter()));
+        let (by_keys, kept) = (KeyIndex::default(), KeptMemory::new(self.meter()));
         let mut groups = Groups {
             groups: Vec::new(),
             by_keys,
             kept,
             spilled: None,
             spilled_count: 0,
-            steps: Steps::of(query),
+            steps: StepLimit::of(query),
         };
         if grouping.keys.is_empty() {
             // Aggregates over no rows still give one row.
@@ -127,19 +127,19 @@ impl Run<'_> {
         let reads_container = query.reads_container();
         let _all = self.filtered(query, scope, &mut |scope| {
             // A single group that is too large cannot be spilled.
-            if groups.kept.is_crowded() && !grouping.keys.is_empty() {
+            if groups.kept.should_spill() && !grouping.keys.is_empty() {
                 groups.spill()?;
             }
-            let place = self.place_of(grouping, &mut groups, scope)?;
+            let position = self.group_of(grouping, &mut groups, scope)?;
             let times = if reads_container { self.multiplicity.get() } else { 1 };
-            self.push_row(&mut groups.groups[place], &groups.kept, grouping, times, scope)?;
+            self.push_row(&mut groups.groups[position], &groups.kept, grouping, times, scope)?;
             Ok(Flow::Continue(()))
         })?;
         Ok(groups)
     }
 
     /// Finds the group of a row without copying its keys.
-    fn place_of(
+    fn group_of(
         &self,
         grouping: &Grouping,
         groups: &mut Groups<'_>,
@@ -148,60 +148,60 @@ impl Run<'_> {
         let key = |expr| self.group_key(expr, scope);
         match grouping.keys.as_slice() {
             [] => Ok(0),
-            [only] => self.place(grouping, groups, [key(only)?]),
-            [first, second] => self.place(grouping, groups, [key(first)?, key(second)?]),
+            [only] => self.group_at(grouping, groups, [key(only)?]),
+            [first, second] => self.group_at(grouping, groups, [key(first)?, key(second)?]),
             keys => {
                 let keys = keys.iter().map(key).collect::<Result<Vec<Datum<'_>>, SqlError>>()?;
-                self.place(grouping, groups, keys)
+                self.group_at(grouping, groups, keys)
             }
         }
     }
 
     fn group_key<'d>(&'d self, expr: &'d Expr, scope: Option<&Scope<'_, 'd>>) -> Result<Datum<'d>, SqlError> {
         let key = self.evaluate(expr, scope)?;
-        self.meter().spend_bytes(key.view().approximate_size())?;
+        self.meter().spend_bytes(key.value_ref().approximate_size())?;
         Ok(key)
     }
 
-    fn place<'d>(
+    fn group_at<'d>(
         &self,
         grouping: &Grouping,
         groups: &mut Groups<'_>,
         keys: impl AsRef<[Datum<'d>]> + IntoIterator<Item = Datum<'d>>,
     ) -> Result<usize, SqlError> {
         let hash = groups.by_keys.hash(keys.as_ref());
-        let has_keys = |place: usize| {
-            let known = groups.groups.get(place).map_or(&[][..], |group| &group.keys);
-            known.iter().zip(keys.as_ref()).all(|(known, key)| key.view().equals(View::Value(known)))
+        let has_keys = |position: usize| {
+            let known = groups.groups.get(position).map_or(&[][..], |group| &group.keys);
+            known.iter().zip(keys.as_ref()).all(|(known, key)| key.value_ref().equals(ValueRef::Value(known)))
         };
-        if let Some(place) = groups.by_keys.find(hash, has_keys) {
-            return Ok(place);
+        if let Some(position) = groups.by_keys.find(hash, has_keys) {
+            return Ok(position);
         }
-        let bytes: usize = keys.as_ref().iter().map(|key| key.view().approximate_size()).sum();
+        let bytes: usize = keys.as_ref().iter().map(|key| key.value_ref().approximate_size()).sum();
         let accumulators = grouping.aggregates.len() * std::mem::size_of::<Accumulator>();
-        let bytes = 128 + Places::SLOT_BYTES + accumulators + bytes;
+        let bytes = 128 + KeyIndex::SLOT_BYTES + accumulators + bytes;
         if !groups.kept.try_keep(bytes)? {
             groups.spill()?;
             groups.kept.keep(bytes)?;
         }
         let keys: Vec<Value> = keys.into_iter().map(Datum::into_value).collect();
-        let place = groups.groups.len();
+        let position = groups.groups.len();
         let accumulator = if groups.spilled.is_some() { Accumulator::later } else { Accumulator::new };
         groups.groups.push(Accumulating::new(keys, grouping, accumulator));
-        groups.by_keys.insert(hash, place);
-        Ok(place)
+        groups.by_keys.insert(hash, position);
+        Ok(position)
     }
 
     fn push_row(
         &self,
         group: &mut Accumulating,
-        kept: &Kept<'_>,
+        kept: &KeptMemory<'_>,
         grouping: &Grouping,
         times: u64,
         scope: Option<&Scope<'_, '_>>,
     ) -> Result<(), SqlError> {
         // A placeholder at the group's level, so that levels inside the arguments are as they were bound.
-        let scope = Scope::value(View::UNDEFINED, scope);
+        let scope = Scope::value(ValueRef::UNDEFINED, scope);
         for (accumulator, call) in group.accumulators.iter_mut().zip(&grouping.aggregates) {
             let datum = self.evaluate(&call.argument, Some(&scope))?;
             accumulator.push(datum, times, kept)?;
@@ -222,7 +222,7 @@ impl Accumulating {
 }
 
 impl Groups<'_> {
-    /// Writes all groups to the sorter. Record key: group keys and part number. Payload: whether an earlier part of
+    /// Writes all groups to the sorter. SortRecord key: group keys and part number. Payload: whether an earlier part of
     /// the group may exist, the keys, and the state of each aggregate.
     fn spill(&mut self) -> Result<(), SqlError> {
         let meter = self.kept.meter();
@@ -237,7 +237,7 @@ impl Groups<'_> {
             payload.clear();
             payload.push(u8::from(is_later));
             group.keys.iter().for_each(|value| put_value(value, &mut payload));
-            group.accumulators.iter().for_each(|accumulator| accumulator.put(&mut payload));
+            group.accumulators.iter().for_each(|accumulator| accumulator.encode(&mut payload));
             sorter.push(&record_key, &payload)?;
         }
         self.by_keys.clear();
@@ -254,11 +254,11 @@ fn merged<'m>(
     grouping: &Grouping,
 ) -> Result<Sorter<'m>, SqlError> {
     let mut parts = parts.finish()?;
-    let kept = Kept::new(finished.meter());
+    let kept = KeptMemory::new(finished.meter());
     // Encoded keys, number of the first part, and the group merged so far.
     let mut open: Option<(Vec<u8>, [u8; 8], Accumulating)> = None;
     while let Some((record_key, payload)) = parts.next_record()? {
-        let (keys, number) = record_key.split_last_chunk::<8>().ok_or_else(not_a_record)?;
+        let (keys, number) = record_key.split_last_chunk::<8>().ok_or_else(invalid_record)?;
         let mut fields = Fields(payload);
         let is_later = fields.flag()?;
         let values =
@@ -270,9 +270,9 @@ fn merged<'m>(
             kept.release_all();
             open = Some((keys.to_vec(), *number, Accumulating::new(values, grouping, Accumulator::new)));
         }
-        let Some((.., group)) = &mut open else { return Err(not_a_record()) };
+        let Some((.., group)) = &mut open else { return Err(invalid_record()) };
         for (accumulator, call) in group.accumulators.iter_mut().zip(&grouping.aggregates) {
-            let part = Accumulator::take(call.aggregate, is_later, &mut fields, &kept)?;
+            let part = Accumulator::decode(call.aggregate, is_later, &mut fields, &kept)?;
             if is_later {
                 accumulator.merge(part, &kept)?;
             } else {
@@ -305,5 +305,5 @@ fn visit_group(
     if hidden == 0 {
         return visit(Some(&Scope::group(group, scope)));
     }
-    visit_group(group, hidden - 1, Some(&Scope::value(View::UNDEFINED, scope)), visit)
+    visit_group(group, hidden - 1, Some(&Scope::value(ValueRef::UNDEFINED, scope)), visit)
 }

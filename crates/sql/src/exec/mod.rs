@@ -18,41 +18,41 @@ use std::ops::ControlFlow;
 use quire_value::Value;
 
 use crate::bind::bound::{Expr, Input, Query, Source};
-use crate::data::{Datum, Item, Row, View};
+use crate::data::{Datum, Item, Row, ValueRef};
 use crate::error::SqlError;
-use crate::functions::{Finders, Patterns, Shapes, Surroundings, UserFunctions};
+use crate::functions::{EvalContext, GeometryCache, RegexCache, SearcherCache, UserFunctions};
 use crate::limits::Meter;
 
-pub(crate) use self::distinct::Seen;
+pub(crate) use self::distinct::DistinctRows;
 pub use self::environment::Environment;
-pub use self::ranking::{RankStatistics, fused_part, fused_scores};
+pub use self::ranking::{RankStatistics, fused_scores, rank_contribution};
 pub(crate) use self::ranking::{Ranked, text_counts};
-pub(crate) use self::rows::Window;
+pub(crate) use self::rows::RowWindow;
 pub(crate) use self::scope::Scope;
-pub use self::spill::{Record, Sorted, Sorter, Steps};
+pub use self::spill::{SortRecord, SortedRecords, Sorter, StepLimit};
 
 /// Continue, or break when there are enough rows.
 pub(crate) type Flow = ControlFlow<()>;
 pub(crate) type Emit<'e> = dyn FnMut(Row<'_>) -> Result<Flow, SqlError> + 'e;
 type Visit<'v> = dyn FnMut(Option<&Scope<'_, '_>>) -> Result<Flow, SqlError> + 'v;
 /// Takes an item and its multiplicity.
-pub(crate) type Take<'t> = dyn FnMut(&Item<'_>, u64) -> Result<Flow, SqlError> + 't;
+pub(crate) type ItemVisitor<'t> = dyn FnMut(&Item<'_>, u64) -> Result<Flow, SqlError> + 't;
 /// Passes every item of the container to the visitor, in order, until the visitor breaks.
-pub(crate) type Feed<'f> = dyn FnMut(&mut Take<'_>) -> Result<Flow, SqlError> + 'f;
+pub(crate) type ItemScan<'f> = dyn FnMut(&mut ItemVisitor<'_>) -> Result<Flow, SqlError> + 'f;
 
 /// State that lasts over many items.
-pub(crate) fn surroundings<'r>(
+pub(crate) fn eval_context<'r>(
     environment: &Environment,
-    patterns: &'r Patterns,
+    patterns: &'r RegexCache,
     functions: &'r dyn UserFunctions,
-) -> Surroundings<'r> {
-    Surroundings {
+) -> EvalContext<'r> {
+    EvalContext {
         now_ticks: environment.now_ticks.unwrap_or(0),
         random: Cell::new(environment.random_seed),
         patterns,
         functions,
-        finders: Finders::default(),
-        shapes: Shapes::default(),
+        searchers: SearcherCache::default(),
+        geometries: GeometryCache::default(),
         geospatial: environment.geospatial,
         meter: environment.allowance.meter(),
         failure: Cell::new(None),
@@ -60,59 +60,59 @@ pub(crate) fn surroundings<'r>(
 }
 
 /// One run of a query over the items of one scan. Cheap to create.
-pub(crate) struct Run<'r> {
-    surroundings: &'r Surroundings<'r>,
+pub(crate) struct Execution<'r> {
+    context: &'r EvalContext<'r>,
     computed: &'r [Expr],
     /// Taken by the source that reads the container; there is only one.
-    feed: Cell<Option<&'r mut Feed<'r>>>,
+    scan: Cell<Option<&'r mut ItemScan<'r>>>,
     /// How many equal items the current item stands for.
     multiplicity: Cell<u64>,
     /// Number of items read so far.
     item: Cell<u64>,
     /// Set while calls of user-defined functions are only collected: rows that need a call without a value are
     /// skipped, and the cell records whether there was one.
-    foresight: Option<Cell<bool>>,
+    missing_call: Option<Cell<bool>>,
     /// Aggregates of the outermost query, where they are known without reading items.
     aggregates: Cell<Option<Vec<Value>>>,
 }
 
-impl<'r> Run<'r> {
+impl<'r> Execution<'r> {
     pub fn new(
-        surroundings: &'r Surroundings<'r>,
+        context: &'r EvalContext<'r>,
         computed: &'r [Expr],
-        feed: Option<&'r mut Feed<'r>>,
-    ) -> Run<'r> {
-        Run {
-            surroundings,
+        scan: Option<&'r mut ItemScan<'r>>,
+    ) -> Execution<'r> {
+        Execution {
+            context,
             computed,
-            feed: Cell::new(feed),
+            scan: Cell::new(scan),
             multiplicity: Cell::new(1),
             item: Cell::new(0),
-            foresight: None,
+            missing_call: None,
             aggregates: Cell::new(None),
         }
     }
 
     /// A run of a query whose aggregates are known.
-    pub fn with_aggregates(self, aggregates: Vec<Value>) -> Run<'r> {
+    pub fn with_aggregates(self, aggregates: Vec<Value>) -> Execution<'r> {
         self.aggregates.set(Some(aggregates));
         self
     }
 
     /// A run that only collects calls.
-    pub fn foreseeing(
-        surroundings: &'r Surroundings<'r>,
+    pub fn collecting_calls(
+        context: &'r EvalContext<'r>,
         computed: &'r [Expr],
-        feed: &'r mut Feed<'r>,
-    ) -> Run<'r> {
-        Run { foresight: Some(Cell::new(false)), ..Run::new(surroundings, computed, Some(feed)) }
+        scan: &'r mut ItemScan<'r>,
+    ) -> Execution<'r> {
+        Execution { missing_call: Some(Cell::new(false)), ..Execution::new(context, computed, Some(scan)) }
     }
 
     /// Evaluates every row of the query, to collect its calls.
-    pub fn foresee(&self, query: &Query) -> Result<(), SqlError> {
+    pub fn collect_calls(&self, query: &Query) -> Result<(), SqlError> {
         let _all = self.filtered(query, None, &mut |scope| {
             match &query.grouping {
-                Some(grouping) => self.foresee_group(grouping, scope)?,
+                Some(grouping) => self.collect_group_calls(grouping, scope)?,
                 None => {
                     self.sort_keys(query, scope)?;
                     drop(self.project(query, scope)?);
@@ -124,10 +124,10 @@ impl<'r> Run<'r> {
     }
 
     /// Skips a row that needs a call without a value.
-    fn pass_over(&self, result: Result<Flow, SqlError>) -> Result<Flow, SqlError> {
-        match (result, &self.foresight) {
-            (Err(SqlError::CallPending), Some(missed)) => {
-                missed.set(true);
+    fn skip_pending(&self, result: Result<Flow, SqlError>) -> Result<Flow, SqlError> {
+        match (result, &self.missing_call) {
+            (Err(SqlError::CallPending), Some(missing)) => {
+                missing.set(true);
                 Ok(Flow::Continue(()))
             }
             (result, _) => result,
@@ -135,7 +135,7 @@ impl<'r> Run<'r> {
     }
 
     fn meter(&self) -> &Meter {
-        &self.surroundings.meter
+        &self.context.meter
     }
 
     /// The value of an expression without variables.
@@ -145,18 +145,18 @@ impl<'r> Run<'r> {
     }
 
     /// The value of an expression with these values in scope, the first at level 0.
-    pub fn over(&self, expr: &Expr, values: &[View<'_>]) -> Result<Value, SqlError> {
-        self.over_scope(expr, values, None)
+    pub fn evaluate_over(&self, expr: &Expr, values: &[ValueRef<'_>]) -> Result<Value, SqlError> {
+        self.evaluate_over_scope(expr, values, None)
     }
 
-    fn over_scope(
+    fn evaluate_over_scope(
         &self,
         expr: &Expr,
-        values: &[View<'_>],
+        values: &[ValueRef<'_>],
         scope: Option<&Scope<'_, '_>>,
     ) -> Result<Value, SqlError> {
         match values.split_first() {
-            Some((value, rest)) => self.over_scope(expr, rest, Some(&Scope::value(*value, scope))),
+            Some((value, rest)) => self.evaluate_over_scope(expr, rest, Some(&Scope::value(*value, scope))),
             None => {
                 let datum = self.evaluate(expr, scope)?;
                 self.own(datum)
@@ -167,7 +167,7 @@ impl<'r> Run<'r> {
     /// The sort keys of the item, where only the item is in scope.
     pub fn order_keys(&self, query: &Query, item: &Item<'_>) -> Result<Vec<Value>, SqlError> {
         self.meter().start_item();
-        self.sort_keys(query, Some(&Scope::value(View::of(item), None)))
+        self.sort_keys(query, Some(&Scope::value(ValueRef::of(item), None)))
     }
 
     /// Whether any combination of the sources passes WHERE.
@@ -188,7 +188,7 @@ impl<'r> Run<'r> {
         visit: &mut Visit<'_>,
     ) -> Result<Flow, SqlError> {
         let result = self.each_tuple(sources, scope, visit);
-        self.pass_over(result)
+        self.skip_pending(result)
     }
 
     fn each_tuple(
@@ -203,19 +203,23 @@ impl<'r> Run<'r> {
         };
         match &source.input {
             Input::Container => self.each_item(&mut |item| {
-                self.each_time(source, rest, &mut || self.bind(source, View::of(item), rest, scope, visit))
+                self.repeat_by_multiplicity(source, rest, &mut || {
+                    self.bind(source, ValueRef::of(item), rest, scope, visit)
+                })
             }),
             Input::Expr(expr) => {
                 let value = self.evaluate(expr, scope)?;
-                self.bind(source, value.view(), rest, scope, visit)
+                self.bind(source, value.value_ref(), rest, scope, visit)
             }
             Input::Subquery(query) if query.reads_container() => self.rows(query, scope, &mut |row| {
                 let row = self.datum_of(row)?;
-                self.each_time(source, rest, &mut || self.bind(source, row.view(), rest, scope, visit))
+                self.repeat_by_multiplicity(source, rest, &mut || {
+                    self.bind(source, row.value_ref(), rest, scope, visit)
+                })
             }),
             Input::Subquery(query) => self.rows(query, scope, &mut |row| {
                 let row = self.datum_of(row)?;
-                self.bind(source, row.view(), rest, scope, visit)
+                self.bind(source, row.value_ref(), rest, scope, visit)
             }),
         }
     }
@@ -232,7 +236,7 @@ impl<'r> Run<'r> {
 
     /// Repeats a source that makes several rows per item, as often as the item's multiplicity, so that the rows
     /// alternate.
-    fn each_time(
+    fn repeat_by_multiplicity(
         &self,
         source: &Source,
         rest: &[Source],
@@ -257,8 +261,8 @@ impl<'r> Run<'r> {
         &self,
         visit: &mut dyn FnMut(&Item<'_>) -> Result<Flow, SqlError>,
     ) -> Result<Flow, SqlError> {
-        let Some(feed) = self.feed.take() else { return Ok(Flow::Continue(())) };
-        let flow = feed(&mut |item, multiplicity| {
+        let Some(scan) = self.scan.take() else { return Ok(Flow::Continue(())) };
+        let flow = scan(&mut |item, multiplicity| {
             self.meter().start_item();
             if multiplicity == 0 {
                 return Ok(Flow::Continue(()));
@@ -277,7 +281,7 @@ impl<'r> Run<'r> {
     fn bind(
         &self,
         source: &Source,
-        value: View<'_>,
+        value: ValueRef<'_>,
         rest: &[Source],
         scope: Option<&Scope<'_, '_>>,
         visit: &mut Visit<'_>,

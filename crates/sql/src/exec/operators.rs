@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 
 use quire_value::{Number, Value};
 
-use crate::data::{Scalar, View};
+use crate::data::{Scalar, ValueRef};
 use crate::syntax::ast::BinaryOperator;
 
-pub(super) fn binary(operator: BinaryOperator, left: View<'_>, right: View<'_>) -> Value {
+pub(super) fn binary(operator: BinaryOperator, left: ValueRef<'_>, right: ValueRef<'_>) -> Value {
     use BinaryOperator::*;
     match operator {
         Equal => logical(equal(left, right)),
@@ -27,7 +27,7 @@ pub(super) fn logical(truth: Option<bool>) -> Value {
 }
 
 /// `None`: undefined. Values of different types are unequal; NaN equals nothing.
-pub(super) fn equal(left: View<'_>, right: View<'_>) -> Option<bool> {
+pub(super) fn equal(left: ValueRef<'_>, right: ValueRef<'_>) -> Option<bool> {
     use Scalar::*;
     Some(match (left.scalar(), right.scalar()) {
         (Undefined, _) | (_, Undefined) => return None,
@@ -41,7 +41,7 @@ pub(super) fn equal(left: View<'_>, right: View<'_>) -> Option<bool> {
 }
 
 /// `None` for different types, and for arrays and objects.
-pub(super) fn compare(left: View<'_>, right: View<'_>, wanted: fn(Ordering) -> bool) -> Option<bool> {
+pub(super) fn compare(left: ValueRef<'_>, right: ValueRef<'_>, wanted: fn(Ordering) -> bool) -> Option<bool> {
     use Scalar::*;
     let ordering = match (left.scalar(), right.scalar()) {
         (Number(left), Number(right)) if left.as_f64().is_nan() || right.as_f64().is_nan() => {
@@ -56,7 +56,7 @@ pub(super) fn compare(left: View<'_>, right: View<'_>, wanted: fn(Ordering) -> b
     Some(wanted(ordering))
 }
 
-fn concat(left: View<'_>, right: View<'_>) -> Value {
+fn concat(left: ValueRef<'_>, right: ValueRef<'_>) -> Value {
     match (left.as_str(), right.as_str()) {
         (Some(left), Some(right)) => Value::String([left, right].concat()),
         _ => Value::Undefined,
@@ -64,7 +64,7 @@ fn concat(left: View<'_>, right: View<'_>) -> Value {
 }
 
 /// In doubles. A division by zero gives an infinity or NaN, which is only refused in a row of the result.
-fn arithmetic(operator: BinaryOperator, left: View<'_>, right: View<'_>) -> Value {
+fn arithmetic(operator: BinaryOperator, left: ValueRef<'_>, right: ValueRef<'_>) -> Value {
     let (Some(left), Some(right)) = (left.as_number(), right.as_number()) else { return Value::Undefined };
     let (left, right) = (left.as_f64(), right.as_f64());
     let result = match operator {
@@ -77,7 +77,7 @@ fn arithmetic(operator: BinaryOperator, left: View<'_>, right: View<'_>) -> Valu
     Value::from(result)
 }
 
-fn bits(operator: BinaryOperator, left: View<'_>, right: View<'_>) -> Value {
+fn bits(operator: BinaryOperator, left: ValueRef<'_>, right: ValueRef<'_>) -> Value {
     let (Some(left), Some(right)) = (left.as_number(), right.as_number()) else { return Value::Undefined };
     let (left, right) = (to_int32(left), to_int32(right));
     let count = right as u32 & 31;

@@ -58,7 +58,7 @@ impl Ranked {
         } else {
             candidates.sort_by(|left, right| compare(&left.scores, &right.scores, 0, false));
         }
-        cut(&self.written, candidates.into_iter().map(|candidate| candidate.row))
+        apply_distinct_and_limit(&self.written, candidates.into_iter().map(|candidate| candidate.row))
     }
 
     /// Whether all items must be read, not only those that match WHERE.
@@ -76,7 +76,7 @@ impl Ranked {
     fn count(&self, rows: &[Value]) -> RankStatistics {
         let texts = self.texts().map(|(index, terms)| {
             let mut text = TextStatistics { total_word_count: 0, hit_counts: vec![0; terms] };
-            for counts in rows.iter().filter_map(|row| part(row, index)?.as_array()) {
+            for counts in rows.iter().filter_map(|row| score_part(row, index)?.as_array()) {
                 let count = |value: &Value| value.as_number().and_then(Number::as_u64).unwrap_or(0);
                 text.total_word_count += counts.first().map_or(0, count);
                 for (hits, occurrences) in text.hit_counts.iter_mut().zip(&counts[1..]) {
@@ -93,7 +93,7 @@ impl Ranked {
         let mut texts = statistics.texts.iter();
         let mut scores = Vec::with_capacity(self.ranking.components.len());
         for (index, component) in self.ranking.components.iter().enumerate() {
-            let part = part(&row, index);
+            let part = score_part(&row, index);
             scores.push(match &component.score {
                 Score::Text { .. } => {
                     let text = texts.next();
@@ -128,18 +128,18 @@ pub fn fused_scores(rows: &[&[Option<f64>]], weights: &[f64]) -> Vec<f64> {
         let by_score = |left: &usize, right: &usize| compare(rows[*left], rows[*right], index, *weight < 0.0);
         order.sort_by(by_score);
         let mut rank = 1;
-        for (place, row) in order.iter().enumerate() {
-            if place > 0 && by_score(&order[place - 1], row).is_ne() {
+        for (position, row) in order.iter().enumerate() {
+            if position > 0 && by_score(&order[position - 1], row).is_ne() {
                 rank += 1;
             }
-            fused[*row] += fused_part(*weight, rank);
+            fused[*row] += rank_contribution(*weight, rank);
         }
     }
     fused
 }
 
 /// The contribution of one rank to a fused score.
-pub fn fused_part(weight: f64, rank: u64) -> f64 {
+pub fn rank_contribution(weight: f64, rank: u64) -> f64 {
     weight.abs() / (RANK_OFFSET + rank as f64)
 }
 
@@ -157,7 +157,7 @@ fn compare(left: &[Option<f64>], right: &[Option<f64>], index: usize, lowest_fir
     }
 }
 
-fn part(row: &Value, index: usize) -> Option<&Value> {
+fn score_part(row: &Value, index: usize) -> Option<&Value> {
     row.get("scores")?.get(&index.to_string())
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn text_counts(text: Expr, terms: Vec<Value>, language: Language) -> 
 }
 
 /// Applies DISTINCT, OFFSET and LIMIT.
-fn cut(query: &Query, rows: impl Iterator<Item = Value>) -> Vec<Value> {
+fn apply_distinct_and_limit(query: &Query, rows: impl Iterator<Item = Value>) -> Vec<Value> {
     let mut seen = HashSet::new();
     let offset = usize::try_from(query.offset).unwrap_or(usize::MAX);
     let limit = query.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));

@@ -8,32 +8,34 @@ use std::cmp::Ordering;
 use quire_value::{Value, key};
 
 use crate::bind::bound::{Expr, OrderItem, Query};
-use crate::data::{Datum, Fields, Row, Shape, View, approximate_size, not_a_record, put_number, put_value};
+use crate::data::{
+    Datum, Fields, Row, RowForm, ValueRef, approximate_size, invalid_record, put_number, put_value,
+};
 use crate::error::SqlError;
-use crate::limits::{Kept, Meter};
+use crate::limits::{KeptMemory, Meter};
 
-use super::distinct::{Beyond, Inserted, RowMemory, Seen};
-use super::spill::{Sorted, Sorter, Steps};
-use super::{Emit, Flow, Run, Scope};
+use super::distinct::{DistinctRows, InsertOutcome, RowMemory, WhenFull};
+use super::spill::{SortedRecords, Sorter, StepLimit};
+use super::{Emit, Execution, Flow, Scope};
 
 /// The sort buffer is cut back to the needed rows when it has grown by this many rows.
 const SORT_SLACK: usize = 4_096;
 
 /// Which rows of a top-level query are wanted.
 #[derive(Clone, Copy)]
-pub(crate) struct Window {
+pub(crate) struct RowWindow {
     pub offset: u64,
     pub limit: Option<u64>,
     /// The items come in the order of ORDER BY, or the caller sorts.
     pub in_order: bool,
-    /// See [`crate::query::Query::ties_fall`].
-    pub ties_fall: bool,
+    /// See [`crate::query::Query::ties_descending`].
+    pub ties_descending: bool,
 }
 
 /// Takes the sort keys of a row, and the row.
 pub(crate) type EmitKeyed<'e> = dyn FnMut(Vec<Value>, Row<'_>) -> Result<Flow, SqlError> + 'e;
 
-impl Run<'_> {
+impl Execution<'_> {
     /// Emits every row of a subquery in the scope of the outer row.
     pub(super) fn rows(
         &self,
@@ -41,36 +43,36 @@ impl Run<'_> {
         scope: Option<&Scope<'_, '_>>,
         emit: &mut Emit<'_>,
     ) -> Result<Flow, SqlError> {
-        let mut seen = Seen::default();
-        let kept = Kept::new(self.meter());
+        let mut seen = DistinctRows::default();
+        let kept = KeptMemory::new(self.meter());
         let distinct =
-            query.distinct.then(|| Distinct::new(&mut seen, &kept, Beyond::PutOff, Steps::of(query)));
-        let mut tail = Tail { run: self, distinct, is_top: false, skip: 0, take: None, emit };
+            query.distinct.then(|| Distinct::new(&mut seen, &kept, WhenFull::Defer, StepLimit::of(query)));
+        let mut tail = RowOutput { run: self, distinct, is_top: false, skip: 0, take: None, emit };
         let mut rows = || {
             let flow = self.projected(query, scope, &mut |scope| tail.push(self.project(query, scope)?))?;
             tail.finish(flow)
         };
-        let Some(missed) = &self.foresight else { return rows() };
+        let Some(missing) = &self.missing_call else { return rows() };
         // A subquery with a skipped row has no value.
-        let missed_outside = missed.replace(false);
+        let missing_outside = missing.replace(false);
         let flow = rows();
-        if missed.replace(missed_outside) { Err(SqlError::CallPending) } else { flow }
+        if missing.replace(missing_outside) { Err(SqlError::CallPending) } else { flow }
     }
 
     /// Emits the rows of a top-level query. `emitted`: the rows that DISTINCT emitted before.
     pub fn top_rows(
         &self,
         query: &Query,
-        window: Window,
-        seen: &mut Seen,
+        window: RowWindow,
+        seen: &mut DistinctRows,
         emit: &mut Emit<'_>,
     ) -> Result<(), SqlError> {
-        let kept = Kept::for_good(self.meter());
+        let kept = KeptMemory::until_meter_drops(self.meter());
         // A caller that evaluates item by item needs the rows of each item at once.
-        let beyond = if window.in_order { Beyond::Refused } else { Beyond::PutOff };
-        let distinct = query.distinct.then(|| Distinct::new(seen, &kept, beyond, Steps::of(query)));
+        let when_full = if window.in_order { WhenFull::Fail } else { WhenFull::Defer };
+        let distinct = query.distinct.then(|| Distinct::new(seen, &kept, when_full, StepLimit::of(query)));
         let mut tail =
-            Tail { run: self, distinct, is_top: true, skip: window.offset, take: window.limit, emit };
+            RowOutput { run: self, distinct, is_top: true, skip: window.offset, take: window.limit, emit };
         if tail.take == Some(0) {
             return Ok(());
         }
@@ -115,14 +117,14 @@ impl Run<'_> {
                 members.push((name.as_str(), datum));
             }
         }
-        Ok(Row(Shape::Members(members)))
+        Ok(Row(RowForm::Members(members)))
     }
 
     /// An owned copy of a row. Spends steps.
     pub(super) fn own_row(&self, row: Row<'_>) -> Result<Value, SqlError> {
         match row.0 {
-            Shape::Datum(datum) => self.own(datum),
-            Shape::Members(_) => {
+            RowForm::Datum(datum) => self.own(datum),
+            RowForm::Members(_) => {
                 let bytes = row.approximate_size();
                 self.meter().build(bytes)?;
                 self.meter().spend_bytes(bytes)?;
@@ -152,13 +154,13 @@ impl Run<'_> {
         }
     }
 
-    fn sorted(&self, query: &Query, window: Window, emit: &mut Emit<'_>) -> Result<Flow, SqlError> {
-        let mut buffer = SortBuffer::new(Kept::new(self.meter()), query, window);
+    fn sorted(&self, query: &Query, window: RowWindow, emit: &mut Emit<'_>) -> Result<Flow, SqlError> {
+        let mut buffer = SortBuffer::new(KeptMemory::new(self.meter()), query, window);
         let _all = self.projected(query, None, &mut |scope| {
             let keys = query.order_by.iter().map(|item| self.evaluate(&item.expr, scope));
             let keys = keys.collect::<Result<Vec<Datum<'_>>, SqlError>>()?;
             let row = self.project(query, scope)?;
-            if row.is_undefined() || buffer.comes_too_late(&keys, self.item.get()) {
+            if row.is_undefined() || buffer.is_past_limit(&keys, self.item.get()) {
                 return Ok(Flow::Continue(()));
             }
             let keys = keys.into_iter().map(|key| self.own(key)).collect::<Result<Vec<Value>, SqlError>>()?;
@@ -197,8 +199,8 @@ impl Run<'_> {
 }
 
 /// The last stage: applies DISTINCT, OFFSET and LIMIT, then emits.
-struct Tail<'t, 'e, 'r> {
-    run: &'t Run<'r>,
+struct RowOutput<'t, 'e, 'r> {
+    run: &'t Execution<'r>,
     distinct: Option<Distinct<'t>>,
     /// The outermost query. Its rows repeat with the multiplicity of the item; a subquery leaves that to the outer
     /// query.
@@ -208,7 +210,7 @@ struct Tail<'t, 'e, 'r> {
     emit: &'t mut Emit<'e>,
 }
 
-impl Tail<'_, '_, '_> {
+impl RowOutput<'_, '_, '_> {
     /// Breaks when no more rows are needed.
     fn push(&mut self, row: Row<'_>) -> Result<Flow, SqlError> {
         if row.is_undefined() {
@@ -257,7 +259,7 @@ impl Tail<'_, '_, '_> {
         self.skip -= skipped;
         for _ in 1..times - skipped {
             self.run.meter().spend(1)?;
-            if self.count(row.again())?.is_break() {
+            if self.count(row.reborrow())?.is_break() {
                 return Ok(Flow::Break(()));
             }
         }
@@ -281,25 +283,30 @@ impl Tail<'_, '_, '_> {
 /// that, rows that are not in the table are deferred: they are sorted by value to find the first of equal rows, then
 /// sorted back by their sequence number.
 struct Distinct<'t> {
-    seen: &'t mut Seen,
+    seen: &'t mut DistinctRows,
     memory: RowMemory<'t>,
-    steps: Steps,
-    put_off: Option<Sorter<'t>>,
+    steps: StepLimit,
+    deferred: Option<Sorter<'t>>,
     /// Number of deferred rows.
     count: u64,
 }
 
 impl<'t> Distinct<'t> {
-    fn new(seen: &'t mut Seen, kept: &'t Kept<'t>, beyond: Beyond, steps: Steps) -> Distinct<'t> {
-        Distinct { seen, memory: RowMemory { kept, beyond }, steps, put_off: None, count: 0 }
+    fn new(
+        seen: &'t mut DistinctRows,
+        kept: &'t KeptMemory<'t>,
+        when_full: WhenFull,
+        steps: StepLimit,
+    ) -> Distinct<'t> {
+        Distinct { seen, memory: RowMemory { kept, when_full }, steps, deferred: None, count: 0 }
     }
 
     /// Whether to emit the row now.
     fn insert(&mut self, meter: &'t Meter, row: &Row<'_>, item: u64) -> Result<bool, SqlError> {
         match self.seen.insert(row, self.memory)? {
-            Inserted::New => return Ok(true),
-            Inserted::Repeated => return Ok(false),
-            Inserted::NoRoom => self.memory.beyond = Beyond::AllPutOff,
+            InsertOutcome::New => return Ok(true),
+            InsertOutcome::Duplicate => return Ok(false),
+            InsertOutcome::NoMemory => self.memory.when_full = WhenFull::DeferAll,
         }
         let mark = meter.mark();
         meter.build(2 * row.approximate_size())?;
@@ -310,21 +317,21 @@ impl<'t> Distinct<'t> {
         put_number(item, &mut payload);
         put_value(&value, &mut payload);
         self.count += 1;
-        self.put_off.get_or_insert_with(|| Sorter::new(meter, self.steps)).push(&record_key, &payload)?;
+        self.deferred.get_or_insert_with(|| Sorter::new(meter, self.steps)).push(&record_key, &payload)?;
         meter.restore(mark);
         Ok(false)
     }
 
     /// The deferred rows without duplicates, in the order in which they came.
-    fn finish(&mut self) -> Result<Option<Sorted<'t>>, SqlError> {
-        let Some(rows) = self.put_off.take() else { return Ok(None) };
+    fn finish(&mut self) -> Result<Option<SortedRecords<'t>>, SqlError> {
+        let Some(rows) = self.deferred.take() else { return Ok(None) };
         self.seen.clear();
         self.memory.kept.release_all();
         let mut turns = Sorter::new(rows.meter(), self.steps);
         let mut rows = rows.finish()?;
         let mut before: Vec<u8> = Vec::new();
         while let Some((record_key, payload)) = rows.next_record()? {
-            let (value, turn) = record_key.split_last_chunk::<8>().ok_or_else(not_a_record)?;
+            let (value, turn) = record_key.split_last_chunk::<8>().ok_or_else(invalid_record)?;
             if value != before {
                 turns.push(turn, payload)?;
                 before.clear();
@@ -337,10 +344,10 @@ impl<'t> Distinct<'t> {
 
 /// Rows with their sort keys and item numbers. With a limit, only the needed rows are kept.
 struct SortBuffer<'b> {
-    kept: Kept<'b>,
+    kept: KeptMemory<'b>,
     order_by: &'b [OrderItem],
     rows: Vec<(Vec<Value>, u64, Value)>,
-    ties_fall: bool,
+    ties_descending: bool,
     keep: Option<usize>,
     /// The buffer has been cut back to the needed rows.
     is_cut: bool,
@@ -350,18 +357,18 @@ struct SortBuffer<'b> {
 }
 
 enum SortedRows<'b> {
-    InMemory(std::vec::IntoIter<Value>, Kept<'b>),
-    Spilled(Sorted<'b>),
+    InMemory(std::vec::IntoIter<Value>, KeptMemory<'b>),
+    Spilled(SortedRecords<'b>),
 }
 
 impl<'b> SortBuffer<'b> {
-    fn new(kept: Kept<'b>, query: &'b Query, window: Window) -> SortBuffer<'b> {
+    fn new(kept: KeptMemory<'b>, query: &'b Query, window: RowWindow) -> SortBuffer<'b> {
         let wanted = window.limit.and_then(|limit| usize::try_from(limit.saturating_add(window.offset)).ok());
         SortBuffer {
             kept,
             order_by: &query.order_by,
             rows: Vec::new(),
-            ties_fall: window.ties_fall,
+            ties_descending: window.ties_descending,
             keep: wanted.filter(|_| !query.distinct),
             is_cut: false,
             spilled: None,
@@ -370,19 +377,19 @@ impl<'b> SortBuffer<'b> {
     }
 
     /// Whether the buffer has enough rows that come before this one.
-    fn comes_too_late(&self, keys: &[Datum<'_>], item: u64) -> bool {
+    fn is_past_limit(&self, keys: &[Datum<'_>], item: u64) -> bool {
         let Some(last) = self.keep.filter(|_| self.is_cut).and_then(|keep| self.rows.get(keep - 1)) else {
             return false;
         };
         let each = self.order_by.iter().zip(keys.iter().zip(&last.0));
-        let ordering = first_difference(
-            each.map(|(item, (key, last))| item.directed(key.view().total_cmp(View::Value(last)))),
-        );
-        !ordering.then(tie(self.ties_fall, item, last.1)).is_lt()
+        let ordering = first_difference(each.map(|(item, (key, last))| {
+            item.apply_direction(key.value_ref().total_cmp(ValueRef::Value(last)))
+        }));
+        !ordering.then(compare_ties(self.ties_descending, item, last.1)).is_lt()
     }
 
     fn push(&mut self, keys: Vec<Value>, item: u64, row: Value) -> Result<(), SqlError> {
-        if self.spilled.is_some() || !self.kept.try_keep(weight(&keys, &row))? {
+        if self.spilled.is_some() || !self.kept.try_keep(row_bytes(&keys, &row))? {
             self.spill()?;
             return self.spill_row(&keys, item, &row);
         }
@@ -391,7 +398,7 @@ impl<'b> SortBuffer<'b> {
             self.sort();
             self.is_cut = keep > 0;
             for (keys, _, row) in self.rows.drain(keep..) {
-                self.kept.release(weight(&keys, &row));
+                self.kept.release(row_bytes(&keys, &row));
             }
         }
         Ok(())
@@ -419,21 +426,22 @@ impl<'b> SortBuffer<'b> {
                 record_key[start..].iter_mut().for_each(|byte| *byte = !*byte);
             }
         }
-        record_key.extend((if self.ties_fall { !item } else { item }).to_be_bytes());
+        record_key.extend((if self.ties_descending { !item } else { item }).to_be_bytes());
         record_key.extend(self.spilled_count.to_be_bytes());
         self.spilled_count += 1;
         let mut payload = Vec::new();
         put_value(row, &mut payload);
         let meter = self.kept.meter();
-        let sorter = self.spilled.get_or_insert_with(|| Sorter::new(meter, Steps::OfRecord));
+        let sorter = self.spilled.get_or_insert_with(|| Sorter::new(meter, StepLimit::PerRecord));
         sorter.push(&record_key, &payload)
     }
 
     /// Stable, so that the rows of an item keep their order.
     fn sort(&mut self) {
-        let (order_by, ties_fall) = (self.order_by, self.ties_fall);
+        let (order_by, ties_descending) = (self.order_by, self.ties_descending);
         self.rows.sort_by(|(left, left_item, _), (right, right_item, _)| {
-            compare(order_by, left, right).then_with(|| tie(ties_fall, *left_item, *right_item))
+            compare(order_by, left, right)
+                .then_with(|| compare_ties(ties_descending, *left_item, *right_item))
         });
     }
 
@@ -443,24 +451,24 @@ impl<'b> SortBuffer<'b> {
         }
         // The sort is not interrupted: the memory limit bounds its time.
         let meter = self.kept.meter();
-        meter.allowance().look()?;
+        meter.allowance().check_cancelled()?;
         self.sort();
-        meter.allowance().look()?;
+        meter.allowance().check_cancelled()?;
         let rows: Vec<Value> = self.rows.into_iter().map(|(_, _, row)| row).collect();
         Ok(SortedRows::InMemory(rows.into_iter(), self.kept))
     }
 }
 
-fn weight(keys: &[Value], row: &Value) -> usize {
+fn row_bytes(keys: &[Value], row: &Value) -> usize {
     keys.iter().map(approximate_size).sum::<usize>() + approximate_size(row)
 }
 
 fn compare(order_by: &[OrderItem], left: &[Value], right: &[Value]) -> Ordering {
     let each = order_by.iter().zip(left.iter().zip(right));
-    first_difference(each.map(|(item, (left, right))| item.directed(left.total_cmp(right))))
+    first_difference(each.map(|(item, (left, right))| item.apply_direction(left.total_cmp(right))))
 }
 
-fn tie(falls: bool, left: u64, right: u64) -> Ordering {
+fn compare_ties(falls: bool, left: u64, right: u64) -> Ordering {
     if falls { right.cmp(&left) } else { left.cmp(&right) }
 }
 
@@ -469,7 +477,7 @@ fn first_difference(mut orderings: impl Iterator<Item = Ordering>) -> Ordering {
 }
 
 impl OrderItem {
-    fn directed(&self, ordering: Ordering) -> Ordering {
+    fn apply_direction(&self, ordering: Ordering) -> Ordering {
         if self.descending { ordering.reverse() } else { ordering }
     }
 }

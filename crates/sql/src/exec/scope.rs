@@ -2,7 +2,7 @@
 
 use quire_value::Value;
 
-use crate::data::View;
+use crate::data::ValueRef;
 
 /// `'s`: lifetime of the levels on the stack; `'d`: lifetime of the data that results borrow.
 pub(crate) struct Scope<'s, 'd> {
@@ -13,7 +13,7 @@ pub(crate) struct Scope<'s, 'd> {
 
 #[derive(Clone, Copy)]
 enum Binding<'d> {
-    Value(View<'d>),
+    Value(ValueRef<'d>),
     Group(&'d Group),
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Group {
 }
 
 impl<'s, 'd> Scope<'s, 'd> {
-    pub fn value(value: View<'d>, parent: Option<&'s Scope<'s, 'd>>) -> Scope<'s, 'd> {
+    pub fn value(value: ValueRef<'d>, parent: Option<&'s Scope<'s, 'd>>) -> Scope<'s, 'd> {
         Scope::new(Binding::Value(value), parent)
     }
 
@@ -50,10 +50,10 @@ impl<'s, 'd> Scope<'s, 'd> {
 
     /// `undefined` when the level holds a group: the binder allows no expression to read it.
     #[inline]
-    pub fn value_at(&self, level: usize) -> View<'d> {
+    pub fn value_at(&self, level: usize) -> ValueRef<'d> {
         match self.at(level) {
             Some(Binding::Value(value)) => value,
-            _ => View::UNDEFINED,
+            _ => ValueRef::UNDEFINED,
         }
     }
 

@@ -8,9 +8,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::bind::bound::Query;
-use crate::data::not_a_record;
+use crate::data::invalid_record;
 use crate::error::SqlError;
-use crate::limits::{Kept, Meter, TempFile};
+use crate::limits::{KeptMemory, Meter, TempFile};
 
 /// Runs merged in one pass.
 const FAN_IN: usize = 32;
@@ -24,7 +24,7 @@ const HEAD_BYTES: usize = 8;
 const ENTRY_BYTES: usize = std::mem::size_of::<Entry>();
 
 /// Key and payload.
-pub type Record<'r> = (&'r [u8], &'r [u8]);
+pub type SortRecord<'r> = (&'r [u8], &'r [u8]);
 
 /// Position of a record in the buffer.
 #[derive(Clone, Copy)]
@@ -43,20 +43,20 @@ struct RunOnDisk {
 
 /// Which step limit applies to sorting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Steps {
+pub enum StepLimit {
     /// The limit of the current item.
-    OfItem,
+    PerItem,
     /// A limit for each record: a record stands for items.
-    OfRecord,
+    PerRecord,
 }
 
-impl Steps {
-    pub(super) fn of(query: &Query) -> Steps {
-        if query.reads_container() { Steps::OfRecord } else { Steps::OfItem }
+impl StepLimit {
+    pub(super) fn of(query: &Query) -> StepLimit {
+        if query.reads_container() { StepLimit::PerRecord } else { StepLimit::PerItem }
     }
 
     pub(super) fn spend_bytes(self, meter: &Meter, bytes: usize) -> Result<(), SqlError> {
-        if self == Steps::OfRecord {
+        if self == StepLimit::PerRecord {
             meter.restart_steps();
         }
         meter.spend_bytes(bytes)
@@ -66,8 +66,8 @@ impl Steps {
 /// Takes records in any order.
 pub struct Sorter<'m> {
     meter: &'m Meter,
-    steps: Steps,
-    kept: Kept<'m>,
+    step_limit: StepLimit,
+    kept: KeptMemory<'m>,
     buffer: Vec<u8>,
     entries: Vec<Entry>,
     buffer_bytes_max: usize,
@@ -76,11 +76,11 @@ pub struct Sorter<'m> {
 }
 
 impl<'m> Sorter<'m> {
-    pub fn new(meter: &'m Meter, steps: Steps) -> Sorter<'m> {
+    pub fn new(meter: &'m Meter, step_limit: StepLimit) -> Sorter<'m> {
         Sorter {
             meter,
-            steps,
-            kept: Kept::new(meter),
+            step_limit,
+            kept: KeptMemory::new(meter),
             buffer: Vec::new(),
             entries: Vec::new(),
             buffer_bytes_max: meter.allowance().memory().bytes_max() / BUFFER_SHARE,
@@ -96,7 +96,7 @@ impl<'m> Sorter<'m> {
     /// Records with equal keys are returned in no particular order.
     pub fn push(&mut self, key: &[u8], payload: &[u8]) -> Result<(), SqlError> {
         let bytes = key.len() + payload.len();
-        self.steps.spend_bytes(self.meter, 2 * bytes)?;
+        self.step_limit.spend_bytes(self.meter, 2 * bytes)?;
         let is_full = !self.entries.is_empty() && self.held() + bytes + ENTRY_BYTES > self.buffer_bytes_max;
         if is_full {
             self.write_run()?;
@@ -138,11 +138,11 @@ impl<'m> Sorter<'m> {
 
     fn sort(&mut self) -> Result<(), SqlError> {
         // Not interrupted: the memory limit bounds its time.
-        self.meter.allowance().look()?;
+        self.meter.allowance().check_cancelled()?;
         let buffer = &self.buffer;
         let key = |entry: &Entry| &buffer[entry.at..entry.at + entry.key_len as usize];
         self.entries.sort_unstable_by(|left, right| key(left).cmp(key(right)));
-        self.meter.allowance().look()
+        self.meter.allowance().check_cancelled()
     }
 
     fn write_run(&mut self) -> Result<(), SqlError> {
@@ -157,7 +157,7 @@ impl<'m> Sorter<'m> {
         let mut writer = RunWriter::new(file);
         for entry in &self.entries {
             let (key, payload) = parts(&self.buffer, entry);
-            self.steps.spend_bytes(self.meter, key.len() + payload.len())?;
+            self.step_limit.spend_bytes(self.meter, key.len() + payload.len())?;
             writer.push(key, payload)?;
         }
         self.runs.push(writer.finish()?);
@@ -167,22 +167,22 @@ impl<'m> Sorter<'m> {
     }
 
     /// All records, in order.
-    pub fn finish(mut self) -> Result<Sorted<'m>, SqlError> {
+    pub fn finish(mut self) -> Result<SortedRecords<'m>, SqlError> {
         if self.runs.is_empty() {
             self.sort()?;
-            return Ok(Sorted(Source::InMemory { sorter: self, next: 0 }));
+            return Ok(SortedRecords(Source::InMemory { sorter: self, next: 0 }));
         }
         self.write_run()?;
-        let Sorter { meter, steps, kept, buffer, entries, runs, file, .. } = self;
+        let Sorter { meter, step_limit, kept, buffer, entries, runs, file, .. } = self;
         drop((buffer, entries));
         drop(kept);
-        let Some(mut file) = file else { return Err(not_a_record()) };
+        let Some(mut file) = file else { return Err(invalid_record()) };
         let mut runs = runs;
         while runs.len() > FAN_IN {
             let mut merged = new_file(meter)?;
             let mut merged_runs = Vec::with_capacity(runs.len().div_ceil(FAN_IN));
             for part in runs.chunks(FAN_IN) {
-                let mut merge = Merge::new((meter, steps), &file, part)?;
+                let mut merge = Merge::new((meter, step_limit), &file, part)?;
                 let mut writer = RunWriter::new(&mut merged);
                 while let Some((key, payload)) = merge.next(&file)? {
                     writer.push(key, payload)?;
@@ -191,8 +191,8 @@ impl<'m> Sorter<'m> {
             }
             (file, runs) = (merged, merged_runs);
         }
-        let merge = Merge::new((meter, steps), &file, &runs)?;
-        Ok(Sorted(Source::Merged { file, merge }))
+        let merge = Merge::new((meter, step_limit), &file, &runs)?;
+        Ok(SortedRecords(Source::Merged { file, merge }))
     }
 }
 
@@ -243,23 +243,23 @@ impl<'f> RunWriter<'f> {
 }
 
 /// Records in order.
-pub struct Sorted<'m>(Source<'m>);
+pub struct SortedRecords<'m>(Source<'m>);
 
 enum Source<'m> {
     InMemory { sorter: Sorter<'m>, next: usize },
     Merged { file: TempFile, merge: Merge<'m> },
 }
 
-impl Sorted<'_> {
+impl SortedRecords<'_> {
     /// Key and payload of the next record.
-    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, SqlError> {
+    pub fn next_record(&mut self) -> Result<Option<SortRecord<'_>>, SqlError> {
         match &mut self.0 {
             Source::Merged { file, merge } => merge.next(file),
             Source::InMemory { sorter, next } => {
                 let Some(entry) = sorter.entries.get(*next) else { return Ok(None) };
                 *next += 1;
                 let (key, payload) = parts(&sorter.buffer, entry);
-                sorter.steps.spend_bytes(sorter.meter, key.len() + payload.len())?;
+                sorter.step_limit.spend_bytes(sorter.meter, key.len() + payload.len())?;
                 Ok(Some((key, payload)))
             }
         }
@@ -269,8 +269,8 @@ impl Sorted<'_> {
 /// Merges several runs.
 struct Merge<'m> {
     meter: &'m Meter,
-    steps: Steps,
-    kept: Kept<'m>,
+    step_limit: StepLimit,
+    kept: KeptMemory<'m>,
     readers: Vec<RunReader>,
     /// The current key of each reader, and the number of the reader.
     heap: BinaryHeap<Reverse<(Vec<u8>, usize)>>,
@@ -290,17 +290,17 @@ struct RunReader {
 
 impl<'m> Merge<'m> {
     fn new(
-        (meter, steps): (&'m Meter, Steps),
+        (meter, step_limit): (&'m Meter, StepLimit),
         file: &TempFile,
         runs: &[RunOnDisk],
     ) -> Result<Merge<'m>, SqlError> {
         let share = meter.allowance().memory().bytes_max() / BUFFER_SHARE / FAN_IN;
         let chunk_bytes = share.clamp(READ_BYTES_MIN, READ_BYTES_MAX);
-        let kept = Kept::new(meter);
+        let kept = KeptMemory::new(meter);
         kept.keep(chunk_bytes * runs.len())?;
         let mut merge = Merge {
             meter,
-            steps,
+            step_limit,
             kept,
             readers: Vec::with_capacity(runs.len()),
             heap: BinaryHeap::with_capacity(runs.len()),
@@ -322,21 +322,21 @@ impl<'m> Merge<'m> {
         Ok(())
     }
 
-    fn next(&mut self, file: &TempFile) -> Result<Option<Record<'_>>, SqlError> {
+    fn next(&mut self, file: &TempFile) -> Result<Option<SortRecord<'_>>, SqlError> {
         if let Some(current) = self.current.take() {
             self.read(file, current)?;
         }
         let Some(Reverse((key, nth))) = self.heap.pop() else { return Ok(None) };
         (self.key, self.current) = (key, Some(nth));
         let payload = &self.readers[nth].payload;
-        self.steps.spend_bytes(self.meter, 2 * (self.key.len() + payload.len()))?;
+        self.step_limit.spend_bytes(self.meter, 2 * (self.key.len() + payload.len()))?;
         Ok(Some((&self.key, payload)))
     }
 }
 
 impl RunReader {
     /// The key of the next record; the payload stays in the reader. `None` at the end.
-    fn read(&mut self, file: &TempFile, kept: &Kept<'_>) -> Result<Option<Vec<u8>>, SqlError> {
+    fn read(&mut self, file: &TempFile, kept: &KeptMemory<'_>) -> Result<Option<Vec<u8>>, SqlError> {
         if self.at == self.chunk.len() && self.rest.from == self.rest.to {
             return Ok(None);
         }
@@ -374,7 +374,7 @@ impl RunReader {
         let left = self.rest.to - self.rest.from;
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(self.chunk.capacity());
         if count == 0 {
-            return Err(not_a_record());
+            return Err(invalid_record());
         }
         self.chunk.resize(count, 0);
         file.read_at(self.rest.from, &mut self.chunk)?;

@@ -2,9 +2,9 @@
 
 use quire_value::Value;
 
-use crate::data::{Datum, Fields, Places, View, put_double, put_number, put_value};
+use crate::data::{Datum, Fields, KeyIndex, ValueRef, put_double, put_number, put_value};
 use crate::error::SqlError;
-use crate::limits::Kept;
+use crate::limits::KeptMemory;
 
 use super::type_check::is_primitive_kind;
 use super::{Function, Implementation, IndexUse, exactly, row};
@@ -44,7 +44,7 @@ pub(crate) enum Accumulator {
     Average { total: Total, count: u64 },
     Extreme { best: Option<Value>, valid: bool, keep: std::cmp::Ordering },
     List(Vec<Value>),
-    Set { places: Places, values: Vec<Value> },
+    Set { index: KeyIndex, values: Vec<Value> },
 }
 
 /// A sum of doubles. The result depends on the order, so values are added in the order in which they come.
@@ -60,7 +60,7 @@ impl Total {
         Total { sum: Some(0.0), pending: is_later.then(Vec::new) }
     }
 
-    fn push(&mut self, value: View<'_>, times: u64, kept: &Kept<'_>) -> Result<(), SqlError> {
+    fn push(&mut self, value: ValueRef<'_>, times: u64, kept: &KeptMemory<'_>) -> Result<(), SqlError> {
         match (value.as_number(), &mut self.pending) {
             (None, _) => self.sum = None,
             (Some(number), None) => self.add(number.as_f64(), times),
@@ -86,7 +86,7 @@ impl Total {
         self.sum = self.sum.filter(|_| later.sum.is_some());
     }
 
-    fn put(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>) {
         out.push(u8::from(self.sum.is_some()));
         put_double(self.sum.unwrap_or_default(), out);
         let pending = self.pending.as_deref().unwrap_or_default();
@@ -98,7 +98,7 @@ impl Total {
     }
 
     /// `is_later` as when it was created.
-    fn take(fields: &mut Fields<'_>, is_later: bool) -> Result<Total, SqlError> {
+    fn decode(fields: &mut Fields<'_>, is_later: bool) -> Result<Total, SqlError> {
         let (is_number, sum) = (fields.flag()?, fields.double()?);
         let pending = (0..fields.number()?).map(|_| Ok((fields.double()?, fields.number()?)));
         let pending = pending.collect::<Result<Vec<(f64, u64)>, SqlError>>()?;
@@ -108,15 +108,15 @@ impl Total {
 
 impl Accumulator {
     pub fn new(aggregate: Aggregate) -> Accumulator {
-        Accumulator::made(aggregate, false)
+        Accumulator::start(aggregate, false)
     }
 
     /// For values that follow others not seen here. To be [merged](Accumulator::merge).
     pub fn later(aggregate: Aggregate) -> Accumulator {
-        Accumulator::made(aggregate, true)
+        Accumulator::start(aggregate, true)
     }
 
-    fn made(aggregate: Aggregate, is_later: bool) -> Accumulator {
+    fn start(aggregate: Aggregate, is_later: bool) -> Accumulator {
         use std::cmp::Ordering;
         match aggregate {
             Aggregate::Count => Accumulator::Count(0),
@@ -126,13 +126,13 @@ impl Accumulator {
             Aggregate::Min => Accumulator::Extreme { best: None, valid: true, keep: Ordering::Less },
             Aggregate::Max => Accumulator::Extreme { best: None, valid: true, keep: Ordering::Greater },
             Aggregate::MakeList => Accumulator::List(Vec::new()),
-            Aggregate::MakeSet => Accumulator::Set { places: Places::default(), values: Vec::new() },
+            Aggregate::MakeSet => Accumulator::Set { index: KeyIndex::default(), values: Vec::new() },
         }
     }
 
     /// Adds a value `times` times, with the same result as `times` separate calls. Memory is counted in `kept`.
-    pub fn push(&mut self, datum: Datum<'_>, times: u64, kept: &Kept<'_>) -> Result<(), SqlError> {
-        let value = datum.view();
+    pub fn push(&mut self, datum: Datum<'_>, times: u64, kept: &KeptMemory<'_>) -> Result<(), SqlError> {
+        let value = datum.value_ref();
         if value.is_undefined() {
             return Ok(());
         }
@@ -146,11 +146,11 @@ impl Accumulator {
             }
             Accumulator::Extreme { best, valid, keep } => {
                 *valid = *valid && is_primitive_kind(value.kind());
-                let is_better = |best: &Value| value.total_cmp(View::Value(best)) == *keep;
+                let is_better = |best: &Value| value.total_cmp(ValueRef::Value(best)) == *keep;
                 if *valid && best.as_ref().is_none_or(is_better) {
                     kept.keep(value.approximate_size())?;
                     if let Some(worse) = best.replace(datum.into_value()) {
-                        kept.release(View::Value(&worse).approximate_size());
+                        kept.release(ValueRef::Value(&worse).approximate_size());
                     }
                 }
             }
@@ -164,15 +164,17 @@ impl Accumulator {
                 }
                 values.push(value);
             }
-            Accumulator::Set { places, values } => {
+            Accumulator::Set { index, values } => {
                 let datum = [datum];
-                let hash = places.hash(&datum);
-                let is_it = |place: usize| {
-                    values.get(place).is_some_and(|known| datum[0].view().equals(View::Value(known)))
+                let hash = index.hash(&datum);
+                let is_equal = |position: usize| {
+                    values
+                        .get(position)
+                        .is_some_and(|known| datum[0].value_ref().equals(ValueRef::Value(known)))
                 };
-                if places.find(hash, is_it).is_none() {
-                    kept.keep(datum[0].view().approximate_size() + Places::SLOT_BYTES)?;
-                    places.insert(hash, values.len());
+                if index.find(hash, is_equal).is_none() {
+                    kept.keep(datum[0].value_ref().approximate_size() + KeyIndex::SLOT_BYTES)?;
+                    index.insert(hash, values.len());
                     let [datum] = datum;
                     values.push(datum.into_value());
                 }
@@ -182,7 +184,7 @@ impl Accumulator {
     }
 
     /// Adds the values of a later accumulator, with the same result as adding them one by one.
-    pub fn merge(&mut self, later: Accumulator, kept: &Kept<'_>) -> Result<(), SqlError> {
+    pub fn merge(&mut self, later: Accumulator, kept: &KeptMemory<'_>) -> Result<(), SqlError> {
         match (&mut *self, later) {
             (Accumulator::Count(count), Accumulator::Count(more))
             | (Accumulator::CountIf(count), Accumulator::CountIf(more)) => *count += more,
@@ -206,18 +208,18 @@ impl Accumulator {
                     self.push(Datum::Owned(value), 1, kept)?;
                 }
             }
-            _ => return Err(crate::data::not_a_record()),
+            _ => return Err(crate::data::invalid_record()),
         }
         Ok(())
     }
 
     /// Appends its state, for [`Accumulator::decode`].
-    pub fn put(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Accumulator::Count(count) | Accumulator::CountIf(count) => put_number(*count, out),
-            Accumulator::Sum(total) => total.put(out),
+            Accumulator::Sum(total) => total.encode(out),
             Accumulator::Average { total, count } => {
-                total.put(out);
+                total.encode(out);
                 put_number(*count, out);
             }
             Accumulator::Extreme { best, valid, .. } => {
@@ -232,24 +234,24 @@ impl Accumulator {
     }
 
     /// Reads a state. Its memory is counted in `kept`. `is_later`: created by [`Accumulator::later`].
-    pub fn take(
+    pub fn decode(
         aggregate: Aggregate,
         is_later: bool,
         fields: &mut Fields<'_>,
-        kept: &Kept<'_>,
+        kept: &KeptMemory<'_>,
     ) -> Result<Accumulator, SqlError> {
-        let mut taken = Accumulator::made(aggregate, is_later);
+        let mut taken = Accumulator::start(aggregate, is_later);
         match &mut taken {
             Accumulator::Count(count) | Accumulator::CountIf(count) => *count = fields.number()?,
-            Accumulator::Sum(total) => *total = Total::take(fields, is_later)?,
+            Accumulator::Sum(total) => *total = Total::decode(fields, is_later)?,
             Accumulator::Average { total, count } => {
-                *total = Total::take(fields, is_later)?;
+                *total = Total::decode(fields, is_later)?;
                 *count = fields.number()?;
             }
             Accumulator::Extreme { best, valid, .. } => {
                 *valid = fields.flag()?;
                 let value = fields.value()?;
-                kept.keep(View::Value(&value).approximate_size())?;
+                kept.keep(ValueRef::Value(&value).approximate_size())?;
                 *best = Some(value).filter(|value| !value.is_undefined());
             }
             Accumulator::List(_) | Accumulator::Set { .. } => {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use quire_value::{Kind, Object, Value};
 
-use crate::data::View;
+use crate::data::ValueRef;
 
 use super::type_check::is_primitive;
 use super::{Call, Function, IndexUse, at_least, between, exactly, f};
@@ -34,7 +34,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 fn length(call: &Call<'_>) -> Option<Value> {
-    let array = call.view(0).filter(|value| value.kind() == Kind::Array)?;
+    let array = call.value_ref(0).filter(|value| value.kind() == Kind::Array)?;
     Some(Value::from(array.len() as i64))
 }
 
@@ -55,9 +55,9 @@ fn spend(call: &Call<'_>, array: &[Value]) -> Option<()> {
 }
 
 fn contains(call: &Call<'_>) -> Option<Value> {
-    let array = call.view(0).filter(|value| value.kind() == Kind::Array)?;
-    let wanted = call.view(1).filter(|value| !value.is_undefined())?;
-    let partial = match call.view(2) {
+    let array = call.value_ref(0).filter(|value| value.kind() == Kind::Array)?;
+    let wanted = call.value_ref(1).filter(|value| !value.is_undefined())?;
+    let partial = match call.value_ref(2) {
         None => false,
         Some(value) if value.is_undefined() => false,
         Some(value) => value.as_bool()?,
@@ -73,19 +73,19 @@ fn contains(call: &Call<'_>) -> Option<Value> {
 }
 
 /// Whether every property of `wanted` is in the element with an equal value, one level deep.
-fn covers(element: View<'_>, wanted: &Object) -> bool {
-    let has = |(name, value): (&str, &Value)| element.member(name).view().equals(View::Value(value));
+fn covers(element: ValueRef<'_>, wanted: &Object) -> bool {
+    let has = |(name, value): (&str, &Value)| element.member(name).value_ref().equals(ValueRef::Value(value));
     element.kind() == Kind::Object && wanted.iter().all(has)
 }
 
 /// Three-valued OR (`decisive` is true) or AND (false) of membership.
 fn members(call: &Call<'_>, decisive: bool) -> Option<Value> {
-    let array = call.view(0).filter(|value| value.kind() == Kind::Array)?;
+    let array = call.value_ref(0).filter(|value| value.kind() == Kind::Array)?;
     let mut undefined = false;
     let array_bytes = array.approximate_size();
     for index in 1..call.len() {
         call.spend_bytes(array_bytes)?;
-        match call.view(index)? {
+        match call.value_ref(index)? {
             value if value.is_undefined() => undefined = true,
             value if array.elements().any(|element| element.equals(value)) == decisive => {
                 return Some(Value::Bool(decisive));
@@ -109,7 +109,7 @@ fn slice(call: &Call<'_>) -> Option<Value> {
 }
 
 fn numbers(call: &Call<'_>) -> Option<Vec<f64>> {
-    call.build(call.view(0)?.len() * size_of::<f64>())?;
+    call.build(call.value_ref(0)?.len() * size_of::<f64>())?;
     call.array(0)?.iter().map(|element| element.as_number().map(|number| number.as_f64())).collect()
 }
 

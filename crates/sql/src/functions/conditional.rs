@@ -25,8 +25,8 @@ fn choose(call: &Call<'_>) -> Option<Value> {
 
 /// The number of an item in its container, from its `_rid`.
 fn document_id(call: &Call<'_>) -> Option<Value> {
-    let rid = call.view(0)?.member("_rid");
-    match ResourceId::parse(rid.view().as_str()?) {
+    let rid = call.value_ref(0)?.member("_rid");
+    match ResourceId::parse(rid.value_ref().as_str()?) {
         Ok(ResourceId::Child { child, .. }) => Some(Value::from(child)),
         _ => None,
     }

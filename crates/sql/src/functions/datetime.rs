@@ -3,7 +3,7 @@
 use quire_value::{Number, Value};
 
 use super::calendar::{self, Fields, Part, TICKS_PER_SECOND, add_months, in_range, month_index};
-use super::{Call, Evaluate, Function, IndexUse, Nature, between, exactly, f};
+use super::{Call, Evaluate, Function, IndexUse, Volatility, between, exactly, f};
 
 const TICKS_PER_MILLISECOND: i64 = TICKS_PER_SECOND / 1_000;
 /// The earliest origin of DateTimeBin: 1601-01-01.
@@ -16,8 +16,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     clock(&["GetCurrentDateTimeStatic"], IndexUse::Range, current_datetime),
     clock(&["GetCurrentTimestampStatic"], IndexUse::Range, current_timestamp),
     clock(&["GetCurrentTicksStatic"], IndexUse::Range, current_ticks),
-    f(&["NOW"], between(0, 2), now, IndexUse::None).with_nature(Nature::Clock),
-    f(&["AGO"], exactly(2), |call| shifted(call, -1), IndexUse::None).with_nature(Nature::Clock),
+    f(&["NOW"], between(0, 2), now, IndexUse::None).with_volatility(Volatility::Clock),
+    f(&["AGO"], exactly(2), |call| shifted(call, -1), IndexUse::None).with_volatility(Volatility::Clock),
     f(&["DateTimeAdd", "DATE_TIME_ADD"], exactly(3), date_time_add, IndexUse::None),
     f(&["DateTimeDiff", "DATE_TIME_DIFF"], exactly(3), date_time_diff, IndexUse::None),
     f(
@@ -54,7 +54,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 const fn clock(names: &'static [&'static str], index_use: IndexUse, evaluate: Evaluate) -> Function {
-    f(names, exactly(0), evaluate, index_use).with_nature(Nature::Clock)
+    f(names, exactly(0), evaluate, index_use).with_volatility(Volatility::Clock)
 }
 
 fn moment(call: &Call<'_>, index: usize) -> Option<i64> {
@@ -70,15 +70,15 @@ fn timestamp(ticks: i64) -> Value {
 }
 
 fn current_datetime(call: &Call<'_>) -> Option<Value> {
-    from_ticks(i128::from(call.surroundings.now_ticks))
+    from_ticks(i128::from(call.context.now_ticks))
 }
 
 fn current_timestamp(call: &Call<'_>) -> Option<Value> {
-    Some(timestamp(call.surroundings.now_ticks))
+    Some(timestamp(call.context.now_ticks))
 }
 
 fn current_ticks(call: &Call<'_>) -> Option<Value> {
-    Some(Value::from(call.surroundings.now_ticks))
+    Some(Value::from(call.context.now_ticks))
 }
 
 fn now(call: &Call<'_>) -> Option<Value> {
@@ -88,7 +88,7 @@ fn now(call: &Call<'_>) -> Option<Value> {
 /// The current time, plus or minus a number of parts.
 fn shifted(call: &Call<'_>, direction: i64) -> Option<Value> {
     let count = call.integer(1)?.checked_mul(direction)?;
-    let ticks = add(call.surroundings.now_ticks, Part::parse(call.string(0)?)?, count)?;
+    let ticks = add(call.context.now_ticks, Part::parse(call.string(0)?)?, count)?;
     from_ticks(i128::from(ticks))
 }
 

@@ -2,7 +2,7 @@
 
 use quire_value::{Number, Value};
 
-use super::{Call, Function, IndexUse, Nature, between, exactly, f};
+use super::{Call, Function, IndexUse, Volatility, between, exactly, f};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     f(&["ABS"], exactly(1), abs, IndexUse::Range),
@@ -28,7 +28,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     f(&["DEGREES"], exactly(1), |call| unary(call, f64::to_degrees), IndexUse::None),
     f(&["RADIANS"], exactly(1), |call| unary(call, f64::to_radians), IndexUse::None),
     f(&["PI"], exactly(0), |_| Some(Value::from(std::f64::consts::PI)), IndexUse::None),
-    f(&["RAND"], exactly(0), rand, IndexUse::None).with_nature(Nature::Random),
+    f(&["RAND"], exactly(0), rand, IndexUse::None).with_volatility(Volatility::Random),
     f(&["NumberBin"], between(1, 2), number_bin, IndexUse::None),
 ];
 
@@ -78,8 +78,8 @@ fn log(call: &Call<'_>) -> Option<Value> {
 
 /// A number in [0, 1) by splitmix64, a new one at every call.
 fn rand(call: &Call<'_>) -> Option<Value> {
-    let state = call.surroundings.random.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
-    call.surroundings.random.set(state);
+    let state = call.context.random.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
+    call.context.random.set(state);
     let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     mixed ^= mixed >> 31;

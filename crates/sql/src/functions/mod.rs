@@ -8,14 +8,14 @@ mod array;
 mod conditional;
 mod conversion;
 mod datetime;
-mod finder; // prepared substring searches
 mod full_text;
 mod integer;
 mod math;
 mod ranking;
-mod regular;
+mod regex;
 mod spatial;
 mod string;
+mod substring; // prepared substring searches
 mod type_check;
 mod user_defined; // udf.name(…): functions defined by users
 mod utf16;
@@ -30,18 +30,18 @@ use std::sync::LazyLock;
 use quire_resource::GeospatialType;
 use quire_value::{Kind, Number, Object, Value};
 
-use crate::data::{Datum, View};
+use crate::data::{Datum, ValueRef};
 use crate::error::SqlError;
 use crate::limits::Meter;
 
 pub(crate) use self::aggregate::Accumulator;
 pub use self::aggregate::Aggregate;
-pub(crate) use self::finder::Finders;
 pub use self::full_text::TextStatistics;
 pub use self::full_text::score as full_text_score;
 pub(crate) use self::full_text::{COUNTS as FULL_TEXT_COUNTS, term_text};
-pub(crate) use self::regular::Patterns;
-pub(crate) use self::spatial::Shapes;
+pub(crate) use self::regex::RegexCache;
+pub(crate) use self::spatial::GeometryCache;
+pub(crate) use self::substring::SearcherCache;
 pub use self::user_defined::UserFunctions;
 pub(crate) use self::user_defined::{FoundFunction, NoFunctions};
 pub(crate) use self::vector_distance::Metric;
@@ -53,7 +53,7 @@ pub struct Function {
     arity: Arity,
     pub(crate) implementation: Implementation,
     index_use: IndexUse,
-    nature: Nature,
+    volatility: Volatility,
     /// Called with undefined arguments, too. Other functions give undefined for them.
     pub(crate) sees_undefined: bool,
     /// The binder adds the language of the text that is the first argument.
@@ -97,8 +97,8 @@ pub enum IndexUse {
 
 /// Whether the same arguments always give the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nature {
-    Plain,
+pub enum Volatility {
+    Deterministic,
     Clock,
     Random,
 }
@@ -122,8 +122,8 @@ impl Function {
         self.index_use
     }
 
-    pub fn nature(&self) -> Nature {
-        self.nature
+    pub fn volatility(&self) -> Volatility {
+        self.volatility
     }
 
     pub fn is_aggregate(&self) -> bool {
@@ -175,8 +175,8 @@ impl Function {
         self
     }
 
-    const fn with_nature(mut self, nature: Nature) -> Function {
-        self.nature = nature;
+    const fn with_volatility(mut self, volatility: Volatility) -> Function {
+        self.volatility = volatility;
         self
     }
 }
@@ -208,8 +208,16 @@ const fn row(
     implementation: Implementation,
     index_use: IndexUse,
 ) -> Function {
-    let nature = Nature::Plain;
-    Function { names, arity, implementation, index_use, nature, sees_undefined: false, takes_language: false }
+    let volatility = Volatility::Deterministic;
+    Function {
+        names,
+        arity,
+        implementation,
+        index_use,
+        volatility,
+        sees_undefined: false,
+        takes_language: false,
+    }
 }
 
 const fn exactly(count: usize) -> Arity {
@@ -229,7 +237,7 @@ const FAMILIES: &[&[Function]] = &[
     math::FUNCTIONS,
     integer::FUNCTIONS,
     string::FUNCTIONS,
-    regular::FUNCTIONS,
+    regex::FUNCTIONS,
     conversion::FUNCTIONS,
     array::FUNCTIONS,
     conditional::FUNCTIONS,
@@ -257,13 +265,13 @@ pub fn find(name: &str) -> Option<&'static Function> {
 }
 
 /// What functions can access besides their arguments.
-pub(crate) struct Surroundings<'r> {
+pub(crate) struct EvalContext<'r> {
     pub now_ticks: i64,
     pub random: Cell<u64>,
-    pub patterns: &'r Patterns,
+    pub patterns: &'r RegexCache,
     pub functions: &'r dyn UserFunctions,
-    pub finders: Finders,
-    pub shapes: Shapes,
+    pub searchers: SearcherCache,
+    pub geometries: GeometryCache,
     pub geospatial: GeospatialType,
     pub meter: Meter,
     /// Set by a function that exceeds the limits of the meter; it then returns `None`.
@@ -281,18 +289,18 @@ impl<'a> Argument<'a> {
         Argument { datum, value: OnceCell::new() }
     }
 
-    pub fn view(&self) -> View<'_> {
-        self.datum.view()
+    pub fn value_ref(&self) -> ValueRef<'_> {
+        self.datum.value_ref()
     }
 
     /// Whether it is a value already.
     fn is_value(&self) -> bool {
-        matches!(self.view(), View::Value(_)) || self.value.get().is_some()
+        matches!(self.value_ref(), ValueRef::Value(_)) || self.value.get().is_some()
     }
 
     fn value(&self) -> &Value {
-        match self.view() {
-            View::Value(value) => value,
+        match self.value_ref() {
+            ValueRef::Value(value) => value,
             view => self.value.get_or_init(|| view.to_value()),
         }
     }
@@ -302,34 +310,34 @@ impl<'a> Argument<'a> {
 /// place.
 pub(crate) struct Call<'a> {
     pub arguments: &'a [Argument<'a>],
-    pub surroundings: &'a Surroundings<'a>,
+    pub context: &'a EvalContext<'a>,
 }
 
 impl<'a> Call<'a> {
-    fn view(&self, index: usize) -> Option<View<'a>> {
-        self.arguments.get(index).map(Argument::view)
+    fn value_ref(&self, index: usize) -> Option<ValueRef<'a>> {
+        self.arguments.get(index).map(Argument::value_ref)
     }
 
     /// Copies a stored value, once.
     fn value(&self, index: usize) -> Option<&'a Value> {
         let argument = self.arguments.get(index)?;
         if !argument.is_value() {
-            self.copy_bytes(argument.view().approximate_size())?;
+            self.copy_bytes(argument.value_ref().approximate_size())?;
         }
         Some(argument.value())
     }
 
     fn string(&self, index: usize) -> Option<&'a str> {
-        self.view(index)?.as_str()
+        self.value_ref(index)?.as_str()
     }
 
     /// The bytes of a string, for functions that need no characters.
     fn text(&self, index: usize) -> Option<&'a [u8]> {
-        self.view(index)?.as_text()
+        self.value_ref(index)?.as_text()
     }
 
     fn number(&self, index: usize) -> Option<Number> {
-        self.view(index)?.as_number()
+        self.value_ref(index)?.as_number()
     }
 
     fn double(&self, index: usize) -> Option<f64> {
@@ -341,17 +349,17 @@ impl<'a> Call<'a> {
     }
 
     fn array(&self, index: usize) -> Option<&'a [Value]> {
-        self.view(index).filter(|value| value.kind() == Kind::Array)?;
+        self.value_ref(index).filter(|value| value.kind() == Kind::Array)?;
         self.value(index)?.as_array()
     }
 
     fn object(&self, index: usize) -> Option<&'a Object> {
-        self.view(index).filter(|value| value.kind() == Kind::Object)?;
+        self.value_ref(index).filter(|value| value.kind() == Kind::Object)?;
         self.value(index)?.as_object()
     }
 
     fn bool(&self, index: usize) -> Option<bool> {
-        self.view(index)?.as_bool()
+        self.value_ref(index)?.as_bool()
     }
 
     fn len(&self) -> usize {
@@ -365,17 +373,17 @@ impl<'a> Call<'a> {
 
     /// Spends the steps for work on so many bytes; `None` when the limit is exceeded.
     fn spend_bytes(&self, bytes: usize) -> Option<()> {
-        self.note(self.surroundings.meter.spend_bytes(bytes))
+        self.record_failure(self.context.meter.spend_bytes(bytes))
     }
 
     fn spend(&self, steps: u64) -> Option<()> {
-        self.note(self.surroundings.meter.spend(steps))
+        self.record_failure(self.context.meter.spend(steps))
     }
 
     /// Reserves memory for a value before it is built; `None` when the limit is exceeded. Memory for texts as long as
     /// all arguments together is reserved already.
     fn build(&self, bytes: usize) -> Option<()> {
-        self.note(self.surroundings.meter.build(bytes))
+        self.record_failure(self.context.meter.build(bytes))
     }
 
     /// Does both, memory first: the error should name the limit that matters.
@@ -385,8 +393,8 @@ impl<'a> Call<'a> {
     }
 
     /// Ends the run with the error, whatever the function returns.
-    fn note<T>(&self, result: Result<T, SqlError>) -> Option<T> {
-        result.map_err(|error| self.surroundings.failure.set(Some(error))).ok()
+    fn record_failure<T>(&self, result: Result<T, SqlError>) -> Option<T> {
+        result.map_err(|error| self.context.failure.set(Some(error))).ok()
     }
 }
 

@@ -66,14 +66,14 @@ type Parsed = Rc<Result<Geometry, Invalid>>;
 
 fn parsed(call: &Call<'_>, index: usize) -> Option<Parsed> {
     let value = call.value(index)?;
-    let kind = call.surroundings.geospatial;
+    let kind = call.context.geospatial;
     let parse = || Some(Rc::new(Geometry::parse(value, kind, &|bytes| call.spend_bytes(bytes))?));
     if is_small(value) {
         return parse();
     }
     let bytes = crate::data::approximate_size(value);
     call.copy_bytes(bytes)?;
-    call.surroundings.shapes.get(call, value, bytes, parse)
+    call.context.geometries.get(call, value, bytes, parse)
 }
 
 /// Whether parsing is cheaper than a lookup.
@@ -84,22 +84,22 @@ fn is_small(value: &Value) -> bool {
 }
 
 /// Geometries that are cached from one item to the next.
-const SHAPES_MAX: usize = 8;
+const GEOMETRIES_MAX: usize = 8;
 /// Hashes of values that are remembered, to detect that a value comes again.
-const SEEN_MAX: usize = 32;
+const HASHES_MAX: usize = 32;
 
 /// A cache of large constants of a query, parsed once per run. A value is cached when it comes the second time:
 /// values of items seldom repeat.
 #[derive(Default)]
-pub(crate) struct Shapes(RefCell<Known>);
+pub(crate) struct GeometryCache(RefCell<CachedGeometries>);
 
 #[derive(Default)]
-struct Known {
-    kept: VecDeque<KeptShape>,
-    seen: VecDeque<u64>,
+struct CachedGeometries {
+    cached: VecDeque<CachedGeometry>,
+    hashes: VecDeque<u64>,
 }
 
-struct KeptShape {
+struct CachedGeometry {
     hash: u64,
     value: Value,
     parsed: Parsed,
@@ -107,7 +107,7 @@ struct KeptShape {
     bytes: usize,
 }
 
-impl Shapes {
+impl GeometryCache {
     fn get(
         &self,
         call: &Call<'_>,
@@ -125,10 +125,12 @@ impl Shapes {
     }
 }
 
-impl Known {
+impl CachedGeometries {
     fn find(&self, hash: u64, value: &Value) -> Option<Parsed> {
-        let mut kept = self.kept.iter();
-        kept.find(|kept| kept.hash == hash && kept.value == *value).map(|kept| Rc::clone(&kept.parsed))
+        let mut cached = self.cached.iter();
+        cached
+            .find(|cached| cached.hash == hash && cached.value == *value)
+            .map(|cached| Rc::clone(&cached.parsed))
     }
 
     fn remember(
@@ -139,16 +141,21 @@ impl Known {
         bytes: usize,
         parsed: &Parsed,
     ) -> Option<()> {
-        if !self.seen.contains(&hash) {
-            self.seen.truncate(SEEN_MAX - 1);
-            self.seen.push_front(hash);
+        if !self.hashes.contains(&hash) {
+            self.hashes.truncate(HASHES_MAX - 1);
+            self.hashes.push_front(hash);
             return Some(());
         }
-        let meter = &call.surroundings.meter;
-        let last = if self.kept.len() == SHAPES_MAX { self.kept.pop_back() } else { None };
+        let meter = &call.context.meter;
+        let last = if self.cached.len() == GEOMETRIES_MAX { self.cached.pop_back() } else { None };
         last.into_iter().for_each(|last| meter.release(last.bytes));
-        call.note(meter.keep(bytes))?;
-        self.kept.push_front(KeptShape { hash, value: value.clone(), parsed: Rc::clone(parsed), bytes });
+        call.record_failure(meter.keep(bytes))?;
+        self.cached.push_front(CachedGeometry {
+            hash,
+            value: value.clone(),
+            parsed: Rc::clone(parsed),
+            bytes,
+        });
         Some(())
     }
 }

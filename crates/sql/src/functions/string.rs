@@ -95,7 +95,7 @@ fn contains(call: &Call<'_>) -> Option<Value> {
     }
     let (text, wanted) = (call.text(0)?, call.text(1)?);
     call.spend_bytes(text.len() + wanted.len())?;
-    Some(Value::Bool(call.surroundings.finders.contains(text, wanted)))
+    Some(Value::Bool(call.context.searchers.contains(text, wanted)))
 }
 
 /// A test of two strings; the third argument is "ignore case".

@@ -2,7 +2,7 @@
 
 use quire_value::{Kind, Value};
 
-use crate::data::View;
+use crate::data::ValueRef;
 
 use super::{Call, Evaluate, Function, IndexUse, calendar, exactly};
 
@@ -26,11 +26,11 @@ const fn check(names: &'static [&'static str], evaluate: Evaluate) -> Function {
     super::f(names, exactly(1), evaluate, IndexUse::Range).seeing_undefined()
 }
 
-fn is(call: &Call<'_>, test: impl Fn(View<'_>) -> bool) -> Option<Value> {
-    Some(Value::Bool(call.view(0).is_some_and(test)))
+fn is(call: &Call<'_>, test: impl Fn(ValueRef<'_>) -> bool) -> Option<Value> {
+    Some(Value::Bool(call.value_ref(0).is_some_and(test)))
 }
 
-fn is_finite(value: View<'_>) -> bool {
+fn is_finite(value: ValueRef<'_>) -> bool {
     value.as_number().is_some_and(|number| number.as_f64().is_finite())
 }
 
@@ -42,6 +42,6 @@ pub(crate) fn is_primitive_kind(kind: Kind) -> bool {
     matches!(kind, Kind::Null | Kind::Bool | Kind::Number | Kind::String)
 }
 
-fn is_datetime(value: View<'_>) -> bool {
+fn is_datetime(value: ValueRef<'_>) -> bool {
     value.as_str().is_some_and(|text| calendar::parse(text).is_some())
 }

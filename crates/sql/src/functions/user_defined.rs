@@ -19,7 +19,7 @@ pub trait UserFunctions {
 
     /// The value of a future call, if it is known. Otherwise the call is enqueued, so that it can run together with
     /// others: see [`Evaluator::collect_calls`](crate::Evaluator::collect_calls). A call that fails has no value.
-    fn foresee(&self, _function: usize, _arguments: &[Value]) -> Option<Value> {
+    fn value_or_enqueue(&self, _function: usize, _arguments: &[Value]) -> Option<Value> {
         None
     }
 }

@@ -83,7 +83,7 @@ fn measured(call: &Call<'_>) -> Option<(Metric, f64)> {
 }
 
 fn numbers(call: &Call<'_>, index: usize) -> Option<Vec<f64>> {
-    let vector = call.view(index).filter(|vector| vector.kind() == Kind::Array)?;
+    let vector = call.value_ref(index).filter(|vector| vector.kind() == Kind::Array)?;
     call.spend(vector.len() as u64)?;
     call.build(vector.len() * size_of::<f64>())?;
     vector.elements().map(|element| Some(element.as_number()?.as_f64())).collect()

@@ -9,8 +9,8 @@
 //! 1. Every loop whose length depends on input spends at least one step per iteration, before the iteration.
 //! 2. Work that cannot be interrupted (one call of a library) is spent as a whole before it begins.
 //! 3. Memory is reserved before it is used. Values that expressions build are *transient*: each expression node
-//!   releases the memory of its operands (see [`Meter::mark`]). Values that outlive an expression (groups, rows to
-//!   sort, rows of DISTINCT) are *kept*.
+//!    releases the memory of its operands (see [`Meter::mark`]). Values that outlive an expression (groups, rows to
+//!    sort, rows of DISTINCT) are *kept*.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -21,22 +21,22 @@ use super::memory::QueryMemory;
 use super::temp::QueryTemp;
 
 /// Steps between two checks for cancellation: well below a millisecond of work.
-const LOOK_STEPS: u64 = 16_384;
+const CHECK_STEPS: u64 = 16_384;
 /// The meter reserves memory of the query in pieces of this size, so that most changes need no atomic operation.
 const PIECE_BYTES: usize = 256 << 10;
 /// Bytes of text or values that count as one step.
 const STEP_BYTES: u64 = 16;
 
 /// Decides whether a query continues: the client may have disconnected, or the time limit may be over.
-pub trait Watch: Send + Sync {
+pub trait Cancellation: Send + Sync {
     /// Called often, on the thread that runs the query. An error ends the query.
-    fn look(&self) -> Result<(), SqlError>;
+    fn check(&self) -> Result<(), SqlError>;
 }
 
 /// The limits of one query. Clones share one allowance.
 #[derive(Clone)]
 pub struct Allowance {
-    watch: Option<Arc<dyn Watch>>,
+    cancellation: Option<Arc<dyn Cancellation>>,
     memory: Arc<QueryMemory>,
     /// Temporary files for what does not fit into memory.
     temp: Option<Arc<QueryTemp>>,
@@ -51,7 +51,7 @@ impl Allowance {
     pub const BYTES_MAX: usize = 512 << 20;
 
     pub fn new(memory: Arc<QueryMemory>) -> Allowance {
-        Allowance { watch: None, memory, temp: None, item_steps_max: Allowance::ITEM_STEPS_MAX }
+        Allowance { cancellation: None, memory, temp: None, item_steps_max: Allowance::ITEM_STEPS_MAX }
     }
 
     /// An allowance with its own memory pool and these limits.
@@ -59,8 +59,8 @@ impl Allowance {
         Allowance::new(QueryMemory::alone(bytes_max)).with_item_steps(item_steps_max)
     }
 
-    pub fn with_watch(mut self, watch: Arc<dyn Watch>) -> Allowance {
-        self.watch = Some(watch);
+    pub fn with_cancellation(mut self, cancellation: Arc<dyn Cancellation>) -> Allowance {
+        self.cancellation = Some(cancellation);
         self
     }
 
@@ -85,7 +85,7 @@ impl Allowance {
 
     /// A new meter of this allowance. Each meter counts its own steps.
     pub fn meter(&self) -> Meter {
-        let first = LOOK_STEPS.min(self.item_steps_max);
+        let first = CHECK_STEPS.min(self.item_steps_max);
         Meter {
             left: Cell::new(first),
             granted: Cell::new(first),
@@ -99,8 +99,8 @@ impl Allowance {
     }
 
     /// Checks for cancellation now.
-    pub fn look(&self) -> Result<(), SqlError> {
-        self.watch.as_ref().map_or(Ok(()), |watch| watch.look())
+    pub fn check_cancelled(&self) -> Result<(), SqlError> {
+        self.cancellation.as_ref().map_or(Ok(()), |cancellation| cancellation.check())
     }
 }
 
@@ -166,7 +166,7 @@ impl Meter {
                 self.left.set(left);
                 Ok(())
             }
-            None => self.spend_and_look(steps),
+            None => self.spend_and_check(steps),
         }
     }
 
@@ -177,7 +177,7 @@ impl Meter {
     }
 
     #[cold]
-    fn spend_and_look(&self, steps: u64) -> Result<(), SqlError> {
+    fn spend_and_check(&self, steps: u64) -> Result<(), SqlError> {
         let spent = self.steps().saturating_add(steps);
         let of_item = spent.saturating_sub(self.item_began.get());
         // The next call checks again, also after a failure.
@@ -187,8 +187,8 @@ impl Meter {
         if of_item > self.allowance.item_steps_max {
             return Err(SqlError::Budget { what: "the allowed evaluation steps" });
         }
-        self.allowance.look()?;
-        let granted = LOOK_STEPS.min(self.allowance.item_steps_max - of_item);
+        self.allowance.check_cancelled()?;
+        let granted = CHECK_STEPS.min(self.allowance.item_steps_max - of_item);
         self.granted.set(granted);
         self.left.set(granted);
         Ok(())
@@ -226,7 +226,7 @@ impl Meter {
     }
 
     /// Whether values that can spill should spill now: all kept values together may use half of the query's memory.
-    fn is_crowded(&self, own_bytes: usize) -> bool {
+    fn should_spill(&self, own_bytes: usize) -> bool {
         let bytes_max = self.allowance.memory.bytes_max();
         let used = self.kept.get().saturating_add(self.transient.get());
         self.allowance.temp.is_some() && used > bytes_max / 2 && own_bytes > bytes_max / 8
@@ -288,21 +288,21 @@ impl Meter {
 }
 
 /// Kept memory of one owner: groups, rows to sort, rows of DISTINCT.
-pub(crate) struct Kept<'m> {
+pub(crate) struct KeptMemory<'m> {
     meter: &'m Meter,
     bytes: Cell<usize>,
     is_released: bool,
 }
 
-impl<'m> Kept<'m> {
+impl<'m> KeptMemory<'m> {
     /// Released when this is dropped.
-    pub fn new(meter: &'m Meter) -> Kept<'m> {
-        Kept { meter, bytes: Cell::new(0), is_released: true }
+    pub fn new(meter: &'m Meter) -> KeptMemory<'m> {
+        KeptMemory { meter, bytes: Cell::new(0), is_released: true }
     }
 
     /// Released when the meter is dropped, for owners that live as long.
-    pub fn for_good(meter: &'m Meter) -> Kept<'m> {
-        Kept { meter, bytes: Cell::new(0), is_released: false }
+    pub fn until_meter_drops(meter: &'m Meter) -> KeptMemory<'m> {
+        KeptMemory { meter, bytes: Cell::new(0), is_released: false }
     }
 
     pub fn meter(&self) -> &'m Meter {
@@ -320,11 +320,11 @@ impl<'m> Kept<'m> {
             self.keep(bytes)?;
             return Ok(true);
         }
-        Ok(!self.is_crowded() && self.keep_if_free(bytes))
+        Ok(!self.should_spill() && self.keep_if_free(bytes))
     }
 
     /// Like [`KeptMemory::keep`], but returns false if there is too little memory. Ignores
-    /// [`KeptMemory::is_crowded`]: for the sorter that takes spilled values.
+    /// [`KeptMemory::should_spill`]: for the sorter that takes spilled values.
     pub fn keep_if_free(&self, bytes: usize) -> bool {
         let is_kept = self.meter.try_keep(bytes);
         if is_kept {
@@ -334,8 +334,8 @@ impl<'m> Kept<'m> {
     }
 
     /// Whether the owner should spill.
-    pub fn is_crowded(&self) -> bool {
-        self.meter.is_crowded(self.bytes.get())
+    pub fn should_spill(&self) -> bool {
+        self.meter.should_spill(self.bytes.get())
     }
 
     pub fn release(&self, bytes: usize) {
@@ -348,7 +348,7 @@ impl<'m> Kept<'m> {
     }
 }
 
-impl Drop for Kept<'_> {
+impl Drop for KeptMemory<'_> {
     fn drop(&mut self) {
         if self.is_released {
             self.meter.release(self.bytes.get());
@@ -368,19 +368,19 @@ mod tests {
 
     use super::*;
 
-    struct Looks(AtomicU64);
+    struct CountingChecks(AtomicU64);
 
-    impl Watch for Looks {
-        fn look(&self) -> Result<(), SqlError> {
-            let looks = self.0.fetch_add(1, Ordering::Relaxed);
-            if looks < 10 { Ok(()) } else { Err(SqlError::Cancelled) }
+    impl Cancellation for CountingChecks {
+        fn check(&self) -> Result<(), SqlError> {
+            let checks = self.0.fetch_add(1, Ordering::Relaxed);
+            if checks < 10 { Ok(()) } else { Err(SqlError::Cancelled) }
         }
     }
 
     #[test]
-    fn the_watch_is_asked_every_so_many_steps() {
-        let looks = Arc::new(Looks(AtomicU64::new(0)));
-        let meter = Allowance::default().with_watch(looks.clone()).meter();
+    fn cancellation_is_checked_every_so_many_steps() {
+        let checks = Arc::new(CountingChecks(AtomicU64::new(0)));
+        let meter = Allowance::default().with_cancellation(checks.clone()).meter();
         let mut steps = 0u64;
         let error = loop {
             meter.start_item();
@@ -390,7 +390,7 @@ mod tests {
             }
         };
         assert_eq!(error, SqlError::Cancelled);
-        assert!((10 * LOOK_STEPS..12 * LOOK_STEPS).contains(&steps), "{steps}");
+        assert!((10 * CHECK_STEPS..12 * CHECK_STEPS).contains(&steps), "{steps}");
         assert_eq!(meter.spend(1), Err(SqlError::Cancelled), "and again");
     }
 

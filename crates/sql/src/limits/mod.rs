@@ -7,8 +7,8 @@ mod temp; // temporary files, for what does not fit into memory
 use crate::error::SqlError;
 
 pub use self::memory::{MemoryPool, MemoryUse, QueryMemory, Reservation};
-pub(crate) use self::meter::Kept;
-pub use self::meter::{Allowance, Meter, Watch};
+pub(crate) use self::meter::KeptMemory;
+pub use self::meter::{Allowance, Cancellation, Meter};
 pub use self::temp::{QueryTemp, TempFile, TempSpace, TempUse};
 
 /// Called before so many steps of work. An error ends the work.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::SqlError;
 
 /// Prefix of file names before they are unlinked.
-const LEFT_PREFIX: &[u8] = b".tmp";
+const NAME_PREFIX: &[u8] = b".tmp";
 
 /// The free space of the disk is checked after every so many bytes written.
 const CHECK_BYTES: u64 = 4 << 20;
@@ -58,7 +58,7 @@ impl TempSpace {
         create_private(directory)?;
         for entry in std::fs::read_dir(directory)? {
             let entry = entry?;
-            if entry.file_type()?.is_file() && entry.file_name().as_encoded_bytes().starts_with(LEFT_PREFIX) {
+            if entry.file_type()?.is_file() && entry.file_name().as_encoded_bytes().starts_with(NAME_PREFIX) {
                 std::fs::remove_file(entry.path())?;
             }
         }

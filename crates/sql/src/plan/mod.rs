@@ -125,7 +125,7 @@ impl crate::query::Query {
 
     /// Whether no client can merge the rows of several partitions, because a subquery in FROM needs the items of all
     /// of them.
-    pub fn is_whole_only(&self) -> bool {
+    pub fn needs_all_partitions(&self) -> bool {
         self.written().needs_whole_subquery() && self.plan().is_err()
     }
 }

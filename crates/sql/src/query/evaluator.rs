@@ -7,11 +7,11 @@ use quire_value::Value;
 use crate::bind::bound::Expr;
 use crate::data::{Item, Row};
 use crate::error::SqlError;
-use crate::exec::{self, Run, Seen, Window};
-use crate::functions::Surroundings;
+use crate::exec::{self, DistinctRows, Execution, RowWindow};
+use crate::functions::EvalContext;
 
 use super::Query;
-use super::run::Collected;
+use super::run::CollectedRows;
 
 /// Evaluates a query item by item. One state (time, random numbers, limits, rows of DISTINCT) lasts over all items.
 ///
@@ -19,9 +19,9 @@ use super::run::Collected;
 /// counts.
 pub struct Evaluator<'q> {
     pub(super) query: &'q Query,
-    pub(super) is_item_by_item: bool,
-    pub(super) surroundings: Surroundings<'q>,
-    pub(super) seen: Seen,
+    pub(super) is_per_item: bool,
+    pub(super) context: EvalContext<'q>,
+    pub(super) seen: DistinctRows,
 }
 
 impl Evaluator<'_> {
@@ -33,9 +33,9 @@ impl Evaluator<'_> {
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), SqlError> {
         self.check_item_by_item()?;
-        let mut feed = |take: &mut exec::Take<'_>| take(item, 1);
-        let window = Window { offset: 0, limit: None, in_order: true, ties_fall: false };
-        Run::new(&self.surroundings, &self.query.computed, Some(&mut feed)).top_rows(
+        let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
+        let window = RowWindow { offset: 0, limit: None, in_order: true, ties_descending: false };
+        Execution::new(&self.context, &self.query.computed, Some(&mut scan)).top_rows(
             &self.query.bound,
             window,
             &mut self.seen,
@@ -45,52 +45,52 @@ impl Evaluator<'_> {
 
     /// The rows of one item as values. They count as kept memory.
     pub fn row_values_of(&mut self, item: &Item<'_>) -> Result<Vec<Value>, SqlError> {
-        let mut rows = Collected::new(&self.query.environment.allowance);
+        let mut rows = CollectedRows::new(&self.query.environment.allowance);
         self.rows_of(item, &mut |row| rows.push(row))?;
         rows.finish()
     }
 
     /// The rows of one item, each with its sort keys. DISTINCT is left to the caller.
-    pub fn keyed_rows_of(
+    pub fn rows_with_sort_keys_of(
         &self,
         item: &Item<'_>,
         emit: &mut dyn FnMut(Vec<Value>, &Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), SqlError> {
         self.check_item_by_item()?;
-        let mut feed = |take: &mut exec::Take<'_>| take(item, 1);
-        let run = Run::new(&self.surroundings, &self.query.computed, Some(&mut feed));
+        let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
+        let run = Execution::new(&self.context, &self.query.computed, Some(&mut scan));
         run.keyed_rows(&self.query.bound, &mut |keys, row| Ok(emit(keys, &row)))
     }
 
     /// Passes the calls of the item to [`UserFunctions::value_or_enqueue`], as far as their arguments are known. So a
     /// caller can run the calls of several items together before it evaluates the items. It repeats this as often as
     /// calls depend on each other.
-    pub fn foresee_calls(&self, item: &Item<'_>) {
-        let Surroundings { random, failure, .. } = &self.surroundings;
+    pub fn collect_calls(&self, item: &Item<'_>) {
+        let EvalContext { random, failure, .. } = &self.context;
         let random_before = random.get();
-        let mut feed = |take: &mut exec::Take<'_>| take(item, 1);
-        let run = Run::foreseeing(&self.surroundings, &self.query.computed, &mut feed);
+        let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
+        let run = Execution::collecting_calls(&self.context, &self.query.computed, &mut scan);
         // An error here occurs again when the item is evaluated.
-        drop(run.foresee(&self.query.bound));
+        drop(run.collect_calls(&self.query.bound));
         random.set(random_before);
         failure.take();
     }
 
     /// Whether the item, alone or in any combination with joined values, matches WHERE.
     pub fn matches(&self, item: &Item<'_>) -> Result<bool, SqlError> {
-        let mut feed = |take: &mut exec::Take<'_>| take(item, 1);
-        Run::new(&self.surroundings, &self.query.computed, Some(&mut feed)).any_tuple(&self.query.bound)
+        let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
+        Execution::new(&self.context, &self.query.computed, Some(&mut scan)).any_tuple(&self.query.bound)
     }
 
     /// Whether the item gives a row, before DISTINCT, OFFSET and LIMIT. Also for ORDER BY RANK.
-    pub fn gives_row(&self, item: &Item<'_>) -> Result<bool, SqlError> {
+    pub fn produces_row(&self, item: &Item<'_>) -> Result<bool, SqlError> {
         let mut any = false;
-        let mut feed = |take: &mut exec::Take<'_>| take(item, 1);
-        let window = Window { offset: 0, limit: None, in_order: true, ties_fall: false };
-        Run::new(&self.surroundings, &self.query.computed, Some(&mut feed)).top_rows(
+        let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
+        let window = RowWindow { offset: 0, limit: None, in_order: true, ties_descending: false };
+        Execution::new(&self.context, &self.query.computed, Some(&mut scan)).top_rows(
             self.query.written(),
             window,
-            &mut Seen::default(),
+            &mut DistinctRows::default(),
             &mut |_| {
                 any = true;
                 Ok(ControlFlow::Break(()))
@@ -100,20 +100,20 @@ impl Evaluator<'_> {
     }
 
     /// The sort keys of an item, whether or not it matches WHERE. Refused for joins.
-    pub fn order_keys_of(&self, item: &Item<'_>) -> Result<Vec<Value>, SqlError> {
+    pub fn sort_keys_of(&self, item: &Item<'_>) -> Result<Vec<Value>, SqlError> {
         if !self.query.bound.is_over_whole_items() {
-            return Err(SqlError::Refused("the sort keys of a join are those of its rows".to_owned()));
+            return Err(SqlError::Refused("a query with JOIN has no sort keys per item".to_owned()));
         }
-        Run::new(&self.surroundings, &self.query.computed, None).order_keys(&self.query.bound, item)
+        Execution::new(&self.context, &self.query.computed, None).order_keys(&self.query.bound, item)
     }
 
     /// The value of an expression without variables.
     pub(crate) fn constant(&self, expr: &Expr) -> Result<Value, SqlError> {
-        Run::new(&self.surroundings, &self.query.computed, None).constant(expr)
+        Execution::new(&self.context, &self.query.computed, None).constant(expr)
     }
 
     fn check_item_by_item(&self) -> Result<(), SqlError> {
-        if self.is_item_by_item {
+        if self.is_per_item {
             return Ok(());
         }
         Err(SqlError::Refused("the query cannot be evaluated item by item".to_owned()))

@@ -4,10 +4,10 @@
 use quire_value::{Item, Kind, Node, Value};
 
 use crate::bind::{self, bound};
-use crate::data::View;
+use crate::data::ValueRef;
 use crate::error::SqlError;
-use crate::exec::{self, Environment, Run, fold};
-use crate::functions::{self, NoFunctions, Patterns};
+use crate::exec::{self, Environment, Execution, fold};
+use crate::functions::{self, NoFunctions, RegexCache};
 use crate::limits::Allowance;
 use crate::syntax::ast::{Expr, ExprKind, Step};
 use crate::syntax::diagnostic::Diagnostic;
@@ -20,7 +20,7 @@ const READS_OTHER_ITEMS: &[&str] = &["FOLLOW", "REFERRERS"];
 pub struct Expression {
     text: String,
     expr: bound::Expr,
-    patterns: Patterns,
+    patterns: RegexCache,
     environment: Environment,
     /// For each name, the paths that are read.
     reads: Vec<Vec<Vec<ReadStep>>>,
@@ -52,11 +52,13 @@ impl Expression {
         let (mut expr, is_deterministic) =
             bind::bind_expression(&syntax, text, names, &allowance.meter()).map_err(of_binding)?;
         if !is_deterministic {
-            return Err(ExpressionError::NotAllowed { what: "A function of time or chance".to_owned() });
+            return Err(ExpressionError::NotAllowed {
+                what: "A function of time or random numbers".to_owned(),
+            });
         }
         fold::fold_expr(&mut expr, &allowance);
         let reads = names.iter().map(|name| Reader::read(&syntax, name)).collect();
-        let (patterns, environment) = (Patterns::default(), Environment::default());
+        let (patterns, environment) = (RegexCache::default(), Environment::default());
         Ok(Expression { text: text.to_owned(), expr, patterns, environment, reads })
     }
 
@@ -78,20 +80,20 @@ impl Expression {
     /// Evaluates over stored values. A result without JSON form (NaN, an infinity) or beyond the limits of one item
     /// is `undefined`: the result depends on the values alone.
     pub fn evaluate(&self, values: &[Node<'_>]) -> Value {
-        let views: Vec<View<'_>> = values.iter().map(|node| View::Node(*node)).collect();
+        let views: Vec<ValueRef<'_>> = values.iter().map(|node| ValueRef::Node(*node)).collect();
         self.over(&views)
     }
 
     /// Evaluates over values in memory.
     pub fn evaluate_values(&self, values: &[&Value]) -> Value {
-        let views: Vec<View<'_>> = values.iter().map(|value| View::Value(value)).collect();
+        let views: Vec<ValueRef<'_>> = values.iter().map(|value| ValueRef::Value(value)).collect();
         self.over(&views)
     }
 
-    fn over(&self, views: &[View<'_>]) -> Value {
-        let surroundings = exec::surroundings(&self.environment, &self.patterns, &NoFunctions);
-        match Run::new(&surroundings, &[], None).over(&self.expr, views) {
-            Ok(value) if View::Value(&value).is_finite() => without_undefined(value),
+    fn over(&self, views: &[ValueRef<'_>]) -> Value {
+        let context = exec::eval_context(&self.environment, &self.patterns, &NoFunctions);
+        match Execution::new(&context, &[], None).evaluate_over(&self.expr, views) {
+            Ok(value) if ValueRef::Value(&value).is_finite() => without_undefined(value),
             _ => Value::Undefined,
         }
     }
@@ -116,7 +118,9 @@ fn of_binding(error: SqlError) -> ExpressionError {
             Some(first) => ExpressionError::Invalid(first),
             None => ExpressionError::NotAllowed { what: "This expression".to_owned() },
         },
-        _ => ExpressionError::NotAllowed { what: "An expression that takes so much to compile".to_owned() },
+        _ => ExpressionError::NotAllowed {
+            what: "An expression that exceeds the limits of the compiler".to_owned(),
+        },
     }
 }
 
@@ -139,8 +143,9 @@ fn forbidden(expr: &Expr) -> Option<String> {
 fn forbidden_call(expr: &Expr, name: &str) -> Option<String> {
     let reads_items = READS_OTHER_ITEMS.iter().any(|other| other.eq_ignore_ascii_case(name));
     let function = functions::find(name);
-    let is_scalar = function
-        .is_none_or(|function| !function.is_spatial() && function.nature() == functions::Nature::Plain);
+    let is_scalar = function.is_none_or(|function| {
+        !function.is_spatial() && function.volatility() == functions::Volatility::Deterministic
+    });
     match () {
         () if bind::aggregate_of(expr).is_some() => Some(format!("The aggregate {}", name.to_uppercase())),
         () if reads_items || !is_scalar => Some(format!("The function {}", name.to_uppercase())),
@@ -152,25 +157,25 @@ fn forbidden_call(expr: &Expr, name: &str) -> Option<String> {
 struct Reader<'e> {
     /// Names in scope: each is a path of the value, or something else; innermost last.
     names: Vec<(&'e str, Option<Vec<ReadStep>>)>,
-    places: Vec<Vec<ReadStep>>,
+    paths: Vec<Vec<ReadStep>>,
 }
 
 impl<'e> Reader<'e> {
     fn read(expr: &'e Expr, name: &'e str) -> Vec<Vec<ReadStep>> {
-        let mut reader = Reader { names: vec![(name, Some(Vec::new()))], places: Vec::new() };
+        let mut reader = Reader { names: vec![(name, Some(Vec::new()))], paths: Vec::new() };
         reader.expr(expr);
-        reader.places.sort();
-        reader.places.dedup();
-        reader.places
+        reader.paths.sort();
+        reader.paths.dedup();
+        reader.paths
     }
 
     fn expr(&mut self, expr: &'e Expr) {
-        if let Some(place) = self.place(expr) {
-            self.places.push(place);
+        if let Some(path) = self.path(expr) {
+            self.paths.push(path);
         }
         match &*expr.kind {
             ExprKind::Path { base, steps } => {
-                if self.place(base).is_none() {
+                if self.path(base).is_none() {
                     self.expr(base);
                 }
                 for step in steps {
@@ -180,11 +185,11 @@ impl<'e> Reader<'e> {
                 }
             }
             ExprKind::Let { name, value, body } => {
-                let place = self.place(value);
-                if place.is_none() {
+                let path = self.path(value);
+                if path.is_none() {
                     self.expr(value);
                 }
-                self.names.push((&name.name, place));
+                self.names.push((&name.name, path));
                 self.expr(body);
                 self.names.pop();
             }
@@ -193,15 +198,15 @@ impl<'e> Reader<'e> {
     }
 
     /// The path that an expression names; `None` when it is computed or does not belong to the value.
-    fn place(&self, expr: &Expr) -> Option<Vec<ReadStep>> {
+    fn path(&self, expr: &Expr) -> Option<Vec<ReadStep>> {
         match &*expr.kind {
             ExprKind::Identifier(name) => {
-                self.names.iter().rev().find(|(own, _)| own == name).and_then(|(_, place)| place.clone())
+                self.names.iter().rev().find(|(own, _)| own == name).and_then(|(_, path)| path.clone())
             }
             ExprKind::Path { base, steps } => {
-                let mut place = self.place(base)?;
-                place.extend(steps.iter().map(read_step));
-                Some(place)
+                let mut path = self.path(base)?;
+                path.extend(steps.iter().map(read_step));
+                Some(path)
             }
             _ => None,
         }
@@ -237,16 +242,16 @@ mod tests {
         expect.assert_eq(&found);
     }
 
-    fn shown(places: &[Vec<ReadStep>]) -> String {
+    fn shown(paths: &[Vec<ReadStep>]) -> String {
         let step = |step: &ReadStep| match step {
             ReadStep::Name(name) => format!("/{name}"),
             ReadStep::Element => "/*".to_owned(),
         };
-        let place = |place: &Vec<ReadStep>| match place.as_slice() {
+        let path = |path: &Vec<ReadStep>| match path.as_slice() {
             [] => "whole".to_owned(),
             steps => steps.iter().map(step).collect(),
         };
-        places.iter().map(place).collect::<Vec<_>>().join(" ")
+        paths.iter().map(path).collect::<Vec<_>>().join(" ")
     }
 
     #[test]

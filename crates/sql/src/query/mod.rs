@@ -8,20 +8,20 @@ use crate::bind::bound::{self, Expr};
 use crate::bind::{self, Bound, Parameters, Schema, computed, flatten};
 use crate::error::SqlError;
 use crate::exec::{Environment, RankStatistics, Ranked, fold};
-use crate::functions::{Aggregate, Patterns};
+use crate::functions::{Aggregate, RegexCache};
 use crate::limits::Allowance;
 use crate::syntax::{ast, parser};
 
 pub use self::evaluator::Evaluator;
 pub use self::expression::{Expression, ExpressionError, ReadStep};
-pub use self::run::Sink;
+pub use self::run::ItemSink;
 
 /// Memory of syntax and bound query per byte of text: `[1,1,…` has an expression in every second byte.
 const TEXT_COPIES: usize = 128;
 
 /// How rows can be paged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum QueryShape {
     /// Every item gives its rows independently; `offset` and `limit` (TOP or OFFSET LIMIT) count rows.
     Streaming { offset: u64, limit: Option<u64> },
     /// Needs all items first: ORDER BY, aggregates, GROUP BY, DISTINCT.
@@ -43,7 +43,7 @@ pub struct Query {
     pub(crate) computed_names: Vec<String>,
     uses_clock: bool,
     is_deterministic: bool,
-    pub(crate) patterns: Patterns,
+    pub(crate) patterns: RegexCache,
     pub(crate) environment: Environment,
 }
 
@@ -86,7 +86,7 @@ impl Query {
         let mut computed = computed.collect::<Result<Vec<Expr>, _>>()?;
         computed.iter_mut().for_each(|expr| fold::fold_expr(expr, allowance));
         let computed_names = schema.computed.iter().map(|(name, _)| name.clone()).collect();
-        let (patterns, environment) = (Patterns::default(), Environment::default());
+        let (patterns, environment) = (RegexCache::default(), Environment::default());
         Ok(Query {
             syntax,
             bound,
@@ -112,7 +112,7 @@ impl Query {
     }
 
     /// A copy of the query with statistics for its scores.
-    pub fn given_rank_statistics(&self, statistics: RankStatistics) -> Query {
+    pub fn clone_with_rank_statistics(&self, statistics: RankStatistics) -> Query {
         let copy = Query {
             syntax: self.syntax.clone(),
             bound: self.bound.clone(),
@@ -122,7 +122,7 @@ impl Query {
             computed_names: self.computed_names.clone(),
             uses_clock: self.uses_clock,
             is_deterministic: self.is_deterministic,
-            patterns: Patterns::default(),
+            patterns: RegexCache::default(),
             environment: self.environment.clone(),
         };
         copy.with_rank_statistics(statistics)
@@ -150,26 +150,26 @@ impl Query {
         &self.syntax
     }
 
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> QueryShape {
         if !self.bound.reads_container() {
-            Shape::Constant
+            QueryShape::Constant
         } else if self.ranked.is_some() || self.bound.needs_all_items() {
-            Shape::Blocking
+            QueryShape::Blocking
         } else {
-            Shape::Streaming { offset: self.bound.offset, limit: self.bound.limit }
+            QueryShape::Streaming { offset: self.bound.offset, limit: self.bound.limit }
         }
     }
 
     /// Whether the rows of each item can be computed separately, if the caller orders the items: all
     /// [`QueryShape::Streaming`] queries, and those that block only because of ORDER BY or DISTINCT.
-    pub fn is_item_by_item(&self) -> bool {
-        self.ranked.is_none() && self.bound.reads_container() && self.bound.is_item_by_item()
+    pub fn is_per_item(&self) -> bool {
+        self.ranked.is_none() && self.bound.reads_container() && self.bound.is_per_item()
     }
 
     /// OFFSET and LIMIT of a query that would stream without its ORDER BY.
     pub fn sorted(&self) -> Option<(u64, Option<u64>)> {
         let bound::Query { offset, limit, distinct, ref order_by, .. } = self.bound;
-        (self.is_item_by_item() && !distinct && !order_by.is_empty()).then_some((offset, limit))
+        (self.is_per_item() && !distinct && !order_by.is_empty()).then_some((offset, limit))
     }
 
     /// The expressions of ORDER BY as written, and whether each is descending; none for ORDER BY RANK.
@@ -184,7 +184,7 @@ impl Query {
     /// Whether items with equal sort keys come from last to first (the rows of one item keep their order). True where
     /// the first column is descending: clients that resume an order themselves rely on it. False for groups, scores
     /// and distances, which clients do not resume.
-    pub fn ties_fall(&self) -> bool {
+    pub fn ties_descending(&self) -> bool {
         let is_score = |expr: &bound::Expr| match expr {
             bound::Expr::Coalesce(scores) => {
                 matches!(scores.first(), Some(bound::Expr::Call { function, .. }) if function.is_sort_key())
@@ -197,7 +197,7 @@ impl Query {
 
     /// Whether equal items may be passed once with a multiplicity, at the position of the first: every aggregate
     /// counts or compares, and FROM has only the items of the container.
-    pub fn takes_runs(&self) -> bool {
+    pub fn accepts_multiplicity(&self) -> bool {
         let counts = |call: &bound::AggregateCall| {
             matches!(call.aggregate, Aggregate::Count | Aggregate::CountIf | Aggregate::Min | Aggregate::Max)
         };

@@ -6,27 +6,30 @@ use quire_value::Value;
 
 use crate::data::{Datum, Item, Row};
 use crate::error::SqlError;
-use crate::exec::{self, Ranked, Run, Seen, Window};
+use crate::exec::{self, DistinctRows, Execution, Ranked, RowWindow};
 use crate::functions::{NoFunctions, UserFunctions};
 use crate::limits::{Allowance, Meter};
 
 use super::{Evaluator, Query};
 
 /// Takes an item and its multiplicity.
-pub type Sink<'s> = dyn FnMut(&Item<'_>, u64) -> ControlFlow<()> + 's;
+pub type ItemSink<'s> = dyn FnMut(&Item<'_>, u64) -> ControlFlow<()> + 's;
 
 impl Query {
     /// Starts evaluation item by item.
     pub fn start(&self) -> Result<Evaluator<'_>, SqlError> {
-        self.start_calling(&NoFunctions)
+        self.start_with_functions(&NoFunctions)
     }
 
     /// Starts evaluation with the functions that the query was compiled with.
-    pub fn start_calling<'q>(&'q self, functions: &'q dyn UserFunctions) -> Result<Evaluator<'q>, SqlError> {
+    pub fn start_with_functions<'q>(
+        &'q self,
+        functions: &'q dyn UserFunctions,
+    ) -> Result<Evaluator<'q>, SqlError> {
         self.check_clock()?;
-        let surroundings = exec::surroundings(&self.environment, &self.patterns, functions);
-        let is_item_by_item = self.is_item_by_item();
-        Ok(Evaluator { query: self, is_item_by_item, surroundings, seen: Seen::default() })
+        let context = exec::eval_context(&self.environment, &self.patterns, functions);
+        let is_per_item = self.is_per_item();
+        Ok(Evaluator { query: self, is_per_item, context, seen: DistinctRows::default() })
     }
 
     /// Emits all rows, with OFFSET and LIMIT applied, of the items of `scan`. The scan passes every item to its sink,
@@ -34,24 +37,24 @@ impl Query {
     /// constant query reads no items. A break of `emit` ends the run.
     pub fn run<E: From<SqlError>>(
         &self,
-        feed: &mut dyn FnMut(&mut Sink<'_>) -> Result<(), E>,
+        scan: &mut dyn FnMut(&mut ItemSink<'_>) -> Result<(), E>,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), E> {
-        self.run_calling(&NoFunctions, feed, emit)
+        self.run_with_functions(&NoFunctions, scan, emit)
     }
 
     /// Runs with the functions that the query was compiled with.
-    pub fn run_calling<E: From<SqlError>>(
+    pub fn run_with_functions<E: From<SqlError>>(
         &self,
         functions: &dyn UserFunctions,
-        feed: &mut dyn FnMut(&mut Sink<'_>) -> Result<(), E>,
+        scan: &mut dyn FnMut(&mut ItemSink<'_>) -> Result<(), E>,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), E> {
         self.check_clock()?;
-        let surroundings = exec::surroundings(&self.environment, &self.patterns, functions);
+        let context = exec::eval_context(&self.environment, &self.patterns, functions);
         let mut failure = None;
-        let mut items = |take: &mut exec::Take<'_>| feed_all(feed, take, &mut failure);
-        let run = Run::new(&surroundings, &self.computed, Some(&mut items));
+        let mut items = |take: &mut exec::ItemVisitor<'_>| adapt_scan(scan, take, &mut failure);
+        let run = Execution::new(&context, &self.computed, Some(&mut items));
         let result = match &self.ranked {
             None => self.run_plain(&run, emit),
             Some(ranked) => self.run_ranked(&run, ranked, emit),
@@ -63,39 +66,39 @@ impl Query {
     }
 
     /// The row of a query whose aggregates are known: see [`Query::text_statistics`].
-    pub fn run_counted(
+    pub fn run_with_aggregates(
         &self,
         functions: &dyn UserFunctions,
         aggregates: Vec<Value>,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), SqlError> {
         self.check_clock()?;
-        let surroundings = exec::surroundings(&self.environment, &self.patterns, functions);
-        let run = Run::new(&surroundings, &self.computed, None).with_aggregates(aggregates);
+        let context = exec::eval_context(&self.environment, &self.patterns, functions);
+        let run = Execution::new(&context, &self.computed, None).with_aggregates(aggregates);
         self.run_plain(&run, emit)
     }
 
     fn run_plain(
         &self,
-        run: &Run<'_>,
+        run: &Execution<'_>,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), SqlError> {
-        let window = Window {
+        let window = RowWindow {
             offset: self.bound.offset,
             limit: self.bound.limit,
             in_order: false,
-            ties_fall: self.ties_fall(),
+            ties_descending: self.ties_descending(),
         };
-        run.top_rows(&self.bound, window, &mut Seen::default(), &mut |row| Ok(emit(&row)))
+        run.top_rows(&self.bound, window, &mut DistinctRows::default(), &mut |row| Ok(emit(&row)))
     }
 
     fn run_ranked(
         &self,
-        run: &Run<'_>,
+        run: &Execution<'_>,
         ranked: &Ranked,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), SqlError> {
-        let mut rows = Collected::new(&self.environment.allowance);
+        let mut rows = CollectedRows::new(&self.environment.allowance);
         self.run_plain(run, &mut |row| rows.push(row))?;
         for row in ranked.rows(rows.finish()?) {
             if emit(&Row::from(Datum::Owned(row))).is_break() {
@@ -107,43 +110,43 @@ impl Query {
 
     /// All rows over items in memory: the reference for every other way to run the query. They count as kept memory.
     pub fn rows<'i>(&self, items: impl IntoIterator<Item = &'i Value>) -> Result<Vec<Value>, SqlError> {
-        self.rows_calling(&NoFunctions, items)
+        self.rows_with_functions(&NoFunctions, items)
     }
 
     /// All rows, with the functions that the query was compiled with.
-    pub fn rows_calling<'i>(
+    pub fn rows_with_functions<'i>(
         &self,
         functions: &dyn UserFunctions,
         items: impl IntoIterator<Item = &'i Value>,
     ) -> Result<Vec<Value>, SqlError> {
         let mut items = items.into_iter();
-        let mut rows = Collected::new(&self.environment.allowance);
-        let feed = &mut |sink: &mut Sink<'_>| {
+        let mut rows = CollectedRows::new(&self.environment.allowance);
+        let scan = &mut |sink: &mut ItemSink<'_>| {
             let _enough = items.try_for_each(|item| sink(&Item::value(item), 1));
             Ok::<(), SqlError>(())
         };
-        self.run_calling(functions, feed, &mut |row| rows.push(row))?;
+        self.run_with_functions(functions, scan, &mut |row| rows.push(row))?;
         rows.finish()
     }
 
     fn check_clock(&self) -> Result<(), SqlError> {
         if self.uses_clock && self.environment.now_ticks.is_none() {
-            return Err(SqlError::Refused("the query asks for the time, and none was given".to_owned()));
+            return Err(SqlError::Refused("the query reads the time, but no time was given".to_owned()));
         }
         Ok(())
     }
 }
 
 /// Rows in memory, within the limits.
-pub(super) struct Collected {
+pub(super) struct CollectedRows {
     rows: Vec<Value>,
     meter: Meter,
     result: Result<(), SqlError>,
 }
 
-impl Collected {
-    pub fn new(allowance: &Allowance) -> Collected {
-        Collected { rows: Vec::new(), meter: allowance.meter(), result: Ok(()) }
+impl CollectedRows {
+    pub fn new(allowance: &Allowance) -> CollectedRows {
+        CollectedRows { rows: Vec::new(), meter: allowance.meter(), result: Ok(()) }
     }
 
     pub fn push(&mut self, row: &Row<'_>) -> ControlFlow<()> {
@@ -161,13 +164,13 @@ impl Collected {
 }
 
 /// Adapts a scan with errors of the caller to one that fails with [`SqlError`].
-fn feed_all<E>(
-    feed: &mut dyn FnMut(&mut Sink<'_>) -> Result<(), E>,
-    take: &mut exec::Take<'_>,
+fn adapt_scan<E>(
+    scan: &mut dyn FnMut(&mut ItemSink<'_>) -> Result<(), E>,
+    take: &mut exec::ItemVisitor<'_>,
     failure: &mut Option<E>,
 ) -> Result<exec::Flow, SqlError> {
     let mut result = Ok(ControlFlow::Continue(()));
-    let fed = feed(&mut |item, multiplicity| {
+    let fed = scan(&mut |item, multiplicity| {
         if !matches!(result, Ok(ControlFlow::Continue(()))) {
             return ControlFlow::Break(());
         }

@@ -15,7 +15,7 @@ pub(crate) struct Pattern {
 
 /// What a pattern requires after its [prefix](Pattern::prefix).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum LikeShape {
     /// The end of the text.
     Text,
     /// Nothing.
@@ -73,11 +73,11 @@ impl Pattern {
         }
     }
 
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> LikeShape {
         match self.pieces.as_slice() {
-            [Piece::Text(_)] => Shape::Text,
-            [Piece::Text(_), rest @ ..] if rest.iter().all(Piece::is_empty) => Shape::Prefix,
-            _ => Shape::Other,
+            [Piece::Text(_)] => LikeShape::Text,
+            [Piece::Text(_), rest @ ..] if rest.iter().all(Piece::is_empty) => LikeShape::Prefix,
+            _ => LikeShape::Other,
         }
     }
 

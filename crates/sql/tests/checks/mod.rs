@@ -1,4 +1,4 @@
-//! What must hold for any text whatever; shared by the tests and the fuzz targets.
+//! Properties of any query text; shared by the tests and the fuzz targets.
 
 use quire_sql::{Allowance, Environment, Parameters, Query, SqlError};
 use quire_value::{Value, text};
@@ -9,7 +9,7 @@ const ITEMS: &[&str] = &[
     r#"{"id":"3"}"#,
 ];
 
-/// Compiling, planning, printing and running never panic, and what is printed means the same.
+/// Compiling, planning, printing and running never panic, and a printed query means the same.
 pub fn check_query(query_text: &str) {
     let query = match compile(query_text) {
         Ok(query) => query,
@@ -22,7 +22,7 @@ pub fn check_query(query_text: &str) {
     let printed = query.syntax().to_string();
     match compile(&printed) {
         Ok(again) => check_same(&rows, &run(&again), query_text, &printed),
-        // More brackets than were written, or more characters.
+        // The printed text has more brackets or characters than the original.
         Err(error) => assert!(is_too_much(&error), "{query_text}\nprinted as\n{printed}\n{error}"),
     }
 }

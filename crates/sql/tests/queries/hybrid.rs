@@ -1,4 +1,4 @@
-//! What a client does with the plan of an ORDER BY RANK, written after what clients do.
+//! What a client does with the plan of an ORDER BY RANK, modelled on real clients.
 
 use quire_sql::ast::Direction;
 use quire_sql::{HybridSearch, SqlError};
@@ -54,7 +54,7 @@ fn payload(row: &Value) -> Option<Value> {
     Some(payload)
 }
 
-/// The sums of all partitions in place of the placeholders.
+/// Replaces the placeholders by the sums of all partitions.
 fn filled(text: &str, statistics: &[Value]) -> String {
     let number = |value: Option<&Value>| value.and_then(Value::as_i64).unwrap_or(0);
     let documents: i64 = statistics.iter().map(|row| number(row.get("documentCount"))).sum();

@@ -7,7 +7,9 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use quire_sql::{Environment, HybridSearch, Item, Parameters, Query, QueryPlan, Shape, SqlError, functions};
+use quire_sql::{
+    Environment, HybridSearch, Item, Parameters, Query, QueryPlan, QueryShape, SqlError, functions,
+};
 use quire_testkit::interpreter::{Failure, Interpreter, Json, agrees, plain_name};
 use quire_testkit::qt::{self, Runner, Setup};
 use quire_value::Value;
@@ -22,10 +24,10 @@ fn folder() -> PathBuf {
 /// Items from a `Vec`, without any storage.
 struct Language;
 
-/// As a client does it: the query plan, its text on every partition, the rows merged.
+/// Like a client: runs the rewritten query of the plan on every partition and merges the rows.
 struct Client;
 
-/// The second interpreter, which judges the rows that are written in the files.
+/// The second interpreter, which checks the rows in the files.
 #[derive(Default)]
 struct Second {
     judged: RefCell<usize>,
@@ -34,9 +36,9 @@ struct Second {
 }
 
 impl Second {
-    /// The first says what is written in the file; the second must agree with it.
+    /// The executor's rows are in the file; the second interpreter must agree.
     fn compare(&self, setup: &Setup, text: &str, rows: &Result<Vec<Value>, SqlError>) {
-        // What does not compile is left to the first.
+        // Compile errors are checked by the executor alone.
         if matches!(rows, Err(SqlError::Compile(_))) {
             return;
         }
@@ -83,7 +85,7 @@ impl Runner for Language {
     fn query(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, String> {
         let query = compile(setup, text).map_err(|error| print(&error))?;
         let rows = all_at_once(&query, &setup.items);
-        if let Shape::Streaming { offset, limit } = query.shape() {
+        if let QueryShape::Streaming { offset, limit } = query.shape() {
             assert_eq!(
                 item_by_item(&query, &setup.items, offset, limit),
                 rows,
@@ -106,7 +108,7 @@ impl Runner for Client {
     fn query(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, String> {
         let query = compile(setup, text).map_err(|error| print(&error))?;
         let plan = match query.plan() {
-            Ok(plan) if query.shape() != Shape::Constant => plan,
+            Ok(plan) if query.shape() != QueryShape::Constant => plan,
             _ => return all_at_once(&query, &setup.items).map_err(|error| print(&error)),
         };
         if let Some(hybrid) = &plan.hybrid {
@@ -165,7 +167,7 @@ fn print(error: &SqlError) -> String {
     }
 }
 
-/// Everything that is not as in a plain query, one line each.
+/// Everything that differs from a plain query, one line each.
 fn print_plan(plan: &QueryPlan) -> String {
     let info = &plan.info.clone().unwrap_or_default();
     let mut lines = vec![format!("features: {:?}", plan.features)];
@@ -219,8 +221,7 @@ fn queries() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Two interpreters that share a parser and nothing else agree on every query of every file, and every function is
-/// among them.
+/// Two interpreters that share only the parser agree on every query of every file, and every function occurs in one.
 #[test]
 fn a_second_interpreter_agrees() {
     if std::env::var_os("UPDATE").is_some() {
@@ -241,7 +242,7 @@ fn a_second_interpreter_agrees() {
     assert!(missing.is_empty(), "never called: {missing:?}");
 }
 
-/// Whatever a client can be told to merge must come to the same rows.
+/// The rows merged by a client equal the rows of a single run.
 #[test]
 fn plans() {
     if std::env::var_os("UPDATE").is_some() {

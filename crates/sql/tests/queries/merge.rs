@@ -1,4 +1,4 @@
-//! What a client does with the rows of several partitions, told by the query plan alone.
+//! What a client does with the rows of several partitions, by the query plan alone.
 
 use std::cmp::Ordering;
 
@@ -134,7 +134,7 @@ fn combine(aggregate: Aggregate, partials: &[&Value]) -> Value {
     }
 }
 
-/// One missing part makes the sum undefined.
+/// A missing part makes the sum undefined.
 fn sum<'v>(parts: impl Iterator<Item = Option<&'v Value>>) -> Value {
     let total: Option<f64> = parts.map(|part| part?.as_number().map(|number| number.as_f64())).sum();
     total.map_or(Value::Undefined, Value::from)

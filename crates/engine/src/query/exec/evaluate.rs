@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use quire_sql::{Evaluator as SqlEvaluator, Item, Query, Row, SearchedText, Sink};
+use quire_sql::{Evaluator as SqlEvaluator, Item, ItemSink, Query, Row, SearchedText};
 use quire_value::Value;
 
 use super::super::scan::Found;
@@ -25,26 +25,26 @@ impl<'a> Evaluator<'a> {
         functions: &'a PageFunctions<'a>,
         container: &Container,
     ) -> Result<Evaluator<'a>, EngineError> {
-        let rows = RefCell::new(query.start_calling(functions)?);
+        let rows = RefCell::new(query.start_with_functions(functions)?);
         Ok(Evaluator { query, functions, links: Links::new(container), rows })
     }
 
     /// The whole query over what a feed hands out: see [`Query::run`].
     pub fn run(
         &self,
-        feed: &mut dyn FnMut(&mut Sink<'_>) -> Result<(), EngineError>,
+        feed: &mut dyn FnMut(&mut ItemSink<'_>) -> Result<(), EngineError>,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        self.query.run_calling(self.functions, feed, emit)
+        self.query.run_with_functions(self.functions, feed, emit)
     }
 
-    /// The query with the values of its aggregates: see [`Query::run_counted`].
-    pub fn run_counted(
+    /// The query with the values of its aggregates: see [`Query::run_with_aggregates`].
+    pub fn run_with_aggregates(
         &self,
         aggregates: Vec<Value>,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        Ok(self.query.run_counted(self.functions, aggregates, emit)?)
+        Ok(self.query.run_with_aggregates(self.functions, aggregates, emit)?)
     }
 
     /// Lends the item as the query language sees it.
@@ -93,7 +93,7 @@ impl<'a> Evaluator<'a> {
         self.functions.foresee(|| {
             items
                 .iter()
-                .try_for_each(|found| self.with_item(found, |item| self.rows.borrow().foresee_calls(item)))
+                .try_for_each(|found| self.with_item(found, |item| self.rows.borrow().collect_calls(item)))
         })
     }
 
@@ -106,7 +106,7 @@ impl<'a> Evaluator<'a> {
             return Ok(());
         }
         self.functions.foresee(|| {
-            parts.clone().for_each(|part| self.rows.borrow().foresee_calls(&Item::value(part)));
+            parts.clone().for_each(|part| self.rows.borrow().collect_calls(&Item::value(part)));
             Ok(())
         })
     }
@@ -117,8 +117,8 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Whether an item gives a row, also of a query that ranks.
-    pub fn gives_row(&self, found: &Found<'_>) -> Result<bool, EngineError> {
-        Ok(self.with_item(found, |item| self.rows.borrow().gives_row(item))??)
+    pub fn produces_row(&self, found: &Found<'_>) -> Result<bool, EngineError> {
+        Ok(self.with_item(found, |item| self.rows.borrow().produces_row(item))??)
     }
 
     /// The number of words of a text, and how often each of the terms occurs.

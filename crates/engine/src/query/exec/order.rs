@@ -21,7 +21,7 @@ pub(crate) struct Order {
 }
 
 /// How items of one sort key follow each other: by child id, which falls where the first column descends. See
-/// [`Query::ties_fall`](quire_sql::Query::ties_fall).
+/// [`Query::ties_descending`](quire_sql::Query::ties_descending).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ties {
     Rise,

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, BinaryHeap, HashSet};
 use std::sync::Arc;
 
-use quire_sql::{Reservation, Sorter, SqlError, Steps};
+use quire_sql::{Reservation, Sorter, SqlError, StepLimit};
 
 use super::super::continuation::{Resume, sort_key_bytes};
 use super::super::scan::{End, Found, Next, Reader, Visit};
@@ -288,7 +288,7 @@ impl<'r, 'q> Sorted<'r, 'q> {
                 self.send_held(reader, &held, &from, Changed::default(), output).map(Some)
             }
             Ok(None) => Ok(None),
-            Err(EngineError::Sql(error)) if error.is_about_room() => Ok(None),
+            Err(EngineError::Sql(error)) if error.is_out_of_space() => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -302,7 +302,7 @@ impl<'r, 'q> Sorted<'r, 'q> {
         holding: &Holding<'_>,
     ) -> Result<Option<HeldResult>, EngineError> {
         let meter = reader.meter.unlimited();
-        let sorter = RefCell::new(Sorter::new(&meter, Steps::OfRecord));
+        let sorter = RefCell::new(Sorter::new(&meter, StepLimit::PerRecord));
         let ties = self.order.ties;
         let is_wanted = |found: &Found<'_>| {
             Ok(self.start.admits(&self.order.key_of(self.evaluator, found)?, ties.turn(found.spot.rid)))

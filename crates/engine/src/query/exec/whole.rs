@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use quire_resource::{ChildKind, ResourceId};
-use quire_sql::{QueryTemp, Row, Sink, SqlError};
+use quire_sql::{ItemSink, QueryTemp, Row, SqlError};
 use quire_storage::Token;
 use quire_value::Value;
 
@@ -87,7 +87,7 @@ impl WholeStart {
         let order = (!columns.is_empty()).then(|| RowOrder {
             container: run.container.resource.rid,
             descending: columns.iter().map(|(_, descending)| *descending).collect(),
-            ties: Ties::new(run.query.ties_fall()),
+            ties: Ties::new(run.query.ties_descending()),
             hash: order_hash(columns.iter().map(|(text, descending)| (text.as_str(), *descending))),
             key_bytes_max: sort_key_bytes(run.request),
         });
@@ -173,7 +173,7 @@ pub(crate) fn whole(
         _ => None,
     };
     let is_fed = Cell::new(false);
-    let feed = &mut |sink: &mut Sink<'_>| {
+    let feed = &mut |sink: &mut ItemSink<'_>| {
         match source {
             Feed::Items(candidates) | Feed::First(candidates) => feed(reader, evaluator, candidates, sink)?,
             Feed::Index(fed) => fed.feed(reader, evaluator, sink)?,
@@ -236,7 +236,7 @@ pub(crate) fn whole(
         ControlFlow::Continue(())
     };
     let ran = match counted {
-        Some(aggregates) => evaluator.run_counted(aggregates, &mut emit),
+        Some(aggregates) => evaluator.run_with_aggregates(aggregates, &mut emit),
         None => evaluator.run(feed, &mut emit),
     };
     match ran {
@@ -327,7 +327,7 @@ fn feed(
     reader: &mut Reader<'_>,
     evaluator: &Evaluator<'_>,
     candidates: &mut Candidates,
-    sink: &mut Sink<'_>,
+    sink: &mut ItemSink<'_>,
 ) -> Result<(), EngineError> {
     let walk = &mut |reader: &mut Reader<'_>, from, visit: &mut Visit<'_>| {
         candidates.visit(reader, from, usize::MAX, visit)

@@ -9,7 +9,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use quire_resource::{Component, PartitionKey};
-use quire_sql::{Analysis, Condition, IndexAggregate, Item, Reads, Reservation, Sink, ValueRange};
+use quire_sql::{Analysis, Condition, IndexAggregate, Item, ItemSink, Reads, Reservation, ValueRange};
 use quire_storage::{Direction, KeyRange};
 use quire_value::{Object, Path, Segment, Value, key};
 
@@ -74,7 +74,7 @@ pub(crate) fn feed_of(
     reader: &mut Reader<'_>,
     known: &Known<'_>,
     analysis: &Analysis,
-    takes_runs: bool,
+    accepts_multiplicity: bool,
 ) -> Result<Option<(Fed, Node)>, EngineError> {
     if let Some(fed) = key_count(reader, known, analysis)? {
         return Ok(Some(fed));
@@ -89,7 +89,7 @@ pub(crate) fn feed_of(
         return Ok(Some(fed));
     }
     let path = match &analysis.reads {
-        Reads::Paths(paths) if takes_runs => match paths.as_slice() {
+        Reads::Paths(paths) if accepts_multiplicity => match paths.as_slice() {
             [path] if !is_system(path) => path,
             _ => return Ok(None),
         },
@@ -422,7 +422,7 @@ impl Fed {
         &self,
         reader: &mut Reader<'_>,
         evaluator: &Evaluator<'_>,
-        sink: &mut Sink<'_>,
+        sink: &mut ItemSink<'_>,
     ) -> Result<(), EngineError> {
         let mut waiting: Vec<u64> = Vec::new();
         for (at, entry) in self.entries.iter().enumerate() {
@@ -455,7 +455,7 @@ fn fetch(
     reader: &mut Reader<'_>,
     evaluator: &Evaluator<'_>,
     rids: &mut Vec<u64>,
-    sink: &mut Sink<'_>,
+    sink: &mut ItemSink<'_>,
 ) -> Result<ControlFlow<()>, EngineError> {
     let mut flow = ControlFlow::Continue(());
     for (rid, bytes) in rids.iter().zip(reader.fetch(rids)?) {

@@ -15,7 +15,7 @@ use std::ops::{Bound, ControlFlow};
 use quire_sql::functions::{TextStatistics, full_text_score};
 use quire_sql::{
     RankSearch, RankStatistics, ScoreOrder, SearchTerm, SearchedText, SqlError, TextCount,
-    TextStatisticsSearch, ValueRange, fused_part, fused_scores,
+    TextStatisticsSearch, ValueRange, fused_scores, rank_contribution,
 };
 use quire_storage::{Direction, KeyRange, Scan};
 use quire_value::{Node as ItemNode, Path, Value};
@@ -238,7 +238,7 @@ impl RankedTexts {
                 scored.iter().filter_map(|scores| scores[at]).filter(|score| *score > 0.0).collect();
             positive.sort_by(f64::total_cmp);
             positive.dedup();
-            sum + fused_part(weights[at], positive.len() as u64 + 1)
+            sum + rank_contribution(weights[at], positive.len() as u64 + 1)
         });
         let before = fused_scores(&rows, &weights).into_iter().filter(|score| *score > bound).count();
         Ok((before >= needed).then(|| chosen.finish()))
@@ -781,16 +781,16 @@ impl<'c, 'e, 'w> Chosen<'c, 'e, 'w> {
         for (rid, bytes) in rids.iter().zip(self.reader.fetch(rids)?) {
             let Some(bytes) = bytes else { continue };
             let (before, evaluator) = (self.reader.meter.cost(), self.evaluator);
-            let mut gives_row = false;
+            let mut produces_row = false;
             let end = self.reader.show(*rid, &bytes, &mut |found| {
-                gives_row = evaluator.gives_row(found)?;
-                if gives_row {
+                produces_row = evaluator.produces_row(found)?;
+                if produces_row {
                     taken(*rid, found.row.node()?)?;
                 }
                 Ok(Next::More)
             })?;
             check(end)?;
-            if gives_row {
+            if produces_row {
                 // It is read once more by the query.
                 self.reader.meter.forget_since(&before);
                 self.rids.push(*rid);

@@ -44,10 +44,10 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 /// A cache of compiled patterns. Patterns are shared, because a copy starts without the lazily built states.
 #[derive(Default)]
-pub(crate) struct Patterns(Mutex<Known>);
+pub(crate) struct RegexCache(Mutex<CompiledPatterns>);
 
 #[derive(Default)]
-struct Known {
+struct CompiledPatterns {
     patterns: Vec<Compiled>,
     bytes: usize,
 }
@@ -59,11 +59,11 @@ struct Compiled {
     regex: Option<Arc<Regex>>,
 }
 
-impl Patterns {
+impl RegexCache {
     fn get(&self, call: &Call<'_>, pattern: &str, modifiers: &str) -> Option<Arc<Regex>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |known: &&Compiled| known.pattern == pattern && known.modifiers == modifiers;
-        if let Some(compiled) = known.patterns.iter().find(same) {
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |entry: &&Compiled| entry.pattern == pattern && entry.modifiers == modifiers;
+        if let Some(compiled) = cached.patterns.iter().find(same) {
             return compiled.regex.clone();
         }
         let classes = pattern.bytes().filter(|byte| matches!(byte, b'\\' | b'[' | b'.')).count();
@@ -71,12 +71,12 @@ impl Patterns {
         call.build(pattern.len() * BYTE_MEMORY + classes * CLASS_MEMORY)?;
         let regex = Regex::compile(pattern, modifiers).map(Arc::new);
         let bytes = pattern.len() + regex.as_ref().map_or(0, |regex| regex.memory_bytes());
-        if known.patterns.len() == PATTERNS_MAX || known.bytes + bytes > PATTERNS_BYTES_MAX {
-            *known = Known::default();
+        if cached.patterns.len() == PATTERNS_MAX || cached.bytes + bytes > PATTERNS_BYTES_MAX {
+            *cached = CompiledPatterns::default();
         }
         let (pattern, modifiers) = (pattern.to_owned(), modifiers.to_owned());
-        known.patterns.push(Compiled { pattern, modifiers, regex: regex.clone() });
-        known.bytes += bytes;
+        cached.patterns.push(Compiled { pattern, modifiers, regex: regex.clone() });
+        cached.bytes += bytes;
         regex
     }
 }
@@ -199,15 +199,15 @@ struct Walk<'w> {
     ends: dfa::Cache,
     begins: dfa::Cache,
     /// Bytes of built states that were already charged.
-    paid_bytes: usize,
+    charged_bytes: usize,
 }
 
 impl<'w> Walk<'w> {
     fn new(regex: &'w Regex, call: &'w Call<'_>) -> Option<Walk<'w>> {
         call.build(2 * PATTERN_BYTES_MAX)?;
         let (ends, begins) = (regex.ends.create_cache(), regex.begins.create_cache());
-        let mut walk = Walk { regex, call, ends, begins, paid_bytes: 0 };
-        walk.paid_bytes = walk.made_bytes();
+        let mut walk = Walk { regex, call, ends, begins, charged_bytes: 0 };
+        walk.charged_bytes = walk.made_bytes();
         Some(walk)
     }
 
@@ -216,10 +216,10 @@ impl<'w> Walk<'w> {
         made(&self.ends) + made(&self.begins)
     }
 
-    fn pay(&mut self, bytes: usize) -> Option<()> {
+    fn charge(&mut self, bytes: usize) -> Option<()> {
         let made = self.made_bytes();
-        let new = made.saturating_sub(self.paid_bytes);
-        self.paid_bytes = self.paid_bytes.max(made);
+        let new = made.saturating_sub(self.charged_bytes);
+        self.charged_bytes = self.charged_bytes.max(made);
         // Building a state takes time in proportion to the pattern states it stands for.
         self.call.spend(1 + bytes as u64 / 16 + new as u64 / 4)
     }
@@ -254,24 +254,24 @@ impl<'w> Walk<'w> {
         let mut found = None;
         for (index, byte) in input.haystack()[input.start()..input.end()].iter().enumerate() {
             if index % WALK_BYTES == 0 {
-                self.pay(WALK_BYTES)?;
+                self.charge(WALK_BYTES)?;
             }
             let at = input.start() + index;
             let Ok(next) = regex.ends.next_state(&mut self.ends, state, *byte) else {
                 return Some(Walked::Stuck);
             };
             state = next;
-            match Seen::of(state) {
-                Seen::Nothing => {}
+            match StateKind::of(state) {
+                StateKind::Nothing => {}
                 // The automaton reports a match one byte late.
-                Seen::Match if input.get_earliest() => {
+                StateKind::Match if input.get_earliest() => {
                     // An empty match inside of a character does not count, and the walk does not tell what follows.
                     let is_whole = is_boundary(input.haystack(), at);
                     return Some(if is_whole { Walked::Found(Some(at)) } else { Walked::Stuck });
                 }
-                Seen::Match => found = Some(at),
-                Seen::Dead => return Some(Walked::Found(found)),
-                Seen::Quit => return Some(Walked::Stuck),
+                StateKind::Match => found = Some(at),
+                StateKind::Dead => return Some(Walked::Found(found)),
+                StateKind::Quit => return Some(Walked::Stuck),
             }
         }
         let Ok(last) = regex.ends.next_eoi_state(&mut self.ends, state) else {
@@ -293,17 +293,17 @@ impl<'w> Walk<'w> {
         let mut found = None;
         for (index, byte) in input.haystack()[input.start()..end].iter().rev().enumerate() {
             if index % WALK_BYTES == 0 {
-                self.pay(WALK_BYTES)?;
+                self.charge(WALK_BYTES)?;
             }
             let Ok(next) = regex.begins.next_state(&mut self.begins, state, *byte) else {
                 return Some(Walked::Stuck);
             };
             state = next;
-            match Seen::of(state) {
-                Seen::Nothing => {}
-                Seen::Match => found = Some(end - index),
-                Seen::Dead => return Some(Walked::Found(found)),
-                Seen::Quit => return Some(Walked::Stuck),
+            match StateKind::of(state) {
+                StateKind::Nothing => {}
+                StateKind::Match => found = Some(end - index),
+                StateKind::Dead => return Some(Walked::Found(found)),
+                StateKind::Quit => return Some(Walked::Stuck),
             }
         }
         // The byte before the range decides `^` and `\\b`.
@@ -322,24 +322,24 @@ impl<'w> Walk<'w> {
     }
 }
 
-enum Seen {
+enum StateKind {
     Nothing,
     Match,
     Dead,
     Quit,
 }
 
-impl Seen {
+impl StateKind {
     #[inline]
-    fn of(state: LazyStateID) -> Seen {
+    fn of(state: LazyStateID) -> StateKind {
         if !state.is_tagged() || state.is_start() || state.is_unknown() {
-            Seen::Nothing
+            StateKind::Nothing
         } else if state.is_match() {
-            Seen::Match
+            StateKind::Match
         } else if state.is_dead() {
-            Seen::Dead
+            StateKind::Dead
         } else {
-            Seen::Quit
+            StateKind::Quit
         }
     }
 }
@@ -353,7 +353,7 @@ fn prepare<'a>(call: &Call<'a>) -> Option<(&'a str, Arc<Regex>)> {
     let text = call.string(0)?;
     let pattern = call.string(1)?;
     let modifiers = call.optional(2, "", Call::string)?;
-    Some((text, call.surroundings.patterns.get(call, pattern, modifiers)?))
+    Some((text, call.context.patterns.get(call, pattern, modifiers)?))
 }
 
 fn regex_match(call: &Call<'_>) -> Option<Value> {

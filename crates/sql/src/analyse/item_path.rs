@@ -13,32 +13,32 @@ const SEGMENTS_MAX: usize = 128;
 
 /// A path in the item: names and `[]`. Empty: the item itself.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Place {
-    pub path: Vec<Segment>,
+pub(super) struct ItemPath {
+    pub segments: Vec<Segment>,
 }
 
-impl Place {
-    pub fn item() -> Place {
-        Place { path: Vec::new() }
+impl ItemPath {
+    pub fn item() -> ItemPath {
+        ItemPath { segments: Vec::new() }
     }
 
     /// Names only: one value of the item.
     pub fn is_names(&self) -> bool {
-        !self.path.contains(&Segment::Elements)
+        !self.segments.contains(&Segment::Elements)
     }
 
-    pub fn name(mut self, name: &str) -> Place {
-        self.path.push(Segment::Name(name.to_owned()));
+    pub fn name(mut self, name: &str) -> ItemPath {
+        self.segments.push(Segment::Name(name.to_owned()));
         self
     }
 
-    pub fn elements(mut self) -> Place {
-        self.path.push(Segment::Elements);
+    pub fn elements(mut self) -> ItemPath {
+        self.segments.push(Segment::Elements);
         self
     }
 
     /// `None` when the step depends on the item, or the path is too long.
-    pub fn step(self, step: &Step) -> Option<Place> {
+    pub fn step(self, step: &Step) -> Option<ItemPath> {
         match step {
             Step::Name(name) => self.member(name),
             Step::Index(index) => match index.as_constant()? {
@@ -50,18 +50,18 @@ impl Place {
     }
 
     /// `None` when the path is too long.
-    pub fn member(self, name: &str) -> Option<Place> {
+    pub fn member(self, name: &str) -> Option<ItemPath> {
         (self.has_room() && is_name(name)).then(|| self.name(name))
     }
 
     fn has_room(&self) -> bool {
-        self.path.len() < SEGMENTS_MAX
+        self.segments.len() < SEGMENTS_MAX
     }
 
     /// The names up to the first `[]`.
     pub fn leading_names(&self) -> &[Segment] {
-        let end = self.path.iter().position(|segment| *segment == Segment::Elements);
-        &self.path[..end.unwrap_or(self.path.len())]
+        let end = self.segments.iter().position(|segment| *segment == Segment::Elements);
+        &self.segments[..end.unwrap_or(self.segments.len())]
     }
 }
 
@@ -69,7 +69,7 @@ impl Place {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Binding {
     Unknown,
-    Place(Place),
+    ItemPath(ItemPath),
     /// An object built by a select list. Shared: nested subqueries may use it twice at every level.
     Members(Rc<HashMap<String, Binding>>),
 }
@@ -78,14 +78,16 @@ impl Binding {
     /// The binding of each element, if it is an array.
     pub fn element(self) -> Binding {
         match self {
-            Binding::Place(place) => Binding::Place(place.elements()),
+            Binding::ItemPath(item_path) => Binding::ItemPath(item_path.elements()),
             Binding::Unknown | Binding::Members(_) => Binding::Unknown,
         }
     }
 
     fn step(self, step: &Step) -> Binding {
         match (self, step) {
-            (Binding::Place(place), step) => place.step(step).map_or(Binding::Unknown, Binding::Place),
+            (Binding::ItemPath(item_path), step) => {
+                item_path.step(step).map_or(Binding::Unknown, Binding::ItemPath)
+            }
             (Binding::Members(members), Step::Name(name)) => {
                 members.get(name).cloned().unwrap_or(Binding::Unknown)
             }
@@ -121,8 +123,8 @@ impl Levels {
             Expr::Computed { level, index, .. } => {
                 let item = self.0.get(*level).cloned();
                 match (item, computed.get(*index)) {
-                    (Some(Binding::Place(item)), Some(expr)) if item.path.is_empty() => {
-                        Levels(vec![Binding::Place(item)]).binding(expr, &[])
+                    (Some(Binding::ItemPath(item)), Some(expr)) if item.segments.is_empty() => {
+                        Levels(vec![Binding::ItemPath(item)]).binding(expr, &[])
                     }
                     _ => Binding::Unknown,
                 }
