@@ -11,6 +11,7 @@ mod compat; // docs/compatibility.md
 mod dist; // packages for those who run it
 mod fuzz; // fuzz targets
 mod live; // a `quire` process for tests
+mod rooms; // folders of a crate in one order of dependency
 mod rust_tests; // test binaries, several at a time
 mod sdk; // the official SDKs
 mod tidy; // what a reviewer should not have to check

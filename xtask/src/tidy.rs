@@ -1,22 +1,23 @@
 //! What a reviewer should not have to check: format, lints, and rules about text that no compiler knows.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, check, root};
-use crate::compat;
+use crate::{compat, rooms};
 
 pub fn run() -> Result<()> {
     check(cargo().args(["fmt", "--all", "--", "--check"])).context("run `cargo fmt --all`")?;
     let mut problems = Vec::new();
-    for path in tracked_files()? {
-        check_file(&path, &mut problems)?;
+    let files = tracked_files()?;
+    for file in &files {
+        check_file(file, &mut problems);
     }
     dependencies_are_explained(&mut problems)?;
     compat::check()?;
     arrows_point_up(&mut problems)?;
+    rooms::check_folders(&files, &mut problems);
     if !problems.is_empty() {
         bail!("tidy found:\n  {}", problems.join("\n  "));
     }
@@ -32,7 +33,8 @@ pub fn run() -> Result<()> {
     ]))
 }
 
-fn tracked_files() -> Result<Vec<PathBuf>> {
+/// Paths from the root.
+fn tracked_files() -> Result<Vec<String>> {
     let listed = Command::new("git")
         .args(["ls-files"])
         .current_dir(root())
@@ -40,8 +42,8 @@ fn tracked_files() -> Result<Vec<PathBuf>> {
         .context("listing tracked files")?;
     Ok(String::from_utf8(listed.stdout)?
         .lines()
-        .map(|line| root().join(line))
-        .filter(|path| path.is_file())
+        .filter(|line| root().join(line).is_file())
+        .map(str::to_owned)
         .collect())
 }
 
@@ -53,12 +55,12 @@ const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("#[ig", "nore"), "a test that is switched off"),
 ];
 
-fn check_file(path: &Path, problems: &mut Vec<String>) -> Result<()> {
-    let shown = path.strip_prefix(root())?.display().to_string();
-    let Ok(text) = std::fs::read_to_string(path) else { return Ok(()) };
+fn check_file(shown: &str, problems: &mut Vec<String>) {
+    let Ok(text) = std::fs::read_to_string(root().join(shown)) else { return };
     if !shown.ends_with(".rs") {
-        return Ok(());
+        return;
     }
+    rooms::check_file(shown, &text, problems);
     for (word, reason) in FORBIDDEN {
         if let Some(line) = text.lines().position(|line| line.contains(word)) {
             problems.push(format!("{shown}:{}: {word} ({reason})", line + 1));
@@ -77,7 +79,6 @@ fn check_file(path: &Path, problems: &mut Vec<String>) -> Result<()> {
     if shown.ends_with("/src/lib.rs") && !text.starts_with("//!") {
         problems.push(format!("{shown}: a lib.rs introduces itself with a `//!` comment"));
     }
-    Ok(())
 }
 
 /// Every third-party dependency of the workspace has its line in docs/dependencies.md.

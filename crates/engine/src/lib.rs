@@ -36,21 +36,10 @@ pub use maintenance::backup::BackupReport;
 pub use maintenance::restore::{RestoreReport, restore};
 pub use maintenance::verify::{VerifyReport, verify, verify_backup};
 pub use partition::watch::ChangeWatch;
+pub use runtime::scripting::serve_scripts;
+pub use scripts::is_system_procedure;
 pub use transactions::batch::{BatchOperation, BatchVerb, Bulk, OperationDone, OperationResult, Outcome};
 pub use transactions::{
     TRANSACTION_OPERATIONS_MAX, TransactionAnswer, TransactionDone, TransactionOperation, TransactionOutcome,
     TransactionVerb,
 };
-// Parts of `EngineError` and of requests that callers must name.
-pub use quire_model::{Difference, ModelError, ModelInvalid, Warning};
-pub use quire_script::{
-    Isolation as ScriptIsolation, Limits as ScriptLimits, Position as ScriptPosition, ScriptError,
-};
-pub use quire_sql::ast::Direction;
-pub use quire_sql::functions::Aggregate;
-pub use quire_sql::{
-    Diagnostic, Distinct, Feature, HybridSearch, IndexMetrics, Parameters, QueryInfo, QueryPlan, Reservation,
-    SqlError, TempSpace,
-};
-pub use quire_storage::StorageError;
-pub use scripts::{is_system_procedure, serve_scripts};

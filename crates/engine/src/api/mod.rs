@@ -1,27 +1,26 @@
-//! Requests and answers of the engine.
+//! What callers see of the engine besides [`Engine`](crate::engine::Engine): requests, answers, errors, charges.
 
+mod cancel; // ending work that nobody waits for
 pub(crate) mod charge; // what requests cost
-pub(crate) mod error;
+mod error; // everything that can go wrong
+mod feed; // reading the change feed
+mod items; // single items
 mod model; // models of databases
+mod options; // what an engine is opened with
+mod pages; // pages of items: lists and queries
 mod plan; // plans for clients that merge partitions themselves
-pub(crate) mod resource; // catalog resources as clients see them
+mod resource; // catalog resources as clients see them
+mod scripts; // runs of stored procedures
 
+pub use cancel::Cancel;
 pub use error::EngineError;
 pub(crate) use error::corrupt;
-pub use plan::{PlannedQuery, QueryRange};
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-use bytes::Bytes;
-use quire_resource::{EpkRange, PartitionKey, ResourceId, SessionToken};
-use quire_script::{Isolation as ScriptIsolation, Limits as ScriptLimits, ScriptError};
-use quire_sql::{IndexMetrics, Reservation, TempSpace};
-use quire_value::hash::ValueHash;
-use quire_value::{Object, Value};
-
+pub use feed::{Changes, ChangesRequest, FeedMode, FeedStart};
+pub use items::{
+    Answer, IndexingDirective, ItemRead, ItemWritten, PartitionInfo, Position, ReadItem, WriteItem, WriteKind,
+};
 pub use model::{ModelCondition, ModelResource, ModelWritten};
+<<<<<<< HEAD
 
 /// Time and chance come in from outside.
 pub trait Clock: Send + Sync {
@@ -473,3 +472,24 @@ pub enum Migrate {
     ToAutoscale,
     ToManual,
 }
+=======
+pub use options::{Clock, Options, QueryMemoryLimits, ScriptOptions};
+pub use pages::{
+    CONTINUATION_BYTES_MAX, Crossing, Page, PageRequest, QueryMetrics, ResumeFilter, ResumeValue, Scope,
+};
+pub use plan::{PlannedQuery, QueryRange};
+pub use resource::{Migrate, Precondition, Resource, ScriptKind};
+pub use scripts::{ExecuteProcedure, ExecuteSystemProcedure, ProcedureDone, ScriptFailure, SystemAddress};
+// Parts of `EngineError` and of requests that callers must name.
+pub use quire_model::{Difference, ModelError, ModelInvalid, Warning};
+pub use quire_script::{
+    Isolation as ScriptIsolation, Limits as ScriptLimits, Position as ScriptPosition, ScriptError,
+};
+pub use quire_sql::ast::Direction;
+pub use quire_sql::functions::Aggregate;
+pub use quire_sql::{
+    Diagnostic, Distinct, Feature, HybridSearch, IndexMetrics, Parameters, QueryInfo, QueryPlan, Reservation,
+    SqlError, TempSpace,
+};
+pub use quire_storage::StorageError;
+>>>>>>> 53853a7 (engine: rooms depend in one direction, and tidy checks it)

@@ -3,7 +3,36 @@
 use quire_resource::ResourceId;
 use quire_value::Object;
 
-use crate::api::Resource;
+/// A catalog resource: database, container, script, user, permission, client encryption key or offer.
+#[derive(Debug)]
+pub struct Resource {
+    pub rid: ResourceId,
+    pub id: String,
+    /// What the client defined, normalised; no system properties.
+    pub body: Object,
+    pub etag: String, // with its quotes
+    pub ts: i64,      // seconds
+}
+
+/// What kind of script a resource is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScriptKind {
+    StoredProcedure,
+    Trigger,
+    UserDefinedFunction,
+}
+
+/// Conditions on a catalog write.
+#[derive(Clone, Debug, Default)]
+pub struct Precondition {
+    pub if_match: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Migrate {
+    ToAutoscale,
+    ToManual,
+}
 
 impl Resource {
     /// The whole resource: `body`, then `_rid`, `_self`, `_etag`, `_ts` and the constant link members of its kind.

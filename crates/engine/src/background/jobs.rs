@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Interrupted, Next, Signal, Turn, Work, Worker};
+use super::{Interrupted, Next, Turn, Work, Worker};
 use crate::api::EngineError;
 use crate::jobs::{JobId, JobKind, Jobs};
+use crate::runtime::signals::Signal;
 
 /// Threads that run jobs.
 const THREADS: usize = 3;

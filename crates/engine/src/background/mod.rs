@@ -9,29 +9,10 @@ pub(crate) mod vector_indexes; // building vector indexes, and what has changed 
 pub(crate) mod views; // containers maintained from others
 mod worker; // a thread that goes on after errors and panics
 
-use std::sync::Arc;
-
 pub(crate) use index_builds::IndexBuilds;
 pub(crate) use jobs::JobRunner;
 pub(crate) use reclaim::Reclaim;
 pub(crate) use sweep::Sweep;
 pub(crate) use vector_indexes::VectorIndexes;
-pub(crate) use worker::{Interrupted, Next, Signal, Turn, Work, Worker};
+pub(crate) use worker::{Interrupted, Next, Turn, Work, Worker};
 pub use worker::{WorkerState, WorkerStatus};
-
-/// The workers that act on what the catalog says.
-#[derive(Clone, Default)]
-pub(crate) struct CatalogWorkers {
-    pub index_builds: Arc<Signal>,
-    pub reclaim: Arc<Signal>,
-    pub vector_indexes: Arc<Signal>,
-}
-
-impl CatalogWorkers {
-    /// The catalog has changed.
-    pub fn wake(&self) {
-        self.index_builds.wake();
-        self.reclaim.wake();
-        self.vector_indexes.wake();
-    }
-}

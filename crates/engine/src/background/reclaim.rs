@@ -18,15 +18,16 @@ use quire_resource::ResourceId;
 use quire_storage::{KeyRange, Op, Position, Removal, Scan, Space};
 use tracing::debug;
 
-use super::{Interrupted, Next, Signal, Turn, Work, Worker};
+use super::{Interrupted, Next, Turn, Work, Worker};
 use crate::api::EngineError;
 use crate::catalog::Catalog;
 use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::catalog::state::Job;
 use crate::indexes::IndexId;
-use crate::maintenance::backup::Watched;
 use crate::runtime::Shared;
+use crate::runtime::signals::Signal;
 use crate::store::keys::{self, CATALOG};
+use crate::store::watched::Watched;
 use crate::store::{Sent, for_each_row, guarded_commit, scan, send};
 
 /// Rows removed by one commit: small enough that writers of other containers hardly wait behind it.

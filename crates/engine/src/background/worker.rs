@@ -16,11 +16,12 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use quire_storage::StorageError;
 use tracing::{error, warn};
 
 use crate::api::EngineError;
+use crate::runtime::signals::Signal;
 
 /// The wait after a first failure.
 const BACK_OFF_MIN: Duration = Duration::from_millis(100);
@@ -94,20 +95,6 @@ pub(crate) struct Worker<W: Work> {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// Tells a worker's thread that there is something to do, or that it is to pause or stop.
-#[derive(Default)]
-pub(crate) struct Signal {
-    asked: Mutex<Asked>,
-    changed: Condvar,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Asked {
-    work: bool,
-    pausing: bool,
-    stopping: bool,
-}
-
 #[derive(Default)]
 struct Health {
     rounds: u64,
@@ -130,41 +117,6 @@ pub(crate) struct Turn<'a> {
     name: &'static str,
     signal: &'a Signal,
     health: &'a Mutex<Health>,
-}
-
-impl Signal {
-    /// There is something to do.
-    pub fn wake(&self) {
-        self.asked.lock().work = true;
-        self.changed.notify_all();
-    }
-
-    fn stop(&self) {
-        self.asked.lock().stopping = true;
-        self.changed.notify_all();
-    }
-
-    fn pause(&self, pausing: bool) {
-        let mut asked = self.asked.lock();
-        asked.pausing = pausing;
-        asked.work |= !pausing;
-        self.changed.notify_all();
-    }
-
-    /// Waits for the next round; false when there is none.
-    fn wait(&self, time: Option<Duration>) -> bool {
-        let deadline = time.map(|time| Instant::now() + time);
-        let mut asked = self.asked.lock();
-        while !asked.stopping && (asked.pausing || !asked.work) {
-            match deadline.filter(|_| !asked.pausing) {
-                Some(deadline) if self.changed.wait_until(&mut asked, deadline).timed_out() => break,
-                Some(_) => {}
-                None => self.changed.wait(&mut asked),
-            }
-        }
-        asked.work = false;
-        !asked.stopping
-    }
 }
 
 impl<W: Work> Worker<W> {
@@ -278,20 +230,12 @@ fn run_rounds<W: Work>(work: &W, signal: &Signal, health: &Mutex<Health>) {
 impl Turn<'_> {
     /// Fails when it is time to stop or to pause.
     pub fn check(&self) -> Result<(), Interrupted> {
-        let asked = *self.signal.asked.lock();
-        if asked.stopping || asked.pausing { Err(Interrupted::Asked) } else { Ok(()) }
+        if self.signal.is_interrupted() { Err(Interrupted::Asked) } else { Ok(()) }
     }
 
     /// Waits, and fails when it is time to stop or to pause.
     pub fn rest(&self, time: Duration) -> Result<(), Interrupted> {
-        let deadline = Instant::now() + time;
-        let mut asked = self.signal.asked.lock();
-        while !asked.stopping && !asked.pausing && !time.is_zero() {
-            if self.signal.changed.wait_until(&mut asked, deadline).timed_out() {
-                break;
-            }
-        }
-        if asked.stopping || asked.pausing { Err(Interrupted::Asked) } else { Ok(()) }
+        if self.signal.rest(time) { Ok(()) } else { Err(Interrupted::Asked) }
     }
 
     /// Does one part of the round. `None` when it failed, now or shortly before: it is tried again after a wait of its own,

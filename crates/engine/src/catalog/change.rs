@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use parking_lot::MutexGuard;
 use quire_resource::{ContainerDefinition, ResourceId};
 use quire_storage::{Commit, Guard, Op, Position};
@@ -12,15 +13,16 @@ use quire_value::Object;
 
 use super::keys::{self, RowId};
 use super::models::ModelSwitch;
-use super::row::{self, Counters, IndexEpochs, ResourceRow};
+use super::row;
+use super::row::{Counters, ResourceRow};
 use super::scripts::ContainerScripts;
 use super::state::{Job, Owner, State};
-use super::{Catalog, EngineError, Resource};
-use crate::indexes::{CountedIndexes, Indexes, index_counts_keys};
+use super::{Catalog, Container, EngineError, Resource};
+use crate::indexes::{CountedIndexes, IndexEpochs, Indexes, index_counts_keys};
 use crate::jobs::PreparedJob;
-use crate::partition::{PartitionLayout, PartitionSet};
+use crate::partition::PartitionSet;
 use crate::store::keys::{CATALOG, CATALOG_PARTITION, Counts, counts as counts_key, partition_id};
-use crate::store::{Sent, guarded_commit, send};
+use crate::store::{PartitionLayout, Sent, guarded_commit, send};
 
 /// What the one change at a time knows beside the state.
 pub(super) struct Writer {
@@ -53,7 +55,7 @@ struct Next {
 
 /// Scripts that a container has from the commit on.
 struct ScriptSwitch {
-    partitions: Arc<PartitionSet>,
+    current: Arc<ArcSwap<ContainerScripts>>,
     scripts: Arc<ContainerScripts>,
 }
 
@@ -163,8 +165,8 @@ impl Catalog {
             partitions.switch(|rules| rules.model = model);
         }
         next.jobs.into_iter().for_each(|job| self.shared.jobs.add(job));
-        if let Some(ScriptSwitch { partitions, scripts }) = next.scripts {
-            partitions.switch_scripts(scripts);
+        if let Some(ScriptSwitch { current, scripts }) = next.scripts {
+            current.store(scripts);
         }
         if let Some(moved) = next.moved {
             moved.set_moved();
@@ -231,9 +233,9 @@ impl Change<'_> {
     }
 
     /// From the commit on the container has these scripts.
-    pub fn switch_scripts(&mut self, partitions: &Arc<PartitionSet>, scripts: ContainerScripts) {
-        let (partitions, scripts) = (Arc::clone(partitions), Arc::new(scripts));
-        self.scripts = Some(ScriptSwitch { partitions, scripts });
+    pub fn switch_scripts(&mut self, container: &Container, scripts: ContainerScripts) {
+        let (current, scripts) = (Arc::clone(&container.scripts), Arc::new(scripts));
+        self.scripts = Some(ScriptSwitch { current, scripts });
     }
 
     pub fn put_offer(&mut self, owner: Owner, resource: &Resource) {

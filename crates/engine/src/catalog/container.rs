@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use quire_resource::{ContainerDefinition, PartitionKey};
+use quire_storage::Snapshot;
 use quire_value::Path;
 use ring::digest;
 
 use crate::api::{EngineError, PartitionInfo, Position, Resource};
-use crate::catalog::ContainerScripts;
-use crate::items::Place;
+use crate::catalog::{ContainerScripts, RoutedKey};
+use crate::indexes::Indexes;
 use crate::partition::{Partition, PartitionSet};
+use crate::runtime::Shared;
 
 /// An open container: definition, partitions, sequencers. Cheap to clone, valid until the container is deleted.
 ///
@@ -21,6 +24,8 @@ pub struct Container {
     pub(crate) number: u32,
     /// Also knows whether the container was deleted: see [`PartitionSet::retire`].
     pub(crate) partitions: Arc<PartitionSet>,
+    /// Shared with the container's other definitions, as the partitions are.
+    pub(crate) scripts: Arc<ArcSwap<ContainerScripts>>,
 }
 
 impl Container {
@@ -41,7 +46,7 @@ impl Container {
 
     /// Where the partition of a key stands (complete key), for headers.
     pub fn position_of(&self, key: &PartitionKey) -> Option<Position> {
-        Place::of(self, key.clone()).ok()?.partition.position().ok()
+        RoutedKey::of(self, key.clone()).ok()?.partition.position().ok()
     }
 
     /// Where the first partition stands, for answers that no single partition gave.
@@ -65,7 +70,7 @@ impl Container {
 
     /// The newest, also when this `Container` is of an older definition.
     pub fn scripts(&self) -> Arc<ContainerScripts> {
-        self.partitions.scripts()
+        self.scripts.load_full()
     }
 
     /// Percent of a change of the indexing policy that is done; 100 when none is under way. Vector indexes are part of it
@@ -89,5 +94,37 @@ impl Container {
     pub fn usage(&self) -> (u64, u64) {
         let usages = self.partitions.all().iter().filter_map(|partition| partition.sequencer.usage().ok());
         usages.fold((0, 0), |total, usage| (total.0 + usage.0, total.1 + usage.1))
+    }
+
+    pub(crate) fn check_open(&self) -> Result<(), EngineError> {
+        if self.partitions.is_retired() {
+            return Err(self.not_found());
+        }
+        if self.partitions.is_moved() { Err(EngineError::PartitionMoved) } else { Ok(()) }
+    }
+
+    /// A snapshot from before the container was dropped, if it was: what a later one shows of it is undefined.
+    pub(crate) fn snapshot(&self, shared: &Shared) -> Result<Box<dyn Snapshot>, EngineError> {
+        let snapshot = shared.storage.snapshot()?;
+        if self.partitions.is_retired() { Err(self.not_found()) } else { Ok(snapshot) }
+    }
+
+    pub(crate) fn not_found(&self) -> EngineError {
+        EngineError::ResourceNotFound { kind: "container", id: self.definition.id.clone() }
+    }
+
+    /// A snapshot and the indexes that are complete in it. To be taken together: indexes come and go, and an older or newer
+    /// list would name one whose rows this snapshot does not have.
+    pub(crate) fn snapshot_with_indexes(
+        &self,
+        shared: &Shared,
+    ) -> Result<(Box<dyn Snapshot>, Arc<Indexes>), EngineError> {
+        loop {
+            let indexes = self.partitions.indexes();
+            let snapshot = self.snapshot(shared)?;
+            if Arc::ptr_eq(&indexes, &self.partitions.indexes()) {
+                return Ok((snapshot, indexes));
+            }
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! Containers.
 
-use crate::api::corrupt;
 use std::sync::Arc;
 
 use quire_resource::{ContainerDefinition, EffectivePartitionKey, EpkRange, ResourceId, Throughput};
@@ -11,18 +10,19 @@ use quire_value::{Path, Value};
 use super::change::Change;
 use super::keys::{self, RowId};
 use super::load::write_rules;
-use super::row::{IndexEpochs, ResourceRow};
+use super::row::ResourceRow;
 use super::state::{DatabaseEntry, Job, Owner};
 use super::{Catalog, EngineError, already_exists, body, check_precondition, not_found, owner_not_found};
-use crate::api::Precondition;
-use crate::background::views::{VIEWS_MAX, follows, views_of};
+use crate::api::{Precondition, corrupt};
 use crate::catalog::Container;
+use crate::catalog::views::{VIEWS_MAX, follows, views_of};
 use crate::indexes::missing::MissingPath;
 use crate::indexes::vectors::Identity;
-use crate::indexes::{self, CountedIndexes, Indexes};
+use crate::indexes::{self, CountedIndexes, IndexEpochs, Indexes};
 use crate::partition::sequencer::{Prepared, Refused};
-use crate::partition::{Partition, PartitionLayout, PartitionSet};
+use crate::partition::{Partition, PartitionSet};
 use crate::runtime::Shared;
+use crate::store::PartitionLayout;
 use crate::store::keys::{self as keys_of_rows, CATALOG, Counts, VERSIONS_BEGIN_UNKNOWN, index_build};
 
 /// The top bit tells containers from users in a rid.
@@ -62,7 +62,8 @@ impl Catalog {
         let layout = self.layout(&definition, throughput);
         let epochs = IndexEpochs::new();
         let rules = write_rules(&self.shared, &definition, &epochs)?;
-        let partitions = PartitionSet::open(&self.shared, number, rid, rules, &layout)?;
+        let commit_queue = self.commit_queues.of(database.number());
+        let partitions = PartitionSet::open(&self.shared, number, rid, rules, &layout, commit_queue)?;
         let resource = change.stamp(rid, definition.id.clone(), definition.json.clone());
         change.put_container(&resource, &layout, &epochs);
         change.begin_partitions(number, &layout);
@@ -70,8 +71,8 @@ impl Catalog {
             change.create_offer(Owner { database: database.number(), container: number }, throughput)?;
         }
         let database = database.resource.clone();
-        let container =
-            Container { resource, definition, database, number, partitions: Arc::new(partitions) };
+        let (partitions, scripts) = (Arc::new(partitions), Arc::default());
+        let container = Container { resource, definition, database, number, partitions, scripts };
         change.publish_container(container)
     }
 
@@ -162,6 +163,7 @@ impl Catalog {
             database: existing.database.clone(),
             number: existing.number,
             partitions: existing.partitions.clone(),
+            scripts: existing.scripts.clone(),
         })?;
         if begins {
             settle_versions(&self.shared, &container)?;
@@ -201,6 +203,7 @@ impl Catalog {
             database: existing.database.clone(),
             number: existing.number,
             partitions: set,
+            scripts: existing.scripts.clone(),
         });
         match published {
             Ok(_) => held.set_moved(),

@@ -1,6 +1,5 @@
 //! From rows to the state in memory, and the first rows of a new store.
 
-use crate::api::corrupt;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -9,25 +8,26 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use quire_resource::{ContainerDefinition, ResourceId};
 use quire_storage::{KeyRange, Op, Position, Scan, Snapshot, Storage};
-use quire_value::{Object, Value};
 
 use super::change::Writer;
 use super::keys::{self, RowId};
 use super::model_row::ModelRow;
 use super::models::{open_model, switches};
-use super::row::{self, Counters, IndexEpochs, ResourceRow, StoreRow};
+use super::row::{self, Counters, ResourceRow, StoreRow};
 use super::scripts::ContainerScripts;
 use super::state::{DatabaseEntry, Job, OfferEntry, State, UserEntry};
 use super::{Catalog, EngineError};
-use crate::background::CatalogWorkers;
+use crate::api::corrupt;
 use crate::catalog::Container;
-use crate::indexes::Indexes;
 use crate::indexes::vectors::{indexes_in, progress};
+use crate::indexes::{IndexEpochs, Indexes};
 use crate::partition::PartitionSet;
+use crate::partition::sequencer::CommitQueues;
 use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
+use crate::runtime::signals::CatalogWorkers;
 use crate::store::keys::{CATALOG, CATALOG_PARTITION, CONTAINER_SPACES};
-use crate::store::{Sent, fill_random, for_each_row, guarded_commit, scan, send};
+use crate::store::{Sent, fill_random, for_each_row, guarded_commit, scan, send, stored_definition};
 
 /// The store row; made, with a new secret, in a storage that has never been used.
 pub(crate) fn open_store(storage: &dyn Storage) -> Result<StoreRow, EngineError> {
@@ -97,17 +97,18 @@ impl Catalog {
         let counters =
             snapshot.get(CATALOG, &keys::COUNTERS)?.ok_or_else(|| corrupt("a store without counters"))?;
         let counters = Counters::decode(&keys::COUNTERS, &counters)?;
-        let (state, scripts) = Default::default();
-        let mut loading = Loading { shared: &shared, state, scripts, ts: 0 };
+        let (state, scripts, commit_queues) = Default::default();
+        let mut loading = Loading { shared: &shared, commit_queues: &commit_queues, state, scripts, ts: 0 };
         loading.load(&*snapshot)?;
         let Loading { state, ts, .. } = loading;
         let writer = Mutex::new(Writer { position, counters, ts, unresolved: None });
-        Ok(Catalog { state: ArcSwap::from_pointee(state), writer, shared, workers })
+        Ok(Catalog { state: ArcSwap::from_pointee(state), writer, shared, workers, commit_queues })
     }
 }
 
 struct Loading<'a> {
     shared: &'a Arc<Shared>,
+    commit_queues: &'a CommitQueues,
     state: State,
     /// By container.
     scripts: HashMap<ResourceId, ContainerScripts>,
@@ -123,7 +124,7 @@ impl Loading<'_> {
         })?;
         for container in self.state.containers() {
             if let Some(scripts) = self.scripts.remove(&container.resource.rid) {
-                container.partitions.switch_scripts(Arc::new(scripts));
+                container.scripts.store(Arc::new(scripts));
             }
         }
         if !self.scripts.is_empty() {
@@ -183,16 +184,18 @@ impl Loading<'_> {
         number: u32,
         row: ResourceRow,
     ) -> Result<Container, EngineError> {
+        let commit_queue = self.commit_queues.of(database);
         let database = self.database(database)?.resource.clone();
         let ResourceRow { resource, layout, epochs } = row;
-        let definition = define(&resource.body)?;
+        let definition = stored_definition(&resource.body)?;
         let rules = write_rules(self.shared, &definition, &epochs)?;
-        let partitions = PartitionSet::open(self.shared, number, resource.rid, rules, &layout)?;
+        let partitions = PartitionSet::open(self.shared, number, resource.rid, rules, &layout, commit_queue)?;
         if !definition.indexing.vector.is_empty() {
             let states = indexes_in(&*self.shared.storage.snapshot()?, number)?;
             partitions.set_vector_progress(progress(&definition, &states, u64::MAX));
         }
-        Ok(Container { resource, definition, database, number, partitions: Arc::new(partitions) })
+        let (partitions, scripts) = (Arc::new(partitions), Arc::default());
+        Ok(Container { resource, definition, database, number, partitions, scripts })
     }
 }
 
@@ -204,12 +207,6 @@ pub(super) fn write_rules(
 ) -> Result<WriteRules, EngineError> {
     let indexes = Indexes::of(definition, epochs)?;
     Ok(WriteRules::new(definition, indexes.counting_paths(&shared.path_memory)))
-}
-
-/// A definition that was accepted once.
-pub(crate) fn define(body: &Object) -> Result<ContainerDefinition, EngineError> {
-    let definition = ContainerDefinition::create(&Value::Object(body.clone()));
-    definition.map_err(|error| corrupt(format!("definition of a container: {error}")))
 }
 
 pub(crate) fn read_jobs(snapshot: &dyn Snapshot) -> Result<BTreeSet<Job>, EngineError> {

@@ -19,10 +19,12 @@ pub(crate) mod model_row; // how models look
 pub(crate) mod models; // links, copies, mirrors, rollups and windows of databases
 mod offers;
 mod permissions;
+mod routed_key; // a partition key and its partition
 pub(crate) mod row; // how rows look
 mod scripts; // stored procedures, triggers, user-defined functions
 pub(crate) mod state; // the catalog in memory
 mod users;
+pub(crate) mod views; // which containers are views of which
 
 use std::sync::Arc;
 
@@ -30,16 +32,16 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use crate::api::{EngineError, Precondition, Resource};
-use crate::background::CatalogWorkers;
+use crate::partition::sequencer::CommitQueues;
 use crate::runtime::Shared;
+use crate::runtime::signals::CatalogWorkers;
 use change::Writer;
 use state::{DatabaseEntry, State, UserEntry};
 
-pub(crate) use load::{
-    define, for_each_model, for_each_resource, is_empty, open_store, read_jobs, read_store,
-};
+pub(crate) use load::{for_each_model, for_each_resource, is_empty, open_store, read_jobs, read_store};
 
 pub use container::Container;
+pub(crate) use routed_key::{RoutedKey, canonical};
 pub use scripts::ContainerScripts;
 pub(crate) use scripts::check_script;
 
@@ -49,6 +51,8 @@ pub(crate) struct Catalog {
     writer: Mutex<Writer>,
     /// Woken when a change leaves something to do.
     workers: CatalogWorkers,
+    /// By database.
+    commit_queues: CommitQueues,
 }
 
 impl Catalog {

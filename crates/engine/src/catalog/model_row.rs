@@ -8,8 +8,7 @@
 use quire_model::Model;
 use quire_value::{Limits, Value, text};
 
-use crate::api::EngineError;
-use crate::api::corrupt;
+use crate::api::{EngineError, corrupt};
 use crate::jobs::JobId;
 use crate::model::{BuildPhase, Declaration, DeclarationState, Declarations};
 use crate::store::sealed::{Reader, length, open, seal, write_text};

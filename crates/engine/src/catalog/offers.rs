@@ -1,6 +1,5 @@
 //! Offers: the throughput of a container or of a whole database.
 
-use crate::api::corrupt;
 use std::sync::Arc;
 
 use quire_resource::{ResourceId, Throughput};
@@ -9,7 +8,7 @@ use quire_value::{Object, Value};
 use super::change::Change;
 use super::state::{OfferEntry, Owner, State};
 use super::{Catalog, EngineError, body, check_precondition, not_found};
-use crate::api::{Migrate, Precondition, Resource};
+use crate::api::{Migrate, Precondition, Resource, corrupt};
 use crate::catalog::Container;
 
 const OFFER_NUMBER_MAX: u64 = (1 << 24) - 1;

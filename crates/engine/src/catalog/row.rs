@@ -21,16 +21,15 @@
 //! its next epoch when it is opened. The store row is the first thing read, and its engine format is checked before
 //! anything else is: a newer one is refused.
 
-use crate::api::corrupt;
 use std::sync::Arc;
 
 use quire_resource::{EffectivePartitionKey, EpkRange, ResourceId};
 use quire_value::{Limits, Object, Path, Value, text};
 
-use crate::api::{EngineError, Resource};
+use crate::api::{EngineError, Resource, corrupt};
 use crate::indexes::missing::MissingPath;
-use crate::indexes::{EPOCH_FIRST, EPOCH_MAX, EPOCH_NONE, RowsVersion};
-use crate::partition::PartitionLayout;
+use crate::indexes::{IndexEpochs, OlderEpoch, RowsVersion};
+use crate::store::PartitionLayout;
 use crate::store::sealed::{Reader, length, open, seal, write_text};
 
 /// What this version writes and the newest it reads.
@@ -83,63 +82,6 @@ pub(crate) struct ResourceRow {
     pub resource: Arc<Resource>,
     pub layout: Vec<PartitionLayout>,
     pub epochs: IndexEpochs,
-}
-
-/// Under which policies the index rows of a container's items may have been made: see `indexes`.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct IndexEpochs {
-    /// Of the container as it is defined now.
-    pub current: u8,
-    /// Of the rows made under it.
-    pub rows: RowsVersion,
-    /// Of definitions that some items may still have.
-    pub older: Vec<OlderEpoch>,
-    /// Paths with rows for the items that lack them.
-    pub missing: Vec<MissingPath>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct OlderEpoch {
-    pub epoch: u8,
-    /// The container's definition; nothing for [`EPOCH_NONE`].
-    pub body: Option<Object>,
-    pub rows: RowsVersion,
-}
-
-impl IndexEpochs {
-    /// Of a container that has no items yet.
-    pub fn new() -> IndexEpochs {
-        let (older, missing) = (Vec::new(), Vec::new());
-        IndexEpochs { current: EPOCH_FIRST, rows: RowsVersion::NEWEST, older, missing }
-    }
-
-    fn before_indexes() -> IndexEpochs {
-        let none = OlderEpoch { epoch: EPOCH_NONE, body: None, rows: RowsVersion::FIRST };
-        IndexEpochs { older: vec![none], ..IndexEpochs::new() }
-    }
-
-    /// After the definition, `before` until now, was replaced; `None` when items have too many already.
-    pub fn next(&self, before: &Object) -> Option<IndexEpochs> {
-        let is_used = |epoch| epoch == self.current || self.older.iter().any(|older| older.epoch == epoch);
-        let current = (EPOCH_FIRST..=EPOCH_MAX).find(|epoch| !is_used(*epoch))?;
-        let mut older = self.older.clone();
-        older.push(OlderEpoch { epoch: self.current, body: Some(before.clone()), rows: self.rows });
-        Some(IndexEpochs { current, rows: RowsVersion::NEWEST, older, missing: self.missing.clone() })
-    }
-
-    /// Rows of an older version are made again where the definition has some. It is the same whenever the row is read, so
-    /// nothing is written before the container's row is.
-    fn with_newest_rows(self, body: &Object) -> IndexEpochs {
-        if self.rows == RowsVersion::NEWEST {
-            return self;
-        }
-        let texts = body.get("indexingPolicy").and_then(|policy| policy.get("fullTextIndexes"));
-        if texts.and_then(Value::as_array).is_none_or(|texts| texts.is_empty()) {
-            return IndexEpochs { rows: RowsVersion::NEWEST, ..self };
-        }
-        // Where items have too many epochs already, the rows stay as they are until there are fewer.
-        self.next(body).unwrap_or(self)
-    }
 }
 
 impl StoreRow {
@@ -498,6 +440,11 @@ mod tests {
         assert!(row.epochs.missing.is_empty());
     }
 
+    fn bytes(hex: &str) -> Vec<u8> {
+        let pairs = hex.as_bytes().chunks(2);
+        pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+    }
+
     #[test]
     fn what_engine_format_5_wrote_is_read() {
         let counters = bytes(
@@ -509,24 +456,6 @@ mod tests {
         );
         let (row, is_older) = StoreRow::decode(&keys::STORE, &store).unwrap();
         assert_eq!((row.incarnation, is_older), (2, true));
-    }
-
-    #[test]
-    fn epochs_are_given_out_until_all_are_used() {
-        let body = Object::new();
-        let mut epochs = IndexEpochs::before_indexes();
-        for expected in 2..=EPOCH_MAX {
-            epochs = epochs.next(&body).unwrap();
-            assert_eq!(epochs.current, expected);
-        }
-        assert_eq!(epochs.next(&body), None);
-        let finished = IndexEpochs { older: Vec::new(), ..epochs };
-        assert_eq!(finished.next(&body).unwrap().current, 1);
-    }
-
-    fn bytes(hex: &str) -> Vec<u8> {
-        let pairs = hex.as_bytes().chunks(2);
-        pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
     }
 
     #[test]

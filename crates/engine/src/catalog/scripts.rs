@@ -243,7 +243,7 @@ impl Catalog {
         change.delete(existing.rid);
         let mut scripts = ContainerScripts::clone(&container.scripts());
         scripts.remove(&existing.rid);
-        change.switch_scripts(&container.partitions, scripts);
+        change.switch_scripts(&container, scripts);
         change.commit()
     }
 }
@@ -274,7 +274,7 @@ impl Change<'_> {
         let mut scripts = ContainerScripts::clone(&container.scripts());
         scripts.insert(resource.clone());
         check_size(&scripts)?;
-        self.switch_scripts(&container.partitions, scripts);
+        self.switch_scripts(container, scripts);
         self.commit()?;
         Ok(resource)
     }

@@ -1,6 +1,11 @@
 //! The engine itself: opening, closing and the control plane (databases, containers, scripts, users, offers, keys).
 
 pub(crate) mod after_split; // requests that met a split
+mod feed; // the change feed, waiting for changes
+mod items; // single items
+mod pages; // lists and queries
+mod scripts; // stored procedures
+mod transactions; // batches, transactions over items of a database
 
 use std::sync::Arc;
 
@@ -13,14 +18,15 @@ use crate::api::{
     ScriptKind,
 };
 use crate::background::split::{CannotSplit, Splits, Splitter};
-use crate::background::views::{self, ViewStatus, Views};
+use crate::background::views::{ViewStatus, Views};
 use crate::background::{IndexBuilds, JobRunner, Reclaim, Sweep, VectorIndexes, Worker, WorkerStatus};
 use crate::catalog::row::StoreRow;
+use crate::catalog::views::views_of;
 use crate::catalog::{self, Catalog, Container};
 use crate::indexes::vectors::VectorIndexStatus;
 use crate::jobs::{self, JobControl, JobStatus, JobWatch};
-use crate::maintenance::backup::Watched;
 use crate::runtime::Shared;
+use crate::store::watched::Watched;
 
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
@@ -256,7 +262,7 @@ impl Engine {
     }
     /// Whether there are any views.
     pub fn has_views(&self) -> bool {
-        !self.shared.sources.is_empty()
+        !self.shared.followed.is_empty()
     }
     /// Empties a view and fills it again, in the background.
     pub fn rebuild_view(&self, container: &Container) -> Result<(), EngineError> {
@@ -264,7 +270,7 @@ impl Engine {
     }
     /// Containers that are maintained from this one.
     pub fn views_of(&self, container: &Container) -> Vec<Arc<Container>> {
-        views::views_of(&self.catalog.state(), container).into_iter().cloned().collect()
+        views_of(&self.catalog.state(), container).into_iter().cloned().collect()
     }
     /// A view that is more writes than this behind its source is filled again; 5 million unless told.
     pub fn rebuild_views_behind(&self, writes: u64) {

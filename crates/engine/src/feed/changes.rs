@@ -6,27 +6,28 @@
 //! of the scope, and a partition that a position does not know takes the number of the one it was split from. What was written
 //! before a split is still under the parent: a partition is read through its history, in which LSNs go on.
 
-use crate::api::corrupt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use quire_storage::{Direction, KeyRange, Scan, Snapshot};
+use quire_storage::{KeyRange, Scan, Snapshot};
 
+use super::version_json::write_version;
 use crate::api::charge::{self, Cost};
-use crate::api::{Answer, Changes, ChangesRequest, EngineError, FeedMode, FeedStart, Scope};
+use crate::api::{Answer, Changes, ChangesRequest, EngineError, FeedMode, FeedStart, Scope, corrupt};
 use crate::catalog::Container;
 use crate::catalog::containers::settle_versions;
 use crate::items::body::Links;
+use crate::partition::Partition;
 use crate::partition::watch::ChangeWatch;
-use crate::partition::{Partition, PartitionLayout};
+use crate::query::meter::{PageMeter, ScanBudget};
 use crate::query::page::{self, ROWS_DEFAULT};
-use crate::query::scan::{PageMeter, Reader, ScanBudget};
+use crate::query::reader::Reader;
 use crate::query::view::View;
 use crate::query::window::{self, Window};
 use crate::runtime::{Shared, allowance};
 use crate::store::item_row::Row;
-use crate::store::keys;
 use crate::store::version_row::Version;
+use crate::store::{PartitionLayout, keys, latest_feed_scan};
 
 const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Feed rows whose items are fetched together.
@@ -200,7 +201,7 @@ fn versions_floor(
     window: &Window<'_>,
 ) -> Result<u64, EngineError> {
     let mut floor = 0;
-    for partition in window.partition.history() {
+    for partition in window.partition.layout.history() {
         let key = keys::versions_floor(container.number, partition);
         if let Some(value) = snapshot.get(keys::CATALOG, &key)? {
             floor = floor.max(keys::number(&value).ok_or_else(|| corrupt("where versions begin"))?);
@@ -236,8 +237,9 @@ fn next_item(
     lsn: u64,
 ) -> Result<Option<(u64, i64)>, EngineError> {
     let mut first = None;
-    for partition in window.partition.history() {
-        first = snapshot.scan(&feed_scan(container, partition, lsn, 1))?.rows.into_iter().next();
+    for partition in window.partition.layout.history() {
+        first =
+            snapshot.scan(&latest_feed_scan(container.number, partition, lsn, 1))?.rows.into_iter().next();
         if first.is_some() {
             break;
         }
@@ -248,16 +250,6 @@ fn next_item(
     let bytes = bytes.ok_or_else(|| corrupt("feed row without an item"))?;
     let row = Row::parse(&bytes)?;
     Ok(Some((row.stamp.lsn, row.stamp.ts)))
-}
-
-/// Feed rows of a partition behind an LSN.
-pub(crate) fn feed_scan(container: &Container, partition: u32, told: u64, rows_max: usize) -> Scan {
-    let range = KeyRange {
-        start: Bound::Excluded(keys::latest(container.number, partition, told, u16::MAX)),
-        end: Bound::Included(keys::latest(container.number, partition, u64::MAX, u16::MAX)),
-    };
-    let (space, direction) = (keys::FEEDS, Direction::Forward);
-    Scan { space, range, direction, rows_max, bytes_max: usize::MAX, keys_only: false }
 }
 
 enum Reached {
@@ -366,12 +358,12 @@ impl<'a> Filling<'a> {
         let (container, mut bytes_max) = (self.container, PAGE_BYTES_MAX);
         loop {
             let (mut rows, mut more, mut left) = (Vec::new(), false, bytes_max);
-            for partition in window.partition.history() {
+            for partition in window.partition.layout.history() {
                 let range = KeyRange {
                     start: Bound::Excluded(keys::version(container.number, partition, told, u16::MAX)),
                     end: Bound::Included(keys::version(container.number, partition, u64::MAX, u16::MAX)),
                 };
-                let scan = feed_scan(container, partition, 0, usize::MAX);
+                let scan = latest_feed_scan(container.number, partition, 0, usize::MAX);
                 let page = reader.snapshot.scan(&Scan { range, bytes_max: left, ..scan })?;
                 for (key, value) in page.rows {
                     left = left.saturating_sub(value.len());
@@ -407,7 +399,7 @@ impl<'a> Filling<'a> {
             self.text.push(b',');
         }
         let all = self.all_previous_images;
-        version.write_json(&self.links, &definition.paths, lsn, all, &mut self.text)?;
+        write_version(version, &self.links, &definition.paths, lsn, all, &mut self.text)?;
         self.count += 1;
         Ok(())
     }
@@ -422,10 +414,10 @@ impl<'a> Filling<'a> {
         let mut rows_max = ROWS_FETCHED.min(self.count_max.saturating_add(1)).max(2);
         loop {
             let (mut rows, mut bad, mut more) = (Vec::new(), false, false);
-            for partition in window.partition.history() {
+            for partition in window.partition.layout.history() {
                 // One row at least, to learn whether there are more.
                 let left = rows_max.saturating_sub(rows.len()).max(1);
-                let scan = feed_scan(self.container, partition, told, left);
+                let scan = latest_feed_scan(self.container.number, partition, told, left);
                 more = reader.snapshot.visit(&scan, &mut |key, value| {
                     match FeedRow::read(key, value, window) {
                         Some(row) => rows.push(row),

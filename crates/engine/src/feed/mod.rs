@@ -1,3 +1,4 @@
 //! The change feed of a container.
 
 pub(crate) mod changes;
+mod version_json; // versions as JSON

@@ -4,7 +4,8 @@ use std::panic::AssertUnwindSafe;
 
 use quire_resource::ContainerDefinition;
 use quire_sql::{self as sql, Allowance, Environment, Parameters, Query, Reads, SystemProperties};
-use quire_value::{Item, Node, Object, Segment, Value};
+use quire_value::{Item, Node, Object, Path, Segment, Value};
+use smallvec::SmallVec;
 
 /// What a value may take while it is made.
 const BYTES_MAX: usize = 128 << 20;
@@ -65,6 +66,46 @@ impl Computed {
                 "evaluating a computed property panicked; it is not indexed"
             );
             None
+        })
+    }
+}
+
+/// Computed properties that the policy names, in its paths or in a composite index. Wildcards do not cover them.
+pub(super) fn indexed_computed(definition: &ContainerDefinition) -> Vec<Computed> {
+    if definition.computed_properties.is_empty() {
+        return Vec::new();
+    }
+    let policy = &definition.indexing;
+    let composite = policy.composite.iter().flatten().map(|path| &path.path);
+    let named: Vec<&Path> = policy.included.iter().chain(composite).collect();
+    let is_named = |computed: &Computed| {
+        named.iter().any(|path| matches!(path.0.first(), Some(Segment::Name(name)) if *name == computed.name))
+    };
+    Computed::all(definition).into_iter().filter(is_named).collect()
+}
+
+/// What rows are made of: an item, and the values of its indexed computed properties.
+pub(super) struct IndexedValues<'a> {
+    pub item: Node<'a>,
+    pub computed: SmallVec<[(&'a str, Item); 0]>,
+}
+
+impl<'a> IndexedValues<'a> {
+    pub fn new(item: Node<'a>, computed: &'a [Computed]) -> IndexedValues<'a> {
+        let values = computed.iter().filter_map(|each| Some((each.name.as_str(), each.value(item)?)));
+        IndexedValues { item, computed: values.collect() }
+    }
+
+    /// `path` is made of names; `computed` are the computed properties that hide an item's own.
+    pub fn find(&self, path: &Path, computed: &[Computed]) -> Option<Node<'_>> {
+        let (Segment::Name(first), rest) = path.0.split_first()? else { return None };
+        if !computed.iter().any(|each| each.name == *first) {
+            return path.find_in(self.item);
+        }
+        let (_, value) = self.computed.iter().find(|(name, _)| name == first)?;
+        rest.iter().try_fold(value.root(), |node, segment| match segment {
+            Segment::Name(name) => node.get(name),
+            _ => None,
         })
     }
 }

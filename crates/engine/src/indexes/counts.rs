@@ -14,7 +14,6 @@ use quire_storage::{Op, Snapshot};
 
 use super::IndexId;
 use crate::api::{EngineError, corrupt};
-use crate::catalog::Container;
 use crate::store::keys::{self, CATALOG, Counts};
 
 const FORMAT: u8 = 1;
@@ -145,14 +144,14 @@ impl IndexCounts {
 /// Counts of a partition in a snapshot.
 pub(crate) fn row_counts(
     snapshot: &dyn Snapshot,
-    container: &Container,
+    container: u32,
     partition: u32,
 ) -> Result<IndexCounts, EngineError> {
-    let counts = match snapshot.get(CATALOG, &keys::counts(container.number, partition))? {
+    let counts = match snapshot.get(CATALOG, &keys::counts(container, partition))? {
         Some(value) => Counts::decode(&value).ok_or_else(|| corrupt("counts of a partition"))?,
         None => Counts::default(),
     };
-    let counted = CountedIndexes::read(snapshot, container.number, partition, &counts)?;
+    let counted = CountedIndexes::read(snapshot, container, partition, &counts)?;
     Ok(IndexCounts {
         items: counts.items,
         unindexed_items: counts.unindexed_items,

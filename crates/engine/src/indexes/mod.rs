@@ -12,25 +12,30 @@
 //! under the policies of their epochs, and none besides; the counts of a partition are the numbers of those rows.
 
 mod change; // rows of an item, and the difference between two versions
+mod composite; // one row of several values per item
 mod computed; // values that are not the item's own
 mod counts; // how many rows each index of a partition has
 mod encoding; // rows as bytes
+mod epochs; // which policies rows may have been made under
 mod full_text; // terms of texts
 pub(crate) mod missing; // rows for items that lack a path
+mod path_tree; // the paths of items and their range indexes
+mod path_walk; // range index rows of an item
 mod set; // the indexes that a policy asks for
 mod spatial; // cells of geometries
 pub(crate) mod vectors; // vector indexes in rows
 
-use crate::api::corrupt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use quire_resource::ContainerDefinition;
 use quire_sql::geo::cells::Grid;
 use quire_sql::text::Language;
-use quire_storage::{Op, Snapshot};
+use quire_storage::Op;
 use quire_value::{Node, Path};
 use ring::digest;
+
+use crate::api::corrupt;
 
 pub(crate) use change::{IndexChange, RowSet};
 pub(crate) use counts::{CountedIndexes, IndexCounts, index_counts_keys, row_counts};
@@ -38,36 +43,16 @@ pub(crate) use encoding::{
     COMPOSITE_STRING_MAX, EncodedRange, IndexRow, RANGE_STRING_MAX, encode_value, is_cut, is_marker,
     key_range, parse_row, point_range,
 };
+pub(crate) use epochs::{EPOCH_FIRST, IndexEpochs, OlderEpoch, RowsVersion};
 pub(crate) use full_text::{ScoringIndex, encode_term};
 use missing::MissingIndex;
 pub(crate) use set::IndexSet;
 
 use crate::api::{EngineError, IndexingDirective};
-use crate::catalog::row::IndexEpochs;
-use crate::catalog::{Container, define};
 use crate::memory::budget::SharedPart;
-use crate::runtime::Shared;
 use crate::store::item_row::{Indexing, Row};
 use crate::store::keys::{self, INDEX};
-
-/// Of items that were written before there were index rows.
-pub(crate) const EPOCH_NONE: u8 = 0;
-/// Of new containers.
-pub(crate) const EPOCH_FIRST: u8 = 1;
-/// Four bits of an item's row.
-pub(crate) const EPOCH_MAX: u8 = 15;
-
-/// What rows an item has under a policy, where that has changed over time. On disk beside the epochs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RowsVersion(pub u8);
-
-impl RowsVersion {
-    /// Full-text indexes have terms and nothing else.
-    pub const FIRST: RowsVersion = RowsVersion(1);
-    /// They have occurrences and lengths, too.
-    pub const SCORED_TEXTS: RowsVersion = RowsVersion(2);
-    pub const NEWEST: RowsVersion = RowsVersion::SCORED_TEXTS;
-}
+use crate::store::stored_definition;
 
 /// A stable hash of what an index is: its kind and paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -166,7 +151,7 @@ impl Indexes {
     pub fn of(definition: &ContainerDefinition, epochs: &IndexEpochs) -> Result<Indexes, EngineError> {
         let older = epochs.older.iter().map(|older| match &older.body {
             None => Ok((older.epoch, IndexSet::nothing())),
-            Some(body) => Ok((older.epoch, IndexSet::of_version(&define(body)?, older.rows))),
+            Some(body) => Ok((older.epoch, IndexSet::of_version(&stored_definition(body)?, older.rows))),
         });
         let older: Vec<(u8, IndexSet)> = older.collect::<Result<_, EngineError>>()?;
         let progress = AtomicU8::new(if older.is_empty() { 100 } else { 0 });
@@ -272,19 +257,4 @@ pub(crate) fn are_same(a: &ContainerDefinition, b: &ContainerDefinition) -> bool
         && (a.indexing.spatial.is_empty() || a.geospatial == b.geospatial)
         && (a.indexing.full_text.is_empty() || texts(a) == texts(b))
         && IndexSet::computed_of(a) == IndexSet::computed_of(b)
-}
-
-/// A snapshot and the indexes that are complete in it. To be taken together: indexes come and go, and an older or newer
-/// list would name one whose rows this snapshot does not have.
-pub(crate) fn snapshot(
-    shared: &Shared,
-    container: &Container,
-) -> Result<(Box<dyn Snapshot>, Arc<Indexes>), EngineError> {
-    loop {
-        let indexes = container.partitions.indexes();
-        let snapshot = container.snapshot(shared)?;
-        if Arc::ptr_eq(&indexes, &container.partitions.indexes()) {
-            return Ok((snapshot, indexes));
-        }
-    }
 }

@@ -4,35 +4,28 @@
 //! nothing and looks up every name once. The tree grows with the paths that items have; where it is full, ids are
 //! computed instead.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use quire_resource::{
-    CompositePath, ContainerDefinition, IndexingMode, IndexingPolicy, PathOrder, RulePlace, SortOrder,
-};
+use quire_resource::{ContainerDefinition, IndexingMode, IndexingPolicy, PathOrder};
 use quire_sql::geo::cells::Grid;
 use quire_sql::text::Language;
-use quire_value::{Item, Kind, Node, Path, Segment, key};
-use smallvec::SmallVec;
+use quire_value::{Node, Path, Segment};
 
 use super::change::{RowSet, leave_hole};
+use super::composite::Composite;
 use super::computed::Computed;
-use super::encoding::{COMPOSITE_STRING_MAX, encode_node, prefix_bytes};
+use super::computed::{IndexedValues, indexed_computed};
+use super::encoding::prefix_bytes;
 use super::full_text::{FullText, ScoringIndex};
 use super::missing::MissingIndex;
+use super::path_tree::{LEARNED_PATHS_MAX, PathTree, ROOT, RangeIndexes};
+use super::path_walk::PathWalk;
 use super::spatial::Spatial;
 use super::{IndexId, IndexKind, IndexName, Order, RowsVersion};
 use crate::api::IndexingDirective;
-use crate::items::body::is_system_property;
 use crate::memory::budget::SharedPart;
-use crate::store::keys;
-
-/// Paths that the tree takes from items, besides those the policy names.
-const PLACES_MAX: usize = 8192;
-const ROOT: usize = 0;
-/// An entry in the map of the place above, with its share of the map's spare room, and what allocations cost.
-const NAME_BYTES: usize = 96;
+use crate::store::{is_system_property, keys};
 
 /// Not in stored items, so not in indexes; `_ts` is, by the sequencer.
 const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_lsn"];
@@ -45,48 +38,13 @@ pub(crate) struct IndexSet {
 struct Indexed {
     policy: IndexingPolicy,
     tree: RwLock<PathTree>,
-    ts: PlaceIndexes,
+    ts: RangeIndexes,
     composites: Vec<Composite>,
     spatial: Vec<Spatial>,
     full_text: Vec<FullText>,
     /// Those that an index is about.
     computed: Vec<Computed>,
     computed_names: Vec<String>,
-}
-
-#[derive(Default)]
-struct PathTree {
-    places: Vec<Place>,
-    places_max: usize,
-    /// Of the trees of all containers; `None`: nobody counts.
-    memory: Option<Arc<SharedPart>>,
-    /// What this tree has taken of it.
-    bytes: usize,
-}
-
-struct Place {
-    names: HashMap<Box<str>, usize>,
-    elements: Option<usize>,
-    rule: RulePlace,
-    /// As paths are written.
-    text: String,
-    below_elements: bool,
-    /// A scalar here is indexed.
-    indexes: Option<PlaceIndexes>,
-    /// The value is not the item's own.
-    is_computed: bool,
-}
-
-/// The range indexes of a path.
-struct PlaceIndexes {
-    value_first: Option<Arc<IndexName>>,
-    partition_first: Option<Arc<IndexName>>,
-}
-
-struct Composite {
-    paths: Vec<CompositePath>,
-    value_first: Arc<IndexName>,
-    partition_first: Arc<IndexName>,
 }
 
 impl IndexSet {
@@ -136,7 +94,7 @@ impl IndexSet {
     pub fn rows(&self, item: Node<'_>, rid: u64, missing: &[MissingIndex]) -> RowSet {
         let mut rows = RowSet::new();
         if let Some(indexed) = &self.indexed {
-            let source = Source::new(item, &indexed.computed);
+            let source = IndexedValues::new(item, &indexed.computed);
             indexed.ranges(&source, rid, &mut rows);
             indexed.ts_rows(rid, &mut rows);
             indexed
@@ -216,15 +174,15 @@ impl Indexed {
         let mut tree = PathTree::default();
         tree.add(policy.rule_root(), String::new(), false, None);
         tree.add_rules(&policy, ROOT);
-        if !tree.places[ROOT].names.contains_key("id") {
+        if !tree.nodes[ROOT].names.contains_key("id") {
             tree.add_name(&policy, ROOT, "id");
         }
-        tree.places_max = tree.places.len() + PLACES_MAX;
+        tree.nodes_max = tree.nodes.len() + LEARNED_PATHS_MAX;
         let computed_names = definition.computed_properties.iter().map(|(name, _)| name.clone()).collect();
         let mut indexed = Indexed {
             policy,
             tree: RwLock::new(tree),
-            ts: PlaceIndexes::new("/_ts", PathOrder::Both),
+            ts: RangeIndexes::new("/_ts", PathOrder::Both),
             composites: Vec::new(),
             spatial: Vec::new(),
             full_text: Vec::new(),
@@ -252,8 +210,8 @@ impl Indexed {
     fn mark_computed(&mut self) {
         let tree = self.tree.get_mut();
         for computed in &self.computed {
-            if let Some(place) = tree.places[ROOT].names.get(computed.name.as_str()).copied() {
-                tree.places[place].is_computed = true;
+            if let Some(path_node) = tree.nodes[ROOT].names.get(computed.name.as_str()).copied() {
+                tree.nodes[path_node].is_computed = true;
             }
         }
     }
@@ -284,14 +242,14 @@ impl Indexed {
         !self.is_computed(path) || named
     }
 
-    fn ranges(&self, source: &Source<'_>, rid: u64, rows: &mut RowSet) {
+    fn ranges(&self, source: &IndexedValues<'_>, rid: u64, rows: &mut RowSet) {
         loop {
             let tree = self.tree.read();
-            let mut walk = Walk { tree: &tree, policy: &self.policy, rid, rows, misses: false };
+            let mut walk = PathWalk { tree: &tree, policy: &self.policy, rid, rows, misses: false };
             walk.members(ROOT, source.item);
             for (name, value) in &source.computed {
-                if let Some(place) = tree.computed(name) {
-                    walk.value(place, value.root());
+                if let Some(path_node) = tree.computed(name) {
+                    walk.value(path_node, value.root());
                 }
             }
             if !walk.misses {
@@ -302,8 +260,8 @@ impl Indexed {
             let mut tree = self.tree.write();
             tree.grow(&self.policy, ROOT, source.item);
             for (name, value) in &source.computed {
-                if let Some(place) = tree.computed(name) {
-                    tree.grow(&self.policy, place, value.root());
+                if let Some(path_node) = tree.computed(name) {
+                    tree.grow(&self.policy, path_node, value.root());
                 }
             }
         }
@@ -319,348 +277,6 @@ impl Indexed {
         if let Some(name) = &self.ts.partition_first {
             rows.name(name);
             rows.push_late(name.id, [&prefix_bytes(keys::rid_prefix(rid)), &value], &hole);
-        }
-    }
-}
-
-/// Computed properties that the policy names, in its paths or in a composite index. Wildcards do not cover them.
-fn indexed_computed(definition: &ContainerDefinition) -> Vec<Computed> {
-    if definition.computed_properties.is_empty() {
-        return Vec::new();
-    }
-    let policy = &definition.indexing;
-    let composite = policy.composite.iter().flatten().map(|path| &path.path);
-    let named: Vec<&Path> = policy.included.iter().chain(composite).collect();
-    let is_named = |computed: &Computed| {
-        named.iter().any(|path| matches!(path.0.first(), Some(Segment::Name(name)) if *name == computed.name))
-    };
-    Computed::all(definition).into_iter().filter(is_named).collect()
-}
-
-/// What rows are made of: an item, and the values of its indexed computed properties.
-struct Source<'a> {
-    item: Node<'a>,
-    computed: SmallVec<[(&'a str, Item); 0]>,
-}
-
-impl<'a> Source<'a> {
-    fn new(item: Node<'a>, computed: &'a [Computed]) -> Source<'a> {
-        let values = computed.iter().filter_map(|each| Some((each.name.as_str(), each.value(item)?)));
-        Source { item, computed: values.collect() }
-    }
-
-    /// `path` is made of names; `computed` are the computed properties that hide an item's own.
-    fn find(&self, path: &Path, computed: &[Computed]) -> Option<Node<'_>> {
-        let (Segment::Name(first), rest) = path.0.split_first()? else { return None };
-        if !computed.iter().any(|each| each.name == *first) {
-            return path.find_in(self.item);
-        }
-        let (_, value) = self.computed.iter().find(|(name, _)| name == first)?;
-        rest.iter().try_fold(value.root(), |node, segment| match segment {
-            Segment::Name(name) => node.get(name),
-            _ => None,
-        })
-    }
-}
-
-impl Composite {
-    fn new(paths: &[CompositePath]) -> Composite {
-        let each = paths.iter().map(|path| match path.order {
-            SortOrder::Ascending => format!("{} ascending", path.path),
-            SortOrder::Descending => format!("{} descending", path.path),
-        });
-        let text = each.collect::<Vec<_>>().join(", ");
-        Composite {
-            paths: paths.to_vec(),
-            value_first: Arc::new(IndexName::of_path(IndexKind::Composite, &text)),
-            partition_first: Arc::new(IndexName::of_path(IndexKind::CompositeInPartition, &text)),
-        }
-    }
-
-    fn has(&self, paths: &[(Path, bool)], reversed: bool) -> bool {
-        let descending = |own: &CompositePath| (own.order == SortOrder::Descending) != reversed;
-        self.paths.len() == paths.len()
-            && self
-                .paths
-                .iter()
-                .zip(paths)
-                .all(|(own, asked)| own.path == asked.0 && descending(own) == asked.1)
-    }
-
-    /// Every item has exactly one row in each order.
-    fn row(&self, source: &Source<'_>, computed: &[Computed], rid: u64, rows: &mut RowSet) {
-        let mut value = Vec::with_capacity(16 * self.paths.len());
-        let mut holes = Vec::new();
-        for CompositePath { path, order } in &self.paths {
-            let (at, descending) = (value.len(), *order == SortOrder::Descending);
-            if is_ts(path) {
-                holes.push((leave_hole(&mut value), descending));
-                continue;
-            }
-            match source.find(path, computed) {
-                Some(node) => encode_node(node, COMPOSITE_STRING_MAX, &mut value),
-                None => value.push(key::UNDEFINED),
-            }
-            if descending {
-                value[at..].iter_mut().for_each(|byte| *byte = !*byte);
-            }
-        }
-        let prefix = prefix_bytes(keys::rid_prefix(rid));
-        for (name, prefix) in [(&self.value_first, &[][..]), (&self.partition_first, &prefix[..])] {
-            rows.name(name);
-            if holes.is_empty() {
-                rows.push_encoded(name.id, [prefix, &value]);
-            } else {
-                rows.push_late(name.id, [prefix, &value], &holes);
-            }
-        }
-    }
-}
-
-fn is_ts(path: &Path) -> bool {
-    matches!(path.0.as_slice(), [Segment::Name(name)] if name == "_ts")
-}
-
-impl Drop for PathTree {
-    fn drop(&mut self) {
-        if let Some(memory) = &self.memory {
-            memory.give_back(self.bytes);
-        }
-    }
-}
-
-impl Place {
-    /// About what it takes: itself, its text here and as a name above, its ids with their descriptions.
-    fn bytes(&self) -> usize {
-        let ids = self.indexes.as_ref().map_or(0, |indexes| {
-            usize::from(indexes.value_first.is_some()) + usize::from(indexes.partition_first.is_some())
-        });
-        size_of::<Place>()
-            + 2 * self.text.len()
-            + NAME_BYTES
-            + ids * (size_of::<IndexName>() + self.text.len())
-    }
-}
-
-impl PathTree {
-    fn add(
-        &mut self,
-        rule: RulePlace,
-        text: String,
-        below_elements: bool,
-        indexes: Option<PlaceIndexes>,
-    ) -> usize {
-        let (names, elements) = Default::default();
-        let is_computed = false;
-        let place = Place { names, elements, rule, text, below_elements, indexes, is_computed };
-        if let Some(memory) = &self.memory {
-            memory.take(place.bytes());
-            self.bytes += place.bytes();
-        }
-        self.places.push(place);
-        self.places.len() - 1
-    }
-
-    fn add_name(&mut self, policy: &IndexingPolicy, above: usize, name: &str) -> usize {
-        let parent = &self.places[above];
-        let rule = policy.rule_below_name(parent.rule, name);
-        let text = path_below(&parent.text, Segment::Name(name.to_owned()));
-        let order = match policy.rule_scalar(rule) {
-            None if above == ROOT && name == "id" => Some(PathOrder::Value),
-            order => order,
-        };
-        let indexes = order.map(|order| PlaceIndexes::new(&text, order));
-        let child = self.add(rule, text, parent.below_elements, indexes);
-        self.places[above].names.insert(name.into(), child);
-        child
-    }
-
-    fn add_elements(&mut self, policy: &IndexingPolicy, above: usize) -> usize {
-        let parent = &self.places[above];
-        let rule = policy.rule_below_elements(parent.rule);
-        let text = path_below(&parent.text, Segment::Elements);
-        let indexes = policy.rule_scalar(rule).map(|order| PlaceIndexes::new(&text, order));
-        let child = self.add(rule, text, true, indexes);
-        self.places[above].elements = Some(child);
-        child
-    }
-
-    fn computed(&self, name: &str) -> Option<usize> {
-        let place = self.places[ROOT].names.get(name).copied();
-        place.filter(|place| self.places[*place].is_computed)
-    }
-
-    /// Every path that the policy names.
-    fn add_rules(&mut self, policy: &IndexingPolicy, from: usize) {
-        let mut next = from;
-        while next < self.places.len() {
-            let rule = self.places[next].rule;
-            let names: Vec<String> = policy.rule_names(rule).map(str::to_owned).collect();
-            for name in names {
-                self.add_name(policy, next, &name);
-            }
-            if policy.rule_has_elements(rule) {
-                self.add_elements(policy, next);
-            }
-            next += 1;
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.places.len() >= self.places_max || self.memory.as_ref().is_some_and(|memory| memory.is_full())
-    }
-
-    /// From now on, and for what is there, counts what it takes.
-    fn count_in(&mut self, memory: &Arc<SharedPart>) {
-        self.bytes = self.places.iter().map(Place::bytes).sum();
-        memory.take(self.bytes);
-        self.memory = Some(Arc::clone(memory));
-    }
-
-    /// Adds the paths of an item. Items nest at most 128 levels, and so does this.
-    fn grow(&mut self, policy: &IndexingPolicy, at: usize, node: Node<'_>) {
-        let open = self.places[at].rule.is_open();
-        match node.kind() {
-            Kind::Object => {
-                for (name, value) in node.members() {
-                    let child = match self.places[at].names.get(name) {
-                        Some(child) => Some(*child),
-                        None if open && !self.is_full() => Some(self.add_name(policy, at, name)),
-                        None => None,
-                    };
-                    if let Some(child) = child {
-                        self.grow(policy, child, value);
-                    }
-                }
-            }
-            Kind::Array => {
-                let child = match self.places[at].elements {
-                    Some(child) => Some(child),
-                    None if open && !self.is_full() => Some(self.add_elements(policy, at)),
-                    None => None,
-                };
-                if let Some(child) = child {
-                    node.elements().for_each(|element| self.grow(policy, child, element));
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-impl PlaceIndexes {
-    fn new(text: &str, order: PathOrder) -> PlaceIndexes {
-        let name = |kind| Some(Arc::new(IndexName::of_path(kind, text)));
-        let (value_first, partition_first) = match order {
-            PathOrder::Value => (name(IndexKind::Range), None),
-            PathOrder::Partition => (None, name(IndexKind::RangeInPartition)),
-            PathOrder::Both => (name(IndexKind::Range), name(IndexKind::RangeInPartition)),
-        };
-        PlaceIndexes { value_first, partition_first }
-    }
-
-    fn push(&self, node: Node<'_>, rid: u64, rows: &mut RowSet) {
-        self.value_first.iter().chain(&self.partition_first).for_each(|name| rows.name(name));
-        self.push_unlisted(node, rid, rows);
-    }
-
-    fn push_unlisted(&self, node: Node<'_>, rid: u64, rows: &mut RowSet) {
-        if let Some(name) = &self.value_first {
-            rows.push(name.id, node);
-        }
-        if let Some(name) = &self.partition_first {
-            rows.push_in_partition(name.id, rid, node);
-        }
-    }
-}
-
-fn path_below(text: &str, segment: Segment) -> String {
-    format!("{text}{}", Path(vec![segment]))
-}
-
-/// One pass over an item.
-struct Walk<'a> {
-    tree: &'a PathTree,
-    policy: &'a IndexingPolicy,
-    rid: u64,
-    rows: &'a mut RowSet,
-    /// The tree lacks a path and has room for it.
-    misses: bool,
-}
-
-impl Walk<'_> {
-    fn value(&mut self, at: usize, node: Node<'_>) {
-        let place = &self.tree.places[at];
-        let kind = node.kind();
-        let is_scalar = !matches!(kind, Kind::Object | Kind::Array);
-        if let Some(indexes) = &place.indexes
-            && (is_scalar || !place.below_elements)
-        {
-            indexes.push(node, self.rid, self.rows);
-            self.rows.scalars += usize::from(is_scalar);
-        }
-        match kind {
-            Kind::Object => self.members(at, node),
-            Kind::Array => self.elements(at, node),
-            _ => {}
-        }
-    }
-
-    fn members(&mut self, at: usize, node: Node<'_>) {
-        let place = &self.tree.places[at];
-        for (name, value) in node.members() {
-            match place.names.get(name) {
-                Some(child) if self.tree.places[*child].is_computed => {}
-                Some(child) => self.value(*child, value),
-                None if !place.rule.is_open() => {}
-                None if self.tree.is_full() => {
-                    let rule = self.policy.rule_below_name(place.rule, name);
-                    let text = path_below(&place.text, Segment::Name(name.to_owned()));
-                    self.untracked(rule, &text, place.below_elements, value);
-                }
-                None => self.misses = true,
-            }
-        }
-    }
-
-    fn elements(&mut self, at: usize, node: Node<'_>) {
-        let place = &self.tree.places[at];
-        match place.elements {
-            Some(child) => node.elements().for_each(|element| self.value(child, element)),
-            None if !place.rule.is_open() || node.is_empty() => {}
-            None if self.tree.is_full() => {
-                let rule = self.policy.rule_below_elements(place.rule);
-                let text = path_below(&place.text, Segment::Elements);
-                node.elements().for_each(|element| self.untracked(rule, &text, true, element));
-            }
-            None => self.misses = true,
-        }
-    }
-
-    /// Below what the tree has no room for.
-    fn untracked(&mut self, rule: RulePlace, text: &str, below_elements: bool, node: Node<'_>) {
-        let kind = node.kind();
-        let is_scalar = !matches!(kind, Kind::Object | Kind::Array);
-        if let Some(order) = self.policy.rule_scalar(rule)
-            && (is_scalar || !below_elements)
-        {
-            PlaceIndexes::new(text, order).push_unlisted(node, self.rid, self.rows);
-            self.rows.scalars += usize::from(is_scalar);
-        }
-        match kind {
-            Kind::Object => {
-                for (name, value) in node.members() {
-                    let below = self.policy.rule_below_name(rule, name);
-                    let text = path_below(text, Segment::Name(name.to_owned()));
-                    self.untracked(below, &text, below_elements, value);
-                }
-            }
-            Kind::Array => {
-                let below = self.policy.rule_below_elements(rule);
-                let text = path_below(text, Segment::Elements);
-                node.elements().for_each(|element| self.untracked(below, &text, true, element));
-            }
-            _ => {}
         }
     }
 }
@@ -795,8 +411,8 @@ mod tests {
                 let definition = definition(policy);
                 let set = IndexSet::of(&definition);
                 let tree = &set.indexed.as_ref().unwrap().tree;
-                let places = tree.read().places.len();
-                tree.write().places_max = places + room; // so that paths beyond what is remembered come too
+                let nodes = tree.read().nodes.len();
+                tree.write().nodes_max = nodes + room; // so that paths beyond what is remembered come too
                 for item in &items {
                     prop_assert_eq!(rows(&set, item), expected(&definition, item), "{}", policy);
                 }

@@ -6,6 +6,7 @@ use quire_value::{Item, Kind, Limits, Node, Object, Value};
 
 use crate::api::EngineError;
 use crate::catalog::Container;
+use crate::store::SYSTEM_PROPERTIES;
 use crate::store::item_row::Stamp;
 
 /// Compact JSON without system properties.
@@ -15,13 +16,6 @@ const SYSTEM_BYTES: usize = 256;
 
 /// Of every item; there are no attachments.
 const ATTACHMENTS: &str = "attachments/";
-
-/// Set by the engine, dropped when a client sends them back.
-const SYSTEM_PROPERTIES: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
-
-pub(crate) fn is_system_property(name: &str) -> bool {
-    SYSTEM_PROPERTIES.contains(&name)
-}
 
 /// A valid item, system properties removed.
 pub(crate) struct Body {

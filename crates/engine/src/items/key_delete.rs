@@ -3,7 +3,6 @@
 //! A mark holds for items whose LSN is at most its own. It is set while the logical partition is locked, so every write
 //! before it has a smaller LSN and every later one a larger; ids and unique values are free at once.
 
-use crate::api::corrupt;
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -11,9 +10,8 @@ use quire_resource::PartitionKey;
 use quire_storage::{KeyRange, Op, Scan, Snapshot};
 
 use super::logical_partition::LogicalPartition;
-use crate::api::{Answer, EngineError, charge};
+use crate::api::{Answer, EngineError, charge, corrupt};
 use crate::catalog::Container;
-use crate::items::visibility::DeletedKeys;
 use crate::partition::sequencer::{Prepared, Refused};
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode};
@@ -65,17 +63,6 @@ fn mark(shared: &Shared, home: &LogicalPartition<'_>) -> Result<(), EngineError>
         }
     }
     Err(EngineError::Overloaded)
-}
-
-/// The marks of a container as a snapshot has them.
-pub(crate) fn marks_in(snapshot: &dyn Snapshot, container: u32) -> Result<DeletedKeys, EngineError> {
-    let mut marks = DeletedKeys::default();
-    for_each_row(snapshot, keys::CATALOG, &keys::deleted_keys_prefix(container), |key, encoded_key| {
-        let lsn = keys::lsn_of_deleted_key(key).ok_or_else(|| corrupt("mark of a deleted key"))?;
-        marks.insert(encoded_key.to_vec(), lsn);
-        Ok(())
-    })?;
-    Ok(marks)
 }
 
 /// A partition key whose items are gone up to an LSN, for whoever removes them.

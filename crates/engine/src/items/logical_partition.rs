@@ -1,15 +1,13 @@
 //! One partition key of a container: where its items are, and what a write may find there.
 
-use crate::api::corrupt;
 use quire_resource::PartitionKey;
 use quire_storage::Snapshot;
 use quire_value::Node;
 
-use super::place::Place;
 use super::unique::{self, Tuple};
 use super::{body::Body, etag_matches};
-use crate::api::EngineError;
-use crate::catalog::Container;
+use crate::api::{EngineError, corrupt};
+use crate::catalog::{Container, RoutedKey};
 use crate::items::visibility::Moment;
 use crate::runtime::locks::{LockSet, LockTable, Mode, Protects};
 use crate::store::item_row::Row;
@@ -17,7 +15,7 @@ use crate::store::keys;
 
 pub(crate) struct LogicalPartition<'a> {
     pub container: &'a Container,
-    pub place: Place<'a>,
+    pub place: RoutedKey<'a>,
     /// The key as rows have it.
     pub encoded_key: Vec<u8>,
 }
@@ -47,7 +45,7 @@ impl Stored {
 impl<'a> LogicalPartition<'a> {
     /// Of a complete key.
     pub fn of(container: &'a Container, key: PartitionKey) -> Result<LogicalPartition<'a>, EngineError> {
-        let place = Place::of(container, key)?;
+        let place = RoutedKey::of(container, key)?;
         let mut encoded_key = Vec::new();
         place.key.encode(&mut encoded_key);
         Ok(LogicalPartition { container, place, encoded_key })

@@ -163,7 +163,7 @@ impl<'a> Rows<'a> {
 
     /// Whether the container's change feed policy asks for all versions, or a view follows them.
     fn keeps_versions(&self) -> bool {
-        self.rules.keeps_versions || self.shared.sources.contains(self.container().number)
+        self.rules.keeps_versions || self.shared.followed.contains(self.container().number)
     }
 
     fn container(&self) -> &'a Container {

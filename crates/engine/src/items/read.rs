@@ -1,15 +1,13 @@
 //! Point reads: from the cache, or one snapshot, the id row, the item row.
 
-use crate::api::corrupt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::body::Links;
 use super::etag_matches;
-use super::place::Place;
-use crate::api::{Answer, EngineError, ItemRead, Position, ReadItem, charge};
-use crate::catalog::Container;
+use crate::api::{Answer, EngineError, ItemRead, Position, ReadItem, charge, corrupt};
+use crate::catalog::{Container, RoutedKey};
 use crate::memory::answers::CachedItem;
 use crate::runtime::Shared;
 use crate::store::item_row::Row;
@@ -27,7 +25,7 @@ pub(crate) fn read_item_cached(
     read: &ReadItem<'_>,
 ) -> Option<Answer<ItemRead>> {
     container.check_open().ok()?;
-    let place = Place::of(container, read.partition_key.clone()).ok()?;
+    let place = RoutedKey::of(container, read.partition_key.clone()).ok()?;
     // Before the entry is looked up: what it shows is at least this new.
     let position = place.partition.position_known()?;
     if !place.partition.satisfies(read.session, &position) {
@@ -47,7 +45,7 @@ fn find(
     position: &mut Option<Position>,
 ) -> Result<Arc<CachedItem>, EngineError> {
     container.check_open()?;
-    let place = Place::of(container, read.partition_key.clone())?;
+    let place = RoutedKey::of(container, read.partition_key.clone())?;
     *position = Some(place.partition.position()?);
     *position = Some(place.partition.position_for(read.session)?);
     let id_key = place.id_key(container, read.id);
@@ -70,7 +68,7 @@ fn find(
 
 fn ready(
     container: &Container,
-    place: Place<'_>,
+    place: RoutedKey<'_>,
     rid: u64,
     row: &Row<'_>,
 ) -> Result<CachedItem, EngineError> {

@@ -3,13 +3,12 @@
 //! A missing value counts as null. The rows of `keys::unique_prefix` name who may hold a tuple; the items themselves
 //! decide: same partition key, same values, not expired.
 
-use crate::api::corrupt;
 use quire_resource::{EffectivePartitionKey, UniqueKey};
 use quire_storage::{Direction, KeyRange, Scan, Snapshot};
 use quire_value::{Node, Segment, Value, key};
 use ring::digest;
 
-use crate::api::EngineError;
+use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
 use crate::store::keys;
 

@@ -1,14 +1,13 @@
 //! What is visible at a moment: items expire, and whole partition keys are deleted, before their rows go.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use quire_resource::{ItemTtl, PartitionKey, expires_at};
 use quire_storage::Snapshot;
 
-use super::key_delete::marks_in;
 use crate::api::EngineError;
 use crate::catalog::Container;
+use crate::partition::deleted_keys::{DeletedKeys, marks_in};
 use crate::runtime::Shared;
 use crate::store::item_row::Row;
 
@@ -19,47 +18,10 @@ pub(crate) struct Moment {
     deleted: Arc<DeletedKeys>,
 }
 
-/// Partition keys whose items are gone up to an LSN and have not all been removed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DeletedKeys {
-    /// By the encoded key.
-    lsns: HashMap<Vec<u8>, u64>,
-}
-
 impl Moment {
     /// Whether items of deleted partition keys may still have rows.
     pub fn hides_keys(&self) -> bool {
         !self.deleted.is_empty()
-    }
-}
-
-impl DeletedKeys {
-    pub fn is_empty(&self) -> bool {
-        self.lsns.is_empty()
-    }
-
-    pub fn len(&self) -> usize {
-        self.lsns.len()
-    }
-
-    pub fn insert(&mut self, encoded_key: Vec<u8>, lsn: u64) {
-        let known = self.lsns.entry(encoded_key).or_default();
-        *known = lsn.max(*known);
-    }
-
-    /// Forgets a key, unless it was deleted once more.
-    pub fn remove(&mut self, encoded_key: &[u8], lsn: u64) {
-        if self.lsns.get(encoded_key) == Some(&lsn) {
-            self.lsns.remove(encoded_key);
-        }
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
-        self.lsns.iter().map(|(key, lsn)| (key.as_slice(), *lsn))
-    }
-
-    fn covers(&self, encoded_key: &[u8], lsn: u64) -> bool {
-        self.lsns.get(encoded_key).is_some_and(|&deleted| lsn <= deleted)
     }
 }
 

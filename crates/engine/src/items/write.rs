@@ -16,15 +16,13 @@ use quire_value::{Item, Node};
 use super::body::{Body, Links, Stamped};
 use super::logical_partition::{LogicalPartition, Stored, Verb, check_precondition, id_of};
 use super::patch::Patch;
-use super::place::canonical;
 use super::unique::Tuple;
 use crate::api::{Answer, Cancel, EngineError, IndexingDirective, ItemWritten, WriteItem, WriteKind, charge};
-use crate::catalog::Container;
+use crate::catalog::{Container, canonical};
 use crate::indexes::Indexes;
 use crate::items::prepare::{Indexed, NewVersion, Rows};
 use crate::partition::Partition;
 use crate::partition::sequencer::{Prepared, Refused, Written};
-use crate::query::environment;
 use crate::runtime::locks::{LockSet, Mode, Protects};
 use crate::runtime::{Shared, allowance};
 use crate::store::item_row::{Row, Stamp};
@@ -397,7 +395,7 @@ pub(crate) fn patched(
     let links = Links::new(container);
     let system = Stamped { links: &links, child: rid, stamp };
     let allowance = allowance::of_page(shared, &Cancel::default());
-    let environment = environment(shared, container, allowance)?;
+    let environment = allowance::environment(shared, container.definition.geospatial, allowance)?;
     let value = patch.apply(item, &system, &container.definition, environment)?;
     Body::of_item(Item::from_value(&value), want_body)
 }

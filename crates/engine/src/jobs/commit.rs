@@ -6,8 +6,7 @@ use quire_storage::{Op, Storage};
 use super::id::JobId;
 use super::registry::Jobs;
 use super::row::Outcome;
-use crate::api::EngineError;
-use crate::api::corrupt;
+use crate::api::{EngineError, corrupt};
 use crate::store::Sequence;
 use crate::store::keys::{self, CATALOG};
 

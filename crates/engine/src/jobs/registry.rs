@@ -16,13 +16,9 @@ use super::commit::JobNumbers;
 use super::id::JobId;
 use super::kind::JobKind;
 use super::row::{self, Checkpoint, FinishedJob, Hold, JobBody, NewJob, Outcome};
-use crate::api::Clock;
-use crate::api::EngineError;
-use crate::api::corrupt;
-use crate::partition::watch::Watchers;
-use crate::store::Sequence;
+use crate::api::{Clock, EngineError, corrupt};
 use crate::store::keys::{self, CATALOG, JobRow};
-use crate::store::{for_each_row, scan};
+use crate::store::{Sequence, Watchers, for_each_row, scan};
 
 /// Finished jobs that are kept.
 pub(super) const FINISHED_KEPT: usize = 1_000;

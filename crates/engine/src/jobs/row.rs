@@ -17,8 +17,7 @@ use quire_storage::{Op, Snapshot};
 use quire_value::{Limits, Object, Value, text};
 
 use super::id::JobId;
-use crate::api::EngineError;
-use crate::api::corrupt;
+use crate::api::{EngineError, corrupt};
 use crate::store::keys::{self, CATALOG};
 use crate::store::sealed::{Reader, open, seal, write_text};
 

@@ -18,20 +18,19 @@ use tracing::info;
 
 use crate::api::EngineError;
 use crate::catalog::model_row::ModelRow;
-use crate::catalog::row::{Counters, IndexEpochs, ResourceRow, StoreRow};
+use crate::catalog::row::{Counters, ResourceRow, StoreRow};
 use crate::catalog::{is_empty, keys as catalog_keys};
-use crate::indexes::{CountedIndexes, IndexRow, Indexes, parse_row};
+use crate::indexes::{CountedIndexes, IndexEpochs, IndexRow, Indexes, parse_row};
 use crate::jobs::restored_row;
 use crate::maintenance::backup::bad;
 use crate::maintenance::backup::file::{Record, read_file};
 use crate::maintenance::backup::manifest::{ContainerEntry, Manifest};
 use crate::maintenance::backup::repeated::Repeated;
 use crate::maintenance::derived::{Derived, DerivedRow, derived_rows};
-use crate::maintenance::verify::{check_files, check_row, counts_of, for_each_item};
-use crate::partition::PartitionLayout;
+use crate::maintenance::verify::{check_files, check_row, for_each_item};
 use crate::store::item_row::{self, Row};
 use crate::store::keys::{self, CATALOG, CATALOG_PARTITION, Counts, INDEX, ITEMS};
-use crate::store::{Sent, fill_random, guarded_commit, send};
+use crate::store::{PartitionLayout, Sent, fill_random, guarded_commit, send};
 
 /// More than a store plausibly did between its last backup and its end.
 const LSN_JUMP: u64 = 1_000_000_000;
@@ -218,7 +217,7 @@ fn write_item(
     item_row::set_indexing(&mut value, indexing);
     let row = Row::parse(&value)?;
     let found = found.entry((container, partition)).or_default();
-    found.counts.merge(&counts_of(&row));
+    found.counts.merge(&row.counts());
     let (prefix, suffix) = (keys::container_prefix(container).to_vec(), rid.to_be_bytes().to_vec());
     let mut added = Vec::new();
     let Derived { rows, weights } = derived_rows(container, definition, indexes, rid, &row)?;

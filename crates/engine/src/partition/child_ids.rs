@@ -3,13 +3,12 @@
 //! The end of the last reserved block is in the storage before any number of the block is used, so no number is
 //! given twice, also after a crash; what was left of a block then is lost.
 
-use crate::api::corrupt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use quire_storage::{Commit, CommitError, Guard, Op};
 
-use crate::api::EngineError;
+use crate::api::{EngineError, corrupt};
 use crate::runtime::Shared;
 use crate::store::{keys, random_token};
 

@@ -4,39 +4,27 @@
 //! all sets of a container. Feed rows of the parent stay where they are, so a partition's history is that of its
 //! ancestors, oldest first, and then its own: LSNs go on where the parent's ended.
 
-use crate::api::corrupt;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use quire_resource::{ChildKind, EffectivePartitionKey, EpkRange, ResourceId, SessionToken};
+use quire_resource::{ChildKind, EffectivePartitionKey, ResourceId, SessionToken};
 use quire_storage::Snapshot;
 use quire_value::Path;
 
+use super::deleted_keys::marks_in;
 use crate::api::{EngineError, PartitionInfo, Position};
-use crate::catalog::ContainerScripts;
 use crate::indexes::Indexes;
 use crate::indexes::missing::PATHS_MAX;
-use crate::items::key_delete;
-use crate::items::visibility::DeletedKeys;
 use crate::model::ContainerModel;
 use crate::partition::child_ids::Rids;
+use crate::partition::deleted_keys::DeletedKeys;
 use crate::partition::sequencer::{CommitQueue, Sequencer};
 use crate::partition::sweep_due::SweepDue;
 use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
-use crate::store::keys;
-
-/// One partition as the container's catalog row keeps it. The ranges of a container's layouts tile the key space.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PartitionLayout {
-    pub id: u32,
-    pub range: EpkRange,
-    /// Partitions this one was split from, oldest first.
-    pub parents: Vec<u32>,
-}
+use crate::store::{PartitionLayout, check_tiling, keys, lineage};
 
 /// A container's partitions with their sequencers. One per container, until one of them is split.
 pub(crate) struct PartitionSet {
@@ -62,7 +50,6 @@ struct Whole {
     /// What a write depends on.
     rules: ArcSwap<WriteRules>,
     deleted_keys: Arc<ArcSwap<DeletedKeys>>,
-    scripts: ArcSwap<ContainerScripts>,
     /// Paths that queries sort by and that items lack, to be recorded.
     missing_wanted: Mutex<Vec<Path>>,
     sweep_due: Arc<SweepDue>,
@@ -86,6 +73,7 @@ impl PartitionSet {
         rid: ResourceId,
         rules: WriteRules,
         layout: &[PartitionLayout],
+        commit_queue: Arc<CommitQueue>,
     ) -> Result<PartitionSet, EngineError> {
         check_tiling(layout)?;
         let sweep_due = Arc::new(SweepDue::new());
@@ -93,13 +81,11 @@ impl PartitionSet {
         let partitions = layout.iter().map(new).collect();
         let rids = Rids::new(shared, container_number);
         let (retired, rules) = (AtomicBool::new(false), ArcSwap::from_pointee(rules));
-        let deleted_keys = key_delete::marks_in(&*shared.storage.snapshot()?, container_number)?;
+        let deleted_keys = marks_in(&*shared.storage.snapshot()?, container_number)?;
         let deleted_keys = Arc::new(ArcSwap::from_pointee(deleted_keys));
         let number = container_number;
-        let scripts = ArcSwap::default();
         let missing_wanted = Mutex::default();
         let (committing, vector_progress) = (Mutex::new(()), AtomicU8::new(100));
-        let commit_queue = shared.commit_queues.of(database_of(&rid));
         let whole = Whole {
             rid,
             number,
@@ -109,7 +95,6 @@ impl PartitionSet {
             vector_progress,
             rules,
             deleted_keys,
-            scripts,
             missing_wanted,
             sweep_due,
             commit_queue,
@@ -178,16 +163,6 @@ impl PartitionSet {
     /// The partitions of a container, and those they come from: where feed rows can be.
     pub fn lineage(&self) -> Vec<u32> {
         lineage(self.partitions.iter().map(|partition| &partition.layout))
-    }
-
-    /// The container's scripts as they are now, whichever definition the caller has.
-    pub fn scripts(&self) -> Arc<ContainerScripts> {
-        self.whole.scripts.load_full()
-    }
-
-    /// A commit of the catalog says so.
-    pub fn switch_scripts(&self, scripts: Arc<ContainerScripts>) {
-        self.whole.scripts.store(scripts);
     }
 
     /// For commits over several partitions of the database.
@@ -351,11 +326,6 @@ impl Partition {
         self.shared.stretches.forget(self.sequencer.container());
     }
 
-    /// The partition and those it comes from, oldest first: where its feed rows can be, in the order of their LSNs.
-    pub fn history(&self) -> impl Iterator<Item = u32> {
-        self.layout.parents.iter().copied().chain([self.layout.id])
-    }
-
     pub fn position(&self) -> Result<Position, EngineError> {
         Ok(self.position_at(self.sequencer.lsn()?))
     }
@@ -425,26 +395,6 @@ impl Partition {
     }
 }
 
-impl PartitionLayout {
-    /// Whether it is the partition or comes from it.
-    pub fn descends_from(&self, partition: u32) -> bool {
-        self.id == partition || self.parents.contains(&partition)
-    }
-}
-
-/// All partitions of a layout, and all those they come from, each once.
-pub(crate) fn lineage<'a>(layout: impl IntoIterator<Item = &'a PartitionLayout>) -> Vec<u32> {
-    let ids = layout.into_iter().flat_map(|layout| layout.parents.iter().chain([&layout.id]));
-    ids.copied().collect::<BTreeSet<u32>>().into_iter().collect()
-}
-
-fn database_of(container: &ResourceId) -> u32 {
-    match *container {
-        ResourceId::Container { database, .. } => database,
-        _ => 0,
-    }
-}
-
 fn partition_rid(container: &ResourceId, partition: u32) -> ResourceId {
     match *container {
         ResourceId::Container { database, container } => {
@@ -453,16 +403,4 @@ fn partition_rid(container: &ResourceId, partition: u32) -> ResourceId {
         }
         other => other,
     }
-}
-
-fn check_tiling(layout: &[PartitionLayout]) -> Result<(), EngineError> {
-    let mut ranges: Vec<&EpkRange> = layout.iter().map(|partition| &partition.range).collect();
-    ranges.sort_by(|a, b| a.min.cmp(&b.min));
-    let full = EpkRange::full();
-    let ends = ranges.first().map(|range| &range.min) == Some(&full.min)
-        && ranges.last().map(|range| &range.max) == Some(&full.max);
-    if ends && ranges.windows(2).all(|pair| pair[0].max == pair[1].min) {
-        return Ok(());
-    }
-    Err(corrupt("partitions that do not cover the key space"))
 }

@@ -3,13 +3,10 @@
 //! A [`ChangeWatch`] is a future: whoever polls it is woken by the next commit in one of its partitions. It reads nothing,
 //! so it may end for a change outside of what the reader asked for; the reader then reads again and waits again.
 
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
-
-use parking_lot::Mutex;
+use std::task::{Context, Poll};
 
 use crate::partition::Partition;
 
@@ -46,30 +43,5 @@ impl Drop for ChangeWatch {
         for (partition, _) in &self.partitions {
             partition.sequencer.watchers().remove(self.id);
         }
-    }
-}
-
-/// Who is woken by the next change of a partition. A registration serves once.
-#[derive(Default)]
-pub(crate) struct Watchers(Mutex<HashMap<u64, Waker>>);
-
-impl Watchers {
-    pub fn register(&self, id: u64, waker: &Waker) {
-        self.0.lock().insert(id, waker.clone());
-    }
-
-    pub fn remove(&self, id: u64) {
-        self.0.lock().remove(&id);
-    }
-
-    pub fn wake(&self) {
-        let woken = {
-            let mut watchers = self.0.lock();
-            if watchers.is_empty() {
-                return;
-            }
-            std::mem::take(&mut *watchers)
-        };
-        woken.into_values().for_each(Waker::wake);
     }
 }

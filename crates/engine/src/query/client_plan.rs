@@ -1,35 +1,18 @@
 //! Plans for clients that run a query over several partitions themselves, and which queries are left to them.
 
 use quire_resource::{EffectivePartitionKey, EpkRange, PartitionKey};
+<<<<<<< HEAD
 use quire_sql::{Feature, Parameters, Query, QueryShape, Schema};
+=======
+use quire_sql::{Feature, Query, Shape};
+>>>>>>> 53853a7 (engine: rooms depend in one direction, and tidy checks it)
 
-use crate::api::{Cancel, Crossing, EngineError, PageRequest, PlannedQuery, QueryRange, Scope};
+use crate::api::{Crossing, EngineError, PageRequest, PlannedQuery, QueryRange, Scope};
 use crate::catalog::Container;
-use crate::engine::Engine;
 use crate::query::key_of_values;
-use crate::runtime::allowance;
-use crate::scripts::PageFunctions;
 
 /// More ranges than this are as good as the whole space: a client would visit every partition anyway.
 const RANGES_MAX: usize = 2000;
-
-impl Engine {
-    /// What a client does with the rows of the partitions, whatever part of the container it asks of.
-    pub fn query_plan(
-        &self,
-        container: &Container,
-        text: &str,
-        parameters: &Parameters,
-        scope: &Scope,
-        cancel: &Cancel,
-    ) -> Result<PlannedQuery, EngineError> {
-        let allowance = allowance::of_page(&self.shared, cancel);
-        let functions = PageFunctions::of(&self.shared, container, &allowance);
-        let schema = Schema::of(&container.definition).with_functions(&functions);
-        let query = Query::compile_within(text, parameters, schema, &allowance)?;
-        planned(container, &query, scope)
-    }
-}
 
 /// Refuses what the request leaves to the client: see [`Crossing`].
 pub(crate) fn check_crossing(
@@ -58,7 +41,11 @@ pub(crate) fn check_crossing(
     }
 }
 
-fn planned(container: &Container, query: &Query, scope: &Scope) -> Result<PlannedQuery, EngineError> {
+pub(crate) fn planned(
+    container: &Container,
+    query: &Query,
+    scope: &Scope,
+) -> Result<PlannedQuery, EngineError> {
     let ranges = ranges(container, query, scope);
     if query.needs_all_partitions() && container.partitions().len() == 1 {
         return Ok(PlannedQuery { plan: query.plan_of_one_partition(), ranges });

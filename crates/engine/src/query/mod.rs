@@ -15,10 +15,12 @@
 pub(crate) mod client_plan; // plans for clients that merge partitions themselves
 pub(crate) mod continuation; // where the next page starts, under a MAC
 mod exec; // from the items that were found to rows
+pub(crate) mod functions; // user-defined functions
+pub(crate) mod meter; // what a page costs
 pub(crate) mod page; // budgets of a page, lists
 mod plan; // choosing how to find the items
+pub(crate) mod reader; // the visible items of a scope, in order or by child id
 pub(crate) mod resources; // queries over resources in memory
-pub(crate) mod scan; // the visible items of a scope, in order or by child id
 pub(crate) mod view; // the committed state at one moment
 pub(crate) mod window; // what of a container a request covers
 
@@ -26,35 +28,38 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quire_resource::{Component, PartitionKey};
+<<<<<<< HEAD
 use quire_sql::{Allowance, Analysis, Environment, IndexMetrics, Parameters, Query, QueryShape, Schema};
 use quire_storage::Token;
+=======
+use quire_sql::{Allowance, Analysis, IndexMetrics, Parameters, Query, Schema, Shape};
+>>>>>>> 53853a7 (engine: rooms depend in one direction, and tidy checks it)
 use quire_value::Value;
 
+use self::plan::{Chooser, Need, Sorting};
 use crate::api::charge::Cost;
 use crate::api::{Answer, EngineError, Page, PageRequest, Scope};
 use crate::catalog::Container;
 use crate::memory::results::{HeldResult, Owner, ResultKey};
 use crate::query::client_plan::check_crossing;
 use crate::query::continuation::{HeldRow, Place, Resume, query_hash, result_owner};
-use crate::query::page::{Filled, Rows, answer_page};
-use crate::query::scan::{PageMeter, Reader, ScanBudget};
-use crate::query::view::View;
-use crate::query::window::{KeyFilter, Spot, Window, narrowed};
-use crate::runtime::{Shared, allowance};
-use crate::scripts::PageFunctions;
-use crate::store::random_token;
-
-use self::plan::{Chooser, Need, Sorting};
 use crate::query::exec::evaluate::Evaluator;
 use crate::query::exec::order::{Order, Start};
 use crate::query::exec::output::Output;
 use crate::query::exec::sort::Sorted;
 use crate::query::exec::whole::{Feed, Holding, WholeNext, WholeStart};
+use crate::query::functions::PageFunctions;
+use crate::query::meter::{PageMeter, ScanBudget};
+use crate::query::page::{Filled, Rows, answer_page};
 use crate::query::plan::candidates::Candidates;
 use crate::query::plan::explain::Node;
 use crate::query::plan::known::Known;
 use crate::query::plan::nearest::Nearest;
 use crate::query::plan::scores::RankedTexts;
+use crate::query::reader::Reader;
+use crate::query::view::View;
+use crate::query::window::{KeyFilter, Spot, Window, narrowed};
+use crate::runtime::{Shared, allowance};
 
 /// Beyond this many partition keys in a filter the container is read from end to end.
 const KEYS_MAX: usize = 2000;
@@ -81,7 +86,7 @@ pub(crate) fn query_view(
     answer_page(shared, container, request, |windows, resume| {
         let started = Instant::now();
         let allowance = allowance::of_page(shared, &request.cancel);
-        let environment = environment(shared, container, allowance.clone())?;
+        let environment = allowance::environment(shared, container.definition.geospatial, allowance.clone())?;
         let functions = PageFunctions::of(shared, container, &allowance);
         let schema = Schema::of(&container.definition).with_functions(&functions);
         let query =
@@ -101,21 +106,6 @@ pub(crate) fn query_view(
         let run =
             Run { shared, container, request, allowance, query, identity, owner, functions, windows, view };
         run.fill(resume, compile).map_err(|error| functions.explain(error))
-    })
-}
-
-pub(crate) fn environment(
-    shared: &Shared,
-    container: &Container,
-    allowance: Allowance,
-) -> Result<Environment, EngineError> {
-    const TICKS_PER_MS: i64 = 10_000;
-    let Token(random) = random_token()?;
-    Ok(Environment {
-        now_ticks: Some(shared.clock.now_ms().saturating_mul(TICKS_PER_MS)),
-        random_seed: random as u64,
-        geospatial: container.definition.geospatial,
-        allowance,
     })
 }
 

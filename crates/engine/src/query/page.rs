@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use quire_sql::{Allowance, IndexMetrics, Reservation, Row, SqlError};
 
 use super::continuation::{self, Resume, Started};
-use super::scan::{End, Next, PageMeter, Reader, ScanBudget};
 use super::view::View;
 use super::window::{self, Spot, Window};
 use crate::api::charge::{self, Cost};
@@ -13,6 +12,8 @@ use crate::api::{Answer, EngineError, Page, PageRequest, Position, QueryMetrics}
 use crate::catalog::Container;
 use crate::items::body::Links;
 use crate::partition::Partition;
+use crate::query::meter::{PageMeter, ScanBudget};
+use crate::query::reader::{End, Next, Reader};
 use crate::runtime::{Shared, allowance};
 
 /// What the service sends when a client names no size.

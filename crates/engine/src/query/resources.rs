@@ -12,8 +12,7 @@ use quire_value::{Object, Value};
 use ring::hmac;
 
 use crate::api::{EngineError, Page, PageRequest, QueryMetrics};
-use crate::engine::Engine;
-use crate::runtime::allowance;
+use crate::runtime::{Shared, allowance};
 
 /// What the service sends when a client names no size.
 const PAGE_ROWS: usize = 1000;
@@ -38,42 +37,40 @@ struct Mark {
     origin: Option<(String, u64)>,
 }
 
-impl Engine {
-    /// A query over resources that are already in memory (feeds of databases, containers, offers, ...).
-    pub fn query_resources(
-        &self,
-        text: &str,
-        parameters: &Parameters,
-        rows: Vec<Object>,
-        request: &PageRequest,
-    ) -> Result<Page, EngineError> {
-        let started = Instant::now();
-        let allowance = allowance::of_page(&self.shared, &request.cancel);
-        let query = Query::compile_within(text, parameters, Schema::default(), &allowance)?
-            .with_environment(Environment { allowance, ..Environment::default() });
-        let compiled = Instant::now();
-        let identity = identity(text, parameters);
-        let mark = match &request.continuation {
-            Some(token) => Some(Mark::open(self.shared.continuation_key(), token, identity)?),
-            None => None,
-        };
-        let loaded_count = rows.len() as u64;
-        let rows = evaluate(&query, rows)?;
-        let first = mark.map_or(0, |mark| resume(&rows, &mark));
-        let mut page = write_page(&rows, first, rows_max(request));
-        let next = first + page.count;
-        if next < rows.len() {
-            let mark = Mark { query: identity, sent: next as u64, origin: rows[next - 1].origin.clone() };
-            page.continuation = Some(mark.seal(self.shared.continuation_key()));
-        }
-        page.metrics = QueryMetrics {
-            loaded_count,
-            compile_micros: (compiled - started).as_micros() as u64,
-            execute_micros: compiled.elapsed().as_micros() as u64,
-            ..page.metrics
-        };
-        Ok(page)
+/// A query over resources that are already in memory (feeds of databases, containers, offers, ...).
+pub(crate) fn query_resources(
+    shared: &Shared,
+    text: &str,
+    parameters: &Parameters,
+    rows: Vec<Object>,
+    request: &PageRequest,
+) -> Result<Page, EngineError> {
+    let started = Instant::now();
+    let allowance = allowance::of_page(shared, &request.cancel);
+    let query = Query::compile_within(text, parameters, Schema::default(), &allowance)?
+        .with_environment(Environment { allowance, ..Environment::default() });
+    let compiled = Instant::now();
+    let identity = identity(text, parameters);
+    let mark = match &request.continuation {
+        Some(token) => Some(Mark::open(shared.continuation_key(), token, identity)?),
+        None => None,
+    };
+    let loaded_count = rows.len() as u64;
+    let rows = evaluate(&query, rows)?;
+    let first = mark.map_or(0, |mark| resume(&rows, &mark));
+    let mut page = write_page(&rows, first, rows_max(request));
+    let next = first + page.count;
+    if next < rows.len() {
+        let mark = Mark { query: identity, sent: next as u64, origin: rows[next - 1].origin.clone() };
+        page.continuation = Some(mark.seal(shared.continuation_key()));
     }
+    page.metrics = QueryMetrics {
+        loaded_count,
+        compile_micros: (compiled - started).as_micros() as u64,
+        execute_micros: compiled.elapsed().as_micros() as u64,
+        ..page.metrics
+    };
+    Ok(page)
 }
 
 fn rows_max(request: &PageRequest) -> usize {

@@ -7,7 +7,7 @@ use quire_storage::Snapshot;
 
 use crate::api::EngineError;
 use crate::catalog::Container;
-use crate::indexes::{self, Indexes};
+use crate::indexes::Indexes;
 use crate::items::visibility::Moment;
 use crate::memory::row_spans;
 use crate::runtime::Shared;
@@ -28,7 +28,7 @@ impl View {
     pub fn now(shared: &Shared, container: &Container) -> Result<View, EngineError> {
         let stretches_seen = shared.stretches.now();
         let deleted_keys = container.partitions.deleted_keys();
-        let (snapshot, indexes) = indexes::snapshot(shared, container)?;
+        let (snapshot, indexes) = container.snapshot_with_indexes(shared)?;
         container.partitions.check_current(&*snapshot)?;
         let moment = container.moment_in(shared, &*snapshot, deleted_keys)?;
         let hidden = Arc::default();

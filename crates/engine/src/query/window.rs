@@ -11,11 +11,10 @@ use quire_resource::{EpkRange, PartitionKey, PartitionKeyDefinition};
 
 pub(crate) use super::continuation::Spot;
 use crate::api::{EngineError, Scope};
-use crate::catalog::Container;
-use crate::items::place::canonical;
-use crate::partition::{Partition, PartitionLayout};
+use crate::catalog::{Container, canonical};
+use crate::partition::Partition;
 use crate::store::item_row::Row;
-use crate::store::keys;
+use crate::store::{PartitionLayout, keys};
 
 /// The part of a scope that lies in one partition; or, to go on with what was begun before a split, in all that came
 /// from one.

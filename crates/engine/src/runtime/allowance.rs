@@ -3,10 +3,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+<<<<<<< HEAD
 use quire_sql::{Allowance, Cancellation, SqlError};
+=======
+use quire_resource::GeospatialType;
+use quire_sql::{Allowance, Environment, SqlError, Watch};
+use quire_storage::Token;
+>>>>>>> 53853a7 (engine: rooms depend in one direction, and tidy checks it)
 
-use crate::api::Cancel;
+use crate::api::{Cancel, EngineError};
 use crate::runtime::Shared;
+use crate::store::random_token;
 
 /// From the first look at its text to the last row of a page, whatever it does meanwhile.
 pub(crate) const PAGE_TIME_MAX: Duration = Duration::from_secs(60);
@@ -45,6 +52,22 @@ impl Cancellation for PageWatch {
         }
         Ok(())
     }
+}
+
+/// What a query or condition is evaluated with, besides its data.
+pub(crate) fn environment(
+    shared: &Shared,
+    geospatial: GeospatialType,
+    allowance: Allowance,
+) -> Result<Environment, EngineError> {
+    const TICKS_PER_MS: i64 = 10_000;
+    let Token(random) = random_token()?;
+    Ok(Environment {
+        now_ticks: Some(shared.clock.now_ms().saturating_mul(TICKS_PER_MS)),
+        random_seed: random as u64,
+        geospatial,
+        allowance,
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! What an open engine has once, and all requests share.
 
 pub(crate) mod allowance; // memory and time of a page
+pub(crate) mod followed; // containers whose versions are kept for followers
 pub(crate) mod locks; // who may write what at the same time
-mod shared; // storage, clock, caches, locks, secret
+pub(crate) mod scripting; // what all scripts share
+mod shared;
+pub(crate) mod signals; // waking background work // storage, clock, caches, locks, secret
 
 pub(crate) use shared::Shared;

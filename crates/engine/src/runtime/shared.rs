@@ -9,17 +9,16 @@ use quire_sql::MemoryPool;
 use quire_storage::Storage;
 use ring::hmac;
 
+use super::followed::FollowedContainers;
 use crate::api::{Clock, Options};
-use crate::background::CatalogWorkers;
-use crate::background::views::Sources;
 use crate::jobs::Jobs;
 use crate::memory::answers::ItemCache;
 use crate::memory::budget::{CacheBudget, SharedPart};
 use crate::memory::results::HeldResults;
 use crate::memory::row_spans::Stretches;
-use crate::partition::sequencer::CommitQueues;
 use crate::runtime::locks::LockTable;
-use crate::scripts::Scripting;
+use crate::runtime::scripting::Scripting;
+use crate::runtime::signals::CatalogWorkers;
 
 /// A clock that moves this far from the machine's monotonic one was set by someone.
 const CLOCK_JUMP_MS: i64 = 60_000;
@@ -34,8 +33,7 @@ pub(crate) struct Shared {
     pub scripts: Scripting,
     pub query_memory: Arc<MemoryPool>,
     pub results: HeldResults,
-    pub sources: Sources,
-    pub commit_queues: CommitQueues,
+    pub followed: FollowedContainers,
     pub budget: CacheBudget,
     pub changes_kept: Arc<SharedPart>,
     pub path_memory: Arc<SharedPart>,
@@ -86,8 +84,7 @@ impl Shared {
             scripts: Scripting::new(&options.scripts),
             query_memory: MemoryPool::new(options.query_memory.total_bytes, options.query_memory.query_bytes),
             results: HeldResults::new(options.query_temp.as_ref()),
-            sources: Sources::default(),
-            commit_queues: CommitQueues::default(),
+            followed: FollowedContainers::default(),
             changes_kept: Arc::new(SharedPart::new(budget.changes)),
             path_memory: Arc::new(SharedPart::new(budget.paths)),
             budget,

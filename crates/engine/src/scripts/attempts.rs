@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::gate::Pass;
-use super::{Source, name_of};
-use crate::ScriptLimits;
-use crate::api::{Cancel, EngineError};
-use crate::catalog::Container;
-use crate::items::Place;
+use super::name_of;
+use crate::api::{Cancel, EngineError, ScriptLimits};
+use crate::catalog::{Container, RoutedKey};
 use crate::runtime::Shared;
+use crate::runtime::scripting::Source;
+use crate::runtime::scripting::gate::Pass;
 use crate::transactions::{CommitFailed, Committed, Transaction};
 
 const OPTIMISTIC_TRIES: u32 = 2;
@@ -100,7 +99,7 @@ impl<'a> Allowance<'a> {
 pub(super) struct Room<'a> {
     pub shared: &'a Shared,
     pub container: &'a Container,
-    pub place: &'a Place<'a>,
+    pub place: &'a RoutedKey<'a>,
     /// What runs in it.
     pub scripts: &'a [&'a Source],
     /// What its operations may cost before it is asked to finish.

@@ -3,7 +3,6 @@
 //! What a script can answer for goes to its callback: an item that is missing or in the way, a stale ETag, a body or query
 //! that is wrong. What it cannot (the storage failed, the time is over) stops the run, and the reason is kept.
 
-use crate::api::corrupt;
 use bytes::Bytes;
 use quire_resource::PartitionKey;
 use quire_script::{Answer, Caller, Host, IndexAction, ItemLink, Reply, Request};
@@ -11,8 +10,7 @@ use quire_sql::{Parameters, SqlError};
 use quire_value::{Limits, Value, text};
 
 use super::Allowance;
-use crate::ScriptError;
-use crate::api::{EngineError, IndexingDirective, Page};
+use crate::api::{EngineError, IndexingDirective, Page, ScriptError, corrupt};
 use crate::transactions::{Change, ChangeItem, Transaction, TransactionRead};
 
 const NOT_FOUND: &str = "Entity with the specified id does not exist in the system.";

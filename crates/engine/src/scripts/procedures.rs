@@ -1,45 +1,22 @@
 //! Stored procedures.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use quire_script::{Call, Outcome, Run};
 
 use super::attempts::Room;
-use super::{About, Source, header_pairs};
-use crate::ScriptError;
-use crate::api::{Answer, EngineError, ExecuteProcedure, ProcedureDone, ScriptFailure, charge};
-use crate::catalog::Container;
-use crate::engine::Engine;
-use crate::items::Place;
+use super::{About, header_pairs};
+use crate::api::{EngineError, ExecuteProcedure, ProcedureDone, ScriptError, ScriptFailure, charge};
+use crate::catalog::{Container, RoutedKey};
 use crate::runtime::Shared;
+use crate::runtime::scripting::Source;
 
 const NO_PARAMETERS: &str = "[]";
 
-impl Engine {
-    /// Runs a procedure in one logical partition, as one transaction.
-    pub fn execute_procedure(
-        &self,
-        container: &Arc<Container>,
-        call: ExecuteProcedure,
-    ) -> Answer<ProcedureDone> {
-        self.on_current(container, |container| {
-            let mut charge = charge::REFUSED;
-            let place = match Place::of(container, call.partition_key.clone()) {
-                Ok(place) => place,
-                Err(error) => return Answer { charge, position: None, result: Err(error) },
-            };
-            let result = execute(&self.shared, container, &place, &call, &mut charge);
-            // Asked for after the run, so it covers it.
-            Answer { charge, position: place.partition.position().ok(), result }
-        })
-    }
-}
-
-fn execute(
+pub(crate) fn execute(
     shared: &Shared,
     container: &Container,
-    place: &Place<'_>,
+    place: &RoutedKey<'_>,
     call: &ExecuteProcedure,
     charge: &mut f64,
 ) -> Result<ProcedureDone, EngineError> {
@@ -65,7 +42,7 @@ fn execute(
     let room = Room { shared, container, place, scripts: &[&source], charge_max, cancel: &call.cancel };
     let mut spent = 0.0;
     let result = room.transact(&mut spent, |transaction, allowance| {
-        shared.scripts.run(&source, &run, transaction, &place.key, allowance)
+        super::run(&shared.scripts, &source, &run, transaction, &place.key, allowance)
     });
     *charge = charge::SCRIPT + spent;
     let (outcome, _) = result?;
@@ -77,7 +54,7 @@ fn parameters(call: &ExecuteProcedure) -> Result<&str, EngineError> {
         return Ok(NO_PARAMETERS);
     }
     std::str::from_utf8(&call.parameters).map_err(|_| {
-        let error = ScriptError::Parameters { count_max: crate::ScriptLimits::ARGUMENT_COUNT_MAX };
+        let error = ScriptError::Parameters { count_max: crate::api::ScriptLimits::ARGUMENT_COUNT_MAX };
         EngineError::Script(Box::new(ScriptFailure { error, log: None }))
     })
 }

@@ -11,8 +11,7 @@
 //! and the client sends the rest again. `errorCode` is the status of the item that failed; when that is one of the first
 //! transaction, nothing was inserted and the error is the answer, unless `softStopOnConflict` is asked for.
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quire_resource::PartitionKey;
@@ -20,15 +19,14 @@ use quire_value::{Limits, Value, text};
 
 use super::host::told;
 use crate::api::{
-    Answer, Cancel, EngineError, ExecuteSystemProcedure, IndexingDirective, ProcedureDone, SystemAddress,
-    charge,
+    Answer, EngineError, ExecuteSystemProcedure, IndexingDirective, ProcedureDone, SystemAddress, charge,
 };
-use crate::catalog::Container;
-use crate::engine::Engine;
-use crate::items::Place;
+use crate::catalog::{Container, RoutedKey};
 use crate::partition::Partition;
 use crate::store::random_token;
-use crate::{TRANSACTION_OPERATIONS_MAX, TransactionOperation, TransactionVerb};
+use crate::transactions::{
+    TRANSACTION_OPERATIONS_MAX, TransactionAnswer, TransactionOperation, TransactionVerb,
+};
 
 pub(crate) const ECHO: &str = "__.sys.echo";
 pub(crate) const BULK_INSERT: &str = "__.sys.commonBulkInsert";
@@ -39,77 +37,84 @@ pub fn is_system_procedure(id: &str) -> bool {
 }
 
 /// What the client asks for besides its items.
-struct BulkOptions<'a> {
-    cancel: &'a Cancel,
+struct BulkOptions {
     verb: TransactionVerb,
     makes_ids: bool,
     stops_softly: bool,
 }
 
-impl Engine {
-    /// Runs a procedure that every container has.
-    pub fn execute_system_procedure(
-        &self,
-        container: &Arc<Container>,
-        call: ExecuteSystemProcedure,
-    ) -> Answer<ProcedureDone> {
-        self.on_current(container, |container| {
-            let mut spent = charge::REFUSED;
-            let result = self.execute_system(container, &call, &mut spent);
-            let position =
-                address(container, &call.address).ok().and_then(|(partition, _)| partition.position().ok());
-            Answer { charge: charge::rounded(spent), position, result }
-        })
-    }
+/// Runs operations on items of the container's database, all of them or none.
+pub(crate) type Transact<'a> =
+    dyn Fn(Vec<TransactionOperation>) -> Result<TransactionAnswer, EngineError> + 'a;
 
-    fn execute_system(
-        &self,
-        container: &Arc<Container>,
-        call: &ExecuteSystemProcedure,
-        spent: &mut f64,
-    ) -> Result<ProcedureDone, EngineError> {
-        container.check_open()?;
-        let (partition, key) = address(container, &call.address)?;
-        partition.position_for(call.session.as_ref())?;
-        let parameters = match text::parse(&call.parameters, Limits::default())? {
-            Value::Array(parameters) => parameters,
-            _ => return Err(bad_parameters()),
-        };
-        *spent = charge::SCRIPT;
-        let body = match call.id.as_str() {
-            ECHO => parameters.first().map_or_else(|| "\"\"".to_owned(), Value::to_json),
-            BULK_INSERT => {
-                self.bulk_insert(container, partition, key.as_ref(), &parameters, &call.cancel, spent)?
-            }
-            id => return Err(EngineError::ResourceNotFound { kind: "stored procedure", id: id.to_owned() }),
-        };
-        Ok(ProcedureDone { body, log: None })
-    }
+pub(crate) fn execute(
+    container: &Container,
+    call: &ExecuteSystemProcedure,
+    soft_time: Duration,
+    transact: &Transact<'_>,
+) -> Answer<ProcedureDone> {
+    let mut spent = charge::REFUSED;
+    let result = try_execute(container, call, soft_time, transact, &mut spent);
+    let position =
+        address(container, &call.address).ok().and_then(|(partition, _)| partition.position().ok());
+    Answer { charge: charge::rounded(spent), position, result }
+}
 
-    fn bulk_insert(
+fn try_execute(
+    container: &Container,
+    call: &ExecuteSystemProcedure,
+    soft_time: Duration,
+    transact: &Transact<'_>,
+    spent: &mut f64,
+) -> Result<ProcedureDone, EngineError> {
+    container.check_open()?;
+    let (partition, key) = address(container, &call.address)?;
+    partition.position_for(call.session.as_ref())?;
+    let parameters = match text::parse(&call.parameters, Limits::default())? {
+        Value::Array(parameters) => parameters,
+        _ => return Err(bad_parameters()),
+    };
+    *spent = charge::SCRIPT;
+    let body = match call.id.as_str() {
+        ECHO => parameters.first().map_or_else(|| "\"\"".to_owned(), Value::to_json),
+        BULK_INSERT => {
+            let options = bulk_options(parameters.get(1));
+            let insert = BulkInsert { container, partition, key: key.as_ref(), options, transact };
+            insert.run(parameters.first(), soft_time, spent)?
+        }
+        id => return Err(EngineError::ResourceNotFound { kind: "stored procedure", id: id.to_owned() }),
+    };
+    Ok(ProcedureDone { body, log: None })
+}
+
+struct BulkInsert<'a> {
+    container: &'a Container,
+    partition: &'a Partition,
+    key: Option<&'a PartitionKey>,
+    options: BulkOptions,
+    transact: &'a Transact<'a>,
+}
+
+impl BulkInsert<'_> {
+    fn run(
         &self,
-        container: &Container,
-        partition: &Partition,
-        key: Option<&PartitionKey>,
-        parameters: &[Value],
-        cancel: &Cancel,
+        items: Option<&Value>,
+        soft_time: Duration,
         spent: &mut f64,
     ) -> Result<String, EngineError> {
-        let items = parameters.first().and_then(Value::as_array).ok_or_else(bad_parameters)?;
-        let options = bulk_options(parameters.get(1), cancel);
-        let (started, soft_time) = (Instant::now(), self.shared.scripts.scripts.limits().soft_time);
+        let items = items.and_then(Value::as_array).ok_or_else(bad_parameters)?;
+        let started = Instant::now();
         let (mut count, mut error_code) = (0, 0);
         while count < items.len() && started.elapsed() < soft_time {
             let last = items.len().min(count + TRANSACTION_OPERATIONS_MAX);
             let (mut group, mut failed) = (&items[count..last], false);
             // What comes before an item that fails is inserted.
             while !group.is_empty()
-                && let Some((at, error)) =
-                    self.insert_group(container, partition, key, group, &options, spent)?
+                && let Some((at, error)) = self.insert_group(group, spent)?
             {
                 let status = told(&error).map(|(status, _)| status);
                 match status {
-                    Some(status) if count > 0 || options.stops_softly => error_code = status,
+                    Some(status) if count > 0 || self.options.stops_softly => error_code = status,
                     _ => return Err(error),
                 }
                 (group, failed) = (&group[..at], true);
@@ -125,21 +130,17 @@ impl Engine {
     /// All of the items or none: which of them failed, and why.
     fn insert_group(
         &self,
-        container: &Container,
-        partition: &Partition,
-        key: Option<&PartitionKey>,
         items: &[Value],
-        options: &BulkOptions<'_>,
         spent: &mut f64,
     ) -> Result<Option<(usize, EngineError)>, EngineError> {
         let mut operations = Vec::with_capacity(items.len());
         for (at, item) in items.iter().enumerate() {
-            match operation(container, partition, key, item, options) {
+            match operation(self.container, self.partition, self.key, item, &self.options) {
                 Ok(operation) => operations.push(operation),
                 Err(error) => return Ok(Some((at, error))),
             }
         }
-        let answer = self.transact(&container.database.id, operations, options.cancel)?;
+        let answer = (self.transact)(operations)?;
         *spent += answer.charge;
         let failed = answer.results.into_iter().enumerate().find_map(|(at, result)| match result {
             Err(EngineError::FailedDependency) | Ok(_) => None,
@@ -156,7 +157,7 @@ fn address<'c>(
 ) -> Result<(&'c Partition, Option<PartitionKey>), EngineError> {
     match address {
         SystemAddress::PartitionKey(key) => {
-            let place = Place::of(container, key.clone())?;
+            let place = RoutedKey::of(container, key.clone())?;
             Ok((place.partition, Some(place.key)))
         }
         SystemAddress::Partition(id) => {
@@ -172,7 +173,7 @@ fn operation(
     partition: &Partition,
     key: Option<&PartitionKey>,
     item: &Value,
-    options: &BulkOptions<'_>,
+    options: &BulkOptions,
 ) -> Result<TransactionOperation, EngineError> {
     let mut item = match item {
         Value::String(json) => text::parse(json.as_bytes(), Limits::default())?,
@@ -184,7 +185,7 @@ fn operation(
         object.set("id", random_id()?);
     }
     let own = container.definition.partition_key.extract(quire_value::Item::from_value(&item).root())?;
-    let place = Place::of(container, own)?;
+    let place = RoutedKey::of(container, own)?;
     if key.is_some_and(|key| *key != place.key) {
         return Err(EngineError::PartitionKeyMismatch);
     }
@@ -210,10 +211,9 @@ fn random_id() -> Result<String, EngineError> {
     Ok(parts.join("-"))
 }
 
-fn bulk_options<'a>(options: Option<&Value>, cancel: &'a Cancel) -> BulkOptions<'a> {
+fn bulk_options(options: Option<&Value>) -> BulkOptions {
     let is_set = |name: &str| options.and_then(|options| options.get(name)) == Some(&Value::Bool(true));
     BulkOptions {
-        cancel,
         verb: if is_set("enableUpsert") { TransactionVerb::Upsert } else { TransactionVerb::Create },
         makes_ids: !is_set("disableAutomaticIdGeneration"),
         stops_softly: is_set("softStopOnConflict"),

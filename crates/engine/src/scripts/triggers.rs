@@ -11,11 +11,11 @@ use quire_script::{Call, Run, TriggerOperation};
 use quire_value::{Item, Kind, Limits, Value};
 
 use super::attempts::{Allowance, Room};
-use super::{About, Source, header_pairs};
+use super::{About, header_pairs};
 use crate::api::{Answer, EngineError, ItemWritten, Resource, WriteItem, WriteKind, charge};
-use crate::catalog::Container;
-use crate::items::Place;
+use crate::catalog::{Container, RoutedKey};
 use crate::runtime::Shared;
+use crate::runtime::scripting::Source;
 use crate::transactions::{Change, ChangeItem, Changed, Transaction};
 
 pub(crate) fn write_item(shared: &Shared, container: &Container, write: WriteItem) -> Answer<ItemWritten> {
@@ -25,7 +25,7 @@ pub(crate) fn write_item(shared: &Shared, container: &Container, write: WriteIte
         Ok(triggers) => triggers,
         Err(error) => return refused(error),
     };
-    let place = match key_of(container, &write).and_then(|key| Place::of(container, key)) {
+    let place = match key_of(container, &write).and_then(|key| RoutedKey::of(container, key)) {
         Ok(place) => place,
         Err(error) => return refused(error),
     };
@@ -121,7 +121,7 @@ fn key_of(container: &Container, write: &WriteItem) -> Result<PartitionKey, Engi
 fn run(
     shared: &Shared,
     container: &Container,
-    place: &Place<'_>,
+    place: &RoutedKey<'_>,
     write: &WriteItem,
     triggers: &Triggers,
     charge: &mut f64,
@@ -229,7 +229,7 @@ impl Work<'_> {
             logging: false,
             time_used,
         };
-        Ok(shared.scripts.run(trigger, &run, transaction, &place.key, allowance)?.body)
+        Ok(super::run(&shared.scripts, trigger, &run, transaction, &place.key, allowance)?.body)
     }
 }
 

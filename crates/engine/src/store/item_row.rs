@@ -23,13 +23,12 @@
 //! after a restore, and is not stored. Scripts show ETags before the commit decides the stamp: what they write has one
 //! of its own (engine format 3), 16 random bytes but for the bit that no ordinal has set.
 
-use crate::api::corrupt;
 use quire_resource::{ItemTtl, PartitionKey};
 use quire_storage::Token;
 use quire_value::Node;
 
-use crate::api::{EngineError, IndexingDirective};
-use crate::indexes::EPOCH_NONE;
+use super::keys::Counts;
+use crate::api::{EngineError, IndexingDirective, corrupt};
 use crate::store::random_token;
 
 const FORMAT: u8 = 1;
@@ -39,6 +38,8 @@ const INCLUDE: u8 = 2;
 const EXCLUDE: u8 = 4;
 const OWN_ETAG: u8 = 8;
 const EPOCH_SHIFT: u32 = 4;
+/// Of items that were written before there were index rows.
+pub(crate) const EPOCH_NONE: u8 = 0;
 const FIXED_BYTES: usize = 42;
 const ETAG_BYTES: usize = 16;
 /// In the place of the ordinal of an ETag made of a stamp, which has at most 10,000.
@@ -158,6 +159,18 @@ impl Indexing {
 }
 
 impl<'a> Row<'a> {
+    /// What the item adds to the counts of its partition.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            lsn: self.stamp.lsn,
+            items: 1,
+            bytes: u64::from(self.json_bytes),
+            last_ts: self.stamp.ts,
+            unindexed_items: u64::from(!self.indexing.has_rows),
+            indexes_overflowed: false,
+        }
+    }
+
     /// When it was written, by the clock: what expiry is counted from.
     pub fn written(&self) -> i64 {
         self.written

@@ -43,9 +43,10 @@
 //! Invariants, each a property test: a logical partition's items are adjacent up to its 24-bit rid prefix; feed
 //! rows sort by LSN, then ordinal; expiry rows by time; no two (epk, id) pairs share an id row.
 
+use std::ops::Bound;
+
 use quire_resource::EffectivePartitionKey;
 use quire_storage::{KeyRange, PartitionId, Space};
-use std::ops::Bound;
 
 /// Catalog resources, counters, partition counts, jobs, secret, incarnation.
 pub(crate) const CATALOG: Space = Space(0);
@@ -460,6 +461,15 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// Adds up items and bytes, keeps the latest LSN and time.
+    pub fn merge(&mut self, other: &Counts) {
+        self.items += other.items;
+        self.bytes += other.bytes;
+        self.lsn = self.lsn.max(other.lsn);
+        self.last_ts = self.last_ts.max(other.last_ts);
+        self.unindexed_items += other.unindexed_items;
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let fields = [self.lsn, self.items, self.bytes, self.last_ts as u64, self.unindexed_items];
         let mut value = Vec::with_capacity(2 + 8 * fields.len());

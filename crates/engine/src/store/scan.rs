@@ -4,6 +4,7 @@ use std::ops::Bound;
 
 use quire_storage::{Direction, KeyRange, Scan, Snapshot, Space};
 
+use super::keys;
 use crate::api::EngineError;
 
 const SCAN_ROWS_MAX: usize = 1000;
@@ -28,6 +29,15 @@ pub(crate) fn for_each_row(
             _ => return Ok(()),
         }
     }
+}
+
+/// Rows of the latest feed of a partition behind an LSN.
+pub(crate) fn latest_feed_scan(container: u32, partition: u32, after_lsn: u64, rows_max: usize) -> Scan {
+    let range = KeyRange {
+        start: Bound::Excluded(keys::latest(container, partition, after_lsn, u16::MAX)),
+        end: Bound::Included(keys::latest(container, partition, u64::MAX, u16::MAX)),
+    };
+    Scan { rows_max, bytes_max: usize::MAX, ..scan(keys::FEEDS, range) }
 }
 
 /// One page of a range, forward, keys and values.

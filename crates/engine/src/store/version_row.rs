@@ -4,12 +4,7 @@
 //! the change 8, LSN of the version before 8 (0 if there was none), length of the new item row 4, the new item row, the item row
 //! before. A delete has no new row.
 
-use crate::api::corrupt;
-use quire_value::{Node, Number, Object, Path, Value};
-
-use crate::api::EngineError;
-use crate::items::body::Links;
-use crate::store::item_row::Row;
+use crate::api::{EngineError, corrupt};
 
 const FORMAT: u8 = 1;
 const FIXED_BYTES: usize = 30;
@@ -70,68 +65,9 @@ impl Version<'_> {
         bytes
     }
 
-    /// As the change feed tells it. Of the versions before, as the service does, only those that clients deleted; all of
-    /// them on request.
-    pub fn write_json(
-        &self,
-        links: &Links,
-        partition_key_paths: &[Path],
-        lsn: u64,
-        all_previous_images: bool,
-        out: &mut Vec<u8>,
-    ) -> Result<(), EngineError> {
-        let image = |row: &[u8], out: &mut Vec<u8>| {
-            let row = Row::parse(row)?;
-            links.write_json(row.node()?, self.rid, &row.stamp, out);
-            Ok::<_, EngineError>(())
-        };
-        out.extend_from_slice(b"{\"current\":");
-        match self.current {
-            [] => out.extend_from_slice(b"{}"),
-            row => image(row, out)?,
-        }
-        let has_previous = all_previous_images || self.kind == VersionKind::Delete;
-        if has_previous && !self.previous.is_empty() {
-            out.extend_from_slice(b",\"previous\":");
-            image(self.previous, out)?;
-        }
-        let kind = match self.kind {
-            VersionKind::Create => "create",
-            VersionKind::Replace => "replace",
-            VersionKind::Delete | VersionKind::Expire => "delete",
-        };
-        let mut metadata = Object::new();
-        metadata.set("operationType", kind);
-        metadata.set("lsn", Value::Number(Number::from_u64(lsn)));
-        metadata.set("crts", self.ts);
-        if self.lsn_before > 0 {
-            metadata.set("previousImageLSN", Value::Number(Number::from_u64(self.lsn_before)));
-        }
-        if self.kind == VersionKind::Expire {
-            metadata.set("timeToLiveExpired", true);
-        }
-        if self.current.is_empty() {
-            let row = Row::parse(self.previous)?;
-            metadata.set("id", row.id()?);
-            metadata.set("partitionKey", partition_key(row.node()?, partition_key_paths));
-        }
-        out.extend_from_slice(b",\"metadata\":");
-        out.extend_from_slice(Value::from(metadata).to_json().as_bytes());
-        out.push(b'}');
-        Ok(())
-    }
-
     pub fn decode(bytes: &[u8]) -> Result<Version<'_>, EngineError> {
         decode(bytes).ok_or_else(|| corrupt("row of the log of versions"))
     }
-}
-
-/// By the paths without their first slash.
-fn partition_key(item: Node<'_>, paths: &[Path]) -> Object {
-    let value = |path: &Path| {
-        Some((path.to_string().trim_start_matches('/').to_owned(), path.find_in(item)?.to_value()))
-    };
-    paths.iter().filter_map(value).collect()
 }
 
 fn decode(bytes: &[u8]) -> Option<Version<'_>> {

@@ -15,7 +15,6 @@ use super::commit::{Committed, Ready, committed};
 use super::{Change, ChangeItem, Transaction, TransactionRead};
 use crate::api::{Cancel, EngineError, IndexingDirective, Position};
 use crate::catalog::Container;
-use crate::engine::Engine;
 use crate::items::body::Body;
 use crate::items::etag_matches;
 use crate::items::logical_partition::LogicalPartition;
@@ -95,9 +94,9 @@ pub struct TransactionAnswer {
 }
 
 /// A logical partition that operations are about.
-struct Target {
-    container: usize,
-    key: PartitionKey,
+pub(crate) struct Target {
+    pub container: usize,
+    pub key: PartitionKey,
 }
 
 /// Whose JSON is complete when the commit is.
@@ -112,84 +111,17 @@ enum Attempt {
     Again,
 }
 
-/// One transaction is overtaken by so many splits at most.
-const MOVES_MAX: u32 = 8;
-
-impl Engine {
-    /// Runs operations on any items of a database, all or none of them.
-    pub fn transact(
-        &self,
-        database: &str,
-        operations: Vec<TransactionOperation>,
-        cancel: &Cancel,
-    ) -> Result<TransactionAnswer, EngineError> {
-        self.database(database)?;
-        check_count(operations.len())?;
-        if !self.shared.storage.caps().commit_spans_partitions {
-            return Err(EngineError::NotSupported { feature: "a transaction on this storage".to_owned() });
-        }
-        let (count, mut containers, mut targets) = (operations.len(), Vec::new(), Vec::new());
-        let mut steps = Vec::with_capacity(count);
-        for (at, operation) in operations.into_iter().enumerate() {
-            match self.target(database, &operation, &mut containers, &mut targets) {
-                Ok(target) => steps.push((target, operation)),
-                Err(error) => return Ok(failed(at, error, count, 0.0, Vec::new())),
-            }
-        }
-        for _ in 0..MOVES_MAX {
-            let shared = &self.shared;
-            let run = Run { shared, containers: &containers, targets: &targets, steps: &steps, cancel };
-            match run.run() {
-                Err(EngineError::PartitionMoved) => self.follow(&mut containers)?,
-                answer => return answer,
-            }
-        }
-        Err(EngineError::Overloaded)
-    }
-
-    /// The containers after a split that one of them has just met.
-    fn follow(&self, containers: &mut [Arc<Container>]) -> Result<(), EngineError> {
-        self.catalog.settle_unresolved()?;
-        for container in containers {
-            *container = self.catalog.current(container).ok_or_else(|| container.not_found())?;
-        }
-        Ok(())
-    }
-
-    /// Which logical partition an operation is about.
-    fn target(
-        &self,
-        database: &str,
-        operation: &TransactionOperation,
-        containers: &mut Vec<Arc<Container>>,
-        targets: &mut Vec<Target>,
-    ) -> Result<usize, EngineError> {
-        let container = self.container(database, &operation.container)?;
-        let key = key_of(&container, operation)?;
-        let at = containers.iter().position(|other| other.number == container.number);
-        let at = at.unwrap_or_else(|| {
-            containers.push(container);
-            containers.len() - 1
-        });
-        let found = targets.iter().position(|target| target.container == at && target.key == key);
-        Ok(found.unwrap_or_else(|| {
-            targets.push(Target { container: at, key });
-            targets.len() - 1
-        }))
-    }
-}
-
-struct Run<'a> {
-    shared: &'a Shared,
-    containers: &'a [Arc<Container>],
-    targets: &'a [Target],
+pub(crate) struct Run<'a> {
+    pub shared: &'a Shared,
+    pub containers: &'a [Arc<Container>],
+    pub targets: &'a [Target],
     /// Operations, each with its target.
-    steps: &'a [(usize, TransactionOperation)],
-    cancel: &'a Cancel,
+    pub steps: &'a [(usize, TransactionOperation)],
+    pub cancel: &'a Cancel,
 }
 
 impl<'a> Run<'a> {
-    fn run(&self) -> Result<TransactionAnswer, EngineError> {
+    pub fn run(&self) -> Result<TransactionAnswer, EngineError> {
         let mut locks = LockSet::default();
         for target in self.targets {
             let home = LogicalPartition::of(&self.containers[target.container], target.key.clone())?;
@@ -327,7 +259,7 @@ impl<'a> Run<'a> {
     }
 }
 
-fn check_count(count: usize) -> Result<(), EngineError> {
+pub(crate) fn check_count(count: usize) -> Result<(), EngineError> {
     let message = match count {
         0 => "The transaction has no operations.".to_owned(),
         1..=TRANSACTION_OPERATIONS_MAX => return Ok(()),
@@ -337,7 +269,10 @@ fn check_count(count: usize) -> Result<(), EngineError> {
 }
 
 /// The key that an operation names, or that of its item.
-fn key_of(container: &Container, operation: &TransactionOperation) -> Result<PartitionKey, EngineError> {
+pub(crate) fn key_of(
+    container: &Container,
+    operation: &TransactionOperation,
+) -> Result<PartitionKey, EngineError> {
     let key = match &operation.partition_key {
         Some(key) => key.clone(),
         None => match operation.verb {
@@ -439,7 +374,7 @@ fn check(
 }
 
 /// One operation failed: nothing was done.
-fn failed(
+pub(crate) fn failed(
     at: usize,
     error: EngineError,
     count: usize,

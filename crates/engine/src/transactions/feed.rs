@@ -4,8 +4,9 @@ use super::Transaction;
 use crate::api::{EngineError, Page};
 use crate::items::body::Links;
 use crate::query::continuation::Resume;
+use crate::query::meter::{PageMeter, ScanBudget};
 use crate::query::page::{Filled, Rows, answer_page};
-use crate::query::scan::{End, Next, PageMeter, Reader, ScanBudget};
+use crate::query::reader::{End, Next, Reader};
 use crate::query::window::{Spot, Window};
 use crate::runtime::allowance;
 

@@ -15,7 +15,7 @@
 //! Invariants: a call that fails leaves the transaction as it was; an item is written at most once by the commit,
 //! whatever happened to it meanwhile; what is stored of an item is read once and is what the commit takes away.
 
-mod across; // several partition keys and containers
+pub(crate) mod across; // several partition keys and containers
 pub(crate) mod batch;
 mod commit; // from own writes to rows, and the commit
 mod feed; // lists, own writes among them
@@ -32,7 +32,6 @@ pub use across::{
 pub(crate) use commit::{CommitFailed, Committed};
 pub(crate) use own::Changed;
 
-use crate::api::corrupt;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -40,7 +39,9 @@ use bytes::Bytes;
 use quire_resource::{ChildKind, PartitionKey, ResourceId};
 use quire_sql::Parameters;
 
-use crate::api::{Cancel, EngineError, IndexingDirective, Page, PageRequest, Scope, charge};
+use self::own::OwnWrites;
+use self::seen::Seen;
+use crate::api::{Cancel, EngineError, IndexingDirective, Page, PageRequest, Scope, charge, corrupt};
 use crate::catalog::Container;
 use crate::items::body::Links;
 use crate::items::etag_matches;
@@ -52,9 +53,6 @@ use crate::runtime::Shared;
 use crate::runtime::locks::{Held, LockSet, Mode};
 use crate::store::item_row::Row;
 use crate::store::keys;
-
-use self::own::OwnWrites;
-use self::seen::Seen;
 
 /// Changes of one transaction.
 pub(crate) const CHANGES_MAX: usize = 10_000;

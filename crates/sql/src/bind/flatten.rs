@@ -242,7 +242,7 @@ impl Replace<'_> {
     }
 
     /// A member of a written-out object is the expression of that member.
-    fn path(&self, steps: &[Step], span: crate::Span) -> Expr {
+    fn path(&self, steps: &[Step], span: crate::syntax::lexer::Span) -> Expr {
         let mut value = self.value.clone();
         let mut steps = steps;
         while let (ExprKind::Object(members), Some(Step::Member(name) | Step::Quoted(name))) =

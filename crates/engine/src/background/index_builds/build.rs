@@ -14,9 +14,8 @@ use std::sync::Arc;
 use quire_storage::{Op, Scan};
 
 use crate::api::{EngineError, corrupt};
-use crate::catalog::Container;
+use crate::catalog::{Container, RoutedKey};
 use crate::indexes::{IndexChange, IndexId, IndexName, Indexes};
-use crate::items::Place;
 use crate::partition::Partition;
 use crate::partition::sequencer::{Prepared, Refused};
 use crate::runtime::Shared;
@@ -135,7 +134,7 @@ impl<'a> Build<'a> {
                 self.progress.visited += 1;
                 continue;
             }
-            let place = Place::of(self.container, row.partition_key()?)?;
+            let place = RoutedKey::of(self.container, row.partition_key()?)?;
             candidates.push(Candidate::new(self.container, rid, &row, place)?);
         }
         Ok((candidates, after))
@@ -202,7 +201,7 @@ impl Candidate {
         container: &Container,
         rid: u64,
         row: &Row<'_>,
-        place: Place<'_>,
+        place: RoutedKey<'_>,
     ) -> Result<Candidate, EngineError> {
         let id_key = place.id_key(container, row.id()?);
         Ok(Candidate { rid, id_key, partition: place.partition.layout.id, epk: place.epk.0 })

@@ -4,6 +4,7 @@
 //! Containers take turns, a slice of items each, so a small one does not wait for a large one.
 
 pub(crate) mod build; // bringing items up to date after a change of policy
+mod missing; // rows for items that lack a path
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +12,13 @@ use std::time::Duration;
 
 use tracing::info;
 
-use super::{Interrupted, Next, Signal, Turn, Work, Worker};
+use super::{Interrupted, Next, Turn, Work, Worker};
 use crate::api::EngineError;
 use crate::background::index_builds::build::{Build, Step};
 use crate::catalog::{Catalog, Container};
-use crate::indexes::missing::{MissingBuild, MissingBuilds, MissingStep};
 use crate::runtime::Shared;
+use crate::runtime::signals::Signal;
+use missing::{MissingBuild, MissingBuilds, MissingStep};
 
 /// Steps of one container before it is another one's turn.
 const STEPS_TOGETHER: usize = 16;

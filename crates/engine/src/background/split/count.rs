@@ -13,14 +13,13 @@ use quire_storage::{KeyRange, Snapshot};
 
 use crate::api::{EngineError, corrupt};
 use crate::catalog::Container;
-use crate::indexes::{self, CountedIndexes, IndexChange, IndexId, Indexes};
-use crate::maintenance::backup::TouchLog;
-use crate::maintenance::verify::counts_of;
+use crate::indexes::{CountedIndexes, IndexChange, IndexId, Indexes};
 use crate::partition::Partition;
 use crate::runtime::Shared;
 use crate::store::item_row::Row;
 use crate::store::keys::{self, Counts, ITEMS};
 use crate::store::scan;
+use crate::store::watched::TouchLog;
 
 /// Pages of one snapshot.
 const PAGES_TOGETHER: usize = 16;
@@ -144,7 +143,7 @@ impl<'a> Counting<'a> {
             return Ok(());
         }
         let side = &mut self.sides[usize::from(epk >= *self.boundary)];
-        let counts = counts_of(&row);
+        let counts = row.counts();
         side.items += sign;
         side.bytes += sign * counts.bytes as i64;
         side.unindexed_items += sign * counts.unindexed_items as i64;
@@ -169,7 +168,7 @@ impl<'a> Counting<'a> {
 
 impl State {
     fn now(shared: &Shared, container: &Container) -> Result<State, EngineError> {
-        let (snapshot, indexes) = indexes::snapshot(shared, container)?;
+        let (snapshot, indexes) = container.snapshot_with_indexes(shared)?;
         Ok(State { snapshot, indexes })
     }
 }

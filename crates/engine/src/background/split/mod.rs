@@ -16,15 +16,14 @@ use std::sync::Arc;
 
 use tracing::info;
 
+use self::boundary::find_boundary;
+use self::count::Counting;
 use crate::api::EngineError;
 use crate::catalog::containers::Split;
 use crate::catalog::{Catalog, Container};
-use crate::maintenance::backup::{TouchLog, Watched};
 use crate::partition::Partition;
 use crate::runtime::Shared;
-
-use self::boundary::find_boundary;
-use self::count::Counting;
+use crate::store::watched::{TouchLog, Watched};
 
 /// A round that found no more than this is the last before the writers are held.
 const ROUND_SMALL: usize = 1000;

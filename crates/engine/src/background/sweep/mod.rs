@@ -21,16 +21,15 @@ use std::time::{Duration, Instant};
 use quire_storage::{Direction, KeyRange, Scan};
 use tracing::warn;
 
-use expiry::{ByDefault, ByOwnTime};
-use key_deletes::DeletedKeysSwept;
-use versions::VersionsSwept;
-
 use super::{Interrupted, Next, Turn, Work, Worker};
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
 use crate::items::remove::{Removal, remove_gone};
 use crate::runtime::Shared;
 use crate::store::keys;
+use expiry::{ByDefault, ByOwnTime};
+use key_deletes::DeletedKeysSwept;
+use versions::VersionsSwept;
 
 /// Between two rounds when nothing is left to do.
 const INTERVAL: Duration = Duration::from_millis(500);

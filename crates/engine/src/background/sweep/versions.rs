@@ -89,7 +89,7 @@ impl ContainerTurn<'_> {
         let scan = Scan { bytes_max: REMOVED_BYTES, ..scan(range, REMOVED_TOGETHER, false) };
         let page = shared.storage.snapshot()?.scan(&scan)?;
         // After the snapshot.
-        let needed_beyond = shared.sources.needed_beyond(number, partition);
+        let needed_beyond = shared.followed.needed_beyond(number, partition);
         let mut old = Old { ops: Vec::new(), place, more: page.more, next: i64::MAX };
         for (key, value) in page.rows {
             let place = keys::place_of_feed_key(&key).ok_or_else(|| corrupt("key of a version"))?;

@@ -1,6 +1,9 @@
 //! Building vector indexes and bringing in what has changed since, container by container, a few slices each.
 
-pub(crate) mod follow; // bringing items in
+mod follow; // bringing items into an index
+mod gone; // taking items out that are gone
+mod leaves; // rows of leaves
+mod lifecycle; // beginning and removing indexes
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use tracing::info;
 
-use super::{Interrupted, Next, Signal, Turn, Work, Worker};
+use self::follow::{Follower, Following, Step};
+use self::lifecycle::{drop_index, start_index};
+use super::{Interrupted, Next, Turn, Work, Worker};
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
-use crate::indexes::vectors::{
-    Follower, Following, Identity, Phase, State, Step, VectorIndexStatus, drop_index, indexes_in, progress,
-    start_index,
-};
+use crate::indexes::vectors::{Identity, Phase, State, VectorIndexStatus, indexes_in, progress};
 use crate::runtime::Shared;
+use crate::runtime::signals::Signal;
 use crate::store::for_each_row;
 use crate::store::keys::{self, CATALOG};
 

@@ -1,6 +1,5 @@
 //! From changes of a source to writes of its view: one commit, together with how far the view has come.
 
-use crate::api::corrupt;
 use std::sync::Arc;
 
 use quire_resource::ItemTtl;
@@ -8,7 +7,7 @@ use quire_sql::Projection;
 use quire_storage::{Op, Snapshot};
 use quire_value::{Item, Node, Object, Value};
 
-use crate::api::{EngineError, IndexingDirective};
+use crate::api::{EngineError, IndexingDirective, corrupt};
 use crate::catalog::Container;
 use crate::indexes::Indexes;
 use crate::items::body::{Body, Links};

@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! 1. while a source is registered here, every write to it has its version in the log;
-//! 2. a version goes only when all views of its container have taken it ([`Sources::needed_beyond`]);
+//! 2. a version goes only when all views of its container have taken it ([`FollowedContainers::needed_beyond`](crate::runtime::followed::FollowedContainers::needed_beyond));
 //! 3. a view is always a subset of what its source was at the places of its row: all of it, once it follows.
 
 mod apply; // changes of a source to writes of a view
@@ -18,16 +18,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use quire_resource::ResourceId;
 use tracing::warn;
 
 use crate::api::EngineError;
 use crate::background::{Interrupted, Next, Turn, Work, Worker, WorkerStatus};
 use crate::catalog::state::State;
+use crate::catalog::views::source_of;
 use crate::catalog::{Catalog, Container};
 use crate::runtime::Shared;
+use crate::runtime::followed::Follower;
 use crate::store::keys::{self, CATALOG};
 use progress::{Phase, Progress, Standing};
 use step::{Step, ViewWork};
@@ -46,12 +46,6 @@ const REBUILD_TRIES: usize = 8;
 const LAG_MAX: u64 = 5_000_000;
 /// Names the check of a view's lag beside the steps of the view.
 const LAG_PART: u64 = 1 << 32;
-/// Of one source.
-pub(crate) const VIEWS_MAX: usize = 5;
-
-/// Which containers have views, and what those need. Part of [`Shared`], for writers ask it.
-#[derive(Default)]
-pub(crate) struct Sources(ArcSwap<HashMap<u32, Vec<Arc<Progress>>>>);
 
 pub(crate) struct Views {
     worker: Worker<Maintainer>,
@@ -96,25 +90,6 @@ pub struct ViewPosition {
     pub lsn: u64,
     /// Where the partition stands.
     pub source_lsn: u64,
-}
-
-impl Sources {
-    /// Whether some view follows the container, so that its versions are kept.
-    pub fn contains(&self, container: u32) -> bool {
-        self.0.load().contains_key(&container)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.load().is_empty()
-    }
-
-    /// The LSN up to which no view needs the versions of a partition; `None` when none is needed. To be asked after the
-    /// snapshot that shows the versions was taken.
-    pub fn needed_beyond(&self, container: u32, partition: u32) -> Option<u64> {
-        let sources = self.0.load();
-        let views = sources.get(&container)?.iter();
-        views.filter_map(|view| view.standing.lock().needs_beyond(partition)).min()
-    }
 }
 
 impl Views {
@@ -270,11 +245,12 @@ impl Maintainer {
             current.insert(view.number, progress);
         }
         if known.len() != current.len() || known.keys().ne(current.keys()) {
-            let mut sources: HashMap<u32, Vec<Arc<Progress>>> = HashMap::new();
+            let mut followers: HashMap<u32, Vec<Arc<dyn Follower>>> = HashMap::new();
             for progress in current.values() {
-                sources.entry(progress.source).or_default().push(Arc::clone(progress));
+                let follower: Arc<dyn Follower> = Arc::clone(progress) as Arc<dyn Follower>;
+                followers.entry(progress.source).or_default().push(follower);
             }
-            self.shared.sources.0.store(Arc::new(sources));
+            self.shared.followed.set(followers);
         }
         *known = current;
         Ok(state)
@@ -320,25 +296,6 @@ fn is_passing(error: &EngineError) -> bool {
     )
 }
 
-/// The source of a view; `None` for other containers.
-pub(crate) fn source_of(state: &State, view: &Container) -> Option<Arc<Container>> {
-    let rid = view.definition.view.as_ref()?.source_rid.as_deref()?;
-    let database = state.databases.get(&view.database.rid)?;
-    database.containers.get(&ResourceId::parse(rid).ok()?).cloned()
-}
-
-/// The views of a container.
-pub(crate) fn views_of<'a>(state: &'a State, source: &Container) -> Vec<&'a Arc<Container>> {
-    let Some(database) = state.databases.get(&source.database.rid) else { return Vec::new() };
-    database.containers.iter().filter(|view| follows(view, source)).collect()
-}
-
-/// Whether a container is a view of the other one.
-pub(crate) fn follows(view: &Container, source: &Container) -> bool {
-    let rid = view.definition.view.as_ref().and_then(|view| view.source_rid.as_ref());
-    rid.is_some_and(|rid| *rid == source.resource.rid.to_string())
-}
-
 fn no_view(container: &Container) -> EngineError {
     let message = format!("The container '{}' is not a view.", container.definition.id);
     EngineError::BadRequest { message }
@@ -352,7 +309,11 @@ fn positions(standing: &Standing, source: &Container) -> Vec<ViewPosition> {
         let id = partition.layout.id;
         let place = places.iter().find(|place| place.partition == id);
         let source_lsn = partition.sequencer.lsn().unwrap_or(0);
-        ViewPosition { partition: id, lsn: place.map_or(0, progress::Place::complete_lsn), source_lsn }
+        ViewPosition {
+            partition: id,
+            lsn: place.map_or(0, progress::SourcePosition::complete_lsn),
+            source_lsn,
+        }
     });
     positions.collect()
 }

@@ -10,10 +10,11 @@ use parking_lot::Mutex;
 
 use crate::api::{EngineError, corrupt};
 use crate::partition::Partition;
+use crate::runtime::followed::Follower;
 
 const FORMAT: u8 = 1;
 const FIXED_BYTES: usize = 18;
-const PLACE_BYTES: usize = 14;
+const POSITION_BYTES: usize = 14;
 
 /// What is being done about a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub(crate) enum Phase {
 
 /// Everything of a partition of the source up to here has been taken, or will be by the filling.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SourcePosition {
     pub partition: u32,
     /// Partitions it was split from, oldest first. Not stored: the layout of the source knows.
     pub parents: Vec<u32>,
@@ -46,7 +47,7 @@ pub(crate) struct Standing {
     pub next_rid: u64,
     /// Items of the source that the filling has looked at.
     pub filled: u64,
-    pub places: Vec<Place>,
+    pub places: Vec<SourcePosition>,
 }
 
 /// One view, for as long as it is in the catalog and the engine is open.
@@ -83,6 +84,12 @@ impl Progress {
     }
 }
 
+impl Follower for Progress {
+    fn needs_beyond(&self, partition: u32) -> Option<u64> {
+        self.standing.lock().needs_beyond(partition)
+    }
+}
+
 impl Standing {
     pub fn new() -> Standing {
         Standing { phase: Phase::Emptying, next_rid: 0, filled: 0, places: Vec::new() }
@@ -94,7 +101,7 @@ impl Standing {
             Phase::Filling => 1,
             Phase::Following => 2,
         };
-        let mut bytes = Vec::with_capacity(FIXED_BYTES + PLACE_BYTES * self.places.len());
+        let mut bytes = Vec::with_capacity(FIXED_BYTES + POSITION_BYTES * self.places.len());
         bytes.extend([FORMAT, phase]);
         bytes.extend(self.next_rid.to_be_bytes());
         bytes.extend(self.filled.to_be_bytes());
@@ -117,13 +124,13 @@ impl Standing {
         Some(Standing { places, ..self.clone() })
     }
 
-    fn place_of(&self, partition: &Partition) -> Option<Place> {
+    fn place_of(&self, partition: &Partition) -> Option<SourcePosition> {
         let layout = &partition.layout;
         let of = |id: u32| self.places.iter().find(|place| place.partition == id);
         // The youngest ancestor knows most.
         let known = of(layout.id).or_else(|| layout.parents.iter().rev().find_map(|parent| of(*parent)))?;
         let (parents, partition) = (layout.parents.clone(), layout.id);
-        Some(Place { partition, parents, lsn: known.lsn, ordinal: known.ordinal })
+        Some(SourcePosition { partition, parents, lsn: known.lsn, ordinal: known.ordinal })
     }
 
     /// Versions of a partition up to this LSN are not needed by the view; `None`: none is needed.
@@ -132,16 +139,17 @@ impl Standing {
             Phase::Emptying => None,
             Phase::Beginning => Some(0),
             Phase::Filling | Phase::Following => {
-                let comes_from =
-                    |place: &&Place| place.partition == partition || place.parents.contains(&partition);
+                let comes_from = |place: &&SourcePosition| {
+                    place.partition == partition || place.parents.contains(&partition)
+                };
                 let places = self.places.iter().filter(comes_from);
-                Some(places.map(Place::complete_lsn).min().unwrap_or(0))
+                Some(places.map(SourcePosition::complete_lsn).min().unwrap_or(0))
             }
         }
     }
 }
 
-impl Place {
+impl SourcePosition {
     /// The last LSN of which everything was taken.
     pub fn complete_lsn(&self) -> u64 {
         if self.ordinal == u16::MAX { self.lsn } else { self.lsn.saturating_sub(1) }
@@ -158,28 +166,28 @@ fn decode(bytes: &[u8]) -> Option<Standing> {
     };
     let (next_rid, rest) = rest.split_first_chunk()?;
     let (filled, rest) = rest.split_first_chunk()?;
-    let places = rest.chunks(PLACE_BYTES).map(decode_place).collect::<Option<_>>()?;
+    let places = rest.chunks(POSITION_BYTES).map(decode_place).collect::<Option<_>>()?;
     let (next_rid, filled) = (u64::from_be_bytes(*next_rid), u64::from_be_bytes(*filled));
     Some(Standing { phase, next_rid, filled, places })
 }
 
-fn decode_place(bytes: &[u8]) -> Option<Place> {
+fn decode_place(bytes: &[u8]) -> Option<SourcePosition> {
     let (partition, rest) = bytes.split_first_chunk()?;
     let (lsn, rest) = rest.split_first_chunk()?;
     let ordinal = u16::from_be_bytes(rest.try_into().ok()?);
     let (partition, lsn) = (u32::from_be_bytes(*partition), u64::from_be_bytes(*lsn));
-    Some(Place { partition, parents: Vec::new(), lsn, ordinal })
+    Some(SourcePosition { partition, parents: Vec::new(), lsn, ordinal })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn place(partition: u32, parents: &[u32], lsn: u64, ordinal: u16) -> Place {
-        Place { partition, parents: parents.to_vec(), lsn, ordinal }
+    fn place(partition: u32, parents: &[u32], lsn: u64, ordinal: u16) -> SourcePosition {
+        SourcePosition { partition, parents: parents.to_vec(), lsn, ordinal }
     }
 
-    fn standing(phase: Phase, places: Vec<Place>) -> Standing {
+    fn standing(phase: Phase, places: Vec<SourcePosition>) -> Standing {
         Standing { phase, next_rid: 7, filled: 9, places }
     }
 

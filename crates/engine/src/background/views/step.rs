@@ -6,10 +6,9 @@ use std::ops::Bound;
 use quire_storage::{Direction, KeyRange, Op, Scan, Snapshot};
 
 use super::apply::{Advance, Applier, ItemChange, Target, commit};
-use super::progress::{Phase, Place, Progress, Standing};
+use super::progress::{Phase, Progress, SourcePosition, Standing};
 use crate::api::{EngineError, corrupt};
-use crate::catalog::Container;
-use crate::items;
+use crate::catalog::{Container, RoutedKey};
 use crate::partition::Partition;
 use crate::partition::sequencer::{Prepared, Refused};
 use crate::runtime::Shared;
@@ -112,7 +111,7 @@ impl ViewWork<'_> {
             self.pass_through(partition)?;
             let (lsn, ordinal) = (partition.sequencer.lsn()?, u16::MAX);
             let parents = partition.layout.parents.clone();
-            places.push(Place { partition: partition.layout.id, parents, lsn, ordinal });
+            places.push(SourcePosition { partition: partition.layout.id, parents, lsn, ordinal });
         }
         self.reach(&[], Standing { phase: Phase::Filling, places, ..beginning })?;
         Ok(Step::Done(0))
@@ -145,7 +144,7 @@ impl ViewWork<'_> {
             let rid = keys::rid_of_item_key(&key).ok_or_else(|| corrupt("key of an item"))?;
             next.next_rid = rid + 1;
             let row = Row::parse(&value)?;
-            let partition = items::Place::of(self.source, row.partition_key()?)?.partition.layout.id;
+            let partition = RoutedKey::of(self.source, row.partition_key()?)?.partition.layout.id;
             let place = standing.places.iter().find(|place| place.partition == partition);
             let place = place.ok_or_else(|| corrupt("an item without partition"))?;
             if row.stamp.lsn <= place.lsn && !self.source.is_gone(&row, &moment) {
@@ -180,9 +179,9 @@ impl ViewWork<'_> {
     fn versions(
         &self,
         partition: &Partition,
-        from: &Place,
+        from: &SourcePosition,
         end: u64,
-    ) -> Result<(Vec<ItemChange>, Place), EngineError> {
+    ) -> Result<(Vec<ItemChange>, SourcePosition), EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
         let layout = &partition.layout;
         let mut changes = Changes::default();
@@ -194,17 +193,17 @@ impl ViewWork<'_> {
                 let version = Version::decode(&value)?;
                 let known = if version.current.is_empty() { version.previous } else { version.current };
                 let key = Row::parse(known)?.partition_key()?;
-                if items::Place::of(self.source, key)?.partition.layout.id == layout.id {
+                if RoutedKey::of(self.source, key)?.partition.layout.id == layout.id {
                     changes.add(&version);
                 }
                 changes.rows += 1;
             }
             if page.more || changes.rows >= CHUNK_ROWS {
-                let place = Place { lsn, ordinal, ..from.clone() };
+                let place = SourcePosition { lsn, ordinal, ..from.clone() };
                 return Ok((changes.items, place));
             }
         }
-        let place = Place { lsn: lsn.max(end), ordinal: u16::MAX, ..from.clone() };
+        let place = SourcePosition { lsn: lsn.max(end), ordinal: u16::MAX, ..from.clone() };
         Ok((changes.items, place))
     }
 

@@ -13,8 +13,10 @@
 //! 3. only one thread changes an index, with one guarded sequence of commits for each container.
 
 pub(crate) mod block; // vectors side by side in a row
+mod check; // the rows of an index against each other
 pub(crate) mod codes; // vectors as codes, how near they are
 pub(crate) mod feed; // what has changed behind a position
+pub(crate) mod leaf; // the rows of a leaf
 pub(crate) mod search; // the nearest of a snapshot
 pub(crate) mod state; // what an index is of and how far it is
 pub(crate) mod tree; // inner nodes, dividing leaves
@@ -22,13 +24,11 @@ pub(crate) mod tree; // inner nodes, dividing leaves
 use quire_resource::{ContainerDefinition, VectorIndexKind};
 use quire_value::{Kind, Node, Path};
 
+pub(crate) use self::check::check_rows;
 pub(crate) use self::codes::Target;
 pub(crate) use self::feed::changed_behind;
 pub(crate) use self::search::{Hits, Search, search};
 pub(crate) use self::state::{Identity, Phase, State, index_in, indexes_in, progress};
-pub(crate) use crate::background::vector_indexes::follow::{
-    Follower, Following, Step, check_rows, drop_index, start_index,
-};
 
 /// Indexes of fewer items are searched from end to end, and exactly.
 pub(crate) const APPROXIMATE_MIN: u64 = 1000;

@@ -9,9 +9,8 @@ use quire_value::Path;
 
 use super::tree::Tree;
 use crate::api::{EngineError, corrupt};
-use crate::partition::PartitionLayout;
-use crate::store::for_each_row;
 use crate::store::keys::{self, CATALOG};
+use crate::store::{PartitionLayout, for_each_row};
 
 const FORMAT: u8 = 1;
 

@@ -4,7 +4,7 @@ use quire_resource::ContainerDefinition;
 use quire_value::Segment;
 
 use super::Refusal;
-use crate::items::body::is_system_property;
+use crate::store::is_system_property;
 
 #[derive(Debug)]
 pub(super) struct Pointer {

@@ -1,6 +1,5 @@
 //! Copying the account: chunks, rounds of catching up, the cut. The module above says why this is exact.
 
-use crate::api::corrupt;
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::path::Path;
@@ -11,14 +10,13 @@ use quire_storage::{KeyRange, Snapshot};
 use super::bad;
 use super::file::{FileWriter, Record};
 use super::manifest::{ContainerEntry, FileEntry, Manifest, PartitionEntry, file_name};
-use crate::api::EngineError;
+use crate::api::{EngineError, corrupt};
 use crate::catalog::for_each_resource;
 use crate::catalog::keys::{self as catalog_keys, RowId};
-use crate::partition::lineage;
 use crate::runtime::Shared;
 use crate::store::keys::{self, CATALOG, CATALOG_PARTITION, Counts, FEEDS, ITEMS, JobRow};
 use crate::store::watched::DeleteLog;
-use crate::store::{for_each_row, scan};
+use crate::store::{for_each_row, lineage, scan};
 
 /// A round that found no more than this is the last before the cut.
 const ROUND_SMALL: u64 = 2000;

@@ -30,10 +30,10 @@ use tracing::{info, warn};
 
 use crate::api::EngineError;
 use crate::engine::Engine;
+use crate::store::watched::Watched;
 use copy::Copier;
 use manifest::Manifest;
 
-pub(crate) use crate::store::watched::{TouchLog, Watched};
 pub(crate) use copy::counts;
 
 /// What a backup came to.

@@ -49,8 +49,8 @@ use crate::api::{EngineError, corrupt};
 use crate::indexes::CountedIndexes;
 use crate::memory::budget::SharedPart;
 use crate::partition::sweep_due::SweepDue;
-use crate::partition::watch::Watchers;
 use crate::runtime::Shared;
+use crate::store::Watchers;
 use crate::store::keys::{self, Counts};
 
 pub(crate) struct Sequencer {

@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 use quire_sql::{Evaluator as SqlEvaluator, Item, ItemSink, Query, Row, SearchedText};
 use quire_value::Value;
 
-use super::super::scan::Found;
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::items::body::{Links, Stamped};
-use crate::scripts::PageFunctions;
+use crate::query::functions::PageFunctions;
+use crate::query::reader::Found;
 
 pub(crate) struct Evaluator<'a> {
     pub query: &'a Query,

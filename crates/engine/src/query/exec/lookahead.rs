@@ -1,15 +1,15 @@
 //! Items are read ahead of their evaluation where they call user-defined functions, so that these run together: see
-//! [`PageFunctions`](crate::scripts::PageFunctions). Other queries see their items as they are read.
+//! [`PageFunctions`](crate::query::functions::PageFunctions). Other queries see their items as they are read.
 //!
 //! Invariant: the visitor is shown the same items in the same order, and what it leaves is left to the next page as if it
 //! had not been read. Nothing of the storage is held while functions run.
 
 use std::sync::Arc;
 
-use super::super::scan::{End, Found, Next, Reader, Visit};
 use super::super::window::Spot;
 use super::evaluate::Evaluator;
 use crate::api::EngineError;
+use crate::query::reader::{End, Found, Next, Reader, Visit};
 use crate::store::item_row::Row;
 
 /// Items held at a time: first as many as the page can need, then more.

@@ -1,6 +1,7 @@
 //! From the items that were found to the rows of a page.
 
 pub(crate) mod evaluate; // the query over single items
+pub(crate) mod index_walk; // an index in the order of a query
 pub(crate) mod lookahead; // items whose functions run together
 pub(crate) mod order; // ORDER BY as bytes, places in a sorted result
 pub(crate) mod output; // OFFSET, LIMIT, how far the page has come

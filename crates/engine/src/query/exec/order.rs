@@ -8,10 +8,10 @@ use quire_storage::Direction;
 use quire_value::{Kind, Node, Path, Segment, Value, hash, key};
 
 use super::super::continuation::{Cut, Place, order_hash};
-use super::super::scan::{Found, Next, Reader};
 use super::evaluate::Evaluator;
 use crate::api::{EngineError, ResumeFilter, ResumeValue};
-use crate::items::body::is_system_property;
+use crate::query::reader::{Found, Next, Reader};
+use crate::store::is_system_property;
 
 pub(crate) struct Order {
     pub keys: Vec<OrderKey>,

@@ -6,9 +6,9 @@ use quire_sql::Row;
 use quire_value::Value;
 
 use super::super::page::Rows;
-use super::super::scan::Found;
 use super::evaluate::Evaluator;
 use crate::api::EngineError;
+use crate::query::reader::Found;
 
 pub(crate) struct Output {
     pub rows: Rows,

@@ -13,17 +13,16 @@ use std::sync::Arc;
 use quire_sql::{Reservation, Sorter, SqlError, StepLimit};
 
 use super::super::continuation::{Resume, sort_key_bytes};
-use super::super::scan::{End, Found, Next, Reader, Visit};
 use super::evaluate::Evaluator;
 use super::lookahead::{prepare_fetched, visit_ahead};
 use super::order::{Order, Start, Trail};
 use super::output::{Output, Sent};
 use super::whole::Holding;
 use crate::api::{EngineError, PageRequest, corrupt};
-use crate::feed::changes::feed_scan;
 use crate::memory::results::{HeldResult, ResultKey, ResultWriter};
 use crate::query::plan::candidates::Candidates;
-use crate::store::keys;
+use crate::query::reader::{End, Found, Next, Reader, Visit};
+use crate::store::{keys, latest_feed_scan};
 
 /// Sort keys held at a time. What has no room comes with the next page.
 const HELD_BYTES_MAX: usize = 32 << 20;
@@ -334,7 +333,7 @@ impl<'r, 'q> Sorted<'r, 'q> {
     fn changed(&self, reader: &mut Reader<'_>, held: &HeldResult) -> Result<Option<Changed>, EngineError> {
         let mut changed = Changed::default();
         for (partition, lsn) in &held.positions {
-            let scan = feed_scan(reader.container, *partition, *lsn, CHANGED_MAX + 1);
+            let scan = latest_feed_scan(reader.container.number, *partition, *lsn, CHANGED_MAX + 1);
             let page = reader.snapshot.scan(&scan)?;
             reader.meter.index_rows += page.rows.len() as u64;
             reader.meter.spend(page.rows.len() as u64)?;

@@ -1,13 +1,13 @@
 //! Queries whose rows are told item by item, in the order of partitions and child ids.
 
 use super::super::continuation::Resume;
-use super::super::scan::{End, Next, Reader, Visit};
 use super::super::window::Spot;
 use super::evaluate::Evaluator;
 use super::lookahead::visit_ahead;
 use super::output::{Output, Sent};
 use crate::api::EngineError;
 use crate::query::plan::candidates::Candidates;
+use crate::query::reader::{End, Next, Reader, Visit};
 
 /// Fills the page from a spot on, of whose item so many rows are done with; says where the next page starts.
 pub(crate) fn stream(

@@ -19,14 +19,15 @@ use quire_value::Value;
 
 use super::super::continuation::{HeldRow, Place, Resume, order_hash, sort_key_bytes};
 use super::super::page::Rows;
-use super::super::scan::{End, Next, PageMeter, Reader, Visit};
 use super::evaluate::Evaluator;
 use super::lookahead::visit_ahead;
 use super::order::{Start, Ties, key_of_values};
 use crate::api::{EngineError, corrupt};
 use crate::memory::results::{HeldResult, Owner, ResultKey, ResultReader, ResultWriter};
+use crate::query::meter::PageMeter;
 use crate::query::plan::candidates::Candidates;
 use crate::query::plan::index_only::Fed;
+use crate::query::reader::{End, Next, Reader, Visit};
 use crate::query::{Run, no_order};
 use crate::runtime::Shared;
 use crate::store::random_token;

@@ -1,9 +1,9 @@
 //! The items a query looks at, in the order of partitions and child ids.
 
-use super::super::scan::{End, Reader, Visit};
 use super::super::window::Spot;
 use super::rids::Rids;
 use crate::api::EngineError;
+use crate::query::reader::{End, Reader, Visit};
 
 pub(crate) enum Candidates {
     /// Every item of the scope, read in place.

@@ -13,16 +13,15 @@ use quire_sql::{Analysis, Condition, IndexAggregate, Item, ItemSink, Reads, Rese
 use quire_storage::{Direction, KeyRange};
 use quire_value::{Object, Path, Segment, Value, key};
 
-use super::super::scan::{Found, Next, Reader, Visit};
 use super::super::window::Window;
 use super::explain::Node;
 use super::known::{Known, RangeIndex, encoded};
 use super::rids::visit_rows;
 use crate::api::{EngineError, corrupt};
 use crate::indexes::{RANGE_STRING_MAX, encode_value, is_cut, is_marker, point_range};
-use crate::items::body::is_system_property;
 use crate::query::exec::evaluate::Evaluator;
-use crate::store::keys;
+use crate::query::reader::{Found, Next, Reader, Visit};
+use crate::store::{is_system_property, keys};
 
 /// Values held at a time; a path with more of them is read from the items.
 const HELD_BYTES_MAX: usize = 32 << 20;

@@ -10,7 +10,6 @@ use quire_sql::{FullTextTerm, PathRange, SpatialCondition, SpatialRelation, Valu
 use quire_storage::{KeyRange, Snapshot};
 use quire_value::{Path, Value};
 
-use super::super::scan::Reader;
 use super::super::window::Window;
 use crate::api::{EngineError, PageRequest, corrupt};
 use crate::catalog::Container;
@@ -18,6 +17,7 @@ use crate::indexes::{
     EncodedRange, IndexCounts, IndexId, Indexes, Order, RANGE_STRING_MAX, ScoringIndex, encode_term,
     encode_value, is_cut, key_range, point_range, row_counts,
 };
+use crate::query::reader::Reader;
 use crate::store::keys::{self, CATALOG, Counts};
 
 /// Beyond this many parts of a scope, equality is looked up in all of the container.
@@ -103,7 +103,7 @@ impl<'a> Known<'a> {
     }
 
     fn counts(&self) -> Option<&Vec<IndexCounts>> {
-        let read = |partition: &u32| row_counts(&*self.snapshot, self.container, *partition).ok();
+        let read = |partition: &u32| row_counts(&*self.snapshot, self.container.number, *partition).ok();
         self.counts.get_or_init(|| self.partitions.iter().map(read).collect()).as_ref()
     }
 

@@ -10,7 +10,6 @@ use std::collections::{HashMap, HashSet};
 use quire_resource::VectorIndexKind;
 use quire_sql::{Analysis, Condition, SqlError, ValueRange, VectorOrder};
 
-use super::super::scan::{End, Next, Reader, ScanBudget};
 use super::candidates::Candidates;
 use super::explain::Node;
 use super::rids::Rids;
@@ -20,7 +19,9 @@ use crate::indexes::vectors::{
     APPROXIMATE_MIN, Hits, Search, State, Target, VectorIndexKey, changed_behind, index_in, search,
 };
 use crate::query::exec::evaluate::Evaluator;
+use crate::query::meter::ScanBudget;
 use crate::query::plan::Chooser;
+use crate::query::reader::{End, Next, Reader};
 use crate::store::keys::VectorKeys;
 
 const FETCH_ITEMS: usize = 256;
@@ -136,7 +137,8 @@ impl Nearest<'_> {
         for partition in self.container.partitions.all() {
             let left = usize::try_from(changed_max).unwrap_or(usize::MAX) - changed.len();
             let position = state.position(&partition.layout);
-            let (rows, more) = changed_behind(&*reader.snapshot, number, partition, position, left + 1)?;
+            let (rows, more) =
+                changed_behind(&*reader.snapshot, number, &partition.layout, position, left + 1)?;
             reader.meter.spend(rows.len() as u64)?;
             changed.extend(rows.into_iter().map(|(_, rid)| rid));
             if more || changed.len() as u64 > changed_max {

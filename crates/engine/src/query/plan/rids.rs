@@ -7,9 +7,9 @@ use std::ops::{Bound, ControlFlow};
 
 use quire_storage::{Direction, KeyRange};
 
-use super::super::scan::{End, Reader, Visit, go_on};
 use super::super::window::{Spot, Window};
 use crate::api::EngineError;
+use crate::query::reader::{End, Reader, Visit, go_on};
 use crate::store::keys;
 
 /// Rows of a seek read at a time: first few, since many results are short, then more.

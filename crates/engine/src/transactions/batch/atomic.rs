@@ -26,7 +26,7 @@ const TRIES: u32 = 12;
 /// The service's limit; others may wait for what the batch holds. Waiting for locks is not counted.
 const RUN_MAX: Duration = Duration::from_secs(5);
 
-pub(super) fn write_batch(
+pub(crate) fn write_batch(
     shared: &Shared,
     container: &Container,
     key: &PartitionKey,

@@ -15,8 +15,7 @@ use super::{
 use crate::api::{
     Answer, Cancel, EngineError, ItemRead, ItemWritten, ReadItem, WriteItem, WriteKind, charge,
 };
-use crate::catalog::Container;
-use crate::items::place::{Place, canonical};
+use crate::catalog::{Container, RoutedKey, canonical};
 use crate::items::write::{Attempt, Plan, Request, missing_or, named};
 use crate::items::{etag_matches, read};
 use crate::partition::Partition;
@@ -28,7 +27,7 @@ use crate::runtime::locks::LockSet;
 const ROUNDS_MAX: u32 = 4;
 
 /// `response_bytes` are taken already.
-pub(super) fn run(
+pub(crate) fn run(
     shared: &Shared,
     container: &Container,
     bulk: Bulk,
@@ -74,7 +73,7 @@ impl<'a> Scope<'a> {
             None => None,
         };
         let partition = match (&key, named) {
-            (Some(key), None) => Some(Place::of(container, key.clone())?.partition),
+            (Some(key), None) => Some(RoutedKey::of(container, key.clone())?.partition),
             (_, named) => named,
         };
         let scope = Scope { container, partition, key };
@@ -116,7 +115,7 @@ impl<'a> Scope<'a> {
             BatchVerb::Patch { id } => WriteKind::Patch { id, if_none_match: operation.if_none_match },
             BatchVerb::Read { id } => {
                 let place =
-                    Place::of(self.container, partition_key.ok_or(EngineError::PartitionKeyMissing)?)?;
+                    RoutedKey::of(self.container, partition_key.ok_or(EngineError::PartitionKeyMissing)?)?;
                 self.check_partition(place.partition)?;
                 let id_key = place.id_key(self.container, &id);
                 let known = [operation.if_match, operation.if_none_match];

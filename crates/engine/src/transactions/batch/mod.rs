@@ -1,16 +1,12 @@
 //! Several item operations in one request: as a transaction of one logical partition, or each for itself.
 
-mod atomic; // all or nothing
-mod bulk; // each its own write, few syncs
-
-use std::sync::Arc;
+pub(crate) mod atomic; // all or nothing
+pub(crate) mod bulk; // each its own write, few syncs
 
 use bytes::Bytes;
 use quire_resource::{PartitionKey, SessionToken};
 
-use crate::api::{Answer, Cancel, EngineError, IndexingDirective, charge};
-use crate::catalog::Container;
-use crate::engine::Engine;
+use crate::api::{Cancel, EngineError, IndexingDirective};
 
 /// What the bodies of all results may have together; the service's limit of a response.
 const RESPONSE_BYTES_MAX: usize = 4 << 20;
@@ -67,61 +63,13 @@ pub struct OperationResult {
     pub result: Result<OperationDone, EngineError>,
 }
 
-impl Engine {
-    /// All operations or none, in order, each seeing those before it. When one fails its result says why, and all
-    /// others are [`EngineError::FailedDependency`].
-    pub fn write_batch(
-        &self,
-        container: &Arc<Container>,
-        key: &PartitionKey,
-        operations: &[BatchOperation],
-        session: Option<&SessionToken>,
-        cancel: &Cancel,
-    ) -> Answer<Vec<OperationResult>> {
-        self.on_current(container, |container| {
-            atomic::write_batch(&self.shared, container, key, operations, session, cancel)
-        })
-    }
-
-    /// Every operation for itself. Operations on one item keep their order.
-    pub fn bulk(&self, container: &Arc<Container>, bulk: Bulk) -> Answer<Vec<OperationResult>> {
-        let mut answer =
-            self.on_current(container, |container| bulk::run(&self.shared, container, bulk.clone(), 0));
-        let mut container = Arc::clone(container);
-        // What met a split was not done, nor what came after it: it goes on where the partitions now are.
-        while let Ok(results) = &mut answer.result
-            && results.iter().any(OperationResult::is_moved)
-        {
-            let left: Vec<usize> = (0..results.len()).filter(|at| results[*at].is_left()).collect();
-            let taken =
-                results.iter().filter_map(|result| Some(result.result.as_ref().ok()?.body.len())).sum();
-            let rest = match self.successor(&container) {
-                Ok(successor) => {
-                    let operations = left.iter().map(|at| bulk.operations[*at].clone()).collect();
-                    container = successor;
-                    bulk::run(&self.shared, &container, Bulk { operations, ..bulk.clone() }, taken)
-                }
-                Err(error) => Answer { charge: 0.0, position: None, result: Err(error) },
-            };
-            answer.position = rest.position.or(answer.position);
-            match rest.result {
-                Ok(rest) => left.iter().zip(rest).for_each(|(at, result)| results[*at] = result),
-                // Such as that the partition they name is gone.
-                Err(error) => left.iter().for_each(|at| results[*at].result = Err(error.duplicate())),
-            }
-            answer.charge = charge::rounded(results.iter().map(|result| result.charge).sum());
-        }
-        answer
-    }
-}
-
 impl OperationResult {
-    fn is_moved(&self) -> bool {
+    pub(crate) fn is_moved(&self) -> bool {
         matches!(self.result, Err(EngineError::PartitionMoved))
     }
 
     /// Not done, for no reason of its own.
-    fn is_left(&self) -> bool {
+    pub(crate) fn is_left(&self) -> bool {
         matches!(self.result, Err(EngineError::PartitionMoved | EngineError::FailedDependency))
     }
 }

@@ -16,12 +16,11 @@ use quire_script::{Called, Caller, FunctionCall, Functions, Script};
 use quire_sql::{Allowance, Spend, SqlError, UserFunctions};
 use quire_value::Value;
 
-use super::gate::Pass;
-use super::{Scripting, Source};
-use crate::ScriptError;
-use crate::api::{EngineError, Resource};
+use crate::api::{EngineError, Resource, ScriptError};
 use crate::catalog::Container;
 use crate::runtime::Shared;
+use crate::runtime::scripting::gate::Pass;
+use crate::runtime::scripting::{Scripting, Source};
 
 /// What a call counts as, in steps of evaluation: many of them for one item come to an end.
 const CALL_STEPS: u64 = 20;
@@ -309,8 +308,7 @@ mod tests {
     use quire_value::{Limits, Object, text};
 
     use super::*;
-    use crate::ScriptLimits;
-    use crate::api::{Cancel, ScriptOptions};
+    use crate::api::{Cancel, ScriptLimits, ScriptOptions};
 
     const FUNCTIONS: &[(&str, &str)] = &[
         ("double", "function (x) { return 2 * x; }"),

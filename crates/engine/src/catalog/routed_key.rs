@@ -7,7 +7,7 @@ use crate::catalog::Container;
 use crate::partition::Partition;
 use crate::store::keys;
 
-pub(crate) struct Place<'a> {
+pub(crate) struct RoutedKey<'a> {
     pub key: PartitionKey,
     pub epk: EffectivePartitionKey,
     /// Where the effective key does not tell the key from others.
@@ -15,16 +15,16 @@ pub(crate) struct Place<'a> {
     pub partition: &'a Partition,
 }
 
-impl<'a> Place<'a> {
+impl<'a> RoutedKey<'a> {
     /// Of a complete key.
-    pub fn of(container: &'a Container, key: PartitionKey) -> Result<Place<'a>, EngineError> {
+    pub fn of(container: &'a Container, key: PartitionKey) -> Result<RoutedKey<'a>, EngineError> {
         let definition = &container.definition.partition_key;
         definition.check_complete(&key)?;
         let key = canonical(definition, key);
         let epk = definition.effective(&key);
         let identity = definition.identity(&key);
         let partition = container.partitions.route(&epk);
-        Ok(Place { key, epk, identity, partition })
+        Ok(RoutedKey { key, epk, identity, partition })
     }
 
     /// Also the item's name in the cache and in the lock table.

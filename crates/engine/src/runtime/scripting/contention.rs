@@ -13,7 +13,7 @@ const MEMORY: Duration = Duration::from_millis(100);
 
 /// Tasks, each certain scripts in a logical partition, that met a conflict a moment ago: a try without locks is likely to
 /// be wasted. Scripts that only read meet none, and never lock.
-pub(super) struct Contention {
+pub(crate) struct Contention {
     hasher: RandomState,
     started: Instant,
     /// Milliseconds from the start to the last conflict, and one more; 0 for none.

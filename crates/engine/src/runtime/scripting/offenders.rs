@@ -11,7 +11,7 @@ const VERSIONS_MAX: usize = 10_000;
 
 /// By version: a script that is replaced, or made anew, starts without strikes.
 #[derive(Default)]
-pub(super) struct Offenders(Mutex<HashMap<String, u32>>);
+pub(crate) struct Offenders(Mutex<HashMap<String, u32>>);
 
 impl Offenders {
     pub fn strike(&self, version: &str) {

@@ -1,0 +1,77 @@
+//! Ending work that nobody waits for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::EngineError;
+
+/// Tells work that nobody waits for it any more: it ends with [`EngineError::Cancelled`] soon after, and nothing that it was
+/// to do as a whole is done.
+#[derive(Clone, Default)]
+pub struct Cancel {
+    cancelled: Arc<AtomicBool>,
+    ask: Option<Arc<Question>>,
+    deadline: Option<Instant>,
+}
+
+/// Whether nobody waits any more: asked now and then, because it may be a system call.
+struct Question {
+    is_gone: Box<dyn Fn() -> bool + Send + Sync>,
+    began: Instant,
+    /// When to ask again, in microseconds since it began.
+    ask_at_micros: AtomicU64,
+}
+
+impl Cancel {
+    /// Between two questions.
+    pub(crate) const ASK_INTERVAL: Duration = Duration::from_millis(20);
+
+    /// Also asks, on the thread that works and now and then, whether nobody waits any more.
+    pub fn asking(is_gone: impl Fn() -> bool + Send + Sync + 'static) -> Cancel {
+        let is_gone = Box::new(is_gone);
+        let question = Question { is_gone, began: Instant::now(), ask_at_micros: AtomicU64::new(0) };
+        Cancel { ask: Some(Arc::new(question)), ..Cancel::default() }
+    }
+
+    /// A part of this work, which also ends when its time comes.
+    pub(crate) fn until(&self, deadline: Instant) -> Cancel {
+        let whole = self.clone();
+        let part = Cancel::asking(move || whole.look());
+        Cancel { deadline: Some(deadline), ..part }
+    }
+
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Whether to end; asks when it is time to.
+    pub(crate) fn look(&self) -> bool {
+        let is_over = || self.deadline.is_some_and(|at| Instant::now() >= at);
+        if !self.is_cancelled() && (self.ask.as_ref().is_some_and(|ask| ask.is_gone()) || is_over()) {
+            self.cancel();
+        }
+        self.is_cancelled()
+    }
+
+    /// The same for work that ends with an error.
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        if self.look() { Err(EngineError::Cancelled) } else { Ok(()) }
+    }
+}
+
+impl Question {
+    fn is_gone(&self) -> bool {
+        let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        if micros < self.ask_at_micros.load(Ordering::Relaxed) {
+            return false;
+        }
+        let next = micros.saturating_add(Cancel::ASK_INTERVAL.as_micros() as u64);
+        self.ask_at_micros.store(next, Ordering::Relaxed);
+        (self.is_gone)()
+    }
+}

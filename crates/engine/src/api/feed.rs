@@ -1,0 +1,44 @@
+//! Reading the change feed.
+
+use super::PageRequest;
+
+/// Where a reading of the change feed begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FeedStart {
+    Beginning,
+    Now,
+    /// Behind what an earlier answer told: its [`Changes::etag`].
+    After(String),
+}
+
+/// What a reading of the change feed tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FeedMode {
+    /// Every visible item once, as it is.
+    #[default]
+    Latest,
+    /// Every version and delete, as long as the container's policy keeps them.
+    AllVersions,
+}
+
+pub struct ChangesRequest {
+    pub mode: FeedMode,
+    /// Scope, size, session; its continuation is not looked at.
+    pub page: PageRequest,
+    pub start: FeedStart,
+    /// Only changes of this second or later.
+    pub since: Option<i64>,
+    /// All versions come with the one before them. Else only deletes by clients do.
+    pub all_previous_images: bool,
+}
+
+/// One page of the change feed.
+pub struct Changes {
+    /// `[item,item,...]`, each with its `_lsn`, or `[change,change,...]` in the mode with all versions.
+    pub rows: Vec<u8>,
+    pub count: usize,
+    /// The position behind this page, with quotes.
+    pub etag: String,
+    /// There is more to tell right now.
+    pub more: bool,
+}

@@ -1,0 +1,176 @@
+//! Writes the rows of the items that lack a path: see `indexes::missing`.
+
+use std::collections::HashMap;
+
+use quire_storage::{Op, Scan};
+use quire_value::Path;
+
+use super::build::{Candidate, lock_set};
+use crate::api::{EngineError, corrupt};
+use crate::catalog::{Container, RoutedKey};
+use crate::indexes::Indexes;
+use crate::indexes::missing::MissingIndex;
+use crate::partition::Partition;
+use crate::partition::sequencer::{Prepared, Refused};
+use crate::runtime::Shared;
+use crate::store::item_row::Row;
+use crate::store::keys::{self, INDEX, ITEMS};
+use crate::store::scan;
+
+/// Items looked at in one step, and those that one commit writes rows for.
+const STEP_ITEMS: usize = 1000;
+
+const STEP_BYTES: usize = 4 << 20;
+
+const COMMIT_ITEMS: usize = 200;
+
+/// A step whose ground moved under it is prepared again this often.
+const TRIES: u32 = 12;
+
+/// How far the rows of a container's paths are written. Lost when the engine closes: the rows there are stay.
+#[derive(Default)]
+pub(crate) struct MissingProgress {
+    paths: Vec<Path>,
+    next_rid: u64,
+}
+
+/// By container.
+pub(crate) type MissingBuilds = HashMap<u32, MissingProgress>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MissingStep {
+    More,
+    /// Every item that lacks one of the paths has its row.
+    Done,
+    /// The paths are others by now, or the container is gone.
+    Void,
+}
+
+/// Writes the rows of paths that are not complete.
+pub(crate) struct MissingBuild<'a> {
+    pub shared: &'a Shared,
+    pub container: &'a Container,
+    pub progress: &'a mut MissingProgress,
+}
+
+impl MissingBuild<'_> {
+    pub fn step(&mut self) -> Result<MissingStep, EngineError> {
+        let paths = self.container.partitions.indexes().missing_to_build();
+        if paths.is_empty() {
+            return Ok(MissingStep::Void);
+        }
+        if self.progress.paths != paths {
+            *self.progress = MissingProgress { paths, next_rid: 0 };
+            if !self.begin()? {
+                self.progress.paths.clear();
+                return Ok(MissingStep::Void);
+            }
+        }
+        let (candidates, after) = self.look()?;
+        let mut rest = candidates.as_slice();
+        while let Some(first) = rest.first() {
+            let same = rest.iter().take(COMMIT_ITEMS);
+            let same = same.take_while(|candidate| candidate.partition == first.partition).count();
+            if !self.write(&rest[..same])? {
+                return Ok(MissingStep::Void);
+            }
+            rest = &rest[same..];
+        }
+        let Some(after) = after else { return Ok(MissingStep::Done) };
+        self.progress.next_rid = after;
+        Ok(MissingStep::More)
+    }
+
+    pub fn paths(&self) -> &[Path] {
+        &self.progress.paths
+    }
+
+    /// A write that knows nothing of the paths may be in a group under way, and create an item that no snapshot shows
+    /// yet. A group taken after this one contains none of them.
+    fn begin(&self) -> Result<bool, EngineError> {
+        for partition in self.container.partitions.all() {
+            if !self.submit(partition, |_| Ok(Vec::new()))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Those of the next items that lack a path, and where to go on behind all of them; `None` behind the last.
+    fn look(&self) -> Result<(Vec<Candidate>, Option<u64>), EngineError> {
+        let range = keys::items_from(self.container.number, self.progress.next_rid);
+        let page = Scan { rows_max: STEP_ITEMS, bytes_max: STEP_BYTES, ..scan(ITEMS, range) };
+        let page = self.shared.storage.snapshot()?.scan(&page)?;
+        let mut candidates = Vec::new();
+        let mut after = None;
+        for (key, value) in &page.rows {
+            let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
+            after = Some(rid + 1);
+            let row = Row::parse(value)?;
+            let item = row.node()?;
+            if row.indexing.has_rows && self.progress.paths.iter().any(|path| path.find_in(item).is_none()) {
+                let place = RoutedKey::of(self.container, row.partition_key()?)?;
+                candidates.push(Candidate::new(self.container, rid, &row, place)?);
+            }
+        }
+        Ok((candidates, after.filter(|_| page.more)))
+    }
+
+    /// Under the locks of the items, as any writer. False: see [`MissingStep::Void`].
+    fn write(&self, candidates: &[Candidate]) -> Result<bool, EngineError> {
+        let Some(first) = candidates.first() else { return Ok(true) };
+        let partitions = self.container.partitions.all();
+        let partition = partitions.iter().find(|partition| partition.layout.id == first.partition);
+        let partition = partition.ok_or_else(|| corrupt("an item without partition"))?;
+        let _held = self.shared.locks.take(&lock_set(self.shared, self.container, candidates))?;
+        self.submit(partition, |indexes| self.rows_of(indexes, candidates))
+    }
+
+    fn rows_of(&self, indexes: &Indexes, candidates: &[Candidate]) -> Result<Vec<Op>, EngineError> {
+        let number = self.container.number;
+        let keys: Vec<Vec<u8>> =
+            candidates.iter().map(|candidate| keys::item(number, candidate.rid)).collect();
+        let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let incomplete: Vec<&MissingIndex> = indexes.missing_incomplete().collect();
+        let mut ops: Vec<Op> = incomplete.iter().map(|index| index.name().row(number)).collect();
+        let values = self.shared.storage.snapshot()?.multi_get(ITEMS, &borrowed)?;
+        for (candidate, value) in candidates.iter().zip(values) {
+            let Some(value) = value else { continue };
+            let row = Row::parse(&value)?;
+            let item = row.node()?;
+            let missing = incomplete.iter().filter(|index| index.is_missing_in(item));
+            let added: Vec<Vec<u8>> = missing.map(|index| index.name().id.0.to_be_bytes().to_vec()).collect();
+            if row.indexing.has_rows && !added.is_empty() {
+                let prefix = keys::container_prefix(number).to_vec();
+                let suffix = candidate.rid.to_be_bytes().to_vec();
+                ops.push(Op::Rows { space: INDEX, prefix, suffix, added, removed: Vec::new() });
+            }
+        }
+        Ok(ops)
+    }
+
+    /// Prepares until the sequencer takes it; false: see [`MissingStep::Void`].
+    fn submit(
+        &self,
+        partition: &Partition,
+        prepare: impl Fn(&Indexes) -> Result<Vec<Op>, EngineError>,
+    ) -> Result<bool, EngineError> {
+        for _ in 0..TRIES {
+            let generation = partition.sequencer.generation();
+            let indexes = self.container.partitions.indexes();
+            if indexes.missing_to_build() != self.progress.paths {
+                return Ok(false);
+            }
+            let prepared = Prepared::upkeep(generation, prepare(&indexes)?);
+            match partition.sequencer.submit(prepared) {
+                Ok(_) => return Ok(true),
+                Err(Refused::Stale) => continue,
+                Err(Refused::Failed(EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved)) => {
+                    return Ok(false);
+                }
+                Err(Refused::Failed(error)) => return Err(error),
+            }
+        }
+        Err(EngineError::Overloaded)
+    }
+}

@@ -1,0 +1,86 @@
+//! Taking items out of an index that are not in the container any more.
+
+use std::ops::{Bound, ControlFlow};
+
+use quire_storage::{Direction, KeyRange, Scan, Snapshot};
+
+use super::follow::{Follower, Following, Step, Writes, counts};
+use crate::api::{EngineError, corrupt};
+use crate::store::keys::{self, ITEMS, LOOKUPS, VectorKeys};
+use crate::store::scan;
+
+/// Rows of items that are gone are looked for when they are more than this, and more than this part.
+const GONE_MIN: u64 = 1024;
+
+const GONE_PART: u64 = 8;
+
+/// Places looked at in one slice.
+const SWEEP_ITEMS: usize = 8192;
+
+/// An index with so many leaves and fewer items in each, on average, is made anew.
+const SPARSE_LEAVES: u64 = 64;
+
+const SPARSE_ITEMS: u64 = 6;
+
+impl Follower<'_> {
+    /// Takes out items that are not in the container any more, where they are many.
+    pub fn sweep(&self, snapshot: &dyn Snapshot, known: &mut Following) -> Result<Step, EngineError> {
+        let mut items = 0;
+        for partition in self.container.partitions.all() {
+            items += counts(snapshot, self.container.number, partition)?.items;
+        }
+        let gone = known.state.items.saturating_sub(items);
+        if known.swept.is_none() && gone <= GONE_MIN.max(items / GONE_PART) {
+            let is_sparse = known.state.leaves > SPARSE_LEAVES;
+            let is_sparse = is_sparse && known.state.items < known.state.leaves * SPARSE_ITEMS;
+            return Ok(if is_sparse { Step::Sparse } else { Step::Idle });
+        }
+        let mut range = KeyRange::prefix(&self.keys().places());
+        if let Some(swept) = known.swept {
+            range.start = Bound::Excluded(self.keys().place(swept));
+        }
+        let page = Scan { rows_max: SWEEP_ITEMS, ..scan(LOOKUPS, range) };
+        let page = snapshot.scan(&page)?;
+        let mut writes = Writes::default();
+        let mut places = Vec::with_capacity(page.rows.len());
+        for (key, value) in &page.rows {
+            let place = VectorKeys::rid_of_place(key).zip(keys::number(value));
+            places.push(place.ok_or_else(|| corrupt("where a vector is"))?);
+        }
+        let gone = self.gone(snapshot, &places)?;
+        for (rid, place) in &gone {
+            self.leave(&mut writes, *rid, Some(*place));
+            writes.places.insert(*rid, None);
+        }
+        known.state.items = known.state.items.saturating_sub(gone.len() as u64);
+        self.write_leaves(snapshot, known, &mut writes)?;
+        self.commit(known, writes)?;
+        known.swept = places.last().map(|(rid, _)| *rid).filter(|_| page.more);
+        Ok(Step::Done(gone.len()))
+    }
+
+    /// Those whose item is not there.
+    fn gone(&self, snapshot: &dyn Snapshot, places: &[(u64, u64)]) -> Result<Vec<(u64, u64)>, EngineError> {
+        let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(Vec::new()) };
+        let number = self.container.number;
+        let range = KeyRange {
+            start: Bound::Included(keys::item(number, first.0)),
+            end: Bound::Included(keys::item(number, last.0)),
+        };
+        let (direction, keys_only) = (Direction::Forward, true);
+        let (rows_max, bytes_max) = (usize::MAX, usize::MAX);
+        let scan = Scan { space: ITEMS, range, direction, rows_max, bytes_max, keys_only };
+        let mut gone = Vec::new();
+        let mut left = places.iter().peekable();
+        snapshot.visit(&scan, &mut |key, _| {
+            let Some(rid) = keys::rid_of_item_key(key) else { return ControlFlow::Continue(()) };
+            while let Some(place) = left.next_if(|place| place.0 < rid) {
+                gone.push(*place);
+            }
+            left.next_if(|place| place.0 == rid);
+            ControlFlow::Continue(())
+        })?;
+        gone.extend(left);
+        Ok(gone)
+    }
+}

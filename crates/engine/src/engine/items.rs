@@ -1,0 +1,49 @@
+//! Single items.
+
+use std::sync::Arc;
+
+use quire_resource::PartitionKey;
+
+use super::Engine;
+use crate::api::{Answer, EngineError, ItemRead, ItemWritten, ReadItem, WriteItem};
+use crate::catalog::Container;
+use crate::{items, scripts};
+
+impl Engine {
+    pub fn write_item(&self, container: &Arc<Container>, write: WriteItem) -> Answer<ItemWritten> {
+        let is_scripted = write.pre_trigger.is_some() || write.post_trigger.is_some();
+        self.on_current(container, |container| {
+            let write = write.clone();
+            if is_scripted {
+                scripts::write_item(&self.shared, container, write)
+            } else {
+                items::write::write_item(&self.shared, container, write)
+            }
+        })
+    }
+
+    pub fn read_item(&self, container: &Arc<Container>, read: &ReadItem<'_>) -> Answer<ItemRead> {
+        self.on_current(container, |container| items::read::read_item(&self.shared, container, read))
+    }
+
+    /// The same answer when it certainly needs no disk (a hit in the item cache); `None` otherwise.
+    pub fn read_item_cached(
+        &self,
+        container: &Arc<Container>,
+        read: &ReadItem<'_>,
+    ) -> Option<Answer<ItemRead>> {
+        items::read::read_item_cached(&self.shared, container, read)
+    }
+
+    /// The id of the item that a rid-based link names; `None` when the container has no such item.
+    pub fn item_id(&self, container: &Container, rid: &str) -> Result<Option<String>, EngineError> {
+        items::by_rid::item_id(&self.shared, container, rid)
+    }
+
+    /// All items of a complete partition key are gone when this returns; their rows go later.
+    pub fn delete_partition_key(&self, container: &Arc<Container>, key: PartitionKey) -> Answer<()> {
+        self.on_current(container, |container| {
+            items::key_delete::delete_key(&self.shared, container, key.clone())
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! Pages of items: lists and queries.
+
+use std::sync::Arc;
+
+use quire_sql::{Parameters, Query, Schema};
+use quire_value::Object;
+
+use super::Engine;
+use crate::api::{Answer, Cancel, EngineError, Page, PageRequest, PlannedQuery, Scope};
+use crate::catalog::Container;
+use crate::query;
+use crate::query::client_plan::planned;
+use crate::query::functions::PageFunctions;
+use crate::runtime::allowance;
+
+impl Engine {
+    pub fn list_items(&self, container: &Arc<Container>, request: &PageRequest) -> Answer<Page> {
+        self.on_current(container, |container| query::page::list_items(&self.shared, container, request))
+    }
+
+    pub fn query_items(
+        &self,
+        container: &Arc<Container>,
+        text: &str,
+        parameters: &Parameters,
+        request: &PageRequest,
+    ) -> Answer<Page> {
+        self.on_current(container, |container| {
+            query::query_items(&self.shared, container, text, parameters, request)
+        })
+    }
+
+    /// A query over resources that are already in memory (feeds of databases, containers, offers, ...).
+    pub fn query_resources(
+        &self,
+        text: &str,
+        parameters: &Parameters,
+        rows: Vec<Object>,
+        request: &PageRequest,
+    ) -> Result<Page, EngineError> {
+        query::resources::query_resources(&self.shared, text, parameters, rows, request)
+    }
+
+    /// What a client does with the rows of the partitions, whatever part of the container it asks of.
+    pub fn query_plan(
+        &self,
+        container: &Container,
+        text: &str,
+        parameters: &Parameters,
+        scope: &Scope,
+        cancel: &Cancel,
+    ) -> Result<PlannedQuery, EngineError> {
+        let allowance = allowance::of_page(&self.shared, cancel);
+        let functions = PageFunctions::of(&self.shared, container, &allowance);
+        let schema = Schema::of(&container.definition).with_functions(&functions);
+        let query = Query::compile_within(text, parameters, schema, &allowance)?;
+        planned(container, &query, scope)
+    }
+}
