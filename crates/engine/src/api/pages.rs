@@ -100,7 +100,7 @@ pub struct Page {
     /// The range of the partition in which the next page begins, or that of the last one.
     pub range: Option<EpkRange>,
     /// Items that ORDER BY takes for equal come by falling `_rid`.
-    pub ties_fall: bool,
+    pub ties_descending: bool,
     pub metrics: QueryMetrics,
     /// The plan as text, with estimated and actual rows, when the request asked for it.
     pub explain: Option<String>,

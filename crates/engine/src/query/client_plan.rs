@@ -1,11 +1,7 @@
 //! Plans for clients that run a query over several partitions themselves, and which queries are left to them.
 
 use quire_resource::{EffectivePartitionKey, EpkRange, PartitionKey};
-<<<<<<< HEAD
-use quire_sql::{Feature, Parameters, Query, QueryShape, Schema};
-=======
-use quire_sql::{Feature, Query, Shape};
->>>>>>> 53853a7 (engine: rooms depend in one direction, and tidy checks it)
+use quire_sql::{Feature, Query, QueryShape};
 
 use crate::api::{Crossing, EngineError, PageRequest, PlannedQuery, QueryRange, Scope};
 use crate::catalog::Container;

@@ -28,12 +28,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quire_resource::{Component, PartitionKey};
-<<<<<<< HEAD
-use quire_sql::{Allowance, Analysis, Environment, IndexMetrics, Parameters, Query, QueryShape, Schema};
-use quire_storage::Token;
-=======
-use quire_sql::{Allowance, Analysis, IndexMetrics, Parameters, Query, Schema, Shape};
->>>>>>> 53853a7 (engine: rooms depend in one direction, and tidy checks it)
+use quire_sql::{Allowance, Analysis, IndexMetrics, Parameters, Query, QueryShape, Schema};
 use quire_value::Value;
 
 use self::plan::{Chooser, Need, Sorting};

@@ -3,13 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-<<<<<<< HEAD
-use quire_sql::{Allowance, Cancellation, SqlError};
-=======
 use quire_resource::GeospatialType;
-use quire_sql::{Allowance, Environment, SqlError, Watch};
+use quire_sql::{Allowance, Cancellation, Environment, SqlError};
 use quire_storage::Token;
->>>>>>> 53853a7 (engine: rooms depend in one direction, and tidy checks it)
 
 use crate::api::{Cancel, EngineError};
 use crate::runtime::Shared;

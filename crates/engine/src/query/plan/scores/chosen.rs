@@ -55,16 +55,16 @@ impl<'c, 'e, 'w> Chosen<'c, 'e, 'w> {
         for (rid, bytes) in rids.iter().zip(self.reader.fetch(rids)?) {
             let Some(bytes) = bytes else { continue };
             let (before, evaluator) = (self.reader.meter.cost(), self.evaluator);
-            let mut gives_row = false;
+            let mut produces_row = false;
             let end = self.reader.show(*rid, &bytes, &mut |found| {
-                gives_row = evaluator.gives_row(found)?;
-                if gives_row {
+                produces_row = evaluator.produces_row(found)?;
+                if produces_row {
                     taken(*rid, found.row.node()?)?;
                 }
                 Ok(Next::More)
             })?;
             check(end)?;
-            if gives_row {
+            if produces_row {
                 // It is read once more by the query.
                 self.reader.meter.forget_since(&before);
                 self.rids.push(*rid);

@@ -17,7 +17,7 @@ mod scope; // which rows are about items in scope
 use quire_sql::functions::{TextStatistics, full_text_score};
 use quire_sql::{
     RankSearch, RankStatistics, ScoreOrder, SearchedText, SqlError, TextCount, TextStatisticsSearch,
-    fused_part, fused_scores,
+    fused_scores, rank_contribution,
 };
 use quire_value::{Node as ItemNode, Value};
 
@@ -183,7 +183,7 @@ impl RankedTexts {
                 scored.iter().filter_map(|scores| scores[at]).filter(|score| *score > 0.0).collect();
             positive.sort_by(f64::total_cmp);
             positive.dedup();
-            sum + fused_part(weights[at], positive.len() as u64 + 1)
+            sum + rank_contribution(weights[at], positive.len() as u64 + 1)
         });
         let before = fused_scores(&rows, &weights).into_iter().filter(|score| *score > bound).count();
         Ok((before >= needed).then(|| chosen.finish()))
