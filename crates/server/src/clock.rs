@@ -1,4 +1,4 @@
-//! The real clock.
+//! The clock of the machine.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -11,7 +11,7 @@ use crate::auth::{Keys, OidcConfig};
 use crate::handlers::consistency::Consistency;
 use crate::net::tls::{Tls, TlsFiles};
 
-/// What the server is told by its owner.
+/// The settings of a server.
 pub struct ServerConfig {
     /// Where to listen; port 0 picks a free one.
     pub listen: SocketAddr,
@@ -19,21 +19,21 @@ pub struct ServerConfig {
     pub metrics_listen: Option<SocketAddr>,
     /// With it, http and https are served on the same port.
     pub tls: Option<Tls>,
-    /// Where the certificate came from: read again on SIGHUP and whenever a time of change moves.
+    /// The files of the certificate: read again on SIGHUP and when one of them has changed.
     pub tls_files: Option<TlsFiles>,
-    /// Refuse requests that come without TLS.
+    /// Refuse requests without TLS.
     pub tls_only: bool,
     pub keys: Keys,
-    /// Take the well-known key on any address. Everybody knows it: for emulators, never for data.
+    /// Accept the well-known key on any address. It is public: for emulators, never for data.
     pub allow_well_known_key: bool,
-    /// Where the keys came from: read again on SIGHUP and whenever its time of change moves.
+    /// The file of the keys: read again on SIGHUP and when it has changed.
     pub key_file: Option<PathBuf>,
     pub oidc: Option<OidcConfig>,
     /// Refuse requests whose date is more than 15 minutes away. Off only for tests with frozen clocks.
     pub check_date: bool,
     /// Base URL that the account document gives to clients, with a trailing `/`; by default made from the `Host` header.
     pub public_endpoint: Option<String>,
-    /// What the account promises, and the strongest level a request may ask for.
+    /// The consistency level of the account, and the strongest that a request may ask for.
     pub consistency: Consistency,
     /// Further host names, without port, that are answered on loopback.
     pub allow_hosts: Vec<String>,
@@ -49,11 +49,11 @@ pub struct ServerConfig {
     pub enforce_throughput: bool,
     pub limits: Limits,
     pub clock: Arc<dyn Clock>,
-    /// What `/_quire/` answers besides the built-in endpoints.
+    /// Endpoints below `/_quire/` besides the built-in ones.
     pub endpoints: Vec<Endpoint>,
 }
 
-/// An endpoint below `/_quire/` that the owner adds, such as backups. Signed like the built-in ones: a GET with any
+/// An endpoint below `/_quire/` that the program around the server adds, such as backups. Signed like the built-in ones: a GET with any
 /// key, everything else with a read-write key. `call` may block.
 #[derive(Clone)]
 pub struct Endpoint {
@@ -63,46 +63,45 @@ pub struct Endpoint {
     pub call: Arc<EndpointCall>,
 }
 
-/// Request body to JSON text; an error is told to the client with the status of its kind.
+/// From the request body to JSON text. An error is answered with the status of its kind.
 pub type EndpointCall = dyn Fn(&Engine, &[u8]) -> Result<String, quire_engine::EngineError> + Send + Sync;
 
-/// How much one client, and all of them together, may ask for. Every loop and buffer at the edge is bounded by one
-/// of these.
+/// What one client, and all clients together, may use. Every loop and buffer at the edge is bounded by one of these.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// All names and values of a request head together; more is 431. Holds the longest tokens (16 KB of bearer token,
-    /// 16 KB of continuation) with room to spare.
+    /// All names and values of a request head together; more is 431. Large enough for the longest tokens (16 KB of bearer
+    /// token, 16 KB of continuation).
     pub header_bytes_max: usize,
-    /// Clients send about 25. Below 100 requests cost one allocation less.
+    /// Clients send about 25. With a limit below 100, a request costs one allocation less.
     pub header_count_max: usize,
-    /// A request body: the 2 MB of an item and some slack, so that the engine can say exactly what is too large.
+    /// A request body: the 2 MB of an item and some more, so that the engine can say exactly what is too large.
     pub body_bytes_max: usize,
-    /// Bodies and long answers of all requests together, as far as they have come and are not sent; more is 429 with a
-    /// time to retry after.
+    /// Bodies that were received and long answers that are not sent yet, of all requests together; more is 429 with a time to
+    /// retry after.
     pub in_flight_bytes_max: usize,
     /// From the first byte of a request (or of a connection) to the end of its head, TLS handshake included.
     pub head_timeout: Duration,
     /// From the end of the head to the end of the body.
     pub body_timeout: Duration,
-    /// How long a client may take nothing of an answer, and how long it may take for all of it (a long one has more).
+    /// How long a client may read nothing of an answer, and how long it may take to read all of it (a long one has more).
     pub answer_timeout: Duration,
-    /// How long a connection may be silent between requests.
+    /// How long a connection may be idle between requests.
     pub idle_timeout: Duration,
-    /// Open connections. A further one takes the place of the oldest that never authenticated; where there is none it is
-    /// answered 503 and closed. Fewer where the limit of open files demands it.
+    /// Open connections. A further one evicts the oldest unauthenticated one; where there is none it is answered 503 and
+    /// closed. Fewer where the limit of open files demands it.
     pub connection_count_max: usize,
     /// Of one address, or one network of IPv6; three quarters of all by default.
     pub connections_per_address_max: Option<usize>,
     /// Concurrent requests of one HTTP/2 connection.
     pub stream_count_max: u32,
-    /// HTTP/2 streams that a client opened and reset before they were looked at; more ends the connection.
+    /// HTTP/2 streams that a client opened and reset before they were processed; more closes the connection.
     pub reset_count_max: usize,
-    /// Engine calls at once; reads, writes and scripts have places of their own.
+    /// Concurrent engine calls; reads, writes and scripts have a limit each.
     pub reads_max: usize,
     pub writes_max: usize,
-    /// Procedures, writes with triggers and queries with user-defined functions; those that wait for their turn too.
+    /// Procedures, writes with triggers and queries with user-defined functions; those that wait for a script worker too.
     pub scripts_max: usize,
-    /// Calls of each kind that wait for a place; more is 429 with a time to retry after.
+    /// Calls of each kind that wait for a permit; more is 429 with a time to retry after.
     pub waiting_max: usize,
     /// How long a shutdown waits for requests that were accepted.
     pub shutdown_timeout: Duration,

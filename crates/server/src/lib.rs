@@ -1,17 +1,17 @@
 //! HTTP: the listener, authentication, routes, headers, wire bodies, the status table.
 //!
-//! A connection is accepted in [`server`] and served in [`net`]. Each request goes through [`edge`]: limits, guard,
+//! [`server`] starts and stops it. A connection is accepted and served in [`net`]. Each request goes through [`edge`]: limits, guard,
 //! [`auth`], and the row of [`operations`] that names its access, its lane and its handler. Engine calls run on the bounded
 //! pool of [`net`]; only cache hits run on the async worker.
 //! Not here: what requests mean for data (see `quire-engine`), flags and files (see `quire-cli`).
 
 mod admin; // one file per resource below `/_quire/`
-mod auth; // who sent a request, and what they may do
+mod auth; // who sent a request, and which access they have
 mod clock; // the machine's time
 mod config; // settings and limits
 mod edge; // one request from its head to its answer
 mod handlers; // one file per resource of the protocol
-mod net; // connections, TLS, threads, the pool of blocking calls
+mod net; // listeners, connections, TLS, threads, the pool of blocking calls
 mod operations; // the table: path, verb and flags to access, lane and handler
 mod routes; // the URL grammar
 mod server; // start, reload and stop

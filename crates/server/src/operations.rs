@@ -33,7 +33,7 @@ pub(crate) struct Operation {
 /// Where the engine's part of an operation runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// Answered from the catalog, which is in memory, without leaving the worker.
+    /// Answered from the catalog, which is in memory, on the async worker.
     Memory,
     Read,
     Write,
@@ -45,7 +45,7 @@ pub(crate) enum Lane {
 }
 
 impl Lane {
-    /// Whose places an engine call takes that is not known to run scripts.
+    /// The lane of the pool for an engine call that runs no scripts.
     pub fn work(self) -> Work {
         match self {
             Lane::Memory | Lane::Read | Lane::ReadOrScript => Work::Read,
@@ -55,7 +55,7 @@ impl Lane {
     }
 }
 
-/// What an operation is called in metrics and in fault rules.
+/// The kind of an operation in metrics and in fault rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Read,
@@ -133,7 +133,7 @@ impl Flags {
         (Flags::TRIGGERS, "x-ms-documentdb-pre-trigger-include or x-ms-documentdb-post-trigger-include"),
     ];
 
-    /// In one pass: every request comes by here.
+    /// In one pass, because every request runs it.
     pub fn of(headers: &HeaderMap) -> Flags {
         let mut flags = Flags::NONE;
         for (name, value) in headers {
@@ -212,7 +212,7 @@ pub(crate) async fn run_admin(call: &AdminCall<'_>, name: AdminName, route: &Adm
     handle_admin(name, call, route).await
 }
 
-/// A HEAD is a GET whose body the edge leaves out.
+/// A HEAD is a GET; the edge drops the body of its answer.
 fn as_get(method: &Method) -> &Method {
     if *method == Method::HEAD { &Method::GET } else { method }
 }
@@ -351,7 +351,7 @@ pub(crate) struct AdminOperation {
     pub lane: Lane,
 }
 
-/// The same for the server's own paths, which know no flags.
+/// The same for the server's own paths, which have no flags.
 macro_rules! admin_operations {
     (|$call:ident| $($name:ident: $verb:ident $path:pat, $access:ident, $lane:ident => $handler:expr;)*) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]

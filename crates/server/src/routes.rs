@@ -3,7 +3,7 @@
 //!
 //! A path is split on `/` first and each segment percent-decoded once afterwards, so an encoded `/` in an id
 //! never becomes a separator; `+` is a plus. One trailing slash and one extra leading slash are ignored, nothing
-//! else is collapsed. Names and rids stand in the same places; which one a segment is, the engine decides.
+//! else is collapsed. A segment may be a name or a rid; the engine decides which one it is.
 
 use std::borrow::Cow;
 
@@ -57,7 +57,7 @@ pub(crate) enum RouteKind {
 pub(crate) enum RouteError {
     #[error("the path is not one of the protocol")]
     InvalidUrl,
-    #[error("the path does not know this verb")]
+    #[error("the path has no operation with this verb")]
     MethodNotAllowed,
 }
 
@@ -82,7 +82,7 @@ impl RouteKind {
     }
 }
 
-/// The word of a script's path.
+/// The segment that names a kind of scripts.
 pub(crate) fn script_segment(kind: ScriptKind) -> &'static str {
     match kind {
         ScriptKind::StoredProcedure => "sprocs",
@@ -139,7 +139,7 @@ fn split<'a, 'b>(path: &'a str, buffer: &'b mut [&'a str]) -> Result<&'b [&'a st
     Ok(&buffer[..count])
 }
 
-/// Attachments, schemas, user-defined types and other legacy paths are known, and every verb of theirs is refused.
+/// Attachments, schemas, user-defined types and other legacy paths are in the grammar, and all their verbs are refused.
 fn resolve(segments: &[&str]) -> Result<(RouteKind, &'static str), RouteError> {
     Ok(match *segments {
         [] => (RouteKind::Account, ""),

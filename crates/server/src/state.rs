@@ -6,25 +6,24 @@ use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
 use quire_engine::Engine;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::auth::{Issuer, Keys, TokenClock, TokenKey};
 use crate::config::ServerConfig;
-use crate::edge::budget::Budget;
+use crate::edge::budget::ByteBudget;
 use crate::edge::faults::Faults;
 use crate::edge::metrics::Metrics;
 use crate::edge::request::ActivityIds;
 use crate::edge::throttle::Throttle;
-use crate::net::connections::Connections;
+use crate::net::listen::Network;
 use crate::net::pool::Pool;
 use crate::net::supervised::Tasks;
-use crate::net::threads::Threads;
 use crate::net::tls::Certificate;
 
 pub(crate) struct State {
     pub engine: Arc<Engine>,
     pub config: ServerConfig,
-    /// Where the main door really is (the configured port may be 0).
+    /// The address of the main listener (the configured port may be 0).
     pub address: SocketAddr,
     pub keys: ArcSwap<Keys>,
     pub certificate: Option<Arc<Certificate>>,
@@ -38,12 +37,9 @@ pub(crate) struct State {
     pub throttle: Option<Throttle>,
     /// Only with `--enable-faults`.
     pub faults: Option<Faults>,
-    /// Bytes of request bodies and answers being held.
-    pub bytes: Arc<Budget>,
-    pub connections: Arc<Connections>,
-    pub threads: Threads,
-    /// Connections being refused; one beyond them is just closed.
-    pub refusals: Arc<Semaphore>,
+    /// Bytes of request bodies and answers in memory.
+    pub bytes: Arc<ByteBudget>,
+    pub network: Arc<Network>,
     /// False from the moment a shutdown begins.
     pub ready: AtomicBool,
     /// True from that moment on.
@@ -52,7 +48,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Ready when a shutdown begins: nobody waits for changes any longer.
+    /// Ready when a shutdown begins: requests that wait for changes end.
     pub async fn stopped(&self) {
         if self.stopping.subscribe().wait_for(|stopping| *stopping).await.is_err() {
             std::future::pending().await

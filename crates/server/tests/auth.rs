@@ -21,9 +21,9 @@ fn call_with(
     headers: &[(&str, &str)],
     body: &str,
 ) -> Reply {
-    let mut wire = server.connect();
-    wire.send(signed(key, method, path, headers, body));
-    wire.read_reply().unwrap()
+    let mut connection = server.connect();
+    connection.send(signed(key, method, path, headers, body));
+    connection.read_reply().unwrap()
 }
 
 #[test]
@@ -77,9 +77,9 @@ fn dates() {
     check(&server, "Fri, 31 Dec 9999 23:59:59 GMT").check_error(401, "Unauthorized", "RFC 1123");
     assert_eq!(check(&server, &now().to_lowercase()).status, 200);
     let signature = authorization(WELL_KNOWN_KEY, "GET", "/dbs", "");
-    let mut wire = server.connect();
-    wire.send(format!("GET /dbs HTTP/1.1\r\nhost: localhost\r\nauthorization: {signature}\r\n\r\n"));
-    wire.read_reply().unwrap().check_error(401, "Unauthorized", "x-ms-date is missing");
+    let mut connection = server.connect();
+    connection.send(format!("GET /dbs HTTP/1.1\r\nhost: localhost\r\nauthorization: {signature}\r\n\r\n"));
+    connection.read_reply().unwrap().check_error(401, "Unauthorized", "x-ms-date is missing");
     let frozen = start_with(|config| config.check_date = false);
     assert_eq!(check(&frozen, "Sun, 06 Nov 1994 08:49:37 GMT").status, 200);
 }
@@ -99,7 +99,7 @@ fn four_keys_and_what_they_may_do() {
             "read-only",
         );
         call_with(&server, key, "DELETE", "/dbs/a", &[], "").check_error(403, "Forbidden", "read-only");
-        // A write that calls itself a query is nothing at all.
+        // A write with the header of a query is no operation.
         let query = [("x-ms-documentdb-isquery", "true"), ("x-ms-documentdb-is-upsert", "true")];
         for (method, path) in [("DELETE", "/dbs/a"), ("POST", "/dbs/a/colls/c/sprocs/s")] {
             let reply = call_with(&server, key, method, path, &query, "");
@@ -128,7 +128,7 @@ fn keys_change_without_a_restart() {
     server.handle.reload_keys(Keys::new(&key(2), None, None, None).unwrap()).unwrap();
     assert_eq!(call_with(&server, &key(1), "GET", "/dbs", &[], "").status, 401);
     assert_eq!(call_with(&server, &key(2), "GET", "/dbs", &[], "").status, 200);
-    // The file is looked at every few seconds.
+    // The file is checked every few seconds.
     std::thread::sleep(Duration::from_millis(20));
     std::fs::write(&file, format!("primary = {}\nsecondary = {}\n", key(3), key(2))).unwrap();
     let until = std::time::Instant::now() + Duration::from_secs(15);
@@ -277,7 +277,7 @@ fn who_may_store_and_run_scripts() {
     {
         assert_eq!(shop.with(&read, method, path, "[\"x\"]", body), 403, "{method} {path}");
     }
-    // A run that calls itself a query is nothing at all.
+    // A run with the header of a query is no operation.
     let authorization = encode(&read);
     let query = [
         ("authorization", authorization.as_str()),
@@ -291,7 +291,7 @@ fn who_may_store_and_run_scripts() {
     assert_eq!(shop.with(&limited, "POST", &echo, "[\"x\"]", "[1]"), 200);
     assert_eq!(shop.with(&limited, "POST", &echo, "[\"y\"]", "[1]"), 403);
     assert_eq!(shop.with(&limited, "POST", &scripts, "", script), 403);
-    // Of one procedure alone.
+    // A token of one procedure.
     let only = shop.permission("only", "All", "dbs/shop/colls/orders/sprocs/s", "", &[]);
     assert_eq!(shop.with(&only, "POST", &one, "[\"x\"]", "[]"), 200);
     assert_eq!(shop.with(&only, "POST", &echo, "[\"x\"]", "[1]"), 403);
@@ -299,7 +299,7 @@ fn who_may_store_and_run_scripts() {
 }
 
 #[test]
-fn a_token_opens_its_container_and_nothing_else() {
+fn a_token_gives_access_to_its_container_only() {
     let shop = Shop::open();
     let all = shop.permission("all", "All", "dbs/shop/colls/orders", "", &[]);
     let docs = format!("{ORDERS}/docs");
@@ -357,7 +357,7 @@ fn a_token_of_one_partition_stays_in_it() {
 
 /// Counts and sizes of the container are those of all partition keys.
 #[test]
-fn a_token_of_one_partition_is_told_nothing_of_the_others() {
+fn a_token_of_one_partition_reveals_nothing_of_the_others() {
     let shop = Shop::open();
     let limited = ",\"resourcePartitionKey\":[\"x\"]";
     let one = shop.permission("one", "All", "dbs/shop/colls/orders", limited, &[]);
@@ -431,7 +431,7 @@ fn a_batch_stays_in_the_partition_of_its_token() {
 }
 
 #[test]
-fn a_token_of_one_item_opens_it_alone() {
+fn a_token_of_one_item_gives_access_to_it_only() {
     let shop = Shop::open();
     let docs = format!("{ORDERS}/docs");
     shop.made("POST", &docs, ORDER);
@@ -470,7 +470,7 @@ fn tokens_end_with_their_permission_their_time_and_their_container() {
     assert_eq!(shop.with(&short, "GET", ORDERS, "", ""), 200);
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(shop.with(&short, "GET", ORDERS, "", ""), 403);
-    // A day at most, whatever shows the permission.
+    // A day at most, in every answer that has the permission.
     let permission = r#"{"id":"long","permissionMode":"All","resource":"dbs/shop/colls/secrets"}"#;
     let permissions = "/dbs/shop/users/ada/permissions";
     for bad in ["0", "-5", "soon", "86401", "2147483647", "99999999999"] {
@@ -491,7 +491,7 @@ fn tokens_end_with_their_permission_their_time_and_their_container() {
     assert_eq!(shop.server.call("POST", permissions, &day, permission).status, 201);
 }
 
-/// Stands where it is put.
+/// A clock that is set by the test.
 struct SetClock(std::sync::atomic::AtomicI64);
 
 impl quire_engine::Clock for SetClock {
@@ -518,7 +518,7 @@ fn an_expired_token_stays_expired_when_the_clock_goes_back() {
     assert_eq!(shop.with(&token, "GET", ORDERS, "", ""), 403);
     clock.0.fetch_sub(500_000, Ordering::Relaxed);
     assert_eq!(shop.with(&token, "GET", ORDERS, "", ""), 403);
-    // One that is made now works.
+    // A token that is made now is valid.
     let fresh = token_of(&shop.made("GET", "/dbs/shop/users/ada/permissions/p", ""));
     assert_eq!(shop.with(&fresh, "GET", ORDERS, "", ""), 200);
 }

@@ -1,4 +1,4 @@
-//! The server's certificate: renewed without a restart, and TLS as the only way in.
+//! The server's certificate: renewed without a restart; and servers that accept nothing but TLS.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -29,7 +29,7 @@ fn made() -> Made {
 }
 
 /// The answer to a read of the account by a client that trusts this certificate alone.
-fn ask(server: &TestServer, trusted: &Made) -> std::io::Result<String> {
+fn read_account(server: &TestServer, trusted: &Made) -> std::io::Result<String> {
     send(server, trusted, &signed(WELL_KNOWN_KEY, "GET", "/", &[("connection", "close")], ""))
 }
 
@@ -49,7 +49,7 @@ fn send(server: &TestServer, trusted: &Made, request: &[u8]) -> std::io::Result<
 }
 
 fn is_answered(server: &TestServer, trusted: &Made) -> bool {
-    ask(server, trusted).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    read_account(server, trusted).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
 }
 
 #[test]
@@ -76,20 +76,20 @@ fn a_new_certificate_is_used_and_a_bad_one_is_not() {
 }
 
 #[test]
-fn the_certificate_to_trust_is_told_without_a_key() {
+fn the_certificate_to_trust_needs_no_key() {
     let (first, second) = (made(), made());
     let tls = first.tls.clone();
     let server = start_with(|config| config.tls = Some(tls));
     let fetch = b"GET /_explorer/emulator.pem HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-    let told = |made: &Made| {
+    let is_published = |made: &Made| {
         let answer = send(&server, made, fetch).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
         CertificateDer::from_pem_slice(body.as_bytes()).unwrap() == made.der
     };
-    assert!(told(&first));
+    assert!(is_published(&first));
     server.handle.reload_certificate(&second.tls).unwrap();
-    assert!(told(&second));
+    assert!(is_published(&second));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn the_files_are_read_again_when_they_change() {
         config.tls_files = Some(watched);
     });
     assert!(is_answered(&server, &first));
-    std::thread::sleep(Duration::from_millis(20)); // another time of change
+    std::thread::sleep(Duration::from_millis(20)); // another modification time
     // One after the other, as tools write them: in between they do not fit.
     write(&files.certificates, &second.tls.certificates_pem);
     assert!(is_answered(&server, &first));

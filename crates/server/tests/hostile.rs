@@ -1,4 +1,4 @@
-//! Clients that are broken, slow or malicious: the right status where there is one, and a server that goes on.
+//! Clients that are broken, slow or malicious: the right status where there is one, and a server that keeps serving.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -8,7 +8,7 @@ use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use quire_server::{ServerConfig, WELL_KNOWN_KEY};
-use support::{TestServer, Wire, signed, start, start_with};
+use support::{RawConnection, TestServer, signed, start, start_with};
 
 fn quick(config: &mut ServerConfig) {
     config.limits.head_timeout = Duration::from_millis(300);
@@ -21,10 +21,10 @@ fn truncated_requests() {
     let server = start();
     let whole = signed(WELL_KNOWN_KEY, "POST", "/dbs", &[], "{\"id\":\"cut\"}");
     for cut in (1..whole.len()).step_by(7) {
-        let mut wire = server.connect();
-        wire.send(&whole[..cut]);
-        wire.0.shutdown(Shutdown::Write).unwrap();
-        assert!(wire.is_closed_within(Duration::from_secs(5)), "cut at {cut}");
+        let mut connection = server.connect();
+        connection.send(&whole[..cut]);
+        connection.0.shutdown(Shutdown::Write).unwrap();
+        assert!(connection.is_closed_within(Duration::from_secs(5)), "cut at {cut}");
     }
     server.check_alive();
     server.call("GET", "/dbs/cut", &[], "").check_error(404, "NotFound", "does not exist");
@@ -33,14 +33,14 @@ fn truncated_requests() {
 #[test]
 fn pipelined_requests_are_answered_in_order() {
     let server = start();
-    let mut wire = server.connect();
+    let mut connection = server.connect();
     let mut all = signed(WELL_KNOWN_KEY, "GET", "/dbs/missing", &[], "");
     all.extend(signed(WELL_KNOWN_KEY, "GET", "/", &[], ""));
     all.extend(signed(WELL_KNOWN_KEY, "POST", "/dbs", &[], "{\"id\":\"piped\"}"));
     all.extend(signed(WELL_KNOWN_KEY, "GET", "/dbs/piped", &[], ""));
-    wire.send(&all);
+    connection.send(&all);
     for status in [404, 200, 201, 200] {
-        assert_eq!(wire.read_reply().unwrap().status, status);
+        assert_eq!(connection.read_reply().unwrap().status, status);
     }
     server.check_alive();
 }
@@ -49,35 +49,35 @@ fn pipelined_requests_are_answered_in_order() {
 fn heads_that_are_too_large() {
     let server = start();
     let long = "x".repeat(70 << 10);
-    let mut wire = server.connect();
-    wire.send(signed(WELL_KNOWN_KEY, "GET", "/", &[("x-long", &long)], ""));
-    wire.read_reply().unwrap().check_error(431, "RequestHeaderFieldsTooLarge", "headers");
+    let mut connection = server.connect();
+    connection.send(signed(WELL_KNOWN_KEY, "GET", "/", &[("x-long", &long)], ""));
+    connection.read_reply().unwrap().check_error(431, "RequestHeaderFieldsTooLarge", "headers");
     server.check_alive();
 
     let names: Vec<String> = (0..200).map(|number| format!("x-{number}")).collect();
     for count in [95, 200] {
         let many: Vec<(&str, &str)> = names[..count].iter().map(|name| (name.as_str(), "1")).collect();
-        let mut wire = server.connect();
-        wire.send(signed(WELL_KNOWN_KEY, "GET", "/", &many, ""));
-        assert_eq!(wire.read_reply().unwrap().status, 431, "{count} headers");
+        let mut connection = server.connect();
+        connection.send(signed(WELL_KNOWN_KEY, "GET", "/", &many, ""));
+        assert_eq!(connection.read_reply().unwrap().status, 431, "{count} headers");
         server.check_alive();
     }
 
-    // One that never ends is cut off by the parser.
-    let mut wire = server.connect();
-    wire.send("GET / HTTP/1.1\r\nhost: localhost\r\nx-endless: ");
+    // The parser ends one that never ends.
+    let mut connection = server.connect();
+    connection.send("GET / HTTP/1.1\r\nhost: localhost\r\nx-endless: ");
     let chunk = "y".repeat(64 << 10);
     for _ in 0..64 {
-        if !wire.send(&chunk) {
+        if !connection.send(&chunk) {
             break;
         }
     }
-    assert!(wire.is_closed_within(Duration::from_secs(5)));
+    assert!(connection.is_closed_within(Duration::from_secs(5)));
     server.check_alive();
 
-    let mut wire = server.connect();
-    wire.send(format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "p".repeat(66 << 10)));
-    assert!(matches!(wire.read_reply().unwrap().status, 414 | 431));
+    let mut connection = server.connect();
+    connection.send(format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "p".repeat(66 << 10)));
+    assert!(matches!(connection.read_reply().unwrap().status, 414 | 431));
     server.check_alive();
 }
 
@@ -91,97 +91,97 @@ fn bodies_that_are_too_large() {
     server.check_alive();
 
     // Chunked: the size is not known before it is too much.
-    let mut wire = server.connect();
+    let mut connection = server.connect();
     let head = signed(WELL_KNOWN_KEY, "POST", "/dbs", &[("transfer-encoding", "chunked")], "");
     let head = String::from_utf8(head).unwrap().replace("content-length: 0\r\n", "");
-    wire.send(&head);
+    connection.send(&head);
     let chunk = format!("{:x}\r\n{}\r\n", 64 << 10, "c".repeat(64 << 10));
     for _ in 0..48 {
-        wire.send(&chunk);
+        connection.send(&chunk);
     }
-    wire.send("0\r\n\r\n");
-    wire.read_reply().unwrap().check_error(413, "RequestEntityTooLarge", "Request size is too large");
+    connection.send("0\r\n\r\n");
+    connection.read_reply().unwrap().check_error(413, "RequestEntityTooLarge", "Request size is too large");
     server.check_alive();
 
-    // A client that asks first is told before it sends.
-    let mut wire = server.connect();
+    // A client that expects 100-continue is refused before it sends.
+    let mut connection = server.connect();
     let headers = [("expect", "100-continue"), ("content-length", "99999999")];
     let head = signed(WELL_KNOWN_KEY, "POST", "/dbs", &headers, "");
     let head = String::from_utf8(head).unwrap().replace("content-length: 0\r\n", "");
-    wire.send(&head);
-    assert_eq!(wire.read_reply().unwrap().status, 413);
+    connection.send(&head);
+    assert_eq!(connection.read_reply().unwrap().status, 413);
     server.check_alive();
 }
 
 #[test]
-fn a_client_that_asks_first_is_told_to_go_on() {
+fn expect_continue_is_answered() {
     let server = start();
-    let mut wire = server.connect();
+    let mut connection = server.connect();
     let body = "{\"id\":\"asked\"}";
     let request = signed(WELL_KNOWN_KEY, "POST", "/dbs", &[("expect", "100-continue")], body);
     let head = request.len() - body.len();
-    wire.send(&request[..head]);
-    assert_eq!(wire.read_reply().unwrap().status, 100);
-    wire.send(&request[head..]);
-    assert_eq!(wire.read_reply().unwrap().status, 201);
+    connection.send(&request[..head]);
+    assert_eq!(connection.read_reply().unwrap().status, 100);
+    connection.send(&request[head..]);
+    assert_eq!(connection.read_reply().unwrap().status, 201);
 }
 
 #[test]
 fn a_chunked_body_leaves_the_connection_open() {
     let server = start();
-    let mut wire = server.connect();
+    let mut connection = server.connect();
     let head = signed(WELL_KNOWN_KEY, "POST", "/dbs", &[("transfer-encoding", "chunked")], "");
-    wire.send(String::from_utf8(head).unwrap().replace("content-length: 0\r\n", ""));
-    wire.send("5\r\n{\"id\"\r\n");
-    wire.send("b\r\n:\"chunked\"}\r\n0\r\ntrailer: 1\r\n\r\n");
-    let reply = wire.read_reply().unwrap();
+    connection.send(String::from_utf8(head).unwrap().replace("content-length: 0\r\n", ""));
+    connection.send("5\r\n{\"id\"\r\n");
+    connection.send("b\r\n:\"chunked\"}\r\n0\r\ntrailer: 1\r\n\r\n");
+    let reply = connection.read_reply().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (201, None), "{}", reply.text());
-    assert_eq!(wire.call("GET", "/dbs/chunked", &[], "").status, 200);
+    assert_eq!(connection.call("GET", "/dbs/chunked", &[], "").status, 200);
 }
 
 #[test]
-fn slow_clients_are_cut_off() {
+fn slow_clients_are_disconnected() {
     let server = start_with(quick);
-    // A head that comes byte by byte.
-    let mut wire = server.connect();
+    // A head that is sent byte by byte.
+    let mut connection = server.connect();
     let started = Instant::now();
     for byte in
         b"GET / HTTP/1.1\r\nhost: localhost\r\nx-slow: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
     {
-        if !wire.send([*byte]) {
+        if !connection.send([*byte]) {
             break;
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(wire.is_closed_within(Duration::from_secs(2)));
+    assert!(connection.is_closed_within(Duration::from_secs(2)));
     assert!(started.elapsed() < Duration::from_secs(4));
     server.check_alive();
 
-    // A connection that never says anything.
-    let mut wire = server.connect();
-    assert!(wire.is_closed_within(Duration::from_secs(2)));
+    // A connection that never sends anything.
+    let mut connection = server.connect();
+    assert!(connection.is_closed_within(Duration::from_secs(2)));
     server.check_alive();
 
     // A body that stops half way.
-    let mut wire = server.connect();
+    let mut connection = server.connect();
     let request = signed(WELL_KNOWN_KEY, "POST", "/dbs", &[], "{\"id\":\"never comes\"}");
-    wire.send(&request[..request.len() - 5]);
-    wire.read_reply().unwrap().check_error(408, "RequestTimeout", "timed out");
+    connection.send(&request[..request.len() - 5]);
+    connection.read_reply().unwrap().check_error(408, "RequestTimeout", "timed out");
     server.check_alive();
 
-    // A connection that is silent between requests.
-    let mut wire = server.connect();
-    assert_eq!(wire.call("GET", "/", &[], "").status, 200);
-    assert!(wire.is_closed_within(Duration::from_secs(3)));
+    // A connection that is idle between requests.
+    let mut connection = server.connect();
+    assert_eq!(connection.call("GET", "/", &[], "").status, 200);
+    assert!(connection.is_closed_within(Duration::from_secs(3)));
     server.check_alive();
 }
 
 #[test]
 fn a_busy_connection_outlives_the_idle_time() {
     let server = start_with(quick);
-    let mut wire = server.connect();
+    let mut connection = server.connect();
     for _ in 0..10 {
-        assert_eq!(wire.call("GET", "/", &[], "").status, 200);
+        assert_eq!(connection.call("GET", "/", &[], "").status, 200);
         std::thread::sleep(Duration::from_millis(150));
     }
 }
@@ -190,9 +190,9 @@ fn a_busy_connection_outlives_the_idle_time() {
 fn bad_methods_and_paths() {
     let server = start();
     let raw = |text: &str| {
-        let mut wire = server.connect();
-        wire.send(text);
-        let status = wire.read_reply().ok().map(|reply| reply.status);
+        let mut connection = server.connect();
+        connection.send(text);
+        let status = connection.read_reply().ok().map(|reply| reply.status);
         server.check_alive();
         status
     };
@@ -229,11 +229,11 @@ fn bad_methods_and_paths() {
 fn lengths_that_disagree() {
     let server = start();
     let raw = |headers: &str, body: &str| {
-        let mut wire = server.connect();
+        let mut connection = server.connect();
         let text = String::from_utf8(signed(WELL_KNOWN_KEY, "POST", "/dbs", &[], "")).unwrap();
-        wire.send(text.replace("content-length: 0\r\n", headers) + body);
-        wire.0.shutdown(Shutdown::Write).unwrap();
-        let status = wire.read_reply().ok().map(|reply| reply.status);
+        connection.send(text.replace("content-length: 0\r\n", headers) + body);
+        connection.0.shutdown(Shutdown::Write).unwrap();
+        let status = connection.read_reply().ok().map(|reply| reply.status);
         server.check_alive();
         status
     };
@@ -244,7 +244,7 @@ fn lengths_that_disagree() {
     // Chunked wins: the body is empty, and what follows is a request of its own, unsigned.
     assert_eq!(raw("content-length: 3\r\ntransfer-encoding: chunked\r\n", smuggled), Some(400));
     assert_eq!(raw("transfer-encoding: gzip, identity\r\n", "x"), Some(400));
-    // Longer than what comes: the client hung up.
+    // Longer than what is sent: the client closed the connection.
     assert!(matches!(raw("content-length: 500\r\n", "{\"id\":\"short\"}"), None | Some(400)));
     server.call("GET", "/dbs/short", &[], "").check_error(404, "NotFound", "");
 }
@@ -273,7 +273,7 @@ fn foreign_hosts_and_origins() {
     }
     let reply = server.call("GET", "/", &[("origin", "http://localhost")], "");
     assert_eq!(reply.status, 200);
-    // The probes tell nothing to a foreign page either.
+    // The probes are refused to a foreign page as well.
     assert_eq!(server.call("GET", "/_quire/live", &[("host", "evil.example")], "").status, 421);
     server.check_alive();
 }
@@ -306,21 +306,21 @@ fn too_many_connections() {
         config.limits.connection_count_max = 8;
         config.limits.connections_per_address_max = Some(8);
     });
-    let mut held: Vec<Wire> = (0..8).map(|_| server.connect()).collect();
-    for wire in &mut held {
-        assert_eq!(wire.call("GET", "/", &[], "").status, 200);
+    let mut held: Vec<RawConnection> = (0..8).map(|_| server.connect()).collect();
+    for connection in &mut held {
+        assert_eq!(connection.call("GET", "/", &[], "").status, 200);
     }
     let mut refused = server.connect();
     let reply = refused.read_reply().unwrap();
     assert_eq!(reply.status, 503);
     let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
     assert_eq!(body["code"], "ServiceUnavailable");
-    for wire in &mut held {
-        assert_eq!(wire.call("GET", "/", &[], "").status, 200);
+    for connection in &mut held {
+        assert_eq!(connection.call("GET", "/", &[], "").status, 200);
     }
     drop(held);
     wait_until_served(&server);
-    // Many that come and go.
+    // Many that are opened and closed.
     for _ in 0..500 {
         drop(server.connect());
     }
@@ -331,9 +331,9 @@ fn too_many_connections() {
 fn wait_until_served(server: &TestServer) {
     let until = Instant::now() + Duration::from_secs(10);
     loop {
-        let mut wire = server.connect();
-        wire.send(signed(WELL_KNOWN_KEY, "GET", "/", &[], ""));
-        if wire.read_reply().is_ok_and(|reply| reply.status == 200) {
+        let mut connection = server.connect();
+        connection.send(signed(WELL_KNOWN_KEY, "GET", "/", &[], ""));
+        if connection.read_reply().is_ok_and(|reply| reply.status == 200) {
             return;
         }
         assert!(Instant::now() < until, "the places were not given back");
@@ -359,7 +359,7 @@ fn bodies_share_a_budget() {
 }
 
 #[test]
-fn an_unknown_client_cannot_make_the_server_hold_a_body() {
+fn the_body_of_an_unauthenticated_request_is_not_read() {
     let server = start_with(|config| config.limits.in_flight_bytes_max = 1 << 20);
     let body = "b".repeat(2 << 20);
     let reply =
@@ -390,20 +390,20 @@ fn get(stream: u32) -> Vec<u8> {
 #[test]
 fn a_flood_of_resets_ends_the_connection() {
     let server = start();
-    let mut wire = server.connect();
-    wire.send(PREFACE);
-    wire.send(frame(4, 0, 0, &[]));
+    let mut connection = server.connect();
+    connection.send(PREFACE);
+    connection.send(frame(4, 0, 0, &[]));
     let mut flood = Vec::new();
     for number in 0..20_000_u32 {
         flood.extend(get(2 * number + 1));
         flood.extend(frame(3, 0, 2 * number + 1, &8_u32.to_be_bytes()));
     }
     for part in flood.chunks(64 << 10) {
-        if !wire.send(part) {
+        if !connection.send(part) {
             break;
         }
     }
-    assert!(wire.is_closed_within(Duration::from_secs(10)), "20,000 resets were tolerated");
+    assert!(connection.is_closed_within(Duration::from_secs(10)), "20,000 resets were tolerated");
     server.check_alive();
 }
 
@@ -417,56 +417,56 @@ fn broken_frames_end_the_connection() {
         &frame(1, 0x4, 1, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), // headers that cannot be decoded
     ];
     for flood in floods {
-        let mut wire = server.connect();
-        wire.send(PREFACE);
-        wire.send(frame(4, 0, 0, &[]));
-        wire.send(flood);
-        assert!(wire.is_closed_within(Duration::from_secs(5)), "{flood:?}");
+        let mut connection = server.connect();
+        connection.send(PREFACE);
+        connection.send(frame(4, 0, 0, &[]));
+        connection.send(flood);
+        assert!(connection.is_closed_within(Duration::from_secs(5)), "{flood:?}");
         server.check_alive();
     }
     // Endless continuations, each small.
-    let mut wire = server.connect();
-    wire.send(PREFACE);
-    wire.send(frame(4, 0, 0, &[]));
-    wire.send(frame(1, 0x1, 1, &[0x82]));
+    let mut connection = server.connect();
+    connection.send(PREFACE);
+    connection.send(frame(4, 0, 0, &[]));
+    connection.send(frame(1, 0x1, 1, &[0x82]));
     for _ in 0..100_000 {
-        if !wire.send(frame(9, 0, 1, &[0x40, 1, b'a', 1, b'b'])) {
+        if !connection.send(frame(9, 0, 1, &[0x40, 1, b'a', 1, b'b'])) {
             break;
         }
     }
-    assert!(wire.is_closed_within(Duration::from_secs(5)));
+    assert!(connection.is_closed_within(Duration::from_secs(5)));
     server.check_alive();
 }
 
 #[test]
-fn a_preface_that_stops_is_cut_off() {
+fn an_incomplete_preface_is_disconnected() {
     let server = start_with(quick);
-    let mut wire = server.connect();
-    wire.send(&PREFACE[..10]);
-    assert!(wire.is_closed_within(Duration::from_secs(2)));
-    let mut wire = server.connect();
-    wire.send(PREFACE);
-    wire.send(frame(4, 0, 0, &[]));
-    assert!(wire.is_closed_within(Duration::from_secs(3)), "a connection without requests stays");
+    let mut connection = server.connect();
+    connection.send(&PREFACE[..10]);
+    assert!(connection.is_closed_within(Duration::from_secs(2)));
+    let mut connection = server.connect();
+    connection.send(PREFACE);
+    connection.send(frame(4, 0, 0, &[]));
+    assert!(connection.is_closed_within(Duration::from_secs(3)), "a connection without requests stays");
     server.check_alive();
 }
 
 #[test]
-fn answers_nobody_takes_do_not_pile_up() {
+fn answers_that_are_not_read_do_not_accumulate() {
     let server = start_with(quick);
-    let mut wire = server.connect();
+    let mut connection = server.connect();
     let request = signed(WELL_KNOWN_KEY, "GET", "/", &[], "");
-    wire.0.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
-    // Pipelines requests and never reads: the server stops reading, then gives up.
+    connection.0.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    // Pipelines requests and never reads: the server stops reading, then closes the connection.
     for _ in 0..20_000 {
-        if !wire.send(&request) {
+        if !connection.send(&request) {
             break;
         }
     }
     std::thread::sleep(Duration::from_millis(2000));
     let mut scratch = vec![0; 1 << 20];
     let mut total = 0;
-    while let Ok(count) = wire.0.read(&mut scratch) {
+    while let Ok(count) = connection.0.read(&mut scratch) {
         if count == 0 {
             break;
         }
@@ -476,7 +476,7 @@ fn answers_nobody_takes_do_not_pile_up() {
     server.check_alive();
 }
 
-/// What reads the first of two headers and what reads the last must not disagree.
+/// Code that reads the first of two headers and code that reads the last must not disagree.
 #[test]
 fn a_header_that_decides_something_is_sent_once() {
     let server = start();
@@ -514,7 +514,7 @@ fn a_header_that_decides_something_is_sent_once() {
         let reply = server.call("GET", item, &[(name, first), (name, second)], "");
         reply.check_error(400, "BadRequest", &format!("'{name}' must be sent only once"));
     }
-    // Lists by their definition, and headers that nobody here looks at.
+    // Lists by their definition, and headers that the server does not read.
     for (name, first, second) in [
         ("accept", "application/json", "*/*"),
         ("via", "1.1 one", "1.1 two"),

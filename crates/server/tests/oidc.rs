@@ -33,7 +33,7 @@ fn roles_decide_what_a_bearer_may_do() {
     made(&server, "/dbs/d/users", "{\"id\":\"u\"}");
     let writer = issuer.rs256(&issuer.claims(&json!(["Other", "Quire.ReadWrite"])));
     let reader = issuer.es256("curve", &issuer.claims(&json!("Quire.Read")));
-    let nobody = issuer.rs256(&issuer.claims(&json!(["Other"])));
+    let without_role = issuer.rs256(&issuer.claims(&json!(["Other"])));
     let docs = "/dbs/d/colls/c/docs";
     assert_eq!(call(&server, &writer, "POST", docs, "{\"id\":\"1\",\"pk\":\"x\"}").status, 201);
     assert_eq!(call(&server, &reader, "GET", "/dbs/d/colls/c/docs/1", "").status, 200);
@@ -49,10 +49,10 @@ fn roles_decide_what_a_bearer_may_do() {
     assert_eq!(call(&server, &writer, "DELETE", "/dbs/d/colls/c", "").status, 403);
     assert_eq!(call(&server, &writer, "GET", "/dbs/d/users/u/permissions", "").status, 403);
     assert_eq!(call(&server, &writer, "GET", "/_quire/metrics", "").status, 403);
-    let refused = call(&server, &nobody, "GET", "/", "");
+    let refused = call(&server, &without_role, "GET", "/", "");
     refused.check_error(403, "Forbidden", "none of the roles");
     assert_eq!(refused.header("x-ms-substatus"), Some("5300"));
-    // The account's key goes on working.
+    // The key of the account is still valid.
     assert_eq!(server.call("GET", "/dbs", &[], "").status, 200);
 }
 
@@ -101,11 +101,11 @@ fn forged_and_stale_tokens_are_refused() {
     check(&token(&json!({"alg": "PS512", "kid": "rsa"}), &good, sign), "algorithm is not accepted");
     check(&token(&json!({"alg": "ES256", "kid": "rsa"}), &good, sign), "not one of the issuer's");
     check(&token(&json!({"alg": "RS384", "kid": "rsa"}), &good, sign), "signature is wrong");
-    // A key that the token brings along.
+    // A key inside the token.
     let own = new_curve_key();
     let header = json!({"alg": "ES256", "kid": "curve", "jwk": curve_jwk("curve", &own)});
     check(&token(&header, &good, |text| sign_curve(&own, text)), "signature is wrong");
-    // Another's signature, a changed text, a cut token.
+    // The signature of another key, a changed text, a truncated token.
     let other = issuer.es256("curve", &issuer.claims(&json!(["Quire.Read"])));
     let (_, signature) = other.rsplit_once('.').unwrap();
     let mine = issuer.es256("curve", &good);
@@ -125,7 +125,7 @@ fn new_keys_are_found_and_unknown_ones_do_not_flood_the_issuer() {
     assert_eq!(
         issuer.requests.load(Ordering::Relaxed),
         0,
-        "the issuer is asked when a token comes, not before"
+        "the issuer is read with the first token, not before"
     );
     assert_eq!(call(&server, &issuer.es256("curve", &claims), "GET", "/", "").status, 200);
     assert_eq!(issuer.requests.load(Ordering::Relaxed), 2);
@@ -133,7 +133,7 @@ fn new_keys_are_found_and_unknown_ones_do_not_flood_the_issuer() {
         let unknown = issuer.es256(&format!("made-up-{number}"), &claims);
         call(&server, &unknown, "GET", "/", "").check_error(401, "Unauthorized", "not one of the issuer's");
     }
-    assert_eq!(issuer.requests.load(Ordering::Relaxed), 2, "asked again too soon");
+    assert_eq!(issuer.requests.load(Ordering::Relaxed), 2, "read again too soon");
     // A key that the issuer adds is found once the interval is over.
     *issuer.keys.lock() = json!({"keys": [curve_jwk("second", &issuer.curve)]});
     let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
@@ -141,7 +141,7 @@ fn new_keys_are_found_and_unknown_ones_do_not_flood_the_issuer() {
         assert!(std::time::Instant::now() < until, "the new key was not found");
         std::thread::sleep(std::time::Duration::from_millis(500));
     }
-    // The one it took away is gone.
+    // The one that it removed is not accepted.
     call(&server, &issuer.rs256(&claims), "GET", "/", "").check_error(401, "Unauthorized", "");
 }
 
@@ -160,13 +160,13 @@ fn an_issuer_that_does_not_answer() {
     server.check_alive();
 }
 
-/// One that takes connections and never answers.
+/// An issuer that accepts connections and never answers.
 #[test]
-fn bearers_do_not_queue_behind_a_dead_issuer() {
+fn requests_do_not_queue_behind_an_issuer_that_does_not_answer() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = asked.clone();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = connections.clone();
     std::thread::spawn(move || {
         let mut silent = Vec::new();
         for stream in listener.incoming() {
@@ -181,21 +181,21 @@ fn bearers_do_not_queue_behind_a_dead_issuer() {
     std::thread::scope(|scope| {
         let bearers: Vec<_> =
             (0..8).map(|_| scope.spawn(|| call(&server, &token, "GET", "/", "").status)).collect();
-        while asked.load(Ordering::Relaxed) == 0 {
+        while connections.load(Ordering::Relaxed) == 0 {
             std::thread::yield_now();
         }
-        // Meanwhile a key is all that a request needs.
+        // Requests with a key are served meanwhile.
         server.check_alive();
         for bearer in bearers {
             assert_eq!(bearer.join().unwrap(), 503);
         }
     });
-    // They waited for one look at the issuer, and the next ones do not even start another.
-    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    // They waited for one read of the issuer, and later ones start no other.
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
     for _ in 0..3 {
         assert_eq!(call(&server, &token, "GET", "/", "").status, 503);
     }
-    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Who may do what: every path, verb and combination of headers, tried by every kind of principal over HTTP.
+//! Rights: every path, verb and combination of headers, tried by every kind of principal over HTTP.
 //!
 //! [`OPERATIONS`] and [`Principal::may`] say what is allowed, independently of the server's own table; everything else must
 //! be refused. A request that must be refused carries a body that would change something, and nothing may have been
@@ -17,7 +17,7 @@ use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use serde_json::{Value, json};
 use support::issuer::LocalIssuer;
-use support::{Reply, TestServer, Wire, encode, now, signed, start_on};
+use support::{RawConnection, Reply, TestServer, encode, now, signed, start_on};
 
 /// Path, verb, the sets of flags that make it an operation (`-`: none), and the access that it needs.
 const OPERATIONS: &str = "
@@ -164,7 +164,7 @@ impl Stated {
     }
 }
 
-/// Who asks.
+/// A sender of requests.
 struct Principal {
     name: &'static str,
     authorization: Authorization,
@@ -190,7 +190,7 @@ impl Principal {
         );
         match (self.name, access) {
             (_, "open") => true,
-            _ if self.is_stranger() => false,
+            _ if self.has_no_access() => false,
             ("key", _) => true,
             ("read-only key", _) => reads,
             ("writer", "write-items" | "execute") => true,
@@ -208,8 +208,8 @@ impl Principal {
         }
     }
 
-    /// Has no access at all. The protocol knows no tokens of databases.
-    fn is_stranger(&self) -> bool {
+    /// Has no access at all. The protocol has no tokens of databases.
+    fn has_no_access(&self) -> bool {
         matches!(self.name, "nobody" | "expired" | "revoked" | "without role" | "all of a database")
     }
 
@@ -231,13 +231,13 @@ struct World {
     echoes: Arc<AtomicU64>,
     principals: Vec<Principal>,
     offer: String,
-    wire: Wire,
+    connection: RawConnection,
     counter: u64,
     _issuer: LocalIssuer,
 }
 
 const ITEM: &str = r#"{"id":"1","pk":"x"}"#;
-/// Creates an item unless told not to.
+/// Creates an item unless its argument is true.
 const PROCEDURE: &str = "function (idle) { if (!idle) { getContext().getCollection().createDocument(getContext().getCollection().getSelfLink(), {pk: 'x'}); } }";
 
 fn random_key(byte: u8) -> String {
@@ -273,14 +273,14 @@ impl World {
                 }),
             }];
         });
-        let wire = server.connect();
+        let connection = server.connect();
         let mut world = World {
             server,
             storage,
             echoes,
             principals: Vec::new(),
             offer: String::new(),
-            wire,
+            connection,
             counter: 0,
             _issuer: issuer,
         };
@@ -424,17 +424,17 @@ impl World {
     }
 
     fn exchange(&mut self, request: &[u8], is_head: bool) -> Reply {
-        self.wire.send(request);
-        let reply = if is_head { self.wire.read_head() } else { self.wire.read_reply() };
+        self.connection.send(request);
+        let reply = if is_head { self.connection.read_head() } else { self.connection.read_reply() };
         let reply = reply.expect("an answer");
         if reply.header("connection") == Some("close") {
-            self.wire = self.server.connect();
+            self.connection = self.server.connect();
         }
         reply
     }
 }
 
-/// One request, whoever sends it.
+/// One request, of any sender.
 struct Try<'a> {
     path: &'a str,
     verb: &'static str,
@@ -525,12 +525,12 @@ fn is_refusal(reply: &Reply) -> bool {
                 .any(|part| text.contains(part))
 }
 
-/// What is wrong with the answer. What was changed comes first in the order of texts.
+/// What is wrong with the answer. Changes come first in the order of texts.
 fn problem(world: &mut World, stated: &Stated, principal: usize, try_: &Try<'_>) -> Option<String> {
     let names = try_.names();
     let access = stated.access(try_.path, try_.verb, &names);
     let who = &world.principals[principal];
-    let (name, is_stranger) = (who.name, who.is_stranger());
+    let (name, has_no_access) = (who.name, who.has_no_access());
     let allowed = access.map(|access| who.may(access, try_.path, try_.key));
     let before = world.effects();
     let reply = world.send(principal, try_, allowed == Some(true));
@@ -538,7 +538,7 @@ fn problem(world: &mut World, stated: &Stated, principal: usize, try_: &Try<'_>)
     let is_right = match allowed {
         Some(true) => !matches!(status, 401 | 403 | 405 | 500..) && !is_refusal(&reply),
         Some(false) => status == if name == "nobody" { 401 } else { 403 },
-        None if is_stranger && matches!(status, 401 | 403) => true,
+        None if has_no_access && matches!(status, 401 | 403) => true,
         None if try_.verb == "HEAD" => matches!(status, 400 | 405),
         None => is_refusal(&reply),
     };

@@ -1,4 +1,4 @@
-//! Protocols, doors, shutdown and faults beneath: everything around a request that is not the request.
+//! Protocols, listeners, shutdown and failing storage: everything around a request.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -16,7 +16,7 @@ use quire_server::{Endpoint, WELL_KNOWN_KEY};
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use rustls::pki_types::ServerName;
-use support::{TestServer, Wire, authorization, now, signed, start, start_on, start_with};
+use support::{RawConnection, TestServer, authorization, now, signed, start, start_on, start_with};
 
 fn start_tls() -> (TestServer, Arc<rustls::ClientConfig>) {
     support::start_tls(|config| config.limits.head_timeout = Duration::from_millis(500), &[])
@@ -37,17 +37,17 @@ fn http_and_https_share_a_port() {
 }
 
 #[test]
-fn a_handshake_that_is_none_or_never_ends() {
+fn a_handshake_that_is_invalid_or_never_ends() {
     let (server, _) = start_tls();
-    let mut wire = server.connect();
-    wire.send(b"\x16\x03\x01\x00\x05garbage and more garbage, none of it a ClientHello");
-    assert!(wire.is_closed_within(Duration::from_secs(2)));
-    let mut wire = server.connect();
-    wire.send(b"\x16\x03\x01\x02\x00");
-    assert!(wire.is_closed_within(Duration::from_secs(3)));
-    let mut wire = server.connect();
-    wire.send(b"\x16");
-    assert!(wire.is_closed_within(Duration::from_secs(3)));
+    let mut connection = server.connect();
+    connection.send(b"\x16\x03\x01\x00\x05garbage and more garbage, none of it a ClientHello");
+    assert!(connection.is_closed_within(Duration::from_secs(2)));
+    let mut connection = server.connect();
+    connection.send(b"\x16\x03\x01\x02\x00");
+    assert!(connection.is_closed_within(Duration::from_secs(3)));
+    let mut connection = server.connect();
+    connection.send(b"\x16");
+    assert!(connection.is_closed_within(Duration::from_secs(3)));
     server.check_alive();
 }
 
@@ -99,16 +99,16 @@ where
 }
 
 #[test]
-fn a_head_has_the_length_of_the_body_it_leaves_out() {
+fn the_answer_to_a_head_has_the_length_of_the_body() {
     let server = start();
     let whole = server.call("GET", "/", &[], "");
-    let mut wire = server.connect();
-    wire.send(signed(WELL_KNOWN_KEY, "HEAD", "/", &[], ""));
-    wire.send(signed(WELL_KNOWN_KEY, "GET", "/", &[], ""));
+    let mut connection = server.connect();
+    connection.send(signed(WELL_KNOWN_KEY, "HEAD", "/", &[], ""));
+    connection.send(signed(WELL_KNOWN_KEY, "GET", "/", &[], ""));
     let mut answers = String::new();
-    wire.0.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    connection.0.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     let mut scratch = [0; 4096];
-    while let Ok(count) = wire.0.read(&mut scratch) {
+    while let Ok(count) = connection.0.read(&mut scratch) {
         answers.push_str(&String::from_utf8_lossy(&scratch[..count]));
     }
     let length = format!("content-length: {}", whole.body.len());
@@ -117,14 +117,14 @@ fn a_head_has_the_length_of_the_body_it_leaves_out() {
 }
 
 #[test]
-fn metrics_have_a_door_of_their_own() {
+fn metrics_have_a_listener_of_their_own() {
     let server = start_with(|config| config.metrics_listen = Some("127.0.0.1:0".parse().unwrap()));
     server.check_alive();
-    let door = server.metrics_address.unwrap();
+    let address = server.metrics_address.unwrap();
     let ask = |path: &str, host: &str| {
-        let mut wire = Wire::connect(door);
-        wire.send(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n"));
-        wire.read_reply().unwrap()
+        let mut connection = RawConnection::connect(address);
+        connection.send(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n"));
+        connection.read_reply().unwrap()
     };
     let reply = ask("/metrics", "localhost");
     assert_eq!(reply.status, 200);
@@ -160,7 +160,7 @@ fn a_shutdown_finishes_what_was_accepted() {
 }
 
 #[test]
-fn a_shutdown_does_not_wait_for_ever() {
+fn a_shutdown_waits_for_a_limited_time() {
     let mut server = start_with(|config| config.limits.shutdown_timeout = Duration::from_millis(300));
     let mut stuck = server.connect();
     let request = signed(WELL_KNOWN_KEY, "POST", "/dbs", &[], "{\"id\":\"never\"}");
@@ -191,7 +191,7 @@ fn a_panic_costs_one_answer() {
 }
 
 #[test]
-fn waiting_writers_do_not_keep_readers_out() {
+fn waiting_writers_do_not_block_readers() {
     let open = Arc::new(AtomicBool::new(false));
     let gate = open.clone();
     let server = start_with(|config| {
@@ -209,7 +209,7 @@ fn waiting_writers_do_not_keep_readers_out() {
         }];
     });
     let request = signed(WELL_KNOWN_KEY, "POST", "/_quire/wait", &[], "{}");
-    let mut writers: Vec<Wire> = (0..3).map(|_| server.connect()).collect();
+    let mut writers: Vec<RawConnection> = (0..3).map(|_| server.connect()).collect();
     for writer in &mut writers {
         writer.send(&request);
         std::thread::sleep(Duration::from_millis(100));
@@ -249,33 +249,4 @@ fn after_a_failed_sync_writes_are_refused_and_reads_go_on() {
     assert_eq!(server.call("GET", "/_quire/ready", &[], "").status, 503);
     assert_eq!(server.call("GET", "/_quire/live", &[], "").status, 200);
     server.check_alive();
-}
-
-/// One place for reads, taken by a query of a minute whose client hangs up: the next query gets it at once.
-#[test]
-fn a_query_ends_when_its_client_goes_away() {
-    let server = start_with(|config| config.limits.reads_max = 1);
-    let must = |path: &str, headers: &[(&str, &str)], body: &str| {
-        let reply = server.call("POST", path, headers, body);
-        assert_eq!(reply.status, 201, "{path}: {}", reply.text());
-    };
-    must("/dbs", &[], r#"{"id":"d"}"#);
-    must("/dbs/d/colls", &[], r#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#);
-    let list: Vec<String> = (0..100).map(|number| number.to_string()).collect();
-    for id in 0..50 {
-        let item = format!(r#"{{"id":"{id}","pk":"p","l":[{}]}}"#, list.join(","));
-        must("/dbs/d/colls/c/docs", &[("x-ms-documentdb-partitionkey", "[\"p\"]")], &item);
-    }
-    let headers = [("x-ms-documentdb-isquery", "True"), ("x-ms-documentdb-partitionkeyrangeid", "0")];
-    let docs = "/dbs/d/colls/c/docs";
-    // 50 times a million rows.
-    let slow = r#"{"query":"SELECT VALUE COUNT(1) FROM c JOIN x IN c.l JOIN y IN c.l JOIN z IN c.l WHERE x + y + z < 0"}"#;
-    let mut wire = server.connect();
-    wire.send(signed(WELL_KNOWN_KEY, "POST", docs, &headers, slow));
-    std::thread::sleep(Duration::from_millis(300));
-    drop(wire);
-    let started = Instant::now();
-    let quick = server.call("POST", docs, &headers, r#"{"query":"SELECT VALUE 1 FROM c WHERE c.id = '7'"}"#);
-    assert_eq!(quick.status, 200, "{}", quick.text());
-    assert!(started.elapsed() < Duration::from_secs(15), "waited for {:?}", started.elapsed());
 }

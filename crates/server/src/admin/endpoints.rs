@@ -1,4 +1,4 @@
-//! Endpoints below `/_quire/` that the server's owner adds, such as backups.
+//! Endpoints below `/_quire/` that the program around the server adds, such as backups.
 
 use hyper::StatusCode;
 

@@ -28,15 +28,15 @@ pub(crate) fn ready(call: &AdminCall<'_>) -> AdminResult {
     Ok(AdminReply::text(status, PLAIN, text))
 }
 
-/// Those of the engine and those of the server.
+/// The workers of the engine and the tasks of the server.
 pub(super) fn workers(state: &State) -> Vec<WorkerStatus> {
     let mut workers = state.engine.workers();
     workers.extend(state.tasks.status());
     workers
 }
 
-/// Not ready when there is a reason already, or when a worker is failing as a whole. What fails for one container only is
-/// said, but takes nobody out of service. Names no resource: everybody may ask.
+/// Not ready when there is a reason already, or when a worker fails as a whole. A worker that fails for some containers only is
+/// reported, but the server is ready. Names no resource, because the endpoint is open.
 fn readiness(mut reasons: Vec<String>, workers: &[WorkerStatus]) -> (StatusCode, String) {
     let of_worker = |worker: &WorkerStatus| match worker.state {
         WorkerState::Running => None,
@@ -61,14 +61,14 @@ mod tests {
     }
 
     #[test]
-    fn ready_tells_about_workers() {
-        let ask = |state, parts| readiness(Vec::new(), &[worker(state, parts)]);
-        assert_eq!(ask(WorkerState::Running, 0), (StatusCode::OK, String::new()));
+    fn ready_reports_workers() {
+        let check = |state, parts| readiness(Vec::new(), &[worker(state, parts)]);
+        assert_eq!(check(WorkerState::Running, 0), (StatusCode::OK, String::new()));
         let text = "background worker sweep is failing for 2 resources\n";
-        assert_eq!(ask(WorkerState::Running, 2), (StatusCode::OK, text.to_owned()));
+        assert_eq!(check(WorkerState::Running, 2), (StatusCode::OK, text.to_owned()));
         let text = "background worker sweep is failing\n";
-        assert_eq!(ask(WorkerState::Failing, 0), (StatusCode::SERVICE_UNAVAILABLE, text.to_owned()));
+        assert_eq!(check(WorkerState::Failing, 0), (StatusCode::SERVICE_UNAVAILABLE, text.to_owned()));
         let text = "background worker sweep is down\n";
-        assert_eq!(ask(WorkerState::Down, 0), (StatusCode::SERVICE_UNAVAILABLE, text.to_owned()));
+        assert_eq!(check(WorkerState::Down, 0), (StatusCode::SERVICE_UNAVAILABLE, text.to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! `/_quire/metrics`: figures of the server and the engine, in Prometheus' text form.
+//! `/_quire/metrics`: metrics of the server and the engine, in the text form of Prometheus.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use hyper::header::HeaderValue;
 
 use crate::admin::health::workers;
 use crate::admin::{AdminReply, AdminResult};
-use crate::edge::metrics::Held;
+use crate::edge::metrics::OtherCounts;
 use crate::state::State;
 
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
@@ -15,7 +15,8 @@ const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=
 pub(crate) async fn read(state: &Arc<State>) -> AdminResult {
     let shared = state.clone();
     let engine = state.pool.read(move || shared.engine.statistics()).await?;
-    let held = Held { in_flight_bytes: state.bytes.held(), evicted_connections: state.connections.evicted() };
-    let text = state.metrics.write(&engine, &workers(state), held);
+    let connections = state.network.connections.counts();
+    let other = OtherCounts { in_flight_bytes: state.bytes.reserved(), connections };
+    let text = state.metrics.write(&engine, &workers(state), other);
     Ok(AdminReply::text(StatusCode::OK, METRICS_TYPE, text))
 }

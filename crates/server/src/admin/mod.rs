@@ -8,7 +8,7 @@
 //! lane, call. The function gets an [`AdminCall`] and the names, decoded, and answers with an [`AdminReply`]:
 //!
 //! - [`AdminCall::run`] calls the engine in the lane of the row, [`AdminCall::container`] looks up a container;
-//! - [`AdminCall::json`] and [`AdminCall::body`] give the body within a limit, [`AdminCall::parameters`] the query string, strictly;
+//! - [`AdminCall::json`] and [`AdminCall::body`] give the body within a limit, [`AdminCall::parameters`] the query string;
 //! - [`AdminCall::wait_until`] waits for work in the background, as long as `?waitMs=` says;
 //! - [`Request::precondition`] is `If-Match`, [`Request::has_version`] is `If-None-Match`; answer an etag by
 //!   [`AdminReply::with`];
@@ -20,7 +20,7 @@ mod path; // the paths, decoded
 mod reply; // how answers are written
 
 pub(crate) mod authority;
-pub(crate) mod endpoints; // those of the server's owner
+pub(crate) mod endpoints; // those that the program around the server adds
 pub(crate) mod faults;
 pub(crate) mod health; // live and ready
 pub(crate) mod metrics;
@@ -45,7 +45,7 @@ use crate::state::State;
 use crate::wire::status::{HandlerError, RequestError};
 
 const RESOURCE_TYPE: &str = "_quire";
-/// Between two looks at what a request waits for; the pause grows from one to the other.
+/// Between two checks of what a request waits for; the pause grows from one to the other.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
@@ -65,7 +65,8 @@ impl AdminCall<'_> {
         call: impl FnOnce(&Engine) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, HandlerError> {
         let engine = self.state.engine.clone();
-        let (answer, _place) = self.state.pool.run(self.operation.lane.work(), move || call(&engine)).await?;
+        let (answer, _permit) =
+            self.state.pool.run(self.operation.lane.work(), move || call(&engine)).await?;
         Ok(answer?)
     }
 
@@ -89,7 +90,7 @@ impl AdminCall<'_> {
         Parameters::parse(&self.request.path, known)
     }
 
-    /// Returns when `is_done`, after `wait`, or when the server stops. Takes no place of the pool while it waits.
+    /// Returns when `is_done`, after `wait`, or when the server stops. It holds no permit of the pool while it waits.
     pub async fn wait_until(&self, wait: Duration, mut is_done: impl FnMut() -> bool) {
         let (deadline, mut pause) = (Instant::now() + wait, PAUSE_MIN);
         while Instant::now() < deadline && !is_done() {

@@ -1,7 +1,7 @@
-//! `/_quire/dbs/{db}/colls/{coll}/partitions`: how a container is divided, and dividing it further.
+//! `/_quire/dbs/{db}/colls/{coll}/partitions`: the partitions of a container, and their splits.
 //!
-//! `GET …/partitions` lists them. `POST …/partitions/{id}/split` makes two of one and answers with the list as it then is;
-//! a container's throughput and size do the same by themselves.
+//! `GET …/partitions` lists them. `POST …/partitions/{id}/split` splits one and answers with the new list. The server also
+//! splits by itself, by throughput and size.
 
 use hyper::StatusCode;
 use quire_engine::{CannotSplit, Container, Engine, PartitionInfo};

@@ -1,4 +1,4 @@
-//! The paths of the server itself, decoded once: what lies below `/_quire/`, and the certificate to trust.
+//! The paths of the server itself, decoded once: those below `/_quire/`, and that of the certificate to trust.
 
 use std::borrow::Cow;
 
@@ -15,11 +15,11 @@ const AUTHORITY_PATH: &str = "/_explorer/emulator.pem";
 /// What a path names, as the rows of [`operations`](crate::operations) write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AdminRoute<'a> {
-    /// The segments behind `/_quire/`. Names in them are as long and as free as names are; no segment is empty.
+    /// The segments behind `/_quire/`. None is empty.
     Quire(&'a [&'a str]),
     /// The certificate of the authority that signed the server's own.
     Authority,
-    /// A path that the server's owner added.
+    /// A path of [`ServerConfig::endpoints`](crate::config::ServerConfig::endpoints).
     Endpoint(&'static str),
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum AdminRoute<'a> {
 #[derive(Debug)]
 pub(crate) enum AdminPath<'a> {
     Quire {
-        /// As they were sent. The words of the grammar are compared with these: an encoded word is a name, never a word.
+        /// As they were sent. The literals of a row are compared with these: an encoded segment is always a name.
         sent: Vec<&'a str>,
         decoded: Vec<Cow<'a, str>>,
     },
@@ -66,7 +66,7 @@ impl<'a> AdminPath<'a> {
         Ok(AdminPath::Quire { sent, decoded })
     }
 
-    /// For the search of an operation.
+    /// To find the operation.
     pub fn as_sent(&self) -> AdminRoute<'_> {
         match self {
             AdminPath::Quire { sent, .. } => AdminRoute::Quire(sent),
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_decoded_and_words_are_not() {
+    fn names_are_decoded_and_literals_are_not() {
         let path = AdminPath::split("/_quire/dbs/a%2Fb%20%C3%BC/colls/%64bs/view").unwrap();
         let sent = ["dbs", "a%2Fb%20%C3%BC", "colls", "%64bs", "view"];
         assert_eq!(path.as_sent(), AdminRoute::Quire(&sent));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn an_empty_or_invalid_segment_is_refused() {
         for path in ["/_quire/", "/_quire/metrics/", "/_quire//metrics", "/_quire/dbs/%FF", "/quire/live"] {
             assert_eq!(AdminPath::split(path).err(), Some(RouteError::InvalidUrl), "{path}");
         }

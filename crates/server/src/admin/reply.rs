@@ -24,8 +24,8 @@ impl AdminReply {
         AdminReply::text(status, JSON, body)
     }
 
-    /// 202: the work goes on after the answer. `location` are the segments behind `/_quire/` of the resource that tells how
-    /// far it is.
+    /// 202: the work continues after the answer. `location` are the segments behind `/_quire/` of the resource that shows its
+    /// progress.
     pub fn accepted(location: &[&str], body: impl Into<Value>) -> AdminReply {
         AdminReply::json(StatusCode::ACCEPTED, body).with(LOCATION, path_of(location))
     }
@@ -37,7 +37,7 @@ impl AdminReply {
         AdminReply(response)
     }
 
-    /// One header more. A value that cannot stand in a header is left out.
+    /// Adds a header. A value that is not valid in a header is left out.
     pub fn with(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> AdminReply {
         if let Ok(value) = value.try_into() {
             self.0.headers_mut().insert(name, value);

@@ -1,6 +1,6 @@
-//! `/_quire/dbs/{db}/colls/{coll}/view`: how far a view is, and filling it again.
+//! `/_quire/dbs/{db}/colls/{coll}/view`: the positions and lag of a view, and its rebuild.
 //!
-//! `GET …/view?waitMs=N` waits up to N milliseconds until the view has taken every write of its source. `POST …/view/rebuild`
+//! `GET …/view?waitMs=N` waits up to N milliseconds until the view has applied every write of its source. `POST …/view/rebuild`
 //! empties it and fills it again, in the background.
 
 use hyper::StatusCode;
@@ -8,7 +8,7 @@ use quire_engine::{Container, Engine, EngineError, ViewState, ViewStatus};
 use quire_value::{Object, Value};
 
 use crate::admin::{AdminCall, AdminReply, AdminResult};
-use crate::handlers::views::word;
+use crate::handlers::views::state_name;
 
 pub(crate) async fn status(call: &AdminCall<'_>, database: &str, container: &str) -> AdminResult {
     let wait = call.parameters(&["waitMs"])?.wait()?;
@@ -52,7 +52,7 @@ fn json(view: &Container, status: &ViewStatus) -> Object {
     let mut body = Object::new();
     body.set("id", view.definition.id.as_str());
     body.set("source", status.source.as_str());
-    body.set("status", word(status.state));
+    body.set("status", state_name(status.state));
     body.set("lag", number(status.lag));
     body.set("positions", positions.collect::<Vec<Value>>());
     body

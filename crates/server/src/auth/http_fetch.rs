@@ -31,7 +31,7 @@ pub enum FetchError {
     Status { status: StatusCode },
 }
 
-/// Trust of the machine, loaded once.
+/// The machine's root certificates, loaded once.
 pub(super) struct Fetcher {
     tls: Arc<rustls::ClientConfig>,
 }
@@ -69,7 +69,7 @@ impl Fetcher {
     }
 }
 
-/// Where a document is. Without encryption only on this machine: whoever can change the keys can forge tokens.
+/// Where a document is. Plain http is allowed on this machine only: a network that can change the keys can forge tokens.
 struct Address {
     https: bool,
     host: String,
@@ -128,7 +128,7 @@ where
         let body = Limited::new(response.into_body(), DOCUMENT_BYTES_MAX).collect().await;
         Ok(body.map_err(FetchError::Exchange)?.to_bytes())
     };
-    // The connection must be driven while the answer is awaited; both end with this future.
+    // The connection must be polled while the answer is awaited; both end with this future.
     tokio::pin!(answer);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {

@@ -10,7 +10,7 @@ use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, Enc
 use ring::signature as ring_signature;
 use ring::signature::{RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm};
 
-/// All that a token may be signed with.
+/// The algorithms that a token may be signed with.
 pub(super) const ALGORITHMS: [Algorithm; 7] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -21,7 +21,7 @@ pub(super) const ALGORITHMS: [Algorithm; 7] = [
     Algorithm::EdDSA,
 ];
 
-/// Makes ring the process's provider; a provider that is there already stays.
+/// Makes ring the provider of the process, unless one is set already.
 pub(super) fn install() {
     static PROVIDER: CryptoProvider = CryptoProvider {
         signer_factory: no_signer,

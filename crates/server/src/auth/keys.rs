@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 use ring::rand::SecureRandom;
 
-/// The key that every emulator shares, and that every client's documentation prints.
+/// The public key of every emulator, as the documentation of every client prints it.
 pub const WELL_KNOWN_KEY: &str =
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
@@ -170,7 +170,7 @@ impl Key {
 }
 
 fn parse_line(line: &str, number: usize) -> Result<(usize, &str), KeyError> {
-    // Base64 may end in `=`, so a bare key is told from `name = key` by the space-free text before the first `=`.
+    // Base64 may end in `=`: what stands before the first `=` of `name = key` tells it from a bare key.
     match line.split_once('=').map(|(name, text)| (name.trim(), text.trim())) {
         Some((name, text)) if !text.trim_matches('=').is_empty() => {
             let place = NAMES.iter().position(|known| *known == name);

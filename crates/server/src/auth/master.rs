@@ -12,13 +12,13 @@ use crate::state::State;
 
 const X_MS_DATE: HeaderName = HeaderName::from_static("x-ms-date");
 
-/// A date this far away, either way, is too old or too young.
+/// A date further away than this, before or after, is refused.
 const DATE_SKEW_MAX: Duration = Duration::from_secs(15 * 60);
 const DATE_BYTES_MAX: usize = 64;
-/// The year 9000: later dates are nobody's, and `httpdate` panics when it prints the year 10000.
+/// The year 9000. Later dates are refused, because `httpdate` panics when it prints the year 10000.
 const DATE_MAX: Duration = Duration::from_secs(221_845_392_000);
 
-/// What a request signs: its verb, and the type and link of what it names. A path of rids may be signed by its
+/// What the signature of a request is about: its verb, and the type and link of what it names. A path of rids may be signed by its
 /// last rid; a path whose database only looks like one, by its names.
 pub(crate) struct Signed<'a> {
     pub method: &'a Method,

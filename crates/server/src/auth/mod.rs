@@ -1,17 +1,17 @@
-//! Who asks, and what they may do.
+//! Authentication and authorization.
 //!
-//! [`authenticate`] finds out who signed a request: an account key ([`master`]), a resource token ([`token`]) or a
-//! bearer of a configured issuer ([`oidc`]). [`authorize`] says whether they have the access that its operation needs.
+//! [`authenticate`] finds the principal of a request: an account key ([`master`]), a resource token ([`token`]) or a
+//! bearer token of a configured issuer ([`oidc`]). [`authorize`] checks that it has the access that the operation needs.
 
-mod header; // what the authorization header says
+mod header; // the authorization header, parsed
 mod http_fetch; // the issuer's documents
 mod jwt; // signatures of bearer tokens, checked with ring
 mod keys; // the account's four keys
 mod master; // requests signed with an account key
 mod oidc; // bearer tokens of an issuer
-mod rights; // who has which access
-mod token; // resource tokens: what a permission gives to its user
-mod token_clock; // the time that resource tokens are judged by
+mod rights; // which principals have which access
+mod token; // resource tokens: the permission of a user
+mod token_clock; // the time that resource tokens are checked against
 mod token_text; // the bytes of resource tokens
 
 use hyper::HeaderMap;
@@ -34,7 +34,7 @@ use crate::edge::request::Request;
 use crate::routes::{Route, RouteKind};
 use crate::state::State;
 
-/// Whoever signed a request.
+/// The sender of a request, as far as its access is concerned.
 #[derive(Clone, Debug)]
 pub(crate) enum Principal {
     Master { read_only: bool },
@@ -55,7 +55,7 @@ pub(crate) enum Role {
     ReadWrite,
 }
 
-/// Why a request is not served. The texts are the service's where it has one.
+/// Why a request is not authenticated or not authorized. The messages are those of the service where it has one.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuthError {
     #[error("Required Header authorization is missing. Ensure a valid Authorization token is passed.")]
@@ -122,7 +122,7 @@ impl From<HeaderError> for AuthError {
     }
 }
 
-/// Who signed the request.
+/// The principal of the request.
 pub(crate) async fn authenticate(
     state: &State,
     request: &Request,
@@ -137,14 +137,14 @@ pub(crate) async fn authenticate(
     authenticate_signed(state, &request.headers, &signed).await
 }
 
-/// The same for a request outside the protocol's grammar.
+/// The same for a request that is not of the protocol.
 pub(crate) async fn authenticate_signed(
     state: &State,
     headers: &HeaderMap,
     signed: &Signed<'_>,
 ) -> Result<Principal, AuthError> {
     let sent = headers.get(AUTHORIZATION).ok_or(AuthError::Missing)?;
-    // Only what stands before a comma counts; base64 and percent encoding have none.
+    // What follows a comma is ignored; base64 and percent encoding have none.
     let sent = sent.as_bytes().split(|byte| *byte == b',').next().unwrap_or_default();
     let decoded = header::percent_decoded(sent);
     let (kind, signature) = header::split(&decoded)?;
@@ -161,8 +161,8 @@ pub(crate) async fn authenticate_signed(
     }
 }
 
-/// Whether the principal has the access that an operation on the route needs. `partition_key` reads the header; only
-/// tokens that are limited to a key ask for it.
+/// Whether the principal has the access that an operation on the route needs. `partition_key` parses the
+/// header; it is called for tokens that are limited to a key.
 pub(crate) fn authorize(
     engine: &Engine,
     principal: &Principal,
@@ -177,7 +177,7 @@ pub(crate) fn authorize(
     }
 }
 
-/// Whether the principal has an access that is about no resource.
+/// The same for an access that is about no resource.
 pub(crate) fn authorize_server(principal: &Principal, access: Access) -> Result<(), AuthError> {
     rights::check(principal, access)
 }

@@ -1,11 +1,12 @@
 //! Bearer tokens (`type=aad`): JWTs of one configured issuer.
 //!
-//! The issuer's keys are found through its discovery document and kept; a token with an unknown key id makes the
-//! server look again, at most once in [`REFRESH_INTERVAL`], so that a flood of made-up ids costs the issuer nothing.
+//! The keys of the issuer are found through its discovery document and cached. A token with an unknown key id makes the
+//! server read them again, at most once in [`REFRESH_INTERVAL`], so that a flood of invented ids costs the issuer nothing.
 //!
-//! The keys are read by a task of their own, one at a time and within a bounded time. Requests wait for it only when
-//! there is no key for their token yet, [`WAIT_MAX`] at most and [`WAITING_COUNT_MAX`] of them at once; a failure holds
-//! for the interval. So an issuer that is dead costs a bearer a few seconds once, and everybody else nothing.
+//! The keys are read by a task of its own, one read at a time and within a limited time. Requests wait for it only when
+//! there is no key for their token yet, [`WAIT_MAX`] at most and [`WAITING_COUNT_MAX`] of them at once; a failure is
+//! remembered for the interval. So an issuer that does not answer delays requests with a bearer token for a few seconds once,
+//! and other requests never.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,14 +23,14 @@ use super::http_fetch::{FetchError, Fetcher, check_address};
 use super::{AuthError, Role, jwt};
 
 const LEEWAY_SECONDS: i64 = 60;
-/// From the end of one look at the issuer to the start of the next.
+/// From the end of one read of the keys to the start of the next.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 /// Both documents together.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a request waits for the issuer.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 const WAITING_COUNT_MAX: usize = 256;
-/// Keys older than this are read again even when every key id is known, so that a withdrawn key stops working.
+/// Keys older than this are read again even when no key id is unknown, so that a withdrawn key stops working.
 const KEYS_AGE_MAX: Duration = Duration::from_secs(3600);
 const KEY_COUNT_MAX: usize = 64;
 
@@ -81,7 +82,7 @@ enum RefreshError {
 
 pub(crate) struct Issuer {
     source: Arc<Source>,
-    /// Where keys are read: connections come and go with runtimes of their own.
+    /// Where keys are read: the runtime of a connection ends with it.
     runtime: tokio::runtime::Handle,
     waiting: AtomicUsize,
 }
@@ -92,7 +93,7 @@ struct Source {
     fetcher: Fetcher,
     keys: ArcSwap<KeySet>,
     refresh: Mutex<Refresh>,
-    /// How many times the issuer was looked at to the end.
+    /// How many reads of the keys have ended.
     looks: watch::Sender<u64>,
 }
 
@@ -192,7 +193,7 @@ impl Issuer {
             && known.is_usable()
         {
             if known.is_old() {
-                // The next requests will have what this one does not wait for.
+                // Later requests will have the new keys; this one does not wait for them.
                 self.start_refresh();
             }
             return decoding_key(key);
@@ -205,7 +206,7 @@ impl Issuer {
         decoding_key(keys.find(kid, algorithm).ok_or(refused("its key is not one of the issuer's"))?)
     }
 
-    /// Until the issuer was looked at, if now is the time for it.
+    /// Waits until the keys were read, if they are to be read now.
     async fn wait_for_refresh(&self) -> Result<(), AuthError> {
         let mut looks = self.source.looks.subscribe();
         if !self.start_refresh() {
@@ -218,7 +219,7 @@ impl Issuer {
         }
     }
 
-    /// Starts to read the keys unless that is under way or was done a moment ago. True when it is under way.
+    /// Starts to read the keys unless they are being read or were read within the interval. True when they are being read.
     fn start_refresh(&self) -> bool {
         let mut refresh = self.source.refresh.lock();
         if refresh.is_running {
@@ -252,7 +253,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A look at the issuer; over when dropped, however it ended.
+/// A read of the keys; ended when dropped, in any way.
 struct Running(Arc<Source>);
 
 impl Drop for Running {
@@ -293,17 +294,17 @@ impl Source {
 }
 
 impl KeySet {
-    /// Time to read them again.
+    /// Whether they are to be read again.
     fn is_old(&self) -> bool {
         self.read_at.is_none_or(|read| read.elapsed() >= KEYS_AGE_MAX)
     }
 
-    /// For as long again they are used while the issuer cannot be reached.
+    /// They are used for as long again while the issuer cannot be reached.
     fn is_usable(&self) -> bool {
         self.read_at.is_some_and(|read| read.elapsed() < 2 * KEYS_AGE_MAX)
     }
 
-    /// By key id; a token without one is accepted when only one key can be meant.
+    /// By key id; a token without one is accepted when there is only one key.
     fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Option<&Jwk> {
         let mut suitable = self.keys.iter().filter(|key| suits(key, algorithm));
         match kid {
@@ -313,7 +314,7 @@ impl KeySet {
     }
 }
 
-/// A key is used for what it says it is for, and for nothing else.
+/// A key is used for the purpose that it names, and for nothing else.
 fn suits(key: &Jwk, algorithm: Algorithm) -> bool {
     let family = match (&key.algorithm, algorithm) {
         (

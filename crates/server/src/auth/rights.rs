@@ -1,6 +1,6 @@
-//! Who may do what: one table from the access that an operation needs to those who have it.
+//! Rights: one table from the access that an operation needs to the principals that have it.
 //!
-//! A resource token opens its resource and what lies below it, whatever stands here: see [`token`](super::token).
+//! A resource token is limited to its resource and what is below it as well: see [`token`](super::token).
 
 use super::{AuthError, Principal, Role};
 
@@ -11,27 +11,27 @@ pub(crate) enum Access {
     Open,
     /// The account document: clients begin with it.
     ReadAccount,
-    /// A container and its partition key ranges: clients need both before they can ask for items.
+    /// A container and its partition key ranges: clients need both before they can read items.
     Describe,
     /// What the account consists of: databases, containers, users, encryption keys, offers.
     ReadCatalog,
     WriteCatalog,
-    /// Items and conflicts, one by one, listed, queried or by the change feed.
+    /// Items and conflicts, by point reads, lists, queries or the change feed.
     ReadItems,
     WriteItems,
     ReadScripts,
     WriteScripts,
-    /// A stored procedure runs; nothing says that it only reads.
+    /// A stored procedure runs, and may write.
     Execute,
-    /// Permissions are shown with tokens, which may be able to write.
+    /// Answers about permissions have tokens in them, which may be able to write.
     ReadPermissions,
     WritePermissions,
-    /// What lies below `/_quire/`.
+    /// What is below `/_quire/`.
     ReadServer,
     WriteServer,
 }
 
-/// Kinds of principals, as far as the table tells them apart.
+/// Kinds of principals that the table distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
     Key,
@@ -47,7 +47,7 @@ enum Holder {
     ReadTokenOfKey,
 }
 
-/// Those who have an access. There is no `_` arm: a new access must choose.
+/// The principals that have an access. There is no `_` arm: a new access must choose.
 const fn holders(access: Access) -> &'static [Holder] {
     use Holder::*;
     match access {

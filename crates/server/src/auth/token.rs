@@ -1,8 +1,8 @@
-//! Resource tokens: what a permission gives to its user.
+//! Resource tokens: the access that a permission gives to its user.
 //!
 //! What a token looks like is in [`token_text`](super::token_text). A token is a reference, not a grant: every request looks the
 //! permission up, so changing or deleting it revokes its tokens at once. The second rid ties the token to one
-//! container or user: one that is deleted and made again under its old name is not opened by an old token.
+//! container or user: one that is deleted and created again under its old name is not accessible with an old token.
 
 use quire_engine::{Engine, Resource, ScriptKind};
 use quire_resource::{PartitionKey, ResourceId};
@@ -17,10 +17,10 @@ use crate::state::State;
 const CONTAINER_LINK_PARTS: usize = 4;
 const LIFETIME_SECONDS: i64 = 3600;
 const LIFETIME_SECONDS_MAX: i64 = 24 * 3600;
-/// How far a clock may have gone back between two runs of the server.
+/// How far the clock may be set back between two runs of the server.
 const CLOCK_SKEW_SECONDS_MAX: i64 = 15 * 60;
 
-/// What a resource token's permission allows, as the permission is now.
+/// What the permission of a resource token allows, as the permission is now.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
     pub mode: Mode,
@@ -32,7 +32,7 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    /// Whether it is less than a container.
+    /// Whether it covers less than a container.
     pub fn is_of_part(&self) -> bool {
         self.partition_key.is_some()
             || self.resource.trim_matches('/').split('/').count() > CONTAINER_LINK_PARTS
@@ -86,8 +86,8 @@ pub(super) fn authenticate(state: &State, signature: &[u8]) -> Result<Principal,
     Ok(Principal::ResourceToken(Box::new(Grant { mode, resource, partition_key, owner })))
 }
 
-/// A token that ends later than any that could be made now was made by a clock that was ahead, before a restart, or by a
-/// version that knew no longest lifetime.
+/// A token that expires later than any that could be made now was made while the clock was ahead, before a restart, or by a
+/// version without a longest lifetime.
 fn check_expiry(expiry: i64, now: i64) -> Result<(), AuthError> {
     if expiry <= now {
         return Err(AuthError::TokenExpired);
@@ -112,8 +112,8 @@ pub(super) fn authorize(
         return Ok(());
     }
     let granted = Target::of_link(engine, &grant.resource).ok_or(AuthError::NotPermitted)?;
-    let asked = Target::of_route(engine, route).ok_or(AuthError::NotPermitted)?;
-    if granted.owner != grant.owner || asked.owner != grant.owner {
+    let requested = Target::of_route(engine, route).ok_or(AuthError::NotPermitted)?;
+    if granted.owner != grant.owner || requested.owner != grant.owner {
         return Err(AuthError::NotPermitted);
     }
     if access == Access::Describe {
@@ -121,12 +121,12 @@ pub(super) fn authorize(
     }
     let key_fits = match &grant.partition_key {
         None => true,
-        Some(key) => partition_key().is_some_and(|asked| key.is_prefix_of(&asked)),
+        Some(key) => partition_key().is_some_and(|requested| key.is_prefix_of(&requested)),
     };
-    if granted.covers(&asked) && key_fits { Ok(()) } else { Err(AuthError::NotPermitted) }
+    if granted.covers(&requested) && key_fits { Ok(()) } else { Err(AuthError::NotPermitted) }
 }
 
-/// What a permission says, whatever its token.
+/// What a permission says.
 struct Terms {
     mode: Mode,
     resource: String,
@@ -134,7 +134,7 @@ struct Terms {
 }
 
 impl Terms {
-    /// `None` when the permission cannot be understood: nobody gets anything from it.
+    /// `None` when the permission cannot be parsed: it gives no access.
     fn of(permission: &Resource) -> Option<Terms> {
         let text = |name| permission.body.get(name).and_then(|value| value.as_str());
         let mode = match text("permissionMode")? {
@@ -167,7 +167,7 @@ struct Target {
 enum Below {
     Nothing,
     Feed(&'static str),
-    /// By its name, whichever way it was written.
+    /// By its name, in either form.
     Script(&'static str, String),
     /// In a path of rids it is a rid. The two are never the same item here: nothing but a read can tell.
     Item {
@@ -261,8 +261,8 @@ impl Target {
     }
 
     /// Both have the same owner.
-    fn covers(&self, asked: &Target) -> bool {
-        self.below == Below::Nothing || self.below == asked.below
+    fn covers(&self, requested: &Target) -> bool {
+        self.below == Below::Nothing || self.below == requested.below
     }
 }
 

@@ -1,8 +1,8 @@
-//! The time that resource tokens are made and judged by: the latest that was ever seen.
+//! The time that resource tokens are made and checked with: the latest time that was read.
 //!
-//! It follows the clock, never goes back, and always advances as fast as monotonic time. So a token that has expired stays
+//! It follows the clock, never goes back, and always advances at least as fast as monotonic time. So a token that has expired stays
 //! expired when the clock is set back, and a token that was made while the clock was ahead ends after its lifetime.
-//! Bearer tokens and signed dates come from other machines and are judged by the clock itself.
+//! Bearer tokens and signed dates come from other machines and are checked with the clock itself.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ impl Seen {
         let passed_ms = i64::try_from(passed.as_millis()).unwrap_or(i64::MAX);
         let jump_ms = clock_ms.saturating_sub(self.clock_ms).saturating_sub(passed_ms);
         let latest_ms = self.latest_ms.saturating_add(passed_ms).max(clock_ms);
-        // What passed in less than a millisecond is not lost: it is counted from the same moment again.
+        // Less than a millisecond is not lost: it is counted from the same moment again.
         let at = if passed_ms == 0 { self.at } else { at };
         (Seen { clock_ms, latest_ms, at }, Some(jump_ms).filter(|jump_ms| jump_ms.abs() > JUMP_MS))
     }
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!((seen.latest_ms, jump), (1_001_110, None));
         let (seen, jump) = step(&seen, 5_000_000, 1);
         assert_eq!((seen.latest_ms, jump), (5_000_000, Some(4_898_999)));
-        // Back at the right time, tokens that were made in between still come to their end.
+        // When the clock is right again, tokens that were made in between still expire.
         let (seen, _) = step(&seen, 101_002, 1);
         let (seen, jump) = step(&seen, 161_002, 60_000);
         assert_eq!((seen.latest_ms, jump), (5_060_001, None));

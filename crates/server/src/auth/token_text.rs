@@ -25,7 +25,7 @@ const MAC_CONTEXT: &[u8] = b"quire resource token 1";
 pub(crate) enum Mode {
     Read,
     All,
-    /// The permission gives nothing.
+    /// The permission gives no access.
     None,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn write(key: &TokenKey, payload: &Payload) -> String {
 
 pub(crate) fn read(key: &TokenKey, signature: &[u8]) -> Result<Payload, ReadError> {
     let parts: Vec<&[u8]> = signature.splitn(4, |byte| *byte == b';').collect();
-    // Its last semicolon may have been lost.
+    // The last semicolon may be missing.
     let (&[mac, bytes, b""] | &[mac, bytes]) = parts.as_slice() else { return Err(ReadError::Malformed) };
     let decoded = |part: &[u8]| STANDARD.decode(part).map_err(|_| ReadError::Malformed);
     let (mac, bytes) = (decoded(mac)?, decoded(bytes)?);

@@ -1,4 +1,4 @@
-//! Bodies: read within the limits, and held until they are sent.
+//! Bodies: those of requests, read within the limits, and those of answers, counted until they are sent.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 
 use crate::config::Limits;
-use crate::edge::budget::Hold;
+use crate::edge::budget::ByteReservation;
 use crate::edge::request::Response;
-use crate::net::connection_state::{Transfer, Wire};
+use crate::net::connection_state::{ConnectionState, Transfer};
 use crate::wire::status::RequestError;
 
-/// A body that is given up when memory is short and it does not come.
+/// A longer body is a transfer whose connection may be closed when memory is short.
 const LONG_BODY_BYTES_MIN: usize = 64 << 10;
 
-/// Reads the body within the limits. `hold` takes its bytes out of the shared budget as they come: what a client only
-/// announces costs nothing.
+/// Reads the body within the limits. Its bytes are reserved as they are received: what a client only announces costs
+/// nothing.
 pub(crate) async fn read_body(
     body: &mut Incoming,
     limits: &Limits,
-    wire: &Arc<Wire>,
-    hold: &mut Hold,
+    connection: &Arc<ConnectionState>,
+    reserved: &mut ByteReservation,
 ) -> Result<Bytes, RequestError> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
@@ -33,7 +33,7 @@ pub(crate) async fn read_body(
     if size.lower() > limits.body_bytes_max as u64 {
         return Err(RequestError::BodyTooLarge { bytes_max: limits.body_bytes_max });
     }
-    timeout(limits.body_timeout, collect(body, limits, wire, hold)).await
+    timeout(limits.body_timeout, collect(body, limits, connection, reserved)).await
 }
 
 async fn timeout<T>(
@@ -46,21 +46,21 @@ async fn timeout<T>(
 async fn collect(
     body: &mut Incoming,
     limits: &Limits,
-    wire: &Arc<Wire>,
-    hold: &mut Hold,
+    connection: &Arc<ConnectionState>,
+    reserved: &mut ByteReservation,
 ) -> Result<Bytes, RequestError> {
     let Some(first) = next_data(body).await? else { return Ok(Bytes::new()) };
-    let (mut whole, mut receiving) = (Whole::One(first), None);
+    let (mut buffer, mut receiving) = (BodyBuffer::Single(first), None);
     loop {
-        if whole.len() > limits.body_bytes_max {
+        if buffer.len() > limits.body_bytes_max {
             return Err(RequestError::BodyTooLarge { bytes_max: limits.body_bytes_max });
         }
-        hold.grow_to(whole.len())?;
-        if whole.len() > LONG_BODY_BYTES_MIN && receiving.is_none() {
-            receiving = Some(wire.receiving(limits));
+        reserved.grow_to(buffer.len())?;
+        if buffer.len() > LONG_BODY_BYTES_MIN && receiving.is_none() {
+            receiving = Some(connection.receiving(limits));
         }
-        let Some(data) = next_data(body).await? else { return Ok(whole.into_bytes()) };
-        whole = whole.append(data);
+        let Some(data) = next_data(body).await? else { return Ok(buffer.into_bytes()) };
+        buffer = buffer.append(data);
     }
 }
 
@@ -69,7 +69,7 @@ async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, RequestError> {
         match body.frame().await {
             None => return Ok(None),
             Some(Ok(frame)) => {
-                // Trailers say nothing that this protocol knows.
+                // The protocol has no trailers.
                 if let Ok(data) = frame.into_data() {
                     return Ok(Some(data));
                 }
@@ -82,59 +82,59 @@ async fn next_data(body: &mut Incoming) -> Result<Option<Bytes>, RequestError> {
     }
 }
 
-/// A body that came in one piece is not copied.
-enum Whole {
-    One(Bytes),
-    Many(BytesMut),
+/// A body that was received in one piece is not copied.
+enum BodyBuffer {
+    Single(Bytes),
+    Joined(BytesMut),
 }
 
-impl Whole {
+impl BodyBuffer {
     fn len(&self) -> usize {
         match self {
-            Whole::One(data) => data.len(),
-            Whole::Many(data) => data.len(),
+            BodyBuffer::Single(data) => data.len(),
+            BodyBuffer::Joined(data) => data.len(),
         }
     }
 
-    fn append(self, data: Bytes) -> Whole {
+    fn append(self, data: Bytes) -> BodyBuffer {
         let mut whole = match self {
-            Whole::Many(whole) => whole,
-            Whole::One(first) => {
+            BodyBuffer::Joined(whole) => whole,
+            BodyBuffer::Single(first) => {
                 let mut whole = BytesMut::with_capacity(2 * (first.len() + data.len()));
                 whole.extend_from_slice(&first);
                 whole
             }
         };
         whole.extend_from_slice(&data);
-        Whole::Many(whole)
+        BodyBuffer::Joined(whole)
     }
 
     fn into_bytes(self) -> Bytes {
         match self {
-            Whole::One(data) => data,
-            Whole::Many(data) => data.freeze(),
+            BodyBuffer::Single(data) => data,
+            BodyBuffer::Joined(data) => data.freeze(),
         }
     }
 }
 
-/// An answer's bytes: counted, and its client watched, until the last of them is sent.
-struct HeldAnswer {
+/// The bytes of an answer: reserved, and the transfer timed, until the last of them is sent.
+struct CountedBody {
     bytes: Bytes,
-    _hold: Hold,
+    _reserved: ByteReservation,
     _sending: Transfer,
 }
 
-impl AsRef<[u8]> for HeldAnswer {
+impl AsRef<[u8]> for CountedBody {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// Ties the answer's part of the budget to its bytes, however long a slow client leaves them here.
-pub(crate) fn hold_answer(response: &mut Response, hold: Hold, sending: Transfer) {
+/// Ties the reservation of an answer to its bytes, however slowly the client reads them.
+pub(crate) fn count_until_sent(response: &mut Response, reserved: ByteReservation, sending: Transfer) {
     let body = response.body_mut();
     let frame = Pin::new(&mut *body).poll_frame(&mut Context::from_waker(Waker::noop()));
     let Poll::Ready(Some(Ok(frame))) = frame else { return };
     let bytes = frame.into_data().unwrap_or_default();
-    *body = Full::new(Bytes::from_owner(HeldAnswer { bytes, _hold: hold, _sending: sending }));
+    *body = Full::new(Bytes::from_owner(CountedBody { bytes, _reserved: reserved, _sending: sending }));
 }

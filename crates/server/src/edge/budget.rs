@@ -1,61 +1,62 @@
-//! The bytes of request bodies and answers that all requests may hold at once.
+//! The bytes of request bodies and answers that all requests together may have in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::wire::status::RequestError;
 
-/// Bytes that may be held at once, by all requests together.
-pub(crate) struct Budget {
-    held: AtomicUsize,
-    held_max: usize,
+/// Bytes that all requests together may reserve.
+pub(crate) struct ByteBudget {
+    reserved: AtomicUsize,
+    reserved_max: usize,
 }
 
-/// A part of a [`Budget`]; given back when dropped.
-pub(crate) struct Hold {
-    budget: Arc<Budget>,
+/// A part of a [`ByteBudget`]; given back when dropped.
+pub(crate) struct ByteReservation {
+    budget: Arc<ByteBudget>,
     bytes: usize,
 }
 
-impl Budget {
-    pub fn new(held_max: usize) -> Budget {
-        Budget { held: AtomicUsize::new(0), held_max }
+impl ByteBudget {
+    pub fn new(reserved_max: usize) -> ByteBudget {
+        ByteBudget { reserved: AtomicUsize::new(0), reserved_max }
     }
 
-    pub fn hold(self: &Arc<Self>) -> Hold {
-        Hold { budget: Arc::clone(self), bytes: 0 }
+    /// Begins with no bytes.
+    pub fn reserve(self: &Arc<Self>) -> ByteReservation {
+        ByteReservation { budget: Arc::clone(self), bytes: 0 }
     }
 
-    pub fn held(&self) -> usize {
-        self.held.load(Ordering::Relaxed)
+    pub fn reserved(&self) -> usize {
+        self.reserved.load(Ordering::Relaxed)
     }
 }
 
-impl Hold {
+impl ByteReservation {
     pub fn grow_to(&mut self, bytes: usize) -> Result<(), RequestError> {
         let more = bytes.saturating_sub(self.bytes);
         if more == 0 {
             return Ok(());
         }
-        if self.budget.held.fetch_add(more, Ordering::Relaxed) + more > self.budget.held_max {
-            self.budget.held.fetch_sub(more, Ordering::Relaxed);
+        if self.budget.reserved.fetch_add(more, Ordering::Relaxed) + more > self.budget.reserved_max {
+            self.budget.reserved.fetch_sub(more, Ordering::Relaxed);
             return Err(RequestError::Busy);
         }
         self.bytes += more;
         Ok(())
     }
 
-    /// Counted, whether it fits or not.
-    pub fn take(&mut self, bytes: usize) {
-        self.budget.held.fetch_add(bytes, Ordering::Relaxed);
+    /// Adds bytes whether they fit or not.
+    pub fn add(&mut self, bytes: usize) {
+        self.budget.reserved.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;
     }
 }
 
-impl Drop for Hold {
+impl Drop for ByteReservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+            self.budget.reserved.fetch_sub(self.bytes, Ordering::Relaxed);
         }
     }
 }
@@ -65,19 +66,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_refuses_what_does_not_fit_and_takes_it_back() {
-        let budget = Arc::new(Budget::new(100));
-        let mut first = budget.hold();
+    fn a_budget_refuses_what_does_not_fit() {
+        let budget = Arc::new(ByteBudget::new(100));
+        let mut first = budget.reserve();
         first.grow_to(60).unwrap();
         first.grow_to(60).unwrap();
-        let mut second = budget.hold();
+        let mut second = budget.reserve();
         assert!(matches!(second.grow_to(41), Err(RequestError::Busy)));
         second.grow_to(40).unwrap();
         drop(first);
-        assert_eq!(budget.held(), 40);
-        second.take(100);
-        assert!(matches!(budget.hold().grow_to(1), Err(RequestError::Busy)));
+        assert_eq!(budget.reserved(), 40);
+        second.add(100);
+        assert!(matches!(budget.reserve().grow_to(1), Err(RequestError::Busy)));
         drop(second);
-        assert_eq!(budget.held(), 0);
+        assert_eq!(budget.reserved(), 0);
     }
 }

@@ -1,10 +1,10 @@
-//! A request whose sender is known: authorized and run by the row of its operation.
+//! An authenticated request: authorized and run by the row of its operation.
 
 use std::time::Instant;
 
 use crate::auth::{self, Principal};
 use crate::edge::request::{Request, Response};
-use crate::handlers::answer_form;
+use crate::handlers::response_format;
 use crate::handlers::views;
 use crate::handlers::{Call, HandlerResult, charge, partition_key};
 use crate::operations::{self, Operation};
@@ -60,7 +60,7 @@ async fn serve(state: &State, request: &Request, kind: &RouteKind, operation: Op
 }
 
 async fn run(call: &Call<'_>, kind: &RouteKind) -> HandlerResult {
-    let reply = answer_form::in_form(call, kind, operations::run(call, kind).await?)?;
+    let reply = response_format::convert(call, kind, operations::run(call, kind).await?)?;
     let reply = if call.request.sees_part { reply.without_usage() } else { reply };
     Ok(views::with_lag(call, kind, reply))
 }

@@ -1,6 +1,6 @@
 //! One request from its head to its answer: limits, guard, authentication, body, handler, figures.
 //!
-//! The order matters: nothing is parsed for a foreign page, and no body is read for a client that nobody knows.
+//! The order matters: nothing is parsed for a page of a foreign origin, and no body is read before authentication.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use hyper::{Method, Version};
 
 use crate::admin::{self, AdminPath, AdminReply};
 use crate::auth::{self, Access};
-use crate::edge::body::{hold_answer, read_body};
-use crate::edge::budget::Hold;
+use crate::edge::body::{count_until_sent, read_body};
+use crate::edge::budget::ByteReservation;
 use crate::edge::dispatch;
-use crate::edge::faults::{End, Fault};
+use crate::edge::faults::{Fault, FaultEffect};
 use crate::edge::guard::{self, Cors, Guard};
 use crate::edge::log;
 use crate::edge::metrics::Operation;
-use crate::edge::panics::caught;
 use crate::edge::request::{Client, Request, Response, check_head};
-use crate::net::connection_state::Wire;
+use crate::net::connection_state::ConnectionState;
+use crate::net::panics::catch_panic;
 use crate::operations::{self, Flags};
 use crate::routes::RouteError;
 use crate::state::State;
 use crate::wire::headers::error_response;
 use crate::wire::status::{Failure, HandlerError, RequestError};
 
-/// A shorter answer is not worth counting.
+/// A shorter answer is not counted.
 const COUNTED_ANSWER_BYTES_MIN: usize = 8 << 10;
 /// A longer body of a request that is refused is not read.
 const REFUSED_BODY_BYTES_MAX: u64 = 16 << 10;
 
-/// The main door: everything.
+/// Answers a request of the main listener.
 pub(crate) async fn answer(
     state: &Arc<State>,
     guard: &Guard,
-    wire: &Arc<Wire>,
+    connection: &Arc<ConnectionState>,
     received: hyper::Request<Incoming>,
     activity_id: &HeaderValue,
 ) -> Response {
@@ -49,7 +49,7 @@ pub(crate) async fn answer(
     let (is_head, version) = (head.method == Method::HEAD, head.version);
     let mut exchange = Exchange {
         state: state.clone(),
-        wire: wire.clone(),
+        connection: connection.clone(),
         body,
         is_read: false,
         operation: Operation::other(),
@@ -63,7 +63,7 @@ pub(crate) async fn answer(
                 let served = exchange.serve(request).await;
                 (exchange, served)
             });
-            match caught(served).await {
+            match catch_panic(served).await {
                 Ok((back, served)) => {
                     exchange = back;
                     (served.unwrap_or_else(|error| refuse(activity_id, &error)), path)
@@ -91,12 +91,12 @@ pub(crate) fn panicked(state: &State, path: &str, activity_id: &HeaderValue, rea
     state.metrics.panicked();
     let error = RequestError::Internal { what: "a request panicked".to_owned() };
     let mut response = refuse(activity_id, &error.into());
-    // Nobody knows how much of the body was read.
+    // It is not known how much of the body was read.
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// The metrics door: metrics without a key, nothing else.
+/// Answers a request of the metrics listener: metrics without a key, and nothing else.
 pub(crate) async fn answer_metrics(
     state: &Arc<State>,
     guard: &Guard,
@@ -116,10 +116,10 @@ pub(crate) async fn answer_metrics(
     outcome.unwrap_or_else(|error| refuse(&state.activity_ids.of(received.headers()), &error))
 }
 
-/// Owns what it needs: its future must be `Send` inside [`caught`].
+/// Owns what it needs: its future must be `Send` inside [`catch_panic`].
 struct Exchange {
     state: Arc<State>,
-    wire: Arc<Wire>,
+    connection: Arc<ConnectionState>,
     body: Incoming,
     /// The body was read to its end. (A chunked one does not say so itself.)
     is_read: bool,
@@ -128,20 +128,20 @@ struct Exchange {
 }
 
 impl Exchange {
-    /// Who was called, from which page, with which head.
+    /// Checks transport, host, origin and head.
     fn enter(
         &mut self,
         guard: &Guard,
         head: Parts,
         activity_id: HeaderValue,
     ) -> Result<Request, RequestError> {
-        if self.state.config.tls_only && !self.wire.is_https() {
+        if self.state.config.tls_only && !self.connection.is_https() {
             return Err(RequestError::PlainHttp);
         }
         guard::check_repeated(&head.headers)?;
         let host = guard::host(&head.uri, &head.headers, head.version)?;
         guard.check_host(&host)?;
-        self.cors = guard.check_origin(&head.headers, &host, self.wire.is_https())?;
+        self.cors = guard.check_origin(&head.headers, &host, self.connection.is_https())?;
         check_head(&head.headers, &self.state.config.limits)?;
         let path = head.uri.path_and_query().map_or("*", |path| path.as_str()).to_owned();
         Ok(Request {
@@ -149,10 +149,10 @@ impl Exchange {
             path,
             headers: head.headers,
             body: Bytes::new(),
-            scheme_https: self.wire.is_https(),
+            scheme_https: self.connection.is_https(),
             host,
             activity_id,
-            client: Client::new(&self.wire),
+            client: Client::new(&self.connection),
             sees_part: false,
         })
     }
@@ -176,7 +176,7 @@ impl Exchange {
         let action = found.as_ref().ok().map(|operation| operation.action);
         self.operation = Operation::new(route.resource_type, action);
         let principal = auth::authenticate(&state, &request, &route).await?;
-        state.connections.authenticated(&self.wire);
+        state.network.connections.authenticated(&self.connection);
         request.sees_part = principal.sees_part();
         let operation = match found {
             Ok(operation) => operation,
@@ -185,36 +185,36 @@ impl Exchange {
         if let Err(error) = dispatch::authorize(&state, &request, &route, &operation, &principal) {
             return self.refused(&request, &error).await;
         }
-        let mut hold = state.bytes.hold();
-        request.body = self.read_body(&mut hold).await?;
+        let mut reserved = state.bytes.reserve();
+        request.body = self.read_body(&mut reserved).await?;
         let faults = state.faults.as_ref();
-        let Some(fault) = faults.and_then(|faults| faults.strike(&request, &route, operation.action)) else {
+        let Some(fault) = faults.and_then(|faults| faults.fire(&request, &route, operation.action)) else {
             return Ok(dispatch::dispatch(&state, &request, &route, operation).await);
         };
         tokio::time::sleep(fault.delay).await;
-        let served = if fault.after || fault.end == End::Served {
+        let served = if fault.after || fault.effect == FaultEffect::Serve {
             Some(dispatch::dispatch(&state, &request, &route, operation).await)
         } else {
             None
         };
-        self.strike(fault, served, &request.activity_id).await
+        self.replace_answer(fault, served, &request.activity_id).await
     }
 
-    /// What the client gets in place of an answer.
-    async fn strike(
+    /// What the client gets because of a fault rule.
+    async fn replace_answer(
         &self,
         fault: Fault,
         served: Option<Response>,
         activity_id: &HeaderValue,
     ) -> Result<Response, HandlerError> {
-        match (fault.end, served) {
-            (End::Served, Some(response)) => Ok(response),
-            (End::Status { status, substatus, retry_after_ms, message }, _) => {
+        match (fault.effect, served) {
+            (FaultEffect::Serve, Some(response)) => Ok(response),
+            (FaultEffect::Status { status, substatus, retry_after_ms, message }, _) => {
                 let failure = Failure { status, substatus, message, retry_after_ms, plan: None };
                 Ok(error_response(activity_id, &failure))
             }
-            (End::Cut | End::Served, _) => {
-                self.wire.cut();
+            (FaultEffect::Cut | FaultEffect::Serve, _) => {
+                self.connection.abort();
                 std::future::pending().await
             }
         }
@@ -228,53 +228,52 @@ impl Exchange {
         let operation = found.map_err(RequestError::Route)?;
         if operation.access != Access::Open {
             admin::authorize(&state, &request, operation.access).await?;
-            state.connections.authenticated(&self.wire);
-            let mut hold = state.bytes.hold();
-            request.body = self.read_body(&mut hold).await?;
+            state.network.connections.authenticated(&self.connection);
+            let mut reserved = state.bytes.reserve();
+            request.body = self.read_body(&mut reserved).await?;
         }
         admin::dispatch(&state, &request, &path, operation).await
     }
 
-    async fn read_body(&mut self, hold: &mut Hold) -> Result<Bytes, RequestError> {
-        let read = read_body(&mut self.body, &self.state.config.limits, &self.wire, hold).await;
+    async fn read_body(&mut self, reserved: &mut ByteReservation) -> Result<Bytes, RequestError> {
+        let read = read_body(&mut self.body, &self.state.config.limits, &self.connection, reserved).await;
         match read {
             Ok(_) => self.is_read = true,
-            Err(RequestError::Busy) => self.state.connections.end_stalled(),
+            Err(RequestError::Busy) => self.state.network.connections.end_stalled(),
             Err(_) => {}
         }
         read
     }
 
-    /// The answer to a known client that may not do what the head of its request asks. A short body is taken in, so that the
-    /// connection stays open.
+    /// Refuses an authenticated request by its head. A short body is read, so that the connection stays open.
     async fn refused(&mut self, request: &Request, error: &HandlerError) -> Result<Response, HandlerError> {
         if self.body.size_hint().upper().is_some_and(|bytes| bytes <= REFUSED_BODY_BYTES_MAX) {
-            let mut hold = self.state.bytes.hold();
-            self.read_body(&mut hold).await?;
+            let mut reserved = self.state.bytes.reserve();
+            self.read_body(&mut reserved).await?;
         }
         Ok(dispatch::refuse(request, error))
     }
 
-    /// A long answer counts until its client has taken it. What only read is refused when that is too much; what wrote is
-    /// told so in any case.
+    /// Counts a long answer until its client has read it. Beyond the limit a read is refused; a write is answered in any case,
+    /// because it was done.
     fn count_answer(&self, response: &mut Response) -> Result<(), RequestError> {
         let bytes = response.body().size_hint().lower() as usize;
         if bytes < COUNTED_ANSWER_BYTES_MIN {
             return Ok(());
         }
-        let mut hold = self.state.bytes.hold();
-        if let Err(error) = hold.grow_to(bytes) {
-            self.state.connections.end_stalled();
+        let mut reserved = self.state.bytes.reserve();
+        if let Err(error) = reserved.grow_to(bytes) {
+            self.state.network.connections.end_stalled();
             if self.operation.is_read() {
                 return Err(error);
             }
-            hold.take(bytes);
+            reserved.add(bytes);
         }
-        hold_answer(response, hold, self.wire.sending(bytes, &self.state.config.limits));
+        count_until_sent(response, reserved, self.connection.sending(bytes, &self.state.config.limits));
         Ok(())
     }
 
-    /// What every answer needs, whoever wrote it.
+    /// What every answer needs.
     fn finish(&self, response: &mut Response, path: &str, version: Version, is_head: bool) {
         if let Some(cors) = &self.cors {
             cors.write(response.headers_mut());
@@ -283,10 +282,10 @@ impl Exchange {
             let verbs = allowed_verbs(&self.state, path);
             response.headers_mut().extend(HeaderValue::try_from(verbs).map(|verbs| (ALLOW, verbs)));
         }
-        // The rest of a body that nobody will read must not be taken for the next request.
+        // The rest of a body that is not read must not be taken for the next request.
         if !self.is_read && !self.body.is_end_stream() && version <= Version::HTTP_11 {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            self.wire.linger();
+            self.connection.linger();
         }
         if is_head {
             let length = response.body().size_hint().lower();

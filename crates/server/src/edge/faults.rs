@@ -1,7 +1,7 @@
 //! Rules that make requests fail, for tests of clients: only with `--enable-faults`, listed and changed under `/_quire/faults`.
 //!
-//! A rule names what it matches (everything, if nothing is named) and what happens: a status, a delay, a cut connection.
-//! Rules are tried in the order in which they were made; the first that strikes decides. Whether one strikes at its `rate`
+//! A rule names what it matches (everything, if nothing is named) and what happens: a status, a delay, a closed connection.
+//! Rules are tried in the order in which they were created; the first that fires decides. Whether a rule with a `rate` fires
 //! follows from its `seed` and how often it matched, so a run can be repeated.
 
 use std::time::Duration;
@@ -47,40 +47,40 @@ pub(crate) struct Rule {
     count: Option<u64>,
     fault: Fault,
     matched: u64,
-    struck: u64,
+    fired: u64,
 }
 
 /// What happens to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fault {
     pub delay: Duration,
-    /// The request is served first, and its answer lost or replaced.
+    /// The request is served first, and its answer is dropped or replaced.
     pub after: bool,
-    pub end: End,
+    pub effect: FaultEffect,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum End {
-    /// Only late.
-    Served,
+pub(crate) enum FaultEffect {
+    /// The request is served, only later.
+    Serve,
     Status {
         status: StatusCode,
         substatus: Option<u32>,
         retry_after_ms: Option<u32>,
         message: String,
     },
-    /// The connection is cut without an answer.
+    /// The connection is closed without an answer.
     Cut,
 }
 
 impl Faults {
-    /// What is to happen to a request, if anything.
-    pub fn strike(&self, request: &Request, route: &Route, action: Action) -> Option<Fault> {
+    /// The fault of the first rule that fires for the request.
+    pub fn fire(&self, request: &Request, route: &Route, action: Action) -> Option<Fault> {
         let mut rules = self.rules.lock();
         if rules.list.is_empty() {
             return None;
         }
-        rules.list.iter_mut().find_map(|rule| rule.strike(action.name(), request, route))
+        rules.list.iter_mut().find_map(|rule| rule.fire(action.name(), request, route))
     }
 
     pub fn list(&self) -> Vec<Value> {
@@ -117,15 +117,15 @@ fn bad(message: impl Into<String>) -> RequestError {
 }
 
 impl Rule {
-    fn strike(&mut self, operation: &str, request: &Request, route: &Route) -> Option<Fault> {
-        if self.count.is_some_and(|count| self.struck >= count) || !self.matches(operation, request, route) {
+    fn fire(&mut self, operation: &str, request: &Request, route: &Route) -> Option<Fault> {
+        if self.count.is_some_and(|count| self.fired >= count) || !self.matches(operation, request, route) {
             return None;
         }
         self.matched += 1;
         if self.matched <= self.skip || fraction(self.seed, self.matched) >= self.rate {
             return None;
         }
-        self.struck += 1;
+        self.fired += 1;
         Some(self.fault.clone())
     }
 
@@ -149,14 +149,14 @@ impl Rule {
             rule.set(name, value.clone());
         }
         rule.set("matched", Value::Number(Number::from_u64(self.matched)));
-        rule.set("struck", Value::Number(Number::from_u64(self.struck)));
+        rule.set("fired", Value::Number(Number::from_u64(self.fired)));
         Value::from(rule)
     }
 
     /// Members that no rule has are refused.
     pub fn parse(value: &Value) -> Result<Rule, RequestError> {
         let Value::Object(members) = value else { return Err(bad("a fault is a JSON object")) };
-        let mut reader = Members { members, known: Vec::new() };
+        let mut reader = Members { members, names: Vec::new() };
         let operations = match reader.take("operations") {
             None => Vec::new(),
             Some(Value::Array(names)) => names.iter().map(operation_name).collect::<Result<_, _>>()?,
@@ -183,13 +183,13 @@ impl Rule {
             count: reader.integer("count")?,
             fault: reader.fault()?,
             matched: 0,
-            struck: 0,
+            fired: 0,
             text: members.clone(),
         };
         if !(0.0..=1.0).contains(&rule.rate) {
             return Err(bad("\"rate\" lies between 0 and 1"));
         }
-        match members.iter().find(|(name, _)| !reader.known.contains(name)) {
+        match members.iter().find(|(name, _)| !reader.names.contains(name)) {
             Some((name, _)) => Err(bad(format!("{name:?} is not a member of a fault"))),
             None => Ok(rule),
         }
@@ -204,15 +204,15 @@ fn operation_name(value: &Value) -> Result<String, RequestError> {
     }
 }
 
-/// The members of a rule, and which of them were asked for.
+/// The members of a rule, and the names that were read.
 struct Members<'a> {
     members: &'a Object,
-    known: Vec<&'a str>,
+    names: Vec<&'a str>,
 }
 
 impl<'a> Members<'a> {
     fn take(&mut self, name: &'a str) -> Option<&'a Value> {
-        self.known.push(name);
+        self.names.push(name);
         self.members.get(name)
     }
 
@@ -259,26 +259,26 @@ impl<'a> Members<'a> {
         let delay = Duration::from_millis(self.integer("delayMs")?.unwrap_or(0));
         let (after, cut, status) = (self.flag("after")?, self.flag("cut")?, self.bounded::<u16>("status")?);
         let (substatus, retry_after_ms) = (self.bounded("subStatus")?, self.bounded("retryAfterMs")?);
-        let message = self.text("message")?.unwrap_or_else(|| "A fault that was asked for.".to_owned());
-        let end = match (status, cut) {
+        let message = self.text("message")?.unwrap_or_else(|| "A fault rule fired.".to_owned());
+        let effect = match (status, cut) {
             (Some(_), true) => {
                 return Err(bad("a fault answers a status or cuts the connection, not both"));
             }
-            (None, true) => End::Cut,
+            (None, true) => FaultEffect::Cut,
             (None, false) if delay.is_zero() => {
                 return Err(bad("a fault needs a \"status\", a \"delayMs\" or \"cut\""));
             }
-            (None, false) => End::Served,
+            (None, false) => FaultEffect::Serve,
             (Some(status), false) => {
                 let status = StatusCode::from_u16(status).ok().filter(|status| status.as_u16() >= 400);
                 let status = status.ok_or_else(|| bad("\"status\" is that of an error, 400 or more"))?;
-                End::Status { status, substatus, retry_after_ms, message }
+                FaultEffect::Status { status, substatus, retry_after_ms, message }
             }
         };
         if delay > DELAY_MAX {
             return Err(bad(format!("\"delayMs\" is at most {}", DELAY_MAX.as_millis())));
         }
-        Ok(Fault { delay, after, end })
+        Ok(Fault { delay, after, effect })
     }
 }
 
@@ -286,7 +286,7 @@ fn partition_key(request: &Request) -> Option<PartitionKey> {
     PartitionKey::from_header(request.headers.get(PARTITION_KEY)?.to_str().ok()?).ok()
 }
 
-/// Evenly spread over [0, 1), the same for the same seed and number.
+/// Evenly distributed over [0, 1), the same for the same seed and number.
 fn fraction(seed: u64, number: u64) -> f64 {
     let mut mixed = seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -321,10 +321,9 @@ mod tests {
 
     #[test]
     fn a_rate_is_kept_and_can_be_repeated() {
-        let struck =
-            |seed| (1..=10_000).filter(|&number| fraction(seed, number) < 0.25).collect::<Vec<u64>>();
-        assert!((2300..2700).contains(&struck(1).len()), "{}", struck(1).len());
-        assert_eq!(struck(7), struck(7));
-        assert_ne!(struck(7), struck(8));
+        let fired = |seed| (1..=10_000).filter(|&number| fraction(seed, number) < 0.25).collect::<Vec<u64>>();
+        assert!((2300..2700).contains(&fired(1).len()), "{}", fired(1).len());
+        assert_eq!(fired(7), fired(7));
+        assert_ne!(fired(7), fired(8));
     }
 }

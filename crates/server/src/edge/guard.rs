@@ -1,6 +1,6 @@
-//! Keeps web pages out: on loopback only known hosts are answered, and a foreign origin nowhere.
+//! Hosts and origins: on loopback only configured hosts are answered, and pages of a foreign origin never are.
 //!
-//! A developer's database listens on loopback with a key that everyone knows. A page could reach it through its own
+//! The database of a developer listens on loopback with a public key. A web page could reach it through its own
 //! host name bound to 127.0.0.1 (DNS rebinding) or by a plain cross-origin request; the first is stopped by the host,
 //! the second by the origin.
 
@@ -29,7 +29,7 @@ pub(crate) struct Guard {
     origins: Vec<String>,
 }
 
-/// What an answer must say to a page that was let in.
+/// The headers of an answer to a page of an allowed origin.
 pub(crate) struct Cors {
     origin: HeaderValue,
 }
@@ -87,26 +87,26 @@ impl Cors {
         headers.append(VARY, HeaderValue::from_static("origin"));
     }
 
-    /// The answer to a browser that asks before it sends.
-    pub fn preflight(&self, asked: &HeaderMap) -> Response {
+    /// The answer to a preflight request of a browser.
+    pub fn preflight(&self, request: &HeaderMap) -> Response {
         let mut response = Response::new(Full::new(Bytes::new()));
         *response.status_mut() = StatusCode::NO_CONTENT;
         let headers = response.headers_mut();
         self.write(headers);
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
         headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
-        if let Some(names) = asked.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+        if let Some(names) = request.get(ACCESS_CONTROL_REQUEST_HEADERS) {
             headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
         }
-        if asked.contains_key(REQUEST_PRIVATE_NETWORK) {
+        if request.contains_key(REQUEST_PRIVATE_NETWORK) {
             headers.insert(ALLOW_PRIVATE_NETWORK, HeaderValue::from_static("true"));
         }
         response
     }
 }
 
-/// Headers that decide something are sent once: what reads the first of two, and what reads the last, must not disagree.
-/// Those that are lists by their definition and decide nothing may come in several lines.
+/// Headers that decide something may be sent once only: code that reads the first of two and code that reads the last must
+/// not disagree. Headers that are lists by their definition and decide nothing may be repeated.
 pub(crate) fn check_repeated(headers: &HeaderMap) -> Result<(), RequestError> {
     if headers.len() == headers.keys_len() {
         return Ok(());
@@ -145,7 +145,7 @@ pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     *method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The authority of the request line wins over the `Host` header, as HTTP demands; two `Host` headers are no host.
+/// The authority of the request line wins over the `Host` header, as HTTP demands; two `Host` headers are an error.
 pub(crate) fn host(uri: &Uri, headers: &HeaderMap, version: Version) -> Result<String, RequestError> {
     let missing =
         || RequestError::BadRequest { message: "The Host header is missing or invalid.".to_owned() };
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn only_known_hosts_are_answered_on_loopback() {
+    fn only_configured_hosts_are_answered_on_loopback() {
         for host in [
             "localhost",
             "LOCALHOST:8081",

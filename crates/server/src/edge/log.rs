@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn item_names_are_cut() {
+    fn item_ids_are_not_logged() {
         assert_eq!(owner("/dbs/d/colls/c/docs/secret"), "/dbs/d/colls/c");
         assert_eq!(owner("/dbs/d/colls/c/"), "/dbs/d/colls/c");
         assert_eq!(owner("/dbs/d"), "/dbs/d");

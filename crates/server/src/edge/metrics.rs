@@ -1,17 +1,18 @@
-//! Figures for `/_quire/metrics`, in Prometheus' text form.
+//! Metrics for `/_quire/metrics`, in the text form of Prometheus.
 //!
-//! Recording is a handful of relaxed atomic additions: no lock, no allocation, no text before someone asks.
+//! Recording is a few relaxed atomic additions: no lock and no allocation. Text is made when it is requested.
 
 use std::fmt::Write;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::StatusCode;
 use quire_engine::{WorkerState, WorkerStatus};
 
+use crate::net::connections::ConnectionCounts;
 use crate::operations::Action;
 
-/// Everything the edge counts. The engine's own figures are added when the text is written.
+/// What the edge counts. The metrics of connections and of the engine are added when the text is written.
 #[derive(Default)]
 pub(crate) struct Metrics {
     /// `[resource][operation][status class]`
@@ -20,17 +21,14 @@ pub(crate) struct Metrics {
     /// Hundredths of a request unit, by operation.
     charges: [AtomicU64; OPERATIONS.len()],
     auth_failures: AtomicU64,
-    refused_connections: AtomicU64,
-    accepted_connections: AtomicU64,
-    open_connections: AtomicI64,
     panics: AtomicU64,
 }
 
-/// What is counted where it is decided.
-pub(crate) struct Held {
-    /// Bodies and answers.
+/// What other parts of the server count.
+pub(crate) struct OtherCounts {
+    /// Of request bodies and answers.
     pub in_flight_bytes: usize,
-    pub evicted_connections: u64,
+    pub connections: ConnectionCounts,
 }
 
 const RESOURCES: [&str; 14] = [
@@ -52,13 +50,13 @@ const RESOURCES: [&str; 14] = [
 const OPERATIONS: [&str; 8] = ["read", "query", "create", "replace", "patch", "delete", "execute", "other"];
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// Upper bounds in microseconds; one more bucket takes the rest.
+/// Upper bounds in microseconds; one more bucket is for the rest.
 const BOUNDS_MICROS: [u64; 14] =
     [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000];
 
 #[derive(Default)]
 struct Histogram {
-    /// One more than bounds: slower than all of them.
+    /// One more than bounds, for what is slower than all of them.
     buckets: [AtomicU64; BOUNDS_MICROS.len() + 1],
     sum_micros: AtomicU64,
 }
@@ -93,7 +91,7 @@ impl Operation {
         Operation { resource: RESOURCES.len() - 1, operation: OPERATIONS.len() - 1 }
     }
 
-    /// Whether it certainly left everything as it was.
+    /// Whether it certainly changed nothing.
     pub fn is_read(self) -> bool {
         matches!(self.name(), "read" | "query")
     }
@@ -120,58 +118,51 @@ impl Metrics {
         }
     }
 
-    pub fn opened(&self) {
-        add(&self.accepted_connections, 1);
-        self.open_connections.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub fn closed(&self) {
-        self.open_connections.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    pub fn refused(&self) {
-        add(&self.refused_connections, 1);
-    }
-
     pub fn panicked(&self) {
         add(&self.panics, 1);
     }
 
-    pub fn open_connections(&self) -> usize {
-        usize::try_from(self.open_connections.load(Ordering::Relaxed)).unwrap_or(0)
-    }
-
-    /// The whole text; `engine` are the engine's figures by name.
-    pub fn write(&self, engine: &[(&'static str, u64)], workers: &[WorkerStatus], held: Held) -> String {
+    /// The whole text; `engine` are the metrics of the engine by name.
+    pub fn write(
+        &self,
+        engine: &[(&'static str, u64)],
+        workers: &[WorkerStatus],
+        other: OtherCounts,
+    ) -> String {
         let mut text = String::with_capacity(16 << 10);
         self.write_operations(&mut text);
         self.write_latencies(&mut text);
         self.write_charges(&mut text);
-        let open = self.open_connections() as u64;
-        single(&mut text, "quire_auth_failures_total", "requests answered 401", get(&self.auth_failures));
-        single(&mut text, "quire_connections_total", "connections accepted", get(&self.accepted_connections));
+        let connections = &other.connections;
+        single(
+            &mut text,
+            "quire_auth_failures_total",
+            "requests answered with 401",
+            get(&self.auth_failures),
+        );
+        single(&mut text, "quire_connections_total", "connections accepted", connections.accepted);
         single(
             &mut text,
             "quire_connections_refused_total",
-            "connections beyond the limit",
-            get(&self.refused_connections),
+            "connections refused at the limit",
+            connections.refused,
         );
-        single(&mut text, "quire_connections_open", "connections open now", open);
+        single(&mut text, "quire_connections_open", "connections open now", connections.open);
         single(
             &mut text,
             "quire_in_flight_bytes",
-            "bytes of request bodies and answers being held",
-            held.in_flight_bytes as u64,
+            "bytes of request bodies and answers in memory",
+            other.in_flight_bytes as u64,
         );
         single(
             &mut text,
             "quire_connections_evicted_total",
-            "connections without a key that made room",
-            held.evicted_connections,
+            "unauthenticated connections closed for new ones",
+            connections.evicted,
         );
         single(&mut text, "quire_panics_total", "requests that ended in a panic", get(&self.panics));
         for (name, value) in engine {
-            single(&mut text, &format!("quire_{name}"), "a figure of the engine", *value);
+            single(&mut text, &format!("quire_{name}"), "a metric of the engine", *value);
         }
         write_workers(&mut text, workers);
         text
@@ -232,14 +223,16 @@ impl Metrics {
 fn write_workers(text: &mut String, workers: &[WorkerStatus]) {
     type Figure = fn(&WorkerStatus) -> u64;
     let figures: [(&str, &str, &str, Figure); 4] = [
-        ("quire_worker_up", "1 when a background worker gets on", "gauge", |worker| {
+        ("quire_worker_up", "1 while a background worker runs without failing", "gauge", |worker| {
             u64::from(worker.state == WorkerState::Running)
         }),
-        ("quire_worker_failing_parts", "containers or jobs that failed when last tried", "gauge", |worker| {
+        ("quire_worker_failing_parts", "containers or jobs whose last attempt failed", "gauge", |worker| {
             worker.failing_parts as u64
         }),
-        ("quire_worker_failures_total", "failed tries, panics included", "counter", |worker| worker.failures),
-        ("quire_worker_panics_total", "tries that ended in a panic", "counter", |worker| worker.panics),
+        ("quire_worker_failures_total", "failed attempts, panics included", "counter", |worker| {
+            worker.failures
+        }),
+        ("quire_worker_panics_total", "attempts that ended in a panic", "counter", |worker| worker.panics),
     ];
     for (name, help, kind, figure) in figures {
         head(text, name, help, kind);
@@ -309,9 +302,9 @@ mod tests {
             Duration::ZERO,
             None,
         );
-        metrics.opened();
+        let connections = ConnectionCounts { accepted: 4, open: 1, refused: 2, evicted: 3 };
         let text =
-            metrics.write(&[("commits_total", 7)], &[], Held { in_flight_bytes: 12, evicted_connections: 3 });
+            metrics.write(&[("commits_total", 7)], &[], OtherCounts { in_flight_bytes: 12, connections });
         for line in [
             "quire_operations_total{resource=\"docs\",operation=\"read\",status=\"2xx\"} 1",
             "quire_operations_total{resource=\"docs\",operation=\"read\",status=\"4xx\"} 1",
@@ -322,7 +315,9 @@ mod tests {
             "quire_request_seconds_sum{operation=\"read\"} 9.00007",
             "quire_request_charge_total{operation=\"read\"} 6.71",
             "quire_auth_failures_total 1",
+            "quire_connections_total 4",
             "quire_connections_open 1",
+            "quire_connections_refused_total 2",
             "quire_in_flight_bytes 12",
             "quire_connections_evicted_total 3",
             "# TYPE quire_commits_total counter",
@@ -333,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn charges_are_read_without_floats() {
+    fn charges_are_parsed_as_hundredths() {
         for (text, expected) in [("1", 100), ("5.71", 571), ("0.384", 38), ("12.5", 1250), ("", 0)] {
             assert_eq!(hundredths(text.as_bytes()), expected, "{text}");
         }

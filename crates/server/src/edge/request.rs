@@ -10,7 +10,7 @@ use hyper::{HeaderMap, Method};
 use quire_engine::{Cancel, Precondition};
 
 use crate::config::Limits;
-use crate::net::connection_state::Wire;
+use crate::net::connection_state::ConnectionState;
 use crate::wire::status::{HandlerError, RequestError};
 
 /// A request whose head was checked and whose body was read within the limits.
@@ -23,32 +23,32 @@ pub(crate) struct Request {
     pub scheme_https: bool,
     /// The authority the client used: the `Host` header or HTTP/2's `:authority`.
     pub host: String,
-    /// The client's own, or one made here; echoed in every answer.
+    /// The one that the client sent, or a new one; every answer has it.
     pub activity_id: HeaderValue,
     pub client: Client,
-    /// The sender may see a part of the container only: answers say nothing about the rest of it.
+    /// The sender may read only a part of the container: answers say nothing about the rest of it.
     pub sees_part: bool,
 }
 
-/// Whoever waits for the answer.
+/// The client that waits for the answer.
 pub(crate) struct Client {
-    wire: Arc<Wire>,
+    connection: Arc<ConnectionState>,
     cancel: OnceLock<Cancel>,
 }
 
 impl Client {
-    pub fn new(wire: &Arc<Wire>) -> Client {
-        Client { wire: Arc::clone(wire), cancel: OnceLock::new() }
+    pub fn new(connection: &Arc<ConnectionState>) -> Client {
+        Client { connection: Arc::clone(connection), cancel: OnceLock::new() }
     }
 
-    /// For work that is worth nothing without a client: it is told when the request is dropped, and asks for itself whether
-    /// the client has hung up, which is not noticed at once where the connection's own thread does the work.
+    /// For work that is useless without a client. It is cancelled when the request is dropped. It also checks whether the
+    /// client has closed the connection, which is not noticed at once where the thread of the connection does the work.
     pub fn cancel(&self) -> Cancel {
-        let asking = || {
-            let wire = Arc::clone(&self.wire);
-            Cancel::asking(move || wire.client_is_gone())
+        let new = || {
+            let connection = Arc::clone(&self.connection);
+            Cancel::asking(move || connection.is_closed_by_client())
         };
-        self.cancel.get_or_init(asking).clone()
+        self.cancel.get_or_init(new).clone()
     }
 }
 
@@ -99,8 +99,8 @@ impl Request {
     }
 }
 
-/// Activity ids: the client's own when it looks like one, otherwise new ones. These need to be different, not secret,
-/// so a random start and a counter do, without a system call for every request.
+/// Activity ids: the one that the client sent if it has the form of one, otherwise a new one. New ones must be different but
+/// not secret: they are made from a random start and a counter, without a system call for every request.
 pub(crate) struct ActivityIds {
     start: u128,
     count: AtomicU64,
@@ -134,7 +134,7 @@ impl ActivityIds {
     }
 }
 
-/// Names and values together; hyper has its own, wider limits against heads that never end.
+/// Names and values together. hyper has wider limits of its own, against heads that never end.
 pub(crate) fn check_head(headers: &HeaderMap, limits: &Limits) -> Result<(), RequestError> {
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if bytes > limits.header_bytes_max || headers.len() > limits.header_count_max {
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_foreign_activity_id_is_replaced() {
+    fn an_invalid_activity_id_is_replaced() {
         let ids = ActivityIds::new();
         let mut headers = HeaderMap::new();
         headers.insert(ACTIVITY_ID, HeaderValue::from_static("0f8fad5b-d9cb-469f-a165-70867728950e"));

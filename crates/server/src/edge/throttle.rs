@@ -1,8 +1,8 @@
-//! Provisioned throughput, held to: only with `--enforce-throughput`.
+//! Enforces the provisioned throughput: only with `--enforce-throughput`.
 //!
-//! Every partition of a container with throughput of its own has an equal share of it; containers that share a database's
-//! throughput draw on it together. A request is admitted while the balance is positive and its charge is taken afterwards, so
-//! the balance may become negative and the next requests wait: 429 says for how long.
+//! Every partition of a container with throughput of its own has an equal share of it; containers that share the throughput
+//! of a database share one balance. A request is admitted while the balance is positive and its charge is subtracted
+//! afterwards, so the balance may become negative. Then requests are refused: 429 says for how long.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -16,21 +16,21 @@ use crate::routes::RouteKind;
 use crate::wire::status::{HandlerError, RequestError};
 
 const PRIORITY: HeaderName = HeaderName::from_static("x-ms-cosmos-priority-level");
-/// A balance may reach what comes in within this time.
-const SAVED: Duration = Duration::from_secs(1);
-/// Requests of low priority leave so much of a full balance to the others.
+/// A full balance is what is refilled within this time.
+const BURST: Duration = Duration::from_secs(1);
+/// The part of a full balance that is reserved for requests of normal priority.
 const RESERVED_SHARE: f64 = 0.25;
-/// Containers and databases come and go: past so many, balances that are full are forgotten.
+/// With more balances than this, those that are full are removed.
 const BALANCE_COUNT_MAX: usize = 10_000;
 
 #[derive(Default)]
 pub(crate) struct Throttle {
-    balances: Mutex<HashMap<Account, Balance>>,
+    balances: Mutex<HashMap<BalanceKey, Balance>>,
 }
 
-/// Whose balance: the offer's rid, and the partition where each has its own.
+/// The rid of the offer, and the partition where each has a balance of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Account {
+struct BalanceKey {
     offer: String,
     partition: Option<String>,
 }
@@ -41,10 +41,10 @@ struct Balance {
     at: Instant,
 }
 
-/// The balances that one request draws on.
+/// The balances that one request is charged to.
 pub(crate) struct Meter<'a> {
     throttle: &'a Throttle,
-    accounts: Vec<Account>,
+    keys: Vec<BalanceKey>,
     /// Request units per second of each.
     rate: f64,
     is_low: bool,
@@ -57,21 +57,21 @@ impl Throttle {
             return Ok(None);
         }
         let Some((database, name)) = kind.container() else { return Ok(None) };
-        // A missing container is told by whoever serves the request.
+        // The handler answers that the container is missing.
         let Ok(container) = call.state.engine.container(database, name) else { return Ok(None) };
         let Some((offer, throughput, is_shared)) = call.state.engine.throughput_of(&container) else {
             return Ok(None);
         };
         let is_low = call.text(&PRIORITY)?.is_some_and(|level| level.trim().eq_ignore_ascii_case("low"));
-        let account = |partition| Account { offer: offer.clone(), partition };
+        let key = |partition| BalanceKey { offer: offer.clone(), partition };
         if is_shared {
             let rate = f64::from(throughput);
-            return Ok(Some(Meter { throttle: self, accounts: vec![account(None)], rate, is_low }));
+            return Ok(Some(Meter { throttle: self, keys: vec![key(None)], rate, is_low }));
         }
         let all = container.partitions().len().max(1);
         let partitions = partitions(call, &container)?;
-        let accounts = partitions.into_iter().map(|partition| account(Some(partition))).collect();
-        Ok(Some(Meter { throttle: self, accounts, rate: f64::from(throughput) / all as f64, is_low }))
+        let keys = partitions.into_iter().map(|partition| key(Some(partition))).collect();
+        Ok(Some(Meter { throttle: self, keys, rate: f64::from(throughput) / all as f64, is_low }))
     }
 }
 
@@ -92,12 +92,12 @@ fn partitions(call: &Call<'_>, container: &Container) -> Result<Vec<String>, Han
         return Ok(vec![position.partition_id]);
     }
     let all = container.partitions().into_iter().map(|partition| partition.id);
-    let asked = |id: &String| scope.partition_id.as_ref().is_none_or(|asked| asked == id);
-    Ok(all.filter(asked).collect())
+    let is_named = |id: &String| scope.partition_id.as_ref().is_none_or(|named| named == id);
+    Ok(all.filter(is_named).collect())
 }
 
 impl Meter<'_> {
-    /// What is left to spend, of the balance that has least.
+    /// What is left of the smallest balance.
     pub fn admit(&self) -> Result<f64, HandlerError> {
         self.admit_at(Instant::now())
     }
@@ -105,7 +105,7 @@ impl Meter<'_> {
     fn admit_at(&self, now: Instant) -> Result<f64, HandlerError> {
         let floor = if self.is_low { RESERVED_SHARE * self.full() } else { 0.0 };
         let mut balances = self.throttle.balances.lock();
-        let lowest = self.accounts.iter().map(|account| self.units(&mut balances, account, now));
+        let lowest = self.keys.iter().map(|key| self.units(&mut balances, key, now));
         let left = lowest.map(|units| units - floor).fold(f64::INFINITY, f64::min);
         if left >= 0.0 {
             return Ok(left);
@@ -118,26 +118,26 @@ impl Meter<'_> {
         let mut balances = self.throttle.balances.lock();
         if balances.len() > BALANCE_COUNT_MAX {
             let now = Instant::now();
-            balances.retain(|_, balance| now.duration_since(balance.at) < SAVED);
+            balances.retain(|_, balance| now.duration_since(balance.at) < BURST);
         }
-        let share = charge / self.accounts.len().max(1) as f64;
-        for account in &self.accounts {
-            if let Some(balance) = balances.get_mut(account) {
+        let share = charge / self.keys.len().max(1) as f64;
+        for key in &self.keys {
+            if let Some(balance) = balances.get_mut(key) {
                 balance.units -= share;
             }
         }
     }
 
     fn full(&self) -> f64 {
-        self.rate * SAVED.as_secs_f64()
+        self.rate * BURST.as_secs_f64()
     }
 
-    /// What there is now, with what came in since the last look.
-    fn units(&self, balances: &mut HashMap<Account, Balance>, account: &Account, now: Instant) -> f64 {
+    /// The balance, refilled for the time since it was last read.
+    fn units(&self, balances: &mut HashMap<BalanceKey, Balance>, key: &BalanceKey, now: Instant) -> f64 {
         let full = self.full();
-        let balance = balances.entry(account.clone()).or_insert(Balance { units: full, at: now });
-        let came_in = self.rate * now.saturating_duration_since(balance.at).as_secs_f64();
-        *balance = Balance { units: (balance.units + came_in).min(full), at: now.max(balance.at) };
+        let balance = balances.entry(key.clone()).or_insert(Balance { units: full, at: now });
+        let refill = self.rate * now.saturating_duration_since(balance.at).as_secs_f64();
+        *balance = Balance { units: (balance.units + refill).min(full), at: now.max(balance.at) };
         balance.units
     }
 }
@@ -147,8 +147,8 @@ mod tests {
     use super::*;
 
     fn meter(throttle: &Throttle, is_low: bool) -> Meter<'_> {
-        let accounts = vec![Account { offer: "o".to_owned(), partition: Some("0".to_owned()) }];
-        Meter { throttle, accounts, rate: 400.0, is_low }
+        let keys = vec![BalanceKey { offer: "o".to_owned(), partition: Some("0".to_owned()) }];
+        Meter { throttle, keys, rate: 400.0, is_low }
     }
 
     fn wait_of(result: Result<f64, HandlerError>) -> Option<u32> {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_balance_runs_out_and_comes_back() {
+    fn a_balance_runs_out_and_is_refilled() {
         let throttle = Throttle::default();
         let (meter, start) = (meter(&throttle, false), Instant::now());
         assert_eq!(wait_of(meter.admit_at(start)), None);
@@ -170,14 +170,14 @@ mod tests {
         assert_eq!(wait_of(meter.admit_at(start)), Some(500));
         assert_eq!(wait_of(meter.admit_at(start + Duration::from_millis(250))), Some(250));
         assert_eq!(wait_of(meter.admit_at(start + Duration::from_millis(501))), None);
-        // No more than a second's worth is saved.
+        // It is never more than that of one second.
         meter.admit_at(start + Duration::from_secs(100)).expect("full");
         meter.spend(800.0);
         assert_eq!(wait_of(meter.admit_at(start + Duration::from_secs(100))), Some(1000));
     }
 
     #[test]
-    fn low_priority_leaves_something() {
+    fn low_priority_leaves_a_reserve() {
         let throttle = Throttle::default();
         let (low, high, start) = (meter(&throttle, true), meter(&throttle, false), Instant::now());
         assert_eq!(wait_of(low.admit_at(start)), None);

@@ -1,4 +1,4 @@
-//! `/`: where clients start.
+//! `/`: the account document, which clients read first.
 
 use hyper::StatusCode;
 
@@ -6,7 +6,7 @@ use crate::handlers::{Call, HandlerResult, charge};
 use crate::wire;
 use crate::wire::headers::Reply;
 
-/// Clients send everything after this to the endpoint told here, so it is made from what they called.
+/// Clients send all later requests to the endpoint in this document, so it is made from the host that they called.
 pub(crate) fn read(call: &Call<'_>) -> HandlerResult {
     let consistency = call.state.config.consistency.name();
     let body = match &call.state.config.public_endpoint {

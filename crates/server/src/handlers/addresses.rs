@@ -1,4 +1,4 @@
-//! `/addresses`: where clients in direct mode look for replicas. There are none to connect to.
+//! `/addresses`: where clients in direct mode look for replicas. There are none.
 
 use crate::handlers::{Call, HandlerResult};
 use crate::wire::status::RequestError;

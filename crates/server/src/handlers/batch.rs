@@ -1,7 +1,7 @@
 //! Several item operations in one POST: a transaction of one partition key, or bulk; as JSON or in binary form.
 //!
-//! HTTP 200 when every operation succeeded, otherwise 207 with a status for each. What is wrong with the request as a whole
-//! (no key, too large, an operation nobody knows) is an ordinary error.
+//! HTTP 200 when every operation succeeded, otherwise 207 with a status for each. A request that is wrong as a whole
+//! (no key, too large, an unknown operation) is answered with an ordinary error.
 
 use std::sync::Arc;
 

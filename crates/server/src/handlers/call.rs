@@ -1,4 +1,4 @@
-//! What a request asks for, read from its headers.
+//! A request with its headers parsed.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use quire_value::{Limits, Value, text};
 
 use crate::edge::request::Request;
 use crate::handlers::consistency;
-use crate::net::pool::{Place, Work};
+use crate::net::pool::{PoolPermit, Work};
 use crate::operations::{Action, Lane, Operation};
 use crate::state::State;
 use crate::wire::binary_json;
@@ -52,11 +52,11 @@ pub(crate) struct Call<'a> {
     pub request: &'a Request,
     /// `x-ms-documentdb-partitionkey`, once parsed.
     pub partition_key: Option<PartitionKey>,
-    /// What the request asks for, as it was authorized.
+    /// The operation that was authorized.
     pub operation: Operation,
-    /// What the throughput leaves for this request, where it is enforced.
+    /// What is left of the throughput for this request, where it is enforced.
     pub charge_max: Option<f64>,
-    place: Mutex<Option<Place>>,
+    permit: Mutex<Option<PoolPermit>>,
 }
 
 impl<'a> Call<'a> {
@@ -71,8 +71,8 @@ impl<'a> Call<'a> {
         check_version(request)?;
         check_formats(request)?;
         let partition_key = partition_key(request)?;
-        let place = Mutex::new(None);
-        Ok(Call { state, request, partition_key, operation, charge_max: None, place })
+        let permit = Mutex::new(None);
+        Ok(Call { state, request, partition_key, operation, charge_max: None, permit })
     }
 
     /// Runs an engine call in the lane of the operation.
@@ -101,15 +101,15 @@ impl<'a> Call<'a> {
         work: Work,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, EngineError> {
-        self.free_place();
-        let (answer, place) = self.state.pool.run(work, call).await?;
-        *self.place.lock() = Some(place);
+        self.free_permit();
+        let (answer, permit) = self.state.pool.run(work, call).await?;
+        *self.permit.lock() = Some(permit);
         Ok(answer)
     }
 
-    /// Whoever waits gives the place of its last engine call back first. Otherwise it is kept until the answer is written.
-    pub fn free_place(&self) {
-        self.place.lock().take();
+    /// Gives the permit of the last engine call back, before a wait. Otherwise it is kept until the answer is written.
+    pub fn free_permit(&self) {
+        self.permit.lock().take();
     }
 
     /// A header's text; an error when it is not UTF-8.
@@ -122,7 +122,7 @@ impl<'a> Call<'a> {
         self.request.is_true(name)
     }
 
-    /// For what tells about the whole container.
+    /// For headers whose answer is about the whole container.
     pub fn check_sees_all(&self, header: &str) -> Result<(), HandlerError> {
         if !self.request.sees_part {
             return Ok(());
@@ -140,7 +140,7 @@ impl<'a> Call<'a> {
         self.operation.action == Action::Upsert
     }
 
-    /// JSON text, whichever form the client sent.
+    /// JSON text, also where the client sent the binary form.
     pub fn body(&self) -> Result<Bytes, HandlerError> {
         let body = &self.request.body;
         if !binary_json::is_binary(body) {
@@ -177,7 +177,7 @@ impl<'a> Call<'a> {
         indexing_directive(value).ok_or_else(|| bad_header("x-ms-indexing-directive", value))
     }
 
-    /// The container that the path names or lies in; the caller knows which of the two a missing one is.
+    /// The container that the path names. The caller knows whether it is the resource itself or its owner.
     fn find_container(&self, database: &str, container: &str) -> Result<Arc<Container>, HandlerError> {
         let found = self.state.engine.container(database, container)?;
         if let Some(intended) = self.text(&INTENDED_RID)?
@@ -188,17 +188,17 @@ impl<'a> Call<'a> {
         Ok(found)
     }
 
-    /// The container as the resource that is asked for.
+    /// The container as the resource that the request is about.
     pub fn container(&self, database: &str, container: &str) -> Result<Arc<Container>, HandlerError> {
         self.find_container(database, container)
     }
 
-    /// The container as the owner of what is asked for: a missing one is a missing owner.
+    /// The container as the owner of that resource: a missing one is a missing owner.
     pub fn owner_container(&self, database: &str, container: &str) -> Result<Arc<Container>, HandlerError> {
         self.find_container(database, container).map_err(owner_missing)
     }
 
-    /// The container of items. By name the gateway looks for it, which knows of no owners.
+    /// The container of items. By name it is looked up by the gateway of the service, whose answer names no owner.
     pub fn item_container(&self, database: &str, container: &str) -> Result<Arc<Container>, HandlerError> {
         let is_by_rid = matches!(ResourceId::parse(database), Ok(ResourceId::Database(_)));
         if is_by_rid {
@@ -212,7 +212,7 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// The partition key of the request. Containers from before partition keys have one that nobody sends.
+    /// The partition key of the request. Containers from before partition keys have one that clients do not send.
     pub fn key_in(&self, container: &Container) -> Option<Cow<'_, PartitionKey>> {
         let is_from_before = container.definition.partition_key.system_key;
         let empty = || is_from_before.then(|| Cow::Owned(PartitionKey(Vec::new())));
@@ -225,7 +225,7 @@ impl<'a> Call<'a> {
         version.is_none_or(|version| version >= PARTITION_KEYS_SINCE.as_bytes())
     }
 
-    /// The database as the owner of what is asked for.
+    /// The database as the owner of the resource that the request is about.
     pub fn owner_database(&self, database: &str) -> Result<Arc<Resource>, HandlerError> {
         self.state.engine.database(database).map_err(|error| owner_missing(error.into()))
     }
@@ -271,7 +271,7 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// Absent and 0 leave it to the server, -1 asks for as many as fit.
+    /// Absent and 0: the server decides; -1: as many as fit.
     fn page_size(&self) -> Result<Option<i64>, HandlerError> {
         let Some(text) = self.text(&PAGE_SIZE)? else { return Ok(None) };
         match text.trim().parse::<i64>() {
@@ -306,7 +306,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Our token inside the gateway's, which names the range as well; any other text is as it came.
+/// Our token inside a token of the gateway, which names the range as well; any other text unchanged.
 fn own_token(text: &str) -> String {
     let json = text.starts_with('{').then(|| text::parse(text.as_bytes(), Limits::default()).ok()).flatten();
     let token = json.as_ref().and_then(|json| json.get("token")?.as_str());
@@ -317,7 +317,7 @@ pub(crate) fn bad_header(name: &'static str, value: &str) -> HandlerError {
     RequestError::BadHeader { name, value: value.to_owned() }.into()
 }
 
-/// The versions of the protocol. Later ones than these are taken as well: they change what clients ask for, not how.
+/// The versions of the protocol. Later ones are accepted as well: they change what clients ask for, not how.
 const VERSIONS: [&str; 20] = [
     "2014-08-21",
     "2015-04-08",
@@ -360,8 +360,8 @@ fn check_version(request: &Request) -> Result<(), HandlerError> {
     Err(RequestError::BadRequest { message }.into())
 }
 
-/// Whether the client takes answers in the binary form and in no other.
-pub(crate) fn takes_binary_only(request: &Request) -> bool {
+/// Whether the client accepts answers in the binary form and in no other.
+pub(crate) fn accepts_binary_only(request: &Request) -> bool {
     let names = |name: &HeaderName, format: &str| {
         let value = request.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         value.split(',').any(|one| one.trim().eq_ignore_ascii_case(format))
@@ -381,7 +381,7 @@ fn check_formats(request: &Request) -> Result<(), HandlerError> {
     ] {
         let value = request.text(name)?.unwrap_or_default();
         let mut formats = value.split(',').map(str::trim).filter(|format| !format.is_empty());
-        // Clients that send batches in rows say so for their answers, too; those have a form of their own.
+        // Clients that send batches in rows name that form for their answers, too.
         let is_known =
             |format: &str| [TEXT, BINARY, "HybridRow"].iter().any(|known| format.eq_ignore_ascii_case(known));
         if !formats.all(is_known) {

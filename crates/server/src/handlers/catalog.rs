@@ -36,12 +36,12 @@ pub(crate) trait CatalogResource: Sync {
         Ok(resource.to_json())
     }
 
-    /// The answer with its charge and the headers that tell about the owner.
-    fn answer(&self, call: &Call<'_>, owner: &Self::Owner, outcome: Outcome) -> HandlerResult;
+    /// The answer with its charge and the headers about the owner.
+    fn answer(&self, call: &Call<'_>, owner: &Self::Owner, outcome: ChargedReply) -> HandlerResult;
 }
 
 /// A reply and its charge, or the failure of the engine.
-pub(crate) type Outcome = Result<(Reply, f64), EngineError>;
+pub(crate) type ChargedReply = Result<(Reply, f64), EngineError>;
 
 pub(crate) trait Replace: CatalogResource {
     fn replace(&self, call: &Call<'_>, name: &str) -> Result<Change<Arc<Resource>>, HandlerError>;

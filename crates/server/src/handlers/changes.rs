@@ -19,9 +19,9 @@ use crate::wire::{Feed, envelope};
 /// An extension: how long to wait, in milliseconds, for a first change.
 const WAIT: HeaderName = HeaderName::from_static("x-quire-wait-ms");
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// Between reads of a request that waits and is woken by changes it did not ask for.
+/// Between two reads of a request that waits while other items of the partition change.
 const READ_INTERVAL: Duration = Duration::from_millis(50);
-/// An extension: replaces and expiries have the version before them, too.
+/// An extension: replaces and expiries have the previous version, too.
 const ALL_PREVIOUS_IMAGES: HeaderName = HeaderName::from_static("x-quire-all-previous-images");
 
 pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
@@ -55,7 +55,7 @@ pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str) -> Ha
     Ok(with_positions(reply, &container, answer.charge, answer.position.as_ref()))
 }
 
-/// Reads, and where there is nothing to tell waits for a change and reads again. Waiting takes no place of the pool.
+/// Reads, and where there are no changes waits for one and reads again. It holds no permit of the pool while it waits.
 async fn read_until(
     call: &Call<'_>,
     (database, name): (&str, &str),
@@ -80,14 +80,14 @@ async fn read_until(
             _ => return Ok(answer),
         };
         let watch = call.state.engine.watch_changes(container, &request.page.scope, etag)?;
-        call.free_place();
+        call.free_permit();
         tokio::select! {
             () = watch => {}
             () = tokio::time::sleep_until(until.into()) => return Ok(answer),
             () = call.state.stopped() => return Ok(answer),
         }
         request.start = FeedStart::After(etag.clone());
-        // Other items of the partition change: they are not read one by one.
+        // Other items of the partition change: they are read together.
         if reads > 1 {
             tokio::time::sleep(READ_INTERVAL).await;
         }
@@ -103,8 +103,8 @@ fn start(call: &Call<'_>) -> Result<FeedStart, HandlerError> {
     })
 }
 
-/// The first second, since the epoch, whose changes are told: the one after the date, which has seconds and no parts of
-/// them. Clients send it again with every page.
+/// The first second, since the epoch, whose changes are returned: the one after the date, which has no fractions of seconds.
+/// Clients send it again with every page.
 fn since(call: &Call<'_>) -> Result<Option<i64>, HandlerError> {
     let Some(text) = call.text(&IF_MODIFIED_SINCE)?.filter(|text| !text.trim().is_empty()) else {
         return Ok(None);

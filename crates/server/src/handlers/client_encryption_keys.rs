@@ -1,10 +1,10 @@
-//! Client encryption keys: kept for clients, never interpreted.
+//! Client encryption keys: stored for clients, never interpreted.
 
 use std::sync::Arc;
 
 use quire_engine::{Engine, EngineError, Resource};
 
-use crate::handlers::catalog::{CatalogResource, Change, Outcome, Replace};
+use crate::handlers::catalog::{CatalogResource, Change, ChargedReply, Replace};
 use crate::handlers::{Call, HandlerResult};
 use crate::wire::Feed;
 use crate::wire::headers::database_names;
@@ -43,7 +43,7 @@ impl CatalogResource for Keys<'_> {
         Ok(Box::new(move |engine| Ok((engine.create_client_encryption_key(&database, &body)?, true))))
     }
 
-    fn answer(&self, _call: &Call<'_>, owner: &Arc<Resource>, outcome: Outcome) -> HandlerResult {
+    fn answer(&self, _call: &Call<'_>, owner: &Arc<Resource>, outcome: ChargedReply) -> HandlerResult {
         let (reply, charge) = outcome?;
         Ok(reply.owner(database_names(owner), &owner.rid).charge(charge))
     }

@@ -1,4 +1,4 @@
-//! Consistency levels: one node keeps the promises of all of them.
+//! Consistency levels: one node provides all of them.
 
 use crate::wire::status::{HandlerError, RequestError};
 
@@ -33,7 +33,7 @@ impl Consistency {
         }
     }
 
-    /// `Bounded` is the documentation's word for `BoundedStaleness`.
+    /// `Bounded` is the name of `BoundedStaleness` in the documentation.
     pub fn parse(name: &str) -> Option<Consistency> {
         if name.eq_ignore_ascii_case("Bounded") {
             return Some(Consistency::BoundedStaleness);

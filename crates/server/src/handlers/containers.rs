@@ -37,7 +37,7 @@ pub(crate) async fn create(call: &Call<'_>, database: &str) -> HandlerResult {
     .map(|reply| with_sharing(call, &container, reply))
 }
 
-/// Clients from before partition keys make containers without one. All their items have the undefined key.
+/// Clients from before partition keys create containers without one. All their items have the undefined key.
 fn add_system_key(body: &mut Value) {
     let Some(container) = body.as_object_mut() else { return };
     if !matches!(container.get("partitionKey"), None | Some(Value::Null)) {
@@ -99,7 +99,7 @@ pub(crate) async fn query(call: &Call<'_>, database: &str) -> HandlerResult {
 }
 
 pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
-    call.container(database, container)?; // the intended rid
+    call.container(database, container)?; // checks the intended rid
     let (body, precondition) = (call.json()?, call.precondition()?);
     let (engine, database, name) = (call.state.engine.clone(), database.to_owned(), container.to_owned());
     let container =
@@ -126,7 +126,7 @@ fn json(engine: &Engine, container: &Arc<Container>) -> String {
 
 fn body(engine: &Engine, container: &Container) -> Object {
     let mut body = container.resource.to_json();
-    views::complete(engine, container, &mut body);
+    views::add_view_members(engine, container, &mut body);
     body
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quire_engine::{Engine, EngineError, Resource};
 
-use crate::handlers::catalog::{CatalogResource, Change, Delete, Outcome};
+use crate::handlers::catalog::{CatalogResource, Change, ChargedReply, Delete};
 use crate::handlers::{Call, HandlerResult};
 use crate::operations::Action;
 use crate::wire::Feed;
@@ -41,7 +41,7 @@ impl CatalogResource for Databases {
         Ok(Box::new(move |engine| Ok((engine.create_database(&body, throughput)?, true))))
     }
 
-    fn answer(&self, call: &Call<'_>, (): &(), outcome: Outcome) -> HandlerResult {
+    fn answer(&self, call: &Call<'_>, (): &(), outcome: ChargedReply) -> HandlerResult {
         let (reply, charge) = outcome?;
         let reply = reply.charge(charge);
         if call.operation.action != Action::Create {

@@ -1,7 +1,7 @@
 //! Lists and queries of resources that are in memory: databases, containers, users, offers, ...
 //!
-//! A list is in rid order, so that a continuation, the rid of the last resource told, stays true when resources
-//! come and go between two pages.
+//! A list is in rid order, so that a continuation, the rid of the last resource of a page, stays valid when resources are
+//! created and deleted between two pages.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::wire::headers::Reply;
 use crate::wire::status::{self, HandlerError};
 use crate::wire::{Feed, envelope, explained_envelope, parse_query};
 
-/// Resources of a list page when the client leaves it to the server.
+/// Resources of a page when the client names no size.
 const PAGE_SIZE: usize = 1000;
 /// A page ends with the resource that exceeds this.
 const PAGE_BYTES: usize = 4 << 20;
@@ -92,7 +92,7 @@ pub(super) fn page_reply(feed: Feed, owner_rid: &str, page: Page) -> Reply {
     Reply::json(StatusCode::OK, body).count(page.count).continuation(page.continuation)
 }
 
-/// Holds its part of the memory for queries until it is sent, however slowly its client reads.
+/// Keeps its reservation of query memory until it is sent, however slowly its client reads.
 struct CountedBody {
     body: Bytes,
     _memory: Reservation,

@@ -18,7 +18,7 @@ use crate::wire::status::{Failure, HandlerError, RequestError};
 const PRE_TRIGGERS: HeaderName = HeaderName::from_static("x-ms-documentdb-pre-trigger-include");
 const POST_TRIGGERS: HeaderName = HeaderName::from_static("x-ms-documentdb-post-trigger-include");
 
-/// The hot path: a hit in the engine's cache is answered without leaving the async worker.
+/// The hot path: a hit in the cache of the engine is answered on the async worker.
 pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str, id: &str) -> HandlerResult {
     let container = call.item_container(database, container)?;
     let by_rid = id_by_rid(call, &container, database, id).await?;
@@ -82,7 +82,7 @@ pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str, id
     write(call, container, WriteKind::Replace { id }).await
 }
 
-/// Whatever content type the body has: clients disagree about it.
+/// With any content type: clients disagree about it.
 pub(crate) async fn patch(call: &Call<'_>, database: &str, container: &str, id: &str) -> HandlerResult {
     let container = call.item_container(database, container)?;
     let by_rid = id_by_rid(call, &container, database, id).await?;
@@ -112,7 +112,7 @@ pub(crate) async fn delete_all(call: &Call<'_>, database: &str, container: &str)
 }
 
 /// The id behind a rid, when the path is made of rids: `_self` links are. Names and rids are not mixed, so the
-/// database's segment tells.
+/// segment of the database tells which they are.
 async fn id_by_rid(
     call: &Call<'_>,
     container: &Arc<Container>,
@@ -134,7 +134,7 @@ async fn write(call: &Call<'_>, container: Arc<Container>, kind: WriteKind) -> H
     if is_delete && partition_key.is_none() {
         return Err(EngineError::PartitionKeyMissing.into());
     }
-    // A session asks for what can be read: a write looks at no more than its form.
+    // A session is about reads: a write checks only that the token can be parsed.
     call.session()?;
     let write = WriteItem {
         kind,
@@ -189,14 +189,14 @@ pub(crate) async fn list(call: &Call<'_>, database: &str, container: &str) -> Ha
     Ok(with_positions(reply, &container, answer.charge, answer.position.as_ref()))
 }
 
-/// Charge, owner and where the serving partition stands: also on failures, whose session clients keep.
+/// Charge, owner and position of the serving partition: also on failures, whose session clients keep.
 pub(super) fn with_position(
     reply: Reply,
     container: &Container,
     charge: f64,
     position: Option<&Position>,
 ) -> Reply {
-    // What is not found has no path.
+    // An answer of 404 names no owner.
     let reply = match reply.status() {
         StatusCode::NOT_FOUND => reply.owner_names(container_names(container)),
         _ => reply.in_container(container),
@@ -208,7 +208,7 @@ pub(super) fn with_position(
     }
 }
 
-/// The same for pages: without a single serving partition it is where the first stands.
+/// The same for pages: without a single serving partition it is the position of the first.
 pub(super) fn with_positions(
     reply: Reply,
     container: &Container,
@@ -222,7 +222,7 @@ pub(super) fn with_positions(
     reply.first_session(container).first_partition(container)
 }
 
-/// The trigger that a header names: a list of ids of which there may be one.
+/// The trigger that a header names: a list of at most one id.
 fn trigger(call: &Call<'_>, name: &HeaderName) -> Result<Option<String>, HandlerError> {
     let text = call.text(name)?.unwrap_or_default();
     let mut ids = text.split(',').map(str::trim).filter(|id| !id.is_empty());

@@ -53,7 +53,7 @@ fn migrate(call: &Call<'_>) -> Result<Option<Migrate>, HandlerError> {
     }
 }
 
-/// A change acts at once, so none is ever pending.
+/// A change takes effect at once, so none is ever pending.
 fn with_limits(call: &Call<'_>, offer: &Resource, reply: Reply) -> Reply {
     reply
         .with(MINIMUM, HeaderValue::from(call.state.engine.minimum_throughput(offer)))

@@ -1,7 +1,7 @@
-//! Partition key ranges: how clients learn where keys live.
+//! Partition key ranges: from which clients learn which partition has a key.
 //!
-//! With `A-IM` it is a feed of changes: clients ask again with the etag they got until a 304 tells them that they
-//! know everything. Without it the answer is always the whole list.
+//! With `A-IM` it is a feed of changes: clients send the etag of the last answer until they get a 304. Without it the answer
+//! is always the whole list.
 
 use hyper::StatusCode;
 use hyper::header::{HeaderName, IF_NONE_MATCH};

@@ -8,7 +8,7 @@ use quire_value::Object;
 
 use crate::auth;
 use crate::handlers::call::owner_missing;
-use crate::handlers::catalog::{CatalogResource, Change, Delete, Outcome, Replace};
+use crate::handlers::catalog::{CatalogResource, Change, ChargedReply, Delete, Replace};
 use crate::handlers::{Call, HandlerResult};
 use crate::operations::Action;
 use crate::wire::Feed;
@@ -70,7 +70,7 @@ impl CatalogResource for Permissions<'_> {
         Ok(body)
     }
 
-    fn answer(&self, _call: &Call<'_>, owner: &Owner, outcome: Outcome) -> HandlerResult {
+    fn answer(&self, _call: &Call<'_>, owner: &Owner, outcome: ChargedReply) -> HandlerResult {
         let (reply, charge) = outcome?;
         Ok(reply.owner(user_names(&owner.database, &owner.user), &owner.user.rid).charge(charge))
     }

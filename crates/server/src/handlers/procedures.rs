@@ -94,8 +94,8 @@ async fn execute_script(
     Ok(with_log(items::with_position(reply, container, answer.charge, answer.position.as_ref()), log))
 }
 
-/// Procedures of the server may be addressed by a partition instead of a key. With a key, one that is a script runs as
-/// any other.
+/// Procedures of the server may be addressed by a partition instead of a key. With a key, one that is stored as a script runs
+/// as any other.
 fn system_address(
     call: &Call<'_>,
     procedure: &str,
@@ -113,14 +113,14 @@ fn system_address(
     })
 }
 
-/// What a script may ask its request for. The key that signed it is nothing of its business.
+/// The headers of its request that a script may read. The signature is not among them.
 pub(super) fn request_headers(call: &Call<'_>) -> Vec<(String, String)> {
     let headers = call.request.headers.iter().filter(|(name, _)| name.as_str().starts_with("x-ms-"));
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     headers.map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
-/// A script that failed has said what it had to say until then.
+/// A script that failed has logged until then.
 fn log_of(error: EngineError) -> Option<String> {
     match error {
         EngineError::Script(failure) => failure.log,

@@ -1,8 +1,8 @@
 //! Queries over items, and their plans.
 //!
-//! Like the live gateway, a query over the whole container runs here when its rows can be told one after the other. One
-//! that needs more (an order, groups, aggregates, ...) is refused with its plan, and the client sends the plan's queries
-//! to the partitions.
+//! Like the gateway of the service, the server runs a query over the whole container when its rows can be streamed. One that
+//! needs more (an order, groups, aggregates, ...) is refused with its plan, and the client sends the queries of the plan to
+//! the partitions.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -25,11 +25,11 @@ const POPULATE_INDEX_METRICS: HeaderName = HeaderName::from_static("x-ms-cosmos-
 const POPULATE_INDEX_METRICS_V2: HeaderName = HeaderName::from_static("x-ms-cosmos-populateindexmetrics-v2");
 const INDEX_METRICS: HeaderName = HeaderName::from_static("x-ms-cosmos-index-utilization");
 const SUPPORTED_FEATURES: HeaderName = HeaderName::from_static("x-ms-cosmos-supported-query-features");
-/// Ours: run the whole query here, and say how it was run.
+/// Extensions: run the whole query here, and say how it was run.
 const WHOLE: HeaderName = HeaderName::from_static("x-quire-whole");
 const EXPLAIN: HeaderName = HeaderName::from_static("x-quire-explain");
 
-/// Clients take headers of some 16 KB, all of them together.
+/// Clients accept about 16 KB of headers.
 const EXPLAIN_HEADER_BYTES_MAX: usize = 4 << 10;
 const EXPLAIN_ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
@@ -76,13 +76,13 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
     Ok(with_positions(reply, &container, answer.charge, answer.position.as_ref()))
 }
 
-/// Whether the query is one over all ranges that the gateway itself serves, and no client or partition.
+/// Whether the query is one over all ranges that the gateway itself would run.
 fn is_at_gateway(page: &PageRequest) -> bool {
     let Scope { partition_key, partition_id, range } = &page.scope;
     partition_key.is_none() && partition_id.is_none() && range.is_none() && page.crossing != Crossing::Whole
 }
 
-/// A token of the gateway says in which range it goes on: `{"token":"...","range":{"min":"","max":"FF"}}`.
+/// A token of the gateway says in which range it continues: `{"token":"...","range":{"min":"","max":"FF"}}`.
 fn gateway_token(token: &str, range: Option<&EpkRange>) -> String {
     let EpkRange { min, max } = range.cloned().unwrap_or_else(EpkRange::full);
     let range: Object = [("min", min.to_hex()), ("max", max.to_hex())].into_iter().collect();
@@ -90,7 +90,8 @@ fn gateway_token(token: &str, range: Option<&EpkRange>) -> String {
     Value::Object(token).to_json()
 }
 
-/// Whether user-defined functions may run. Nothing but `udf.` calls one; where it is only text, no harm is done.
+/// Whether user-defined functions may run. Only `udf.` calls one; where it is part of a string, the lane is the only
+/// difference.
 fn may_call_functions(query: &str) -> bool {
     query.as_bytes().windows(3).any(|word| word.eq_ignore_ascii_case(b"udf"))
 }
@@ -114,7 +115,7 @@ fn with_explanation(reply: Reply, explained: Option<String>) -> Reply {
     if encoded.len() > EXPLAIN_HEADER_BYTES_MAX { reply } else { reply.with_text(EXPLAIN, encoded) }
 }
 
-/// A client that resumes an order by itself learns here which way `_rid` goes among equals, unless it takes that from the
+/// For a client that resumes an order by itself: in which direction `_rid` orders equal rows, unless it takes that from the
 /// first column.
 fn execution_info(ties_descending: bool) -> HeaderValue {
     HeaderValue::from_static(if ties_descending {
@@ -131,7 +132,7 @@ fn with_metrics(call: &Call<'_>, mut reply: Reply, metrics: &QueryMetrics) -> Re
     reply
 }
 
-/// Two forms, by the header that asked: percent-encoded JSON for the second, base64 of other JSON for the first.
+/// Two forms, by the request header: percent-encoded JSON for the second, base64 of other JSON for the first.
 fn with_index_metrics(call: &Call<'_>, reply: Reply, metrics: Option<IndexMetrics>) -> Reply {
     let Some(metrics) = metrics else { return reply };
     let text = if call.is_true(&POPULATE_INDEX_METRICS_V2) {
@@ -142,16 +143,16 @@ fn with_index_metrics(call: &Call<'_>, reply: Reply, metrics: Option<IndexMetric
     reply.with_text(INDEX_METRICS, text)
 }
 
-/// `name=value` pairs joined by `;`, none after the last: clients take an empty one for an error.
+/// `name=value` pairs joined by `;`, none after the last: an empty one is an error for clients.
 fn metrics_text(metrics: &QueryMetrics) -> String {
     let milliseconds = |micros: u64| format!("{:.2}", micros as f64 / 1000.0);
     let total = milliseconds(metrics.compile_micros + metrics.execute_micros);
     let (compile, plan) = (milliseconds(metrics.compile_micros), milliseconds(metrics.plan_micros));
-    // Above 0 when anything was loaded, however fast.
+    // Above 0 when anything was loaded.
     let load = if metrics.loaded_count > 0 { metrics.load_micros.max(10) } else { metrics.load_micros };
     let (index, load) = (milliseconds(metrics.index_micros), milliseconds(load));
     let write = milliseconds(metrics.write_micros);
-    // What is left after everything that has a name of its own.
+    // The time that no other entry has.
     let named = metrics.plan_micros + metrics.index_micros + metrics.load_micros + metrics.write_micros;
     let run = milliseconds(metrics.execute_micros.saturating_sub(named));
     let (loaded, loaded_bytes) = (metrics.loaded_count, metrics.loaded_bytes);
@@ -190,8 +191,8 @@ pub(crate) async fn plan(call: &Call<'_>, database: &str, container: &str) -> Ha
     Ok(reply.in_container(&container).charge(charge::PLAN))
 }
 
-/// A plan that the client cannot follow is never handed out: it would give wrong rows. What it can follow are
-/// names separated by commas.
+/// A plan that the client cannot execute is never sent: it would give wrong rows. What it can execute are names separated by
+/// commas.
 fn check_features(call: &Call<'_>, plan: &QueryPlan) -> Result<(), HandlerError> {
     let supported = call.text(&SUPPORTED_FEATURES)?.unwrap_or_default();
     let features: Vec<String> = plan.missing(supported).into_iter().map(Feature::name).collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quire_engine::{Container, Engine, EngineError, Resource, ScriptKind};
 
-use crate::handlers::catalog::{CatalogResource, Change, Delete, Outcome, Replace};
+use crate::handlers::catalog::{CatalogResource, Change, ChargedReply, Delete, Replace};
 use crate::handlers::{Call, HandlerResult, charge, items};
 use crate::operations::Action;
 use crate::wire::Feed;
@@ -55,9 +55,9 @@ impl CatalogResource for Scripts<'_> {
         }))
     }
 
-    /// Charge, owner and session, also on failures. Scripts are of no partition: the token is that of the first, because
-    /// clients take no more than one from an answer. As writes of items do, writes of scripts say what the container holds.
-    fn answer(&self, call: &Call<'_>, owner: &Arc<Container>, outcome: Outcome) -> HandlerResult {
+    /// Charge, owner and session, also on failures. Scripts belong to no partition: the token is that of the first, because
+    /// clients read no more than one from an answer. As writes of items do, writes of scripts say what the container holds.
+    fn answer(&self, call: &Call<'_>, owner: &Arc<Container>, outcome: ChargedReply) -> HandlerResult {
         let (reply, charge) = match outcome {
             Ok(done) => done,
             Err(error) => (Reply::failure(Failure::from(&error)), charge::FAILED),

@@ -1,4 +1,4 @@
-//! Waiting for the state that a session token asks for.
+//! Waiting until a session token can be served.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +6,16 @@ use crate::handlers::Call;
 use crate::routes::RouteKind;
 use crate::wire::status::HandlerError;
 
-/// Clients come again after a refusal; nobody is kept waiting for a token that was never given out.
+/// Clients retry after a refusal, and a token may name a state that never existed: the wait is short.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// Waits a short time for the container's partitions to come as far as the request's session token asks. It takes no place of the
-/// pool.
+/// Waits a short time until the partitions of the container have reached the session token of the request. It holds no permit
+/// of the pool while it waits.
 pub(crate) async fn wait(call: &Call<'_>, kind: &RouteKind) -> Result<(), HandlerError> {
     let (Some((database, container)), Some(session)) = (kind.container(), call.session()?) else {
         return Ok(());
     };
-    call.free_place();
+    call.free_permit();
     let until = Instant::now() + WAIT_MAX;
     loop {
         let container = call.item_container(database, container)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quire_engine::{Engine, EngineError, Resource};
 
-use crate::handlers::catalog::{CatalogResource, Change, Delete, Outcome, Replace};
+use crate::handlers::catalog::{CatalogResource, Change, ChargedReply, Delete, Replace};
 use crate::handlers::{Call, HandlerResult};
 use crate::wire::Feed;
 use crate::wire::headers::database_names;
@@ -43,7 +43,7 @@ impl CatalogResource for Users<'_> {
         Ok(Box::new(move |engine| engine.create_user(&database, &body, upsert)))
     }
 
-    fn answer(&self, _call: &Call<'_>, owner: &Arc<Resource>, outcome: Outcome) -> HandlerResult {
+    fn answer(&self, _call: &Call<'_>, owner: &Arc<Resource>, outcome: ChargedReply) -> HandlerResult {
         let (reply, charge) = outcome?;
         Ok(reply.owner(database_names(owner), &owner.rid).charge(charge))
     }

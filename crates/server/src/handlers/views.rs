@@ -1,7 +1,7 @@
 //! Views in answers about their items and about their container.
 //!
-//! Every answer that is about items of a view has `x-quire-view-lag`: how many writes of the source the view has not taken
-//! yet. Where a view stands in detail is at `/_quire/` (see `admin::views`).
+//! Every answer that is about items of a view has `x-quire-view-lag`: how many writes of the source the view has not
+//! applied yet. Its positions are at `/_quire/` (see `admin::views`).
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::wire::headers::Reply;
 
 const LAG: HeaderName = HeaderName::from_static("x-quire-view-lag");
 
-/// The service's words for what a view is at.
-pub(crate) fn word(state: ViewState) -> &'static str {
+/// The name of the state in the service.
+pub(crate) fn state_name(state: ViewState) -> &'static str {
     match state {
         ViewState::Initializing => "Initializing",
         ViewState::Filling => "InitialBuildAfterCreate",
@@ -25,7 +25,7 @@ pub(crate) fn word(state: ViewState) -> &'static str {
     }
 }
 
-/// Says in an answer about items how far the view is behind.
+/// Adds the lag of the view to an answer about items.
 pub(crate) fn with_lag(call: &Call<'_>, kind: &RouteKind, reply: Reply) -> Reply {
     let engine = &call.state.engine;
     if !engine.has_views() {
@@ -43,11 +43,11 @@ pub(crate) fn with_lag(call: &Call<'_>, kind: &RouteKind, reply: Reply) -> Reply
 }
 
 /// What the server adds to a container: the status of a view, the names of the views of a source.
-pub(crate) fn complete(engine: &Engine, container: &Container, body: &mut Object) {
+pub(crate) fn add_view_members(engine: &Engine, container: &Container, body: &mut Object) {
     if let Some(status) = engine.view_status(container) {
         for name in VIEW_MEMBERS {
             if let Some(Value::Object(mut section)) = body.get(name).cloned() {
-                section.set("status", word(status.state));
+                section.set("status", state_name(status.state));
                 body.set(name, section);
             }
         }

@@ -1,4 +1,4 @@
-//! What is known about a connection while it is served: when bytes moved, what it serves, whether its client is known.
+//! The state of one connection while it is served: when bytes moved, what it serves, whether it is authenticated.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -12,21 +12,21 @@ use tokio::sync::Notify;
 use crate::config::Limits;
 use crate::net::stream::Stream;
 
-/// The slowest that a client may take a long answer, on top of [`Limits::answer_timeout`].
+/// The slowest rate at which a client may read a long answer, on top of [`Limits::answer_timeout`].
 const ANSWER_BYTES_PER_SECOND_MIN: u64 = 32 << 10;
 
-/// Requests of a known client before its connection gets a thread: a single one is not worth it.
+/// Requests before an authenticated connection gets a thread: a single one is not worth it.
 const REQUESTS_BEFORE_THREAD: u32 = 2;
-/// Before it asks again when there was none.
+/// Requests before it tries again when there was no thread.
 const REQUESTS_BETWEEN_MOVES: u32 = 64;
 
-/// What is known about a connection while it is served; shared by its bytes and its requests.
-pub(crate) struct Wire {
+/// Shared by the stream of a connection and its requests.
+pub(crate) struct ConnectionState {
     /// In the order in which connections were opened.
     pub id: u64,
     https: AtomicBool,
     /// A request was authenticated.
-    known: AtomicBool,
+    authenticated: AtomicBool,
     opened: Instant,
     /// Milliseconds since `opened` when bytes last moved, either way.
     moved_at: AtomicU64,
@@ -36,21 +36,21 @@ pub(crate) struct Wire {
     head_at: AtomicU64,
     /// The same when the socket first took no more, plus one; 0 while it takes what is written.
     blocked_at: AtomicU64,
-    /// Long bodies that have not come and long answers that are not sent.
+    /// Long bodies that are being received and long answers that are being sent.
     transfers: Mutex<BTreeMap<u64, TransferTimes>>,
     transfer_count: AtomicU64,
     serving: AtomicU32,
     served: AtomicU32,
-    /// How many requests must be served before the connection asks for a thread.
+    /// How many requests must be served before the connection may get a thread.
     move_at: AtomicU32,
     /// HTTP/2: bytes between requests are not the start of a head.
     multiplexed: AtomicBool,
     lingering: AtomicBool,
-    /// Gone when the connection is.
+    /// Empty when the connection is closed.
     stream: OnceLock<Weak<Mutex<Stream>>>,
     #[cfg(test)]
-    is_cut: AtomicBool,
-    cut: Notify,
+    is_aborted: AtomicBool,
+    abort: Notify,
 }
 
 #[derive(Clone, Copy)]
@@ -60,29 +60,29 @@ struct TransferTimes {
     deadline: u64,
 }
 
-/// A long body until it has come, or a long answer until it is sent.
+/// A long body until it is received, or a long answer until it is sent.
 pub(crate) struct Transfer {
-    wire: Arc<Wire>,
+    state: Arc<ConnectionState>,
     number: u64,
 }
 
-/// A request being served; ends when dropped.
-pub(crate) struct Serving(Arc<Wire>);
+/// A request being served; it ends when this is dropped.
+pub(crate) struct ActiveRequest(Arc<ConnectionState>);
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Fine,
+pub(super) enum Liveness {
+    Active,
     Idle,
-    Stuck,
+    Stalled,
 }
 
-impl Wire {
-    /// A connection is expected to begin a request at once, so its first head counts from the start.
-    pub fn new(id: u64) -> Arc<Wire> {
-        Arc::new(Wire {
+impl ConnectionState {
+    /// A client is expected to send a request at once, so the time of the first head counts from here.
+    pub fn new(id: u64) -> Arc<ConnectionState> {
+        Arc::new(ConnectionState {
             id,
             https: AtomicBool::new(false),
-            known: AtomicBool::new(false),
+            authenticated: AtomicBool::new(false),
             opened: Instant::now(),
             moved_at: AtomicU64::new(0),
             served_at: AtomicU64::new(0),
@@ -97,8 +97,8 @@ impl Wire {
             lingering: AtomicBool::new(false),
             stream: OnceLock::new(),
             #[cfg(test)]
-            is_cut: AtomicBool::new(false),
-            cut: Notify::new(),
+            is_aborted: AtomicBool::new(false),
+            abort: Notify::new(),
         })
     }
 
@@ -112,71 +112,71 @@ impl Wire {
         self.https.load(Ordering::Relaxed)
     }
 
-    /// True for the first time.
-    pub fn set_known(&self) -> bool {
-        !self.known.load(Ordering::Relaxed) && !self.known.swap(true, Ordering::Relaxed)
+    /// Whether it was not authenticated before.
+    pub fn set_authenticated(&self) -> bool {
+        !self.authenticated.load(Ordering::Relaxed) && !self.authenticated.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether the client has hung up, or reset the connection. Costs a system call; from any thread.
-    pub fn client_is_gone(&self) -> bool {
+    /// Whether the client has closed or reset the connection. Costs a system call; works from any thread.
+    pub fn is_closed_by_client(&self) -> bool {
         let Some(stream) = self.stream.get() else { return false };
         let Some(stream) = stream.upgrade() else { return true };
-        // Bytes are being moved right now: the next time will do.
+        // Bytes are being read or written right now: the next call will tell.
         let Some(mut stream) = stream.try_lock() else { return false };
-        stream.socket().has_hung_up()
+        stream.socket().is_closed_by_client()
     }
 
-    /// A long answer begins: the connection ends if the client does not take it in time.
-    pub fn sending(self: &Arc<Wire>, bytes: usize, limits: &Limits) -> Transfer {
+    /// A long answer begins: the connection is closed if the client does not read it in time.
+    pub fn sending(self: &Arc<ConnectionState>, bytes: usize, limits: &Limits) -> Transfer {
         let extra = Duration::from_millis(bytes as u64 * 1000 / ANSWER_BYTES_PER_SECOND_MIN);
         self.transfer(limits.answer_timeout + extra)
     }
 
     /// A long body begins.
-    pub fn receiving(self: &Arc<Wire>, limits: &Limits) -> Transfer {
-        // The reader gives up first, with an answer.
+    pub fn receiving(self: &Arc<ConnectionState>, limits: &Limits) -> Transfer {
+        // The reader of the body times out first, and answers.
         self.transfer(2 * limits.body_timeout)
     }
 
-    fn transfer(self: &Arc<Wire>, time: Duration) -> Transfer {
+    fn transfer(self: &Arc<ConnectionState>, time: Duration) -> Transfer {
         let number = self.transfer_count.fetch_add(1, Ordering::Relaxed);
         let begun = self.now();
         let deadline = begun.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         self.transfers.lock().insert(number, TransferTimes { begun, deadline });
-        Transfer { wire: Arc::clone(self), number }
+        Transfer { state: Arc::clone(self), number }
     }
 
-    /// How long the oldest body or answer is under way.
+    /// For how long the oldest body or answer has been under way.
     pub fn transfer_age(&self) -> Option<Duration> {
         let begun = self.transfers.lock().values().map(|transfer| transfer.begun).min()?;
         Some(Duration::from_millis(self.now().saturating_sub(begun)))
     }
 
-    /// No thread could be had: later perhaps.
+    /// There was no thread: tries again after some requests.
     pub fn move_later(&self) {
         let served = self.served.load(Ordering::Relaxed);
         self.move_at.store(served.saturating_add(REQUESTS_BETWEEN_MOVES), Ordering::Relaxed);
     }
 
-    /// Whether the connection is worth a thread: HTTP/1, known, between two requests.
+    /// Whether the connection may get a thread: HTTP/1, authenticated, between two requests.
     pub(super) fn may_move(&self) -> bool {
         self.served.load(Ordering::Relaxed) >= self.move_at.load(Ordering::Relaxed)
             && self.serving.load(Ordering::Relaxed) == 0
-            && self.known.load(Ordering::Relaxed)
+            && self.authenticated.load(Ordering::Relaxed)
             && !self.multiplexed.load(Ordering::Relaxed)
             && !self.lingering.load(Ordering::Relaxed)
     }
 
-    pub fn begin(self: &Arc<Wire>, version: Version) -> Serving {
+    pub fn begin_request(self: &Arc<ConnectionState>, version: Version) -> ActiveRequest {
         self.serving.fetch_add(1, Ordering::Relaxed);
         self.head_at.store(0, Ordering::Relaxed);
         if version == Version::HTTP_2 {
             self.multiplexed.store(true, Ordering::Relaxed);
         }
-        Serving(self.clone())
+        ActiveRequest(self.clone())
     }
 
-    /// Keep listening for a while after the last answer.
+    /// Goes on reading for a while after the last answer.
     pub fn linger(&self) {
         self.lingering.store(true, Ordering::Relaxed);
     }
@@ -185,21 +185,21 @@ impl Wire {
         self.lingering.load(Ordering::Relaxed)
     }
 
-    /// Ends the connection at once, without the answer to what it serves.
-    pub fn cut(&self) {
+    /// Closes the connection at once, without the answer to what it serves.
+    pub fn abort(&self) {
         #[cfg(test)]
-        self.is_cut.store(true, Ordering::Relaxed);
-        self.cut.notify_one();
+        self.is_aborted.store(true, Ordering::Relaxed);
+        self.abort.notify_one();
     }
 
-    /// Ready when the connection is to end at once.
-    pub async fn until_cut(&self) {
-        self.cut.notified().await;
+    /// Ready when the connection is to be closed at once.
+    pub async fn aborted(&self) {
+        self.abort.notified().await;
     }
 
     #[cfg(test)]
-    pub fn is_cut(&self) -> bool {
-        self.is_cut.load(Ordering::Relaxed)
+    pub fn is_aborted(&self) -> bool {
+        self.is_aborted.load(Ordering::Relaxed)
     }
 
     fn now(&self) -> u64 {
@@ -220,42 +220,42 @@ impl Wire {
         self.blocked_at.store(0, Ordering::Relaxed);
     }
 
-    /// The socket takes no more for now.
+    /// The socket accepts no more bytes for now.
     pub(super) fn blocked(&self) {
         if self.blocked_at.load(Ordering::Relaxed) == 0 {
             self.blocked_at.store(self.now() + 1, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn verdict(&self, limits: &Limits) -> Verdict {
+    pub(super) fn liveness(&self, limits: &Limits) -> Liveness {
         let now = self.now();
         let since = |at: u64| Duration::from_millis(now.saturating_sub(at));
         let blocked_at = self.blocked_at.load(Ordering::Relaxed);
         if blocked_at > 0 && since(blocked_at - 1) > limits.answer_timeout {
-            return Verdict::Stuck;
+            return Liveness::Stalled;
         }
         if self.transfers.lock().values().any(|transfer| transfer.deadline < now) {
-            return Verdict::Stuck;
+            return Liveness::Stalled;
         }
         if self.serving.load(Ordering::Relaxed) > 0 {
-            return Verdict::Fine;
+            return Liveness::Active;
         }
         let head_at = self.head_at.load(Ordering::Relaxed);
         if head_at > 0 && since(head_at - 1) > limits.head_timeout {
-            return Verdict::Stuck;
+            return Liveness::Stalled;
         }
-        // Pings move bytes on an HTTP/2 connection that nobody uses.
+        // Pings move bytes on an HTTP/2 connection that serves no requests.
         let multiplexed = self.multiplexed.load(Ordering::Relaxed);
         let last = if multiplexed { &self.served_at } else { &self.moved_at };
         let silent = since(last.load(Ordering::Relaxed));
         if silent > 2 * limits.idle_timeout {
-            return Verdict::Stuck; // even a graceful end needs a client that takes its last answer
+            return Liveness::Stalled; // even a graceful shutdown needs a client that reads its last answer
         }
-        if silent > limits.idle_timeout { Verdict::Idle } else { Verdict::Fine }
+        if silent > limits.idle_timeout { Liveness::Idle } else { Liveness::Active }
     }
 }
 
-impl Drop for Serving {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         let now = self.0.now();
         self.0.moved_at.store(now, Ordering::Relaxed);
@@ -267,7 +267,7 @@ impl Drop for Serving {
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        self.wire.transfers.lock().remove(&self.number);
+        self.state.transfers.lock().remove(&self.number);
     }
 }
 
@@ -284,52 +284,52 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_head_is_stuck_and_silence_is_idle() {
-        let wire = Wire::new(1);
-        assert_eq!(wire.verdict(&limits()), Verdict::Fine);
+    fn a_slow_head_is_stalled_and_silence_is_idle() {
+        let state = ConnectionState::new(1);
+        assert_eq!(state.liveness(&limits()), Liveness::Active);
         std::thread::sleep(Duration::from_millis(30));
-        assert_eq!(wire.verdict(&limits()), Verdict::Stuck);
-        let serving = wire.begin(Version::HTTP_11);
+        assert_eq!(state.liveness(&limits()), Liveness::Stalled);
+        let request = state.begin_request(Version::HTTP_11);
         std::thread::sleep(Duration::from_millis(100));
-        assert_eq!(wire.verdict(&limits()), Verdict::Fine);
-        drop(serving);
-        assert_eq!(wire.verdict(&limits()), Verdict::Fine);
+        assert_eq!(state.liveness(&limits()), Liveness::Active);
+        drop(request);
+        assert_eq!(state.liveness(&limits()), Liveness::Active);
         std::thread::sleep(Duration::from_millis(80));
-        assert_eq!(wire.verdict(&limits()), Verdict::Idle);
-        wire.received();
+        assert_eq!(state.liveness(&limits()), Liveness::Idle);
+        state.received();
         std::thread::sleep(Duration::from_millis(30));
-        assert_eq!(wire.verdict(&limits()), Verdict::Stuck);
+        assert_eq!(state.liveness(&limits()), Liveness::Stalled);
     }
 
     #[test]
-    fn an_answer_that_is_taken_too_slowly_is_stuck() {
+    fn an_answer_that_is_read_too_slowly_is_stalled() {
         let limits = Limits { answer_timeout: Duration::from_millis(20), ..limits() };
-        let wire = Wire::new(1);
-        let serving = wire.begin(Version::HTTP_2);
-        let long = wire.sending(10 << 20, &limits);
+        let state = ConnectionState::new(1);
+        let request = state.begin_request(Version::HTTP_2);
+        let long = state.sending(10 << 20, &limits);
         std::thread::sleep(Duration::from_millis(40));
-        wire.sent();
-        assert_eq!(wire.verdict(&limits), Verdict::Fine);
-        assert!(wire.transfer_age().is_some_and(|age| age >= Duration::from_millis(40)));
-        let short = wire.sending(0, &limits);
+        state.sent();
+        assert_eq!(state.liveness(&limits), Liveness::Active);
+        assert!(state.transfer_age().is_some_and(|age| age >= Duration::from_millis(40)));
+        let short = state.sending(0, &limits);
         std::thread::sleep(Duration::from_millis(40));
-        wire.sent();
-        assert_eq!(wire.verdict(&limits), Verdict::Stuck);
+        state.sent();
+        assert_eq!(state.liveness(&limits), Liveness::Stalled);
         drop(short);
-        assert_eq!(wire.verdict(&limits), Verdict::Fine);
-        wire.blocked();
+        assert_eq!(state.liveness(&limits), Liveness::Active);
+        state.blocked();
         std::thread::sleep(Duration::from_millis(40));
-        assert_eq!(wire.verdict(&limits), Verdict::Stuck);
-        drop((long, serving));
-        assert_eq!(wire.transfer_age(), None);
+        assert_eq!(state.liveness(&limits), Liveness::Stalled);
+        drop((long, request));
+        assert_eq!(state.transfer_age(), None);
     }
 
     #[test]
-    fn pings_between_streams_are_no_heads() {
-        let wire = Wire::new(1);
-        drop(wire.begin(Version::HTTP_2));
-        wire.received();
+    fn pings_between_streams_are_not_heads() {
+        let state = ConnectionState::new(1);
+        drop(state.begin_request(Version::HTTP_2));
+        state.received();
         std::thread::sleep(Duration::from_millis(30));
-        assert_eq!(wire.verdict(&limits()), Verdict::Fine);
+        assert_eq!(state.liveness(&limits()), Liveness::Active);
     }
 }

@@ -1,10 +1,10 @@
-//! Which connections are open, and who has to make room when there are too many.
+//! The open connections, and which one is closed when there are too many.
 //!
-//! A client is a stranger until one of its requests was authenticated. When the server is full, a new connection takes the
-//! place of the stranger that has been here longest, first of those from its own address if that address has its full
-//! share; a client that is known never has to go. So whoever has a key is served, however many strangers sit there: the
-//! first request of a connection is sent at once, and is authenticated before as many connections can come as there are
-//! places.
+//! A connection is unauthenticated until one of its requests was authenticated. At the limit, a new connection evicts the
+//! oldest unauthenticated one: of its own address where that address has reached its share, of all otherwise. An
+//! authenticated connection is never evicted. So a client with a key is served, however many clients without one are
+//! connected: it sends its first request at once, and that is authenticated before enough new connections can come to evict
+//! it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,11 +15,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::net::connection_state::Wire;
+use crate::net::connection_state::ConnectionState;
 
-/// How long a new connection waits for a stranger to be gone.
+/// How long a new connection waits until the evicted one is closed.
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(1);
-/// A body that did not come, or an answer that was not taken, in this time may be given up when memory is short.
+/// A body that was not received, or an answer that was not sent, within this time is stalled: its connection may be closed
+/// when memory is short.
 const STALLED: Duration = Duration::from_secs(2);
 
 pub(crate) struct Connections {
@@ -27,13 +28,24 @@ pub(crate) struct Connections {
     address_count_max: usize,
     table: Mutex<Table>,
     freed: Notify,
+    accepted: AtomicU64,
+    refused: AtomicU64,
     evicted: AtomicU64,
 }
 
-/// Why a connection is not served.
+/// For the metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConnectionCounts {
+    pub accepted: u64,
+    pub open: u64,
+    pub refused: u64,
+    pub evicted: u64,
+}
+
+/// Which limit refused a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Full {
-    All,
+pub(crate) enum LimitReached {
+    Server,
     Address,
 }
 
@@ -41,51 +53,58 @@ pub(crate) enum Full {
 struct Table {
     last_id: u64,
     open: HashMap<u64, Entry>,
-    /// By id, which is by age.
-    strangers: BTreeSet<u64>,
+    /// Ids, which is in order of age.
+    unauthenticated: BTreeSet<u64>,
     addresses: HashMap<IpAddr, Address>,
 }
 
 struct Entry {
     address: IpAddr,
-    wire: Arc<Wire>,
+    state: Arc<ConnectionState>,
 }
 
 #[derive(Default)]
 struct Address {
     count: usize,
-    strangers: BTreeSet<u64>,
+    unauthenticated: BTreeSet<u64>,
 }
 
-/// A connection's place, free again when dropped. To be dropped after its socket.
+/// An open connection, counted until this is dropped. To be dropped after its socket.
 pub(crate) struct Admitted {
     connections: Arc<Connections>,
-    pub wire: Arc<Wire>,
+    pub state: Arc<ConnectionState>,
 }
 
 enum Attempt {
-    Admitted(Arc<Wire>),
-    /// A stranger was told to go.
+    Admitted(Arc<ConnectionState>),
+    /// Another connection is being closed.
     Evicting,
-    Refused(Full),
+    Refused(LimitReached),
 }
 
 impl Connections {
     pub fn new(count_max: usize, address_count_max: usize) -> Connections {
-        let (table, freed, evicted) = Default::default();
-        Connections { count_max, address_count_max, table, freed, evicted }
+        Connections {
+            count_max,
+            address_count_max,
+            table: Mutex::default(),
+            freed: Notify::default(),
+            accepted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+        }
     }
 
-    /// A place for one more, taken from a stranger if need be. Returns when the place is really free.
-    pub async fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Admitted, Full> {
+    /// Admits one more connection, and evicts another one where it must. Returns when that one is closed.
+    pub async fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Admitted, LimitReached> {
         let address = counted_as(address);
         let waiting = async {
             loop {
                 let freed = self.freed.notified();
                 let attempt = self.table.lock().attempt(address, self.count_max, self.address_count_max);
                 match attempt {
-                    Attempt::Admitted(wire) => return Ok(wire),
-                    Attempt::Refused(full) => return Err(full),
+                    Attempt::Admitted(state) => return Ok(state),
+                    Attempt::Refused(reached) => return Err(reached),
                     Attempt::Evicting => {
                         self.evicted.fetch_add(1, Ordering::Relaxed);
                         freed.await;
@@ -93,37 +112,46 @@ impl Connections {
                 }
             }
         };
-        let wire = tokio::time::timeout(EVICTION_TIMEOUT, waiting).await.unwrap_or(Err(Full::All))?;
-        Ok(Admitted { connections: Arc::clone(self), wire })
+        let admitted = tokio::time::timeout(EVICTION_TIMEOUT, waiting).await;
+        let state = admitted.unwrap_or(Err(LimitReached::Server))?;
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+        Ok(Admitted { connections: Arc::clone(self), state })
     }
 
     /// A request of the connection was authenticated.
-    pub fn authenticated(&self, wire: &Wire) {
-        if wire.set_known() {
-            self.table.lock().forget_stranger(wire.id);
+    pub fn authenticated(&self, state: &ConnectionState) {
+        if state.set_authenticated() {
+            self.table.lock().remove_unauthenticated(state.id);
         }
     }
 
-    /// Ends the connection that has a body or an answer under way for longest.
+    /// Closes the connection whose body or answer has been under way for longest, if it is stalled.
     pub fn end_stalled(&self) {
-        let wires: Vec<Arc<Wire>> =
-            self.table.lock().open.values().map(|entry| Arc::clone(&entry.wire)).collect();
-        let stalled = wires.iter().filter_map(|wire| Some((wire.transfer_age()?, wire)));
+        let open: Vec<Arc<ConnectionState>> =
+            self.table.lock().open.values().map(|entry| Arc::clone(&entry.state)).collect();
+        let stalled = open.iter().filter_map(|state| Some((state.transfer_age()?, state)));
         let oldest = stalled.filter(|(age, _)| *age > STALLED).max_by_key(|(age, _)| *age);
-        if let Some((age, wire)) = oldest {
-            tracing::info!(?age, "ending a connection whose body or answer takes too long: memory is short");
-            wire.cut();
+        if let Some((age, state)) = oldest {
+            tracing::info!(?age, "memory is short: closing a connection whose body or answer is stalled");
+            state.abort();
         }
     }
 
-    /// Strangers that had to make room.
-    pub fn evicted(&self) -> u64 {
-        self.evicted.load(Ordering::Relaxed)
+    pub fn count_refusal(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    #[cfg(test)]
-    fn count(&self) -> usize {
+    pub fn open(&self) -> usize {
         self.table.lock().open.len()
+    }
+
+    pub fn counts(&self) -> ConnectionCounts {
+        ConnectionCounts {
+            accepted: self.accepted.load(Ordering::Relaxed),
+            open: self.open() as u64,
+            refused: self.refused.load(Ordering::Relaxed),
+            evicted: self.evicted.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -131,43 +159,43 @@ impl Table {
     fn attempt(&mut self, address: IpAddr, count_max: usize, address_count_max: usize) -> Attempt {
         let of_address = self.addresses.get(&address);
         if of_address.is_some_and(|of_address| of_address.count >= address_count_max) {
-            let oldest = of_address.and_then(|of_address| of_address.strangers.first().copied());
-            return self.evict(oldest, Full::Address);
+            let oldest = of_address.and_then(|of_address| of_address.unauthenticated.first().copied());
+            return self.evict(oldest, LimitReached::Address);
         }
         if self.open.len() >= count_max {
-            let oldest = self.strangers.first().copied();
-            return self.evict(oldest, Full::All);
+            let oldest = self.unauthenticated.first().copied();
+            return self.evict(oldest, LimitReached::Server);
         }
         self.last_id += 1;
-        let (id, wire) = (self.last_id, Wire::new(self.last_id));
-        self.strangers.insert(id);
+        let (id, state) = (self.last_id, ConnectionState::new(self.last_id));
+        self.unauthenticated.insert(id);
         let of_address = self.addresses.entry(address).or_default();
         of_address.count += 1;
-        of_address.strangers.insert(id);
-        self.open.insert(id, Entry { address, wire: Arc::clone(&wire) });
-        Attempt::Admitted(wire)
+        of_address.unauthenticated.insert(id);
+        self.open.insert(id, Entry { address, state: Arc::clone(&state) });
+        Attempt::Admitted(state)
     }
 
-    fn evict(&mut self, stranger: Option<u64>, full: Full) -> Attempt {
-        let Some(id) = stranger else { return Attempt::Refused(full) };
-        // It is told once; until it is gone it still counts.
-        self.forget_stranger(id);
+    fn evict(&mut self, oldest: Option<u64>, reached: LimitReached) -> Attempt {
+        let Some(id) = oldest else { return Attempt::Refused(reached) };
+        // It is aborted once, and counts until it is closed.
+        self.remove_unauthenticated(id);
         if let Some(entry) = self.open.get(&id) {
-            entry.wire.cut();
+            entry.state.abort();
         }
         Attempt::Evicting
     }
 
-    fn forget_stranger(&mut self, id: u64) {
-        self.strangers.remove(&id);
+    fn remove_unauthenticated(&mut self, id: u64) {
+        self.unauthenticated.remove(&id);
         let Some(entry) = self.open.get(&id) else { return };
         if let Some(of_address) = self.addresses.get_mut(&entry.address) {
-            of_address.strangers.remove(&id);
+            of_address.unauthenticated.remove(&id);
         }
     }
 
     fn remove(&mut self, id: u64) {
-        self.forget_stranger(id);
+        self.remove_unauthenticated(id);
         let Some(entry) = self.open.remove(&id) else { return };
         if let Some(of_address) = self.addresses.get_mut(&entry.address) {
             of_address.count -= 1;
@@ -180,12 +208,12 @@ impl Table {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.connections.table.lock().remove(self.wire.id);
+        self.connections.table.lock().remove(self.state.id);
         self.connections.freed.notify_waiters();
     }
 }
 
-/// A customer of a provider has a network of 2^64 addresses: they count as one.
+/// A customer of a provider has a network of 2^64 IPv6 addresses: they count as one.
 fn counted_as(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
@@ -201,54 +229,54 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    /// Admits one; connections that are told to go are dropped, as their tasks would do.
+    /// Admits one. Connections that are aborted are dropped, as their tasks would do.
     async fn admit(
         connections: &Arc<Connections>,
         open: &mut Vec<Admitted>,
         from: &str,
-    ) -> Result<u64, Full> {
+    ) -> Result<u64, LimitReached> {
         let admitted = {
             let mut admitting = std::pin::pin!(connections.admit(address(from)));
             std::future::poll_fn(|context| {
                 let polled = admitting.as_mut().poll(context);
-                open.retain(|admitted| !admitted.wire.is_cut());
+                open.retain(|admitted| !admitted.state.is_aborted());
                 polled
             })
             .await?
         };
-        let id = admitted.wire.id;
+        let id = admitted.state.id;
         open.push(admitted);
         Ok(id)
     }
 
     fn ids(open: &[Admitted]) -> Vec<u64> {
-        open.iter().map(|admitted| admitted.wire.id).collect()
+        open.iter().map(|admitted| admitted.state.id).collect()
     }
 
     #[tokio::test]
-    async fn the_oldest_stranger_goes_first_and_a_known_client_never() {
+    async fn the_oldest_unauthenticated_connection_is_evicted() {
         let connections = Arc::new(Connections::new(3, 3));
         let mut open = Vec::new();
         for _ in 0..3 {
             admit(&connections, &mut open, "10.0.0.1").await.expect("room");
         }
-        connections.authenticated(&open[0].wire);
-        admit(&connections, &mut open, "10.0.0.2").await.expect("a stranger went");
+        connections.authenticated(&open[0].state);
+        admit(&connections, &mut open, "10.0.0.2").await.expect("one is evicted");
         assert_eq!(ids(&open), [1, 3, 4]);
-        admit(&connections, &mut open, "10.0.0.2").await.expect("a stranger went");
+        admit(&connections, &mut open, "10.0.0.2").await.expect("one is evicted");
         assert_eq!(ids(&open), [1, 4, 5]);
-        assert_eq!(connections.evicted(), 2);
+        assert_eq!(connections.counts().evicted, 2);
         for admitted in &open {
-            connections.authenticated(&admitted.wire);
+            connections.authenticated(&admitted.state);
         }
-        assert_eq!(admit(&connections, &mut open, "10.0.0.3").await, Err(Full::All));
+        assert_eq!(admit(&connections, &mut open, "10.0.0.3").await, Err(LimitReached::Server));
         open.clear();
-        assert_eq!(connections.count(), 0);
+        assert_eq!(connections.open(), 0);
         assert!(connections.table.lock().addresses.is_empty());
     }
 
     #[tokio::test]
-    async fn an_address_with_its_full_share_takes_from_itself() {
+    async fn an_address_at_its_limit_evicts_its_own() {
         let connections = Arc::new(Connections::new(10, 2));
         let mut open = Vec::new();
         for from in ["10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.2"] {
@@ -256,19 +284,19 @@ mod tests {
         }
         assert_eq!(ids(&open), [1, 3, 4]);
         for admitted in &open {
-            connections.authenticated(&admitted.wire);
+            connections.authenticated(&admitted.state);
         }
-        assert_eq!(admit(&connections, &mut open, "10.0.0.2").await, Err(Full::Address));
+        assert_eq!(admit(&connections, &mut open, "10.0.0.2").await, Err(LimitReached::Address));
         admit(&connections, &mut open, "10.0.0.1").await.expect("room");
     }
 
     #[tokio::test]
-    async fn a_stranger_that_does_not_go_keeps_its_place() {
+    async fn a_connection_that_does_not_close_counts() {
         let connections = Arc::new(Connections::new(1, 1));
         let held = connections.admit(address("10.0.0.1")).await.expect("room");
-        assert_eq!(connections.admit(address("10.0.0.2")).await.err(), Some(Full::All));
-        assert!(held.wire.is_cut());
-        assert_eq!(connections.count(), 1);
+        assert_eq!(connections.admit(address("10.0.0.2")).await.err(), Some(LimitReached::Server));
+        assert!(held.state.is_aborted());
+        assert_eq!(connections.open(), 1);
     }
 
     #[test]

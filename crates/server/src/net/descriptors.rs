@@ -1,13 +1,13 @@
 //! Open files of this process: how many there may be, and how the store, queries and the clients share them.
 //!
 //! A store that cannot open a file cannot write, so its part is set aside before the first connection is accepted:
-//! connections get what is left and never more, however many come.
+//! connections get what is left, and never more.
 
 /// What a connection takes on the shared runtime: its socket.
 const CONNECTION_DESCRIPTORS: usize = 1;
-/// What a thread's own runtime takes besides: its poll (twice), its waker and its share of the signals.
+/// What the runtime of a thread takes in addition: its poll (twice), its waker and its signal handler.
 pub(crate) const THREAD_DESCRIPTORS: usize = 4;
-/// Tables, journals, runs and workers of scripts; beyond this the store has no use for more.
+/// Tables, journals, runs and worker processes of scripts; the store never needs more.
 const STORE_MAX: usize = 2048;
 /// Tables that the store keeps open between reads; the rest of its part is for files being written.
 const STORE_TABLES_MAX: usize = 900;
@@ -15,7 +15,7 @@ const STORE_TABLES_MAX: usize = 900;
 const OWN_MAX: usize = 64;
 /// Temporary files of queries.
 const TEMP_MAX: usize = 64;
-/// Connections that are told to come back later.
+/// Connections that are being refused with an answer.
 const REFUSALS_MAX: usize = 64;
 
 /// How many files this process may have open.
@@ -70,7 +70,7 @@ impl Descriptors {
         let refusals = (self.limit / 16).min(REFUSALS_MAX);
         let own = (self.limit / 8).min(OWN_MAX);
         let left = self.limit.saturating_sub(self.store() + self.temp_files() + own + refusals);
-        // A quarter for threads: many clients without one are served, few with one are not better.
+        // A quarter for threads: more connections are worth more than more threads.
         let threads = left / 4 / THREAD_DESCRIPTORS;
         let connections = (left - threads * THREAD_DESCRIPTORS) / CONNECTION_DESCRIPTORS;
         ClientShare { connections, threads, refusals }

@@ -1,10 +1,10 @@
 //! Bounded blocking calls: the engine waits for disks and locks, async workers must not.
 //!
-//! Reads, writes and scripts have places of their own, so that writers waiting for a lock or a sync never keep a read
-//! out, and scripts, which may run for seconds and wait for their turn, keep out neither.
-//! A call beyond the places waits in a queue with a cap; beyond the cap it is refused at once.
+//! Reads, writes and scripts have a lane each, with permits of its own. So writers that wait for a lock or a sync never
+//! block a read, and scripts, which may run for seconds, block neither. A call without a permit waits in a queue of limited
+//! length; when the queue is full it is refused at once.
 //!
-//! A call on a thread that serves one connection alone stays there (see [`threads`]).
+//! A call from a thread that serves one connection alone runs on that thread (see [`threads`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,15 +22,15 @@ pub(crate) struct Pool {
 }
 
 struct Lane {
-    places: Arc<Semaphore>,
-    places_max: usize,
+    permits: Arc<Semaphore>,
+    permits_max: usize,
     waiting: AtomicUsize,
     waiting_max: usize,
 }
 
 impl Pool {
     pub fn new(limits: &Limits) -> Pool {
-        let lane = |places| Lane::new(places, limits.waiting_max);
+        let lane = |permits| Lane::new(permits, limits.waiting_max);
         Pool {
             reads: lane(limits.reads_max),
             writes: lane(limits.writes_max),
@@ -38,14 +38,14 @@ impl Pool {
         }
     }
 
-    /// Takes no further calls and returns when the last one is done.
+    /// Accepts no further calls and returns when the last one is done.
     pub async fn finished(&self) {
         self.reads.finished().await;
         self.writes.finished().await;
         self.scripts.finished().await;
     }
 
-    /// Runs a call that only reads. `Overloaded` when the queue is full; a panic of `call` goes on in the caller.
+    /// Runs a call that only reads. `Overloaded` when the queue is full. A panic of `call` continues in the caller.
     pub async fn read<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> T + Send + 'static,
@@ -53,24 +53,24 @@ impl Pool {
         Ok(self.run(Work::Read, call).await?.0)
     }
 
-    /// Runs a call and gives its place with the answer: whoever keeps it until the answer is written bounds the memory of
-    /// answers that wait for their turn.
+    /// Runs a call and returns its permit with the answer. A caller that keeps the permit until the answer is written limits
+    /// the memory of answers that wait to be written.
     pub async fn run<T: Send + 'static>(
         &self,
         work: Work,
         call: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<(T, Place), EngineError> {
+    ) -> Result<(T, PoolPermit), EngineError> {
         let lane = match work {
             Work::Read => &self.reads,
             Work::Write => &self.writes,
             Work::Script => &self.scripts,
         };
-        let (answer, place) = lane.run(call).await?;
-        Ok((answer, Place { _permit: place }))
+        let (answer, permit) = lane.run(call).await?;
+        Ok((answer, PoolPermit { _permit: permit }))
     }
 }
 
-/// What a call does, and so whose places it takes.
+/// What a call does, and so which lane it runs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Read,
@@ -79,22 +79,22 @@ pub(crate) enum Work {
     Script,
 }
 
-/// A place in the pool, free again when dropped.
-pub(crate) struct Place {
+/// A permit of a lane, given back when dropped.
+pub(crate) struct PoolPermit {
     _permit: OwnedSemaphorePermit,
 }
 
 impl Lane {
-    fn new(places: usize, waiting_max: usize) -> Lane {
-        let (places, places_max) = (Arc::new(Semaphore::new(places)), places);
-        Lane { places, places_max, waiting: AtomicUsize::new(0), waiting_max }
+    fn new(permits_max: usize, waiting_max: usize) -> Lane {
+        let permits = Arc::new(Semaphore::new(permits_max));
+        Lane { permits, permits_max, waiting: AtomicUsize::new(0), waiting_max }
     }
 
     async fn finished(&self) {
-        let all = u32::try_from(self.places_max).unwrap_or(u32::MAX);
-        if let Ok(permits) = self.places.acquire_many(all).await {
+        let all = u32::try_from(self.permits_max).unwrap_or(u32::MAX);
+        if let Ok(permits) = self.permits.acquire_many(all).await {
             permits.forget();
-            self.places.close();
+            self.permits.close();
         }
     }
 
@@ -102,26 +102,26 @@ impl Lane {
         &self,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<(T, OwnedSemaphorePermit), EngineError> {
-        let place = self.place().await?;
-        if threads::may_wait() {
-            return Ok((call(), place));
+        let permit = self.permit().await?;
+        if threads::may_block() {
+            return Ok((call(), permit));
         }
-        Lane::run_apart(place, call).await
+        Lane::run_on_pool(permit, call).await
     }
 
-    async fn place(&self) -> Result<OwnedSemaphorePermit, EngineError> {
-        match self.places.clone().try_acquire_owned() {
-            Ok(place) => Ok(place),
+    async fn permit(&self) -> Result<OwnedSemaphorePermit, EngineError> {
+        match self.permits.clone().try_acquire_owned() {
+            Ok(permit) => Ok(permit),
             Err(_) => self.wait().await,
         }
     }
 
-    async fn run_apart<T: Send + 'static>(
-        place: OwnedSemaphorePermit,
+    async fn run_on_pool<T: Send + 'static>(
+        permit: OwnedSemaphorePermit,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<(T, OwnedSemaphorePermit), EngineError> {
-        // The place travels with the call: a client that goes away does not free a thread that is still working.
-        let done = tokio::task::spawn_blocking(move || (call(), place));
+        // The permit moves with the call: a client that disconnects does not free a thread that still works.
+        let done = tokio::task::spawn_blocking(move || (call(), permit));
         match done.await {
             Ok(answer) => Ok(answer),
             Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
@@ -131,13 +131,13 @@ impl Lane {
 
     async fn wait(&self) -> Result<OwnedSemaphorePermit, EngineError> {
         let waiting = Waiting::enter(&self.waiting, self.waiting_max)?;
-        let place = self.places.clone().acquire_owned().await.map_err(|_| EngineError::Overloaded)?;
+        let permit = self.permits.clone().acquire_owned().await.map_err(|_| EngineError::Overloaded)?;
         drop(waiting);
-        Ok(place)
+        Ok(permit)
     }
 }
 
-/// One caller in the queue; leaves it when dropped, also by a client that hangs up.
+/// One caller in the queue; removed when dropped, also when its client disconnects.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {

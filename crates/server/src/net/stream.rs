@@ -1,4 +1,4 @@
-//! The bytes of one connection: plain or TLS, on a socket that may change its runtime, watched as they move.
+//! The stream of one connection: plain or TLS, on a socket that may change its runtime, with the times of its bytes recorded.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,16 +12,16 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use crate::config::Limits;
-use crate::net::connection_state::Wire;
+use crate::net::connection_state::ConnectionState;
 
-/// How long, and for how many bytes, a closing connection listens to a client that is still sending, so that the
+/// How long, and for how many bytes, a closing connection goes on reading from a client that is still sending, so that the
 /// reset that follows does not take the answer from it.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 64 << 20;
 
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// The first byte tells TLS from plain HTTP. `None` when the client went away or stayed silent.
+/// The first byte tells TLS from plain HTTP. `None` when the client closed the connection or sent nothing.
 pub(crate) async fn accept_tls(
     stream: TcpStream,
     tls: Option<&tokio_rustls::TlsAcceptor>,
@@ -48,7 +48,7 @@ pub(crate) async fn accept_tls(
     }
 }
 
-/// A socket that can be taken from one runtime and given to another. Empty only in between.
+/// A socket that can be moved from one runtime to another. Empty only during the move.
 pub(crate) struct Socket(Option<TcpStream>);
 
 pub(crate) enum Stream {
@@ -74,8 +74,8 @@ impl Socket {
         self.0 = Some(socket);
     }
 
-    pub(super) fn has_hung_up(&self) -> bool {
-        self.0.as_ref().is_some_and(has_hung_up)
+    pub(super) fn is_closed_by_client(&self) -> bool {
+        self.0.as_ref().is_some_and(is_closed_by_client)
     }
 
     fn get(&mut self) -> io::Result<Pin<&mut TcpStream>> {
@@ -177,10 +177,11 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// A stream that tells its [`Wire`] when bytes move. The lock is free but for a glance whether the client is there.
-pub(super) struct Watched {
+/// A stream that records in its [`ConnectionState`] when bytes move. The lock is contended only while another thread looks
+/// whether the client has closed the connection.
+pub(super) struct MonitoredStream {
     stream: Arc<Mutex<Stream>>,
-    wire: Arc<Wire>,
+    state: Arc<ConnectionState>,
     linger: Option<Linger>,
 }
 
@@ -189,7 +190,7 @@ struct Linger {
     bytes_left: usize,
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for MonitoredStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -198,16 +199,16 @@ impl AsyncRead for Watched {
         let before = buffer.filled().len();
         let read = Pin::new(&mut *self.stream.lock()).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            self.wire.received();
+            self.state.received();
         }
         read
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for MonitoredStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut *self.stream.lock()).poll_write(context, bytes);
-        self.note(written)
+        self.record(written)
     }
 
     fn poll_write_vectored(
@@ -216,7 +217,7 @@ impl AsyncWrite for Watched {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut *self.stream.lock()).poll_write_vectored(context, slices);
-        self.note(written)
+        self.record(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -226,7 +227,7 @@ impl AsyncWrite for Watched {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut *self.stream.lock()).poll_flush(context);
         if flushed.is_pending() {
-            self.wire.blocked();
+            self.state.blocked();
         }
         flushed
     }
@@ -234,7 +235,7 @@ impl AsyncWrite for Watched {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.linger.is_none() {
             ready!(Pin::new(&mut *self.stream.lock()).poll_shutdown(context))?;
-            if !self.wire.is_lingering() {
+            if !self.state.is_lingering() {
                 return Poll::Ready(Ok(()));
             }
             let until = Box::pin(tokio::time::sleep(LINGER));
@@ -244,21 +245,21 @@ impl AsyncWrite for Watched {
     }
 }
 
-impl Watched {
-    pub fn new(stream: Arc<Mutex<Stream>>, wire: Arc<Wire>) -> Watched {
-        Watched { stream, wire, linger: None }
+impl MonitoredStream {
+    pub fn new(stream: Arc<Mutex<Stream>>, state: Arc<ConnectionState>) -> MonitoredStream {
+        MonitoredStream { stream, state, linger: None }
     }
 
-    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn record(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match written {
-            Poll::Ready(Ok(_)) => self.wire.sent(),
+            Poll::Ready(Ok(_)) => self.state.sent(),
             Poll::Ready(Err(_)) => {}
-            Poll::Pending => self.wire.blocked(),
+            Poll::Pending => self.state.blocked(),
         }
         written
     }
 
-    /// Reads and drops until the client is done, or time or bytes run out.
+    /// Reads and drops bytes until the client closes the connection, or time or bytes run out.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(linger) = &mut self.linger else { return Poll::Ready(()) };
         let mut scratch = [0; 16 << 10];
@@ -278,14 +279,15 @@ impl Watched {
     }
 }
 
-/// Also when there are bytes before its end that nobody has read, as the goodbye of TLS.
-fn has_hung_up(socket: &TcpStream) -> bool {
+/// Also when there are bytes before its end that were not read, such as the closing message of TLS.
+fn is_closed_by_client(socket: &TcpStream) -> bool {
     use rustix::event::{PollFd, PollFlags, poll};
     #[cfg(target_os = "linux")]
     const GONE: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
     #[cfg(not(target_os = "linux"))]
     const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR);
-    let mut asked = [PollFd::new(socket, GONE)];
+    let mut descriptors = [PollFd::new(socket, GONE)];
     let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut asked, Some(&at_once)).is_ok_and(|count| count > 0 && asked[0].revents().intersects(GONE))
+    let ready = poll(&mut descriptors, Some(&at_once));
+    ready.is_ok_and(|count| count > 0 && descriptors[0].revents().intersects(GONE))
 }

@@ -1,6 +1,6 @@
-//! Tasks that run as long as the server does: started again after a panic, and `ready` tells while one is down.
+//! Tasks that run as long as the server does: started again after a panic. `ready` reports one that is down.
 //!
-//! What `quire_engine`'s workers are for threads, these are for tasks of the runtime; both are reported alike.
+//! What `quire_engine`'s workers are for threads, these are for tasks of the runtime. Both are reported in the same way.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use quire_engine::{WorkerState, WorkerStatus};
 use tokio::task::JoinHandle;
 
-use crate::edge::panics::caught;
+use crate::net::panics::catch_panic;
 
 /// Between a panic and the next start.
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
 
-/// How the tasks of a server fare.
+/// The tasks of a server and their states.
 #[derive(Clone, Default)]
 pub(crate) struct Tasks(Arc<Mutex<Vec<WorkerStatus>>>);
 
@@ -54,8 +54,8 @@ where
 {
     let (tasks, task) = (tasks.clone(), tasks.add(name));
     tokio::spawn(async move {
-        while let Err(reason) = caught(pin!(make())).await {
-            tracing::error!(task = name, reason, "a task of the server panicked; it is started again");
+        while let Err(reason) = catch_panic(pin!(make())).await {
+            tracing::error!(task = name, reason, "a task of the server panicked and is started again");
             tasks.panicked(task, reason);
             tokio::time::sleep(RESTART_PAUSE).await;
             tasks.started(task);

@@ -1,6 +1,6 @@
 //! The server's certificate, which may change while connections are being served.
 //!
-//! New handshakes use the newest certificate that could be used; connections that are open keep theirs.
+//! New handshakes use the newest valid certificate; open connections keep theirs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl Certificate {
         Ok(Certificate(ArcSwap::from_pointee(certified(tls)?)))
     }
 
-    /// One that cannot be used leaves the old one in its place.
+    /// A certificate that cannot be used changes nothing.
     pub fn replace(&self, tls: &Tls) -> Result<(), TlsError> {
         self.0.store(Arc::new(certified(tls)?));
         Ok(())

@@ -1,34 +1,36 @@
-//! The server: doors, connections, keys that change, and a shutdown that finishes what was accepted.
+//! The server: starts, listens, reloads keys and certificate, stops.
 
-mod accept; // doors and their connections
-mod reload; // keys and certificates that change
-mod shutdown; // what is waited for at the end
+mod reload; // keys, certificate and clock, checked while the server runs
+mod shutdown; // what is waited for before the engine is closed
 
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
+use hyper::service::service_fn;
 use quire_engine::{Engine, EngineError};
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
-use self::accept::{Door, DoorKind, Keeper, keep};
 pub use self::reload::{ReloadError, ServerHandle};
 use self::reload::{watch_certificate, watch_clock, watch_keys};
-use self::shutdown::{close, stuck_in_functions};
 use crate::auth::{self, Issuer, Keys, OidcError, TokenClock, TokenKey};
-use crate::config::ServerConfig;
-use crate::edge::budget::Budget;
+use crate::config::{Limits, ServerConfig};
+use crate::edge::budget::ByteBudget;
 use crate::edge::faults::Faults;
 use crate::edge::metrics::Metrics;
 use crate::edge::request::ActivityIds;
+use crate::edge::respond::{ListenerContext, ListenerKind, respond};
 use crate::edge::throttle::Throttle;
 use crate::net::connection::Phase;
+use crate::net::connection_state::ConnectionState;
 use crate::net::connections::Connections;
 use crate::net::descriptors::Descriptors;
+use crate::net::listen::{Acceptor, Listener, Network};
 use crate::net::pool::Pool;
 use crate::net::supervised::{Tasks, supervised};
 use crate::net::threads::Threads;
@@ -58,8 +60,8 @@ pub enum ServerError {
 /// Bound to its addresses; answers nothing before [`Server::run`].
 pub struct Server {
     state: Arc<State>,
-    main: Door,
-    metrics: Option<Door>,
+    main: Listener,
+    metrics: Option<Listener>,
 }
 
 /// A runtime whose blocking threads are as many as the pool may use at once.
@@ -76,21 +78,15 @@ pub fn runtime(config: &ServerConfig) -> io::Result<tokio::runtime::Runtime> {
 impl Server {
     /// Must be called inside a tokio runtime (see [`runtime`]).
     pub async fn bind(config: ServerConfig, engine: Arc<Engine>) -> Result<Server, ServerError> {
-        let listener = listen(config.listen).await?;
-        let address = local_address(&listener, config.listen)?;
-        check(&config, address)?;
         let certificate = config.tls.as_ref().map(Certificate::new).transpose()?.map(Arc::new);
         let tls = certificate.clone().map(tls::acceptor).transpose()?;
-        let main = Door { listener, address, tls, kind: DoorKind::Main };
+        let main = bind(config.listen, tls).await?;
+        check(&config, main.address)?;
         let metrics = match config.metrics_listen {
-            Some(wanted) => {
-                let listener = listen(wanted).await?;
-                let address = local_address(&listener, wanted)?;
-                Some(Door { listener, address, tls: None, kind: DoorKind::Metrics })
-            }
+            Some(address) => Some(bind(address, None).await?),
             None => None,
         };
-        let state = state(config, engine, address, certificate)?;
+        let state = state(config, engine, main.address, certificate)?;
         Ok(Server { state: Arc::new(state), main, metrics })
     }
 
@@ -99,80 +95,74 @@ impl Server {
     }
 
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
-        self.metrics.as_ref().map(|door| door.address)
+        self.metrics.as_ref().map(|listener| listener.address)
     }
 
     pub fn handle(&self) -> ServerHandle {
         ServerHandle { state: self.state.clone() }
     }
 
-    /// Serves until `shutdown` is ready, then takes nothing new, finishes what was accepted (for a bounded time) and
+    /// Serves until `shutdown` is ready, then accepts nothing new, finishes what was accepted (for a limited time) and
     /// closes the engine.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
         let (phase, watched) = watch::channel(Phase::Serving);
         // Every connection holds a sender: the channel ends with the last of them.
-        let (alive, mut ended) = mpsc::channel::<Infallible>(1);
+        let (open, ended) = mpsc::channel::<Infallible>(1);
         let state = self.state;
-        let doors = std::iter::once(self.main).chain(self.metrics).map(|door| {
-            let keeper = Arc::new(Keeper::new(state.clone(), door.address, door.kind));
-            let (door, phase, alive) = (Arc::new(door), watched.clone(), alive.clone());
-            supervised(&state.tasks, door.kind.task(), move || {
-                keep(door.clone(), keeper.clone(), phase.clone(), alive.clone())
-            })
-        });
-        let mut tasks: Vec<_> = doors.collect();
-        if let Some(path) = state.config.key_file.clone() {
-            let handle = ServerHandle { state: state.clone() };
-            let watching = move || watch_keys(handle.clone(), path.clone());
-            tasks.push(supervised(&state.tasks, "key-file", watching));
+        let mut tasks = vec![listen(&state, self.main, ListenerKind::Main, &watched, &open)];
+        if let Some(metrics) = self.metrics {
+            tasks.push(listen(&state, metrics, ListenerKind::Metrics, &watched, &open));
         }
-        if let Some(files) = state.config.tls_files.clone() {
-            let handle = ServerHandle { state: state.clone() };
-            let watching = move || watch_certificate(handle.clone(), files.clone());
-            tasks.push(supervised(&state.tasks, "tls-files", watching));
-        }
-        let shared = state.clone();
-        tasks.push(supervised(&state.tasks, "clock", move || watch_clock(shared.clone())));
-        drop(alive);
+        drop(open);
+        tasks.extend(watch_files_and_clock(&state));
         shutdown.await;
-        tracing::info!("shutting down");
-        state.ready.store(false, Ordering::Relaxed);
-        state.stopping.send_replace(true);
-        for task in &tasks {
-            task.abort(); // closes the doors; connections are tasks of their own
-        }
-        for task in tasks {
-            if let Err(error) = task.await
-                && error.is_panic()
-            {
-                tracing::error!(%error, "a task of the server panicked");
-            }
-        }
-        phase.send_replace(Phase::Draining);
-        state.engine.stop_functions();
-        let drained = async {
-            tokio::select! {
-                _ = ended.recv() => true,
-                () = stuck_in_functions(&state) => false,
-            }
-        };
-        if !matches!(tokio::time::timeout(state.config.limits.shutdown_timeout, drained).await, Ok(true)) {
-            tracing::warn!(open = state.metrics.open_connections(), "ending connections that did not finish");
-            phase.send_replace(Phase::Ending);
-        }
-        close(state).await
+        shutdown::stop(state, tasks, phase, ended).await
     }
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
-    TcpListener::bind(address).await.map_err(|source| ServerError::Listen { address, source })
+async fn bind(address: SocketAddr, tls: Option<TlsAcceptor>) -> Result<Listener, ServerError> {
+    Listener::bind(address, tls).await.map_err(|source| ServerError::Listen { address, source })
 }
 
-fn local_address(listener: &TcpListener, wanted: SocketAddr) -> Result<SocketAddr, ServerError> {
-    listener.local_addr().map_err(|source| ServerError::Listen { address: wanted, source })
+/// The task that accepts the connections of a listener.
+fn listen(
+    state: &Arc<State>,
+    listener: Listener,
+    kind: ListenerKind,
+    phase: &watch::Receiver<Phase>,
+    open: &mpsc::Sender<Infallible>,
+) -> JoinHandle<()> {
+    let context = Arc::new(ListenerContext::new(state.clone(), listener.address, kind));
+    let service = move |connection: Arc<ConnectionState>| {
+        let context = context.clone();
+        service_fn(move |request| respond(context.clone(), connection.clone(), request))
+    };
+    let acceptor = Arc::new(Acceptor::new(state.network.clone(), &state.config.limits, service));
+    let (listener, phase, open) = (Arc::new(listener), phase.clone(), open.clone());
+    supervised(&state.tasks, kind.task(), move || {
+        acceptor.clone().run(listener.clone(), phase.clone(), open.clone())
+    })
 }
 
-/// Everybody knows the well-known key.
+/// The tasks that look at files and the clock while the server runs.
+fn watch_files_and_clock(state: &Arc<State>) -> Vec<JoinHandle<()>> {
+    let mut tasks = Vec::new();
+    if let Some(path) = state.config.key_file.clone() {
+        let handle = ServerHandle { state: state.clone() };
+        let watch = move || watch_keys(handle.clone(), path.clone());
+        tasks.push(supervised(&state.tasks, "key-file", watch));
+    }
+    if let Some(files) = state.config.tls_files.clone() {
+        let handle = ServerHandle { state: state.clone() };
+        let watch = move || watch_certificate(handle.clone(), files.clone());
+        tasks.push(supervised(&state.tasks, "tls-files", watch));
+    }
+    let shared = state.clone();
+    tasks.push(supervised(&state.tasks, "clock", move || watch_clock(shared.clone())));
+    tasks
+}
+
+/// The well-known key is public, so it protects nothing but loopback.
 fn may_protect(config: &ServerConfig, keys: &Keys, address: SocketAddr) -> bool {
     !keys.has_well_known() || address.ip().is_loopback() || config.allow_well_known_key
 }
@@ -203,19 +193,7 @@ fn state(
     address: SocketAddr,
     certificate: Option<Arc<Certificate>>,
 ) -> Result<State, ServerError> {
-    let descriptors = Descriptors::current();
-    let share = descriptors.clients();
-    let limits = &mut config.limits;
-    if share.connections < limits.connection_count_max {
-        tracing::warn!(
-            limit = descriptors.limit(),
-            connections = share.connections,
-            "the limit of open files leaves fewer connections than configured"
-        );
-        limits.connection_count_max = share.connections;
-    }
-    let address_count_max = limits.connections_per_address_max.unwrap_or(limits.connection_count_max / 4 * 3);
-    let connections = Connections::new(limits.connection_count_max, address_count_max);
+    let network = network(&mut config.limits);
     let issuer = config.oidc.clone().map(Issuer::new).transpose()?;
     Ok(State {
         address,
@@ -229,14 +207,32 @@ fn state(
         throttle: config.enforce_throughput.then(Throttle::default),
         faults: config.enable_faults.then(Faults::default),
         pool: Pool::new(&config.limits),
-        bytes: Arc::new(Budget::new(config.limits.in_flight_bytes_max)),
-        connections: Arc::new(connections),
-        threads: Threads::new(share.threads),
-        refusals: Arc::new(Semaphore::new(share.refusals)),
+        bytes: Arc::new(ByteBudget::new(config.limits.in_flight_bytes_max)),
+        network: Arc::new(network),
         ready: AtomicBool::new(true),
         stopping: watch::Sender::new(false),
         tasks: Tasks::default(),
         engine,
         config,
     })
+}
+
+/// As many connections as configured, or as the limit of open files allows.
+fn network(limits: &mut Limits) -> Network {
+    let descriptors = Descriptors::current();
+    let share = descriptors.clients();
+    if share.connections < limits.connection_count_max {
+        tracing::warn!(
+            limit = descriptors.limit(),
+            connections = share.connections,
+            "the limit of open files leaves fewer connections than configured"
+        );
+        limits.connection_count_max = share.connections;
+    }
+    let address_count_max = limits.connections_per_address_max.unwrap_or(limits.connection_count_max / 4 * 3);
+    Network {
+        connections: Arc::new(Connections::new(limits.connection_count_max, address_count_max)),
+        threads: Threads::new(share.threads),
+        refusals: Arc::new(Semaphore::new(share.refusals)),
+    }
 }

@@ -1,4 +1,4 @@
-//! Keys, certificates and the clock, looked at while the server runs.
+//! Keys, certificate and clock, checked while the server runs.
 
 use std::io;
 use std::path::Path;
@@ -10,9 +10,9 @@ use crate::net::tls::{Tls, TlsError, TlsFiles};
 use crate::server::may_protect;
 use crate::state::State;
 
-/// How often the files of keys and certificate are looked at.
+/// How often the files of keys and certificate are checked for changes.
 const FILE_INTERVAL: Duration = Duration::from_secs(5);
-/// How often the clock is looked at, whether or not there are tokens to judge.
+/// How often the clock is read, whether or not there are tokens to check.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ pub struct ServerHandle {
 }
 
 impl ServerHandle {
-    /// From the next request on, these keys count and no others.
+    /// From the next request on, these keys are valid and no others.
     pub fn reload_keys(&self, keys: Keys) -> Result<(), ReloadError> {
         if !may_protect(&self.state.config, &keys, self.state.address) {
             return Err(ReloadError::WellKnownKey);
@@ -73,15 +73,15 @@ pub(super) async fn watch_certificate(handle: ServerHandle, files: TlsFiles) {
     watch_files(&paths, "TLS certificate not replaced", || handle.reload_tls_files(&files)).await;
 }
 
-/// Calls `reload` on SIGHUP and when a file has changed, and says in the log why it failed.
+/// Calls `reload` on SIGHUP and when a file has changed, and logs why it failed.
 async fn watch_files(files: &[&Path], failure: &str, reload: impl Fn() -> Result<(), ReloadError>) {
     let changed = || files.iter().map(|path| changed_at(path)).collect::<Vec<_>>();
     let mut hangup = Hangup::new();
     let mut seen = changed();
     loop {
-        let asked = tokio::time::timeout(FILE_INTERVAL, hangup.received()).await.is_ok();
+        let is_signalled = tokio::time::timeout(FILE_INTERVAL, hangup.received()).await.is_ok();
         let now = changed();
-        if !asked && now == seen {
+        if !is_signalled && now == seen {
             continue;
         }
         seen = now;
@@ -92,7 +92,7 @@ async fn watch_files(files: &[&Path], failure: &str, reload: impl Fn() -> Result
     }
 }
 
-/// A jump is seen when it happens, and not with the next token.
+/// A jump of the clock is logged when it happens, and not with the next token.
 pub(super) async fn watch_clock(state: Arc<State>) {
     loop {
         tokio::time::sleep(CLOCK_INTERVAL).await;

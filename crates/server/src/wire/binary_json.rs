@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
     }
 
     fn bytes<const N: usize>(&mut self) -> Read<[u8; N]> {
-        Ok(self.take(N)?.try_into().expect("take returns what was asked for"))
+        Ok(self.take(N)?.try_into().expect("take returns N bytes"))
     }
 
     fn byte(&mut self) -> Read<u8> {

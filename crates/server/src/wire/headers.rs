@@ -1,4 +1,4 @@
-//! Response headers: every answer is a [`Reply`], and only this file knows how its facts are written.
+//! Response headers: every answer is a [`Reply`], and only this file writes its headers.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,7 +74,7 @@ const HEADER_COUNT: usize = 48;
 pub(crate) const PATH_SEGMENT: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// One answer in the making. Nothing but `finish` depends on the request.
+/// An answer being built. Only `finish` depends on the request.
 pub(crate) struct Reply {
     status: StatusCode,
     body: Body,
@@ -152,7 +152,7 @@ impl Reply {
         self
     }
 
-    /// The same for a value made at run time; text that cannot stand in a header is left out.
+    /// The same for a value made at run time; text that is not valid in a header is left out.
     pub fn with_text(mut self, name: HeaderName, value: impl Into<Bytes>) -> Reply {
         if let Ok(value) = HeaderValue::from_maybe_shared(value.into()) {
             self.headers.insert(name, value);
@@ -164,7 +164,7 @@ impl Reply {
         self.with(CHARGE, charge_value(charge))
     }
 
-    /// What [`Reply::charge`] said.
+    /// The charge that [`Reply::charge`] set.
     pub fn charged(&self) -> f64 {
         let charge = self.headers.get(CHARGE).and_then(|value| value.to_str().ok());
         charge.and_then(|text| text.parse().ok()).unwrap_or(0.0)
@@ -178,7 +178,7 @@ impl Reply {
         self.with(ITEM_COUNT, if count == 1 { ONE } else { HeaderValue::from(count) })
     }
 
-    /// Only when there is a next page: an empty header would be one.
+    /// Only when there is a next page: an empty header would mean one.
     pub fn continuation(self, continuation: Option<String>) -> Reply {
         match continuation {
             Some(text) if !text.is_empty() => self.with_text(CONTINUATION, text),
@@ -186,7 +186,7 @@ impl Reply {
         }
     }
 
-    /// The owner's names and rid: what clients file session tokens under.
+    /// The names and rid of the owner: clients store session tokens by them.
     pub fn owner(self, names: impl Into<Bytes>, rid: &ResourceId) -> Reply {
         self.owner_names(names).with_text(CONTENT_PATH, rid.to_string())
     }
@@ -199,7 +199,7 @@ impl Reply {
         self.owner(container_names(container), &container.resource.rid)
     }
 
-    /// Where the serving partition stands.
+    /// The position of the serving partition.
     pub fn position(mut self, container: &Container, position: &Position) -> Reply {
         let mut token = Vec::with_capacity(32);
         write_token(position, &mut token);
@@ -208,7 +208,7 @@ impl Reply {
         self.with_text(PARTITION_ID, Bytes::copy_from_slice(position.partition_id.as_bytes()))
     }
 
-    /// The token of an answer that no single partition gave: clients take one that names exactly one range.
+    /// The token of an answer of no single partition: clients accept one that names exactly one range.
     pub fn first_session(self, container: &Container) -> Reply {
         let Some(first) = container.first_position() else { return self };
         let mut token = Vec::with_capacity(32);
@@ -216,8 +216,8 @@ impl Reply {
         self.with_text(SESSION_TOKEN, token)
     }
 
-    /// The range of an answer that no single partition gave: Python forgets its routing map when an answer names none
-    /// that it knows.
+    /// The range of an answer of no single partition: the Python client drops its routing map when an answer names no range
+    /// of it.
     pub fn first_partition(self, container: &Container) -> Reply {
         match container.first_position() {
             Some(first) => self.with_text(PARTITION_ID, first.partition_id),
@@ -247,7 +247,7 @@ impl Reply {
         self.with(QUOTA, ITEM_QUOTA).with_text(USAGE, usage)
     }
 
-    /// For a sender who may not know what others have in the container.
+    /// For a sender that may read only a part of the container.
     pub fn without_usage(mut self) -> Reply {
         self.headers.remove(USAGE);
         self.headers.remove(QUOTA);
@@ -259,7 +259,7 @@ impl Reply {
             .with_text(USAGE, format!("databases={database_count};"))
     }
 
-    /// The response, with what every one of them carries.
+    /// The response, with the headers that all have.
     pub fn finish(self, request: &Request, started: Instant) -> Response {
         self.render(&request.activity_id, started)
     }
@@ -279,7 +279,7 @@ impl Reply {
     }
 }
 
-/// The answer to a failed request that got no further than the edge.
+/// The answer to a request that failed at the edge.
 pub(crate) fn error_response(activity_id: &HeaderValue, failure: &Failure) -> Response {
     Reply::failure(failure.clone()).charge(0.0).render(activity_id, Instant::now())
 }
@@ -328,7 +328,7 @@ pub(crate) fn write_token(position: &Position, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(position.lsn).as_bytes());
 }
 
-/// A name of the partition in the form of a guid, the same for its whole life: database, container, partition.
+/// A guid for the partition that never changes: database, container, partition.
 fn partition_guid(container: &Container, partition_id: &str) -> Bytes {
     let (database, number) = match container.resource.rid {
         ResourceId::Container { database, container } => (database, container),

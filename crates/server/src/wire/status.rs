@@ -1,4 +1,4 @@
-//! The one table from failures to status, sub-status, code and message.
+//! The one table from errors to status, sub-status, code and message.
 //!
 //! [`Failure`] is what a client sees. It is made here from [`EngineError`] and from [`RequestError`] (what the
 //! server itself refuses) and nowhere else; there is no `_` arm, so a new variant must choose its row.
@@ -41,7 +41,7 @@ impl Failure {
     }
 }
 
-/// What the server refuses before, beside or after the engine.
+/// What the server itself refuses.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RequestError {
     #[error(transparent)]
@@ -61,7 +61,7 @@ pub(crate) enum RequestError {
     BatchPartitionKey,
     #[error("page size {value:?} is invalid")]
     BadPageSize { value: String },
-    /// an extension that the server's owner has not switched on
+    /// an extension that is not switched on
     #[error("switched off; {flag} switches it on")]
     Disabled { flag: &'static str },
     #[error("consistency level {requested} is stronger than the account's {account}")]
@@ -91,12 +91,12 @@ pub(crate) enum RequestError {
     /// the provisioned throughput is used up
     #[error("request rate is too large")]
     Throttled { retry_after_ms: u32 },
-    /// a bug: logged with its cause, told without
+    /// a bug: logged with its cause, answered without
     #[error("internal error: {what}")]
     Internal { what: String },
 }
 
-/// Either side; what handlers return with `?`.
+/// What handlers return: an error of the engine, of the request or of authentication.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandlerError {
     #[error(transparent)]
@@ -160,7 +160,7 @@ impl From<&EngineError> for Failure {
             BadThroughput(error) => wire(400, error.to_string()),
             ItemTooLarge { .. } | ScriptTooLarge { .. } => wire(413, errors(&["Request size is too large"])),
             PartitionGone { .. } => sub(410, 1002, GONE),
-            // The engine runs such a request once more; clients do so too.
+            // The engine retries such a request once; clients do so too.
             PartitionMoved => sub(410, 1002, GONE),
             CannotSplit { .. } => wire(409, error.to_string()),
             ContainerRidMismatch => sub(400, 1024, CONTAINER_RID_MISMATCH),
@@ -253,7 +253,7 @@ impl From<&AuthError> for Failure {
     }
 }
 
-/// A failed query: spans become characters of `text`, which the engine's error does not know.
+/// A failed query: spans become characters of `text`, which the error of the engine does not have.
 pub(crate) fn query(error: &EngineError, text: &str) -> Failure {
     match error {
         EngineError::Sql(error) => sql(error, Some(text)),
@@ -261,7 +261,7 @@ pub(crate) fn query(error: &EngineError, text: &str) -> Failure {
     }
 }
 
-/// The failed making of a query plan: the same, after the gateway's words.
+/// A query plan that could not be made: the same, after the prefix of the gateway.
 pub(crate) fn plan(error: &EngineError, text: &str) -> Failure {
     let failure = query(error, text);
     match error {

@@ -3,7 +3,7 @@ use expect_test::expect;
 use crate::client::Client;
 
 #[test]
-fn account_tells_where_it_was_called() {
+fn the_account_names_the_host_of_the_request() {
     let client = Client::start(1);
     client.check("GET", "/", &[], "", expect![[r#"
         200
@@ -28,7 +28,7 @@ fn account_tells_where_it_was_called() {
 }
 
 #[test]
-fn account_tells_the_public_endpoint_and_consistency() {
+fn the_account_has_the_public_endpoint_and_consistency() {
     let client = Client::start_with(1, |config| {
         config.public_endpoint = Some("https://localhost:8081/".to_owned());
         config.consistency = quire_server::Consistency::BoundedStaleness;

@@ -113,7 +113,7 @@ fn one_operation_fails() {
 }
 
 #[test]
-fn a_read_that_is_known_already() {
+fn a_read_that_is_not_modified() {
     let client = Client::with_container(1);
     client.must(201, "POST", DOCS, &[PK], r#"{"id":"old","pk":"p"}"#);
     let answer = atomic(

@@ -80,7 +80,7 @@ fn bad_requests() {
     assert_eq!((gone.status, gone.header("x-ms-substatus")), (410, Some("1002")));
 }
 
-/// Until its time is over, or until there is a change.
+/// Until the time is over, or until there is a change.
 #[test]
 fn a_read_waits_for_a_change() {
     let client = Client::with_container(1);
@@ -97,7 +97,7 @@ fn a_read_waits_for_a_change() {
         assert!(!waiting.is_finished(), "nothing has changed");
         client.must(201, "POST", DOCS, &[PK], r#"{"id":"b","pk":"p"}"#);
         let changed = waiting.join().expect("an answer");
-        // 304 if only the end of its time had ended it.
+        // It would be 304 if the end of the time had ended it.
         assert_eq!((changed.status, changed.header("etag")), (200, Some("\"2\"")));
         assert!(
             changed.body.contains(r#""id":"b""#) && !changed.body.contains(r#""id":"a""#),

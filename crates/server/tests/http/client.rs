@@ -1,8 +1,8 @@
 //! A server on memory storage and a client that signs, over HTTP/1.1 and nothing but sockets.
 //!
-//! [`Client::check`] prints the whole answer: status, headers, body. Time stands still and numbers are counters, so
-//! answers are the same in every run; what is not is masked. Headers that every answer carries alike are checked
-//! once per answer and left out of the print.
+//! [`Client::check`] prints the whole answer: status, headers, body. Time does not advance and numbers are counters, so
+//! answers are the same in every run; what is not is masked. Headers that are the same in every answer are checked and not
+//! printed.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -225,7 +225,7 @@ impl Answer {
             if is_constant || name == "date" || name == "connection" {
                 continue;
             }
-            // Sealed with the store's secret, but for continuations of resource lists.
+            // Signed with the secret of the store, except continuations of resource lists.
             let is_sealed = name == "x-ms-continuation" && value.len() > 32;
             let value = if is_sealed { "SEALED".to_owned() } else { mask(value) };
             writeln!(out, "{name}: {value}").expect("memory");
@@ -250,7 +250,7 @@ fn mask(text: &str) -> String {
     out.replace(concat!("quire/", env!("CARGO_PKG_VERSION")), "AGENT")
 }
 
-/// Something in the form of a guid that stands in quotes.
+/// A guid in quotes.
 fn find_guid(text: &str) -> Option<usize> {
     let is_guid = |part: &[u8]| {
         part.iter().enumerate().all(|(at, byte)| match at {

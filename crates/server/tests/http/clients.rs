@@ -124,7 +124,7 @@ fn changes_after_a_date() {
 }
 
 #[test]
-fn versions_before_are_told_of_deletes_alone() {
+fn previous_versions_of_deletes_only() {
     let client = database();
     container(&client, 201, "c", r#","changeFeedPolicy":{"retentionDuration":10}"#);
     let all = ("a-im", "Full-Fidelity Feed");
@@ -166,7 +166,7 @@ fn answers_without_system_properties() {
 }
 
 #[test]
-fn versions_and_formats_that_are_not_known() {
+fn unknown_versions_and_formats() {
     let client = with_items();
     let item = format!("{DOCS}/i0");
     for version in ["2014-08-21", "2018-09-17", "2020-07-15", "2020-11-05", "2031-01-01"] {
@@ -193,7 +193,7 @@ fn versions_and_formats_that_are_not_known() {
 }
 
 #[test]
-fn binary_answers_for_those_who_take_nothing_else() {
+fn binary_answers_for_clients_that_accept_nothing_else() {
     let client = with_items();
     let formats = "x-ms-cosmos-supported-serialization-formats";
     let item = format!("{DOCS}/i0");
@@ -212,7 +212,7 @@ fn binary_answers_for_those_who_take_nothing_else() {
         r#"{"query":"SELECT * FROM c"}"#,
     );
     assert_eq!(rows.bytes[0], 0x80);
-    // What was written so is read so.
+    // What was written in binary can be read in binary.
     let again = client.send_as(&crate::client::sign("PUT", &item), "PUT", &item, &[KEY], &binary.bytes);
     assert_eq!(again.status, 200, "{}", again.body);
     // Errors are text.
@@ -444,7 +444,7 @@ fn containers_from_before_partition_keys() {
     client.must(200, "PUT", &format!("{DOCS}/a"), &[old], r#"{"id":"a","n":2}"#);
     let ordered = r#"{"query":"SELECT VALUE c.n FROM c ORDER BY c.n"}"#;
     assert!(client.must(200, "POST", DOCS, &[old, QUERY], ordered).body.contains("[2]"));
-    // Newer clients name the key that is not there.
+    // Newer clients name the system key.
     for key in ["[]", "[{}]"] {
         client.must(200, "GET", &format!("{DOCS}/a"), &[("x-ms-documentdb-partitionkey", key)], "");
     }
@@ -471,7 +471,7 @@ fn ids_with_a_raw_question_mark() {
 }
 
 #[test]
-fn words_of_refusals() {
+fn texts_of_refusals() {
     let client = Client::with_container(1);
     let long = format!(r#"{{"id":"{}","pk":"p"}}"#, "x".repeat(1024));
     assert!(client.must(400, "POST", DOCS, &[KEY], &long).body.contains("less than '1024' characters."));

@@ -189,7 +189,7 @@ fn pages_and_queries() {
         {"_rid":"","Databases":[{"id":"a","_rid":"AAAAAQ==","_self":"dbs/AAAAAQ==/","_etag":"\"ETAG\"","_ts":1794767524,"_colls":"colls/","_users":"users/"},{"id":"b","_rid":"AAAAAg==","_self":"dbs/AAAAAg==/","_etag":"\"ETAG\"","_ts":1794767524,"_colls":"colls/","_users":"users/"}],"_count":2}
     "#]]);
     let continuation = page.header("x-ms-continuation").expect("a next page").to_owned();
-    // Neither the last database told nor a new one disturbs the next page.
+    // Neither deleting the last database of a page nor creating one disturbs the next page.
     client.must(204, "DELETE", "/dbs/b", &[], "");
     let next = [("x-ms-max-item-count", "2"), ("x-ms-continuation", continuation.as_str())];
     client.check("GET", "/dbs", &next, "", expect![[r#"

@@ -1,4 +1,4 @@
-//! Fault rules: what strikes, how often, and what the client sees.
+//! Fault rules: which requests they match, how often they fire, and what the client gets.
 
 use crate::client::Client;
 
@@ -23,7 +23,7 @@ fn off_unless_switched_on() {
 }
 
 #[test]
-fn a_rule_strikes_what_it_names_and_nothing_else() {
+fn a_rule_fires_for_what_it_names() {
     let client = faulty();
     let rule = r#"{"operations":["create"],"container":"c","partitionKey":["p"],"skip":1,"count":2,
         "status":429,"subStatus":3200,"retryAfterMs":7}"#;
@@ -31,15 +31,15 @@ fn a_rule_strikes_what_it_names_and_nothing_else() {
     assert!(added.body.contains(r#""id":"1""#), "{}", added.body);
     let create = |id: u32| client.send("POST", DOCS, &[PK], &format!(r#"{{"id":"{id}","pk":"p"}}"#));
     assert_eq!(create(1).status, 201);
-    let struck = create(2);
-    assert_eq!((struck.status, struck.header("x-ms-substatus")), (429, Some("3200")));
-    assert_eq!(struck.header("x-ms-retry-after-ms"), Some("7"));
+    let failed = create(2);
+    assert_eq!((failed.status, failed.header("x-ms-substatus")), (429, Some("3200")));
+    assert_eq!(failed.header("x-ms-retry-after-ms"), Some("7"));
     let other = ("x-ms-documentdb-partitionkey", "[\"q\"]");
     client.must(201, "POST", DOCS, &[other], r#"{"id":"1","pk":"q"}"#);
     client.must(200, "GET", "/dbs/d/colls/c/docs/1", &[PK], "");
     assert_eq!((create(2).status, create(2).status), (429, 201));
     let listed = client.must(200, "GET", FAULTS, &[], "");
-    assert!(listed.body.contains(r#""matched":3,"struck":2"#), "{}", listed.body);
+    assert!(listed.body.contains(r#""matched":3,"fired":2"#), "{}", listed.body);
     client.must(204, "DELETE", "/_quire/faults/1", &[], "");
     client.must(404, "DELETE", "/_quire/faults/1", &[], "");
     assert_eq!(client.must(200, "GET", FAULTS, &[], "").body, r#"{"faults":[]}"#);
@@ -48,7 +48,7 @@ fn a_rule_strikes_what_it_names_and_nothing_else() {
 }
 
 #[test]
-fn an_answer_is_lost_after_the_request_was_carried_out() {
+fn an_answer_is_dropped_after_the_request_was_served() {
     let client = faulty();
     client.must(201, "POST", FAULTS, &[], r#"{"operations":["create"],"after":true,"status":503,"count":1}"#);
     client.must(503, "POST", DOCS, &[PK], r#"{"id":"1","pk":"p"}"#);

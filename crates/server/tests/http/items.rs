@@ -609,7 +609,7 @@ fn pages_of_a_partitioned_container() {
     "#]]);
 }
 
-/// Clients that hold an item use its `_self`.
+/// Clients that have read an item use its `_self`.
 #[test]
 fn by_self_link() {
     let client = Client::with_container(1);
@@ -649,9 +649,9 @@ fn binary_bodies() {
     "#]].assert_eq(&answer.print());
 }
 
-/// A token that is ahead of the server, as after a restore, concerns reads and nothing else.
+/// A token that is ahead of the server, as after a restore, matters for reads only.
 #[test]
-fn writes_do_not_look_at_the_session() {
+fn writes_ignore_the_session() {
     let client = Client::with_container(1);
     let ahead = ("x-ms-session-token", "0:-1#1000");
     let headers = [("x-ms-documentdb-partitionkey", "[\"p\"]"), ahead];
@@ -700,7 +700,7 @@ fn a_replace_renames() {
     assert!(renamed.body.contains(r#""id":"b""#), "{}", renamed.body);
     client.must(404, "GET", &format!("{DOCS}/a"), &key, "");
     assert_eq!(client.must(200, "GET", &format!("{DOCS}/b"), &key, "").body, renamed.body);
-    // What is missing is missing, whatever the body says.
+    // A missing item is 404 with any body.
     for body in ["{", "{}", r#"{"id":"a","pk":"other"}"#] {
         assert_eq!(put("a", body).status, 404, "{body}");
         assert_eq!(put("b", body).status, 400, "{body}");

@@ -1,4 +1,4 @@
-//! What is not supported says so.
+//! What is not supported is refused with a clear answer.
 
 use expect_test::expect;
 

@@ -39,7 +39,7 @@ fn whole_and_incremental() {
     );
     let stale = [incremental[0], ("if-none-match", "\"stale\"")];
     assert_eq!(client.must(200, "GET", RANGES, &stale, "").body, first.body);
-    // Without A-IM it is no feed: the list, whatever the client knows.
+    // Without A-IM it is no feed: always the whole list.
     let plain = client.must(200, "GET", RANGES, &[("if-none-match", etag.as_str())], "");
     assert_eq!((plain.body, plain.headers.iter().any(|(name, _)| name == "etag")), (first.body, false));
     let query = r#"{"query":"SELECT VALUE r.id FROM r WHERE r.minInclusive = ''"}"#;

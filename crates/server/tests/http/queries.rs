@@ -110,12 +110,12 @@ fn advice_is_not_given() {
     let query = r#"{"query":"SELECT VALUE c.id FROM c WHERE CONTAINS(c.id, '1')"}"#;
     let plain = client.must(200, "POST", DOCS, &ANYWHERE, query);
     let headers = [&ANYWHERE[..], &[("x-ms-cosmos-populatequeryadvice", "True")]].concat();
-    let asked = client.must(200, "POST", DOCS, &headers, query);
-    assert_eq!((asked.header("x-ms-cosmos-query-advice"), &asked.body), (None, &plain.body));
+    let with_advice = client.must(200, "POST", DOCS, &headers, query);
+    assert_eq!((with_advice.header("x-ms-cosmos-query-advice"), &with_advice.body), (None, &plain.body));
 }
 
 #[test]
-fn metrics_when_asked_for() {
+fn metrics_on_request() {
     let client = with_items(1);
     let headers = [
         QUERY,
@@ -348,7 +348,7 @@ fn page_sizes() {
     assert_eq!(rows, ["0", "1", "2", "3"]);
 }
 
-/// What the gateway leaves to clients, with one partition as with several.
+/// Queries that the gateway leaves to clients, with one partition or several.
 #[test]
 fn queries_that_clients_merge() {
     for partitions in [1, 3] {
@@ -366,7 +366,7 @@ fn queries_that_clients_merge() {
             assert_eq!(answer.header("x-ms-substatus"), Some("1004"), "{query}");
             let info = "\"additionalErrorInfo\":\"{\\\"partitionedQueryExecutionInfoVersion\\\":2,";
             assert!(answer.body.contains(info), "{}", answer.body);
-            // With a key or a partition it is the server's.
+            // With a key or a partition the server runs it.
             client.must(200, "POST", DOCS, &[QUERY, ("x-ms-documentdb-partitionkey", "[\"1\"]")], &body);
             client.must(200, "POST", DOCS, &[QUERY, ("x-ms-documentdb-partitionkeyrangeid", "0")], &body);
         }
@@ -431,7 +431,7 @@ fn queries_over_everything_say_so() {
     assert!(refused("SELECT * FROM c", &range("FF")));
 }
 
-/// Every partition is asked for its part; the parts are disjoint and together everything.
+/// Every partition returns its part; the parts are disjoint and complete.
 #[test]
 fn partitions_and_ranges_cut_the_container() {
     let client = with_items(3);
@@ -521,7 +521,7 @@ fn plans() {
         assert!(answer.body.contains(&message), "{}", answer.body);
     }
     several.must(200, "POST", DOCS, &[PLAN], r#"{"query":"SELECT c.id FROM c WHERE c.n > 1"}"#);
-    // The same plan, whatever part of the container is asked.
+    // The same plan for every part of the container.
     let features = ("x-ms-cosmos-supported-query-features", EVERYTHING);
     for query in [
         "SELECT TOP 3 * FROM c ORDER BY c.n",
@@ -617,7 +617,7 @@ fn ranges(client: &Client, container: &str, filter: &str) -> String {
 }
 
 #[test]
-fn plans_say_where_to_look() {
+fn plans_name_the_ranges() {
     let client = Client::with_container(3);
     let levels = r#"{"id":"h","partitionKey":{"paths":["/a","/b"],"kind":"MultiHash","version":2}}"#;
     client.must(201, "POST", "/dbs/d/colls", &[], levels);
@@ -635,7 +635,7 @@ fn plans_say_where_to_look() {
         ("c.pk = 1 OR c.x = 2", "..FF".to_owned()),
         ("STARTSWITH(c.pk, 'a')", "..FF".to_owned()),
         ("true", "..FF".to_owned()),
-        // Nothing can match; one partition is asked all the same, for a count of nothing is a row.
+        // Nothing can match. One partition is queried all the same, because a count of nothing is a row.
         ("false", "]".to_owned()),
         ("c.pk = 1 AND c.pk = 2", "]".to_owned()),
     ] {
@@ -690,7 +690,7 @@ fn headers_of_our_own() {
     assert!(text.contains("/n"), "{text}");
 }
 
-/// Clients keep one session token per range: an answer that names several, or none, cannot be filed.
+/// Clients store one session token per range: they cannot store one that names several, or none.
 #[test]
 fn an_answer_names_exactly_one_range() {
     let client = Client::with_container(5);
@@ -729,7 +729,7 @@ fn an_answer_names_exactly_one_range() {
         assert!(token.contains(r#""range":{"min":""#) && token.contains(r#""max":""#), "{token}");
     }
     assert_eq!(seen, 20);
-    // A request may speak of all of them.
+    // A request may name all of them.
     let all = [QUERY, CROSS, ("x-ms-session-token", "0:-1#1,1:-1#0,2:-1#1")];
     client.must(200, "POST", DOCS, &all, r#"{"query":"SELECT * FROM c"}"#);
 }

@@ -1,8 +1,8 @@
-//! ORDER BY over several partitions, resumed the way clients do it that merge the partitions themselves.
+//! ORDER BY over several partitions, resumed by a client that merges the partitions itself.
 //!
-//! Such a client runs the plan's query on every range, merges by `orderByItems`, and to go on behind a row it names that
-//! row's place in a `resumeFilter`. [`Merge`] is such a client: what it gets in one go must be what it gets when it stops
-//! after every single row and begins again.
+//! Such a client runs the query of the plan on every range, merges by `orderByItems`, and continues after a row by naming its
+//! position in a `resumeFilter`. [`Merge`] is such a client: its rows must be the same when it stops after every row and
+//! starts again.
 
 use std::cmp::Ordering;
 
@@ -94,7 +94,7 @@ struct Merge<'a> {
     ranges: Vec<String>,
 }
 
-/// A row, the range it came from, and how many rows of its item came before it.
+/// A row, its range, and how many rows of its item came before it.
 #[derive(Clone, Debug)]
 struct Merged {
     range: usize,
@@ -175,7 +175,7 @@ impl<'a> Merge<'a> {
                 all.push(Merged { range, row, nth });
             }
         }
-        // Stable: of equals the range further left comes first.
+        // Stable: of equal rows, that of the lower range comes first.
         all.sort_by(|left, right| self.compare(&left.row, &right.row));
         all
     }
@@ -195,12 +195,12 @@ impl<'a> Merge<'a> {
         self.descending[0]
     }
 
-    fn in_one_go(&self) -> Vec<Merged> {
+    fn all_rows(&self) -> Vec<Merged> {
         self.merged((0..self.ranges.len()).map(|range| self.range(range, None, "-1")).collect())
     }
 
-    /// What comes behind a row.
-    fn behind(&self, last: &Merged, page_size: &str) -> Vec<Merged> {
+    /// The rows after a row.
+    fn rows_after(&self, last: &Merged, page_size: &str) -> Vec<Merged> {
         let values: Vec<Value> = order_values(&last.row).iter().map(resume_value).collect();
         let ranges = (0..self.ranges.len()).map(|range| {
             let mut filter: Object = [("value", Value::Array(values.clone()))].into_iter().collect();
@@ -261,17 +261,17 @@ fn payloads(rows: &[Merged]) -> Vec<String> {
 
 fn check(client: &Client, query: &str, count: usize) {
     let merge = Merge::new(client, query);
-    let all = merge.in_one_go();
+    let all = merge.all_rows();
     assert_eq!(all.len(), count, "{query}");
     for (nth, last) in all.iter().enumerate() {
         let page_size = ["-1", "1", "3"][nth % 3];
-        let rest = merge.behind(last, page_size);
+        let rest = merge.rows_after(last, page_size);
         assert_eq!(payloads(&rest), payloads(&all[nth + 1..]), "{query} behind row {nth}");
     }
 }
 
 #[test]
-fn resumed_after_every_row_it_is_the_same_as_in_one_go() {
+fn resumed_after_every_row_the_result_is_the_same() {
     for partitions in [1, 5] {
         let client = with_values(partitions);
         for (query, count) in [
@@ -303,7 +303,7 @@ fn resumed_after_every_row_it_is_the_same_as_in_one_go() {
 }
 
 #[test]
-fn of_filter_and_token_the_later_place_counts() {
+fn of_filter_and_token_the_later_position_counts() {
     let client = with_values(1);
     for query in ["SELECT c.c FROM c ORDER BY c.c", "SELECT DISTINCT c.c FROM c ORDER BY c.c"] {
         let merge = Merge::new(&client, query);
@@ -324,7 +324,7 @@ fn of_filter_and_token_the_later_place_counts() {
 }
 
 #[test]
-fn what_is_no_place_is_refused() {
+fn invalid_resume_filters_are_refused() {
     let client = with_values(1);
     let ordered = "SELECT c._rid, [{\\\"item\\\": c.a}] AS orderByItems, c AS payload FROM c ORDER BY c.a";
     let plain = "SELECT * FROM c";
@@ -351,7 +351,7 @@ fn what_is_no_place_is_refused() {
     }
 }
 
-/// The client of the generation before writes the place into the filter and sends the token back.
+/// An older client writes the position into the filter of the query and sends the token back.
 #[test]
 fn a_token_holds_when_the_filter_in_the_text_changes() {
     let client = with_values(1);

@@ -101,7 +101,7 @@ fn a_procedure_is_run() {
         {"made":"two"}
     "#]],
     );
-    // It fails, and what it said until then is told.
+    // It fails, and its log until then is in the answer.
     check(
         &[KEY, LOGGING],
         r#"["one"]"#,
@@ -130,7 +130,7 @@ fn a_procedure_is_run() {
 }
 
 #[test]
-fn what_cannot_be_run() {
+fn procedures_that_cannot_run() {
     let client = Client::with_container(1);
     store(&client, "sprocs", "s", "function () {}");
     store(&client, "sprocs", "broken", "function () {\n  this is a sentence\n}");
@@ -352,7 +352,7 @@ fn a_bulk_insert_fills_a_range() {
     assert_eq!((answer.status, answer.body.as_str()), (200, r#"{"count":20,"errorCode":409}"#));
     let answer = insert(&format!(r#"[[{}], {{"enableUpsert":true}}]"#, items(0..10)));
     assert_eq!((answer.status, answer.body.as_str()), (200, r#"{"count":10,"errorCode":0}"#));
-    // Without an id one is made, unless the client minds.
+    // Without an id one is generated, unless the client forbids it.
     assert_eq!(insert(r#"[[{"pk":1}]]"#).body, r#"{"count":1,"errorCode":0}"#);
     assert_eq!(insert(r#"[[{"pk":1}],{"disableAutomaticIdGeneration":true}]"#).status, 400);
     assert_eq!(insert("[7]").status, 400);
@@ -421,33 +421,33 @@ fn triggers_run_with_writes() {
     );
     trigger(
         &client,
-        "tell",
+        "copy",
         "Post",
         "All",
-        "function () { const r = __.response, b = r.getBody(); if (b) { b.told = __.request.getBody().mark; r.setBody(b); } }",
+        "function () { const r = __.response, b = r.getBody(); if (b) { b.copied = __.request.getBody().mark; r.setBody(b); } }",
     );
-    let both = [KEY, (PRE, "mark"), (POST, " tell ,")];
+    let both = [KEY, (PRE, "mark"), (POST, " copy ,")];
     let item = r#"{"id":"i","pk":"p"}"#;
     let one = "/dbs/d/colls/c/docs/i";
     let written = |answer: Answer| {
         let body = answer.body;
-        (answer.status, body.contains("\"mark\":\"Create\""), body.contains("\"told\":\"Create\""))
+        (answer.status, body.contains("\"mark\":\"Create\""), body.contains("\"copied\":\"Create\""))
     };
     assert_eq!(written(client.send("POST", ITEMS, &both, item)), (201, true, true));
     let stored = client.must(200, "GET", one, &[KEY], "").body;
-    assert!(stored.contains("\"mark\":\"Create\"") && !stored.contains("told"), "{stored}");
+    assert!(stored.contains("\"mark\":\"Create\"") && !stored.contains("copied"), "{stored}");
     let replaced = client.must(200, "PUT", one, &both, item).body;
-    assert!(replaced.contains("\"told\":\"Replace\""), "{replaced}");
-    let upsert = [KEY, (PRE, "mark"), (POST, "tell"), ("x-ms-documentdb-is-upsert", "True")];
+    assert!(replaced.contains("\"copied\":\"Replace\""), "{replaced}");
+    let upsert = [KEY, (PRE, "mark"), (POST, "copy"), ("x-ms-documentdb-is-upsert", "True")];
     let upserted = client.must(200, "POST", ITEMS, &upsert, item).body;
-    assert!(upserted.contains("\"told\":\"Upsert\""), "{upserted}");
+    assert!(upserted.contains("\"copied\":\"Upsert\""), "{upserted}");
     let patch = r#"{"operations":[{"op":"set","path":"/n","value":1}]}"#;
-    let patched = client.must(200, "PATCH", one, &[KEY, (POST, "tell")], patch).body;
+    let patched = client.must(200, "PATCH", one, &[KEY, (POST, "copy")], patch).body;
     assert!(patched.contains("\"n\":1"), "{patched}");
-    // Nothing is told to a client that wants nothing.
-    let minimal = [KEY, (PRE, "mark"), (POST, "tell"), ("prefer", "return=minimal")];
+    // A client that wants no body gets none.
+    let minimal = [KEY, (PRE, "mark"), (POST, "copy"), ("prefer", "return=minimal")];
     assert_eq!(client.must(200, "PUT", one, &minimal, item).body, "");
-    // A list runs no trigger, and says nothing about it.
+    // A list runs no trigger, and the header is no error.
     client.must(200, "GET", ITEMS, &both, "");
     client.must(200, "GET", one, &both, "");
     assert_eq!(client.must(204, "DELETE", one, &both, "").body, "");
@@ -547,7 +547,7 @@ fn functions_in_queries() {
 }
 
 #[test]
-fn slow_scripts_keep_nobody_else_waiting() {
+fn slow_scripts_do_not_delay_other_requests() {
     let client = Client::with_container_and(1, |config| {
         config.limits.reads_max = 1;
         config.limits.writes_max = 1;
@@ -559,7 +559,7 @@ fn slow_scripts_keep_nobody_else_waiting() {
     let item = r#"{"id":"i","pk":"p"}"#;
     let query = [KEY, ("content-type", "application/query+json"), ("x-ms-documentdb-isquery", "True")];
     std::thread::scope(|scope| {
-        // More than there are places: some of them wait for one.
+        // More than may run at once: some of them wait.
         let slow = [
             scope.spawn(|| run(&client, "slow", &[KEY], "[]").status),
             scope.spawn(|| {

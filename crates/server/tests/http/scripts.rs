@@ -215,7 +215,7 @@ fn an_upsert_honours_if_match() {
     }
 }
 
-/// Clients take one range from the token of an answer, and refuse one that names several.
+/// Clients accept a token of one range in an answer, and refuse one of several.
 #[test]
 fn answers_about_scripts_name_one_range() {
     let client = Client::with_container(3);
@@ -241,7 +241,7 @@ fn answers_about_scripts_name_one_range() {
 }
 
 #[test]
-fn what_is_no_script_is_refused() {
+fn invalid_scripts_are_refused() {
     let client = Client::with_container(1);
     let long_id = format!(r#"{{"id":"{}","body":""}}"#, "x".repeat(256));
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! Partitions over HTTP: their list, splits by hand and by throughput, and what clients of the parent are told.
+//! Partitions over HTTP: their list, splits by hand and by throughput, and the answers to clients of the parent.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ fn with_items(partitions: u32, count: usize) -> Client {
 }
 
 #[test]
-fn a_split_by_hand() {
+fn a_split_by_request() {
     let client = with_items(1, 20);
     let incremental = ("a-im", "Incremental Feed");
     let before = client.must(200, "GET", RANGES, &[incremental], "");
@@ -40,7 +40,7 @@ fn a_split_by_hand() {
     let list = client.must(200, "POST", &format!("{PARTITIONS}/0/split"), &[], "").body;
     assert!(list.contains(r#"{"id":"1","minInclusive":"","#) && list.contains(r#"{"id":"2","#), "{list}");
     assert_eq!(list.matches(r#""parents":["0"],"lsn":20"#).count(), 2, "{list}");
-    // Who has the old ranges is told the new ones.
+    // A client with the old ranges gets the new ones.
     let etag = header(&before, "etag").to_owned();
     let after = client.must(200, "GET", RANGES, &[incremental, ("if-none-match", &etag)], "");
     assert_ne!(header(&after, "etag"), etag);
@@ -62,22 +62,22 @@ fn a_split_by_hand() {
 }
 
 #[test]
-fn what_cannot_be_split() {
+fn partitions_that_cannot_be_split() {
     let client = with_items(1, 1);
     let refused = client.must(409, "POST", &format!("{PARTITIONS}/0/split"), &[], "").body;
     assert!(refused.contains("cannot be split: it holds one logical partition only"), "{refused}");
 }
 
-/// Pages and the feed of the parent go on in the children, none twice.
+/// Pages and the feed of the parent continue in the children, without repetition.
 #[test]
-fn pages_and_feeds_go_on() {
+fn pages_and_feeds_continue() {
     let client = with_items(1, 20);
     let parent = ("x-ms-documentdb-partitionkeyrangeid", "0");
     let first = client.must(200, "GET", DOCS, &[parent, ("x-ms-max-item-count", "6")], "");
     let token = header(&first, "x-ms-continuation").to_owned();
     let feed = [parent, ("a-im", "Incremental Feed"), ("x-ms-max-item-count", "6")];
-    let told = client.must(200, "GET", DOCS, &feed, "");
-    let etag = header(&told, "etag").to_owned();
+    let page = client.must(200, "GET", DOCS, &feed, "");
+    let etag = header(&page, "etag").to_owned();
     client.must(200, "POST", &format!("{PARTITIONS}/0/split"), &[], "");
     let (mut listed, mut changed) = (6, 6);
     for child in ["1", "2"] {
@@ -104,7 +104,7 @@ fn pages_and_feeds_go_on() {
 }
 
 #[test]
-fn throughput_asks_for_more() {
+fn throughput_splits_partitions() {
     let client = with_items(1, 40);
     let offers = client.must(200, "GET", "/offers", &[], "").body;
     let start = offers

@@ -22,7 +22,7 @@ fn assert_throttled(answer: &Answer) -> Duration {
 }
 
 #[test]
-fn a_container_has_its_own() {
+fn a_container_has_its_own_throughput() {
     let client = Client::start_with(1, |config| config.enforce_throughput = true);
     client.must(201, "POST", "/dbs", &[], r#"{"id":"d"}"#);
     client.must(201, "POST", "/dbs/d/colls", &[("x-ms-offer-throughput", "400")], CONTAINER);
@@ -30,7 +30,7 @@ fn a_container_has_its_own() {
     assert_eq!(create(&client, "c", 1).status, 201);
     let wait = assert_throttled(&create(&client, "c", 2));
     assert_throttled(&client.send("GET", "/dbs/d/colls/c/docs/1", &[PK], ""));
-    // The container itself can be asked for, and the other one has a balance of its own.
+    // The container itself can be read, and the other one has a balance of its own.
     client.must(200, "GET", "/dbs/d/colls/c", &[], "");
     assert_eq!(create(&client, "other", 1).status, 201);
     std::thread::sleep(wait + Duration::from_millis(20));
@@ -38,7 +38,7 @@ fn a_container_has_its_own() {
 }
 
 #[test]
-fn containers_share_that_of_their_database() {
+fn containers_share_the_throughput_of_their_database() {
     let client = Client::start_with(1, |config| config.enforce_throughput = true);
     client.must(201, "POST", "/dbs", &[("x-ms-offer-throughput", "400")], r#"{"id":"d"}"#);
     client.must(201, "POST", "/dbs/d/colls", &[], CONTAINER);
@@ -55,7 +55,7 @@ fn nothing_is_refused_by_default() {
     assert!((0..3).all(|id| create(&client, "c", id).status == 201));
 }
 
-/// A procedure is not refused in the middle: it is asked to finish.
+/// A procedure is not refused while it runs: its writes are no longer accepted.
 #[test]
 fn a_procedure_spends_what_there_is() {
     let client = Client::start_with(1, |config| config.enforce_throughput = true);

@@ -1,4 +1,4 @@
-//! Transactions over several containers, an extension: what is asked, what is answered, what is refused.
+//! Transactions over several containers, an extension: requests, answers and refusals.
 
 use crate::client::Client;
 
@@ -70,7 +70,7 @@ fn containers_change_together() {
 }
 
 #[test]
-fn one_failure_is_everybodys() {
+fn one_failure_fails_all() {
     let client = client();
     let body = r#"{"operations":[
         {"operationType":"Create","container":"books","resourceBody":{"id":"b1","pk":"x"}},
@@ -91,7 +91,7 @@ fn one_failure_is_everybodys() {
 }
 
 #[test]
-fn what_makes_no_sense_is_named() {
+fn invalid_requests_are_explained() {
     let client = client();
     let check = |body: &str, expected: &str| {
         let answer = client.must(400, "POST", TRANSACTION, &[], body);

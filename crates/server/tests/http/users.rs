@@ -149,7 +149,7 @@ fn permissions_carry_fresh_tokens() {
         assert!(token_of(body).starts_with("type=resource&ver=1"), "{body}");
     }
 
-    // The token opens what it names, as the permission is now.
+    // The token gives access by the permission as it is now.
     let container = "/dbs/d/colls/c";
     let fresh = token_of(&replaced.body);
     assert_eq!(client.send_as(&fresh, "GET", container, &[], b"").status, 200);

@@ -23,7 +23,7 @@ fn create(client: &Client, n: u32) {
     client.must(201, "POST", "/dbs/d/colls/c/docs", &[("x-ms-documentdb-partitionkey", &key)], &body);
 }
 
-/// Waits until the view has taken every write. An answer that comes early must be the final one.
+/// Waits until the view has applied every write. An answer before the end of the wait must be the final one.
 fn catch_up(client: &Client) -> Answer {
     const WAIT: Duration = Duration::from_secs(10);
     let path = format!("{VIEW}?waitMs={}", WAIT.as_millis());
@@ -72,7 +72,7 @@ fn read_by_its_own_key_with_its_lag() {
 }
 
 #[test]
-fn what_containers_tell_of_each_other() {
+fn containers_name_their_views_and_sources() {
     let client = client();
     catch_up(&client);
     let view = client.must(200, "GET", "/dbs/d/colls/v", &[], "").body;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{TestServer, start_with};
 
-/// Made for these tests, protects nothing: ring cannot make RSA keys.
+/// A key for these tests, which protects nothing: ring cannot generate RSA keys.
 const RSA_KEY: &[u8] = include_bytes!("../data/issuer-rsa.der");
 
 pub struct LocalIssuer {

@@ -1,7 +1,8 @@
-//! A server on memory storage and a client that can misbehave: raw sockets, no HTTP library in between.
+//! A server on memory storage and a client that can send anything: raw sockets, no HTTP library in between.
 #![allow(dead_code)] // every test binary uses its own part
 #![allow(clippy::unwrap_used)]
 
+pub mod http2;
 pub mod issuer;
 
 use std::collections::HashMap;
@@ -100,8 +101,8 @@ pub fn certificate(protocols: &[&[u8]]) -> (Tls, Arc<rustls::ClientConfig>) {
 }
 
 impl TestServer {
-    pub fn connect(&self) -> Wire {
-        Wire::connect(self.address)
+    pub fn connect(&self) -> RawConnection {
+        RawConnection::connect(self.address)
     }
 
     /// A signed request on a connection of its own.
@@ -141,7 +142,7 @@ impl Drop for TestServer {
     }
 }
 
-pub struct Wire(pub TcpStream);
+pub struct RawConnection(pub TcpStream);
 
 #[derive(Debug)]
 pub struct Reply {
@@ -170,15 +171,15 @@ impl Reply {
     }
 }
 
-impl Wire {
-    pub fn connect(address: SocketAddr) -> Wire {
+impl RawConnection {
+    pub fn connect(address: SocketAddr) -> RawConnection {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.set_nodelay(true).unwrap();
-        Wire(stream)
+        RawConnection(stream)
     }
 
-    /// Ignores a server that has hung up already: its answer is still to be read.
+    /// False when the server has closed the connection; its answer can still be read.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.0.write_all(bytes.as_ref()).is_ok()
     }

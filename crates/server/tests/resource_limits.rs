@@ -1,33 +1,27 @@
-//! Whatever one client sends, holds back or leaves behind, others are served.
+//! Limits of memory, connections and concurrent requests: whatever one client does, others are served.
 #![allow(clippy::unwrap_used)]
 
 mod support;
 
-use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http2::{SendRequest, handshake};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use quire_engine::QueryMemoryLimits;
 use quire_server::{Endpoint, Keys, ServerConfig, WELL_KNOWN_KEY};
 use quire_storage::memory::MemoryStorage;
-use rustls::pki_types::ServerName;
-use support::{TestServer, Wire, authorization, now, signed, start_engine, start_tls, start_with};
+use support::{
+    RawConnection, TestServer, authorization, http2, now, signed, start_engine, start_tls, start_with,
+};
 
 const DOCS: &str = "/dbs/d/colls/c/docs";
 const PK: (&str, &str) = ("x-ms-documentdb-partitionkey", "[\"p\"]");
 const QUERY: [(&str, &str); 2] =
     [("x-ms-documentdb-isquery", "True"), ("x-ms-documentdb-partitionkeyrangeid", "0")];
 const QUICK: &str = r#"{"query":"SELECT VALUE 1 FROM c WHERE c.id = '7'"}"#;
-/// 50 times a million rows: minutes.
-const SLOW: &str = r#"{"query":"SELECT VALUE COUNT(1) FROM c JOIN x IN c.l JOIN y IN c.l JOIN z IN c.l WHERE x + y + z < 0"}"#;
 /// For what must happen at all; nothing here is about speed.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 fn with_container(server: TestServer) -> TestServer {
     assert_eq!(server.call("POST", "/dbs", &[], r#"{"id":"d"}"#).status, 201);
@@ -42,9 +36,9 @@ fn create(server: &TestServer, item: &str) {
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while !holds() {
-        assert!(Instant::now() < until, "never: {what}");
+        assert!(Instant::now() < until, "did not happen: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -55,56 +49,16 @@ fn metric(server: &TestServer, name: &str) -> u64 {
     line.unwrap_or_else(|| panic!("{name} is missing in {text}")).parse().unwrap()
 }
 
-// ---- HTTP/2
-
-type Http2 = SendRequest<Full<Bytes>>;
-
-async fn http2(stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static) -> Http2 {
-    let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
-    tokio::spawn(connection);
-    sender
-}
-
-fn http2_request(
-    method: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: &str,
-) -> hyper::Request<Full<Bytes>> {
-    let date = now();
-    let mut request = hyper::Request::builder()
-        .method(method)
-        .uri(format!("http://localhost{path}"))
-        .header("authorization", authorization(WELL_KNOWN_KEY, method, path, &date))
-        .header("x-ms-date", date);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap()
-}
-
-async fn http2_call(
-    mut sender: Http2,
-    method: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: &str,
-) -> (u16, Bytes) {
-    sender.ready().await.unwrap();
-    let answer = sender.send_request(http2_request(method, path, headers, body)).await.unwrap();
-    (answer.status().as_u16(), answer.into_body().collect().await.unwrap().to_bytes())
-}
-
 // ---- waiting
 
 const POLL: [(&str, &str); 3] =
     [("a-im", "Incremental feed"), ("if-none-match", "*"), ("x-quire-wait-ms", "60000")];
 
-/// 64 polls had all places for reads, for as long as they waited.
+/// 64 polls once held all permits for reads for as long as they waited.
 #[test]
-fn long_polls_take_no_place() {
+fn long_polls_hold_no_permit() {
     let server = with_container(start_with(|config| config.limits.reads_max = 2));
-    let mut polls: Vec<Wire> = (0..64).map(|_| server.connect()).collect();
+    let mut polls: Vec<RawConnection> = (0..64).map(|_| server.connect()).collect();
     for (number, poll) in polls.iter_mut().enumerate() {
         // Some on threads of their own.
         for _ in 0..number % 4 {
@@ -125,32 +79,32 @@ fn long_polls_take_no_place() {
 }
 
 #[test]
-fn long_polls_over_http2_take_no_place() {
+fn long_polls_over_http2_hold_no_permit() {
     let server = with_container(start_with(|config| config.limits.reads_max = 2));
     let address = server.address;
     let other = server.runtime.spawn(async move {
-        let sender = http2(tokio::net::TcpStream::connect(address).await.unwrap()).await;
+        let sender = http2::connect(tokio::net::TcpStream::connect(address).await.unwrap()).await;
         let mut polls = tokio::task::JoinSet::new();
         for _ in 0..64 {
             let sender = sender.clone();
-            polls.spawn(async move { http2_call(sender, "GET", DOCS, &POLL, "").await });
+            polls.spawn(async move { http2::call(sender, "GET", DOCS, &POLL, "").await });
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
         for _ in 0..5 {
-            assert_eq!(http2_call(sender.clone(), "POST", DOCS, &QUERY, QUICK).await.0, 200);
+            assert_eq!(http2::call(sender.clone(), "POST", DOCS, &QUERY, QUICK).await.0, 200);
         }
-        let created = http2_call(sender.clone(), "POST", DOCS, &[PK], r#"{"id":"7","pk":"p"}"#).await;
+        let created = http2::call(sender.clone(), "POST", DOCS, &[PK], r#"{"id":"7","pk":"p"}"#).await;
         assert_eq!(created.0, 201);
         while let Some(poll) = polls.join_next().await {
             assert_eq!(poll.unwrap().0, 200);
         }
     });
-    server.runtime.block_on(async { tokio::time::timeout(2 * PATIENCE, other).await.unwrap().unwrap() });
+    server.runtime.block_on(async { tokio::time::timeout(2 * TIMEOUT, other).await.unwrap().unwrap() });
 }
 
-/// A poll hears of its own scope, however much else changes in the partition.
+/// A poll ends with a change in its own scope, however much else changes in the partition.
 #[test]
-fn a_poll_waits_for_what_it_asked_for() {
+fn a_poll_waits_for_its_own_scope() {
     let server = with_container(start_with(|_| {}));
     let mut poll = server.connect();
     let mut headers = POLL.to_vec();
@@ -161,7 +115,7 @@ fn a_poll_waits_for_what_it_asked_for() {
     }
     poll.0.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     assert!(poll.0.peek(&mut [0]).is_err(), "answered without a change");
-    poll.0.set_read_timeout(Some(PATIENCE)).unwrap();
+    poll.0.set_read_timeout(Some(TIMEOUT)).unwrap();
     let item = r#"{"id":"mine","pk":"other"}"#;
     let key = [("x-ms-documentdb-partitionkey", "[\"other\"]")];
     assert_eq!(server.call("POST", DOCS, &key, item).status, 201);
@@ -188,7 +142,7 @@ fn a_poll_ends_with_the_server_and_with_its_container() {
     server.wait_stopped().unwrap();
 }
 
-/// It asked for the LSN after the last number there is, which is 0, and had a core to itself.
+/// The LSN after the last number overflowed to 0, and the request used a core until it ended.
 #[test]
 fn a_position_beyond_the_end_is_the_end() {
     let server = with_container(start_with(|_| {}));
@@ -206,37 +160,37 @@ fn a_position_beyond_the_end_is_the_end() {
 
 // ---- bodies and answers
 
-/// A declared length was taken from the budget before the first byte came.
+/// A declared length was once reserved before the first byte was received.
 #[test]
 fn an_announced_body_costs_nothing() {
     let server = with_container(start_with(|config| config.limits.in_flight_bytes_max = 3 << 20));
     let head = signed(WELL_KNOWN_KEY, "POST", DOCS, &[PK, ("content-length", "2000000")], "");
     let head = String::from_utf8(head).unwrap().replace("content-length: 0\r\n", "");
-    let mut announcing: Vec<Wire> = (0..50).map(|_| server.connect()).collect();
-    for wire in &mut announcing {
-        wire.send(&head);
-        wire.send("{\"id\":");
+    let mut announcing: Vec<RawConnection> = (0..50).map(|_| server.connect()).collect();
+    for connection in &mut announcing {
+        connection.send(&head);
+        connection.send("{\"id\":");
     }
     std::thread::sleep(Duration::from_millis(200));
     assert!(metric(&server, "quire_in_flight_bytes") < 10_000);
     create(&server, &format!(r#"{{"id":"large","pk":"p","text":"{}"}}"#, "x".repeat(1_900_000)));
-    for wire in &mut announcing {
-        wire.0.set_nonblocking(true).unwrap();
-        assert!(wire.0.peek(&mut [0]).is_err(), "refused before its body came");
+    for connection in &mut announcing {
+        connection.0.set_nonblocking(true).unwrap();
+        assert!(connection.0.peek(&mut [0]).is_err(), "refused before its body was received");
     }
     drop(announcing);
-    wait_until("bytes given back", || metric(&server, "quire_in_flight_bytes") == 0);
+    wait_until("bytes are released", || metric(&server, "quire_in_flight_bytes") == 0);
 }
 
-/// 20 bodies that stop half way have all memory; they go when another client needs it.
+/// 20 bodies that stop half way use all memory; their connections are closed when another client needs it.
 #[test]
-fn bodies_that_do_not_come_make_room() {
+fn stalled_bodies_are_dropped_when_memory_is_short() {
     let server = with_container(start_with(|config| config.limits.in_flight_bytes_max = 8 << 20));
     let body = format!(r#"{{"id":"stalled","pk":"p","text":"{}"}}"#, "x".repeat(1_000_000));
     let request = signed(WELL_KNOWN_KEY, "POST", DOCS, &[PK], &body);
-    let mut stalled: Vec<Wire> = (0..20).map(|_| server.connect()).collect();
-    for wire in &mut stalled {
-        wire.send(&request[..request.len() - 10]);
+    let mut stalled: Vec<RawConnection> = (0..20).map(|_| server.connect()).collect();
+    for connection in &mut stalled {
+        connection.send(&request[..request.len() - 10]);
     }
     wait_until("memory is used up", || metric(&server, "quire_in_flight_bytes") > 7 << 20);
     let item = format!(r#"{{"id":"a","pk":"p","text":"{}"}}"#, "x".repeat(1_500_000));
@@ -250,21 +204,21 @@ fn bodies_that_do_not_come_make_room() {
 const READ_ONLY: &str =
     "cmVhZC1vbmx5LXJlYWQtb25seS1yZWFkLW9ubHktcmVhZC1vbmx5LXJlYWQtb25seS1yZWFkLW9ubHktcmVhZA==";
 
-/// The head says enough: nobody waits for a body that will not be used.
+/// The head is enough for the refusal: the server does not wait for the body.
 #[test]
-fn a_client_that_may_not_write_is_told_before_its_body() {
+fn a_client_that_may_not_write_is_refused_before_its_body() {
     let keys = format!("primary={WELL_KNOWN_KEY}\nprimary-readonly={READ_ONLY}\n");
     let server = with_container(start_with(|config| config.keys = Keys::parse(&keys).unwrap()));
     let head = signed(READ_ONLY, "POST", DOCS, &[PK, ("content-length", "2000000")], "");
-    let mut wire = server.connect();
-    wire.send(String::from_utf8(head).unwrap().replace("content-length: 0\r\n", ""));
-    wire.read_reply().unwrap().check_error(403, "Forbidden", "read-only");
+    let mut connection = server.connect();
+    connection.send(String::from_utf8(head).unwrap().replace("content-length: 0\r\n", ""));
+    connection.read_reply().unwrap().check_error(403, "Forbidden", "read-only");
     // A short body is read, and the connection stays.
-    let mut wire = server.connect();
-    wire.send(signed(READ_ONLY, "POST", DOCS, &[PK], r#"{"id":"a","pk":"p"}"#));
-    let reply = wire.read_reply().unwrap();
+    let mut connection = server.connect();
+    connection.send(signed(READ_ONLY, "POST", DOCS, &[PK], r#"{"id":"a","pk":"p"}"#));
+    let reply = connection.read_reply().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (403, None));
-    assert_eq!(wire.call("GET", "/dbs/d", &[], "").status, 200);
+    assert_eq!(connection.call("GET", "/dbs/d", &[], "").status, 200);
 }
 
 fn with_long_page(change: impl FnOnce(&mut ServerConfig)) -> TestServer {
@@ -275,35 +229,35 @@ fn with_long_page(change: impl FnOnce(&mut ServerConfig)) -> TestServer {
     server
 }
 
-/// Asks for more than the buffers of two sockets hold, and takes nothing.
-fn stalled(server: &TestServer) -> Wire {
-    let mut wire = server.connect();
-    wire.0.set_nonblocking(true).unwrap();
+/// Requests more than the buffers of two sockets hold, and reads nothing.
+fn stalled(server: &TestServer) -> RawConnection {
+    let mut connection = server.connect();
+    connection.0.set_nonblocking(true).unwrap();
     for _ in 0..16 {
-        wire.send(signed(WELL_KNOWN_KEY, "GET", DOCS, &[("x-ms-max-item-count", "-1")], ""));
+        connection.send(signed(WELL_KNOWN_KEY, "GET", DOCS, &[("x-ms-max-item-count", "-1")], ""));
     }
-    wire
+    connection
 }
 
 #[test]
-fn answers_that_nobody_takes_are_counted_and_given_up() {
+fn answers_that_are_not_read_are_counted_and_dropped() {
     let server = with_long_page(|config| {
         config.limits.answer_timeout = Duration::from_secs(2);
         config.limits.head_timeout = Duration::from_secs(2);
     });
     let mut slow = stalled(&server);
-    wait_until("an answer counted", || metric(&server, "quire_in_flight_bytes") > 2_500_000);
+    wait_until("an answer is counted", || metric(&server, "quire_in_flight_bytes") > 2_500_000);
     slow.0.set_nonblocking(false).unwrap();
-    wait_until("an answer given up", || metric(&server, "quire_in_flight_bytes") == 0);
-    assert!(slow.is_closed_within(PATIENCE));
+    wait_until("an answer is dropped", || metric(&server, "quire_in_flight_bytes") == 0);
+    assert!(slow.is_closed_within(TIMEOUT));
     server.check_alive();
 }
 
 #[test]
-fn when_memory_is_short_readers_are_refused_and_stalled_ones_go() {
+fn when_memory_is_short_reads_are_refused_and_stalled_ones_dropped() {
     let server = with_long_page(|config| config.limits.in_flight_bytes_max = 8 << 20);
-    let _slow: Vec<Wire> = (0..4).map(|_| stalled(&server)).collect();
-    wait_until("two answers counted", || metric(&server, "quire_in_flight_bytes") > 5_000_000);
+    let _slow: Vec<RawConnection> = (0..4).map(|_| stalled(&server)).collect();
+    wait_until("two answers are counted", || metric(&server, "quire_in_flight_bytes") > 5_000_000);
     let mut refused = 0;
     wait_until("a long page again", || {
         let reply = server.call("GET", DOCS, &[("x-ms-max-item-count", "-1")], "");
@@ -319,12 +273,12 @@ fn when_memory_is_short_readers_are_refused_and_stalled_ones_go() {
         }
     });
     println!("{refused} pages refused");
-    // What writes is not refused after it was done.
+    // A write is not refused after it was done.
     create(&server, &format!(r#"{{"id":"large","pk":"p","text":"{}"}}"#, "x".repeat(1_000_000)));
 }
 
-/// Streams of a client that gives its answers no room, frame by frame: `SETTINGS_INITIAL_WINDOW_SIZE` is 0.
-fn without_window(server: &TestServer, streams: u32) -> Wire {
+/// Streams whose window is empty, frame by frame: `SETTINGS_INITIAL_WINDOW_SIZE` is 0.
+fn without_window(server: &TestServer, streams: u32) -> RawConnection {
     fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
         let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
         [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
@@ -356,12 +310,12 @@ fn without_window(server: &TestServer, streams: u32) -> Wire {
     .flat_map(header)
     .collect();
     (0..streams).for_each(|number| bytes.extend(frame(1, 5, 2 * number + 1, &head)));
-    let mut wire = server.connect();
-    assert!(wire.send(bytes));
-    wire
+    let mut connection = server.connect();
+    assert!(connection.send(bytes));
+    connection
 }
 
-/// 256 pages of 3 MB are asked for, and none is read.
+/// 256 pages of 3 MB are requested, and none is read.
 #[test]
 fn streams_without_a_window_stay_within_the_memory() {
     const IN_FLIGHT_MAX: usize = 16 << 20;
@@ -378,15 +332,15 @@ fn streams_without_a_window_stay_within_the_memory() {
         create(&server, &format!(r#"{{"id":"{id}","pk":"p","text":"{}"}}"#, "x".repeat(100_000)));
     }
     let resident_before = resident_bytes();
-    let _clients: Vec<Wire> = (0..4).map(|_| without_window(&server, 64)).collect();
-    wait_until("answers counted", || metric(&server, "quire_in_flight_bytes") > 10_000_000);
+    let _clients: Vec<RawConnection> = (0..4).map(|_| without_window(&server, 64)).collect();
+    wait_until("answers are counted", || metric(&server, "quire_in_flight_bytes") > 10_000_000);
     for _ in 0..20 {
         let held = metric(&server, "quire_in_flight_bytes") as usize;
         let queries = metric(&server, "quire_query_memory_bytes") as usize;
         assert!(held <= IN_FLIGHT_MAX && queries <= QUERIES_MAX, "{held} and {queries} bytes");
         std::thread::sleep(Duration::from_millis(50));
     }
-    // 768 MB were asked for. Beside the two budgets there is what threads and buffers take.
+    // 768 MB were requested. Threads and buffers need memory besides the two budgets.
     let grown = resident_bytes().saturating_sub(resident_before);
     println!("resident memory grew by {} MB", grown >> 20);
     assert!(grown < IN_FLIGHT_MAX + QUERIES_MAX + (128 << 20), "{grown}");
@@ -427,105 +381,11 @@ fn ten_queries_at_once_share_the_memory() {
         });
     }
     assert!(metric(&server, "quire_query_memory_peak_bytes") as usize <= TOTAL);
-    wait_until("all given back", || metric(&server, "quire_query_memory_bytes") == 0);
+    wait_until("all memory is released", || metric(&server, "quire_query_memory_bytes") == 0);
 }
 
-// ---- clients that leave
-
-fn with_slow_query(
-    change: impl FnOnce(&mut ServerConfig),
-    protocols: &[&[u8]],
-) -> (TestServer, Arc<rustls::ClientConfig>) {
-    let one_place = |config: &mut ServerConfig| {
-        config.limits.reads_max = 1;
-        change(config);
-    };
-    let (server, client) = start_tls(one_place, protocols);
-    let server = with_container(server);
-    let list: Vec<String> = (0..100).map(|number| number.to_string()).collect();
-    for id in 0..50 {
-        create(&server, &format!(r#"{{"id":"{id}","pk":"p","l":[{}]}}"#, list.join(",")));
-    }
-    (server, client)
-}
-
-/// There is one place for reads, and whoever had it has left.
-fn check_place_is_free(server: &TestServer) {
-    let started = Instant::now();
-    let quick = server.call("POST", DOCS, &QUERY, QUICK);
-    assert_eq!(quick.status, 200, "{}", quick.text());
-    assert!(started.elapsed() < PATIENCE, "waited for {:?}", started.elapsed());
-}
-
-/// So many requests before the query: the first two are served by the pool, further ones by a thread of their own.
+/// Requests before the one that is tested: the first two are served by the pool, later ones by a thread of their own.
 const REQUESTS_BEFORE: [usize; 2] = [0, 4];
-
-#[test]
-fn a_query_ends_when_its_client_leaves() {
-    let (server, _) = with_slow_query(|_| {}, &[]);
-    for before in REQUESTS_BEFORE {
-        let mut wire = server.connect();
-        (0..before).for_each(|_| assert_eq!(wire.call("GET", "/dbs/d", &[], "").status, 200));
-        wire.send(signed(WELL_KNOWN_KEY, "POST", DOCS, &QUERY, SLOW));
-        // Bytes that nobody reads while the query runs stand before the end.
-        wire.send("GET /dbs HTTP/1.1\r\n");
-        std::thread::sleep(Duration::from_millis(300));
-        drop(wire);
-        check_place_is_free(&server);
-    }
-}
-
-#[test]
-fn a_query_ends_when_its_client_leaves_over_tls() {
-    let (server, client) = with_slow_query(|_| {}, &[b"http/1.1"]);
-    for before in REQUESTS_BEFORE {
-        let name = ServerName::try_from("localhost").unwrap();
-        let session = rustls::ClientConnection::new(client.clone(), name).unwrap();
-        let mut stream = rustls::StreamOwned::new(session, TcpStream::connect(server.address).unwrap());
-        for _ in 0..before {
-            stream.write_all(&signed(WELL_KNOWN_KEY, "GET", "/dbs/d", &[], "")).unwrap();
-            assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
-        }
-        stream.write_all(&signed(WELL_KNOWN_KEY, "POST", DOCS, &QUERY, SLOW)).unwrap();
-        std::thread::sleep(Duration::from_millis(300));
-        stream.conn.send_close_notify();
-        stream.flush().unwrap();
-        drop(stream);
-        check_place_is_free(&server);
-    }
-}
-
-#[test]
-fn a_query_ends_when_its_client_leaves_over_http2() {
-    let (server, client) = with_slow_query(|_| {}, &[b"h2"]);
-    let address = server.address;
-    for resets in [true, false] {
-        let socket = TcpStream::connect(address).unwrap();
-        let raw = socket.try_clone().unwrap();
-        socket.set_nonblocking(true).unwrap();
-        let client = client.clone();
-        let kept = server.runtime.block_on(async move {
-            let stream = tokio::net::TcpStream::from_std(socket).unwrap();
-            let connector = tokio_rustls::TlsConnector::from(client);
-            let stream = connector.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap();
-            let sender = http2(stream).await;
-            let query = tokio::spawn({
-                let sender = sender.clone();
-                async move { http2_call(sender, "POST", DOCS, &QUERY, SLOW).await }
-            });
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            if resets {
-                query.abort();
-            } else {
-                raw.shutdown(std::net::Shutdown::Both).unwrap();
-            }
-            (sender, raw)
-        });
-        println!("resets the stream: {resets}");
-        check_place_is_free(&server);
-        drop(kept);
-    }
-}
 
 // ---- panics
 
@@ -547,35 +407,32 @@ fn a_panic_leaks_nothing() {
     let mut panics = 0;
     for before in REQUESTS_BEFORE {
         for _ in 0..4 {
-            let mut wire = server.connect();
-            (0..before).for_each(|_| assert_eq!(wire.call("GET", "/", &[], "").status, 200));
-            let reply = wire.call("POST", "/_quire/panic", &[], "{}");
+            let mut connection = server.connect();
+            (0..before).for_each(|_| assert_eq!(connection.call("GET", "/", &[], "").status, 200));
+            let reply = connection.call("POST", "/_quire/panic", &[], "{}");
             reply.check_error(500, "InternalServerError", "");
             panics += 1;
         }
     }
     let address = server.address;
     server.runtime.block_on(async {
-        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-        let connector = tokio_rustls::TlsConnector::from(client);
-        let stream = connector.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap();
-        let sender = http2(stream).await;
+        let sender = http2::connect_tls(TcpStream::connect(address).unwrap(), client).await;
         for _ in 0..4 {
-            assert_eq!(http2_call(sender.clone(), "POST", "/_quire/panic", &[], "{}").await.0, 500);
-            assert_eq!(http2_call(sender.clone(), "GET", "/", &[], "").await.0, 200);
+            assert_eq!(http2::call(sender.clone(), "POST", "/_quire/panic", &[], "{}").await.0, 500);
+            assert_eq!(http2::call(sender.clone(), "GET", "/", &[], "").await.0, 200);
         }
     });
     assert_eq!(metric(&server, "quire_panics_total"), panics + 4);
     assert_eq!(metric(&server, "quire_in_flight_bytes"), 0);
-    // The one place for writes is free.
+    // The one permit for writes is free.
     let server = with_container(server);
     create(&server, r#"{"id":"a","pk":"p"}"#);
-    wait_until("connections closed", || metric(&server, "quire_connections_open") <= 2);
+    wait_until("connections are closed", || metric(&server, "quire_connections_open") <= 2);
 }
 
 // ---- HTTP/2 and the pool
 
-/// Every HTTP/2 connection had threads of its own for its calls.
+/// Every HTTP/2 connection once had threads of its own for its calls.
 #[test]
 fn http2_requests_share_the_pool() {
     static RUNNING: AtomicUsize = AtomicUsize::new(0);
@@ -602,10 +459,10 @@ fn http2_requests_share_the_pool() {
     let calls = server.runtime.spawn(async move {
         let mut calls = tokio::task::JoinSet::new();
         for _ in 0..6 {
-            let sender = http2(tokio::net::TcpStream::connect(address).await.unwrap()).await;
+            let sender = http2::connect(tokio::net::TcpStream::connect(address).await.unwrap()).await;
             for _ in 0..10 {
                 let sender = sender.clone();
-                calls.spawn(async move { http2_call(sender, "POST", "/_quire/slow", &[], "{}").await.0 });
+                calls.spawn(async move { http2::call(sender, "POST", "/_quire/slow", &[], "{}").await.0 });
             }
         }
         let mut statuses = Vec::new();
@@ -614,8 +471,8 @@ fn http2_requests_share_the_pool() {
         }
         statuses
     });
-    wait_until("calls under way", || MOST.load(Ordering::SeqCst) > 0);
-    // What a runtime of one thread calls the threads for its blocking calls.
+    wait_until("calls are running", || MOST.load(Ordering::SeqCst) > 0);
+    // The name of the threads for blocking calls of a runtime of one thread.
     assert_eq!(named("tokio-r"), 0, "connections have pools of their own");
     let statuses = server.runtime.block_on(calls).unwrap();
     assert!(statuses.iter().all(|status| *status == 200) && statuses.len() == 60, "{statuses:?}");
@@ -625,29 +482,29 @@ fn http2_requests_share_the_pool() {
 // ---- connections
 
 #[test]
-fn strangers_make_room_for_clients_with_a_key() {
+fn unauthenticated_connections_are_evicted_for_clients_with_a_key() {
     let limits = |config: &mut ServerConfig| {
         config.limits.connection_count_max = 16;
         config.limits.connections_per_address_max = Some(16);
     };
     let (server, _) = start_tls(limits, &[]);
-    let mut known = server.connect();
-    assert_eq!(known.call("GET", "/", &[], "").status, 200);
-    let says: [&[u8]; 5] = [
+    let mut authenticated = server.connect();
+    assert_eq!(authenticated.call("GET", "/", &[], "").status, 200);
+    let beginnings: [&[u8]; 5] = [
         b"",
         b"GET / HTTP/1.1\r\nx-slow: ",
         b"\x16\x03\x01\x02\x00\x01",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
         b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n",
     ];
-    let mut strangers = Vec::new();
+    let mut unauthenticated = Vec::new();
     for round in 0..100 {
-        let mut stranger = server.connect();
-        stranger.send(says[round % says.len()]);
-        strangers.push(stranger);
+        let mut connection = server.connect();
+        connection.send(beginnings[round % beginnings.len()]);
+        unauthenticated.push(connection);
         server.check_alive();
     }
-    assert_eq!(known.call("GET", "/", &[], "").status, 200);
+    assert_eq!(authenticated.call("GET", "/", &[], "").status, 200);
     assert!(metric(&server, "quire_connections_open") <= 16);
     assert_eq!(metric(&server, "quire_connections_refused_total"), 0);
     assert!(metric(&server, "quire_connections_evicted_total") >= 80);
@@ -656,18 +513,18 @@ fn strangers_make_room_for_clients_with_a_key() {
 #[test]
 fn an_address_has_its_share() {
     let server = start_with(|config| config.limits.connections_per_address_max = Some(4));
-    let mut held: Vec<Wire> = (0..4).map(|_| server.connect()).collect();
-    for wire in &mut held {
-        assert_eq!(wire.call("GET", "/", &[], "").status, 200);
+    let mut held: Vec<RawConnection> = (0..4).map(|_| server.connect()).collect();
+    for connection in &mut held {
+        assert_eq!(connection.call("GET", "/", &[], "").status, 200);
     }
     let reply = server.connect().read_reply().unwrap();
     assert_eq!(reply.status, 503);
     assert!(reply.text().contains("from this address"), "{}", reply.text());
     assert!(reply.header("x-ms-retry-after-ms").is_some());
     held.pop();
-    wait_until("a place", || {
-        let mut wire = server.connect();
-        wire.send(signed(WELL_KNOWN_KEY, "GET", "/", &[], ""));
-        wire.read_reply().is_ok_and(|reply| reply.status == 200)
+    wait_until("a connection is accepted", || {
+        let mut connection = server.connect();
+        connection.send(signed(WELL_KNOWN_KEY, "GET", "/", &[], ""));
+        connection.read_reply().is_ok_and(|reply| reply.status == 200)
     });
 }

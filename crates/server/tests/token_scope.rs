@@ -1,4 +1,4 @@
-//! Ways around the limits of a resource token: what is inside the body, the token or the path, not in the table of rights.
+//! The scope of resource tokens: attempts to leave it through bodies, tokens and paths, beside the table of rights.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -9,7 +9,7 @@ use support::{Reply, TestServer, encode, signed, start_with};
 const DOCS: &str = "/dbs/d/colls/c/docs";
 const X: (&str, &str) = ("x-ms-documentdb-partitionkey", "[\"x\"]");
 
-/// A container in which the key `y` belongs to others; everything about it says `secret`.
+/// A container in which the key `y` belongs to others; all of its items contain `secret`.
 struct World {
     server: TestServer,
     /// All of the key `x`.
@@ -87,7 +87,8 @@ impl World {
         vec![items, scripts, container]
     }
 
-    /// The try must show nothing of the key `y` and change nothing of it; nor must the same with that key, or with none.
+    /// The request must show nothing of the key `y` and change nothing of it; nor must the same request with that key, or with
+    /// none.
     fn check(&self, what: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
         if headers.contains(&X) {
             let others: Vec<_> = headers.iter().filter(|header| **header != X).copied().collect();
@@ -189,7 +190,7 @@ fn queries_and_feeds_stay_in_the_key_of_the_token() {
 
 /// Tokens of others, for pages that began without a limit.
 #[test]
-fn a_continuation_of_someone_else_does_not_widen_a_key() {
+fn a_continuation_of_another_client_does_not_widen_a_key() {
     let world = World::start();
     let mut tokens = 0;
     for text in ["SELECT * FROM c", "SELECT * FROM c ORDER BY c.n", "SELECT * FROM c ORDER BY c.n DESC"] {
@@ -302,7 +303,7 @@ fn scripts_stay_in_the_key_of_the_token() {
     run("read", json!([foreign]));
     run("read", json!(["dbs/d/colls/c/docs/0?pk=y"]));
     run("remove", json!([foreign]));
-    // Stored ones are read by those who may read the container, and changed by those who may change it.
+    // Scripts are read with access to read the container, and changed with access to change it.
     let body = json!({"id": "write", "body": "function () {}"}).to_string();
     for (method, path) in [
         ("POST", "/dbs/d/colls/c/sprocs"),
@@ -320,7 +321,7 @@ fn scripts_stay_in_the_key_of_the_token() {
 
 /// Other spellings of a path name the same resource or none, and a header does not change the verb.
 #[test]
-fn paths_and_verbs_are_what_they_are() {
+fn other_spellings_of_paths_and_verbs_give_no_access() {
     let world = World::start();
     let container: Value =
         serde_json::from_slice(&world.server.call("GET", "/dbs/d/colls/c", &[], "").body).unwrap();
@@ -369,7 +370,7 @@ fn paths_and_verbs_are_what_they_are() {
         &[("authorization", &format!("{},{}", world.token, "x"))],
         "",
     );
-    let mut wire = world.server.connect();
-    wire.send(both);
-    assert_eq!(wire.read_reply().unwrap().status, 403);
+    let mut connection = world.server.connect();
+    connection.send(both);
+    assert_eq!(connection.read_reply().unwrap().status, 403);
 }

@@ -1,5 +1,5 @@
-//! Clients that leave while the server works for them: whatever the work is, it ends, and what it was to do as a whole is not
-//! done. Over plain sockets served by the pool and by threads, over TLS and over HTTP/2.
+//! Clients that disconnect while the server works for them: the work ends, and what is atomic is not done. Over plain sockets
+//! served by the pool and by threads, over TLS and over HTTP/2.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../engine/tests/common/hooked.rs"]
@@ -12,14 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::client::conn::http2::handshake;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use quire_server::WELL_KNOWN_KEY;
 use quire_storage::memory::MemoryStorage;
 use rustls::pki_types::ServerName;
-use support::{TestServer, authorization, certificate, now, signed, start_engine};
+use support::http2::{self, Http2};
+use support::{TestServer, certificate, signed, start_engine};
 
 use crate::hooked::{Call, Hooked};
 
@@ -28,20 +25,33 @@ const DOCS: &str = "/dbs/d/colls/c/docs";
 const PK: (&str, &str) = ("x-ms-documentdb-partitionkey", "[\"p\"]");
 /// Far longer than any test: nothing here ends by itself.
 const SCRIPT_TIME: Duration = Duration::from_secs(300);
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const ENDLESS: &str = "for (;;) {}";
+const QUERY: [(&str, &str); 2] =
+    [("x-ms-documentdb-isquery", "True"), ("x-ms-documentdb-partitionkeyrangeid", "0")];
+/// 50 times a million rows: minutes.
+const SLOW_QUERY: &str = r#"{"query":"SELECT VALUE COUNT(1) FROM c JOIN x IN c.l JOIN y IN c.l JOIN z IN c.l WHERE x + y + z < 0"}"#;
+const QUICK_QUERY: &str = r#"{"query":"SELECT VALUE 1 FROM c WHERE c.id = '7'"}"#;
 
-/// How a client comes and goes.
+/// How a client connects and disconnects.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     /// After so many requests on the connection: the first are served by the pool, later ones by a thread of their own.
     Plain(usize),
-    Tls,
+    Tls(usize),
+    /// The stream is reset and the connection stays open.
     Http2Reset,
     Http2Closed,
 }
 
-const WAYS: [Way; 5] = [Way::Plain(0), Way::Plain(4), Way::Tls, Way::Http2Reset, Way::Http2Closed];
+const WAYS: [Way; 6] =
+    [Way::Plain(0), Way::Plain(4), Way::Tls(0), Way::Tls(4), Way::Http2Reset, Way::Http2Closed];
+
+/// What is still open of an HTTP/2 connection; to be kept until the check is over.
+#[must_use]
+struct StillOpen {
+    _http2: Option<Http2>,
+}
 
 struct Bench {
     server: TestServer,
@@ -53,7 +63,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// With one place for each kind of work.
+    /// One request of each kind may run at a time.
     fn new() -> Bench {
         let storage = Hooked::new(Arc::new(MemoryStorage::new()));
         let (read_ms, reads) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -102,63 +112,65 @@ impl Bench {
         self.must(201, "POST", &format!("{CONTAINER}/{kind}"), &[], &definition);
     }
 
-    /// Sends a request, waits until it is worked on, and leaves.
-    fn leave(&self, way: Way, verb: &str, path: &str, headers: &[(&str, &str)], body: &str) {
+    /// Sends a request, waits until the server works on it, and disconnects.
+    fn disconnect(
+        &self,
+        way: Way,
+        verb: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> StillOpen {
+        const WAIT: Duration = Duration::from_millis(300);
         let request = signed(WELL_KNOWN_KEY, verb, path, headers, body);
-        let address = self.server.address;
-        let name = || ServerName::try_from("localhost").unwrap();
-        let wait = Duration::from_millis(300);
         match way {
             Way::Plain(before) => {
-                let mut wire = self.server.connect();
-                (0..before).for_each(|_| assert_eq!(wire.call("GET", "/dbs/d", &[], "").status, 200));
-                wire.send(&request);
-                // Bytes that nobody reads stand before the end.
-                wire.send("GET /dbs HTTP/1.1\r\n");
-                std::thread::sleep(wait);
+                let mut connection = self.server.connect();
+                (0..before).for_each(|_| assert_eq!(connection.call("GET", "/dbs/d", &[], "").status, 200));
+                connection.send(&request);
+                // Bytes that the server does not read before the connection ends.
+                connection.send("GET /dbs HTTP/1.1\r\n");
+                std::thread::sleep(WAIT);
+                StillOpen { _http2: None }
             }
-            Way::Tls => {
-                let session = rustls::ClientConnection::new(self.tls.clone(), name()).unwrap();
-                let mut stream = rustls::StreamOwned::new(session, TcpStream::connect(address).unwrap());
-                for _ in 0..4 {
+            Way::Tls(before) => {
+                let name = ServerName::try_from("localhost").unwrap();
+                let session = rustls::ClientConnection::new(self.tls.clone(), name).unwrap();
+                let socket = TcpStream::connect(self.server.address).unwrap();
+                let mut stream = rustls::StreamOwned::new(session, socket);
+                for _ in 0..before {
                     stream.write_all(&signed(WELL_KNOWN_KEY, "GET", "/dbs/d", &[], "")).unwrap();
                     assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
                 }
                 stream.write_all(&request).unwrap();
-                std::thread::sleep(wait);
+                std::thread::sleep(WAIT);
                 stream.conn.send_close_notify();
                 stream.flush().unwrap();
+                StillOpen { _http2: None }
             }
             Way::Http2Reset | Way::Http2Closed => {
-                let socket = TcpStream::connect(address).unwrap();
+                let socket = TcpStream::connect(self.server.address).unwrap();
                 let raw = socket.try_clone().unwrap();
-                socket.set_nonblocking(true).unwrap();
-                let connector = tokio_rustls::TlsConnector::from(self.http2.clone());
-                let request = http2_request(verb, path, headers, body);
-                self.server.runtime.block_on(async move {
-                    let stream = tokio::net::TcpStream::from_std(socket).unwrap();
-                    let stream = connector.connect(name(), stream).await.unwrap();
-                    let (mut sender, connection) =
-                        handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
-                    tokio::spawn(connection);
-                    sender.ready().await.unwrap();
-                    let answer = tokio::spawn(sender.send_request(request));
-                    tokio::time::sleep(wait).await;
+                let request = http2::request(verb, path, headers, body);
+                let client = self.http2.clone();
+                let sender = self.server.runtime.block_on(async move {
+                    let sender = http2::connect_tls(socket, client).await;
+                    let request = tokio::spawn(http2::send(sender.clone(), request));
+                    tokio::time::sleep(WAIT).await;
                     match way {
-                        Way::Http2Reset => answer.abort(),
+                        Way::Http2Reset => request.abort(),
                         _ => raw.shutdown(Shutdown::Both).unwrap(),
                     }
-                    // The connection stays for a stream that was reset.
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    drop(sender);
+                    sender
                 });
+                StillOpen { _http2: Some(sender) }
             }
         }
     }
 
-    /// Nothing is read any more; how much was.
+    /// Waits until nothing is read any more, and returns the number of reads.
     fn reads_until_rest(&self) -> u64 {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let before = self.reads.load(Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(400));
@@ -177,36 +189,18 @@ impl Bench {
     }
 }
 
-fn http2_request(
-    verb: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: &str,
-) -> hyper::Request<Full<Bytes>> {
-    let date = now();
-    let mut request = hyper::Request::builder()
-        .method(verb)
-        .uri(format!("https://localhost{path}"))
-        .header("authorization", authorization(WELL_KNOWN_KEY, verb, path, &date))
-        .header("x-ms-date", date);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap()
-}
-
 #[test]
 fn procedures_end() {
     let bench = Bench::new();
     bench.script("sprocs", "endless", &format!("function () {{ {ENDLESS} }}"), "");
     let writes = "function () { var c = getContext().getCollection(), n = 0; (function next() {
-        // Not taken any more: it has made as many writes as it may, and must not end before its client has left.
-        if (!c.upsertDocument(c.getSelfLink(), {id: 'left', pk: 'p', n: ++n}, next)) while (true); })() }";
+        // It is refused after as many writes as a script may make, and must not end before its client has disconnected.
+        if (!c.upsertDocument(c.getSelfLink(), {id: 'not-done', pk: 'p', n: ++n}, next)) while (true); })() }";
     bench.script("sprocs", "writes", writes, "");
     bench.script("sprocs", "fine", "function () { getContext().getResponse().setBody(1) }", "");
     for way in WAYS {
         for id in ["endless", "writes"] {
-            bench.leave(way, "POST", &format!("{CONTAINER}/sprocs/{id}"), &[PK], "[]");
+            let _open = bench.disconnect(way, "POST", &format!("{CONTAINER}/sprocs/{id}"), &[PK], "[]");
             let next = bench.must(200, "POST", &format!("{CONTAINER}/sprocs/fine"), &[PK], "[]");
             assert_eq!((next.as_str(), bench.ids().len()), ("1", 0), "{way:?}, {id}");
         }
@@ -225,7 +219,8 @@ fn triggers_end() {
         for (name, id) in
             [("x-ms-documentdb-pre-trigger-include", "pre"), ("x-ms-documentdb-post-trigger-include", "post")]
         {
-            bench.leave(way, "POST", DOCS, &[PK, (name, id)], r#"{"id":"left","pk":"p"}"#);
+            let _open =
+                bench.disconnect(way, "POST", DOCS, &[PK, (name, id)], r#"{"id":"not-done","pk":"p"}"#);
             bench.must(200, "POST", &format!("{CONTAINER}/sprocs/fine"), &[PK], "[]");
             assert!(bench.ids().is_empty(), "{way:?}, {id}");
         }
@@ -240,9 +235,32 @@ fn functions_end() {
     bench.script("udfs", "fine", "function () { return 1 }", "");
     let headers = [PK, ("x-ms-documentdb-isquery", "True")];
     for way in WAYS {
-        bench.leave(way, "POST", DOCS, &headers, r#"{"query":"SELECT VALUE udf.endless() FROM c"}"#);
+        let _open =
+            bench.disconnect(way, "POST", DOCS, &headers, r#"{"query":"SELECT VALUE udf.endless() FROM c"}"#);
         let rows = bench.must(200, "POST", DOCS, &headers, r#"{"query":"SELECT VALUE udf.fine() FROM c"}"#);
         assert!(rows.contains("[1]"), "{way:?}: {rows}");
+    }
+}
+
+#[test]
+fn queries_end() {
+    let bench = Bench::new();
+    let list: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    for id in 0..50 {
+        bench.must(
+            201,
+            "POST",
+            DOCS,
+            &[PK],
+            &format!(r#"{{"id":"{id}","pk":"p","l":[{}]}}"#, list.join(",")),
+        );
+    }
+    for way in WAYS {
+        let _open = bench.disconnect(way, "POST", DOCS, &QUERY, SLOW_QUERY);
+        // One read may run at a time, and the slow query would take minutes.
+        let started = Instant::now();
+        bench.must(200, "POST", DOCS, &QUERY, QUICK_QUERY);
+        assert!(started.elapsed() < TIMEOUT, "{way:?}: waited for {:?}", started.elapsed());
     }
 }
 
@@ -267,13 +285,13 @@ fn batches_end() {
         ] {
             bench.reads.store(0, Ordering::Relaxed);
             bench.read_ms.store(40, Ordering::Relaxed);
-            bench.leave(way, "POST", path, &headers, body);
+            let _open = bench.disconnect(way, "POST", path, &headers, body);
             let reads = bench.reads_until_rest();
             bench.read_ms.store(0, Ordering::Relaxed);
             assert!((1..60).contains(&reads), "{way:?}, {kind}: {reads} reads");
             let done = bench.ids();
             if kind == "bulk" {
-                // Each is for itself.
+                // Each operation is done by itself.
                 assert!(done.len() < 60, "{way:?}: {} are done", done.len());
             } else {
                 assert!(done.is_empty(), "{way:?}, {kind}: {} are done", done.len());
@@ -305,7 +323,7 @@ fn feeds_end() {
         ] {
             bench.reads.store(0, Ordering::Relaxed);
             bench.read_ms.store(20, Ordering::Relaxed);
-            bench.leave(way, "GET", DOCS, &headers, "");
+            let _open = bench.disconnect(way, "GET", DOCS, &headers, "");
             let reads = bench.reads_until_rest();
             bench.read_ms.store(0, Ordering::Relaxed);
             // Changes are fetched in groups of a few hundred, of 2000 reads in all.

@@ -1,11 +1,11 @@
-//! Panics caught where they cost least: a bug costs one answer, not a thread, a connection or the process.
+//! Panics, caught where they cost least: a bug costs one answer, not a thread, a connection or the process.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Runs the work to its end or to its panic. By reference, since a request's future is large and every move copies it.
-pub(crate) async fn caught<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Result<T, String> {
+/// Runs the work until it ends or panics. By reference, since the future of a request is large and every move copies it.
+pub(crate) async fn catch_panic<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Result<T, String> {
     std::future::poll_fn(|context| {
         match std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
             Ok(Poll::Pending) => Poll::Pending,
@@ -29,11 +29,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_becomes_a_reason() {
-        assert_eq!(caught(pin!(async { 7 })).await, Ok(7));
+        assert_eq!(catch_panic(pin!(async { 7 })).await, Ok(7));
         let panicking = pin!(async {
             tokio::task::yield_now().await;
             panic!("nothing there");
         });
-        assert_eq!(caught(panicking).await.err().as_deref(), Some("nothing there"));
+        assert_eq!(catch_panic(panicking).await.err().as_deref(), Some("nothing there"));
     }
 }
