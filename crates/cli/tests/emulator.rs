@@ -103,6 +103,20 @@ fn one_port_speaks_http_and_https_with_the_well_known_key() {
     assert_eq!(rows(&live, sql), "4\n");
 }
 
+#[test]
+fn a_name_of_the_certificate_is_answered_on_loopback() {
+    let home = scratch();
+    let mut starting = Command::new(PROGRAM);
+    starting.args(["emulator", "--listen", "127.0.0.1:0", "--ephemeral", "--name", "db.test,fe80::1"]);
+    let live = Live::run(starting.env("XDG_STATE_HOME", home.path())).expect("starts");
+    let status = |host: &str| {
+        let request = format!("GET /_quire/live HTTP/1.1\r\nhost: {host}:{}\r\n\r\n", live.port);
+        Connection::open(live.port).expect("connects").status(request.as_bytes()).expect("answers")
+    };
+    assert_eq!((status("db.test"), status("[fe80::1]"), status("localhost")), (200, 200, 200));
+    assert_eq!(status("evil.test"), 421);
+}
+
 /// The variable stands for the machine's trust store, as with OpenSSL.
 #[test]
 fn without_ca_the_trust_store_of_the_machine_counts() {

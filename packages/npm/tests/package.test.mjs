@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import https from "node:https";
 import { createRequire } from "node:module";
 import net from "node:net";
@@ -118,6 +118,14 @@ for (const signal of ["SIGKILL", "SIGTERM"]) {
 test("a process that forgets to stop it ends", async () => {
   const program = 'require("quire-db").start().then((q) => console.log(q.port))';
   await untilClosed(Number(execFileSync(process.execPath, ["--eval", program], { encoding: "utf8" })));
+});
+
+test("the program of the README", () => {
+  const programs = [...readFileSync(process.env.QUIRE_README, "utf8").matchAll(/```js\n(.*?)```/gs)].map((found) => found[1]);
+  const [program, ...others] = programs.filter((text) => text.includes("quire-db"));
+  assert.equal(others.length, 0);
+  writeFileSync("readme.mjs", program);
+  assert.equal(execFileSync(process.execPath, ["readme.mjs"], { encoding: "utf8" }), "test\n");
 });
 
 test("the command is installed", async () => {

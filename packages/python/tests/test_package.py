@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from azure.cosmos import CosmosClient, PartitionKey
 
 import quire
 
+README = pathlib.Path(__file__).parents[3] / "README.md"
 SEED = pathlib.Path(__file__).parents[3] / "examples" / "seed"
 
 
@@ -134,6 +136,13 @@ def test_a_forked_process_leaves_it_alone():
             os._exit(0)
         os.waitpid(child, 0)
         assert databases(q) == []
+
+
+def test_the_program_of_the_readme():
+    programs = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+    [program] = [program for program in programs if "import quire" in program]
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "test\n"
 
 
 def test_the_command_is_installed():

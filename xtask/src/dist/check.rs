@@ -225,7 +225,7 @@ fn npm(packed: &Packed, scratch: &Path) -> Result<Tally> {
         .context("the types of the package")?;
     let mut tests = Command::new("node");
     tests.args(["--test", "--test-reporter=spec", "package.test.mjs"]).current_dir(scratch);
-    tests.env("XDG_STATE_HOME", scratch);
+    tests.env("XDG_STATE_HOME", scratch).env("QUIRE_README", root().join("README.md"));
     command::counted(&mut tests, command::node_line)
 }
 

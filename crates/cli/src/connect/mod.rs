@@ -57,13 +57,13 @@ impl Language {
             Language::Java => (
                 include_str!("snippets/java.txt"),
                 "// keytool -importcert -noprompt -alias quire -file {ca} -keystore trust.jks -storepass changeit\n\
-                 // run with -Djavax.net.ssl.trustStore=trust.jks\n",
+                 // run with -Djavax.net.ssl.trustStore=trust.jks -Djavax.net.ssl.trustStorePassword=changeit\n",
                 "",
             ),
             Language::Spring => (
                 include_str!("snippets/spring.txt"),
                 "# keytool -importcert -noprompt -alias quire -file {ca} -keystore trust.jks -storepass changeit\n\
-                 # run with -Djavax.net.ssl.trustStore=trust.jks\n",
+                 # run with -Djavax.net.ssl.trustStore=trust.jks -Djavax.net.ssl.trustStorePassword=changeit\n",
                 "",
             ),
             Language::Go => {

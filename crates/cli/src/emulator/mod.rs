@@ -36,7 +36,9 @@ pub fn run(arguments: EmulatorArguments) -> Result<()> {
     let variables = environment::read(std::env::vars_os())?;
     let ServeArguments { config: file, stop_with, settings } = arguments.serve;
     let mut config = Config::load_over(settings, file.as_deref(), variables.settings)?;
-    let names = arguments.names.into_iter().chain(variables.names).collect();
+    let names: Vec<String> = arguments.names.into_iter().chain(variables.names).collect();
+    // What the certificate is for is answered, also on loopback.
+    config.allow_hosts.extend(names.iter().map(|name| as_host(name)));
     config.emulator = Some(Emulator { names, seed: arguments.seed });
     config.stop_with = stop_with;
     serve::start_logging(&config)?;
@@ -48,6 +50,14 @@ pub fn run(arguments: EmulatorArguments) -> Result<()> {
          internet, and use `quire serve` for data that matters"
     );
     serve::run_with(config)
+}
+
+/// As clients write it in a URL.
+fn as_host(name: &str) -> String {
+    match name.parse::<std::net::Ipv6Addr>() {
+        Ok(address) => format!("[{address}]"),
+        Err(_) => name.to_owned(),
+    }
 }
 
 /// The certificate of this server, made when there is none that can be used. Where nothing is kept and there is no place

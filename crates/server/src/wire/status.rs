@@ -216,7 +216,12 @@ impl From<&RequestError> for Failure {
             PlanFeatures { features } => wire(400, plan_features(features)),
             RepeatedHeader { name } => wire(400, format!("The header '{name}' must be sent only once.")),
             PlainHttp => wire(403, "This server is served over TLS only: use https."),
-            UnknownHost { host } => wire(421, format!("The host '{host}' is not served here.")),
+            UnknownHost { host } => wire(
+                421,
+                format!(
+                    "The host '{host}' is not served here: use localhost, or start the server with --allow-host."
+                ),
+            ),
             ForeignOrigin { origin } => {
                 wire(403, format!("Requests from the origin '{origin}' are refused."))
             }
@@ -843,7 +848,7 @@ mod tests {
                 PlanFeatures { features: ["OrderBy", "Top"] }
                     400 {"code":"BadRequest","message":"Query contains 1 or more unsupported features. Upgrade your SDK to a version that does support the requested features:\nQuery contained OrderBy, which the calling client does not support.\nQuery contained Top, which the calling client does not support.\r\nActivityId: ID, AGENT"}
                 UnknownHost { host: "evil.example" }
-                    421 {"code":"MisdirectedRequest","message":"The host 'evil.example' is not served here.\r\nActivityId: ID, AGENT"}
+                    421 {"code":"MisdirectedRequest","message":"The host 'evil.example' is not served here: use localhost, or start the server with --allow-host.\r\nActivityId: ID, AGENT"}
                 ForeignOrigin { origin: "https://evil.example" }
                     403 {"code":"Forbidden","message":"Requests from the origin 'https://evil.example' are refused.\r\nActivityId: ID, AGENT"}
                 ContentEncoding { encoding: "gzip" }
