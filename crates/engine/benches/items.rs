@@ -70,10 +70,10 @@ impl Bench {
         );
         let engine = engine.expect("opens");
         let parse = |json: &str| text::parse(json.as_bytes(), Limits::default()).expect("JSON");
-        engine.create_database(&parse(r#"{"id":"db"}"#), None).expect("database");
+        engine.catalog().create_database(&parse(r#"{"id":"db"}"#), None).expect("database");
         let definition = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},
             "indexingPolicy":{"indexingMode":"none","automatic":false}}"#;
-        let container = engine.create_container("db", &parse(definition), None).expect("container");
+        let container = engine.catalog().create_container("db", &parse(definition), None).expect("container");
         Bench { engine, container, key: PartitionKey::from_header(r#"["tenant"]"#).expect("key") }
     }
 

@@ -116,11 +116,11 @@ fn fill(items: u64) -> (Engine, Arc<Container>) {
     );
     let engine = engine.expect("opens");
     let json = |json: &str| text::parse(json.as_bytes(), Limits::default()).expect("JSON");
-    engine.create_database(&json(r#"{"id":"d"}"#), None).expect("a database");
+    engine.catalog().create_database(&json(r#"{"id":"d"}"#), None).expect("a database");
     let body = r#"{"id":"c","partitionKey":{"paths":["/pk"]},"indexingPolicy":{"excludedPaths":[{"path":"/text/?"}],
         "fullTextIndexes":[{"path":"/text"}]},
         "fullTextPolicy":{"defaultLanguage":"en-US","fullTextPaths":[{"path":"/text"}]}}"#;
-    let container = engine.create_container("d", &json(body), None).expect("a container");
+    let container = engine.catalog().create_container("d", &json(body), None).expect("a container");
     let mut random = 1u64;
     for id in 0..items {
         let mut words: Vec<String> = (0..WORDS_PER_TEXT).map(|_| word(&mut random)).collect();

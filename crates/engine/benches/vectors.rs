@@ -179,20 +179,20 @@ impl Bench {
     fn open(path: &std::path::Path) -> Bench {
         let engine = Bench::engine(path);
         let json = |text: &str| text::parse(text.as_bytes(), Limits::default()).expect("JSON");
-        engine.create_database(&json(r#"{"id":"d"}"#), None).expect("database");
+        engine.catalog().create_database(&json(r#"{"id":"d"}"#), None).expect("database");
         let body = format!(
             r#"{{"id":"c","partitionKey":{{"paths":["/id"],"kind":"Hash","version":2}},
             "vectorEmbeddingPolicy":{{"vectorEmbeddings":[{{"path":"/v","dataType":"float32","dimensions":{DIMENSIONS},
             "distanceFunction":"cosine"}}]}},"indexingPolicy":{{"includedPaths":[{{"path":"/*"}}],
             "excludedPaths":[{{"path":"/v/*"}}],"vectorIndexes":[{{"path":"/v","type":"diskANN"}}]}}}}"#
         );
-        let container = engine.create_container("d", &json(&body), None).expect("container");
+        let container = engine.catalog().create_container("d", &json(&body), None).expect("container");
         Bench { engine, container }
     }
 
     fn reopen(path: &std::path::Path) -> Bench {
         let engine = Bench::engine(path);
-        let container = engine.container("d", "c").expect("there");
+        let container = engine.catalog().container("d", "c").expect("there");
         Bench { engine, container }
     }
 

@@ -31,13 +31,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         query_temp: None,
     };
     let engine = Engine::open(storage, options)?;
-    if engine.database("shop").is_err() {
+    if engine.catalog().database("shop").is_err() {
         let container =
             br#"{"id": "orders", "partitionKey": {"paths": ["/customer"], "kind": "Hash", "version": 2}}"#;
-        engine.create_database(&text::parse(br#"{"id": "shop"}"#, Limits::default())?, None)?;
-        engine.create_container("shop", &text::parse(container, Limits::default())?, None)?;
+        engine.catalog().create_database(&text::parse(br#"{"id": "shop"}"#, Limits::default())?, None)?;
+        engine.catalog().create_container("shop", &text::parse(container, Limits::default())?, None)?;
     }
-    let orders = engine.container("shop", "orders")?;
+    let orders = engine.catalog().container("shop", "orders")?;
     let write = WriteItem {
         kind: WriteKind::Upsert,
         partition_key: None,

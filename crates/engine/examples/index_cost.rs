@@ -57,9 +57,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// What it costs to make up an item.
 fn measure(engine: &Engine, name: &str, policy: &str, items: u64) -> Result<f64, Box<dyn Error>> {
-    engine.create_database(&text::parse(br#"{"id": "d"}"#, Limits::default())?, None)?;
+    engine.catalog().create_database(&text::parse(br#"{"id": "d"}"#, Limits::default())?, None)?;
     let body = format!(r#"{{"id":"c","partitionKey":{{"paths":["/pk"]}},"indexingPolicy":{policy}}}"#);
-    let container = engine.create_container("d", &text::parse(body.as_bytes(), Limits::default())?, None)?;
+    let container =
+        engine.catalog().create_container("d", &text::parse(body.as_bytes(), Limits::default())?, None)?;
     let made_up = timed(items, &|number| drop(std::hint::black_box(item(number, 0))))?;
     let create = timed(items, &|number| write(engine, &container, WriteKind::Create, &item(number, 0)))?;
     let replace = timed(items, &|number| {

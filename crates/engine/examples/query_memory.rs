@@ -67,9 +67,10 @@ fn open(
 
 fn fill(directory: &Path, items: u64) -> Result<(), Box<dyn Error>> {
     let engine = open(directory, 64, None)?;
-    engine.create_database(&text::parse(br#"{"id": "d"}"#, Limits::default())?, None)?;
+    engine.catalog().create_database(&text::parse(br#"{"id": "d"}"#, Limits::default())?, None)?;
     let body = r#"{"id":"c","partitionKey":{"paths":["/pk"]},"indexingPolicy":{"includedPaths":[{"path":"/n/?"}],"excludedPaths":[{"path":"/*"}]}}"#;
-    let container = engine.create_container("d", &text::parse(body.as_bytes(), Limits::default())?, None)?;
+    let container =
+        engine.catalog().create_container("d", &text::parse(body.as_bytes(), Limits::default())?, None)?;
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let (engine, container) = (&engine, &container);
@@ -110,7 +111,7 @@ fn query(
     text: &str,
 ) -> Result<(), Box<dyn Error>> {
     let engine = open(directory, megabytes, temp.clone())?;
-    let container = engine.container("d", "c")?;
+    let container = engine.catalog().container("d", "c")?;
     let (rss_before, before) = (status("VmRSS:")?, cpu_time()?);
     let (mut pages, mut rows, mut read, mut index_rows) = (0, 0, 0, 0);
     let mut request = PageRequest {

@@ -28,7 +28,7 @@ pub use api::*;
 pub use background::split::CannotSplit;
 pub use background::views::{ViewPosition, ViewState, ViewStatus};
 pub use background::{WorkerState, WorkerStatus};
-pub use catalog::{Container, ContainerScripts};
+pub use catalog::{Catalog, Container, ContainerScripts};
 pub use engine::Engine;
 pub use indexes::vectors::VectorIndexStatus;
 pub use jobs::{JobControl, JobProgress, JobState, JobStatus, JobWatch};

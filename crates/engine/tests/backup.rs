@@ -43,13 +43,13 @@ fn a_quiet_account_comes_back_as_it_was() {
     let engine = Engine::open(Arc::new(MemoryStorage::new()), options_with(3)).unwrap();
     let container = container(&engine);
     let unique = r#"{"id":"u","partitionKey":{"paths":["/pk"]},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a"]}]},"defaultTtl":-1}"#;
-    let unique = engine.create_container("d", &json(unique), None).unwrap();
+    let unique = engine.catalog().create_container("d", &json(unique), None).unwrap();
     for number in 0..300 {
         upsert(&engine, &container, &"x".repeat(number % 200 + 1), number as u64).unwrap();
         let body = format!(r#"{{"id":"{number}","pk":{},"a":{number},"ttl":{}}}"#, number % 7, 1000 + number);
         support::write(&engine, &unique, WriteKind::Create, &body).unwrap();
     }
-    engine.delete_container("d", "c", &ANY).unwrap();
+    engine.catalog().delete_container("d", "c", &ANY).unwrap();
     let nowhere = quire_value::Path::parse("/nowhere").unwrap();
     engine.keep_missing_rows(&unique, &nowhere);
     while !unique.has_missing_rows(&nowhere) {
@@ -60,7 +60,7 @@ fn a_quiet_account_comes_back_as_it_was() {
     let storage = restored(&backup);
     let again = Engine::open(Arc::new(storage.reopen()), options_with(3)).unwrap();
     assert_eq!(dump(&again), dump(&engine));
-    let unique_again = again.container("d", "u").unwrap();
+    let unique_again = again.catalog().container("d", "u").unwrap();
     assert!(!unique_again.has_missing_rows(&nowhere), "they are made again when a query wants them");
     assert_eq!(items(&again, &unique_again), items(&engine, &unique));
     // A new incarnation: nothing that the old one may have said meanwhile is said again.
@@ -82,8 +82,8 @@ fn a_quiet_account_comes_back_as_it_was() {
     };
     let (old, new) = (rid(&engine, &unique), rid(&again, &unique_again));
     assert!(old.0 != new.0 && old.1 != new.1, "{old:?} {new:?}");
-    again.create_database(&json(r#"{"id":"e"}"#), None).unwrap();
-    assert!(again.database("e").unwrap().rid > engine.database("d").unwrap().rid);
+    again.catalog().create_database(&json(r#"{"id":"e"}"#), None).unwrap();
+    assert!(again.catalog().database("e").unwrap().rid > engine.catalog().database("d").unwrap().rid);
     again.close().unwrap();
     check_sound(&storage.reopen());
 }
@@ -125,7 +125,7 @@ fn a_backup_under_writers_is_the_state_at_its_lsn_vector() {
         check_sound(&memory.reopen());
         let vector = lsn_vector(&backup);
         let again = open(&restored(&backup));
-        let found = items(&again, &again.container("d", "c").unwrap());
+        let found = items(&again, &again.catalog().container("d", "c").unwrap());
         let value = |item: &String| json(item).get("value").unwrap().as_i64().unwrap() as u64;
         let found: BTreeMap<String, u64> =
             found.iter().map(|(name, item)| (name.clone(), value(item))).collect();
@@ -220,7 +220,7 @@ fn on_the_embedded_engine() {
     writers.into_iter().for_each(|writer| writer.join().unwrap());
     assert_eq!(engine.backup(&backup).unwrap().items, 16 * ITEMS_PER_WRITER);
     let before = items(&engine, &container);
-    engine.delete_container("d", "c", &ANY).unwrap();
+    engine.catalog().delete_container("d", "c", &ANY).unwrap();
     support::wait_for_jobs(&engine);
     engine.close().unwrap();
     drop((engine, container));
@@ -233,7 +233,7 @@ fn on_the_embedded_engine() {
     restored.close().unwrap();
     drop(restored);
     let engine = support::open_on(Arc::new(storage("restored")));
-    let container = engine.container("d", "c").unwrap();
+    let container = engine.catalog().container("d", "c").unwrap();
     assert!(items(&engine, &container) == before);
     upsert(&engine, &container, "new", 1).unwrap();
     engine.close().unwrap();
@@ -256,12 +256,12 @@ fn containers_that_come_and_go_meanwhile() {
                     return;
                 }
                 let body = format!(r#"{{"id":"t{number}","partitionKey":{{"paths":["/pk"]}}}}"#);
-                let created = engine.create_container("d", &json(&body), None).unwrap();
+                let created = engine.catalog().create_container("d", &json(&body), None).unwrap();
                 for item in 0..30 {
                     upsert(&engine, &created, &format!("{item}"), item).unwrap();
                 }
                 if number >= 2 {
-                    engine.delete_container("d", &format!("t{}", number - 2), &ANY).unwrap();
+                    engine.catalog().delete_container("d", &format!("t{}", number - 2), &ANY).unwrap();
                 }
             }
         })
@@ -271,7 +271,7 @@ fn containers_that_come_and_go_meanwhile() {
         engine.backup(&backup).unwrap();
         let again = open(&restored(&backup));
         // A container that is there is whole, up to the one being filled.
-        for container in again.containers("d").unwrap() {
+        for container in again.catalog().containers("d").unwrap() {
             assert!(items(&again, &container).len() <= 30);
         }
     }
@@ -370,7 +370,7 @@ fn verify_notices_every_missing_or_changed_row() {
     let engine = open(&memory);
     support::database(&engine, "d");
     let body = r#"{"id":"c","partitionKey":{"paths":["/pk"]},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a"]}]},"defaultTtl":-1}"#;
-    let container = engine.create_container("d", &json(body), None).unwrap();
+    let container = engine.catalog().create_container("d", &json(body), None).unwrap();
     for number in 0..3 {
         let body = format!(r#"{{"id":"{number}","pk":{number},"a":{number},"ttl":1000}}"#);
         support::write(&engine, &container, WriteKind::Create, &body).unwrap();

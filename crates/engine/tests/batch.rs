@@ -410,6 +410,7 @@ fn batches_and_bulks_rename() {
                 let policy = common::json(policy);
                 fixture.container = fixture
                     .engine
+                    .catalog()
                     .replace_container("db", "c", &policy, &Default::default())
                     .expect("replaced");
             }

@@ -19,9 +19,9 @@ fn with_memory(total_bytes: usize, query_bytes: usize) -> Fixture {
         Options { query_memory: QueryMemoryLimits { total_bytes, query_bytes }, ..options(&clock, 1) };
     let storage = Arc::new(MemoryStorage::new());
     let engine = Engine::open(storage.clone(), options).expect("opens");
-    engine.create_database(&json(r#"{"id":"db"}"#), None).expect("database");
+    engine.catalog().create_database(&json(r#"{"id":"db"}"#), None).expect("database");
     let definition = json(&format!(r#"{{"id":"c","partitionKey":{KEY}}}"#));
-    let container = engine.create_container("db", &definition, None).expect("container");
+    let container = engine.catalog().create_container("db", &definition, None).expect("container");
     Fixture { engine, container, clock, storage }
 }
 

@@ -23,18 +23,21 @@ fn if_match(etag: &str) -> Precondition {
 
 /// One of everything.
 fn fill(engine: &Engine) {
-    engine.create_database(&json(r#"{"id":"d","_rid":"sent back"}"#), Some(Throughput::Manual(500))).unwrap();
-    engine.create_database(&json(r#"{"id":"empty"}"#), None).unwrap();
-    engine.create_container("d", &json(CONTAINER), None).unwrap();
+    engine
+        .catalog()
+        .create_database(&json(r#"{"id":"d","_rid":"sent back"}"#), Some(Throughput::Manual(500)))
+        .unwrap();
+    engine.catalog().create_database(&json(r#"{"id":"empty"}"#), None).unwrap();
+    engine.catalog().create_container("d", &json(CONTAINER), None).unwrap();
     let autoscale = Throughput::Autoscale { max: 4000, increment_percent: Some(10) };
     let own =
         r#"{"id":"own","partitionKey":{"paths":["/a","/b"],"kind":"MultiHash","version":2},"defaultTtl":60}"#;
-    engine.create_container("d", &json(own), Some(autoscale)).unwrap();
-    engine.create_user("d", &json(r#"{"id":"u"}"#), false).unwrap();
+    engine.catalog().create_container("d", &json(own), Some(autoscale)).unwrap();
+    engine.catalog().create_user("d", &json(r#"{"id":"u"}"#), false).unwrap();
     let permission = r#"{"id":"p","permissionMode":"Read","resource":"dbs/d/colls/c"}"#;
-    engine.create_permission("d", "u", &json(permission), false).unwrap();
+    engine.catalog().create_permission("d", "u", &json(permission), false).unwrap();
     let key = r#"{"id":"k","encryptionAlgorithm":"AEAD_AES_256_CBC_HMAC_SHA256","wrappedDataEncryptionKey":"AAEC","keyWrapMetadata":{"type":"AKV"}}"#;
-    engine.create_client_encryption_key("d", &json(key)).unwrap();
+    engine.catalog().create_client_encryption_key("d", &json(key)).unwrap();
 }
 
 #[test]
@@ -65,16 +68,19 @@ fn an_account_is_the_same_after_it_was_opened_again() {
 fn names_come_first_then_rids() {
     let engine = open(&MemoryStorage::new());
     fill(&engine);
-    let database = engine.database("d").unwrap();
+    let database = engine.catalog().database("d").unwrap();
     let rid = database.rid.to_string();
-    assert_eq!(engine.database(&rid).unwrap().id, "d");
-    let container = engine.container(&rid, "c").unwrap();
-    assert_eq!(engine.container("d", &container.resource.rid.to_string()).unwrap().resource.id, "c");
+    assert_eq!(engine.catalog().database(&rid).unwrap().id, "d");
+    let container = engine.catalog().container(&rid, "c").unwrap();
+    assert_eq!(
+        engine.catalog().container("d", &container.resource.rid.to_string()).unwrap().resource.id,
+        "c"
+    );
     // A database that is called like another's rid.
-    engine.create_database(&json(&format!(r#"{{"id":"{rid}"}}"#)), None).unwrap();
-    assert_eq!(engine.database(&rid).unwrap().id, rid);
+    engine.catalog().create_database(&json(&format!(r#"{{"id":"{rid}"}}"#)), None).unwrap();
+    assert_eq!(engine.catalog().database(&rid).unwrap().id, rid);
     assert!(matches!(
-        engine.container("empty", &container.resource.rid.to_string()),
+        engine.catalog().container("empty", &container.resource.rid.to_string()),
         Err(EngineError::ResourceNotFound { .. })
     ));
 }
@@ -83,20 +89,35 @@ fn names_come_first_then_rids() {
 fn missing_owners_and_missing_resources_differ() {
     let engine = open(&MemoryStorage::new());
     fill(&engine);
-    assert!(matches!(engine.database("x"), Err(EngineError::ResourceNotFound { kind: "database", .. })));
-    assert!(matches!(engine.container("x", "c"), Err(EngineError::OwnerNotFound { kind: "database", .. })));
     assert!(matches!(
-        engine.container("d", "x"),
+        engine.catalog().database("x"),
+        Err(EngineError::ResourceNotFound { kind: "database", .. })
+    ));
+    assert!(matches!(
+        engine.catalog().container("x", "c"),
+        Err(EngineError::OwnerNotFound { kind: "database", .. })
+    ));
+    assert!(matches!(
+        engine.catalog().container("d", "x"),
         Err(EngineError::ResourceNotFound { kind: "container", .. })
     ));
-    assert!(matches!(engine.permission("d", "x", "p"), Err(EngineError::OwnerNotFound { kind: "user", .. })));
     assert!(matches!(
-        engine.permission("d", "u", "x"),
+        engine.catalog().permission("d", "x", "p"),
+        Err(EngineError::OwnerNotFound { kind: "user", .. })
+    ));
+    assert!(matches!(
+        engine.catalog().permission("d", "u", "x"),
         Err(EngineError::ResourceNotFound { kind: "permission", .. })
     ));
-    assert!(matches!(engine.offer("zzzz"), Err(EngineError::ResourceNotFound { kind: "offer", .. })));
+    assert!(matches!(
+        engine.catalog().offer("zzzz"),
+        Err(EngineError::ResourceNotFound { kind: "offer", .. })
+    ));
     let body = json(CONTAINER);
-    assert!(matches!(engine.create_container("x", &body, None), Err(EngineError::OwnerNotFound { .. })));
+    assert!(matches!(
+        engine.catalog().create_container("x", &body, None),
+        Err(EngineError::OwnerNotFound { .. })
+    ));
 }
 
 #[test]
@@ -109,20 +130,27 @@ fn bad_bodies_change_nothing() {
         other => panic!("{other:?}"),
     };
     for body in [r#"{}"#, r#"{"id":null}"#] {
-        assert_eq!(missing(engine.create_database(&json(body), None)), "id");
+        assert_eq!(missing(engine.catalog().create_database(&json(body), None)), "id");
     }
     let too_long = format!(r#"{{"id":"{}"}}"#, "x".repeat(256));
     for body in [r#"{"id":""}"#, r#"{"id":"a/b"}"#, r#"{"id":"end "}"#, &too_long] {
-        assert!(matches!(engine.create_database(&json(body), None), Err(EngineError::BadName(_))), "{body}");
-    }
-    for body in [r#"{"id":7}"#, "[]", "null", "\"d\""] {
         assert!(
-            matches!(engine.create_database(&json(body), None), Err(EngineError::BadRequest { .. })),
+            matches!(engine.catalog().create_database(&json(body), None), Err(EngineError::BadName(_))),
             "{body}"
         );
     }
-    let permission =
-        |body: &str| engine.create_permission("d", "u", &json(body), false).map(|(resource, _)| resource);
+    for body in [r#"{"id":7}"#, "[]", "null", "\"d\""] {
+        assert!(
+            matches!(
+                engine.catalog().create_database(&json(body), None),
+                Err(EngineError::BadRequest { .. })
+            ),
+            "{body}"
+        );
+    }
+    let permission = |body: &str| {
+        engine.catalog().create_permission("d", "u", &json(body), false).map(|(resource, _)| resource)
+    };
     assert_eq!(missing(permission("{}")), "id; permissionMode; resource");
     for body in [
         r#"{"id":"q","permissionMode":"Write","resource":"dbs/d"}"#,
@@ -131,14 +159,14 @@ fn bad_bodies_change_nothing() {
     ] {
         assert!(matches!(permission(body), Err(EngineError::BadRequest { .. })), "{body}");
     }
-    let key = |body: &str| engine.create_client_encryption_key("d", &json(body));
+    let key = |body: &str| engine.catalog().create_client_encryption_key("d", &json(body));
     assert_eq!(
         missing(key(r#"{"id":"q"}"#)),
         "encryptionAlgorithm; wrappedDataEncryptionKey; keyWrapMetadata"
     );
     let computed = r#"{"id":"q","partitionKey":{"paths":["/pk"]},"computedProperties":[{"name":"x","query":"SELECT VALUE FROM"}]}"#;
     assert!(matches!(
-        engine.create_container("d", &json(computed), None),
+        engine.catalog().create_container("d", &json(computed), None),
         Err(EngineError::BadRequest { .. })
     ));
     assert_eq!(dump(&engine), before);
@@ -151,20 +179,20 @@ fn names_are_taken_once() {
     let exists = |result: Result<(), EngineError>| {
         assert!(matches!(result, Err(EngineError::AlreadyExists { .. })), "{result:?}")
     };
-    exists(engine.create_database(&json(r#"{"id":"d"}"#), None).map(|_| ()));
-    exists(engine.create_container("d", &json(CONTAINER), None).map(|_| ()));
-    exists(engine.create_user("d", &json(r#"{"id":"u"}"#), false).map(|_| ()));
+    exists(engine.catalog().create_database(&json(r#"{"id":"d"}"#), None).map(|_| ()));
+    exists(engine.catalog().create_container("d", &json(CONTAINER), None).map(|_| ()));
+    exists(engine.catalog().create_user("d", &json(r#"{"id":"u"}"#), false).map(|_| ()));
     // The same name elsewhere is another thing.
-    engine.create_container("empty", &json(CONTAINER), None).unwrap();
+    engine.catalog().create_container("empty", &json(CONTAINER), None).unwrap();
     // A second permission for the same resource, however it is written.
-    let rid_link = engine.container("d", "c").unwrap().resource.rid.self_link();
+    let rid_link = engine.catalog().container("d", "c").unwrap().resource.rid.self_link();
     for link in ["dbs/d/colls/c", "/dbs/d/colls/c/", &rid_link] {
         let body = format!(r#"{{"id":"q","permissionMode":"All","resource":"{link}"}}"#);
-        exists(engine.create_permission("d", "u", &json(&body), false).map(|_| ()));
+        exists(engine.catalog().create_permission("d", "u", &json(&body), false).map(|_| ()));
     }
     let restricted =
         r#"{"id":"q","permissionMode":"All","resource":"dbs/d/colls/c","resourcePartitionKey":["x"]}"#;
-    engine.create_permission("d", "u", &json(restricted), false).unwrap();
+    engine.catalog().create_permission("d", "u", &json(restricted), false).unwrap();
 }
 
 #[test]
@@ -172,12 +200,12 @@ fn a_recreated_container_is_another_one() {
     let storage = MemoryStorage::new();
     let engine = open(&storage);
     fill(&engine);
-    let first = engine.container("d", "c").unwrap();
-    engine.delete_container("d", "c", &ANY).unwrap();
-    assert!(matches!(engine.container("d", "c"), Err(EngineError::ResourceNotFound { .. })));
+    let first = engine.catalog().container("d", "c").unwrap();
+    engine.catalog().delete_container("d", "c", &ANY).unwrap();
+    assert!(matches!(engine.catalog().container("d", "c"), Err(EngineError::ResourceNotFound { .. })));
     engine.close().unwrap();
     let engine = open(&storage);
-    let second = engine.create_container("d", &json(CONTAINER), None).unwrap();
+    let second = engine.catalog().create_container("d", &json(CONTAINER), None).unwrap();
     assert_ne!(first.resource.rid, second.resource.rid);
     assert_ne!(first.resource.etag, second.resource.etag);
 }
@@ -186,19 +214,19 @@ fn a_recreated_container_is_another_one() {
 fn preconditions_are_checked() {
     let engine = open(&MemoryStorage::new());
     fill(&engine);
-    let etag = engine.container("d", "c").unwrap().resource.etag.clone();
-    let replaced = engine.replace_container("d", "c", &json(CONTAINER), &if_match(&etag)).unwrap();
+    let etag = engine.catalog().container("d", "c").unwrap().resource.etag.clone();
+    let replaced = engine.catalog().replace_container("d", "c", &json(CONTAINER), &if_match(&etag)).unwrap();
     assert_ne!(replaced.resource.etag, etag);
     for result in [
-        engine.replace_container("d", "c", &json(CONTAINER), &if_match(&etag)).map(|_| ()),
-        engine.delete_container("d", "c", &if_match(&etag)),
-        engine.delete_database("d", &if_match(&etag)),
-        engine.delete_user("d", "u", &if_match(&etag)),
-        engine.delete_permission("d", "u", "p", &if_match(&etag)),
+        engine.catalog().replace_container("d", "c", &json(CONTAINER), &if_match(&etag)).map(|_| ()),
+        engine.catalog().delete_container("d", "c", &if_match(&etag)),
+        engine.catalog().delete_database("d", &if_match(&etag)),
+        engine.catalog().delete_user("d", "u", &if_match(&etag)),
+        engine.catalog().delete_permission("d", "u", "p", &if_match(&etag)),
     ] {
         assert!(matches!(result, Err(EngineError::PreconditionFailed)), "{result:?}");
     }
-    engine.delete_container("d", "c", &if_match("*")).unwrap();
+    engine.catalog().delete_container("d", "c", &if_match("*")).unwrap();
 }
 
 #[test]
@@ -207,18 +235,18 @@ fn a_replaced_container_keeps_its_items_and_partitions() {
     let container = support::container(&engine);
     support::upsert(&engine, &container, "a", 1).unwrap();
     let body = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":-1}"#;
-    let replaced = engine.replace_container("d", "c", &json(body), &ANY).unwrap();
+    let replaced = engine.catalog().replace_container("d", "c", &json(body), &ANY).unwrap();
     assert_eq!(replaced.definition.default_ttl, Some(-1));
     assert_eq!(replaced.partitions_etag(), container.partitions_etag());
     assert_eq!(replaced.partitions().len(), 3);
     assert_eq!(support::items(&engine, &replaced).len(), 1);
     let renamed = CONTAINER.replace("\"c\"", "\"other\"");
     assert!(matches!(
-        engine.replace_container("d", "c", &json(&renamed), &ANY),
+        engine.catalog().replace_container("d", "c", &json(&renamed), &ANY),
         Err(EngineError::BadRequest { .. })
     ));
     let moved = CONTAINER.replace("/pk", "/other");
-    assert!(engine.replace_container("d", "c", &json(&moved), &ANY).is_err());
+    assert!(engine.catalog().replace_container("d", "c", &json(&moved), &ANY).is_err());
 }
 
 #[test]
@@ -227,7 +255,7 @@ fn partitions_follow_the_throughput() {
     support::database(&engine, "d");
     let create = |id: &str, throughput| {
         let body = CONTAINER.replace("\"c\"", &format!("\"{id}\""));
-        engine.create_container("d", &json(&body), throughput).unwrap().partitions().len()
+        engine.catalog().create_container("d", &json(&body), throughput).unwrap().partitions().len()
     };
     assert_eq!(create("default", None), 2);
     assert_eq!(create("more", Some(Throughput::Manual(20_100))), 4);
@@ -238,15 +266,16 @@ fn partitions_follow_the_throughput() {
 fn users_are_renamed_and_upserted() {
     let engine = open(&MemoryStorage::new());
     fill(&engine);
-    let (same, created) = engine.create_user("d", &json(r#"{"id":"u"}"#), true).unwrap();
+    let (same, created) = engine.catalog().create_user("d", &json(r#"{"id":"u"}"#), true).unwrap();
     assert!(!created);
-    let renamed = engine.replace_user("d", "u", &json(r#"{"id":"v"}"#), &if_match(&same.etag)).unwrap();
+    let renamed =
+        engine.catalog().replace_user("d", "u", &json(r#"{"id":"v"}"#), &if_match(&same.etag)).unwrap();
     assert_eq!(renamed.rid, same.rid);
-    assert!(engine.user("d", "u").is_err());
-    assert_eq!(engine.permissions("d", "v").unwrap().len(), 1);
-    let (_, created) = engine.create_user("d", &json(r#"{"id":"u"}"#), true).unwrap();
+    assert!(engine.catalog().user("d", "u").is_err());
+    assert_eq!(engine.catalog().permissions("d", "v").unwrap().len(), 1);
+    let (_, created) = engine.catalog().create_user("d", &json(r#"{"id":"u"}"#), true).unwrap();
     assert!(created);
-    let taken = engine.replace_user("d", "u", &json(r#"{"id":"v"}"#), &ANY);
+    let taken = engine.catalog().replace_user("d", "u", &json(r#"{"id":"v"}"#), &ANY);
     assert!(matches!(taken, Err(EngineError::AlreadyExists { .. })));
 }
 
@@ -254,16 +283,16 @@ fn users_are_renamed_and_upserted() {
 fn a_permission_is_found_by_its_rid_until_it_is_gone() {
     let engine = open(&MemoryStorage::new());
     fill(&engine);
-    let permission = engine.permission("d", "u", "p").unwrap();
-    assert_eq!(engine.permission_by_rid(&permission.rid).unwrap().etag, permission.etag);
+    let permission = engine.catalog().permission("d", "u", "p").unwrap();
+    assert_eq!(engine.catalog().permission_by_rid(&permission.rid).unwrap().etag, permission.etag);
     let wider = json(r#"{"id":"p","permissionMode":"All","resource":"dbs/d/colls/c"}"#);
-    let (upserted, created) = engine.create_permission("d", "u", &wider, true).unwrap();
+    let (upserted, created) = engine.catalog().create_permission("d", "u", &wider, true).unwrap();
     assert_eq!((upserted.rid, created), (permission.rid, false));
-    let replaced = engine.replace_permission("d", "u", "p", &wider, &ANY).unwrap();
-    assert_ne!(engine.permission_by_rid(&permission.rid).unwrap().etag, permission.etag);
-    engine.delete_permission("d", "u", "p", &if_match(&replaced.etag)).unwrap();
-    assert!(engine.permission_by_rid(&permission.rid).is_none());
-    assert!(engine.permission_by_rid(&ResourceId::Database(1)).is_none());
+    let replaced = engine.catalog().replace_permission("d", "u", "p", &wider, &ANY).unwrap();
+    assert_ne!(engine.catalog().permission_by_rid(&permission.rid).unwrap().etag, permission.etag);
+    engine.catalog().delete_permission("d", "u", "p", &if_match(&replaced.etag)).unwrap();
+    assert!(engine.catalog().permission_by_rid(&permission.rid).is_none());
+    assert!(engine.catalog().permission_by_rid(&ResourceId::Database(1)).is_none());
 }
 
 #[test]
@@ -272,30 +301,30 @@ fn offers_live_and_die_with_their_owners() {
     let engine = open(&storage);
     fill(&engine);
     // The database's own, and the one of the container that asked for it; `c` shares the database's.
-    assert_eq!(engine.offers().len(), 2);
-    engine.delete_container("d", "own", &ANY).unwrap();
-    assert_eq!(engine.offers().len(), 1);
-    engine.create_container("empty", &json(CONTAINER), None).unwrap();
-    assert_eq!(engine.offers().len(), 2);
-    engine.delete_database("d", &ANY).unwrap();
-    assert_eq!(engine.offers().len(), 1);
+    assert_eq!(engine.catalog().offers().len(), 2);
+    engine.catalog().delete_container("d", "own", &ANY).unwrap();
+    assert_eq!(engine.catalog().offers().len(), 1);
+    engine.catalog().create_container("empty", &json(CONTAINER), None).unwrap();
+    assert_eq!(engine.catalog().offers().len(), 2);
+    engine.catalog().delete_database("d", &ANY).unwrap();
+    assert_eq!(engine.catalog().offers().len(), 1);
     wait_for_jobs(&engine);
     engine.close().unwrap();
-    assert_eq!(open(&storage).offers().len(), 1);
+    assert_eq!(open(&storage).catalog().offers().len(), 1);
 }
 
 #[test]
 fn offers_are_replaced_within_their_kind() {
     let engine = open(&MemoryStorage::new());
     fill(&engine);
-    let [manual, autoscale] = &engine.offers()[..] else { panic!("two offers") };
+    let [manual, autoscale] = &engine.catalog().offers()[..] else { panic!("two offers") };
     let with = |offer: &Resource, content: &str| {
         let mut body = offer.to_json();
         body.set("content", json(content));
         Value::Object(body)
     };
     let replace = |offer: &Resource, content: &str, migrate| {
-        engine.replace_offer(&offer.rid.to_string(), &with(offer, content), migrate, &ANY)
+        engine.catalog().replace_offer(&offer.rid.to_string(), &with(offer, content), migrate, &ANY)
     };
     let throughput = |offer: &Resource| {
         let content = offer.body.get("content").unwrap();
@@ -306,9 +335,9 @@ fn offers_are_replaced_within_their_kind() {
     };
     let replaced = replace(manual, r#"{"offerThroughput":40000}"#, None).unwrap();
     assert_eq!(throughput(&replaced), (Some(40_000), false));
-    assert_eq!(engine.minimum_throughput(&replaced), 400);
+    assert_eq!(engine.catalog().minimum_throughput(&replaced), 400);
     let highest = replace(manual, r#"{"offerThroughput":100000}"#, None).unwrap();
-    assert_eq!(engine.minimum_throughput(&highest), 1000);
+    assert_eq!(engine.catalog().minimum_throughput(&highest), 1000);
     assert!(replace(manual, r#"{"offerThroughput":500}"#, None).is_err());
     let to_autoscale = r#"{"offerAutopilotSettings":{"maxThroughput":5000}}"#;
     let refused = replace(manual, to_autoscale, None).unwrap_err();
@@ -322,7 +351,7 @@ fn offers_are_replaced_within_their_kind() {
     assert_eq!(throughput(&migrated), (Some(4000), false));
     let mut moved = manual.to_json();
     moved.set("offerResourceId", "other");
-    let moved = engine.replace_offer(&manual.rid.to_string(), &Value::Object(moved), None, &ANY);
+    let moved = engine.catalog().replace_offer(&manual.rid.to_string(), &Value::Object(moved), None, &ANY);
     assert!(matches!(moved, Err(EngineError::BadRequest { .. })));
 }
 
@@ -330,8 +359,8 @@ fn offers_are_replaced_within_their_kind() {
 fn offers_are_found_by_query() {
     let engine = open(&MemoryStorage::new());
     fill(&engine);
-    let rows = || engine.offers().iter().map(|offer| offer.to_json()).collect::<Vec<_>>();
-    let link = engine.database("d").unwrap().rid.self_link();
+    let rows = || engine.catalog().offers().iter().map(|offer| offer.to_json()).collect::<Vec<_>>();
+    let link = engine.catalog().database("d").unwrap().rid.self_link();
     let parameters = Parameters(vec![("@link".to_owned(), Value::from(link))]);
     let page = engine
         .query_resources("SELECT * FROM root r WHERE r.resource=@link", &parameters, rows(), &page_request())
@@ -364,13 +393,13 @@ fn one_of_many_creates_wins() {
             let (engine, barrier) = (engine.clone(), barrier.clone());
             std::thread::spawn(move || {
                 barrier.wait();
-                engine.create_database(&json(r#"{"id":"d"}"#), None).is_ok()
+                engine.catalog().create_database(&json(r#"{"id":"d"}"#), None).is_ok()
             })
         })
         .collect();
     let won = threads.into_iter().map(|thread| thread.join().unwrap()).filter(|won| *won).count();
     assert_eq!(won, 1);
-    assert_eq!(engine.databases().len(), 1);
+    assert_eq!(engine.catalog().databases().len(), 1);
 }
 
 #[test]
@@ -383,8 +412,8 @@ fn a_lost_answer_is_asked_for_again() {
         let engine = support::open_on(storage.clone());
         storage.script_commits([fault]);
         support::database(&engine, "d");
-        assert_eq!(engine.databases().len(), 1, "{fault:?}");
-        let twice = engine.create_database(&json(r#"{"id":"d"}"#), None);
+        assert_eq!(engine.catalog().databases().len(), 1, "{fault:?}");
+        let twice = engine.catalog().create_database(&json(r#"{"id":"d"}"#), None);
         assert!(matches!(twice, Err(EngineError::AlreadyExists { .. })));
         assert_eq!(dump(&open(&memory)), dump(&engine));
     }
@@ -398,10 +427,11 @@ fn a_change_in_doubt_is_settled_before_the_next_one() {
         let engine = support::open_on(storage.clone());
         // Longer than patience. A commit that was done answers every retry, so the doubt has to be scripted.
         storage.script_commits([fault; 6]);
-        let doubtful = engine.create_database(&json(r#"{"id":"d"}"#), None);
+        let doubtful = engine.catalog().create_database(&json(r#"{"id":"d"}"#), None);
         assert!(matches!(doubtful, Err(EngineError::Unresolved)), "{doubtful:?}");
         support::database(&engine, "e");
-        let names: Vec<String> = engine.databases().iter().map(|database| database.id.clone()).collect();
+        let names: Vec<String> =
+            engine.catalog().databases().iter().map(|database| database.id.clone()).collect();
         assert_eq!(names, ["d", "e"]);
         assert_eq!(dump(&open(&memory)), dump(&engine));
     }
@@ -414,9 +444,9 @@ fn a_poisoned_storage_takes_no_change_and_still_answers() {
     let engine = support::open_on(storage.clone());
     let container = support::container(&engine);
     storage.script_commits([CommitFault::Poison]);
-    assert!(matches!(engine.delete_container("d", "c", &ANY), Err(EngineError::Storage(_))));
-    assert!(matches!(engine.delete_database("d", &ANY), Err(EngineError::Storage(_))));
-    assert_eq!(engine.container("d", "c").unwrap().resource.rid, container.resource.rid);
+    assert!(matches!(engine.catalog().delete_container("d", "c", &ANY), Err(EngineError::Storage(_))));
+    assert!(matches!(engine.catalog().delete_database("d", &ANY), Err(EngineError::Storage(_))));
+    assert_eq!(engine.catalog().container("d", "c").unwrap().resource.rid, container.resource.rid);
     assert_eq!(support::items(&engine, &container).len(), 0);
     assert_eq!(dump(&open(&memory)), dump(&engine));
 }
@@ -471,18 +501,18 @@ fn a_container_of_the_same_name_is_never_behind_the_one_before() {
     // Clients keep session tokens by name and send the old container's to the new one.
     let storage = MemoryStorage::new();
     let engine = open(&storage);
-    engine.create_database(&json(r#"{"id":"d"}"#), None).unwrap();
-    let reached = |engine: &Engine| engine.container("d", "c").unwrap().positions()[0].lsn;
+    engine.catalog().create_database(&json(r#"{"id":"d"}"#), None).unwrap();
+    let reached = |engine: &Engine| engine.catalog().container("d", "c").unwrap().positions()[0].lsn;
     let mut last = 0;
     for _ in 0..3 {
-        let container = engine.create_container("d", &json(CONTAINER), None).unwrap();
+        let container = engine.catalog().create_container("d", &json(CONTAINER), None).unwrap();
         assert!(reached(&engine) >= last);
         upsert(&engine, &container, "1", 1).unwrap();
         assert!(reached(&engine) > last);
         last = reached(&engine);
-        engine.delete_container("d", "c", &ANY).unwrap();
+        engine.catalog().delete_container("d", "c", &ANY).unwrap();
     }
-    engine.create_container("d", &json(CONTAINER), None).unwrap();
+    engine.catalog().create_container("d", &json(CONTAINER), None).unwrap();
     engine.close().unwrap();
     assert_eq!(reached(&open(&storage)), last);
     let report = quire_engine::verify(&storage).unwrap();

@@ -239,7 +239,7 @@ fn waiting_ends_when_the_container_is_deleted() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| polls_until_ready(watch, Duration::from_secs(60)));
         std::thread::sleep(Duration::from_millis(20));
-        fixture.engine.delete_container("db", "c", &Precondition::default()).expect("deleted");
+        fixture.engine.catalog().delete_container("db", "c", &Precondition::default()).expect("deleted");
         assert!(waiting.join().expect("no panic").is_some());
     });
 }
@@ -376,8 +376,11 @@ fn versions_are_kept_where_the_policy_asks() {
     assert!(message.contains("changeFeedPolicy"), "{message}");
     let definition =
         json(&format!(r#"{{"id":"c","partitionKey":{HASH},"changeFeedPolicy":{{"retentionDuration":5}}}}"#));
-    fixture.container =
-        fixture.engine.replace_container("db", "c", &definition, &Precondition::default()).expect("replaced");
+    fixture.container = fixture
+        .engine
+        .catalog()
+        .replace_container("db", "c", &definition, &Precondition::default())
+        .expect("replaced");
     assert!(versions(&fixture, FeedStart::After("\"0\"".to_owned()), 10).is_err(), "before the policy");
     let start = versions(&fixture, FeedStart::Now, 10).expect("a page").etag;
     fixture.upsert(r#"{"id":"a","pk":"p","n":2}"#).expect("written");

@@ -53,7 +53,7 @@ impl Bench {
     }
 
     fn ids(&self, container: &str) -> BTreeSet<String> {
-        items(&self.engine, &self.engine.container("d", container).unwrap()).into_keys().collect()
+        items(&self.engine, &self.engine.catalog().container("d", container).unwrap()).into_keys().collect()
     }
 
     /// Both items of every acknowledged pair are there, and of all others both or none. How many pairs there are.
@@ -65,7 +65,7 @@ impl Bench {
     }
 
     fn check_dense(&self, container: &str) {
-        for partition in self.engine.container("d", container).unwrap().partitions() {
+        for partition in self.engine.catalog().container("d", container).unwrap().partitions() {
             assert_eq!(partition.lsn, partition.item_count, "partition {} of {container}", partition.id);
         }
     }
@@ -78,7 +78,7 @@ impl Bench {
 
 fn create_container(engine: &Engine, id: &str) {
     let body = format!(r#"{{"id":"{id}","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}}}"#);
-    engine.create_container("d", &json(&body), None).unwrap();
+    engine.catalog().create_container("d", &json(&body), None).unwrap();
 }
 
 fn create(container: &str, id: &str) -> TransactionOperation {
@@ -136,7 +136,7 @@ fn plain_writes_and_transactions_share_partitions() {
             if thread % 2 == 0 {
                 bench.create_pair(["left", "right"], &id).unwrap();
             } else {
-                let left = bench.engine.container("d", "left").unwrap();
+                let left = bench.engine.catalog().container("d", "left").unwrap();
                 let body = format!(r#"{{"id":"{id}","pk":"{id}"}}"#);
                 write(&bench.engine, &left, WriteKind::Create, &body).unwrap();
             }
@@ -205,7 +205,7 @@ fn a_queue_in_doubt_takes_nothing_until_it_knows() {
         storage.mood.store(mood, Ordering::SeqCst);
         assert!(matches!(bench.create_pair(["left", "right"], "b"), Err(EngineError::Overloaded)));
         assert!(matches!(bench.create_pair(["third", "fourth"], "c"), Err(EngineError::Overloaded)));
-        let third = bench.engine.container("d", "third").unwrap();
+        let third = bench.engine.catalog().container("d", "third").unwrap();
         upsert(&bench.engine, &third, "plain", 1).unwrap();
         storage.dark.store(false, Ordering::SeqCst);
         bench.create_pair(["third", "fourth"], "c").unwrap();
@@ -259,7 +259,7 @@ fn a_deleted_container_fails_only_its_own_transactions() {
         for number in 0..30 {
             let id = format!("{thread}-{number}");
             if thread == 0 && number == 10 {
-                bench.engine.delete_container("d", "third", &Default::default()).unwrap();
+                bench.engine.catalog().delete_container("d", "third", &Default::default()).unwrap();
                 deleted.store(true, Ordering::SeqCst);
             }
             if thread % 2 == 0 {
@@ -292,7 +292,7 @@ fn transactions_outlive_splits() {
         for number in 0..25 {
             if thread < 2 && number % 8 == 4 {
                 let id = ["left", "right"][thread];
-                let container = bench.engine.container("d", id).unwrap();
+                let container = bench.engine.catalog().container("d", id).unwrap();
                 let widest = container.partitions().into_iter().max_by_key(|part| part.item_count).unwrap();
                 bench.engine.split_partition(&container, &widest.id).unwrap();
             }
@@ -304,7 +304,7 @@ fn transactions_outlive_splits() {
     });
     assert_eq!(bench.check_pairs(&done.into_iter().collect()), 50 + 25 * THREADS);
     for id in ["left", "right"] {
-        let container = bench.engine.container("d", id).unwrap();
+        let container = bench.engine.catalog().container("d", id).unwrap();
         assert_eq!(container.partitions().len(), 4);
     }
     bench.check_sound();
@@ -322,16 +322,20 @@ fn stale_works_run_again() {
                     r#"{{"id":"left","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}},
                         "indexingPolicy":{{"includedPaths":[{{"path":"/*"}}],"excludedPaths":[{{"path":"/x{number}/*"}}]}}}}"#
                 );
-                let container = bench.engine.container("d", "left").unwrap();
+                let container = bench.engine.catalog().container("d", "left").unwrap();
                 wait_until("the last policy is in force", || container.index_progress() == 100);
-                bench.engine.replace_container("d", "left", &json(&policy), &Default::default()).unwrap();
+                bench
+                    .engine
+                    .catalog()
+                    .replace_container("d", "left", &json(&policy), &Default::default())
+                    .unwrap();
             }
         }
         Vec::<()>::new()
     });
     assert_eq!(bench.check_pairs(&BTreeSet::new()), 20 * THREADS);
     ["left", "right"].iter().for_each(|container| bench.check_dense(container));
-    let container = bench.engine.container("d", "left").unwrap();
+    let container = bench.engine.catalog().container("d", "left").unwrap();
     wait_until("the last policy is in force", || container.index_progress() == 100);
     bench.check_sound();
 }

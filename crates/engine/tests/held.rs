@@ -42,9 +42,9 @@ fn held(partitions: u32, query_bytes: usize, temp_bytes: u64) -> Held {
     let temp = TempSpace::open(directory.path(), temp_bytes, 32).expect("opens");
     let (storage, clock): (Arc<dyn Storage>, _) = (Arc::new(MemoryStorage::new()), FakeClock::new());
     let engine = opened(storage.clone(), &clock, partitions, query_bytes, Some(&temp));
-    engine.create_database(&json(r#"{"id":"db"}"#), None).expect("database");
+    engine.catalog().create_database(&json(r#"{"id":"db"}"#), None).expect("database");
     let definition = json(&format!(r#"{{"id":"c","partitionKey":{KEY}}}"#));
-    let container = engine.create_container("db", &definition, None).expect("container");
+    let container = engine.catalog().create_container("db", &definition, None).expect("container");
     Held { fixture: Fixture { engine, container, clock, storage }, temp, directory }
 }
 
@@ -170,7 +170,7 @@ fn pages_are_the_same_with_held_results_and_without() {
         let token = first.continuation.expect("there are more");
         let (clock, storage) = (Arc::clone(&held.fixture.clock), Arc::clone(&held.fixture.storage));
         held.fixture.engine = opened(storage, &clock, partitions, 128 << 20, Some(&held.temp));
-        held.fixture.container = held.fixture.engine.container("db", "c").expect("there");
+        held.fixture.container = held.fixture.engine.catalog().container("db", "c").expect("there");
         let second =
             held.fixture.page(Some(query), &request(Scope::default(), -1, Some(token))).expect("second");
         rows.extend(rows_of(&second.rows));
@@ -309,7 +309,7 @@ fn what_has_no_room_in_memory_goes_to_disk_and_comes_back() {
     }
     let clock = Arc::clone(&little.fixture.clock);
     let enough = opened(Arc::clone(&little.fixture.storage), &clock, 1, 512 << 20, None);
-    let container = enough.container("db", "c").expect("there");
+    let container = enough.catalog().container("db", "c").expect("there");
     let enough = Fixture { engine: enough, container, clock, storage: Arc::clone(&little.fixture.storage) };
     for query in [
         "SELECT c.s, COUNT(1) AS n, SUM(c.n / 7) AS t FROM c GROUP BY c.s",
@@ -386,7 +386,7 @@ fn without_temporary_space_pages_are_the_same() {
     let held = held(1, 128 << 20, 1 << 30).filled(600);
     let clock = Arc::clone(&held.fixture.clock);
     let engine = opened(Arc::clone(&held.fixture.storage), &clock, 1, 128 << 20, None);
-    let container = engine.container("db", "c").expect("there");
+    let container = engine.catalog().container("db", "c").expect("there");
     let without = Fixture { engine, container, clock, storage: Arc::clone(&held.fixture.storage) };
     for query in WHOLE.iter().chain(SORTED) {
         let expected = without.all(Some(query), &Scope::default(), -1);

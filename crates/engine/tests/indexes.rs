@@ -39,12 +39,12 @@ fn check_sound(storage: &dyn Storage) {
 
 fn replace_policy(engine: &Engine, policy: &str, more: &str) -> Result<(), EngineError> {
     let body = json(&definition(policy, more));
-    engine.replace_container("db", "c", &body, &Precondition::default()).map(drop)
+    engine.catalog().replace_container("db", "c", &body, &Precondition::default()).map(drop)
 }
 
 fn wait_until_built(engine: &Engine) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while engine.container("db", "c").expect("exists").index_progress() < 100 {
+    while engine.catalog().container("db", "c").expect("exists").index_progress() < 100 {
         assert!(Instant::now() < deadline, "the indexes are never built");
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -264,7 +264,7 @@ fn a_build_goes_on_where_it_was_killed() {
     let before = lsns();
     replace_policy(&fixture.engine, POLICIES[3], "").unwrap();
     let mut copies = Vec::new();
-    while fixture.engine.container("db", "c").unwrap().index_progress() < 100 {
+    while fixture.engine.catalog().container("db", "c").unwrap().index_progress() < 100 {
         copies.push(memory.duplicate());
     }
     assert!(fixture.rows(INDEX_SPACE, &[]) < rows);
@@ -308,7 +308,7 @@ fn what_has_nothing_to_do_with_indexes_builds_none() {
     let more =
         r#","defaultTtl":60,"computedProperties":[{"name":"low","query":"SELECT VALUE LOWER(c.id) FROM c"}]"#;
     replace_policy(&fixture.engine, POLICIES[0], more).unwrap();
-    assert_eq!(fixture.engine.container("db", "c").unwrap().index_progress(), 100);
+    assert_eq!(fixture.engine.catalog().container("db", "c").unwrap().index_progress(), 100);
     let statistics = fixture.engine.statistics();
     assert!(
         statistics.contains(&("index_builds_waiting", 0)) && statistics.contains(&("index_build_chunks", 0))

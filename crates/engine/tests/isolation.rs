@@ -63,9 +63,9 @@ fn set_up(memory: &MemoryStorage) {
     let made =
         Fixture::on(Arc::new(memory.reopen()), r#"{"paths":["/pk"],"kind":"Hash","version":2}"#, "", 1);
     let procedure = script("append", scripts::APPEND, "");
-    made.engine.create_script("db", "c", ScriptKind::StoredProcedure, &procedure).expect("created");
+    made.engine.catalog().create_script("db", "c", ScriptKind::StoredProcedure, &procedure).expect("created");
     let trigger = script("also", scripts::ALSO_AFTER, r#","triggerType":"Post","triggerOperation":"All""#);
-    made.engine.create_script("db", "c", ScriptKind::Trigger, &trigger).expect("created");
+    made.engine.catalog().create_script("db", "c", ScriptKind::Trigger, &trigger).expect("created");
     made.create(&list_item(0, &[])).expect("created");
 }
 

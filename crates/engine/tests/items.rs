@@ -384,8 +384,11 @@ fn ttl_is_checked_but_without_effect_until_it_is_switched_on() {
     assert!(fixture.read("a", r#"["p"]"#).is_ok());
     let definition =
         json(r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":-1}"#);
-    fixture.container =
-        fixture.engine.replace_container("db", "c", &definition, &Default::default()).expect("replaced");
+    fixture.container = fixture
+        .engine
+        .catalog()
+        .replace_container("db", "c", &definition, &Default::default())
+        .expect("replaced");
     assert!(matches!(fixture.read("a", r#"["p"]"#), Err(EngineError::ItemNotFound { .. })));
     assert!(fixture.read("b", r#"["p"]"#).is_ok());
 }
@@ -503,7 +506,7 @@ fn a_deleted_container_takes_nothing_and_shows_nothing() {
     let fixture = Fixture::new("");
     fixture.create(r#"{"id":"a","pk":"p"}"#).expect("created");
     fixture.read("a", r#"["p"]"#).expect("cached");
-    fixture.engine.delete_container("db", "c", &Default::default()).expect("deleted");
+    fixture.engine.catalog().delete_container("db", "c", &Default::default()).expect("deleted");
     let gone = |error: EngineError| matches!(error, EngineError::ResourceNotFound { kind: "container", id } if id == "c");
     assert!(fixture.read("a", r#"["p"]"#).err().is_some_and(gone));
     assert!(fixture.upsert(r#"{"id":"a","pk":"p"}"#).err().is_some_and(gone));

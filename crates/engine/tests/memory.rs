@@ -29,7 +29,7 @@ fn open(folder: &std::path::Path) -> Engine {
 }
 
 fn write(engine: &Engine, container: &str, body: String) {
-    let container = engine.container("db", container).expect("there");
+    let container = engine.catalog().container("db", container).expect("there");
     let write = WriteItem {
         kind: WriteKind::Upsert,
         partition_key: None,
@@ -54,12 +54,12 @@ fn figure(engine: &Engine, name: &str) -> u64 {
 fn a_thousand_containers_fit() {
     let folder = tempfile::tempdir().expect("a folder");
     let engine = open(folder.path());
-    engine.create_database(&json(r#"{"id":"db"}"#), None).expect("database");
+    engine.catalog().create_database(&json(r#"{"id":"db"}"#), None).expect("database");
     let before = resident_kb();
     for n in 0..CONTAINERS {
         let body =
             json(&format!(r#"{{"id":"c{n}","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}}}"#));
-        engine.create_container("db", &body, None).expect("container");
+        engine.catalog().create_container("db", &body, None).expect("container");
         for item in 0..2 {
             let body = format!(
                 r#"{{"id":"{item}","pk":"p{item}","name":"a name","n":{item},"o":{{"list":[1,2]}}}}"#
@@ -95,7 +95,7 @@ fn a_thousand_containers_fit() {
     assert!(opened < RESIDENT_KB_MAX, "{opened} kB after opening again");
     for n in 0..CONTAINERS {
         let precondition = quire_engine::Precondition::default();
-        engine.delete_container("db", &format!("c{n}"), &precondition).expect("deleted");
+        engine.catalog().delete_container("db", &format!("c{n}"), &precondition).expect("deleted");
     }
     assert_eq!(figure(&engine, "path_cache_bytes"), 0, "dropped containers give back what they had");
     engine.close().expect("closes");

@@ -241,11 +241,11 @@ fn rows_are_exact_beside_everything() {
             std::thread::sleep(Duration::from_millis(1 + round as u64));
             copies.push(memory.duplicate());
             if round == 1 {
-                let container = fixture.engine.container("db", "c").expect("there");
+                let container = fixture.engine.catalog().container("db", "c").expect("there");
                 let id = container.partitions()[0].id.clone();
                 drop(fixture.engine.split_partition(&container, &id));
             }
-            let container = fixture.engine.container("db", "c").expect("there");
+            let container = fixture.engine.catalog().container("db", "c").expect("there");
             let delete = fixture.engine.delete_partition_key(&container, pk(r#"["p3"]"#));
             delete.result.expect("deleted by key");
             copies.push(memory.duplicate());
@@ -278,9 +278,13 @@ fn policies_change() {
         r#"{"indexingMode":"consistent"}"#,
     ] {
         let body = json(&format!(r#"{{"id":"c","partitionKey":{KEY},"indexingPolicy":{policy}}}"#));
-        fixture.engine.replace_container("db", "c", &body, &Precondition::default()).expect("replaced");
+        fixture
+            .engine
+            .catalog()
+            .replace_container("db", "c", &body, &Precondition::default())
+            .expect("replaced");
         let started = Instant::now();
-        while fixture.engine.container("db", "c").expect("there").index_progress() < 100 {
+        while fixture.engine.catalog().container("db", "c").expect("there").index_progress() < 100 {
             assert!(started.elapsed() < Duration::from_secs(60), "never built");
             std::thread::sleep(Duration::from_millis(2));
         }

@@ -30,7 +30,7 @@ const LIBRARY: &str = r#"{"version":1,
 fn container(engine: &Engine, id: &str) {
     let definition =
         format!(r#"{{"id":"{id}","partitionKey":{{"paths":["/id"],"kind":"Hash","version":2}}}}"#);
-    engine.create_container("d", &json(&definition), None).unwrap();
+    engine.catalog().create_container("d", &json(&definition), None).unwrap();
 }
 
 fn fill(engine: &Engine) {
@@ -52,11 +52,11 @@ fn shown(model: &ModelResource) -> String {
 }
 
 fn get(engine: &Engine) -> String {
-    shown(&engine.model("d").unwrap())
+    shown(&engine.catalog().model("d").unwrap())
 }
 
 fn put(engine: &Engine, model: &str) -> Result<quire_engine::ModelWritten, EngineError> {
-    engine.put_model("d", &json(model), &ANY)
+    engine.catalog().put_model("d", &json(model), &ANY)
 }
 
 /// Every row of the storage.
@@ -75,15 +75,21 @@ fn rows(storage: &dyn Storage) -> Vec<(u8, Vec<u8>, Vec<u8>)> {
 #[test]
 fn before_any_put_it_is_empty() {
     let (_, engine) = library();
-    let model = engine.model("d").unwrap();
+    let model = engine.catalog().model("d").unwrap();
     assert_eq!((model.revision, Value::Object(model.body).to_json()), (0, r#"{"version":1}"#.to_owned()));
-    assert!(matches!(engine.model("x"), Err(EngineError::ResourceNotFound { kind: "database", .. })));
-    assert!(matches!(engine.put_model("x", &json(LIBRARY), &ANY), Err(EngineError::ResourceNotFound { .. })));
+    assert!(matches!(
+        engine.catalog().model("x"),
+        Err(EngineError::ResourceNotFound { kind: "database", .. })
+    ));
+    assert!(matches!(
+        engine.catalog().put_model("x", &json(LIBRARY), &ANY),
+        Err(EngineError::ResourceNotFound { .. })
+    ));
     // The empty model is what there is.
     let written = put(&engine, r#"{"version":1}"#).unwrap();
     assert_eq!((written.created, written.model.revision, written.jobs.len()), (false, 0, 0));
-    assert!(matches!(engine.delete_model("d", &ANY), Ok(())));
-    assert_eq!(engine.model("d").unwrap().revision, 0);
+    assert!(matches!(engine.catalog().delete_model("d", &ANY), Ok(())));
+    assert_eq!(engine.catalog().model("d").unwrap().revision, 0);
 }
 
 #[test]
@@ -114,8 +120,8 @@ fn revisions_and_changes() {
     assert_eq!(third.difference.unchanged, ["book-authors", "count-of-books"]);
     let fourth = put(&engine, r#"{"version":1}"#).unwrap();
     assert_eq!((fourth.model.revision, fourth.difference.removed.len(), fourth.jobs.len()), (4, 3, 0));
-    engine.delete_model("d", &ANY).unwrap();
-    assert_eq!(engine.model("d").unwrap().revision, 0);
+    engine.catalog().delete_model("d", &ANY).unwrap();
+    assert_eq!(engine.catalog().model("d").unwrap().revision, 0);
     assert_eq!(
         put(&engine, LIBRARY).map(|written| (written.created, written.model.revision)).unwrap(),
         (true, 1)
@@ -130,10 +136,10 @@ fn getting_a_model_and_putting_it_back_changes_nothing() {
         put(&engine, model).unwrap();
         wait_for_jobs(&engine);
         let before = (get(&engine), engine.jobs().unwrap(), rows(&storage));
-        let mut body = engine.model("d").unwrap().body;
+        let mut body = engine.catalog().model("d").unwrap().body;
         body.set("_etag", "anything");
         body.set("revision", 99);
-        let again = engine.put_model("d", &Value::Object(body), &ANY).unwrap();
+        let again = engine.catalog().put_model("d", &Value::Object(body), &ANY).unwrap();
         assert!(again.difference.is_nothing() && again.jobs.is_empty() && !again.created);
         let spelled = model.replace(r#""version":1"#, r#""version":1,"onWrite":"correct","fanOutMax":100"#);
         let spelled = put(&engine, &spelled).unwrap();
@@ -159,7 +165,7 @@ fn a_refused_put_changes_nothing() {
         }
         other => panic!("{other:?}"),
     }
-    let etag = engine.model("d").unwrap().etag;
+    let etag = engine.catalog().model("d").unwrap().etag;
     let other = Some("\"other\"".to_owned());
     let everything = Some("*".to_owned());
     let refused = [
@@ -168,9 +174,9 @@ fn a_refused_put_changes_nothing() {
         ModelCondition { if_match: None, if_none_match: Some(etag.clone()) },
     ];
     for condition in &refused {
-        let put = engine.put_model("d", &json(r#"{"version":1}"#), condition);
+        let put = engine.catalog().put_model("d", &json(r#"{"version":1}"#), condition);
         assert!(matches!(put, Err(EngineError::PreconditionFailed)), "{condition:?}");
-        let deleted = engine.delete_model("d", condition);
+        let deleted = engine.catalog().delete_model("d", condition);
         assert!(matches!(deleted, Err(EngineError::PreconditionFailed)), "{condition:?}");
     }
     assert_eq!((get(&engine), engine.jobs().unwrap(), rows(&storage)), before);
@@ -179,15 +185,15 @@ fn a_refused_put_changes_nothing() {
         ModelCondition { if_match: everything.clone(), if_none_match: None },
     ];
     for condition in &accepted {
-        engine.put_model("d", &json(LIBRARY), condition).unwrap();
+        engine.catalog().put_model("d", &json(LIBRARY), condition).unwrap();
     }
-    engine.delete_model("d", &accepted[1]).unwrap();
+    engine.catalog().delete_model("d", &accepted[1]).unwrap();
     // Where there is none, `*` names nothing.
     assert!(matches!(
-        engine.put_model("d", &json(LIBRARY), &accepted[1]),
+        engine.catalog().put_model("d", &json(LIBRARY), &accepted[1]),
         Err(EngineError::PreconditionFailed)
     ));
-    let created = engine.put_model("d", &json(LIBRARY), &refused[1]).unwrap();
+    let created = engine.catalog().put_model("d", &json(LIBRARY), &refused[1]).unwrap();
     assert!(created.created);
 }
 
@@ -195,7 +201,7 @@ fn a_refused_put_changes_nothing() {
 fn a_container_of_a_model_stays() {
     let (storage, engine) = library();
     put(&engine, LIBRARY).unwrap();
-    let delete = |id: &str| engine.delete_container("d", id, &Precondition::default());
+    let delete = |id: &str| engine.catalog().delete_container("d", id, &Precondition::default());
     for id in ["books", "authors"] {
         match delete(id) {
             Err(EngineError::ModelInUse { container }) => assert_eq!(container, id),
@@ -213,11 +219,11 @@ fn a_container_of_a_model_stays() {
 fn a_model_goes_with_its_database() {
     let (storage, engine) = library();
     put(&engine, LIBRARY).unwrap();
-    engine.delete_database("d", &Precondition::default()).unwrap();
+    engine.catalog().delete_database("d", &Precondition::default()).unwrap();
     wait_for_jobs(&engine);
     assert!(rows(&storage).iter().all(|(space, key, _)| *space != 0 || key.first() != Some(&0x30)));
     fill(&engine);
-    assert_eq!(engine.model("d").unwrap().revision, 0);
+    assert_eq!(engine.catalog().model("d").unwrap().revision, 0);
     assert!(put(&engine, LIBRARY).unwrap().created);
     let report = verify(&storage).unwrap();
     assert!(report.is_sound(), "{:?}", report.problems);
@@ -235,7 +241,7 @@ fn it_is_the_same_after_a_restart() {
     let engine = open(&storage);
     assert_eq!((get(&engine), engine.jobs().unwrap()), (before, jobs));
     // Its containers are still named by it.
-    let deleted = engine.delete_container("d", "books", &Precondition::default());
+    let deleted = engine.catalog().delete_container("d", "books", &Precondition::default());
     assert!(matches!(deleted, Err(EngineError::ModelInUse { .. })));
     assert_eq!(put(&engine, r#"{"version":1,"fanOutMax":5}"#).unwrap().model.revision, 3);
 }
@@ -285,7 +291,7 @@ fn a_put_happens_as_a_whole() {
             storage.behave();
             storage.reopen().unwrap();
             let engine = Engine::open(Arc::clone(&storage) as Arc<_>, options()).unwrap();
-            let (revision, jobs) = (engine.model("d").unwrap().revision, engine.jobs().unwrap());
+            let (revision, jobs) = (engine.catalog().model("d").unwrap().revision, engine.jobs().unwrap());
             assert_eq!(revision, jobs.len() as u64, "{fault:?}");
             if let Ok(written) = written {
                 assert_eq!((revision, jobs[0].id.as_str()), (1, written.jobs[0].as_str()), "{fault:?}");
@@ -320,7 +326,7 @@ fn held(
 }
 
 fn upsert_book(engine: &Engine) {
-    let books = engine.container("d", "books").unwrap();
+    let books = engine.catalog().container("d", "books").unwrap();
     support::write(engine, &books, quire_engine::WriteKind::Upsert, r#"{"id":"b"}"#).unwrap();
 }
 

@@ -263,9 +263,10 @@ fn tokens_hold_while_the_policy_changes() {
         let found = joined(&mut fixture, text, with(&Scope::default(), 2), &mut |fixture, nth| {
             let body = definition(policies[nth % policies.len()]);
             // Refused while too many changes are under way.
-            let replaced = fixture.engine.replace_container("db", "c", &body, &Precondition::default());
+            let replaced =
+                fixture.engine.catalog().replace_container("db", "c", &body, &Precondition::default());
             changes += usize::from(replaced.is_ok());
-            fixture.container = fixture.engine.container("db", "c").expect("there");
+            fixture.container = fixture.engine.catalog().container("db", "c").expect("there");
         });
         assert_eq!(found, expected, "{text}");
     }

@@ -159,7 +159,7 @@ fn nothing_is_written_after_a_container_is_deleted() {
                 });
             }
             std::thread::sleep(Duration::from_millis(round % 5));
-            fixture.engine.delete_container("db", "c", &Default::default()).expect("deleted");
+            fixture.engine.catalog().delete_container("db", "c", &Default::default()).expect("deleted");
             deleted.store(true, Ordering::SeqCst);
         });
         // The rows go in the background; then there is nothing, and nothing comes back.

@@ -52,7 +52,7 @@ fn nothing_of_a_deleted_container_stays() {
     let container = container(&engine);
     fill(&engine, &container, 2500);
     assert!(container_rows(&storage).len() > 7500);
-    engine.delete_container("d", "c", &ANY).unwrap();
+    engine.catalog().delete_container("d", "c", &ANY).unwrap();
     wait_for_jobs(&engine);
     assert_eq!(container_rows(&storage), []);
     assert_eq!(statistic(&engine, "reclaimed_containers"), 1);
@@ -67,20 +67,20 @@ fn nothing_of_a_deleted_database_stays() {
     let first = container(&engine);
     fill(&engine, &first, 50);
     let body = CONTAINER.replace("\"c\"", "\"c2\"");
-    let second = engine.create_container("d", &json(&body), None).unwrap();
+    let second = engine.catalog().create_container("d", &json(&body), None).unwrap();
     fill(&engine, &second, 50);
-    engine.create_user("d", &json(r#"{"id":"u"}"#), false).unwrap();
+    engine.catalog().create_user("d", &json(r#"{"id":"u"}"#), false).unwrap();
     let permission = json(r#"{"id":"p","permissionMode":"Read","resource":"dbs/d"}"#);
-    let permission = engine.create_permission("d", "u", &permission, false).unwrap().0;
-    engine.delete_database("d", &ANY).unwrap();
-    assert!(engine.permission_by_rid(&permission.rid).is_none());
-    assert!(engine.offers().is_empty());
+    let permission = engine.catalog().create_permission("d", "u", &permission, false).unwrap().0;
+    engine.catalog().delete_database("d", &ANY).unwrap();
+    assert!(engine.catalog().permission_by_rid(&permission.rid).is_none());
+    assert!(engine.catalog().offers().is_empty());
     // The name is free at once.
     let again = container(&engine);
     upsert(&engine, &again, "new", 1).unwrap();
     wait_for_jobs(&engine);
     assert_eq!(support::items(&engine, &again).len(), 1);
-    engine.delete_database("d", &ANY).unwrap();
+    engine.catalog().delete_database("d", &ANY).unwrap();
     wait_for_jobs(&engine);
     assert_eq!(container_rows(&storage), []);
     engine.close().unwrap();
@@ -113,7 +113,7 @@ fn nothing_is_acknowledged_after_the_delete() {
             })
             .collect();
         wait_until("something was written", || written.load(Ordering::Relaxed) > 200);
-        engine.delete_container("d", "c", &ANY).unwrap();
+        engine.catalog().delete_container("d", "c", &ANY).unwrap();
         deleted.store(true, Ordering::SeqCst);
         writers.into_iter().for_each(|writer| writer.join().unwrap());
         wait_for_jobs(&engine);
@@ -130,7 +130,7 @@ fn a_job_goes_on_after_a_restart() {
     fill(&engine, &container, 1500);
     // One step is done, and then the disk fails.
     storage.script_removals([RemovalFault::Pass].into_iter().chain([RemovalFault::Fail; 100]));
-    engine.delete_container("d", "c", &ANY).unwrap();
+    engine.catalog().delete_container("d", "c", &ANY).unwrap();
     let reclaim = || engine.workers().into_iter().find(|worker| worker.name == "reclaim").unwrap();
     wait_until("a step has failed", || reclaim().failing_parts > 0);
     drop(engine);
@@ -152,7 +152,7 @@ fn a_failing_storage_delays_a_job() {
         [CommitFault::UnknownDone, CommitFault::UnknownNotDone, CommitFault::Busy, CommitFault::Conflict];
     storage.script_commits([CommitFault::Pass].into_iter().chain(faults.into_iter().cycle().take(8)));
     storage.script_removals([RemovalFault::Fail, RemovalFault::FailDone, RemovalFault::Pass]);
-    engine.delete_container("d", "c", &ANY).unwrap();
+    engine.catalog().delete_container("d", "c", &ANY).unwrap();
     wait_for_jobs(&engine);
     assert_eq!(container_rows(&memory), []);
 }
@@ -164,7 +164,7 @@ fn a_failed_delete_leaves_the_container_in_use() {
     let engine = support::open_on(storage.clone());
     let container = container(&engine);
     storage.script_commits([CommitFault::Fenced]);
-    assert!(engine.delete_container("d", "c", &ANY).is_err());
+    assert!(engine.catalog().delete_container("d", "c", &ANY).is_err());
     upsert(&engine, &container, "still", 1).unwrap();
     assert_eq!(support::items(&engine, &container).len(), 1);
 }
@@ -176,9 +176,9 @@ fn a_delete_in_doubt_is_finished_later() {
     let engine = support::open_on(storage.clone());
     let container = container(&engine);
     storage.script_commits([CommitFault::UnknownNotDone; 6]);
-    assert!(matches!(engine.delete_container("d", "c", &ANY), Err(EngineError::Unresolved)));
+    assert!(matches!(engine.catalog().delete_container("d", "c", &ANY), Err(EngineError::Unresolved)));
     assert!(upsert(&engine, &container, "late", 1).is_err());
-    wait_until("the delete is settled", || engine.container("d", "c").is_err());
+    wait_until("the delete is settled", || engine.catalog().container("d", "c").is_err());
     wait_for_jobs(&engine);
     assert_eq!(container_rows(&memory), []);
 }
@@ -201,7 +201,7 @@ fn a_drop_commits_nothing_per_row() {
             counted.fetch_add(commit.ops.iter().filter(is_row).count() as u64, Ordering::SeqCst);
         }
     });
-    engine.delete_container("d", "c", &ANY).unwrap();
+    engine.catalog().delete_container("d", "c", &ANY).unwrap();
     wait_for_jobs(&engine);
     let commits = Calls::count(&calls.commits) - commits;
     assert_eq!(deleted.load(Ordering::SeqCst), 0, "rows were deleted one by one");
@@ -218,7 +218,7 @@ fn a_drop_delays_no_index_build() {
     let first = container(&engine);
     fill(&engine, &first, 10);
     let body = CONTAINER.replace("\"c\"", "\"c2\"");
-    let second = engine.create_container("d", &json(&body), None).unwrap();
+    let second = engine.catalog().create_container("d", &json(&body), None).unwrap();
     fill(&engine, &second, 10);
     let is_held = Arc::new(AtomicBool::new(true));
     let held = Arc::clone(&is_held);
@@ -227,12 +227,14 @@ fn a_drop_delays_no_index_build() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     });
-    engine.delete_container("d", "c", &ANY).unwrap();
+    engine.catalog().delete_container("d", "c", &ANY).unwrap();
     let policy =
         r#","indexingPolicy":{"includedPaths":[{"path":"/value/?"}],"excludedPaths":[{"path":"/*"}]}}"#;
     let changed = format!("{}{policy}", body.strip_suffix('}').unwrap());
-    engine.replace_container("d", "c2", &json(&changed), &ANY).unwrap();
-    wait_until("the index is built", || engine.container("d", "c2").unwrap().index_progress() == 100);
+    engine.catalog().replace_container("d", "c2", &json(&changed), &ANY).unwrap();
+    wait_until("the index is built", || {
+        engine.catalog().container("d", "c2").unwrap().index_progress() == 100
+    });
     assert_eq!(statistic(&engine, "reclaim_jobs_waiting"), 1);
     is_held.store(false, Ordering::SeqCst);
     wait_for_jobs(&engine);
@@ -259,7 +261,7 @@ fn dropped_containers_give_their_space_back() {
     let bodies: Vec<String> = (0..4).map(|n| CONTAINER.replace("\"c\"", &format!("\"drop{n}\""))).collect();
     let padding = "no two bytes of a text compress to nothing, but these do ".repeat(20);
     for (nth, body) in bodies.iter().enumerate() {
-        let dropped = engine.create_container("d", &json(body), None).unwrap();
+        let dropped = engine.catalog().create_container("d", &json(body), None).unwrap();
         for number in 0..1500u64 {
             let noise = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let item = format!(
@@ -270,13 +272,13 @@ fn dropped_containers_give_their_space_back() {
             support::write(&engine, &dropped, quire_engine::WriteKind::Create, &item).unwrap();
         }
         if nth % 2 == 0 {
-            engine.delete_container("d", &format!("drop{nth}"), &ANY).unwrap();
+            engine.catalog().delete_container("d", &format!("drop{nth}"), &ANY).unwrap();
         }
     }
     let full = table_bytes(folder.path());
     assert!(full > 3 * EMPTY_BYTES_MAX, "{full} bytes: nothing to give back");
     for nth in [1, 3] {
-        engine.delete_container("d", &format!("drop{nth}"), &ANY).unwrap();
+        engine.catalog().delete_container("d", &format!("drop{nth}"), &ANY).unwrap();
     }
     let started = std::time::Instant::now();
     while statistic(&engine, "reclaim_jobs_waiting") > 0 || table_bytes(folder.path()) > EMPTY_BYTES_MAX {

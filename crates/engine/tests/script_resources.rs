@@ -30,7 +30,7 @@ fn script(id: &str, text: &str) -> Value {
 }
 
 fn create(engine: &Engine, kind: ScriptKind, body: &Value) -> Result<Arc<Resource>, EngineError> {
-    engine.create_script("d", "c", kind, body)
+    engine.catalog().create_script("d", "c", kind, body)
 }
 
 /// Three of each kind, all kinds with the same ids.
@@ -61,6 +61,7 @@ fn scripts_are_the_same_after_the_store_was_opened_again() {
     assert_eq!(dump(&engine), before);
     assert_eq!(statistic(&engine, "scripts"), 9);
     let procedures: Vec<String> = engine
+        .catalog()
         .scripts("d", "c", PROCEDURE)
         .unwrap()
         .iter()
@@ -87,7 +88,7 @@ fn the_text_is_kept_byte_for_byte_and_never_compiled() {
     {
         let id = number.to_string();
         create(&engine, kind, &script(&id, text)).unwrap();
-        let read = engine.script("d", "c", kind, &id).unwrap();
+        let read = engine.catalog().script("d", "c", kind, &id).unwrap();
         assert_eq!(read.body.get("body").and_then(Value::as_str), Some(*text));
     }
     let larger = script("larger", &(long + " "));
@@ -161,7 +162,7 @@ fn what_is_no_script_is_refused() {
     "#]].assert_eq(&answers);
     assert!(message(create(&engine, PROCEDURE, &script(&"x".repeat(256), ""))).contains("is invalid"));
     create(&engine, PROCEDURE, &script(&"x".repeat(255), "")).unwrap();
-    engine.delete_script("d", "c", PROCEDURE, &"x".repeat(255), &ANY).unwrap();
+    engine.catalog().delete_script("d", "c", PROCEDURE, &"x".repeat(255), &ANY).unwrap();
     assert_eq!(dump(&engine), before);
 }
 
@@ -176,7 +177,7 @@ fn words_of_triggers_are_taken_in_any_case_and_given_back_as_sent() {
                 r#"{{"id":"{id}","body":"","triggerType":"{kind}","triggerOperation":"{operation}"}}"#
             );
             create(&engine, ScriptKind::Trigger, &json(&body)).unwrap();
-            let read = engine.script("d", "c", ScriptKind::Trigger, &id).unwrap();
+            let read = engine.catalog().script("d", "c", ScriptKind::Trigger, &id).unwrap();
             assert_eq!(Value::Object(read.body.clone()).to_json(), body);
         }
     }
@@ -186,22 +187,22 @@ fn words_of_triggers_are_taken_in_any_case_and_given_back_as_sent() {
 fn a_script_is_found_by_name_and_by_rid_in_its_kind_and_container_only() {
     let engine = open(&MemoryStorage::new());
     fill(&engine);
-    engine.create_container("d", &json(&CONTAINER.replace("\"c\"", "\"other\"")), None).unwrap();
-    let found = engine.script("d", "c", PROCEDURE, "a").unwrap();
+    engine.catalog().create_container("d", &json(&CONTAINER.replace("\"c\"", "\"other\"")), None).unwrap();
+    let found = engine.catalog().script("d", "c", PROCEDURE, "a").unwrap();
     let rid = found.rid.to_string();
-    assert_eq!(engine.script("d", "c", PROCEDURE, &rid).unwrap().id, "a");
+    assert_eq!(engine.catalog().script("d", "c", PROCEDURE, &rid).unwrap().id, "a");
     for (container, kind, segment) in
         [("c", ScriptKind::Trigger, rid.as_str()), ("other", PROCEDURE, &rid), ("other", PROCEDURE, "a")]
     {
-        let missing = engine.script("d", container, kind, segment);
+        let missing = engine.catalog().script("d", container, kind, segment);
         assert!(matches!(missing, Err(EngineError::ResourceNotFound { .. })), "{container} {segment}");
     }
     assert!(matches!(
-        engine.script("d", "x", PROCEDURE, "a"),
+        engine.catalog().script("d", "x", PROCEDURE, "a"),
         Err(EngineError::OwnerNotFound { kind: "container", .. })
     ));
     assert!(matches!(
-        engine.scripts("x", "c", PROCEDURE),
+        engine.catalog().scripts("x", "c", PROCEDURE),
         Err(EngineError::OwnerNotFound { kind: "database", .. })
     ));
 }
@@ -211,29 +212,36 @@ fn scripts_are_replaced_upserted_and_deleted() {
     let engine = open(&MemoryStorage::new());
     fill(&engine);
     for kind in KINDS {
-        let first = engine.script("d", "c", kind, "a").unwrap();
+        let first = engine.catalog().script("d", "c", kind, "a").unwrap();
         let taken = create(&engine, kind, &script("a", "other"));
         assert!(matches!(taken, Err(EngineError::AlreadyExists { .. })));
-        let (second, created) =
-            engine.upsert_script("d", "c", kind, &script("a", "second"), &Precondition::default()).unwrap();
+        let (second, created) = engine
+            .catalog()
+            .upsert_script("d", "c", kind, &script("a", "second"), &Precondition::default())
+            .unwrap();
         assert!(!created && second.rid == first.rid && second.etag != first.etag);
         let stale = Precondition { if_match: Some(first.etag.clone()) };
         let replace = |id: &str, precondition| {
-            engine.replace_script("d", "c", kind, "a", &script(id, "third"), precondition)
+            engine.catalog().replace_script("d", "c", kind, "a", &script(id, "third"), precondition)
         };
         assert!(matches!(replace("a", &stale), Err(EngineError::PreconditionFailed)));
         assert!(matches!(replace("renamed", &ANY), Err(EngineError::BadRequest { .. })));
         let third = replace("a", &Precondition { if_match: Some(second.etag.clone()) }).unwrap();
         assert_eq!(third.rid, first.rid);
-        assert_eq!(engine.script("d", "c", kind, "a").unwrap().body.get("body"), Some(&"third".into()));
-        let delete = |precondition| engine.delete_script("d", "c", kind, "a", precondition);
+        assert_eq!(
+            engine.catalog().script("d", "c", kind, "a").unwrap().body.get("body"),
+            Some(&"third".into())
+        );
+        let delete = |precondition| engine.catalog().delete_script("d", "c", kind, "a", precondition);
         assert!(matches!(delete(&stale), Err(EngineError::PreconditionFailed)));
         delete(&ANY).unwrap();
         assert!(matches!(delete(&ANY), Err(EngineError::ResourceNotFound { .. })));
-        let gone = engine.replace_script("d", "c", kind, "a", &script("a", ""), &ANY);
+        let gone = engine.catalog().replace_script("d", "c", kind, "a", &script("a", ""), &ANY);
         assert!(matches!(gone, Err(EngineError::ResourceNotFound { .. })));
-        let (again, created) =
-            engine.upsert_script("d", "c", kind, &script("a", ""), &Precondition::default()).unwrap();
+        let (again, created) = engine
+            .catalog()
+            .upsert_script("d", "c", kind, &script("a", ""), &Precondition::default())
+            .unwrap();
         assert!(created && again.rid != first.rid);
     }
 }
@@ -244,11 +252,14 @@ fn a_container_gives_its_newest_scripts_however_old_it_is() {
     let old = container(&engine);
     assert!(old.scripts().procedure("a").is_none());
     create(&engine, PROCEDURE, &script("a", "first")).unwrap();
-    engine.replace_container("d", "c", &json(&CONTAINER.replace("}}", "},\"defaultTtl\":9}")), &ANY).unwrap();
+    engine
+        .catalog()
+        .replace_container("d", "c", &json(&CONTAINER.replace("}}", "},\"defaultTtl\":9}")), &ANY)
+        .unwrap();
     create(&engine, ScriptKind::Trigger, &script("t", "")).unwrap();
     create(&engine, ScriptKind::UserDefinedFunction, &script("f", "")).unwrap();
-    engine.replace_script("d", "c", PROCEDURE, "a", &script("a", "second"), &ANY).unwrap();
-    for container in [old, engine.container("d", "c").unwrap()] {
+    engine.catalog().replace_script("d", "c", PROCEDURE, "a", &script("a", "second"), &ANY).unwrap();
+    for container in [old, engine.catalog().container("d", "c").unwrap()] {
         let scripts = container.scripts();
         let procedure = scripts.procedure("a").unwrap();
         assert_eq!(procedure.body.get("body"), Some(&"second".into()));
@@ -259,7 +270,7 @@ fn a_container_gives_its_newest_scripts_however_old_it_is() {
         assert_eq!(scripts.procedure("__.sys.echo").unwrap().id, "__.sys.echo");
     }
     assert_eq!(
-        message(engine.script("d", "c", PROCEDURE, "__.sys.echo")),
+        message(engine.catalog().script("d", "c", PROCEDURE, "__.sys.echo")),
         "stored procedure \"__.sys.echo\" not found"
     );
 }
@@ -269,11 +280,11 @@ fn scripts_go_with_their_container_and_database() {
     let storage = MemoryStorage::new();
     let engine = open(&storage);
     fill(&engine);
-    engine.delete_container("d", "c", &ANY).unwrap();
-    engine.create_container("d", &json(CONTAINER), None).unwrap();
-    assert!(engine.scripts("d", "c", PROCEDURE).unwrap().is_empty());
+    engine.catalog().delete_container("d", "c", &ANY).unwrap();
+    engine.catalog().create_container("d", &json(CONTAINER), None).unwrap();
+    assert!(engine.catalog().scripts("d", "c", PROCEDURE).unwrap().is_empty());
     create(&engine, PROCEDURE, &script("a", "")).unwrap();
-    engine.delete_database("d", &ANY).unwrap();
+    engine.catalog().delete_database("d", &ANY).unwrap();
     wait_for_jobs(&engine);
     engine.close().unwrap();
     assert_eq!(verify(&storage).unwrap().problems, Vec::<String>::new());
@@ -307,9 +318,12 @@ fn a_container_holds_500_scripts_of_a_kind() {
     }
     let full = create(&engine, PROCEDURE, &script("one more", ""));
     assert!(matches!(full, Err(EngineError::Forbidden { .. })));
-    engine.upsert_script("d", "c", PROCEDURE, &script("7", "replaced"), &Precondition::default()).unwrap();
+    engine
+        .catalog()
+        .upsert_script("d", "c", PROCEDURE, &script("7", "replaced"), &Precondition::default())
+        .unwrap();
     create(&engine, ScriptKind::Trigger, &script("of another kind", "")).unwrap();
-    engine.delete_script("d", "c", PROCEDURE, "0", &ANY).unwrap();
+    engine.catalog().delete_script("d", "c", PROCEDURE, "0", &ANY).unwrap();
     create(&engine, PROCEDURE, &script("one more", "")).unwrap();
 }
 
@@ -368,8 +382,8 @@ fn all_scripts_of_a_container_have_64_mb_of_text() {
     create(&engine, PROCEDURE, &script("empty", "")).unwrap();
     let full = create(&engine, ScriptKind::UserDefinedFunction, &script("a", " "));
     assert!(matches!(full, Err(EngineError::Forbidden { .. })));
-    let larger = engine.replace_script("d", "c", PROCEDURE, "empty", &script("empty", " "), &ANY);
+    let larger = engine.catalog().replace_script("d", "c", PROCEDURE, "empty", &script("empty", " "), &ANY);
     assert!(matches!(larger, Err(EngineError::Forbidden { .. })));
-    engine.replace_script("d", "c", PROCEDURE, "0", &script("0", &text[1..]), &ANY).unwrap();
+    engine.catalog().replace_script("d", "c", PROCEDURE, "0", &script("0", &text[1..]), &ANY).unwrap();
     create(&engine, ScriptKind::UserDefinedFunction, &script("a", " ")).unwrap();
 }

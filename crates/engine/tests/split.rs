@@ -40,7 +40,7 @@ fn item(id: u64, key: u64, n: u64) -> String {
 /// The same data after a split, seen by someone who has just come.
 fn split(fixture: &mut Fixture, id: &str) -> [u32; 2] {
     let children = fixture.engine.split_partition(&fixture.container, id).expect("split");
-    fixture.container = fixture.engine.container("db", "c").expect("still there");
+    fixture.container = fixture.engine.catalog().container("db", "c").expect("still there");
     check_sound(fixture);
     children
 }
@@ -507,7 +507,7 @@ fn splits_under(kind: &str, seed: u64) {
             while written.load(Ordering::Relaxed) < from + 150 {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            let container = fixture.engine.container("db", "c").expect("there");
+            let container = fixture.engine.catalog().container("db", "c").expect("there");
             let parts = container.partitions();
             let largest = parts.iter().max_by_key(|part| part.item_count).expect("partitions");
             fixture.engine.split_partition(&container, &largest.id).unwrap_or_else(|error| {
@@ -606,7 +606,7 @@ fn a_commit_that_goes_wrong() {
         check_sound(&fixture);
         let count = fixture.all(Some("SELECT VALUE COUNT(1) FROM c"), &Scope::default(), -1);
         assert_eq!(count[0].as_i64(), Some(40), "{told}");
-        let parts = fixture.engine.container("db", "c").expect("there").partitions().len();
+        let parts = fixture.engine.catalog().container("db", "c").expect("there").partitions().len();
         match outcome {
             Ok(_) | Err(EngineError::Unresolved) => assert_eq!(parts, 2, "{told}"),
             Err(error) => assert_eq!(parts, 1, "{told}: {error}"),
@@ -658,7 +658,7 @@ fn what_cannot_be_split_is_not_tried_all_the_time() {
     // Another logical partition makes it possible.
     (0..50).for_each(|n| drop(fixture.upsert(&item(n, 2, n)).expect("written")));
     let started = Instant::now();
-    while fixture.engine.container("db", "c").expect("there").partitions().len() < 2 {
+    while fixture.engine.catalog().container("db", "c").expect("there").partitions().len() < 2 {
         assert!(started.elapsed() < Duration::from_secs(60), "never split");
         std::thread::sleep(Duration::from_millis(5));
     }

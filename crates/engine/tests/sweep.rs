@@ -85,8 +85,11 @@ fn a_shorter_default_acts_on_what_is_there() {
     std::thread::sleep(Duration::from_millis(700)); // a round that finds nothing
     assert_eq!(fixture.container.usage().0, 50);
     let definition = json(&format!(r#"{{"id":"c","partitionKey":{HASH},"defaultTtl":50}}"#));
-    fixture.container =
-        fixture.engine.replace_container("db", "c", &definition, &Precondition::default()).expect("replaced");
+    fixture.container = fixture
+        .engine
+        .catalog()
+        .replace_container("db", "c", &definition, &Precondition::default())
+        .expect("replaced");
     wait_for_items(&fixture, 0);
     assert_sound(&storage);
 }
@@ -167,7 +170,7 @@ fn an_idle_container_is_not_touched() {
     let (fixture, calls, _) = hooked(r#""defaultTtl":1000"#);
     for number in 0..20 {
         let definition = json(&format!(r#"{{"id":"c{number}","partitionKey":{HASH},"defaultTtl":1000}}"#));
-        fixture.engine.create_container("db", &definition, None).expect("created");
+        fixture.engine.catalog().create_container("db", &definition, None).expect("created");
     }
     fixture.create(r#"{"id":"1","pk":"p"}"#).expect("created");
     fixture.create(r#"{"id":"2","pk":"p","ttl":2000}"#).expect("created");
@@ -250,7 +253,7 @@ fn an_unreadable_row_stops_nothing() {
 fn containers_take_turns() {
     let (fixture, calls, _) = hooked(r#""defaultTtl":10"#);
     let other = json(&format!(r#"{{"id":"other","partitionKey":{HASH},"defaultTtl":10}}"#));
-    let other = fixture.engine.create_container("db", &other, None).expect("created");
+    let other = fixture.engine.catalog().create_container("db", &other, None).expect("created");
     let large = Arc::clone(&fixture.container);
     for n in 0..3000 {
         fixture.create(&format!(r#"{{"id":"{n}","pk":"k{}"}}"#, n % 7)).expect("created");

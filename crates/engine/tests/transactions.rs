@@ -37,13 +37,13 @@ impl Bench {
         let faults = Arc::new(faults);
         let engine = Engine::open(faults.clone(), options_with(partitions)).unwrap();
         database(&engine, "d");
-        engine.create_container("d", &json(ACCOUNTS), None).unwrap();
-        engine.create_container("d", &json(ORDERS), None).unwrap();
+        engine.catalog().create_container("d", &json(ACCOUNTS), None).unwrap();
+        engine.catalog().create_container("d", &json(ORDERS), None).unwrap();
         Bench { faults, engine }
     }
 
     fn container(&self, id: &str) -> Arc<Container> {
-        self.engine.container("d", id).unwrap()
+        self.engine.catalog().container("d", id).unwrap()
     }
 
     fn transact(&self, operations: Vec<TransactionOperation>) -> Result<TransactionAnswer, EngineError> {
@@ -280,7 +280,7 @@ fn one_commit_and_one_lsn_per_partition() {
     let storage = bench.faults.inner().reopen();
     bench.engine.close().unwrap();
     let engine = Engine::open(Arc::new(storage), options_with(5)).unwrap();
-    let container = engine.container("d", "accounts").unwrap();
+    let container = engine.catalog().container("d", "accounts").unwrap();
     assert_eq!(support::items(&engine, &container).len(), 40);
 }
 
@@ -470,7 +470,7 @@ fn a_deleted_container_takes_no_transaction() {
     let bench = Bench::new(1);
     bench.done(vec![account("ada", 1)]);
     let handle = bench.container("orders");
-    bench.engine.delete_container("d", "orders", &Default::default()).unwrap();
+    bench.engine.catalog().delete_container("d", "orders", &Default::default()).unwrap();
     let (at, error) = bench.failed(vec![account("ada", 2), order("ada", "o", 1)]);
     assert!(matches!((at, error), (1, EngineError::ResourceNotFound { .. })));
     assert!(write(&bench.engine, &handle, WriteKind::Create, "{}").is_err());
@@ -537,7 +537,7 @@ fn a_storage_that_cannot_is_said_to() {
     let caps = Caps { commit_spans_partitions: false, ..memory.caps().clone() };
     let engine = Engine::open(Arc::new(Narrow(memory, caps)), options_with(5)).unwrap();
     database(&engine, "d");
-    engine.create_container("d", &json(ACCOUNTS), None).unwrap();
+    engine.catalog().create_container("d", &json(ACCOUNTS), None).unwrap();
     let refused = engine.transact("d", vec![account("ada", 1)], &Default::default());
     assert!(matches!(refused, Err(EngineError::NotSupported { .. })));
 }

@@ -170,8 +170,8 @@ fn a_policy_adds_an_index() {
     let query = "SELECT TOP 3 VALUE c.id FROM c ORDER BY VectorDistance(c.v, [7.2,1])";
     assert!(!same(&fixture, query).contains("vector index"));
     let body = json(&format!(r#"{{"id":"c","partitionKey":{HASH},{with}}}"#));
-    fixture.engine.replace_container("db", "c", &body, &Precondition::default()).expect("replaced");
-    fixture.container = fixture.engine.container("db", "c").expect("there");
+    fixture.engine.catalog().replace_container("db", "c", &body, &Precondition::default()).expect("replaced");
+    fixture.container = fixture.engine.catalog().container("db", "c").expect("there");
     same(&fixture, query);
     caught_up(&fixture);
     assert!(same(&fixture, query).contains("Nearest in quantizedFlat vector index /v, exact"));
@@ -410,8 +410,12 @@ fn an_index_that_the_policy_drops_has_no_rows() {
     let without = with.replace(r#"{"path":"/v","type":"diskANN"}"#, "");
     let mut replace = |members: &str| {
         let body = json(&format!(r#"{{"id":"c","partitionKey":{HASH},{members}}}"#));
-        fixture.engine.replace_container("db", "c", &body, &Precondition::default()).expect("replaced");
-        fixture.container = fixture.engine.container("db", "c").expect("there");
+        fixture
+            .engine
+            .catalog()
+            .replace_container("db", "c", &body, &Precondition::default())
+            .expect("replaced");
+        fixture.container = fixture.engine.catalog().container("db", "c").expect("there");
         fixture.container.index_progress()
     };
     replace(&without);
@@ -421,8 +425,8 @@ fn an_index_that_the_policy_drops_has_no_rows() {
     }
     sound(&memory.reopen());
     let body = json(&format!(r#"{{"id":"c","partitionKey":{HASH},{with}}}"#));
-    fixture.engine.replace_container("db", "c", &body, &Precondition::default()).expect("replaced");
-    fixture.container = fixture.engine.container("db", "c").expect("there");
+    fixture.engine.catalog().replace_container("db", "c", &body, &Precondition::default()).expect("replaced");
+    fixture.container = fixture.engine.catalog().container("db", "c").expect("there");
     assert_eq!(caught_up(&fixture).items, 1300);
     while fixture.container.index_progress() < 100 {
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -430,7 +434,7 @@ fn an_index_that_the_policy_drops_has_no_rows() {
     // In place it does not change.
     let other = with.replace("diskANN", "quantizedFlat");
     let body = json(&format!(r#"{{"id":"c","partitionKey":{HASH},{other}}}"#));
-    let refused = fixture.engine.replace_container("db", "c", &body, &Precondition::default());
+    let refused = fixture.engine.catalog().replace_container("db", "c", &body, &Precondition::default());
     assert!(refused.is_err());
 }
 
@@ -462,7 +466,7 @@ fn an_index_goes_on_after_a_split_and_a_restore() {
     let mut random = Random(16);
     (1300..1400).for_each(|id| drop(fixture.create(&placed_item(&mut random, id)).expect("created")));
     fixture.engine.split_partition(&fixture.container, "0").expect("split");
-    fixture.container = fixture.engine.container("db", "c").expect("there");
+    fixture.container = fixture.engine.catalog().container("db", "c").expect("there");
     (1400..1500).for_each(|id| drop(fixture.create(&placed_item(&mut random, id)).expect("created")));
     let plan = same(&fixture, &nearest_query(&mut random, ""));
     assert!(plan.contains("Nearest in flat"), "{plan}");
@@ -489,7 +493,7 @@ fn an_index_goes_on_after_a_split_and_a_restore() {
 #[test]
 fn a_dropped_container_leaves_nothing() {
     let (fixture, memory) = filled("diskANN", 1100, 1);
-    fixture.engine.delete_container("db", "c", &Precondition::default()).expect("deleted");
+    fixture.engine.catalog().delete_container("db", "c", &Precondition::default()).expect("deleted");
     while index_rows(&*memory, &fixture) > 0 {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }

@@ -28,7 +28,7 @@ fn hooked() -> (Fixture, Arc<Calls>) {
 fn switch_on(engine: &Engine) -> Result<Arc<Container>, EngineError> {
     let policy = r#""changeFeedPolicy":{"retentionDuration":1000}"#;
     let definition = json(&format!(r#"{{"id":"c","partitionKey":{HASH},{policy}}}"#));
-    engine.replace_container("db", "c", &definition, &Precondition::default())
+    engine.catalog().replace_container("db", "c", &definition, &Precondition::default())
 }
 
 /// LSNs of all versions behind a position, and the position behind them.
@@ -177,7 +177,7 @@ fn the_beginning_is_found_after_a_restart() {
     drop(fixture);
     storage.reopen().unwrap();
     let engine = Engine::open(storage, options(&FakeClock::new(), 1)).unwrap();
-    let container = engine.container("db", "c").unwrap();
+    let container = engine.catalog().container("db", "c").unwrap();
     assert!(is_too_early(versions(&engine, &container, FeedStart::After("\"0\"".to_owned()))));
     let (_, start) = versions(&engine, &container, FeedStart::Now).unwrap();
     assert_eq!(start, "\"1\"");

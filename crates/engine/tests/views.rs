@@ -34,7 +34,7 @@ fn create_view(
         r#"{{"id":"{id}","partitionKey":{{"paths":["{key}"],"version":2}},
             "materializedViewDefinition":{{"sourceCollectionId":"c","definition":"{projection}"}}}}"#
     );
-    engine.create_container("db", &json(&body), None)
+    engine.catalog().create_container("db", &json(&body), None)
 }
 
 /// Until the view follows its source and is where it is.
@@ -95,8 +95,8 @@ fn found(view: &[Value]) -> BTreeMap<String, String> {
 
 fn assert_same(engine: &Engine, view: &Arc<Container>, names: Option<&[&str]>) {
     catch_up(engine, view);
-    let source = engine.container("db", "c").expect("the source");
-    let view = engine.container("db", &view.definition.id).expect("the view");
+    let source = engine.catalog().container("db", "c").expect("the source");
+    let view = engine.catalog().container("db", &view.definition.id).expect("the view");
     assert_eq!(found(&all(engine, &view)), expected(&all(engine, &source), names));
 }
 
@@ -279,34 +279,34 @@ fn sources_and_views_depend_on_each_other() {
     }
     let missing = r#"{"id":"v","partitionKey":{"paths":["/a"]},
         "materializedViewDefinition":{"sourceCollectionId":"nowhere","definition":"SELECT * FROM c"}}"#;
-    engine.create_container("db", &json(missing), None).map(|_| ()).expect_err("no such source");
+    engine.catalog().create_container("db", &json(missing), None).map(|_| ()).expect_err("no such source");
     let view = create_view(engine, "v", "/a", "SELECT * FROM c").expect("a view");
     let of_view = r#"{"id":"w","partitionKey":{"paths":["/a"]},
         "globalSecondaryIndexDefinition":{"sourceContainerId":"v","definition":"SELECT * FROM c"}}"#;
-    engine.create_container("db", &json(of_view), None).map(|_| ()).expect_err("a view of a view");
+    engine.catalog().create_container("db", &json(of_view), None).map(|_| ()).expect_err("a view of a view");
     for n in 1..5 {
         create_view(engine, &format!("v{n}"), "/a", "SELECT * FROM c").expect("a view");
     }
     create_view(engine, "v5", "/a", "SELECT * FROM c").map(|_| ()).expect_err("the sixth");
     let names: Vec<String> =
-        engine.views_of(&fixture.container).iter().map(|view| view.definition.id.clone()).collect();
+        engine.catalog().views_of(&fixture.container).iter().map(|view| view.definition.id.clone()).collect();
     assert_eq!(names, ["v", "v1", "v2", "v3", "v4"]);
     let any = Precondition::default();
-    engine.delete_container("db", "c", &any).expect_err("it has views");
+    engine.catalog().delete_container("db", "c", &any).expect_err("it has views");
     let body = json(
         r#"{"id":"v","partitionKey":{"paths":["/a"],"version":2},"indexingPolicy":{"indexingMode":"none","automatic":false}}"#,
     );
-    let replaced = engine.replace_container("db", "v", &body, &any).expect("another policy");
+    let replaced = engine.catalog().replace_container("db", "v", &body, &any).expect("another policy");
     assert_eq!(replaced.definition.view, view.definition.view);
     let body = json(
         r#"{"id":"v","partitionKey":{"paths":["/a"],"version":2},
             "materializedViewDefinition":{"sourceCollectionId":"c","definition":"SELECT c.a FROM c"}}"#,
     );
-    engine.replace_container("db", "v", &body, &any).map(|_| ()).expect_err("another projection");
+    engine.catalog().replace_container("db", "v", &body, &any).map(|_| ()).expect_err("another projection");
     for view in names {
-        engine.delete_container("db", &view, &any).expect("deleted");
+        engine.catalog().delete_container("db", &view, &any).expect("deleted");
     }
-    engine.delete_container("db", "c", &any).expect("deleted");
+    engine.catalog().delete_container("db", "c", &any).expect("deleted");
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn the_model() {
         fixture.clock.advance(1);
         match round % 4 {
             0 => {
-                let view = fixture.engine.container("db", "v").expect("the view");
+                let view = fixture.engine.catalog().container("db", "v").expect("the view");
                 fixture.engine.rebuild_view(&view).expect("begins");
             }
             1 => {
@@ -375,21 +375,25 @@ fn the_model() {
                 fixture.engine.pause_sweep(false);
             }
             2 if round == 6 => {
-                fixture.engine.delete_container("db", "v", &Precondition::default()).expect("deleted");
+                fixture
+                    .engine
+                    .catalog()
+                    .delete_container("db", "v", &Precondition::default())
+                    .expect("deleted");
                 create_view(&fixture.engine, "v", "/b", "SELECT c.a, c.b, c.ttl FROM c").expect("a view");
             }
             _ => {}
         }
         if random.below(2) == 0 {
             settle(&fixture);
-            let view = fixture.engine.container("db", "v").expect("the view");
+            let view = fixture.engine.catalog().container("db", "v").expect("the view");
             let names = (round >= 6).then_some(&["a", "b", "ttl"][..]);
             let names = names.or(Some(&["pk", "a", "b", "ttl"]));
             assert_same(&fixture.engine, &view, names);
         }
     }
     settle(&fixture);
-    let view = fixture.engine.container("db", "v").expect("the view");
+    let view = fixture.engine.catalog().container("db", "v").expect("the view");
     assert_same(&fixture.engine, &view, Some(&["a", "b", "ttl"]));
     fixture.engine.close().expect("closes");
     assert_sound(&storage);
@@ -431,7 +435,7 @@ fn on_a_faulty_storage() {
         create_view(&made.engine, "v", "/a", "SELECT c.a, c.b FROM c").expect("a view");
         made.engine.close().expect("closes");
         let fixture = Fixture::again(storage.clone(), Arc::clone(&made.clock));
-        let view = fixture.engine.container("db", "v").expect("the view");
+        let view = fixture.engine.catalog().container("db", "v").expect("the view");
         for n in 0..400 {
             let (id, key) = (random.below(20), random.below(3));
             let body = format!(r#"{{"id":"{id}","pk":"k{key}","a":{},"b":{n}}}"#, random.below(4));
@@ -499,7 +503,7 @@ fn a_restored_view_is_filled_again() {
     let storage = MemoryStorage::new();
     quire_engine::restore(&backup, &storage).expect("restored");
     let again = Fixture::again(Arc::new(storage.reopen()), Arc::clone(&fixture.clock));
-    let view = again.engine.container("db", "v").expect("the view");
+    let view = again.engine.catalog().container("db", "v").expect("the view");
     assert_same(&again.engine, &view, None);
     assert_eq!(all(&again.engine, &view).len(), 299);
     again.create(r#"{"id":"new","pk":"k","a":1}"#).expect("created");
@@ -516,8 +520,8 @@ fn partitions_are_split() {
         fixture.create(&format!(r#"{{"id":"{n}","pk":"k{}","a":{}}}"#, n % 40, n % 30)).expect("created");
     }
     let split = |name: &str| {
-        for partition in fixture.engine.container("db", name).expect("there").partitions() {
-            let container = fixture.engine.container("db", name).expect("there");
+        for partition in fixture.engine.catalog().container("db", name).expect("there").partitions() {
+            let container = fixture.engine.catalog().container("db", name).expect("there");
             // One with a single key cannot be split.
             drop(fixture.engine.split_partition(&container, &partition.id));
         }
@@ -549,8 +553,8 @@ fn partitions_are_split() {
         view
     });
     assert_same(&fixture.engine, &view, None);
-    assert!(fixture.engine.container("db", "c").expect("there").partitions().len() >= 8);
-    assert!(fixture.engine.container("db", "v").expect("there").partitions().len() >= 3);
+    assert!(fixture.engine.catalog().container("db", "c").expect("there").partitions().len() >= 8);
+    assert!(fixture.engine.catalog().container("db", "v").expect("there").partitions().len() >= 3);
     // What lies in the logs of ancestors is taken by their descendants.
     fixture.engine.pause_views(true);
     for n in 0..100 {

@@ -64,14 +64,18 @@ fn an_index_build_that_panics_is_tried_again_and_holds_up_no_other() {
     let other = format!(
         r#"{{"id":"other","partitionKey":{HASH},"indexingPolicy":{{"indexingMode":"none","automatic":false}}}}"#
     );
-    fixture.engine.create_container("db", &json(&other), None).expect("created");
+    fixture.engine.catalog().create_container("db", &json(&other), None).expect("created");
     fixture.create(r#"{"id":"1","pk":"p"}"#).expect("created");
     let is_broken = Arc::new(AtomicBool::new(true));
     break_scans(&calls, prefix(&fixture.container), "quire-index-builds", Arc::clone(&is_broken));
-    let progress = |id: &str| fixture.engine.container("db", id).expect("there").index_progress();
+    let progress = |id: &str| fixture.engine.catalog().container("db", id).expect("there").index_progress();
     for id in ["c", "other"] {
         let definition = json(&format!(r#"{{"id":"{id}","partitionKey":{HASH}}}"#));
-        fixture.engine.replace_container("db", id, &definition, &Precondition::default()).expect("replaced");
+        fixture
+            .engine
+            .catalog()
+            .replace_container("db", id, &definition, &Precondition::default())
+            .expect("replaced");
     }
     wait_until("the other container has its indexes", || progress("other") == 100);
     wait_until("the build has panicked twice", || status(&fixture, "index-builds").panics >= 2);

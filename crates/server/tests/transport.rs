@@ -156,7 +156,7 @@ fn a_shutdown_finishes_what_was_accepted() {
     assert_eq!(reply.status, 201);
     assert!(busy.is_closed_within(Duration::from_secs(2)));
     server.wait_stopped().unwrap();
-    assert!(server.engine.create_database(&quire_value::Value::from("x"), None).is_err());
+    assert!(server.engine.catalog().create_database(&quire_value::Value::from("x"), None).is_err());
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Source {
             query_temp: None,
         };
         let engine = Engine::open(Arc::new(storage), options)?;
-        let container = match engine.container(&question.database, &question.container) {
+        let container = match engine.catalog().container(&question.database, &question.container) {
             Ok(container) => container,
             Err(error) => {
                 engine.close()?;

@@ -114,18 +114,18 @@ impl Catalog {
     }
 
     /// Finishes what an unresolved commit left, if there is one.
-    pub fn settle_unresolved(&self) -> Result<(), EngineError> {
+    pub(crate) fn settle_unresolved(&self) -> Result<(), EngineError> {
         self.settle(&mut self.writer.lock())
     }
 
     /// Removes rows that no state knows any more.
-    pub fn remove_rows(&self, keys: Vec<Vec<u8>>) -> Result<(), EngineError> {
+    pub(crate) fn remove_rows(&self, keys: Vec<Vec<u8>>) -> Result<(), EngineError> {
         let mut change = self.change()?;
         keys.into_iter().for_each(|key| change.delete_key(key));
         change.commit()
     }
 
-    pub fn finish_job(&self, job: Job) -> Result<(), EngineError> {
+    pub(crate) fn finish_job(&self, job: Job) -> Result<(), EngineError> {
         let mut change = self.change()?;
         change.state.jobs.remove(&job);
         change.delete_key(keys::job_key(job));

@@ -173,7 +173,7 @@ impl Catalog {
 
     /// One partition becomes two. `count` is asked once no write can change what it counts, for what is on either side of
     /// the boundary. Nothing happens when the container or its partitions are not those of `container` any more.
-    pub fn split_partition(
+    pub(crate) fn split_partition(
         &self,
         container: &Container,
         split: Split<'_>,
@@ -221,7 +221,7 @@ impl Catalog {
     }
 
     /// The container as it is now.
-    pub fn current(&self, container: &Container) -> Option<Arc<Container>> {
+    pub(crate) fn current(&self, container: &Container) -> Option<Arc<Container>> {
         let state = self.state();
         let database = state.databases.get(&container.database.rid)?;
         database.containers.get(&container.resource.rid).cloned()
@@ -237,7 +237,7 @@ impl Catalog {
 
     /// All items have their rows of the current epoch: the older ones are forgotten. False when the container is gone
     /// or its policy has changed once more.
-    pub fn finish_indexes(&self, container: &Container, epoch: u8) -> Result<bool, EngineError> {
+    pub(crate) fn finish_indexes(&self, container: &Container, epoch: u8) -> Result<bool, EngineError> {
         let mut change = self.change()?;
         let rid = &container.resource.rid;
         let Some(container) =
@@ -255,7 +255,7 @@ impl Catalog {
     }
 
     /// From now on the container has rows for items that lack these paths, as far as it can.
-    pub fn keep_missing(&self, container: &Container, paths: &[Path]) -> Result<(), EngineError> {
+    pub(crate) fn keep_missing(&self, container: &Container, paths: &[Path]) -> Result<(), EngineError> {
         let mut change = self.change()?;
         let Some(container) = change.current(container) else { return Ok(()) };
         let ResourceRow { layout, mut epochs, .. } = self.stored(container.resource.rid)?;
@@ -276,7 +276,7 @@ impl Catalog {
     }
 
     /// All items that lack these paths have their rows.
-    pub fn finish_missing(&self, container: &Container, paths: &[Path]) -> Result<(), EngineError> {
+    pub(crate) fn finish_missing(&self, container: &Container, paths: &[Path]) -> Result<(), EngineError> {
         let mut change = self.change()?;
         let Some(container) = change.current(container) else { return Ok(()) };
         let ResourceRow { layout, mut epochs, .. } = self.stored(container.resource.rid)?;
@@ -336,12 +336,16 @@ impl Change<'_> {
 
     fn publish_container(mut self, container: Container) -> Result<Arc<Container>, EngineError> {
         let container = Arc::new(container);
+        self.state.has_views |= container.definition.view.is_some();
         if let Some(database) = self.state.databases.edit(&container.database.rid) {
             database.containers.insert(container.clone());
         }
         let catalog = self.catalog;
         self.commit()?;
         catalog.workers.vector_indexes.wake();
+        if container.definition.view.is_some() {
+            catalog.workers.views.wake();
+        }
         Ok(container)
     }
 

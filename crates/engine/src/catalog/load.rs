@@ -90,7 +90,7 @@ fn write_store(storage: &dyn Storage, position: Position, ops: Vec<Op>) -> Resul
 
 impl Catalog {
     /// Reads every catalog row once; containers look up where their partitions stand when they are first used.
-    pub fn open(shared: Arc<Shared>, workers: CatalogWorkers) -> Result<Catalog, EngineError> {
+    pub(crate) fn open(shared: Arc<Shared>, workers: CatalogWorkers) -> Result<Catalog, EngineError> {
         let snapshot = shared.storage.snapshot()?;
         let position =
             shared.storage.position(CATALOG_PARTITION)?.ok_or_else(|| corrupt("a store without position"))?;
@@ -149,6 +149,7 @@ impl Loading<'_> {
             }
             RowId::Resource(ResourceId::Container { database, container }) => {
                 let container = self.open_container(database, container, row)?;
+                self.state.has_views |= container.definition.view.is_some();
                 self.database(database)?.containers.insert(Arc::new(container));
             }
             RowId::Resource(ResourceId::User { database, .. }) => {

@@ -45,7 +45,9 @@ pub(crate) use routed_key::{RoutedKey, canonical};
 pub use scripts::ContainerScripts;
 pub(crate) use scripts::check_script;
 
-pub(crate) struct Catalog {
+/// What the account contains. Databases and containers are named by path segments: a name, or a rid where no such name
+/// exists.
+pub struct Catalog {
     shared: Arc<Shared>,
     state: ArcSwap<State>,
     writer: Mutex<Writer>,
@@ -56,11 +58,11 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    pub fn state(&self) -> Arc<State> {
+    pub(crate) fn state(&self) -> Arc<State> {
         self.state.load_full()
     }
 
-    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn statistics(&self) -> Vec<(&'static str, u64)> {
         let state = self.state.load();
         let users = state.databases.iter().map(|database| database.users.len());
         vec![
@@ -82,6 +84,16 @@ impl Catalog {
     fn owner_container(&self, database: &str, container: &str) -> Result<Arc<Container>, EngineError> {
         let database = self.owner_database(database)?;
         database.containers.find(container).cloned().ok_or_else(|| owner_not_found("container", container))
+    }
+
+    /// Containers that are maintained from this one.
+    pub fn views_of(&self, container: &Container) -> Vec<Arc<Container>> {
+        views::views_of(&self.state.load(), container).into_iter().cloned().collect()
+    }
+
+    /// False while no container is a view; true from the first one on.
+    pub fn has_views(&self) -> bool {
+        self.state.load().has_views
     }
 
     pub fn container(&self, database: &str, container: &str) -> Result<Arc<Container>, EngineError> {

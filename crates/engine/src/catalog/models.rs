@@ -32,6 +32,7 @@ pub(crate) const BUILD: &str = "build";
 pub(super) type ModelSwitch = (Arc<PartitionSet>, Option<Arc<ContainerModel>>);
 
 impl Catalog {
+    /// Before any was put, the empty one.
     pub fn model(&self, database: &str) -> Result<ModelResource, EngineError> {
         let state = self.state.load();
         let database = state.databases.find(database).ok_or_else(|| not_found("database", database))?;
@@ -40,10 +41,11 @@ impl Catalog {
 
     /// The model of a database by its number; `None` where there is none.
     #[allow(dead_code, reason = "the build of declarations uses it")]
-    pub fn database_model(&self, database: u32) -> Option<Arc<DatabaseModel>> {
+    pub(crate) fn database_model(&self, database: u32) -> Option<Arc<DatabaseModel>> {
         self.state.load().database(database)?.model.clone()
     }
 
+    /// Every write that is answered after this has returned is made under the new model.
     pub fn put_model(
         &self,
         database: &str,
@@ -84,7 +86,7 @@ impl Catalog {
     /// Changes the states of declarations, such as those that a job has built. `change_states` says whether there is something
     /// to change: the model may be another one by now. Returns when no write of the older states is under way.
     #[allow(dead_code, reason = "the build of declarations uses it")]
-    pub fn change_declarations(
+    pub(crate) fn change_declarations(
         &self,
         database: u32,
         change_states: impl FnOnce(&mut Declarations) -> bool,

@@ -98,6 +98,7 @@ impl Catalog {
         change.commit()
     }
 
+    /// For resource tokens: the permission as it is now, by rid.
     pub fn permission_by_rid(&self, rid: &ResourceId) -> Option<Arc<Resource>> {
         let ResourceId::Permission { database, user, .. } = *rid else { return None };
         let state = self.state.load();

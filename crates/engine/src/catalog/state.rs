@@ -18,6 +18,8 @@ pub(crate) struct State {
     /// By number, which is the order of creation.
     pub offers: BTreeMap<u32, Arc<OfferEntry>>,
     pub offers_by_owner: HashMap<Owner, u32>,
+    /// Some container is, or was, a view.
+    pub has_views: bool,
     /// Deleted things whose rows are still there.
     pub jobs: BTreeSet<Job>,
 }

@@ -68,7 +68,7 @@ impl Engine {
         operations: Vec<TransactionOperation>,
         cancel: &Cancel,
     ) -> Result<TransactionAnswer, EngineError> {
-        self.database(database)?;
+        self.catalog.database(database)?;
         check_count(operations.len())?;
         if !self.shared.storage.caps().commit_spans_partitions {
             return Err(EngineError::NotSupported { feature: "a transaction on this storage".to_owned() });
@@ -109,7 +109,7 @@ impl Engine {
         containers: &mut Vec<Arc<Container>>,
         targets: &mut Vec<Target>,
     ) -> Result<usize, EngineError> {
-        let container = self.container(database, &operation.container)?;
+        let container = self.catalog.container(database, &operation.container)?;
         let key = key_of(&container, operation)?;
         let at = containers.iter().position(|other| other.number == container.number);
         let at = at.unwrap_or_else(|| {

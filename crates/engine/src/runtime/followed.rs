@@ -21,10 +21,6 @@ impl FollowedContainers {
         self.0.load().contains_key(&container)
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.load().is_empty()
-    }
-
     /// From now on these are followed, and no others.
     pub fn set(&self, followers: HashMap<u32, Vec<Arc<dyn Follower>>>) {
         self.0.store(Arc::new(followers));

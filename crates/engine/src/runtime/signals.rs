@@ -78,6 +78,8 @@ pub(crate) struct CatalogWorkers {
     pub index_builds: Arc<Signal>,
     pub reclaim: Arc<Signal>,
     pub vector_indexes: Arc<Signal>,
+    /// Only when there is a new view.
+    pub views: Arc<Signal>,
 }
 
 impl CatalogWorkers {

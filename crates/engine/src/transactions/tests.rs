@@ -44,8 +44,8 @@ impl Bench {
         let memory = MemoryStorage::new();
         let clock = Arc::new(Still(AtomicI64::new(1_700_000_000_000)));
         let (faults, engine) = Bench::open(&memory, &clock, partitions);
-        engine.create_database(&json(r#"{"id":"d"}"#), None).unwrap();
-        let container = engine.create_container("d", &json(definition), None).unwrap();
+        engine.catalog().create_database(&json(r#"{"id":"d"}"#), None).unwrap();
+        let container = engine.catalog().create_container("d", &json(definition), None).unwrap();
         Bench { memory, faults, clock, engine, container }
     }
 
@@ -776,7 +776,7 @@ fn random_transactions(seed: u64, definition: &str, partitions: u32) {
             let Bench { memory, clock, engine, .. } = bench;
             engine.close().unwrap();
             let (faults, engine) = Bench::open(&memory, &clock, partitions);
-            let container = engine.container("d", "c").unwrap();
+            let container = engine.catalog().container("d", "c").unwrap();
             bench = Bench { memory, faults, clock, engine, container };
         }
         for number in 0..6 {
@@ -858,8 +858,8 @@ fn concurrent_transactions_survive_faults() {
         let rates =
             Rates { conflict: 40, busy: 40, unknown_done: 40, unknown_not_done: 40, ..Rates::default() };
         let quiet = Bench::open(&memory, &clock, 1).1;
-        quiet.create_database(&json(r#"{"id":"d"}"#), None).unwrap();
-        quiet.create_container("d", &json(DEFINITION), None).unwrap();
+        quiet.catalog().create_database(&json(r#"{"id":"d"}"#), None).unwrap();
+        quiet.catalog().create_container("d", &json(DEFINITION), None).unwrap();
         quiet.close().unwrap();
         let faults = Arc::new(FaultStorage::seeded(memory.reopen(), 7, rates));
         let options = Options {
@@ -871,7 +871,7 @@ fn concurrent_transactions_survive_faults() {
             query_temp: None,
         };
         let engine = Engine::open(faults.clone(), options).unwrap();
-        let container = engine.container("d", "c").unwrap();
+        let container = engine.catalog().container("d", "c").unwrap();
         Bench { memory, faults, clock, engine, container }
     };
     let done = AtomicI64::new(0);
@@ -916,7 +916,7 @@ fn build_meanwhile(definition: &str) {
             format!(r#""indexingPolicy":{{"includedPaths":[{{"path":"/*"}}],"excludedPaths":[{excluded}]}}"#);
         let body = format!("{},{policy}}}", definition.trim().strip_suffix('}').unwrap());
         let body = json(&body);
-        bench.engine.replace_container("d", "c", &body, &crate::Precondition::default()).unwrap();
+        bench.engine.catalog().replace_container("d", "c", &body, &crate::Precondition::default()).unwrap();
         for number in (0..300).step_by(13) {
             loop {
                 let mut transaction = bench.begin();
@@ -931,7 +931,7 @@ fn build_meanwhile(definition: &str) {
         }
     }
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while bench.engine.container("d", "c").unwrap().index_progress() < 100 {
+    while bench.engine.catalog().container("d", "c").unwrap().index_progress() < 100 {
         assert!(std::time::Instant::now() < deadline);
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
@@ -992,7 +992,7 @@ fn own_etags_survive_a_restore() {
     let memory = MemoryStorage::new();
     crate::maintenance::restore::restore(&backup, &memory).unwrap();
     let (faults, engine) = Bench::open(&memory, &bench.clock, 2);
-    let container = engine.container("d", "c").unwrap();
+    let container = engine.catalog().container("d", "c").unwrap();
     let restored = Bench { memory, faults, clock: bench.clock.clone(), engine, container };
     let after: Vec<Value> = (0..20).map(|number| restored.read(&format!("i{number}")).unwrap()).collect();
     assert_eq!(before, after);

@@ -73,10 +73,10 @@ impl Fixture {
         let clock = FakeClock::new();
         let engine = Engine::open(Arc::clone(&storage), options(&clock, partitions)).expect("opens");
         engine.pause_sweep(true); // tests count rows
-        engine.create_database(&json(r#"{"id":"db"}"#), None).expect("database");
+        engine.catalog().create_database(&json(r#"{"id":"db"}"#), None).expect("database");
         let comma = if members.is_empty() { "" } else { "," };
         let definition = json(&format!(r#"{{"id":"c","partitionKey":{key}{comma}{members}}}"#));
-        let container = engine.create_container("db", &definition, None).expect("container");
+        let container = engine.catalog().create_container("db", &definition, None).expect("container");
         Fixture { engine, container, clock, storage }
     }
 
@@ -89,7 +89,7 @@ impl Fixture {
     pub fn again(storage: Arc<dyn Storage>, clock: Arc<FakeClock>) -> Fixture {
         let engine = Engine::open(Arc::clone(&storage), options(&clock, 1)).expect("opens again");
         engine.pause_sweep(true);
-        let container = engine.container("db", "c").expect("still there");
+        let container = engine.catalog().container("db", "c").expect("still there");
         Fixture { engine, container, clock, storage }
     }
 

@@ -118,7 +118,7 @@ fn they_come_and_go_with_the_catalog() {
     bench.function("twice", "function (x) { return x + x + 1; }");
     assert_eq!(bench.query("SELECT VALUE udf.twice(2)").unwrap(), "[5]");
     let kind = quire_engine::ScriptKind::UserDefinedFunction;
-    bench.0.engine.delete_script("db", "c", kind, "twice", &Default::default()).unwrap();
+    bench.0.engine.catalog().delete_script("db", "c", kind, "twice", &Default::default()).unwrap();
     assert!(bench.query("SELECT VALUE udf.twice(2)").is_err());
 }
 

@@ -54,8 +54,8 @@ impl Bench {
         let clock = FakeClock::new();
         let options = quire_engine::Options { scripts, ..options(&clock, 1) };
         let engine = Engine::open(Arc::clone(&storage), options).unwrap();
-        engine.create_database(&json(r#"{"id":"db"}"#), None).unwrap();
-        let container = engine.create_container("db", definition, None).unwrap();
+        engine.catalog().create_database(&json(r#"{"id":"db"}"#), None).unwrap();
+        let container = engine.catalog().create_container("db", definition, None).unwrap();
         Bench(Fixture { engine, container, clock, storage })
     }
 
@@ -67,7 +67,11 @@ impl Bench {
             body.set("triggerType", kind);
             body.set("triggerOperation", operation);
         }
-        self.0.engine.upsert_script("db", "c", kind, &Value::Object(body), &Precondition::default()).unwrap();
+        self.0
+            .engine
+            .catalog()
+            .upsert_script("db", "c", kind, &Value::Object(body), &Precondition::default())
+            .unwrap();
     }
 
     fn procedure(&self, id: &str, text: &str) {
@@ -84,7 +88,7 @@ impl Bench {
 
     fn delete_procedure(&self, id: &str) {
         let kind = ScriptKind::StoredProcedure;
-        self.0.engine.delete_script("db", "c", kind, id, &Precondition::default()).unwrap();
+        self.0.engine.catalog().delete_script("db", "c", kind, id, &Precondition::default()).unwrap();
     }
 
     fn execute_in(&self, key: &str, id: &str, parameters: &str) -> Answer<ProcedureDone> {

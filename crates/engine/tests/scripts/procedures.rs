@@ -374,6 +374,6 @@ fn system_properties_of_what_was_written_are_final() {
 fn a_deleted_container_runs_nothing() {
     let bench = Bench::new();
     bench.procedure("x", "function () {}");
-    bench.0.engine.delete_container("db", "c", &Default::default()).unwrap();
+    bench.0.engine.catalog().delete_container("db", "c", &Default::default()).unwrap();
     assert!(matches!(bench.execute("x", ""), Err(EngineError::ResourceNotFound { .. })));
 }

@@ -51,14 +51,14 @@ pub fn open_on(storage: Arc<dyn Storage>) -> Engine {
 }
 
 pub fn database(engine: &Engine, id: &str) {
-    engine.create_database(&json(&format!(r#"{{"id":"{id}"}}"#)), None).unwrap();
+    engine.catalog().create_database(&json(&format!(r#"{{"id":"{id}"}}"#)), None).unwrap();
 }
 
 pub const CONTAINER: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
 
 pub fn container(engine: &Engine) -> Arc<Container> {
     database(engine, "d");
-    engine.create_container("d", &json(CONTAINER), None).unwrap()
+    engine.catalog().create_container("d", &json(CONTAINER), None).unwrap()
 }
 
 pub fn write(
@@ -158,27 +158,27 @@ pub fn dump(engine: &Engine) -> String {
         let json = Value::Object(resource.to_json()).to_json();
         lines.push(format!("{:indent$}{json}", ""));
     };
-    for database in engine.databases() {
+    for database in engine.catalog().databases() {
         line(0, &database);
-        for container in engine.containers(&database.id).unwrap() {
+        for container in engine.catalog().containers(&database.id).unwrap() {
             line(2, &container.resource);
             for kind in [ScriptKind::StoredProcedure, ScriptKind::Trigger, ScriptKind::UserDefinedFunction] {
-                for script in engine.scripts(&database.id, &container.resource.id, kind).unwrap() {
+                for script in engine.catalog().scripts(&database.id, &container.resource.id, kind).unwrap() {
                     line(4, &script);
                 }
             }
         }
-        for user in engine.users(&database.id).unwrap() {
+        for user in engine.catalog().users(&database.id).unwrap() {
             line(2, &user);
-            for permission in engine.permissions(&database.id, &user.id).unwrap() {
+            for permission in engine.catalog().permissions(&database.id, &user.id).unwrap() {
                 line(4, &permission);
             }
         }
-        for key in engine.client_encryption_keys(&database.id).unwrap() {
+        for key in engine.catalog().client_encryption_keys(&database.id).unwrap() {
             line(2, &key);
         }
     }
-    for offer in engine.offers() {
+    for offer in engine.catalog().offers() {
         line(0, &offer);
     }
     lines.join("\n") + "\n"

@@ -71,7 +71,7 @@ impl AdminCall<'_> {
     }
 
     pub fn container(&self, database: &str, container: &str) -> Result<Arc<Container>, HandlerError> {
-        Ok(self.state.engine.container(database, container)?)
+        Ok(self.state.engine.catalog().container(database, container)?)
     }
 
     /// The body, of at most `bytes_max`.

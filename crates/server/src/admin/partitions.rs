@@ -21,7 +21,7 @@ pub(crate) async fn split(call: &AdminCall<'_>, database: &str, container: &str,
     let split = move |engine: &Engine| {
         engine.split_partition(&container, &id)?;
         // As it is after the split.
-        Ok(describe(engine, &*engine.container(&database, &name)?))
+        Ok(describe(engine, &*engine.catalog().container(&database, &name)?))
     };
     Ok(AdminReply::json(StatusCode::OK, call.run(split).await?))
 }

@@ -73,7 +73,7 @@ pub(super) fn authenticate(state: &State, signature: &[u8]) -> Result<Principal,
     })?;
     check_expiry(payload.expiry, state.token_clock.now_seconds())?;
     let rid = ResourceId::parse(&payload.permission).map_err(|_| AuthError::BadToken)?;
-    let permission = state.engine.permission_by_rid(&rid).ok_or(AuthError::PermissionGone)?;
+    let permission = state.engine.catalog().permission_by_rid(&rid).ok_or(AuthError::PermissionGone)?;
     let terms = Terms::of(&permission).ok_or(AuthError::PermissionGone)?;
     if permission.etag != payload.etag || terms.mode != payload.mode {
         return Err(AuthError::PermissionGone);
@@ -234,7 +234,7 @@ impl Target {
     }
 
     fn item(engine: &Engine, database: &str, container: &str, id: &str) -> Option<Target> {
-        let found = engine.container(database, container).ok()?;
+        let found = engine.catalog().container(database, container).ok()?;
         let is_rid = found.database.id != database;
         Some(Target { owner: found.resource.rid, below: Below::Item { id: id.to_owned(), is_rid } })
     }
@@ -246,18 +246,18 @@ impl Target {
         kind: ScriptKind,
         id: &str,
     ) -> Option<Target> {
-        let found = engine.script(database, container, kind, id).ok();
+        let found = engine.catalog().script(database, container, kind, id).ok();
         let id = found.map_or_else(|| id.to_owned(), |found| found.id.clone());
         Target::container(engine, database, container, Below::Script(script_segment(kind), id))
     }
 
     fn container(engine: &Engine, database: &str, container: &str, below: Below) -> Option<Target> {
-        let owner = engine.container(database, container).ok()?.resource.rid;
+        let owner = engine.catalog().container(database, container).ok()?.resource.rid;
         Some(Target { owner, below })
     }
 
     fn user(engine: &Engine, database: &str, user: &str, below: Below) -> Option<Target> {
-        Some(Target { owner: engine.user(database, user).ok()?.rid, below })
+        Some(Target { owner: engine.catalog().user(database, user).ok()?.rid, below })
     }
 
     /// Both have the same owner.

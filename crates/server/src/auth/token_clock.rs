@@ -67,14 +67,14 @@ impl Seen {
 /// The latest time of anything in the catalog.
 pub(crate) fn latest_stored_ms(engine: &Engine) -> i64 {
     let mut latest = 0;
-    for database in engine.databases() {
+    for database in engine.catalog().databases() {
         latest = latest.max(database.ts);
-        for container in engine.containers(&database.id).unwrap_or_default() {
+        for container in engine.catalog().containers(&database.id).unwrap_or_default() {
             latest = latest.max(container.resource.ts);
         }
-        for user in engine.users(&database.id).unwrap_or_default() {
+        for user in engine.catalog().users(&database.id).unwrap_or_default() {
             latest = latest.max(user.ts);
-            for permission in engine.permissions(&database.id, &user.id).unwrap_or_default() {
+            for permission in engine.catalog().permissions(&database.id, &user.id).unwrap_or_default() {
                 latest = latest.max(permission.ts);
             }
         }

@@ -58,8 +58,9 @@ impl Throttle {
         }
         let Some((database, name)) = kind.container() else { return Ok(None) };
         // The handler answers that the container is missing.
-        let Ok(container) = call.state.engine.container(database, name) else { return Ok(None) };
-        let Some((offer, throughput, is_shared)) = call.state.engine.throughput_of(&container) else {
+        let Ok(container) = call.state.engine.catalog().container(database, name) else { return Ok(None) };
+        let Some((offer, throughput, is_shared)) = call.state.engine.catalog().throughput_of(&container)
+        else {
             return Ok(None);
         };
         let is_low = call.text(&PRIORITY)?.is_some_and(|level| level.trim().eq_ignore_ascii_case("low"));

@@ -179,7 +179,7 @@ impl<'a> Call<'a> {
 
     /// The container that the path names. The caller knows whether it is the resource itself or its owner.
     fn find_container(&self, database: &str, container: &str) -> Result<Arc<Container>, HandlerError> {
-        let found = self.state.engine.container(database, container)?;
+        let found = self.state.engine.catalog().container(database, container)?;
         if let Some(intended) = self.text(&INTENDED_RID)?
             && ResourceId::parse(intended).ok() != Some(found.resource.rid)
         {
@@ -227,7 +227,7 @@ impl<'a> Call<'a> {
 
     /// The database as the owner of the resource that the request is about.
     pub fn owner_database(&self, database: &str) -> Result<Arc<Resource>, HandlerError> {
-        self.state.engine.database(database).map_err(|error| owner_missing(error.into()))
+        self.state.engine.catalog().database(database).map_err(|error| owner_missing(error.into()))
     }
 
     pub fn scope(&self) -> Result<Scope, HandlerError> {

@@ -31,16 +31,18 @@ impl CatalogResource for Keys<'_> {
     }
 
     fn find(&self, engine: &Engine, name: &str) -> Result<Arc<Resource>, EngineError> {
-        engine.client_encryption_key(self.database, name)
+        engine.catalog().client_encryption_key(self.database, name)
     }
 
     fn all(&self, engine: &Engine) -> Result<Vec<Arc<Resource>>, EngineError> {
-        engine.client_encryption_keys(self.database)
+        engine.catalog().client_encryption_keys(self.database)
     }
 
     fn create(&self, call: &Call<'_>) -> Result<Change<(Arc<Resource>, bool)>, HandlerError> {
         let (database, body) = (self.database.to_owned(), call.json()?);
-        Ok(Box::new(move |engine| Ok((engine.create_client_encryption_key(&database, &body)?, true))))
+        Ok(Box::new(move |engine| {
+            Ok((engine.catalog().create_client_encryption_key(&database, &body)?, true))
+        }))
     }
 
     fn answer(&self, _call: &Call<'_>, owner: &Arc<Resource>, outcome: ChargedReply) -> HandlerResult {
@@ -54,7 +56,7 @@ impl Replace for Keys<'_> {
         let (body, precondition) = (call.json()?, call.precondition()?);
         let (database, name) = (self.database.to_owned(), name.to_owned());
         let replace = move |engine: &Engine| {
-            engine.replace_client_encryption_key(&database, &name, &body, &precondition)
+            engine.catalog().replace_client_encryption_key(&database, &name, &body, &precondition)
         };
         Ok(Box::new(replace))
     }

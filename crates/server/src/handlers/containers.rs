@@ -27,7 +27,8 @@ pub(crate) async fn create(call: &Call<'_>, database: &str) -> HandlerResult {
         add_system_key(&mut body);
     }
     let (engine, database) = (call.state.engine.clone(), database.to_owned());
-    let container = call.run(move || engine.create_container(&database, &body, throughput)).await??;
+    let container =
+        call.run(move || engine.catalog().create_container(&database, &body, throughput)).await??;
     Ok(Reply::json(StatusCode::CREATED, json(&call.state.engine, &container))
         .etag(&container.resource.etag)
         .owner_names(database_names(&container.database))
@@ -52,7 +53,7 @@ fn add_system_key(body: &mut Value) {
 
 /// Whether the container has its throughput from its database.
 fn with_sharing(call: &Call<'_>, container: &Container, reply: Reply) -> Reply {
-    match call.state.engine.throughput_of(container) {
+    match call.state.engine.catalog().throughput_of(container) {
         Some((_, _, true)) => reply.with(SHARE_THROUGHPUT, HeaderValue::from_static("true")),
         _ => reply,
     }
@@ -83,7 +84,7 @@ pub(crate) fn read(call: &Call<'_>, database: &str, container: &str) -> HandlerR
 
 pub(crate) fn list(call: &Call<'_>, database: &str) -> HandlerResult {
     let owner = call.owner_database(database)?;
-    let containers = call.state.engine.containers(database)?;
+    let containers = call.state.engine.catalog().containers(database)?;
     let resources = containers.iter().map(|container| container.resource.clone()).collect();
     let render = |resource: &quire_engine::Resource| Ok(resource.to_json());
     let reply = feeds::list(call, Feed::Containers, &owner.rid.to_string(), resources, render)?;
@@ -92,7 +93,7 @@ pub(crate) fn list(call: &Call<'_>, database: &str) -> HandlerResult {
 
 pub(crate) async fn query(call: &Call<'_>, database: &str) -> HandlerResult {
     let owner = call.owner_database(database)?;
-    let containers = call.state.engine.containers(database)?;
+    let containers = call.state.engine.catalog().containers(database)?;
     let rows = containers.iter().map(|container| container.resource.to_json()).collect();
     let reply = feeds::query(call, Feed::Containers, &owner.rid.to_string(), rows).await?;
     Ok(reply.owner(database_names(&owner), &owner.rid))
@@ -102,8 +103,9 @@ pub(crate) async fn replace(call: &Call<'_>, database: &str, container: &str) ->
     call.container(database, container)?; // checks the intended rid
     let (body, precondition) = (call.json()?, call.precondition()?);
     let (engine, database, name) = (call.state.engine.clone(), database.to_owned(), container.to_owned());
-    let container =
-        call.run(move || engine.replace_container(&database, &name, &body, &precondition)).await??;
+    let container = call
+        .run(move || engine.catalog().replace_container(&database, &name, &body, &precondition))
+        .await??;
     Ok(Reply::json(StatusCode::OK, json(&call.state.engine, &container))
         .etag(&container.resource.etag)
         .owner(database_names(&container.database), &container.database.rid)
@@ -116,7 +118,7 @@ pub(crate) async fn delete(call: &Call<'_>, database: &str, container: &str) -> 
     let owner = call.container(database, container)?.database.clone();
     let precondition = call.precondition()?;
     let (engine, database, name) = (call.state.engine.clone(), database.to_owned(), container.to_owned());
-    call.run(move || engine.delete_container(&database, &name, &precondition)).await??;
+    call.run(move || engine.catalog().delete_container(&database, &name, &precondition)).await??;
     Ok(Reply::empty(StatusCode::NO_CONTENT).owner(database_names(&owner), &owner.rid).charge(charge::DELETE))
 }
 

@@ -29,16 +29,16 @@ impl CatalogResource for Databases {
     }
 
     fn find(&self, engine: &Engine, name: &str) -> Result<Arc<Resource>, EngineError> {
-        engine.database(name)
+        engine.catalog().database(name)
     }
 
     fn all(&self, engine: &Engine) -> Result<Vec<Arc<Resource>>, EngineError> {
-        Ok(engine.databases())
+        Ok(engine.catalog().databases())
     }
 
     fn create(&self, call: &Call<'_>) -> Result<Change<(Arc<Resource>, bool)>, HandlerError> {
         let (body, throughput) = (call.json()?, call.throughput()?);
-        Ok(Box::new(move |engine| Ok((engine.create_database(&body, throughput)?, true))))
+        Ok(Box::new(move |engine| Ok((engine.catalog().create_database(&body, throughput)?, true))))
     }
 
     fn answer(&self, call: &Call<'_>, (): &(), outcome: ChargedReply) -> HandlerResult {
@@ -47,13 +47,13 @@ impl CatalogResource for Databases {
         if call.operation.action != Action::Create {
             return Ok(reply);
         }
-        Ok(reply.database_usage(call.state.engine.databases().len()))
+        Ok(reply.database_usage(call.state.engine.catalog().databases().len()))
     }
 }
 
 impl Delete for Databases {
     fn delete(&self, call: &Call<'_>, name: &str) -> Result<Change<()>, HandlerError> {
         let (name, precondition) = (name.to_owned(), call.precondition()?);
-        Ok(Box::new(move |engine| engine.delete_database(&name, &precondition)))
+        Ok(Box::new(move |engine| engine.catalog().delete_database(&name, &precondition)))
     }
 }

@@ -17,25 +17,26 @@ const MINIMUM: HeaderName = HeaderName::from_static("x-ms-cosmos-min-throughput"
 const REPLACE_PENDING: HeaderName = HeaderName::from_static("x-ms-offer-replace-pending");
 
 pub(crate) fn read(call: &Call<'_>, offer: &str) -> HandlerResult {
-    let offer = call.state.engine.offer(offer)?;
+    let offer = call.state.engine.catalog().offer(offer)?;
     let reply = call.read_reply(&offer, || json(&offer))?;
     Ok(with_limits(call, &offer, reply).charge(charge::READ))
 }
 
 pub(crate) fn list(call: &Call<'_>) -> HandlerResult {
-    feeds::list(call, Feed::Offers, "", call.state.engine.offers(), |offer| Ok(offer.to_json()))
+    feeds::list(call, Feed::Offers, "", call.state.engine.catalog().offers(), |offer| Ok(offer.to_json()))
 }
 
 /// How every client finds the offer of a container: an empty answer means there is none.
 pub(crate) async fn query(call: &Call<'_>) -> HandlerResult {
-    let rows = call.state.engine.offers().iter().map(|offer| offer.to_json()).collect();
+    let rows = call.state.engine.catalog().offers().iter().map(|offer| offer.to_json()).collect();
     feeds::query(call, Feed::Offers, "", rows).await
 }
 
 pub(crate) async fn replace(call: &Call<'_>, offer: &str) -> HandlerResult {
     let (body, precondition, migrate) = (call.json()?, call.precondition()?, migrate(call)?);
     let (engine, rid) = (call.state.engine.clone(), offer.to_owned());
-    let offer = call.run(move || engine.replace_offer(&rid, &body, migrate, &precondition)).await??;
+    let offer =
+        call.run(move || engine.catalog().replace_offer(&rid, &body, migrate, &precondition)).await??;
     let reply = Reply::json(StatusCode::OK, json(&offer)).etag(&offer.etag);
     Ok(with_limits(call, &offer, reply).charge(charge::REPLACE))
 }
@@ -56,7 +57,7 @@ fn migrate(call: &Call<'_>) -> Result<Option<Migrate>, HandlerError> {
 /// A change takes effect at once, so none is ever pending.
 fn with_limits(call: &Call<'_>, offer: &Resource, reply: Reply) -> Reply {
     reply
-        .with(MINIMUM, HeaderValue::from(call.state.engine.minimum_throughput(offer)))
+        .with(MINIMUM, HeaderValue::from(call.state.engine.catalog().minimum_throughput(offer)))
         .with(REPLACE_PENDING, HeaderValue::from_static("false"))
 }
 

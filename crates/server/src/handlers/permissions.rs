@@ -37,7 +37,7 @@ impl CatalogResource for Permissions<'_> {
 
     fn owner(&self, call: &Call<'_>) -> Result<Owner, HandlerError> {
         let database = call.owner_database(self.database)?;
-        let user = call.state.engine.user(self.database, self.user);
+        let user = call.state.engine.catalog().user(self.database, self.user);
         let user = user.map_err(|error| owner_missing(error.into()))?;
         // Before anything is written: a bad lifetime must not leave a permission behind.
         if call.operation.action != Action::Delete {
@@ -51,17 +51,17 @@ impl CatalogResource for Permissions<'_> {
     }
 
     fn find(&self, engine: &Engine, name: &str) -> Result<Arc<Resource>, EngineError> {
-        engine.permission(self.database, self.user, name)
+        engine.catalog().permission(self.database, self.user, name)
     }
 
     fn all(&self, engine: &Engine) -> Result<Vec<Arc<Resource>>, EngineError> {
-        engine.permissions(self.database, self.user)
+        engine.catalog().permissions(self.database, self.user)
     }
 
     fn create(&self, call: &Call<'_>) -> Result<Change<(Arc<Resource>, bool)>, HandlerError> {
         let (body, upsert) = (call.json()?, call.is_upsert());
         let (database, user) = self.names();
-        Ok(Box::new(move |engine| engine.create_permission(&database, &user, &body, upsert)))
+        Ok(Box::new(move |engine| engine.catalog().create_permission(&database, &user, &body, upsert)))
     }
 
     fn body(&self, call: &Call<'_>, permission: &Resource) -> Result<Object, HandlerError> {
@@ -80,8 +80,9 @@ impl Replace for Permissions<'_> {
     fn replace(&self, call: &Call<'_>, name: &str) -> Result<Change<Arc<Resource>>, HandlerError> {
         let (body, precondition) = (call.json()?, call.precondition()?);
         let ((database, user), name) = (self.names(), name.to_owned());
-        let replace =
-            move |engine: &Engine| engine.replace_permission(&database, &user, &name, &body, &precondition);
+        let replace = move |engine: &Engine| {
+            engine.catalog().replace_permission(&database, &user, &name, &body, &precondition)
+        };
         Ok(Box::new(replace))
     }
 }
@@ -89,7 +90,7 @@ impl Replace for Permissions<'_> {
 impl Delete for Permissions<'_> {
     fn delete(&self, call: &Call<'_>, name: &str) -> Result<Change<()>, HandlerError> {
         let ((database, user), name, precondition) = (self.names(), name.to_owned(), call.precondition()?);
-        Ok(Box::new(move |engine| engine.delete_permission(&database, &user, &name, &precondition)))
+        Ok(Box::new(move |engine| engine.catalog().delete_permission(&database, &user, &name, &precondition)))
     }
 }
 

@@ -39,19 +39,19 @@ impl CatalogResource for Scripts<'_> {
     }
 
     fn find(&self, engine: &Engine, name: &str) -> Result<Arc<Resource>, EngineError> {
-        engine.script(self.database, self.container, self.kind, name)
+        engine.catalog().script(self.database, self.container, self.kind, name)
     }
 
     fn all(&self, engine: &Engine) -> Result<Vec<Arc<Resource>>, EngineError> {
-        engine.scripts(self.database, self.container, self.kind)
+        engine.catalog().scripts(self.database, self.container, self.kind)
     }
 
     fn create(&self, call: &Call<'_>) -> Result<Change<(Arc<Resource>, bool)>, HandlerError> {
         let (body, precondition, upsert) = (call.json()?, call.precondition()?, call.is_upsert());
         let (kind, (database, container)) = (self.kind, self.names());
         Ok(Box::new(move |engine| match upsert {
-            true => engine.upsert_script(&database, &container, kind, &body, &precondition),
-            false => Ok((engine.create_script(&database, &container, kind, &body)?, true)),
+            true => engine.catalog().upsert_script(&database, &container, kind, &body, &precondition),
+            false => Ok((engine.catalog().create_script(&database, &container, kind, &body)?, true)),
         }))
     }
 
@@ -76,7 +76,7 @@ impl Replace for Scripts<'_> {
         let (body, precondition) = (call.json()?, call.precondition()?);
         let (kind, (database, container), name) = (self.kind, self.names(), name.to_owned());
         let replace = move |engine: &Engine| {
-            engine.replace_script(&database, &container, kind, &name, &body, &precondition)
+            engine.catalog().replace_script(&database, &container, kind, &name, &body, &precondition)
         };
         Ok(Box::new(replace))
     }
@@ -86,8 +86,9 @@ impl Delete for Scripts<'_> {
     fn delete(&self, call: &Call<'_>, name: &str) -> Result<Change<()>, HandlerError> {
         let (kind, (database, container), name) = (self.kind, self.names(), name.to_owned());
         let precondition = call.precondition()?;
-        let delete =
-            move |engine: &Engine| engine.delete_script(&database, &container, kind, &name, &precondition);
+        let delete = move |engine: &Engine| {
+            engine.catalog().delete_script(&database, &container, kind, &name, &precondition)
+        };
         Ok(Box::new(delete))
     }
 }

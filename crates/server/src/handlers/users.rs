@@ -31,16 +31,16 @@ impl CatalogResource for Users<'_> {
     }
 
     fn find(&self, engine: &Engine, name: &str) -> Result<Arc<Resource>, EngineError> {
-        engine.user(self.database, name)
+        engine.catalog().user(self.database, name)
     }
 
     fn all(&self, engine: &Engine) -> Result<Vec<Arc<Resource>>, EngineError> {
-        engine.users(self.database)
+        engine.catalog().users(self.database)
     }
 
     fn create(&self, call: &Call<'_>) -> Result<Change<(Arc<Resource>, bool)>, HandlerError> {
         let (database, body, upsert) = (self.database.to_owned(), call.json()?, call.is_upsert());
-        Ok(Box::new(move |engine| engine.create_user(&database, &body, upsert)))
+        Ok(Box::new(move |engine| engine.catalog().create_user(&database, &body, upsert)))
     }
 
     fn answer(&self, _call: &Call<'_>, owner: &Arc<Resource>, outcome: ChargedReply) -> HandlerResult {
@@ -53,7 +53,7 @@ impl Replace for Users<'_> {
     fn replace(&self, call: &Call<'_>, name: &str) -> Result<Change<Arc<Resource>>, HandlerError> {
         let (body, precondition) = (call.json()?, call.precondition()?);
         let (database, name) = (self.database.to_owned(), name.to_owned());
-        Ok(Box::new(move |engine| engine.replace_user(&database, &name, &body, &precondition)))
+        Ok(Box::new(move |engine| engine.catalog().replace_user(&database, &name, &body, &precondition)))
     }
 }
 
@@ -61,6 +61,6 @@ impl Delete for Users<'_> {
     fn delete(&self, call: &Call<'_>, name: &str) -> Result<Change<()>, HandlerError> {
         let (database, name, precondition) =
             (self.database.to_owned(), name.to_owned(), call.precondition()?);
-        Ok(Box::new(move |engine| engine.delete_user(&database, &name, &precondition)))
+        Ok(Box::new(move |engine| engine.catalog().delete_user(&database, &name, &precondition)))
     }
 }

@@ -28,14 +28,15 @@ pub(crate) fn state_name(state: ViewState) -> &'static str {
 /// Adds the lag of the view to an answer about items.
 pub(crate) fn with_lag(call: &Call<'_>, kind: &RouteKind, reply: Reply) -> Reply {
     let engine = &call.state.engine;
-    if !engine.has_views() {
+    if !engine.catalog().has_views() {
         return reply;
     }
     let (RouteKind::Items { database, container } | RouteKind::Item { database, container, .. }) = kind
     else {
         return reply;
     };
-    let status = engine.container(database, container).ok().and_then(|view| engine.view_status(&view));
+    let status =
+        engine.catalog().container(database, container).ok().and_then(|view| engine.view_status(&view));
     match status {
         Some(status) => reply.with(LAG, HeaderValue::from(status.lag)),
         None => reply,
@@ -52,7 +53,7 @@ pub(crate) fn add_view_members(engine: &Engine, container: &Container, body: &mu
             }
         }
     }
-    let views = engine.views_of(container);
+    let views = engine.catalog().views_of(container);
     if !views.is_empty() {
         let entry = |view: &Arc<Container>| {
             let mut entry = Object::new();

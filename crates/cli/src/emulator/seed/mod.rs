@@ -310,7 +310,7 @@ fn plant(databases: &[Database], engine: &Engine) -> Result<Made> {
     for database in databases {
         let mut body = Object::new();
         body.set("id", database.id.as_str());
-        let created = engine.create_database(&body.into(), database.throughput);
+        let created = engine.catalog().create_database(&body.into(), database.throughput);
         let what = || format!("database '{}'", database.id);
         made.databases +=
             count(created).map_err(|error| database.place.error(format!("{}: {error}", what())))?;
@@ -323,11 +323,11 @@ fn plant(databases: &[Database], engine: &Engine) -> Result<Made> {
 
 fn plant_container(engine: &Engine, database: &str, seeded: &Seeded, made: &mut Made) -> Result<()> {
     let failed = |error: EngineError| seeded.place.error(format!("container '{}': {error}", seeded.id));
-    made.containers +=
-        count(engine.create_container(database, &seeded.body, seeded.throughput)).map_err(failed)?;
-    let container = engine.container(database, &seeded.id).map_err(failed)?;
+    made.containers += count(engine.catalog().create_container(database, &seeded.body, seeded.throughput))
+        .map_err(failed)?;
+    let container = engine.catalog().container(database, &seeded.id).map_err(failed)?;
     for (place, kind, body) in &seeded.scripts {
-        let created = engine.create_script(database, &seeded.id, *kind, body);
+        let created = engine.catalog().create_script(database, &seeded.id, *kind, body);
         made.scripts += count(created).map_err(|error| place.error(error))?;
     }
     made.items += plant_items(engine, &container, &seeded.items)?;

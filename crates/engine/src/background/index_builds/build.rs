@@ -348,7 +348,7 @@ mod tests {
     }
 
     fn upsert(engine: &Engine, number: u32) {
-        let container = engine.container("d", "c").unwrap();
+        let container = engine.catalog().container("d", "c").unwrap();
         let body = format!(r#"{{"id":"{number}","pk":"{}","list":[1,{number}]}}"#, number % 7);
         let write = WriteItem {
             kind: WriteKind::Upsert,
@@ -416,9 +416,9 @@ mod tests {
     fn a_store_from_before_indexes_gets_them() {
         let memory = MemoryStorage::new();
         let engine = open(&memory);
-        engine.create_database(&json(r#"{"id":"d"}"#), None).unwrap();
+        engine.catalog().create_database(&json(r#"{"id":"d"}"#), None).unwrap();
         let body = json(r#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#);
-        engine.create_container("d", &body, None).unwrap();
+        engine.catalog().create_container("d", &body, None).unwrap();
         (0..500).for_each(|number| upsert(&engine, number));
         engine.close().unwrap();
         let fresh = rows(&memory.reopen(), INDEX);
@@ -429,7 +429,7 @@ mod tests {
 
         let engine = open(&memory);
         (0..20).for_each(|number| upsert(&engine, 5 * number));
-        while engine.container("d", "c").unwrap().index_progress() < 100 {
+        while engine.catalog().container("d", "c").unwrap().index_progress() < 100 {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         engine.close().unwrap();
@@ -451,7 +451,7 @@ mod tests {
         "fullTextPolicy":{"defaultLanguage":"en-US","fullTextPaths":[{"path":"/text"}]}}"#;
 
     fn upsert_text(engine: &Engine, number: u32) {
-        let container = engine.container("d", "c").unwrap();
+        let container = engine.catalog().container("d", "c").unwrap();
         let text = format!("Who saw the fox{} and the fox and dog{}?", number % 9, number % 4);
         let body = format!(r#"{{"id":"{number}","pk":"{}","text":"{text}"}}"#, number % 7);
         let write = WriteItem {
@@ -520,8 +520,8 @@ mod tests {
     fn texts_of_an_older_store_are_scored_again() {
         let memory = MemoryStorage::new();
         let engine = open(&memory);
-        engine.create_database(&json(r#"{"id":"d"}"#), None).unwrap();
-        engine.create_container("d", &json(TEXTS), None).unwrap();
+        engine.catalog().create_database(&json(r#"{"id":"d"}"#), None).unwrap();
+        engine.catalog().create_container("d", &json(TEXTS), None).unwrap();
         (0..500).for_each(|number| upsert_text(&engine, number));
         engine.close().unwrap();
         let index_keys = |memory: &MemoryStorage| -> Vec<Vec<u8>> {
@@ -537,10 +537,10 @@ mod tests {
         let query = |index_use: bool| {
             let text = "SELECT TOP 20 VALUE c.id FROM c ORDER BY RANK FullTextScore(c.text, 'fox', 'dog1')";
             let request = PageRequest { index_use, explain: true, ..PageRequest::default() };
-            let container = engine.container("d", "c").unwrap();
+            let container = engine.catalog().container("d", "c").unwrap();
             engine.query_items(&container, text, &Default::default(), &request).result.unwrap()
         };
-        while engine.container("d", "c").unwrap().index_progress() < 100 {
+        while engine.catalog().container("d", "c").unwrap().index_progress() < 100 {
             assert_eq!(query(true).rows, query(false).rows);
             std::thread::sleep(std::time::Duration::from_millis(1));
         }

@@ -99,7 +99,8 @@ impl Views {
         let lag_max = AtomicU64::new(LAG_MAX);
         let maintainer = Maintainer { shared, catalog, known, written, rebuilt, lag_max, lag };
         maintainer.refresh()?;
-        Ok(Views { worker: Worker::start(maintainer, Arc::default())? })
+        let signal = Arc::clone(&maintainer.shared.workers.views);
+        Ok(Views { worker: Worker::start(maintainer, signal)? })
     }
 
     /// Returns when nothing is written to views any more.
@@ -130,14 +131,6 @@ impl Views {
     /// A view that is more writes than this behind its source is filled again.
     pub fn set_lag_max(&self, writes: u64) {
         self.worker.work().lag_max.store(writes, Ordering::Relaxed);
-    }
-
-    /// There is a new one.
-    pub fn notice(&self) {
-        if let Err(error) = self.worker.work().refresh() {
-            warn!(%error, "a new view is looked at later");
-        }
-        self.worker.wake();
     }
 
     /// `None` for a container that is no view.

@@ -412,9 +412,9 @@ mod tests {
             query_temp: None,
         };
         let engine = Engine::open(Arc::new(MemoryStorage::new()), options).unwrap();
-        engine.create_database(&json(r#"{"id":"d"}"#), None).unwrap();
+        engine.catalog().create_database(&json(r#"{"id":"d"}"#), None).unwrap();
         let body = json(r#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#);
-        let container = engine.create_container("d", &body, None).unwrap();
+        let container = engine.catalog().create_container("d", &body, None).unwrap();
         let sequencer = &container.partitions.all()[0].sequencer;
         let is_free = || {
             let state = sequencer.state.lock();
