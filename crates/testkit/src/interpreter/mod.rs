@@ -9,6 +9,7 @@
 
 mod aggregates;
 mod arrays;
+mod calendar;
 mod dates;
 mod expressions;
 mod full_text;
