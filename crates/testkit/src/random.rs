@@ -40,12 +40,21 @@ pub const COMPOSITES: &[[(&str, &str); 2]] = &[
 const STRINGS: &[&str] =
     &["", "a", "A", "ab", "abc", "abd", "b", "ba", "z", "é", "a%b", "a_b", "10", "\u{1f600}"];
 const NUMBERS: &[&str] = &["-2", "-1", "-0.5", "0", "0.5", "1", "2", "2.5", "3", "7", "10"];
-const EDGES: &[&str] =
-    &["9007199254740992", "9007199254740993", "18446744073709551615", "1e300", "-9007199254740993"];
+const EDGES: &[&str] = &[
+    "9007199254740992",
+    "9007199254740993",
+    "9223372036854775808",
+    "18446744073709551614",
+    "18446744073709551615",
+    "1e300",
+    "-9007199254740993",
+];
 /// Plain paths of an item.
 const PATHS: &[&str] =
     &["n", "s", "m", "b", "o.x", "o.y", "o", "t", "l", "[\"odd name\"]", "gone", "id", "pk", "long", "t[0]"];
-const SCALAR_PATHS: &[&str] = &["n", "s", "m", "o.x", "o.y", "id", "long", "gone", "[\"odd name\"]", "_ts"];
+/// What ORDER BY asks for: mostly scalars; arrays and objects have an order as well.
+const ORDERED_PATHS: &[&str] =
+    &["n", "s", "m", "o.x", "o.y", "id", "long", "gone", "[\"odd name\"]", "_ts", "t", "l", "o", "n", "s"];
 const TYPE_TESTS: &[&str] = &[
     "IS_DEFINED",
     "IS_NULL",
@@ -216,7 +225,7 @@ impl Random {
                 Expected::Rows,
             ),
             _ => {
-                let path = step("c", self.pick(SCALAR_PATHS));
+                let path = step("c", self.pick(ORDERED_PATHS));
                 let filter = if self.once_in(3) {
                     String::new()
                 } else {
@@ -231,6 +240,10 @@ impl Random {
 
     fn ranked(&mut self) -> RandomQuery {
         let from = From { text: "FROM c".to_owned(), names: vec!["c"] };
+        if self.once_in(6) {
+            let text = self.text_statistics();
+            return RandomQuery { whole: text.clone(), text, answer: Expected::Rows };
+        }
         let (filter, ranking) = (self.filter(&from), self.ranking());
         let top = self.pick(&["", "TOP 3 ", "TOP 9 "]);
         let text = format!("SELECT {top}VALUE c.id FROM c{filter} ORDER BY {ranking}");
@@ -327,7 +340,7 @@ impl Random {
             });
             keys.join(", ")
         } else {
-            format!("{}{}", step("c", self.pick(SCALAR_PATHS)), self.pick(&["", " ASC", " DESC"]))
+            format!("{}{}", step("c", self.pick(ORDERED_PATHS)), self.pick(&["", " ASC", " DESC"]))
         };
         let (projection, filter) = (self.projection(&from), self.filter(&from));
         let top = if self.once_in(3) { format!("TOP {} ", 1 + self.below(9)) } else { String::new() };

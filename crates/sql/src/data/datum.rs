@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
-use quire_value::{Kind, Node, Number, Object, Value};
+use quire_value::{Kind, Node, Number, Object, Value, hash};
 
 use super::item::{Item, ItemForm, SYSTEM_PROPERTY_COUNT, Stored};
 
@@ -283,6 +283,17 @@ impl<'a> ValueRef<'a> {
             Kind::Number => self.as_number().cmp(&other.as_number()),
             Kind::String => self.as_text().cmp(&other.as_text()),
             Kind::Array | Kind::Object => self.to_cow().total_cmp(&other.to_cow()),
+        }
+    }
+
+    /// The order of ORDER BY, the one of [`quire_value::key::encode_sort`]: arrays and objects by their hash alone, because
+    /// a client that merges knows nothing else of them, and those that share a hash are ties.
+    pub fn sort_cmp(self, other: ValueRef<'_>) -> Ordering {
+        match (self.kind(), other.kind()) {
+            (Kind::Array, Kind::Array) | (Kind::Object, Kind::Object) => {
+                hash::of_value(&self.to_cow()).cmp(&hash::of_value(&other.to_cow()))
+            }
+            _ => self.total_cmp(other),
         }
     }
 

@@ -383,7 +383,7 @@ impl<'b> SortBuffer<'b> {
         };
         let each = self.order_by.iter().zip(keys.iter().zip(&last.0));
         let ordering = first_difference(each.map(|(item, (key, last))| {
-            item.apply_direction(key.value_ref().total_cmp(ValueRef::Value(last)))
+            item.apply_direction(key.value_ref().sort_cmp(ValueRef::Value(last)))
         }));
         !ordering.then(compare_ties(self.ties_descending, item, last.1)).is_lt()
     }
@@ -419,9 +419,6 @@ impl<'b> SortBuffer<'b> {
         for (order, value) in self.order_by.iter().zip(keys) {
             let start = record_key.len();
             key::encode_sort(value, &mut record_key);
-            if matches!(value, Value::Array(_) | Value::Object(_)) {
-                key::encode(value, &mut record_key); // distinguishes values with the same hash
-            }
             if order.descending {
                 record_key[start..].iter_mut().for_each(|byte| *byte = !*byte);
             }
@@ -465,7 +462,8 @@ fn row_bytes(keys: &[Value], row: &Value) -> usize {
 
 fn compare(order_by: &[OrderItem], left: &[Value], right: &[Value]) -> Ordering {
     let each = order_by.iter().zip(left.iter().zip(right));
-    first_difference(each.map(|(item, (left, right))| item.apply_direction(left.total_cmp(right))))
+    let ordering = |left, right| ValueRef::Value(left).sort_cmp(ValueRef::Value(right));
+    first_difference(each.map(|(item, (left, right))| item.apply_direction(ordering(left, right))))
 }
 
 fn compare_ties(falls: bool, left: u64, right: u64) -> Ordering {

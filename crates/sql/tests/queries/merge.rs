@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use quire_sql::ast::Direction;
 use quire_sql::functions::Aggregate;
 use quire_sql::{Distinct, QueryInfo};
-use quire_value::{Object, Value};
+use quire_value::{Object, Value, key};
 
 pub fn merge(info: &QueryInfo, mut rows: Vec<Value>) -> Vec<Value> {
     if !info.order_by.is_empty() {
@@ -45,13 +45,15 @@ pub fn merge(info: &QueryInfo, mut rows: Vec<Value>) -> Vec<Value> {
 }
 
 fn compare(info: &QueryInfo, left: &Value, right: &Value) -> Ordering {
+    // Of arrays and objects a client compares the hashes.
     let key = |row: &Value, index: usize| {
-        row.get("orderByItems")
-            .and_then(|items| items.at(index)?.get("item").cloned())
-            .unwrap_or(Value::Undefined)
+        let item = row.get("orderByItems").and_then(|items| items.at(index)?.get("item"));
+        let mut key = Vec::new();
+        key::encode_sort(item.unwrap_or(&Value::Undefined), &mut key);
+        key
     };
     for (index, direction) in info.order_by.iter().enumerate() {
-        let ordering = key(left, index).total_cmp(&key(right, index));
+        let ordering = key(left, index).cmp(&key(right, index));
         if ordering.is_ne() {
             return if *direction == Direction::Descending { ordering.reverse() } else { ordering };
         }

@@ -122,17 +122,22 @@ const CALLS: &[(&str, &str)] = &[
     ("IIF", "xxx"),
     ("CHOOSE", "ixx"),
     ("DateTimeAdd", "pid"),
+    ("DateTimeAdd", "pkd"),
     ("DateTimeDiff", "pdd"),
     ("DateTimePart", "pd"),
     ("DateTimeBin", "dp"),
     ("DateTimeBin", "dpi"),
     ("DateTimeBin", "dpid"),
+    ("DateTimeBin", "dpkd"),
     ("DateTimeFromParts", "yii"),
     ("DateTimeFromParts", "yiiiii"),
+    ("DateTimeFromParts", "yiikkkk"),
     ("DateTimeToTicks", "d"),
     ("DateTimeToTimestamp", "d"),
     ("TicksToDateTime", "n"),
+    ("TicksToDateTime", "k"),
     ("TimestampToDateTime", "n"),
+    ("TimestampToDateTime", "k"),
     ("DateTimeFormat", "df"),
     ("YEAR", "d"),
     ("MONTH", "d"),
@@ -175,17 +180,63 @@ const FIXED: &[&str] = &[
 pub(super) const DATES: &[&str] = &[
     "2024-02-29",
     "2024-02-29T13:14:15.1234567Z",
+    "2024-01-31T00:00:00Z",
     "2023-12-31T23:59:59",
     "1999-01-01 00:00:00.5",
+    "1900-02-28T12:00:00.0000001Z",
+    "1601-01-01",
+    "1601-01-01T00:00:00+01:00",
+    "9999-12-31T23:59:59.9999999Z",
+    "9999-12-31T23:59:59-01:00",
     "2024-01-01T01:30:00+02:00",
     "2023-12-31T22:30:00-02:00",
     "2024-02-30",
     "1600-12-31",
     "no date",
 ];
-const PARTS: &[&str] =
-    &["yyyy", "month", "dd", "hh", "mi", "ss", "ms", "mcs", "ns", "year", "second", "nothing"];
-const FORMATS: &[&str] = &["yyyy-MM-dd", "H:m:s.fff", "yy M d hh FFF", "\\\\yyy"];
+const PARTS: &[&str] = &[
+    "yyyy",
+    "month",
+    "dd",
+    "hh",
+    "mi",
+    "ss",
+    "ms",
+    "mcs",
+    "ns",
+    "year",
+    "second",
+    "D",
+    "Millisecond",
+    "nothing",
+];
+/// Counts of parts, ticks and times.
+const COUNTS: &[&str] = &[
+    "-1",
+    "12",
+    "25",
+    "60",
+    "-13",
+    "400",
+    "99",
+    "-150",
+    "9999999",
+    "-86400001",
+    "63072000000",
+    "-62135596800000",
+    "253402300800000",
+    "17092121551234567",
+    "9223372036854775807",
+    "-9223372036854775808",
+];
+const FORMATS: &[&str] = &[
+    "yyyy-MM-dd",
+    "H:m:s.fff",
+    "yy M d hh FFF",
+    "\\\\yyy",
+    "yyyyMMddTHHmmss.fffffff",
+    "y h:mm \\\\h ss é .FFFFFFF",
+];
 const REGEXES: &[&str] = &["^a", "b$", "[ab]+", "a.b", "(", "^ab*", "A|z", "\\\\d"];
 const JSON_TEXTS: &[&str] =
     &["10", " 1e3 ", "-0", "01", "[1, 2.50, null]", "[1", "{\\\"a\\\": [1]}", "true", "null", "\\\"a\\\""];
@@ -250,6 +301,7 @@ impl Random {
             'n' if constant => self.number(),
             'n' => path("n"),
             'i' => self.pick(&["-1", "0", "1", "2", "3", "1.5"]).to_owned(),
+            'k' => self.pick(COUNTS).to_owned(),
             'y' => self.pick(&["1599", "1969", "2024", "9999"]).to_owned(),
             's' if constant => self.text(),
             's' => path("s"),
@@ -287,14 +339,27 @@ impl Random {
         ]
     }
 
-    /// ORDER BY RANK and ORDER BY VectorDistance.
+    /// What clients ask for before they rank texts.
+    pub(super) fn text_statistics(&mut self) -> String {
+        let hit =
+            |random: &mut Random| format!("COUNTIF(FullTextContains(c.txt, {}))", quoted(random.pick(WORDS)));
+        let hits: Vec<String> = (0..=self.below(2)).map(|_| hit(self)).collect();
+        let text =
+            format!("{{totalWordCount: SUM(_FullTextWordCount(c.txt)), hitCounts: [{}]}}", hits.join(", "));
+        format!("SELECT COUNT(1) AS documentCount, [{text}] AS fullTextStatistics FROM c")
+    }
+
+    /// ORDER BY RANK and ORDER BY VectorDistance, and the scores by which clients merge.
     pub(super) fn ranking(&mut self) -> String {
         let text = format!("FullTextScore(c.txt, {})", quoted(self.pick(WORDS)));
         let several =
             format!("FullTextScore(c.txt, {}, {})", quoted(self.pick(WORDS)), quoted(self.pick(WORDS)));
         let vector = format!("VectorDistance(c.v, {})", self.pick(&["[1,0]", "[0.6,0.8]"]));
         let near = format!("VectorDistance(c.v, [1,0], false, {})", self.pick(OPTIONS));
-        match self.below(7) {
+        let words = format!("[{}, {}]", quoted(self.pick(WORDS)), quoted(self.pick(WORDS)));
+        match self.below(9) {
+            7 => format!("_FullTextScore(c.txt, {words}, 40, 160, [10, 5]) DESC"),
+            8 => format!("_VectorScore(c.v, {})", self.pick(&["[1,0]", "[0.6,0.8]"])),
             0 => format!("RANK {text}"),
             1 => format!("RANK {several}"),
             2 => format!("RANK {vector}"),
