@@ -29,15 +29,16 @@ const NOW_TICKS: i64 = 17_698_536_000_000_000;
 const DIFFERENCES_MAX: usize = 10;
 const QUERIES_PER_ROUND: u64 = 60;
 
-/// How an index answers by itself, as plans name it: every plan that reads no item is one of these, and each is met.
-const INDEX_ONLY: &[&str] = &[
-    "Count of items, kept with every write",
-    "Ends of index /",
-    "Values of index /",
-    "Rows of index /pk = ",
-    "forward, index only",
-    "backward, index only",
-    "Counts of full-text index /txt, index only",
+/// How an index answers by itself: what plans of that way contain. Each is met, and nothing else says "index only".
+const INDEX_ONLY: &[&[&str]] = &[
+    &["Count of items, kept with every write"],
+    &["Ends of index /", "found 0"],
+    &["Ends of index /", ", index only"],
+    &["Values of index /", ", index only"],
+    &["Rows of index /pk = ", ", index only"],
+    &["Walk range index /", " forward", ", index only"],
+    &["Walk range index /", " backward", ", index only"],
+    &["Counts of full-text index /txt, index only"],
 ];
 
 /// Paths with rows for the items that lack them, in half of the rounds.
@@ -68,12 +69,15 @@ fn random_queries_are_what_a_second_interpreter_says() {
         .filter(|name| !called.contains(&plain_name(name)))
         .collect();
     assert!(missing.is_empty(), "functions that no query called: {missing:?}");
+    println!("{} functions called, {} plans that read no item", called.len(), plans.len());
     assert!(*missing_rows > 20, "{missing_rows} pages found items without a value by rows");
-    let unseen: Vec<&&str> =
-        INDEX_ONLY.iter().filter(|way| !plans.iter().any(|plan| plan.contains(**way))).collect();
+    let is_of = |plan: &str, way: &[&str]| way.iter().all(|part| plan.contains(part));
+    let unseen: Vec<&&[&str]> =
+        INDEX_ONLY.iter().filter(|way| !plans.iter().any(|plan| is_of(plan, way))).collect();
     assert!(unseen.is_empty(), "ways of index-only answers that no query took: {unseen:?} of {plans:#?}");
-    let unknown: Vec<&String> =
-        plans.iter().filter(|plan| !INDEX_ONLY.iter().any(|way| plan.contains(way))).collect();
+    let is_unknown =
+        |plan: &&String| plan.contains("index only") && !INDEX_ONLY.iter().any(|way| is_of(plan, way));
+    let unknown: Vec<&String> = plans.iter().filter(is_unknown).collect();
     assert!(unknown.is_empty(), "ways of index-only answers that the list lacks: {unknown:#?}");
 }
 
@@ -164,6 +168,7 @@ impl Round {
                 let found = self.pages(scope, &query.text, page_size, index_use);
                 if let Err(difference) = self.check(&query, &expected, &whole, found, (page_size, index_use))
                 {
+                    println!("{difference}\n");
                     tally.differences.push(difference);
                     break;
                 }
@@ -267,6 +272,10 @@ impl Round {
             |answer: &Result<Vec<Json>, Failure>| matches!(answer, Err(Failure::NotRepresentable));
         let (expected, found) = match (expected, found) {
             (Ok(expected), Ok(found)) => (expected, found),
+            // A policy that leaves a path out cannot order by it.
+            (_, Err(EngineError::Sql(SqlError::Refused(why)))) if self.excludes && is_about_order(&why) => {
+                return Ok(());
+            }
             (Err(Failure::Cardinality), Err(EngineError::Sql(SqlError::Refused(_)))) => return Ok(()),
             (_, Err(EngineError::Sql(SqlError::NotRepresentable)))
                 if not_representable(whole) || expected.is_err() =>
@@ -275,8 +284,6 @@ impl Round {
             }
             // Other rows than these may be the first ones.
             (Err(Failure::NotRepresentable), Ok(_)) if query.answer == Expected::Part => return Ok(()),
-            // A policy that leaves a path out cannot order by it.
-            (Ok(_), Err(_)) if self.excludes && query.text.contains("ORDER BY") => return Ok(()),
             (Ok(expected), Err(error)) => return Err(format!("{told}\n{error}\ninstead of {expected:?}")),
             (Err(error), found) => return Err(format!("{told}\n{found:?}\ninstead of {error:?}")),
         };
@@ -298,6 +305,10 @@ impl Round {
             };
         if is_same { Ok(()) } else { Err(told()) }
     }
+}
+
+fn is_about_order(refusal: &str) -> bool {
+    refusal == "The index path corresponding to the specified order-by item is excluded."
 }
 
 /// Whether every row is one of those expected, each of which stands for one.

@@ -183,7 +183,14 @@ impl Random {
         let path = step("c", self.pick(PATHS));
         let filter =
             if self.once_in(4) { String::new() } else { format!(" WHERE {}", self.test_of(&path, 3)) };
-        let (text, answer) = match self.below(15) {
+        let (text, answer) = match self.below(17) {
+            // In the order of an index that has every row.
+            15 | 16 => {
+                let (path, test) = self.pick(&[("n", "$ >= 0"), ("s", "IS_STRING($)"), ("o.x", "$ < 3")]);
+                let path = step("c", path);
+                let (test, order) = (test.replace('$', &path), self.pick(&["", " DESC"]));
+                (format!("SELECT VALUE {path} FROM c WHERE {test} ORDER BY {path}{order}"), Expected::Ordered)
+            }
             // By kinds of values, whose ranges have no bound of their own.
             13 | 14 => {
                 let path = step("c", self.pick(&["o", "m", "t", "n"]));
