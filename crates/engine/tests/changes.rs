@@ -345,6 +345,36 @@ fn every_version_and_delete() {
     assert!(report.is_sound(), "{:?}", report.problems);
 }
 
+/// Without being asked for, only what clients deleted comes with an image.
+#[test]
+fn images_before_are_those_of_deletes_by_clients() {
+    let fixture = Fixture::new(POLICY);
+    let start = versions(&fixture, FeedStart::Now, 10).expect("a page").etag;
+    fixture.create(r#"{"id":"a","pk":"p","n":1}"#).expect("created");
+    fixture.replace("a", r#"{"id":"a","pk":"p","n":2}"#).expect("written");
+    fixture.delete("a", "[\"p\"]").expect("deleted");
+    fixture.create(r#"{"id":"b","pk":"p","n":3,"ttl":10}"#).expect("created");
+    fixture.clock.advance(11);
+    fixture.create(r#"{"id":"b","pk":"p","n":4}"#).expect("in place of one that expired");
+    let request =
+        ChangesRequest { mode: FeedMode::AllVersions, ..ask(&Scope::default(), FeedStart::After(start), 10) };
+    let changes = fixture.engine.read_changes(&fixture.container, &request).result.expect("a page");
+    let with_image = |change: &Value| {
+        let metadata = change.get("metadata").expect("metadata");
+        (text_of(metadata, "operationType").to_owned(), change.get("previous").is_some())
+    };
+    let expected = [
+        ("create", false),
+        ("replace", false),
+        ("delete", true),
+        ("create", false),
+        ("delete", false),
+        ("create", false),
+    ];
+    let found: Vec<(String, bool)> = items(&changes).iter().map(with_image).collect();
+    assert_eq!(found, expected.map(|(kind, image)| (kind.to_owned(), image)));
+}
+
 #[test]
 fn versions_are_kept_for_a_time() {
     let fixture = Fixture::new(POLICY);

@@ -53,3 +53,15 @@ impl Default for Limits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The service cuts at five seconds, for functions as for procedures.
+    #[test]
+    fn a_run_of_four_seconds_is_within_the_limits() {
+        let limits = Limits::default();
+        assert_eq!((limits.time, limits.function_time), (Duration::from_secs(5), Duration::from_secs(5)));
+    }
+}

@@ -641,6 +641,17 @@ fn plans_name_the_ranges() {
     ] {
         assert_eq!(ranges(&client, "c", filter), expected, "{filter}");
     }
+    // Conditions that only a few keys can satisfy.
+    for (filter, keys) in [
+        ("c.pk LIKE 'a!%' ESCAPE '!'", "'a%'"),
+        ("ABS(c.pk) = 1", "-1, 1"),
+        ("IS_BOOL(c.pk)", "true, false"),
+        ("ARRAY_CONTAINS([1, 2, 3], c.pk)", "1, 2, 3"),
+    ] {
+        let points = ranges(&client, "c", &format!("c.pk IN ({keys})"));
+        assert_eq!(points.matches(']').count(), keys.split(", ").count(), "{points}");
+        assert_eq!(ranges(&client, "c", filter), points, "{filter}");
+    }
     let (redmond, washington) = ("22E342F38A486A088463DFF7838A5963", "0993BF58F91772DCE970FC68F36E9F40");
     for (filter, expected) in [
         ("c.a = 'redmond' AND c.b = 'wa'", format!("{redmond}{washington}]")),
