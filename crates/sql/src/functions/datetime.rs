@@ -145,7 +145,7 @@ fn date_time_bin(call: &Call<'_>) -> Option<Value> {
         return None;
     }
     match part.nanoseconds() {
-        None => bin_months(ticks, origin, size.checked_mul(part.months())?),
+        None => bin_months(ticks, origin, size.saturating_mul(part.months())),
         Some(nanoseconds) => {
             let width = nanoseconds.checked_mul(i128::from(size))?;
             let elapsed = (i128::from(ticks) - i128::from(origin)) * 100;
