@@ -684,7 +684,7 @@ fn batches_stay_whole_on_a_faulty_storage() {
                 });
             }
         });
-        storage.behave();
+        storage.stop_faults();
         let mut seen: BTreeMap<i64, usize> = BTreeMap::new();
         let mut sum = 0;
         for n in 0..4 {

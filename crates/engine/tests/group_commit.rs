@@ -178,7 +178,7 @@ fn faults_lose_nothing_and_leave_nothing_by_half() {
             (0..15).filter_map(create).collect()
         });
         assert!(faults.injected() > 0);
-        faults.behave();
+        faults.stop_faults();
         let acknowledged: BTreeSet<String> = acknowledged.into_iter().collect();
         assert!(!acknowledged.is_empty());
         // Whatever is still in doubt is settled by what comes next.

@@ -288,7 +288,7 @@ fn a_put_happens_as_a_whole() {
             storage.script_commits((0..passes).map(|_| CommitFault::Pass).chain([fault]));
             let written = put(&engine, LIBRARY);
             drop(engine);
-            storage.behave();
+            storage.stop_faults();
             storage.reopen().unwrap();
             let engine = Engine::open(Arc::clone(&storage) as Arc<_>, options()).unwrap();
             let (revision, jobs) = (engine.catalog().model("d").unwrap().revision, engine.jobs().unwrap());

@@ -599,7 +599,7 @@ fn a_commit_that_goes_wrong() {
         storage.script_commits(faults);
         let outcome = fixture.engine.split_partition(&fixture.container, "0");
         check_sound(&fixture);
-        storage.behave();
+        storage.stop_faults();
         for n in 0..40 {
             fixture.upsert(&item(n, n % 17, n)).unwrap_or_else(|error| panic!("{told}: {error}"));
         }

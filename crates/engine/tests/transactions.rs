@@ -89,7 +89,7 @@ impl Bench {
     }
 
     fn assert_sound(&self) {
-        self.faults.behave();
+        self.faults.stop_faults();
         let report = verify(&*self.faults).unwrap();
         assert!(report.is_sound(), "{:?}", report.problems);
     }
@@ -308,7 +308,7 @@ fn faults_never_leave_half_of_it() {
             }
         }
         if fault != Poison {
-            bench.faults.behave();
+            bench.faults.stop_faults();
             bench.done(vec![add("ada", -1), add("bob", 1)]);
         }
         bench.assert_sound();
@@ -391,7 +391,7 @@ fn concurrent_transfers_keep_the_sum() {
                 }
             });
         });
-        bench.faults.behave();
+        bench.faults.stop_faults();
         let total: i64 = (0..ACCOUNT_COUNT).map(|number| bench.balance(&format!("a{number}"))).sum();
         assert_eq!(total, 100 * ACCOUNT_COUNT as i64);
         let orders = support::items(&bench.engine, &bench.container("orders")).len() as u64;

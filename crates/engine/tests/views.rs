@@ -447,7 +447,7 @@ fn on_a_faulty_storage() {
                 drop(fixture.engine.rebuild_view(&view));
             }
         }
-        storage.behave();
+        storage.stop_faults();
         assert_same(&fixture.engine, &view, Some(&["a", "b"]));
         fixture.engine.close().expect("closes");
         assert_sound(&memory);

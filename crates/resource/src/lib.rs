@@ -1,8 +1,7 @@
 //! What an account contains: resource ids, partition keys and their hash, container definitions and policies.
 //!
-//! Everything here is pure: text or JSON in, validated types out. Errors carry the service's message; which
-//! status they become is the server's business.
-//! Not here: where resources are kept (see `quire-engine`), HTTP (see `quire-server`).
+//! Everything here is pure: text or JSON in, validated types out. Errors carry the service's message; the server
+//! chooses the status. Not here: how resources are stored (see `quire-engine`), HTTP (see `quire-server`).
 
 mod container; // ContainerDefinition: validation and normalisation of a container's JSON
 mod members; // reading members of a definition's JSON
@@ -17,7 +16,7 @@ mod ttl; // when items expire
 pub use container::{
     BoundingBox, CompositePath, ConflictResolution, ContainerDefinition, ContainerError, DistanceFunction,
     FULL_TEXT_LANGUAGES, FullTextPath, FullTextPolicy, GeospatialType, IndexingMode, IndexingPolicy,
-    PathOrder, Quantizer, RulePlace, SortOrder, SpatialIndex, SpatialType, TupleIndex, UniqueKey,
+    PathOrder, Quantizer, RuleNode, SortOrder, SpatialIndex, SpatialType, TupleIndex, UniqueKey,
     VIEW_MEMBERS, VectorDataType, VectorEmbedding, VectorIndex, VectorIndexKind, ViewDefinition,
 };
 pub use name::{NameError, check_item_id, check_name};

@@ -4,7 +4,7 @@ use quire_value::{Object, Value};
 
 use crate::ContainerError;
 
-/// The service's words for a member that is not what it should be.
+/// The service's text for a member of the wrong type.
 pub(crate) fn expected(member: &str, expected: &str) -> String {
     format!("One of the specified inputs is invalid: '{member}' must be {expected}.")
 }
@@ -17,7 +17,7 @@ pub(crate) fn wrong(member: &str, what: &str) -> ContainerError {
     invalid(expected(member, what))
 }
 
-/// A member that is there and not null: clients write absent options either way.
+/// A member that is present and not null: clients write absent options either way.
 pub(crate) fn present<'a>(object: &'a Object, name: &str) -> Option<&'a Value> {
     object.get(name).filter(|value| !matches!(value, Value::Null | Value::Undefined))
 }

@@ -1,4 +1,4 @@
-//! What an id may look like.
+//! Rules for ids.
 
 const NAME_LENGTH_MAX: usize = 255;
 const ITEM_ID_LENGTH_MAX_BYTES: usize = 1023;
@@ -30,7 +30,7 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
 /// Items: 1..=1023 bytes, any characters.
 pub fn check_item_id(id: &str) -> Result<(), NameError> {
     if !(1..=ITEM_ID_LENGTH_MAX_BYTES).contains(&id.len()) {
-        // The service's words: less than, not at most.
+        // The service's text: less than, not at most.
         return Err(NameError::Length { name: id.to_owned(), length_max: ITEM_ID_LENGTH_MAX_BYTES + 1 });
     }
     Ok(())

@@ -1,12 +1,12 @@
 //! The syntax of paths in container definitions, with the position where a bad one fails.
 //!
-//! `/a/"odd name"/[]/b/?`: names are letters, digits and underscores, or quoted; `[]` is every element;
-//! `?` (the scalar here) and `*` (everything from here down) only at the end; `/events/[]/{name, category}/?`
-//! is a tuple path. Which of these a policy allows is its own business.
+//! `/a/"odd name"/[]/b/?`: names are letters, digits and underscores, or quoted; `[]` is every element; `?` (the
+//! scalar here) and `*` (everything from here down) only at the end; `/events/[]/{name, category}/?` is a tuple path.
+//! Each policy allows some of these forms.
 
 use quire_value::{Path, Segment};
 
-/// Byte position near which a path stopped making sense.
+/// Byte position of the error in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadPath {
     pub position: usize,
@@ -18,7 +18,7 @@ pub(crate) enum PolicyPath {
     Tuple { prefix: Path, members: Vec<Path> },
 }
 
-/// Any path, tuples included. `/` alone, an old way to write `/*`, means the same.
+/// Any path, tuples included. `/` alone is an old form of `/*`.
 pub(crate) fn parse_any(text: &str) -> Result<PolicyPath, BadPath> {
     if text == "/" {
         return Ok(PolicyPath::Plain(Path(vec![Segment::Wildcard])));
@@ -142,7 +142,7 @@ impl Cursor<'_> {
         Ok(name)
     }
 
-    /// `\` takes the next character as it is.
+    /// `\` escapes the next character.
     fn quoted(&mut self, quote: char) -> Result<String, BadPath> {
         self.expect(quote)?;
         let mut name = String::new();

@@ -18,7 +18,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// What a 16-byte id under a container is: the high nibble of its last byte.
+/// The kind of a 16-byte id under a container: the high nibble of its last byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ChildKind {
     Item,
@@ -51,7 +51,7 @@ const CHILD_BITS: u32 = 60;
 const CLIENT_ENCRYPTION_KEY: u32 = 2;
 
 impl ResourceId {
-    /// The exact inverse of the text form: nothing else is accepted.
+    /// The exact inverse of the text form: refuses everything else.
     pub fn parse(text: &str) -> Result<ResourceId, RidError> {
         let error = || RidError { text: text.to_owned() };
         if text.contains('/') {
@@ -123,7 +123,7 @@ impl ResourceId {
         }
     }
 
-    /// The word of links before this id.
+    /// The path segment of links before this id.
     fn segment(&self) -> &'static str {
         match self {
             ResourceId::Offer(_) => "offers",
@@ -138,7 +138,7 @@ impl ResourceId {
 }
 
 impl ChildKind {
-    /// (kind, nibble, word of links)
+    /// (kind, nibble, path segment)
     const TABLE: [(ChildKind, u8, &'static str); 6] = [
         (ChildKind::Item, 0, "docs"),
         (ChildKind::Conflict, 4, "conflicts"),

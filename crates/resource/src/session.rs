@@ -1,6 +1,6 @@
 //! Session tokens: `{range}:{version}#{lsn}`, several joined by commas.
 
-/// The floor a client asks for, per partition key range id.
+/// The minimum LSNs that a client requires, per partition key range id.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct SessionToken {
     pub parts: Vec<(String, i64, u64)>, // range id, version, global LSN
@@ -32,7 +32,7 @@ fn parse_part(part: &str) -> Option<(String, i64, u64)> {
     fields.all(is_region_progress).then(|| (range.to_owned(), version, lsn))
 }
 
-/// `{region}={lsn}`: other regions' progress, which one region need not know.
+/// `{region}={lsn}`: progress of other regions, which a single region ignores.
 fn is_region_progress(field: &str) -> bool {
     field
         .split_once('=')

@@ -27,12 +27,12 @@ pub struct ThroughputError {
 const MANUAL_PER_PARTITION: u32 = 6000;
 const AUTOSCALE_PER_PARTITION: u32 = 10_000;
 
-/// What one of the two forms accepts.
+/// The limits of one of the two forms.
 struct Bounds {
     min: u32,
     max: u32,
     step: u32,
-    /// The share of the highest value ever provisioned that is the least one later.
+    /// The minimum is the highest value ever provisioned, divided by this.
     highest_divisor: u32,
     words: &'static str,
 }
@@ -92,7 +92,7 @@ impl Throughput {
         content
     }
 
-    /// Partitions that the throughput stands for.
+    /// Number of partitions that the throughput implies.
     pub fn partitions(&self) -> u32 {
         match *self {
             Throughput::Manual(value) => value.div_ceil(MANUAL_PER_PARTITION),
@@ -113,13 +113,13 @@ impl Throughput {
         self.bounds().minimum(highest_ever)
     }
 
-    /// Refuses a replacement below what the offer's past demands.
+    /// Refuses a replacement below the minimum that follows from the offer's history.
     pub fn check_minimum(&self, highest_ever: u32) -> Result<(), ThroughputError> {
         let minimum = self.minimum(highest_ever);
         if self.maximum() < minimum { Err(too_small(i64::from(self.maximum()), minimum)) } else { Ok(()) }
     }
 
-    /// What the service picks when an offer changes its form: autoscale starts at the manual value rounded up.
+    /// The service's default when an offer changes its form: autoscale starts at the manual value rounded up.
     pub fn migrated_to_autoscale(&self, highest_ever: u32) -> Throughput {
         let max = self.maximum().next_multiple_of(AUTOSCALE.step).max(AUTOSCALE.minimum(highest_ever));
         Throughput::Autoscale { max: max.min(AUTOSCALE.max), increment_percent: None }

@@ -36,7 +36,7 @@ pub(crate) fn seconds(number: Option<Number>) -> Option<i32> {
     (seconds == -1 || seconds > 0).then_some(seconds)
 }
 
-/// When the item expires (epoch seconds), `None` for never. An item with `expires_at <= now` is gone.
+/// When the item expires (epoch seconds); `None` for never. An item with `expires_at <= now` is expired.
 pub fn expires_at(default_ttl: Option<i32>, item: ItemTtl, ts: i64) -> Option<i64> {
     let default = default_ttl?;
     match item {

@@ -1,4 +1,5 @@
-//! How fast durable commits are, beside the floor: a bare append and fdatasync of the same bytes in the same run.
+//! Rate of durable commits, compared with the lower bound: a plain append and fdatasync of the same bytes in the same
+//! run.
 //!
 //! `cargo run --release --example commit_rate -- [DIR] [SECONDS]` prints one line per number of writers.
 
@@ -58,7 +59,7 @@ fn bare_appends(path: &Path, time: Duration) -> Result<Vec<Duration>, std::io::E
     Ok(latencies)
 }
 
-/// Every writer has a partition of its own and writes one item row, one lookup row and one feed row per commit.
+/// Every writer has its own partition and writes one item row, one lookup row and one feed row per commit.
 fn commits(storage: &LocalStorage, round: u64, writers: u64, time: Duration) -> Vec<Duration> {
     let start = Instant::now();
     std::thread::scope(|scope| {

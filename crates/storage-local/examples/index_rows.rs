@@ -1,7 +1,8 @@
-//! What index rows cost: CPU and memory of a load, opening after a crash, seeks, scans and space, in either form.
+//! Cost of index rows: CPU and memory of a load, opening after a crash, seeks, scans and disk space, in both forms.
 //!
-//! `cargo run --release --example index_rows -- DIR ITEMS packed|plain`: a child loads ITEMS of 1 KB with 20 index rows
-//! each, 16 per commit, lets the storage settle and goes without closing it; then this process opens what it left.
+//! `cargo run --release --example index_rows -- DIR ITEMS packed|plain`: a child process loads ITEMS of 1 KB with 20
+//! index rows each, 16 per commit, waits until background work is done and exits without closing; then this process
+//! opens the directory.
 
 use quire_storage::fault::Random;
 use quire_storage::{
@@ -76,11 +77,11 @@ fn load(folder: &Path, items: u64, form: IndexRows) -> Result<(), Box<dyn Error>
     println!("    commit p50 {:.2} p99 {:.2} worst {:.2} ms", at(0.5), at(0.99), at(1.0));
     println!("    peak memory {} MB", memory("VmHWM")?);
     println!("    {:?}", storage.statistics());
-    // As a killed process does: nothing is flushed or closed.
+    // Like a killed process: nothing is flushed or closed.
     std::process::exit(0)
 }
 
-/// Microseconds of CPU per item that are not the storage's.
+/// CPU microseconds per item outside of the storage.
 fn making_up() -> Result<f64, Box<dyn Error>> {
     const COMMITS: u64 = 2000;
     let before = cpu_time()?;
@@ -90,7 +91,7 @@ fn making_up() -> Result<f64, Box<dyn Error>> {
     Ok((cpu_time()? - before).as_secs_f64() * 1e6 / (COMMITS * ITEMS_PER_COMMIT) as f64)
 }
 
-/// Waits until nothing is flushed or compacted for a second.
+/// Waits until nothing was flushed or compacted for a second.
 fn settle(storage: &LocalStorage) {
     let work = || {
         let figures = storage.statistics();
@@ -127,7 +128,7 @@ fn commit(lsn: u64) -> Commit {
     Commit { guards: vec![guard], token: Token(lsn.into()), ops }
 }
 
-/// Items come in no order of their keys, as with hashed partition keys.
+/// Items in random key order, as with hashed partition keys.
 fn rid(number: u64) -> [u8; 8] {
     (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) & !0xFFFF_FFFF | number & 0xFFFF_FFFF).to_be_bytes()
 }
@@ -141,7 +142,7 @@ const WORDS: [&str; 16] = [
     "lagoon", "meadow", "north", "orchard", "prairie",
 ];
 
-/// 1 KB that compresses about as JSON does.
+/// 1 KB that compresses about like JSON.
 fn text(number: u64) -> Vec<u8> {
     let mut random = Random(number);
     let mut text = Vec::with_capacity(1040);
@@ -152,7 +153,7 @@ fn text(number: u64) -> Vec<u8> {
     text
 }
 
-/// A quarter of the paths each: few strings, numbers, longer strings, nearly unique ones; as keys encode them.
+/// A quarter of the paths each: few strings, numbers, longer strings, nearly unique ones; encoded as keys.
 fn value(path: u64, number: u64) -> Vec<u8> {
     let mut random = Random(number * PATHS + path);
     let string = |text: String| [&[0x40], text.as_bytes(), &[0x00, 0x01]].concat();

@@ -1,4 +1,4 @@
-//! How long a directory takes to open after its process was killed, and after it was closed.
+//! Time to open a directory after its process was killed, and after it was closed.
 //!
 //! `cargo run --release --example reopen_time -- [ITEMS]` loads items of 1 KB in a child process, kills it, opens.
 
@@ -68,7 +68,7 @@ fn load(folder: &Path, items: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A few items, each with a lookup row and a feed row; bodies that compress like text does.
+/// A few items, each with a lookup row and a feed row; bodies compress like text.
 fn commit(partition: u64, lsn: u64) -> Commit {
     let mut ops = Vec::new();
     for ordinal in 0..PER_COMMIT {

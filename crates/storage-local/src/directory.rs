@@ -1,4 +1,4 @@
-//! The data directory: what lies where, who may use it, which format it has.
+//! The data directory: its files, its lock, its format.
 //!
 //! ```text
 //! lock           held (flock) by the process that has the directory open
@@ -12,12 +12,12 @@
 //! journal-cut-*  bytes cut from the end of a damaged journal; kept when commits are missing
 //! ```
 //!
-//! Nobody but the owner may look into it: the store holds the secret that tokens are signed with. The directory has
-//! mode 0700 and its files 0600, also where they were made with wider ones. What fjall creates has the modes that the
-//! process's umask leaves; the directory's own mode shields it.
+//! Only the owner may read it: the store contains the secret that signs tokens. The directory has mode 0700 and its
+//! files 0600, also if they were created with wider modes. Files of fjall have the modes of the process's umask; the
+//! mode of the directory protects them.
 //!
-//! Invariant: `format` is written last and `initializing` is removed after it, so a directory whose set-up was
-//! interrupted is set up again and one that ever took a commit never is.
+//! Invariant: `format` is written last and `initializing` is removed after it. So a directory whose set-up was
+//! interrupted is set up again, and one that ever accepted a commit is not.
 
 use crate::error::{OpenError, corrupt, opening};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -25,7 +25,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The format this version writes and the newest it reads.
+/// The format that this version writes, and the newest it reads.
 ///
 /// 2 added the keyspace of packed index rows and the checkpoint rows of spaces.
 pub const FORMAT_VERSION: u32 = 2;
@@ -34,16 +34,16 @@ const UNFINISHED: &str = "unfinished";
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// A locked directory; dropping it gives the lock back.
+/// A locked directory. Dropping it releases the lock.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
     lock: File,
 }
 
-/// What a directory is before it is opened.
+/// The condition of a directory before it is opened.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Condition {
+pub(crate) enum DirectoryCondition {
     /// Empty, or its set-up was interrupted.
     Fresh,
     Existing {
@@ -52,7 +52,8 @@ pub(crate) enum Condition {
 }
 
 impl Drop for Directory {
-    /// Closing the file is not enough: a child that is just being forked holds it, too, until it becomes another program.
+    /// Closing the file is not enough: a child process that is being forked also holds it until it executes another
+    /// program.
     fn drop(&mut self) {
         if let Err(error) = self.lock.unlock() {
             tracing::warn!(%error, "the lock of the directory is not released");
@@ -61,8 +62,8 @@ impl Drop for Directory {
 }
 
 impl Directory {
-    /// Creates the directory if needed, takes its lock and looks at its format.
-    pub(crate) fn lock(path: &Path) -> Result<(Directory, Condition), OpenError> {
+    /// Creates the directory if needed, takes its lock and reads its format.
+    pub(crate) fn lock(path: &Path) -> Result<(Directory, DirectoryCondition), OpenError> {
         create_directory(path)?;
         if path.join(UNFINISHED).exists() {
             return Err(OpenError::Unfinished { path: path.into() });
@@ -70,8 +71,8 @@ impl Directory {
         Directory::lock_any(path)
     }
 
-    /// The same for an empty directory, which nobody opens until [`Directory::complete`].
-    pub(crate) fn lock_unfinished(path: &Path) -> Result<(Directory, Condition), OpenError> {
+    /// Like [`Directory::lock`], for an empty directory that cannot be opened before [`Directory::complete`].
+    pub(crate) fn lock_unfinished(path: &Path) -> Result<(Directory, DirectoryCondition), OpenError> {
         create_directory(path)?;
         if !is_empty(path)? {
             return Err(OpenError::NotEmpty { path: path.into() });
@@ -86,33 +87,33 @@ impl Directory {
         Directory::lock_any(path)
     }
 
-    /// Whether there is a database, whole or not.
+    /// Whether there is a database, complete or not.
     pub(crate) fn is_begun(path: &Path) -> bool {
         path.join("format").exists() || path.join(UNFINISHED).exists()
     }
 
-    /// A directory that was filled and closed may be opened from now on.
+    /// Allows a filled and closed directory to be opened.
     pub(crate) fn complete(path: &Path) -> Result<(), OpenError> {
         fs::remove_file(path.join(UNFINISHED)).map_err(opening("completing the directory"))?;
         sync_directory(path)
     }
 
-    fn lock_any(path: &Path) -> Result<(Directory, Condition), OpenError> {
+    fn lock_any(path: &Path) -> Result<(Directory, DirectoryCondition), OpenError> {
         let has = |name: &str| path.join(name).exists();
         if !has("lock") && !has(UNFINISHED) && !is_empty(path)? {
             return Err(OpenError::NotQuire { path: path.into() });
         }
         let directory = Directory { path: path.into(), lock: take_lock(path)? };
-        tighten(path)?;
+        restrict_permissions(path)?;
         if has("format") {
             let format = directory.read_format()?;
             directory.remove_if_there("initializing")?;
-            return Ok((directory, Condition::Existing { format }));
+            return Ok((directory, DirectoryCondition::Existing { format }));
         }
         if has("store") && !has("initializing") {
             return Err(OpenError::NotQuire { path: path.into() });
         }
-        Ok((directory, Condition::Fresh))
+        Ok((directory, DirectoryCondition::Fresh))
     }
 
     pub(crate) fn store(&self) -> PathBuf {
@@ -127,7 +128,7 @@ impl Directory {
         &self.path
     }
 
-    /// Clears away an interrupted set-up.
+    /// Removes an interrupted set-up.
     pub(crate) fn begin(&self) -> Result<(), OpenError> {
         create_file(&self.path.join("initializing"))
             .and_then(|file| file.sync_all())
@@ -142,7 +143,7 @@ impl Directory {
         }
     }
 
-    /// From here on the directory counts, and has the newest format.
+    /// Completes the set-up, in the newest format.
     pub(crate) fn finish(&self) -> Result<(), OpenError> {
         let temporary = self.path.join("format.new");
         create_file(&temporary)
@@ -186,7 +187,7 @@ fn sync_directory(path: &Path) -> Result<(), OpenError> {
         .map_err(opening(format!("syncing {}", path.display())))
 }
 
-/// Directories above it are made as usual.
+/// Parent directories are created with default modes.
 fn create_directory(path: &Path) -> Result<(), OpenError> {
     let created = match path.parent() {
         Some(parent) => fs::create_dir_all(parent),
@@ -204,29 +205,29 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).truncate(true).read(true).write(true).mode(FILE_MODE).open(path)
 }
 
-/// Takes the rights of others away from a directory that was made with them, and from everything in it.
-fn tighten(path: &Path) -> Result<(), OpenError> {
+/// Removes the permissions of others from a directory and everything in it.
+fn restrict_permissions(path: &Path) -> Result<(), OpenError> {
     let doing = || opening(format!("restricting access to {}", path.display()));
     let mode = fs::metadata(path).map_err(doing())?.permissions().mode();
     if mode & 0o077 == 0 {
         return Ok(());
     }
-    tighten_below(path).map_err(doing())?;
+    restrict_below(path).map_err(doing())?;
     tracing::info!(path = %path.display(), mode = format!("{:o}", mode & 0o777), "access restricted to the owner");
     Ok(())
 }
 
-fn tighten_below(directory: &Path) -> io::Result<()> {
+fn restrict_below(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            tighten_below(&entry.path())?;
+            restrict_below(&entry.path())?;
         } else if kind.is_file() {
             fs::set_permissions(entry.path(), fs::Permissions::from_mode(FILE_MODE))?;
         }
     }
-    // Last, so that an interrupted attempt is noticed.
+    // Last, so that an interrupted attempt is detected.
     fs::set_permissions(directory, fs::Permissions::from_mode(DIRECTORY_MODE))
 }
 
@@ -303,17 +304,17 @@ mod tests {
     fn an_interrupted_set_up_is_done_again() {
         let folder = tempfile::tempdir().unwrap();
         let (directory, condition) = Directory::lock(folder.path()).unwrap();
-        assert_eq!(condition, Condition::Fresh);
+        assert_eq!(condition, DirectoryCondition::Fresh);
         directory.begin().unwrap();
         fs::create_dir(directory.store()).unwrap();
         drop(directory);
         let (directory, condition) = Directory::lock(folder.path()).unwrap();
-        assert_eq!(condition, Condition::Fresh);
+        assert_eq!(condition, DirectoryCondition::Fresh);
         directory.begin().unwrap();
         assert!(!directory.store().exists());
         directory.finish().unwrap();
         drop(directory);
-        let existing = Condition::Existing { format: FORMAT_VERSION };
+        let existing = DirectoryCondition::Existing { format: FORMAT_VERSION };
         assert_eq!(Directory::lock(folder.path()).unwrap().1, existing);
     }
 
@@ -322,16 +323,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new");
         let (directory, condition) = Directory::lock_unfinished(&path).unwrap();
-        assert_eq!(condition, Condition::Fresh);
+        assert_eq!(condition, DirectoryCondition::Fresh);
         drop(directory);
         assert!(matches!(Directory::lock(&path), Err(OpenError::Unfinished { .. })));
         assert!(matches!(Directory::lock_unfinished(&path), Err(OpenError::NotEmpty { .. })));
         Directory::complete(&path).unwrap();
-        assert_eq!(Directory::lock(&path).unwrap().1, Condition::Fresh);
+        assert_eq!(Directory::lock(&path).unwrap().1, DirectoryCondition::Fresh);
     }
 
     #[test]
-    fn nobody_else_may_look_inside() {
+    fn only_the_owner_can_read_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;

@@ -1,4 +1,4 @@
-//! What can go wrong on opening, and fjall's errors in our words.
+//! Errors of opening, and conversion of fjall's errors.
 
 use quire_storage::StorageError;
 use std::io;
@@ -17,10 +17,10 @@ pub enum OpenError {
     NoDatabase { path: PathBuf },
     #[error("{} is not empty", path.display())]
     NotEmpty { path: PathBuf },
-    /// A restore that was interrupted, or one that is still running.
+    /// A restore was interrupted or is still running.
     #[error("{} was never filled completely; remove it and restore again", path.display())]
     Unfinished { path: PathBuf },
-    /// Acknowledged commits are gone. What was cut from the journal, if anything, is kept beside it.
+    /// Acknowledged commits are missing. Bytes cut from the journal, if any, are saved beside it.
     #[error(
         "the log ends at commit {found}, but commit {acknowledged} was acknowledged; \
          open with --accept-loss to go on without what is missing"
@@ -34,7 +34,7 @@ pub enum OpenError {
     Io { doing: String, source: io::Error },
 }
 
-/// Adds to an i/o error what was being done.
+/// Adds the current action to an i/o error.
 pub(crate) fn opening(doing: impl Into<String>) -> impl FnOnce(io::Error) -> OpenError {
     let doing = doing.into();
     move |source| OpenError::Io { doing, source }
@@ -65,13 +65,13 @@ pub(crate) fn reading(error: fjall::Error) -> StorageError {
     failed("reading", error)
 }
 
-/// What went wrong below, with what was being done.
+/// Converts an error, with the action that failed.
 pub(crate) fn failed(doing: &str, error: fjall::Error) -> StorageError {
     match error {
         fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) => {
             io_failed(doing, source)
         }
-        // It is told apart from damage: something else failed before, and its own error says what.
+        // Not corruption: something else failed before, and its own error was reported.
         fjall::Error::Poisoned => {
             StorageError::Io { doing: doing.into(), source: io::Error::other("an earlier write failed") }
         }
@@ -86,13 +86,13 @@ pub(crate) fn io_failed(doing: &str, source: io::Error) -> StorageError {
     }
 }
 
-/// Whether there is no space: on the disk, within a quota, or within the largest size of a file.
+/// Whether there is no space: on the disk, within a quota, or within the maximum size of a file.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// Whether something was wanting that others may give back: descriptors of this process or of all, memory, a moment.
+/// Whether a resource was missing that may become free: descriptors of the process or the system, memory, a moment.
 pub(crate) fn is_starved(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;

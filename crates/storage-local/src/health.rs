@@ -1,18 +1,19 @@
-//! Keeps a storage going when it is short of something that comes back: file descriptors, memory, space.
+//! Keeps a storage available when a resource is short for a while: file descriptors, memory, disk space.
 //!
-//! fjall's workers open files as they flush and compact, and stop for good at the first error. Nothing is lost by that:
-//! what they were to write is in the journal, and they never touch what is acknowledged. So a thread here
-//! - holds a reserve of descriptors, and gives it up when others have taken all there are;
-//! - notices that the workers have stopped, waits until there are descriptors and space, and opens the store again under its
-//!   users. Until then commits are refused as [`StorageError::Unavailable`]; none of them has happened.
+//! fjall's workers open files as they flush and compact, and stop permanently at the first error. Nothing is lost by
+//! that:
+//! their data is in the journal, and they never change acknowledged data. So a thread here
+//! - holds a reserve of descriptors, and releases it when others have taken all of them;
+//! - detects that the workers have stopped, sleep_unless_ended until there are descriptors and space, and reopens the store for
+//!   its users. Until then commits are refused as [`StorageError::Unavailable`]; none of them was written.
 //!
-//! A failed write or sync of the journal is another matter: whether the batch is there is not known, and only a caller
-//! that starts anew can find out. It poisons.
+//! A failed write or sync of the journal is different: whether the batch was written is unknown, and only a caller
+//! that reopens the storage can find out. It poisons the storage.
 
 use crate::directory::{Directory, create_file};
 use crate::error::{self, is_full, is_starved};
 use crate::index_rows::flusher::Flusher;
-use crate::{LocalOptions, Open, OpenError};
+use crate::{LocalOptions, OpenError, OpenStore};
 use parking_lot::{Condvar, Mutex, RwLock};
 use quire_storage::StorageError;
 use std::fs::File;
@@ -24,28 +25,28 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Looking whether the workers live takes the journal's lock.
-const CHECKS_PER_LOOK: u32 = 4;
-/// A table that is flushed or compacted takes a few; a compaction opens all that it merges.
+/// Checking whether the workers are alive takes the journal's lock.
+const CHECKS_PER_WORKER_CHECK: u32 = 4;
+/// Flushing or compacting a table takes a few; a compaction opens all tables that it merges.
 const RESERVED_DESCRIPTORS: usize = 32;
 const PROBED_DESCRIPTORS: usize = 4;
 const PROBED_BYTES: usize = 1 << 20;
 const RETRY_WAIT_MIN: Duration = Duration::from_millis(100);
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long a user waits for a store that is opened again.
+/// How long a user sleep_unless_ended for a store that is being reopened.
 const USER_WAIT_MAX: Duration = Duration::from_secs(10);
 const USER_WAIT_STEP: Duration = Duration::from_millis(5);
 
-/// What users of a storage find.
+/// The store as its users find it.
 pub(crate) enum Opened {
-    Open(Arc<Open>),
-    /// Being opened again.
+    OpenStore(Arc<OpenStore>),
+    /// Being reopened.
     Recovering,
     Closed,
 }
 
-/// The part of a storage that is replaced when it is opened again.
-pub(crate) struct Current {
+/// The part of a storage that is replaced on reopening.
+pub(crate) struct CurrentStore {
     opened: RwLock<Opened>,
     flusher: Mutex<Option<Flusher>>,
     path: PathBuf,
@@ -63,21 +64,21 @@ struct Shared {
     changed: Condvar,
 }
 
-impl Current {
-    pub(crate) fn new(open: Open, options: LocalOptions) -> Result<Current, OpenError> {
+impl CurrentStore {
+    pub(crate) fn new(open: OpenStore, options: LocalOptions) -> Result<CurrentStore, OpenError> {
         let path = open.directory.path().to_owned();
         let open = Arc::new(open);
-        // What is missing then was not missing when a caller accepted it.
+        // A loss that happens now was not accepted by the caller.
         let options = LocalOptions { accept_loss: false, ..options };
         let flusher = Mutex::new(Some(Flusher::start(&open)?));
-        Ok(Current { opened: RwLock::new(Opened::Open(open)), flusher, path, options })
+        Ok(CurrentStore { opened: RwLock::new(Opened::OpenStore(open)), flusher, path, options })
     }
 
-    pub(crate) fn get(&self) -> Result<Arc<Open>, StorageError> {
+    pub(crate) fn get(&self) -> Result<Arc<OpenStore>, StorageError> {
         let start = Instant::now();
         loop {
             match &*self.opened.read() {
-                Opened::Open(open) => return Ok(open.clone()),
+                Opened::OpenStore(open) => return Ok(open.clone()),
                 Opened::Closed => return Err(StorageError::Closed),
                 Opened::Recovering if start.elapsed() > USER_WAIT_MAX => {
                     return Err(StorageError::Unavailable { during: "flush" });
@@ -88,18 +89,18 @@ impl Current {
         }
     }
 
-    /// What is open, without waiting.
-    pub(crate) fn peek(&self) -> Option<Arc<Open>> {
+    /// The open store, without waiting.
+    pub(crate) fn peek(&self) -> Option<Arc<OpenStore>> {
         match &*self.opened.read() {
-            Opened::Open(open) => Some(open.clone()),
+            Opened::OpenStore(open) => Some(open.clone()),
             Opened::Recovering | Opened::Closed => None,
         }
     }
 
-    /// What was open; nobody finds it from now on.
-    pub(crate) fn close(&self) -> Option<Arc<Open>> {
+    /// Takes the open store; users no longer find it.
+    pub(crate) fn close(&self) -> Option<Arc<OpenStore>> {
         match std::mem::replace(&mut *self.opened.write(), Opened::Closed) {
-            Opened::Open(open) => Some(open),
+            Opened::OpenStore(open) => Some(open),
             Opened::Recovering | Opened::Closed => None,
         }
     }
@@ -112,7 +113,7 @@ impl Current {
 }
 
 impl Health {
-    pub(crate) fn start(current: &Arc<Current>) -> Result<Health, OpenError> {
+    pub(crate) fn start(current: &Arc<CurrentStore>) -> Result<Health, OpenError> {
         let (shared, current) = (Arc::new(Shared::default()), current.clone());
         let watching = shared.clone();
         let spawned =
@@ -133,8 +134,8 @@ impl Health {
 }
 
 impl Shared {
-    /// Whether to go on after a while.
-    fn waits(&self, time: Duration) -> bool {
+    /// Sleeps; false when the thread must end.
+    fn sleep_unless_ended(&self, time: Duration) -> bool {
         let mut ended = self.ended.lock();
         if !*ended {
             self.changed.wait_for(&mut ended, time);
@@ -143,16 +144,16 @@ impl Shared {
     }
 }
 
-fn watch(shared: &Shared, current: &Current) {
-    let mut reserve = Reserve::default();
+fn watch(shared: &Shared, current: &CurrentStore) {
+    let mut reserve = DescriptorReserve::default();
     reserve.fill();
     let mut checks = 0u32;
-    while shared.waits(CHECK_INTERVAL) {
+    while shared.sleep_unless_ended(CHECK_INTERVAL) {
         reserve.check();
         checks = checks.wrapping_add(1);
         let Some(open) = current.peek() else { continue };
-        let is_stopped =
-            open.state.is_halted() || checks.is_multiple_of(CHECKS_PER_LOOK) && open.store.is_poisoned();
+        let is_stopped = open.state.is_halted()
+            || checks.is_multiple_of(CHECKS_PER_WORKER_CHECK) && open.store.is_poisoned();
         if is_stopped && !open.state.is_poisoned() {
             open.state.halt("flush");
             recover(shared, current, open, &mut reserve);
@@ -160,15 +161,15 @@ fn watch(shared: &Shared, current: &Current) {
     }
 }
 
-/// Opens the store again, once there is what it needs.
-fn recover(shared: &Shared, current: &Current, open: Arc<Open>, reserve: &mut Reserve) {
+/// Reopens the store when the needed resources are available.
+fn recover(shared: &Shared, current: &CurrentStore, open: Arc<OpenStore>, reserve: &mut DescriptorReserve) {
     tracing::error!(
         "background work of the store has stopped; it is opened again, until then nothing is written"
     );
     let mut wait = RETRY_WAIT_MIN;
     let mut retry = |reason: &dyn std::fmt::Display| {
         tracing::warn!(%reason, "the store cannot be opened again yet");
-        let goes_on = shared.waits(wait);
+        let goes_on = shared.sleep_unless_ended(wait);
         wait = RETRY_WAIT_MAX.min(wait * 2);
         goes_on
     };
@@ -178,18 +179,18 @@ fn recover(shared: &Shared, current: &Current, open: Arc<Open>, reserve: &mut Re
             return;
         }
     }
-    // A batch that is being written when this begins has failed already, or never will.
-    let figures = open.state.figures.recoveries.load(Ordering::Relaxed) + 1;
+    // A batch that is being written now has failed already, or never will.
+    let counters = open.state.counters.recoveries.load(Ordering::Relaxed) + 1;
     *current.opened.write() = Opened::Recovering;
     current.end_flusher();
     while Arc::strong_count(&open) > 1 {
-        if !shared.waits(USER_WAIT_STEP) {
+        if !shared.sleep_unless_ended(USER_WAIT_STEP) {
             return;
         }
     }
     drop(open);
     loop {
-        match reopen(current, figures) {
+        match reopen(current, counters) {
             Ok(()) => break,
             Err(error) if !retry(&error) => return,
             Err(_) => {}
@@ -199,11 +200,11 @@ fn recover(shared: &Shared, current: &Current, open: Arc<Open>, reserve: &mut Re
     tracing::info!("the store is open again");
 }
 
-fn reopen(current: &Current, recoveries: u64) -> Result<(), OpenError> {
-    let open = Arc::new(Open::from_directory(Directory::lock(&current.path)?, &current.options)?);
-    open.state.figures.recoveries.store(recoveries, Ordering::Relaxed);
+fn reopen(current: &CurrentStore, recoveries: u64) -> Result<(), OpenError> {
+    let open = Arc::new(OpenStore::from_directory(Directory::lock(&current.path)?, &current.options)?);
+    open.state.counters.recoveries.store(recoveries, Ordering::Relaxed);
     *current.flusher.lock() = Some(Flusher::start(&open)?);
-    *current.opened.write() = Opened::Open(open);
+    *current.opened.write() = Opened::OpenStore(open);
     Ok(())
 }
 
@@ -218,11 +219,11 @@ fn probe(path: &Path) -> io::Result<()> {
     std::fs::remove_file(&name).and(written)
 }
 
-/// Descriptors that are held so that they can be given up.
+/// Descriptors held in reserve.
 #[derive(Default)]
-struct Reserve(Vec<File>);
+struct DescriptorReserve(Vec<File>);
 
-impl Reserve {
+impl DescriptorReserve {
     fn fill(&mut self) {
         if let Ok(files) = open_many(RESERVED_DESCRIPTORS + PROBED_DESCRIPTORS) {
             self.0 = files;
@@ -251,7 +252,7 @@ fn open_many(count: usize) -> io::Result<Vec<File>> {
     (0..count).map(|_| File::open("/dev/null")).collect()
 }
 
-/// Runs something again that failed for want of descriptors or memory.
+/// Retries an operation that failed for lack of descriptors or memory.
 pub(crate) fn retried<T>(mut run: impl FnMut() -> Result<T, fjall::Error>) -> Result<T, fjall::Error> {
     const WAITS_MS: [u64; 5] = [1, 5, 20, 60, 150];
     for wait in WAITS_MS {
@@ -267,7 +268,7 @@ pub(crate) fn retried<T>(mut run: impl FnMut() -> Result<T, fjall::Error>) -> Re
     run()
 }
 
-/// Whether it may succeed later.
+/// Whether a retry may succeed.
 pub(crate) fn is_passing(error: &StorageError) -> bool {
     match error {
         StorageError::DiskFull { .. } => true,
@@ -276,22 +277,22 @@ pub(crate) fn is_passing(error: &StorageError) -> bool {
     }
 }
 
-/// Whether the disk has room for commits and what they entail.
-pub(crate) struct Room {
+/// Whether the disk has space for commits and the work that follows from them.
+pub(crate) struct DiskSpace {
     path: PathBuf,
     reserved_bytes: u64,
     was_enough: AtomicBool,
 }
 
-/// Of a small disk no more than this part is kept free.
+/// On a small disk, at most this fraction is kept free.
 const RESERVED_PART: u64 = 16;
 
-impl Room {
-    pub(crate) fn new(path: &Path, reserved_bytes: u64) -> Room {
-        Room { path: path.into(), reserved_bytes, was_enough: AtomicBool::new(true) }
+impl DiskSpace {
+    pub(crate) fn new(path: &Path, reserved_bytes: u64) -> DiskSpace {
+        DiskSpace { path: path.into(), reserved_bytes, was_enough: AtomicBool::new(true) }
     }
 
-    /// Asks the system every time, which takes a microsecond.
+    /// Asks the operating system every time, which takes a microsecond.
     pub(crate) fn is_enough(&self) -> bool {
         let now = self.measure();
         match (self.was_enough.swap(now, Ordering::Relaxed), now) {
@@ -305,7 +306,7 @@ impl Room {
     }
 
     fn measure(&self) -> bool {
-        // What cannot be measured is found out by writing.
+        // If the free space is unknown, the write will tell.
         rustix::fs::statvfs(&self.path).map_or(true, |disk| {
             let free = disk.f_bavail.saturating_mul(disk.f_frsize);
             let all = disk.f_blocks.saturating_mul(disk.f_frsize);

@@ -1,44 +1,45 @@
 //! The embedded storage engine: one directory, one process, on fjall.
 //!
-//! [`LocalStorage`] keeps the contract of `quire-storage` on files. fjall provides the journal, the sorted tables
-//! and their snapshots. What is ours: one sync for everybody who is waiting ([`commit`]), a checksummed chain of
-//! commit records that notices a torn or cut journal ([`log`]), a note of the last
-//! acknowledged commit ([`log::acknowledged`]), the lock and the format of the directory ([`directory`]), and a shorter way
-//! for index rows: one packed row in the journal ([`index_rows::packed`]), sorted runs in memory ([`index_rows::run`],
-//! [`index_rows::views`]), bulk writes
-//! to tables ([`index_rows::flusher`]). [`health`] keeps it going when descriptors or space run out for a while.
+//! [`LocalStorage`] implements the contract of `quire-storage` on files. fjall provides the journal, the sorted
+//! tables and their snapshots. Our own parts: group commit ([`commit`]), a checksummed chain of commit records that
+//! detects a torn or cut journal ([`log`]), a file with the last acknowledged commit ([`log::acknowledged`]), the
+//! lock and the format of the directory ([`directory`]), and a faster path for index rows: one packed row in the
+//! journal ([`index_rows::packed`]), sorted runs in memory ([`index_rows::run`], [`index_rows::read_view`]), bulk
+//! writes to tables ([`index_rows::flusher`]). [`health`] keeps it available when descriptors or space are short for
+//! a while.
 //!
-//! Nothing is visible before it is durable: a batch is journalled, synced, entered and published in that order, by
-//! fjall's own batch durability. A failed write or sync poisons: reads go on, writes are refused until reopened.
+//! Nothing is visible before it is durable: a batch is journalled, synced, written to memtables and published, in
+//! that order, by fjall's batch durability. A failed write or sync poisons the storage: reads work, writes are
+//! refused until it is reopened.
 //!
-//! Tokens are remembered for the newest [`quire_storage::TOKENS_KEPT`] commits, whatever their age, in the commit
-//! records themselves; older records are pruned behind a checkpoint that keeps the chain checkable.
+//! Tokens are remembered for the newest [`quire_storage::TOKENS_KEPT`] commits, of any age, in the commit records
+//! themselves; older records are pruned behind a checkpoint that keeps the chain verifiable.
 
-mod commit; // one sync for everybody who is waiting
+mod commit; // group commit
 mod directory; // the lock and the format of the directory
 mod error;
-mod health; // going on when descriptors or space run out for a while
+mod health; // availability while descriptors or space are short
 mod index_rows; // packed in the journal, sorted runs in memory, bulk writes to tables
-mod log; // the chain of commit records, and how a damaged journal is noticed
-mod removal; // removed key ranges, and the space they leave
+mod log; // the chain of commit records, and detection of a damaged journal
+mod removal; // removal of key ranges, and reclamation of their space
 mod snapshot;
 mod store; // keyspaces and their options
-mod template; // a new directory, made once and copied
+mod template; // a new store, created once and copied
 mod verify;
 
 pub use directory::FORMAT_VERSION;
 pub use error::OpenError;
-pub use index_rows::views::IndexRows;
+pub use index_rows::read_view::IndexRows;
 pub use verify::Verified;
 
-use commit::group::{Answer, Group, ReadyRow, Work};
-use commit::state::{Ledger, State};
-use directory::{Condition, Directory};
+use commit::group::{Answer, GroupCommit, ReadyRow, Work};
+use commit::state::{Ledger, StorageState};
+use directory::{Directory, DirectoryCondition};
 use fjall::AbstractTree;
-use health::{Current, Health, Room};
+use health::{CurrentStore, DiskSpace, Health};
 use index_rows::flusher::{self, Unflushed};
 use index_rows::packed::{DeltaBuilder, Spaces};
-use index_rows::views::Views;
+use index_rows::read_view::ReadViews;
 use log::acknowledged::Acknowledged;
 use log::chain::{self, Loaded};
 use log::journal;
@@ -56,25 +57,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use store::Store;
 
-/// How a directory is opened.
+/// Options for opening a directory.
 #[derive(Clone, Debug)]
 pub struct LocalOptions {
-    /// Blocks of tables kept in memory, filled as they are read.
+    /// Cache of table blocks.
     pub cache_bytes: u64,
-    /// Journals together, beyond which memtables are flushed to let go of the oldest; at least 64 MB.
+    /// Total size of journals, beyond which memtables are flushed to release the oldest; at least 64 MB.
     pub journal_bytes_max: u64,
-    /// Size at which a space's memtable is written to a table. Decided when the directory is created.
+    /// Size at which a space's memtable is flushed. Fixed when the directory is created.
     pub memtable_bytes: u64,
-    /// How index rows ([`quire_storage::Op::Rows`]) are kept until they are in tables; may change at every opening.
+    /// How index rows ([`quire_storage::Op::Rows`]) are stored until they are in tables; may change at every opening.
     pub index_rows: IndexRows,
     /// Packed index rows held in memory before they are written to tables; at most 16 million.
     pub run_rows_max: usize,
     /// Tables kept open between reads; at least 10. Files being written come on top.
     pub open_tables_max: usize,
-    /// Space that commits leave free on the disk, for what follows from them: tables, compactions. At most a sixteenth of
-    /// the disk.
+    /// Disk space that commits leave free for tables and compactions. At most a sixteenth of the disk.
     pub disk_bytes_reserved: u64,
-    /// Open although acknowledged commits are missing.
+    /// Open even if acknowledged commits are missing.
     pub accept_loss: bool,
 }
 
@@ -93,86 +93,86 @@ impl Default for LocalOptions {
     }
 }
 
-/// A data directory, open.
+/// An open data directory.
 pub struct LocalStorage {
-    current: Arc<Current>,
-    group: Group,
+    current: Arc<CurrentStore>,
+    group: GroupCommit,
     reclaim: Reclaim,
     health: Health,
 }
 
 /// Everything that ends with closing, shared with snapshots.
-pub(crate) struct Open {
-    views: Arc<Views>,
+pub(crate) struct OpenStore {
+    views: Arc<ReadViews>,
     store: Store,
-    state: State,
+    state: StorageState,
     removals: Removals,
-    room: Room,
+    disk_space: DiskSpace,
     closed: AtomicBool,
     directory: Directory,
 }
 
 impl LocalStorage {
-    /// Opens a directory, or creates one where there is none.
+    /// Opens a directory, or creates one.
     pub fn open(path: impl AsRef<Path>, options: LocalOptions) -> Result<LocalStorage, OpenError> {
-        LocalStorage::start(Open::from_directory(Directory::lock(path.as_ref())?, &options)?, options)
+        LocalStorage::start(OpenStore::from_directory(Directory::lock(path.as_ref())?, &options)?, options)
     }
 
-    /// Creates a directory to be filled by something that takes long and is of no use before it is complete, such as a
-    /// restore. Until it is closed and [completed](Self::complete), nobody opens it, also after a crash.
+    /// Creates a directory that is filled by a long operation and useless before it is complete, such as a restore.
+    /// Until it is closed and [completed](Self::complete), it cannot be opened, also after a crash.
     pub fn create_unfinished(
         path: impl AsRef<Path>,
         options: LocalOptions,
     ) -> Result<LocalStorage, OpenError> {
         let directory = Directory::lock_unfinished(path.as_ref())?;
-        LocalStorage::start(Open::from_directory(directory, &options)?, options)
+        LocalStorage::start(OpenStore::from_directory(directory, &options)?, options)
     }
 
-    /// From now on a directory that was [created unfinished](Self::create_unfinished), and is closed, can be opened.
+    /// Allows a directory that was [created unfinished](Self::create_unfinished) and closed to be opened.
     pub fn complete(path: impl AsRef<Path>) -> Result<(), OpenError> {
         Directory::complete(path.as_ref())
     }
 
-    fn start(open: Open, options: LocalOptions) -> Result<LocalStorage, OpenError> {
-        let current = Arc::new(Current::new(open, options)?);
+    fn start(open: OpenStore, options: LocalOptions) -> Result<LocalStorage, OpenError> {
+        let current = Arc::new(CurrentStore::new(open, options)?);
         let health = Health::start(&current)?;
-        Ok(LocalStorage { current, group: Group::default(), reclaim: Reclaim::default(), health })
+        Ok(LocalStorage { current, group: GroupCommit::default(), reclaim: Reclaim::default(), health })
     }
 
-    fn opened(&self) -> Result<Arc<Open>, StorageError> {
+    fn opened(&self) -> Result<Arc<OpenStore>, StorageError> {
         self.current.get()
     }
 
-    fn submit(&self, open: &Open, work: Work) -> Result<Answer, CommitError> {
+    fn submit(&self, open: &OpenStore, work: Work) -> Result<Answer, CommitError> {
         open.state.check_writable()?;
         self.group.submit(work, open)
     }
 }
 
-impl Open {
+impl OpenStore {
     fn from_directory(
-        (directory, condition): (Directory, Condition),
+        (directory, condition): (Directory, DirectoryCondition),
         options: &LocalOptions,
-    ) -> Result<Open, OpenError> {
+    ) -> Result<OpenStore, OpenError> {
         match condition {
-            Condition::Fresh => Open::create(directory, options),
-            Condition::Existing { format } => Open::recover(directory, format, options),
+            DirectoryCondition::Fresh => OpenStore::create(directory, options),
+            DirectoryCondition::Existing { format } => OpenStore::recover(directory, format, options),
         }
     }
 
-    fn create(directory: Directory, options: &LocalOptions) -> Result<Open, OpenError> {
+    fn create(directory: Directory, options: &LocalOptions) -> Result<OpenStore, OpenError> {
         directory.begin()?;
         let store = Store::create(&directory.store(), options)?;
         let acknowledged = Acknowledged::create(&directory.acknowledged())?;
         directory.finish()?;
         let loaded = chain::load(&store.ledger, &store.database.snapshot())?;
         let unflushed = flusher::load(&store, 0)?;
-        Open::load(directory, store, acknowledged, loaded, unflushed, options)
+        OpenStore::load(directory, store, acknowledged, loaded, unflushed, options)
     }
 
-    fn recover(directory: Directory, format: u32, options: &LocalOptions) -> Result<Open, OpenError> {
+    fn recover(directory: Directory, format: u32, options: &LocalOptions) -> Result<OpenStore, OpenError> {
         let cut = journal::cut_damaged_tail(&directory.store(), directory.path())?;
-        let store = Open::recover_store(&directory, format, options)?;
+        let store = OpenStore::recover_store(&directory, format, options)?;
         let loaded = chain::load(&store.ledger, &store.database.snapshot())?;
         let found = loaded.chain.newest.sequence;
         let unflushed = flusher::load(&store, found)?;
@@ -194,8 +194,10 @@ impl Open {
             None if !options.accept_loss => return Err(OpenError::AcknowledgedUnreadable),
             None => Acknowledged::create(&directory.acknowledged())?,
         };
-        acknowledged.settle(found).map_err(error::opening("writing the record of acknowledged commits"))?;
-        Open::load(directory, store, acknowledged, loaded, unflushed, options)
+        acknowledged
+            .sync_floor(found)
+            .map_err(error::opening("writing the record of acknowledged commits"))?;
+        OpenStore::load(directory, store, acknowledged, loaded, unflushed, options)
     }
 
     fn recover_store(directory: &Directory, format: u32, options: &LocalOptions) -> Result<Store, OpenError> {
@@ -215,16 +217,16 @@ impl Open {
         loaded: Loaded,
         unflushed: Unflushed,
         options: &LocalOptions,
-    ) -> Result<Open, OpenError> {
+    ) -> Result<OpenStore, OpenError> {
         let ledger = Ledger { chain: loaded.chain, tokens: loaded.tokens, prepared: loaded.positions };
-        let state = State::new(ledger, acknowledged);
-        let views = Views::new(&store.database, options, unflushed.merged, unflushed.layer);
+        let state = StorageState::new(ledger, acknowledged);
+        let views = ReadViews::new(&store.database, options, unflushed.merged, unflushed.layer);
         if options.index_rows == IndexRows::Plain {
             flusher::flush_all(&views, &store)?;
         }
         let (removals, closed) = Default::default();
-        let room = Room::new(directory.path(), options.disk_bytes_reserved);
-        Ok(Open { views: Arc::new(views), store, state, removals, room, closed, directory })
+        let disk_space = DiskSpace::new(directory.path(), options.disk_bytes_reserved);
+        Ok(OpenStore { views: Arc::new(views), store, state, removals, disk_space, closed, directory })
     }
 
     fn check_open(&self) -> Result<(), StorageError> {
@@ -232,7 +234,7 @@ impl Open {
     }
 
     /// Flushes, so that the next opening has nothing to replay.
-    fn settle(&self) -> Result<(), StorageError> {
+    fn flush_everything(&self) -> Result<(), StorageError> {
         let io = |source| error::io_failed("closing", source);
         self.state.check_writable()?;
         flusher::flush_all(&self.views, &self.store)?;
@@ -240,12 +242,12 @@ impl Open {
         if self.store.is_flushed() {
             flusher::drop_packed(&self.store, Bound::Unbounded);
         }
-        self.state.settle().map_err(io)
+        self.state.sync_acknowledged().map_err(io)
     }
 
-    /// Ends fjall, then empties its journal if everything is in tables.
+    /// Closes fjall, then empties its journal if everything is in tables.
     fn end(self) -> Result<(), StorageError> {
-        let Open { views, store, directory, .. } = self;
+        let OpenStore { views, store, directory, .. } = self;
         let flushed = store.is_flushed();
         drop(views);
         drop(store);
@@ -295,27 +297,27 @@ impl Storage for LocalStorage {
     }
 
     fn is_writable(&self) -> bool {
-        self.current.peek().is_some_and(|open| open.state.poisoned().is_none() && open.room.is_enough())
+        self.current.peek().is_some_and(|open| open.state.poisoned().is_none() && open.disk_space.is_enough())
     }
 
     fn statistics(&self) -> Vec<(&'static str, u64)> {
         let Some(open) = self.current.peek() else { return Vec::new() };
-        let (database, figures, runs) = (&open.store.database, &open.state.figures, open.views.figures());
+        let (database, counters, runs) = (&open.store.database, &open.state.counters, open.views.counters());
         let read = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
         let sum = |value: fn(&fjall::Keyspace) -> u64| open.store.keyspaces().map(value).sum();
         vec![
-            ("commits", read(&figures.commits)),
-            ("batches", read(&figures.batches)),
+            ("commits", read(&counters.commits)),
+            ("batches", read(&counters.batches)),
             // Every batch is one sync, so commits / batches is the mean group size.
-            ("syncs", read(&figures.batches)),
-            ("bytes_committed", read(&figures.bytes)),
-            ("stalled_microseconds", read(&figures.stalled_microseconds)),
+            ("syncs", read(&counters.batches)),
+            ("bytes_committed", read(&counters.bytes)),
+            ("stalled_microseconds", read(&counters.stalled_microseconds)),
             ("sequence", open.state.sequence()),
             ("partitions", open.state.partition_count() as u64),
             ("commit_records", open.state.ledger.lock().chain.records() as u64),
             ("poisoned", u64::from(open.state.is_poisoned())),
-            ("recoveries", read(&figures.recoveries)),
-            ("disk_full", u64::from(!open.room.is_enough())),
+            ("recoveries", read(&counters.recoveries)),
+            ("disk_full", u64::from(!open.disk_space.is_enough())),
             ("journals", database.journal_count() as u64),
             ("journal_bytes", database.journal_disk_space().unwrap_or(0)),
             ("disk_bytes", database.disk_space().unwrap_or(0)),
@@ -326,14 +328,14 @@ impl Storage for LocalStorage {
             ("compactions", database.compactions_completed() as u64),
             ("compactions_running", database.active_compactions() as u64),
             ("compaction_microseconds", database.time_compacting().as_micros() as u64),
-            ("reclaims", read(&figures.reclaims)),
-            ("ranges_removed", read(&figures.removals)),
+            ("reclaims", read(&counters.reclaims)),
+            ("ranges_removed", read(&counters.removals)),
             ("runs", runs.runs),
             ("run_rows", runs.rows),
             ("run_bytes", runs.bytes),
-            ("run_flushes", read(&figures.run_flushes)),
-            ("merged_rows", read(&figures.merged_rows)),
-            ("merged_rows_per_commit_max", read(&figures.merged_rows_max)),
+            ("run_flushes", read(&counters.run_flushes)),
+            ("merged_rows", read(&counters.merged_rows)),
+            ("merged_rows_per_commit_max", read(&counters.merged_rows_max)),
             ("cache_bytes", database.cache_size()),
             ("cache_bytes_max", database.cache_capacity()),
         ]
@@ -356,9 +358,9 @@ impl Storage for LocalStorage {
         open.closed.store(true, Ordering::Release);
         self.reclaim.end();
         self.current.end_flusher();
-        open.settle()?;
-        // Snapshots that are still held keep the files and the lock until they go.
-        Arc::into_inner(open).map_or(Ok(()), Open::end)
+        open.flush_everything()?;
+        // Snapshots that are still in use keep the files and the lock.
+        Arc::into_inner(open).map_or(Ok(()), OpenStore::end)
     }
 }
 
@@ -370,8 +372,8 @@ impl Drop for LocalStorage {
     }
 }
 
-/// Checks a commit and does as much of its work as needs no leader.
-fn prepare(mut commit: Commit, open: &Open) -> Result<Work, CommitError> {
+/// Checks a commit and does the part of its work that needs no leader.
+fn prepare(mut commit: Commit, open: &OpenStore) -> Result<Work, CommitError> {
     let bytes = rows::check(&commit, &CAPS)?;
     let merged = open.views.merged_with(Spaces::with_rows(&commit.ops));
     let mut delta = DeltaBuilder::default();

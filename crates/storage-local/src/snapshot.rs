@@ -1,11 +1,11 @@
-//! Reading: a view behind the contract.
+//! Snapshots: reading from a read view.
 
-use crate::Open;
+use crate::OpenStore;
 use crate::error::reading;
 use crate::health::retried;
 use crate::index_rows::flusher::CHECKPOINT_KEY;
+use crate::index_rows::read_view::ReadView;
 use crate::index_rows::run::{Bounds, Merge, ordered};
-use crate::index_rows::views::View;
 use fjall::{Guard, Readable, UserKey, UserValue};
 use quire_storage::memory::CAPS;
 use quire_storage::{Direction, Scan, Snapshot, Space, StorageError, Visit};
@@ -14,12 +14,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 pub(crate) struct LocalSnapshot {
-    open: Arc<Open>,
-    view: Arc<View>,
+    open: Arc<OpenStore>,
+    view: Arc<ReadView>,
 }
 
 impl LocalSnapshot {
-    pub(crate) fn new(open: Arc<Open>) -> LocalSnapshot {
+    pub(crate) fn new(open: Arc<OpenStore>) -> LocalSnapshot {
         let view = open.views.current();
         LocalSnapshot { open, view }
     }
@@ -38,7 +38,7 @@ impl LocalSnapshot {
         if let Some(value) = self.view.in_runs(space, key) {
             return Ok(value.map(<[u8]>::to_vec));
         }
-        // Longer ones are our own.
+        // Longer keys are internal.
         if key.len() > CAPS.key_bytes_max {
             return Ok(None);
         }
@@ -52,7 +52,7 @@ impl Snapshot for LocalSnapshot {
         self.get_in(self.keyspace(space)?, space, key)
     }
 
-    /// In key order, so that neighbours are found in the block just read.
+    /// In key order, so that adjacent keys are found in the block just read.
     fn multi_get(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
         let keyspace = self.keyspace(space)?;
         let mut values = vec![None; keys.len()];
@@ -74,13 +74,13 @@ impl Snapshot for LocalSnapshot {
         let rows = self.view.snapshot.range::<&[u8], _>(keyspace, bounds);
         let runs = self.view.merge(scan.space, bounds, scan.direction);
         match scan.direction {
-            Direction::Forward => show(rows, runs, scan, visit),
-            Direction::Backward => show(rows.rev(), runs, scan, visit),
+            Direction::Forward => visit_merged(rows, runs, scan, visit),
+            Direction::Backward => visit_merged(rows.rev(), runs, scan, visit),
         }
     }
 }
 
-/// Where the keys are in `keys`, smallest first.
+/// The positions of the keys in `keys`, smallest key first.
 fn in_key_order(keys: &[&[u8]]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..keys.len()).collect();
     if !keys.is_sorted() {
@@ -93,7 +93,7 @@ fn bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
-/// Ends a range before the rows that nobody is shown.
+/// Ends a range before the hidden rows.
 pub(crate) fn before_checkpoint(end: Bound<&[u8]>) -> Bound<&[u8]> {
     match end {
         Bound::Included(key) if key < &CHECKPOINT_KEY[..] => end,
@@ -106,8 +106,8 @@ fn is_beyond_checkpoint((start, _): Bounds<'_>) -> bool {
     matches!(start, Bound::Included(key) | Bound::Excluded(key) if key >= &CHECKPOINT_KEY[..])
 }
 
-/// Shows the rows of the tables with the runs laid over them.
-fn show(
+/// Visits the rows of the tables merged with the runs.
+fn visit_merged(
     rows: impl Iterator<Item = Guard>,
     mut runs: Merge<'_>,
     scan: &Scan,

@@ -1,4 +1,4 @@
-//! fjall, set up for this use: keyspaces, tuning, back-pressure, flushing.
+//! fjall, configured for this use: keyspaces, tuning, back-pressure, flushing.
 
 use crate::LocalOptions;
 use crate::error::{OpenError, corrupt, failed, opening};
@@ -11,11 +11,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// fjall takes no smaller limit for its journals.
+/// The smallest journal limit that fjall accepts.
 const JOURNAL_BYTES_MIN: u64 = 64 << 20;
-/// The least that fjall takes.
+/// The smallest number that fjall accepts.
 const OPEN_TABLES_MIN: usize = 10;
-/// Flushes and compactions share these; one of the two keeps flushing while the other compacts.
+/// Flushes and compactions share these; one keeps flushing while the other compacts.
 const WORKER_THREADS: usize = 2;
 /// fjall numbers keyspaces as they are created, from 1; 0 is its own. Then come the spaces, the ledger and, since
 /// format 2, the packed rows.
@@ -23,8 +23,8 @@ const KEYSPACES: u8 = SPACE_COUNT + 2;
 const LEDGER_MEMTABLE_BYTES: u64 = 4 << 20;
 /// Spaces that are read by key, so that a filter saves reads: catalog, items, lookups.
 const FILTERED_SPACES: [u8; 3] = [0, 1, 2];
-/// fjall makes a writer sleep inside its commit at 4 sealed memtables or 20 runs in level 0, and for ever if its
-/// workers have died. We wait below that, outside, where a failure is noticed.
+/// fjall lets a writer sleep inside its commit at 4 sealed memtables or 20 runs in level 0, and forever if its
+/// workers have stopped. We wait at lower limits, outside of the commit, where a failure is detected.
 const SEALED_MEMTABLES_MAX: usize = 2;
 const LEVEL_0_RUNS_MAX: usize = 16;
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(120);
@@ -34,15 +34,15 @@ pub(crate) struct Store {
     spaces: Vec<Keyspace>,
     /// Commit records, positions, the checkpoint.
     pub(crate) ledger: Keyspace,
-    /// Index rows by batch, until they are in tables.
+    /// Packed index rows by batch, until they are in tables.
     pub(crate) packed: Keyspace,
 }
 
 impl Store {
-    /// Sets up a new store, and makes it durable.
+    /// Creates a new store, and makes it durable.
     ///
-    /// fjall syncs some twenty times for every keyspace that it creates. So the store is made in memory where there is
-    /// such a folder, copied, and synced once.
+    /// fjall syncs about twenty times for every keyspace that it creates. So the store is created in a memory file
+    /// system if there is one, copied, and synced once.
     pub(crate) fn create(path: &Path, options: &LocalOptions) -> Result<Store, OpenError> {
         if let Some(made) = template::make(|path| Store::open_any(path, options).map(drop)) {
             made.copy_to(path).map_err(opening("setting up the store"))?;
@@ -57,14 +57,14 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens a store of format 1, which had no packed rows, and adds what is missing.
+    /// Opens a store of format 1, which had no packed rows, and upgrades it.
     pub(crate) fn upgrade(path: &Path, options: &LocalOptions) -> Result<Store, OpenError> {
         Store::check_keyspaces(path, KEYSPACES - 1)?;
         Store::create_in_place(path, options)
     }
 
     fn sync_folder(path: &Path) -> Result<(), OpenError> {
-        // fjall syncs each keyspace's folder, but not the one they are in: a power cut could take them all.
+        // fjall syncs each keyspace's folder, but not the parent folder: a power cut could lose all of them.
         let folder = File::open(path.join("keyspaces")).and_then(|folder| folder.sync_all());
         folder.map_err(opening("syncing the store"))
     }
@@ -75,7 +75,7 @@ impl Store {
         Store::open_any(path, options)
     }
 
-    /// fjall would silently set up a missing one as empty, and let go of its journals.
+    /// fjall would silently create a missing keyspace as empty, and drop its journals.
     fn check_keyspaces(path: &Path, last: u8) -> Result<(), OpenError> {
         let is_missing = |number: &u8| !path.join(format!("keyspaces/{number}/current")).exists();
         match (0..=last).find(is_missing) {
@@ -85,7 +85,7 @@ impl Store {
     }
 
     fn open_any(path: &Path, options: &LocalOptions) -> Result<Store, OpenError> {
-        // fjall asserts where a journal and its tables do not fit together.
+        // fjall panics when a journal and its tables do not match.
         let opened = catch_unwind(AssertUnwindSafe(|| Store::open_unchecked(path, options)));
         match opened {
             Ok(result) => result.map_err(|error| match error {
@@ -101,9 +101,9 @@ impl Store {
             .cache_size(options.cache_bytes)
             .max_cached_files(Some(open_tables_max(options)))
             .max_journaling_size(options.journal_bytes_max.max(JOURNAL_BYTES_MIN))
-            // Compressing would happen under the journal's lock, and tables are compressed anyway.
+            // Compression would happen under the journal's lock, and tables are compressed anyway.
             .journal_compression(CompressionType::None)
-            // A batch brings its own durability.
+            // Each batch sets its own durability.
             .manual_journal_persist(true)
             .worker_threads(WORKER_THREADS)
             .open()?;
@@ -126,12 +126,12 @@ impl Store {
         self.spaces.iter().chain([&self.ledger, &self.packed])
     }
 
-    /// fjall stops taking writes after a failed flush or compaction, too.
+    /// fjall also stops accepting writes after a failed flush or compaction.
     pub(crate) fn is_poisoned(&self) -> bool {
         matches!(self.database.persist(PersistMode::Buffer), Err(fjall::Error::Poisoned))
     }
 
-    /// Waits while flushing or compaction is behind. Says how long, or that it will never catch up.
+    /// Waits while flushing or compaction is behind. Returns the time waited, or an error if it will never catch up.
     pub(crate) fn wait_for_room(&self) -> Result<Duration, Poisoned> {
         if self.has_room() {
             return Ok(Duration::ZERO);
@@ -170,7 +170,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether nothing lives only in the journal.
+    /// Whether no data is only in the journal.
     pub(crate) fn is_flushed(&self) -> bool {
         self.database.journal_count() == 1
             && self.keyspaces().all(|keyspace| {
@@ -179,14 +179,14 @@ impl Store {
     }
 }
 
-/// No more than a part of the descriptors that this process may have, so that files can be written beside them.
+/// At most a part of the descriptors of this process, so that files can be written, too.
 fn open_tables_max(options: &LocalOptions) -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     let part = usize::try_from(limit / 4).unwrap_or(usize::MAX);
     options.open_tables_max.min(part).max(OPEN_TABLES_MIN)
 }
 
-/// fjall takes no more writes.
+/// fjall accepts no more writes.
 #[derive(Debug)]
 pub(crate) struct Poisoned;
 
@@ -210,7 +210,7 @@ mod tests {
     use quire_storage::{Commit, Op, Storage, Token};
     use std::fs;
 
-    /// A directory as version 1 of the format had it: no keyspace of packed rows.
+    /// A directory in version 1 of the format: no keyspace of packed rows.
     #[test]
     fn format_1_is_upgraded() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
-//! An empty store, made in memory and copied to disk.
+//! An empty store, created in memory and copied to disk.
 //!
-//! A process that is killed meanwhile leaves its folder behind. Its lock goes with the process, so the next one that makes a
-//! template sees that nobody uses the folder, and removes it.
+//! A killed process leaves its folder behind. Its lock ends with the process, so the next process that creates a
+//! template detects that the folder is unused, and removes it.
 
 use crate::directory::create_file;
 use std::fs::{self, DirBuilder, File};
@@ -10,21 +10,21 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Where files are in memory, on Linux.
+/// The memory file system of Linux.
 const MEMORY: &str = "/dev/shm";
 
-/// Every folder's name begins so.
+/// Prefix of the folder names.
 const NAME: &str = "quire-";
-/// Held for as long as the folder is used; the first thing in it.
+/// Locked while the folder is used; created first.
 const LOCK: &str = "lock";
 
-/// A folder in memory that holds a store; it is removed in the end.
+/// A folder in memory with a store. Removed on drop.
 pub(crate) struct Template {
     path: PathBuf,
     _lock: File,
 }
 
-/// Makes a store in memory; `None` where that is not possible, for whatever reason.
+/// Creates a store in memory; `None` if that fails for any reason.
 pub(crate) fn make<E: std::fmt::Display>(make: impl FnOnce(&Path) -> Result<(), E>) -> Option<Template> {
     if !cfg!(target_os = "linux") {
         return None;
@@ -40,8 +40,8 @@ pub(crate) fn make<E: std::fmt::Display>(make: impl FnOnce(&Path) -> Result<(), 
     }
 }
 
-/// Removes folders of processes that were killed. One that is just being made may be taken for such: its maker then goes on
-/// without a template.
+/// Removes folders of killed processes. A folder that is just being created may be removed, too: its process then
+/// continues without a template.
 fn remove_abandoned() {
     let Ok(entries) = fs::read_dir(MEMORY) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(NAME)) {
@@ -49,7 +49,7 @@ fn remove_abandoned() {
         let removed = match File::open(folder.join(LOCK)) {
             Ok(lock) if lock.try_lock().is_ok() => fs::remove_dir_all(&folder),
             Ok(_) => continue,
-            // It came no further than to its folder.
+            // The process only created the folder.
             Err(error) if error.kind() == io::ErrorKind::NotFound => fs::remove_dir(&folder),
             Err(error) => Err(error),
         };
@@ -96,7 +96,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         if entry.file_type()?.is_dir() {
             copy(&entry.path(), &target)?;
         } else if target.extension().is_some_and(|extension| extension == "jnl") {
-            // Nothing but the space that it will have.
+            // Only allocates its size.
             create_file(&target)?.set_len(entry.metadata()?.len())?;
         } else {
             create_file(&target)?.write_all(&fs::read(entry.path())?)?;
@@ -105,7 +105,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Every file in the file system of `path`, in one call.
+/// Syncs the whole file system of `path` in one call.
 fn sync_all(path: &Path) -> io::Result<()> {
     let folder = File::open(path)?;
     #[cfg(target_os = "linux")]
@@ -121,7 +121,7 @@ mod tests {
         Path::new(MEMORY).join(format!("{NAME}test-{}-{name}", std::process::id()))
     }
 
-    /// What a kill leaves at any point of the set-up goes with the next one; what is in use stays.
+    /// A kill at any point of the set-up leaves files that the next set-up removes; files in use stay.
     #[test]
     fn folders_of_killed_processes_are_removed() {
         let [empty, locked_once, in_use] = ["empty", "killed", "in-use"].map(folder);

@@ -1,4 +1,4 @@
-//! Re-reading everything.
+//! Verification: reads everything.
 
 use crate::directory::Directory;
 use crate::error::OpenError;
@@ -8,7 +8,7 @@ use quire_storage::{Direction, KeyRange, SPACE_COUNT, Scan, Snapshot, Space, Sto
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// What a closed directory was found to hold.
+/// The contents of a closed directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Rows by space.
@@ -18,15 +18,14 @@ pub struct Verified {
     pub commit_records: u64,
     pub partitions: u64,
     pub last_sequence: u64,
-    /// One sentence each; empty means sound.
+    /// One sentence each; empty if there are none.
     pub problems: Vec<String>,
 }
 
 impl LocalStorage {
-    /// Opens a directory nobody uses (which replays its journal and unpacks index rows), reads every row of every
-    /// space, so that every block's checksum is checked, and walks the chain of commit records. Makes no database where there
-    /// is none. What already keeps it from being opened
-    /// is an error; what is found afterwards is a problem.
+    /// Opens an unused directory (which replays its journal and unpacks index rows), reads every row of every space,
+    /// which verifies every block's checksum, and checks the chain of commit records. Never creates a database. A
+    /// directory that cannot be opened is an error; a defect that is found later is a problem.
     pub fn verify(path: impl AsRef<Path>) -> Result<Verified, OpenError> {
         let path = path.as_ref();
         if !Directory::is_begun(path) {

@@ -1,7 +1,7 @@
-//! The storage suite on files.
+//! The conformance suite on files.
 
 use quire_storage::Storage;
-use quire_storage::conformance::{Subject, run};
+use quire_storage::conformance::{TestStorage, run};
 use quire_storage_local::{IndexRows, LocalOptions, LocalStorage};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ impl Local {
     }
 }
 
-impl Subject for Local {
+impl TestStorage for Local {
     fn storage(&self) -> Arc<dyn Storage> {
         self.storage.clone().expect("open")
     }
@@ -38,7 +38,7 @@ impl Subject for Local {
         self.open();
     }
 
-    /// The files as they are at this moment, which is what a killed process leaves behind.
+    /// The current files, as a killed process leaves them.
     fn crash(&mut self) {
         let left_behind = (0..CRASHES_MAX).find_map(|_| copied_at_once(self.folder.path()));
         self.storage = None;
@@ -47,14 +47,14 @@ impl Subject for Local {
     }
 }
 
-/// In memory where there is such a folder: nothing here depends on syncs.
+/// In memory if possible: nothing here depends on syncs.
 fn scratch() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("temporary folder")
 }
 
 const CRASHES_MAX: usize = 1000;
 
-/// A copy during which no file came, went or changed, so that it is one of a single moment.
+/// A copy during which no file was created, removed or changed, so that it shows one moment.
 fn copied_at_once(from: &Path) -> Option<TempDir> {
     let to = scratch();
     let before = listing(from)?;
@@ -94,7 +94,7 @@ fn check(options: LocalOptions) {
     run(|| Box::new(Local::new(options.clone())));
 }
 
-/// Everything is flushed early and often.
+/// Flushes early and often.
 fn tiny(index_rows: IndexRows) -> LocalOptions {
     let defaults = LocalOptions::default();
     LocalOptions { index_rows, memtable_bytes: 20_000, cache_bytes: 100_000, run_rows_max: 40, ..defaults }
@@ -120,7 +120,7 @@ fn packed_with_tiny_runs() {
     check(tiny(IndexRows::Packed));
 }
 
-/// What one form has written the other one reads, and goes on from.
+/// Each form reads and continues what the other has written.
 #[test]
 fn forms_in_turn() {
     run(|| Box::new(InTurn(Local::new(tiny(IndexRows::Packed)))));
@@ -137,7 +137,7 @@ impl InTurn {
     }
 }
 
-impl Subject for InTurn {
+impl TestStorage for InTurn {
     fn storage(&self) -> Arc<dyn Storage> {
         self.0.storage()
     }

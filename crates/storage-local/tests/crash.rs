@@ -1,4 +1,4 @@
-//! Nothing acknowledged is lost and nothing is half there: after kill -9 at random moments, and after a power cut at
+//! No acknowledged commit is lost and no commit is partial: after kill -9 at random moments, and after a power cut at
 //! every sync; in both forms of index rows.
 
 mod child;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 const FOLDER: &str = "QUIRE_TEST_FOLDER";
 
-fn said(line: String) {
+fn output_of(line: String) {
     let mut output = std::io::stdout().lock();
     output.write_all(line.as_bytes()).and_then(|()| output.flush()).expect("said");
 }
@@ -34,7 +34,7 @@ fn seed() -> u64 {
 // ---- kill -9 ----
 
 const WRITERS: u64 = 6;
-/// Items older than this are deleted as new ones come.
+/// Older items are deleted as new ones are created.
 const WINDOW: u64 = 40;
 /// Index rows per item.
 const ROWS: u64 = 5;
@@ -65,7 +65,7 @@ fn kill_loop(form: IndexRows) -> Result<()> {
         };
         let mut command = child::command("kill_child");
         command.env(FOLDER, folder.path());
-        child::keeps(&mut command, form);
+        child::set_form(&mut command, form);
         let lines = run_and_kill(&mut command, kill)?;
         for (partition, lsn) in lines.iter().filter_map(|line| parse_acknowledged(line)) {
             acknowledged.insert(partition, lsn);
@@ -80,7 +80,7 @@ fn kill_loop(form: IndexRows) -> Result<()> {
 }
 
 fn parse_acknowledged(line: &str) -> Option<(u64, u64)> {
-    // The test harness may have begun the line.
+    // The test harness may have printed the start of the line.
     let (_, numbers) = line.split_once("acknowledged ")?;
     let (partition, lsn) = numbers.split_once(' ')?;
     Some((partition.parse().ok()?, lsn.parse().ok()?))
@@ -88,7 +88,7 @@ fn parse_acknowledged(line: &str) -> Option<(u64, u64)> {
 
 #[test]
 fn kill_child() {
-    if !child::plays("kill_child") {
+    if !child::is_role("kill_child") {
         return;
     }
     let folder = PathBuf::from(std::env::var(FOLDER).expect("folder"));
@@ -96,17 +96,17 @@ fn kill_child() {
     std::thread::scope(|scope| {
         for partition in 1..=WRITERS {
             let storage = &storage;
-            scope.spawn(move || write_for_ever(storage, partition));
+            scope.spawn(move || write_until_killed(storage, partition));
         }
     });
 }
 
-fn write_for_ever(storage: &LocalStorage, partition: u64) {
+fn write_until_killed(storage: &LocalStorage, partition: u64) {
     let start =
         storage.position(PartitionId(partition)).expect("position").map_or(0, |position| position.lsn);
     for lsn in start + 1.. {
         storage.commit(kill_commit(partition, lsn)).expect("commit");
-        said(format!("acknowledged {partition} {lsn}\n"));
+        output_of(format!("acknowledged {partition} {lsn}\n"));
     }
 }
 
@@ -114,7 +114,7 @@ fn key(partition: u64, lsn: u64) -> Vec<u8> {
     [partition.to_be_bytes(), lsn.to_be_bytes()].concat()
 }
 
-/// Its bytes depend on nothing but its place.
+/// The bytes depend only on partition and LSN.
 fn body(partition: u64, lsn: u64) -> Vec<u8> {
     let mut random = Random(partition << 32 | lsn);
     let length = [10, 300, 1000, 5000, 20_000][random.below(5) as usize];
@@ -137,7 +137,7 @@ fn kill_commit(partition: u64, lsn: u64) -> Commit {
     Commit { guards: vec![guard], token: token(partition, lsn), ops }
 }
 
-/// An item's index rows, all of them coming or going: `number of the index · something that scatters · item`.
+/// The index rows of an item, all added or all removed: `number of the index · a hash · item`.
 fn index_rows(partition: u64, lsn: u64, come: bool) -> Op {
     let middles: Vec<Vec<u8>> =
         (0..ROWS).map(|index| [&[index as u8][..], &body(partition, lsn)[..6]].concat()).collect();
@@ -165,7 +165,7 @@ fn token(partition: u64, lsn: u64) -> Token {
     Token(u128::from(partition) << 64 | u128::from(lsn))
 }
 
-/// Compares what is there with what was acknowledged, and takes over what was in flight and happened.
+/// Compares the rows with the acknowledged commits, and adopts commits that were in flight and succeeded.
 fn check_partitions(folder: &Path, form: IndexRows, acknowledged: &mut BTreeMap<u64, u64>) -> Result<()> {
     let storage = LocalStorage::open(folder, killed(form))?;
     let snapshot = storage.snapshot()?;
@@ -240,7 +240,7 @@ fn power_cut_at_every_sync(form: IndexRows) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut command = child::command("traced_child");
     command.env(FOLDER, folder.path());
-    child::keeps(&mut command, form);
+    child::set_form(&mut command, form);
     let recording = record(&command, folder.path())?;
     let commits = recording.said_before(recording.events.len()).filter_map(parse_number).count() as u64;
     ensure!(commits == COMMITS, "the recorder saw {commits} commits");
@@ -267,7 +267,7 @@ fn check_cuts(recording: &Recording, form: IndexRows, point: usize, seed: u64) -
     Ok(())
 }
 
-/// In memory where there is such a folder: what is checked here is what was read, not that it was synced.
+/// In memory if possible: this checks what was read, not that it was synced.
 fn scratch() -> Result<tempfile::TempDir> {
     Ok(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?)
 }
@@ -278,7 +278,7 @@ fn parse_number(line: &str) -> Option<u64> {
 
 #[test]
 fn traced_child() {
-    if !child::plays("traced_child") {
+    if !child::is_role("traced_child") {
         return;
     }
     let folder = PathBuf::from(std::env::var(FOLDER).expect("folder"));
@@ -286,7 +286,7 @@ fn traced_child() {
     let mut storage = LocalStorage::open(&folder, options.clone()).expect("opens");
     for number in 1..=COMMITS {
         storage.commit(traced_commit(number)).expect("commit");
-        said(format!("acknowledged {number}\n"));
+        output_of(format!("acknowledged {number}\n"));
         if number == REOPENED_AT {
             storage.close().expect("closes");
             storage = LocalStorage::open(&folder, options.clone()).expect("opens again");
@@ -294,7 +294,7 @@ fn traced_child() {
     }
 }
 
-/// Puts two rows, replaces one, deletes one; brings an item's index rows, and takes an older one's away.
+/// Puts two rows, replaces one, deletes one; adds an item's index rows and removes those of an older item.
 fn traced_commit(number: u64) -> Commit {
     let guard = Guard { partition: PartitionId(9), epoch: 0, previous_lsn: number - 1, next_lsn: number };
     let mut ops = vec![
@@ -311,7 +311,7 @@ fn traced_commit(number: u64) -> Commit {
     Commit { guards: vec![guard], token: token(9, number), ops }
 }
 
-/// The folder as the cut leaves it holds exactly the first commits, at least those acknowledged.
+/// After the cut, the folder contains exactly the first commits, at least the acknowledged ones.
 fn check_cut(
     recording: &Recording,
     form: IndexRows,

@@ -1,5 +1,5 @@
-//! A full disk and a failed sync: writes are refused from then on, reads go on, nothing acknowledged is lost, and
-//! what was refused is there as a whole or not at all.
+//! A full disk and a failed sync: from then on writes are refused and reads work, no acknowledged commit is lost, and
+//! a refused commit is there completely or not at all.
 
 mod child;
 
@@ -20,7 +20,7 @@ const ATTEMPTS_MAX: u64 = 20_000;
 const ROWS: u64 = 4;
 const INDEX_ROWS: u64 = 10;
 
-/// Files may grow to a few megabytes (a shell counts blocks of 512 or 1024 bytes). The signal that goes with it is
+/// Files may grow to a few megabytes (a shell counts blocks of 512 or 1024 bytes). The signal for the limit is
 /// ignored, so that the write itself fails.
 #[test]
 fn full_disk_plain() -> Result<()> {
@@ -61,12 +61,12 @@ fn failed_sync(form: IndexRows) -> Result<()> {
     })
 }
 
-/// Index rows go to tables now and then.
+/// Index rows are flushed now and then.
 fn options(index_rows: IndexRows) -> LocalOptions {
     LocalOptions { index_rows, run_rows_max: 1000, ..LocalOptions::default() }
 }
 
-/// Prepares a folder, lets a child write to it until its disk fails, and looks at what is left.
+/// Prepares a folder, lets a child write to it until its disk fails, and checks the result.
 fn check(form: IndexRows, starve: impl Fn(&Command) -> Command) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let storage = LocalStorage::open(folder.path(), options(form))?;
@@ -75,7 +75,7 @@ fn check(form: IndexRows, starve: impl Fn(&Command) -> Command) -> Result<()> {
     }
     drop(storage);
     let mut command = child::command("failing_child");
-    child::keeps(&mut command, form);
+    child::set_form(&mut command, form);
     let mut starved = starve(&command);
     starved
         .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
@@ -141,7 +141,7 @@ fn count(storage: &LocalStorage, space: Space) -> Result<u64> {
 
 #[test]
 fn failing_child() -> Result<()> {
-    if !child::plays("failing_child") {
+    if !child::is_role("failing_child") {
         return Ok(());
     }
     let folder = PathBuf::from(std::env::var(FOLDER)?);
@@ -152,14 +152,14 @@ fn failing_child() -> Result<()> {
             ensure!(is_expected(&error), "{error:?}");
             return check_poisoned(&storage, lsn);
         }
-        // Said with raw writes: standard output may be a file under the same limit, but it stays small.
+        // With raw writes: standard output may be a file under the same limit, but it stays small.
         output.write_all(format!("acknowledged {lsn}\n").as_bytes())?;
         output.flush()?;
     }
     Ok(())
 }
 
-/// A full disk is called that.
+/// A full disk is reported as such.
 fn is_expected(error: &CommitError) -> bool {
     match std::env::var(FULL) {
         Ok(_) => matches!(error, CommitError::Storage(StorageError::DiskFull { .. })),

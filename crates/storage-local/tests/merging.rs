@@ -1,4 +1,4 @@
-//! Merging of sorted runs: few runs to read from, and no commit that pays for all of it.
+//! Merging of sorted runs: few runs to read from, and no commit that pays for a whole merge.
 
 use anyhow::{Context, Result, ensure};
 use quire_storage::{Commit, Op, Space, Storage, Token};
@@ -6,12 +6,12 @@ use quire_storage_local::{LocalOptions, LocalStorage};
 
 const COMMITS: u64 = 1500;
 const ROWS: u64 = 100;
-/// Eight times the rows of a commit and a thousand, and what a step is too much.
+/// Eight times the rows of a commit, plus a thousand, plus one step.
 const MOVED_MAX: u64 = 8 * ROWS + 1000 + 100;
 const RUNS_MAX: u64 = 40;
 
 #[test]
-fn no_commit_pays_for_all() -> Result<()> {
+fn merges_are_spread_over_commits() -> Result<()> {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?;
     let storage = LocalStorage::open(folder.path(), LocalOptions::default())?;
     let figure = |name: &str| -> Result<u64> {

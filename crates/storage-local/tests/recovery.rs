@@ -1,4 +1,4 @@
-//! What opening makes of damaged, foreign, busy and old directories.
+//! Opening damaged, foreign, busy and old directories.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -29,7 +29,7 @@ fn lsn(storage: &LocalStorage) -> u64 {
     storage.position(PartitionId(1)).unwrap().map_or(0, |position| position.lsn)
 }
 
-/// A folder as a killed process leaves it after five commits, and where each of their batches ends in the journal.
+/// A folder after a kill after five commits, and where each of their batches ends in the journal.
 fn killed() -> (TempDir, Vec<usize>) {
     let folder = tempfile::tempdir().unwrap();
     let storage = open(folder.path()).unwrap();
@@ -46,7 +46,7 @@ fn journal(folder: &Path) -> PathBuf {
     folder.join("store/0.jnl")
 }
 
-/// Up to the zeros that were allocated in advance; a batch ends in a byte that is not zero.
+/// Up to the preallocated zeros; a batch ends in a nonzero byte.
 fn journal_bytes(folder: &Path) -> Vec<u8> {
     let mut bytes = fs::read(journal(folder)).unwrap();
     // Whole blocks first: nearly all of it is zeros.
@@ -150,7 +150,7 @@ fn a_second_process_is_refused() {
 }
 
 #[test]
-fn snapshots_outlive_closing_harmlessly() {
+fn snapshots_can_be_used_after_closing() {
     let folder = tempfile::tempdir().unwrap();
     let storage = open(folder.path()).unwrap();
     storage.commit(commit(1)).unwrap();
@@ -241,8 +241,8 @@ fn indexed(lsn: u64) -> Commit {
     commit
 }
 
-/// A folder as a killed process leaves it after thirty commits, its index rows in tables but for the last few, and
-/// where each batch ends in the journal.
+/// A folder after a kill after thirty commits, with all but the last index rows in tables, and where each batch ends
+/// in the journal.
 fn killed_with_rows() -> (TempDir, Vec<usize>) {
     let folder = tempfile::tempdir().unwrap();
     let options = LocalOptions { run_rows_max: 50, ..LocalOptions::default() };
@@ -289,7 +289,7 @@ fn a_log_that_ends_before_what_was_flushed_refuses_to_open() {
     let (folder, ends) = killed_with_rows();
     let bytes = journal_bytes(folder.path());
     fs::write(journal(folder.path()), &bytes[..ends[3]]).unwrap();
-    // Even where the note of the acknowledged commits is from before.
+    // Even if the file of acknowledged commits is older.
     fs::write(folder.path().join("acknowledged"), [7; 1040]).unwrap();
     for _ in 0..2 {
         let error = open(folder.path()).err().expect("refused");
@@ -310,7 +310,7 @@ fn a_log_that_ends_before_what_was_flushed_refuses_to_open() {
 }
 
 #[test]
-fn the_checkpoint_is_shown_to_nobody() {
+fn the_checkpoint_row_is_hidden() {
     let (folder, _) = killed_with_rows();
     let storage = open(folder.path()).unwrap();
     storage.close().unwrap();
@@ -344,7 +344,7 @@ fn the_checkpoint_is_shown_to_nobody() {
     }
 }
 
-/// Scans wade through what was deleted until a hint makes it go.
+/// Scans read through deleted rows until a hint reclaims them.
 #[test]
 fn a_hint_reclaims_deleted_index_rows() {
     let folder = tempfile::tempdir().unwrap();
@@ -366,7 +366,7 @@ fn a_hint_reclaims_deleted_index_rows() {
     assert_eq!((figure(&storage, "run_rows"), figure(&storage, "tombstones")), (0, 0));
 }
 
-/// A token nobody has used.
+/// An unused token.
 fn storage_token() -> u128 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(1 << 40);

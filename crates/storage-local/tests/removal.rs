@@ -1,5 +1,5 @@
-//! Removing ranges: never comes back once it was answered as done, never touches others, costs commits nothing, and
-//! gives the space on disk back.
+//! Removal of ranges: removed rows never come back, other rows are never affected, commits do not become slower, and
+//! the disk space is freed.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const FOLDER: &str = "QUIRE_TEST_FOLDER";
-/// Beyond what is deleted by a commit.
+/// More than a commit deletes.
 const ROWS: u64 = 2500;
 const CHUNK: u64 = 500;
 /// Rows per commit of the neighbours.
@@ -24,7 +24,7 @@ const ITEMS: Space = Space(1);
 const INDEX: Space = Space(3);
 
 /// Tables are written and compacted all the time.
-fn busy(index_rows: IndexRows) -> LocalOptions {
+fn flushing_often(index_rows: IndexRows) -> LocalOptions {
     LocalOptions { memtable_bytes: 1 << 20, index_rows, run_rows_max: 4000, ..LocalOptions::default() }
 }
 
@@ -61,12 +61,12 @@ fn remove(storage: &LocalStorage, owner: u64) -> Result<()> {
     Ok(())
 }
 
-fn said(line: String) {
+fn output_of(line: String) {
     let mut output = std::io::stdout().lock();
     output.write_all(line.as_bytes()).and_then(|()| output.flush()).unwrap();
 }
 
-/// Owners have even numbers, one after the other; their rows lie between those of the neighbours.
+/// Owners have consecutive even numbers; their rows lie between those of the neighbours.
 fn owner(round: u64) -> u64 {
     2 * round
 }
@@ -81,7 +81,7 @@ fn killed_while_removing_packed() -> Result<()> {
     killed_while_removing(IndexRows::Packed)
 }
 
-/// In memory where there is such a folder: a killed process loses nothing that it has written.
+/// In memory if possible: a killed process loses nothing that it has written.
 fn scratch() -> Result<tempfile::TempDir> {
     Ok(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())?)
 }
@@ -101,7 +101,7 @@ fn killed_while_removing(form: IndexRows) -> Result<()> {
         let mut command = child::command("removing_child");
         command.env(FOLDER, folder.path()).env("QUIRE_TEST_REMOVED", removed.to_string());
         command.env("QUIRE_TEST_NEIGHBOURS", neighbours.to_string());
-        child::keeps(&mut command, form);
+        child::set_form(&mut command, form);
         for line in run_and_kill(&mut command, kill)? {
             let number = |word: &str| line.split_once(word)?.1.parse::<u64>().ok();
             removed = removed.max(number("removed ").unwrap_or(0));
@@ -115,9 +115,9 @@ fn killed_while_removing(form: IndexRows) -> Result<()> {
     Ok(())
 }
 
-/// What was answered as removed is gone; the neighbours have at least what was acknowledged, and no holes.
+/// Rows reported as removed are gone; the neighbours have at least the acknowledged rows, without gaps.
 fn check(folder: &Path, form: IndexRows, removed: u64, neighbours: u64) -> Result<()> {
-    let storage = LocalStorage::open(folder, busy(form))?;
+    let storage = LocalStorage::open(folder, flushing_often(form))?;
     for round in 1..=removed {
         for space in [ITEMS, INDEX] {
             let rows = count(&storage, space, owner(round))?;
@@ -134,23 +134,24 @@ fn check(folder: &Path, form: IndexRows, removed: u64, neighbours: u64) -> Resul
 
 #[test]
 fn removing_child() {
-    if !child::plays("removing_child") {
+    if !child::is_role("removing_child") {
         return;
     }
     let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
     let storage =
-        LocalStorage::open(PathBuf::from(std::env::var(FOLDER).unwrap()), busy(child::form())).unwrap();
+        LocalStorage::open(PathBuf::from(std::env::var(FOLDER).unwrap()), flushing_often(child::form()))
+            .unwrap();
     let storage = &storage;
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for first in (number("QUIRE_TEST_NEIGHBOURS")..).step_by(BESIDE as usize) {
                 storage.commit(commit(1, first, BESIDE)).unwrap();
-                said(format!("neighbours {}\n", first + BESIDE));
+                output_of(format!("neighbours {}\n", first + BESIDE));
                 std::thread::sleep(Duration::from_millis(30));
             }
         });
         for round in number("QUIRE_TEST_REMOVED") + 1.. {
-            // What an earlier life had begun to remove is removed first.
+            // A removal that an earlier process began is completed first.
             remove(storage, owner(round)).unwrap();
             for first in (0..ROWS).step_by(CHUNK as usize) {
                 storage
@@ -158,7 +159,7 @@ fn removing_child() {
                     .unwrap();
             }
             remove(storage, owner(round)).unwrap();
-            said(format!("removed {round}\n"));
+            output_of(format!("removed {round}\n"));
         }
     });
 }
@@ -169,9 +170,9 @@ fn random_token() -> Token {
     Token(1 << 127 | u128::from(std::hash::RandomState::new().build_hasher().finish()))
 }
 
-/// 200,000 rows leave without a commit that has them.
+/// 200,000 rows are removed without a commit that contains them.
 #[test]
-fn commits_do_not_pay() -> Result<()> {
+fn removals_do_not_slow_commits() -> Result<()> {
     let folder = scratch()?;
     let storage = LocalStorage::open(folder.path(), LocalOptions::default())?;
     for first in (0..100_000).step_by(CHUNK as usize) {
@@ -182,7 +183,7 @@ fn commits_do_not_pay() -> Result<()> {
     let before = (figure("commits"), figure("bytes_committed"));
     remove(&storage, 2)?;
     let after = (figure("commits"), figure("bytes_committed"));
-    // Nothing but what is left in the end may go as a commit.
+    // Only the remaining rows at the end may be deleted by a commit.
     ensure!(after.0 - before.0 <= 2 && after.1 - before.1 < 100_000, "{before:?} {after:?}");
     ensure!(count(&storage, ITEMS, 2)? == 0 && count(&storage, ITEMS, 1)? == CHUNK);
     Ok(())
@@ -190,7 +191,7 @@ fn commits_do_not_pay() -> Result<()> {
 
 /// Within a minute after everything was removed, large ranges and small ones.
 #[test]
-fn space_comes_back() -> Result<()> {
+fn disk_space_is_freed() -> Result<()> {
     let folder = scratch()?;
     let options = LocalOptions { memtable_bytes: 2 << 20, run_rows_max: 20_000, ..LocalOptions::default() };
     let storage = LocalStorage::open(folder.path(), options)?;
@@ -223,7 +224,7 @@ fn tables_bytes(folder: &Path) -> Result<u64> {
     let mut bytes = 0;
     for keyspace in std::fs::read_dir(folder.join("store/keyspaces"))? {
         for table in std::fs::read_dir(keyspace?.path().join("tables"))? {
-            // One may just be deleted.
+            // A file may be deleted meanwhile.
             bytes += table?.metadata().map_or(0, |metadata| metadata.len());
         }
     }

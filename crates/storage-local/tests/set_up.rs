@@ -1,4 +1,4 @@
-//! What it costs to set up a directory.
+//! The number of syncs to set up a directory.
 
 mod child;
 
@@ -11,9 +11,9 @@ use std::process::Command;
 const FOLDER: &str = "QUIRE_TEST_FOLDER";
 const SYNCS_MAX: usize = 20;
 
-/// A start on an empty directory: syncs of files in it, counted by the system.
+/// The first start on an empty directory: syncs of files in it, counted by the operating system.
 #[test]
-fn few_syncs() -> Result<()> {
+fn set_up_needs_few_syncs() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (data, trace) = (folder.path().join("data"), folder.path().join("trace"));
     let inner = child::command("set_up_child");
@@ -34,11 +34,11 @@ fn few_syncs() -> Result<()> {
 
 #[test]
 fn set_up_child() {
-    if child::plays("set_up_child") {
+    if child::is_role("set_up_child") {
         let folder = PathBuf::from(std::env::var(FOLDER).expect("folder"));
         let storage = LocalStorage::open(folder, LocalOptions::default()).expect("opens");
         assert!(storage.is_writable());
-        // Closing has its own.
+        // Without closing, which has its own syncs.
         std::process::exit(0);
     }
 }

@@ -1,5 +1,5 @@
-//! Descriptors and space that run out and come back: nothing is poisoned, nothing acknowledged is lost, reads go on, and
-//! writes go on as soon as they can.
+//! Descriptors and disk space that run out and become free again: nothing is poisoned, no acknowledged commit is
+//! lost, reads work, and writes work again as soon as possible.
 
 mod child;
 
@@ -26,7 +26,7 @@ fn commit(number: u64) -> Commit {
     Commit { guards: vec![], token: Token(number.into()), ops }
 }
 
-/// What is refused for the moment is tried again; anything else fails the test.
+/// Retries a commit that was refused temporarily; any other error fails the test.
 fn try_commit(storage: &LocalStorage, number: u64) -> Result<bool> {
     match storage.commit(commit(number)) {
         Ok(_) => Ok(true),
@@ -66,7 +66,7 @@ fn run(mut command: Command, role: &str) -> Result<()> {
     Ok(())
 }
 
-/// The child in a shell that prepares something for it.
+/// Runs the child in a shell that prepares its limits.
 fn prepared(script: &str, role: &str, folder: &Path) -> Command {
     let inner = child::command(role);
     let mut command = Command::new("sh");
@@ -85,7 +85,7 @@ fn descriptors_run_out() -> Result<()> {
 
 #[test]
 fn without_descriptors() -> Result<()> {
-    if !child::plays("without_descriptors") {
+    if !child::is_role("without_descriptors") {
         return Ok(());
     }
     let options = LocalOptions { memtable_bytes: 60_000, run_rows_max: 2000, ..LocalOptions::default() };
@@ -98,7 +98,7 @@ fn without_descriptors() -> Result<()> {
             commit_within(&storage, next)?;
             done.push(next);
         }
-        // Somebody takes every descriptor that there is, also what others let go of.
+        // Another thread takes every descriptor that becomes free.
         let ended = AtomicBool::new(false);
         let refused = std::thread::scope(|scope| -> Result<u64> {
             scope.spawn(|| {
@@ -144,7 +144,7 @@ fn without_descriptors() -> Result<()> {
     Ok(())
 }
 
-/// A disk of its own, in memory; where that is not allowed there is nothing to test on.
+/// A separate disk in memory; skipped where mounting is not allowed.
 #[test]
 fn the_disk_fills_up() -> Result<()> {
     let allowed = Command::new("unshare").args(["-rm", "true"]).output();
@@ -159,7 +159,7 @@ fn the_disk_fills_up() -> Result<()> {
 
 #[test]
 fn on_a_small_disk() -> Result<()> {
-    if !child::plays("on_a_small_disk") {
+    if !child::is_role("on_a_small_disk") {
         return Ok(());
     }
     let folder = PathBuf::from(std::env::var(FOLDER)?);

@@ -1,7 +1,7 @@
-//! The suite that every storage passes unchanged.
+//! The conformance suite. Every storage passes it unchanged.
 //!
-//! An implementation provides a [`Subject`], something that can be opened, closed and killed, and calls [`run`].
-//! Each case starts on an empty storage. Random cases print their seed; `QUIRE_SEED` repeats one.
+//! An implementation provides a [`TestStorage`], which can be opened, closed and killed, and calls [`run`]. Each case
+//! starts on an empty storage. Random cases print their seed; `QUIRE_SEED` repeats one.
 
 #![allow(clippy::unwrap_used, reason = "a test suite: a panic is its verdict")]
 
@@ -21,9 +21,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 /// A storage that can be opened again.
-pub trait Subject {
+pub trait TestStorage {
     fn storage(&self) -> Arc<dyn Storage>;
-    /// Closes and opens.
+    /// Closes and opens again.
     fn reopen(&mut self);
     /// Opens again as after a crash: nothing was flushed or closed. The default closes.
     fn crash(&mut self) {
@@ -31,15 +31,15 @@ pub trait Subject {
     }
 }
 
-/// Runs every case on a new subject each.
-pub fn run(make: impl Fn() -> Box<dyn Subject>) {
+/// Runs every case, each on a new storage.
+pub fn run(make: impl Fn() -> Box<dyn TestStorage>) {
     for (name, case) in CASES {
         eprintln!("conformance: {name}");
-        case(&mut Bench::new(make()));
+        case(&mut Fixture::new(make()));
     }
 }
 
-type Case = fn(&mut Bench);
+type Case = fn(&mut Fixture);
 
 const CASES: &[(&str, Case)] = &[
     ("an empty storage answers nothing", rows::empty),
@@ -87,27 +87,27 @@ const CASES: &[(&str, Case)] = &[
     ("random operations match a map", model::random_operations),
 ];
 
-/// A subject with what cases need.
-struct Bench {
-    subject: Box<dyn Subject>,
+/// The storage under test, with helpers for the cases.
+struct Fixture {
+    subject: Box<dyn TestStorage>,
     storage: Arc<dyn Storage>,
     next_token: u128,
 }
 
-impl Bench {
-    fn new(subject: Box<dyn Subject>) -> Bench {
+impl Fixture {
+    fn new(subject: Box<dyn TestStorage>) -> Fixture {
         let storage = subject.storage();
-        Bench { subject, storage, next_token: 1 << 100 }
+        Fixture { subject, storage, next_token: 1 << 100 }
     }
 
     fn reopen(&mut self) {
-        self.storage = Arc::new(crate::memory::MemoryStorage::new()); // lets go of the old one
+        self.storage = Arc::new(crate::memory::MemoryStorage::new()); // drops the old one
         self.subject.reopen();
         self.storage = self.subject.storage();
     }
 
     fn crash(&mut self) {
-        self.storage = Arc::new(crate::memory::MemoryStorage::new()); // lets go of the old one
+        self.storage = Arc::new(crate::memory::MemoryStorage::new()); // drops the old one
         self.subject.crash();
         self.storage = self.subject.storage();
     }
@@ -133,7 +133,7 @@ impl Bench {
         self.storage.commit(Commit { guards: guards.to_vec(), token, ops })
     }
 
-    /// Removes a range to its end; how many steps it took.
+    /// Removes a range completely. Returns the number of steps.
     fn remove(&self, space: u8, range: &KeyRange) -> usize {
         (1..).find(|_| self.removal_step(space, range) == Removal::Done).unwrap()
     }

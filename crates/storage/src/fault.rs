@@ -1,9 +1,9 @@
-//! A storage that misbehaves on demand.
+//! A storage with injected faults, for tests.
 //!
-//! [`FaultStorage`] wraps any storage. What goes wrong is scripted call by call, drawn from a seeded generator, or
-//! both (the script first). Every fault keeps the contract: a commit that answers `Unknown` has happened as a whole
-//! or not at all, a poisoned storage still reads. Over [`MemoryStorage`] it can also crash and come back without
-//! its newest commits, which no honest storage does and a caller must notice.
+//! [`FaultStorage`] wraps any storage. Faults are scripted call by call, drawn from a seeded generator, or both (the
+//! script first). Every fault keeps the contract: a commit that returns `Unknown` has happened completely or not at
+//! all; a poisoned storage still reads. Over [`MemoryStorage`] it can also crash and lose its newest commits, which
+//! no correct storage does and a caller must detect.
 
 use crate::memory::MemoryStorage;
 use crate::{
@@ -15,30 +15,30 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What becomes of one commit.
+/// The result of one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitFault {
-    /// Nothing goes wrong.
+    /// No fault.
     Pass,
-    /// Refused as if another writer had been first; nothing happens.
+    /// Refused as if another writer had been first; nothing is written.
     Conflict,
-    /// Refused as if a newer owner had fenced the partition; nothing happens.
+    /// Refused as if a newer owner had fenced the partition; nothing is written.
     Fenced,
-    /// Refused for load; nothing happens.
+    /// Refused because of load; nothing is written.
     Busy,
-    /// Happens, but the answer is lost.
+    /// Written, but the answer is lost.
     UnknownDone,
-    /// Does not happen, and the answer is lost.
+    /// Not written, and the answer is lost.
     UnknownNotDone,
-    /// Happens after a wait.
+    /// Written after a delay.
     Delay(Duration),
-    /// The sync fails: nothing happens, and no write is taken until the storage is opened again.
+    /// The sync fails: nothing is written, and writes are refused until the storage is opened again.
     Poison,
-    /// The sync fails, but the bytes had reached the disk: seen after the storage is opened again.
+    /// The sync fails, but the bytes reached the disk: they are visible after the storage is opened again.
     PoisonDone,
 }
 
-/// What becomes of one read (`get`, `multi_get`, `visit`, `scan`).
+/// The result of one read (`get`, `multi_get`, `visit`, `scan`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFault {
     Pass,
@@ -46,18 +46,18 @@ pub enum ReadFault {
     Delay(Duration),
 }
 
-/// What becomes of one step of a removal.
+/// The result of one step of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovalFault {
     Pass,
-    /// Nothing happens.
+    /// Nothing is removed.
     Fail,
-    /// The step happens, but the answer is lost.
+    /// The step is done, but the answer is lost.
     FailDone,
     Delay(Duration),
 }
 
-/// How often a seeded plan injects what, in thousandths of the calls.
+/// Rates of seeded faults, in thousandths of the calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rates {
     pub conflict: u32,
@@ -72,7 +72,7 @@ pub struct Rates {
 /// Tokens of recorded removals; a caller's tokens are random.
 const RECORDED_REMOVAL: u128 = 0xFA17 << 112;
 const RECORDED_ROWS_MAX: usize = 1000;
-/// The longest wait a seeded plan injects.
+/// The longest seeded delay.
 const SEEDED_DELAY_MAX: Duration = Duration::from_millis(2);
 
 pub struct FaultStorage<S> {
@@ -99,7 +99,7 @@ struct Seeded {
     rates: Rates,
 }
 
-/// What happened since a copy was taken, so that the newest part can be lost.
+/// All changes since a copy was taken, so that the newest can be lost.
 struct History {
     base: MemoryStorage,
     commits: Vec<(u64, Commit)>,
@@ -108,7 +108,7 @@ struct History {
 }
 
 impl<S: Storage> FaultStorage<S> {
-    /// Faultless until told otherwise.
+    /// Without faults until some are scripted.
     pub fn new(inner: S) -> FaultStorage<S> {
         let caps = inner.caps().clone();
         FaultStorage { inner: RwLock::new(Arc::new(inner)), plan: Arc::default(), caps }
@@ -121,23 +121,23 @@ impl<S: Storage> FaultStorage<S> {
         storage
     }
 
-    /// What becomes of the next commits, in this order.
+    /// Sets the results of the next commits, in this order.
     pub fn script_commits(&self, faults: impl IntoIterator<Item = CommitFault>) {
         self.plan.lock().commits.extend(faults);
     }
 
-    /// What becomes of the next reads, in this order.
+    /// Sets the results of the next reads, in this order.
     pub fn script_reads(&self, faults: impl IntoIterator<Item = ReadFault>) {
         self.plan.lock().reads.extend(faults);
     }
 
-    /// What becomes of the next steps of removals, in this order.
+    /// Sets the results of the next steps of removals, in this order.
     pub fn script_removals(&self, faults: impl IntoIterator<Item = RemovalFault>) {
         self.plan.lock().removals.extend(faults);
     }
 
-    /// No further faults; a poisoned storage stays poisoned until it is opened again.
-    pub fn behave(&self) {
+    /// Stops all faults; a poisoned storage stays poisoned until it is opened again.
+    pub fn stop_faults(&self) {
         let mut plan = self.plan.lock();
         plan.commits.clear();
         plan.reads.clear();
@@ -145,7 +145,7 @@ impl<S: Storage> FaultStorage<S> {
         plan.seeded = None;
     }
 
-    /// How many calls were tampered with.
+    /// The number of injected faults.
     pub fn injected(&self) -> u64 {
         self.plan.lock().injected
     }
@@ -154,7 +154,7 @@ impl<S: Storage> FaultStorage<S> {
         self.inner.read().clone()
     }
 
-    /// Opens it again on `inner`: the poison is gone, and what had reached the disk is there.
+    /// Opens it again on `inner`: it is no longer poisoned, and the bytes that reached the disk are visible.
     pub fn reopen_on(&self, inner: S) -> Result<(), CommitError> {
         *self.inner.write() = Arc::new(inner);
         let pending = {
@@ -218,7 +218,7 @@ impl<S: Storage> FaultStorage<S> {
 }
 
 impl FaultStorage<MemoryStorage> {
-    /// From now on the newest commits can be lost by [`Self::reopen_losing`].
+    /// From now on, [`Self::reopen_losing`] can lose the newest commits.
     pub fn record(&self) {
         let base = self.inner().duplicate();
         self.plan.lock().history =
@@ -231,7 +231,7 @@ impl FaultStorage<MemoryStorage> {
         self.reopen_on(next)
     }
 
-    /// A crash after which the newest `count` recorded commits are gone, as with a disk that lied about its syncs.
+    /// A crash that loses the newest `count` recorded commits, as on a disk with broken syncs.
     pub fn reopen_losing(&self, count: usize) -> Result<(), CommitError> {
         let Some(mut history) = self.plan.lock().history.take() else { return self.reopen() };
         history.commits.sort_by_key(|(sequence, _)| *sequence);
@@ -265,12 +265,11 @@ impl<S: Storage> Storage for FaultStorage<S> {
         let token = commit.token;
         match fault {
             CommitFault::Pass => self.commit_inner(commit),
-            CommitFault::Conflict => Err(self.pretended(&commit, |partition, position| {
+            CommitFault::Conflict => Err(self.injected_error(&commit, |partition, position| {
                 CommitError::Conflict { partition, actual_lsn: position.lsn + 1 }
             })),
-            CommitFault::Fenced => Err(self.pretended(&commit, |partition, position| CommitError::Fenced {
-                partition,
-                epoch: position.epoch + 1,
+            CommitFault::Fenced => Err(self.injected_error(&commit, |partition, position| {
+                CommitError::Fenced { partition, epoch: position.epoch + 1 }
             })),
             CommitFault::Busy => Err(CommitError::Busy),
             CommitFault::UnknownDone => {
@@ -339,8 +338,8 @@ impl<S: Storage> Storage for FaultStorage<S> {
 }
 
 impl<S: Storage> FaultStorage<S> {
-    /// An error about the commit's first partition; a commit without guards cannot conflict and is only busy.
-    fn pretended(
+    /// An error for the commit's first partition; a commit without guards cannot conflict, so it is busy.
+    fn injected_error(
         &self,
         commit: &Commit,
         error: impl Fn(PartitionId, Position) -> CommitError,
@@ -540,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn poisoned_reads_go_on_and_a_reopened_storage_writes_again() {
+    fn a_poisoned_storage_reads_and_writes_again_when_reopened() {
         let storage = FaultStorage::new(MemoryStorage::new());
         storage.commit(commit(1)).unwrap();
         storage.script_commits([CommitFault::PoisonDone]);
@@ -556,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lying_disk_loses_the_newest_commits() {
+    fn a_disk_with_broken_syncs_loses_the_newest_commits() {
         let storage = FaultStorage::new(MemoryStorage::new());
         storage.commit(commit(1)).unwrap();
         storage.record();

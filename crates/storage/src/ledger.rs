@@ -1,7 +1,7 @@
-//! Where partitions stand, and what a commit's token and guards come to.
+//! Positions of partitions and tokens of commits; decides about guards.
 //!
-//! Invariants: a partition's LSN never falls and its epoch never falls; a token kept here answers every retry with
-//! the sequence of its first commit.
+//! Invariants: the LSN and the epoch of a partition never decrease; a token in the table answers every retry with the
+//! sequence of its first commit.
 
 use crate::{CommitError, Committed, Guard, PartitionId, Position, TOKENS_KEPT, Token};
 use std::collections::{HashMap, VecDeque};
@@ -33,7 +33,7 @@ impl Positions {
         self.positions.is_empty()
     }
 
-    /// Whether every guard holds.
+    /// Checks every guard.
     pub fn check(&self, guards: &[Guard]) -> Result<(), CommitError> {
         guards.iter().try_for_each(|guard| self.check_guard(guard))
     }
@@ -50,14 +50,14 @@ impl Positions {
         Ok(())
     }
 
-    /// Moves the partitions; the guards were checked.
+    /// Advances the partitions. The guards were checked before.
     pub fn advance(&mut self, guards: &[Guard]) {
         for guard in guards {
             self.set(guard.partition, Position { epoch: guard.epoch, lsn: guard.next_lsn });
         }
     }
 
-    /// The position after raising the epoch, and whether that changed anything.
+    /// The position after raising the epoch, and whether it changed.
     pub fn fenced(&self, partition: PartitionId, epoch: u64) -> (Position, bool) {
         match self.get(partition) {
             Some(position) if position.epoch >= epoch => (position, false),

@@ -1,39 +1,39 @@
 //! The storage contract: an ordered byte map with short snapshots and guarded atomic commits.
 //!
-//! [`Storage`] is what an engine needs from a backend and nothing more: it moves bytes and has no idea what an
-//! item, a container or JSON is. [`memory`] is the reference, [`fault`] wraps any storage and misbehaves on
-//! demand, [`conformance`] is the suite every implementation passes unchanged. [`rows`] and [`ledger`] hold what
-//! implementations share: checking and unfolding a commit, and deciding on its guards.
+//! [`Storage`] is what the engine needs of a backend: it moves bytes and knows nothing of items, containers or JSON.
+//! [`memory`] is the reference implementation, [`fault`] wraps any storage and injects faults, [`conformance`] is the
+//! suite that every implementation passes. [`rows`] and [`ledger`] are shared by implementations: checking and
+//! unfolding a commit, and deciding about its guards.
 
-pub mod conformance; // the suite
-pub mod fault; // any storage, misbehaving on demand
-pub mod ledger; // positions of partitions, and what a guard comes to
-pub mod memory; // the reference
+pub mod conformance; // the conformance suite
+pub mod fault; // injected faults
+pub mod ledger; // positions of partitions, guards, tokens
+pub mod memory; // the reference implementation
 pub mod rows; // a commit as single rows, checked
 
 use std::ops::{Bound, ControlFlow};
 
-/// One of a handful of separate key spaces. What they hold is the caller's business; a backend may tune each.
+/// One of a few separate key spaces. The caller decides what they contain; a backend may tune each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Space(pub u8);
 
 pub const SPACE_COUNT: u8 = 5;
 
-/// How many commits a backend remembers the tokens of, at least, within the hour. A retry comes within seconds.
+/// Minimum number of commits whose tokens a backend remembers, within the hour. Retries come within seconds.
 pub const TOKENS_KEPT: usize = 32_768;
 
 /// Identifies a guarded sequence of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u64);
 
-/// What one commit may hold; beyond it a commit is refused as a whole.
+/// Limits of one commit; a larger commit is refused completely.
 #[derive(Clone, Debug)]
 pub struct Caps {
     pub key_bytes_max: usize,
     pub value_bytes_max: usize,
-    /// Keys and values of all rows together, [`Op::Rows`] unfolded.
+    /// Keys and values of all rows together, with [`Op::Rows`] unfolded.
     pub commit_bytes_max: usize,
-    /// Rows, [`Op::Rows`] unfolded.
+    /// Number of rows, with [`Op::Rows`] unfolded.
     pub commit_ops_max: usize,
     pub commit_spans_partitions: bool,
 }
@@ -42,38 +42,38 @@ pub struct Caps {
 /// across a crash; nothing is visible before it is durable; a commit retried with the same token is a no-op that
 /// gives the first answer. Keys are not empty and not longer than the caps say.
 ///
-/// A partition nobody has written stands at LSN 0 under epoch 0. A guard with an older epoch is fenced; one with a
-/// newer epoch raises it. A commit without guards is allowed and only atomic.
+/// A partition without commits is at LSN 0 and epoch 0. A guard with an older epoch is fenced; one with a newer epoch
+/// raises it. A commit without guards is allowed and only atomic.
 pub trait Storage: Send + Sync {
     fn caps(&self) -> &Caps;
     fn snapshot(&self) -> Result<Box<dyn Snapshot>, StorageError>;
     /// Blocks until the commit is durable and visible. Callers on several threads share one sync.
     fn commit(&self, commit: Commit) -> Result<Committed, CommitError>;
-    /// Where a partition stands: its epoch and last LSN; `None` before its first commit.
+    /// The epoch and last LSN of a partition; `None` before its first commit.
     fn position(&self, partition: PartitionId) -> Result<Option<Position>, StorageError>;
-    /// Raises the epoch so that commits with an older one are [`CommitError::Fenced`]. Never lowers it: the answer
-    /// says where the partition stands now.
+    /// Raises the epoch so that commits with an older one are [`CommitError::Fenced`]. Never lowers it. Returns the
+    /// resulting position.
     fn fence(&self, partition: PartitionId, epoch: u64) -> Result<Position, StorageError>;
-    /// What a finished or unknown commit came to, by its token. Tokens are kept for an hour or for
+    /// The result of a finished or unknown commit, by its token. Tokens are remembered for an hour or for
     /// [`TOKENS_KEPT`] later commits, whichever ends first.
     fn resolve(&self, token: Token) -> Result<Option<Committed>, StorageError>;
-    /// Whether commits are taken: false after a failed write or sync, while there is no space, and once closed.
+    /// Whether commits are accepted: false after a failed write or sync, while the disk is full, and after closing.
     fn is_writable(&self) -> bool;
     /// Figures for metrics, by name.
     fn statistics(&self) -> Vec<(&'static str, u64)>;
-    /// Asks for background space reclamation of a key range whose rows were deleted; a hint.
+    /// Requests background compaction of a key range whose rows were deleted; a hint.
     fn compact(&self, space: Space, range: KeyRange);
-    /// Removes every row of a key range for good, one bounded step per call: call it until it answers
-    /// [`Removal::Done`]. For ranges that nobody uses any more, such as those of a dropped container: it costs other
-    /// commits next to nothing however many rows there are, and the space on disk comes back soon after.
+    /// Removes every row of a key range permanently, one bounded step per call: call it until it returns
+    /// [`Removal::Done`]. For ranges that are no longer used, such as those of a dropped container: other commits are
+    /// hardly affected, however many rows there are, and the disk space is freed soon after.
     ///
-    /// From the first call until `Done` the caller commits nothing into the range, and what a new snapshot shows of
-    /// it is undefined: some of its rows, also ones that were deleted earlier. A snapshot taken before the first
-    /// call keeps what it saw. After `Done` the range is empty, also after a crash, and takes commits like any
-    /// other. Rows outside are never touched.
+    /// From the first call until `Done` the caller commits nothing into the range, and a new snapshot shows an
+    /// undefined part of it: some of its rows, also ones that were deleted earlier. A snapshot taken before the first
+    /// call keeps its rows. After `Done` the range is empty, also after a crash, and accepts commits again. Rows
+    /// outside are never affected.
     ///
-    /// A removal is not a commit: it has no token, no guard and no place in a sequence. One that failed or was
-    /// interrupted is begun again with the same call, and a removal of an empty range is `Done`.
+    /// A removal is not a commit: it has no token, no guard and no sequence. A failed or interrupted removal is
+    /// restarted with the same call; a removal of an empty range is `Done`.
     fn remove_range(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError>;
     /// Flushes and closes; later calls fail with [`StorageError::Closed`].
     fn close(&self) -> Result<(), StorageError>;
@@ -81,16 +81,16 @@ pub trait Storage: Send + Sync {
 
 pub trait Snapshot: Send + Sync {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
-    /// Answers in the order of `keys`. Neighbours asked for together cost less than one by one.
+    /// Returns values in the order of `keys`. Adjacent keys together cost less than one by one.
     fn multi_get(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError>;
-    /// Shows one page of rows, key and value, in the order of `direction`, borrowed for the moment of the call; a
-    /// range whose start lies beyond its end is empty. True if a budget ended it before the range did (at least one
+    /// Visits one page of rows in the order of `direction`. Key and value are borrowed for the call. A range whose
+    /// start lies beyond its end is empty. Returns true if a budget ended the page before the range did (at least one
     /// further row exists) or `visit` did (there may be more).
     ///
-    /// `visit` may read and take its time, because others commit meanwhile; it may not write itself.
+    /// `visit` may read and may take long, because others can commit meanwhile; it must not write.
     fn visit(&self, scan: &Scan, visit: &mut Visit<'_>) -> Result<bool, StorageError>;
 
-    /// The same as owned rows.
+    /// Like `visit`, with owned rows.
     fn scan(&self, scan: &Scan) -> Result<ScanPage, StorageError> {
         let mut rows = Vec::new();
         let more = self.visit(scan, &mut |key, value| {
@@ -101,16 +101,16 @@ pub trait Snapshot: Send + Sync {
     }
 }
 
-/// What a visiting scan shows its rows to, until it breaks.
+/// Called with each row of a scan until it breaks.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
-/// How far a removal of a range is.
+/// Progress of the removal of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Removal {
-    /// A step was done; there may be more rows.
+    /// One step was done; there may be more rows.
     More,
-    /// The range is empty, durably.
+    /// The range is durably empty.
     Done,
 }
 
@@ -134,7 +134,7 @@ pub struct Scan {
     pub rows_max: usize,
     /// Keys and values (only keys with `keys_only`). At least one row is returned however large it is.
     pub bytes_max: usize,
-    /// Values come back empty.
+    /// Values are returned empty.
     pub keys_only: bool,
 }
 
@@ -145,7 +145,7 @@ pub struct ScanPage {
     pub more: bool,
 }
 
-/// What is left of a scan's rows and bytes.
+/// The rows and bytes left for a scan.
 #[derive(Clone, Debug)]
 pub struct ScanBudget {
     rows: usize,
@@ -157,8 +157,8 @@ pub struct ScanBudget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token(pub u128);
 
-/// Asserts that the partition stands at `previous_lsn` under `epoch`, and moves it to `next_lsn`, which is the same
-/// (a mere assertion) or later.
+/// Asserts that the partition is at `previous_lsn` and `epoch`, and advances it to `next_lsn`, which is the same
+/// (only an assertion) or later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
     pub partition: PartitionId,
@@ -184,7 +184,7 @@ pub enum Op {
         space: Space,
         key: Vec<u8>,
     },
-    /// An item's index delta in one op: every row's key is `prefix · middle · suffix`, its value empty.
+    /// The index delta of an item in one op: every row's key is `prefix · middle · suffix`, its value empty.
     Rows {
         space: Space,
         prefix: Vec<u8>,
@@ -204,7 +204,7 @@ pub struct Commit {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// Rises with every commit of this storage.
+    /// Increases with every commit of this storage.
     pub sequence: u64,
 }
 
@@ -214,14 +214,14 @@ pub enum CommitError {
     Conflict { partition: PartitionId, actual_lsn: u64 },
     #[error("partition {partition:?} belongs to epoch {epoch} now")]
     Fenced { partition: PartitionId, epoch: u64 },
-    /// It may or may not have happened: `resolve` or retry with the same token.
+    /// The outcome is unknown: `resolve`, or retry with the same token.
     #[error("outcome of commit {token:?} is unknown")]
     Unknown { token: Token },
     #[error("commit of {bytes} bytes and {ops} ops is too large")]
     TooLarge { bytes: usize, ops: usize },
     #[error("storage is busy")]
     Busy,
-    /// A caller's mistake, such as two ops for one key; nothing happened.
+    /// A bug of the caller, such as two ops for one key; nothing was written.
     #[error("malformed commit: {what}")]
     Malformed { what: &'static str },
     #[error(transparent)]
@@ -232,15 +232,15 @@ pub enum CommitError {
 pub enum StorageError {
     #[error("storage is closed")]
     Closed,
-    /// A failed write or sync of unknown outcome: reads go on, writes are refused until the storage is opened again.
+    /// A failed write or sync of unknown outcome: reads work, writes are refused until the storage is opened again.
     #[error("storage takes no writes after a failed {during}")]
     Poisoned { during: &'static str },
-    /// Background work failed for want of something, such as file descriptors. Nothing is lost or in doubt: the storage
-    /// opens itself again, and takes writes from then on. What was refused did not happen.
+    /// Background work failed for lack of a resource, such as file descriptors. Nothing is lost or in doubt: the
+    /// storage reopens itself and then accepts writes again. A refused commit was not written.
     #[error("storage takes no writes for the moment, after a failed {during}")]
     Unavailable { during: &'static str },
-    /// The disk, or the quota on it, is full. What was refused did not happen unless the storage is poisoned, too
-    /// ([`Storage::is_writable`]); reads go on.
+    /// The disk or its quota is full. A refused commit was not written unless the storage is also poisoned
+    /// ([`Storage::is_writable`]); reads work.
     #[error("the disk is full: {doing} failed")]
     DiskFull { doing: String },
     #[error("there is no key space {0}", space.0)]
@@ -266,7 +266,7 @@ impl Scan {
 }
 
 impl ScanBudget {
-    /// Takes a row of this size into the page, or says that the page is full.
+    /// Counts a row of this size, or returns false if the page is full.
     pub fn takes(&mut self, row_bytes: usize) -> bool {
         if self.rows == 0 || (row_bytes > self.bytes && !self.is_first) {
             return false;

@@ -1,10 +1,10 @@
-//! The reference implementation: everything in memory, gone with the process.
+//! The reference implementation: all data in memory, lost with the process.
 //!
-//! A key holds its newest version inline and, only while a snapshot needs them, older ones. A snapshot is a
-//! sequence number entered in a table, so taking one costs nothing however large the data is.
+//! A key has its newest version inline and, only while a snapshot needs them, older ones. A snapshot is a sequence
+//! number in a table, so it is cheap for any amount of data.
 //!
-//! Invariants: a version a live snapshot can see is never pruned (versions are pruned up to the oldest live
-//! snapshot, and a new snapshot starts at the newest visible sequence, which is never below that); `visible` moves
+//! Invariants: a version that a live snapshot can see is never pruned (versions are pruned up to the oldest live
+//! snapshot, and a new snapshot starts at the newest visible sequence, which is never below that); `visible` advances
 //! under the write lock after all rows of its commit are in place.
 
 use crate::ledger::{Positions, Tokens};
@@ -19,25 +19,25 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Caps of the engines that live in this process.
+/// Limits of the engines in this process.
 pub const CAPS: Caps = Caps {
     key_bytes_max: 1536,
     value_bytes_max: 16 << 20,
     commit_bytes_max: 32 << 20,
-    // An item of 2 MB has at most some 300,000 index rows; a replace takes them away and puts as many others.
+    // An item of 2 MB has at most about 300,000 index rows; a replace removes them and adds as many others.
     commit_ops_max: 1_000_000,
     commit_spans_partitions: true,
 };
 
-/// Stale keys looked at per written row, so that pruning keeps pace and no commit pays for all of it.
+/// Stale keys pruned per written row, so that pruning keeps pace and no commit pays for all of it.
 const PRUNED_PER_ROW: usize = 2;
-/// Rows that a scan takes at a time: the first are often enough.
+/// Rows that a scan reads at a time: the first few are often enough.
 const GROUP_ROWS_MIN: usize = 4;
 const GROUP_ROWS_MAX: usize = 256;
 /// Rows per step of a removal.
 const REMOVED_ROWS_MAX: usize = 1000;
 
-/// A handle; [`MemoryStorage::reopen`] gives another one on the same data.
+/// A handle. [`MemoryStorage::reopen`] gives another one on the same data.
 pub struct MemoryStorage {
     shared: Arc<Shared>,
     closed: Arc<AtomicBool>,
@@ -56,7 +56,7 @@ struct State {
     positions: Positions,
     tokens: Tokens,
     visible: u64,
-    /// Keys that carry an old version or a tombstone, by the sequence that made it stale.
+    /// Keys with an old version or a tombstone, by the sequence that made it stale.
     stale: VecDeque<(u64, Space, Vec<u8>)>,
     bytes: u64,
 }
@@ -92,7 +92,7 @@ impl MemoryStorage {
         MemoryStorage { shared: Arc::default(), closed: Arc::default() }
     }
 
-    /// A fresh handle on the same data, as if a process had opened it again.
+    /// A new handle on the same data, as after a restart of the process.
     pub fn reopen(&self) -> MemoryStorage {
         MemoryStorage { shared: self.shared.clone(), closed: Arc::default() }
     }
@@ -173,7 +173,7 @@ impl Storage for MemoryStorage {
         ]
     }
 
-    /// Deleted rows leave with later commits; there is nothing to reclaim.
+    /// Deleted rows are pruned by later commits; there is nothing to compact.
     fn compact(&self, _space: Space, _range: KeyRange) {}
 
     fn remove_range(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
@@ -245,7 +245,7 @@ impl State {
         }
     }
 
-    /// Drops what no snapshot at or above `oldest` can see, for the next few stale keys.
+    /// Drops versions that no snapshot at or above `oldest` can see, for the next few stale keys.
     fn prune(&mut self, oldest: u64, keys_max: usize) {
         for _ in 0..keys_max {
             match self.stale.front() {
@@ -280,7 +280,7 @@ impl Cell {
         self.older[..seen].last()?.value.as_ref()
     }
 
-    /// Keeps the version `oldest` sees and everything newer.
+    /// Keeps the version that `oldest` sees and everything newer.
     fn drop_below(&mut self, oldest: u64) {
         if self.newest.sequence <= oldest {
             self.older = Vec::new();
@@ -310,7 +310,7 @@ impl Version {
 impl MemorySnapshot {
     fn state(&self) -> Result<RwLockReadGuard<'_, State>, StorageError> {
         check_open(&self.closed)?;
-        // Recursive: a reader must not wait behind a writer that waits for this thread's other read.
+        // Recursive: a reader must not wait for a writer that waits for another read of this thread.
         Ok(self.shared.state.read_recursive())
     }
 }
@@ -360,8 +360,8 @@ impl Snapshot for MemorySnapshot {
 type VisibleRow = (Vec<u8>, Arc<[u8]>);
 
 impl MemorySnapshot {
-    /// The next rows of a scan. They are shown after the lock is given back: whoever looks at them may take his time, and
-    /// nobody could commit meanwhile.
+    /// The next rows of a scan. The visitor runs after the lock is released: it may take long, and others must be
+    /// able to commit.
     fn group(
         &self,
         scan: &Scan,

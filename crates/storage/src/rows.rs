@@ -1,11 +1,10 @@
 //! A commit as single rows, checked against the caps.
 //!
-//! Every implementation calls [`unfold`] before it does anything else, so a commit that is too large or malformed
-//! changes nothing anywhere.
+//! Every implementation calls [`unfold`] first, so a commit that is too large or malformed changes nothing.
 
 use crate::{Caps, Commit, CommitError, Guard, Op, SPACE_COUNT, Space};
 
-/// What happens to one key: `None` deletes it.
+/// The change of one key: `None` deletes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub space: Space,
@@ -25,7 +24,7 @@ pub fn unfold(commit: &mut Commit, caps: &Caps) -> Result<Vec<Row>, CommitError>
     Ok(rows)
 }
 
-/// Checks guards and size, and says how many bytes the keys and values are.
+/// Checks guards and size. Returns the bytes of keys and values.
 pub fn check(commit: &Commit, caps: &Caps) -> Result<usize, CommitError> {
     check_guards(&commit.guards, caps)?;
     check_size(&commit.ops, caps)
@@ -46,7 +45,7 @@ fn check_guards(guards: &[Guard], caps: &Caps) -> Result<(), CommitError> {
     Ok(())
 }
 
-/// Measures before unfolding, so that a huge `Op::Rows` is refused without being spelled out.
+/// Measures before unfolding, so that a huge `Op::Rows` is refused without being expanded.
 fn check_size(ops: &[Op], caps: &Caps) -> Result<usize, CommitError> {
     let (mut bytes, mut count, mut within) = (0usize, 0usize, true);
     for op in ops {

@@ -1,14 +1,14 @@
-//! The suite on what this crate provides.
+//! The conformance suite on the implementations of this crate.
 
 use quire_storage::Storage;
-use quire_storage::conformance::{Subject, run};
+use quire_storage::conformance::{TestStorage, run};
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use std::sync::Arc;
 
 struct Memory(Arc<MemoryStorage>);
 
-impl Subject for Memory {
+impl TestStorage for Memory {
     fn storage(&self) -> Arc<dyn Storage> {
         self.0.clone()
     }
@@ -25,7 +25,7 @@ impl Subject for Memory {
 
 struct Fault(Arc<FaultStorage<MemoryStorage>>);
 
-impl Subject for Fault {
+impl TestStorage for Fault {
     fn storage(&self) -> Arc<dyn Storage> {
         self.0.clone()
     }

@@ -1,4 +1,4 @@
-//! What the hot paths cost: `cargo bench -p quire-value`. Prints the best of several rounds for an item of about 1 KB.
+//! Time of the hot paths: `cargo bench -p quire-value`. Prints the best of several rounds for an item of about 1 KB.
 
 use std::hint::black_box;
 use std::time::Instant;

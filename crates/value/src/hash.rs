@@ -1,7 +1,7 @@
-//! The hash of a value that clients merge by.
+//! The value hash by which clients merge.
 //!
-//! Clients order arrays among arrays, and objects among objects, by the 16 bytes of this hash, and name a place in such an
-//! order by its two halves. So every order that a client merges must be the same one, bit by bit.
+//! Clients order arrays among arrays, and objects among objects, by the 16 bytes of this hash, and resume such an
+//! order by its two halves. So the hash must equal the clients' hash, bit by bit.
 //!
 //! A hash is made from a seed: `H(bytes, seed)` is MurmurHash3 started with the seed. A hash used as bytes is its low half
 //! and then its high half, each little-endian. Elements depend on their index, members on their name; members are joined
@@ -31,7 +31,7 @@ const NAME: ValueHash = seed(0xc915_dde0_5849_2a8a, 0x7c8b_e2eb_a72e_4634);
 
 /// Bits of an integer that a double holds.
 const DOUBLE_BITS: u32 = 53;
-/// Bits below those that the hash still takes, and where they stand in 16 bits.
+/// Number of lower bits that the hash still uses, and their position in 16 bits.
 const EXTRA_BITS: u32 = 10;
 const EXTRA_SHIFT: u32 = 6;
 
@@ -43,7 +43,7 @@ pub fn of_value(value: &Value) -> ValueHash {
     value_hash(value, ROOT)
 }
 
-/// The same for a place in a stored item.
+/// The hash of a node of a stored item.
 pub fn of_node(node: Node<'_>) -> ValueHash {
     match node.kind() {
         Kind::Array | Kind::Object => node_hash(node, ROOT),
@@ -52,7 +52,7 @@ pub fn of_node(node: Node<'_>) -> ValueHash {
 }
 
 impl ValueHash {
-    /// What comparing hashes compares.
+    /// The bytes that define the order of hashes.
     pub fn to_bytes(self) -> [u8; 16] {
         (u128::from(self.high) << 64 | u128::from(self.low)).to_le_bytes()
     }
@@ -127,7 +127,7 @@ fn number_hash(number: Number, seed: ValueHash) -> ValueHash {
     let (double, extra) = match number {
         Number::Int(value) => cut_to_double(value),
         Number::Unsigned(value) => (value as f64, 0),
-        // Items are sent with one zero.
+        // Negative zero is stored as zero.
         Number::Double(value) => (value + 0.0, 0),
     };
     double_hash(double, extra, seed)
@@ -140,7 +140,7 @@ fn double_hash(double: f64, extra: u16, seed: ValueHash) -> ValueHash {
     seed.then_hash(NUMBER).then(&bytes)
 }
 
-/// The double of an integer's first 53 bits, and the next ones in the upper bits of the second.
+/// The double of an integer's first 53 bits, and the following bits in the upper part of the second number.
 fn cut_to_double(value: i64) -> (f64, u16) {
     let size = value.unsigned_abs();
     let bits = u64::BITS - size.leading_zeros();

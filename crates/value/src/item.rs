@@ -85,12 +85,12 @@ pub struct CorruptItem {
 }
 
 impl Item {
-    /// Straight from request text, without a tree in between. The root may be any JSON value.
+    /// Parses request text directly, without a tree in between. The root may be any JSON value.
     pub fn from_json(text: &[u8], limits: Limits) -> Result<Item, ParseError> {
         Item::from_json_object_without(text, limits, &[])
     }
 
-    /// The same without some properties of the root, which are checked like the rest of the text and then dropped.
+    /// Leaves out some properties of the root, which are checked like the rest of the text and then dropped.
     pub fn from_json_object_without(
         text: &[u8],
         limits: Limits,
@@ -99,7 +99,7 @@ impl Item {
         build::from_json(text, limits, dropped_root_names).map(Item).map_err(|refusal| *refusal)
     }
 
-    /// What has no JSON form (`undefined`, NaN, infinity) is left out of arrays and objects.
+    /// Leaves out what has no JSON form (`undefined`, NaN, infinity) in arrays and objects.
     pub fn from_value(value: &Value) -> Item {
         Item(build::from_value(value))
     }
@@ -148,7 +148,7 @@ impl Width {
         }
     }
 
-    /// As much of a name's hash as the table keeps.
+    /// The part of a name's hash that the table stores.
     fn cut(self, hash: u32) -> u32 {
         match self {
             Width::Narrow => hash >> 16,

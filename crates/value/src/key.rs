@@ -13,8 +13,8 @@
 //! | 0x50 | array     | elements, then 0x01                                                        |
 //! | 0x60 | object    | name (as a string, with its tag) and value pairs in name order, then 0x01  |
 //!
-//! Arrays and objects are ordered by their hash, so [`encode_sort`] writes the tag and the 16 bytes of the hash instead:
-//! what sorts cannot be read back, and what can be read back does not sort.
+//! Arrays and objects are ordered by their hash, so [`encode_sort`] writes the tag and the 16 bytes of the hash
+//! instead. Such a key sorts, but cannot be decoded; a key of [`encode`] can be decoded, but does not sort.
 //!
 //! Tags are on disk: never renumber. The gaps leave room for new types. "Bits in order" are big-endian, with the sign bit
 //! flipped for positive doubles and all bits flipped for negative ones; -0 is 0 and NaN, which is never stored, is all zeros.
@@ -23,7 +23,7 @@ use crate::hash::{self, ValueHash};
 use crate::order::{from_ordered_bits, ordered_bits};
 use crate::{Number, Object, Value};
 
-// Public where an encoding of their own is made of them, as index rows do.
+// Public because index rows use them in their own encoding.
 pub const UNDEFINED: u8 = 0x05;
 pub const NULL: u8 = 0x10;
 const FALSE: u8 = 0x20;
@@ -50,7 +50,7 @@ pub fn encode(value: &Value, key: &mut Vec<u8>) {
     }
 }
 
-/// Appends what compares as the value does.
+/// Appends a key that compares like the value.
 pub fn encode_sort(value: &Value, key: &mut Vec<u8>) {
     match value {
         Value::Array(_) => encode_hash(ARRAY, hash::of_value(value), key),
@@ -59,13 +59,13 @@ pub fn encode_sort(value: &Value, key: &mut Vec<u8>) {
     }
 }
 
-/// The same for an array or object of which only the hash is known; the tag says which of the two.
+/// The sort key of an array or object of which only the hash is known; the tag says which of the two.
 pub fn encode_hash(tag: u8, hash: ValueHash, key: &mut Vec<u8>) {
     key.push(tag);
     key.extend_from_slice(&hash.to_bytes());
 }
 
-/// The first value of what [`encode_sort`] wrote, an array or object as an empty one, and what follows it.
+/// The first value of what [`encode_sort`] wrote, and the bytes after it. An array or object is returned empty.
 pub fn decode_sort(key: &[u8]) -> Result<(Value, &[u8]), KeyError> {
     let empty = match key.first() {
         Some(&ARRAY) => Value::Array(Vec::new()),

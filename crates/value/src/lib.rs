@@ -6,7 +6,7 @@
 //! Not here: containers, partition keys, anything that is stored or sent.
 
 pub mod hash; // the hash by which clients order arrays and objects
-pub mod item; // offset-based binary form: `Item` (owned), `Node` (a place inside it)
+pub mod item; // binary form: `Item` (owned), `Node` (a value inside it)
 pub mod key; // order-preserving encoding: comparing bytes compares values
 pub mod murmur; // MurmurHash3
 mod number; // i64, u64 or f64, compared by exact value

@@ -1,7 +1,7 @@
 //! MurmurHash3 in the two forms that the protocol fixes: for partition keys, and for the order among arrays and objects.
 //!
-//! Written here because every client computes the same hashes and no maintained crate has both forms, or takes a seed of
-//! 128 bits; the published check vectors are the tests.
+//! Implemented here because every client computes the same hashes, and no maintained crate has both forms or takes a
+//! seed of 128 bits; the published test vectors are the tests.
 
 /// x86, 32 bits, seed 0.
 pub fn murmur32(data: &[u8]) -> u32 {
@@ -29,7 +29,7 @@ pub fn murmur128(data: &[u8]) -> (u64, u64) {
     murmur128_seeded(data, (0, 0))
 }
 
-/// The same, started with the two halves of a seed.
+/// With the two halves of a seed.
 pub fn murmur128_seeded(data: &[u8], seed: (u64, u64)) -> (u64, u64) {
     const C1: u64 = 0x87c3_7b91_1142_53d5;
     const C2: u64 = 0x4cf5_ad43_2745_937f;

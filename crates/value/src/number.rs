@@ -10,7 +10,7 @@ pub enum Number {
     Double(f64),
 }
 
-/// Room for the longest text of a number (`-2.2250738585072014e-308` is 24 bytes).
+/// Buffer for the longest text of a number (`-2.2250738585072014e-308` is 24 bytes).
 pub(crate) type NumberText = [u8; 32];
 
 const TWO_POW_63: f64 = 9_223_372_036_854_775_808.0;
@@ -57,7 +57,7 @@ impl Number {
         !matches!(self, Number::Double(value) if !value.is_finite())
     }
 
-    /// The same value as an integer where it is one, so that every value has one form.
+    /// The same value as an integer if it is one, so that every value has one form.
     pub fn normalized(self) -> Number {
         match self.as_i64() {
             Some(value) => Number::Int(value),
@@ -65,7 +65,7 @@ impl Number {
         }
     }
 
-    /// Largest double not above the value, and what is left (nonzero only beyond 2^53).
+    /// Largest double not above the value, and the difference (nonzero only beyond 2^53).
     pub fn floor_to_double(self) -> (f64, u16) {
         match self {
             Number::Int(value) => floor_integer(i128::from(value), value as f64),
@@ -74,7 +74,7 @@ impl Number {
         }
     }
 
-    /// The number that [`Number::floor_to_double`] took apart; `None` when no number splits like this.
+    /// The inverse of [`Number::floor_to_double`]; `None` when no number gives these parts.
     pub fn from_floor(floor: f64, rest: u16) -> Option<Number> {
         if rest == 0 {
             return Some(Number::Double(floor).normalized());
@@ -90,8 +90,8 @@ impl Number {
         (number.floor_to_double() == (floor, rest)).then_some(number)
     }
 
-    /// Appends the JSON form: integers in full, doubles shortest round-trip, integral doubles without `.0`, `-0` as `0`.
-    /// A number without a JSON form (NaN, infinity) is `null`; values leave it out before it comes to this.
+    /// Appends the JSON form: integers in full, doubles shortest round-trip, integral doubles without `.0`, `-0` as
+    /// `0`. NaN and infinity are written as `null`; values leave them out before.
     pub fn write_json(self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.format(&mut [0; 32]));
     }

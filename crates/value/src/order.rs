@@ -15,7 +15,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::{Number, Object, Value, hash};
 
-/// Objects up to this size are compared by looking for each name in turn.
+/// Objects up to this size are compared by a linear search for each name.
 pub(crate) const SMALL_OBJECT_LEN_MAX: usize = 16;
 
 impl Number {
@@ -28,7 +28,7 @@ impl Number {
     }
 }
 
-// The floor is the largest double below, so different floors decide and equal floors leave it to the rest.
+// The floor is the largest double below, so different floors decide; for equal floors the rest decides.
 fn cmp_floors(left: (f64, u16), right: (f64, u16)) -> Ordering {
     match left.0.partial_cmp(&right.0) {
         Some(ordering) => ordering.then(left.1.cmp(&right.1)),
@@ -64,7 +64,7 @@ impl Hash for Number {
     }
 }
 
-/// Bits of a double that compare as the double does: one zero, one NaN below everything.
+/// Bits of a double that compare like the double: one zero, one NaN below everything.
 pub(crate) fn ordered_bits(value: f64) -> u64 {
     if value.is_nan() {
         return 0;
@@ -224,7 +224,7 @@ mod tests {
         check("[]", r#"[1,"a",null]"#, expected);
         let expected = bytes(1457042291250783704).cmp(&bytes(-5654460812679602126));
         check("{}", r#"{"a":1,"b":[true,{"c":"x"}]}"#, expected);
-        // One hash, since clients read such integers as doubles.
+        // Equal hashes, since clients read such integers as doubles.
         check("[18446744073709551614]", "[18446744073709551615]", Ordering::Less);
     }
 

@@ -1,7 +1,7 @@
-//! Property paths as policies and partition keys write them: `/a/b`, `/"odd name"/c`, `/list/[]/x`, `/a/*`, `/a/?`.
+//! Property paths as in policies and partition keys: `/a/b`, `/"odd name"/c`, `/list/[]/x`, `/a/*`, `/a/?`.
 //!
-//! A name made of letters, digits and underscores stands bare; any other is a JSON string literal.
-//! Invariant (a property test): the text of a path parses to the same path.
+//! A name of letters, digits and underscores is written without quotes; any other is a JSON string literal. Invariant
+//! (a property test): the text of a path parses to the same path.
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ impl Path {
         self.names().try_fold(root, |node, name| node.get(name?))
     }
 
-    /// Whether the path names one place, as a partition key must.
+    /// Whether the path names exactly one value, as a partition key must.
     pub fn is_names(&self) -> bool {
         self.names().all(|name| name.is_some())
     }

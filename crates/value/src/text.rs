@@ -23,9 +23,9 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What the stack allows.
+    /// The limit of the stack.
     pub const DEPTH_CEILING: usize = 250;
-    /// Longest text accepted; requests are refused long before.
+    /// Longest accepted text; requests are refused long before.
     pub const TEXT_BYTES_MAX: usize = 64 << 20;
 }
 
@@ -86,7 +86,7 @@ impl Limits {
         self.depth_max.min(Limits::DEPTH_CEILING)
     }
 
-    /// One level further down.
+    /// Counts one more level of nesting.
     pub(crate) fn descend(self, depth_left: usize) -> Result<usize, Refusal> {
         depth_left.checked_sub(1).ok_or_else(|| Box::new(ParseError::TooDeep { depth_max: self.depth() }))
     }
@@ -145,7 +145,7 @@ fn find_duplicate(members: &[(String, Value)]) -> Option<&str> {
         .map(|(_, name)| name)
 }
 
-/// First byte that cannot stand inside a literal: a quote, a backslash or a control character.
+/// First byte that cannot be part of a literal: a quote, a backslash or a control character.
 #[inline]
 fn find_special(text: &[u8]) -> Option<usize> {
     let (words, tail) = text.as_chunks::<8>();
@@ -159,7 +159,7 @@ fn find_special(text: &[u8]) -> Option<usize> {
         return None;
     }
     match text.last_chunk::<8>() {
-        // Overlaps what was found clean, so the lowest byte marked is in the tail.
+        // Overlaps bytes that were already checked, so the lowest marked byte is in the tail.
         Some(word) => {
             let found = special_bytes(u64::from_le_bytes(*word));
             (found != 0).then(|| text.len() - 8 + found.trailing_zeros() as usize / 8)
@@ -168,7 +168,8 @@ fn find_special(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Eight bytes at once: the top bit of each that is special. A borrow can mark bytes above a special one too, so only the lowest counts.
+/// Checks eight bytes at once: the top bit of each special byte is set. A borrow can also mark bytes above a special
+/// one, so only the lowest counts.
 fn special_bytes(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const TOPS: u64 = ONES << 7;

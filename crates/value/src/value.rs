@@ -1,4 +1,4 @@
-//! The owned value tree, for query evaluation and small resources.
+//! The value tree, for query evaluation and small resources.
 
 use std::collections::HashMap;
 
@@ -222,7 +222,7 @@ impl Object {
     }
 }
 
-/// As [`Object::set`] for each: a repeated name keeps its place and takes the last value.
+/// As [`Object::set`] for each: a repeated name keeps its position and takes the last value.
 impl<N: Into<String>, V: Into<Value>> FromIterator<(N, V)> for Object {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(members: I) -> Object {
         let mut object = Object::new();
@@ -244,7 +244,7 @@ impl<N: Into<String>, V: Into<Value>> Extend<(N, V)> for Object {
     }
 }
 
-// An index of the names, because looking through them for each new member would be quadratic.
+// With an index of the names, because a linear search for each new member would be quadratic.
 fn extend_large(object: &mut Object, members: impl Iterator<Item = (String, Value)>) {
     let mut members = members.peekable();
     if members.peek().is_none() {

@@ -1,4 +1,4 @@
-//! The checks that the fuzzers run, on seeds, on seeds with a few bytes changed, and on random bytes.
+//! The checks of the fuzz targets, on seeds, on seeds with a few bytes changed, and on random bytes.
 
 mod checks;
 #[allow(dead_code, reason = "each test file uses its part of the generators")]
@@ -57,7 +57,7 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Tokens in any order: more of these are almost JSON than of random bytes.
+/// Tokens in any order: they are closer to JSON than random bytes.
 fn tokens() -> impl Strategy<Value = Vec<u8>> {
     const TOKENS: &[&str] = &[
         "{", "}", "[", "]", ",", ":", "\"a\"", "\"\\u00", "\\ud8", "\\udc00", "\"", "1", "-", "0", ".5", "e",
@@ -77,7 +77,7 @@ fn seeds() {
     }
 }
 
-/// Numbers are what the standard library reads, also with more digits and exponents than a double holds.
+/// Numbers are as the standard library parses them, also with more digits and exponents than a double holds.
 #[test]
 fn long_numbers() {
     let zeros = "0".repeat(400);

@@ -1,4 +1,4 @@
-//! The promises of the order, the key encoding, the paths and the binary form, for arbitrary values.
+//! Properties of the order, the key encoding, the paths and the binary form, for arbitrary values.
 
 #[allow(dead_code, reason = "each test file uses its part of the generators")]
 #[path = "../../testkit/src/values.rs"]
@@ -29,7 +29,7 @@ fn hash(value: &Value) -> u64 {
     hasher.finish()
 }
 
-/// The exact value in sixteenths of the smallest step that `any_number` makes, where it fits.
+/// The exact value in sixteenths of the smallest step of `any_number`, if it fits.
 fn exact(number: Number) -> Option<i128> {
     match number {
         Number::Int(value) => Some(i128::from(value) << 4),

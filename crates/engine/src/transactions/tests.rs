@@ -118,7 +118,7 @@ impl Bench {
     }
 
     fn assert_sound(&self) {
-        self.faults.behave();
+        self.faults.stop_faults();
         let report = verify(&*self.engine.shared.storage).unwrap();
         assert!(report.is_sound(), "{:?}", report.problems);
     }
@@ -695,7 +695,7 @@ fn faults_of_the_storage_never_leave_half_a_transaction() {
         let state = (value(&bench.read("a").unwrap()), bench.read("b").is_some(), bench.read("c").is_some());
         assert_eq!(state, if done { (2, false, true) } else { (1, true, false) }, "{fault:?}");
         if fault != Poison {
-            bench.faults.behave();
+            bench.faults.stop_faults();
             let mut again = bench.begin();
             upsert(&mut again, &item("a", 9)).unwrap();
             create(&mut again, &item("e", 9)).unwrap();
@@ -760,7 +760,7 @@ fn random_transactions(seed: u64, definition: &str, partitions: u32) {
                 if transaction.commit().is_ok() {
                     model = next;
                 }
-                bench.faults.behave();
+                bench.faults.stop_faults();
             }
             _ => {
                 transaction.commit().unwrap();
@@ -891,7 +891,7 @@ fn concurrent_transactions_survive_faults() {
             });
         }
     });
-    bench.faults.behave();
+    bench.faults.stop_faults();
     let (a, b) = (bench.read("a").as_ref().map_or(0, value), bench.read("b").as_ref().map_or(0, value));
     assert_eq!((a, b), (done.load(Ordering::Relaxed), done.load(Ordering::Relaxed)));
     assert_eq!(bench.lsn(), a as u64);

@@ -9,7 +9,7 @@ use super::ContainerError;
 
 pub const FULL_TEXT_LANGUAGES: &[&str] = &["en-US", "de-DE", "es-ES", "fr-FR", "it-IT", "pt-BR", "pt-PT"];
 const LANGUAGE_DEFAULT: &str = "en-US";
-/// The numbers of the languages' locales, as early clients write them.
+/// Locale numbers of the languages, as early clients write them.
 const LOCALES: [(i64, &str); 8] = [
     (1033, "en-US"),
     (1031, "de-DE"),
@@ -52,7 +52,7 @@ fn read_path(entry: &Value, default: &'static str) -> Result<FullTextPath, Conta
     Ok(FullTextPath { path, language: language.to_owned() })
 }
 
-/// By name, or by the number of its locale.
+/// By name, or by locale number.
 fn read_language(given: Option<&Value>, default: &'static str) -> Result<&'static str, ContainerError> {
     let Some(given) = given else { return Ok(default) };
     let number = given.as_i64().or_else(|| given.as_str()?.parse().ok());

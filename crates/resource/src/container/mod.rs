@@ -4,7 +4,7 @@ mod full_text; // full-text policy and indexes
 mod indexing; // indexing policy: paths, precedence, composite, spatial, vector, full text
 mod sections; // the smaller sections of a container
 mod vector_policy; // vector embeddings and indexes
-mod view; // containers made of others
+mod view; // materialised views
 
 use quire_value::{Object, Path, Value};
 
@@ -14,7 +14,7 @@ use crate::partition_key::{PartitionKeyDefinition, PartitionKeyError};
 
 pub use self::full_text::{FULL_TEXT_LANGUAGES, FullTextPath, FullTextPolicy};
 pub use self::indexing::{
-    BoundingBox, CompositePath, IndexingMode, IndexingPolicy, PathOrder, RulePlace, SortOrder, SpatialIndex,
+    BoundingBox, CompositePath, IndexingMode, IndexingPolicy, PathOrder, RuleNode, SortOrder, SpatialIndex,
     SpatialType, TupleIndex,
 };
 pub use self::sections::{ConflictResolution, GeospatialType, UniqueKey};
@@ -23,8 +23,8 @@ pub use self::vector_policy::{
 };
 pub use self::view::{VIEW_MEMBERS, ViewDefinition};
 
-/// A container as the client defined it. `json` is the user part of the resource (no system properties),
-/// defaults added, unknown members preserved, absent options absent; `create` of it gives the same again.
+/// A container as the client defined it. `json` is the user part of the resource (no system properties): defaults
+/// added, unknown members preserved, absent options absent. Creating from it gives the same definition.
 #[derive(Clone, Debug)]
 pub struct ContainerDefinition {
     pub id: String,
@@ -32,20 +32,20 @@ pub struct ContainerDefinition {
     pub indexing: IndexingPolicy,
     /// `None`: TTL off; `-1`: on without default; n: seconds
     pub default_ttl: Option<i32>,
-    /// Where items have the time, in seconds since the epoch, from which their time to live counts
+    /// The path of the time, in seconds since the epoch, from which the time to live counts
     pub ttl_path: Option<Path>,
     pub unique_keys: Vec<UniqueKey>,
     pub conflict_resolution: ConflictResolution,
     pub geospatial: GeospatialType,
-    /// `None`: versions and deletes are not kept
+    /// `None`: versions and deletes are not recorded
     pub change_feed_retention_minutes: Option<u32>,
-    /// Names and query texts, the texts not yet checked.
+    /// Names and query texts. The texts are not checked yet.
     pub computed_properties: Vec<(String, String)>,
     pub vector_embeddings: Vec<VectorEmbedding>,
     pub full_text: FullTextPolicy,
     /// Ids of the client encryption keys that the policy names.
     pub encryption_keys: Vec<String>,
-    /// The container's items are made of those of another one.
+    /// Set for a materialised view.
     pub view: Option<ViewDefinition>,
     /// The normalised JSON as it is returned.
     pub json: Object,
@@ -85,7 +85,8 @@ const MEMBERS: [&str; 16] = [
     "globalSecondaryIndexDefinition",
 ];
 
-/// What the server adds to a container when it is read. Clients send it back; it is not part of the definition.
+/// Members that the server adds when a container is read. Clients send them back; they are not part of the
+/// definition.
 const SYSTEM_MEMBERS: [&str; 11] = [
     "_rid",
     "_self",
@@ -142,10 +143,10 @@ impl ContainerDefinition {
         Ok(definition)
     }
 
-    /// Validates a replacement against what exists (immutable parts; omitted sections reset).
+    /// Validates a replacement against the existing definition (immutable parts; omitted sections are reset).
     pub fn replace(&self, json: &Value) -> Result<ContainerDefinition, ContainerError> {
         let mut given = json.as_object().ok_or_else(|| wrong("the container", "an object"))?.clone();
-        // Fixed at creation, so leaving it out cannot mean the default.
+        // Fixed at creation, so omitting it cannot mean the default.
         if members::present(&given, "conflictResolutionPolicy").is_none() {
             given.set("conflictResolutionPolicy", self.member("conflictResolutionPolicy"));
         }
@@ -161,7 +162,7 @@ impl ContainerDefinition {
         Ok(replacement)
     }
 
-    /// Rules that containers from before them need not follow.
+    /// Rules that older containers need not satisfy.
     pub fn check_new(&self) -> Result<(), ContainerError> {
         let mut spatial = self.indexing.spatial.iter();
         match (self.geospatial, spatial.find(|index| index.bounding_box.is_some())) {
@@ -198,7 +199,7 @@ impl ContainerDefinition {
         )
     }
 
-    /// The source of a view is found: its name and rid become part of the definition.
+    /// Adds the name and rid of a view's source to the definition, when the source is resolved.
     pub fn set_source(&mut self, id: &str, rid: &str) {
         let Some(view) = &mut self.view else { return };
         (view.source_id, view.source_rid) = (Some(id.to_owned()), Some(rid.to_owned()));
@@ -209,7 +210,7 @@ impl ContainerDefinition {
         }
     }
 
-    /// Rules over more than one section.
+    /// Rules across sections.
     fn check_sections_agree(&self) -> Result<(), ContainerError> {
         if self.view.is_some() {
             self.check_view()?;
@@ -226,7 +227,7 @@ impl ContainerDefinition {
         }
     }
 
-    /// A view follows its source: it has no rules by which items could be refused or go by themselves.
+    /// A view follows its source: it has no rules that could refuse or expire items.
     fn check_view(&self) -> Result<(), ContainerError> {
         let forbidden = [
             (self.default_ttl.is_some(), "defaultTtl", "its items go when those of its source go"),
@@ -264,7 +265,7 @@ impl ContainerDefinition {
         json
     }
 
-    /// Paths as the client spelt them, the kind always, the version only if it was given.
+    /// Paths as the client wrote them, the kind always, the version only if it was given.
     fn write_partition_key(&self, given: &Value) -> Value {
         let mut written = self.partition_key.to_json().as_object().cloned().unwrap_or_default();
         for (name, value) in given.as_object().into_iter().flat_map(Object::iter) {

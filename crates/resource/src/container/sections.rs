@@ -15,7 +15,7 @@ const SYSTEM_PROPERTIES: [&str; 7] = ["id", "_rid", "_self", "_etag", "_ts", "_a
 const LAST_WRITER_WINS_PATH: &str = "/_ts";
 const ENCRYPTION_ALGORITHM: &str = "AEAD_AES_256_CBC_HMAC_SHA256";
 
-/// Values at the paths are unique together within a logical partition.
+/// The combination of the values at the paths is unique within a logical partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UniqueKey {
     pub paths: Vec<Path>,
@@ -26,7 +26,7 @@ pub enum ConflictResolution {
     LastWriterWins {
         path: String,
     },
-    /// An empty procedure leaves conflicts to the conflict feed.
+    /// An empty procedure means that conflicts stay in the conflict feed.
     Custom {
         procedure: String,
     },
@@ -147,7 +147,7 @@ fn custom(procedure: &str) -> Result<ConflictResolution, ContainerError> {
 }
 
 impl ConflictResolution {
-    /// Over what the client sent, so that members unknown here stay.
+    /// Written over what the client sent, so that unknown members stay.
     pub(crate) fn write_over(&self, given: Option<&Value>) -> Value {
         let (mode, path, procedure) = match self {
             ConflictResolution::LastWriterWins { path } => ("LastWriterWins", path.as_str(), ""),
@@ -190,7 +190,7 @@ impl GeospatialType {
     }
 }
 
-/// `computedProperties`: names and query texts, which are checked where queries are understood.
+/// `computedProperties`: names and query texts. The texts are checked by the query compiler.
 pub(crate) fn read_computed_properties(list: &Value) -> Result<Vec<(String, String)>, ContainerError> {
     let entries = members::as_array(list, "computedProperties")?;
     check_count("computedProperties", entries.len(), COMPUTED_PROPERTIES_MAX)?;
@@ -231,7 +231,7 @@ fn check_computed_name(name: &str) -> Result<(), ContainerError> {
     Ok(())
 }
 
-/// `changeFeedPolicy`: minutes for which versions and deletes are kept. 0 keeps none.
+/// `changeFeedPolicy`: minutes for which versions and deletes are retained. 0: none.
 pub(crate) fn read_change_feed_retention(policy: &Value) -> Result<Option<u32>, ContainerError> {
     let policy = members::as_object(policy, "changeFeedPolicy")?;
     let current = read_minutes(policy, "retentionDuration")?;
@@ -248,7 +248,7 @@ fn read_minutes(policy: &Object, name: &str) -> Result<Option<u32>, ContainerErr
     minutes.map(Some).ok_or_else(|| wrong(&format!("changeFeedPolicy.{name}"), "a whole number of minutes"))
 }
 
-/// `clientEncryptionPolicy`: clients encrypt; the shape is checked, and the ids of the keys that it names are told.
+/// `clientEncryptionPolicy`: clients encrypt. Checks the structure and returns the ids of its keys.
 pub(crate) fn read_client_encryption(policy: &Value) -> Result<Vec<String>, ContainerError> {
     const PARENT: &str = "clientEncryptionPolicy";
     let policy = members::as_object(policy, PARENT)?;

@@ -28,7 +28,7 @@ fn show(definition: Result<ContainerDefinition, ContainerError>) -> String {
     }
 }
 
-/// Each input and below it what comes of it.
+/// Prints each input, and below it the result.
 fn check(inputs: &[&str], expect: Expect) {
     let shown = inputs
         .iter()
@@ -49,7 +49,7 @@ fn check_each(
     expect.assert_eq(&shown.collect::<String>());
 }
 
-/// The members that differ from those of the plainest container.
+/// The members that differ from those of a minimal container.
 fn show_difference(definition: Result<ContainerDefinition, ContainerError>) -> String {
     let plain = with("").unwrap().json;
     match definition {
@@ -595,7 +595,7 @@ const SAME: &str = r#""id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","ve
 
 #[test]
 fn replacing() {
-    // Sections left out are reset.
+    // Omitted sections are reset.
     check_replace(
         r#""defaultTtl":60,"computedProperties":[{"name":"a","query":"q"}],"indexingPolicy":{"excludedPaths":[{"path":"/*"}]},"other":1"#,
         &format!("{{{SAME}}}"),
@@ -752,7 +752,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever a member holds, it is refused or accepted for good.
+    /// Any value of a member is refused, or accepted unchanged.
     #[test]
     fn any_member_is_refused_or_kept(name in proptest::sample::select(MEMBERS.to_vec()), value in any_json()) {
         let mut json = parse(r#"{"id":"c","partitionKey":{"paths":["/pk"]}}"#).as_object().cloned().unwrap();

@@ -109,7 +109,7 @@ fn read_dimensions(entry: &Object) -> Result<u32, ContainerError> {
         dimensions.ok_or_else(|| wrong("vectorEmbeddingPolicy.vectorEmbeddings.dimensions", "an integer"))?;
     match u32::try_from(dimensions) {
         Ok(dimensions @ 1..=DIMENSIONS_MAX) => Ok(dimensions),
-        // Clients look for either of the service's two wordings.
+        // Clients expect one of the service's two texts.
         _ if dimensions < 1 => Err(invalid(format!(
             "The Vector Embedding Policy has Dimensions:{dimensions}: it has invalid Dimensions:{dimensions}, it \
              should be positive integer."
@@ -200,7 +200,7 @@ fn read_shard_path(entry: &Object) -> Result<Option<Path>, ContainerError> {
     Ok(Some(path))
 }
 
-/// Which kind of index takes which option.
+/// Which options each kind of index allows.
 fn check_options(index: &VectorIndex) -> Result<(), ContainerError> {
     let (kind, quantized) = match index.kind {
         VectorIndexKind::Flat => ("flat", false),
@@ -239,7 +239,7 @@ fn out_of_range(parameter: &str, value: i64, minimum: i64, maximum: i64) -> Cont
     ))
 }
 
-/// Each index needs an embedding of its path, and limits follow from it.
+/// Each index needs an embedding of its path, which sets limits for it.
 pub(crate) fn check_indexes(
     indexes: &[VectorIndex],
     embeddings: &[VectorEmbedding],
@@ -266,7 +266,7 @@ pub(crate) fn check_indexes(
     Ok(())
 }
 
-/// What exists stays as it is; new entries may come, and indexes may go.
+/// Existing embeddings stay unchanged; new ones may be added, and indexes may be removed.
 pub(crate) fn check_replacement(
     (old_embeddings, old_indexes): (&[VectorEmbedding], &[VectorIndex]),
     (embeddings, indexes): (&[VectorEmbedding], &[VectorIndex]),

@@ -1,4 +1,4 @@
-//! The definition of a view: a container whose items are made of those of another one.
+//! The definition of a materialised view: a container whose items are derived from those of another.
 
 use quire_value::{Object, Value};
 
@@ -6,20 +6,20 @@ use crate::members::{self, invalid, wrong};
 
 use super::ContainerError;
 
-/// What the section may be called. Clients that know both names send both.
+/// Names of the section. Clients that know both names send both.
 pub const VIEW_MEMBERS: [&str; 2] = ["materializedViewDefinition", "globalSecondaryIndexDefinition"];
-/// What the name of the source may be called.
+/// Names of the member with the source's name.
 const SOURCE_NAMES: [&str; 2] = ["sourceCollectionId", "sourceContainerId"];
 const SOURCE_RID: &str = "sourceCollectionRid";
-/// The server's, when the container is read.
+/// Added by the server when the container is read.
 const STATUS: &str = "status";
 
-/// Where the items of a view come from. The text of the projection is checked where queries are understood.
+/// The source of a view. The text of the projection is checked by the query compiler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewDefinition {
     /// By name, in the same database.
     pub source_id: Option<String>,
-    /// As text. The server adds it, and then it is what counts.
+    /// As text. Added by the server; from then on it identifies the source.
     pub source_rid: Option<String>,
     /// `SELECT …`
     pub projection: String,
@@ -57,7 +57,7 @@ impl ViewDefinition {
         Ok(ViewDefinition { source_id, source_rid, projection })
     }
 
-    /// Fixed at creation, so leaving it out of a replacement cannot mean that there is none.
+    /// Fixed at creation, so omitting it in a replacement cannot mean that there is none.
     pub(crate) fn keep(container: &Object, replacement: &mut Object) {
         if VIEW_MEMBERS.iter().any(|name| members::present(replacement, name).is_some()) {
             return;
@@ -67,7 +67,7 @@ impl ViewDefinition {
         }
     }
 
-    /// Over what the client sent, so that members unknown here stay.
+    /// Written over what the client sent, so that unknown members stay.
     pub(crate) fn write_over(&self, given: &Value) -> Value {
         let mut section = given.as_object().cloned().unwrap_or_default();
         section.remove(STATUS);
@@ -82,7 +82,7 @@ impl ViewDefinition {
         section.into()
     }
 
-    /// Whether a replacement says nothing else; what it leaves out stays.
+    /// Whether a replacement changes nothing; omitted members stay.
     pub(crate) fn is_same(&self, replacement: &ViewDefinition) -> bool {
         let same = |old: &Option<String>, new: &Option<String>| new.is_none() || old == new;
         self.projection == replacement.projection

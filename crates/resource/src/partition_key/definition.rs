@@ -9,13 +9,13 @@ use crate::policy_path::{self, BadPath};
 use super::epk::{self, EffectivePartitionKey};
 use super::{Component, PATHS_MAX, PartitionKey, PartitionKeyError};
 
-/// Of containers that were made without a partition key.
+/// The path for containers that were created without a partition key.
 pub const SYSTEM_KEY_PATH: &str = "/_partitionKey";
-/// Of both versions: version 1 takes its hash from the beginning, and stores and compares the whole value.
+/// For both versions: version 1 hashes only the beginning, but stores and compares the whole value.
 const VALUE_LENGTH_MAX_BYTES: usize = 2048;
-/// Longer strings are told apart by a hash of their own in version 1, whose effective keys know their first 101 bytes. On disk:
-/// keys of id rows are made of it.
-const CUT_FROM_BYTES: usize = 101;
+/// Effective keys of version 1 contain only the first 101 bytes of a string, so longer strings are distinguished by
+/// an additional hash. On disk: keys of id rows contain it.
+const TRUNCATED_FROM_BYTES: usize = 101;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionKeyKind {
@@ -107,7 +107,7 @@ impl PartitionKeyDefinition {
         object.into()
     }
 
-    /// True when both put every item into the same place, whether or not the version is written out.
+    /// True when both place every item alike, whether or not the version is written out.
     pub fn same_as(&self, other: &PartitionKeyDefinition) -> bool {
         self.paths == other.paths
             && self.kind == other.kind
@@ -119,14 +119,14 @@ impl PartitionKeyDefinition {
     pub fn extract(&self, item: Node<'_>) -> Result<PartitionKey, PartitionKeyError> {
         let key = PartitionKey(self.paths.iter().map(|path| component_at(item, path)).collect());
         self.check_lengths(&key)?;
-        // Items from before containers had partition keys are all in the empty key.
+        // Items from before containers had partition keys all have the empty key.
         if self.system_key && key.0 == [Component::Undefined] {
             return Ok(PartitionKey(Vec::new()));
         }
         Ok(key)
     }
 
-    /// Complete key required (point operations).
+    /// Requires a complete key (point operations).
     pub fn check_complete(&self, key: &PartitionKey) -> Result<(), PartitionKeyError> {
         self.check_prefix(key)?;
         let empty_allowed = self.system_key && key.0.is_empty();
@@ -136,7 +136,7 @@ impl PartitionKeyDefinition {
         Ok(())
     }
 
-    /// A prefix is enough (queries, change feed).
+    /// Allows a prefix (queries, change feed).
     pub fn check_prefix(&self, key: &PartitionKey) -> Result<(), PartitionKeyError> {
         if key.0.len() > self.paths.len() {
             return Err(PartitionKeyError::TooMany);
@@ -160,10 +160,10 @@ impl PartitionKeyDefinition {
         epk::effective(self.kind, self.version, &key.0)
     }
 
-    /// What tells a key from others where its effective key knows only the beginning of a value: that and a hash of the whole.
-    /// `None`: the effective key does.
+    /// For a key whose effective key contains only the beginning of a value: the effective key with a hash of the
+    /// whole value. `None`: the effective key identifies it.
     pub fn identity(&self, key: &PartitionKey) -> Option<EffectivePartitionKey> {
-        if !self.is_cut(key) {
+        if !self.is_truncated(key) {
             return None;
         }
         let (mut encoded, mut identity) = (Vec::new(), self.effective(key));
@@ -174,8 +174,8 @@ impl PartitionKeyDefinition {
         Some(identity)
     }
 
-    fn is_cut(&self, key: &PartitionKey) -> bool {
-        let is_long = |component: &Component| matches!(component, Component::String(text) if text.len() > CUT_FROM_BYTES);
+    fn is_truncated(&self, key: &PartitionKey) -> bool {
+        let is_long = |component: &Component| matches!(component, Component::String(text) if text.len() > TRUNCATED_FROM_BYTES);
         self.version == 1 && self.kind != PartitionKeyKind::MultiHash && key.0.iter().any(is_long)
     }
 

@@ -1,6 +1,6 @@
-//! Effective partition keys: where a key lies in a container's hash space.
+//! Effective partition keys: the position of a key in a container's hash space.
 //!
-//! Let a component be written in two ways (`UTF-8` is the string's bytes):
+//! A component has two encodings (`UTF-8` is the string's bytes):
 //!
 //! | type                          | for hashing, V2 / V1                           | ordered                      |
 //! |-------------------------------|------------------------------------------------|------------------------------|
@@ -48,7 +48,7 @@ impl EffectivePartitionKey {
         self.0.iter().map(|byte| format!("{byte:02X}")).collect()
     }
 
-    /// Accepts an odd number of digits too (clients write bounds by hand): as text, `1F3` is just before `1F30`.
+    /// Also accepts an odd number of digits (clients write bounds by hand): as text, `1F3` is just before `1F30`.
     pub fn from_hex(text: &str) -> Option<EffectivePartitionKey> {
         let digit = |digit: u8| (digit as char).to_digit(16).map(|value| value as u8);
         let bytes = text.as_bytes().chunks(2).map(|pair| {
@@ -88,7 +88,7 @@ impl EffectivePartitionKey {
         EffectivePartitionKey(floor)
     }
 
-    /// By search, since a bound need not hold a whole number.
+    /// By search, since a bound need not contain a complete number.
     fn rid_prefix_v1(&self) -> u32 {
         let mut floor = Vec::with_capacity(16);
         let prefix = first_prefix(|prefix| {
@@ -121,7 +121,7 @@ impl EpkRange {
         EpkRange { min: prefix.clone(), max }
     }
 
-    /// `count` ranges that tile "" .. "FF", evenly over the space that `definition`'s hash really uses.
+    /// `count` ranges that cover "" .. "FF" without gaps, evenly over the part that the hash of `definition` uses.
     pub fn split_evenly(definition: &PartitionKeyDefinition, count: usize) -> Vec<EpkRange> {
         let count = count.max(1);
         let mut ranges = Vec::with_capacity(count);
@@ -135,8 +135,8 @@ impl EpkRange {
         ranges
     }
 
-    /// Smallest and largest 24-bit item rid prefix (see [`PartitionKeyDefinition::rid_prefix`]) that can occur in this
-    /// range. Smallest above largest: none can.
+    /// Smallest and largest 24-bit item rid prefix (see [`PartitionKeyDefinition::rid_prefix`]) that can occur in
+    /// this range. If smallest is above largest, none can.
     pub fn rid_prefixes(&self, kind: PartitionKeyKind, version: u8) -> (u32, u32) {
         let mut floor = Vec::with_capacity(16);
         let beyond = first_prefix(|prefix| {
@@ -150,7 +150,7 @@ impl EpkRange {
     }
 }
 
-/// The smallest prefix for which `holds`, which must stay true once it is; one more than the largest if none.
+/// The smallest prefix for which `holds` is true (it must be monotonic); one more than the largest if none.
 fn first_prefix(mut holds: impl FnMut(u32) -> bool) -> u32 {
     let (mut low, mut high) = (0, RID_PREFIX_MAX + 1);
     while low < high {
@@ -188,7 +188,7 @@ fn prefix_floor(kind: PartitionKeyKind, version: u8, prefix: u32, floor: &mut Ve
 fn boundary(definition: &PartitionKeyDefinition, index: usize, count: usize) -> EffectivePartitionKey {
     let mut key = Vec::with_capacity(16);
     match (definition.kind, definition.version) {
-        // No hash spreads these keys. Most are strings of printable ASCII: their first bytes after the marker.
+        // These keys are not hashed. Most are strings of printable ASCII: their first bytes after the marker.
         (PartitionKeyKind::Range, _) => {
             const FIRST: u32 = 0x0821_0000;
             const LAST: u32 = 0x0880_0000;

@@ -7,7 +7,7 @@ use quire_value::{Limits, Number, Value, text};
 use super::epk;
 use super::{PATHS_MAX, PartitionKeyError};
 
-/// Equality and hash see numbers as doubles with one zero, as the effective key does.
+/// Equality and hash treat numbers as doubles with one zero, like the effective key.
 #[derive(Clone, Debug)]
 pub enum Component {
     Undefined,
@@ -31,7 +31,7 @@ impl PartitionKey {
         components.map(PartitionKey).ok_or_else(error)
     }
 
-    /// ASCII alone, so it can travel in a header.
+    /// ASCII only, so it can be sent in a header.
     pub fn to_header(&self) -> String {
         let mut header = Vec::from(*b"[");
         for (index, component) in self.0.iter().enumerate() {
@@ -61,9 +61,9 @@ impl PartitionKey {
         }
     }
 
-    /// The key at the front of `bytes` and what follows it.
+    /// The key at the front of `bytes`, and the bytes after it.
     pub fn decode(bytes: &[u8]) -> Result<(PartitionKey, &[u8]), PartitionKeyError> {
-        let (&count, mut rest) = bytes.split_first().ok_or(CUT_SHORT)?;
+        let (&count, mut rest) = bytes.split_first().ok_or(TRUNCATED)?;
         if usize::from(count) > PATHS_MAX {
             return Err(PartitionKeyError::Corrupt { reason: "more components than a definition can have" });
         }
@@ -89,7 +89,7 @@ impl std::fmt::Display for PartitionKey {
     }
 }
 
-const CUT_SHORT: PartitionKeyError = PartitionKeyError::Corrupt { reason: "cut short" };
+const TRUNCATED: PartitionKeyError = PartitionKeyError::Corrupt { reason: "cut short" };
 
 impl Component {
     /// The value of the component in a query; undefined stays undefined.
@@ -133,20 +133,20 @@ impl Component {
     }
 
     fn decode(bytes: &[u8]) -> Result<(Component, &[u8]), PartitionKeyError> {
-        let (&tag, rest) = bytes.split_first().ok_or(CUT_SHORT)?;
+        let (&tag, rest) = bytes.split_first().ok_or(TRUNCATED)?;
         match tag {
             epk::UNDEFINED => Ok((Component::Undefined, rest)),
             epk::NULL => Ok((Component::Null, rest)),
             epk::FALSE => Ok((Component::Bool(false), rest)),
             epk::TRUE => Ok((Component::Bool(true), rest)),
             epk::NUMBER => {
-                let (bits, rest) = rest.split_first_chunk().ok_or(CUT_SHORT)?;
+                let (bits, rest) = rest.split_first_chunk().ok_or(TRUNCATED)?;
                 Ok((Component::Number(f64::from_bits(u64::from_le_bytes(*bits))), rest))
             }
             epk::STRING => {
-                let (length, rest) = rest.split_first_chunk().ok_or(CUT_SHORT)?;
+                let (length, rest) = rest.split_first_chunk().ok_or(TRUNCATED)?;
                 let (value, rest) =
-                    rest.split_at_checked(usize::from(u16::from_le_bytes(*length))).ok_or(CUT_SHORT)?;
+                    rest.split_at_checked(usize::from(u16::from_le_bytes(*length))).ok_or(TRUNCATED)?;
                 let value = std::str::from_utf8(value)
                     .map_err(|_| PartitionKeyError::Corrupt { reason: "a string that is not UTF-8" })?;
                 Ok((Component::String(value.to_owned()), rest))

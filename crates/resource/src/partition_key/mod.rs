@@ -1,4 +1,4 @@
-//! Partition key definitions, keys and where they lie in the hash space.
+//! Partition key definitions, keys, and their positions in the hash space.
 
 mod definition; // paths, kind and version; extraction from items
 mod epk; // effective partition keys: V1, V2, MultiHash
@@ -23,7 +23,7 @@ pub enum PartitionKeyError {
     TooMany,
     #[error("partition key value of {bytes} bytes is longer than {bytes_max}")]
     TooLong { bytes: usize, bytes_max: usize },
-    /// Not the client's fault: bytes that were stored do not decode.
+    /// Stored bytes do not decode. Not the client's fault.
     #[error("corrupt partition key: {reason}")]
     Corrupt { reason: &'static str },
 }

@@ -1,4 +1,4 @@
-//! Definitions and keys in, and what comes of them.
+//! Definitions and keys as they are parsed, encoded or refused.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ fn definition(json: &str) -> PartitionKeyDefinition {
     PartitionKeyDefinition::from_json(&parse(json)).unwrap()
 }
 
-/// Each input and below it what comes of it.
+/// Prints each input, and below it the result.
 fn check(inputs: &[&str], expect: Expect) {
     let shown = inputs.iter().map(|json| format!("{json}\n    {}\n", show(json)));
     expect.assert_eq(&shown.collect::<String>());

@@ -29,7 +29,7 @@ impl Analysis {
 /// Wildcards do not cover computed properties.
 fn is_indexed(key: &OrderKey, policy: &IndexingPolicy) -> bool {
     if !key.is_computed {
-        return policy.decide(&key.path);
+        return policy.is_indexed(&key.path);
     }
     let covers = |included: &Path| match included.0.split_last() {
         Some((Segment::Scalar, names)) => names == key.path.0,
@@ -106,7 +106,7 @@ impl IndexMetrics {
     }
 
     fn single(&mut self, path: &Path, is_precise: bool, policy: &IndexingPolicy) {
-        let indexes = if policy.decide(path) { &mut self.utilized } else { &mut self.potential };
+        let indexes = if policy.is_indexed(path) { &mut self.utilized } else { &mut self.potential };
         let spec = format!("{path}/?");
         match indexes.single.iter_mut().find(|index| index.spec == spec) {
             Some(index) => index.is_precise &= is_precise,

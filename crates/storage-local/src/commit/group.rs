@@ -1,14 +1,15 @@
-//! Group commit: whoever finds no leader commits for everybody who is waiting.
+//! GroupCommit commit: a writer that finds no leader becomes the leader and commits for all waiting writers.
 //!
-//! A writer queues its work. If nobody leads, it leads: it takes what is waiting, writes it as one journal batch with
-//! one sync, and answers everybody. Meanwhile newcomers queue; the first of them leads the next round. So a lone
-//! writer pays for one append and one sync, and sixteen share them. There is no thread and no timer.
+//! A writer queues its work. If there is no leader, it becomes the leader: it takes the queue, writes it as one
+//! journal batch with one sync, and answers all writers. Writers that arrive meanwhile queue; the first of them leads
+//! the next round. So a single writer pays for one append and one sync, and sixteen writers share them. There is no
+//! thread and no timer.
 //!
 //! Invariants: one leader at a time; a leader's own work is the first of its round; two works of one round never
-//! touch the same key (the second waits for the next round), since a batch has no order.
+//! write the same key (the second sleep_unless_ended for the next round), since a batch has no order.
 
-use crate::Open;
-use crate::commit::state::{Ledger, State};
+use crate::OpenStore;
+use crate::commit::state::{Ledger, StorageState};
 use crate::error::failed;
 use crate::index_rows::packed::{Delta, DeltaBuilder, packed_key};
 use crate::log::record::{
@@ -24,11 +25,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A round is closed beyond these, so that a journal batch stays of a reasonable size.
+/// Limits of a round, so that a journal batch keeps a reasonable size.
 const ROUND_BYTES_MAX: usize = 16 << 20;
 const ROUND_WORKS_MAX: usize = 1024;
 
-/// One row, ready for the batch.
+/// One row, prepared for the batch.
 pub(crate) struct ReadyRow {
     pub(crate) space: Space,
     pub(crate) keyspace: Keyspace,
@@ -41,7 +42,7 @@ pub(crate) enum Work {
     Fence { partition: PartitionId, epoch: u64 },
 }
 
-/// What a finished work came to.
+/// The result of a finished work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
     Committed(Committed),
@@ -51,7 +52,7 @@ pub(crate) enum Answer {
 type Outcome = Result<Answer, CommitError>;
 
 #[derive(Default)]
-pub(crate) struct Group {
+pub(crate) struct GroupCommit {
     queue: Mutex<Queue>,
     idle: Condvar,
     hasher: RandomState,
@@ -60,101 +61,101 @@ pub(crate) struct Group {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
-    led: bool,
+    has_leader: bool,
     closed: bool,
 }
 
 struct Waiting {
     work: Work,
-    seat: Arc<Seat>,
+    waiter: Arc<Waiter>,
 }
 
-/// Where a waiting writer is told.
+/// Where a waiting writer receives its result.
 #[derive(Default)]
-struct Seat {
-    turn: Mutex<Turn>,
+struct Waiter {
+    signal: Mutex<Signal>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-enum Turn {
+enum Signal {
     #[default]
     Wait,
     Lead,
     Done(Outcome),
 }
 
-impl Seat {
-    fn tell(&self, turn: Turn) {
-        *self.turn.lock() = turn;
+impl Waiter {
+    fn send(&self, signal: Signal) {
+        *self.signal.lock() = signal;
         self.changed.notify_one();
     }
 
-    /// Waits for a change; `None` means: lead.
+    /// Waits for a result; `None` means that this writer becomes the leader.
     fn wait(&self) -> Option<Outcome> {
-        let mut turn = self.turn.lock();
+        let mut signal = self.signal.lock();
         loop {
-            match std::mem::take(&mut *turn) {
-                Turn::Wait => self.changed.wait(&mut turn),
-                Turn::Lead => return None,
-                Turn::Done(outcome) => return Some(outcome),
+            match std::mem::take(&mut *signal) {
+                Signal::Wait => self.changed.wait(&mut signal),
+                Signal::Lead => return None,
+                Signal::Done(outcome) => return Some(outcome),
             }
         }
     }
 }
 
-impl Group {
+impl GroupCommit {
     /// Blocks until the work is durable and visible, or refused.
-    pub(crate) fn submit(&self, work: Work, open: &Open) -> Outcome {
-        let seat = Arc::new(Seat::default());
+    pub(crate) fn submit(&self, work: Work, open: &OpenStore) -> Outcome {
+        let waiter = Arc::new(Waiter::default());
         let leads = {
             let mut queue = self.queue.lock();
             if queue.closed {
                 return Err(StorageError::Closed.into());
             }
-            queue.waiting.push_back(Waiting { work, seat: seat.clone() });
-            !std::mem::replace(&mut queue.led, true)
+            queue.waiting.push_back(Waiting { work, waiter: waiter.clone() });
+            !std::mem::replace(&mut queue.has_leader, true)
         };
-        if !leads && let Some(outcome) = seat.wait() {
+        if !leads && let Some(outcome) = waiter.wait() {
             return outcome;
         }
         self.lead(open);
-        seat.wait().unwrap_or(Err(StorageError::Poisoned { during: "hand-over" }.into()))
+        waiter.wait().unwrap_or(Err(StorageError::Poisoned { during: "hand-over" }.into()))
     }
 
-    /// Refuses new work and waits for what was taken.
+    /// Refuses new work and sleep_unless_ended for queued work.
     pub(crate) fn close(&self) {
         let mut queue = self.queue.lock();
         queue.closed = true;
-        while queue.led {
+        while queue.has_leader {
             self.idle.wait(&mut queue);
         }
     }
 
-    fn lead(&self, open: &Open) {
+    fn lead(&self, open: &OpenStore) {
         let state = &open.state;
         let waited = open.store.wait_for_room().and_then(|time| Ok(time + open.views.wait_for_room(state)?));
         let round = self.take_round();
         match waited {
-            Ok(_) if !open.room.is_enough() => {
+            Ok(_) if !open.disk_space.is_enough() => {
                 refuse_round(round, || StorageError::DiskFull { doing: "committing".into() });
             }
             Ok(waited) => {
-                state.figures.stalled_microseconds.fetch_add(waited.as_micros() as u64, Ordering::Relaxed);
+                state.counters.stalled_microseconds.fetch_add(waited.as_micros() as u64, Ordering::Relaxed);
                 commit_round(round, open);
                 let merged = open.views.merge_small();
-                state.figures.merged_rows.fetch_add(merged as u64, Ordering::Relaxed);
-                state.figures.merged_rows_max.fetch_max(merged as u64, Ordering::Relaxed);
+                state.counters.merged_rows.fetch_add(merged as u64, Ordering::Relaxed);
+                state.counters.merged_rows_max.fetch_max(merged as u64, Ordering::Relaxed);
             }
             Err(_) => {
                 state.halt("flush");
                 refuse_round(round, || refusal(state));
             }
         }
-        self.hand_over();
+        self.appoint_leader();
     }
 
-    /// What is waiting, from the front, up to the bounds or the first key that occurs twice.
+    /// Takes work from the front of the queue, up to the limits or the first key that occurs twice.
     fn take_round(&self) -> Vec<Waiting> {
         let mut queue = self.queue.lock();
         let (mut round, mut bytes, mut keys) = (Vec::new(), 0, HashSet::new());
@@ -163,7 +164,7 @@ impl Group {
             if round.len() >= ROUND_WORKS_MAX || (bytes > 0 && bytes + next.work.bytes() > ROUND_BYTES_MAX) {
                 break;
             }
-            if !alone && !self.enter_keys(&next.work, &mut keys) {
+            if !alone && !self.add_keys(&next.work, &mut keys) {
                 break;
             }
             bytes += next.work.bytes();
@@ -172,8 +173,8 @@ impl Group {
         round
     }
 
-    /// Whether none of the work's keys was entered before. Works by hash: a collision only ends a round early.
-    fn enter_keys(&self, work: &Work, keys: &mut HashSet<u64>) -> bool {
+    /// Whether none of the work's keys is in the round yet. By hash: a collision only ends a round early.
+    fn add_keys(&self, work: &Work, keys: &mut HashSet<u64>) -> bool {
         let Work::Commit { rows, delta, .. } = work else { return true };
         let plain = rows.iter().map(|row| (row.space.0, &row.key[..]));
         let merged =
@@ -186,12 +187,12 @@ impl Group {
         true
     }
 
-    fn hand_over(&self) {
+    fn appoint_leader(&self) {
         let mut queue = self.queue.lock();
         match queue.waiting.front() {
-            Some(next) => next.seat.tell(Turn::Lead),
+            Some(next) => next.waiter.send(Signal::Lead),
             None => {
-                queue.led = false;
+                queue.has_leader = false;
                 self.idle.notify_all();
             }
         }
@@ -199,7 +200,7 @@ impl Group {
 }
 
 impl Work {
-    /// A commit of our own, which nobody will ask for.
+    /// For an internal commit that nobody resolves by token.
     pub(crate) fn without_token(mut self) -> Work {
         if let Work::Commit { token, .. } = &mut self {
             *token = None;
@@ -215,18 +216,18 @@ impl Work {
     }
 }
 
-/// Why a state that takes no writes takes none.
-fn refusal(state: &State) -> StorageError {
+/// The error of a state that accepts no writes.
+fn refusal(state: &StorageState) -> StorageError {
     state.poisoned().unwrap_or(StorageError::Poisoned { during: "commit" })
 }
 
 fn refuse_round(round: Vec<Waiting>, error: impl Fn() -> StorageError) {
     for waiting in round {
-        waiting.seat.tell(Turn::Done(Err(error().into())));
+        waiting.waiter.send(Signal::Done(Err(error().into())));
     }
 }
 
-fn commit_round(round: Vec<Waiting>, open: &Open) {
+fn commit_round(round: Vec<Waiting>, open: &OpenStore) {
     let state = &open.state;
     if state.poisoned().is_some() {
         return refuse_round(round, || refusal(state));
@@ -237,8 +238,8 @@ fn commit_round(round: Vec<Waiting>, open: &Open) {
         let mut ledger = state.ledger.lock();
         for waiting in round {
             match batch.take(waiting.work, &mut ledger) {
-                Ok(answer) => answered.push((waiting.seat, answer)),
-                Err(error) => waiting.seat.tell(Turn::Done(Err(error))),
+                Ok(answer) => answered.push((waiting.waiter, answer)),
+                Err(error) => waiting.waiter.send(Signal::Done(Err(error))),
             }
         }
         if !batch.commits.is_empty() {
@@ -248,8 +249,8 @@ fn commit_round(round: Vec<Waiting>, open: &Open) {
     if !batch.commits.is_empty() {
         batch.write();
     }
-    for (seat, answer) in answered {
-        seat.tell(Turn::Done(match state.poisoned() {
+    for (waiter, answer) in answered {
+        waiter.send(Signal::Done(match state.poisoned() {
             None => Ok(answer),
             Some(error) => Err(error.into()),
         }));
@@ -258,10 +259,10 @@ fn commit_round(round: Vec<Waiting>, open: &Open) {
 
 /// The journal batch of a round.
 struct Batch<'a> {
-    open: &'a Open,
+    open: &'a OpenStore,
     store: &'a Store,
     inner: OwnedWriteBatch,
-    /// Rows that go through runs.
+    /// Rows that are kept in runs.
     deltas: DeltaBuilder,
     delta: Delta,
     sequence: u64,
@@ -272,7 +273,7 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(open: &'a Open, works: usize) -> Batch<'a> {
+    fn new(open: &'a OpenStore, works: usize) -> Batch<'a> {
         let store = &open.store;
         let inner = OwnedWriteBatch::with_capacity(store.database.clone(), works * 8 + 2)
             .durability(Some(PersistMode::SyncData));
@@ -290,7 +291,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Adds a work whose token is new and whose guards hold, as of the works before it.
+    /// Adds a work if its token is new and its guards hold after the works before it.
     fn take(&mut self, work: Work, ledger: &mut Ledger) -> Outcome {
         match work {
             Work::Commit { guards, token, rows, delta, .. } => {
@@ -321,7 +322,7 @@ impl<'a> Batch<'a> {
         ledger.chain.newest.sequence + self.commits.len() as u64
     }
 
-    /// A space goes through runs from its first index rows on, also where a work was prepared before it did.
+    /// A space is kept in runs from its first index rows on, also for a work that was prepared before.
     fn add_rows(&mut self, rows: Vec<ReadyRow>, delta: Delta) {
         let views = &self.open.views;
         views.add_merged(delta.with_rows);
@@ -392,14 +393,14 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Journal, sync, memtables, publish; then the acknowledgement. The state says whether it failed.
+    /// Journal, sync, memtables, publish; then the acknowledgement. A failure is recorded in the state.
     fn write(self) {
         let (inner, state) = (self.inner, &self.open.state);
         let gate = self.open.views.gate();
-        // A panic inside would leave the others waiting for ever.
+        // A panic inside would leave the other writers waiting forever.
         match catch_unwind(AssertUnwindSafe(move || inner.commit())) {
             Ok(Ok(())) => {}
-            // It looks at this before it writes anything.
+            // fjall checks this before it writes anything.
             Ok(Err(fjall::Error::Poisoned)) => return state.halt("flush"),
             Ok(Err(error)) => {
                 let error = failed("writing the journal", error);

@@ -1,4 +1,4 @@
-//! Commits: one sync for everybody who is waiting.
+//! GroupCommit commit: waiting commits share one sync.
 
-pub mod group; // commits that are waiting, joined into one batch
-pub mod state; // what commits know of each other: the ledger, and whether writes go on
+pub mod group; // waiting commits, joined into one batch
+pub mod state; // the ledger of commits, and whether writes are accepted

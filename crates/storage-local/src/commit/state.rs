@@ -1,4 +1,4 @@
-//! What the storage knows while it is open.
+//! The state of an open storage.
 
 use crate::error::is_full;
 use crate::log::acknowledged::Acknowledged;
@@ -9,14 +9,14 @@ use quire_storage::{Committed, Guard, PartitionId, Position, StorageError, Token
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(crate) struct State {
-    /// The leader's view, ahead of what is durable while a sync is under way.
+pub(crate) struct StorageState {
+    /// As the leader sees it: ahead of the durable state while a sync is running.
     pub(crate) ledger: Mutex<Ledger>,
     durable: RwLock<Durable>,
     acknowledged: Mutex<Acknowledged>,
     poisoned: OnceLock<Poison>,
     halted: OnceLock<&'static str>,
-    pub(crate) figures: Figures,
+    pub(crate) counters: Counters,
 }
 
 pub(crate) struct Ledger {
@@ -38,7 +38,7 @@ struct Durable {
 }
 
 #[derive(Default)]
-pub(crate) struct Figures {
+pub(crate) struct Counters {
     pub(crate) commits: AtomicU64,
     pub(crate) batches: AtomicU64,
     pub(crate) bytes: AtomicU64,
@@ -47,30 +47,30 @@ pub(crate) struct Figures {
     pub(crate) removals: AtomicU64,
     pub(crate) recoveries: AtomicU64,
     pub(crate) merged_rows: AtomicU64,
-    /// In one commit.
+    /// Maximum of one commit.
     pub(crate) merged_rows_max: AtomicU64,
     pub(crate) run_flushes: AtomicU64,
 }
 
-impl State {
-    pub(crate) fn new(ledger: Ledger, acknowledged: Acknowledged) -> State {
+impl StorageState {
+    pub(crate) fn new(ledger: Ledger, acknowledged: Acknowledged) -> StorageState {
         let durable = Durable { positions: ledger.prepared.clone(), sequence: ledger.chain.newest.sequence };
-        State {
+        StorageState {
             ledger: Mutex::new(ledger),
             durable: RwLock::new(durable),
             acknowledged: Mutex::new(acknowledged),
             poisoned: OnceLock::new(),
             halted: OnceLock::new(),
-            figures: Figures::default(),
+            counters: Counters::default(),
         }
     }
 
-    /// No more writes until a caller opens the storage again.
+    /// Refuses writes until a caller opens the storage again.
     pub(crate) fn poison(&self, during: &'static str, disk_full: bool) {
         self.poisoned.get_or_init(|| Poison { during, disk_full });
     }
 
-    /// No more writes until the storage has opened itself again.
+    /// Refuses writes until the storage has reopened itself.
     pub(crate) fn halt(&self, during: &'static str) {
         self.halted.get_or_init(|| during);
     }
@@ -83,7 +83,7 @@ impl State {
         self.halted.get().is_some()
     }
 
-    /// Why no writes are taken, if they are not.
+    /// The reason why writes are refused, if they are.
     pub(crate) fn poisoned(&self) -> Option<StorageError> {
         match (self.poisoned.get(), self.halted.get()) {
             (Some(Poison { during, disk_full: true }), _) => {
@@ -108,7 +108,7 @@ impl State {
         (committed.sequence <= self.durable.read().sequence).then_some(committed)
     }
 
-    /// A batch is durable: says so to readers and to the file of acknowledged commits.
+    /// Publishes a durable batch to readers and to the file of acknowledged commits.
     pub(crate) fn publish(&self, moves: &[Guard], commits: usize, bytes: usize) {
         let sequence = {
             let mut durable = self.durable.write();
@@ -116,9 +116,9 @@ impl State {
             durable.sequence += commits as u64;
             durable.sequence
         };
-        self.figures.commits.fetch_add(commits as u64, Ordering::Relaxed);
-        self.figures.batches.fetch_add(1, Ordering::Relaxed);
-        self.figures.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.counters.commits.fetch_add(commits as u64, Ordering::Relaxed);
+        self.counters.batches.fetch_add(1, Ordering::Relaxed);
+        self.counters.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if let Err(error) = self.acknowledged.lock().advance(sequence) {
             tracing::error!(%error, "the acknowledged commit could not be noted, no more writes until reopened");
             self.poison("note of the acknowledged commit", is_full(&error));
@@ -133,9 +133,9 @@ impl State {
         self.durable.read().positions.len()
     }
 
-    /// Syncs the note of the acknowledged commit, on closing.
-    pub(crate) fn settle(&self) -> std::io::Result<()> {
+    /// Syncs the file of acknowledged commits, on closing.
+    pub(crate) fn sync_acknowledged(&self) -> std::io::Result<()> {
         let sequence = self.sequence();
-        self.acknowledged.lock().settle(sequence)
+        self.acknowledged.lock().sync_floor(sequence)
     }
 }

@@ -1,25 +1,25 @@
-//! From sorted runs to tables.
+//! Flushes sorted runs to tables.
 //!
-//! One thread, in commit order: once enough rows are in memory it merges them into fjall by ingestion, each space with
-//! a checkpoint row in the same ingestion, publishes a view without them, and lets go of the packed rows up to there.
-//! On opening, what the packed rows above a space's checkpoint hold becomes its first run.
+//! One thread, in commit order: when enough rows are in memory it merges them into fjall by ingestion, each space
+//! with a checkpoint row in the same ingestion, publishes a read view without them, and drops the packed rows up to
+//! there. On opening, the packed rows above a space's checkpoint become its first run.
 //!
-//! Ingestion writes tables past journal and memtable, registers them at once under a sequence number of their own,
-//! newer than all there is, and holds the journal's lock only while it registers. It takes deletes. It covers one
-//! keyspace, so every space has a checkpoint of its own.
+//! Ingestion writes tables without journal and memtable, registers them under their own sequence number, newer than
+//! all others, and holds the journal's lock only while it registers. It supports deletes. It covers one keyspace, so
+//! every space has its own checkpoint.
 //!
-//! The checkpoint row lies behind every key that a commit may hold and is shown to nobody. A packed row up to the
-//! checkpoint means nothing any more, so packed rows are dropped table by table as they all become old; deleting them
-//! one by one would cost as much as writing them. The newest table always stays while there are journals: fjall finds out
-//! from it which of them it still needs.
+//! The checkpoint row sorts after every key that a commit may have and is hidden from readers. A packed row up to the
+//! checkpoint is obsolete, so packed rows are dropped table by table when all rows of a table are obsolete; deleting
+//! them one by one would cost as much as writing them. The newest table always stays while there are journals: fjall
+//! derives from it which of them it still needs.
 
 use crate::error::{OpenError, corrupt, failed, reading};
 use crate::health::is_passing;
 use crate::index_rows::packed::{EMPTY, Spaces, packed_key, packed_sequence, unpack};
+use crate::index_rows::read_view::{ReadViews, RunLayer};
 use crate::index_rows::run::{Merge, Run, RunBuilder};
-use crate::index_rows::views::{Layer, Views};
 use crate::store::Store;
-use crate::{Open, error};
+use crate::{OpenStore, error};
 use fjall::{AbstractTree, Keyspace, Readable, Snapshot};
 use parking_lot::Mutex;
 use quire_storage::memory::CAPS;
@@ -31,7 +31,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// One byte longer than any key of a commit, and above them all.
+/// One byte longer than any key of a commit, and greater than all of them.
 pub(crate) const CHECKPOINT_KEY: [u8; CAPS.key_bytes_max + 1] = [0xFF; CAPS.key_bytes_max + 1];
 
 const FLUSH_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -40,16 +40,16 @@ const RETRY_WAIT_MAX: Duration = Duration::from_secs(2);
 const FLUSH_CHECK: Duration = Duration::from_millis(1);
 const WORTH_REMOVING_BYTES: u64 = 1 << 16;
 
-/// What a store holds of runs that were not flushed.
+/// The rows of a store that were not flushed.
 pub(crate) struct Unflushed {
-    pub(crate) layer: Layer,
+    pub(crate) layer: RunLayer,
     /// Spaces that ever had index rows.
     pub(crate) merged: Spaces,
-    /// The newest checkpoint or packed row, if it is beyond the log.
+    /// The newest checkpoint or packed row, if it is beyond the end of the log.
     beyond: Option<u64>,
 }
 
-/// Reads the packed rows above the checkpoints. `newest` is the last commit of the log.
+/// Reads the packed rows above the checkpoints. `newest`: the last commit of the log.
 pub(crate) fn load(store: &Store, newest: u64) -> Result<Unflushed, OpenError> {
     let snapshot = store.database.snapshot();
     let mut checkpoints = [None; SPACE_COUNT as usize];
@@ -78,7 +78,7 @@ pub(crate) fn load(store: &Store, newest: u64) -> Result<Unflushed, OpenError> {
         builders.iter_mut().zip(&runs).for_each(|(builder, run)| builder.append(run));
         last_sequence = sequence;
     }
-    let mut layer = Layer::default();
+    let mut layer = RunLayer::default();
     layer.push(builders.map(RunBuilder::finish_newest), last_sequence);
     Ok(Unflushed { layer, merged, beyond })
 }
@@ -90,7 +90,7 @@ fn read_checkpoint(keyspace: &Keyspace, snapshot: &Snapshot) -> Result<Option<u6
 }
 
 impl Unflushed {
-    /// Refuses a log that ends before what was flushed from it; with `accept_loss` what is beyond it is forgotten.
+    /// Refuses a log that ends before what was flushed from it; with `accept_loss`, deletes what is beyond its end.
     pub(crate) fn check(&self, store: &Store, newest: u64, accept_loss: bool) -> Result<(), OpenError> {
         match self.beyond {
             None => Ok(()),
@@ -98,14 +98,14 @@ impl Unflushed {
                 Err(OpenError::LogEndsEarly { acknowledged, found: newest })
             }
             Some(_) => {
-                forget_beyond(store, newest).map_err(|error| failed("forgetting lost commits", error).into())
+                delete_beyond(store, newest).map_err(|error| failed("forgetting lost commits", error).into())
             }
         }
     }
 }
 
-/// New commits will have the sequences of lost ones, so nothing may be left under those.
-fn forget_beyond(store: &Store, newest: u64) -> Result<(), fjall::Error> {
+/// New commits reuse the sequences of lost ones, so nothing may be left under those.
+fn delete_beyond(store: &Store, newest: u64) -> Result<(), fjall::Error> {
     let snapshot = store.database.snapshot();
     for space in (0..SPACE_COUNT).map(Space) {
         let Ok(keyspace) = store.space(space) else { continue };
@@ -122,29 +122,28 @@ fn forget_beyond(store: &Store, newest: u64) -> Result<(), fjall::Error> {
 }
 
 /// Flushes everything that is in memory, on this thread.
-pub(crate) fn flush_all(views: &Views, store: &Store) -> Result<(), StorageError> {
+pub(crate) fn flush_all(views: &ReadViews, store: &Store) -> Result<(), StorageError> {
     while let Some(layer) = views.freeze() {
         flush(&layer, views, store)?;
     }
     Ok(())
 }
 
-fn flush(layer: &Layer, views: &Views, store: &Store) -> Result<(), StorageError> {
+fn flush(layer: &RunLayer, views: &ReadViews, store: &Store) -> Result<(), StorageError> {
     let start = Instant::now();
-    // A panic inside would leave writers waiting for ever.
+    // A panic inside would leave writers waiting forever.
     let ingested = catch_unwind(AssertUnwindSafe(|| ingest_layer(layer, store)));
     ingested
         .unwrap_or(Err(fjall::Error::Poisoned))
         .map_err(|error| failed("writing index rows to tables", error))?;
-    views.let_go(&store.database, layer.last_sequence);
+    views.drop_frozen(&store.database, layer.last_sequence);
     let (rows, took) = (layer.rows, start.elapsed());
     tracing::debug!(rows, ?took, "index rows are in tables");
     drop_packed(store, Bound::Excluded(packed_key(layer.last_sequence)));
     Ok(())
 }
 
-/// Has what is in memtables written to tables, off the commit path. Waits, but not for ever: an ingestion that follows
-/// flushes what is left.
+/// Flushes a memtable to tables, off the commit path. Waits, but not forever: a following ingestion flushes the rest.
 pub(crate) fn flush_memtable(keyspace: &Keyspace) -> Result<(), fjall::Error> {
     let tree = &keyspace.tree;
     let Some(newest) = tree.get_highest_memtable_seqno() else { return Ok(()) };
@@ -156,9 +155,9 @@ pub(crate) fn flush_memtable(keyspace: &Keyspace) -> Result<(), fjall::Error> {
     Ok(())
 }
 
-/// Removes all packed rows that are in the tables of their spaces, also from the newest table. The last of them stays,
-/// without its rows: it is the newest of its keyspace, which has to be one that stays.
-pub(crate) fn drop_flushed(store: &Store, views: &Views) -> Result<(), StorageError> {
+/// Removes all packed rows that are in the tables of their spaces, also from the newest table. The last of them
+/// stays, without its rows: the newest row of the keyspace must be one that stays.
+pub(crate) fn drop_flushed(store: &Store, views: &ReadViews) -> Result<(), StorageError> {
     let last = packed_key(views.flushed_sequence());
     let removing = |error| failed("removing packed rows", error);
     flush_memtable(&store.packed).map_err(removing)?;
@@ -181,7 +180,7 @@ pub(crate) fn drop_packed(store: &Store, end: Bound<[u8; 8]>) {
     }
 }
 
-fn ingest_layer(layer: &Layer, store: &Store) -> Result<(), fjall::Error> {
+fn ingest_layer(layer: &RunLayer, store: &Store) -> Result<(), fjall::Error> {
     for (space, runs) in (0..).map(Space).zip(&layer.spaces).filter(|(_, runs)| !runs.is_empty()) {
         let Ok(keyspace) = store.space(space) else { continue };
         ingest(keyspace, runs, layer.last_sequence)?;
@@ -201,14 +200,14 @@ fn ingest(keyspace: &Keyspace, runs: &[Arc<Run>], checkpoint: u64) -> Result<(),
     ingestion.finish()
 }
 
-/// The thread.
+/// The flusher thread.
 pub(crate) struct Flusher {
-    views: Arc<Views>,
+    views: Arc<ReadViews>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Flusher {
-    pub(crate) fn start(open: &Arc<Open>) -> Result<Flusher, OpenError> {
+    pub(crate) fn start(open: &Arc<OpenStore>) -> Result<Flusher, OpenError> {
         let (views, waiting, open) = (open.views.clone(), open.views.clone(), Arc::downgrade(open));
         let thread =
             std::thread::Builder::new().name("quire-flush".into()).spawn(move || run(&waiting, &open));
@@ -216,7 +215,7 @@ impl Flusher {
         Ok(Flusher { views, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Waits for a flush that is under way.
+    /// Waits for a running flush.
     pub(crate) fn end(&self) {
         self.views.end();
         if let Some(thread) = self.thread.lock().take()
@@ -227,17 +226,17 @@ impl Flusher {
     }
 }
 
-fn run(views: &Views, open: &Weak<Open>) {
+fn run(views: &ReadViews, open: &Weak<OpenStore>) {
     while let Some(layer) = views.wait_to_freeze() {
         let Some(open) = open.upgrade() else { return };
         let mut wait = RETRY_WAIT_MIN;
         loop {
             match flush(&layer, views, &open.store) {
                 Ok(()) => break,
-                // The rows are in the journal, and in memory: nothing is lost by waiting.
+                // The rows are in the journal and in memory: nothing is lost by waiting.
                 Err(error) if is_passing(&error) => {
                     tracing::warn!(%error, "index rows are not flushed yet");
-                    if !views.waits(wait) {
+                    if !views.sleep_unless_ended(wait) {
                         return;
                     }
                     wait = RETRY_WAIT_MAX.min(wait * 2);
@@ -248,6 +247,6 @@ fn run(views: &Views, open: &Weak<Open>) {
                 }
             }
         }
-        open.state.figures.run_flushes.fetch_add(1, Ordering::Relaxed);
+        open.state.counters.run_flushes.fetch_add(1, Ordering::Relaxed);
     }
 }

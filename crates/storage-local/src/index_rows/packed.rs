@@ -1,7 +1,7 @@
-//! The packed form of a batch's rows: one journalled row for all of them.
+//! The packed form of a batch's rows: one row in the journal for all of them.
 //!
-//! A space that takes index rows is kept in sorted runs in memory ([`crate::index_rows::run`]) until they are flushed. What makes
-//! its rows durable is one row per batch in the `packed` keyspace, read again only on opening:
+//! A space with index rows is kept in sorted runs in memory ([`crate::index_rows::run`]) until they are flushed. Its
+//! rows are made durable by one row per batch in the `packed` keyspace, which is read only on opening:
 //!
 //! | key                            | value                                              |
 //! |--------------------------------|----------------------------------------------------|
@@ -26,12 +26,12 @@ const PUT: u8 = 0;
 const DELETE: u8 = 1;
 const ROWS: u8 = 2;
 
-/// Spaces whose rows go through runs.
+/// Spaces whose rows are kept in runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spaces(pub(crate) u8);
 
 impl Spaces {
-    /// Those the ops bring index rows for.
+    /// The spaces for which the ops have index rows.
     pub(crate) fn with_rows(ops: &[Op]) -> Spaces {
         ops.iter().fold(Spaces::default(), |spaces, op| match op {
             Op::Rows { space, .. } => spaces.with(*space),
@@ -39,7 +39,7 @@ impl Spaces {
         })
     }
 
-    /// A space that does not exist is none of them.
+    /// A space that does not exist is not added.
     pub(crate) fn with(self, space: Space) -> Spaces {
         if space.0 < SPACE_COUNT { Spaces(self.0 | 1 << space.0) } else { self }
     }
@@ -53,12 +53,12 @@ impl Spaces {
     }
 }
 
-/// Rows for the runs, by space, and their packed form.
+/// The rows for the runs, by space, and their packed form.
 #[derive(Default)]
 pub(crate) struct Delta {
     entries: Vec<u8>,
     pub(crate) runs: [Run; SPACE_COUNT as usize],
-    /// Spaces that were given index rows.
+    /// Spaces with index rows.
     pub(crate) with_rows: Spaces,
 }
 
@@ -75,7 +75,7 @@ impl Delta {
         self.entries.is_empty()
     }
 
-    /// Refuses what no commit may hold: an empty key, one too long, one key twice.
+    /// Refuses an empty key, a key that is too long, and a key that occurs twice.
     pub(crate) fn check(&self, caps: &Caps) -> Result<(), CommitError> {
         for run in &self.runs {
             let mut last: &[u8] = &[];
@@ -95,7 +95,7 @@ impl Delta {
         Ok(())
     }
 
-    /// The value of the packed row; nothing where there are no rows.
+    /// The value of the packed row; `None` without rows.
     pub(crate) fn packed(&self) -> Option<Vec<u8>> {
         (!self.is_empty()).then(|| [&[VERSION], &self.entries[..]].concat())
     }
@@ -157,7 +157,7 @@ pub(crate) fn packed_sequence(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.try_into().ok()?))
 }
 
-/// The rows of a packed row in the spaces that `wanted` names; `None` where it is damaged.
+/// The rows of a packed row in the `wanted` spaces; `None` if it is damaged.
 pub(crate) fn unpack(packed: &[u8], wanted: Spaces) -> Option<[Run; SPACE_COUNT as usize]> {
     let mut builders: [RunBuilder; SPACE_COUNT as usize] = Default::default();
     let mut reader = Reader(packed.strip_prefix(&[VERSION])?);
@@ -185,7 +185,7 @@ pub(crate) fn unpack(packed: &[u8], wanted: Spaces) -> Option<[Run; SPACE_COUNT 
     Some(builders.map(RunBuilder::finish))
 }
 
-/// A key that a run can hold.
+/// A key that a run can store.
 fn checked(key: [&[u8]; 3]) -> Option<[&[u8]; 3]> {
     let length: usize = key.iter().map(|part| part.len()).sum();
     (1..=usize::from(u16::MAX)).contains(&length).then_some(key)

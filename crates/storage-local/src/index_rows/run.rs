@@ -1,15 +1,15 @@
 //! Sorted runs: rows of one space in memory, immutable, in key order.
 //!
-//! A run is two allocations however many rows it has: their bytes back to back, and a slot for each. Several runs
-//! read as one through [`Merge`], where the newest row of a key wins and a deleted row stays, since it may hide one
-//! in the tables below.
+//! A run is two allocations for any number of rows: their bytes back to back, and a slot for each. [`Merge`] reads
+//! several runs as one: the newest row of a key wins, and a deleted row stays, since it may hide a row in the tables
+//! below.
 
 use quire_storage::Direction;
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The length of a value that says: deleted.
+/// The value length that marks a deleted row.
 const DELETED: u32 = u32::MAX;
 
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Run {
     slots: Vec<Slot>,
 }
 
-/// Where a row's key begins; its value follows.
+/// Start of a row's key; its value follows.
 #[derive(Clone, Copy)]
 struct Slot {
     start: u32,
@@ -26,7 +26,7 @@ struct Slot {
     key_length: u16,
 }
 
-/// A key and its value, `None` where it is deleted.
+/// A key and its value; `None` for a deleted row.
 pub(crate) type RunRow<'a> = (&'a [u8], Option<&'a [u8]>);
 
 /// Bounds of keys.
@@ -41,7 +41,7 @@ impl RunBuilder {
         RunBuilder(Run { bytes: Vec::with_capacity(bytes), slots: Vec::with_capacity(rows) })
     }
 
-    /// Adds a row whose key is the parts joined.
+    /// Adds a row whose key is the concatenation of the parts.
     pub(crate) fn push(&mut self, key: [&[u8]; 3], value: Option<&[u8]>) {
         let start = self.0.bytes.len();
         key.iter().for_each(|part| self.0.bytes.extend_from_slice(part));
@@ -61,14 +61,14 @@ impl RunBuilder {
         self.0.slots.extend(run.slots.iter().map(|slot| Slot { start: base + slot.start, ..*slot }));
     }
 
-    /// Sorts what was added. Cheap where whole runs were appended.
+    /// Sorts the rows. Cheap if whole runs were appended.
     pub(crate) fn finish(self) -> Run {
         let Run { bytes, mut slots } = self.0;
         slots.sort_by(|a, b| a.key(&bytes).cmp(b.key(&bytes)));
         Run { bytes, slots }
     }
 
-    /// The same for rows of several batches, added in their order: the last row of a key counts.
+    /// Sorts rows of several batches, added in order: the last row of a key wins.
     pub(crate) fn finish_newest(self) -> Run {
         let mut run = self.finish();
         // Keeps the first of equals; the sort was stable.
@@ -95,7 +95,7 @@ impl Run {
         self.slots.len()
     }
 
-    /// What it takes in memory.
+    /// Its memory.
     pub(crate) fn size_bytes(&self) -> usize {
         self.bytes.len() + self.slots.len() * size_of::<Slot>()
     }
@@ -136,7 +136,7 @@ impl Run {
     }
 }
 
-/// Several runs on their way to becoming one, a few rows at a time.
+/// An incremental merge of several runs into one.
 pub(crate) struct Merging {
     /// Oldest first.
     parts: Vec<Arc<Run>>,
@@ -156,7 +156,7 @@ impl Merging {
         &self.parts
     }
 
-    /// Moves about `rows_max` rows, and says how many; none at the end.
+    /// Moves about `rows_max` rows. Returns the number of rows moved; 0 at the end.
     pub(crate) fn step(&mut self, rows_max: usize) -> usize {
         let Merging { parts, next, merged } = self;
         let mut rows = 0;
@@ -169,7 +169,7 @@ impl Merging {
                 let key = run.key(at);
                 let order = first.map_or(Ordering::Less, |(_, first)| key.cmp(first));
                 if order != Ordering::Greater {
-                    // Of equal keys the newest.
+                    // Of equal keys, the newest.
                     (first, is_shared) = (Some((index, key)), order == Ordering::Equal);
                 }
             }
@@ -186,7 +186,7 @@ impl Merging {
         rows
     }
 
-    /// The parts and what they came to; to be asked at the end.
+    /// The parts and the merged run. Call it at the end.
     pub(crate) fn finish(self) -> (Vec<Arc<Run>>, Run) {
         (self.parts, self.merged.0)
     }
@@ -215,7 +215,7 @@ impl<'a> Merge<'a> {
         Merge { cursors: cursors.collect(), direction }
     }
 
-    /// Steps a cursor, and takes it out at its end.
+    /// Advances a cursor, and removes it at its end.
     fn advance(&mut self, index: usize) {
         let cursor = &mut self.cursors[index];
         match self.direction {
@@ -251,7 +251,7 @@ impl<'a> Iterator for Merge<'a> {
 }
 
 impl Merge<'_> {
-    /// Steps the cursors on `key` that are older than the one at `newest`, and says how many left.
+    /// Advances the cursors on `key` that are older than the one at `newest`. Returns how many ended.
     fn skip_older(&mut self, newest: usize, key: &[u8]) -> usize {
         let count = self.cursors.len();
         for index in (0..newest).rev() {
@@ -264,7 +264,7 @@ impl Merge<'_> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Looks up the key it stands on; false at its end.
+    /// Reads the current key; false at the end.
     fn find_key(&mut self, direction: Direction) -> bool {
         if self.left.is_empty() {
             return false;
@@ -285,7 +285,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Which of two keys comes first in a direction.
+/// The order of two keys in a direction.
 pub(crate) fn ordered(direction: Direction, a: &[u8], b: &[u8]) -> Ordering {
     match direction {
         Direction::Forward => a.cmp(b),

@@ -1,7 +1,7 @@
-//! The last acknowledged commit, in a small file of its own.
+//! The last acknowledged commit, in its own small file.
 //!
-//! It answers one question on opening: does the log reach as far as we told anybody it does? Three slots, each at
-//! the start of its own 512-byte sector:
+//! It answers one question on opening: does the log contain every acknowledged commit? Three slots, each at the start
+//! of its own 512-byte sector:
 //!
 //! ```text
 //! 0    "QACK", u64 sequence, u32 CRC-32 of the 12 bytes before (little-endian)   the floor: written with a sync
@@ -9,9 +9,9 @@
 //! 1024 the same                                                                  odd commits' turn
 //! ```
 //!
-//! A commit writes one of the last two, in turn, without a sync: that costs a microsecond and outlives the process,
-//! and the kernel writes it out soon after. The floor is synced on opening and closing, after the others, so even a power
-//! cut that garbles all that is not synced leaves a readable slot. The newest readable slot counts.
+//! A commit writes one of the last two slots, alternately, without a sync: that takes a microsecond and survives the
+//! process, and the kernel writes it out soon after. The floor is synced on opening and closing, after the others, so
+//! even a power cut that garbles everything unsynced leaves a readable slot. The newest readable slot counts.
 //!
 //! Invariant: a slot never names a commit that is not durable.
 
@@ -45,7 +45,7 @@ impl Acknowledged {
         Ok(acknowledged)
     }
 
-    /// The file and the newest sequence in it; `None` where none can be read.
+    /// The file and the newest sequence in it; `None` if no slot is readable.
     pub(crate) fn open(path: &Path) -> Result<Option<(Acknowledged, u64)>, OpenError> {
         let file = match OpenOptions::new().read(true).write(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -56,15 +56,15 @@ impl Acknowledged {
         Ok(newest.map(|sequence| (acknowledged, sequence)))
     }
 
-    /// Notes a durable commit.
+    /// Records a durable commit.
     pub(crate) fn advance(&mut self, sequence: u64) -> io::Result<()> {
         self.turn = 3 - self.turn;
         self.write_slot(self.turn, sequence)
     }
 
-    /// Notes a durable commit so that it survives a power cut too. The other slots are synced first: while the floor is being
-    /// written a power cut may garble it, and whatever else is not on disk.
-    pub(crate) fn settle(&mut self, sequence: u64) -> io::Result<()> {
+    /// Records a durable commit so that it also survives a power cut. The other slots are synced first: while the
+    /// floor is being written, a power cut may garble it and everything else that is not on disk.
+    pub(crate) fn sync_floor(&mut self, sequence: u64) -> io::Result<()> {
         self.file.sync_data()?;
         self.write_slot(0, sequence)?;
         self.file.sync_data()
@@ -115,7 +115,7 @@ mod tests {
         let mut acknowledged = Acknowledged::create(&path).unwrap();
         let newest = || Acknowledged::open(&path).unwrap().map(|(_, sequence)| sequence);
         assert_eq!(newest(), Some(0));
-        acknowledged.settle(5).unwrap();
+        acknowledged.sync_floor(5).unwrap();
         for sequence in 6..=9 {
             acknowledged.advance(sequence).unwrap();
             assert_eq!(newest(), Some(sequence));

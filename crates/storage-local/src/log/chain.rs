@@ -1,8 +1,8 @@
 //! The chain of commit records: loaded and checked on opening, extended by every batch, pruned at its old end.
 //!
-//! Invariants: sequences are dense from the checkpoint to the newest record; each record names the checksum of the
-//! one before; the positions of partitions are what the guards of the records say. Any of these broken refuses to
-//! open.
+//! Invariants: sequences are dense from the checkpoint to the newest record; each record has the checksum of the one
+//! before; the positions of partitions follow from the guards of the records. Opening is refused if any of these does
+//! not hold.
 
 use crate::error::{OpenError, corrupt, reading};
 use crate::log::record::{
@@ -14,23 +14,23 @@ use quire_storage::ledger::{Positions, Tokens};
 use quire_storage::{PartitionId, Position, TOKENS_KEPT};
 use std::collections::VecDeque;
 
-/// Records are pruned once this many commits too many are kept, so that it happens seldom and in one go.
+/// Records are pruned when this many commits too many are kept, so that pruning is rare and in one step.
 const PRUNE_SLACK: usize = 4096;
-/// At most this many records leave in one batch.
+/// At most this many records are pruned in one batch.
 const PRUNED_PER_BATCH: usize = 256;
 
 pub(crate) struct Chain {
     pub(crate) newest: Link,
-    kept: VecDeque<Kept>,
+    kept: VecDeque<KeptRecord>,
     kept_commits: usize,
 }
 
-struct Kept {
+struct KeptRecord {
     link: Link,
     commits: usize,
 }
 
-/// What the ledger keyspace holds.
+/// The contents of the ledger keyspace.
 pub(crate) struct Loaded {
     pub(crate) chain: Chain,
     pub(crate) positions: Positions,
@@ -110,11 +110,11 @@ fn replay_moves(record: &Record, positions: &mut Positions) -> Result<(), OpenEr
 impl Chain {
     pub(crate) fn extend(&mut self, link: Link, commits: usize) {
         self.newest = link;
-        self.kept.push_back(Kept { link, commits });
+        self.kept.push_back(KeptRecord { link, commits });
         self.kept_commits += commits;
     }
 
-    /// Takes the oldest records off; their sequences, and the link of the last of them for the checkpoint row.
+    /// Removes the oldest records. Returns their sequences, and the link of the last of them for the checkpoint row.
     pub(crate) fn prune(&mut self) -> Option<(Vec<u64>, Link)> {
         if self.kept_commits < TOKENS_KEPT + PRUNE_SLACK {
             return None;

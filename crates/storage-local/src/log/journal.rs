@@ -1,9 +1,9 @@
-//! Looking at fjall's active journal before fjall does.
+//! Checks fjall's active journal before fjall opens it.
 //!
 //! After a crash the end of the journal may be cut or garbled. fjall drops a cut batch, but refuses to open on a
-//! garbled one, and believes lengths it reads there. So the tail is judged here first, by fjall's own format: from
-//! the first batch that is not intact on, everything is moved to a file beside the store. Whether that mattered is
-//! decided afterwards, by the chain of commit records and the last acknowledged commit.
+//! garbled one, and trusts lengths that it reads there. So the tail is checked here first, by fjall's own format:
+//! everything from the first damaged batch on is moved to a file beside the store. The chain of commit records and
+//! the last acknowledged commit decide afterwards whether anything is missing.
 //!
 //! fjall 3.1 journal, little-endian (the dependency is pinned exactly, and a test reads what it wrote):
 //!
@@ -14,7 +14,7 @@
 //! end      3, u64 XXH3 of the items' bytes, "FJL" 3
 //! ```
 //!
-//! Beyond the last batch there may be zeros, since fjall allocates journals in advance.
+//! After the last batch there may be zeros, since fjall allocates journals in advance.
 
 use crate::directory::create_file;
 use crate::error::{OpenError, opening};
@@ -29,7 +29,7 @@ const END: u8 = 3;
 const END_MAGIC: &[u8; 4] = b"FJL\x03";
 const TOMBSTONE: u8 = 1;
 
-/// Moves what is damaged at the end of the active journal to a file beside the store, and names it.
+/// Moves the damaged end of the active journal to a file beside the store. Returns its name.
 pub(crate) fn cut_damaged_tail(store: &Path, aside: &Path) -> Result<Option<PathBuf>, OpenError> {
     let Some(path) = active_journal(store)? else { return Ok(None) };
     let doing = || opening("looking at the journal");
@@ -37,20 +37,20 @@ pub(crate) fn cut_damaged_tail(store: &Path, aside: &Path) -> Result<Option<Path
     let (intact, length) = (intact_bytes(&file).map_err(doing())?, file.metadata().map_err(doing())?.len());
     let Some(damaged) = last_nonzero(&mut file, intact, length).map_err(doing())? else { return Ok(None) };
     let kept =
-        set_aside(&mut file, intact, damaged, aside).map_err(opening("setting damaged bytes aside"))?;
+        save_cut_bytes(&mut file, intact, damaged, aside).map_err(opening("setting damaged bytes aside"))?;
     tracing::warn!(journal = %path.display(), intact, damaged, "journal ends in a damaged batch");
     file.set_len(intact).and_then(|()| file.sync_all()).map_err(opening("cutting the journal"))?;
     Ok(Some(kept))
 }
 
-/// Empties the active journal after everything in it has reached tables; the next opening has nothing to replay.
+/// Empties the active journal after everything in it is in tables, so that the next opening has nothing to replay.
 pub(crate) fn empty_active(store: &Path) -> Result<(), OpenError> {
     let Some(path) = active_journal(store)? else { return Ok(()) };
     let file = OpenOptions::new().write(true).open(&path).map_err(opening("opening the journal"))?;
     file.set_len(0).and_then(|()| file.sync_all()).map_err(opening("emptying the journal"))
 }
 
-/// The journal with the highest number is the one being written.
+/// The active journal has the highest number.
 fn active_journal(store: &Path) -> Result<Option<PathBuf>, OpenError> {
     let entries = match fs::read_dir(store) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -69,7 +69,7 @@ fn active_journal(store: &Path) -> Result<Option<PathBuf>, OpenError> {
     Ok(newest.map(|(_, path)| path))
 }
 
-/// How many bytes from the start are intact batches.
+/// The length of the intact batches from the start.
 fn intact_bytes(file: &File) -> io::Result<u64> {
     let length = file.metadata()?.len();
     let mut reader = Bounded { reader: BufReader::with_capacity(1 << 20, file), left: length };
@@ -80,7 +80,7 @@ fn intact_bytes(file: &File) -> io::Result<u64> {
     Ok(intact)
 }
 
-/// Never reads or allocates beyond the file, whatever length it is told.
+/// Never reads or allocates beyond the file, for any length it is given.
 struct Bounded<'a> {
     reader: BufReader<&'a File>,
     left: u64,
@@ -118,7 +118,7 @@ macro_rules! some_or_stop {
     };
 }
 
-/// Reads one batch; `None` where no intact one begins.
+/// Reads one batch; `None` if no intact one begins here.
 fn read_batch(reader: &mut Bounded<'_>) -> io::Result<Option<()>> {
     let start = some_or_stop!(reader.array::<13>()?);
     if start[0] != START {
@@ -136,7 +136,7 @@ fn read_batch(reader: &mut Bounded<'_>) -> io::Result<Option<()>> {
     }
     let end = some_or_stop!(reader.array::<13>()?);
     let checksum = hasher.digest().to_le_bytes();
-    let intact = end[0] == END && end[1..9] == checksum && &end[9..] == END_MAGIC && rows.are_vouched_for();
+    let intact = end[0] == END && end[1..9] == checksum && &end[9..] == END_MAGIC && rows.match_record();
     Ok(intact.then_some(()))
 }
 
@@ -160,7 +160,7 @@ fn read_item(reader: &mut Bounded<'_>, item: &mut Vec<u8>) -> io::Result<Option<
     Ok(Some(ItemHeader { kind, key_length: key_length.into() }))
 }
 
-/// The rows of a batch against the commit record at its end.
+/// Checks the rows of a batch against the commit record at its end.
 #[derive(Default)]
 struct BatchRows {
     checksum: RowsChecksum,
@@ -174,13 +174,13 @@ impl BatchRows {
         }
     }
 
-    fn are_vouched_for(self) -> bool {
+    fn match_record(self) -> bool {
         let record = self.last.and_then(|(_, value)| Record::decode(&value?));
         record.is_some_and(|(record, _)| record.rows_checksum == self.checksum.finish())
     }
 }
 
-/// The end of the last byte that is not zero, from `start` on.
+/// The end of the last nonzero byte, from `start` on.
 fn last_nonzero(file: &mut File, start: u64, length: u64) -> io::Result<Option<u64>> {
     file.seek(SeekFrom::Start(start))?;
     let mut reader = (&*file).take(length - start);
@@ -191,7 +191,7 @@ fn last_nonzero(file: &mut File, start: u64, length: u64) -> io::Result<Option<u
         if count == 0 {
             return Ok(last);
         }
-        // Comparing whole buffers first: nearly all of the file is zeros.
+        // Whole buffers are compared first: nearly all of the file is zeros.
         if buffer[..count] != zeros[..count]
             && let Some(index) = buffer[..count].iter().rposition(|&byte| byte != 0)
         {
@@ -201,7 +201,7 @@ fn last_nonzero(file: &mut File, start: u64, length: u64) -> io::Result<Option<u
     }
 }
 
-fn set_aside(file: &mut File, start: u64, end: u64, aside: &Path) -> io::Result<PathBuf> {
+fn save_cut_bytes(file: &mut File, start: u64, end: u64, aside: &Path) -> io::Result<PathBuf> {
     let name = (0u32..)
         .map(|number| aside.join(format!("journal-cut-{number}")))
         .find(|path| !path.exists())

@@ -1,6 +1,6 @@
-//! The checksummed chain of commit records, and how a torn or cut journal is noticed.
+//! The checksummed chain of commit records, and detection of a torn or cut journal.
 
-pub mod acknowledged; // a note of the last acknowledged commit
-pub mod chain; // the records that are kept, read at opening
-pub mod journal; // what fjall wrote, cut where it is damaged
+pub mod acknowledged; // the last acknowledged commit
+pub mod chain; // the chain of commit records
+pub mod journal; // checks fjall's journal, and cuts its damaged end
 pub mod record; // the format of a commit record

@@ -21,7 +21,7 @@
 //! | 32 m  | per guard, in the order of commits: partition, epoch, previous LSN, next LSN                      |
 //! | 4     | checksum: CRC-32 of everything before                                                             |
 //!
-//! So a record vouches for the rows of its batch, and for every record before it.
+//! So a record authenticates the rows of its batch, and every record before it.
 
 use quire_storage::{Guard, PartitionId, Position, Token};
 
@@ -34,7 +34,7 @@ pub(crate) struct Record {
     pub(crate) sequence: u64,
     pub(crate) previous: Link,
     pub(crate) rows_checksum: u32,
-    /// `None` is a fence, or a commit of our own.
+    /// `None` for a fence or an internal commit.
     pub(crate) commits: Vec<Option<Token>>,
     pub(crate) moves: Vec<Guard>,
 }
@@ -65,7 +65,7 @@ impl RowsChecksum {
 }
 
 impl Record {
-    /// The value, and the link the next record continues from.
+    /// The value, and the link for the next record.
     pub(crate) fn encode(&self) -> (Vec<u8>, Link) {
         let length = 40 + self.commits.len() * COMMIT_BYTES + self.moves.len() * MOVE_BYTES;
         let mut bytes = Vec::with_capacity(length);
@@ -90,7 +90,7 @@ impl Record {
         (bytes, Link { sequence: self.sequence, checksum })
     }
 
-    /// The record and its own link; `None` where it is damaged.
+    /// The record and its own link; `None` if it is damaged.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(Record, Link)> {
         let (body, checksum) = bytes.split_last_chunk::<4>()?;
         let checksum = u32::from_le_bytes(*checksum);

@@ -1,6 +1,6 @@
-//! Removing the rows of a key range.
+//! Removal of the rows of a key range.
 //!
-//! A small range is deleted by one ordinary commit. A larger one goes past journal and memtables:
+//! A small range is deleted by one ordinary commit. A larger one bypasses journal and memtables:
 //!
 //! 1. What is in memory goes to tables: sorted runs and memtables are flushed, off the commit path.
 //! 2. A marker row is ingested. It is the newest row of its keyspace, and it outlives the removal; fjall tells from the
@@ -10,18 +10,19 @@
 //! 4. What is left of the range is in tables that it shares with others, such as fresh ones. Their rows are covered
 //!    with tombstones, also by ingestion, a bounded number per step.
 //!
-//! After 3 an older version of a row can show through, where only its newer one or its tombstone was in a dropped table.
-//! That is why the contract leaves open what is seen of the range until 4 is through.
+//! After step 3 an older version of a row can become visible, if only its newer version or its tombstone was in a
+//! dropped table. So the contract does not define what a reader sees of the range until step 4 is done.
 //!
-//! Interrupted at any point, the next call starts from 1 and finds less to do: nothing here has to be remembered.
+//! After an interruption at any point, the next call starts from step 1 and finds less to do: no state has to be
+//! stored.
 
-pub mod reclaim; // the space that removed rows leave
+pub mod reclaim; // reclamation of the space of deleted rows
 
 use crate::commit::group::{Answer, Work};
 use crate::error::failed;
 use crate::index_rows::flusher::flush_memtable;
 use crate::snapshot::before_checkpoint;
-use crate::{LocalStorage, Open, prepare};
+use crate::{LocalStorage, OpenStore, prepare};
 use fjall::{AbstractTree, Keyspace};
 use parking_lot::Mutex;
 use quire_storage::memory::CAPS;
@@ -34,22 +35,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Above every key of a commit and above the checkpoint row; shown to nobody.
+/// Greater than every key of a commit and than the checkpoint row; hidden from readers.
 const MARKER_KEY: [u8; CAPS.key_bytes_max + 2] = [0xFF; CAPS.key_bytes_max + 2];
-/// Ranges of up to so many rows are deleted by a commit.
+/// Ranges of up to this many rows are deleted by a commit.
 const COMMIT_ROWS_MAX: usize = 2000;
-/// Tombstones per step: a table of a few megabytes, since the journal's lock is held while it is finished.
+/// Tombstones per step: a table of a few megabytes, since the journal's lock is held while it is completed.
 const STEP_ROWS_MAX: usize = 100_000;
-/// A step waits for compaction while so many runs are in level 0, well below where writers wait.
+/// A step sleep_unless_ended for compaction while this many runs are in level 0, well below the limit at which writers wait.
 const LEVEL_0_RUNS_MAX: usize = 8;
 const STEP_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Ranges whose tables were dropped.
 #[derive(Default)]
-pub(crate) struct Removals(Mutex<HashMap<(Space, KeyRange), Uncovered>>);
+pub(crate) struct Removals(Mutex<HashMap<(Space, KeyRange), RemovalPosition>>);
 
-/// From where on tombstones are missing.
-type Uncovered = Bound<Vec<u8>>;
+/// The position from which tombstones are still missing.
+type RemovalPosition = Bound<Vec<u8>>;
 
 impl LocalStorage {
     pub(crate) fn removal_step(&self, space: Space, range: &KeyRange) -> Result<Removal, StorageError> {
@@ -73,7 +74,7 @@ impl LocalStorage {
             return Ok(Removal::More);
         }
         let rest = KeyRange { start: from, end: range.end.clone() };
-        match cover(self, &open, &keyspace, space, rest)? {
+        match add_tombstones(self, &open, &keyspace, space, rest)? {
             Some(last) => {
                 open.removals.0.lock().insert(key, Bound::Excluded(last));
                 Ok(Removal::More)
@@ -85,14 +86,19 @@ impl LocalStorage {
         }
     }
 
-    fn removed(&self, open: &Arc<Open>, space: Space) -> Removal {
-        open.state.figures.removals.fetch_add(1, Ordering::Relaxed);
+    fn removed(&self, open: &Arc<OpenStore>, space: Space) -> Removal {
+        open.state.counters.removals.fetch_add(1, Ordering::Relaxed);
         self.reclaim.hint(space, open);
         Removal::Done
     }
 
-    /// Whether the range had few enough rows for it.
-    fn remove_by_commit(&self, open: &Open, space: Space, range: &KeyRange) -> Result<bool, StorageError> {
+    /// Whether the range had few enough rows for a commit.
+    fn remove_by_commit(
+        &self,
+        open: &OpenStore,
+        space: Space,
+        range: &KeyRange,
+    ) -> Result<bool, StorageError> {
         let scan = keys(space, range.clone(), COMMIT_ROWS_MAX);
         let page = self.snapshot()?.scan(&scan)?;
         if page.more {
@@ -117,7 +123,7 @@ fn keys(space: Space, range: KeyRange, rows_max: usize) -> Scan {
 }
 
 /// Steps 1 to 3.
-fn drop_tables(open: &Open, keyspace: &Keyspace, range: &KeyRange) -> Result<(), StorageError> {
+fn drop_tables(open: &OpenStore, keyspace: &Keyspace, range: &KeyRange) -> Result<(), StorageError> {
     open.views.flush_and_wait(&open.state);
     open.state.check_writable()?;
     flush_memtable(keyspace).map_err(|error| failed("flushing a range that is removed", error))?;
@@ -139,7 +145,7 @@ pub(crate) fn mark(keyspace: &Keyspace) -> Result<(), StorageError> {
     written.map_err(|error| failed("marking a range as removed", error))
 }
 
-/// Whether there is room for another table in level 0.
+/// Whether level 0 has room for another table.
 fn wait_for_compaction(keyspace: &Keyspace) -> bool {
     let start = Instant::now();
     while keyspace.tree.l0_run_count() > LEVEL_0_RUNS_MAX {
@@ -151,17 +157,17 @@ fn wait_for_compaction(keyspace: &Keyspace) -> bool {
     true
 }
 
-/// Covers the first rows with tombstones, and says which was the last if there may be more.
-fn cover(
+/// Covers the first rows with tombstones. Returns the last one if there may be more.
+fn add_tombstones(
     storage: &LocalStorage,
-    open: &Open,
+    open: &OpenStore,
     keyspace: &Keyspace,
     space: Space,
     range: KeyRange,
 ) -> Result<Option<Vec<u8>>, StorageError> {
     let covering = |error| failed("removing rows of a range", error);
     let snapshot = storage.snapshot()?;
-    // An ingestion of nothing would leave an empty file behind.
+    // An empty ingestion would leave an empty file.
     if snapshot.scan(&keys(space, range.clone(), 1))?.rows.is_empty() {
         return Ok(None);
     }

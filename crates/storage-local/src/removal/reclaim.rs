@@ -1,18 +1,18 @@
-//! Getting back the space of deleted rows.
+//! Reclamation of the space of deleted rows.
 //!
-//! fjall drops tombstones as it compacts by level, but a range that is deleted and never written again may wait for
-//! long, and scans wade through its tombstones. A hint makes a thread look, once the hints have paused: what is in
-//! memory is flushed, and where at least a quarter of a space's rows are tombstones the space is compacted as a whole.
-//! That rewrites what is left of it and holds up its other compactions, so there is a pause after it in proportion to
-//! how long it took, and it is done only below a size; beyond it levels do the work in time. fjall can compact a
-//! keyspace as a whole or drop whole tables; it has no way to compact a range.
+//! fjall drops tombstones as it compacts levels, but a range that is deleted and never written again may wait for
+//! long, and scans read through its tombstones. A hint starts a thread that checks after the hints have paused: it
+//! flushes memory, and if at least a quarter of a space's rows are tombstones it compacts the whole space. That
+//! rewrites the remaining rows and delays the space's other compactions, so a pause in proportion to its duration
+//! follows, and it is done only below a size limit; above it, levels do the work in time. fjall can compact a whole
+//! keyspace or drop whole tables; it cannot compact a range.
 //!
-//! fjall deletes the files of tables only when it lets go of the version of the table list that has them, which it
-//! looks at as it flushes. So a storage that has become idle is made to look ([`release_files`]).
+//! fjall deletes the files of tables only when it drops the version of the table list that has them, which it checks
+//! when it flushes. So an idle storage is made to check ([`release_files`]).
 
 use crate::index_rows::flusher::{self, flush_memtable};
 use crate::removal::mark;
-use crate::{Open, error};
+use crate::{OpenStore, error};
 use fjall::{AbstractTree, Keyspace};
 use parking_lot::{Condvar, Mutex};
 use quire_storage::{SPACE_COUNT, Space, StorageError};
@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 
 const QUIET: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_secs(10);
-/// A space is not compacted again for so many times as long as it took.
+/// After a compaction, the space is not compacted for this many times its duration.
 const PAUSE_FACTOR: u32 = 30;
 const WORTH_TOMBSTONES_MIN: u64 = 100;
-/// What may be left after compacting, and what there may be before.
+/// Maximum size after compaction, and before.
 const LEFT_BYTES_MAX: u64 = 1 << 30;
 const DISK_BYTES_MAX: u64 = 8 << 30;
 
@@ -38,25 +38,25 @@ pub(crate) struct Reclaim {
 
 #[derive(Default)]
 struct Shared {
-    wanted: Mutex<Wanted>,
+    wanted: Mutex<HintTimes>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Wanted {
-    /// When the last hint came, and before when the space is not to be compacted again.
+struct HintTimes {
+    /// Time of the last hint, and time before which the space is not compacted again.
     spaces: [(Option<Instant>, Option<Instant>); SPACE_COUNT as usize],
     ended: bool,
 }
 
 impl Reclaim {
-    pub(crate) fn hint(&self, space: Space, open: &Arc<Open>) {
+    pub(crate) fn hint(&self, space: Space, open: &Arc<OpenStore>) {
         match self.shared.wanted.lock().spaces.get_mut(usize::from(space.0)) {
             Some((hinted, _)) => *hinted = Some(Instant::now()),
             None => return,
         }
         let mut thread = self.thread.lock();
-        // It ends when the storage was opened again.
+        // The thread ends when the storage is reopened.
         if thread.as_ref().is_none_or(JoinHandle::is_finished) {
             let (shared, open) = (self.shared.clone(), Arc::downgrade(open));
             let spawned =
@@ -80,12 +80,12 @@ impl Reclaim {
     }
 }
 
-fn run(shared: &Shared, open: &Weak<Open>) {
+fn run(shared: &Shared, open: &Weak<OpenStore>) {
     while let Some(space) = next_space(shared) {
         let Some(open) = open.upgrade() else { return };
         let start = Instant::now();
         match reclaim(&open, space) {
-            Ok(true) => drop(open.state.figures.reclaims.fetch_add(1, Ordering::Relaxed)),
+            Ok(true) => drop(open.state.counters.reclaims.fetch_add(1, Ordering::Relaxed)),
             Ok(false) => {}
             Err(error) => tracing::warn!(space = space.0, %error, "space is not reclaimed yet"),
         }
@@ -94,7 +94,7 @@ fn run(shared: &Shared, open: &Weak<Open>) {
     }
 }
 
-/// Waits for a space whose hints have paused and that was not compacted lately; `None` to end.
+/// Waits for a space whose hints have paused and that was not compacted recently; `None` to end.
 fn next_space(shared: &Shared) -> Option<Space> {
     let mut wanted = shared.wanted.lock();
     loop {
@@ -119,9 +119,9 @@ fn next_space(shared: &Shared) -> Option<Space> {
 }
 
 /// Whether the space was compacted.
-fn reclaim(open: &Open, space: Space) -> Result<bool, StorageError> {
+fn reclaim(open: &OpenStore, space: Space) -> Result<bool, StorageError> {
     let keyspace = open.store.space(space)?;
-    // Deletes that are still in memory have left nothing to reclaim yet.
+    // Deletes that are still in memory have nothing to reclaim yet.
     open.views.flush_and_wait(&open.state);
     if open.state.poisoned().is_some() {
         return Ok(false);
@@ -138,7 +138,7 @@ fn compact(keyspace: &Keyspace) -> Result<bool, StorageError> {
     let tree = &keyspace.tree;
     let (tombstones, rows, bytes) =
         (tree.tombstone_count(), tree.approximate_len() as u64, tree.disk_space());
-    // A tombstone takes a row along.
+    // A tombstone removes one row.
     let left = u128::from(bytes) * u128::from(rows.saturating_sub(2 * tombstones)) / u128::from(rows.max(1));
     if tombstones < WORTH_TOMBSTONES_MIN
         || tombstones * 4 < rows
@@ -154,9 +154,9 @@ fn compact(keyspace: &Keyspace) -> Result<bool, StorageError> {
     Ok(true)
 }
 
-/// Deletes the files of tables that no reader needs any more. A version of the table list goes once another one has
-/// followed and no snapshot is as old as that.
-fn release_files(open: &Open, keyspace: &Keyspace) -> Result<(), StorageError> {
+/// Deletes the files of tables that no reader needs. A version of the table list is dropped after another one has
+/// followed and no snapshot is as old.
+fn release_files(open: &OpenStore, keyspace: &Keyspace) -> Result<(), StorageError> {
     let database = &open.store.database;
     mark(keyspace)?;
     open.views.refresh(database);

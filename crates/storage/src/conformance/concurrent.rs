@@ -6,10 +6,10 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-pub(super) fn partitions(bench: &mut Bench) {
+pub(super) fn partitions(fixture: &mut Fixture) {
     const WRITERS: u64 = 8;
     const COMMITS: u64 = 40;
-    let storage = &bench.storage;
+    let storage = &fixture.storage;
     thread::scope(|scope| {
         for partition in 0..WRITERS {
             scope.spawn(move || {
@@ -27,19 +27,19 @@ pub(super) fn partitions(bench: &mut Bench) {
             });
         }
     });
-    bench.crash();
-    assert_eq!(bench.keys(1).len() as u64, WRITERS * COMMITS);
+    fixture.crash();
+    assert_eq!(fixture.keys(1).len() as u64, WRITERS * COMMITS);
     for partition in 0..WRITERS {
-        let position = bench.storage.position(PartitionId(partition)).unwrap();
+        let position = fixture.storage.position(PartitionId(partition)).unwrap();
         assert_eq!(position, Some(Position { epoch: 0, lsn: COMMITS }));
     }
 }
 
-pub(super) fn conflicts(bench: &mut Bench) {
+pub(super) fn conflicts(fixture: &mut Fixture) {
     const WRITERS: u128 = 6;
     const LSN: u64 = 30;
     let won = AtomicU64::new(0);
-    let (storage, won_count) = (&bench.storage, &won);
+    let (storage, won_count) = (&fixture.storage, &won);
     thread::scope(|scope| {
         for writer in 0..WRITERS {
             scope.spawn(move || {
@@ -66,14 +66,14 @@ pub(super) fn conflicts(bench: &mut Bench) {
         }
     });
     assert_eq!(won.into_inner(), LSN, "each LSN was given once");
-    assert_eq!(bench.get(0, b"last"), Some(LSN.to_be_bytes().to_vec()));
-    assert_eq!(bench.keys(1).len() as u64, LSN);
+    assert_eq!(fixture.get(0, b"last"), Some(LSN.to_be_bytes().to_vec()));
+    assert_eq!(fixture.keys(1).len() as u64, LSN);
 }
 
-pub(super) fn token(bench: &mut Bench) {
+pub(super) fn token(fixture: &mut Fixture) {
     for round in 0..10u64 {
-        let token = bench.token();
-        let (storage, barrier) = (&bench.storage, Barrier::new(4));
+        let token = fixture.token();
+        let (storage, barrier) = (&fixture.storage, Barrier::new(4));
         let answers: Vec<Committed> = thread::scope(|scope| {
             let attempt = || {
                 barrier.wait();
@@ -87,9 +87,9 @@ pub(super) fn token(bench: &mut Bench) {
     }
 }
 
-pub(super) fn readers(bench: &mut Bench) {
+pub(super) fn readers(fixture: &mut Fixture) {
     let done = AtomicBool::new(false);
-    let (storage, done_flag) = (&bench.storage, &done);
+    let (storage, done_flag) = (&fixture.storage, &done);
     thread::scope(|scope| {
         let reader = scope.spawn(move || {
             let mut seen = 0u64;
@@ -126,10 +126,10 @@ fn moving_rows(number: u64) -> Op {
     }
 }
 
-pub(super) fn index_readers(bench: &mut Bench) {
+pub(super) fn index_readers(fixture: &mut Fixture) {
     const COMMITS: u64 = 300;
     let done = AtomicBool::new(false);
-    let (storage, done_flag) = (&bench.storage, &done);
+    let (storage, done_flag) = (&fixture.storage, &done);
     thread::scope(|scope| {
         let readers = [Direction::Forward, Direction::Backward].map(|direction| {
             scope.spawn(move || {
@@ -145,10 +145,10 @@ pub(super) fn index_readers(bench: &mut Bench) {
         done.store(true, Ordering::Release);
         readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
-    check_moving_rows(&*bench.snapshot(), Direction::Forward);
-    bench.crash();
-    check_moving_rows(&*bench.snapshot(), Direction::Backward);
-    assert_eq!(bench.get(1, b"item"), Some(COMMITS.to_be_bytes().to_vec()));
+    check_moving_rows(&*fixture.snapshot(), Direction::Forward);
+    fixture.crash();
+    check_moving_rows(&*fixture.snapshot(), Direction::Backward);
+    assert_eq!(fixture.get(1, b"item"), Some(COMMITS.to_be_bytes().to_vec()));
 }
 
 fn check_moving_rows(snapshot: &dyn Snapshot, direction: Direction) {

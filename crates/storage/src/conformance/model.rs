@@ -1,4 +1,4 @@
-//! Random operations against the simplest storage there is: a map and a list of its former states.
+//! Random operations, compared with a model: a map and a list of its former states.
 
 use super::*;
 use crate::{Position, SPACE_COUNT, ScanPage};
@@ -17,17 +17,17 @@ struct Model {
     answers: Vec<(Commit, Committed)>,
 }
 
-pub(super) fn random_operations(bench: &mut Bench) {
+pub(super) fn random_operations(fixture: &mut Fixture) {
     let mut random = random();
     let mut model = Model::default();
     let mut snapshots: Vec<(Box<dyn Snapshot>, Rows)> = Vec::new();
     for _ in 0..STEPS {
         match random.below(100) {
-            0..50 => commit(bench, &mut model, &mut random),
-            50..55 => retry(bench, &model, &mut random),
-            55..58 => fence(bench, &mut model, &mut random),
+            0..50 => commit(fixture, &mut model, &mut random),
+            50..55 => retry(fixture, &model, &mut random),
+            55..58 => fence(fixture, &mut model, &mut random),
             58..66 if snapshots.len() < SNAPSHOTS_MAX => {
-                snapshots.push((bench.snapshot(), model.rows.clone()));
+                snapshots.push((fixture.snapshot(), model.rows.clone()));
             }
             66..74 if !snapshots.is_empty() => {
                 let index = random.below(snapshots.len() as u64) as usize;
@@ -36,18 +36,18 @@ pub(super) fn random_operations(bench: &mut Bench) {
             74 => {
                 snapshots.clear();
                 if random.below(2) == 0 {
-                    bench.reopen()
+                    fixture.reopen()
                 } else {
-                    bench.crash()
+                    fixture.crash()
                 }
-                check_positions(bench, &model);
+                check_positions(fixture, &model);
             }
             _ => {
                 let now;
                 let (snapshot, rows) = match snapshots.last() {
                     Some((snapshot, rows)) if random.below(2) == 0 => (&**snapshot, rows),
                     _ => {
-                        now = bench.snapshot();
+                        now = fixture.snapshot();
                         (&*now, &model.rows)
                     }
                 };
@@ -58,8 +58,8 @@ pub(super) fn random_operations(bench: &mut Bench) {
     for (snapshot, rows) in &snapshots {
         assert_eq!(all_rows(&**snapshot), *rows);
     }
-    assert_eq!(all_rows(&*bench.snapshot()), model.rows);
-    check_positions(bench, &model);
+    assert_eq!(all_rows(&*fixture.snapshot()), model.rows);
+    check_positions(fixture, &model);
 }
 
 fn all_rows(snapshot: &dyn Snapshot) -> Rows {
@@ -71,7 +71,8 @@ fn all_rows(snapshot: &dyn Snapshot) -> Rows {
     rows
 }
 
-/// Short keys over a small alphabet, so that they collide, nest and touch the ends of the order.
+/// Short keys over a small alphabet, so that they collide, are prefixes of each other, and reach the ends of the
+/// order.
 fn key(random: &mut Random) -> Vec<u8> {
     let length = 1 + random.below(4);
     (0..length).map(|_| [0x00, 0x01, 0x61, 0xFE, 0xFF][random.below(5) as usize]).collect()
@@ -105,7 +106,7 @@ fn ops(random: &mut Random) -> Vec<Op> {
     ops
 }
 
-fn commit(bench: &mut Bench, model: &mut Model, random: &mut Random) {
+fn commit(fixture: &mut Fixture, model: &mut Model, random: &mut Random) {
     let mut guards: Vec<Guard> = Vec::new();
     for partition in 0..PARTITIONS {
         if random.below(2) == 0 {
@@ -115,13 +116,13 @@ fn commit(bench: &mut Bench, model: &mut Model, random: &mut Random) {
             let previous = position.lsn + wrong;
             guards.push(guard(partition, epoch, previous, previous + random.below(3)));
         }
-        if !bench.storage.caps().commit_spans_partitions && !guards.is_empty() {
+        if !fixture.storage.caps().commit_spans_partitions && !guards.is_empty() {
             break;
         }
     }
-    let commit = Commit { guards, token: bench.token(), ops: ops(random) };
+    let commit = Commit { guards, token: fixture.token(), ops: ops(random) };
     let expected = model.refusal(&commit.guards);
-    match (bench.storage.commit(commit.clone()), expected) {
+    match (fixture.storage.commit(commit.clone()), expected) {
         (Ok(committed), None) => model.apply(commit, committed),
         (Err(CommitError::Conflict { .. }), Some("conflict")) => {}
         (Err(CommitError::Fenced { .. }), Some("fenced")) => {}
@@ -163,26 +164,26 @@ impl Model {
     }
 }
 
-fn retry(bench: &Bench, model: &Model, random: &mut Random) {
+fn retry(fixture: &Fixture, model: &Model, random: &mut Random) {
     if model.answers.is_empty() {
         return;
     }
     let (commit, committed) = &model.answers[random.below(model.answers.len() as u64) as usize];
-    assert_eq!(bench.storage.resolve(commit.token).unwrap(), Some(*committed));
-    assert_eq!(bench.storage.commit(commit.clone()).unwrap(), *committed);
+    assert_eq!(fixture.storage.resolve(commit.token).unwrap(), Some(*committed));
+    assert_eq!(fixture.storage.commit(commit.clone()).unwrap(), *committed);
 }
 
-fn fence(bench: &Bench, model: &mut Model, random: &mut Random) {
+fn fence(fixture: &Fixture, model: &mut Model, random: &mut Random) {
     let partition = random.below(PARTITIONS);
     let zero = Position { epoch: 0, lsn: 0 };
     let position = model.positions.entry(partition).or_insert(zero);
     position.epoch = position.epoch.max(random.below(4));
-    assert_eq!(bench.storage.fence(PartitionId(partition), position.epoch).unwrap(), *position);
+    assert_eq!(fixture.storage.fence(PartitionId(partition), position.epoch).unwrap(), *position);
 }
 
-fn check_positions(bench: &Bench, model: &Model) {
+fn check_positions(fixture: &Fixture, model: &Model) {
     for (partition, position) in &model.positions {
-        assert_eq!(bench.storage.position(PartitionId(*partition)).unwrap(), Some(*position));
+        assert_eq!(fixture.storage.position(PartitionId(*partition)).unwrap(), Some(*position));
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-pub(super) fn snapshot_isolation(bench: &mut Bench) {
-    bench.write(vec![put(0, b"a", b"old"), put(0, b"gone", b"old"), put(1, b"a", b"old")]);
-    let before = bench.snapshot();
-    bench.write(vec![
+pub(super) fn snapshot_isolation(fixture: &mut Fixture) {
+    fixture.write(vec![put(0, b"a", b"old"), put(0, b"gone", b"old"), put(1, b"a", b"old")]);
+    let before = fixture.snapshot();
+    fixture.write(vec![
         put(0, b"a", b"new"),
         delete(0, b"gone"),
         put(0, b"added", b"new"),
@@ -22,28 +22,28 @@ pub(super) fn snapshot_isolation(bench: &mut Bench) {
         assert_eq!(before.get(Space(1), b"a").unwrap(), Some(b"old".to_vec()));
         assert_eq!(keys_in(&*before, 0, KeyRange::all(), Direction::Forward), [&b"a"[..], b"gone"]);
         assert_eq!(keys_in(&*before, 0, KeyRange::all(), Direction::Backward), [&b"gone"[..], b"a"]);
-        bench.write(vec![put(0, b"a", b"newer"), put(0, b"gone", b"back")]);
+        fixture.write(vec![put(0, b"a", b"newer"), put(0, b"gone", b"back")]);
     }
-    assert_eq!(bench.get(0, b"a"), Some(b"newer".to_vec()));
-    assert_eq!(bench.get(0, b"gone"), Some(b"back".to_vec()));
+    assert_eq!(fixture.get(0, b"a"), Some(b"newer".to_vec()));
+    assert_eq!(fixture.get(0, b"gone"), Some(b"back".to_vec()));
 }
 
-pub(super) fn long_snapshot(bench: &mut Bench) {
+pub(super) fn long_snapshot(fixture: &mut Fixture) {
     const KEYS: u32 = 50;
     let key = |number: u32| number.to_be_bytes();
-    bench.write((0..KEYS).map(|number| put(1, &key(number), b"first")).collect());
-    let first = bench.snapshot();
+    fixture.write((0..KEYS).map(|number| put(1, &key(number), b"first")).collect());
+    let first = fixture.snapshot();
     let mut others = Vec::new();
     for round in 0..60u32 {
         let value = round.to_be_bytes().repeat(64);
-        bench.write((0..KEYS).map(|number| put(1, &key(number), &value)).collect());
-        others.push((round, bench.snapshot()));
+        fixture.write((0..KEYS).map(|number| put(1, &key(number), &value)).collect());
+        others.push((round, fixture.snapshot()));
         if round % 3 == 0 {
             others.remove(0);
         }
-        bench.storage.compact(Space(1), KeyRange::all());
+        fixture.storage.compact(Space(1), KeyRange::all());
     }
-    bench.write((0..KEYS).map(|number| delete(1, &key(number))).collect());
+    fixture.write((0..KEYS).map(|number| delete(1, &key(number))).collect());
     for number in 0..KEYS {
         assert_eq!(first.get(Space(1), &key(number)).unwrap().as_deref(), Some(&b"first"[..]));
         for (round, snapshot) in &others {
@@ -51,13 +51,13 @@ pub(super) fn long_snapshot(bench: &mut Bench) {
             assert_eq!(value, Some(round.to_be_bytes().repeat(64)));
         }
     }
-    assert!(bench.keys(1).is_empty());
+    assert!(fixture.keys(1).is_empty());
 }
 
-pub(super) fn scan_bounds(bench: &mut Bench) {
+pub(super) fn scan_bounds(fixture: &mut Fixture) {
     let keys: [&[u8]; 6] = [b"\x00", b"a", b"a\x00", b"b", b"b\xFF", b"\xFF\xFF"];
-    bench.write(keys.iter().map(|key| put(3, key, key)).collect());
-    let snapshot = bench.snapshot();
+    fixture.write(keys.iter().map(|key| put(3, key, key)).collect());
+    let snapshot = fixture.snapshot();
     let mut bounds = vec![Bound::Unbounded];
     for key in keys.iter().copied().chain([&b"0"[..], b"aa", b"c", b"\xFF\xFF\xFF"]) {
         bounds.extend([Bound::Included(key.to_vec()), Bound::Excluded(key.to_vec())]);
@@ -87,16 +87,16 @@ fn contains(range: &KeyRange, key: &[u8]) -> bool {
     after_start && before_end
 }
 
-pub(super) fn visitor_waits(bench: &mut Bench) {
-    bench.write((0..500u16).map(|number| put(3, &number.to_be_bytes(), b"old")).collect());
-    let snapshot = bench.snapshot();
+pub(super) fn visitor_waits(fixture: &mut Fixture) {
+    fixture.write((0..500u16).map(|number| put(3, &number.to_be_bytes(), b"old")).collect());
+    let snapshot = fixture.snapshot();
     for (round, direction) in [Direction::Forward, Direction::Backward].into_iter().enumerate() {
         let (mut shown, mut is_done) = (0, false);
         let scan = whole_scan(3, KeyRange::all(), direction);
         let visit = &mut |_: &[u8], value: &[u8]| {
             assert_eq!(value, b"old");
             if shown == 300 {
-                let (storage, (sender, receiver)) = (Arc::clone(&bench.storage), mpsc::channel());
+                let (storage, (sender, receiver)) = (Arc::clone(&fixture.storage), mpsc::channel());
                 let token = Token((1 << 90) + round as u128);
                 let ops = vec![put(3, &400u16.to_be_bytes(), b"new"), put(3, b"more", b"new")];
                 thread::spawn(move || {
@@ -113,9 +113,9 @@ pub(super) fn visitor_waits(bench: &mut Bench) {
     }
 }
 
-pub(super) fn scan_budgets(bench: &mut Bench) {
-    bench.write((0..10u8).map(|number| put(0, &[number], &[number; 99])).collect());
-    let snapshot = bench.snapshot();
+pub(super) fn scan_budgets(fixture: &mut Fixture) {
+    fixture.write((0..10u8).map(|number| put(0, &[number], &[number; 99])).collect());
+    let snapshot = fixture.snapshot();
     let page = |rows_max, bytes_max, keys_only, direction| {
         let scan = Scan { rows_max, bytes_max, keys_only, ..whole_scan(0, KeyRange::all(), direction) };
         snapshot.scan(&scan).unwrap()
@@ -141,12 +141,12 @@ pub(super) fn scan_budgets(bench: &mut Bench) {
     assert_eq!(first, [(vec![0], vec![0; 99])]);
 }
 
-pub(super) fn visits(bench: &mut Bench) {
+pub(super) fn visits(fixture: &mut Fixture) {
     for chunk in 0..4u8 {
-        bench.write((0..50u8).map(|number| put(3, &[number, chunk], &[number; 40])).collect());
+        fixture.write((0..50u8).map(|number| put(3, &[number, chunk], &[number; 40])).collect());
     }
-    bench.write((0..50u8).step_by(3).map(|number| delete(3, &[number, 2])).collect());
-    let snapshot = bench.snapshot();
+    fixture.write((0..50u8).step_by(3).map(|number| delete(3, &[number, 2])).collect());
+    let snapshot = fixture.snapshot();
     for direction in [Direction::Forward, Direction::Backward] {
         for (rows_max, bytes_max) in [(usize::MAX, usize::MAX), (7, usize::MAX), (0, 9), (usize::MAX, 900)] {
             for keys_only in [false, true] {
@@ -164,9 +164,9 @@ pub(super) fn visits(bench: &mut Bench) {
     }
 }
 
-pub(super) fn visitor_breaks(bench: &mut Bench) {
-    bench.write((0..20u8).map(|number| put(1, &[number], &[number; 3])).collect());
-    let snapshot = bench.snapshot();
+pub(super) fn visitor_breaks(fixture: &mut Fixture) {
+    fixture.write((0..20u8).map(|number| put(1, &[number], &[number; 3])).collect());
+    let snapshot = fixture.snapshot();
     let scan = whole_scan(1, KeyRange::all(), Direction::Backward);
     let mut seen = Vec::new();
     let more = snapshot.visit(&scan, &mut |key, value| {
@@ -180,12 +180,12 @@ pub(super) fn visitor_breaks(bench: &mut Bench) {
     assert!(!snapshot.visit(&empty, &mut |_, _| panic!("there is no row")).unwrap());
 }
 
-pub(super) fn scan_pages(bench: &mut Bench) {
+pub(super) fn scan_pages(fixture: &mut Fixture) {
     let keys: Vec<[u8; 4]> = (0..500u32).map(|number| (number * 7).to_be_bytes()).collect();
     for chunk in keys.chunks(60) {
-        bench.write(chunk.iter().map(|key| put(4, key, b"v")).collect());
+        fixture.write(chunk.iter().map(|key| put(4, key, b"v")).collect());
     }
-    let snapshot = bench.snapshot();
+    let snapshot = fixture.snapshot();
     for (direction, rows_max) in [(Direction::Forward, 7), (Direction::Backward, 33)] {
         let mut range = KeyRange::prefix(b"\x00\x00");
         let mut found = Vec::new();
@@ -205,12 +205,12 @@ pub(super) fn scan_pages(bench: &mut Bench) {
     }
 }
 
-pub(super) fn prefixes(bench: &mut Bench) {
+pub(super) fn prefixes(fixture: &mut Fixture) {
     let keys: [&[u8]; 7] = [b"a", b"a\x00", b"a\xFF", b"a\xFF\xFF", b"b", b"\xFF", b"\xFF\xFF"];
-    bench.write(keys.iter().map(|key| put(2, key, b"")).collect());
+    fixture.write(keys.iter().map(|key| put(2, key, b"")).collect());
     for prefix in [&b""[..], b"a", b"a\xFF", b"b", b"c", b"\xFF", b"\xFF\xFF", b"\xFF\xFF\xFF"] {
         let expected: Vec<_> = keys.iter().copied().filter(|key| key.starts_with(prefix)).collect();
-        let found = keys_in(&*bench.snapshot(), 2, KeyRange::prefix(prefix), Direction::Forward);
+        let found = keys_in(&*fixture.snapshot(), 2, KeyRange::prefix(prefix), Direction::Forward);
         assert_eq!(found, *expected, "prefix {prefix:?}");
     }
 }

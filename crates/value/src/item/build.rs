@@ -1,4 +1,4 @@
-//! Writing an item, from text or from a value, in one pass.
+//! Writes an item, from text or from a value, in one pass.
 
 use super::*;
 use crate::text::{Reader, Refusal, Token};
@@ -22,7 +22,7 @@ struct Builder {
     bytes: Vec<u8>,
     /// Elements and members of the arrays and objects that are still open, innermost last.
     open: Vec<Part>,
-    /// Reused by every object: (hash, place in original order) packed into one sortable number.
+    /// Reused by every object: hash and original position, packed into one sortable number.
     rows: Vec<u64>,
 }
 
@@ -45,7 +45,7 @@ impl Builder {
         self.bytes
     }
 
-    /// Starts a value here, with its name if it is a member. Gives the position that the parent has to know.
+    /// Starts a value here, with its name if it is a member. Returns the position that the parent needs.
     fn begin(&mut self, name: Option<&str>) -> u32 {
         let at = u32::try_from(self.bytes.len()).expect("an item stays below 4 GB");
         let Some(name) = name else { return at };
@@ -161,7 +161,7 @@ impl Builder {
         begin
     }
 
-    /// The same for an object. Fails with a name that occurs twice.
+    /// Closes an object. Fails with a name that occurs twice.
     fn end_object(&mut self, name: Option<&str>, first: usize) -> Result<u32, String> {
         let begin = self.begin(name);
         let at = self.bytes.len();
@@ -222,7 +222,7 @@ impl Builder {
     }
 }
 
-/// Writes the low bytes of a number that fits the place.
+/// Writes the low bytes of a number into `place`.
 fn put(place: &mut [u8], value: u32) {
     let [a, b, c, d] = value.to_le_bytes();
     match place {
@@ -252,7 +252,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes the next value. Its own name goes in front of it, after what is inside it.
+    /// Writes the next value. Its name is written in front of it, after its contents.
     fn value(&mut self, name: Option<&str>, dropped: &[&str], depth_left: usize) -> Result<u32, Refusal> {
         match self.reader.value()? {
             Token::Null => Ok(self.builder.scalar(name, &[NULL])),

@@ -15,7 +15,8 @@ pub(super) fn check(bytes: &[u8]) -> Checked<()> {
     if end == bytes.len() { Ok(()) } else { Err("bytes after the root") }
 }
 
-/// Checks a value whose name, if it has one, starts at `lead`, and what is inside it, which starts at `start`. Gives its end.
+/// Checks a value whose name, if it has one, starts at `lead`, and its contents, which start at `start`. Returns its
+/// end.
 fn check_value(node: Node<'_>, lead: usize, start: usize, depth_left: usize) -> Checked<usize> {
     if !matches!(node.kind(), Kind::Array | Kind::Object) && start != lead {
         return Err("bytes between values");

@@ -1,4 +1,4 @@
-//! Reading in place: every access is checked, none allocates.
+//! Reads in place: every access is checked, none allocates.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use super::*;
 use crate::{Kind, Number, Object, text};
 
-/// A place inside an item.
+/// A value inside an item.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     bytes: &'a [u8],
@@ -42,7 +42,7 @@ impl<'a> Node<'a> {
         std::str::from_utf8(self.string_bytes()?).ok()
     }
 
-    /// The UTF-8 bytes of a string, not checked again: comparing and searching need no `str`.
+    /// The UTF-8 bytes of a string, not validated again: comparing and searching need no `str`.
     #[inline]
     pub fn as_text(self) -> Option<&'a [u8]> {
         self.string_bytes()
@@ -318,7 +318,7 @@ pub(super) enum IsObject {
     No,
 }
 
-/// Where JSON text goes: into a buffer, or only its length.
+/// Receives JSON text: a buffer, or a counter of its length.
 trait Sink {
     fn raw(&mut self, text: &[u8]);
     fn string(&mut self, text: &[u8]);
@@ -344,12 +344,12 @@ impl Sink for Length {
     }
 }
 
-/// A visit of everything below a node, in original order. Values lie in that order, so a corrupt distance that leads back to
-/// what was visited already is recognised, and the walk ends after as many steps as there are bytes.
+/// A traversal of everything below a node, in original order. Values lie in that order, so a corrupt distance that
+/// leads back to a visited value is detected, and the traversal ends after at most as many steps as there are bytes.
 #[derive(Default)]
 struct Walk {
     depth: usize,
-    /// Everything before this position is done.
+    /// Everything before this position was visited.
     done: usize,
 }
 
@@ -428,7 +428,7 @@ impl Walk {
         out.raw(b"}");
     }
 
-    /// Visits the parts of an array or object, as far as they lie ahead.
+    /// Visits the parts of an array or object that lie ahead.
     fn inside<'a, T>(
         &mut self,
         parts: impl Iterator<Item = T>,

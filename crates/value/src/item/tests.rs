@@ -139,7 +139,7 @@ fn corrupt_items() {
     check_corrupt(&[&[1, 11, 0, 0, 0], &twice[..]].concat(), expect!["corrupt item: a table out of order"]);
 }
 
-/// Each level holds the level below twice: a walk that did not notice would never end.
+/// Each level contains the level below twice: a traversal that does not detect it would not end.
 #[test]
 fn shared_parts_do_not_multiply() {
     let mut bytes = vec![FORMAT, 0, 0, 0, 0, NULL];

@@ -1,8 +1,8 @@
 //! The tokenizer: strict JSON, one token at a time, no tree and no recursion of its own.
 //!
-//! Own code because it faces the network. sonic-rs was tried and was no faster here: a serde visitor gets little of its vector code on baseline
-//! x86-64. It needs unsafe code for what it does, kilobytes of stack per level in unoptimized builds, and describes an error by
-//! scanning the text from its start once per open level.
+//! Our own code because it handles network input. sonic-rs was tried and was no faster here: a serde visitor uses
+//! little of its vector code on baseline x86-64. It needs unsafe code, kilobytes of stack per level in unoptimized
+//! builds, and describes an error by scanning the text from its start once per open level.
 
 use std::borrow::Cow;
 
@@ -12,9 +12,9 @@ use crate::Number;
 pub(crate) struct Reader<'a> {
     text: &'a str,
     at: usize,
-    /// Length of the byte order mark, which `text` lacks.
+    /// Length of the byte order mark, which `text` does not include.
     mark_len: usize,
-    /// Holds a string with escapes while it is a token.
+    /// Buffer of a string with escapes while it is the current token.
     unescaped: String,
 }
 
@@ -35,7 +35,7 @@ enum Scanned<'a> {
     Unescaped,
 }
 
-/// Boxed, because a small result is what every token returns.
+/// Boxed, because every token returns a small result.
 pub(crate) type Refusal = Box<ParseError>;
 type Result<T> = std::result::Result<T, Refusal>;
 
@@ -150,8 +150,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    // At the first backslash, tab or line end of a string that begins at `start`. The latter are not JSON, but the service
-    // takes them; what is written has them escaped.
+    // At the first backslash, tab or line end of a string that begins at `start`. Tabs and line ends are not JSON,
+    // but the service accepts them; they are escaped when written.
     fn escaped_string(&mut self, mut start: usize) -> Result<Scanned<'a>> {
         self.unescaped.clear();
         loop {
@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    // Behind the backslash.
+    // After the backslash.
     fn escape(&mut self) -> Result<()> {
         let char = match self.peek() {
             Some(b'u') => return self.unicode_escape(),

@@ -1,11 +1,12 @@
-//! What must hold for any input bytes. `tests/any_bytes.rs` runs these on a seed corpus and random bytes, `fuzz/` on what a fuzzer finds.
+//! Properties of any input bytes. `tests/any_bytes.rs` runs them on a seed corpus and random bytes, `fuzz/` on fuzzed
+//! bytes.
 
 use quire_value::{Item, Limits, Node, Number, ParseError, Value, key, text};
 
-/// Less than serde_json's own limit, so that only we stop at depth.
+/// Lower than serde_json's limit, so that ours is reached first.
 const LIMITS: Limits = Limits { depth_max: 100 };
 
-/// Parsing agrees with serde_json, what was parsed survives writing, and the binary form agrees with the tree.
+/// Parsing agrees with serde_json, a parsed value survives writing, and the binary form agrees with the tree.
 pub fn check_text(bytes: &[u8]) {
     let ours = text::parse(bytes, LIMITS);
     check_binary(bytes, &ours);
@@ -21,7 +22,7 @@ pub fn check_text(bytes: &[u8]) {
     }
 }
 
-/// Arbitrary bytes are never a reason to panic, and what is accepted as an item is exactly what the writer writes.
+/// No bytes make it panic, and exactly the bytes of the writer are accepted as an item.
 pub fn check_item(bytes: &[u8]) {
     if let Ok(node) = Node::of(bytes) {
         read_everything(node);
@@ -33,7 +34,7 @@ pub fn check_item(bytes: &[u8]) {
     }
 }
 
-/// Arbitrary bytes are never a reason to panic, and what is accepted as a key is exactly what `encode` writes.
+/// No bytes make it panic, and exactly the bytes of `encode` are accepted as a key.
 pub fn check_key(bytes: &[u8]) {
     if let Ok((value, rest)) = key::decode(bytes) {
         let mut encoded = Vec::new();
@@ -55,7 +56,7 @@ fn check_binary(bytes: &[u8], tree: &Result<Value, ParseError>) {
             assert_eq!(item.root().json_len(), value.to_json().len());
             assert!(Item::from_bytes(item.as_bytes().to_vec()).is_ok());
         }
-        // Which of several repeated names is found first may differ.
+        // The two may report different repeated names.
         (Err(ParseError::DuplicateName { .. }), Err(ParseError::DuplicateName { .. })) => {}
         (Err(error), Err(tree)) => assert_eq!(&error, tree),
         (item, tree) => panic!("binary {item:?}, tree {tree:?}"),
@@ -77,8 +78,7 @@ fn read_everything(node: Node<'_>) {
     let _len = (node.len(), node.as_str(), node.as_number(), node.as_bool(), node.get("a"), node.at(0));
 }
 
-/// What we accept beyond serde_json: a byte order mark, surrogate escapes without their other half, and tabs and line ends
-/// in strings.
+/// What we accept beyond serde_json: a byte order mark, lone surrogate escapes, and tabs and line ends in strings.
 fn is_lenient(bytes: &[u8]) -> bool {
     let is_surrogate = |window: &[u8]| {
         window.starts_with(b"\\u") && matches!(window[2], b'd' | b'D') && !matches!(window[3], b'0'..=b'7')

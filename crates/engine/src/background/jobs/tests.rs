@@ -167,7 +167,7 @@ fn a_kill_at_any_commit_loses_and_repeats_nothing() {
                 running.wait(*id, |job| job.progress.done >= steps).progress.done
             });
             drop(running);
-            storage.behave();
+            storage.stop_faults();
             storage.reopen().unwrap();
             let running = start(Arc::clone(&storage) as Arc<dyn Storage>);
             for job in running.jobs.list().unwrap() {
@@ -192,7 +192,7 @@ fn random_faults_lose_and_repeat_nothing() {
         let storage = Arc::new(FaultStorage::seeded(MemoryStorage::new(), seed, rates));
         let running = start(Arc::clone(&storage) as Arc<dyn Storage>);
         let created: Vec<_> = (1..=6).map(|n| running.jobs.create(counting(n % 3, 10))).collect();
-        storage.behave();
+        storage.stop_faults();
         for id in created.into_iter().flatten() {
             running.wait(id, |job| job.state.is_finished());
         }

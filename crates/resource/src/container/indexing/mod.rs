@@ -6,7 +6,7 @@
 
 mod composite;
 mod paths; // included and excluded paths
-mod rules; // included and excluded paths as a tree beside the item
+mod rules; // included and excluded paths as a tree, followed in parallel with the item
 mod spatial;
 
 use quire_value::{Node, Object, Path, Segment, Value};
@@ -20,7 +20,7 @@ pub use self::composite::{CompositePath, SortOrder};
 use self::paths::Paths;
 pub use self::paths::TupleIndex;
 use self::rules::IndexRules;
-pub use self::rules::{PathOrder, RulePlace};
+pub use self::rules::{PathOrder, RuleNode};
 pub use self::spatial::{BoundingBox, SpatialIndex, SpatialType};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,13 +79,13 @@ impl IndexingPolicy {
         self.json.clone().into()
     }
 
-    /// Whether a scalar at this path (names and `[]`) is indexed. Deeper rules win, `?` beats `*` at the same
-    /// depth; `id` and `_ts` always are, unless nothing is.
-    pub fn decide(&self, path: &Path) -> bool {
+    /// Whether a scalar at this path (names and `[]`) is indexed. Deeper rules win, `?` wins over `*` at the same
+    /// depth; `id` and `_ts` are always indexed, unless the mode is `none`.
+    pub fn is_indexed(&self, path: &Path) -> bool {
         self.order_of(path).is_some()
     }
 
-    /// The same with the order of the path's index rows.
+    /// How the index rows of the path are ordered; `None` if it is not indexed.
     pub fn order_of(&self, path: &Path) -> Option<PathOrder> {
         match (self.mode, path.0.as_slice()) {
             (IndexingMode::None, _) => None,
@@ -97,35 +97,36 @@ impl IndexingPolicy {
         }
     }
 
-    /// The rules as a tree, for walking down an item beside it. The mode and what is always indexed are not in it.
-    pub fn rule_root(&self) -> RulePlace {
+    /// The root of the tree of rules, to descend in parallel with an item. The mode and the paths that are always
+    /// indexed are not part of it.
+    pub fn rule_root(&self) -> RuleNode {
         self.rules.root()
     }
 
-    pub fn rule_below_name(&self, above: RulePlace, name: &str) -> RulePlace {
+    pub fn rule_below_name(&self, above: RuleNode, name: &str) -> RuleNode {
         self.rules.below_name(above, name)
     }
 
-    pub fn rule_below_elements(&self, above: RulePlace) -> RulePlace {
+    pub fn rule_below_elements(&self, above: RuleNode) -> RuleNode {
         self.rules.below_elements(above)
     }
 
-    /// Names that the rules mention right below a place.
-    pub fn rule_names(&self, at: RulePlace) -> impl Iterator<Item = &str> {
+    /// The names directly below a node of the rules.
+    pub fn rule_names(&self, at: RuleNode) -> impl Iterator<Item = &str> {
         self.rules.names(at)
     }
 
-    /// Whether the rules mention `[]` right below a place.
-    pub fn rule_has_elements(&self, at: RulePlace) -> bool {
+    /// Whether the rules have `[]` directly below a node.
+    pub fn rule_has_elements(&self, at: RuleNode) -> bool {
         self.rules.has_elements(at)
     }
 
-    /// How a scalar right at a place is indexed.
-    pub fn rule_scalar(&self, at: RulePlace) -> Option<PathOrder> {
+    /// How a scalar at a node is indexed.
+    pub fn rule_scalar(&self, at: RuleNode) -> Option<PathOrder> {
         self.rules.scalar(at)
     }
 
-    /// How many scalar values of the item the policy indexes: the `x` of the charge formula.
+    /// Number of scalar values of the item that the policy indexes: `x` in the charge formula.
     pub fn indexed_values(&self, item: Node<'_>) -> usize {
         match self.mode {
             IndexingMode::None => 0,
@@ -150,7 +151,7 @@ impl IndexingMode {
 fn read_mode(given: &Object) -> Result<(IndexingMode, bool), ContainerError> {
     let mode = members::optional_string(given, "indexingPolicy", "indexingMode")?;
     let mode = match mode.map(str::to_ascii_lowercase).as_deref() {
-        // Lazy indexing is gone from the service; its containers are consistent.
+        // The service no longer has lazy indexing; its containers are consistent.
         None | Some("consistent" | "lazy") => IndexingMode::Consistent,
         Some("none") => IndexingMode::None,
         Some(_) => return Err(wrong("indexingPolicy.indexingMode", "'consistent' or 'none'")),

@@ -1,4 +1,4 @@
-//! The two lists of paths of a policy.
+//! The included and excluded paths of a policy.
 
 use quire_value::{Object, Path, Segment, Value};
 
@@ -18,11 +18,11 @@ pub struct TupleIndex {
     pub members: Vec<Path>,
 }
 
-/// The two path lists: parsed, and as they are written back.
+/// Included and excluded paths: parsed, and as they are written back.
 #[derive(Default)]
 pub(super) struct Paths {
     pub included: Vec<Path>,
-    /// Of each included path.
+    /// The order of each included path.
     pub orders: Vec<PathOrder>,
     pub excluded: Vec<Path>,
     pub tuples: Vec<TupleIndex>,
@@ -71,7 +71,7 @@ impl Paths {
         Ok(())
     }
 
-    /// Adds what the service adds, then insists on one root path.
+    /// Adds the defaults of the service, then requires exactly one root path.
     fn complete(&mut self, included_given: bool) -> Result<(), ContainerError> {
         let root = Path(vec![Segment::Wildcard]);
         let nothing_given = self.included_json.is_empty() && self.excluded_json.is_empty();
@@ -124,7 +124,8 @@ fn entry_path<'a>(entry: &'a Value, list: &str) -> Result<&'a str, ContainerErro
     members::string(members::as_entry(entry, &parent)?, &parent, "path")
 }
 
-/// `indexes` with kind, data type and precision: once chosen by clients, now always range. Taken, and not given back.
+/// `indexes` with kind, data type and precision: an old option of clients; all indexes are range indexes now.
+/// Accepted and dropped.
 fn check_legacy_indexes(entry: &Value) -> Result<(), ContainerError> {
     const MEMBER: &str = "indexingPolicy.includedPaths.indexes";
     match entry.get("indexes") {

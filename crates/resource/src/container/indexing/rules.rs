@@ -1,4 +1,4 @@
-//! Which scalars a policy indexes: its included and excluded paths as one tree, walked beside the item.
+//! Which scalars a policy indexes: its included and excluded paths as one tree, followed in parallel with the item.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::ContainerError;
 /// A tree in a vector: a path of any length is built and dropped without recursion.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexRules {
-    places: Vec<Place>,
+    nodes: Vec<TreeNode>,
 }
 
-/// What a policy says about a path and below.
+/// The decision for a path and everything below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     Excluded,
@@ -32,33 +32,33 @@ pub enum PathOrder {
     Both,
 }
 
-/// Where one is in a policy's rules while walking down an item.
+/// A node of the rules, reached by descending in parallel with an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RulePlace {
-    place: Option<usize>,
-    /// What the deepest `*` at or above this place says.
+pub struct RuleNode {
+    node_number: Option<usize>,
+    /// The decision of the deepest `*` at or above this node.
     inherited: Rule,
 }
 
-impl RulePlace {
-    /// Names that no rule mentions are indexed below this place.
-    pub fn is_open(&self) -> bool {
+impl RuleNode {
+    /// Whether names without a rule are indexed below this node.
+    pub fn indexes_unlisted_names(&self) -> bool {
         self.inherited != Rule::Excluded
     }
 
-    /// Nothing at or below this place is indexed.
-    pub fn is_dead(&self) -> bool {
-        self.place.is_none() && !self.is_open()
+    /// Nothing at or below this node is indexed.
+    pub fn excludes_all(&self) -> bool {
+        self.node_number.is_none() && !self.indexes_unlisted_names()
     }
 }
 
 const ROOT: usize = 0;
 
 #[derive(Clone, Debug, Default)]
-struct Place {
+struct TreeNode {
     names: BTreeMap<String, usize>,
     elements: Option<usize>,
-    /// `?`: a scalar right here
+    /// `?`: a scalar at this node
     scalar: Option<Rule>,
     /// `*`: everything from here down
     wildcard: Option<Rule>,
@@ -70,7 +70,7 @@ impl IndexRules {
         orders: &[PathOrder],
         excluded: &[Path],
     ) -> Result<IndexRules, ContainerError> {
-        let mut rules = IndexRules { places: vec![Place::default()] };
+        let mut rules = IndexRules { nodes: vec![TreeNode::default()] };
         for (path, order) in included.iter().zip(orders) {
             rules.add(path, Rule::Included(*order))?;
         }
@@ -81,19 +81,19 @@ impl IndexRules {
     }
 
     fn add(&mut self, path: &Path, rule: Rule) -> Result<(), ContainerError> {
-        let mut place = ROOT;
+        let mut node_number = ROOT;
         for segment in &path.0 {
             let slot = match segment {
                 Segment::Name(name) => {
-                    place = self.child(place, name);
+                    node_number = self.child(node_number, name);
                     continue;
                 }
                 Segment::Elements => {
-                    place = self.element(place);
+                    node_number = self.element(node_number);
                     continue;
                 }
-                Segment::Scalar => &mut self.places[place].scalar,
-                Segment::Wildcard => &mut self.places[place].wildcard,
+                Segment::Scalar => &mut self.nodes[node_number].scalar,
+                Segment::Wildcard => &mut self.nodes[node_number].wildcard,
             };
             if slot.is_some_and(|earlier| (earlier == Rule::Excluded) != (rule == Rule::Excluded)) {
                 return Err(invalid(format!(
@@ -105,60 +105,63 @@ impl IndexRules {
         Ok(())
     }
 
-    fn child(&mut self, place: usize, name: &str) -> usize {
-        let next = self.places.len();
-        let child = *self.places[place].names.entry(name.to_owned()).or_insert(next);
+    fn child(&mut self, node_number: usize, name: &str) -> usize {
+        let next = self.nodes.len();
+        let child = *self.nodes[node_number].names.entry(name.to_owned()).or_insert(next);
         self.grow_to(child);
         child
     }
 
-    fn element(&mut self, place: usize) -> usize {
-        let next = self.places.len();
-        let element = *self.places[place].elements.get_or_insert(next);
+    fn element(&mut self, node_number: usize) -> usize {
+        let next = self.nodes.len();
+        let element = *self.nodes[node_number].elements.get_or_insert(next);
         self.grow_to(element);
         element
     }
 
-    fn grow_to(&mut self, place: usize) {
-        if place == self.places.len() {
-            self.places.push(Place::default());
+    fn grow_to(&mut self, node_number: usize) {
+        if node_number == self.nodes.len() {
+            self.nodes.push(TreeNode::default());
         }
     }
 
-    pub(crate) fn root(&self) -> RulePlace {
+    pub(crate) fn root(&self) -> RuleNode {
         self.at(Some(ROOT), Rule::Excluded)
     }
 
-    pub(crate) fn below_name(&self, above: RulePlace, name: &str) -> RulePlace {
-        let child = above.place.and_then(|place| self.places[place].names.get(name).copied());
+    pub(crate) fn below_name(&self, above: RuleNode, name: &str) -> RuleNode {
+        let child =
+            above.node_number.and_then(|node_number| self.nodes[node_number].names.get(name).copied());
         self.at(child, above.inherited)
     }
 
-    pub(crate) fn below_elements(&self, above: RulePlace) -> RulePlace {
-        self.at(above.place.and_then(|place| self.places[place].elements), above.inherited)
+    pub(crate) fn below_elements(&self, above: RuleNode) -> RuleNode {
+        self.at(above.node_number.and_then(|node_number| self.nodes[node_number].elements), above.inherited)
     }
 
-    /// Names that the rules mention right below a place.
-    pub(crate) fn names(&self, at: RulePlace) -> impl Iterator<Item = &str> {
-        at.place.into_iter().flat_map(|place| self.places[place].names.keys().map(String::as_str))
+    /// The names directly below a node of the rules.
+    pub(crate) fn names(&self, at: RuleNode) -> impl Iterator<Item = &str> {
+        at.node_number
+            .into_iter()
+            .flat_map(|node_number| self.nodes[node_number].names.keys().map(String::as_str))
     }
 
-    pub(crate) fn has_elements(&self, at: RulePlace) -> bool {
-        at.place.is_some_and(|place| self.places[place].elements.is_some())
+    pub(crate) fn has_elements(&self, at: RuleNode) -> bool {
+        at.node_number.is_some_and(|node_number| self.nodes[node_number].elements.is_some())
     }
 
-    /// How a scalar right here is indexed.
-    pub(crate) fn scalar(&self, at: RulePlace) -> Option<PathOrder> {
-        let own = at.place.and_then(|place| self.places[place].scalar);
+    /// How a scalar at this node is indexed.
+    pub(crate) fn scalar(&self, at: RuleNode) -> Option<PathOrder> {
+        let own = at.node_number.and_then(|node_number| self.nodes[node_number].scalar);
         match own.unwrap_or(at.inherited) {
             Rule::Excluded => None,
             Rule::Included(order) => Some(order),
         }
     }
 
-    fn at(&self, place: Option<usize>, inherited: Rule) -> RulePlace {
-        let wildcard = place.and_then(|place| self.places[place].wildcard);
-        RulePlace { place, inherited: wildcard.unwrap_or(inherited) }
+    fn at(&self, node_number: Option<usize>, inherited: Rule) -> RuleNode {
+        let wildcard = node_number.and_then(|node_number| self.nodes[node_number].wildcard);
+        RuleNode { node_number, inherited: wildcard.unwrap_or(inherited) }
     }
 
     pub(crate) fn decide(&self, path: &[Segment]) -> Option<PathOrder> {
@@ -173,7 +176,7 @@ impl IndexRules {
         self.scalar(at)
     }
 
-    /// Scalars of the item that are indexed. `always` names top-level properties that are in any case.
+    /// Number of indexed scalars of the item. `always`: top-level properties that are indexed in any case.
     pub(crate) fn count(&self, item: Node<'_>, always: fn(&str) -> bool) -> usize {
         let root = self.root();
         if item.kind() != Kind::Object {
@@ -190,9 +193,9 @@ impl IndexRules {
         count
     }
 
-    /// Items nest at most 128 levels, and so does this.
-    fn count_below(&self, node: Node<'_>, at: RulePlace) -> usize {
-        if at.is_dead() {
+    /// Recursive: items nest at most 128 levels.
+    fn count_below(&self, node: Node<'_>, at: RuleNode) -> usize {
+        if at.excludes_all() {
             return 0;
         }
         match node.kind() {

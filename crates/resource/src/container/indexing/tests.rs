@@ -1,4 +1,4 @@
-//! Policies in, and what comes of them.
+//! Policies as they are parsed, normalised or refused.
 
 use expect_test::{Expect, expect};
 use quire_value::{Item, Limits, text};
@@ -9,7 +9,7 @@ fn policy(json: &str) -> Result<IndexingPolicy, ContainerError> {
     IndexingPolicy::from_json(Some(&text::parse(json.as_bytes(), Limits::default()).unwrap()))
 }
 
-/// Each input and below it what comes of it.
+/// Prints each input, and below it the result.
 fn check(inputs: &[&str], expect: Expect) {
     let shown = inputs.iter().map(|json| format!("{json}\n    {}\n", show(json)));
     expect.assert_eq(&shown.collect::<String>());
@@ -233,14 +233,14 @@ fn limits() {
     assert!(policy(&long).is_ok());
 }
 
-/// Indexed scalars by name of their path: what the walk counts is what `decide` says.
+/// The paths of indexed scalars. The count must equal the number of paths for which `is_indexed` is true.
 fn check_item(json: &str, item: &str, expect: Expect) {
     let policy = policy(json).unwrap();
     let item = Item::from_json(item.as_bytes(), Limits::default()).unwrap();
     let mut scalars = Vec::new();
     collect(item.root(), &mut Vec::new(), &mut scalars);
     let indexed: Vec<_> =
-        scalars.iter().filter(|path| policy.decide(path)).map(|path| path.to_string()).collect();
+        scalars.iter().filter(|path| policy.is_indexed(path)).map(|path| path.to_string()).collect();
     assert_eq!(policy.indexed_values(item.root()), indexed.len());
     expect.assert_eq(&indexed.join(" "));
 }
@@ -288,7 +288,7 @@ fn precedence() {
         item,
         expect!["/id /a/b /l/[]/x /l/[]/x"],
     );
-    // `?` beats `*` at the same depth: only the scalar `s` itself is left out.
+    // `?` wins over `*` at the same depth: only the scalar `s` itself is left out.
     check_item(
         r#"{"includedPaths":[{"path":"/*"},{"path":"/s/*"}],"excludedPaths":[{"path":"/s/?"}]}"#,
         item,

@@ -32,7 +32,7 @@ fn letters(count: usize) -> String {
     format!(r#"["{}"]"#, "a".repeat(count))
 }
 
-/// Values on which the clients agree.
+/// Values that the clients compute.
 #[test]
 fn vectors_v2() {
     check(
