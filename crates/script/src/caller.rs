@@ -1,18 +1,18 @@
-//! Whoever waits for a script, and may leave before it ends.
+//! The caller that waits for a script, and may disconnect before it ends.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Between two questions whether somebody still waits: a question may be a system call.
-const ASK_INTERVAL: Duration = Duration::from_millis(50);
+/// Time between two checks whether the caller still waits: a check may be a system call.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Asked now and then, on any thread, whether it is gone; a script for nobody is ended as if its time were over. The
-/// default never leaves.
+/// Checked now and then, on any thread, for whether the caller has disconnected; a script without a caller is ended
+/// as if its time were over. The default never disconnects.
 #[derive(Clone, Default)]
 pub struct Caller(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
 
 impl Caller {
-    pub fn asking(is_gone: impl Fn() -> bool + Send + Sync + 'static) -> Caller {
+    pub fn with_check(is_gone: impl Fn() -> bool + Send + Sync + 'static) -> Caller {
         Caller(Some(Arc::new(is_gone)))
     }
 }
@@ -20,23 +20,23 @@ impl Caller {
 /// A [`Caller`] while something runs for it.
 pub(crate) struct WatchedCaller {
     caller: Caller,
-    ask_at: Instant,
+    next_check: Instant,
 }
 
 impl WatchedCaller {
     pub(crate) fn new(caller: Caller, now: Instant) -> WatchedCaller {
-        WatchedCaller { caller, ask_at: now + ASK_INTERVAL }
+        WatchedCaller { caller, next_check: now + CHECK_INTERVAL }
     }
 
-    /// When to ask, if ever.
-    pub(crate) fn ask_at(&self) -> Option<Instant> {
-        self.caller.0.as_ref().map(|_| self.ask_at)
+    /// The time of the next check, if any.
+    pub(crate) fn next_check(&self) -> Option<Instant> {
+        self.caller.0.as_ref().map(|_| self.next_check)
     }
 
-    /// Asks when it is time to.
+    /// Checks when it is time to.
     pub(crate) fn is_gone(&mut self, now: Instant) -> bool {
-        let Some(is_gone) = self.caller.0.as_ref().filter(|_| now >= self.ask_at) else { return false };
-        self.ask_at = now + ASK_INTERVAL;
+        let Some(is_gone) = self.caller.0.as_ref().filter(|_| now >= self.next_check) else { return false };
+        self.next_check = now + CHECK_INTERVAL;
         is_gone()
     }
 }

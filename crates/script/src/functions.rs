@@ -1,7 +1,7 @@
 //! User-defined functions: compiled once, called for every row.
 //!
-//! In this process a call is made when it is asked for. In a worker process a message costs more than a call, so callers
-//! that know several calls make them together: see [`Functions::call_together`].
+//! In this process a call runs at once. To a worker process a message costs more than a call, so callers that have
+//! several calls send them together: see [`Functions::call_together`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,38 +11,38 @@ use rquickjs::Function;
 use rquickjs::function::Args;
 
 use crate::runtime::compile::{Entry, Form, error_of};
-use crate::runtime::sandbox::{Pool, Realm, Sandbox, Stop};
+use crate::runtime::sandbox::{Pool, Realm, Sandbox, TurnError};
 use crate::runtime::versions::Versions;
-use crate::values::{Passed, take_u32};
+use crate::values::{ScriptValue, take_u32};
 use crate::worker::remote::RemoteFunctions;
 use crate::{Caller, Limits, Script, ScriptError};
 
-/// Every call has the whole time of a function; it is granted again when so much of it has passed.
+/// Every call has the full time of a function; the limit is renewed when this much of it has passed.
 const RENEWAL: Duration = Duration::from_millis(20);
 
-/// Functions of one query page. Each has a context of its own and cannot see the others. Stays on its thread.
-pub struct Functions(Home);
+/// Functions of one query page. Each has its own context and cannot see the others. Not for other threads.
+pub struct Functions(Placement);
 
-enum Home {
-    Here(Box<LoadedFunctions>),
-    Elsewhere(Box<RemoteFunctions>),
+enum Placement {
+    InProcess(Box<LoadedFunctions>),
+    Worker(Box<RemoteFunctions>),
 }
 
-/// A call, in the form in which it is sent: equal calls have equal bytes.
+/// A call in its encoded form: equal calls have equal bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FunctionCall(pub(crate) Vec<u8>);
 
-/// What a call gave. `undefined` stands for no result.
-pub type Called = Result<Value, ScriptError>;
+/// The result of a call. `undefined` means no result.
+pub type CallResult = Result<Value, ScriptError>;
 
 impl FunctionCall {
-    /// Of the function at `index` in the order in which they were given.
+    /// For the function at `index`, in the order in which they were given.
     pub fn new(index: usize, arguments: &[Value]) -> FunctionCall {
         let mut bytes = Vec::with_capacity(8 + 16 * arguments.len());
         bytes.extend((index as u32).to_le_bytes());
         bytes.extend((arguments.len() as u32).to_le_bytes());
         for argument in arguments {
-            Passed::of(argument).encode(&mut bytes);
+            ScriptValue::of(argument).encode(&mut bytes);
         }
         FunctionCall(bytes)
     }
@@ -52,56 +52,58 @@ impl FunctionCall {
     }
 }
 
-/// Takes one call from the front: the index of the function and its arguments.
-pub(crate) fn decode_call<'a>(bytes: &mut &'a [u8]) -> Option<(usize, Vec<Passed<'a>>)> {
+/// Decodes one call from the front: the index of the function and its arguments.
+pub(crate) fn decode_call<'a>(bytes: &mut &'a [u8]) -> Option<(usize, Vec<ScriptValue<'a>>)> {
     let index = take_u32(bytes)? as usize;
     let count = take_u32(bytes)?;
     let mut arguments = Vec::new();
     for _ in 0..count {
-        arguments.push(Passed::decode(bytes)?);
+        arguments.push(ScriptValue::decode(bytes)?);
     }
     Some((index, arguments))
 }
 
 impl Functions {
-    pub(crate) fn here(functions: LoadedFunctions) -> Functions {
-        Functions(Home::Here(Box::new(functions)))
+    pub(crate) fn in_process(functions: LoadedFunctions) -> Functions {
+        Functions(Placement::InProcess(Box::new(functions)))
     }
 
-    pub(crate) fn elsewhere(functions: RemoteFunctions) -> Functions {
-        Functions(Home::Elsewhere(Box::new(functions)))
+    pub(crate) fn in_worker(functions: RemoteFunctions) -> Functions {
+        Functions(Placement::Worker(Box::new(functions)))
     }
 
-    /// Calls the function at `index` in the order in which they were given.
-    pub fn call(&mut self, index: usize, arguments: &[Value]) -> Called {
+    /// Calls the function at `index`, in the order in which they were given.
+    pub fn call(&mut self, index: usize, arguments: &[Value]) -> CallResult {
         match &mut self.0 {
-            Home::Here(functions) => {
+            Placement::InProcess(functions) => {
                 functions.renew_if_due();
-                let arguments: Vec<Passed<'_>> = arguments.iter().map(Passed::of).collect();
+                let arguments: Vec<ScriptValue<'_>> = arguments.iter().map(ScriptValue::of).collect();
                 functions.call(index, &arguments)?.into_value()
             }
-            Home::Elsewhere(functions) => functions.call(&FunctionCall::new(index, arguments)),
+            Placement::Worker(functions) => functions.call(&FunctionCall::new(index, arguments)),
         }
     }
 
     /// Whether calls are cheaper together.
     pub fn is_remote(&self) -> bool {
-        matches!(self.0, Home::Elsewhere(_))
+        matches!(self.0, Placement::Worker(_))
     }
 
-    /// Makes the calls in their order until they have taken some time together. What the first of them gave, at least
-    /// one; the outer error says that all of them have to be made one by one.
-    pub fn call_together(&mut self, calls: &[FunctionCall]) -> Result<Vec<Called>, ScriptError> {
+    /// Runs the calls in order until they have taken some time together. Returns the results of the first calls, at
+    /// least one; the outer error means that they must be run one by one.
+    pub fn call_together(&mut self, calls: &[FunctionCall]) -> Result<Vec<CallResult>, ScriptError> {
         match &mut self.0 {
-            Home::Here(functions) => Ok(calls.iter().map(|call| functions.call_encoded(call)).collect()),
-            Home::Elsewhere(functions) => functions.call_together(calls),
+            Placement::InProcess(functions) => {
+                Ok(calls.iter().map(|call| functions.call_encoded(call)).collect())
+            }
+            Placement::Worker(functions) => functions.call_together(calls),
         }
     }
 }
 
 /// In this process.
 pub(crate) struct LoadedFunctions {
-    // Before the runtime in which they live, so that they are dropped first.
+    // Before the runtime they belong to, so that they are dropped first.
     loaded: Vec<Loaded>,
     sandbox: Option<Sandbox>,
     pool: Arc<Pool>,
@@ -127,7 +129,7 @@ impl LoadedFunctions {
         sandbox.begin(&limits, limits.function_time);
         sandbox.state.set_function(true);
         sandbox.state.set_caller(caller.clone());
-        sandbox.relieve(&limits);
+        sandbox.set_own_memory_limit(&limits);
         let renewed = Instant::now();
         let mut functions =
             LoadedFunctions { loaded: Vec::new(), sandbox: Some(sandbox), pool, limits, renewed };
@@ -135,15 +137,15 @@ impl LoadedFunctions {
             let loaded = functions.load_one(script, versions)?;
             functions.loaded.push(loaded);
         }
-        functions.sandbox().confine(&limits);
+        functions.sandbox().set_script_memory_limit(&limits);
         Ok(functions)
     }
 
     pub(crate) fn call(
         &self,
         index: usize,
-        arguments: &[Passed<'_>],
-    ) -> Result<Passed<'static>, ScriptError> {
+        arguments: &[ScriptValue<'_>],
+    ) -> Result<ScriptValue<'static>, ScriptError> {
         let loaded = self.loaded.get(index).ok_or_else(no_such_function)?;
         let state = &self.sandbox().state;
         let result = loaded.realm.turn(state, |ctx| {
@@ -153,7 +155,7 @@ impl LoadedFunctions {
             }
             let entry: Function<'_> = loaded.entry.clone().restore(ctx)?;
             let result: rquickjs::Value<'_> = given.apply(&entry)?;
-            Passed::from_script(ctx, result)
+            ScriptValue::from_script(ctx, result)
         });
         match result {
             Ok(result) => result,
@@ -161,7 +163,7 @@ impl LoadedFunctions {
         }
     }
 
-    fn call_encoded(&mut self, call: &FunctionCall) -> Called {
+    fn call_encoded(&mut self, call: &FunctionCall) -> CallResult {
         self.renew_if_due();
         let (index, arguments) = decode_call(&mut &call.0[..]).ok_or_else(no_such_function)?;
         self.call(index, &arguments)?.into_value()
@@ -171,7 +173,7 @@ impl LoadedFunctions {
         &self.limits
     }
 
-    /// Grants the time of a call again, unless hardly any of it has passed.
+    /// Renews the time limit of a call, unless hardly any of it has passed.
     pub(crate) fn renew_if_due(&mut self) {
         let now = Instant::now();
         if now.duration_since(self.renewed) < RENEWAL {
@@ -191,17 +193,17 @@ impl LoadedFunctions {
         Ok(Loaded { entry, form: compiled.form, realm })
     }
 
-    fn failed(&self, loaded: &Loaded, stop: Stop) -> ScriptError {
+    fn failed(&self, loaded: &Loaded, stop: TurnError) -> ScriptError {
         let Loaded { realm, form, .. } = loaded;
         let sandbox = self.sandbox();
-        if matches!(stop, Stop::Null) {
-            sandbox.spoil();
+        if matches!(stop, TurnError::Null) {
+            sandbox.mark_unusable();
         }
-        sandbox.relieve(&self.limits);
+        sandbox.set_own_memory_limit(&self.limits);
         let error = error_of(realm, &sandbox.state, stop, *form, &self.limits);
-        sandbox.confine(&self.limits);
+        sandbox.set_script_memory_limit(&self.limits);
         if matches!(error, ScriptError::OutOfMemory { .. }) {
-            sandbox.spoil();
+            sandbox.mark_unusable();
         }
         error
     }

@@ -1,20 +1,20 @@
-//! What a script asks of the database, and what it is told.
+//! Requests of a script to the database, and the answers.
 
 use crate::Caller;
 
-/// Serves one run, in one logical partition. Contract: requests arrive one at a time, in the order in which the script
-/// started them; their effects are seen by later reads and feeds of the same run but not by its queries; after
-/// [`Reply::Stop`] nothing more is asked.
+/// Serves one run, in one logical partition. Contract: requests arrive one at a time, in the order in which the
+/// script started them; their effects are visible to later reads and feeds of the same run but not to its queries;
+/// after [`Reply::Stop`] there are no more requests.
 pub trait Host {
     fn call(&mut self, request: Request) -> Answer;
 
-    /// Who waits for the run.
+    /// The caller that waits for the run.
     fn caller(&self) -> Caller {
         Caller::default()
     }
 }
 
-/// Items and their parts are JSON text: a host writes it from what it stores and reads it into what it stores.
+/// Items and their parts are JSON text, which the host converts to and from its stored form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     Read {
@@ -47,7 +47,7 @@ pub enum Request {
         if_match: Option<String>,
         index_action: IndexAction,
     },
-    /// `partition_key` is what the script gave as `partitionKeyContent`, JSON text.
+    /// `partition_key`: the script's `partitionKeyContent`, JSON text.
     Delete {
         item: ItemLink,
         if_match: Option<String>,
@@ -55,7 +55,7 @@ pub enum Request {
     },
 }
 
-/// An item of the container, by the last segment of the link the script gave.
+/// An item of the container, by the last segment of the script's link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ItemLink {
     /// `dbs/{rid}/colls/{rid}/docs/{rid}`
@@ -75,7 +75,7 @@ pub enum IndexAction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub reply: Reply,
-    /// `false` asks the script to finish (its throughput is spent): from now on operations are not accepted.
+    /// `false` asks the script to finish (its throughput is used up): further operations are not accepted.
     pub accepting: bool,
 }
 
@@ -86,7 +86,7 @@ pub enum Reply {
         status: u16,
         body: String,
     },
-    /// A read whose etag was the one given.
+    /// A read whose etag matched.
     NotModified,
     Deleted,
     /// `items` is a JSON array.
@@ -94,12 +94,12 @@ pub enum Reply {
         items: String,
         continuation: Option<String>,
     },
-    /// Given to the callback, or thrown when there is none: 404, 409, 412 and the like.
+    /// Passed to the callback, or thrown if there is none: 404, 409, 412 and the like.
     Error {
         status: u16,
         message: String,
     },
-    /// The host cannot go on and keeps the reason: the run ends with [`ScriptError::Stopped`](crate::ScriptError).
+    /// The host cannot continue and keeps the reason: the run ends with [`ScriptError::Stopped`](crate::ScriptError).
     Stop,
 }
 

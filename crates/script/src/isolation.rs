@@ -6,14 +6,15 @@ use quire_value::Value;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// On the caller's thread. A few built-ins of the engine outlast the deadline, and a fault of it ends this process.
+    /// On the caller's thread. A few built-ins of the engine exceed the deadline, and a crash of the engine ends this
+    /// process.
     #[default]
     InProcess,
     /// In worker processes that can be killed: this program with these arguments must call [`serve`](crate::serve).
     Process { program: PathBuf, arguments: Vec<String> },
 }
 
-/// What `__.spatial` calls; geometry itself is not known here.
+/// The functions of `__.spatial`; they are implemented elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpatialFunction {
     Distance,
@@ -23,8 +24,8 @@ pub enum SpatialFunction {
     IsValidDetailed,
 }
 
-/// Gives the value of a function for one or two GeoJSON objects, as the query language would; `None` for undefined. The
-/// flag asks for plane geometry.
+/// The value of a function for one or two GeoJSON objects, as in the query language; `None` for undefined. The flag
+/// selects planar geometry.
 pub type Spatial = fn(SpatialFunction, &[Value], bool) -> Option<Value>;
 
 impl SpatialFunction {

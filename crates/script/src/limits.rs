@@ -1,37 +1,37 @@
-//! What one run may use.
+//! Limits of one run.
 
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// From here on collection methods answer `false`, so that a script can finish what it began.
+    /// After this time collection methods return `false`, so that a script can finish its work.
     pub soft_time: Duration,
-    /// Here it is interrupted and everything it did is undone.
+    /// After this time it is interrupted and its writes are undone.
     pub time: Duration,
-    /// The same for one call of a user-defined function.
+    /// Time limit of one call of a user-defined function.
     pub function_time: Duration,
-    /// From here on collection methods answer `false`.
+    /// Beyond this memory collection methods return `false`.
     pub soft_memory_bytes: usize,
     /// An allocation beyond it throws.
     pub memory_bytes: usize,
     pub stack_bytes: usize,
     /// Longest script text.
     pub script_bytes: usize,
-    /// Longest body of a message, in UTF-16 units as scripts count.
+    /// Longest body of a message, in UTF-16 code units.
     pub body_length: usize,
-    /// Longest log, counted as it is sent: percent-encoded.
+    /// Longest log, percent-encoded as it is sent.
     pub log_bytes: usize,
 }
 
 impl Limits {
-    /// Most arguments of a procedure.
+    /// Maximum number of arguments of a procedure.
     pub const ARGUMENT_COUNT_MAX: usize = 65_000;
-    /// What our own code may use after a script came to its limit: for its error, and for compiling.
+    /// Memory for our own code after a script has reached its limit: for its error, and for compiling.
     pub(crate) const HEADROOM_BYTES: usize = 8 << 20;
 }
 
 impl Limits {
-    /// What is left of the time.
+    /// The limits with the remaining time.
     pub(crate) fn after(&self, used: Duration) -> Limits {
         let left = |time: Duration| time.saturating_sub(used);
         Limits { soft_time: left(self.soft_time), time: left(self.time), ..*self }

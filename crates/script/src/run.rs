@@ -1,7 +1,7 @@
-//! One run of a procedure or trigger, from its parameters to the body it leaves.
+//! A run of a procedure or trigger, from its parameters to its response body.
 //!
-//! The script runs in turns: its entry function, then one callback after another. Between turns the promise jobs that are
-//! ready run, and the host serves the oldest operation waiting. The run is over when nothing waits.
+//! The script runs in turns: its entry function, then one callback after another. Between turns the ready promise
+//! jobs run, and the host serves the oldest waiting operation. The run ends when nothing waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use rquickjs::{Ctx, Function, Object};
 
 use crate::functions::{Functions, LoadedFunctions};
 use crate::runtime::compile::{Entry, Form, Report, error_of};
-use crate::runtime::sandbox::{Pool, Realm, Sandbox, Stop};
+use crate::runtime::sandbox::{Pool, Realm, Sandbox, TurnError};
 use crate::runtime::versions::Versions;
 use crate::worker::pool::{Program, Workers};
 use crate::worker::remote::RemoteFunctions;
@@ -21,10 +21,10 @@ use crate::{
 
 /// Idle runtimes kept for the next runs.
 const IDLE_RUNTIME_COUNT_MAX: usize = 64;
-/// Bytes of answers after which the memory in use is looked at.
+/// The memory in use is checked after this many bytes of answers.
 const MEMORY_CHECK_BYTES: usize = 1 << 20;
 
-/// Runs scripts under the same limits. Shared by all threads.
+/// Runs scripts with the same limits. Shared by all threads.
 pub struct Scripts {
     limits: Limits,
     pool: Arc<Pool>,
@@ -33,7 +33,7 @@ pub struct Scripts {
     spatial: Option<Spatial>,
 }
 
-/// `version` names the text: the script's ETag, together with what makes it unique in the account.
+/// `version` identifies the text: the script's ETag with its identity in the account.
 #[derive(Clone, Copy, Debug)]
 pub struct Script<'a> {
     pub version: &'a str,
@@ -41,7 +41,7 @@ pub struct Script<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct ScriptRun<'a> {
     pub script: Script<'a>,
     pub call: Call<'a>,
     pub collection: Collection<'a>,
@@ -49,7 +49,7 @@ pub struct Run<'a> {
     pub headers: &'a [(&'a str, &'a str)],
     /// Whether `console.log` writes.
     pub logging: bool,
-    /// What earlier runs for the same request took: this one has the rest of the time.
+    /// Time used by earlier runs for the same request; this run has the remaining time.
     pub time_used: Duration,
 }
 
@@ -69,7 +69,7 @@ pub enum TriggerOperation {
     Delete,
 }
 
-/// What the script is told about its container.
+/// Properties of the container for the script.
 #[derive(Clone, Copy, Debug)]
 pub struct Collection<'a> {
     /// `dbs/{rid}/colls/{rid}/`
@@ -81,23 +81,23 @@ pub struct Collection<'a> {
     pub quota: &'a str,
     /// JSON: the paths of the partition key, each as a list of names.
     pub partition_key: &'a str,
-    /// Whether its geometry is that of a plane.
+    /// Whether its geometry is planar.
     pub planar: bool,
 }
 
-/// What a run leaves. Its writes are with the host, to be committed.
+/// The result of a run. Its writes are with the host, to be committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// JSON text: the response of a procedure or post-trigger, the request of a pre-trigger. `None` where there was no
+    /// JSON text: the response of a procedure or post-trigger, the request of a pre-trigger. `None` if there was no
     /// body and none was set.
     pub body: Option<String>,
     /// Plain text; sent percent-encoded. `None` when logging is off.
     pub log: Option<String>,
-    /// Promises that were rejected with nobody looking: the service swallows them, so a console should not.
+    /// Number of rejected promises without a handler: the service ignores them, but a console should not.
     pub unhandled_rejections: u32,
 }
 
-/// A run that must leave nothing behind.
+/// A failed run: its writes must be discarded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     pub error: ScriptError,
@@ -127,7 +127,7 @@ impl Scripts {
         Scripts { workers, ..Scripts::new(limits) }
     }
 
-    /// What `__.spatial` calls in this process. Without it, it answers with an error.
+    /// The implementation of `__.spatial` in this process. Without it, it returns an error.
     pub fn set_spatial(&mut self, spatial: Option<Spatial>) {
         self.spatial = spatial;
     }
@@ -136,8 +136,8 @@ impl Scripts {
         &self.limits
     }
 
-    /// The server stops: user-defined functions that run end now, in this process where they look at the clock, and
-    /// none begins. Procedures and triggers have their time to finish.
+    /// For the shutdown of the server: running user-defined functions end now (in this process, where they check the
+    /// time), and none begins. Procedures and triggers may finish.
     pub fn stop_functions(&self) {
         self.pool.stop_functions();
         if let Some(workers) = &self.workers {
@@ -145,19 +145,19 @@ impl Scripts {
         }
     }
 
-    /// Whether they run in other processes.
+    /// Whether scripts run in other processes.
     pub fn is_isolated(&self) -> bool {
         self.workers.is_some()
     }
 
-    pub fn run(&self, run: &Run<'_>, host: &mut dyn Host) -> Result<Outcome, Failure> {
+    pub fn run(&self, run: &ScriptRun<'_>, host: &mut dyn Host) -> Result<Outcome, Failure> {
         self.run_limited(run, &self.limits.after(run.time_used), host)
     }
 
-    /// With the limits of this run alone.
+    /// With limits for this run alone.
     pub(crate) fn run_limited(
         &self,
-        run: &Run<'_>,
+        run: &ScriptRun<'_>,
         limits: &Limits,
         host: &mut dyn Host,
     ) -> Result<Outcome, Failure> {
@@ -168,11 +168,16 @@ impl Scripts {
     }
 
     /// Whether a script of this version was loaded in this process.
-    pub fn knows(&self, version: &str) -> bool {
-        self.versions.knows(version)
+    pub fn is_loaded(&self, version: &str) -> bool {
+        self.versions.is_loaded(version)
     }
 
-    fn run_here(&self, run: &Run<'_>, limits: &Limits, host: &mut dyn Host) -> Result<Outcome, Failure> {
+    fn run_here(
+        &self,
+        run: &ScriptRun<'_>,
+        limits: &Limits,
+        host: &mut dyn Host,
+    ) -> Result<Outcome, Failure> {
         let mut sandbox = self.pool.take().map_err(|error| Failure { error, log: None })?;
         sandbox.begin(limits, limits.time);
         sandbox.state.set_function(false);
@@ -188,7 +193,7 @@ impl Scripts {
         }
         let log = run.logging.then(|| sandbox.state.take_log());
         if !matches!(result, Ok(_) | Err(ScriptError::Thrown { .. } | ScriptError::Compile { .. })) {
-            sandbox.spoil();
+            sandbox.mark_unusable();
         }
         self.pool.give_back(sandbox);
         match result {
@@ -197,15 +202,15 @@ impl Scripts {
         }
     }
 
-    /// The user-defined functions of a query. Where they run in a worker process, they are compiled with the first call.
+    /// The user-defined functions of a query. In a worker process they are compiled with the first call.
     pub fn functions(&self, scripts: &[Script<'_>], caller: &Caller) -> Result<Functions, ScriptError> {
         match &self.workers {
             Some(workers) => {
                 let functions =
                     RemoteFunctions::new(Arc::clone(workers), scripts, self.limits, caller.clone());
-                Ok(Functions::elsewhere(functions))
+                Ok(Functions::in_worker(functions))
             }
-            None => self.load_functions(scripts, self.limits, caller).map(Functions::here),
+            None => self.load_functions(scripts, self.limits, caller).map(Functions::in_process),
         }
     }
 
@@ -221,20 +226,20 @@ impl Scripts {
     fn run_in(
         &self,
         sandbox: &Sandbox,
-        run: &Run<'_>,
+        run: &ScriptRun<'_>,
         limits: &Limits,
         host: &mut dyn Host,
     ) -> Result<Option<String>, ScriptError> {
-        sandbox.relieve(limits);
+        sandbox.set_own_memory_limit(limits);
         let (compiled, realm, entry) = self.versions.load(sandbox, &run.script, limits, |needs| {
             let spatial = self.spatial.map(|function| (function, run.collection.planar));
             sandbox.realm(needs, spatial, |given| push_arguments(given, run, limits))
         })?;
         let mut turns = Turns { sandbox, realm: &realm, limits, form: compiled.form, unseen_bytes: 0 };
-        sandbox.confine(limits);
+        sandbox.set_script_memory_limit(limits);
         turns.start(entry)?;
         turns.until_done(host)?;
-        sandbox.relieve(limits);
+        sandbox.set_own_memory_limit(limits);
         turns.body(run)
     }
 }
@@ -244,7 +249,7 @@ struct Turns<'a> {
     realm: &'a Realm,
     limits: &'a Limits,
     form: Form,
-    /// Bytes of answers since the memory was last looked at.
+    /// Bytes of answers since the last memory check.
     unseen_bytes: usize,
 }
 
@@ -294,7 +299,7 @@ impl Turns<'_> {
         }
     }
 
-    /// The next operation that waits. The prelude keeps it until its answer is given.
+    /// The next waiting operation. The prelude keeps it until its answer is given.
     fn take(&self) -> Result<Option<Request>, ScriptError> {
         self.turn(|_, api| {
             let operation: Option<Object<'_>> = api.get::<_, Function<'_>>("take")?.call(())?;
@@ -335,7 +340,7 @@ impl Turns<'_> {
         if !state.is_aborted() {
             return Ok(());
         }
-        self.sandbox.relieve(self.limits);
+        self.sandbox.set_own_memory_limit(self.limits);
         let report = self.realm.turn(state, |ctx| {
             let reason: Function<'_> = self.realm.api(ctx)?.get("abortReason")?;
             Ok(Report::of(ctx, reason.call(())?))
@@ -346,7 +351,7 @@ impl Turns<'_> {
         })
     }
 
-    fn body(&self, run: &Run<'_>) -> Result<Option<String>, ScriptError> {
+    fn body(&self, run: &ScriptRun<'_>) -> Result<Option<String>, ScriptError> {
         let text = self.turn(|_, api| {
             let body: Function<'_> = api.get("body")?;
             body.call::<_, Option<String>>(())
@@ -371,20 +376,20 @@ impl Turns<'_> {
         result.map_err(|stop| self.failed(stop))
     }
 
-    fn failed(&self, stop: Stop) -> ScriptError {
-        if matches!(stop, Stop::Null) {
-            self.sandbox.spoil();
+    fn failed(&self, stop: TurnError) -> ScriptError {
+        if matches!(stop, TurnError::Null) {
+            self.sandbox.mark_unusable();
             if self.sandbox.is_nearly_full(self.limits) {
                 return ScriptError::OutOfMemory { limit_bytes: self.limits.memory_bytes };
             }
         }
-        self.sandbox.relieve(self.limits);
+        self.sandbox.set_own_memory_limit(self.limits);
         error_of(self.realm, &self.sandbox.state, stop, self.form, self.limits)
     }
 }
 
 /// In the order of the prelude's parameters, after the native function and `needs.more`.
-fn push_arguments<'js>(given: &mut Args<'js>, run: &Run<'_>, limits: &Limits) -> rquickjs::Result<()> {
+fn push_arguments<'js>(given: &mut Args<'js>, run: &ScriptRun<'_>, limits: &Limits) -> rquickjs::Result<()> {
     let (kind, operation, request_body, response_body) = match run.call {
         Call::Procedure { parameters } => ("procedure", None, Some(parameters), None),
         Call::PreTrigger { operation, body } => ("pre", Some(operation.name()), body, None),
@@ -408,7 +413,7 @@ fn push_arguments<'js>(given: &mut Args<'js>, run: &Run<'_>, limits: &Limits) ->
     given.push_arg(response_body)
 }
 
-/// In UTF-16 units, as scripts count. Most texts are short enough even in bytes.
+/// In UTF-16 code units. Most texts are short enough even in bytes.
 fn is_longer(text: &str, length_max: usize) -> bool {
     text.len() > length_max && text.encode_utf16().nth(length_max).is_some()
 }
@@ -424,7 +429,7 @@ impl TriggerOperation {
     }
 }
 
-/// Reads own properties that the prelude wrote, with its names.
+/// Reads properties written by the prelude.
 fn request_of(operation: &Object<'_>) -> rquickjs::Result<Request> {
     let text = |name: &str| operation.get::<_, Option<String>>(name);
     let body = || operation.get::<_, String>("body");

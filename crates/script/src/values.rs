@@ -1,5 +1,5 @@
-//! Values of user-defined functions, as they pass between the query language and a script: in this process as they are,
-//! to a worker process as bytes.
+//! Values of user-defined functions, between the query language and a script: unchanged in this process, encoded for
+//! a worker process.
 //!
 //! | tag | value              | payload                                     |
 //! |-----|--------------------|---------------------------------------------|
@@ -18,9 +18,9 @@ use rquickjs::{Ctx, Type};
 
 use crate::ScriptError;
 
-/// Arrays and objects are JSON text: building them member by member would call setters on tampered prototypes.
+/// Arrays and objects are JSON text: building them member by member would call setters on changed prototypes.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Passed<'a> {
+pub(crate) enum ScriptValue<'a> {
     Undefined,
     Null,
     Bool(bool),
@@ -30,7 +30,7 @@ pub(crate) enum Passed<'a> {
     Json(Cow<'a, str>),
 }
 
-/// What a function may return and no JSON value can hold. The position is its code between processes.
+/// Results without JSON form. The index is the code between processes.
 const REFUSED: [&str; 5] =
     ["text with half a character", "a function", "a symbol", "a BigInt", "a value nested too deeply"];
 
@@ -42,62 +42,64 @@ pub(crate) fn refused_code(what: &str) -> u8 {
     REFUSED.iter().position(|other| *other == what).unwrap_or(0) as u8
 }
 
-impl<'a> Passed<'a> {
-    pub(crate) fn of(value: &'a Value) -> Passed<'a> {
+impl<'a> ScriptValue<'a> {
+    pub(crate) fn of(value: &'a Value) -> ScriptValue<'a> {
         match value {
-            Value::Undefined => Passed::Undefined,
-            Value::Null => Passed::Null,
-            Value::Bool(value) => Passed::Bool(*value),
+            Value::Undefined => ScriptValue::Undefined,
+            Value::Null => ScriptValue::Null,
+            Value::Bool(value) => ScriptValue::Bool(*value),
             Value::Number(number) => match number.as_i64().and_then(|value| i32::try_from(value).ok()) {
-                Some(value) => Passed::Int(value),
-                None => Passed::Float(number.as_f64()),
+                Some(value) => ScriptValue::Int(value),
+                None => ScriptValue::Float(number.as_f64()),
             },
-            Value::String(text) => Passed::Text(Cow::Borrowed(text)),
-            Value::Array(_) | Value::Object(_) => Passed::Json(Cow::Owned(value.to_json())),
+            Value::String(text) => ScriptValue::Text(Cow::Borrowed(text)),
+            Value::Array(_) | Value::Object(_) => ScriptValue::Json(Cow::Owned(value.to_json())),
         }
     }
 
-    /// The value in the query language. Text of a worker process is not trusted to be JSON.
+    /// The value in the query language. Text from a worker process may be invalid JSON.
     pub(crate) fn into_value(self) -> Result<Value, ScriptError> {
         Ok(match self {
-            Passed::Undefined => Value::Undefined,
-            Passed::Null => Value::Null,
-            Passed::Bool(value) => Value::from(value),
-            Passed::Int(value) => Value::from(value),
-            Passed::Float(number) if number.is_finite() => Value::Number(Number::from(number).normalized()),
-            Passed::Float(_) => Value::Undefined,
-            Passed::Text(text) => Value::String(text.into_owned()),
-            Passed::Json(json) => text::parse(json.as_bytes(), text::Limits::default())
+            ScriptValue::Undefined => Value::Undefined,
+            ScriptValue::Null => Value::Null,
+            ScriptValue::Bool(value) => Value::from(value),
+            ScriptValue::Int(value) => Value::from(value),
+            ScriptValue::Float(number) if number.is_finite() => {
+                Value::Number(Number::from(number).normalized())
+            }
+            ScriptValue::Float(_) => Value::Undefined,
+            ScriptValue::Text(text) => Value::String(text.into_owned()),
+            ScriptValue::Json(json) => text::parse(json.as_bytes(), text::Limits::default())
                 .map_err(|_| ScriptError::Result { what: "a value nested too deeply" })?,
         })
     }
 
     pub(crate) fn to_script<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<rquickjs::Value<'js>> {
         Ok(match self {
-            Passed::Undefined => rquickjs::Value::new_undefined(ctx.clone()),
-            Passed::Null => rquickjs::Value::new_null(ctx.clone()),
-            Passed::Bool(value) => rquickjs::Value::new_bool(ctx.clone(), *value),
-            Passed::Int(value) => rquickjs::Value::new_int(ctx.clone(), *value),
-            Passed::Float(value) => rquickjs::Value::new_float(ctx.clone(), *value),
-            Passed::Text(text) => rquickjs::String::from_str(ctx.clone(), text)?.into_value(),
-            Passed::Json(json) => ctx.json_parse(json.as_bytes())?,
+            ScriptValue::Undefined => rquickjs::Value::new_undefined(ctx.clone()),
+            ScriptValue::Null => rquickjs::Value::new_null(ctx.clone()),
+            ScriptValue::Bool(value) => rquickjs::Value::new_bool(ctx.clone(), *value),
+            ScriptValue::Int(value) => rquickjs::Value::new_int(ctx.clone(), *value),
+            ScriptValue::Float(value) => rquickjs::Value::new_float(ctx.clone(), *value),
+            ScriptValue::Text(text) => rquickjs::String::from_str(ctx.clone(), text)?.into_value(),
+            ScriptValue::Json(json) => ctx.json_parse(json.as_bytes())?,
         })
     }
 
-    /// The inner error is that of a value that has no JSON form.
+    /// The inner error is for a value without JSON form.
     pub(crate) fn from_script<'js>(
         ctx: &Ctx<'js>,
         value: rquickjs::Value<'js>,
-    ) -> rquickjs::Result<Result<Passed<'static>, ScriptError>> {
+    ) -> rquickjs::Result<Result<ScriptValue<'static>, ScriptError>> {
         let refused = |what| Ok(Err(ScriptError::Result { what }));
         Ok(Ok(match value.type_of() {
-            Type::Undefined | Type::Uninitialized => Passed::Undefined,
-            Type::Null => Passed::Null,
-            Type::Bool => Passed::Bool(value.as_bool().unwrap_or_default()),
-            Type::Int => Passed::Int(value.as_int().unwrap_or_default()),
-            Type::Float => Passed::Float(value.as_float().unwrap_or(f64::NAN)),
+            Type::Undefined | Type::Uninitialized => ScriptValue::Undefined,
+            Type::Null => ScriptValue::Null,
+            Type::Bool => ScriptValue::Bool(value.as_bool().unwrap_or_default()),
+            Type::Int => ScriptValue::Int(value.as_int().unwrap_or_default()),
+            Type::Float => ScriptValue::Float(value.as_float().unwrap_or(f64::NAN)),
             Type::String => match value.get::<String>() {
-                Ok(text) => Passed::Text(Cow::Owned(text)),
+                Ok(text) => ScriptValue::Text(Cow::Owned(text)),
                 Err(rquickjs::Error::Utf8(_)) => return refused("text with half a character"),
                 Err(error) => return Err(error),
             },
@@ -105,47 +107,47 @@ impl<'a> Passed<'a> {
             Type::Symbol => return refused("a symbol"),
             Type::BigInt => return refused("a BigInt"),
             _ => match ctx.json_stringify(value)? {
-                Some(json) => Passed::Json(Cow::Owned(json.to_string()?)),
-                None => Passed::Undefined,
+                Some(json) => ScriptValue::Json(Cow::Owned(json.to_string()?)),
+                None => ScriptValue::Undefined,
             },
         }))
     }
 
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
         match self {
-            Passed::Undefined => bytes.push(0),
-            Passed::Null => bytes.push(1),
-            Passed::Bool(value) => bytes.push(2 + u8::from(*value)),
-            Passed::Int(value) => {
+            ScriptValue::Undefined => bytes.push(0),
+            ScriptValue::Null => bytes.push(1),
+            ScriptValue::Bool(value) => bytes.push(2 + u8::from(*value)),
+            ScriptValue::Int(value) => {
                 bytes.push(4);
                 bytes.extend(value.to_le_bytes());
             }
-            Passed::Float(value) => {
+            ScriptValue::Float(value) => {
                 bytes.push(5);
                 bytes.extend(value.to_le_bytes());
             }
-            Passed::Text(text) => encode_text(6, text, bytes),
-            Passed::Json(json) => encode_text(7, json, bytes),
+            ScriptValue::Text(text) => encode_text(6, text, bytes),
+            ScriptValue::Json(json) => encode_text(7, json, bytes),
         }
     }
 
-    /// Takes one value from the front; `None` when there is none.
-    pub(crate) fn decode(bytes: &mut &'a [u8]) -> Option<Passed<'a>> {
+    /// Decodes one value from the front; `None` if it is damaged.
+    pub(crate) fn decode(bytes: &mut &'a [u8]) -> Option<ScriptValue<'a>> {
         Some(match take(bytes, 1)?[0] {
-            0 => Passed::Undefined,
-            1 => Passed::Null,
-            2 => Passed::Bool(false),
-            3 => Passed::Bool(true),
-            4 => Passed::Int(i32::from_le_bytes(take(bytes, 4)?.try_into().ok()?)),
-            5 => Passed::Float(f64::from_le_bytes(take(bytes, 8)?.try_into().ok()?)),
-            6 => Passed::Text(Cow::Borrowed(take_text(bytes)?)),
-            7 => Passed::Json(Cow::Borrowed(take_text(bytes)?)),
+            0 => ScriptValue::Undefined,
+            1 => ScriptValue::Null,
+            2 => ScriptValue::Bool(false),
+            3 => ScriptValue::Bool(true),
+            4 => ScriptValue::Int(i32::from_le_bytes(take(bytes, 4)?.try_into().ok()?)),
+            5 => ScriptValue::Float(f64::from_le_bytes(take(bytes, 8)?.try_into().ok()?)),
+            6 => ScriptValue::Text(Cow::Borrowed(take_text(bytes)?)),
+            7 => ScriptValue::Json(Cow::Borrowed(take_text(bytes)?)),
             _ => return None,
         })
     }
 }
 
-/// Longer than any value can be: what is longer is cut, and then is no value.
+/// Text longer than any value is truncated, and then not valid.
 fn encode_text(tag: u8, text: &str, bytes: &mut Vec<u8>) {
     bytes.push(tag);
     bytes.extend(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -174,22 +176,22 @@ mod tests {
     #[test]
     fn values_come_back_as_they_were() {
         for value in [
-            Passed::Undefined,
-            Passed::Null,
-            Passed::Bool(true),
-            Passed::Bool(false),
-            Passed::Int(-7),
-            Passed::Float(0.5),
-            Passed::Text("ü".into()),
-            Passed::Json("[1]".into()),
+            ScriptValue::Undefined,
+            ScriptValue::Null,
+            ScriptValue::Bool(true),
+            ScriptValue::Bool(false),
+            ScriptValue::Int(-7),
+            ScriptValue::Float(0.5),
+            ScriptValue::Text("ü".into()),
+            ScriptValue::Json("[1]".into()),
         ] {
             let mut bytes = Vec::new();
             value.encode(&mut bytes);
             let mut rest = &bytes[..];
-            assert_eq!(Passed::decode(&mut rest), Some(value.clone()));
+            assert_eq!(ScriptValue::decode(&mut rest), Some(value.clone()));
             assert!(rest.is_empty());
             for length in 0..bytes.len() {
-                assert_eq!(Passed::decode(&mut &bytes[..length]), None, "{value:?} cut at {length}");
+                assert_eq!(ScriptValue::decode(&mut &bytes[..length]), None, "{value:?} cut at {length}");
             }
         }
     }

@@ -38,7 +38,7 @@ fn entry_points() {
     assert!(run("1 + 1").contains("the script has no function"));
 }
 
-/// Twice each: compiled, and loaded from what was compiled. Most name no built-in, so their contexts have few.
+/// Twice each: compiled, and loaded from the cache. Most use no built-in, so their contexts have few.
 #[test]
 fn language() {
     let scripts = Scripts::new(Limits::default());
@@ -434,7 +434,7 @@ fn partition_key_definition() {
     check("set(__['getPartition' + 'KeyDefinition']().length)", "1");
 }
 
-/// Gives back what it was called with.
+/// Returns its arguments.
 fn echo(
     function: SpatialFunction,
     arguments: &[quire_value::Value],
@@ -495,7 +495,7 @@ fn own_writes_are_read_but_not_queried() {
 
 #[test]
 fn operations_are_refused_when_the_host_asks() {
-    let mut host = MemoryHost { patience: Some(3), ..MemoryHost::with(ITEMS) };
+    let mut host = MemoryHost { accepted_max: Some(3), ..MemoryHost::with(ITEMS) };
     let text = "var n = 0, go = () => { n++; if (!c.readDocument(doc('a'), go)) set(n) }; go()";
     check_on(&mut host, text, "4");
     assert_eq!(host.requests.len(), 3);
@@ -565,8 +565,9 @@ fn log() {
         "aa"
     );
     let text = body("console.log(); console.log(1, 2); set(1)");
-    let quiet =
-        scripts.run(&Run { logging: false, ..procedure(&text, "[]") }, &mut MemoryHost::default()).unwrap();
+    let quiet = scripts
+        .run(&ScriptRun { logging: false, ..procedure(&text, "[]") }, &mut MemoryHost::default())
+        .unwrap();
     assert_eq!((quiet.log, quiet.body.as_deref()), (None, Some("1")));
 }
 
@@ -625,7 +626,7 @@ fn javascript_queries() {
     check("c.map(d => d.id); c.pluck('n')", r#""[\"a\",\"b\",\"c\"][2,1,\"1\"]""#);
     check("c.filter(d => { throw new Error(8, 'in it') }, () => {})", "8 Error: in it");
     check("var wanted = 'b'; c.filter(d => d.id === wanted, (e, d) => set(d.length))", "1");
-    let mut host = MemoryHost { patience: Some(1), ..MemoryHost::with(ITEMS) };
+    let mut host = MemoryHost { accepted_max: Some(1), ..MemoryHost::with(ITEMS) };
     check_on(
         &mut host,
         "c.readDocument(doc('a'), () => { var q = c.chain(); set([q.isAccepted, q.map(1) === q, q.value() === q, c.filter(d => d).isAccepted]) })",
@@ -644,7 +645,7 @@ fn javascript_queries() {
 }
 
 fn trigger(call: Call<'_>, text: &str) -> String {
-    let run = Run { call, ..procedure(text, "") };
+    let run = ScriptRun { call, ..procedure(text, "") };
     show(Scripts::new(Limits::default()).run(&run, &mut MemoryHost::with(ITEMS)))
 }
 

@@ -1,5 +1,5 @@
-//! What a run costs. Far above what it takes, so that only a change of kind fails; run in release with `--nocapture` for
-//! the figure.
+//! The cost of a run. The bound is far above the real cost, so that only a change of kind fails; run in release with
+//! `--nocapture` for the figure.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use quire_script::*;
 use support::*;
 
-/// A book is created and its author counted up: the example of the documentation.
+/// Creates a book and updates its author: the example in the documentation.
 const TWO_ITEMS: &str = "function addBook(book, authorId) {
     var context = getContext(), books = context.getCollection();
     books.createDocument(books.getSelfLink(), book, function (error, created) {
@@ -24,10 +24,10 @@ const TWO_ITEMS: &str = "function addBook(book, authorId) {
     });
 }";
 
-/// Answers the same three operations again and again, at no cost.
-struct Canned;
+/// Gives the same answers to three operations, at no cost.
+struct FixedAnswers;
 
-impl Host for Canned {
+impl Host for FixedAnswers {
     fn call(&mut self, request: Request) -> Answer {
         let body = match &request {
             Request::Create { .. } => {
@@ -46,12 +46,12 @@ fn a_short_procedure_is_cheap() {
     const RUN_COUNT: u32 = 2_000;
     let scripts = Scripts::new(Limits::default());
     let parameters = r#"[{"id": "b1", "author": "a1", "title": "Dunes", "pages": 612}, "a1"]"#;
-    let run = Run { logging: false, ..procedure(TWO_ITEMS, parameters) };
+    let run = ScriptRun { logging: false, ..procedure(TWO_ITEMS, parameters) };
     let mut best = Duration::MAX;
     for _ in 0..5 {
         let started = Instant::now();
         for _ in 0..RUN_COUNT / 5 {
-            let outcome = scripts.run(&run, &mut Canned).unwrap();
+            let outcome = scripts.run(&run, &mut FixedAnswers).unwrap();
             assert_eq!(outcome.body.as_deref(), Some(r#"{"book":"b1","countOfBooks":4}"#));
         }
         best = best.min(started.elapsed() / (RUN_COUNT / 5));

@@ -76,7 +76,7 @@ fn several_do_not_see_each_other_and_survive_errors() {
     assert_eq!(functions.call(0, &[]).unwrap(), Value::from("undefined"));
 }
 
-/// Far above what it takes, so that only a change of kind fails; run with `--nocapture` for the figure.
+/// The bound is far above the real cost, so that only a change of kind fails; run with `--nocapture` for the figure.
 #[test]
 fn a_call_with_scalars_is_cheap() {
     const CALL_COUNT: u32 = 50_000;

@@ -1,4 +1,5 @@
-//! Scripts that mean harm: each ends with a clear error within its limits, and the next run on the same thread is unharmed.
+//! Malicious scripts: each ends with a clear error within its limits, and the next run on the same thread is not
+//! affected.
 
 mod support;
 
@@ -19,44 +20,44 @@ const LIMITS: Limits = Limits {
     body_length: 1 << 20,
     log_bytes: 12 << 10,
 };
-/// For machines under load; without a limit these would run for minutes or for ever.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// For machines under load; without a limit these would run for minutes or forever.
+const LONG_TIME: Duration = Duration::from_secs(20);
 
 const TIME: &str = "The requested operation exceeded maximum alloted time.";
-/// The engine had no room even for an error.
-const NO_ROOM: &str = "null (or the script needed more than";
+/// The engine had no memory even for an error.
+const OUT_OF_MEMORY: &str = "null (or the script needed more than";
 const MEMORY: &str = "the script exceeded its memory limit";
 
 fn fits(expected: Expected, shown: &str) -> bool {
     match expected {
         Expected::Time => shown.starts_with(TIME),
-        Expected::Memory => shown.starts_with(MEMORY) || shown.starts_with(NO_ROOM),
+        Expected::Memory => shown.starts_with(MEMORY) || shown.starts_with(OUT_OF_MEMORY),
         Expected::Error(text) | Expected::Value(text) => shown.starts_with(text),
         Expected::OneOf(all) => all.iter().any(|expected| fits(*expected, shown)),
     }
 }
 
 #[test]
-fn every_script_ends_and_harms_nobody() {
+fn every_script_ends_within_its_limits() {
     let hurried = Scripts::new(LIMITS);
-    // What should end for another reason has time for it, also on a machine under load.
-    let patient = Scripts::new(Limits { time: PATIENCE, ..LIMITS });
+    // A script that must end for another reason has time for it, also on a machine under load.
+    let with_long_time = Scripts::new(Limits { time: LONG_TIME, ..LIMITS });
     let mut wrong = Vec::new();
     for hostile in CORPUS.iter().filter(|hostile| !hostile.needs_a_process) {
         let text = hostile.procedure();
         if std::env::var_os("SHOW_HOSTILE").is_some() {
             eprintln!("{text}");
         }
-        let scripts = if hostile.expected.may_time_out() { &hurried } else { &patient };
+        let scripts = if hostile.expected.may_time_out() { &hurried } else { &with_long_time };
         let mut host = MemoryHost::with(&[r#"{"id": "a", "n": 1}"#]);
         let started = Instant::now();
         let shown = show(scripts.run(&procedure(&text, "[]"), &mut host));
         let took = started.elapsed();
-        if !fits(hostile.expected, &shown) || took > PATIENCE * 2 {
+        if !fits(hostile.expected, &shown) || took > LONG_TIME * 2 {
             wrong.push(format!("{text}\n  {took:?} {}", shown.chars().take(200).collect::<String>()));
         }
         let mut host = MemoryHost::with(&[r#"{"id": "a", "n": 1}"#]);
-        let next = show(patient.run(&procedure(&hostile::procedure(NEXT), "[]"), &mut host));
+        let next = show(with_long_time.run(&procedure(&hostile::procedure(NEXT), "[]"), &mut host));
         if next != UNHARMED {
             wrong.push(format!("after {text}\n  {next}"));
         }
@@ -65,7 +66,7 @@ fn every_script_ends_and_harms_nobody() {
 }
 
 #[test]
-fn a_run_that_never_stops_asking_ends_well_before_its_deadline() {
+fn a_run_with_endless_requests_ends_well_before_its_deadline() {
     let started = Instant::now();
     let text = body("var n = 0, go = () => { n++; if (!c.readDocuments(link, go)) set('stopped') }; go()");
     let shown = show(Scripts::new(LIMITS).run(&procedure(&text, "[]"), &mut MemoryHost::with(&[])));
@@ -74,12 +75,12 @@ fn a_run_that_never_stops_asking_ends_well_before_its_deadline() {
 }
 
 #[test]
-fn memory_running_short_is_told_by_refusal() {
+fn operations_are_refused_when_memory_is_short() {
     let item = format!(r#"{{"id": "a", "pad": "{}"}}"#, "x".repeat(200_000));
     let text = body(
         "var all = [], go = (e, d) => { all.push(d); if (!c.readDocument(doc('a'), go)) set('refused') }; go()",
     );
-    let limits = Limits { soft_time: PATIENCE, time: PATIENCE, ..LIMITS };
+    let limits = Limits { soft_time: LONG_TIME, time: LONG_TIME, ..LIMITS };
     assert_eq!(
         show(Scripts::new(limits).run(&procedure(&text, "[]"), &mut MemoryHost::with(&[&item]))),
         "\"refused\""
@@ -111,11 +112,11 @@ fn threads_run_side_by_side() {
 }
 
 #[test]
-fn a_run_has_what_earlier_ones_left_of_the_time() {
+fn a_run_has_the_time_that_earlier_runs_left() {
     let scripts = Scripts::new(LIMITS);
     let text = body("c.readDocuments(link, () => {}) ? set('accepted') : set('refused')");
     let run = |time_used| {
-        show(scripts.run(&Run { time_used, ..procedure(&text, "[]") }, &mut MemoryHost::with(&[])))
+        show(scripts.run(&ScriptRun { time_used, ..procedure(&text, "[]") }, &mut MemoryHost::with(&[])))
     };
     assert_eq!(run(Duration::ZERO), "\"accepted\"");
     assert_eq!(run(LIMITS.soft_time), "\"refused\"");

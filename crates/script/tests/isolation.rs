@@ -1,4 +1,4 @@
-//! Runs in worker processes: this program is the worker, too.
+//! Runs in worker processes: this program is also the worker.
 
 #![allow(clippy::unwrap_used, reason = "a test, though not by the usual harness")]
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use quire_script::*;
 use support::*;
 
-/// Open files that this process was started with: whoever started it leaves them open for every descendant.
+/// Open files that this process inherited: every descendant has them, too.
 static INHERITED: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
 
 fn open_count(process: &str) -> usize {
@@ -18,7 +18,7 @@ fn open_count(process: &str) -> usize {
 }
 
 fn main() -> ExitCode {
-    INHERITED.get_or_init(|| open_count("self") - 4); // the streams, and the directory just read
+    INHERITED.get_or_init(|| open_count("self") - 4); // the standard streams, and the directory just read
     let mut arguments = std::env::args().skip(1);
     match (arguments.next().as_deref(), arguments.next()) {
         (Some("worker"), _) => return quire_script::serve(None),
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         ("many_at_once", many_at_once),
         ("a_round_trip_is_cheap", a_round_trip_is_cheap),
         ("a_confined_process_can_do_nothing_else", a_confined_process_can_do_nothing_else),
-        ("workers_that_cannot_start_are_told", workers_that_cannot_start_are_told),
+        ("workers_that_cannot_start_are_reported", workers_that_cannot_start_are_reported),
         ("functions_run_as_in_process", functions_run_as_in_process),
         ("a_stuck_function_is_killed_and_others_go_on", a_stuck_function_is_killed_and_others_go_on),
         ("a_dead_worker_fails_its_call_alone", a_dead_worker_fails_its_call_alone),
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         ("functions_leave_nothing_in_their_worker", functions_leave_nothing_in_their_worker),
         ("calls_together_are_cheap", calls_together_are_cheap),
     ];
-    // In the words of the usual harness: what ran is read from them.
+    // In the format of the usual test harness, which is parsed to find out what ran.
     for (name, test) in tests {
         test();
         println!("test {name} ... ok");
@@ -86,7 +86,7 @@ fn runs_as_in_process() {
     assert_eq!(show(scripts.run(&procedure(&text, "[]"), &mut host)), "the host stopped the script");
 }
 
-/// The engine does not look at the clock in there.
+/// The engine does not check the time in this built-in.
 const STUCK: &str = "new Array(4294967295).join()";
 
 fn a_stuck_worker_is_killed_and_others_go_on() {
@@ -122,7 +122,7 @@ impl Host for Killer {
     }
 }
 
-/// Process numbers of our children that live.
+/// Process ids of our running children.
 fn workers() -> Vec<String> {
     let us = std::process::id().to_string();
     let mut found = Vec::new();
@@ -155,7 +155,7 @@ fn workers_have_nothing_of_ours() {
     check(&scripts, "set(1)", "1");
     let workers = workers();
     assert_eq!(workers.len(), 1);
-    // Standard input and output, each twice, and nowhere for errors.
+    // Standard input and output, each twice, and the null device for errors.
     assert_eq!(open_count(&workers[0]), 5 + INHERITED.get().unwrap());
     assert!(std::fs::read(format!("/proc/{}/environ", workers[0])).unwrap().is_empty());
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", workers[0])).unwrap();
@@ -194,7 +194,7 @@ fn many_at_once() {
     });
 }
 
-/// Far above what it takes; the figure is for reading.
+/// The bound is far above the real cost; the figure is printed.
 fn a_round_trip_is_cheap() {
     const RUN_COUNT: u32 = 500;
     let scripts = scripts(Limits::default());
@@ -212,7 +212,7 @@ fn script(body: &str) -> Script<'_> {
     Script { version: body, body }
 }
 
-fn show_value(called: &Called) -> String {
+fn show_value(called: &CallResult) -> String {
     match called {
         Ok(value) => value.to_json(),
         Err(error) => error.to_string(),
@@ -266,7 +266,7 @@ fn a_stuck_function_is_killed_and_others_go_on() {
             let calls = [0, 1, 0].map(|index| FunctionCall::new(index, &[]));
             let together = functions.call_together(&calls);
             assert_eq!(together, Err(ScriptError::TimedOut), "it takes the others of its message with it");
-            // The next call has another worker.
+            // The next call uses another worker.
             (functions.call(0, &[]), functions.call(1, &[]), functions.call(0, &[]))
         });
         let mut count = 0;
@@ -324,7 +324,7 @@ fn functions_leave_nothing_in_their_worker() {
     assert_eq!(workers().len(), 1, "all of them took turns in one worker");
 }
 
-/// Processor time of this process and its children that have ended.
+/// CPU time of this process and its finished children.
 fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let (_, rest) = stat.rsplit_once(") ").unwrap();
@@ -332,7 +332,7 @@ fn processor_time() -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// The figure is for reading, in a release build; the bound is for a change of kind, as a message for every call.
+/// The figure is printed in a release build; the bound detects a change of kind, such as a message for every call.
 fn calls_together_are_cheap() {
     const BATCH: usize = 256;
     const BATCH_COUNT: usize = 400;
@@ -354,7 +354,7 @@ fn calls_together_are_cheap() {
     assert!(each < Duration::from_micros(50), "{each:?}");
 }
 
-/// Confined as a worker is, this process tries something. 0: it can; 1: it is refused with `EPERM`; 2: otherwise.
+/// Confined like a worker, this process tries something. 0: it works; 1: it is refused with `EPERM`; 2: otherwise.
 fn probe(what: &str) -> ExitCode {
     let parent = rustix::process::getppid().unwrap();
     let Ok(Confinement { calls: true, .. }) = confine() else { return ExitCode::from(3) };
@@ -415,7 +415,7 @@ fn a_confined_process_can_do_nothing_else() {
 #[cfg(not(target_os = "linux"))]
 fn a_confined_process_can_do_nothing_else() {}
 
-fn workers_that_cannot_start_are_told() {
+fn workers_that_cannot_start_are_reported() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let gone = Isolation::Process { program: "/nonexistent/quire".into(), arguments: Vec::new() };
     let nothing = Isolation::Process { program: "/bin/true".into(), arguments: Vec::new() };
@@ -427,7 +427,7 @@ fn workers_that_cannot_start_are_told() {
             assert!(matches!(called, Err(ScriptError::Engine { .. })), "{called:?}");
         }
     }
-    // Without a descriptor to spare no process can be started; later it can.
+    // Without a free descriptor no process can be started; later it can.
     let scripts = scripts(Limits::default());
     let before = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, rustix::process::Rlimit { current: Some(3), ..before }).unwrap();

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use quire_resource::{IndexingPolicy, PathOrder, RulePlace};
+use quire_resource::{IndexingPolicy, PathOrder, RuleNode};
 use quire_value::{Kind, Node, Path, Segment};
 
 use super::change::RowSet;
@@ -33,7 +33,7 @@ pub(super) struct PathTree {
 pub(super) struct PathNode {
     pub names: HashMap<Box<str>, usize>,
     pub elements: Option<usize>,
-    pub rule: RulePlace,
+    pub rule: RuleNode,
     /// As paths are written.
     pub text: String,
     pub below_elements: bool,
@@ -73,7 +73,7 @@ impl PathNode {
 impl PathTree {
     pub fn add(
         &mut self,
-        rule: RulePlace,
+        rule: RuleNode,
         text: String,
         below_elements: bool,
         indexes: Option<RangeIndexes>,
@@ -147,7 +147,7 @@ impl PathTree {
 
     /// Adds the paths of an item. Items nest at most 128 levels, and so does this.
     pub fn grow(&mut self, policy: &IndexingPolicy, at: usize, node: Node<'_>) {
-        let open = self.nodes[at].rule.is_open();
+        let open = self.nodes[at].rule.indexes_unlisted_names();
         match node.kind() {
             Kind::Object => {
                 for (name, value) in node.members() {

@@ -1,6 +1,6 @@
 //! The range index rows of an item: one pass over its values.
 
-use quire_resource::{IndexingPolicy, RulePlace};
+use quire_resource::{IndexingPolicy, RuleNode};
 use quire_value::{Kind, Node, Segment};
 
 use super::change::RowSet;
@@ -40,7 +40,7 @@ impl PathWalk<'_> {
             match path_node.names.get(name) {
                 Some(child) if self.tree.nodes[*child].is_computed => {}
                 Some(child) => self.value(*child, value),
-                None if !path_node.rule.is_open() => {}
+                None if !path_node.rule.indexes_unlisted_names() => {}
                 None if self.tree.is_full() => {
                     let rule = self.policy.rule_below_name(path_node.rule, name);
                     let text = path_below(&path_node.text, Segment::Name(name.to_owned()));
@@ -55,7 +55,7 @@ impl PathWalk<'_> {
         let path_node = &self.tree.nodes[at];
         match path_node.elements {
             Some(child) => node.elements().for_each(|element| self.value(child, element)),
-            None if !path_node.rule.is_open() || node.is_empty() => {}
+            None if !path_node.rule.indexes_unlisted_names() || node.is_empty() => {}
             None if self.tree.is_full() => {
                 let rule = self.policy.rule_below_elements(path_node.rule);
                 let text = path_below(&path_node.text, Segment::Elements);
@@ -66,7 +66,7 @@ impl PathWalk<'_> {
     }
 
     /// Below what the tree has no room for.
-    pub fn untracked(&mut self, rule: RulePlace, text: &str, below_elements: bool, node: Node<'_>) {
+    pub fn untracked(&mut self, rule: RuleNode, text: &str, below_elements: bool, node: Node<'_>) {
         let kind = node.kind();
         let is_scalar = !matches!(kind, Kind::Object | Kind::Array);
         if let Some(order) = self.policy.rule_scalar(rule)

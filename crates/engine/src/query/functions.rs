@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quire_script::{Called, Caller, FunctionCall, Functions, Script};
+use quire_script::{CallResult, Caller, FunctionCall, Functions, Script};
 use quire_sql::{Allowance, Spend, SqlError, UserFunctions};
 use quire_value::Value;
 
@@ -66,7 +66,7 @@ struct Ahead {
 /// What equal calls gave, each call once: a function may be one of time or chance.
 #[derive(Default)]
 struct Answers {
-    waiting: VecDeque<Called>,
+    waiting: VecDeque<CallResult>,
     /// How many of them this round has used.
     used: usize,
     round: u32,
@@ -92,11 +92,11 @@ impl Ahead {
         None
     }
 
-    fn take(&mut self, call: &FunctionCall) -> Option<Called> {
+    fn take(&mut self, call: &FunctionCall) -> Option<CallResult> {
         self.answers.get_mut(call)?.waiting.pop_front()
     }
 
-    fn add(&mut self, call: FunctionCall, answer: Called) {
+    fn add(&mut self, call: FunctionCall, answer: CallResult) {
         self.answers.entry(call).or_default().waiting.push_back(answer);
     }
 }
@@ -256,14 +256,14 @@ impl<'a> PageFunctions<'a> {
         found.iter().try_for_each(|source| self.scripting.check_blocked(source))?;
         let scripts: Vec<Script<'_>> = found.iter().map(Source::script).collect();
         let allowance = self.allowance.clone();
-        let caller = Caller::asking(move || allowance.check_cancelled().is_err());
+        let caller = Caller::with_check(move || allowance.check_cancelled().is_err());
         let load = |scripts: &[Script<'_>], source: &Source| {
             let load = || self.scripting.scripts.functions(scripts, &caller);
             self.watched(&source.version, load).map_err(|error| self.call_failed(source, error))
         };
         // To load a text is to run it. The first time each is alone, so that one that does not end is known.
         for (source, script) in found.iter().zip(&scripts).filter(|_| scripts.len() > 1) {
-            if !self.scripting.scripts.is_isolated() && !self.scripting.scripts.knows(script.version) {
+            if !self.scripting.scripts.is_isolated() && !self.scripting.scripts.is_loaded(script.version) {
                 drop(load(std::slice::from_ref(script), source)?);
             }
         }

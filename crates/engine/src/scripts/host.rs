@@ -142,7 +142,7 @@ impl Host for ItemHost<'_, '_> {
 
     fn caller(&self) -> Caller {
         let client = self.allowance.client.clone();
-        Caller::asking(move || client.look())
+        Caller::with_check(move || client.look())
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) use triggers::write_item;
 use std::sync::atomic::Ordering;
 
 use quire_resource::{GeospatialType, PartitionKey, PartitionKeyDefinition};
-use quire_script::{Collection, Failure, Outcome, Run};
+use quire_script::{Collection, Failure, Outcome, ScriptRun};
 use quire_value::{Segment, Value};
 
 use self::attempts::Allowance;
@@ -35,14 +35,14 @@ use crate::transactions::Transaction;
 fn run(
     scripting: &Scripting,
     source: &Source,
-    run: &Run<'_>,
+    run: &ScriptRun<'_>,
     transaction: &mut Transaction<'_>,
     key: &PartitionKey,
     allowance: &Allowance<'_>,
 ) -> Result<Outcome, EngineError> {
     scripting.figures.runs.fetch_add(1, Ordering::Relaxed);
     let mut host = ItemHost::new(transaction, key, allowance);
-    let run = Run { time_used: allowance.used(), ..*run };
+    let run = ScriptRun { time_used: allowance.used(), ..*run };
     let outcome = match scripting.scripts.is_isolated() {
         true => scripting.scripts.run(&run, &mut host),
         false => allowance.watched(&source.version, || scripting.scripts.run(&run, &mut host)),

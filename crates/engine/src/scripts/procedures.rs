@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quire_script::{Call, Outcome, Run};
+use quire_script::{Call, Outcome, ScriptRun};
 
 use super::attempts::Room;
 use super::{About, header_pairs};
@@ -30,7 +30,7 @@ pub(crate) fn execute(
     let parameters = parameters(call)?;
     let about = About::of(container);
     let headers = header_pairs(&call.headers);
-    let run = Run {
+    let run = ScriptRun {
         script: source.script(),
         call: Call::Procedure { parameters },
         collection: about.collection(),

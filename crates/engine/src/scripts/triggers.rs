@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quire_resource::PartitionKey;
-use quire_script::{Call, Run, TriggerOperation};
+use quire_script::{Call, ScriptRun, TriggerOperation};
 use quire_value::{Item, Kind, Limits, Value};
 
 use super::attempts::{Allowance, Room};
@@ -221,7 +221,7 @@ impl Work<'_> {
         let Room { shared, place, .. } = *self.room;
         let collection = self.about.collection();
         let time_used = Duration::ZERO;
-        let run = Run {
+        let run = ScriptRun {
             script: trigger.script(),
             call,
             collection,

@@ -1,7 +1,7 @@
 //! Scripts compiled once and loaded into many contexts: the one module of this workspace with `unsafe` code.
 //!
-//! The engine's reader of bytecode trusts its input. So bytes are made by [`Bytecode::compile`], in this process, and live
-//! in its memory alone: there is no way to build a [`Bytecode`] from bytes, and none is stored or sent. See
+//! The engine's bytecode reader trusts its input. So bytecode is created by [`Bytecode::compile`], in this process,
+//! and stays in its memory: there is no way to build a [`Bytecode`] from bytes, and none is stored or sent. See
 //! `docs/adr/0013-bytecode-in-memory.md`.
 
 use std::ffi::CString;
@@ -10,21 +10,26 @@ use std::sync::Arc;
 
 use rquickjs::{Ctx, Error, Value, qjs};
 
-/// A program of the engine, good for any context of this process.
+/// A compiled program, for any context of this process.
 #[derive(Clone)]
 pub(crate) struct Bytecode(Arc<[u8]>);
 
-/// How much of the source an error can show.
+/// How much of the source errors can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
-    /// Positions, and the text that `toString` of a function gives.
+pub(crate) enum SourceDetail {
+    /// Positions, and the text for `toString` of functions.
     Source,
     Nothing,
 }
 
 impl Bytecode {
-    /// Compiles a program for the global scope, sloppy unless it says otherwise, without running it.
-    pub(crate) fn compile(ctx: &Ctx<'_>, text: &str, name: &str, kept: Kept) -> rquickjs::Result<Bytecode> {
+    /// Compiles a program for the global scope, in sloppy mode unless it says otherwise, without running it.
+    pub(crate) fn compile(
+        ctx: &Ctx<'_>,
+        text: &str,
+        name: &str,
+        kept: SourceDetail,
+    ) -> rquickjs::Result<Bytecode> {
         let length = text.len();
         let text = CString::new(text)?;
         let name = CString::new(name)?;
@@ -43,7 +48,7 @@ impl Bytecode {
         self.0.len()
     }
 
-    /// Runs the program in a context and gives the value of its last statement.
+    /// Runs the program in a context and returns the value of its last statement.
     pub(crate) fn evaluate<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Value<'js>> {
         let flags = qjs::JS_READ_OBJ_BYTECODE as i32;
         // SAFETY: `ctx` as above. The bytes were written by this engine in this process (`Bytecode` has no other
@@ -66,10 +71,10 @@ impl fmt::Debug for Bytecode {
     }
 }
 
-fn write(ctx: &Ctx<'_>, compiled: &Value<'_>, kept: Kept) -> rquickjs::Result<Bytecode> {
+fn write(ctx: &Ctx<'_>, compiled: &Value<'_>, kept: SourceDetail) -> rquickjs::Result<Bytecode> {
     let flags = match kept {
-        Kept::Source => qjs::JS_WRITE_OBJ_BYTECODE,
-        Kept::Nothing => {
+        SourceDetail::Source => qjs::JS_WRITE_OBJ_BYTECODE,
+        SourceDetail::Nothing => {
             qjs::JS_WRITE_OBJ_BYTECODE | qjs::JS_WRITE_OBJ_STRIP_SOURCE | qjs::JS_WRITE_OBJ_STRIP_DEBUG
         }
     };

@@ -1,17 +1,17 @@
 //! From a script's text to its entry function, and from the engine's errors to ours.
 //!
-//! The text is an expression that gives a function (`function () {…}`, `(a) => …`), or else a program whose first
-//! declared function is the entry point.
+//! The text is an expression that evaluates to a function (`function () {…}`, `(a) => …`), or else a program whose
+//! first declared function is the entry point.
 
 use rquickjs::{Coerced, Ctx, FromJs, Function, Persistent, Value};
 
-use crate::runtime::bytecode::{Bytecode, Kept};
+use crate::runtime::bytecode::{Bytecode, SourceDetail};
 use crate::runtime::needs::Needs;
-use crate::runtime::sandbox::{PRELUDE_MARK, Realm, Sandbox, State, Stop};
+use crate::runtime::sandbox::{PRELUDE_MARK, Realm, RunState, Sandbox, TurnError};
 use crate::{Limits, Position, ScriptError};
 
 const SCRIPT_NAME: &str = "script.js";
-/// Longest message or stack of an error that is reported.
+/// Longest reported message or stack of an error.
 const TEXT_LENGTH_MAX: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum Form {
     Program,
 }
 
-/// A version of a script, ready for any context.
+/// A version of a script, compiled for any context.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) form: Form,
@@ -31,7 +31,7 @@ pub(crate) struct Compiled {
 pub(crate) type Entry = Persistent<Function<'static>>;
 
 impl Compiled {
-    /// In the first form that fits the grammar. Whether it gives a function is seen when it runs.
+    /// Compiles in the first form that the grammar accepts. Whether it gives a function is known when it runs.
     pub(crate) fn new(sandbox: &Sandbox, text: &str, limits: &Limits) -> Result<Compiled, ScriptError> {
         if text.len() > limits.script_bytes {
             return Err(ScriptError::TooLong { length: text.len(), length_max: limits.script_bytes });
@@ -46,7 +46,7 @@ impl Compiled {
         }
     }
 
-    /// As what it is when it turned out to be no function.
+    /// Compiles as a program, when the expression was not a function.
     pub(crate) fn as_program(
         sandbox: &Sandbox,
         text: &str,
@@ -76,8 +76,8 @@ impl Compiled {
         self.code.size_bytes()
     }
 
-    /// The entry function in a fresh context; `None` when the text gives none.
-    pub(crate) fn entry(&self, realm: &Realm, state: &State) -> Result<Option<Entry>, Stop> {
+    /// The entry function in a new context; `None` if the text has none.
+    pub(crate) fn entry(&self, realm: &Realm, state: &RunState) -> Result<Option<Entry>, TurnError> {
         realm.turn(state, |ctx| {
             let function = match self.form {
                 Form::Expression => self.code.evaluate(ctx)?.into_function(),
@@ -91,7 +91,7 @@ impl Compiled {
         let globals = ctx.globals();
         let before = globals.own_keys::<String>(rquickjs::Filter::new().string()).count();
         let completion = self.code.evaluate(ctx)?;
-        // Own names come in the order in which they were made.
+        // Own names are in the order of their creation.
         for name in globals.own_keys::<String>(rquickjs::Filter::new().string()).skip(before) {
             if let Some(function) = globals.get::<_, Value<'js>>(name?)?.into_function() {
                 return Ok(Some(function));
@@ -101,7 +101,7 @@ impl Compiled {
     }
 }
 
-/// Of two attempts, the one that got further into the text says more.
+/// Of two compile errors, the one further into the text says more.
 fn later(first: ScriptError, second: ScriptError) -> ScriptError {
     match (first, second) {
         (ScriptError::Compile { message, position }, ScriptError::Compile { position: other, .. })
@@ -114,10 +114,10 @@ fn later(first: ScriptError, second: ScriptError) -> ScriptError {
 }
 
 fn compile(ctx: &Ctx<'_>, text: &str) -> rquickjs::Result<Bytecode> {
-    Bytecode::compile(ctx, text, SCRIPT_NAME, Kept::Source)
+    Bytecode::compile(ctx, text, SCRIPT_NAME, SourceDetail::Source)
 }
 
-/// Without the semicolons and comments that may follow an expression.
+/// Without trailing semicolons and comments.
 fn expression_of(text: &str) -> &str {
     let mut rest = text;
     loop {
@@ -145,7 +145,7 @@ fn is_comment(line: &str, at: usize) -> bool {
     (before.is_empty() || before.ends_with(';')) && !line[at..].contains('}')
 }
 
-/// What can be said of something thrown. It may be anything, and each look at it may throw in turn.
+/// A description of a thrown value. It may be anything, and every access to it may throw.
 pub(crate) struct Report {
     text: String,
     stack: String,
@@ -192,7 +192,7 @@ impl Report {
         Ok(())
     }
 
-    pub(crate) fn into_error(self, state: &State, form: Form, limits: &Limits) -> ScriptError {
+    pub(crate) fn into_error(self, state: &RunState, form: Form, limits: &Limits) -> ScriptError {
         if self.text.ends_with("InternalError: out of memory") || state.is_out_of_memory() {
             return ScriptError::OutOfMemory { limit_bytes: limits.memory_bytes };
         }
@@ -226,24 +226,30 @@ fn text_of<'js>(ctx: &Ctx<'js>, value: Value<'js>) -> rquickjs::Result<String> {
     Ok(text.chars().take(TEXT_LENGTH_MAX).collect())
 }
 
-pub(crate) fn error_of(realm: &Realm, state: &State, stop: Stop, form: Form, limits: &Limits) -> ScriptError {
+pub(crate) fn error_of(
+    realm: &Realm,
+    state: &RunState,
+    stop: TurnError,
+    form: Form,
+    limits: &Limits,
+) -> ScriptError {
     let thrown = match stop {
-        Stop::Failed(error) => return error,
-        Stop::Null => return null_thrown(limits),
-        Stop::Thrown(thrown) => thrown,
+        TurnError::Failed(error) => return error,
+        TurnError::Null => return null_thrown(limits),
+        TurnError::Thrown(thrown) => thrown,
     };
     match realm.turn(state, |ctx| Ok(Report::of(ctx, thrown.restore(ctx)?))) {
         Ok(report) => report.into_error(state, form, limits),
-        Err(Stop::Failed(error)) => error,
-        // Even describing it threw: the stack or the memory is used up.
-        Err(Stop::Thrown(_) | Stop::Null) => {
+        Err(TurnError::Failed(error)) => error,
+        // Even describing it threw: the stack or the memory is exhausted.
+        Err(TurnError::Thrown(_) | TurnError::Null) => {
             let message = "an error that cannot be shown".to_owned();
             ScriptError::Thrown { number: None, stack: message.clone(), message }
         }
     }
 }
 
-/// The engine throws `null`, too, when it has no memory left for an error.
+/// The engine also throws `null` when it has no memory for an error.
 fn null_thrown(limits: &Limits) -> ScriptError {
     let message = format!("null (or the script needed more than {} bytes of memory)", limits.memory_bytes);
     ScriptError::Thrown { number: None, stack: message.clone(), message }
@@ -254,7 +260,7 @@ fn script_frames(stack: &str, form: Form) -> String {
     let frames =
         stack.lines().filter(|line| !line.contains(PRELUDE_MARK) && line.trim_start().starts_with("at "));
     let text: String = frames.map(|frame| format!("\n   {}", shifted(frame.trim_start(), form))).collect();
-    // With which the prelude called the entry function.
+    // The frame with which the prelude called the entry function.
     text.strip_suffix("\n   at apply (native)").unwrap_or(&text).to_owned()
 }
 

@@ -2,7 +2,7 @@
 
 #[expect(unsafe_code, reason = "the engine's calls for bytecode have no safe form; see the module")]
 pub mod bytecode; // programs compiled once, for every context
-pub mod compile; // from text to the entry function, and where in the text an error is
-pub mod needs; // which built-ins a script can make use of
+pub mod compile; // from text to the entry function; positions of errors
+pub mod needs; // which built-ins a script may use
 pub mod sandbox; // runtimes: limits, interruption, reuse
 pub mod versions; // compiled scripts by version

@@ -1,9 +1,10 @@
-//! What a script's text can make use of, so that its context has that and no more: making the built-ins of a context
+//! Which built-ins a script's text can use, so that its context has only those: creating the built-ins of a context
 //! takes most of the time of a short run.
 //!
-//! A built-in is left out when the text does not hold its name and has no other way to it. Names made at run time reach
-//! globals only through the global object, and that only through `this` or `globalThis`; with either, or with an escape
-//! that may hide a name, everything is there. So a script cannot tell, except by `"con" + "structor"` of an error.
+//! A built-in is left out when the text does not contain its name and has no other way to reach it. Computed names
+//! reach globals only through the global object, and that only through `this` or `globalThis`; with either, or with
+//! an escape that may hide a name, all built-ins are there. So a script cannot detect it, except by `"con" +
+//! "structor"` of an error.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
@@ -15,12 +16,12 @@ pub(crate) struct Needs {
     pub(crate) promise: bool,
     /// `more.js`
     pub(crate) more: bool,
-    /// Bits for `language.js`: 1 `Error`, 2 its kinds, 4 `ErrorCodes`, 8 what must not be there,
-    /// 16 `bind`. Zero: not needed.
+    /// Bits for `language.js`: 1 `Error`, 2 its kinds, 4 `ErrorCodes`, 8 what must be removed, 16 `bind`. Zero: not
+    /// needed.
     pub(crate) language: u32,
 }
 
-/// In every name that `more.js` adds.
+/// Parts of all names that `more.js` adds.
 const MORE: &[&str] = &[
     "Documents",
     "ttachment",
@@ -77,15 +78,15 @@ impl Needs {
     }
 }
 
-/// Whether a member may be read by a name that is not in the text: a bracket with more in it than a number. Array literals
-/// of texts are taken for it, too.
+/// Whether a member may be read by a name that is not in the text: a bracket with anything but a number. Array
+/// literals of texts also count.
 fn may_compute_names(text: &str) -> bool {
     let after = text.split('[').skip(1).map(|rest| rest.trim_start().bytes().next());
     after.flatten().any(|byte| !(byte.is_ascii_digit() || matches!(byte, b']' | b'{' | b'[' | b'-')))
 }
 
-/// Whether there is a slash that neither begins or ends a comment nor is inside of a string. Where strings cannot be told
-/// by their quotes alone, any slash counts.
+/// Whether there is a slash that neither begins or ends a comment nor is inside of a string. Where strings cannot be
+/// recognised by their quotes, any slash counts.
 fn may_have_pattern(text: &str) -> bool {
     if text.contains('`') || text.contains("<!--") || text.contains("-->") {
         return text.contains('/');
@@ -110,7 +111,7 @@ fn after_string(bytes: &[u8], start: usize) -> usize {
     while let Some(byte) = bytes.get(at) {
         match byte {
             b'\\' => at += 1,
-            // An unfinished string is a syntax error; whatever follows is not run.
+            // An unfinished string is a syntax error; the rest is not run.
             b'\n' => return at,
             byte if *byte == quote => return at + 1,
             _ => {}

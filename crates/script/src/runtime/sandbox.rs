@@ -1,8 +1,8 @@
 //! Runtimes with limits, and their reuse.
 //!
-//! A runtime serves one run at a time. It is kept for later ones unless the run met a limit or left work in it.
-//! Contexts are never reused; a context that runs nothing lives as long as its runtime, so that the names and shapes of
-//! the built-ins are there already when the next is made, and for compiling.
+//! A runtime serves one run at a time. It is reused unless the run reached a limit or left work in it. Contexts are
+//! never reused. An idle context lives as long as its runtime, so that names and shapes of the built-ins exist
+//! already when the next context is created, and for compiling.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -17,56 +17,56 @@ use quire_value::text;
 
 use crate::caller::WatchedCaller;
 use crate::isolation::SpatialFunction;
-use crate::runtime::bytecode::{Bytecode, Kept};
+use crate::runtime::bytecode::{Bytecode, SourceDetail};
 use crate::runtime::needs::Needs;
 use crate::{Caller, Limits, ScriptError, Spatial};
 
-/// A runtime keeps names and symbols of all its runs; after so many it starts anew.
+/// A runtime keeps names and symbols of all its runs; after this many runs it is replaced.
 const RUN_COUNT_MAX: u32 = 10_000;
-/// Processor time in which a run cannot have filled much.
+/// CPU time of a run that cannot have used much memory.
 const SHORT_RUN: Duration = Duration::from_millis(2);
-/// What an idle runtime may hold.
+/// Maximum memory of an idle runtime.
 const KEPT_BYTES_MAX: usize = 4 << 20;
-/// What dead contexts may hold before they are swept up: about ten runs at once, for the price of one look at what lives.
+/// Memory of dropped contexts before a garbage collection: about ten runs at once, for the cost of one.
 const GARBAGE_BYTES_MAX: usize = 1 << 20;
-/// Operations from which the pace is judged.
+/// Number of operations after which the pace is estimated.
 const SAMPLE_COUNT: u32 = 100;
-/// How frames of the prelude show in a stack: it is compiled without names and positions.
+/// Frames of the prelude in a stack: it is compiled without names and positions.
 pub(crate) const PRELUDE_MARK: &str = "(<null>";
 
 /// Idle runtimes, shared by all threads.
 pub(crate) struct Pool {
     idle: Mutex<Vec<Sandbox>>,
     idle_max: usize,
-    /// The server stops: functions end at once.
+    /// The server shuts down: functions end at once.
     stopping: Arc<AtomicBool>,
 }
 
 pub(crate) struct Sandbox {
     pub(crate) runtime: Runtime,
-    /// Has every built-in and the compiler.
-    keeper: Context,
-    pub(crate) state: Arc<State>,
+    /// Has all built-ins and the compiler.
+    idle_context: Context,
+    pub(crate) state: Arc<RunState>,
     runs: u32,
-    /// Processor time of the thread when the run began.
+    /// CPU time of the thread when the run began.
     began_at: Duration,
     spoilt: AtomicBool,
 }
 
-/// What a run shares with the engine's hooks.
-pub(crate) struct State {
+/// RunState shared between a run and the engine's hooks.
+pub(crate) struct RunState {
     times: Mutex<Times>,
     /// Operations that the host has served.
     served: AtomicU32,
     accepting: AtomicBool,
     interrupted: AtomicBool,
     aborted: AtomicBool,
-    /// A promise was rejected for lack of memory: a limit, so not to be swallowed like other rejections.
+    /// A promise was rejected for lack of memory: a limit, so it is not ignored like other rejections.
     out_of_memory: AtomicBool,
     log: Mutex<String>,
     log_left: AtomicUsize,
     rejections: AtomicI64,
-    /// It runs a function, which has nothing to finish when the server stops.
+    /// It runs a function, which has nothing to finish when the server shuts down.
     is_function: AtomicBool,
     stopping: Arc<AtomicBool>,
     caller: Mutex<WatchedCaller>,
@@ -79,16 +79,16 @@ struct Times {
     deadline: Instant,
 }
 
-/// A fresh context and the prelude's functions for this run of it.
+/// A new context with the prelude's functions for this run.
 pub(crate) struct Realm {
     pub(crate) context: Context,
     api: Option<Persistent<Object<'static>>>,
 }
 
-/// How a turn of script code ended badly.
-pub(crate) enum Stop {
+/// Why a turn of script code failed.
+pub(crate) enum TurnError {
     Thrown(Persistent<Value<'static>>),
-    /// By the script, or by the engine out of memory.
+    /// Thrown by the script, or by the engine when out of memory.
     Null,
     Failed(ScriptError),
 }
@@ -98,7 +98,7 @@ impl Pool {
         Pool { idle: Mutex::default(), idle_max, stopping: Arc::default() }
     }
 
-    /// Functions that run here end where they look at the clock, and so do all to come.
+    /// Functions in this process end at the next check of the time, and so do later ones.
     pub(crate) fn stop_functions(&self) {
         self.stopping.store(true, Relaxed);
     }
@@ -108,7 +108,7 @@ impl Pool {
         idle.map_or_else(|| Sandbox::new(Arc::clone(&self.stopping)), Ok)
     }
 
-    /// Keeps the runtime for another run, unless something of this run is left in it.
+    /// Keeps the runtime for another run, unless this run left something in it.
     pub(crate) fn give_back(&self, sandbox: Sandbox) {
         if sandbox.is_used_up() {
             return;
@@ -124,8 +124,8 @@ impl Pool {
 impl Sandbox {
     fn new(stopping: Arc<AtomicBool>) -> Result<Sandbox, ScriptError> {
         let runtime = Runtime::new().map_err(engine_failed)?;
-        let keeper = Context::custom::<Everything>(&runtime).map_err(engine_failed)?;
-        let state = Arc::new(State::new(stopping));
+        let idle_context = Context::custom::<Everything>(&runtime).map_err(engine_failed)?;
+        let state = Arc::new(RunState::new(stopping));
         let watched = Arc::clone(&state);
         runtime.set_interrupt_handler(Some(Box::new(move || watched.interrupts())));
         let watched = Arc::clone(&state);
@@ -134,7 +134,7 @@ impl Sandbox {
         })));
         Ok(Sandbox {
             runtime,
-            keeper,
+            idle_context,
             state,
             runs: 0,
             began_at: Duration::ZERO,
@@ -150,37 +150,37 @@ impl Sandbox {
         self.runtime.set_gc_threshold(GARBAGE_BYTES_MAX);
     }
 
-    /// Memory for script code.
-    pub(crate) fn confine(&self, limits: &Limits) {
+    /// Sets the memory limit for script code.
+    pub(crate) fn set_script_memory_limit(&self, limits: &Limits) {
         self.runtime.set_memory_limit(limits.memory_bytes);
     }
 
-    /// Whether what is in use is near enough to the limit for a bare `null` to mean that there was no more.
+    /// Whether the memory in use is so near the limit that a bare `null` means out of memory.
     pub(crate) fn is_nearly_full(&self, limits: &Limits) -> bool {
         self.memory_bytes() > limits.memory_bytes / 2
     }
 
-    /// Memory for our own code, also after a script used all of its own.
-    pub(crate) fn relieve(&self, limits: &Limits) {
+    /// Sets the memory limit for our own code, also after a script has used all of its own.
+    pub(crate) fn set_own_memory_limit(&self, limits: &Limits) {
         self.runtime.set_memory_limit(limits.memory_bytes + Limits::HEADROOM_BYTES);
     }
 
     fn is_used_up(&self) -> bool {
-        self.is_littered()
+        self.holds_much_memory()
             || self.spoilt.load(Relaxed)
             || self.runs >= RUN_COUNT_MAX
             || self.state.is_interrupted()
             || self.runtime.is_job_pending()
     }
 
-    /// Whether the run left much behind: one that met the memory limit and caught the error is not known otherwise.
-    /// Counting takes as long as a short run, and a short run cannot have filled much.
-    fn is_littered(&self) -> bool {
+    /// Whether the run left much memory in use: a run that reached the memory limit and caught the error is not known
+    /// otherwise. Measuring takes as long as a short run, and a short run cannot have used much.
+    fn holds_much_memory(&self) -> bool {
         processor_time().saturating_sub(self.began_at) > SHORT_RUN && self.memory_bytes() > KEPT_BYTES_MAX
     }
 
-    /// The runtime met a limit and is not to be used again.
-    pub(crate) fn spoil(&self) {
+    /// Marks the runtime as not reusable, because it reached a limit.
+    pub(crate) fn mark_unusable(&self) {
         self.spoilt.store(true, Relaxed);
     }
 
@@ -188,12 +188,12 @@ impl Sandbox {
         usize::try_from(self.runtime.memory_usage().malloc_size).unwrap_or(0)
     }
 
-    /// Where code is compiled: a context in which nothing runs.
+    /// A context for compiling, in which nothing runs.
     pub(crate) fn with_compiler<T>(&self, body: impl FnOnce(&Ctx<'_>) -> T) -> T {
-        self.keeper.with(|ctx| body(&ctx))
+        self.idle_context.with(|ctx| body(&ctx))
     }
 
-    /// A fresh context with the language alone, as user-defined functions have it.
+    /// A new context with the language alone, for user-defined functions.
     pub(crate) fn bare_realm(&self, needs: &Needs) -> Result<Realm, ScriptError> {
         let prelude = self.prelude()?;
         let context = context_for(&self.runtime, needs).map_err(engine_failed)?;
@@ -207,7 +207,7 @@ impl Sandbox {
         Ok(Realm { context, api: None })
     }
 
-    /// A fresh context with the server-side API, given what `arguments` adds to the native function.
+    /// A new context with the server-side API; `arguments` adds arguments after the native function.
     pub(crate) fn realm(
         &self,
         needs: &Needs,
@@ -249,7 +249,7 @@ struct Prelude {
 
 impl Prelude {
     fn compile(ctx: &Ctx<'_>) -> rquickjs::Result<Prelude> {
-        let compile = |text| Bytecode::compile(ctx, text, "", Kept::Nothing);
+        let compile = |text| Bytecode::compile(ctx, text, "", SourceDetail::Nothing);
         Ok(Prelude {
             language: compile(include_str!("prelude/language.js"))?,
             api: compile(include_str!("prelude/api.js"))?,
@@ -271,8 +271,8 @@ type Everything = (
     intrinsic::Promise,
 );
 
-/// The engine chooses built-ins by type, so each choice is a step of its own. There is no compiler: code cannot be made
-/// from text, which at the memory limit could end the process.
+/// The engine selects built-ins by type, so each selection is a separate step. There is no compiler: scripts cannot
+/// create code from text, which at the memory limit could end the process.
 fn context_for(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
     fn date<I: Intrinsic>(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
         if needs.date { regexp::<(I, intrinsic::Date)>(runtime, needs) } else { regexp::<I>(runtime, needs) }
@@ -310,7 +310,7 @@ fn context_for(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
     date::<intrinsic::Json>(runtime, needs)
 }
 
-/// What this thread has used: on a busy machine the clock on the wall says little about a short run.
+/// CPU time of this thread: on a busy machine, wall-clock time says little about a short run.
 #[cfg(unix)]
 fn processor_time() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
@@ -324,16 +324,16 @@ fn processor_time() -> Duration {
     START.elapsed()
 }
 
-/// The engine throws `null` when there is no room even for an error.
+/// The engine throws `null` when there is no memory for an error.
 fn is_out_of_memory(reason: &Value<'_>) -> bool {
     let says_so = |error: &rquickjs::Exception<'_>| error.message().as_deref() == Some("out of memory");
     reason.is_null() || reason.as_exception().is_some_and(says_so)
 }
 
-/// What the prelude may call, by number: one function, because each takes time to make.
+/// The native functions of the prelude, by number: one function, because each takes time to create.
 fn native<'js>(
     ctx: &Ctx<'js>,
-    state: Arc<State>,
+    state: Arc<RunState>,
     prelude: &'static Prelude,
     spatial: Option<(Spatial, bool)>,
 ) -> rquickjs::Result<Function<'js>> {
@@ -366,7 +366,7 @@ fn native<'js>(
     })
 }
 
-/// `arguments` is JSON: the name of the function, then its own.
+/// `arguments` is JSON: the name of the function, then its arguments.
 fn call_spatial(function: Spatial, planar: bool, arguments: &str) -> Option<String> {
     let arguments = text::parse(arguments.as_bytes(), text::Limits::default()).ok()?.into_array()?;
     let name = SpatialFunction::named(arguments.first()?.as_str()?)?;
@@ -381,10 +381,10 @@ fn random_id() -> rquickjs::Result<String> {
     Ok(parts.join("-"))
 }
 
-impl State {
-    fn new(stopping: Arc<AtomicBool>) -> State {
+impl RunState {
+    fn new(stopping: Arc<AtomicBool>) -> RunState {
         let now = Instant::now();
-        State {
+        RunState {
             times: Mutex::new(Times { started: now, soft_deadline: now, deadline: now }),
             served: AtomicU32::new(0),
             accepting: AtomicBool::new(true),
@@ -438,7 +438,7 @@ impl State {
         self.rejections.fetch_add(if handled { -1 } else { 1 }, Relaxed);
     }
 
-    /// Whether one more operation may be queued behind those waiting: what is queued must be done before the deadline.
+    /// Whether one more operation may be queued: queued operations must be done before the deadline.
     fn accepts(&self, waiting: u32) -> bool {
         let now = Instant::now();
         let times = *self.times.lock();
@@ -448,7 +448,7 @@ impl State {
         self.accepting.load(Relaxed)
     }
 
-    /// At the pace so far, would they take past the middle between the two deadlines?
+    /// Whether, at the current pace, they would take longer than the middle between the two deadlines.
     fn backlog_is_long(&self, times: &Times, now: Instant, waiting: u32) -> bool {
         let served = self.served.load(Relaxed);
         if served < SAMPLE_COUNT || waiting < SAMPLE_COUNT {
@@ -459,7 +459,7 @@ impl State {
         now + needed > times.soft_deadline + slack
     }
 
-    /// From now on no operation is accepted.
+    /// Accepts no further operations.
     pub(crate) fn refuse(&self) {
         self.accepting.store(false, Relaxed);
     }
@@ -488,7 +488,7 @@ impl State {
         u32::try_from(self.rejections.load(Relaxed)).unwrap_or(0)
     }
 
-    /// Nobody sees a promise that was rejected with nobody looking, so the log says it, however full.
+    /// A rejected promise without a handler is visible nowhere else, so it is logged even if the log is full.
     pub(crate) fn warn_of_rejections(&self, count: u32) {
         let mut log = self.log.lock();
         if !log.is_empty() {
@@ -504,7 +504,7 @@ impl State {
         true
     }
 
-    /// Fails once the deadline has passed, whether or not the engine noticed.
+    /// Fails after the deadline, whether or not the engine noticed.
     pub(crate) fn check_time(&self) -> Result<(), ScriptError> {
         if self.interrupts() { Err(ScriptError::TimedOut) } else { Ok(()) }
     }
@@ -517,24 +517,24 @@ fn encoded_len(text: &str) -> usize {
 }
 
 impl Realm {
-    /// One turn: whatever `body` does in the context.
+    /// One turn: runs `body` in the context.
     pub(crate) fn turn<T>(
         &self,
-        state: &State,
+        state: &RunState,
         body: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<T>,
-    ) -> Result<T, Stop> {
+    ) -> Result<T, TurnError> {
         self.context.with(|ctx| {
             let result = body(&ctx);
             if state.is_interrupted() {
                 drop(ctx.catch());
-                return Err(Stop::Failed(ScriptError::TimedOut));
+                return Err(TurnError::Failed(ScriptError::TimedOut));
             }
             result.map_err(|error| match error {
                 Error::Exception => match ctx.catch() {
-                    thrown if thrown.is_null() => Stop::Null,
-                    thrown => Stop::Thrown(Persistent::save(&ctx, thrown)),
+                    thrown if thrown.is_null() => TurnError::Null,
+                    thrown => TurnError::Thrown(Persistent::save(&ctx, thrown)),
                 },
-                other => Stop::Failed(engine_failed(other)),
+                other => TurnError::Failed(engine_failed(other)),
             })
         })
     }

@@ -10,27 +10,27 @@ use crate::runtime::needs::Needs;
 use crate::runtime::sandbox::{Realm, Sandbox};
 use crate::{Limits, Script, ScriptError};
 
-/// What is remembered; past either all is forgotten.
+/// Limits of the cache; beyond either, it is emptied.
 const COUNT_MAX: usize = 10_000;
 const SIZE_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Default)]
 pub(crate) struct Versions {
-    known: Mutex<Known>,
+    known: Mutex<CachedScript>,
 }
 
 #[derive(Default)]
-struct Known {
+struct CachedScript {
     compiled: HashMap<String, Arc<Compiled>>,
     size_bytes: usize,
 }
 
 impl Versions {
-    pub(crate) fn knows(&self, version: &str) -> bool {
+    pub(crate) fn is_loaded(&self, version: &str) -> bool {
         self.known.lock().compiled.contains_key(version)
     }
 
-    /// The entry function of a script in a realm that `make_realm` makes for what it needs.
+    /// The entry function of a script, in a realm that `make_realm` creates for its needs.
     pub(crate) fn load(
         &self,
         sandbox: &Sandbox,
@@ -72,10 +72,10 @@ fn no_function() -> ScriptError {
     ScriptError::Compile { message: "SyntaxError: the script has no function".to_owned(), position: None }
 }
 
-impl Known {
+impl CachedScript {
     fn add(&mut self, version: &str, compiled: &Arc<Compiled>) {
         if self.compiled.len() >= COUNT_MAX || self.size_bytes + compiled.size_bytes() > SIZE_BYTES_MAX {
-            *self = Known::default();
+            *self = CachedScript::default();
         }
         self.size_bytes += compiled.size_bytes();
         if let Some(old) = self.compiled.insert(version.to_owned(), Arc::clone(compiled)) {

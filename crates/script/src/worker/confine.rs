@@ -1,17 +1,17 @@
-//! What a worker process gives up before it reads its first message: descriptors, privileges, files, system calls.
+//! Confinement of a worker process, before it reads its first message: descriptors, privileges, files, system calls.
 //!
-//! From then on it may read and write what is open, use memory, ask for the time and for random bytes, and end. Whatever
-//! else it asks of the kernel is refused, and what only an attacker would ask for (a socket, a process, a program, the
-//! memory of another) ends it. Kernels without Landlock, and machines without system-call filters, do with the rest:
-//! the server is told and says so in its log.
+//! After that it may read and write open descriptors, use memory, read the time and random bytes, and exit. All other
+//! system calls are refused, and calls that only an attacker would make (a socket, a process, a program, the memory
+//! of another process) end it. Kernels without Landlock, and machines without system-call filters, use the remaining
+//! measures: the server is told and logs it.
 
 use std::io;
 
-/// What the process may use at most, all told: a bound for faults of the engine, whose own limits are far lower.
+/// Maximum address space of the process: a bound for engine faults; the engine's own limits are far lower.
 const ADDRESS_SPACE_BYTES: u64 = 4 << 30;
 const PRIORITY: i32 = 5;
 
-/// What holds besides the limits that every Unix has.
+/// Measures in force, in addition to the limits of every Unix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Confinement {
     /// System calls are filtered.
@@ -30,7 +30,7 @@ impl Confinement {
     }
 }
 
-/// Confines this process for good. It must have one thread.
+/// Confines this process permanently. It must have one thread.
 #[cfg(unix)]
 pub fn confine() -> io::Result<Confinement> {
     use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
@@ -42,12 +42,12 @@ pub fn confine() -> io::Result<Confinement> {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{Signal, set_parent_process_death_signal};
-        // Also ends it when it is stuck and does not see the end of its input.
+        // Also ends the process when it is stuck and does not see the end of its input.
         set_parent_process_death_signal(Some(Signal::KILL))?;
         rustix::thread::set_no_new_privs(true)?;
     }
     let files = linux::restrict_files();
-    // Those that are open stay so. After the rules for files, which need a descriptor themselves.
+    // Open descriptors stay open. After the rules for files, which need a descriptor themselves.
     setrlimit(Resource::Nofile, at_most(0))?;
     let calls = linux::filter_calls();
     Ok(Confinement { calls, files })
@@ -82,8 +82,8 @@ mod linux {
         SeccompFilter, SeccompRule, TargetArch,
     };
 
-    /// What the engine, the allocator and the pipe need. A call that is not here fails with `EPERM`: the C library asks
-    /// for files now and then (of time zones, of its messages) and does without.
+    /// The system calls of the engine, the allocator and the pipe. Other calls fail with `EPERM`: the C library
+    /// sometimes opens files (time zones, messages) and works without them.
     const ALLOWED: &[libc::c_long] = &[
         libc::SYS_read,
         libc::SYS_readv,
@@ -112,7 +112,7 @@ mod linux {
         libc::SYS_exit_group,
     ];
 
-    /// What nothing in a worker asks for by itself.
+    /// System calls that a worker never makes.
     const FATAL: &[libc::c_long] = &[
         #[cfg(target_arch = "x86_64")]
         libc::SYS_fork,
@@ -148,7 +148,7 @@ mod linux {
         rules.handle_access(AccessNet::from_all(ABI::V5))?.create()?.restrict_self()
     }
 
-    /// Of two filters the stricter answer counts.
+    /// Of two filters, the stricter result counts.
     pub fn filter_calls() -> bool {
         let apply = |program: &BpfProgram| seccompiler::apply_filter(program).is_ok();
         matches!((fatal(), allowed()), (Ok(fatal), Ok(allowed)) if apply(&fatal) && apply(&allowed))
@@ -162,11 +162,11 @@ mod linux {
     fn allowed() -> Result<BpfProgram, BackendError> {
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
             ALLOWED.iter().map(|&call| (call, Vec::new())).collect();
-        // Memory is never code.
+        // Memory is never executable.
         let is_data = || condition(2, SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64), 0);
         rules.insert(libc::SYS_mmap, vec![SeccompRule::new(vec![is_data()?])?]);
         rules.insert(libc::SYS_mprotect, vec![SeccompRule::new(vec![is_data()?])?]);
-        // Its own processor time is set for every run.
+        // Its own CPU time limit is set for every run.
         let own = condition(0, SeccompCmpOp::Eq, 0)?;
         // Its type differs between C libraries.
         let processor_time = condition(1, SeccompCmpOp::Eq, libc::RLIMIT_CPU as u64)?;

@@ -1,9 +1,10 @@
-//! Worker processes, seen from the server.
+//! The pool of worker processes in the server.
 //!
-//! Each serves one run at a time; idle ones wait for the next. One thread starts them, ends those that outlast their
-//! deadline and those that wait too long. It is one thread because a worker dies with the thread that started it.
+//! Each worker serves one run at a time; idle workers wait for the next. One thread starts them, and kills those that
+//! exceed their deadline or are idle too long. It is one thread because a worker ends with the thread that started
+//! it.
 //!
-//! Invariant: whatever a worker does or sends, the server goes on; a run whose worker died has failed and nothing else has.
+//! Invariant: the server continues, whatever a worker does or sends; only the run of a dead worker fails.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufReader};
@@ -18,25 +19,25 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::caller::WatchedCaller;
-use crate::functions::{Called, FunctionCall};
+use crate::functions::{CallResult, FunctionCall};
 use crate::worker::confine::Confinement;
 use crate::worker::remote::FunctionText;
 use crate::worker::wire::{Frame, FromWorker, from_worker, malformed, read_frame};
-use crate::{Caller, Failure, Host, Limits, Outcome, Run, ScriptError};
+use crate::{Caller, Failure, Host, Limits, Outcome, ScriptError, ScriptRun};
 
-/// What a worker may take beyond the limit that it keeps itself: for a built-in of the engine that does not look at the
-/// clock, and for a machine under load.
+/// Extra time of a worker beyond its own limit: for built-ins of the engine that do not check the time, and for a
+/// machine under load.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
-/// As many as run at once when all places are taken: fewer would be ended and started again all the time.
+/// As many as can run at once: with fewer, workers would be ended and started all the time.
 const IDLE_PER_CORE: usize = 4;
-/// How long an idle worker waits for work.
+/// Maximum idle time of a worker.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
-/// After so many runs a worker ends: what leaks, leaks no further.
+/// Maximum runs of a worker, to bound memory leaks.
 const RUN_COUNT_MAX: u32 = 100_000;
-/// Versions of scripts that we remember to have sent to a worker.
+/// Maximum of remembered script versions that were sent to a worker.
 const KNOWN_COUNT_MAX: usize = 10_000;
 
-/// What to start.
+/// The program of a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
@@ -45,38 +46,38 @@ pub(crate) struct Program {
 
 pub(crate) struct Workers {
     shared: Arc<Shared>,
-    keeper: Option<JoinHandle<()>>,
+    manager: Option<JoinHandle<()>>,
     idle_max: usize,
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     changed: Condvar,
     program: Program,
-    /// The log says how workers are confined.
-    is_told: AtomicBool,
+    /// The confinement of workers was logged.
+    is_logged: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     idle: Vec<(Worker, Instant)>,
     wanted: Vec<Sender<io::Result<Worker>>>,
-    running: HashMap<u64, Watched>,
+    running: HashMap<u64, WatchedWorker>,
     last_number: u64,
-    /// Functions that run are overdue, whatever their time.
+    /// Running functions are overdue, whatever their time limit.
     stops_functions: bool,
     closed: bool,
 }
 
-struct Watched {
+struct WatchedWorker {
     deadline: Instant,
     caller: WatchedCaller,
     is_function: bool,
     process: Arc<Mutex<Child>>,
 }
 
-/// When a worker is killed: at its deadline, or when nobody waits for it any more.
-pub(crate) struct Watch {
+/// When to kill a worker: at its deadline, or when its caller has disconnected.
+pub(crate) struct KillWhen {
     pub(crate) deadline: Instant,
     /// It runs functions, not a procedure or trigger.
     pub(crate) is_function: bool,
@@ -89,9 +90,9 @@ pub(crate) struct Worker {
     output: BufReader<ChildStdout>,
     known: HashSet<String>,
     runs: u32,
-    /// It was told to end.
+    /// It was told to exit.
     is_ended: bool,
-    /// What it said of itself when it was ready, once.
+    /// Its confinement, which it reports once when it is ready.
     confinement: Option<Confinement>,
     is_ready: bool,
 }
@@ -102,50 +103,52 @@ impl Workers {
             state: Mutex::default(),
             changed: Condvar::new(),
             program,
-            is_told: AtomicBool::new(false),
+            is_logged: AtomicBool::new(false),
         });
         let kept = Arc::clone(&shared);
-        let keeper = std::thread::Builder::new().name("script-workers".to_owned()).spawn(move || kept.keep());
+        let manager = std::thread::Builder::new()
+            .name("script-workers".to_owned())
+            .spawn(move || kept.manage_workers());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Workers { shared, keeper: keeper.ok(), idle_max: cores.max(2) * IDLE_PER_CORE }
+        Workers { shared, manager: manager.ok(), idle_max: cores.max(2) * IDLE_PER_CORE }
     }
 
     pub(crate) fn run(
         &self,
-        run: &Run<'_>,
+        run: &ScriptRun<'_>,
         limits: &Limits,
         host: &mut dyn Host,
     ) -> Result<Outcome, Failure> {
         let failed = |error| Failure { error, log: None };
         let mut worker = self.take().map_err(failed)?;
         let deadline = Instant::now() + limits.time + GRACE;
-        let watch = Watch { deadline, is_function: false, caller: host.caller() };
-        let result = self.watched(&mut worker, watch, |worker| worker.run(run, limits, host));
+        let watch = KillWhen { deadline, is_function: false, caller: host.caller() };
+        let result = self.run_watched(&mut worker, watch, |worker| worker.run(run, limits, host));
         let result = result.map_err(failed)?;
-        if result.as_ref().err().is_none_or(|failure| failure.error.is_harmless()) {
+        if result.as_ref().err().is_none_or(|failure| failure.error.leaves_runtime_usable()) {
             self.give_back(worker);
         }
         result
     }
 
-    /// Lets a worker work until it must end; then it is killed.
-    pub(crate) fn watched<T>(
+    /// Runs a worker until its deadline; then it is killed.
+    pub(crate) fn run_watched<T>(
         &self,
         worker: &mut Worker,
-        watch: Watch,
+        watch: KillWhen,
         work: impl FnOnce(&mut Worker) -> io::Result<T>,
     ) -> Result<T, ScriptError> {
         let number = self.shared.watch(worker, watch);
         let result = work(worker);
-        let overran = !self.shared.forget(number);
+        let overran = !self.shared.stop_watching(number);
         worker.is_ended = overran;
         if let Some(confinement) = worker.confinement.take() {
-            self.shared.tell(confinement);
+            self.shared.log_confinement(confinement);
         }
         match result {
             Ok(result) => Ok(result),
             Err(_) if overran => Err(ScriptError::TimedOut),
-            Err(error) => Err(worker.post_mortem(&error)),
+            Err(error) => Err(worker.death_error(&error)),
         }
     }
 
@@ -169,7 +172,7 @@ impl Workers {
                 return Ok(worker);
             }
         }
-        if self.keeper.is_none() {
+        if self.manager.is_none() {
             return Err(engine_failed("cannot start", &"there is no thread to start it"));
         }
         let (sender, receiver) = channel();
@@ -180,7 +183,7 @@ impl Workers {
         started.map_err(|error| engine_failed("cannot start", &error))
     }
 
-    /// Killed here when it is dead or not needed.
+    /// Kills the worker if it is dead or not needed.
     pub(crate) fn give_back(&self, worker: Worker) {
         let mut state = self.shared.state.lock();
         let is_fit = worker.runs < RUN_COUNT_MAX && !worker.is_ended;
@@ -197,17 +200,17 @@ impl Drop for Workers {
     fn drop(&mut self) {
         self.shared.state.lock().closed = true;
         self.shared.changed.notify_one();
-        if let Some(keeper) = self.keeper.take() {
-            // It panics only together with a worker's pipe, and then there is nothing to wait for.
-            drop(keeper.join());
+        if let Some(manager) = self.manager.take() {
+            // It panics only with a broken pipe, and then there is nothing to wait for.
+            drop(manager.join());
         }
     }
 }
 
 impl Shared {
-    /// Once: all workers run on the same machine.
-    fn tell(&self, confinement: Confinement) {
-        if self.is_told.swap(true, Ordering::Relaxed) {
+    /// Logs the confinement once: all workers run on the same machine.
+    fn log_confinement(&self, confinement: Confinement) {
+        if self.is_logged.swap(true, Ordering::Relaxed) {
             return;
         }
         let Confinement { calls, files } = confinement;
@@ -224,12 +227,13 @@ impl Shared {
         }
     }
 
-    fn watch(&self, worker: &Worker, watch: Watch) -> u64 {
-        let Watch { deadline, is_function, caller } = watch;
+    fn watch(&self, worker: &Worker, watch: KillWhen) -> u64 {
+        let KillWhen { deadline, is_function, caller } = watch;
         let (now, process) = (Instant::now(), Arc::clone(&worker.process));
         let mut state = self.state.lock();
         let deadline = if is_function && state.stops_functions { now } else { deadline };
-        let watched = Watched { deadline, caller: WatchedCaller::new(caller, now), is_function, process };
+        let watched =
+            WatchedWorker { deadline, caller: WatchedCaller::new(caller, now), is_function, process };
         state.last_number += 1;
         let number = state.last_number;
         let is_next = state.running.values().all(|other| other.next() > watched.next());
@@ -241,13 +245,13 @@ impl Shared {
         number
     }
 
-    /// Whether it was still watched: otherwise it overran and was ended.
-    fn forget(&self, number: u64) -> bool {
+    /// Whether it was still watched: otherwise it exceeded its deadline and was killed.
+    fn stop_watching(&self, number: u64) -> bool {
         self.state.lock().running.remove(&number).is_some()
     }
 
     /// The thread that starts and ends workers.
-    fn keep(&self) {
+    fn manage_workers(&self) {
         let mut state = self.state.lock();
         while !state.closed {
             let wanted = std::mem::take(&mut state.wanted);
@@ -257,7 +261,7 @@ impl Shared {
                     drop(forgotten);
                     overdue.iter().for_each(|process| kill(process));
                     for sender in wanted {
-                        // Whoever asked waits for the answer.
+                        // The requester waits for the answer.
                         drop(sender.send(Worker::start(&self.program)));
                     }
                 });
@@ -274,8 +278,8 @@ impl Shared {
     }
 }
 
-impl State {
-    /// What must end now, and when to look again.
+impl PoolState {
+    /// The workers that must end now, and the time of the next check.
     fn due(&mut self, now: Instant) -> (Vec<Arc<Mutex<Child>>>, Vec<Worker>, Option<Instant>) {
         let overdue: Vec<u64> = self
             .running
@@ -289,16 +293,16 @@ impl State {
         let count =
             self.idle.iter().take_while(|(_, since)| now.duration_since(*since) >= IDLE_TIME_MAX).count();
         let forgotten = self.idle.drain(..count).map(|(worker, _)| worker).collect();
-        let deadlines = self.running.values().map(Watched::next);
+        let deadlines = self.running.values().map(WatchedWorker::next);
         let next = deadlines.chain(self.idle.first().map(|(_, since)| *since + IDLE_TIME_MAX)).min();
         (overdue, forgotten, next)
     }
 }
 
-impl Watched {
-    /// When to look at it again.
+impl WatchedWorker {
+    /// The time of the next check.
     fn next(&self) -> Instant {
-        self.caller.ask_at().map_or(self.deadline, |ask_at| ask_at.min(self.deadline))
+        self.caller.next_check().map_or(self.deadline, |next_check| next_check.min(self.deadline))
     }
 
     fn must_end(&mut self, now: Instant) -> bool {
@@ -307,7 +311,7 @@ impl Watched {
 }
 
 impl Worker {
-    /// With nothing of ours: no environment, no files, not in our process group.
+    /// With nothing of this process: no environment, no files, not in our process group.
     fn start(program: &Program) -> io::Result<Worker> {
         let mut command = Command::new(&program.path);
         command.args(&program.arguments).env_clear().current_dir("/");
@@ -335,10 +339,10 @@ impl Worker {
         matches!(self.process.lock().try_wait(), Ok(None))
     }
 
-    /// The outer error is that of the process or its pipes.
+    /// The outer error is for the process or its pipes.
     fn run(
         &mut self,
-        run: &Run<'_>,
+        run: &ScriptRun<'_>,
         limits: &Limits,
         host: &mut dyn Host,
     ) -> io::Result<Result<Outcome, Failure>> {
@@ -359,12 +363,12 @@ impl Worker {
         }
     }
 
-    /// The inner error is that of a function that cannot be loaded. `load`: the functions, when they are not loaded yet.
+    /// The inner error is for a function that cannot be loaded. `load`: the functions, if they are not loaded yet.
     pub(crate) fn call(
         &mut self,
         load: Option<(&Limits, &[FunctionText])>,
         calls: &[FunctionCall],
-    ) -> io::Result<Result<Vec<Called>, ScriptError>> {
+    ) -> io::Result<Result<Vec<CallResult>, ScriptError>> {
         self.runs += u32::from(load.is_some());
         let mut all_texts = false;
         loop {
@@ -399,7 +403,7 @@ impl Worker {
         }
     }
 
-    /// The page whose functions are loaded is over.
+    /// Ends the page whose functions are loaded.
     pub(crate) fn release(&mut self) -> io::Result<()> {
         Frame::release().send(&mut self.input)
     }
@@ -414,9 +418,9 @@ impl Worker {
         self.known.insert(version.to_owned());
     }
 
-    /// What to say of a worker that broke off.
-    fn post_mortem(&self, error: &io::Error) -> ScriptError {
-        // One whose output ended is about to end.
+    /// The error for a worker that ended unexpectedly.
+    fn death_error(&self, error: &io::Error) -> ScriptError {
+        // A worker whose output ended is about to exit.
         let deadline = Instant::now() + Duration::from_millis(200);
         while self.is_alive() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(2));
@@ -424,7 +428,7 @@ impl Worker {
         let status = self.process.lock().try_wait();
         kill(&self.process);
         match status {
-            Ok(Some(status)) if used_up_its_time(&status) => ScriptError::TimedOut,
+            Ok(Some(status)) if exceeded_cpu_time(&status) => ScriptError::TimedOut,
             Ok(Some(status)) => engine_failed("ended", &status),
             _ => engine_failed("failed", error),
         }
@@ -434,23 +438,23 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         kill(&self.process);
-        // A process that was killed leaves its number to us until we ask for its end.
+        // A killed process keeps its id until we wait for it.
         drop(self.process.lock().wait());
     }
 }
 
 #[cfg(unix)]
-fn used_up_its_time(status: &ExitStatus) -> bool {
+fn exceeded_cpu_time(status: &ExitStatus) -> bool {
     std::os::unix::process::ExitStatusExt::signal(status) == Some(rustix::process::Signal::XCPU.as_raw())
 }
 
 #[cfg(not(unix))]
-fn used_up_its_time(_: &ExitStatus) -> bool {
+fn exceeded_cpu_time(_: &ExitStatus) -> bool {
     false
 }
 
 fn kill(process: &Mutex<Child>) {
-    // An error says that it has ended already.
+    // An error means that it has ended already.
     drop(process.lock().kill());
 }
 

@@ -1,6 +1,6 @@
-//! The worker process: runs what it is sent, one run after another, until its input ends.
+//! The worker process: runs the messages it receives, one after another, until its input ends.
 //!
-//! It reaches nothing but its input and output: see [`confine`](crate::worker::confine()).
+//! It can access only its input and output: see [`confine`](crate::worker::confine()).
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -13,13 +13,13 @@ use crate::worker::confine::confine;
 use crate::worker::wire::{Calls, Frame, OwnedRun, OwnedScript, ToWorker, malformed, read_frame, to_worker};
 use crate::{Answer, Caller, Failure, Host, Limits, Request, Script, ScriptError, Scripts, Spatial};
 
-/// Processor time of a run beyond its time limit, in seconds.
+/// CPU time of a run beyond its time limit, in seconds.
 const PROCESSOR_SECONDS_MORE: u64 = 3;
-/// Calls of functions are answered together until they have taken so long, or their values are so large.
+/// Calls of functions are answered together until they have taken this long, or their values are this large.
 pub(crate) const CALLS_TIME: Duration = Duration::from_millis(50);
 const VALUES_BYTES_MAX: usize = 4 << 20;
 
-/// Serves runs on standard input and output. Returns when the server is gone.
+/// Serves runs on standard input and output. Returns when the server has closed its end.
 pub fn serve(spatial: Option<Spatial>) -> ExitCode {
     match Worker::start(spatial).and_then(Worker::work) {
         Ok(()) => ExitCode::SUCCESS,
@@ -29,7 +29,7 @@ pub fn serve(spatial: Option<Spatial>) -> ExitCode {
 
 struct Worker {
     scripts: Scripts,
-    /// Of the page that is running.
+    /// The functions of the current page.
     functions: Option<LoadedFunctions>,
     pipe: Pipe,
 }
@@ -42,7 +42,7 @@ struct Pipe {
 
 impl Worker {
     fn start(spatial: Option<Spatial>) -> io::Result<Worker> {
-        // The standard streams look for ends of lines.
+        // The standard streams search for line ends.
         let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         let mut output = output;
@@ -69,7 +69,7 @@ impl Worker {
 
     fn run(&mut self, limits: &Limits, mut run: Box<OwnedRun>) -> io::Result<()> {
         limit_processor_time(limits.time)?;
-        if run.body.is_none() && !self.scripts.knows(run.version()) {
+        if run.body.is_none() && !self.scripts.is_loaded(run.version()) {
             Frame::needs_text().send(&mut self.pipe.output)?;
             let Some(ToWorker::Text(text)) = self.pipe.receive()? else { return Err(malformed()) };
             run.body = Some(text);
@@ -98,7 +98,7 @@ impl Worker {
             let (index, arguments) = decode_call(&mut rest).ok_or_else(malformed)?;
             functions.renew_if_due();
             let value = functions.call(index, &arguments);
-            let is_fit = value.as_ref().err().is_none_or(ScriptError::is_harmless);
+            let is_fit = value.as_ref().err().is_none_or(ScriptError::leaves_runtime_usable);
             frame = frame.value(&value);
             done += 1;
             if !is_fit || frame.len() > VALUES_BYTES_MAX {
@@ -108,10 +108,11 @@ impl Worker {
         frame.counted(done).send(&mut self.pipe.output)
     }
 
-    /// Otherwise what to answer.
+    /// Loads functions, or returns the frame to answer.
     fn load(&mut self, limits: &Limits, scripts: &[OwnedScript]) -> Result<LoadedFunctions, Frame> {
         self.functions = None;
-        let is_known = |script: &OwnedScript| script.body.is_some() || self.scripts.knows(&script.version);
+        let is_known =
+            |script: &OwnedScript| script.body.is_some() || self.scripts.is_loaded(&script.version);
         if !scripts.iter().all(is_known) {
             return Err(Frame::needs_text());
         }
@@ -141,7 +142,7 @@ impl Host for Pipe {
         let answer = Frame::request(&request).send(&mut self.output).and_then(|()| self.receive());
         match answer {
             Ok(Some(ToWorker::Answer(answer))) => answer,
-            // The server is gone or no longer makes sense: there is nobody to report to.
+            // The server has gone or sends invalid messages: there is nobody to report to.
             _ => std::process::exit(1),
         }
     }

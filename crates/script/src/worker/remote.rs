@@ -1,17 +1,18 @@
-//! User-defined functions in a worker process, seen from the server.
+//! User-defined functions in a worker process, on the side of the server.
 //!
-//! A page has one worker from its first call on, so that its functions are loaded once; it goes back when the page ends. A
-//! worker that met a limit, failed or overran is dropped, and the next call takes another.
+//! A page has one worker from its first call on, so that its functions are loaded once; the worker is returned when
+//! the page ends. A worker that reached a limit, failed or exceeded its deadline is dropped, and the next call takes
+//! another.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::functions::{Called, FunctionCall};
-use crate::worker::pool::{GRACE, Watch, Worker, Workers};
+use crate::functions::{CallResult, FunctionCall};
+use crate::worker::pool::{GRACE, KillWhen, Worker, Workers};
 use crate::worker::process::CALLS_TIME;
 use crate::{Caller, Limits, Script, ScriptError};
 
-/// Calls of one message.
+/// Maximum calls of one message.
 const CALLS_MAX: usize = 1024;
 const CALLS_BYTES_MAX: usize = 1 << 20;
 
@@ -20,7 +21,7 @@ pub(crate) struct RemoteFunctions {
     scripts: Vec<FunctionText>,
     limits: Limits,
     caller: Caller,
-    /// In which the functions are loaded.
+    /// The worker in which the functions are loaded.
     worker: Option<Worker>,
 }
 
@@ -50,33 +51,33 @@ impl RemoteFunctions {
         RemoteFunctions { workers, scripts, limits, caller, worker: None }
     }
 
-    pub(crate) fn call(&mut self, call: &FunctionCall) -> Called {
+    pub(crate) fn call(&mut self, call: &FunctionCall) -> CallResult {
         self.call_together(std::slice::from_ref(call))?.pop().unwrap_or_else(|| Err(no_value()))
     }
 
-    pub(crate) fn call_together(&mut self, calls: &[FunctionCall]) -> Result<Vec<Called>, ScriptError> {
+    pub(crate) fn call_together(&mut self, calls: &[FunctionCall]) -> Result<Vec<CallResult>, ScriptError> {
         let calls = &calls[..fitting(calls)];
         let is_loaded = self.worker.is_some();
         let mut worker = match self.worker.take() {
             Some(worker) => worker,
             None => self.workers.take()?,
         };
-        // A worker that keeps its limits answers in this time; it may compile first.
+        // A correct worker answers in this time; it may compile first.
         let deadline = Instant::now() + self.limits.function_time + CALLS_TIME + GRACE;
         let load = (!is_loaded).then_some((&self.limits, &self.scripts[..]));
-        let watch = Watch { deadline, is_function: true, caller: self.caller.clone() };
-        let values = self.workers.watched(&mut worker, watch, |worker| worker.call(load, calls))??;
+        let watch = KillWhen { deadline, is_function: true, caller: self.caller.clone() };
+        let values = self.workers.run_watched(&mut worker, watch, |worker| worker.call(load, calls))??;
         if values.is_empty() || values.len() > calls.len() {
             return Err(no_value());
         }
-        if values.iter().all(|value| value.as_ref().err().is_none_or(ScriptError::is_harmless)) {
+        if values.iter().all(|value| value.as_ref().err().is_none_or(ScriptError::leaves_runtime_usable)) {
             self.worker = Some(worker);
         }
         Ok(values)
     }
 }
 
-/// How many of the calls go into one message, at least one.
+/// How many of the calls fit into one message; at least one.
 fn fitting(calls: &[FunctionCall]) -> usize {
     let mut bytes = 0;
     let fits = |call: &&FunctionCall| {

@@ -1,4 +1,4 @@
-//! A host over a list of items, as plain as can be.
+//! A simple host over a list of items.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -11,12 +11,12 @@ pub const ALT_LINK: &str = "dbs/library/colls/books";
 #[derive(Default)]
 pub struct MemoryHost {
     pub items: Vec<Object>,
-    /// What queries see: the items before the run.
+    /// The items before the run, which queries see.
     pub snapshot: Vec<Object>,
     pub requests: Vec<Request>,
     pub writes: u64,
-    /// Stops accepting after so many requests.
-    pub patience: Option<usize>,
+    /// Stops accepting after this many requests.
+    pub accepted_max: Option<usize>,
     /// Stops at this request.
     pub stop_at: Option<usize>,
 }
@@ -125,7 +125,7 @@ impl Host for MemoryHost {
             return Reply::Stop.into();
         }
         let reply = self.reply(request);
-        Answer { reply, accepting: self.patience.is_none_or(|patience| count < patience) }
+        Answer { reply, accepting: self.accepted_max.is_none_or(|accepted_max| count < accepted_max) }
     }
 }
 
@@ -170,8 +170,8 @@ pub const COLLECTION: Collection<'static> = Collection {
     planar: false,
 };
 
-pub fn procedure<'a>(body: &'a str, parameters: &'a str) -> Run<'a> {
-    Run {
+pub fn procedure<'a>(body: &'a str, parameters: &'a str) -> ScriptRun<'a> {
+    ScriptRun {
         script: Script { version: body, body },
         call: Call::Procedure { parameters },
         collection: COLLECTION,

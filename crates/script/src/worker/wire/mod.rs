@@ -1,8 +1,9 @@
-//! Messages between the server and a worker process: a frame is a length (4 bytes, little end first), then a kind, then the
-//! fields. Numbers have their size, texts and lists a length before them, what may be absent a byte of 0 or 1.
+//! Messages between the server and a worker process: a frame is a length (4 bytes, little-endian), then a kind, then
+//! the fields. Numbers have fixed sizes; texts and lists start with their length, optional fields with a byte of 0 or
+//! 1.
 //!
-//! The worker runs scripts of strangers: what it sends is checked, and a message that is none is its end. Both ends are the
-//! same binary, so there are no versions.
+//! The worker runs untrusted scripts: everything it sends is checked, and an invalid message ends it. Both ends are
+//! the same binary, so there are no versions.
 
 mod read;
 mod write;
@@ -10,41 +11,43 @@ mod write;
 use std::io::{self, ErrorKind, Read};
 use std::time::Duration;
 
-use crate::functions::Called;
+use crate::functions::CallResult;
 use crate::worker::confine::Confinement;
-use crate::{Answer, Call, Collection, Failure, Limits, Outcome, Request, Run, Script, TriggerOperation};
+use crate::{
+    Answer, Call, Collection, Failure, Limits, Outcome, Request, Script, ScriptRun, TriggerOperation,
+};
 
 pub(crate) use self::read::{from_worker, to_worker};
 pub(crate) use self::write::Frame;
 
-/// Longest frame of a worker: what a script can hold, in the longest form of its characters.
+/// Longest frame of a worker: the memory of a script, with every character in its longest form.
 pub(crate) const FRAME_BYTES_MAX: usize = 256 << 20;
 
 /// What the server sends.
 pub(crate) enum ToWorker {
-    /// The script's text is absent when the worker had it before.
+    /// The script's text is omitted if the worker has it already.
     Run {
         limits: Limits,
         run: Box<OwnedRun>,
     },
     Text(String),
     Answer(Answer),
-    /// Of user-defined functions.
+    /// Calls of user-defined functions.
     Calls(Calls),
-    /// The page whose functions were loaded is over.
+    /// Ends the page whose functions were loaded.
     Release,
 }
 
 /// Calls of user-defined functions, as many as fit: see [`Frame::calls`].
 pub(crate) struct Calls {
-    /// The functions of a page, when these are its first calls.
+    /// The functions of a page, with its first calls.
     pub(crate) load: Option<(Limits, Vec<OwnedScript>)>,
     pub(crate) count: usize,
-    /// The calls, one behind the other: what [`FunctionCall`] holds.
+    /// The encoded calls, one after the other: see [`FunctionCall`].
     pub(crate) encoded: Vec<u8>,
 }
 
-/// The text is absent when the worker had it before.
+/// The text is omitted if the worker has it already.
 pub(crate) struct OwnedScript {
     pub(crate) version: String,
     pub(crate) body: Option<String>,
@@ -52,18 +55,18 @@ pub(crate) struct OwnedScript {
 
 /// What a worker sends.
 pub(crate) enum FromWorker {
-    /// The version is not known here (any more): the text is needed.
+    /// The worker does not have the version: the text is needed.
     NeedsText,
     Request(Request),
     Done(Outcome),
     Failed(Failure),
-    /// What the first of the calls gave, at least one.
-    Values(Vec<Called>),
-    /// The first message of all.
+    /// The results of the first calls, at least one.
+    Values(Vec<CallResult>),
+    /// The first message of a worker.
     Ready(Confinement),
 }
 
-/// A [`Run`] that owns its texts.
+/// A [`ScriptRun`] that owns its texts.
 pub(crate) struct OwnedRun {
     version: String,
     pub(crate) body: Option<String>,
@@ -85,7 +88,7 @@ impl OwnedRun {
         &self.version
     }
 
-    pub(crate) fn with<T>(&self, body: impl FnOnce(&Run<'_>) -> T) -> T {
+    pub(crate) fn with<T>(&self, body: impl FnOnce(&ScriptRun<'_>) -> T) -> T {
         let headers: Vec<(&str, &str)> =
             self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let call = match &self.call {
@@ -100,13 +103,13 @@ impl OwnedRun {
             },
         };
         let [self_link, alt_link, usage, quota, partition_key] = &self.links;
-        body(&Run {
+        body(&ScriptRun {
             script: Script { version: &self.version, body: self.body.as_deref().unwrap_or_default() },
             call,
             collection: Collection { self_link, alt_link, usage, quota, partition_key, planar: self.planar },
             headers: &headers,
             logging: self.logging,
-            // The limits sent with it are what is left.
+            // The limits in the message have the remaining time.
             time_used: Duration::ZERO,
         })
     }
@@ -135,14 +138,15 @@ pub(crate) fn malformed() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "a message that cannot be read")
 }
 
-/// Whether the server or a worker would take the bytes for a message. For fuzz targets.
+/// Whether the server or a worker would accept the bytes as a message. For fuzz targets.
 #[doc(hidden)]
 pub fn is_worker_message(frame: &[u8]) -> bool {
     let (sent, received) = (to_worker(frame).is_some(), from_worker(frame).is_some());
     sent || received
 }
 
-/// A worker's message, read and written again; `None` for what is none, and for values of functions. For fuzz targets.
+/// A worker's message, decoded and encoded again; `None` if it is invalid, and for values of functions. For fuzz
+/// targets.
 #[doc(hidden)]
 pub fn worker_message_rewritten(frame: &[u8]) -> Option<Vec<u8>> {
     let frame = match from_worker(frame)? {

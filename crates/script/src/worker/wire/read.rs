@@ -1,9 +1,9 @@
-//! Frames as they are read.
+//! Decoding of frames.
 
 use std::time::Duration;
 
-use crate::functions::{Called, decode_call};
-use crate::values::{Passed, refused};
+use crate::functions::{CallResult, decode_call};
+use crate::values::{ScriptValue, refused};
 use crate::worker::confine::Confinement;
 use crate::{
     Answer, Failure, IndexAction, ItemLink, Limits, Outcome, Position, Reply, Request, ScriptError,
@@ -43,7 +43,7 @@ pub(crate) fn from_worker(frame: &[u8]) -> Option<FromWorker> {
     fields.0.is_empty().then_some(message)
 }
 
-/// Fields of a frame, each `None` when it is not there or not what it should be.
+/// Fields of a frame; each is `None` if it is missing or invalid.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -158,12 +158,12 @@ impl<'a> Fields<'a> {
         Some(scripts)
     }
 
-    fn values(&mut self) -> Option<Vec<Called>> {
+    fn values(&mut self) -> Option<Vec<CallResult>> {
         let count = self.number()?;
         let mut values = Vec::new();
         for _ in 0..count {
             values.push(match self.flag()? {
-                false => Passed::decode(&mut self.0)?.into_value(),
+                false => ScriptValue::decode(&mut self.0)?.into_value(),
                 true => Err(self.error()?),
             });
         }

@@ -1,10 +1,10 @@
-//! Frames written and read again, and frames that are none.
+//! Frames encoded and decoded again, and invalid frames.
 
 use quire_value::Value;
 
 use super::*;
 use crate::functions::FunctionCall;
-use crate::values::Passed;
+use crate::values::ScriptValue;
 use crate::{IndexAction, ItemLink, Position, Reply, ScriptError};
 
 fn sent(frame: Frame) -> Vec<u8> {
@@ -81,7 +81,7 @@ fn answers_and_results_come_back_as_they_were() {
 
 #[test]
 fn runs_come_back_as_they_were() {
-    let run = Run {
+    let run = ScriptRun {
         script: Script { version: "v", body: "b" },
         call: Call::PostTrigger {
             operation: TriggerOperation::Upsert,
@@ -107,7 +107,7 @@ fn runs_come_back_as_they_were() {
         panic!()
     };
     assert_eq!(format!("{read_limits:?}"), format!("{limits:?}"));
-    let expected = format!("{:?}", Run { script: Script { version: "v", body: "" }, ..run });
+    let expected = format!("{:?}", ScriptRun { script: Script { version: "v", body: "" }, ..run });
     assert_eq!(read.with(|read| format!("{read:?}")), expected);
 }
 
@@ -124,20 +124,21 @@ fn calls_and_their_values_come_back_as_they_were() {
     let bodies: Vec<_> = scripts.iter().map(|script| script.body.as_deref()).collect();
     assert_eq!((scripts[1].version.as_str(), bodies), ("v", vec![Some("b"), None]));
     assert_eq!((read.count, read.encoded), (2, call.0.repeat(2)));
-    let values = [Ok(Passed::Json("[1]".into())), Err(ScriptError::TimedOut), Ok(Passed::Float(f64::NAN))];
+    let values =
+        [Ok(ScriptValue::Json("[1]".into())), Err(ScriptError::TimedOut), Ok(ScriptValue::Float(f64::NAN))];
     let frame = values.iter().fold(Frame::values(), Frame::value).counted(3);
     let Some(FromWorker::Values(read)) = from_worker(&sent(frame)) else { panic!() };
     let expected = [Ok(Value::Array(vec![Value::from(1)])), Err(ScriptError::TimedOut), Ok(Value::Undefined)];
     assert_eq!(read, expected);
 }
 
-/// Frames of every kind, changed at random: read or refused, and what is read is no longer than the frame.
+/// Frames of every kind with random changes: decoded or refused, and a decoded message is no longer than the frame.
 #[test]
 fn changed_frames_are_read_or_refused() {
     let call = FunctionCall::new(1, &[Value::from("ü"), Value::from(7), Value::Undefined]);
     let script = Script { version: "v", body: "b" };
     let load = Some((&Limits::default(), [(script, true)].into_iter()));
-    let value = Ok(Passed::Json(r#"{"a": [1, null]}"#.into()));
+    let value = Ok(ScriptValue::Json(r#"{"a": [1, null]}"#.into()));
     let failure = Failure { error: ScriptError::Result { what: "a symbol" }, log: text("l") };
     let outcome = Outcome { body: text("1"), log: None, unhandled_rejections: 2 };
     let frames: Vec<Vec<u8>> = [

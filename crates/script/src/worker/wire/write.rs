@@ -1,13 +1,13 @@
-//! Frames as they are written.
+//! Encoding of frames.
 
 use std::io::{self, Write};
 
 use crate::functions::FunctionCall;
-use crate::values::{Passed, refused_code};
+use crate::values::{ScriptValue, refused_code};
 use crate::worker::confine::Confinement;
 use crate::{
-    Answer, Call, Collection, Failure, IndexAction, ItemLink, Limits, Outcome, Position, Reply, Request, Run,
-    Script, ScriptError, TriggerOperation,
+    Answer, Call, Collection, Failure, IndexAction, ItemLink, Limits, Outcome, Position, Reply, Request,
+    Script, ScriptError, ScriptRun, TriggerOperation,
 };
 
 use super::malformed;
@@ -56,7 +56,7 @@ impl Frame {
         }
     }
 
-    pub(crate) fn run(limits: &Limits, run: &Run<'_>, with_text: bool) -> Frame {
+    pub(crate) fn run(limits: &Limits, run: &ScriptRun<'_>, with_text: bool) -> Frame {
         let mut frame = Frame::new(1).limits(limits);
         frame = frame.text(run.script.version).optional(with_text.then_some(run.script.body));
         frame = match run.call {
@@ -77,7 +77,7 @@ impl Frame {
         frame.flag(run.logging)
     }
 
-    /// `load`: the functions, each with whether its text is sent.
+    /// `load`: the functions, and whether the text of each is sent.
     pub(crate) fn calls<'s>(
         load: Option<(&Limits, impl ExactSizeIterator<Item = (Script<'s>, bool)>)>,
         calls: &[FunctionCall],
@@ -191,7 +191,7 @@ impl Frame {
         Frame::new(5).number(0)
     }
 
-    pub(crate) fn value(mut self, value: &Result<Passed<'_>, ScriptError>) -> Frame {
+    pub(crate) fn value(mut self, value: &Result<ScriptValue<'_>, ScriptError>) -> Frame {
         match value {
             Ok(value) => {
                 self = self.byte(0);
