@@ -1,4 +1,6 @@
-//! What ends a server: a signal, or the end of the process that started it.
+//! What ends a server: a signal, the end of its terminal, or the end of the process that started it.
+
+use std::io::IsTerminal;
 
 use anyhow::{Context, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -8,6 +10,8 @@ use tokio::sync::oneshot;
 pub struct Stop {
     interrupt: Signal,
     terminate: Signal,
+    /// On a terminal: it was closed. Elsewhere the signal means that keys and certificates are to be read again.
+    hangup: Option<Signal>,
     /// Its sender is dropped when the process ends.
     parent: Option<oneshot::Receiver<()>>,
 }
@@ -19,15 +23,25 @@ impl Stop {
             |id: u32| parent::watch(id).with_context(|| format!("watching process {id} (--stop-with)"));
         let parent = parent.map(watch).transpose()?;
         let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        Ok(Stop { interrupt, terminate, parent })
+        let is_on_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        let hangup = is_on_terminal.then(|| signal(SignalKind::hangup())).transpose()?;
+        Ok(Stop { interrupt, terminate, hangup, parent })
     }
 
     pub async fn wait(mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            () = hung_up(self.hangup) => {}
             () = ended(self.parent) => tracing::info!("the process that started this server has ended"),
         }
+    }
+}
+
+async fn hung_up(hangup: Option<Signal>) {
+    match hangup {
+        Some(mut hangup) => drop(hangup.recv().await),
+        None => std::future::pending().await,
     }
 }
 

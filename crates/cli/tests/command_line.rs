@@ -11,7 +11,9 @@ use quire_testkit::live::Live;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_quire");
 
 fn run(arguments: &[&str]) -> Output {
-    Command::new(PROGRAM).args(arguments).output().expect("runs")
+    // Certificates of emulators are kept there, and not in the home of whoever runs the tests.
+    let state = env!("CARGO_TARGET_TMPDIR");
+    Command::new(PROGRAM).args(arguments).env("XDG_STATE_HOME", state).output().expect("runs")
 }
 
 fn refused(arguments: &[&str], reason: &str) {
@@ -223,8 +225,9 @@ fn trouble_with_the_directory_says_what_to_do() {
 
 /// Runs a shell script as root of namespaces of its own, where it may mount file systems and remove addresses.
 fn in_namespaces(script: &str) -> String {
-    let output =
-        Command::new("unshare").args(["--map-root-user", "--mount", "--net", "sh", "-c", script]).output();
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--mount", "--net", "--uts", "sh", "-c", script]);
+    let output = command.output();
     let output = output.expect("unshare of util-linux runs");
     [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat()
 }
@@ -267,6 +270,20 @@ fn a_machine_with_ipv6_alone_is_served() {
     assert!(said.contains("the server answered 404"), "TLS works, there is no such container: {said}");
 }
 
+#[test]
+fn a_host_with_an_odd_name_is_served() {
+    let folder = scratch();
+    let said = in_namespaces(&format!(
+        "ip link set lo up; hostname 'größe & \"länge\" *'; export XDG_STATE_HOME={}
+         {PROGRAM} emulator --ephemeral &
+         until {PROGRAM} health; do sleep 0.1; done
+         {PROGRAM} query d c 'SELECT 1' --endpoint https://localhost:8081/ --ca $XDG_STATE_HOME/quire/emulator/quire-ca.pem
+         kill $!; wait $!",
+        folder.path().display()
+    ));
+    assert!(said.contains("the server answered 404"), "TLS works, there is no such container: {said}");
+}
+
 /// Writes the version of the format as one that is to come would.
 fn newer_format(data: &Path) {
     let file = data.join("format");
@@ -295,12 +312,7 @@ fn a_server_ends_with_the_process_that_started_it() {
     let mut shell = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).spawn().expect("runs");
     let ready = || std::fs::read_to_string(&port_file).unwrap_or_default();
     until("the server is ready", || ready().ends_with("/\n"));
-    let port: u16 = ready()
-        .trim_end_matches("/\n")
-        .rsplit(':')
-        .next()
-        .and_then(|port| port.parse().ok())
-        .expect("a port");
+    let port = port(&ready());
     Connection::open(port).expect("answers");
     shell.kill().expect("is killed");
     shell.wait().expect("has ended");
@@ -310,6 +322,12 @@ fn a_server_ends_with_the_process_that_started_it() {
         "watching process 1 (--stop-with)",
     );
     refused(&["--listen", "127.0.0.1:0", "--ephemeral", "--stop-with", "0"], "that is no process");
+}
+
+/// Of the line that says that a server is ready.
+fn port(said: &str) -> u16 {
+    let address = said.split("quire is ready on http://127.0.0.1:").nth(1).expect("a line");
+    address.split('/').next().and_then(|port| port.parse().ok()).expect("a port")
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -334,8 +352,12 @@ fn on_a_terminal_it_shows_how_to_connect() {
         let text = || String::from_utf8_lossy(&std::fs::read(&log).unwrap_or_default()).into_owned();
         until("it says how to connect", || text().contains("connection string"));
         until("the line is whole", || text().lines().last().is_some_and(|line| line.contains("  ")));
+        let port = port(&text());
+        Connection::open(port).expect("answers");
+        // The terminal is closed: the server does not outlive it.
         child.kill().expect("is killed");
         child.wait().expect("ends");
+        until("the server has ended", || Connection::open(port).is_err());
         let text = text();
         std::fs::remove_file(&log).expect("removes");
         text
@@ -343,6 +365,11 @@ fn on_a_terminal_it_shows_how_to_connect() {
     let serve = shown("serve", "");
     assert!(serve.contains("connection string  AccountEndpoint=http://localhost:"), "{serve}");
     assert!(serve.contains("\u{1b}["), "a terminal has colours: {serve:?}");
+    let elsewhere = run(&["emulator", "--ephemeral", "--listen", "192.0.2.1:1"]).stderr;
+    assert!(
+        elsewhere.windows(4).any(|word| word == b"WARN") && !elsewhere.contains(&0x1b),
+        "a file has none"
+    );
     let emulator = shown("emulator", "");
     assert!(emulator.contains("AccountEndpoint=https://localhost:"), "{emulator}");
     let keys = path(folder.path(), "keys");

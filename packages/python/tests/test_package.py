@@ -129,12 +129,14 @@ def test_it_outlives_the_thread_that_started_it():
 
 
 def test_a_forked_process_leaves_it_alone():
-    with quire.Server() as q:
+    with quire.Server(https=True) as q:
+        certificate = pathlib.Path(q.certificate)
         child = os.fork()
         if child == 0:
             q.stop()
             os._exit(0)
         os.waitpid(child, 0)
+        assert certificate.exists()
         assert databases(q) == []
 
 
