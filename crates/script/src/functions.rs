@@ -189,7 +189,7 @@ impl LoadedFunctions {
     fn load_one(&self, script: &Script<'_>, versions: &Versions) -> Result<Loaded, ScriptError> {
         let sandbox = self.sandbox();
         let (compiled, realm, entry) =
-            versions.load(sandbox, script, &self.limits, |needs| sandbox.bare_realm(needs))?;
+            versions.load(sandbox, script, &self.limits, |compiled| sandbox.bare_realm(&compiled.needs))?;
         Ok(Loaded { entry, form: compiled.form, realm })
     }
 

@@ -5,7 +5,8 @@
 //! [`Scripts::functions`] compiles user-defined functions, which access nothing.
 //!
 //! Invariants:
-//! 1. Every run has its own context; changes to globals or prototypes end with it.
+//! 1. Nothing of a run is left for the next: it has its own context, or one in which nothing can be left
+//!    (`runtime::shared_realm`).
 //! 2. A run ends within its [`Limits`]; a runtime that reached a limit is not used again. A few built-ins of the
 //!    engine never check the time (the tests list them), so untrusted scripts need a process that can be killed.
 //! 3. The host is called between turns of the script, never from inside it: a script cannot change a request that was

@@ -3,6 +3,7 @@
 //! The script runs in turns: its entry function, then one callback after another. Between turns the ready promise
 //! jobs run, and the host serves the oldest waiting operation. The run ends when nothing waits.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use rquickjs::{Ctx, Function, Object};
 
 use crate::functions::{Functions, LoadedFunctions};
 use crate::runtime::compile::{Entry, Form, Report, error_of};
-use crate::runtime::sandbox::{Pool, Realm, Sandbox, TurnError};
+use crate::runtime::sandbox::{Pool, Realm, RunRealm, Sandbox, TurnError};
 use crate::runtime::versions::Versions;
 use crate::worker::pool::{Program, Workers};
 use crate::worker::remote::RemoteFunctions;
@@ -182,6 +183,7 @@ impl Scripts {
         sandbox.begin(limits, limits.time);
         sandbox.state.set_function(false);
         sandbox.state.set_caller(host.caller());
+        sandbox.state.set_spatial(self.spatial.map(|function| (function, run.collection.planar)));
         let result = self.run_in(&sandbox, run, limits, host).map_err(|error| match error {
             // Interrupted before the script itself began.
             ScriptError::Engine { .. } if sandbox.state.is_interrupted() => ScriptError::TimedOut,
@@ -231,16 +233,19 @@ impl Scripts {
         host: &mut dyn Host,
     ) -> Result<Option<String>, ScriptError> {
         sandbox.set_own_memory_limit(limits);
-        let (compiled, realm, entry) = self.versions.load(sandbox, &run.script, limits, |needs| {
-            let spatial = self.spatial.map(|function| (function, run.collection.planar));
-            sandbox.realm(needs, spatial, |given| push_arguments(given, run, limits))
+        let (compiled, realm, entry) = self.versions.load(sandbox, &run.script, limits, |compiled| {
+            let realm = sandbox.realm_for(compiled)?;
+            Borrow::<Realm>::borrow(&realm).begin(|given| push_arguments(given, run, limits))?;
+            Ok::<RunRealm, ScriptError>(realm)
         })?;
-        let mut turns = Turns { sandbox, realm: &realm, limits, form: compiled.form, unseen_bytes: 0 };
+        let mut turns =
+            Turns { sandbox, realm: realm.borrow(), limits, form: compiled.form, unseen_bytes: 0 };
         sandbox.set_script_memory_limit(limits);
-        turns.start(entry)?;
-        turns.until_done(host)?;
-        sandbox.set_own_memory_limit(limits);
-        turns.body(run)
+        let result = turns.all(run, entry, host);
+        if matches!(result, Ok(_) | Err(ScriptError::Thrown { .. })) {
+            sandbox.give_back_realm(realm, &compiled);
+        }
+        result
     }
 }
 
@@ -254,6 +259,19 @@ struct Turns<'a> {
 }
 
 impl Turns<'_> {
+    /// From the call of the entry function to the body of the response.
+    fn all(
+        &mut self,
+        run: &ScriptRun<'_>,
+        entry: Entry,
+        host: &mut dyn Host,
+    ) -> Result<Option<String>, ScriptError> {
+        self.start(entry)?;
+        self.until_done(host)?;
+        self.sandbox.set_own_memory_limit(self.limits);
+        self.body(run)
+    }
+
     fn start(&self, entry: Entry) -> Result<(), ScriptError> {
         let fit = self.turn(|ctx, api| {
             let call: Function<'_> = api.get("call")?;
@@ -388,7 +406,7 @@ impl Turns<'_> {
     }
 }
 
-/// In the order of the prelude's parameters, after the native function and `needs.more`.
+/// In the order of the parameters of the prelude's `begin`.
 fn push_arguments<'js>(given: &mut Args<'js>, run: &ScriptRun<'_>, limits: &Limits) -> rquickjs::Result<()> {
     let (kind, operation, request_body, response_body) = match run.call {
         Call::Procedure { parameters } => ("procedure", None, Some(parameters), None),

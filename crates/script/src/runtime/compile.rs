@@ -8,6 +8,8 @@ use rquickjs::{Coerced, Ctx, FromJs, Function, Persistent, Value};
 use crate::runtime::bytecode::{Bytecode, SourceDetail};
 use crate::runtime::needs::Needs;
 use crate::runtime::sandbox::{PRELUDE_MARK, Realm, RunState, Sandbox, TurnError};
+use crate::runtime::shareable::Shareable;
+use crate::runtime::shared_realm::FrozenNames;
 use crate::{Limits, Position, ScriptError};
 
 const SCRIPT_NAME: &str = "script.js";
@@ -26,6 +28,7 @@ pub(crate) struct Compiled {
     pub(crate) form: Form,
     pub(crate) needs: Needs,
     code: Bytecode,
+    shareable: Shareable,
 }
 
 pub(crate) type Entry = Persistent<Function<'static>>;
@@ -69,7 +72,22 @@ impl Compiled {
             })
         });
         sandbox.state.check_time()?;
-        Ok(Compiled { form, needs: Needs::of(text), code: compiled? })
+        let shareable = Shareable::new(text, form == Form::Expression);
+        Ok(Compiled { form, needs: Needs::of(text), code: compiled?, shareable })
+    }
+
+    /// Whether its runs may share a context, as far as is known without the names of the built-ins.
+    pub(crate) fn may_share(&self) -> bool {
+        self.shareable.may_be()
+    }
+
+    pub(crate) fn is_shareable(&self, names: &FrozenNames) -> bool {
+        self.shareable.is(names)
+    }
+
+    /// A run has changed a global.
+    pub(crate) fn set_not_shareable(&self) {
+        self.shareable.forbid();
     }
 
     pub(crate) fn size_bytes(&self) -> usize {

@@ -5,4 +5,7 @@ pub mod bytecode; // programs compiled once, for every context
 pub mod compile; // from text to the entry function; positions of errors
 pub mod needs; // which built-ins a script may use
 pub mod sandbox; // runtimes: limits, interruption, reuse
+pub mod shareable; // whether runs of a script may share a context
+pub mod shared_realm; // contexts that runs share
+mod tokens; // the words of a script's text
 pub mod versions; // compiled scripts by version

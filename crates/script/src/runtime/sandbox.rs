@@ -1,9 +1,10 @@
 //! Runtimes with limits, and their reuse.
 //!
-//! A runtime serves one run at a time. It is reused unless the run reached a limit or left work in it. Contexts are
-//! never reused. An idle context lives as long as its runtime, so that names and shapes of the built-ins exist
-//! already when the next context is created, and for compiling.
+//! A runtime serves one run at a time. It is reused unless the run reached a limit or left work in it. A context is reused
+//! only where nothing of a run can be left in it (see [`super::shared_realm`]). An idle context lives as long as its
+//! runtime, so that names and shapes of the built-ins exist already when the next context is created, and for compiling.
 
+use std::borrow::Borrow;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -18,7 +19,9 @@ use quire_value::text;
 use crate::caller::WatchedCaller;
 use crate::isolation::SpatialFunction;
 use crate::runtime::bytecode::{Bytecode, SourceDetail};
+use crate::runtime::compile::Compiled;
 use crate::runtime::needs::Needs;
+use crate::runtime::shared_realm::{IdleRealm, SharedRealm};
 use crate::{Caller, Limits, ScriptError, Spatial};
 
 /// A runtime keeps names and symbols of all its runs; after this many runs it is replaced.
@@ -47,6 +50,8 @@ pub(crate) struct Sandbox {
     /// Has all built-ins and the compiler.
     idle_context: Context,
     pub(crate) state: Arc<RunState>,
+    /// Left by the last run that could share it.
+    shared_realm: Mutex<Option<IdleRealm>>,
     runs: u32,
     /// CPU time of the thread when the run began.
     began_at: Duration,
@@ -68,6 +73,8 @@ pub(crate) struct RunState {
     rejections: AtomicI64,
     /// It runs a function, which has nothing to finish when the server shuts down.
     is_function: AtomicBool,
+    /// The implementation of `__.spatial`, and whether the geometry of the container is planar.
+    spatial: Mutex<Option<(Spatial, bool)>>,
     stopping: Arc<AtomicBool>,
     caller: Mutex<WatchedCaller>,
 }
@@ -79,10 +86,25 @@ struct Times {
     deadline: Instant,
 }
 
-/// A new context with the prelude's functions for this run.
+/// A context with the prelude's functions.
 pub(crate) struct Realm {
     pub(crate) context: Context,
     api: Option<Persistent<Object<'static>>>,
+}
+
+/// The context of a run.
+pub(crate) enum RunRealm {
+    Own(Realm),
+    Shared(SharedRealm),
+}
+
+impl Borrow<Realm> for RunRealm {
+    fn borrow(&self) -> &Realm {
+        match self {
+            RunRealm::Own(realm) => realm,
+            RunRealm::Shared(shared) => shared.realm(),
+        }
+    }
 }
 
 /// Why a turn of script code failed.
@@ -136,6 +158,7 @@ impl Sandbox {
             runtime,
             idle_context,
             state,
+            shared_realm: Mutex::default(),
             runs: 0,
             began_at: Duration::ZERO,
             spoilt: AtomicBool::new(false),
@@ -207,29 +230,40 @@ impl Sandbox {
         Ok(Realm { context, api: None })
     }
 
-    /// A new context with the server-side API; `arguments` adds arguments after the native function.
-    pub(crate) fn realm(
-        &self,
-        needs: &Needs,
-        spatial: Option<(Spatial, bool)>,
-        arguments: impl for<'js> FnOnce(&mut Args<'js>) -> rquickjs::Result<()>,
-    ) -> Result<Realm, ScriptError> {
+    /// A new context with the server-side API; [`Realm::begin`] comes next.
+    pub(crate) fn realm(&self, needs: &Needs) -> Result<Realm, ScriptError> {
         let prelude = self.prelude()?;
-        let mut realm = self.bare_realm(needs)?;
-        let api = realm.context.with(|ctx| {
-            let function: Function<'_> = prelude.api.evaluate(&ctx)?.get()?;
-            let mut given = Args::new_unsized(ctx.clone());
-            given.push_arg(native(&ctx, Arc::clone(&self.state), prelude, spatial)?)?;
-            given.push_arg(needs.more)?;
-            arguments(&mut given)?;
-            let api: Object<'_> = given.apply(&function)?;
-            Ok(Persistent::save(&ctx, api))
-        });
-        realm.api = Some(api.map_err(engine_failed)?);
-        Ok(realm)
+        Realm::with_api(self.bare_realm(needs)?.context, |ctx| {
+            let function: Function<'_> = prelude.api.evaluate(ctx)?.get()?;
+            let native = native(ctx, Arc::clone(&self.state), prelude)?;
+            function.call((native, needs.more))
+        })
     }
 
-    fn prelude(&self) -> Result<&'static Prelude, ScriptError> {
+    /// The context for a run of a script: a shared one if its text allows it.
+    pub(crate) fn realm_for(&self, compiled: &Compiled) -> Result<RunRealm, ScriptError> {
+        if !compiled.may_share() {
+            return Ok(RunRealm::Own(self.realm(&compiled.needs)?));
+        }
+        let idle = self.shared_realm.lock().take();
+        let shared = idle.map_or_else(|| SharedRealm::new(self), IdleRealm::into_shared)?;
+        if compiled.is_shareable(shared.names()?) {
+            return Ok(RunRealm::Shared(shared));
+        }
+        *self.shared_realm.lock() = shared.into_idle(&self.state);
+        Ok(RunRealm::Own(self.realm(&compiled.needs)?))
+    }
+
+    /// After a run that reached no limit.
+    pub(crate) fn give_back_realm(&self, realm: RunRealm, compiled: &Compiled) {
+        let RunRealm::Shared(shared) = realm else { return };
+        match shared.into_idle(&self.state) {
+            Some(idle) => *self.shared_realm.lock() = Some(idle),
+            None => compiled.set_not_shareable(),
+        }
+    }
+
+    pub(super) fn prelude(&self) -> Result<&'static Prelude, ScriptError> {
         static COMPILED: OnceLock<Prelude> = OnceLock::new();
         if let Some(compiled) = COMPILED.get() {
             return Ok(compiled);
@@ -240,11 +274,12 @@ impl Sandbox {
 }
 
 /// Our own code, compiled once per process. Each is a function to be called in the context.
-struct Prelude {
+pub(super) struct Prelude {
     language: Bytecode,
     api: Bytecode,
     more: Bytecode,
     queries: Bytecode,
+    pub(super) freeze: Bytecode,
 }
 
 impl Prelude {
@@ -255,6 +290,7 @@ impl Prelude {
             api: compile(include_str!("prelude/api.js"))?,
             more: compile(include_str!("prelude/more.js"))?,
             queries: compile(include_str!("prelude/queries.js"))?,
+            freeze: compile(include_str!("prelude/freeze.js"))?,
         })
     }
 }
@@ -335,7 +371,6 @@ fn native<'js>(
     ctx: &Ctx<'js>,
     state: Arc<RunState>,
     prelude: &'static Prelude,
-    spatial: Option<(Spatial, bool)>,
 ) -> rquickjs::Result<Function<'js>> {
     Function::new(ctx.clone(), move |ctx: Ctx<'js>, what: u32, Opt(given): Opt<Value<'js>>| match what {
         0 => {
@@ -352,7 +387,7 @@ fn native<'js>(
         }
         3 => Ok(rquickjs::String::from_str(ctx, &random_id()?)?.into_value()),
         4 => prelude.queries.evaluate(&ctx),
-        6 => match spatial {
+        6 => match *state.spatial.lock() {
             None => Ok(Value::new_null(ctx)),
             Some((function, planar)) => {
                 let arguments: String = given.ok_or(Error::Unknown)?.get()?;
@@ -395,6 +430,7 @@ impl RunState {
             log_left: AtomicUsize::new(0),
             rejections: AtomicI64::new(0),
             is_function: AtomicBool::new(false),
+            spatial: Mutex::default(),
             stopping,
             caller: Mutex::new(WatchedCaller::new(Caller::default(), now)),
         }
@@ -406,6 +442,10 @@ impl RunState {
 
     pub(crate) fn set_function(&self, is_function: bool) {
         self.is_function.store(is_function, Relaxed);
+    }
+
+    pub(crate) fn set_spatial(&self, spatial: Option<(Spatial, bool)>) {
+        *self.spatial.lock() = spatial;
     }
 
     fn begin(&self, limits: &Limits, time: Duration) {
@@ -517,6 +557,28 @@ fn encoded_len(text: &str) -> usize {
 }
 
 impl Realm {
+    pub(super) fn with_api(
+        context: Context,
+        api: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<Object<'js>>,
+    ) -> Result<Realm, ScriptError> {
+        let api = context.with(|ctx| Ok(Persistent::save(&ctx, api(&ctx)?))).map_err(engine_failed)?;
+        Ok(Realm { context, api: Some(api) })
+    }
+
+    /// Makes what belongs to one run; `arguments` are those of the prelude's `begin`.
+    pub(crate) fn begin(
+        &self,
+        arguments: impl for<'js> FnOnce(&mut Args<'js>) -> rquickjs::Result<()>,
+    ) -> Result<(), ScriptError> {
+        let begun = self.context.with(|ctx| {
+            let begin: Function<'_> = self.api(&ctx)?.get("begin")?;
+            let mut given = Args::new_unsized(ctx);
+            arguments(&mut given)?;
+            given.apply::<()>(&begin)
+        });
+        begun.map_err(engine_failed)
+    }
+
     /// One turn: runs `body` in the context.
     pub(crate) fn turn<T>(
         &self,

@@ -1,12 +1,12 @@
 //! Compiled scripts by version: each is compiled once, then loaded into the contexts of its runs.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::runtime::compile::{Compiled, Entry, Form, error_of};
-use crate::runtime::needs::Needs;
 use crate::runtime::sandbox::{Realm, Sandbox};
 use crate::{Limits, Script, ScriptError};
 
@@ -30,14 +30,14 @@ impl Versions {
         self.known.lock().compiled.contains_key(version)
     }
 
-    /// The entry function of a script, in a realm that `make_realm` creates for its needs.
-    pub(crate) fn load(
+    /// The entry function of a script, in a realm that `make_realm` makes ready for it.
+    pub(crate) fn load<R: Borrow<Realm>>(
         &self,
         sandbox: &Sandbox,
         script: &Script<'_>,
         limits: &Limits,
-        make_realm: impl Fn(&Needs) -> Result<Realm, ScriptError>,
-    ) -> Result<(Arc<Compiled>, Realm, Entry), ScriptError> {
+        make_realm: impl Fn(&Compiled) -> Result<R, ScriptError>,
+    ) -> Result<(Arc<Compiled>, R, Entry), ScriptError> {
         let known = self.known.lock().compiled.get(script.version).cloned();
         if let Some(compiled) = known {
             let (realm, entry) = enter(sandbox, &compiled, limits, &make_realm)?;
@@ -56,16 +56,17 @@ impl Versions {
     }
 }
 
-fn enter(
+fn enter<R: Borrow<Realm>>(
     sandbox: &Sandbox,
     compiled: &Compiled,
     limits: &Limits,
-    make_realm: impl Fn(&Needs) -> Result<Realm, ScriptError>,
-) -> Result<(Realm, Option<Entry>), ScriptError> {
-    let realm = make_realm(&compiled.needs)?;
-    let entry = compiled.entry(&realm, &sandbox.state);
-    let entry = entry.map_err(|stop| error_of(&realm, &sandbox.state, stop, compiled.form, limits))?;
-    Ok((realm, entry))
+    make_realm: impl Fn(&Compiled) -> Result<R, ScriptError>,
+) -> Result<(R, Option<Entry>), ScriptError> {
+    let made = make_realm(compiled)?;
+    let realm = made.borrow();
+    let entry = compiled.entry(realm, &sandbox.state);
+    let entry = entry.map_err(|stop| error_of(realm, &sandbox.state, stop, compiled.form, limits))?;
+    Ok((made, entry))
 }
 
 fn no_function() -> ScriptError {

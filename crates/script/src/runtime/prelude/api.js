@@ -1,10 +1,11 @@
-// The server-side API, evaluated in every fresh context of a procedure or trigger before the script's own text.
+// The server-side API, evaluated in every new context of a procedure or trigger before the script's own text.
 //
 // It holds what it needs of the built-ins in constants and keeps its state in objects without a prototype, so nothing
-// a script does to prototypes or globals changes what happens here. `native` is not reachable from a script. It is read
-// and run for every call, and each built-in it holds takes time to make: what is not for every script is in other files.
-(function (native, withMore, kind, operationType, selfLink, altLink, usage, quota, partitionKey, logging, bodyMax, headers, requestBody,
-  responseBody) {
+// a script does to prototypes or globals changes what happens here. `native` is not reachable from a script. Each
+// built-in it holds takes time to make: what is not for every script is in other files.
+//
+// `begin` makes everything that belongs to one run: what a script can change of the API is new in every run.
+(function (native, withMore) {
 "use strict";
 const { parse, stringify } = JSON;
 const { defineProperty } = Object;
@@ -71,28 +72,38 @@ function readable(map, slots, name, value) {
   map["get" + name] = () => slots[name].value;
 }
 
-const isProcedure = kind === "procedure", isPre = kind === "pre";
-const slotsOfRequest = { __proto__: null, Body: { __proto__: null, writable: isPre,
-  value: isProcedure ? requestBody : requestBody === undefined ? "" : parse(requestBody) } };
-const request = message(slotsOfRequest, isPre);
-if (operationType !== undefined) readable(request, slotsOfRequest, "OperationType", operationType);
-for (let i = 0; i + 1 < headers.length; i += 2) readable(request, slotsOfRequest, headers[i], headers[i + 1]);
-const slotsOfResponse = { __proto__: null, Body: { __proto__: null, writable: true,
-  value: isProcedure || responseBody === undefined ? "" : parse(responseBody) } };
-// What the script has logged so far.
-const logSlot = { __proto__: null, writable: false, value: "" };
-if (isProcedure) slotsOfResponse["x-ms-documentdb-script-log-results"] = logSlot;
-const response = isPre ? undefined : message(slotsOfResponse, true);
-if (kind === "post") {
-  readable(response, slotsOfResponse, "ResourceQuotaCurrentUsage", usage);
-  readable(response, slotsOfResponse, "MaxResourceQuota", quota);
-  response.getCurrentResourceQuotaUsage = response.getResourceQuotaCurrentUsage;
+// What belongs to the run under way.
+let run = null;
+let selfLink, altLink, bodyMax;
+
+function requestOf(isProcedure, isPre, operationType, headers, body) {
+  const slots = { __proto__: null, Body: { __proto__: null, writable: isPre,
+    value: isProcedure ? body : body === undefined ? "" : parse(body) } };
+  const request = message(slots, isPre);
+  if (operationType !== undefined) readable(request, slots, "OperationType", operationType);
+  for (let i = 0; i + 1 < headers.length; i += 2) readable(request, slots, headers[i], headers[i + 1]);
+  run.slotsOfRequest = slots;
+  run.request = request;
+}
+function responseOf(kind, body) {
+  const slots = { __proto__: null, Body: { __proto__: null, writable: true,
+    value: kind === "procedure" || body === undefined ? "" : parse(body) } };
+  // What the script has logged so far.
+  run.logSlot = { __proto__: null, writable: false, value: "" };
+  if (kind === "procedure") slots["x-ms-documentdb-script-log-results"] = run.logSlot;
+  run.slotsOfResponse = slots;
+  if (kind === "pre") return;
+  const response = run.response = message(slots, true);
+  if (kind === "post") {
+    readable(response, slots, "ResourceQuotaCurrentUsage", run.usage);
+    readable(response, slots, "MaxResourceQuota", run.quota);
+    response.getCurrentResourceQuotaUsage = response.getResourceQuotaCurrentUsage;
+  }
 }
 
 // ---- the queue ----
 // Operations wait here, in the order in which they were started.
-const queue = { __proto__: null, first: null, last: null, waiting: 0, aborted: null };
-let current = null;
+let queue = null, current = null;
 
 function enqueue(operation) {
   if (queue.aborted || !native(ACCEPTING, queue.waiting)) return false;
@@ -230,27 +241,25 @@ class Collection {
     return enqueue(operation);
   }
 }
-const collection = new Collection();
-const short = { __proto__: collection };
 
 // ---- globals ----
-const context = {
-  getCollection() { return collection; },
-  getRequest() { return request; },
-  abort(error) {
-    queue.aborted ??= { __proto__: null, error };
-    native(ABORT);
-    throw error;
-  },
-};
-if (response) context.getResponse = () => response;
-hide(root, "getContext", function getContext() { return context; });
-short.request = request;
-if (response) short.response = response;
-hide(root, "__", short);
-const more = withMore ? native(MORE)({ __proto__: null, native, hide, push, fail, clean, need, tail, optionalText, enqueue, queue, put,
-  checkCollectionLink, collection, short, response, slotsOfResponse, logging, logSlot, partitionKey, responseOptions,
-  methods: Collection.prototype }) : undefined;
+function contextOf(collection, request, response) {
+  const context = {
+    getCollection() { return collection; },
+    getRequest() { return request; },
+    abort(error) {
+      queue.aborted ??= { __proto__: null, error };
+      native(ABORT);
+      throw error;
+    },
+  };
+  if (response) context.getResponse = () => response;
+  return context;
+}
+hide(root, "getContext", function getContext() { return run.context; });
+hide(root, "__", undefined);
+const more = withMore ? native(MORE)({ __proto__: null, native, hide, push, fail, clean, need, tail, optionalText, enqueue, put,
+  checkCollectionLink, responseOptions, methods: Collection.prototype, runOf: () => run, queueOf: () => queue }) : undefined;
 
 // ---- life of a run ----
 // The arguments of a procedure by the rules of `Function.prototype.apply`; undefined when they cannot be.
@@ -273,13 +282,32 @@ function argumentsFrom(text, most) {
   return list;
 }
 function responseOptions() {
-  return { currentCollectionSizeInMB: usage, maxCollectionSizeInMB: quota };
+  return { currentCollectionSizeInMB: run.usage, maxCollectionSizeInMB: run.quota };
 }
 return {
   __proto__: null,
+  begin(kind, operationType, self, alt, usage, quota, partitionKey, logging, bodyLengthMax, headers, requestBody, responseBody) {
+    const isProcedure = kind === "procedure", isPre = kind === "pre";
+    run = { __proto__: null, usage, quota, partitionKey, logging, isPre, request: null, response: undefined, slotsOfRequest: null,
+      slotsOfResponse: null, logSlot: null, collection: null, short: null, context: null,
+      parameters: isProcedure ? requestBody : undefined };
+    queue = { __proto__: null, first: null, last: null, waiting: 0, aborted: null };
+    current = null;
+    selfLink = self;
+    altLink = alt;
+    bodyMax = bodyLengthMax;
+    requestOf(isProcedure, isPre, operationType, headers, requestBody);
+    responseOf(kind, responseBody);
+    const { request, response } = run, collection = run.collection = new Collection();
+    const short = run.short = { __proto__: collection };
+    short.request = request;
+    if (response) short.response = response;
+    run.context = contextOf(collection, request, response);
+    hide(root, "__", short);
+  },
   // Whether the parameters fit; a trigger has none.
   call(entry, most) {
-    const list = isProcedure ? argumentsFrom(requestBody, most) : NOTHING;
+    const list = run.parameters === undefined ? NOTHING : argumentsFrom(run.parameters, most);
     if (list === undefined) return false;
     apply(entry, undefined, list);
     return true;
@@ -312,9 +340,11 @@ return {
     else callback(error, undefined, responseOptions());
   },
   body() {
-    const { value } = (isPre ? slotsOfRequest : slotsOfResponse).Body;
+    const { value } = (run.isPre ? run.slotsOfRequest : run.slotsOfResponse).Body;
     return value === undefined ? undefined : stringify(value);
   },
   abortReason: () => queue.aborted.error,
+  // Objects of ours that scripts can reach from those of a run.
+  shared: () => [Collection.prototype, more.queryPrototype()],
 };
 })

@@ -1,8 +1,8 @@
 // The rest of the server-side API: feeds, queries, attachments, console. Evaluated before a script that can name any of it.
 (function (core) {
 "use strict";
-const { native, hide, push, fail, clean, need, tail, optionalText, enqueue, queue, put, checkCollectionLink, collection, short, response,
-  slotsOfResponse, logging, logSlot, partitionKey, responseOptions, methods } = core;
+const { native, hide, push, fail, clean, need, tail, optionalText, enqueue, put, checkCollectionLink, responseOptions, methods, runOf,
+  queueOf } = core;
 const { apply } = Reflect;
 const bindCall = (method) => (receiver, ...given) => apply(method, receiver, given);
 const { parse, stringify } = JSON;
@@ -42,7 +42,7 @@ function noAttachments(name, count, least) {
   throw fail(400, 'Attachments are not supported: "' + name + '".');
 }
 class Rest {
-  getPartitionKeyDefinition() { return parse(partitionKey); }
+  getPartitionKeyDefinition() { return parse(runOf().partitionKey); }
   readDocuments(link, options, callback) {
     need("readDocuments", arguments.length, 1);
     const operation = { __proto__: null, kind: "feed" };
@@ -72,7 +72,10 @@ class Rest {
   unwind() { return queries().run("unwind", arguments); }
   sortBy() { return queries().run("sortBy", arguments); }
   sortByDescending() { return queries().run("sortByDescending", arguments); }
-  chain() { return queries().chain(!queue.aborted && native(ACCEPTING, queue.waiting)); }
+  chain() {
+    const queue = queueOf();
+    return queries().chain(!queue.aborted && native(ACCEPTING, queue.waiting));
+  }
 }
 for (const name of Object.getOwnPropertyNames(Rest.prototype)) {
   if (name !== "constructor") hide(methods, name, Rest.prototype[name]);
@@ -99,10 +102,10 @@ let loaded = null;
 function queries() {
   return loaded ??= native(QUERIES)({ __proto__: null, fail, push, hide, isArray, codePointAt: bindCall(codePointAt),
     sort: bindCall(sort), slice: bindCall(slice), startsWith: bindCall(startsWith), toNumber, isInteger,
-    isCollection: (value) => value === collection || value === short,
+    isCollection: (value) => value === runOf().collection || value === runOf().short,
     start: (operation, name, options, callback, prepare) => {
       pageOf(operation, tail(operation, name, options, callback));
-      if (!operation.callback && !response) {
+      if (!operation.callback && !runOf().response) {
         throw fail(400, "The callback function must be provided for scenarios, such as pre-trigger, when response object is not available.");
       }
       if (prepare) prepare(operation);
@@ -117,6 +120,7 @@ function page(operation, text, continuation) {
     if (continuation) {
       operation.continuation = continuation;
       // Before all others: it has only begun.
+      const queue = queueOf();
       queue.waiting++;
       operation.next = queue.first;
       queue.first = operation;
@@ -133,12 +137,12 @@ function page(operation, text, continuation) {
   const options = responseOptions();
   if (continuation) options.continuation = continuation;
   if (operation.callback) operation.callback(undefined, items, options);
-  else if (operation.stages !== undefined) put(slotsOfResponse, "Body", stringify(items), true);
+  else if (operation.stages !== undefined) put(runOf().slotsOfResponse, "Body", stringify(items), true);
 }
 
 // ---- console ----
 function log() {
-  if (!logging) return;
+  if (!runOf().logging) return;
   const count = arguments.length;
   if (count === 0) throw fail(400, "console.log requires at least one argument.");
   const format = arguments[0];
@@ -155,7 +159,7 @@ function log() {
     else text += format[i];
   }
   if (!native(LOG, clean(text))) throw tooLong();
-  logSlot.value += text;
+  runOf().logSlot.value += text;
 }
 // No log is longer, so a format need not be looked through to know that it does not fit.
 const LOG_LENGTH_MAX = 1 << 16;
@@ -168,5 +172,5 @@ function plain(value) {
 
 const console = { log, info: log, warn: log, error: log, debug: log };
 hide(globalThis, "console", console);
-return { __proto__: null, page };
+return { __proto__: null, page, queryPrototype: () => queries().prototype };
 })

@@ -150,6 +150,7 @@ class Query {
 }
 return {
   __proto__: null,
+  prototype: Query.prototype,
   runStages,
   chain: (accepted) => new Query(null, accepted),
   run: (name, given) => {

@@ -1,0 +1,318 @@
+//! Contexts that one run after the other shares: making a context takes longer than most runs.
+//!
+//! Invariant: a run finds a shared context as the first run found it. What could be left in it is
+//! 1. a property of an object that both can reach: all of them are frozen, and setters that keep something elsewhere are gone
+//!    (`prelude/freeze.js`); what the API makes for a run is new in each;
+//! 2. a global: their values are compared after the run, and a context in which one changed is not used again. (The object that
+//!    has them cannot be reached by a text that shares, so nothing but values can change);
+//! 3. a job, or memory: the runtime is not used again, as with contexts of their own.
+//!
+//! A frozen built-in also changes what a script may do: it cannot add to one, and an assignment to an inherited name is ignored.
+//! A script whose text could notice has a context of its own: see [`super::shareable`].
+
+use std::collections::HashSet;
+use std::sync::OnceLock;
+
+use rquickjs::{Context, Ctx, Error, Function, Object};
+
+use super::bytecode::Bytecode;
+use super::needs::Needs;
+use super::sandbox::{Realm, RunState, Sandbox, engine_failed};
+use crate::ScriptError;
+
+/// A context whose built-ins are frozen, during a run.
+pub(crate) struct SharedRealm(Realm);
+
+/// The same between runs. Its runtime has [`kept`] what the next run needs.
+pub(crate) struct IdleRealm(Context);
+
+/// What a script could notice.
+pub(crate) struct FrozenNames {
+    /// Names of properties of frozen objects.
+    pub(crate) properties: HashSet<String>,
+    pub(crate) globals: HashSet<String>,
+}
+
+static NAMES: OnceLock<FrozenNames> = OnceLock::new();
+
+impl SharedRealm {
+    pub(crate) fn new(sandbox: &Sandbox) -> Result<SharedRealm, ScriptError> {
+        let realm = sandbox.realm(&Needs::ALL)?;
+        let freeze = &sandbox.prelude()?.freeze;
+        let keep = |ctx: Ctx<'_>| {
+            let (api, kept) = (realm.api(&ctx)?, Object::new(ctx.clone())?);
+            kept.set("check", frozen(&ctx, &api, freeze)?)?;
+            kept.set("api", api)?;
+            ctx.store_userdata(kept).map_err(|_| Error::Unknown).map(drop)
+        };
+        realm.context.with(keep).map_err(engine_failed)?;
+        Ok(SharedRealm(realm))
+    }
+
+    pub(crate) fn realm(&self) -> &Realm {
+        &self.0
+    }
+
+    /// After a run; `None` if it has changed a global.
+    pub(crate) fn into_idle(self, state: &RunState) -> Option<IdleRealm> {
+        let is_untouched = |ctx: &Ctx<'_>| {
+            let check: Object<'_> = kept(ctx)?.get("check")?;
+            check.get::<_, Function<'_>>("isUntouched")?.call::<_, bool>(())
+        };
+        let is_untouched = self.0.turn(state, is_untouched).is_ok_and(|is_untouched| is_untouched);
+        is_untouched.then(|| IdleRealm(self.0.context.clone()))
+    }
+
+    /// Those of all shared contexts.
+    pub(crate) fn names(&self) -> Result<&'static FrozenNames, ScriptError> {
+        if let Some(names) = NAMES.get() {
+            return Ok(names);
+        }
+        let names = self.0.context.with(|ctx| FrozenNames::of(&ctx)).map_err(engine_failed)?;
+        Ok(NAMES.get_or_init(|| names))
+    }
+}
+
+impl IdleRealm {
+    pub(crate) fn into_shared(self) -> Result<SharedRealm, ScriptError> {
+        let realm = Realm::with_api(self.0, |ctx| kept(ctx)?.get("api"))?;
+        Ok(SharedRealm(realm))
+    }
+}
+
+impl FrozenNames {
+    fn of(ctx: &Ctx<'_>) -> rquickjs::Result<FrozenNames> {
+        let check: Object<'_> = kept(ctx)?.get("check")?;
+        let list = |name: &str| {
+            let names: String = check.get::<_, Function<'_>>(name)?.call(())?;
+            Ok::<_, Error>(names.lines().map(str::to_owned).collect())
+        };
+        Ok(FrozenNames { properties: list("frozenNames")?, globals: list("globalNames")? })
+    }
+}
+
+/// `api` and `check` of the shared context of this runtime: scripts cannot reach it.
+fn kept<'js>(ctx: &Ctx<'js>) -> rquickjs::Result<Object<'js>> {
+    ctx.userdata::<Object<'js>>().map(|kept| kept.clone()).ok_or(Error::Unknown)
+}
+
+/// Freezes the context; what `freeze.js` returns.
+fn frozen<'js>(ctx: &Ctx<'js>, api: &Object<'js>, freeze: &Bytecode) -> rquickjs::Result<Object<'js>> {
+    let seeds: Object<'js> = api.get::<_, Function<'js>>("shared")?.call(())?;
+    let function: Function<'js> = freeze.evaluate(ctx)?.get()?;
+    function.call((seeds,))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use quire_testkit::hostile::CORPUS;
+    use rquickjs::Persistent;
+
+    use super::*;
+    use crate::Limits;
+    use crate::runtime::bytecode::SourceDetail;
+    use crate::runtime::compile::Compiled;
+    use crate::runtime::sandbox::Pool;
+
+    /// Every object that a script could reach, with all that can be known of it, as text. Written without a look at `freeze.js`.
+    const DUMP: &str = r#"(function (extra) {
+        const numbers = new Map(), list = [], lines = [];
+        function number(object) {
+            if (!numbers.has(object)) { numbers.set(object, list.length); list.push(object); }
+            return "@" + numbers.get(object);
+        }
+        function shown(value) {
+            if (typeof value === "function" || (typeof value === "object" && value !== null)) return number(value);
+            return typeof value + ":" + String(value);
+        }
+        shown(globalThis);
+        extra.forEach(shown);
+        const { getPrototypeOf } = Object;
+        [[][Symbol.iterator](), getPrototypeOf((function* () {})()), function* () {}, async function () {}, "a".matchAll(/a/g),
+            getPrototypeOf((async function* () {})()), async function* () {}, new Map().keys(), new Set().keys(), ""[Symbol.iterator](),
+            [1].values().filter(() => true)].forEach((value) => shown(getPrototypeOf(value)));
+        for (let at = 0; at < list.length; at++) {
+            const object = list[at];
+            const words = [number(object), typeof object, shown(getPrototypeOf(object)), at === 0 || Object.isFrozen(object)];
+            for (const key of Reflect.ownKeys(object)) {
+                if (at === 0 && key === "__") continue;
+                const { value, get, set, writable, enumerable, configurable } = Object.getOwnPropertyDescriptor(object, key);
+                let got = "";
+                try { got = get === undefined ? "" : JSON.stringify(typeof object[key] + String(object[key])); } catch {}
+                words.push(String(key), shown(value), shown(get), shown(set), got, writable, enumerable, configurable);
+            }
+            lines.push(words.join(" "));
+        }
+        return lines.join("\n");
+    })"#;
+
+    const LIMITS: Limits = Limits {
+        soft_time: Duration::from_millis(100),
+        time: Duration::from_millis(200),
+        function_time: Duration::from_millis(200),
+        soft_memory_bytes: 24 << 20,
+        memory_bytes: 32 << 20,
+        stack_bytes: 512 << 10,
+        script_bytes: 2 << 20,
+        body_length: 1 << 20,
+        log_bytes: 12 << 10,
+    };
+
+    fn new_realm(pool: &Pool) -> (Sandbox, SharedRealm) {
+        let mut sandbox = pool.take().unwrap();
+        sandbox.begin(&LIMITS, Duration::from_secs(3600));
+        sandbox.set_own_memory_limit(&LIMITS);
+        let shared = SharedRealm::new(&sandbox).unwrap();
+        (sandbox, shared)
+    }
+
+    fn dump(sandbox: &Sandbox, shared: &SharedRealm) -> String {
+        sandbox.set_own_memory_limit(&LIMITS);
+        let code = sandbox.with_compiler(|ctx| Bytecode::compile(ctx, DUMP, "dump", SourceDetail::Nothing));
+        let dumped = shared.realm().context.with(|ctx| {
+            let api = shared.realm().api(&ctx)?;
+            let seeds: Object<'_> = api.get::<_, Function<'_>>("shared")?.call(())?;
+            code?.evaluate(&ctx)?.get::<Function<'_>>()?.call::<_, String>((seeds,))
+        });
+        dumped.unwrap()
+    }
+
+    fn begin(shared: &SharedRealm) {
+        shared.realm().context.with(|ctx| {
+            let begin: Function<'_> = shared.realm().api(&ctx).unwrap().get("begin").unwrap();
+            let (none, text) = (rquickjs::Value::new_undefined(ctx.clone()), "");
+            let headers = Vec::<&str>::new();
+            let mut given = rquickjs::function::Args::new_unsized(ctx);
+            given.push_arg("procedure").unwrap();
+            given.push_arg(none).unwrap();
+            for text in ["dbs/a/colls/b/", "dbs/c/colls/d", text, text, "{}"] {
+                given.push_arg(text).unwrap();
+            }
+            given.push_arg(true).unwrap();
+            given.push_arg(1000).unwrap();
+            given.push_arg(headers).unwrap();
+            given.push_arg("[]").unwrap();
+            given.apply::<()>(&begin).unwrap();
+        });
+    }
+
+    /// Runs a script whatever its text says; only what it does before its first operation.
+    fn run(sandbox: &Sandbox, shared: &SharedRealm, text: &str) {
+        let Ok(compiled) = Compiled::new(sandbox, text, &LIMITS) else { return };
+        begin(shared);
+        sandbox.set_script_memory_limit(&LIMITS);
+        let Ok(Some(entry)) = compiled.entry(shared.realm(), &sandbox.state) else { return };
+        let _ = shared.realm().turn(&sandbox.state, |ctx| {
+            let call: Function<'_> = shared.realm().api(ctx)?.get("call")?;
+            call.call::<_, bool>((Persistent::restore(entry, ctx)?, 10))
+        });
+        while let Ok(true) = sandbox.runtime.execute_pending_job() {}
+    }
+
+    /// What scripts do that want to leave something behind, beside the corpus of hostile ones.
+    const LEAVE: &[&str] = &[
+        "function () { Object.prototype.leak = 1 }",
+        "function () { Array.prototype.push = function () { return 7 } }",
+        "function () { Array.prototype[0] = 1; Array.prototype.length = 5 }",
+        "function () { [].constructor.prototype.map = 1; ''.constructor.leak = 1; (1).constructor.leak = 1 }",
+        "function () { (function () {}).constructor.prototype.leak = 1; (() => {}).__proto__.leak = 2 }",
+        "function () { getContext.leak = 1; __.createDocument.leak = 1; __.__proto__.__proto__.leak = 1 }",
+        "function () { getContext().getCollection().constructor.prototype.createDocument = 1; getContext().leak = 1 }",
+        "function () { var q = __.filter(x => x); q.filter.leak = 1; q.__proto__.leak = 1; q.__proto__.map = null }",
+        "function () { __.spatial.distance = 1; __.spatial.leak = 1; console.log = 1; console.leak = 2 }",
+        "function () { Error.prepareStackTrace = () => 'leak'; Error.stackTraceLimit = 0; throw new Error('x') }",
+        "function () { Error.leak = 1; new Error(1, 'x').__proto__.name = 'leak'; TypeError.prototype.message = 'leak' }",
+        "function* g() { g.prototype.leak = 1; g.__proto__.prototype.next = 1; yield 1 }",
+        "async function a() { a.__proto__.leak = 1; Promise.prototype.then = 1; await 1; Promise.leak = 1 }",
+        "function () { [][Symbol.iterator]().__proto__.next = 1; [][Symbol.iterator]().__proto__.__proto__.leak = 1 }",
+        "function () { /a/.__proto__.exec = 1; RegExp.prototype[Symbol.replace] = 1; /a/.exec('a'); RegExp.leak = 1 }",
+        "function () { Object.defineProperty(Math, 'leak', { value: 1 }); Math.max.leak = 1; JSON.parse = 1; Date.now = 1 }",
+        "function () { Object.setPrototypeOf(Object.prototype, null); Object.setPrototypeOf(Array.prototype, {}); Array.prototype.__proto__ = {} }",
+        "function () { Map.prototype.get = 1; new Map().entries().__proto__.next = 1; Symbol.iterator.description; Symbol.leak = 1 }",
+        "function () { new Proxy(Math, {}).leak = 1; Reflect.set(Math, 'leak', 1); Reflect.defineProperty(JSON, 'leak', { get() {} }) }",
+        "function () { Int8Array.prototype.leak = 1; ArrayBuffer.leak = 1; Int8Array.__proto__.prototype.set = 1 }",
+        "function () { ErrorCodes.Conflict = 1; ErrorCodes.leak = 1; Function.prototype.call = 1; Function.prototype.bind = 1 }",
+        "function () { delete Array.prototype.map; delete Object.keys; delete Math.PI }",
+        "function () { arguments.callee.leak = 1; arguments.__proto__.leak = 1 }",
+        "function () { Object.prototype.__defineGetter__('leak', () => 1); Object.prototype.__defineSetter__('toString', () => 1) }",
+        "function () { Iterator.prototype[Symbol.toStringTag] = 'leak'; Iterator.prototype.leak = 1; Iterator.prototype.constructor = 1 }",
+    ];
+    const CHANGE_GLOBALS: &[&str] = &[
+        "function () { leak = 1 }",
+        "function () { Math = 1 }",
+        "function () { delete Math }",
+        "function () { getContext = null }",
+        "function () { console = 1 }",
+        "function () { __ = 1; delete __ }",
+        "function () { this.leak = 1 }",
+        "function () { NaN = 1; globalThis.JSON = {} }",
+    ];
+
+    /// The guarantee, for texts that would never share a context, too, unless they name the global object: a context that is used
+    /// again is as it was at first.
+    #[test]
+    fn nothing_is_left_in_a_context_that_is_used_again() {
+        let pool = Pool::new(1);
+        let new = || new_realm(&pool);
+        let (mut sandbox, mut shared) = new();
+        begin(&shared);
+        let first = dump(&sandbox, &shared);
+        let loose = first.lines().find(|line| line.split(' ').nth(3) != Some("true"));
+        assert_eq!(loose, None, "not frozen");
+        assert!(first.lines().count() > 600, "{}", first.lines().count());
+        let corpus =
+            CORPUS.iter().filter(|hostile| !hostile.needs_a_process && !hostile.expected.may_time_out());
+        let corpus = corpus.map(|hostile| hostile.procedure());
+        let corpus: Vec<String> = corpus.filter(|text| !text.contains("his")).collect();
+        let mut used_again = 0;
+        for text in LEAVE.iter().copied().chain(corpus.iter().map(String::as_str)) {
+            run(&sandbox, &shared, text);
+            sandbox.set_own_memory_limit(&LIMITS);
+            match shared.into_idle(&sandbox.state) {
+                Some(idle) => shared = idle.into_shared().unwrap(),
+                None => {
+                    (sandbox, shared) = new();
+                    continue;
+                }
+            }
+            used_again += 1;
+            begin(&shared);
+            let after = dump(&sandbox, &shared);
+            let changed = first.lines().zip(after.lines()).find(|(first, after)| first != after);
+            assert!(first == after, "{text}\n{changed:?}");
+        }
+        assert!(used_again > LEAVE.len(), "{used_again}");
+        for text in CHANGE_GLOBALS {
+            let (sandbox, shared) = new();
+            run(&sandbox, &shared, text);
+            sandbox.set_own_memory_limit(&LIMITS);
+            assert!(shared.into_idle(&sandbox.state).is_none(), "{text}");
+        }
+    }
+
+    /// With the names of the real built-ins: which of the examples share, and which do not for a reason.
+    #[test]
+    fn ordinary_scripts_share() {
+        let pool = Pool::new(1);
+        let (sandbox, shared) = new_realm(&pool);
+        let names = shared.names().unwrap();
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/");
+        let shares = |name: &str| {
+            let text = std::fs::read_to_string(format!("{folder}{name}")).unwrap();
+            let compiled = Compiled::new(&sandbox, &text, &Limits::default()).unwrap();
+            compiled.may_share() && compiled.is_shareable(names)
+        };
+        for name in [
+            "addBook.js",
+            "bulkDelete.js",
+            "bulkImport.js",
+            "countBooks.js",
+            "placeOrder.js",
+            "requireAuthors.js",
+        ] {
+            assert!(shares(name), "{name}");
+        }
+    }
+}
