@@ -11,7 +11,8 @@ use rquickjs::Function;
 use rquickjs::function::Args;
 
 use crate::runtime::compile::{Entry, Form, error_of};
-use crate::runtime::sandbox::{Pool, Realm, Sandbox, TurnError};
+use crate::runtime::realm::{Realm, TurnError};
+use crate::runtime::sandbox::{Pool, Sandbox};
 use crate::runtime::versions::Versions;
 use crate::values::{ScriptValue, take_u32};
 use crate::worker::remote::RemoteFunctions;

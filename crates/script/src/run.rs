@@ -12,7 +12,8 @@ use rquickjs::{Ctx, Function, Object};
 
 use crate::functions::{Functions, LoadedFunctions};
 use crate::runtime::compile::{Entry, Form, Report, error_of};
-use crate::runtime::sandbox::{Pool, Realm, RunRealm, Sandbox, TurnError};
+use crate::runtime::realm::{Realm, RunRealm, TurnError};
+use crate::runtime::sandbox::{Pool, Sandbox};
 use crate::runtime::versions::Versions;
 use crate::worker::pool::{Program, Workers};
 use crate::worker::remote::RemoteFunctions;

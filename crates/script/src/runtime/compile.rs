@@ -7,7 +7,8 @@ use rquickjs::{Coerced, Ctx, FromJs, Function, Persistent, Value};
 
 use crate::runtime::bytecode::{Bytecode, SourceDetail};
 use crate::runtime::needs::Needs;
-use crate::runtime::sandbox::{PRELUDE_MARK, Realm, RunState, Sandbox, TurnError};
+use crate::runtime::realm::{Realm, TurnError};
+use crate::runtime::sandbox::{PRELUDE_MARK, RunState, Sandbox};
 use crate::runtime::shareable::Shareable;
 use crate::runtime::shared_realm::FrozenNames;
 use crate::{Limits, Position, ScriptError};

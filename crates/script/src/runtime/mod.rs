@@ -4,6 +4,7 @@
 pub mod bytecode; // programs compiled once, for every context
 pub mod compile; // from text to the entry function; positions of errors
 pub mod needs; // which built-ins a script may use
+pub mod realm; // the context of a run
 pub mod sandbox; // runtimes: limits, interruption, reuse
 pub mod shareable; // whether runs of a script may share a context
 pub mod shared_realm; // contexts that runs share

@@ -4,15 +4,14 @@
 //! only where nothing of a run can be left in it (see [`super::shared_realm`]). An idle context lives as long as its
 //! runtime, so that names and shapes of the built-ins exist already when the next context is created, and for compiling.
 
-use std::borrow::Borrow;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rquickjs::context::{Intrinsic, intrinsic};
-use rquickjs::function::{Args, Opt};
-use rquickjs::{Context, Ctx, Error, Function, Object, Persistent, Runtime, Value};
+use rquickjs::function::Opt;
+use rquickjs::{Context, Ctx, Error, Function, Runtime, Value};
 
 use quire_value::text;
 
@@ -21,6 +20,7 @@ use crate::isolation::SpatialFunction;
 use crate::runtime::bytecode::{Bytecode, SourceDetail};
 use crate::runtime::compile::Compiled;
 use crate::runtime::needs::Needs;
+use crate::runtime::realm::{Realm, RunRealm};
 use crate::runtime::shared_realm::{IdleRealm, SharedRealm};
 use crate::{Caller, Limits, ScriptError, Spatial};
 
@@ -84,35 +84,6 @@ struct Times {
     started: Instant,
     soft_deadline: Instant,
     deadline: Instant,
-}
-
-/// A context with the prelude's functions.
-pub(crate) struct Realm {
-    pub(crate) context: Context,
-    api: Option<Persistent<Object<'static>>>,
-}
-
-/// The context of a run.
-pub(crate) enum RunRealm {
-    Own(Realm),
-    Shared(SharedRealm),
-}
-
-impl Borrow<Realm> for RunRealm {
-    fn borrow(&self) -> &Realm {
-        match self {
-            RunRealm::Own(realm) => realm,
-            RunRealm::Shared(shared) => shared.realm(),
-        }
-    }
-}
-
-/// Why a turn of script code failed.
-pub(crate) enum TurnError {
-    Thrown(Persistent<Value<'static>>),
-    /// Thrown by the script, or by the engine when out of memory.
-    Null,
-    Failed(ScriptError),
 }
 
 impl Pool {
@@ -554,57 +525,6 @@ impl RunState {
 fn encoded_len(text: &str) -> usize {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(byte);
     text.bytes().map(|byte| if plain(&byte) { 1 } else { 3 }).sum()
-}
-
-impl Realm {
-    pub(super) fn with_api(
-        context: Context,
-        api: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<Object<'js>>,
-    ) -> Result<Realm, ScriptError> {
-        let api = context.with(|ctx| Ok(Persistent::save(&ctx, api(&ctx)?))).map_err(engine_failed)?;
-        Ok(Realm { context, api: Some(api) })
-    }
-
-    /// Makes what belongs to one run; `arguments` are those of the prelude's `begin`.
-    pub(crate) fn begin(
-        &self,
-        arguments: impl for<'js> FnOnce(&mut Args<'js>) -> rquickjs::Result<()>,
-    ) -> Result<(), ScriptError> {
-        let begun = self.context.with(|ctx| {
-            let begin: Function<'_> = self.api(&ctx)?.get("begin")?;
-            let mut given = Args::new_unsized(ctx);
-            arguments(&mut given)?;
-            given.apply::<()>(&begin)
-        });
-        begun.map_err(engine_failed)
-    }
-
-    /// One turn: runs `body` in the context.
-    pub(crate) fn turn<T>(
-        &self,
-        state: &RunState,
-        body: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<T>,
-    ) -> Result<T, TurnError> {
-        self.context.with(|ctx| {
-            let result = body(&ctx);
-            if state.is_interrupted() {
-                drop(ctx.catch());
-                return Err(TurnError::Failed(ScriptError::TimedOut));
-            }
-            result.map_err(|error| match error {
-                Error::Exception => match ctx.catch() {
-                    thrown if thrown.is_null() => TurnError::Null,
-                    thrown => TurnError::Thrown(Persistent::save(&ctx, thrown)),
-                },
-                other => TurnError::Failed(engine_failed(other)),
-            })
-        })
-    }
-
-    /// The prelude's functions.
-    pub(crate) fn api<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Object<'js>> {
-        self.api.clone().ok_or(Error::Unknown)?.restore(ctx)
-    }
 }
 
 pub(crate) fn engine_failed(error: Error) -> ScriptError {

@@ -17,7 +17,8 @@ use rquickjs::{Context, Ctx, Error, Function, Object};
 
 use super::bytecode::Bytecode;
 use super::needs::Needs;
-use super::sandbox::{Realm, RunState, Sandbox, engine_failed};
+use super::realm::Realm;
+use super::sandbox::{RunState, Sandbox, engine_failed};
 use crate::ScriptError;
 
 /// A context whose built-ins are frozen, during a run.

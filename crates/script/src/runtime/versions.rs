@@ -7,7 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::runtime::compile::{Compiled, Entry, Form, error_of};
-use crate::runtime::sandbox::{Realm, Sandbox};
+use crate::runtime::realm::Realm;
+use crate::runtime::sandbox::Sandbox;
 use crate::{Limits, Script, ScriptError};
 
 /// Limits of the cache; beyond either, it is emptied.
