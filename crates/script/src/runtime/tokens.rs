@@ -146,8 +146,8 @@ impl<'a> Tokens<'a> {
             self.at += rest.find(['\n', '\r', '\u{2028}', '\u{2029}']).unwrap_or(rest.len());
             return Some(());
         }
-        if rest.starts_with("/*") {
-            self.at += rest[2..].find("*/")? + 4;
+        if let Some(comment) = rest.strip_prefix("/*") {
+            self.at += comment.find("*/")? + 4;
             return Some(());
         }
         match self.found.last() {
