@@ -9,7 +9,8 @@ use crate::command::{check, root};
 
 const PYTHON_PACKAGES: &[&str] = &["azure-cosmos==4.17.1", "aiohttp==3.14.5", "pytest==9.2.0"];
 /// The compiler checks the examples against their declarations.
-const NODE_PACKAGES: &[&str] = &["@azure/cosmos@4.10.1", "typescript@5.9.3"];
+const NODE_PACKAGES: &[&str] =
+    &["@azure/cosmos@4.10.1", "typescript@5.9.3", "express-session@1.19.0", "express-session-cosmosdb@0.5.0"];
 
 /// Programs that the test command starts, with the Debian packages that bring them.
 const PROGRAMS: &[(&str, &str)] = &[
