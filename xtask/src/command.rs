@@ -128,6 +128,15 @@ pub fn go_line(line: &str) -> Option<Tally> {
     line.starts_with("--- FAIL: ").then(|| Tally::counted(0, 1))
 }
 
+/// Surefire's last line, `[INFO] Tests run: 12, Failures: 1, Errors: 0, Skipped: 2`; the line of a class has its time, too.
+pub fn surefire_line(line: &str) -> Option<Tally> {
+    let counts = line.split_once("] Tests run: ").filter(|_| !line.contains("Time elapsed"))?.1;
+    let run: u64 = counts.split(',').next()?.parse().ok()?;
+    let count = |word: &str| counts.split_once(word)?.1.split(',').next()?.trim().parse::<u64>().ok();
+    let failed = count("Failures: ")? + count("Errors: ")?;
+    Some(Tally::counted(run.checked_sub(failed + count("Skipped: ")?)?, failed))
+}
+
 fn number_before(text: &str, word: &str) -> Option<u64> {
     let before = &text[..text.find(word)?];
     let digits = before.rsplit(|character: char| !character.is_ascii_digit()).next()?;
@@ -155,6 +164,11 @@ mod tests {
         check(go_line, "--- PASS: TestPatch (0.10s)", Some((1, 0)));
         check(go_line, "--- FAIL: TestPatch (0.10s)", Some((0, 1)));
         check(go_line, "    --- PASS: TestPatch/part (0.10s)", None);
+        check(surefire_line, "[INFO] Tests run: 12, Failures: 0, Errors: 0, Skipped: 0", Some((12, 0)));
+        check(surefire_line, "[ERROR] Tests run: 12, Failures: 1, Errors: 2, Skipped: 3", Some((6, 3)));
+        let of_a_class =
+            "[INFO] Tests run: 5, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 1 s -- in quire.A";
+        check(surefire_line, of_a_class, None);
         check(node_line, "ℹ pass 21", Some((21, 0)));
         check(node_line, "ℹ fail 2", Some((0, 2)));
         check(node_line, "ℹ suites 0", None);

@@ -49,7 +49,7 @@ fn main() -> Result<()> {
         ["bench", "vectors", arguments @ ..] => bench::vectors(arguments),
         _ => {
             bail!(
-                "usage: cargo xtask test | tidy | compat | sdk [python js rust go] | dist [test [PROGRAM]] | fuzz [TARGET] [--seconds N] | crash KILLS | isolation --minutes MINUTES | \
+                "usage: cargo xtask test | tidy | compat | sdk [python js rust go java] | dist [test [PROGRAM]] | fuzz [TARGET] [--seconds N] | crash KILLS | isolation --minutes MINUTES | \
                  storm --minutes MINUTES | bench base|query|growth|space|scripts|feed|vectors"
             )
         }

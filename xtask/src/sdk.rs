@@ -11,19 +11,22 @@ use crate::live::Live;
 use crate::rust_tests;
 use crate::tools;
 
+mod java;
+
 struct Suite {
     name: &'static str,
     folder: &'static str,
-    /// The suite is left out where this program is not on the machine. Without one its tools are fetched.
-    tool: Option<&'static str>,
+    /// The suite is left out where one of these programs is not on the machine. Without any its tools are fetched.
+    programs: &'static [&'static str],
     run: fn(&Target) -> Result<Tally>,
 }
 
 const SUITES: &[Suite] = &[
-    Suite { name: "python", folder: "tests/sdk/python/", tool: None, run: python },
-    Suite { name: "js", folder: "tests/sdk/js/", tool: None, run: node },
-    Suite { name: "rust", folder: "tests/sdk/rust/", tool: None, run: rust },
-    Suite { name: "go", folder: "tests/sdk/go/", tool: Some("go"), run: go },
+    Suite { name: "python", folder: "tests/sdk/python/", programs: &[], run: python },
+    Suite { name: "js", folder: "tests/sdk/js/", programs: &[], run: node },
+    Suite { name: "rust", folder: "tests/sdk/rust/", programs: &[], run: rust },
+    Suite { name: "go", folder: "tests/sdk/go/", programs: &["go"], run: go },
+    Suite { name: "java", folder: java::FOLDER, programs: java::PROGRAMS, run: java::run },
 ];
 
 /// Where a suite's client connects to.
@@ -56,7 +59,7 @@ pub fn run(names: &[&str]) -> Result<Tally> {
     let binary = command::build_server()?;
     let mut tally = Tally::default();
     for suite in SUITES.iter().filter(|suite| names.is_empty() || names.contains(&suite.name)) {
-        if suite.tool.is_some_and(|tool| !tools::available(tool)) {
+        if suite.programs.iter().any(|program| !tools::available(program)) {
             println!("\n--- {} SDK left out: its tools are not on this machine", suite.name);
             tally.left_out.insert(suite.folder);
             continue;
@@ -77,7 +80,7 @@ fn against_live(binary: &Path, suite: &Suite, partitions: &'static str, tls: boo
     std::fs::create_dir_all(&scratch)?;
     let data = scratch.join("data");
     let data = data.to_str().context("the target directory is not UTF-8")?;
-    let mut arguments = vec!["--data", data, "--partitions", partitions];
+    let mut arguments = vec!["--data", data, "--partitions", partitions, "--enable-faults"];
     let certificates = tls.then(|| make_certificates(binary, &scratch)).transpose()?;
     if let Some(paths) = &certificates {
         arguments.extend(["--tls-cert", &paths.certificate, "--tls-key", &paths.key]);

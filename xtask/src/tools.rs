@@ -9,7 +9,8 @@ use crate::command::{check, root};
 
 const PYTHON_PACKAGES: &[&str] = &["azure-cosmos==4.17.1", "aiohttp==3.14.5", "pytest==9.2.0"];
 /// The compiler checks the examples against their declarations.
-const NODE_PACKAGES: &[&str] = &["@azure/cosmos@4.10.1", "typescript@5.9.3"];
+const NODE_PACKAGES: &[&str] =
+    &["@azure/cosmos@4.10.1", "typescript@5.9.3", "express-session@1.19.0", "express-session-cosmosdb@0.5.0"];
 
 /// Programs that the test command starts, with the Debian packages that bring them.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -22,6 +23,10 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("systemd-analyze", "systemd"),
 ];
 
+/// Programs that fetch what a manifest names into a folder, where they are on the machine.
+const MANIFESTS: &[(&str, &str, &str)] =
+    &[("go", "go", "tests/sdk/go/go.mod"), ("mvn", "java", "tests/sdk/java/pom.xml")];
+
 const COSMOSDB_SERVER: &[&str] = &["@vercel/cosmosdb-server@1.0.1"];
 
 /// Says what the test command is about to bring to this machine.
@@ -29,6 +34,11 @@ pub fn announce() {
     for (name, packages) in [("python", PYTHON_PACKAGES), ("node", NODE_PACKAGES)] {
         if !is_there(name, packages) {
             println!("to be fetched into {}: {}", folder().join(name).display(), packages.join(", "));
+        }
+    }
+    for (program, name, manifest) in MANIFESTS {
+        if available(program) && !folder().join(name).exists() {
+            println!("to be fetched into {}: what {manifest} names", folder().join(name).display());
         }
     }
     let missing = PROGRAMS.iter().filter(|(program, _)| !available(program));
@@ -43,7 +53,7 @@ pub fn need_programs() -> Result<()> {
     PROGRAMS.iter().try_for_each(|(program, package)| need(program, package))
 }
 
-/// The version of a client that the suites use: `4.17.1`.
+/// The version of a client that the suites use: `4.17.1`. Those of Java are `group:artifact`.
 pub fn version(package: &str) -> Option<String> {
     let pinned = PYTHON_PACKAGES.iter().chain(NODE_PACKAGES).find_map(|pinned| {
         let version = pinned.strip_prefix(package)?;
@@ -59,7 +69,13 @@ pub fn version(package: &str) -> Option<String> {
         let (_, rest) = modules.split_once(&format!("/{package} v"))?;
         Some(rest.lines().next()?.trim().to_owned())
     };
-    pinned.map(str::to_owned).or_else(in_manifest).or_else(in_modules)
+    let in_project = || {
+        let (_, artifact) = package.split_once(':')?;
+        let project = std::fs::read_to_string(root().join("tests/sdk/java/pom.xml")).ok()?;
+        let (_, rest) = project.split_once(&format!("<artifactId>{artifact}</artifactId>"))?;
+        Some(rest.split_once("<version>")?.1.split_once('<')?.0.to_owned())
+    };
+    pinned.map(str::to_owned).or_else(in_manifest).or_else(in_modules).or_else(in_project)
 }
 
 pub fn folder() -> PathBuf {

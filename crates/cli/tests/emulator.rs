@@ -341,3 +341,24 @@ fn a_server_that_is_no_emulator_stays_strict() {
     let output = Command::new(PROGRAM).args(["serve", "--listen", "0.0.0.0:0", "--ephemeral"]).output();
     assert!(!output.expect("runs").status.success());
 }
+
+/// As test helpers start them, each with a database. What they share counts once.
+#[test]
+fn fifty_at_once_fit_into_a_gigabyte() {
+    let home = scratch();
+    let seed = shop(home.path());
+    let started: Vec<Live> =
+        (0..50).map(|_| start(home.path(), &["--ephemeral", "--log", "error", "--seed", &seed])).collect();
+    for live in [&started[0], &started[49]] {
+        assert_eq!(rows(live, "SELECT VALUE COUNT(1) FROM o"), "4\n");
+    }
+    let kilobytes: u64 = started.iter().map(|live| memory_kb(live.child.id())).sum();
+    assert!(kilobytes < 1_000_000, "{kilobytes} KB");
+}
+
+/// The process's part of the memory that it uses.
+fn memory_kb(process: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).expect("reads");
+    let line = text.lines().find(|line| line.starts_with("Pss:")).expect("a sum");
+    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
+}

@@ -40,6 +40,8 @@ struct Snippet {
     trust: &'static str,
     /// In the place of `{imports}`.
     trust_imports: &'static str,
+    /// In the place of `{over_http}` where the endpoint is http.
+    over_http: &'static str,
 }
 
 impl Language {
@@ -73,15 +75,28 @@ impl Language {
                 (include_str!("snippets/rust.txt"), "// On Linux, run with SSL_CERT_FILE={ca}\n", "")
             }
         };
-        Snippet { program, trust, trust_imports }
+        Snippet { program, trust, trust_imports, over_http: self.over_http() }
+    }
+
+    /// The SDK of Java makes https of http unless it is allowed not to.
+    fn over_http(self) -> &'static str {
+        match self {
+            Language::Java => {
+                "        System.setProperty(\"COSMOS.HTTP_CONNECTION_WITHOUT_TLS_ALLOWED\", \"true\"); // http only\n"
+            }
+            Language::Spring => "# http only: run with -DCOSMOS.HTTP_CONNECTION_WITHOUT_TLS_ALLOWED=true\n",
+            _ => "",
+        }
     }
 }
 
 impl Snippet {
     fn filled(&self, endpoint: &str, key: &str, ca: Option<&str>) -> String {
         let (trust, imports) = if ca.is_some() { (self.trust, self.trust_imports) } else { ("", "") };
+        let over_http = if endpoint.starts_with("http:") { self.over_http } else { "" };
         self.program
             .replace("{imports}", imports)
+            .replace("{over_http}", over_http)
             .replace("{trust}", trust)
             .replace("{endpoint}", endpoint)
             .replace("{key}", key)
@@ -118,13 +133,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn java_is_allowed_to_use_http() {
+        for language in [Language::Java, Language::Spring] {
+            let program = |endpoint: &str| language.snippet().filled(endpoint, "KEY", None);
+            assert!(program("http://localhost:1/").contains("WITHOUT_TLS_ALLOWED"));
+            assert!(!program("https://localhost:1/").contains("WITHOUT_TLS_ALLOWED"));
+        }
+    }
+
+    #[test]
     fn every_program_is_filled() {
         for language in Language::value_variants() {
             for ca in [None, Some("/ca.pem")] {
                 let text = language.snippet().filled("https://localhost:1/", "KEY", ca);
                 assert!(text.contains("https://localhost:1/") && text.contains("KEY"), "{language:?}");
                 assert_eq!(text.contains("/ca.pem"), ca.is_some(), "{language:?}");
-                for place in ["{endpoint}", "{key}", "{ca}", "{trust}", "{imports}"] {
+                for place in ["{endpoint}", "{key}", "{ca}", "{trust}", "{imports}", "{over_http}"] {
                     assert!(!text.contains(place), "{language:?} keeps {place}");
                 }
             }

@@ -17,6 +17,8 @@ pub enum FeedMode {
     /// Every visible item once, as it is.
     #[default]
     Latest,
+    /// The same, each item as `current` beside `metadata`, which has its LSN and time.
+    LatestWithMetadata,
     /// Every version and delete, as long as the container's policy keeps them.
     AllVersions,
 }

@@ -176,7 +176,9 @@ fn read(
             *told = first_since(&*reader.snapshot, container, window, since, end)?;
         }
         let reached = match request.mode {
-            FeedMode::Latest => page.fill(&mut reader, window, (*told, end))?,
+            FeedMode::Latest | FeedMode::LatestWithMetadata => {
+                page.fill(&mut reader, window, (*told, end))?
+            }
             FeedMode::AllVersions => page.fill_versions(&mut reader, window, (*told, end))?,
         };
         match reached {
@@ -263,6 +265,7 @@ struct Filling<'a> {
     container: &'a Container,
     links: Links,
     since: Option<i64>,
+    mode: FeedMode,
     all_previous_images: bool,
     text: Vec<u8>,
     count: usize,
@@ -276,8 +279,9 @@ impl<'a> Filling<'a> {
             Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
         };
         let (links, since) = (Links::new(container), request.since);
-        let all_previous_images = request.all_previous_images;
-        Ok(Filling { container, links, since, all_previous_images, text: vec![b'['], count: 0, count_max })
+        let (mode, all_previous_images) = (request.mode, request.all_previous_images);
+        let text = vec![b'['];
+        Ok(Filling { container, links, since, mode, all_previous_images, text, count: 0, count_max })
     }
 
     fn is_full(&self, meter: &PageMeter) -> bool {
@@ -447,7 +451,7 @@ impl<'a> Filling<'a> {
         row: &FeedRow,
         bytes: &[u8],
     ) -> Result<(), EngineError> {
-        let since = self.since;
+        let (since, has_metadata) = (self.since, self.mode == FeedMode::LatestWithMetadata);
         let Filling { links, text, count, .. } = self;
         reader.show_always(window, row.rid, bytes, &mut |found| {
             if since.is_some_and(|since| found.row.stamp.ts < since) {
@@ -456,9 +460,17 @@ impl<'a> Filling<'a> {
             if *count > 0 {
                 text.push(b',');
             }
-            links.write_json(found.row.node()?, found.spot.rid, &found.row.stamp, text);
+            if has_metadata {
+                text.extend_from_slice(b"{\"current\":");
+            }
+            let stamp = &found.row.stamp;
+            links.write_json(found.row.node()?, found.spot.rid, stamp, text);
             text.pop();
-            text.extend_from_slice(format!(",\"_lsn\":{}}}", found.row.stamp.lsn).as_bytes());
+            text.extend_from_slice(format!(",\"_lsn\":{}}}", stamp.lsn).as_bytes());
+            if has_metadata {
+                let metadata = format!(",\"metadata\":{{\"lsn\":{},\"crts\":{}}}}}", stamp.lsn, stamp.ts);
+                text.extend_from_slice(metadata.as_bytes());
+            }
             *count += 1;
             Ok(())
         })

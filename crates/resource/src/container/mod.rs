@@ -265,11 +265,11 @@ impl ContainerDefinition {
         json
     }
 
-    /// Paths as the client wrote them, the kind always, the version only if it was given.
+    /// Paths as the client wrote them, the kind always, the version as a number and only if it was given.
     fn write_partition_key(&self, given: &Value) -> Value {
         let mut written = self.partition_key.to_json().as_object().cloned().unwrap_or_default();
         for (name, value) in given.as_object().into_iter().flat_map(Object::iter) {
-            if !matches!(value, Value::Null | Value::Undefined) {
+            if name != "version" && !matches!(value, Value::Null | Value::Undefined) {
                 written.set(name, value.clone());
             }
         }

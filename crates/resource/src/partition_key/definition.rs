@@ -223,11 +223,12 @@ fn read_kind(object: &Object) -> Result<PartitionKeyKind, PartitionKeyError> {
         .ok_or_else(|| bad_member("partitionKey.kind", "'Hash', 'MultiHash' or 'Range'"))
 }
 
+/// The Java SDK writes the version by its name: `V2`.
 fn read_version(object: &Object) -> Result<Option<u8>, PartitionKeyError> {
     let Some(version) = members::present(object, "version") else { return Ok(None) };
-    match version.as_i64() {
-        Some(1) => Ok(Some(1)),
-        Some(2) => Ok(Some(2)),
+    match (version.as_i64(), version.as_str()) {
+        (Some(1), _) | (_, Some("V1")) => Ok(Some(1)),
+        (Some(2), _) | (_, Some("V2")) => Ok(Some(2)),
         _ => Err(bad_member("partitionKey.version", "1 or 2")),
     }
 }

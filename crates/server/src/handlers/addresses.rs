@@ -5,6 +5,6 @@ use crate::wire::status::RequestError;
 
 pub(crate) fn read(_call: &Call<'_>) -> HandlerResult {
     let message =
-        "Direct mode is not supported by this version of Quire: use ConnectionMode.Gateway.".to_owned();
+        "Direct mode is not supported by this version of Quire: use ConnectionMode.Gateway (.NET) or gatewayMode() (Java).".to_owned();
     Err(RequestError::BadRequest { message }.into())
 }

@@ -21,19 +21,16 @@ const WAIT: HeaderName = HeaderName::from_static("x-quire-wait-ms");
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Between two reads of a request that waits while other items of the partition change.
 const READ_INTERVAL: Duration = Duration::from_millis(50);
+/// Asks for items as `current` beside their `metadata`. Versions always come so.
+const WIRE_FORMAT: &str = "x-ms-cosmos-changefeed-wire-format-version";
+const SEPARATE_METADATA: &str = "2021-09-15";
 /// An extension: replaces and expiries have the previous version, too.
 const ALL_PREVIOUS_IMAGES: HeaderName = HeaderName::from_static("x-quire-all-previous-images");
 
 pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let (name, mut container) = (container, call.item_container(database, container)?);
-    let mode = call.text(&A_IM)?.unwrap_or_default().trim();
-    let mode = match mode.to_ascii_lowercase().as_str() {
-        "incremental feed" => FeedMode::Latest,
-        "full-fidelity feed" => FeedMode::AllVersions,
-        _ => return Err(bad_header("a-im", mode)),
-    };
     let request = ChangesRequest {
-        mode,
+        mode: mode(call)?,
         page: call.page()?,
         start: start(call)?,
         since: since(call)?,
@@ -53,6 +50,23 @@ pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str) -> Ha
         Err(error) => Reply::failure(Failure::from(&error)),
     };
     Ok(with_positions(reply, &container, answer.charge, answer.position.as_ref()))
+}
+
+fn mode(call: &Call<'_>) -> Result<FeedMode, HandlerError> {
+    let mode = call.text(&A_IM)?.unwrap_or_default().trim();
+    match mode.to_ascii_lowercase().as_str() {
+        "incremental feed" => latest_mode(call),
+        "full-fidelity feed" => Ok(FeedMode::AllVersions),
+        _ => Err(bad_header("a-im", mode)),
+    }
+}
+
+fn latest_mode(call: &Call<'_>) -> Result<FeedMode, HandlerError> {
+    match call.text(&HeaderName::from_static(WIRE_FORMAT))?.map(str::trim) {
+        None | Some("") => Ok(FeedMode::Latest),
+        Some(SEPARATE_METADATA) => Ok(FeedMode::LatestWithMetadata),
+        Some(other) => Err(bad_header(WIRE_FORMAT, other)),
+    }
 }
 
 /// Reads, and where there are no changes waits for one and reads again. It holds no permit of the pool while it waits.

@@ -81,6 +81,19 @@ fn bad_requests() {
 }
 
 /// Until the time is over, or until there is a change.
+/// As the change feed processor of the Java SDK asks for it.
+#[test]
+fn latest_versions_beside_their_metadata() {
+    let client = Client::with_container(1);
+    let item = client.must(201, "POST", DOCS, &[PK], r#"{"id":"a","pk":"p"}"#).body;
+    let separate = ("x-ms-cosmos-changefeed-wire-format-version", "2021-09-15");
+    let feed = client.must(200, "GET", DOCS, &[FEED, separate], "").body;
+    let current = item.replace("1794767524}", "1794767524,\"_lsn\":1}");
+    let expected = format!(r#"[{{"current":{current},"metadata":{{"lsn":1,"crts":1794767524}}}}]"#);
+    assert!(feed.contains(&expected), "{feed}\n{expected}");
+    client.must(400, "GET", DOCS, &[FEED, (separate.0, "2015-01-01")], "");
+}
+
 #[test]
 fn a_read_waits_for_a_change() {
     let client = Client::with_container(1);

@@ -451,6 +451,16 @@ fn containers_from_before_partition_keys() {
     client.must(204, "DELETE", &format!("{DOCS}/a"), &[old], "");
 }
 
+/// As the Java SDK writes it.
+#[test]
+fn versions_of_partition_keys_by_name() {
+    let client = database();
+    let definition = r#"{"id":"c","partitionKey":{"paths":["/a","/b"],"kind":"MultiHash","version":"V2"}}"#;
+    let made = client.must(201, "POST", "/dbs/d/colls", &[], definition);
+    assert!(made.body.contains(r#""version":2"#), "{}", made.body);
+    client.must(400, "POST", "/dbs/d/colls", &[], &definition.replace("V2", "V3"));
+}
+
 #[test]
 fn ids_with_a_raw_question_mark() {
     let client = Client::with_container(1);

@@ -21,10 +21,10 @@ fn direct_mode() {
     let answer = client.send_as(&token, "GET", path, &[], b"");
     expect![[r#"
         400
-        content-length: 181
+        content-length: 212
         content-type: application/json
         x-ms-request-charge: 1
 
-        {"code":"BadRequest","message":"Direct mode is not supported by this version of Quire: use ConnectionMode.Gateway.\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
+        {"code":"BadRequest","message":"Direct mode is not supported by this version of Quire: use ConnectionMode.Gateway (.NET) or gatewayMode() (Java).\r\nActivityId: 00000000-0000-0000-0000-0000000000aa, AGENT"}
     "#]].assert_eq(&answer.print());
 }
