@@ -144,8 +144,9 @@ impl<W: Work> Worker<W> {
         &self.work
     }
 
-    pub fn wake(&self) {
-        self.signal.wake();
+    /// For jobs that do a part of the work.
+    pub fn shared_work(&self) -> Arc<W> {
+        Arc::clone(&self.work)
     }
 
     /// A paused worker begins no round and ends the current one at its next check.
@@ -389,7 +390,7 @@ mod tests {
         let status = worker.status();
         assert_eq!((status.state, status.failures, status.panics), (WorkerState::Running, 2, 1));
         assert_eq!(status.last_error, None);
-        worker.wake();
+        worker.signal.wake();
         wait_until(|| worker.rounds() == 2);
     }
 
