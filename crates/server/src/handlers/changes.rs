@@ -26,14 +26,8 @@ const ALL_PREVIOUS_IMAGES: HeaderName = HeaderName::from_static("x-quire-all-pre
 
 pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let (name, mut container) = (container, call.item_container(database, container)?);
-    let mode = call.text(&A_IM)?.unwrap_or_default().trim();
-    let mode = match mode.to_ascii_lowercase().as_str() {
-        "incremental feed" => FeedMode::Latest,
-        "full-fidelity feed" => FeedMode::AllVersions,
-        _ => return Err(bad_header("a-im", mode)),
-    };
     let request = ChangesRequest {
-        mode,
+        mode: mode(call)?,
         page: call.page()?,
         start: start(call)?,
         since: since(call)?,
@@ -53,6 +47,15 @@ pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str) -> Ha
         Err(error) => Reply::failure(Failure::from(&error)),
     };
     Ok(with_positions(reply, &container, answer.charge, answer.position.as_ref()))
+}
+
+pub(crate) fn mode(call: &Call<'_>) -> Result<FeedMode, HandlerError> {
+    let mode = call.text(&A_IM)?.unwrap_or_default().trim();
+    match mode.to_ascii_lowercase().as_str() {
+        "incremental feed" => Ok(FeedMode::Latest),
+        "full-fidelity feed" => Ok(FeedMode::AllVersions),
+        _ => Err(bad_header("a-im", mode)),
+    }
 }
 
 /// Reads, and where there are no changes waits for one and reads again. It holds no permit of the pool while it waits.

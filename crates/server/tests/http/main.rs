@@ -5,11 +5,13 @@ mod client; // the server under test and a signing client
 
 mod account;
 mod batch;
+mod client_headers;
 mod clients;
 mod containers;
 mod databases;
 mod faults;
 mod items;
+mod merged_groups;
 mod not_supported;
 mod offers;
 mod partition_key_ranges;
@@ -18,6 +20,7 @@ mod queries;
 mod resume;
 mod script_runs;
 mod scripts;
+mod sessions;
 mod split;
 mod throttle;
 mod transactions;
