@@ -5,6 +5,7 @@ mod client; // the server under test and a signing client
 
 mod account;
 mod batch;
+mod client_bodies;
 mod client_headers;
 mod clients;
 mod containers;
