@@ -241,7 +241,13 @@ fn system_properties_are_left_out_of_every_answer() {
         (200, "POST", DOCS, vec![plain, (RANGE, range.as_str()), QUERY], star),
         (200, "POST", DOCS, vec![plain, CROSS, QUERY], star),
         (200, "GET", DOCS, vec![plain, (RANGE, range.as_str()), FEED], ""),
-        (200, "GET", DOCS, vec![plain, (RANGE, range.as_str()), ALL_VERSIONS, ("if-none-match", "\"0\"")], ""),
+        (
+            200,
+            "GET",
+            DOCS,
+            vec![plain, (RANGE, range.as_str()), ALL_VERSIONS, ("if-none-match", "\"0\"")],
+            "",
+        ),
         (200, "POST", DOCS, vec![plain, KEY, BATCH, ATOMIC], r#"[{"operationType":"Read","id":"i0"}]"#),
         (200, "POST", DOCS, vec![plain, (RANGE, range.as_str()), BATCH, bulk], bulk_read),
     ] {
@@ -329,4 +335,49 @@ fn containers_of_a_shared_database_say_so_in_every_answer() {
     for (method, body) in [("PUT", own.as_str()), ("GET", "")] {
         assert_eq!(share(client.must(200, method, "/dbs/d/colls/own", &[], body)), None, "{method}");
     }
+}
+
+/// `{container},{range}`, as the second generation of clients writes it.
+#[test]
+fn ranges_as_old_clients_write_them() {
+    let client = with_items(5);
+    let range = range_of_key(&client);
+    let rid = client.must(200, "GET", COLL, &[], "").body;
+    let rid =
+        rid.split("\"_rid\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a rid").to_owned();
+    let (written, old) = (format!("{rid},{range}"), ("x-ms-version", "2018-09-17"));
+    let in_range = (RANGE, written.as_str());
+    let count = r#"{"query":"SELECT VALUE COUNT(1) FROM c"}"#;
+    let bulk = r#"[{"operationType":"Read","id":"i0","partitionKey":"[\"p\"]"}]"#;
+    for (method, path, headers, body) in [
+        ("GET", DOCS, vec![in_range, old], ""),
+        ("GET", DOCS, vec![in_range, old, FEED], ""),
+        ("POST", DOCS, vec![in_range, old, QUERY], count),
+        ("POST", DOCS, vec![in_range, old, BATCH, ("x-ms-cosmos-batch-atomic", "False")], bulk),
+        ("POST", "/dbs/d/colls/c/sprocs/__.sys.echo", vec![in_range, old], "[1]"),
+    ] {
+        let answer = client.must(200, method, path, &headers, body);
+        assert_eq!(answer.header(RANGE), Some(range.as_str()), "{method} {path} {headers:?}");
+    }
+    let gone = format!("{rid},77");
+    client.must(410, "POST", DOCS, &[(RANGE, gone.as_str()), old, QUERY], count);
+}
+
+/// What the account document promises is what counts.
+#[test]
+fn limits_of_queries_are_those_of_the_account() {
+    let client = with_items(1);
+    let joins = |count: usize| {
+        let joins: String = (0..count).map(|n| format!(" JOIN t{n} IN c.list")).collect();
+        format!(r#"{{"query":"SELECT VALUE COUNT(1) FROM c{joins}"}}"#)
+    };
+    client.must(200, "POST", DOCS, &[KEY, QUERY], &joins(10));
+    client.must(400, "POST", DOCS, &[KEY, QUERY], &joins(11));
+    let text = |length: usize| {
+        let query = "SELECT VALUE '' FROM c";
+        let filled = query.replace("''", &format!("'{}'", "x".repeat(length - query.len())));
+        format!(r#"{{"query":"{filled}"}}"#)
+    };
+    client.must(200, "POST", DOCS, &[KEY, QUERY], &text(524_288));
+    client.must(400, "POST", DOCS, &[KEY, QUERY], &text(524_289));
 }

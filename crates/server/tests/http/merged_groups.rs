@@ -53,7 +53,8 @@ fn strings(info: &Value, name: &str) -> Vec<String> {
 }
 
 fn items(row: &Value, name: &str) -> Vec<Value> {
-    let list = row.get(name).and_then(Value::as_array).unwrap_or_else(|| panic!("no {name} in {}", row.to_json()));
+    let list =
+        row.get(name).and_then(Value::as_array).unwrap_or_else(|| panic!("no {name} in {}", row.to_json()));
     list.iter().map(|item| item.get("item").cloned().unwrap_or_default()).collect()
 }
 
@@ -67,7 +68,8 @@ fn ranges(client: &Client) -> Vec<String> {
 fn rows(client: &Client, query: &str, range: &str) -> Vec<Value> {
     let (mut rows, mut token) = (Vec::new(), String::new());
     loop {
-        let mut headers = vec![QUERY, ("x-ms-documentdb-partitionkeyrangeid", range), ("x-ms-max-item-count", "2")];
+        let mut headers =
+            vec![QUERY, ("x-ms-documentdb-partitionkeyrangeid", range), ("x-ms-max-item-count", "2")];
         if !token.is_empty() {
             headers.push(("x-ms-continuation", &token));
         }
@@ -126,7 +128,10 @@ fn number(value: &Value, path: &[&str]) -> f64 {
 fn the_plan_names_orders_groups_and_aggregates() {
     for partitions in [1, 5] {
         let client = filled(partitions);
-        let info = plan(&client, "SELECT c.k, COUNT(1) AS n, AVG(c.n) AS mean FROM c GROUP BY c.k ORDER BY c.k DESC");
+        let info = plan(
+            &client,
+            "SELECT c.k, COUNT(1) AS n, AVG(c.n) AS mean FROM c GROUP BY c.k ORDER BY c.k DESC",
+        );
         assert_eq!(strings(&info, "orderBy"), ["Descending"]);
         assert_eq!(strings(&info, "orderByExpressions"), ["c.k"]);
         assert_eq!(strings(&info, "groupByExpressions"), ["c.k"]);
@@ -140,7 +145,8 @@ fn the_plan_names_orders_groups_and_aggregates() {
 fn merged_groups_are_those_of_all_items() {
     for partitions in [1, 5] {
         let client = filled(partitions);
-        let counts = |rows: &[Value]| rows.iter().map(|row| number(row, &["n", "item"])).sum::<f64>().to_string();
+        let counts =
+            |rows: &[Value]| rows.iter().map(|row| number(row, &["n", "item"])).sum::<f64>().to_string();
         let query = "SELECT c.k, COUNT(1) AS n FROM c GROUP BY c.k ORDER BY c.k DESC";
         let expected = ["[\"c\"] 7", "[\"b\"] 8", "[\"a\"] 8", "[] 7"];
         assert_eq!(merged(&client, query, counts), expected, "{partitions} partitions");
@@ -152,7 +158,8 @@ fn merged_groups_are_those_of_all_items() {
         let query = "SELECT AVG(c.n) AS s FROM c GROUP BY c.k ORDER BY c.k";
         let expected = ["[] 105/7", "[\"a\"] 112/8", "[\"b\"] 120/8", "[\"c\"] 98/7"];
         assert_eq!(merged(&client, query, sums), expected, "{partitions} partitions");
-        let query = "SELECT c.k, c.m, COUNT(1) AS n FROM c WHERE c.n >= 6 GROUP BY c.k, c.m ORDER BY c.k, c.m DESC";
+        let query =
+            "SELECT c.k, c.m, COUNT(1) AS n FROM c WHERE c.n >= 6 GROUP BY c.k, c.m ORDER BY c.k, c.m DESC";
         let expected = [
             "[1] 3",
             "[0] 3",

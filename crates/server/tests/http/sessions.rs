@@ -80,7 +80,18 @@ fn operations_on_items_name_the_range_of_their_key() {
             (404, "GET", &format!("{DOCS}/no"), vec![own], ""),
             (200, "POST", DOCS, vec![own, BATCH, ATOMIC], r#"[{"operationType":"Read","id":"a"}]"#),
             (207, "POST", DOCS, vec![own, BATCH, ATOMIC], r#"[{"operationType":"Read","id":"no"}]"#),
-            (207, "POST", DOCS, vec![in_range, BATCH, ("x-ms-cosmos-batch-atomic", "False"), ("x-ms-cosmos-batch-continue-on-error", "True")], &bulk),
+            (
+                207,
+                "POST",
+                DOCS,
+                vec![
+                    in_range,
+                    BATCH,
+                    ("x-ms-cosmos-batch-atomic", "False"),
+                    ("x-ms-cosmos-batch-continue-on-error", "True"),
+                ],
+                &bulk,
+            ),
             (200, "POST", &format!("{COLL}/sprocs/s"), vec![own], "[]"),
             (200, "POST", DOCS, vec![own, QUERY], count),
             (200, "POST", DOCS, vec![in_range, QUERY], count),
@@ -107,7 +118,8 @@ fn no_write_looks_at_the_session() {
         let ahead = "0:-1#1000,1:-1#1000,2:-1#1000,3:-1#1000,4:-1#1000";
         let ahead = ("x-ms-session-token", ahead);
         let one = format!("{DOCS}/a");
-        let bulk = r#"[{"operationType":"Upsert","partitionKey":"[\"p\"]","resourceBody":{"id":"a","pk":"p"}}]"#;
+        let bulk =
+            r#"[{"operationType":"Upsert","partitionKey":"[\"p\"]","resourceBody":{"id":"a","pk":"p"}}]"#;
         let made = client.must(201, "POST", DOCS, &[KEY, ahead], ITEM);
         let range = made.header("x-ms-documentdb-partitionkeyrangeid").expect("a range").to_owned();
         let in_range = ("x-ms-documentdb-partitionkeyrangeid", range.as_str());
