@@ -381,3 +381,55 @@ fn limits_of_queries_are_those_of_the_account() {
     client.must(200, "POST", DOCS, &[KEY, QUERY], &text(524_288));
     client.must(400, "POST", DOCS, &[KEY, QUERY], &text(524_289));
 }
+
+/// The second generation of clients addresses everything by rids once it has read a resource.
+#[test]
+fn every_operation_by_rid() {
+    let client = with_items(5);
+    client.must(201, "POST", &format!("{COLL}/sprocs"), &[], r#"{"id":"s","body":"() => 1"}"#);
+    let rid = client.must(200, "GET", COLL, &[], "").body;
+    let container = rid.split("\"_self\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a link");
+    let rid = container.trim_end_matches('/').rsplit('/').next().expect("a rid").to_ascii_lowercase();
+    let range = range_of_key(&client);
+    let in_range = (RANGE, range.as_str());
+    let bulk = ("x-ms-cosmos-batch-atomic", "False");
+    let creates = r#"[{"operationType":"Create","resourceBody":{"id":"b","pk":"p"}}]"#;
+    let reads = r#"[{"operationType":"Read","id":"b","partitionKey":"[\"p\"]"}]"#;
+    let count = r#"{"query":"SELECT VALUE COUNT(1) FROM c"}"#;
+    let plan = ("x-ms-cosmos-is-query-plan-request", "True");
+    let features = ("x-ms-cosmos-supported-query-features", "Aggregate");
+    let item = r#"{"id":"new","pk":"p"}"#;
+    for (status, method, kind, headers, body) in [
+        (201, "POST", "docs", vec![KEY], item),
+        (409, "POST", "docs", vec![KEY], item),
+        (200, "POST", "docs", vec![KEY, UPSERT], item),
+        (200, "POST", "docs", vec![KEY, BATCH, ATOMIC], creates),
+        (200, "POST", "docs", vec![in_range, BATCH, bulk], reads),
+        (200, "POST", "docs", vec![KEY, QUERY], count),
+        (200, "POST", "docs", vec![in_range, QUERY], count),
+        (200, "POST", "docs", vec![plan, features], count),
+        (200, "GET", "docs", vec![], ""),
+        (200, "GET", "docs", vec![in_range, FEED], ""),
+        (200, "GET", "pkranges", vec![], ""),
+        (200, "GET", "sprocs", vec![], ""),
+        (200, "GET", "conflicts", vec![], ""),
+        (201, "POST", "udfs", vec![], r#"{"id":"u","body":"1"}"#),
+    ] {
+        let token = sign_link(method, kind, &rid);
+        let answer =
+            client.send_as(&token, method, &format!("/{container}{kind}"), &headers, body.as_bytes());
+        assert_eq!(answer.status, status, "{method} {kind} {headers:?}: {}", answer.body);
+    }
+    let link = self_link(&client);
+    for (status, method, body) in [
+        (200, "GET", ""),
+        (200, "PUT", r#"{"id":"renamed","pk":"p","n":1}"#),
+        (200, "PATCH", PATCH),
+        (200, "GET", ""),
+        (204, "DELETE", ""),
+        (404, "PATCH", PATCH),
+    ] {
+        let answer = by_rid(&client, method, &link, "docs", &[KEY], body);
+        assert_eq!(answer.status, status, "{method}: {}", answer.body);
+    }
+}

@@ -344,6 +344,33 @@ fn the_row_itself_is_left_out_on_request() {
     }
 }
 
+/// By partition key and by a range of effective keys as well as by range id.
+#[test]
+fn filters_hold_in_every_scope() {
+    let client = with_values(5);
+    let merge = Merge::new(&client, "SELECT c.id FROM c ORDER BY c.b DESC");
+    let one = [("x-ms-documentdb-partitionkey", "[\"3\"]")];
+    let part = [("x-ms-start-epk", ""), ("x-ms-end-epk", "0C")];
+    for scope in [&one[..], &part] {
+        let rows = |filter: Option<Object>| {
+            let mut body: Object = [("query", merge.query.as_str())].into_iter().collect();
+            if let Some(filter) = filter {
+                body.set("resumeFilter", filter);
+            }
+            let headers = [&[QUERY], scope].concat();
+            rows_of(&client.must(200, "POST", DOCS, &headers, &Value::Object(body).to_json()))
+        };
+        let all = rows(None);
+        assert!(all.len() > 2, "{scope:?}");
+        for (nth, row) in all.iter().enumerate() {
+            let mut filter: Object = [("value", Value::Array(order_values(row)))].into_iter().collect();
+            filter.set("rid", rid(row));
+            filter.set("exclude", true);
+            assert_eq!(rows(Some(filter)), all[nth + 1..], "{scope:?} after row {nth}");
+        }
+    }
+}
+
 /// `exclude` is false where a client leaves it out.
 #[test]
 fn a_filter_without_exclude_includes_its_values() {
