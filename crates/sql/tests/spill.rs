@@ -9,7 +9,7 @@ use quire_sql::{
     SqlError, TempSpace,
 };
 use quire_testkit::interpreter::{Interpreter, Json, agrees};
-use quire_testkit::random::{Expected, Random};
+use quire_testkit::random::{Expected, PARAMETERS, Random};
 use quire_value::{Limits, Value, text};
 
 const SEED_DEFAULT: u64 = 20_261_117;
@@ -36,7 +36,8 @@ fn environment(allowance: Allowance) -> Environment {
 
 /// The rows as text, without holding all of them.
 fn rows(query: &str, items: &[Value], allowance: Allowance) -> Result<Vec<String>, SqlError> {
-    let query = Query::compile(query, &Parameters::default(), &[])?.with_environment(environment(allowance));
+    let query =
+        Query::compile(query, &Parameters(parameters()), &[])?.with_environment(environment(allowance));
     run(&query, items)
 }
 
@@ -102,6 +103,10 @@ fn heavy(random: &mut Random) -> String {
     }
 }
 
+fn parameters() -> Vec<(String, Value)> {
+    PARAMETERS.iter().map(|(name, json)| ((*name).to_owned(), parse(json))).collect()
+}
+
 #[test]
 fn random_queries_with_little_memory_have_the_rows_of_those_with_enough() {
     let seed = std::env::var("QUIRE_SPILL_SEED").map_or(SEED_DEFAULT, |seed| seed.parse().expect("a number"));
@@ -109,7 +114,7 @@ fn random_queries_with_little_memory_have_the_rows_of_those_with_enough() {
     for round in seed..seed + ROUNDS {
         let mut random = Random::new(round);
         let items: Vec<Value> = (0..ITEMS).map(|id| parse(&random.item(id))).collect();
-        let interpreter = Interpreter::new(&items).with_time(NOW_TICKS);
+        let interpreter = Interpreter::new(&items).with_time(NOW_TICKS).with_parameters(&parameters());
         for _ in 0..QUERIES {
             let (text, answer) = if random.once_in(2) {
                 let query = random.query();

@@ -6,8 +6,11 @@
 
 mod calls; // every built-in function
 mod items;
+mod shapes; // whole queries of parts that fit together
 
 use std::fmt::Write as _;
+
+pub use self::shapes::{COMPUTED, PARAMETERS};
 
 /// A small generator: good enough to draw from, the same on every machine.
 pub struct Random(u64);
@@ -112,6 +115,9 @@ impl Random {
     }
 
     pub fn query(&mut self) -> RandomQuery {
+        if self.once_in(3) {
+            return self.shaped();
+        }
         match self.below(16) {
             0 => self.aggregates(),
             1 => self.groups(),

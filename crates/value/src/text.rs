@@ -2,12 +2,14 @@
 //!
 //! In: one value, white space around it, a UTF-8 byte order mark before it. [`Reader`] cuts the text into tokens, which become a [`Value`] (here) or
 //! a binary item (`item`) without another tree in between. Invariants, each tested against serde_json:
-//! 1. What is accepted is JSON by RFC 8259 in valid UTF-8, except that a lone surrogate escape becomes U+FFFD.
+//! 1. What is accepted is JSON by RFC 8259 in valid UTF-8, except that a lone surrogate escape becomes U+FFFD, and that a
+//!    string may contain raw tabs and line ends, as in the service ([`strict()`] has neither).
 //! 2. Nesting is counted before descending, so no text overflows the stack.
 //! 3. No object has two members of one name; finding that out is not quadratic.
 //! 4. Integers that fit i64 or u64 are exact; every other number is the nearest finite double.
 
 mod reader;
+mod strict; // for other readers of JSON
 
 use std::collections::HashSet;
 
@@ -15,6 +17,7 @@ use crate::order::SMALL_OBJECT_LEN_MAX;
 use crate::{Object, Value};
 
 pub(crate) use reader::{Reader, Refusal, Token};
+pub use strict::strict;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {

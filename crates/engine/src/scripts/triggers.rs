@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quire_resource::PartitionKey;
 use quire_script::{Call, ScriptRun, TriggerOperation};
+use quire_value::text::strict;
 use quire_value::{Item, Kind, Limits, Value};
 
 use super::attempts::{Allowance, Room};
@@ -191,7 +192,8 @@ impl Work<'_> {
         allowance: &Allowance<'_>,
     ) -> Result<Bytes, EngineError> {
         let Some(trigger) = &self.triggers.pre else { return Ok(body.clone()) };
-        let call = Call::PreTrigger { operation: self.triggers.operation, body: text_of(body)? };
+        let body = text_of(body)?;
+        let call = Call::PreTrigger { operation: self.triggers.operation, body: body.as_deref() };
         let left = self.call(trigger, call, transaction, allowance)?;
         Ok(Bytes::from(left.unwrap_or_default()))
     }
@@ -206,8 +208,8 @@ impl Work<'_> {
     ) -> Result<String, EngineError> {
         let Some(trigger) = &self.triggers.post else { return Ok(stored) };
         let response_body = Some(stored.as_str()).filter(|stored| !stored.is_empty());
-        let operation = self.triggers.operation;
-        let call = Call::PostTrigger { operation, request_body: text_of(sent)?, response_body };
+        let (operation, sent) = (self.triggers.operation, text_of(sent)?);
+        let call = Call::PostTrigger { operation, request_body: sent.as_deref(), response_body };
         Ok(self.call(trigger, call, transaction, allowance)?.unwrap_or_default())
     }
 
@@ -234,14 +236,14 @@ impl Work<'_> {
 }
 
 /// A delete has no body.
-fn text_of(body: &Bytes) -> Result<Option<&str>, EngineError> {
+fn text_of(body: &Bytes) -> Result<Option<String>, EngineError> {
     if body.is_empty() {
         return Ok(None);
     }
-    let text = std::str::from_utf8(body).map_err(|_| EngineError::BadRequest {
-        message: "The request payload is invalid. Ensure to provide a valid request payload.".to_owned(),
-    })?;
     // A script must be given what can be read: what is no JSON fails here as it does without a trigger.
     Item::from_json(body, Limits::default())?;
+    let text = String::from_utf8(strict(body).into_owned()).map_err(|_| EngineError::BadRequest {
+        message: "The request payload is invalid. Ensure to provide a valid request payload.".to_owned(),
+    })?;
     Ok(Some(text))
 }

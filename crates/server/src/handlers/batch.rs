@@ -15,7 +15,7 @@ use quire_engine::{
 use quire_resource::PartitionKeyError;
 
 use crate::handlers::items::{with_position, with_positions};
-use crate::handlers::{Call, HandlerResult};
+use crate::handlers::{Call, HandlerResult, response_format};
 use crate::wire::headers::Reply;
 use crate::wire::hybrid_row::{self, HybridRowError, OperationRow, ResultRow};
 use crate::wire::item_operations::{ItemResult, SentOperation, read_batch, write_results};
@@ -39,7 +39,7 @@ pub(crate) async fn run(call: &Call<'_>, database: &str, container: &str) -> Han
     } else {
         bulk(call, &container, operations).await?
     };
-    Ok(reply(&container, answer, is_binary))
+    Ok(reply(call, &container, answer, is_binary))
 }
 
 async fn atomic(
@@ -169,10 +169,15 @@ fn operation(number: usize, sent: SentOperation, want_body: bool) -> Result<Batc
     })
 }
 
-fn reply(container: &Arc<Container>, answer: Answer<Vec<OperationResult>>, is_binary: bool) -> Reply {
+fn reply(
+    call: &Call<'_>,
+    container: &Arc<Container>,
+    answer: Answer<Vec<OperationResult>>,
+    is_binary: bool,
+) -> Reply {
     let (charge, position) = (answer.charge, answer.position.as_ref());
     let results = match answer.result {
-        Ok(results) => results.into_iter().map(result).collect::<Vec<_>>(),
+        Ok(results) => results.into_iter().map(|done| result(call, done)).collect::<Vec<_>>(),
         Err(error) => {
             return with_position(Reply::failure(Failure::from(&error)), container, charge, position);
         }
@@ -191,11 +196,11 @@ fn reply(container: &Arc<Container>, answer: Answer<Vec<OperationResult>>, is_bi
     with_positions(reply.count(results.len()), container, charge, position)
 }
 
-fn result(result: OperationResult) -> ItemResult {
+fn result(call: &Call<'_>, result: OperationResult) -> ItemResult {
     match result.result {
         Ok(OperationDone { outcome, etag, body }) => {
             let etag = Some(etag).filter(|etag| !etag.is_empty());
-            ItemResult::done(status(outcome), result.charge, etag, body)
+            ItemResult::done(status(outcome), result.charge, etag, response_format::batch_item(call, body))
         }
         Err(error) => ItemResult::failed(&error, result.charge),
     }

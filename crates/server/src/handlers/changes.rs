@@ -52,7 +52,7 @@ pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str) -> Ha
     Ok(with_positions(reply, &container, answer.charge, answer.position.as_ref()))
 }
 
-fn mode(call: &Call<'_>) -> Result<FeedMode, HandlerError> {
+pub(crate) fn mode(call: &Call<'_>) -> Result<FeedMode, HandlerError> {
     let mode = call.text(&A_IM)?.unwrap_or_default().trim();
     match mode.to_ascii_lowercase().as_str() {
         "incremental feed" => latest_mode(call),

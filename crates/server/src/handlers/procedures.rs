@@ -10,6 +10,7 @@ use quire_engine::{
     Container, EngineError, ExecuteProcedure, ExecuteSystemProcedure, ScriptKind, SystemAddress,
     is_system_procedure,
 };
+use quire_value::text;
 
 use crate::handlers::{Call, HandlerResult, items};
 use crate::wire::headers::{Reply, script_names};
@@ -33,7 +34,7 @@ const URI_COMPONENT: &AsciiSet = &NON_ALPHANUMERIC
 /// It runs in one logical partition, with the body as its arguments.
 pub(crate) async fn execute(call: &Call<'_>, database: &str, container: &str, id: &str) -> HandlerResult {
     let container = call.owner_container(database, container)?;
-    let parameters = call.body()?;
+    let parameters = Bytes::from(text::strict(&call.body()?).into_owned());
     if parameters.len() > PARAMETER_BYTES_MAX {
         return Err(RequestError::BodyTooLarge { bytes_max: PARAMETER_BYTES_MAX }.into());
     }

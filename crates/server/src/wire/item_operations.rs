@@ -4,12 +4,14 @@
 //! array of operations in one container; a transaction is an object with such an array, and each of its operations names a
 //! container.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use hyper::StatusCode;
 use quire_engine::{EngineError, IndexingDirective, TransactionVerb};
 use quire_resource::PartitionKey;
 use quire_value::Number;
-use quire_value::text::write_string;
+use quire_value::text::{strict, write_string};
 use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::RawValue;
@@ -62,6 +64,7 @@ pub(crate) struct ItemResult {
 
 /// `[{"operationType":…}, …]`. The error says where.
 pub(crate) fn read_batch(text: &Bytes) -> Result<Vec<SentOperation>, serde_json::Error> {
+    let text = &strict_bytes(text);
     let operations: Vec<OperationJson<'_>> = serde_json::from_slice(text)?;
     let is_foreign = |operation: &OperationJson<'_>| operation.container.is_some();
     if operations.iter().any(is_foreign) {
@@ -78,11 +81,19 @@ pub(crate) fn read_transaction(text: &Bytes) -> Result<Vec<SentOperation>, serde
         #[serde(borrow)]
         operations: Vec<OperationJson<'a>>,
     }
+    let text = &strict_bytes(text);
     let TransactionJson { operations } = serde_json::from_slice(text)?;
     if operations.iter().any(|operation| operation.resource_type.is_some()) {
         return Err(serde_json::Error::custom("only an operation of a batch has a `resourceType`"));
     }
     operations.into_iter().map(|operation| operation.sent(text)).collect()
+}
+
+fn strict_bytes(text: &Bytes) -> Bytes {
+    match strict(text) {
+        Cow::Borrowed(part) => text.slice_ref(part),
+        Cow::Owned(text) => text.into(),
+    }
 }
 
 impl SentOperation {

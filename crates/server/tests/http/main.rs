@@ -5,12 +5,15 @@ mod client; // the server under test and a signing client
 
 mod account;
 mod batch;
+mod client_bodies;
+mod client_headers;
 mod clients;
 mod containers;
 mod databases;
 mod faults;
 mod items;
 mod jobs;
+mod merged_groups;
 mod not_supported;
 mod offers;
 mod partition_key_ranges;
@@ -19,6 +22,7 @@ mod queries;
 mod resume;
 mod script_runs;
 mod scripts;
+mod sessions;
 mod split;
 mod throttle;
 mod transactions;

@@ -295,11 +295,90 @@ fn resumed_after_every_row_the_result_is_the_same() {
             ("SELECT c.id FROM c ORDER BY c.doubled", 25),
             ("SELECT c.id FROM c ORDER BY c.doubled DESC", 25),
             ("SELECT DISTINCT c.id FROM c ORDER BY c.id", 25),
+            // Through a subquery that hands the item on, or names its parts.
+            ("SELECT VALUE s FROM (SELECT * FROM c WHERE c.c > 3) s ORDER BY s.id", 21),
+            ("SELECT VALUE s.id FROM (SELECT VALUE c FROM c) s ORDER BY s.a DESC", 25),
+            (
+                "SELECT VALUE r.I FROM (SELECT c.id AS I, c.b AS F, c.d AS N FROM c) r ORDER BY r.F, r.N DESC",
+                25,
+            ),
+            (
+                "SELECT VALUE r.I FROM (SELECT VALUE {I: c.id, F: c.b, N: c.d} FROM c) r ORDER BY r.F DESC, r.N",
+                25,
+            ),
             ("SELECT DISTINCT c.id, c.b FROM c ORDER BY c.b DESC", 25),
         ] {
             check(&client, query, count);
         }
     }
+}
+
+/// With a `rid`, the row of that item is the first one, or is left out where the client says so. Of an item that is not
+/// there any more the position remains.
+#[test]
+fn the_row_itself_is_left_out_on_request() {
+    for partitions in [1, 5] {
+        let client = with_values(partitions);
+        for query in [
+            "SELECT c.id FROM c ORDER BY c.b",
+            "SELECT c.id FROM c ORDER BY c.b DESC",
+            "SELECT c.id FROM c ORDER BY c.a, c.b, c.c",
+        ] {
+            let merge = Merge::new(&client, query);
+            for range in 0..merge.ranges.len() {
+                let all = merge.range(range, None, "-1");
+                for (nth, row) in all.iter().enumerate() {
+                    let values: Vec<Value> = order_values(row).iter().map(resume_value).collect();
+                    let from = |exclude: bool| {
+                        let mut filter: Object =
+                            [("value", Value::Array(values.clone()))].into_iter().collect();
+                        filter.set("rid", rid(row));
+                        filter.set("exclude", exclude);
+                        merge.range(range, Some(filter.into()), "2")
+                    };
+                    assert_eq!(from(false), all[nth..], "{query} from row {nth}");
+                    assert_eq!(from(true), all[nth + 1..], "{query} after row {nth}");
+                }
+            }
+        }
+    }
+}
+
+/// By partition key and by a range of effective keys as well as by range id.
+#[test]
+fn filters_hold_in_every_scope() {
+    let client = with_values(5);
+    let merge = Merge::new(&client, "SELECT c.id FROM c ORDER BY c.b DESC");
+    let one = [("x-ms-documentdb-partitionkey", "[\"3\"]")];
+    let part = [("x-ms-start-epk", ""), ("x-ms-end-epk", "0C")];
+    for scope in [&one[..], &part] {
+        let rows = |filter: Option<Object>| {
+            let mut body: Object = [("query", merge.query.as_str())].into_iter().collect();
+            if let Some(filter) = filter {
+                body.set("resumeFilter", filter);
+            }
+            let headers = [&[QUERY], scope].concat();
+            rows_of(&client.must(200, "POST", DOCS, &headers, &Value::Object(body).to_json()))
+        };
+        let all = rows(None);
+        assert!(all.len() > 2, "{scope:?}");
+        for (nth, row) in all.iter().enumerate() {
+            let mut filter: Object = [("value", Value::Array(order_values(row)))].into_iter().collect();
+            filter.set("rid", rid(row));
+            filter.set("exclude", true);
+            assert_eq!(rows(Some(filter)), all[nth + 1..], "{scope:?} after row {nth}");
+        }
+    }
+}
+
+/// `exclude` is false where a client leaves it out.
+#[test]
+fn a_filter_without_exclude_includes_its_values() {
+    let client = with_values(1);
+    let merge = Merge::new(&client, "SELECT c.id FROM c ORDER BY c.c");
+    let all = merge.range(0, None, "-1");
+    let filter: Object = [("value", Value::Array(vec![Value::from(20)]))].into_iter().collect();
+    assert_eq!(merge.range(0, Some(filter.into()), "-1"), all[20..]);
 }
 
 #[test]

@@ -225,6 +225,24 @@ fn a_procedure_that_takes_too_long() {
     client.must(404, "GET", "/dbs/d/colls/c/docs/i", &[KEY], "");
 }
 
+/// The limit is five seconds, for functions as for procedures.
+#[test]
+fn runs_of_some_seconds_are_within_the_limit() {
+    let client = Client::with_container(1);
+    client.must(201, "POST", ITEMS, &[KEY], r#"{"id":"i","pk":"p"}"#);
+    let waits = "function () { const end = Date.now() + 2500; while (Date.now() < end); return 7; }";
+    store(&client, "udfs", "waits", waits);
+    store(&client, "sprocs", "waits", waits);
+    std::thread::scope(|scope| {
+        let procedure = scope.spawn(|| run(&client, "waits", &[KEY], "[]"));
+        let headers = [KEY, ("x-ms-documentdb-isquery", "True")];
+        let rows = client.send("POST", ITEMS, &headers, r#"{"query":"SELECT VALUE udf.waits() FROM c"}"#);
+        assert!(rows.status == 200 && rows.body.contains("[7]"), "{}", rows.body);
+        let procedure = procedure.join().expect("no panic");
+        assert_eq!(procedure.status, 200, "{}", procedure.body);
+    });
+}
+
 #[test]
 fn parameters_as_they_are_sent() {
     let client = Client::with_container(1);

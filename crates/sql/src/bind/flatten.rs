@@ -11,19 +11,20 @@ use crate::syntax::ast::{
 
 use super::{aggregate_of, select_names};
 
-/// The query, without its subquery in FROM if that is possible.
-pub(crate) fn flatten(query: Query) -> Query {
+/// The query, without its subquery in FROM if that is possible. `computed` are names of computed properties: items have
+/// them, rows of a subquery that hands the item on do not.
+pub(crate) fn flatten(query: Query, computed: &[&str]) -> Query {
     let is_sorted = query.order_by.as_ref().is_some_and(|order_by| !order_by.rank);
     if !is_sorted {
         return query;
     }
-    match flat(&query) {
-        Some(flat) => flatten(flat),
+    match flat(&query, computed) {
+        Some(flat) => flatten(flat, computed),
         None => query,
     }
 }
 
-fn flat(query: &Query) -> Option<Query> {
+fn flat(query: &Query, computed: &[&str]) -> Option<Query> {
     let (first, joined) = query.from.as_ref()?.sources.split_first()?;
     let (Collection::Subquery(inner), Some(alias), false) = (&first.collection, &first.alias, first.iterate)
     else {
@@ -37,7 +38,7 @@ fn flat(query: &Query) -> Option<Query> {
         return None;
     }
     let value = row_of(inner, names.first()?)?;
-    let replace = Replace { alias: &alias.name, value: &value };
+    let replace = Replace { alias: &alias.name, value: &value, computed };
     let mut sources = inner.from.as_ref()?.sources.clone();
     for source in joined {
         sources.push(replace.source(source)?);
@@ -185,6 +186,7 @@ fn has_scope(expr: &Expr) -> bool {
 struct Replace<'q> {
     alias: &'q str,
     value: &'q Expr,
+    computed: &'q [&'q str],
 }
 
 impl Replace<'_> {
@@ -203,7 +205,7 @@ impl Replace<'_> {
         if root.name != self.alias {
             return Some(source.clone());
         }
-        let path = self.path(steps, source.span);
+        let path = self.path(steps, source.span)?;
         let (root, steps) = match &*path.kind {
             ExprKind::Identifier(name) => (name, Vec::new()),
             ExprKind::Path { base, steps } => match &*base.kind {
@@ -224,7 +226,7 @@ impl Replace<'_> {
         match &*expr.kind {
             ExprKind::Identifier(name) if name == self.alias => Some(self.value.clone()),
             ExprKind::Path { base, steps } => match &*base.kind {
-                ExprKind::Identifier(name) if name == self.alias => Some(self.path(steps, expr.span)),
+                ExprKind::Identifier(name) if name == self.alias => self.path(steps, expr.span),
                 _ => self.children(expr),
             },
             _ => self.children(expr),
@@ -242,7 +244,7 @@ impl Replace<'_> {
     }
 
     /// A member of a written-out object is the expression of that member.
-    fn path(&self, steps: &[Step], span: crate::syntax::lexer::Span) -> Expr {
+    fn path(&self, steps: &[Step], span: crate::syntax::lexer::Span) -> Option<Expr> {
         let mut value = self.value.clone();
         let mut steps = steps;
         while let (ExprKind::Object(members), Some(Step::Member(name) | Step::Quoted(name))) =
@@ -253,7 +255,10 @@ impl Replace<'_> {
             steps = &steps[1..];
         }
         if steps.is_empty() {
-            return value;
+            return Some(value);
+        }
+        if matches!(&*value.kind, ExprKind::Identifier(_)) && self.may_be_computed(&steps[0]) {
+            return None;
         }
         let kind = match *value.kind {
             ExprKind::Path { base, steps: mut own } => {
@@ -262,6 +267,13 @@ impl Replace<'_> {
             }
             kind => ExprKind::Path { base: Expr::new(kind, value.span), steps: steps.to_vec() },
         };
-        Expr::new(kind, span)
+        Some(Expr::new(kind, span))
+    }
+
+    fn may_be_computed(&self, step: &Step) -> bool {
+        match step {
+            Step::Member(name) | Step::Quoted(name) => self.computed.contains(&name.as_str()),
+            Step::Index(_) => !self.computed.is_empty(),
+        }
     }
 }

@@ -118,13 +118,20 @@ fn average(call: &Call<'_>) -> Option<Value> {
     Some(Value::from(numbers.iter().sum::<f64>() / numbers.len() as f64))
 }
 
+/// One of the elements as it is, or the mean of two.
 fn median(call: &Call<'_>) -> Option<Value> {
-    let mut numbers = numbers(call).filter(|numbers| !numbers.is_empty())?;
-    numbers.sort_by(f64::total_cmp);
-    let middle = numbers.len() / 2;
-    let median =
-        if numbers.len() % 2 == 1 { numbers[middle] } else { (numbers[middle - 1] + numbers[middle]) / 2.0 };
-    Some(Value::from(median))
+    call.build(call.value_ref(0)?.len() * size_of::<&Value>())?;
+    let mut sorted: Vec<&Value> = call.array(0)?.iter().collect();
+    if sorted.is_empty() || !sorted.iter().all(|element| element.as_number().is_some()) {
+        return None;
+    }
+    sorted.sort_by(|left, right| left.total_cmp(right));
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 {
+        return Some(sorted[middle].clone());
+    }
+    let (low, high) = (sorted[middle - 1].as_number()?.as_f64(), sorted[middle].as_number()?.as_f64());
+    Some(Value::from((low + high) / 2.0))
 }
 
 fn primitives<'a>(call: &Call<'a>) -> Option<&'a [Value]> {

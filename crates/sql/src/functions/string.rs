@@ -138,6 +138,9 @@ fn index_of(call: &Call<'_>) -> Option<Value> {
     if start > utf16::length(text) {
         return Some(Value::from(-1));
     }
+    if find.is_empty() {
+        return Some(Value::from(start as i64));
+    }
     let from = utf16::byte_at(text, start);
     let found = text[from..].find(find);
     Some(position(text, found.map(|at| from + at)))
@@ -147,8 +150,12 @@ fn index_of(call: &Call<'_>) -> Option<Value> {
 fn last_index_of(call: &Call<'_>) -> Option<Value> {
     let (text, find) = (call.string(0)?, call.string(1)?);
     let last = call.optional(2, i64::MAX, Call::integer)?;
+    let end = usize::try_from(last.saturating_add(1)).unwrap_or(0);
+    if find.is_empty() {
+        return Some(Value::from(utf16::length(text).min(end) as i64));
+    }
     // Half a surrogate pair is after the position.
-    let end = utf16::byte_before(text, usize::try_from(last.saturating_add(1)).unwrap_or(0));
+    let end = utf16::byte_before(text, end);
     Some(position(text, text[..end].rfind(find)))
 }
 

@@ -73,9 +73,8 @@ impl Query {
         allowance.memory().take(text.len().saturating_mul(TEXT_COPIES))?;
         let meter = allowance.meter();
         let syntax = parser::parse(text).map_err(|diagnostic| SqlError::Compile(vec![diagnostic]))?;
-        // Rows of a subquery have no computed properties; items do.
-        let syntax = if schema.computed.is_empty() { flatten::flatten(syntax) } else { syntax };
         let names: Vec<&str> = schema.computed.iter().map(|(name, _)| name.as_str()).collect();
+        let syntax = flatten::flatten(syntax, &names);
         let Bound { query: mut bound, ranking, uses_clock, is_deterministic } =
             bind::bind(&syntax, text, parameters, &names, schema, &meter)?;
         fold::fold_query(&mut bound, allowance);

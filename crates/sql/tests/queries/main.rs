@@ -2,6 +2,7 @@
 
 mod hybrid;
 mod merge;
+mod random_plans;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -187,12 +187,8 @@ fn unary(operator: UnaryOperator, value: Maybe) -> Maybe {
     match operator {
         UnaryOperator::Not => truth(logical(&value).map(|value| !value)),
         UnaryOperator::Plus => value.filter(Json::is_number),
-        UnaryOperator::Minus => match value? {
-            Json::Integer(value) if i64::try_from(-value).is_ok() && value != 0 => {
-                Some(Json::Integer(-value))
-            }
-            value => Some(Json::number(-value.as_f64()?)),
-        },
+        // Arithmetic is that of doubles; the sign of a literal is part of the literal.
+        UnaryOperator::Minus => Some(Json::number(-value?.as_f64()?)),
         UnaryOperator::BitNot => Some(Json::Integer(i128::from(!to_int32(&value?)?))),
     }
 }

@@ -140,5 +140,5 @@ pub fn agrees(expected: &Json, found: &Json, tolerance: f64) -> bool {
 }
 
 fn is_large(value: &Json) -> bool {
-    matches!(value, Json::Integer(value) if value.unsigned_abs() > 1 << 53)
+    matches!(value, Json::Integer(value) if value.unsigned_abs() >= 1 << 53)
 }

@@ -25,6 +25,8 @@ impl Random {
             format!("{{\"k\":{},\"v\":{}}}", quoted(random.pick(STRINGS)), random.number())
         });
         self.member(&mut members, "l", 6, list);
+        let big = self.big_member();
+        self.member(&mut members, "big", 3, big);
         let odd = self.number();
         self.member(&mut members, "odd name", 3, odd);
         for (name, value) in self.special_members() {
