@@ -17,7 +17,7 @@ mod tarball; // binary, manual pages, completions
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::command::{self, Tally, root, target_dir};
 use archive::{Compression, Entry};
@@ -54,6 +54,10 @@ pub struct Packed {
     npm: PathBuf,
 }
 
+const IMAGE_BYTES_MAX: u64 = 30_000_000;
+/// Of those for package managers.
+const PACKAGE_BYTES_MAX: u64 = 15_000_000;
+
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
 /// Builds, packs and tries. The files are in `target/dist`.
@@ -63,7 +67,21 @@ pub fn run() -> Result<Tally> {
     for file in packed.files() {
         println!("{:>9} KB  {}", std::fs::metadata(file)?.len() / 1024, file.display());
     }
+    check_sizes(&packed)?;
     check::run(&packed)
+}
+
+fn check_sizes(packed: &Packed) -> Result<()> {
+    let limits = [
+        (&packed.image, IMAGE_BYTES_MAX),
+        (&packed.wheel, PACKAGE_BYTES_MAX),
+        (&packed.npm, PACKAGE_BYTES_MAX),
+    ];
+    for (file, bytes_max) in limits {
+        let bytes = std::fs::metadata(file)?.len();
+        ensure!(bytes <= bytes_max, "{} has {bytes} bytes, at most {bytes_max} are wanted", file.display());
+    }
+    Ok(())
 }
 
 /// In the test command: the program of the other suites is packed, which takes no time to build.
