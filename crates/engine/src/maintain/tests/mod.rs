@@ -3,6 +3,7 @@
 mod deletes; // what becomes of referrers
 mod generate; // random models and items
 mod hot; // many writers of one target
+mod paths; // batches, transactions, scripts, sweeps, splits
 mod random; // random writes of all kinds
 mod refusals; // every refusal, with its message
 mod values; // owned values, answers, charges
