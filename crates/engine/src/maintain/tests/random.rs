@@ -129,6 +129,7 @@ fn one_writer_after_the_other() {
             step(&bench, &mut chance, &mut tally.lock());
             bench.check(&format!("seed {seed}, step {at}"));
         }
+        bench.verify(&format!("seed {seed}"));
     }
     let tally = tally.into_inner();
     assert!(tally.accepted > 400, "{} writes were accepted", tally.accepted);
@@ -151,5 +152,32 @@ fn many_writers_at_once() {
             }
         });
         bench.check(&format!("seed {seed}"));
+        bench.verify(&format!("seed {seed}"));
+    }
+}
+
+/// What a restore makes again of the items is what the writes had made.
+#[test]
+fn a_restored_backup_has_all_rows_and_goes_on() {
+    for seed in 200..206 {
+        let mut bench = Bench::new(5, KEYS, &model_of(seed));
+        let (mut chance, mut tally) = (Chance(seed), Tally::default());
+        for _ in 0..60 {
+            step(&bench, &mut chance, &mut tally);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let backup = folder.path().join("backup");
+        bench.engine.backup(&backup).unwrap();
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        crate::restore(&backup, &*storage).unwrap();
+        let options = options(&bench.clock, 5);
+        (bench.engine, bench.storage) = (Engine::open(Arc::clone(&storage), options).unwrap(), storage);
+        bench.check(&format!("seed {seed}, restored"));
+        bench.verify(&format!("seed {seed}, restored"));
+        for _ in 0..40 {
+            step(&bench, &mut chance, &mut tally);
+        }
+        bench.check(&format!("seed {seed}, gone on"));
+        bench.verify(&format!("seed {seed}, gone on"));
     }
 }
