@@ -192,6 +192,8 @@ impl Unit<'_> {
             Effect::RemoveReferences => self.without_references(at, target, link)?,
         };
         self.slots[at].is_changed = true;
+        let name = &self.ground.link_declaration(link).name;
+        self.slots[at].note_owner(name);
         self.set_after(at, after)?;
         progress.queue.push_back(at);
         Ok(())

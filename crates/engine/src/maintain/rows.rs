@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use quire_model::IfMatch;
 use quire_storage::{Op, Snapshot};
 
 use super::Unit;
@@ -154,6 +155,7 @@ impl Unit<'_> {
             tuples: &after.tuples,
             indexed,
             own_etag: after.own_etag,
+            maintained: slot.maintained(self.ground.model.model().if_match == IfMatch::Client)?,
         };
         match before {
             None => rows.create(slot.rid, version)?,

@@ -47,6 +47,8 @@ impl Unit<'_> {
             None => after,
             Some((_, owner)) => {
                 slot.is_changed = true;
+                let owners = placed.iter().zip(owned).filter(|(placed, _)| **placed == Placed::Changed);
+                owners.for_each(|(_, own)| slot.note_owner(&own.owner));
                 let container = &ground.sites[slot.site].container.definition.id;
                 let body = body_of(&value, &after.body, &owner.owner, container)?;
                 After { body, ..after }

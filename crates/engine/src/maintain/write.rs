@@ -154,7 +154,7 @@ impl Attempt<'_> {
     fn run(&self, request: &mut Request<'_>, locks: &mut LockSet) -> Result<Outcome, EngineError> {
         let ground = self.ground;
         let (snapshot, moment) = (&*ground.snapshot, &ground.sites[0].moment);
-        let looked = request.look(self.shared, snapshot, moment)?;
+        let looked = request.look(self.shared, snapshot, moment, ground.model.model().if_match)?;
         let in_the_way = request.in_the_way(snapshot, moment, &looked);
         let fan_out_max = ground.model.model().fan_out_max as usize;
         let mut unit = Unit::new(ground, if self.leaves_to_jobs { 0 } else { fan_out_max });

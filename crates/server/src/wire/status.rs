@@ -609,6 +609,13 @@ mod tests {
                 EngineError::Sql(SqlError::TempDiskFull),
                 EngineError::Sql(SqlError::TempIo { message: "broken".to_owned() }),
                 EngineError::Sql(SqlError::Cancelled),
+                EngineError::RefusedByModel(ItemError::TooManyReferences { link: text("l") }),
+                EngineError::RefusedByModel(ItemError::DeletionPending { id: text("a1"), job: text("j-7") }),
+                EngineError::RefusedByModel(ItemError::WindowKeyTwice {
+                    window: text("w"),
+                    path: text("/c"),
+                    key: text("1"),
+                }),
                 EngineError::CrossPartitionRefused,
                 EngineError::CrossPartitionAggregate,
                 EngineError::Sql(SqlError::UserFunction { name: text("tax"), message: text("Say why.") }),
