@@ -266,7 +266,7 @@ impl Unit<'_> {
         for target in others {
             let own = differences.get_or_insert_with(|| TargetDifferences::new(&self.ground.model));
             let found = self.stored_target(target.link, &target.key)?;
-            let container = self.ground.sites[self.ground.to_site(target.link)].container;
+            let container = self.ground.sites[self.ground.target_site(target.link)].container;
             own.add(target.clone(), container, found.as_ref())?;
         }
         Ok(differences)
