@@ -36,6 +36,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "partition",
             "catalog",
             "items",
+            "links",
+            "maintain",
             "query",
             "feed",
             "transactions",

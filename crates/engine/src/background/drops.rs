@@ -148,7 +148,8 @@ impl Drops {
         for partition in state.container(container).iter().flat_map(|found| found.partitions.all()) {
             drop(partition.sequencer.hold()?);
         }
-        let found = keys::declaration_ranges(container, declaration, IndexId::of_link(declaration).0);
+        let rows = keys::DeclarationKeys { container, declaration };
+        let found = rows.ranges(IndexId::of_link(declaration).0);
         ranges.extend(found.into_iter().map(|(space, prefix)| DroppedRange::Rows { space, prefix }));
         Ok(())
     }

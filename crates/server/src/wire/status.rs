@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use quire_engine::{Diagnostic, EngineError, ScriptError, SqlError, StorageError};
+use quire_engine::{Diagnostic, EngineError, ItemError, ScriptError, SqlError, StorageError};
 use quire_resource::{ContainerError, PartitionKeyError};
 use quire_value::text::write_string;
 
@@ -148,6 +148,7 @@ impl From<&EngineError> for Failure {
             HashCollision => sub(409, 3302, "Two partition keys with the same hash hold the same id."),
             PreconditionFailed => wire(412, PRECONDITION_FAILED),
             ModelInvalid(error) => wire(400, error.to_string()),
+            RefusedByModel(error) => refused_by_model(error),
             ModelInUse { .. } => wire(409, error.to_string()),
             JobRefuses { .. } => coded(409, "JobNotCancellable", error.to_string()),
             PatchConditionNotMet => sub(412, 1110, PRECONDITION_FAILED),
@@ -189,7 +190,7 @@ impl From<&EngineError> for Failure {
             Unresolved => retry(503, None, RETRY_OVERLOADED_MS, "The outcome of a write is not known yet."),
             BackupRunning => wire(409, error.to_string()),
             StorageNotEmpty | NewerFormat { .. } | BadBackup { .. } => wire(400, error.to_string()),
-            Corrupt { .. } | Io { .. } => internal(error),
+            Corrupt { .. } | Io { .. } | UnderModel => internal(error),
         }
     }
 }
@@ -500,6 +501,16 @@ fn sub(status: u16, substatus: u32, message: impl Into<String>) -> Failure {
     Failure { substatus: Some(substatus), ..wire(status, message) }
 }
 
+/// The model's own table of statuses.
+fn refused_by_model(error: &ItemError) -> Failure {
+    let message = error.to_string();
+    match error.status() {
+        (449, substatus) => retry(449, Some(substatus.into()), RETRY_CONTENDED_MS, message),
+        (status, 0) => wire(status, message),
+        (status, substatus) => sub(status, substatus.into(), message),
+    }
+}
+
 fn retry(status: u16, substatus: Option<u32>, retry_after_ms: u32, message: impl Into<String>) -> Failure {
     Failure { substatus, retry_after_ms: Some(retry_after_ms), ..wire(status, message) }
 }
@@ -613,6 +624,13 @@ mod tests {
                 EngineError::Sql(SqlError::TempDiskFull),
                 EngineError::Sql(SqlError::TempIo { message: "broken".to_owned() }),
                 EngineError::Sql(SqlError::Cancelled),
+                EngineError::RefusedByModel(ItemError::TooManyReferences { link: text("l") }),
+                EngineError::RefusedByModel(ItemError::DeletionPending { id: text("a1"), job: text("j-7") }),
+                EngineError::RefusedByModel(ItemError::WindowKeyTwice {
+                    window: text("w"),
+                    path: text("/c"),
+                    key: text("1"),
+                }),
                 EngineError::CrossPartitionRefused,
                 EngineError::CrossPartitionAggregate,
                 EngineError::Sql(SqlError::UserFunction { name: text("tax"), message: text("Say why.") }),
@@ -756,6 +774,12 @@ mod tests {
                     503 {"code":"ServiceUnavailable","message":"The temporary files of the query could not be read or written.\r\nActivityId: ID, AGENT"}
                 Sql(Cancelled)
                     408 {"code":"RequestTimeout","message":"the query was cancelled\r\nActivityId: ID, AGENT"}
+                RefusedByModel(TooManyReferences { link: "l" })
+                    400/6105 {"code":"BadRequest","message":"TooManyReferences: 'l' takes at most 1,000 references of one item.\r\nActivityId: ID, AGENT"}
+                RefusedByModel(DeletionPending { id: "a1", job: "j-7" })
+                    449/6106 retry after 10 ms {"code":"RetryWith","message":"DeletionPending: references to 'a1' are still being removed (j-7).\r\nActivityId: ID, AGENT"}
+                RefusedByModel(WindowKeyTwice { window: "w", path: "/c", key: "1" })
+                    400 {"code":"BadRequest","message":"WindowKeyTwice: two elements at /c have the key 1, by which 'w' tells them apart.\r\nActivityId: ID, AGENT"}
                 CrossPartitionRefused
                     400 {"code":"BadRequest","message":"Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.\r\nActivityId: ID, AGENT"}
                 CrossPartitionAggregate

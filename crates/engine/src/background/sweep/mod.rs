@@ -24,6 +24,7 @@ use super::{Interrupted, Next, Turn, Work, Worker};
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
 use crate::items::remove::{Removal, remove_gone};
+use crate::maintain;
 use crate::runtime::Shared;
 use crate::runtime::signals::Signal;
 use crate::store::keys;
@@ -237,7 +238,10 @@ pub(super) fn remove_items(
     container: &Container,
     rids: &[u64],
 ) -> Result<Removal, EngineError> {
-    remove_gone(shared, container, rids)
+    match container.partitions.is_modelled() {
+        true => maintain::remove::remove_gone(shared, container, rids),
+        false => remove_gone(shared, container, rids),
+    }
 }
 
 /// A fifth of the time when the sweep is as far as the clock, half of it when it is not, all of it when it stays behind.

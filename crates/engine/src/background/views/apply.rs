@@ -144,7 +144,7 @@ impl<'a> ViewItem<'a> {
 
     fn version<'b>(&'b self, indexes: &Indexes, body: &'b Body, rid: u64) -> NewVersion<'b> {
         let indexed = Indexed::new(indexes, IndexingDirective::Default, body.item.root(), rid);
-        NewVersion { id_key: &self.id_key, body, tuples: &[], indexed, own_etag: None }
+        NewVersion { id_key: &self.id_key, body, tuples: &[], indexed, own_etag: None, maintained: None }
     }
 }
 
@@ -205,5 +205,5 @@ fn prepare(
         }
     }
     let writes = partitions.iter().map(|partition| Arc::clone(&partition.sequencer)).zip(writes);
-    Ok(Work { writes: writes.filter(|(_, writes)| !writes.is_empty()).collect() })
+    Ok(Work { writes: writes.filter(|(_, writes)| !writes.is_empty()).collect(), differences: None })
 }
