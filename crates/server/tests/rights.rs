@@ -98,6 +98,10 @@ const OPERATIONS: &str = "
 /_quire/faults                  DELETE  any                     write-server
 /_quire/faults/1                DELETE  any                     write-server
 /_quire/dbs/d/transaction       POST    any                     write-server
+/_quire/dbs/d/model             GET     any                     read-server
+/_quire/dbs/d/model             PUT     any                     write-server
+/_quire/dbs/d/model             DELETE  any                     write-server
+/_quire/dbs/d/model/status      GET     any                     read-server
 /_quire/dbs/d/colls/c/view      GET     any                     read-server
 /_quire/dbs/d/colls/c/view/rebuild       POST  any              write-server
 /_quire/dbs/d/colls/c/partitions         GET   any              read-server

@@ -25,7 +25,7 @@ use crate::partition::PartitionSet;
 use crate::store::keys::CATALOG;
 
 const DECLARATION_NUMBER_MAX: u64 = u32::MAX as u64;
-/// The kind of job that builds declarations. Its payload is their numbers, 4 bytes each, little-endian.
+/// The kind of job that builds declarations: all those whose state names the job.
 pub(crate) const BUILD: &str = "build";
 
 /// A container, and what the model says of it from a commit on.
@@ -37,6 +37,13 @@ impl Catalog {
         let state = self.state.load();
         let database = state.databases.find(database).ok_or_else(|| not_found("database", database))?;
         Ok(resource(database))
+    }
+
+    /// The model of a database by its name or rid; `None` where there is none.
+    pub(crate) fn named_model(&self, database: &str) -> Result<Option<Arc<DatabaseModel>>, EngineError> {
+        let state = self.state.load();
+        let database = state.databases.find(database).ok_or_else(|| not_found("database", database))?;
+        Ok(database.model.clone())
     }
 
     /// The model of a database by its number; `None` where there is none.
@@ -312,7 +319,8 @@ fn resource_of(model: &DatabaseModel) -> ModelResource {
 
 fn check(condition: &ModelCondition, database: &DatabaseEntry) -> Result<(), EngineError> {
     let (current, exists) = (resource(database), database.model.is_some());
-    let matches = |tag: &str| if tag == "*" { exists } else { tag == current.etag };
+    let is_etag = |tag: &str| tag == current.etag || tag == current.etag.trim_matches('"');
+    let matches = |tag: &str| if tag == "*" { exists } else { is_etag(tag) };
     let fails = condition.if_match.as_deref().is_some_and(|tag| !matches(tag))
         || condition.if_none_match.as_deref().is_some_and(matches);
     if fails { Err(EngineError::PreconditionFailed) } else { Ok(()) }

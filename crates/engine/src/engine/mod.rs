@@ -6,6 +6,7 @@ mod background; // control of background work
 mod feed; // the change feed, waiting for changes
 mod items; // single items
 mod jobs; // durable work
+mod model; // models of databases
 mod pages; // lists and queries
 mod scripts; // stored procedures
 mod transactions; // batches, transactions over items of a database

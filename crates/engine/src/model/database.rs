@@ -137,11 +137,28 @@ impl DeclarationState {
         matches!(self, DeclarationState::Failed { .. })
     }
 
+    pub fn name(&self) -> &'static str {
+        match self {
+            DeclarationState::Building { .. } => "building",
+            DeclarationState::Active => "active",
+            DeclarationState::Failed { .. } => "failed",
+        }
+    }
+
     /// The job that builds it.
     pub fn job(&self) -> Option<JobId> {
         match self {
             DeclarationState::Building { job, .. } => Some(*job),
             DeclarationState::Active | DeclarationState::Failed { .. } => None,
+        }
+    }
+}
+
+impl BuildPhase {
+    pub fn name(self) -> &'static str {
+        match self {
+            BuildPhase::Index => "index",
+            BuildPhase::Values => "values",
         }
     }
 }

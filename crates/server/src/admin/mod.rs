@@ -24,6 +24,7 @@ pub(crate) mod endpoints; // those that the program around the server adds
 pub(crate) mod faults;
 pub(crate) mod health; // live and ready
 pub(crate) mod metrics;
+pub(crate) mod model;
 pub(crate) mod partitions;
 pub(crate) mod transaction;
 pub(crate) mod views;

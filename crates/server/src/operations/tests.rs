@@ -67,6 +67,8 @@ fn verbs_of_the_server() {
             "faults",
             "faults/1",
             "dbs/d/transaction",
+            "dbs/d/model",
+            "dbs/d/model/status",
             "dbs/d/colls/c/view",
             "dbs/d/colls/c",
         ],
@@ -77,6 +79,8 @@ fn verbs_of_the_server() {
             faults: GET HEAD POST DELETE
             faults/1: DELETE
             dbs/d/transaction: POST
+            dbs/d/model: GET HEAD PUT DELETE
+            dbs/d/model/status: GET HEAD
             dbs/d/colls/c/view: GET HEAD
             dbs/d/colls/c: none
         "#]],

@@ -10,6 +10,7 @@ mod containers;
 mod databases;
 mod faults;
 mod items;
+mod model;
 mod not_supported;
 mod offers;
 mod partition_key_ranges;
