@@ -31,7 +31,7 @@ pub use background::{WorkerState, WorkerStatus};
 pub use catalog::{Catalog, Container, ContainerScripts};
 pub use engine::Engine;
 pub use indexes::vectors::VectorIndexStatus;
-pub use jobs::{JobControl, JobProgress, JobState, JobStatus, JobWatch};
+pub use jobs::{JobControl, JobCount, JobProgress, JobState, JobStatus, JobWatch};
 pub use maintenance::backup::BackupReport;
 pub use maintenance::restore::{RestoreReport, restore};
 pub use maintenance::verify::{VerifyReport, verify, verify_backup};

@@ -5,6 +5,7 @@
 //! row, so they cannot differ. A combination that no row names is refused: nothing is allowed by default.
 
 use hyper::{HeaderMap, Method};
+use quire_engine::JobControl;
 use quire_engine::ScriptKind::StoredProcedure;
 
 use crate::admin::AdminRoute::{self, Authority, Endpoint, Quire};
@@ -399,6 +400,13 @@ ListFaults: GET Quire(["faults"]),                                              
 CreateFault: POST Quire(["faults"]),                                                            WriteServer, Memory => admin::faults::create(call);
 DeleteFaults: DELETE Quire(["faults"]),                                                         WriteServer, Memory => admin::faults::delete_all(call);
 DeleteFault: DELETE Quire(["faults", id]),                                                      WriteServer, Memory => admin::faults::delete(call, id);
+
+ListJobs: GET Quire(["jobs"]),                                                                  ReadServer,  Read => admin::jobs::list(call).await;
+ReadJob: GET Quire(["jobs", id]),                                                               ReadServer,  Read => admin::jobs::read(call, id).await;
+PauseJob: POST Quire(["jobs", id, "pause"]),                                                    WriteServer, Write => admin::jobs::control(call, id, JobControl::Pause).await;
+ResumeJob: POST Quire(["jobs", id, "resume"]),                                                  WriteServer, Write => admin::jobs::control(call, id, JobControl::Resume).await;
+CancelJob: POST Quire(["jobs", id, "cancel"]),                                                  WriteServer, Write => admin::jobs::control(call, id, JobControl::Cancel).await;
+UndoJob: POST Quire(["jobs", id, "undo"]),                                                      WriteServer, Write => admin::jobs::control(call, id, JobControl::Undo).await;
 
 RunTransaction: POST Quire(["dbs", database, "transaction"]),                                   WriteServer, Write => admin::transaction::run(call, database).await;
 ReadModel: GET Quire(["dbs", database, "model"]),                                               ReadServer,  Memory => admin::model::read(call, database);

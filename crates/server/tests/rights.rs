@@ -97,6 +97,12 @@ const OPERATIONS: &str = "
 /_quire/faults                  POST    any                     write-server
 /_quire/faults                  DELETE  any                     write-server
 /_quire/faults/1                DELETE  any                     write-server
+/_quire/jobs                    GET     any                     read-server
+/_quire/jobs/j-1                GET     any                     read-server
+/_quire/jobs/j-1/pause          POST    any                     write-server
+/_quire/jobs/j-1/resume         POST    any                     write-server
+/_quire/jobs/j-1/cancel         POST    any                     write-server
+/_quire/jobs/j-1/undo           POST    any                     write-server
 /_quire/dbs/d/transaction       POST    any                     write-server
 /_quire/dbs/d/model             GET     any                     read-server
 /_quire/dbs/d/model             PUT     any                     write-server

@@ -66,6 +66,10 @@ fn verbs_of_the_server() {
             "metrics",
             "faults",
             "faults/1",
+            "jobs",
+            "jobs/j-1",
+            "jobs/j-1/pause",
+            "jobs/j-1/stop",
             "dbs/d/transaction",
             "dbs/d/model",
             "dbs/d/model/status",
@@ -78,6 +82,10 @@ fn verbs_of_the_server() {
             metrics: GET HEAD
             faults: GET HEAD POST DELETE
             faults/1: DELETE
+            jobs: GET HEAD
+            jobs/j-1: GET HEAD
+            jobs/j-1/pause: POST
+            jobs/j-1/stop: none
             dbs/d/transaction: POST
             dbs/d/model: GET HEAD PUT DELETE
             dbs/d/model/status: GET HEAD
