@@ -41,6 +41,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "feed",
             "transactions",
             "scripts",
+            "integrity",
             "background",
             "engine",
             "maintenance",

@@ -20,8 +20,8 @@ pub use items::{
     Answer, IndexingDirective, ItemRead, ItemWritten, PartitionInfo, Position, ReadItem, WriteItem, WriteKind,
 };
 pub use model::{
-    BuildProgress, DeclarationStatus, LastCheck, ModelCondition, ModelResource, ModelStatus, ModelWritten,
-    PendingFanOut,
+    BuildProgress, CheckModel, DeclarationStatus, DryRunEstimates, LastCheck, ModelCondition, ModelDryRun,
+    ModelResource, ModelStatus, ModelWritten, PendingFanOut,
 };
 pub use options::{Clock, Options, QueryMemoryLimits, ScriptOptions};
 pub use pages::{

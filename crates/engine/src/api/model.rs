@@ -89,3 +89,34 @@ pub struct PendingFanOut {
     /// Referrers that are left, at most.
     pub remaining: u64,
 }
+
+/// What is to be checked, or repaired.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CheckModel {
+    /// Names of declarations; `None`: all of them.
+    pub declarations: Option<Vec<String>>,
+    /// Examples of each finding, at most.
+    pub examples_max: usize,
+    /// A model that is not declared, in place of the database's.
+    pub model: Option<Value>,
+    /// A repair takes away references without a target.
+    pub remove_dangling: bool,
+}
+
+/// What a put of a model would come to.
+#[derive(Clone, Debug)]
+pub struct ModelDryRun {
+    /// As it would be answered.
+    pub model: Object,
+    pub difference: Difference,
+    pub warnings: Vec<Warning>,
+    pub estimates: DryRunEstimates,
+}
+
+#[derive(Clone, Debug)]
+pub enum DryRunEstimates {
+    /// One object for each declaration that would be built.
+    Made(Value),
+    /// The job that makes them: there are many items.
+    Job(String),
+}

@@ -18,9 +18,12 @@ use quire_storage::Storage;
 use crate::api::{EngineError, Options};
 use crate::background::split::{Splits, Splitter};
 use crate::background::views::Views;
-use crate::background::{IndexBuilds, JobRunner, Reclaim, Sweep, VectorIndexes, Worker, WorkerStatus};
+use crate::background::{
+    Checks, IndexBuilds, JobRunner, Reclaim, Sweep, VectorIndexes, Worker, WorkerStatus,
+};
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
+use crate::jobs::JobKind;
 use crate::runtime::Shared;
 use crate::store::watched::Watched;
 
@@ -61,7 +64,8 @@ impl Engine {
             watched: Arc::clone(&watched),
         };
         let splits = Splits::start(splitter)?;
-        let jobs = JobRunner::start(&shared.jobs, Vec::new())?;
+        let kinds: Vec<Arc<dyn JobKind>> = vec![Arc::new(Checks::new(&shared, &catalog))];
+        let jobs = JobRunner::start(&shared.jobs, kinds)?;
         Ok(Engine {
             shared,
             catalog,

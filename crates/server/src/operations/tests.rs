@@ -73,6 +73,7 @@ fn verbs_of_the_server() {
             "dbs/d/transaction",
             "dbs/d/model",
             "dbs/d/model/status",
+            "dbs/d/model/check",
             "dbs/d/colls/c/view",
             "dbs/d/colls/c",
         ],
@@ -89,6 +90,7 @@ fn verbs_of_the_server() {
             dbs/d/transaction: POST
             dbs/d/model: GET HEAD PUT DELETE
             dbs/d/model/status: GET HEAD
+            dbs/d/model/check: POST
             dbs/d/colls/c/view: GET HEAD
             dbs/d/colls/c: none
         "#]],
