@@ -193,7 +193,8 @@ fn every_problem_with_its_examples() {
         clean false, items 4, references 2
         "sequel" "dangling" 1
         "sequel" "duplicate-key" 1
-    "#]].assert_eq(&lines(&check(&engine, only).unwrap()));
+    "#]]
+    .assert_eq(&lines(&check(&engine, only).unwrap()));
     let unknown = CheckModel { declarations: Some(vec!["other".to_owned()]), ..of_model(LIBRARY) };
     assert!(matches!(check(&engine, unknown), Err(EngineError::BadRequest { .. })));
     assert!(matches!(check(&engine, of_model("{}")), Err(EngineError::ModelInvalid(_))));
