@@ -1,6 +1,8 @@
 //! Work that nobody waits for, each kind on a thread of its own ([`Worker`]).
 
+mod builds; // making what declarations of models maintain
 pub(crate) mod checks; // whether items are what a model says
+mod fan_outs; // what the change of a target means for many referrers
 pub(crate) mod index_builds; // bringing items up to date after a change of policy
 mod jobs; // running jobs that clients watch
 mod reclaim; // removing the rows of what was deleted
@@ -10,7 +12,9 @@ pub(crate) mod vector_indexes; // building vector indexes, and what has changed 
 pub(crate) mod views; // containers maintained from others
 mod worker; // a thread that goes on after errors and panics
 
+pub(crate) use builds::Builds;
 pub(crate) use checks::Checks;
+pub(crate) use fan_outs::FanOuts;
 pub(crate) use index_builds::IndexBuilds;
 pub(crate) use jobs::JobRunner;
 pub(crate) use reclaim::Reclaim;

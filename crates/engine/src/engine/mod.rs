@@ -19,7 +19,7 @@ use crate::api::{EngineError, Options};
 use crate::background::split::{Splits, Splitter};
 use crate::background::views::Views;
 use crate::background::{
-    Checks, IndexBuilds, JobRunner, Reclaim, Sweep, VectorIndexes, Worker, WorkerStatus,
+    Builds, Checks, FanOuts, IndexBuilds, JobRunner, Reclaim, Sweep, VectorIndexes, Worker, WorkerStatus,
 };
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
@@ -64,7 +64,11 @@ impl Engine {
             watched: Arc::clone(&watched),
         };
         let splits = Splits::start(splitter)?;
-        let kinds: Vec<Arc<dyn JobKind>> = vec![Arc::new(Checks::new(&shared, &catalog))];
+        let kinds: Vec<Arc<dyn JobKind>> = vec![
+            Arc::new(Builds::new(&shared, &catalog)),
+            Arc::new(FanOuts::new(&shared, &catalog)),
+            Arc::new(Checks::new(&shared, &catalog)),
+        ];
         let jobs = JobRunner::start(&shared.jobs, kinds)?;
         Ok(Engine {
             shared,

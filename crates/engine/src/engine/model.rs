@@ -2,18 +2,23 @@
 
 use std::sync::Arc;
 
-use quire_value::Value;
+use quire_value::{Limits, Value, text};
 
 use super::Engine;
 use crate::api::{
     BuildProgress, CheckModel, DeclarationStatus, DryRunEstimates, EngineError, ModelCondition, ModelDryRun,
-    ModelStatus,
+    ModelStatus, PendingFanOut,
 };
 use crate::background::checks::{CHECK, CheckOrder, subject};
+use crate::catalog::Container;
 use crate::catalog::models::check_condition;
 use crate::integrity::Survey;
 use crate::jobs::{JobId, JobStatus, Owner};
-use crate::model::{BuildPhase, Declaration, DeclarationKind, DeclarationState};
+use crate::maintain::fan_out::{FAN_OUT, FanOutRow};
+use crate::model::{BuildPhase, DatabaseModel, Declaration, DeclarationKind, DeclarationState};
+use crate::store::for_each_row;
+use crate::store::item_row::Row;
+use crate::store::keys::{self, DeclarationKeys, ITEMS, LOOKUPS};
 
 /// A dry run over more items is a job.
 const DRY_RUN_ITEMS_MAX: u64 = 10_000;
@@ -28,7 +33,49 @@ impl Engine {
         let declarations = model.declarations.iter();
         let declarations =
             declarations.map(|(kind, own)| self.declaration_status(kind, own)).collect::<Result<_, _>>()?;
-        Ok(ModelStatus { revision: model.revision, declarations, pending: Vec::new(), unswept: 0 })
+        let (pending, unswept) = (self.pending_fan_outs(&model)?, self.unswept(&model)?);
+        Ok(ModelStatus { revision: model.revision, declarations, pending, unswept })
+    }
+
+    /// Referrers in a container that jobs have still to write; `None` where no model names the container.
+    pub fn model_pending(&self, container: &Container) -> Option<u64> {
+        container.partitions.model()?;
+        Some(self.shared.jobs.remaining(FAN_OUT, container.number))
+    }
+
+    fn pending_fan_outs(&self, model: &DatabaseModel) -> Result<Vec<PendingFanOut>, EngineError> {
+        let snapshot = self.shared.storage.snapshot()?;
+        let mut pending = Vec::new();
+        for (own, rules) in model.declarations.links.iter().zip(&model.rules.links) {
+            let Some(container) = model.containers.get(&rules.link.to.container).copied() else { continue };
+            let rows = DeclarationKeys { container, declaration: own.number };
+            for_each_row(&*snapshot, LOOKUPS, &rows.fan_outs(), |_, row| {
+                let row = FanOutRow::decode(row)?;
+                if let Some(job) = self.shared.jobs.status(row.job)? {
+                    pending.push(pending_fan_out(&own.name, &rules.link.to.container, &row, &job));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(pending)
+    }
+
+    /// Items that nobody sees any more, and that count until the sweep has removed them.
+    fn unswept(&self, model: &DatabaseModel) -> Result<u64, EngineError> {
+        let state = self.catalog.state();
+        let mut count = 0;
+        for container in state.containers().filter(|container| model.names(container.number)) {
+            let moment = container.moment(&self.shared);
+            if container.definition.default_ttl.is_none() && !moment.hides_keys() {
+                continue;
+            }
+            let snapshot = container.snapshot(&self.shared)?;
+            for_each_row(&*snapshot, ITEMS, &keys::container_prefix(container.number), |_, row| {
+                count += u64::from(container.is_gone(&Row::trusted(row)?, &moment));
+                Ok(())
+            })?;
+        }
+        Ok(count)
     }
 
     /// Starts a check of the database's model, or of one that is not declared.
@@ -121,6 +168,21 @@ impl Engine {
         let progress = self.shared.jobs.status(job)?.map(|status| status.progress);
         let (done, total) = progress.map_or((0, None), |progress| (progress.done, progress.total));
         Ok(BuildProgress { job: job.to_string(), phase: phase.name(), done, total })
+    }
+}
+
+fn pending_fan_out(link: &str, container: &str, row: &FanOutRow, job: &JobStatus) -> PendingFanOut {
+    let text = |name: &str| job.about.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let key = text::parse(text("partitionKey").as_bytes(), Limits::default()).unwrap_or(Value::Null);
+    let remaining = job.progress.total.map_or(0, |total| total.saturating_sub(job.progress.done));
+    PendingFanOut {
+        job: job.id.clone(),
+        declaration: link.to_owned(),
+        container: container.to_owned(),
+        id: text("key"),
+        partition_key: key,
+        since_lsn: row.since_lsn,
+        remaining,
     }
 }
 

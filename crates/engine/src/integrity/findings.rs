@@ -216,11 +216,11 @@ pub(crate) fn owned_example(
         Right::Absent => None,
     };
     let found = owned.path.find(item, &owned.positions).cloned();
-    example(container, row, &owned.path.at(&owned.positions), found, expected)
+    item_example(container, row, &owned.path.at(&owned.positions), found, expected)
 }
 
 /// One item with a problem. What is absent is left out.
-pub(crate) fn example(
+pub(crate) fn item_example(
     container: &Container,
     row: &Row<'_>,
     path: &str,
@@ -241,7 +241,7 @@ pub(crate) fn example(
 }
 
 /// A partition key as clients write it: an undefined level is `{}`.
-pub(crate) fn key_json(key: &PartitionKey) -> Value {
+fn key_json(key: &PartitionKey) -> Value {
     let level = |value: Value| if value.is_undefined() { Value::Object(Object::new()) } else { value };
     key.0.iter().map(|component| level(component.to_value())).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use quire_model::{Reference, TargetKey};
 use quire_value::Value;
 
-use super::findings::{Compared, FindingKind, compare, example, owned_example};
+use super::findings::{Compared, FindingKind, compare, item_example, owned_example};
 use super::survey::{Round, SurveyState, View, Visited};
 use super::targets::Sums;
 use crate::api::EngineError;
@@ -55,7 +55,7 @@ pub(super) fn look_at_key(
             let name = &rules.link.name;
             let (path, found) = (rules.link.to.key.to_string(), Value::from(target.value.as_str()));
             state.report.figures(name).into_iter().for_each(|figures| figures.duplicate_keys += 1);
-            let example = || example(visited.container, &visited.row, &path, Some(found), None);
+            let example = || item_example(visited.container, &visited.row, &path, Some(found), None);
             state.report.add(name, FindingKind::DuplicateKey, view.subject.is_building(name), example)?;
         }
     }
@@ -78,7 +78,7 @@ pub(super) fn look_at_referrer(
         Err(error) => {
             let found = Some(Value::from(error.to_string()));
             let path = rules.link.from.path.to_string();
-            let example = || example(visited.container, &visited.row, &path, found, None);
+            let example = || item_example(visited.container, &visited.row, &path, found, None);
             return state.report.add(name, FindingKind::Blocked, view.subject.is_building(name), example);
         }
     };
@@ -152,7 +152,7 @@ fn count_references(
         let is_pending = is_expiring || view.is_pending(link, hash);
         let path = rules.link.from.path.at(&reference.positions);
         let found = Some(Value::from(reference.target.value.as_str()));
-        let example = || example(visited.container, &visited.row, &path, found, None);
+        let example = || item_example(visited.container, &visited.row, &path, found, None);
         state.report.add(name, FindingKind::Dangling, is_pending, example)?;
     }
     Ok(())

@@ -16,8 +16,8 @@ use crate::items::visibility::Moment;
 use crate::links::TargetHash;
 use crate::runtime::Shared;
 use crate::store::item_row::Row;
-use crate::store::keys::{self, ITEMS};
-use crate::store::scan;
+use crate::store::keys::{self, DeclarationKeys, ITEMS, LOOKUPS};
+use crate::store::{for_each_row, scan};
 
 /// Referrers whose contributions are added up at once; the targets of more are done in several rounds.
 const REFERRERS_PER_ROUND: u64 = 500_000;
@@ -115,7 +115,7 @@ impl Survey {
             }
             moments.insert(container.number, container.moment_in(shared, &*snapshot, before)?);
         }
-        let pending = pending_targets(&*snapshot)?;
+        let pending = pending_targets(&*snapshot, &subject)?;
         let report = Report::new(wanted, options.examples_max);
         let walks = walks(&subject, &report)?;
         let view = View { subject, snapshot, moments, pending };
@@ -300,6 +300,20 @@ fn walks(subject: &Subject, report: &Report) -> Result<VecDeque<Walk>, EngineErr
 }
 
 /// What fan-out jobs have still to do, as the snapshot has it.
-fn pending_targets(_snapshot: &dyn Snapshot) -> Result<HashSet<(u32, TargetHash)>, EngineError> {
-    Ok(HashSet::new())
+fn pending_targets(
+    snapshot: &dyn Snapshot,
+    subject: &Subject,
+) -> Result<HashSet<(u32, TargetHash)>, EngineError> {
+    let mut pending = HashSet::new();
+    for (link, rules) in subject.rules.links.iter().enumerate() {
+        let Some(declaration) = subject.link_number(link) else { continue };
+        let container = subject.container(&rules.link.to.container)?.number;
+        let rows = DeclarationKeys { container, declaration };
+        for_each_row(snapshot, LOOKUPS, &rows.fan_outs(), |key, _| {
+            let hash = key.last_chunk().ok_or_else(|| corrupt("row of a fan-out"))?;
+            pending.insert((declaration, TargetHash(*hash)));
+            Ok(())
+        })?;
+    }
+    Ok(pending)
 }

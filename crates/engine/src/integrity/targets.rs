@@ -117,7 +117,7 @@ fn look_at_mirror(
     // More than it may have: there is no right value.
     state.report.figures(name).into_iter().for_each(|figures| figures.items += 1);
     let (path, found) = (mirror.mirror.into.to_string(), mirror.mirror.into.find(item, &[]).cloned());
-    let example = || super::findings::example(visited.container, &visited.row, &path, found, None);
+    let example = || super::findings::item_example(visited.container, &visited.row, &path, found, None);
     state.report.add(name, FindingKind::Blocked, view.subject.is_building(name), example)
 }
 

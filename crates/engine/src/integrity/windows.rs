@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use quire_model::{Newest, OwnedValue, WindowRules};
 use quire_value::{Value, key};
 
-use super::findings::{Compared, FindingKind, compare, example, owned_example};
+use super::findings::{Compared, FindingKind, compare, item_example, owned_example};
 use super::survey::{SurveyState, View, Visited};
 use crate::api::EngineError;
 use crate::store::keys::{self, ITEMS};
@@ -113,7 +113,7 @@ fn report(
     let name = &rules.window.name;
     let is_page = visited.container.definition.id == rules.window.pages.container;
     let path = if is_page { &rules.window.pages.path } else { &rules.window.path };
-    let example = || example(visited.container, &visited.row, &path.to_string(), None, None);
+    let example = || item_example(visited.container, &visited.row, &path.to_string(), None, None);
     state.report.add(name, FindingKind::Window, view.subject.is_building(name), example)
 }
 

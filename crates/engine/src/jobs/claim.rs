@@ -84,6 +84,11 @@ impl<'a> Claim<'a> {
         self.jobs.end_ops(self.id, outcome)
     }
 
+    /// Commits those rows by themselves.
+    pub fn commit_end(&self, ops: Vec<Op>) -> Result<(), EngineError> {
+        self.jobs.commit(ops)
+    }
+
     /// That commit is durable.
     pub fn finished(&self, outcome: &Outcome) {
         self.jobs.ended(self.id, outcome);

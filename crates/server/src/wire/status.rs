@@ -5,7 +5,9 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use quire_engine::{Diagnostic, EngineError, ModelError, ModelInvalid, ScriptError, SqlError, StorageError};
+use quire_engine::{
+    Diagnostic, EngineError, ItemError, ModelError, ModelInvalid, ScriptError, SqlError, StorageError,
+};
 use quire_resource::{ContainerError, PartitionKeyError};
 use quire_value::Value;
 use quire_value::text::write_string;
@@ -157,6 +159,7 @@ impl From<&EngineError> for Failure {
             ModelInvalid(error) => model_invalid(error),
             ModelInUse { .. } => coded(409, "ModelInUse", error.to_string()),
             JobRefuses { .. } => coded(409, "JobNotCancellable", error.to_string()),
+            RefusedByModel(error) => refused_by_model(error),
             PatchConditionNotMet => sub(412, 1110, PRECONDITION_FAILED),
             BadJson(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
             BadRequest { message } => wire(400, message),
@@ -196,7 +199,7 @@ impl From<&EngineError> for Failure {
             Unresolved => retry(503, None, RETRY_OVERLOADED_MS, "The outcome of a write is not known yet."),
             BackupRunning => wire(409, error.to_string()),
             StorageNotEmpty | NewerFormat { .. } | BadBackup { .. } => wire(400, error.to_string()),
-            Corrupt { .. } | Io { .. } => internal(error),
+            Corrupt { .. } | Io { .. } | UnderModel => internal(error),
         }
     }
 }
@@ -511,6 +514,16 @@ fn coded(status: u16, code: &'static str, message: impl Into<String>) -> Failure
 
 fn sub(status: u16, substatus: u32, message: impl Into<String>) -> Failure {
     Failure { substatus: Some(substatus), ..wire(status, message) }
+}
+
+/// The model's own table of statuses.
+fn refused_by_model(error: &ItemError) -> Failure {
+    let message = error.to_string();
+    match error.status() {
+        (449, substatus) => retry(449, Some(substatus.into()), RETRY_CONTENDED_MS, message),
+        (status, 0) => wire(status, message),
+        (status, substatus) => sub(status, substatus.into(), message),
+    }
 }
 
 fn retry(status: u16, substatus: Option<u32>, retry_after_ms: u32, message: impl Into<String>) -> Failure {
