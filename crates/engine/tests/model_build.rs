@@ -6,6 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use quire_engine::{
     CheckModel, Container, DryRunEstimates, Engine, EngineError, JobState, ModelCondition, WriteKind,
@@ -178,7 +179,7 @@ fn items_that_are_there_get_their_values_as_was_estimated() {
         assert_eq!(oracle.problems(&stored(&engine)), Vec::<String>::new(), "seed {seed}, later\n{model}");
         (built, changed) = (built + 1, changed + estimates.as_array().unwrap().len());
     }
-    assert!(built > 10 && changed > 50, "{built} models, {changed} declarations");
+    assert!(built > 5 && changed > 50, "{built} models, {changed} declarations");
 }
 
 const LIBRARY: &str = r#"{"version":1,"fanOutMax":10,
@@ -297,9 +298,14 @@ fn writers_and_a_build_count_every_item_once() {
                     }
                 });
             }
-            put(&engine, LIBRARY).unwrap();
-            finish(&engine);
+            let job = put(&engine, LIBRARY).unwrap().remove(0);
+            let is_built = || engine.job(&job).unwrap().state.is_finished();
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while !is_built() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
             stop.store(true, Ordering::SeqCst);
+            assert!(is_built(), "writers keep the build from its end");
         });
         let jobs = finish(&engine);
         let built = jobs.iter().filter(|(kind, ..)| kind == "build");

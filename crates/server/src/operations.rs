@@ -414,6 +414,7 @@ PutModel: PUT Quire(["dbs", database, "model"]),                                
 DeleteModel: DELETE Quire(["dbs", database, "model"]),                                          WriteServer, Write => admin::model::delete(call, database).await;
 ReadModelStatus: GET Quire(["dbs", database, "model", "status"]),                               ReadServer,  Read => admin::model::status(call, database).await;
 CheckModel: POST Quire(["dbs", database, "model", "check"]),                                    WriteServer, Write => admin::model::check(call, database).await;
+RepairModel: POST Quire(["dbs", database, "model", "repair"]),                                  WriteServer, Write => admin::model::repair(call, database).await;
 ReadView: GET Quire(["dbs", database, "colls", container, "view"]),                             ReadServer,  Read => admin::views::status(call, database, container).await;
 RebuildView: POST Quire(["dbs", database, "colls", container, "view", "rebuild"]),              WriteServer, Write => admin::views::rebuild(call, database, container).await;
 ListPartitions: GET Quire(["dbs", database, "colls", container, "partitions"]),                 ReadServer,  Read => admin::partitions::list(call, database, container).await;

@@ -109,6 +109,7 @@ const OPERATIONS: &str = "
 /_quire/dbs/d/model             DELETE  any                     write-server
 /_quire/dbs/d/model/status      GET     any                     read-server
 /_quire/dbs/d/model/check       POST    any                     write-server
+/_quire/dbs/d/model/repair      POST    any                     write-server
 /_quire/dbs/d/colls/c/view      GET     any                     read-server
 /_quire/dbs/d/colls/c/view/rebuild       POST  any              write-server
 /_quire/dbs/d/colls/c/partitions         GET   any              read-server

@@ -6,6 +6,7 @@ mod fan_outs; // what the change of a target means for many referrers
 pub(crate) mod index_builds; // bringing items up to date after a change of policy
 mod jobs; // running jobs that clients watch
 mod reclaim; // removing the rows of what was deleted
+pub(crate) mod repairs; // writing what a model says
 pub(crate) mod split; // one partition becomes two
 mod sweep; // removing expired items, items of deleted keys, old versions
 pub(crate) mod vector_indexes; // building vector indexes, and what has changed since
@@ -18,6 +19,7 @@ pub(crate) use fan_outs::FanOuts;
 pub(crate) use index_builds::IndexBuilds;
 pub(crate) use jobs::JobRunner;
 pub(crate) use reclaim::Reclaim;
+pub(crate) use repairs::Repairs;
 pub(crate) use sweep::Sweep;
 pub(crate) use vector_indexes::VectorIndexes;
 pub(crate) use worker::{Interrupted, Next, Turn, Work, Worker};

@@ -19,7 +19,8 @@ use crate::api::{EngineError, Options};
 use crate::background::split::{Splits, Splitter};
 use crate::background::views::Views;
 use crate::background::{
-    Builds, Checks, FanOuts, IndexBuilds, JobRunner, Reclaim, Sweep, VectorIndexes, Worker, WorkerStatus,
+    Builds, Checks, FanOuts, IndexBuilds, JobRunner, Reclaim, Repairs, Sweep, VectorIndexes, Worker,
+    WorkerStatus,
 };
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
@@ -68,6 +69,7 @@ impl Engine {
             Arc::new(Builds::new(&shared, &catalog)),
             Arc::new(FanOuts::new(&shared, &catalog)),
             Arc::new(Checks::new(&shared, &catalog)),
+            Arc::new(Repairs::new(&shared, &catalog)),
         ];
         let jobs = JobRunner::start(&shared.jobs, kinds)?;
         Ok(Engine {

@@ -10,6 +10,7 @@ use crate::api::{
     ModelStatus, PendingFanOut,
 };
 use crate::background::checks::{CHECK, CheckOrder, subject};
+use crate::background::repairs::REPAIR;
 use crate::catalog::Container;
 use crate::catalog::models::check_condition;
 use crate::integrity::Survey;
@@ -86,6 +87,19 @@ impl Engine {
         // What is wrong with the order is said at once.
         Survey::start(&self.shared, subject, &order.options())?;
         let job = self.shared.jobs.create(order.job(CHECK, owner, revision))?;
+        self.job(&job.to_string())
+    }
+
+    /// Starts a repair of what the database's model maintains.
+    pub fn repair_model(&self, database: &str, check: CheckModel) -> Result<JobStatus, EngineError> {
+        if check.model.is_some() {
+            let message = "A model that is not declared can be checked, not repaired.".to_owned();
+            return Err(EngineError::BadRequest { message });
+        }
+        let order = CheckOrder { check, is_dry_run: false };
+        let (owner, revision) = self.database_owner(database)?;
+        Survey::start(&self.shared, subject(&self.catalog, owner.number, None)?, &order.options())?;
+        let job = self.shared.jobs.create(order.job(REPAIR, owner, revision))?;
         self.job(&job.to_string())
     }
 

@@ -40,8 +40,8 @@ pub(crate) enum VisitWork<'a> {
     Write,
     /// What follows for referrers of a target that has changed or is gone.
     FanOut { link: u32, target: &'a TargetKey },
-    /// References without a target go.
-    RemoveDangling,
+    /// References by some links that have no target go.
+    RemoveDangling { links: &'a [&'a str] },
 }
 
 /// What became of the items.
@@ -110,10 +110,10 @@ fn attempt(
     add_slots(&mut unit, order)?;
     match order.work {
         VisitWork::FanOut { link, target } => unit.apply_to_slots(link, target)?,
-        VisitWork::RemoveDangling => unit.remove_dangling()?,
+        VisitWork::RemoveDangling { links } => unit.remove_dangling(links)?,
         VisitWork::Count | VisitWork::Write => {}
     }
-    if matches!(order.work, VisitWork::FanOut { .. } | VisitWork::RemoveDangling) {
+    if matches!(order.work, VisitWork::FanOut { .. } | VisitWork::RemoveDangling { .. }) {
         unit.expand()?;
     }
     let needed = unit.locks()?;
@@ -241,10 +241,13 @@ impl Unit<'_> {
     }
 
     /// References without a target go, as when it is deleted.
-    fn remove_dangling(&mut self) -> Result<(), EngineError> {
+    fn remove_dangling(&mut self, links: &[&str]) -> Result<(), EngineError> {
         for at in 0..self.slots.len() {
             let references = self.slots[at].references_after.clone();
             for (link, references) in references {
+                if !links.contains(&self.ground.link(link).link.name.as_str()) {
+                    continue;
+                }
                 for reference in references {
                     let is_there = self.slots[at].refers_to(link, &reference.target);
                     if is_there && self.target(link, &reference.target)?.is_none() {

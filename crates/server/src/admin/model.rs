@@ -64,6 +64,12 @@ pub(crate) async fn check(call: &AdminCall<'_>, database: &str) -> AdminResult {
     Ok(jobs::accepted(&job))
 }
 
+pub(crate) async fn repair(call: &AdminCall<'_>, database: &str) -> AdminResult {
+    let (database, order) = (database.to_owned(), order(call, &["dangling"])?);
+    let job = call.run(move |engine| engine.repair_model(&database, order)).await?;
+    Ok(jobs::accepted(&job))
+}
+
 /// The answer with a job that was just started.
 async fn started(call: &AdminCall<'_>, id: String) -> AdminResult {
     let job = call.run(move |engine| engine.job(&id)).await?;

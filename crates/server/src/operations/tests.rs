@@ -74,6 +74,7 @@ fn verbs_of_the_server() {
             "dbs/d/model",
             "dbs/d/model/status",
             "dbs/d/model/check",
+            "dbs/d/model/repair",
             "dbs/d/colls/c/view",
             "dbs/d/colls/c",
         ],
@@ -91,6 +92,7 @@ fn verbs_of_the_server() {
             dbs/d/model: GET HEAD PUT DELETE
             dbs/d/model/status: GET HEAD
             dbs/d/model/check: POST
+            dbs/d/model/repair: POST
             dbs/d/colls/c/view: GET HEAD
             dbs/d/colls/c: none
         "#]],

@@ -9,7 +9,7 @@
 //! A declaration that cannot be built fails, with those that depend on it; the others go on.
 
 mod place; // where a build is
-mod scope; // which containers a build goes over
+pub(super) mod scope; // which containers a build goes over
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

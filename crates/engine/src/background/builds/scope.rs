@@ -28,7 +28,7 @@ pub(super) fn containers_to_count(model: &DatabaseModel, own: &[String]) -> BTre
 }
 
 /// Whose items are written: those that own paths. Referrers are looked at to count what dangles.
-pub(super) fn containers_to_write(model: &DatabaseModel, own: &[String]) -> BTreeSet<u32> {
+pub(in crate::background) fn containers_to_write(model: &DatabaseModel, own: &[String]) -> BTreeSet<u32> {
     let rules = &model.rules;
     let mut names: Vec<&str> = Vec::new();
     for link in links_of(model, own, &[DeclarationKind::Link, DeclarationKind::Copy]) {
@@ -40,6 +40,12 @@ pub(super) fn containers_to_write(model: &DatabaseModel, own: &[String]) -> BTre
     let windows = rules.windows.iter().filter(|window| own.contains(&window.window.name));
     names.extend(windows.map(|window| window.window.container.as_str()));
     numbers(model, names)
+}
+
+/// Whose items refer by some links.
+pub(in crate::background) fn referrer_containers(model: &DatabaseModel, links: &[&str]) -> BTreeSet<u32> {
+    let own = model.model().links.iter().filter(|link| links.contains(&link.name.as_str()));
+    numbers(model, own.map(|link| link.from.container.as_str()).collect())
 }
 
 /// A declaration, and those that cannot be without it.
