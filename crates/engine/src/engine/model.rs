@@ -38,6 +38,11 @@ impl Engine {
         Ok(ModelStatus { revision: model.revision, declarations, pending, unswept })
     }
 
+    /// Whether any job is not finished.
+    pub fn has_unfinished_jobs(&self) -> bool {
+        self.shared.jobs.has_unfinished()
+    }
+
     /// Referrers in a container that jobs have still to write; `None` where no model names the container.
     pub fn model_pending(&self, container: &Container) -> Option<u64> {
         container.partitions.model()?;

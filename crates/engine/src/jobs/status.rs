@@ -118,6 +118,10 @@ impl Jobs {
         Ok(finished.map(|finished| of_finished(id, finished)))
     }
 
+    pub fn has_unfinished(&self) -> bool {
+        self.unfinished.load(Ordering::Relaxed) > 0
+    }
+
     /// What unfinished jobs of a kind have still to do in a container, as far as that is known.
     pub fn remaining(&self, kind: &str, container: u32) -> u64 {
         let registry = self.registry.lock();

@@ -32,6 +32,7 @@ mod unit; // items that change together
 pub(crate) mod visit; // items that jobs visit
 pub(crate) mod write; // single writes
 
+pub(crate) use check::check_key_delete;
 pub(crate) use ground::{Ground, siblings};
 pub(crate) use slot::{After, Before};
 pub(crate) use unit::Unit;

@@ -1,5 +1,6 @@
 //! Items that change together.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use quire_model::TargetKey;
@@ -33,6 +34,10 @@ pub(crate) struct Unit<'a> {
     pub(super) contributions: Contributions,
     /// Of items that no client asked for: whose owned values were put right, and by which declaration.
     pub(super) corrected: Vec<(usize, String)>,
+    /// `_ts` that was shown before the commit, by container and partition.
+    pub asked_ts: Vec<((u32, u32), i64)>,
+    /// The item of a client that was looked at last: whose refusal a refusal is.
+    blamed: Cell<Option<usize>>,
     /// Request units for what it read and wrote beside its own items.
     pub(super) charge: f64,
 }
@@ -62,6 +67,8 @@ impl<'a> Unit<'a> {
             restricted,
             contributions,
             corrected: Vec::new(),
+            asked_ts: Vec::new(),
+            blamed: Cell::new(None),
             charge: 0.0,
         }
     }
@@ -139,6 +146,18 @@ impl<'a> Unit<'a> {
                 self.provided_twice.push((other, at));
             }
         }
+    }
+
+    pub(super) fn blame(&self, at: usize) {
+        if self.slots[at].is_client {
+            self.blamed.set(Some(at));
+        }
+    }
+
+    /// The item because of which the unit was refused, as far as that is known: its container and child id.
+    pub fn blamed(&self) -> Option<(u32, u64)> {
+        let slot = &self.slots[self.blamed.get()?];
+        Some((slot.home.container.number, slot.rid))
     }
 
     pub(super) fn slot_of(&self, site: usize, rid: u64) -> Option<usize> {
