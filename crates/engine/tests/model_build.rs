@@ -4,6 +4,7 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,9 +12,9 @@ use std::time::{Duration, Instant};
 use quire_engine::{
     CheckModel, Container, DryRunEstimates, Engine, EngineError, JobState, ModelCondition, WriteKind,
 };
-use quire_storage::Storage;
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
+use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
 use quire_testkit::interpreter::Json;
 use quire_testkit::model::Oracle;
 use quire_testkit::model::random::{Chance, KEYS, random_item, random_model};
@@ -398,5 +399,92 @@ fn fan_outs_are_killed_at_every_commit() {
         judge(&engine, &what);
         let problems = findings(&engine);
         assert!(problems.keys().all(|(_, problem)| problem == "dangling"), "{what}: {problems:?}");
+    }
+}
+
+/// Waits for a repair: how many items it wrote.
+fn repair(engine: &Engine, remove_dangling: bool) -> u64 {
+    let order = CheckModel { examples_max: 3, remove_dangling, ..CheckModel::default() };
+    let id = engine.repair_model("d", order).unwrap().id;
+    wait_until("the repair is done", || engine.job(&id).unwrap().state.is_finished());
+    let job = engine.job(&id).unwrap();
+    assert_eq!((job.state, job.kind.as_str()), (JobState::Done, "repair"), "{:?}", job.error);
+    number(&job.result, "repaired")
+}
+
+/// The row of an item, by the text that is in it.
+fn item_row(storage: &dyn Storage, text: &str) -> (Vec<u8>, Vec<u8>) {
+    let range = KeyRange { start: Bound::Unbounded, end: Bound::Unbounded };
+    let (direction, rows_max, bytes_max) = (Direction::Forward, usize::MAX, usize::MAX);
+    let scan = Scan { space: Space(1), range, direction, rows_max, bytes_max, keys_only: false };
+    let rows = storage.snapshot().unwrap().scan(&scan).unwrap().rows;
+    let has = |row: &[u8]| row.windows(text.len()).any(|part| part == text.as_bytes());
+    rows.into_iter().find(|(_, row)| has(row)).unwrap()
+}
+
+#[test]
+fn a_repair_writes_what_drifted_and_nothing_else() {
+    let storage = MemoryStorage::new();
+    let engine = open(Arc::new(storage.reopen()));
+    library(&engine, 40);
+    put(&engine, LIBRARY).unwrap();
+    finish(&engine);
+    // What dangles was there before.
+    let dangling: u64 = findings(&engine).values().sum();
+    assert!(dangling > 0);
+    assert_eq!(repair(&engine, false), 0);
+    let (key, stale) = item_row(&storage, "Author 2");
+    let books = engine.catalog().container("d", "books").unwrap();
+    write(&engine, &books, WriteKind::Create, r#"{"id":"new","authors":[{"id":"a2"}]}"#).unwrap();
+    engine.close().unwrap();
+    // The author as it was before the book.
+    let ops = vec![Op::Put { space: Space(1), key, value: stale }];
+    storage.reopen().commit(Commit { guards: Vec::new(), token: Token(7), ops }).unwrap();
+    let engine = open(Arc::new(storage.reopen()));
+    let drifted = findings(&engine);
+    let count = |name: &str| drifted.get(&(name.to_owned(), "drift".to_owned())).copied();
+    assert_eq!(
+        (count("count-of-books"), count("books-of-author"), count("author-on-book")),
+        (Some(1), Some(1), None)
+    );
+    assert_eq!(repair(&engine, false), 1);
+    judge(&engine, "repaired");
+    assert_eq!(findings(&engine).values().sum::<u64>(), dangling);
+    assert_eq!(repair(&engine, false), 0);
+    // And what dangles goes, when that is asked for.
+    assert!(repair(&engine, true) > 0);
+    assert_eq!(findings(&engine), BTreeMap::new());
+    judge(&engine, "without what dangled");
+    assert_eq!(repair(&engine, true), 0);
+}
+
+/// A backup in the middle of a build and of a fan-out: the restored store goes on.
+#[test]
+fn what_was_pending_goes_on_after_a_restore() {
+    for what in ["build", "fan-out"] {
+        let engine = open(Arc::new(MemoryStorage::new()));
+        library(&engine, 300);
+        put(&engine, LIBRARY).unwrap();
+        if what == "fan-out" {
+            finish(&engine);
+            let authors = engine.catalog().container("d", "authors").unwrap();
+            write(&engine, &authors, WriteKind::Upsert, r#"{"id":"a1","name":"Renamed"}"#).unwrap();
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("backup");
+        engine.backup(&path).unwrap();
+        drop(engine);
+        let restored = MemoryStorage::new();
+        quire_engine::restore(&path, &restored).unwrap();
+        let engine = open(Arc::new(restored.reopen()));
+        finish(&engine);
+        judge(&engine, what);
+        assert!(
+            engine.model_status("d").unwrap().declarations.iter().all(|own| own.state == "active"),
+            "{what}"
+        );
+        engine.close().unwrap();
+        let report = quire_engine::verify(&restored).unwrap();
+        assert!(report.is_sound(), "{what}: {:?}", report.problems);
     }
 }
