@@ -39,7 +39,8 @@ fn main() -> Result<()> {
         ["fuzz", target, "--seconds", seconds] => close(fuzz::run(Some(target), seconds.parse()?)?),
         ["crash", kills] => crash(kills),
         ["isolation", "--minutes", minutes] => isolation(minutes),
-        ["storm", "--minutes", minutes] => storm(minutes),
+        ["storm", "--minutes", minutes] => storm("storm", minutes),
+        ["storm", "--model", "--minutes", minutes] => storm("model_storm", minutes),
         ["bench", "base"] => bench::base(),
         ["bench", "query"] => bench::query(),
         ["bench", "growth"] => bench::growth(),
@@ -50,7 +51,7 @@ fn main() -> Result<()> {
         _ => {
             bail!(
                 "usage: cargo xtask test | tidy | compat | sdk [python js rust go java] | dist [test [PROGRAM]] | fuzz [TARGET] [--seconds N] | crash KILLS | isolation --minutes MINUTES | \
-                 storm --minutes MINUTES | bench base|query|growth|space|scripts|feed|vectors"
+                 storm [--model] --minutes MINUTES | bench base|query|growth|space|scripts|feed|vectors"
             )
         }
     }
@@ -93,10 +94,10 @@ fn isolation(minutes: &str) -> Result<()> {
 }
 
 /// Everything a container does at once, for longer than the test command has time.
-fn storm(minutes: &str) -> Result<()> {
+fn storm(test: &str, minutes: &str) -> Result<()> {
     let seconds = minutes.parse::<u64>()? * 60;
     let mut command = command::cargo();
-    command.args(["test", "--release", "--package", "quire-cli", "--test", "storm", "--", "--nocapture"]);
+    command.args(["test", "--release", "--package", "quire-cli", "--test", test, "--", "--nocapture"]);
     command.env("QUIRE_STORM_SECONDS", seconds.to_string());
     close(command::counted(&mut command, command::cargo_line)?)
 }

@@ -409,6 +409,12 @@ CancelJob: POST Quire(["jobs", id, "cancel"]),                                  
 UndoJob: POST Quire(["jobs", id, "undo"]),                                                      WriteServer, Write => admin::jobs::control(call, id, JobControl::Undo).await;
 
 RunTransaction: POST Quire(["dbs", database, "transaction"]),                                   WriteServer, Write => admin::transaction::run(call, database).await;
+ReadModel: GET Quire(["dbs", database, "model"]),                                               ReadServer,  Memory => admin::model::read(call, database);
+PutModel: PUT Quire(["dbs", database, "model"]),                                                WriteServer, Write => admin::model::put(call, database).await;
+DeleteModel: DELETE Quire(["dbs", database, "model"]),                                          WriteServer, Write => admin::model::delete(call, database).await;
+ReadModelStatus: GET Quire(["dbs", database, "model", "status"]),                               ReadServer,  Read => admin::model::status(call, database).await;
+CheckModel: POST Quire(["dbs", database, "model", "check"]),                                    WriteServer, Write => admin::model::check(call, database).await;
+RepairModel: POST Quire(["dbs", database, "model", "repair"]),                                  WriteServer, Write => admin::model::repair(call, database).await;
 ReadView: GET Quire(["dbs", database, "colls", container, "view"]),                             ReadServer,  Read => admin::views::status(call, database, container).await;
 RebuildView: POST Quire(["dbs", database, "colls", container, "view", "rebuild"]),              WriteServer, Write => admin::views::rebuild(call, database, container).await;
 ListPartitions: GET Quire(["dbs", database, "colls", container, "partitions"]),                 ReadServer,  Read => admin::partitions::list(call, database, container).await;

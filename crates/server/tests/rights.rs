@@ -104,6 +104,12 @@ const OPERATIONS: &str = "
 /_quire/jobs/j-1/cancel         POST    any                     write-server
 /_quire/jobs/j-1/undo           POST    any                     write-server
 /_quire/dbs/d/transaction       POST    any                     write-server
+/_quire/dbs/d/model             GET     any                     read-server
+/_quire/dbs/d/model             PUT     any                     write-server
+/_quire/dbs/d/model             DELETE  any                     write-server
+/_quire/dbs/d/model/status      GET     any                     read-server
+/_quire/dbs/d/model/check       POST    any                     write-server
+/_quire/dbs/d/model/repair      POST    any                     write-server
 /_quire/dbs/d/colls/c/view      GET     any                     read-server
 /_quire/dbs/d/colls/c/view/rebuild       POST  any              write-server
 /_quire/dbs/d/colls/c/partitions         GET   any              read-server

@@ -6,6 +6,7 @@ mod background; // control of background work
 mod feed; // the change feed, waiting for changes
 mod items; // single items
 mod jobs; // durable work
+mod model; // models of databases
 mod pages; // lists and queries
 mod scripts; // stored procedures
 mod transactions; // batches, transactions over items of a database
@@ -18,7 +19,8 @@ use crate::api::{EngineError, Options};
 use crate::background::split::{SplitJobs, Splits, Splitter};
 use crate::background::views::Views;
 use crate::background::{
-    CatalogWork, Drops, IndexBuilds, JobRunner, KeyDeletes, Sweep, VectorIndexes, Worker, WorkerStatus,
+    Builds, CatalogWork, Checks, Drops, FanOuts, IndexBuilds, JobRunner, KeyDeletes, Repairs, Sweep,
+    VectorIndexes, Worker, WorkerStatus,
 };
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
@@ -70,6 +72,10 @@ impl Engine {
             Arc::<KeyDeletes>::clone(&key_deletes),
             Arc::new(SplitJobs::new(splits.shared_work())),
             Arc::new(views.fills()),
+            Arc::new(Builds::new(&shared, &catalog)),
+            Arc::new(FanOuts::new(&shared, &catalog)),
+            Arc::new(Checks::new(&shared, &catalog)),
+            Arc::new(Repairs::new(&shared, &catalog)),
         ];
         let jobs = JobRunner::start(&shared.jobs, kinds)?;
         let catalog_work = CatalogWork {

@@ -95,6 +95,11 @@ impl<'a> Claim<'a> {
         self.jobs.end_ops(self.id, outcome, Some(&self.checkpoint))
     }
 
+    /// Commits those rows by themselves.
+    pub fn commit_end(&self, ops: Vec<Op>) -> Result<(), EngineError> {
+        self.jobs.commit(ops)
+    }
+
     /// That commit is durable.
     pub fn finished(&self, outcome: &Outcome) {
         self.jobs.ended(self.id, outcome);
@@ -132,7 +137,10 @@ impl<'a> Claim<'a> {
                     self.jobs.end(self.id, &Outcome::Cancelled, None)?;
                     return Ok(());
                 }
-                Some(Hold::Paused | Hold::Blocked { .. }) | None => return Ok(()),
+                Some(Hold::Paused | Hold::Blocked { .. }) | None => {
+                    kind.release(self.id);
+                    return Ok(());
+                }
             }
             match kind.step(self)? {
                 Step::More => {}

@@ -4,7 +4,7 @@
 //! So a container with ten thousand jobs delays another one by one slice.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -29,6 +29,8 @@ pub(crate) struct Jobs {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) registry: Mutex<Registry>,
+    /// Jobs that are not finished, for those who must not wait for the registry.
+    pub(super) unfinished: AtomicUsize,
     pub(super) sequence: Sequence,
     /// Held while the row of a job is written that is not finished, so that one that ended does not come back.
     pub(super) controlling: Mutex<()>,
@@ -110,6 +112,7 @@ impl Jobs {
             storage,
             clock,
             registry: Mutex::default(),
+            unfinished: AtomicUsize::new(0),
             sequence: Sequence::new(keys::JOB_SEQUENCE),
             controlling: Mutex::new(()),
             watchers: Watchers::default(),
@@ -139,7 +142,10 @@ impl Jobs {
     }
 
     pub fn add(&self, job: PreparedJob) {
-        self.registry.lock().insert(job.id, job.body, Hold::None, Checkpoint::default());
+        let mut registry = self.registry.lock();
+        registry.insert(job.id, job.body, Hold::None, Checkpoint::default());
+        self.unfinished.store(registry.jobs.len(), Ordering::Relaxed);
+        drop(registry);
         self.wake();
     }
 
@@ -194,6 +200,7 @@ impl Jobs {
             }
         }
         registry.finished = finished;
+        self.unfinished.store(registry.jobs.len(), Ordering::Relaxed);
         drop(registry);
         self.changed();
         Ok(())
@@ -283,6 +290,7 @@ impl Jobs {
         let mut registry = self.registry.lock();
         let kind = registry.jobs.get(&id).map(|entry| entry.body.kind.clone());
         registry.retain(|other| other != id);
+        self.unfinished.store(registry.jobs.len(), Ordering::Relaxed);
         registry.finished.insert(id);
         while registry.finished.len() > FINISHED_KEPT {
             registry.finished.pop_first();

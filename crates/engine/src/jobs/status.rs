@@ -118,6 +118,22 @@ impl Jobs {
         Ok(finished.map(|finished| of_finished(id, finished)))
     }
 
+    pub fn has_unfinished(&self) -> bool {
+        self.unfinished.load(Ordering::Relaxed) > 0
+    }
+
+    /// What unfinished jobs of a kind have still to do in a container, as far as that is known.
+    pub fn remaining(&self, kind: &str, container: u32) -> u64 {
+        let registry = self.registry.lock();
+        let own = registry.jobs.values().filter(|entry| {
+            entry.body.kind == kind
+                && entry.body.container.as_ref().is_some_and(|own| own.number == container)
+        });
+        // One whose first step is not done yet has something to do.
+        own.map(|entry| entry.checkpoint.total.map_or(1, |total| total.saturating_sub(entry.checkpoint.done)))
+            .sum()
+    }
+
     /// Whether a job is not finished.
     pub fn is_pending(&self, id: JobId) -> bool {
         self.registry.lock().jobs.contains_key(&id)

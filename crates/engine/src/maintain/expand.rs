@@ -199,6 +199,35 @@ impl Unit<'_> {
         Ok(())
     }
 
+    /// What `onDelete` says of a referrer whose target is gone.
+    pub(super) fn apply_deletion(
+        &mut self,
+        at: usize,
+        target: &TargetKey,
+        link: usize,
+    ) -> Result<(), EngineError> {
+        match self.ground.link(link).link.on_delete {
+            OnDelete::Cascade => {
+                self.slots[at].is_changed = true;
+                self.set_after(at, None)
+            }
+            OnDelete::Remove => self.take_references(at, target, link),
+            OnDelete::Allow | OnDelete::Restrict => Ok(()),
+        }
+    }
+
+    /// Takes the references to a target out of an item.
+    pub(super) fn take_references(
+        &mut self,
+        at: usize,
+        target: &TargetKey,
+        link: usize,
+    ) -> Result<(), EngineError> {
+        let after = self.without_references(at, target, link)?;
+        self.slots[at].is_changed = true;
+        self.set_after(at, after)
+    }
+
     /// The new version of an item without its references to a target.
     fn without_references(
         &mut self,

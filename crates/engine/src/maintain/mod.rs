@@ -29,6 +29,7 @@ mod targets; // targets that several writes of a commit change
 #[cfg(test)]
 mod tests;
 mod unit; // items that change together
+pub(crate) mod visit; // items that jobs visit
 pub(crate) mod write; // single writes
 
 pub(crate) use check::check_key_delete;

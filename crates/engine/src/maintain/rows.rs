@@ -85,12 +85,27 @@ impl UnitCommit {
 impl Unit<'_> {
     /// After everything was settled and checked.
     pub fn into_commit(self) -> Result<UnitCommit, EngineError> {
+        self.commit_with(false, Vec::new())
+    }
+
+    /// The same of items that a job visits, with further rows. `counts`: items that are not written count from now on for what is
+    /// being built. `None`: there is nothing to commit, and the further rows are not written either.
+    pub(super) fn into_visit(self, counts: bool, also: Vec<Op>) -> Result<Option<UnitCommit>, EngineError> {
+        let commit = self.commit_with(counts, also)?;
+        let is_something = !commit.writes.is_empty() || commit.differences.is_some();
+        Ok(is_something.then_some(commit))
+    }
+
+    fn commit_with(self, counts: bool, also: Vec<Op>) -> Result<UnitCommit, EngineError> {
         let ids: HashSet<&[u8]> = self.ids_after();
         let (mut writes, mut placed) = (Vec::<(Arc<Sequencer>, Prepared)>::new(), Vec::new());
         let mut charge = self.charge;
         for slot in &self.slots {
             if !slot.is_written() {
                 placed.push(None);
+                if counts {
+                    self.add_counted(slot, &mut writes)?;
+                }
                 continue;
             }
             let (mut prepared, cost) = self.prepare(slot, &ids)?;
@@ -117,11 +132,36 @@ impl Unit<'_> {
             }
         }
         let (ops, jobs) = self.other_ops()?;
-        if let Some((_, first)) = writes.first_mut() {
-            first.ops.extend(ops);
-        }
         let differences = self.differences()?;
+        if let (true, Some(slot)) = (writes.is_empty() && differences.is_some(), self.slots.first()) {
+            let partition = slot.home.place.partition;
+            let generation = self.ground.sites[slot.site].generation(partition);
+            writes.push((Arc::clone(&partition.sequencer), Prepared::upkeep(generation, Vec::new())));
+        }
+        if let Some((_, first)) = writes.first_mut() {
+            first.ops.extend(ops.into_iter().chain(also));
+        }
         Ok(UnitCommit { writes, placed, differences, jobs, charge })
+    }
+
+    /// The rows of an item that stays as it is, for what is being built.
+    fn add_counted(
+        &self,
+        slot: &Slot<'_>,
+        writes: &mut Vec<(Arc<Sequencer>, Prepared)>,
+    ) -> Result<(), EngineError> {
+        let mut ops = Vec::new();
+        self.add_link_rows(slot, &mut ops)?;
+        self.add_link_keys(slot, &mut ops)?;
+        self.add_marks(slot, &mut ops);
+        let partition = slot.home.place.partition;
+        let generation = self.ground.sites[slot.site].generation(partition);
+        let prepared = Prepared::upkeep(generation, ops);
+        match writes.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &partition.sequencer)) {
+            Some((_, own)) => own.merge(prepared),
+            None => writes.push((Arc::clone(&partition.sequencer), prepared)),
+        }
+        Ok(())
     }
 
     /// Ids that items have when the unit is done, by their rows' keys.

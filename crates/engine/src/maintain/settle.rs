@@ -42,7 +42,11 @@ impl Unit<'_> {
         };
         let mut value = after.body.item.root().to_value();
         let placed = settle(&mut value, stored.as_ref(), owned)?;
-        let changed = placed.iter().zip(owned).find(|(placed, _)| **placed == Placed::Changed);
+        let mut changed = placed.iter().zip(owned).filter(|(placed, _)| **placed == Placed::Changed);
+        if !slot.is_client {
+            self.corrected.extend(changed.clone().map(|(_, own)| (at, own.owner.clone())));
+        }
+        let changed = changed.next();
         slot.after = Some(match changed {
             None => after,
             Some((_, owner)) => {

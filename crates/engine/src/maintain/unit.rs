@@ -32,6 +32,8 @@ pub(crate) struct Unit<'a> {
     /// Targets that may not go while there are referrers.
     pub(super) restricted: Vec<LinkedKey>,
     pub(super) contributions: Contributions,
+    /// Of items that no client asked for: whose owned values were put right, and by which declaration.
+    pub(super) corrected: Vec<(usize, String)>,
     /// `_ts` that was shown before the commit, by container and partition.
     pub asked_ts: Vec<((u32, u32), i64)>,
     /// The item of a client that was looked at last: whose refusal a refusal is.
@@ -64,6 +66,7 @@ impl<'a> Unit<'a> {
             fan_outs,
             restricted,
             contributions,
+            corrected: Vec::new(),
             asked_ts: Vec::new(),
             blamed: Cell::new(None),
             charge: 0.0,

@@ -137,6 +137,14 @@ impl DeclarationState {
         matches!(self, DeclarationState::Failed { .. })
     }
 
+    pub fn name(&self) -> &'static str {
+        match self {
+            DeclarationState::Building { .. } => "building",
+            DeclarationState::Active => "active",
+            DeclarationState::Failed { .. } => "failed",
+        }
+    }
+
     /// Its rows beside the items are kept: links, totals, mirrors.
     pub fn keeps_rows(&self) -> bool {
         !self.is_failed()
@@ -160,6 +168,15 @@ impl DeclarationState {
         match self {
             DeclarationState::Building { job, .. } => Some(*job),
             DeclarationState::Active | DeclarationState::Failed { .. } => None,
+        }
+    }
+}
+
+impl BuildPhase {
+    pub fn name(self) -> &'static str {
+        match self {
+            BuildPhase::Index => "index",
+            BuildPhase::Values => "values",
         }
     }
 }

@@ -188,3 +188,13 @@ pub fn dump(engine: &Engine) -> String {
     }
     lines.join("\n") + "\n"
 }
+
+pub fn delete(
+    engine: &Engine,
+    container: &Arc<Container>,
+    id: &str,
+    partition_key: &str,
+) -> Result<(), EngineError> {
+    let key = quire_resource::PartitionKey::from_header(&format!("[{partition_key:?}]")).unwrap();
+    answer(engine, container, WriteKind::Delete { id: id.to_owned() }, Some(key), "").result.map(|_| ())
+}

@@ -40,10 +40,15 @@ pub(crate) async fn control(call: &AdminCall<'_>, id: &str, control: JobControl)
     Ok(reply(&job))
 }
 
-/// The answer to a request that starts or changes a job.
+/// The answer to a request that starts a job, however quickly it ended.
+pub(crate) fn accepted(job: &JobStatus) -> AdminReply {
+    AdminReply::accepted(&["jobs", &job.id], json(job))
+}
+
+/// The answer to a request that changes a job.
 pub(crate) fn reply(job: &JobStatus) -> AdminReply {
     match job.state.is_under_way() {
-        true => AdminReply::accepted(&["jobs", &job.id], json(job)),
+        true => accepted(job),
         false => AdminReply::json(StatusCode::OK, json(job)),
     }
 }

@@ -25,6 +25,7 @@ pub(crate) mod faults;
 pub(crate) mod health; // live and ready
 pub(crate) mod jobs;
 pub(crate) mod metrics;
+pub(crate) mod model;
 pub(crate) mod partitions;
 pub(crate) mod transaction;
 pub(crate) mod views;

@@ -71,6 +71,10 @@ fn verbs_of_the_server() {
             "jobs/j-1/pause",
             "jobs/j-1/stop",
             "dbs/d/transaction",
+            "dbs/d/model",
+            "dbs/d/model/status",
+            "dbs/d/model/check",
+            "dbs/d/model/repair",
             "dbs/d/colls/c/view",
             "dbs/d/colls/c",
         ],
@@ -85,6 +89,10 @@ fn verbs_of_the_server() {
             jobs/j-1/pause: POST
             jobs/j-1/stop: none
             dbs/d/transaction: POST
+            dbs/d/model: GET HEAD PUT DELETE
+            dbs/d/model/status: GET HEAD
+            dbs/d/model/check: POST
+            dbs/d/model/repair: POST
             dbs/d/colls/c/view: GET HEAD
             dbs/d/colls/c: none
         "#]],

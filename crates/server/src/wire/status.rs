@@ -5,8 +5,11 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use quire_engine::{Diagnostic, EngineError, ItemError, ScriptError, SqlError, StorageError};
+use quire_engine::{
+    Diagnostic, EngineError, ItemError, ModelError, ModelInvalid, ScriptError, SqlError, StorageError,
+};
 use quire_resource::{ContainerError, PartitionKeyError};
+use quire_value::Value;
 use quire_value::text::write_string;
 
 use crate::auth::AuthError;
@@ -35,6 +38,8 @@ pub(crate) struct Failure {
     pub retry_after_ms: Option<u32>,
     /// The plan of a query that its client must merge, as JSON in a string.
     pub plan: Option<String>,
+    /// All that is wrong, as a JSON array, where there can be several errors.
+    pub errors: Option<String>,
 }
 
 impl Failure {
@@ -121,6 +126,10 @@ impl Failure {
             body.extend_from_slice(b",\"additionalErrorInfo\":");
             write_string(plan, &mut body);
         }
+        if let Some(errors) = &self.errors {
+            body.extend_from_slice(b",\"errors\":");
+            body.extend_from_slice(errors.as_bytes());
+        }
         body.push(b'}');
         Bytes::from(body)
     }
@@ -147,10 +156,10 @@ impl From<&EngineError> for Failure {
             UniqueKeyTaken { .. } => sub(409, 3301, "Unique index constraint violation."),
             HashCollision => sub(409, 3302, "Two partition keys with the same hash hold the same id."),
             PreconditionFailed => wire(412, PRECONDITION_FAILED),
-            ModelInvalid(error) => wire(400, error.to_string()),
-            RefusedByModel(error) => refused_by_model(error),
-            ModelInUse { .. } => wire(409, error.to_string()),
+            ModelInvalid(error) => model_invalid(error),
+            ModelInUse { .. } => coded(409, "ModelInUse", error.to_string()),
             JobRefuses { .. } => coded(409, "JobNotCancellable", error.to_string()),
+            RefusedByModel(error) => refused_by_model(error),
             PatchConditionNotMet => sub(412, 1110, PRECONDITION_FAILED),
             BadJson(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
             BadRequest { message } => wire(400, message),
@@ -337,6 +346,11 @@ fn plan_features(features: &[String]) -> String {
     message
 }
 
+fn model_invalid(invalid: &ModelInvalid) -> Failure {
+    let errors = invalid.0.iter().map(ModelError::to_json).collect::<Value>();
+    Failure { errors: Some(errors.to_json()), ..coded(400, "ModelInvalid", invalid.to_string()) }
+}
+
 fn container(error: &ContainerError) -> Failure {
     match error {
         ContainerError::Invalid { message } => wire(400, message),
@@ -490,6 +504,7 @@ fn wire(status: u16, message: impl Into<String>) -> Failure {
         message,
         retry_after_ms: None,
         plan: None,
+        errors: None,
     }
 }
 
@@ -583,6 +598,11 @@ mod tests {
                 EngineError::UniqueKeyTaken { paths: text("/u") },
                 EngineError::HashCollision,
                 EngineError::PreconditionFailed,
+                EngineError::ModelInvalid(ModelInvalid(vec![ModelError {
+                    at: text("/links/0/to"),
+                    problem: quire_engine::ModelProblem::Missing { member: text("container") },
+                }])),
+                EngineError::ModelInUse { container: text("c") },
                 EngineError::JobRefuses { id: text("j-3"), control: "paused", why: "it is finished" },
                 EngineError::PatchConditionNotMet,
                 EngineError::BatchTimeout { limit: std::time::Duration::from_secs(5) },
@@ -696,6 +716,10 @@ mod tests {
                     409/3302 {"code":"Conflict","message":"Two partition keys with the same hash hold the same id.\r\nActivityId: ID, AGENT"}
                 PreconditionFailed
                     412 {"code":"PreconditionFailed","message":"One of the specified pre-condition is not met. Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: ID, AGENT"}
+                ModelInvalid(ModelInvalid([ModelError { at: "/links/0/to", problem: Missing { member: "container" } }]))
+                    400 {"code":"ModelInvalid","message":"The model has 1 error. The first: 'container' is missing.\r\nActivityId: ID, AGENT","errors":[{"code":"BadValue","at":"/links/0/to","message":"'container' is missing."}]}
+                ModelInUse { container: "c" }
+                    409 {"code":"ModelInUse","message":"the container \"c\" is part of the model of its database\r\nActivityId: ID, AGENT"}
                 JobRefuses { id: "j-3", control: "paused", why: "it is finished" }
                     409 {"code":"JobNotCancellable","message":"the job \"j-3\" cannot be paused: it is finished\r\nActivityId: ID, AGENT"}
                 PatchConditionNotMet

@@ -14,6 +14,7 @@ mod faults;
 mod items;
 mod jobs;
 mod merged_groups;
+mod model;
 mod not_supported;
 mod offers;
 mod partition_key_ranges;

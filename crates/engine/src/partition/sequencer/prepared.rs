@@ -88,6 +88,7 @@ impl Prepared {
         self.deleted.extend(other.deleted);
         self.touched.extend(other.touched);
         self.index_names.extend(other.index_names);
+        self.is_upkeep &= other.is_upkeep;
     }
 
     /// LastChanges no item.
