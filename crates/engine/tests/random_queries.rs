@@ -64,7 +64,9 @@ fn random_queries_are_what_a_second_interpreter_says() {
     if *queries < QUERIES_DEFAULT {
         return; // too few to reach everything
     }
+    // Links need a model: tests/follow has them.
     let missing: Vec<&str> = functions::all()
+        .filter(|function| !function.follows())
         .map(functions::Function::name)
         .filter(|name| !called.contains(&plain_name(name)))
         .collect();

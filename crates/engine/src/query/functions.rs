@@ -304,7 +304,7 @@ mod tests {
     use std::time::Duration;
 
     use quire_resource::{ChildKind, ResourceId};
-    use quire_sql::{Parameters, Query, Schema};
+    use quire_sql::{Externals, Parameters, Query, Schema};
     use quire_value::{Limits, Object, text};
 
     use super::*;
@@ -346,7 +346,7 @@ mod tests {
         let schema = Schema::default().with_functions(&functions);
         let query = Query::compile_for(query, &Parameters::default(), schema)?;
         let items = text::parse(items.as_bytes(), Limits::default())?;
-        let rows = query.rows_with_functions(&functions, items.as_array().expect("an array"));
+        let rows = query.rows_with(Externals::functions(&functions), items.as_array().expect("an array"));
         Ok(Value::Array(rows.map_err(|error| functions.explain(error.into()))?).to_json())
     }
 

@@ -82,6 +82,16 @@ impl Evaluator<'_> {
         Execution::new(&self.context, &self.query.computed, Some(&mut scan)).any_tuple(&self.query.bound)
     }
 
+    /// Whether the item can have rows, as far as can be known without items of other containers.
+    pub fn may_have_rows(&self, item: &Item<'_>) -> Result<bool, SqlError> {
+        if self.query.needs_rank_statistics() {
+            return Ok(true);
+        }
+        let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
+        Execution::new(&self.context, &self.query.computed, Some(&mut scan))
+            .any_early_tuple(&self.query.bound)
+    }
+
     /// Whether the item gives a row, before DISTINCT, OFFSET and LIMIT. Also for ORDER BY RANK.
     pub fn produces_row(&self, item: &Item<'_>) -> Result<bool, SqlError> {
         let mut any = false;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use quire_sql::{Evaluator as SqlEvaluator, Item, ItemSink, Query, Row, SearchedText};
+use quire_sql::{Evaluator as SqlEvaluator, Externals, Item, ItemSink, Query, Row, SearchedText};
 use quire_value::Value;
 
 use crate::api::EngineError;
@@ -25,7 +25,7 @@ impl<'a> Evaluator<'a> {
         functions: &'a PageFunctions<'a>,
         container: &Container,
     ) -> Result<Evaluator<'a>, EngineError> {
-        let rows = RefCell::new(query.start_with_functions(functions)?);
+        let rows = RefCell::new(query.start_with(Externals::functions(functions))?);
         Ok(Evaluator { query, functions, links: Links::new(container), rows })
     }
 
@@ -35,7 +35,7 @@ impl<'a> Evaluator<'a> {
         feed: &mut dyn FnMut(&mut ItemSink<'_>) -> Result<(), EngineError>,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        self.query.run_with_functions(self.functions, feed, emit)
+        self.query.run_with(Externals::functions(self.functions), feed, emit)
     }
 
     /// The query with the values of its aggregates: see [`Query::run_with_aggregates`].
@@ -44,7 +44,7 @@ impl<'a> Evaluator<'a> {
         aggregates: Vec<Value>,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        Ok(self.query.run_with_aggregates(self.functions, aggregates, emit)?)
+        Ok(self.query.run_with_aggregates(Externals::functions(self.functions), aggregates, emit)?)
     }
 
     /// Lends the item as the query language sees it.
