@@ -36,6 +36,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "partition",
             "catalog",
             "items",
+            "links",
             "query",
             "feed",
             "transactions",

@@ -13,6 +13,8 @@ mod indexes; // the rows that find items by their values
 mod items; // one item: read, write, patch, delete
 #[allow(dead_code, unused_imports, reason = "kinds of jobs come with the write path of models")]
 mod jobs; // durable work that clients can watch
+#[allow(dead_code, unused_imports, reason = "the write path of models uses it")]
+mod links; // rows of declared links
 mod maintenance; // backup, restore, verify
 mod memory; // caches
 #[allow(dead_code, reason = "the write path of models uses it")]

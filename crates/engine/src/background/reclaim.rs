@@ -124,9 +124,8 @@ impl Reclaim {
         for partition in found.iter().flat_map(|container| container.partitions.all()) {
             drop(partition.sequencer.hold()?);
         }
-        for (space, prefix) in
-            keys::declaration_ranges(container, declaration, IndexId::of_link(declaration).0)
-        {
+        let rows = keys::DeclarationKeys { container, declaration };
+        for (space, prefix) in rows.ranges(IndexId::of_link(declaration).0) {
             self.empty_range(space, &KeyRange::prefix(&prefix), turn)?;
         }
         Ok(())
