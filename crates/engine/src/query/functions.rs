@@ -156,6 +156,11 @@ impl<'a> PageFunctions<'a> {
         self.are_called() && self.scripting.scripts.is_isolated() && !self.ahead.borrow().is_over
     }
 
+    /// Calls are made when they are asked for.
+    pub fn end_foresight(&self) {
+        self.ahead.borrow_mut().is_over = true;
+    }
+
     /// Makes the calls of the items that `look` shows to the evaluator, as far as they can be foreseen. What was foreseen
     /// before is forgotten.
     pub fn foresee(&self, mut look: impl FnMut() -> Result<(), EngineError>) -> Result<(), EngineError> {
@@ -295,7 +300,8 @@ impl UserFunctions for PageFunctions<'_> {
     }
 
     fn value_or_enqueue(&self, function: usize, arguments: &[Value]) -> Option<Value> {
-        self.ahead.borrow_mut().value(FunctionCall::new(function, arguments))
+        let mut ahead = self.ahead.borrow_mut();
+        if ahead.is_over { None } else { ahead.value(FunctionCall::new(function, arguments)) }
     }
 }
 

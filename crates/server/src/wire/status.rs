@@ -147,6 +147,9 @@ impl From<&EngineError> for Failure {
             PreconditionFailed => wire(412, PRECONDITION_FAILED),
             ModelInvalid(error) => wire(400, error.to_string()),
             ModelInUse { .. } | JobRefuses { .. } => wire(409, error.to_string()),
+            UnknownLink { .. } => wire(400, format!("UnknownLink: {error}.")),
+            LinkNotReady { .. } => wire(409, format!("LinkNotReady: {error}.")),
+            FollowTooLarge => wire(400, format!("FollowTooLarge: {error}.")),
             PatchConditionNotMet => sub(412, 1110, PRECONDITION_FAILED),
             BadJson(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
             BadRequest { message } => wire(400, message),
@@ -387,6 +390,8 @@ fn sql(error: &SqlError, text: Option<&str>) -> Failure {
         SqlError::ServerMemory { .. } | SqlError::ServerTempSpace { .. } | SqlError::TempFiles { .. } => {
             retry(429, Some(3200), RETRY_OVERLOADED_MS, errors(&[&error.to_string()]))
         }
+        SqlError::FollowNeedsItems => wire(400, format!("FollowNeedsItems: {error}.")),
+        SqlError::FollowFailed { .. } => wire(400, errors(&[&error.to_string()])),
         SqlError::Cancelled => wire(408, error.to_string()),
         SqlError::CallPending => internal(error),
     }
@@ -629,6 +634,10 @@ mod tests {
                 EngineError::FailedDependency,
                 EngineError::TransactionTooLarge { limit: "16 MB" },
                 EngineError::Overloaded,
+                EngineError::UnknownLink { link: text("l"), container: text("c") },
+                EngineError::LinkNotReady { link: text("l"), is_building: true },
+                EngineError::FollowTooLarge,
+                EngineError::Sql(SqlError::FollowNeedsItems),
                 EngineError::Storage(StorageError::Closed),
                 EngineError::Storage(StorageError::Poisoned { during: "sync" }),
                 EngineError::Storage(StorageError::Unavailable { during: "flush" }),

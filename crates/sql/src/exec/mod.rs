@@ -116,12 +116,27 @@ impl<'r> Execution<'r> {
                 Some(grouping) => self.collect_group_calls(grouping, scope)?,
                 None => {
                     self.sort_keys(query, scope)?;
-                    drop(self.project(query, scope)?);
+                    self.collect_row_calls(query, scope)?;
                 }
             }
             Ok(Flow::Continue(()))
         })?;
         Ok(())
+    }
+
+    /// A call without a value hides none of the other members of a select list.
+    fn collect_row_calls(&self, query: &Query, scope: Option<&Scope<'_, '_>>) -> Result<(), SqlError> {
+        let Expr::Object(members) = &query.projection else {
+            return self.evaluate(&query.projection, scope).map(drop);
+        };
+        let mut pending = Ok(());
+        for (_, member) in members {
+            match self.evaluate(member, scope) {
+                Err(SqlError::CallPending) => pending = Err(SqlError::CallPending),
+                evaluated => drop(evaluated?),
+            }
+        }
+        pending
     }
 
     /// Skips a row that needs a call without a value.

@@ -66,12 +66,21 @@ impl Evaluator<'_> {
     /// caller can run the calls of several items together before it evaluates the items. It repeats this as often as
     /// calls depend on each other.
     pub fn collect_calls(&self, item: &Item<'_>) {
+        self.collect(item, |run| run.collect_calls(&self.query.bound));
+    }
+
+    /// The same for what decides whether the item matches WHERE.
+    pub fn collect_filter_calls(&self, item: &Item<'_>) {
+        self.collect(item, |run| run.any_tuple(&self.query.bound).map(|_| ()));
+    }
+
+    fn collect(&self, item: &Item<'_>, calls: impl FnOnce(&Execution<'_>) -> Result<(), SqlError>) {
         let EvalContext { random, failure, .. } = &self.context;
         let random_before = random.get();
         let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
         let run = Execution::collecting_calls(&self.context, &self.query.computed, &mut scan);
         // An error here occurs again when the item is evaluated.
-        drop(run.collect_calls(&self.query.bound));
+        drop(calls(&run));
         random.set(random_before);
         failure.take();
     }

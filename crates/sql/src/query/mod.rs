@@ -168,11 +168,11 @@ impl Query {
                 .bound
                 .follow_plan
                 .as_ref()
-                .is_none_or(|plan| plan.decides_rows || !self.always_has_value())
+                .is_none_or(|plan| plan.decides_rows || !self.rows_are_defined())
     }
 
     /// Whether the select list is never undefined.
-    fn always_has_value(&self) -> bool {
+    pub fn rows_are_defined(&self) -> bool {
         matches!(self.bound.projection, Expr::Object(_) | Expr::Array(_) | Expr::WithFollowed { .. })
     }
 
