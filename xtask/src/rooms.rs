@@ -37,6 +37,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "catalog",
             "items",
             "links",
+            "maintain",
             "query",
             "feed",
             "transactions",

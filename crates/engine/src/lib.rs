@@ -15,6 +15,8 @@ mod items; // one item: read, write, patch, delete
 mod jobs; // durable work that clients can watch
 #[allow(dead_code, unused_imports, reason = "the write path of models uses it")]
 mod links; // rows of declared links
+#[allow(dead_code, reason = "jobs of models use it")]
+mod maintain; // what a write changes beside its item, by the model of the database
 mod maintenance; // backup, restore, verify
 mod memory; // caches
 #[allow(dead_code, reason = "the write path of models uses it")]

@@ -1,6 +1,6 @@
 //! Everything that can go wrong, as a caller can act on it.
 
-use quire_model::ModelInvalid;
+use quire_model::{ItemError, ModelInvalid};
 use quire_resource::{ContainerError, NameError, PartitionKeyError, ThroughputError, TtlError};
 use quire_sql::SqlError;
 use quire_storage::StorageError;
@@ -30,6 +30,12 @@ pub enum EngineError {
     PreconditionFailed,
     #[error(transparent)]
     ModelInvalid(#[from] ModelInvalid),
+    /// a write that the model of its database refuses
+    #[error(transparent)]
+    RefusedByModel(#[from] ItemError),
+    /// a model names the container meanwhile: the write is made under it; never an answer
+    #[error("the container has got a model")]
+    UnderModel,
     /// a container that the model of its database names cannot be deleted
     #[error("the container {container:?} is part of the model of its database")]
     ModelInUse { container: String },
@@ -173,6 +179,7 @@ impl EngineError {
                 EngineError::ResourceNotFound { kind, id: id.clone() }
             }
             EngineError::PartitionMoved => EngineError::PartitionMoved,
+            EngineError::RefusedByModel(error) => EngineError::RefusedByModel(error.clone()),
             EngineError::PartitionGone { id } => EngineError::PartitionGone { id: id.clone() },
             EngineError::Corrupt { what } => EngineError::Corrupt { what: what.clone() },
             EngineError::ItemTooLarge { bytes, bytes_max } => {

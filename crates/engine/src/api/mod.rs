@@ -30,7 +30,7 @@ pub use plan::{PlannedQuery, QueryRange};
 pub use resource::{Migrate, Precondition, Resource, ScriptKind};
 pub use scripts::{ExecuteProcedure, ExecuteSystemProcedure, ProcedureDone, ScriptFailure, SystemAddress};
 // Parts of `EngineError` and of requests that callers must name.
-pub use quire_model::{Difference, ModelError, ModelInvalid, Warning};
+pub use quire_model::{Difference, ItemError, ModelError, ModelInvalid, Warning};
 pub use quire_script::{
     Isolation as ScriptIsolation, Limits as ScriptLimits, Position as ScriptPosition, ScriptError,
 };

@@ -1,14 +1,15 @@
 //! An open container: what the catalog says about it, and the partitions that hold its items.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
-use quire_resource::{ContainerDefinition, PartitionKey};
+use quire_resource::{ContainerDefinition, PartitionKey, ResourceId};
 use quire_storage::Snapshot;
 use quire_value::Path;
 use ring::digest;
 
 use crate::api::{EngineError, PartitionInfo, Position, Resource};
+use crate::catalog::state::State;
 use crate::catalog::{ContainerScripts, RoutedKey};
 use crate::indexes::Indexes;
 use crate::partition::{Partition, PartitionSet};
@@ -26,6 +27,8 @@ pub struct Container {
     pub(crate) partitions: Arc<PartitionSet>,
     /// Shared with the container's other definitions, as the partitions are.
     pub(crate) scripts: Arc<ArcSwap<ContainerScripts>>,
+    /// The catalog that it is in.
+    pub(crate) catalog: Weak<ArcSwap<State>>,
 }
 
 impl Container {
@@ -107,6 +110,13 @@ impl Container {
     pub(crate) fn snapshot(&self, shared: &Shared) -> Result<Box<dyn Snapshot>, EngineError> {
         let snapshot = shared.storage.snapshot()?;
         if self.partitions.is_retired() { Err(self.not_found()) } else { Ok(snapshot) }
+    }
+
+    /// Another container of the same database, as it is now.
+    pub(crate) fn sibling(&self, number: u32) -> Option<Arc<Container>> {
+        let ResourceId::Container { database, .. } = self.resource.rid else { return None };
+        let rid = ResourceId::Container { database, container: number };
+        self.catalog.upgrade()?.load().database(database)?.containers.get(&rid).cloned()
     }
 
     pub(crate) fn not_found(&self) -> EngineError {

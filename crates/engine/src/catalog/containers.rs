@@ -72,7 +72,8 @@ impl Catalog {
         }
         let database = database.resource.clone();
         let (partitions, scripts) = (Arc::new(partitions), Arc::default());
-        let container = Container { resource, definition, database, number, partitions, scripts };
+        let catalog = Arc::downgrade(&self.state);
+        let container = Container { resource, definition, database, number, partitions, scripts, catalog };
         change.publish_container(container)
     }
 
@@ -164,6 +165,7 @@ impl Catalog {
             number: existing.number,
             partitions: existing.partitions.clone(),
             scripts: existing.scripts.clone(),
+            catalog: existing.catalog.clone(),
         })?;
         if begins {
             settle_versions(&self.shared, &container)?;
@@ -204,6 +206,7 @@ impl Catalog {
             number: existing.number,
             partitions: set,
             scripts: existing.scripts.clone(),
+            catalog: existing.catalog.clone(),
         });
         match published {
             Ok(_) => held.set_moved(),

@@ -98,17 +98,28 @@ impl Catalog {
             snapshot.get(CATALOG, &keys::COUNTERS)?.ok_or_else(|| corrupt("a store without counters"))?;
         let counters = Counters::decode(&keys::COUNTERS, &counters)?;
         let (state, scripts, commit_queues) = Default::default();
-        let mut loading = Loading { shared: &shared, commit_queues: &commit_queues, state, scripts, ts: 0 };
+        let catalog = Arc::<ArcSwap<State>>::default();
+        let mut loading = Loading {
+            shared: &shared,
+            commit_queues: &commit_queues,
+            catalog: &catalog,
+            state,
+            scripts,
+            ts: 0,
+        };
         loading.load(&*snapshot)?;
         let Loading { state, ts, .. } = loading;
+        catalog.store(Arc::new(state));
         let writer = Mutex::new(Writer { position, counters, ts, unresolved: None });
-        Ok(Catalog { state: ArcSwap::from_pointee(state), writer, shared, workers, commit_queues })
+        Ok(Catalog { state: catalog, writer, shared, workers, commit_queues })
     }
 }
 
 struct Loading<'a> {
     shared: &'a Arc<Shared>,
     commit_queues: &'a CommitQueues,
+    /// What containers know of the catalog.
+    catalog: &'a Arc<ArcSwap<State>>,
     state: State,
     /// By container.
     scripts: HashMap<ResourceId, ContainerScripts>,
@@ -196,7 +207,8 @@ impl Loading<'_> {
             partitions.set_vector_progress(progress(&definition, &states, u64::MAX));
         }
         let (partitions, scripts) = (Arc::new(partitions), Arc::default());
-        Ok(Container { resource, definition, database, number, partitions, scripts })
+        let catalog = Arc::downgrade(self.catalog);
+        Ok(Container { resource, definition, database, number, partitions, scripts, catalog })
     }
 }
 

@@ -49,7 +49,8 @@ pub(crate) use scripts::check_script;
 /// exists.
 pub struct Catalog {
     shared: Arc<Shared>,
-    state: ArcSwap<State>,
+    /// Containers find their siblings in it.
+    state: Arc<ArcSwap<State>>,
     writer: Mutex<Writer>,
     /// Woken when a change leaves something to do.
     workers: CatalogWorkers,

@@ -7,7 +7,7 @@ use quire_resource::PartitionKey;
 use super::Engine;
 use crate::api::{Answer, EngineError, FollowRequest, ItemRead, ItemWritten, ReadItem, WriteItem};
 use crate::catalog::Container;
-use crate::{items, query, scripts};
+use crate::{items, maintain, query, scripts};
 
 impl Engine {
     pub fn write_item(&self, container: &Arc<Container>, write: WriteItem) -> Answer<ItemWritten> {
@@ -16,8 +16,16 @@ impl Engine {
             let write = write.clone();
             if is_scripted {
                 scripts::write_item(&self.shared, container, write)
+            } else if container.partitions.is_modelled() {
+                maintain::write::write_item(&self.shared, container, write)
             } else {
-                items::write::write_item(&self.shared, container, write)
+                let answer = items::write::write_item(&self.shared, container, write.clone());
+                match answer.result {
+                    Err(EngineError::UnderModel) => {
+                        maintain::write::write_item(&self.shared, container, write)
+                    }
+                    result => Answer { result, ..answer },
+                }
             }
         })
     }

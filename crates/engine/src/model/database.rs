@@ -137,6 +137,24 @@ impl DeclarationState {
         matches!(self, DeclarationState::Failed { .. })
     }
 
+    /// Its rows beside the items are kept: links, totals, mirrors.
+    pub fn keeps_rows(&self) -> bool {
+        !self.is_failed()
+    }
+
+    /// Owned paths have the right value with every write.
+    pub fn keeps_values(&self) -> bool {
+        matches!(
+            self,
+            DeclarationState::Active | DeclarationState::Building { phase: BuildPhase::Values, .. }
+        )
+    }
+
+    /// Items count one by one, each with a mark.
+    pub fn is_counting(&self) -> bool {
+        matches!(self, DeclarationState::Building { phase: BuildPhase::Index, .. })
+    }
+
     /// The job that builds it.
     pub fn job(&self) -> Option<JobId> {
         match self {

@@ -198,8 +198,12 @@ impl PartitionSet {
         self.whole.rules.load_full()
     }
 
+    /// Whether a model names the container.
+    pub fn is_modelled(&self) -> bool {
+        self.whole.rules.load().model.is_some()
+    }
+
     /// What the model of the database says of the container.
-    #[allow(dead_code, reason = "the write path of models uses it")]
     pub fn model(&self) -> Option<Arc<ContainerModel>> {
         self.whole.rules.load().model.clone()
     }

@@ -42,6 +42,8 @@ pub(crate) enum Protects<'a> {
     Item(&'a [u8]),
     /// the prefix of its unique rows
     UniqueTuple(&'a [u8]),
+    /// what a link finds by a key: its number and the target's hash
+    LinkTarget(u32, &'a [u8; 16]),
 }
 
 pub(crate) struct LockTable {
@@ -56,6 +58,40 @@ pub(crate) struct LockTable {
 /// Locks to take together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LockSet(SmallVec<[(u64, Mode); 4]>);
+
+impl LockSet {
+    /// Whether who holds this set holds the other one.
+    pub fn covers(&self, other: &LockSet) -> bool {
+        other.0.iter().all(|(key, mode)| self.mode_of(*key).is_some_and(|own| own >= *mode))
+    }
+
+    /// Adds what another set has.
+    pub fn extend(&mut self, other: &LockSet) {
+        other.0.iter().for_each(|(key, mode)| self.insert(*key, *mode));
+    }
+
+    /// What is left of this set for one who holds the other one. `None`: something is held, but not in the mode that is asked
+    /// for.
+    #[allow(dead_code, reason = "transactions of modelled containers use it")]
+    pub fn beyond(&self, held: &LockSet) -> Option<LockSet> {
+        let is_more = |key: u64, mode: Mode| held.mode_of(key).is_some_and(|own| own < mode);
+        if self.0.iter().any(|(key, mode)| is_more(*key, *mode)) {
+            return None;
+        }
+        Some(LockSet(self.0.iter().filter(|(key, _)| held.mode_of(*key).is_none()).copied().collect()))
+    }
+
+    fn mode_of(&self, key: u64) -> Option<Mode> {
+        self.0.binary_search_by_key(&key, |&(key, _)| key).ok().map(|at| self.0[at].1)
+    }
+
+    fn insert(&mut self, key: u64, mode: Mode) {
+        match self.0.binary_search_by_key(&key, |&(key, _)| key) {
+            Ok(at) => self.0[at].1 = self.0[at].1.max(mode),
+            Err(at) => self.0.insert(at, (key, mode)),
+        }
+    }
+}
 
 /// Locks held; released when dropped.
 pub(crate) struct Held<'a> {
@@ -90,11 +126,7 @@ impl LockTable {
 
     /// Adds a lock to a set, once, in its strongest mode.
     pub fn add(&self, set: &mut LockSet, container: u32, what: Protects<'_>, mode: Mode) {
-        let key = self.key(container, what);
-        match set.0.binary_search_by_key(&key, |&(key, _)| key) {
-            Ok(at) => set.0[at].1 = set.0[at].1.max(mode),
-            Err(at) => set.0.insert(at, (key, mode)),
-        }
+        set.insert(self.key(container, what), mode);
     }
 
     /// What a lock is called.

@@ -32,6 +32,7 @@
 //! | lookups | container 4, `06`, declaration 4, target 16, value       | how many have a value of a rollup (see `links::extremes`) |
 //! | lookups | container 4, `07`, declaration 4, target 16, referrer, rid | a value of a mirror, in binary form |
 //! | lookups | container 4, `08`, declaration 4, rid                    | nothing (an item that counts for a declaration that is being built) |
+//! | lookups | container 4, `09`, declaration 4, target 16              | the job that rewrites the target's referrers (see `maintain::fan_out`) |
 //! | index   | container 4, index id 8, value, rid                      | nothing (see `indexes::encoding`)     |
 //! | index   | container 4, index id 8, target 16, referrer, rid        | nothing (an item that refers to a target) |
 //! | index   | container 4, 8 zero bytes, index id 8                    | what the index is: kind 1, paths      |

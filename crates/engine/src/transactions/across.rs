@@ -211,7 +211,8 @@ impl<'a> Run<'a> {
             let (writes, queue) = (writes.into_iter(), self.containers[0].partitions.commit_queue());
             let writes =
                 writes.map(|(partition, prepared)| (Arc::clone(&partition.sequencer), vec![prepared]));
-            return queue.submit(self.shared, Work { writes: writes.collect() });
+            let work = Work { writes: writes.collect(), differences: None };
+            return queue.submit(self.shared, work).map(|done| done.written);
         }
         let written = writes.pop().map(|(partition, prepared)| partition.sequencer.submit(prepared));
         Ok(written.transpose()?.into_iter().collect())

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use quire_engine::{Diagnostic, EngineError, ScriptError, SqlError, StorageError};
+use quire_engine::{Diagnostic, EngineError, ItemError, ScriptError, SqlError, StorageError};
 use quire_resource::{ContainerError, PartitionKeyError};
 use quire_value::text::write_string;
 
@@ -146,6 +146,7 @@ impl From<&EngineError> for Failure {
             HashCollision => sub(409, 3302, "Two partition keys with the same hash hold the same id."),
             PreconditionFailed => wire(412, PRECONDITION_FAILED),
             ModelInvalid(error) => wire(400, error.to_string()),
+            RefusedByModel(error) => refused_by_model(error),
             ModelInUse { .. } | JobRefuses { .. } => wire(409, error.to_string()),
             UnknownLink { .. } => wire(400, format!("UnknownLink: {error}.")),
             LinkNotReady { .. } => wire(409, format!("LinkNotReady: {error}.")),
@@ -189,7 +190,7 @@ impl From<&EngineError> for Failure {
             Unresolved => retry(503, None, RETRY_OVERLOADED_MS, "The outcome of a write is not known yet."),
             BackupRunning => wire(409, error.to_string()),
             StorageNotEmpty | NewerFormat { .. } | BadBackup { .. } => wire(400, error.to_string()),
-            Corrupt { .. } | Io { .. } => internal(error),
+            Corrupt { .. } | Io { .. } | UnderModel => internal(error),
         }
     }
 }
@@ -489,6 +490,16 @@ fn wire(status: u16, message: impl Into<String>) -> Failure {
 
 fn sub(status: u16, substatus: u32, message: impl Into<String>) -> Failure {
     Failure { substatus: Some(substatus), ..wire(status, message) }
+}
+
+/// The model's own table of statuses.
+fn refused_by_model(error: &ItemError) -> Failure {
+    let message = error.to_string();
+    match error.status() {
+        (449, substatus) => retry(449, Some(substatus.into()), RETRY_CONTENDED_MS, message),
+        (status, 0) => wire(status, message),
+        (status, substatus) => sub(status, substatus.into(), message),
+    }
 }
 
 fn retry(status: u16, substatus: Option<u32>, retry_after_ms: u32, message: impl Into<String>) -> Failure {

@@ -25,6 +25,7 @@ use super::{Interrupted, Next, Turn, Work, Worker};
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
 use crate::items::remove::{Removal, remove_gone};
+use crate::maintain;
 use crate::runtime::Shared;
 use crate::store::keys;
 use expiry::{ByDefault, ByOwnTime};
@@ -169,7 +170,11 @@ impl ContainerTurn<'_> {
     /// Removes those of the items that are still gone once they are locked.
     fn remove(&mut self, rids: &[u64]) -> Result<Removal, Interrupted> {
         self.budget = self.budget.saturating_sub(rids.len());
-        Ok(remove_gone(&self.sweep.shared, self.container, rids)?)
+        let (shared, container) = (&self.sweep.shared, self.container);
+        Ok(match container.partitions.is_modelled() {
+            true => maintain::remove::remove_gone(shared, container, rids)?,
+            false => remove_gone(shared, container, rids)?,
+        })
     }
 
     /// Counts what expired, and remembers what could not be removed.

@@ -222,5 +222,5 @@ fn prepare(
         }
     }
     let writes = partitions.iter().map(|partition| Arc::clone(&partition.sequencer)).zip(writes);
-    Ok(Work { writes: writes.filter(|(_, writes)| !writes.is_empty()).collect() })
+    Ok(Work { writes: writes.filter(|(_, writes)| !writes.is_empty()).collect(), differences: None })
 }

@@ -1,5 +1,6 @@
 //! Commits of which the storage could not say how they ended.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quire_storage::{StorageError, Token};
@@ -55,6 +56,7 @@ impl Sequencer {
         }
         self.sweep_due.note(Noted::ANYTHING);
         self.forget_committed();
+        self.is_doubtful.store(false, Ordering::Release);
         unresolved.touched.iter().for_each(|key| self.shared.cache.end_write(key));
         self.shared.stretches.end_write(self.container, &unresolved.rids);
         Ok(())

@@ -1,6 +1,7 @@
 //! The writes of one commit, from their stamps to their answers.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use quire_storage::{Commit, CommitError, Guard, Op, Token};
 
@@ -170,6 +171,7 @@ impl<'a> Group<'a> {
         self.sequencer.forget_committed();
         let (touched, rids) = (std::mem::take(&mut self.touched), std::mem::take(&mut self.rids));
         self.marked = false;
+        self.sequencer.is_doubtful.store(true, Ordering::Release);
         self.sequencer.state.lock().unresolved = Some(Unresolved { token, touched, rids });
         self.tickets.drain(..).for_each(|ticket| ticket.done(Err(Refused::Failed(EngineError::Overloaded))));
     }

@@ -24,6 +24,7 @@
 //! 9. A commit over several partitions leads all of them: see [`across`].
 
 mod across; // one commit over several partitions for all that wait
+mod differences; // items that several works change
 mod doubt; // commits of which nobody knows how they ended
 mod group; // the writes of one commit, and their answers
 mod last_changes; // when logical partitions last changed
@@ -40,6 +41,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use quire_storage::{PartitionId, Position};
 
 pub(crate) use across::{CommitQueue, CommitQueues, Work};
+pub(crate) use differences::{BuiltTargets, Differences};
 pub(crate) use prepared::{ItemPut, Prepared, Refused, Written};
 
 use self::doubt::Unresolved;
@@ -63,6 +65,8 @@ pub(crate) struct Sequencer {
     /// Woken when an LSN was published, and when none will be any more.
     watchers: Watchers,
     is_loaded: AtomicBool,
+    /// Nobody knows how the last commit ended.
+    is_doubtful: AtomicBool,
     generation: AtomicU64,
     lsn: AtomicU64,
     last_ts: AtomicI64,
@@ -127,6 +131,7 @@ impl Sequencer {
             moved: Condvar::new(),
             watchers: Watchers::default(),
             is_loaded: AtomicBool::new(false),
+            is_doubtful: AtomicBool::new(false),
             generation: AtomicU64::new(0),
             lsn: AtomicU64::new(0),
             last_ts: AtomicI64::new(0),

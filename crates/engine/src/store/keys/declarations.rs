@@ -12,6 +12,7 @@ const TOTALS: u8 = 0x05;
 const EXTREME: u8 = 0x06;
 const MIRROR: u8 = 0x07;
 const BUILT: u8 = 0x08;
+const FAN_OUT: u8 = 0x09;
 
 const TARGET_BYTES: usize = 16;
 const RID_BYTES: usize = 8;
@@ -40,7 +41,7 @@ pub(crate) struct LinkKeys {
 impl DeclarationKeys {
     /// Everything that the declaration has in the container. `link_index` is where the referrers of a link are.
     pub fn ranges(self, link_index: u64) -> Vec<(Space, Vec<u8>)> {
-        let lookups = [LINK_KEY, TOTALS, EXTREME, MIRROR, BUILT];
+        let lookups = [LINK_KEY, TOTALS, EXTREME, MIRROR, BUILT, FAN_OUT];
         let lookups = lookups.map(|tag| (LOOKUPS, self.within(tag, &[])));
         let links = LinkKeys { container: self.container, index: link_index };
         lookups.into_iter().chain([(INDEX, links.prefix())]).collect()
@@ -98,6 +99,16 @@ impl DeclarationKeys {
     /// Of all items.
     pub fn builts(self) -> Vec<u8> {
         self.within(BUILT, &[])
+    }
+
+    /// The job that rewrites the referrers of a target.
+    pub fn fan_out(self, target: &[u8; TARGET_BYTES]) -> Vec<u8> {
+        self.within(FAN_OUT, target)
+    }
+
+    /// Of all targets.
+    pub fn fan_outs(self) -> Vec<u8> {
+        self.within(FAN_OUT, &[])
     }
 
     fn within(self, tag: u8, rest: &[u8]) -> Vec<u8> {

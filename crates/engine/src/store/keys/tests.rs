@@ -51,6 +51,7 @@ fn golden_bytes() {
             DECLARATION.mirror(&[0x11; 16], &[0xAA; 9]),
             "00000007 07 00000002 11111111111111111111111111111111 aaaaaaaaaaaaaaaaaa",
         ),
+        (DECLARATION.fan_out(&[0x11; 16]), "00000007 09 00000002 11111111111111111111111111111111"),
         (DECLARATION.built(5), "00000007 08 00000002 0000000000000005"),
         (
             LinkKeys { container: 7, index: 9 }.referrers(&[0x11; 16]),
