@@ -42,6 +42,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "feed",
             "transactions",
             "scripts",
+            "integrity",
             "background",
             "engine",
             "maintenance",

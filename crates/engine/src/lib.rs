@@ -10,6 +10,7 @@ mod catalog; // databases, containers, scripts, users, permissions, keys, offers
 mod engine; // opening, closing, the control plane
 mod feed; // the change feed
 mod indexes; // the rows that find items by their values
+mod integrity; // whether items are what a model says
 mod items; // one item: read, write, patch, delete
 #[allow(dead_code, unused_imports, reason = "kinds of jobs come with the write path of models")]
 mod jobs; // durable work that clients can watch
@@ -35,7 +36,7 @@ pub use background::{WorkerState, WorkerStatus};
 pub use catalog::{Catalog, Container, ContainerScripts};
 pub use engine::Engine;
 pub use indexes::vectors::VectorIndexStatus;
-pub use jobs::{JobControl, JobProgress, JobState, JobStatus, JobWatch};
+pub use jobs::{JobControl, JobCount, JobProgress, JobState, JobStatus, JobWatch};
 pub use maintenance::backup::BackupReport;
 pub use maintenance::restore::{RestoreReport, restore};
 pub use maintenance::verify::{VerifyReport, verify, verify_backup};

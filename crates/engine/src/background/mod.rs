@@ -1,5 +1,6 @@
 //! Work that nobody waits for, each kind on a thread of its own ([`Worker`]).
 
+pub(crate) mod checks; // whether items are what a model says
 pub(crate) mod index_builds; // bringing items up to date after a change of policy
 mod jobs; // running jobs that clients watch
 mod reclaim; // removing the rows of what was deleted
@@ -9,6 +10,7 @@ pub(crate) mod vector_indexes; // building vector indexes, and what has changed 
 pub(crate) mod views; // containers maintained from others
 mod worker; // a thread that goes on after errors and panics
 
+pub(crate) use checks::Checks;
 pub(crate) use index_builds::IndexBuilds;
 pub(crate) use jobs::JobRunner;
 pub(crate) use reclaim::Reclaim;

@@ -6,6 +6,7 @@ mod background; // control of background work
 mod feed; // the change feed, waiting for changes
 mod items; // single items
 mod jobs; // durable work
+mod model; // models of databases
 mod pages; // lists and queries
 mod scripts; // stored procedures
 mod transactions; // batches, transactions over items of a database
@@ -17,9 +18,12 @@ use quire_storage::Storage;
 use crate::api::{EngineError, Options};
 use crate::background::split::{Splits, Splitter};
 use crate::background::views::Views;
-use crate::background::{IndexBuilds, JobRunner, Reclaim, Sweep, VectorIndexes, Worker, WorkerStatus};
+use crate::background::{
+    Checks, IndexBuilds, JobRunner, Reclaim, Sweep, VectorIndexes, Worker, WorkerStatus,
+};
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
+use crate::jobs::JobKind;
 use crate::runtime::Shared;
 use crate::store::watched::Watched;
 
@@ -60,7 +64,8 @@ impl Engine {
             watched: Arc::clone(&watched),
         };
         let splits = Splits::start(splitter)?;
-        let jobs = JobRunner::start(&shared.jobs, Vec::new())?;
+        let kinds: Vec<Arc<dyn JobKind>> = vec![Arc::new(Checks::new(&shared, &catalog))];
+        let jobs = JobRunner::start(&shared.jobs, kinds)?;
         Ok(Engine {
             shared,
             catalog,

@@ -121,7 +121,10 @@ impl<'a> Claim<'a> {
                     self.jobs.end(self.id, &Outcome::Cancelled)?;
                     return Ok(());
                 }
-                Some(Hold::Paused | Hold::Blocked { .. }) | None => return Ok(()),
+                Some(Hold::Paused | Hold::Blocked { .. }) | None => {
+                    kind.release(self.id);
+                    return Ok(());
+                }
             }
             match kind.step(self)? {
                 Step::More => {}

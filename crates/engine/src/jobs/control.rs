@@ -64,6 +64,9 @@ impl Jobs {
         };
         self.commit(vec![row::put_body(id, &body, &next)])?;
         self.registry.lock().set_hold(id, next);
+        if let Some(kind) = self.kind(&body.kind) {
+            kind.release(id);
+        }
         self.wake();
         self.changed();
         Ok(())

@@ -32,6 +32,9 @@ pub(crate) trait JobKind: Send + Sync {
         Ok(())
     }
 
+    /// The job does not run for now: what the kind keeps of it in memory goes.
+    fn release(&self, _job: JobId) {}
+
     /// Takes back what a job has done: the job that does so.
     fn undo(&self, _job: JobId) -> Result<Option<JobId>, EngineError> {
         Ok(None)

@@ -26,4 +26,4 @@ pub(crate) use id::JobId;
 pub(crate) use kind::{JobKind, Step};
 pub(crate) use registry::{Jobs, PreparedJob};
 pub(crate) use row::{JobBody, NewJob, Owner, is_job_key, restored_row};
-pub use status::{JobProgress, JobState, JobStatus, JobWatch};
+pub use status::{JobCount, JobProgress, JobState, JobStatus, JobWatch};

@@ -16,6 +16,7 @@ use super::commit::JobNumbers;
 use super::id::JobId;
 use super::kind::JobKind;
 use super::row::{self, Checkpoint, FinishedJob, Hold, JobBody, NewJob, Outcome};
+use super::status::{JobCount, JobState};
 use crate::api::{Clock, EngineError, corrupt};
 use crate::store::keys::{self, CATALOG, JobRow};
 use crate::store::{Sequence, Watchers, for_each_row, scan};
@@ -34,8 +35,9 @@ pub(crate) struct Jobs {
     pub(super) watchers: Watchers,
     numbers: JobNumbers,
     kinds: OnceLock<Kinds>,
-    steps: AtomicU64,
-    ended: [AtomicU64; 3],
+    slices: AtomicU64,
+    /// Since this engine was opened.
+    ended: Mutex<BTreeMap<(String, JobState), u64>>,
 }
 
 /// What the jobs of this version do, and how those who do it are told of something to do.
@@ -113,8 +115,8 @@ impl Jobs {
             watchers: Watchers::default(),
             numbers: JobNumbers::default(),
             kinds: OnceLock::new(),
-            steps: AtomicU64::new(0),
-            ended: Default::default(),
+            slices: AtomicU64::new(0),
+            ended: Mutex::default(),
         }
     }
 
@@ -230,7 +232,7 @@ impl Jobs {
         entry.first_run.get_or_insert(FirstRun { at: now, at_ms: now_ms, done });
         let claim = Claim::new(self, id, Arc::clone(&entry.body));
         drop(registry);
-        self.steps.fetch_add(1, Ordering::Relaxed);
+        self.slices.fetch_add(1, Ordering::Relaxed);
         Some((claim, kind, has_more))
     }
 
@@ -266,36 +268,30 @@ impl Jobs {
     /// The commit with those rows is durable.
     pub(super) fn ended(&self, id: JobId, outcome: &Outcome) {
         let mut registry = self.registry.lock();
+        let kind = registry.jobs.get(&id).map(|entry| entry.body.kind.clone());
         registry.retain(|other| other != id);
         registry.finished.insert(id);
         while registry.finished.len() > FINISHED_KEPT {
             registry.finished.pop_first();
         }
         drop(registry);
-        let counter = match outcome {
-            Outcome::Done(_) => 0,
-            Outcome::Failed { .. } => 1,
-            Outcome::Cancelled => 2,
-        };
-        self.ended[counter].fetch_add(1, Ordering::Relaxed);
+        if let Some(kind) = kind {
+            *self.ended.lock().entry((kind, outcome.state())).or_default() += 1;
+        }
         self.changed();
     }
 
+    /// How many jobs there are, by kind and state: unfinished ones now, finished ones since the engine was opened.
+    pub fn counts(&self) -> Vec<JobCount> {
+        let mut counts = self.ended.lock().clone();
+        for entry in self.registry.lock().jobs.values() {
+            *counts.entry((entry.body.kind.clone(), entry.state())).or_default() += 1;
+        }
+        counts.into_iter().map(|((kind, state), count)| JobCount { kind, state, count }).collect()
+    }
+
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
-        let registry = self.registry.lock();
-        let count = |is: &dyn Fn(&Entry) -> bool| registry.jobs.values().filter(|job| is(job)).count() as u64;
-        let runs = |job: &Entry| matches!(job.hold, Hold::None | Hold::Cancelling);
-        let counter = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        vec![
-            ("jobs_waiting", count(&|job| runs(job) && job.first_run.is_none())),
-            ("jobs_running", count(&|job| runs(job) && job.first_run.is_some())),
-            ("jobs_paused", count(&|job| job.hold == Hold::Paused)),
-            ("jobs_blocked", count(&|job| matches!(job.hold, Hold::Blocked { .. }))),
-            ("jobs_done", counter(&self.ended[0])),
-            ("jobs_failed", counter(&self.ended[1])),
-            ("jobs_cancelled", counter(&self.ended[2])),
-            ("job_slices", counter(&self.steps)),
-        ]
+        vec![("job_slices", self.slices.load(Ordering::Relaxed))]
     }
 }
 

@@ -42,7 +42,15 @@ pub struct JobProgress {
     pub rate: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The jobs of one kind in one state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobCount {
+    pub kind: String,
+    pub state: JobState,
+    pub count: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobState {
     Waiting,
     Running,
@@ -117,16 +125,28 @@ impl Jobs {
 
     fn is_under_way(&self, id: JobId) -> bool {
         let registry = self.registry.lock();
-        registry.jobs.get(&id).is_some_and(|entry| of_hold(entry).is_under_way())
+        registry.jobs.get(&id).is_some_and(|entry| entry.state().is_under_way())
     }
 }
 
-fn of_hold(entry: &Entry) -> JobState {
-    match &entry.hold {
-        Hold::None if entry.first_run.is_none() => JobState::Waiting,
-        Hold::None | Hold::Cancelling => JobState::Running,
-        Hold::Paused => JobState::Paused,
-        Hold::Blocked { .. } => JobState::Blocked,
+impl Entry {
+    pub(super) fn state(&self) -> JobState {
+        match &self.hold {
+            Hold::None if self.first_run.is_none() => JobState::Waiting,
+            Hold::None | Hold::Cancelling => JobState::Running,
+            Hold::Paused => JobState::Paused,
+            Hold::Blocked { .. } => JobState::Blocked,
+        }
+    }
+}
+
+impl Outcome {
+    pub(super) fn state(&self) -> JobState {
+        match self {
+            Outcome::Done(_) => JobState::Done,
+            Outcome::Failed { .. } => JobState::Failed,
+            Outcome::Cancelled => JobState::Cancelled,
+        }
     }
 }
 
@@ -140,14 +160,15 @@ fn of_entry(id: JobId, entry: &Entry) -> JobStatus {
     });
     let progress = (entry.checkpoint.done, entry.checkpoint.total, rate);
     let started_ms = entry.started_ms();
-    JobStatus { started_ms, error, result, ..of_body(id, &entry.body, of_hold(entry), progress) }
+    JobStatus { started_ms, error, result, ..of_body(id, &entry.body, entry.state(), progress) }
 }
 
 fn of_finished(id: JobId, job: FinishedJob) -> JobStatus {
-    let (state, error, result) = match job.outcome {
-        Outcome::Done(result) => (JobState::Done, None, result),
-        Outcome::Failed { error, result } => (JobState::Failed, Some(error), result),
-        Outcome::Cancelled => (JobState::Cancelled, None, Value::Null),
+    let state = job.outcome.state();
+    let (error, result) = match job.outcome {
+        Outcome::Done(result) => (None, result),
+        Outcome::Failed { error, result } => (Some(error), result),
+        Outcome::Cancelled => (None, Value::Null),
     };
     let took = job.started_ms.map_or(0, |started| job.finished_ms.saturating_sub(started));
     let progress = (job.done, job.total, rate(job.done, u64::try_from(took).unwrap_or(0)));

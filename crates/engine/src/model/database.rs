@@ -155,11 +155,28 @@ impl DeclarationState {
         matches!(self, DeclarationState::Building { phase: BuildPhase::Index, .. })
     }
 
+    pub fn name(&self) -> &'static str {
+        match self {
+            DeclarationState::Building { .. } => "building",
+            DeclarationState::Active => "active",
+            DeclarationState::Failed { .. } => "failed",
+        }
+    }
+
     /// The job that builds it.
     pub fn job(&self) -> Option<JobId> {
         match self {
             DeclarationState::Building { job, .. } => Some(*job),
             DeclarationState::Active | DeclarationState::Failed { .. } => None,
+        }
+    }
+}
+
+impl BuildPhase {
+    pub fn name(self) -> &'static str {
+        match self {
+            BuildPhase::Index => "index",
+            BuildPhase::Values => "values",
         }
     }
 }

@@ -212,7 +212,8 @@ impl Exchange {
         match (fault.effect, served) {
             (FaultEffect::Serve, Some(response)) => Ok(response),
             (FaultEffect::Status { status, substatus, retry_after_ms, message }, _) => {
-                let failure = Failure { status, substatus, message, retry_after_ms, plan: None };
+                let (code, plan, errors) = (None, None, None);
+                let failure = Failure { status, substatus, code, message, retry_after_ms, plan, errors };
                 Ok(error_response(activity_id, &failure))
             }
             (FaultEffect::Cut | FaultEffect::Serve, _) => {

@@ -5,8 +5,11 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use quire_engine::{Diagnostic, EngineError, ItemError, ScriptError, SqlError, StorageError};
+use quire_engine::{
+    Diagnostic, EngineError, ItemError, ModelError, ModelInvalid, ScriptError, SqlError, StorageError,
+};
 use quire_resource::{ContainerError, PartitionKeyError};
+use quire_value::Value;
 use quire_value::text::write_string;
 
 use crate::auth::AuthError;
@@ -29,10 +32,14 @@ const RETRY_ISSUER_MS: u32 = 5000;
 pub(crate) struct Failure {
     pub status: StatusCode,
     pub substatus: Option<u32>,
+    /// Instead of the code that goes with the status; for what the service does not have.
+    pub code: Option<&'static str>,
     pub message: String,
     pub retry_after_ms: Option<u32>,
     /// The plan of a query that its client must merge, as JSON in a string.
     pub plan: Option<String>,
+    /// All that is wrong, as a JSON array, where there can be several errors.
+    pub errors: Option<String>,
 }
 
 impl Failure {
@@ -112,12 +119,16 @@ impl Failure {
     pub fn body(&self, activity_id: &str) -> Bytes {
         let mut body = Vec::with_capacity(self.message.len() + 128);
         body.extend_from_slice(b"{\"code\":\"");
-        body.extend_from_slice(code(self.status).as_bytes());
+        body.extend_from_slice(self.code.unwrap_or_else(|| code(self.status)).as_bytes());
         body.extend_from_slice(b"\",\"message\":");
         write_string(&format!("{}\r\nActivityId: {activity_id}, {AGENT}", self.message), &mut body);
         if let Some(plan) = &self.plan {
             body.extend_from_slice(b",\"additionalErrorInfo\":");
             write_string(plan, &mut body);
+        }
+        if let Some(errors) = &self.errors {
+            body.extend_from_slice(b",\"errors\":");
+            body.extend_from_slice(errors.as_bytes());
         }
         body.push(b'}');
         Bytes::from(body)
@@ -145,12 +156,13 @@ impl From<&EngineError> for Failure {
             UniqueKeyTaken { .. } => sub(409, 3301, "Unique index constraint violation."),
             HashCollision => sub(409, 3302, "Two partition keys with the same hash hold the same id."),
             PreconditionFailed => wire(412, PRECONDITION_FAILED),
-            ModelInvalid(error) => wire(400, error.to_string()),
+            ModelInvalid(error) => model_invalid(error),
             RefusedByModel(error) => refused_by_model(error),
-            ModelInUse { .. } | JobRefuses { .. } => wire(409, error.to_string()),
-            UnknownLink { .. } => wire(400, format!("UnknownLink: {error}.")),
-            LinkNotReady { .. } => wire(409, format!("LinkNotReady: {error}.")),
-            FollowTooLarge => wire(400, format!("FollowTooLarge: {error}.")),
+            ModelInUse { .. } => coded(409, "ModelInUse", error.to_string()),
+            JobRefuses { .. } => coded(409, "JobNotCancellable", error.to_string()),
+            UnknownLink { .. } => coded(400, "UnknownLink", format!("{error}.")),
+            LinkNotReady { .. } => coded(409, "LinkNotReady", format!("{error}.")),
+            FollowTooLarge => coded(400, "FollowTooLarge", format!("{error}.")),
             PatchConditionNotMet => sub(412, 1110, PRECONDITION_FAILED),
             BadJson(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
             BadRequest { message } => wire(400, message),
@@ -337,6 +349,11 @@ fn plan_features(features: &[String]) -> String {
     message
 }
 
+fn model_invalid(invalid: &ModelInvalid) -> Failure {
+    let errors = invalid.0.iter().map(ModelError::to_json).collect::<Value>();
+    Failure { errors: Some(errors.to_json()), ..coded(400, "ModelInvalid", invalid.to_string()) }
+}
+
 fn container(error: &ContainerError) -> Failure {
     match error {
         ContainerError::Invalid { message } => wire(400, message),
@@ -391,7 +408,7 @@ fn sql(error: &SqlError, text: Option<&str>) -> Failure {
         SqlError::ServerMemory { .. } | SqlError::ServerTempSpace { .. } | SqlError::TempFiles { .. } => {
             retry(429, Some(3200), RETRY_OVERLOADED_MS, errors(&[&error.to_string()]))
         }
-        SqlError::FollowNeedsItems => wire(400, format!("FollowNeedsItems: {error}.")),
+        SqlError::FollowNeedsItems => coded(400, "FollowNeedsItems", format!("{error}.")),
         SqlError::FollowFailed { .. } => wire(400, errors(&[&error.to_string()])),
         SqlError::Cancelled => wire(408, error.to_string()),
         SqlError::CallPending => internal(error),
@@ -485,7 +502,19 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 fn wire(status: u16, message: impl Into<String>) -> Failure {
     let message = message.into();
-    Failure { status: status_code(status), substatus: None, message, retry_after_ms: None, plan: None }
+    Failure {
+        status: status_code(status),
+        substatus: None,
+        code: None,
+        message,
+        retry_after_ms: None,
+        plan: None,
+        errors: None,
+    }
+}
+
+fn coded(status: u16, code: &'static str, message: impl Into<String>) -> Failure {
+    Failure { code: Some(code), ..wire(status, message) }
 }
 
 fn sub(status: u16, substatus: u32, message: impl Into<String>) -> Failure {
@@ -574,6 +603,12 @@ mod tests {
                 EngineError::UniqueKeyTaken { paths: text("/u") },
                 EngineError::HashCollision,
                 EngineError::PreconditionFailed,
+                EngineError::ModelInvalid(ModelInvalid(vec![ModelError {
+                    at: text("/links/0/to"),
+                    problem: quire_engine::ModelProblem::Missing { member: text("container") },
+                }])),
+                EngineError::ModelInUse { container: text("c") },
+                EngineError::JobRefuses { id: text("j-3"), control: "paused", why: "it is finished" },
                 EngineError::PatchConditionNotMet,
                 EngineError::BatchTimeout { limit: std::time::Duration::from_secs(5) },
                 EngineError::ResponseTooLarge { bytes_max: 2 },
@@ -683,6 +718,12 @@ mod tests {
                     409/3302 {"code":"Conflict","message":"Two partition keys with the same hash hold the same id.\r\nActivityId: ID, AGENT"}
                 PreconditionFailed
                     412 {"code":"PreconditionFailed","message":"One of the specified pre-condition is not met. Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: ID, AGENT"}
+                ModelInvalid(ModelInvalid([ModelError { at: "/links/0/to", problem: Missing { member: "container" } }]))
+                    400 {"code":"ModelInvalid","message":"The model has 1 error. The first: 'container' is missing.\r\nActivityId: ID, AGENT","errors":[{"code":"BadValue","at":"/links/0/to","message":"'container' is missing."}]}
+                ModelInUse { container: "c" }
+                    409 {"code":"ModelInUse","message":"the container \"c\" is part of the model of its database\r\nActivityId: ID, AGENT"}
+                JobRefuses { id: "j-3", control: "paused", why: "it is finished" }
+                    409 {"code":"JobNotCancellable","message":"the job \"j-3\" cannot be paused: it is finished\r\nActivityId: ID, AGENT"}
                 PatchConditionNotMet
                     412/1110 {"code":"PreconditionFailed","message":"One of the specified pre-condition is not met. Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: ID, AGENT"}
                 BatchTimeout { limit: 5s }

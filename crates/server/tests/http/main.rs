@@ -10,6 +10,8 @@ mod containers;
 mod databases;
 mod faults;
 mod items;
+mod jobs;
+mod model;
 mod not_supported;
 mod offers;
 mod partition_key_ranges;
