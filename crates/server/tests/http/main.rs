@@ -9,6 +9,7 @@ mod clients;
 mod containers;
 mod databases;
 mod faults;
+mod follow;
 mod items;
 mod jobs;
 mod model;

@@ -118,6 +118,9 @@ impl<'a> Evaluator<'a> {
 
     /// Has the functions that these items call run together, and the items read together that they follow.
     pub fn prepare(&self, items: &[Found<'_>], need: Need) -> Result<(), EngineError> {
+        if items.is_empty() {
+            return Ok(());
+        }
         let is_filter = need == Need::Existence && self.query.rows_are_defined();
         let collect = |item: &Item<'_>| match is_filter {
             true => self.rows.borrow().collect_filter_calls(item),

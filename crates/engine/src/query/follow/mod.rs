@@ -11,6 +11,9 @@ mod member; // the member of items that says what follows from them
 mod page_links; // what a page follows
 mod point; // point reads
 mod read; // from lookups to items
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+mod tests;
 
 pub(crate) use member::followed_in;
 pub(crate) use page_links::PageLinks;

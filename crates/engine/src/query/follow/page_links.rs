@@ -175,7 +175,6 @@ impl<'a> PageLinks<'a> {
     /// Reads what the items that `look` shows need, all together.
     pub fn foresee(&self, mut look: impl FnMut() -> Result<(), EngineError>) -> Result<(), EngineError> {
         self.forget_if_large()?;
-        let mut is_block = false;
         for _ in 0..ROUNDS_MAX {
             self.is_collecting.set(true);
             let looked = look();
@@ -185,10 +184,9 @@ impl<'a> PageLinks<'a> {
             if wanted.is_empty() {
                 break;
             }
-            is_block = true;
             self.read(&wanted)?;
         }
-        self.counts.blocks.set(self.counts.blocks.get() + u64::from(is_block));
+        self.counts.blocks.set(self.counts.blocks.get() + 1);
         Ok(())
     }
 
