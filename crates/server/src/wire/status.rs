@@ -836,6 +836,14 @@ mod tests {
                     413 {"code":"RequestEntityTooLarge","message":"Message: {\"Errors\":[\"the transaction is larger than 16 MB\"]}\r\nActivityId: ID, AGENT"}
                 Overloaded
                     429/3200 retry after 100 ms {"code":"TooManyRequests","message":"Message: {\"Errors\":[\"Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later.\"]}\r\nActivityId: ID, AGENT"}
+                UnknownLink { link: "l", container: "c" }
+                    400 {"code":"UnknownLink","message":"there is no link \"l\" that can be followed from the container \"c\".\r\nActivityId: ID, AGENT"}
+                LinkNotReady { link: "l", is_building: true }
+                    409 {"code":"LinkNotReady","message":"the link \"l\" cannot be followed: it is still being built.\r\nActivityId: ID, AGENT"}
+                FollowTooLarge
+                    400 {"code":"FollowTooLarge","message":"more than 1,000 items or 4 MB follow from one item.\r\nActivityId: ID, AGENT"}
+                Sql(FollowNeedsItems)
+                    400 {"code":"FollowNeedsItems","message":"links can be followed from rows that are whole items: SELECT * or SELECT VALUE with the alias of the container.\r\nActivityId: ID, AGENT"}
                 Storage(Closed)
                     503 {"code":"ServiceUnavailable","message":"The server is shutting down.\r\nActivityId: ID, AGENT"}
                 Storage(Poisoned { during: "sync" })
