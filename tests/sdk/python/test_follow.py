@@ -4,6 +4,8 @@ import base64
 import hashlib
 import hmac
 import json
+import os
+import ssl
 import time
 import urllib.parse
 import urllib.request
@@ -45,7 +47,8 @@ def own_request(method, path, body=None):
     }
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(f"{ENDPOINT.rstrip('/')}/{path}", data, headers, method=method)
-    with urllib.request.urlopen(request) as answer:
+    trusted = ssl.create_default_context(cafile=os.environ.get("QUIRE_CA"))
+    with urllib.request.urlopen(request, context=trusted) as answer:
         return json.load(answer)
 
 
