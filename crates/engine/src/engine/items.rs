@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quire_resource::PartitionKey;
 
 use super::Engine;
-use crate::api::{Answer, EngineError, FollowRequest, ItemRead, ItemWritten, ReadItem, WriteItem};
+use crate::api::{Answer, EngineError, FollowRequest, ItemRead, ItemWritten, ReadItem, WriteItem, charge};
 use crate::catalog::Container;
 use crate::{items, maintain, query, scripts};
 
@@ -62,6 +62,9 @@ impl Engine {
 
     /// All items of a complete partition key are gone when this returns; their rows go later.
     pub fn delete_partition_key(&self, container: &Arc<Container>, key: PartitionKey) -> Answer<()> {
+        if let Err(error) = maintain::check_key_delete(container) {
+            return Answer { charge: charge::REFUSED, position: None, result: Err(error) };
+        }
         self.on_current(container, |container| {
             items::key_delete::delete_key(&self.shared, container, key.clone())
         })

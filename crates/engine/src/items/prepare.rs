@@ -62,6 +62,11 @@ impl Indexed {
         let values = rows.as_ref().map_or(0, |rows| rows.scalars);
         Indexed { indexing, rows, values }
     }
+
+    /// As the client asked.
+    pub fn directive(&self) -> IndexingDirective {
+        self.indexing.directive
+    }
 }
 
 impl<'a> Rows<'a> {

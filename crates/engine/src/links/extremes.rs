@@ -29,6 +29,16 @@ pub(crate) enum End {
     Last,
 }
 
+/// The row of a value that occurs so often: key and value.
+pub(crate) fn extreme_row(
+    rows: DeclarationKeys,
+    target: TargetHash,
+    value: &[u8],
+    count: i64,
+) -> (Vec<u8>, Vec<u8>) {
+    (row_key(&rows.extremes_of(&target.0), value), row(value, count))
+}
+
 /// The ops of a change.
 pub(crate) fn extreme_ops(
     snapshot: &dyn Snapshot,

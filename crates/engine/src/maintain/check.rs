@@ -7,6 +7,7 @@ use super::fan_out::FanOutRow;
 use super::slot::{LinkedKey, Slot};
 use super::unit::Target;
 use crate::api::{EngineError, charge};
+use crate::catalog::Container;
 use crate::items::logical_partition::Stored;
 use crate::store::item_row::Row;
 use crate::store::keys::LOOKUPS;
@@ -29,7 +30,8 @@ impl Unit<'_> {
     /// Every reference that is added by an enforced link has its target.
     fn check_enforced(&mut self) -> Result<(), EngineError> {
         let mut read = 0.0;
-        for slot in self.slots.iter().filter(|slot| slot.is_client) {
+        for (at, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.is_client) {
+            self.blame(at);
             for (link, references) in &slot.references_after {
                 if self.ground.link(*link).link.integrity != Integrity::Enforced {
                     continue;
@@ -66,6 +68,7 @@ impl Unit<'_> {
     /// Targets that go have no referrers left, where that is asked for.
     fn check_restricted(&self) -> Result<(), EngineError> {
         for own in &self.restricted {
+            self.holder(own.link, own.hash).into_iter().for_each(|at| self.blame(at));
             let count = self.count_referrers(own)?;
             if count > 0 {
                 let link = &self.ground.link(own.link).link;
@@ -100,6 +103,7 @@ impl Unit<'_> {
     /// A key that a link finds items by has one item.
     fn check_link_keys(&self) -> Result<(), EngineError> {
         for (_, at) in &self.provided_twice {
+            self.blame(*at);
             let slot = &self.slots[*at];
             let keyed = slot.keys_after.iter().filter(|own| self.ground.link(own.link).link.has_key_index());
             let mut taken = keyed.filter(|own| self.is_provided_twice(own));
@@ -107,7 +111,8 @@ impl Unit<'_> {
                 return Err(self.key_taken(own).into());
             }
         }
-        for slot in self.slots.iter().filter(|slot| slot.is_client) {
+        for (at, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.is_client) {
+            self.blame(at);
             for own in slot.keys_after.iter().filter(|own| !slot.keys_before.contains(own)) {
                 if self.ground.link(own.link).link.has_key_index() && self.is_taken(slot, own)? {
                     return Err(self.key_taken(own).into());
@@ -143,7 +148,8 @@ impl Unit<'_> {
 
     /// Nothing comes back while references to what it was are still being removed.
     fn check_pending_deletions(&self) -> Result<(), EngineError> {
-        for slot in &self.slots {
+        for (at, slot) in self.slots.iter().enumerate() {
+            self.blame(at);
             let came = slot.keys_after.iter().filter(|own| self.holder(own.link, own.hash).is_none());
             for own in came {
                 let on_delete = self.ground.link(own.link).link.on_delete;
@@ -172,6 +178,21 @@ impl Unit<'_> {
             return Err(ItemError::TooMuchAtOnce { count: (count + others) as u64 }.into());
         }
         Ok(())
+    }
+}
+
+/// Deletes by partition key cannot be refused item by item: where an item may not go, none of them can be deleted so.
+pub(crate) fn check_key_delete(container: &Container) -> Result<(), EngineError> {
+    let Some(model) = container.partitions.model() else { return Ok(()) };
+    let links = model.links_to.iter().map(|link| &model.database.rules.links[*link].link);
+    match links.into_iter().find(|link| link.on_delete == OnDelete::Restrict) {
+        None => Ok(()),
+        Some(link) => Err(EngineError::BadRequest {
+            message: format!(
+                "Items of the container '{}' cannot be deleted by partition key: the link '{}' restricts deletes of them.",
+                model.name, link.name
+            ),
+        }),
     }
 }
 

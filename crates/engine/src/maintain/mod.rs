@@ -31,6 +31,7 @@ mod tests;
 mod unit; // items that change together
 pub(crate) mod write; // single writes
 
+pub(crate) use check::check_key_delete;
 pub(crate) use ground::{Ground, siblings};
 pub(crate) use slot::{After, Before};
 pub(crate) use unit::Unit;

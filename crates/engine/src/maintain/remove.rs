@@ -49,14 +49,22 @@ pub(crate) fn remove_gone(
 fn remove(shared: &Shared, container: &Container, rids: &[u64]) -> Result<Removed, EngineError> {
     let Some(model) = container.partitions.model() else { return Ok(Removed::Held) };
     let others = siblings(container, &model.database)?;
-    let Some(ground) = Ground::take(shared, &[container], &others)? else { return Ok(Removed::Held) };
+    let ground = match Ground::take(shared, &[container], &others) {
+        Ok(Some(ground)) => ground,
+        Ok(None) => return Ok(Removed::Held),
+        Err(error) => return failed(error),
+    };
     let locks = match expanded(&ground, rids).and_then(|unit| unit.locks()) {
         Ok(locks) => locks,
         Err(error) => return failed(error),
     };
     drop(ground);
     let Some(_held) = shared.locks.try_take(&locks) else { return Ok(Removed::Held) };
-    let Some(ground) = Ground::take(shared, &[container], &others)? else { return Ok(Removed::Held) };
+    let ground = match Ground::take(shared, &[container], &others) {
+        Ok(Some(ground)) => ground,
+        Ok(None) => return Ok(Removed::Held),
+        Err(error) => return failed(error),
+    };
     match commit(shared, container, &ground, rids, &locks) {
         Ok(removed) => Ok(removed),
         Err(error) => failed(error),
@@ -67,6 +75,7 @@ fn remove(shared: &Shared, container: &Container, rids: &[u64]) -> Result<Remove
 fn failed(error: EngineError) -> Result<Removed, EngineError> {
     match error {
         error @ EngineError::Storage(_) => Err(error),
+        EngineError::PartitionMoved => Ok(Removed::Held),
         error => Ok(Removed::Failed(error)),
     }
 }

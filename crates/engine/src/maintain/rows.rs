@@ -27,8 +27,8 @@ const CHARGE_PER_LINK_ROW: f64 = 0.35;
 pub(crate) struct UnitCommit {
     /// One for each partition.
     writes: Vec<(Arc<Sequencer>, Prepared)>,
-    /// By slot: its write, and its ordinal there.
-    placed: Vec<Option<(usize, usize)>>,
+    /// By slot: its write, and the ordinal of its new version there.
+    placed: Vec<Option<(usize, Option<usize>)>>,
     differences: Option<TargetDifferences>,
     jobs: Vec<PreparedJob>,
     charge: f64,
@@ -37,21 +37,16 @@ pub(crate) struct UnitCommit {
 /// A unit that is durable and visible.
 pub(crate) struct UnitDone {
     written: Vec<Written>,
-    placed: Vec<Option<(usize, usize)>>,
+    placed: Vec<Option<(usize, Option<usize>)>>,
     /// Of everything but the items that clients wrote.
     pub charge: f64,
 }
 
 impl UnitDone {
-    /// The first write, such as that of an item that is gone.
-    pub fn any(&self) -> Option<(Written, u16)> {
-        self.written.first().map(|written| (*written, 0))
-    }
-
-    /// Where the write of a slot is: its stamp and its ordinal.
-    pub fn written(&self, slot: usize) -> Option<(Written, u16)> {
+    /// The write of a slot, and the ordinal of its new version, if it has one.
+    pub fn write_of(&self, slot: usize) -> Option<(Written, Option<u16>)> {
         let (write, ordinal) = (*self.placed.get(slot)?)?;
-        Some((*self.written.get(write)?, ordinal as u16))
+        Some((*self.written.get(write)?, ordinal.map(|ordinal| ordinal as u16)))
     }
 }
 
@@ -106,11 +101,18 @@ impl Unit<'_> {
             let at = writes.iter().position(|(other, _)| Arc::ptr_eq(other, sequencer));
             let at = at.unwrap_or(writes.len());
             if at == writes.len() {
-                placed.push(slot.after.as_ref().map(|_| (at, 0)));
+                placed.push(Some((at, slot.after.as_ref().map(|_| 0))));
                 writes.push((Arc::clone(sequencer), prepared));
             } else {
-                placed.push(slot.after.as_ref().map(|_| (at, writes[at].1.puts.len())));
+                placed.push(Some((at, slot.after.as_ref().map(|_| writes[at].1.puts.len()))));
                 writes[at].1.merge(prepared);
+            }
+        }
+        for (slot, placed) in self.slots.iter().zip(&placed) {
+            let name = (slot.home.container.number, slot.home.place.partition.layout.id);
+            let asked = self.asked_ts.iter().filter(|(own, _)| *own == name).map(|(_, ts)| *ts).max();
+            if let Some((at, _)) = placed {
+                writes[*at].1.asked_ts = asked;
             }
         }
         let (ops, jobs) = self.other_ops()?;

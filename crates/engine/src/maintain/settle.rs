@@ -23,6 +23,7 @@ impl Unit<'_> {
             if self.slots[at].after.is_none() {
                 continue;
             }
+            self.blame(at);
             let owned = self.owned_values(at)?;
             if !owned.is_empty() {
                 self.put_owned(at, &owned)?;

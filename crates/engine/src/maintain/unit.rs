@@ -1,5 +1,6 @@
 //! Items that change together.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use quire_model::TargetKey;
@@ -31,6 +32,10 @@ pub(crate) struct Unit<'a> {
     /// Targets that may not go while there are referrers.
     pub(super) restricted: Vec<LinkedKey>,
     pub(super) contributions: Contributions,
+    /// `_ts` that was shown before the commit, by container and partition.
+    pub asked_ts: Vec<((u32, u32), i64)>,
+    /// The item of a client that was looked at last: whose refusal a refusal is.
+    blamed: Cell<Option<usize>>,
     /// Request units for what it read and wrote beside its own items.
     pub(super) charge: f64,
 }
@@ -59,6 +64,8 @@ impl<'a> Unit<'a> {
             fan_outs,
             restricted,
             contributions,
+            asked_ts: Vec::new(),
+            blamed: Cell::new(None),
             charge: 0.0,
         }
     }
@@ -136,6 +143,18 @@ impl<'a> Unit<'a> {
                 self.provided_twice.push((other, at));
             }
         }
+    }
+
+    pub(super) fn blame(&self, at: usize) {
+        if self.slots[at].is_client {
+            self.blamed.set(Some(at));
+        }
+    }
+
+    /// The item because of which the unit was refused, as far as that is known: its container and child id.
+    pub fn blamed(&self) -> Option<(u32, u64)> {
+        let slot = &self.slots[self.blamed.get()?];
+        Some((slot.home.container.number, slot.rid))
     }
 
     pub(super) fn slot_of(&self, site: usize, rid: u64) -> Option<usize> {

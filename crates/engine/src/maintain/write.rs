@@ -16,7 +16,7 @@ use crate::items::write::{Looked, Planned, Request, missing_or, named};
 use crate::links::TargetRoute;
 use crate::model::ContainerModel;
 use crate::partition::Partition;
-use crate::partition::sequencer::Refused;
+use crate::partition::sequencer::{Refused, Written};
 use crate::runtime::Shared;
 use crate::runtime::locks::LockSet;
 
@@ -86,13 +86,22 @@ pub(crate) fn run_request(
             }
             Err(error) => return Err(error),
         };
-        let Some(ground) = Ground::take(shared, &[container], &others)? else { continue };
-        let attempt =
-            Attempt { shared, container, ground: &ground, leaves_to_jobs: contended >= CONTENDED_TRIES };
-        match attempt.run(&mut request, &mut locks)? {
-            Outcome::Again => {}
-            Outcome::Stale => shared.statistics.retry(),
-            Outcome::Done { planned, written, json } => {
+        let leaves_to_jobs = contended >= CONTENDED_TRIES;
+        let outcome = Ground::take(shared, &[container], &others).and_then(|ground| match &ground {
+            Some(ground) => {
+                Attempt { shared, container, ground, leaves_to_jobs }.run(&mut request, &mut locks)
+            }
+            None => Ok(Outcome::Stale),
+        });
+        match outcome {
+            // Another container of the model was split: it is looked up again.
+            Err(EngineError::PartitionMoved) if !container.partitions.is_moved() => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => return Err(error),
+            Ok(Outcome::Again) => {}
+            Ok(Outcome::Stale) => shared.statistics.retry(),
+            Ok(Outcome::Done { planned, written, json }) => {
                 let answer = request.answer_with(shared, planned, written, json);
                 return Ok((answer, charge::rounded(planned.charge)));
             }
@@ -136,7 +145,7 @@ enum Outcome {
     Stale,
     Done {
         planned: Planned,
-        written: (crate::partition::sequencer::Written, u16),
+        written: (Written, u16),
         json: Vec<u8>,
     },
 }
@@ -168,8 +177,8 @@ impl Attempt<'_> {
         let commit = unit.into_commit()?;
         match commit.submit(self.shared, self.container.partitions.commit_queue()) {
             Ok(done) => {
-                let nothing = crate::partition::sequencer::Written { lsn: 0, ts: 0 };
-                let written = done.written(own).or(done.any()).unwrap_or((nothing, 0));
+                let written = done.write_of(own).unwrap_or((Written { lsn: 0, ts: 0 }, None));
+                let written = (written.0, written.1.unwrap_or(0));
                 let planned = Planned { charge: planned.charge + done.charge, ..planned };
                 Ok(Outcome::Done { planned, written, json })
             }

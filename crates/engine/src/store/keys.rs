@@ -53,7 +53,9 @@ mod tests;
 
 use std::ops::Bound;
 
-pub(crate) use self::declarations::{DeclarationKeys, LinkKeys, REFERRER_BYTES_MAX, rid_of_place};
+pub(crate) use self::declarations::{
+    DeclarationKeys, LinkKeys, REFERRER_BYTES_MAX, declaration_of_row, declaration_rows, rid_of_place,
+};
 
 use quire_resource::EffectivePartitionKey;
 use quire_storage::{KeyRange, PartitionId, Space};

@@ -3,6 +3,7 @@
 mod deletes; // what becomes of referrers
 mod generate; // random models and items
 mod hot; // many writers of one target
+mod paths; // batches, transactions, scripts, sweeps, splits
 mod random; // random writes of all kinds
 mod refusals; // every refusal, with its message
 mod values; // owned values, answers, charges
@@ -45,6 +46,7 @@ pub fn json(json: &str) -> Value {
 /// A database with a model whose declarations are all active.
 pub struct Bench {
     pub engine: Engine,
+    pub storage: Arc<dyn Storage>,
     pub clock: Arc<Hand>,
     pub model: String,
     keys: Vec<(String, Vec<String>)>,
@@ -63,15 +65,7 @@ impl Bench {
         model: &str,
     ) -> Bench {
         let clock = Arc::new(Hand(AtomicI64::new(1_700_000_000_000)));
-        let options = Options {
-            clock: clock.clone(),
-            partitions,
-            cache_bytes: 1 << 20,
-            scripts: Default::default(),
-            query_memory: Default::default(),
-            query_temp: None,
-        };
-        let engine = Engine::open(storage, options).unwrap();
+        let engine = Engine::open(Arc::clone(&storage), options(&clock, partitions)).unwrap();
         engine.catalog().create_database(&json(r#"{"id":"d"}"#), None).unwrap();
         for (id, paths) in containers {
             let kind = if paths.len() > 1 { "MultiHash" } else { "Hash" };
@@ -82,7 +76,7 @@ impl Bench {
         }
         let owned = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
         let keys = containers.iter().map(|(id, paths)| ((*id).to_owned(), owned(paths))).collect();
-        let bench = Bench { engine, clock, model: model.to_owned(), keys };
+        let bench = Bench { engine, storage, clock, model: model.to_owned(), keys };
         bench.put_model(model);
         bench
     }
@@ -196,6 +190,23 @@ impl Bench {
         let keys: Vec<(&str, &[&str])> = keys.iter().map(|(id, paths)| (*id, paths.as_slice())).collect();
         let problems = Oracle::new(&self.model, &keys).problems(&items);
         assert_eq!(problems, [""; 0], "{context}: {}", self.model);
+    }
+
+    /// Rows of links, totals, mirrors and keys are those of the items, and no others.
+    pub fn verify(&self, context: &str) {
+        let report = crate::verify(&*self.storage).unwrap();
+        assert!(report.is_sound(), "{context}: {:#?} {}", report.problems, self.model);
+    }
+}
+
+pub fn options(clock: &Arc<Hand>, partitions: u32) -> Options {
+    Options {
+        clock: clock.clone(),
+        partitions,
+        cache_bytes: 1 << 20,
+        scripts: Default::default(),
+        query_memory: Default::default(),
+        query_temp: None,
     }
 }
 

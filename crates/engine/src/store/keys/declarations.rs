@@ -154,6 +154,19 @@ impl LinkKeys {
     }
 }
 
+/// What a row of declarations is about: all of them, by container.
+pub(crate) fn declaration_rows(container: u32) -> Vec<Vec<u8>> {
+    let tags = [LINK_KEY, TOTALS, EXTREME, MIRROR, BUILT, FAN_OUT];
+    tags.into_iter().map(|tag| join(&[&container.to_be_bytes(), &[tag]])).collect()
+}
+
+/// The number of the declaration in the key of one of its rows, unless that is one that follows from no item: a mark or a fan-out.
+pub(crate) fn declaration_of_row(key: &[u8]) -> Option<u32> {
+    let is_derived = matches!(key.get(4), Some(&(LINK_KEY | TOTALS | EXTREME | MIRROR)));
+    let number = key.get(5..9)?.try_into().ok().map(u32::from_be_bytes);
+    number.filter(|_| is_derived)
+}
+
 /// The rid at the end of a place.
 pub(crate) fn rid_of_place(place: &[u8]) -> Option<u64> {
     number(place.get(place.len().checked_sub(RID_BYTES)?..)?)
