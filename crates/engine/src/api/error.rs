@@ -39,6 +39,14 @@ pub enum EngineError {
     /// a container that the model of its database names cannot be deleted
     #[error("the container {container:?} is part of the model of its database")]
     ModelInUse { container: String },
+    /// no link of this name leads from, or reversed to, the container
+    #[error("there is no link {link:?} that can be followed from the container {container:?}")]
+    UnknownLink { link: String, container: String },
+    /// the index of the link is not complete
+    #[error("the link {link:?} cannot be followed: it {}", if *.is_building { "is still being built" } else { "could not be built" })]
+    LinkNotReady { link: String, is_building: bool },
+    #[error("more than 1,000 items or 4 MB follow from one item")]
+    FollowTooLarge,
     /// a job that cannot be paused, resumed, cancelled or undone
     #[error("the job {id:?} cannot be {control}: {why}")]
     JobRefuses { id: String, control: &'static str, why: &'static str },

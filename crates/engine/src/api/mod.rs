@@ -4,6 +4,7 @@ mod cancel; // ending work that nobody waits for
 pub(crate) mod charge; // what requests cost
 mod error; // everything that can go wrong
 mod feed; // reading the change feed
+mod follow; // chains of links to follow
 mod items; // single items
 mod model; // models of databases
 mod options; // what an engine is opened with
@@ -16,6 +17,7 @@ pub use cancel::Cancel;
 pub use error::EngineError;
 pub(crate) use error::corrupt;
 pub use feed::{Changes, ChangesRequest, FeedMode, FeedStart};
+pub use follow::{FollowRequest, FollowStep};
 pub use items::{
     Answer, IndexingDirective, ItemRead, ItemWritten, PartitionInfo, Position, ReadItem, WriteItem, WriteKind,
 };

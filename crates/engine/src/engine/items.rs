@@ -5,9 +5,9 @@ use std::sync::Arc;
 use quire_resource::PartitionKey;
 
 use super::Engine;
-use crate::api::{Answer, EngineError, ItemRead, ItemWritten, ReadItem, WriteItem, charge};
+use crate::api::{Answer, EngineError, FollowRequest, ItemRead, ItemWritten, ReadItem, WriteItem, charge};
 use crate::catalog::Container;
-use crate::{items, maintain, scripts};
+use crate::{items, maintain, query, scripts};
 
 impl Engine {
     pub fn write_item(&self, container: &Arc<Container>, write: WriteItem) -> Answer<ItemWritten> {
@@ -32,6 +32,18 @@ impl Engine {
 
     pub fn read_item(&self, container: &Arc<Container>, read: &ReadItem<'_>) -> Answer<ItemRead> {
         self.on_current(container, |container| items::read::read_item(&self.shared, container, read))
+    }
+
+    /// The item and what follows from it by these links, of one moment; also how many items that are.
+    pub fn read_item_followed(
+        &self,
+        container: &Arc<Container>,
+        read: &ReadItem<'_>,
+        follow: &FollowRequest,
+    ) -> Answer<(ItemRead, u64)> {
+        self.on_current(container, |container| {
+            query::follow::read_item_followed(&self.shared, &self.catalog, container, read, follow)
+        })
     }
 
     /// The same answer when it certainly needs no disk (a hit in the item cache); `None` otherwise.

@@ -289,7 +289,7 @@ impl<'a> Transaction<'a> {
         let request = self.page_request(page_size, continuation);
         let view = self.view.without(self.own.deleted());
         let container = self.home.container;
-        let answer = query::query_view(self.shared, container, Some(&view), text, parameters, &request);
+        let answer = query::query_view(self.shared, container, &view, text, parameters, &request);
         self.charge += answer.charge;
         answer.result
     }

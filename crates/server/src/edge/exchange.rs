@@ -154,6 +154,7 @@ impl Exchange {
             activity_id,
             client: Client::new(&self.connection),
             sees_part: false,
+            has_token: false,
         })
     }
 
@@ -178,6 +179,7 @@ impl Exchange {
         let principal = auth::authenticate(&state, &request, &route).await?;
         state.network.connections.authenticated(&self.connection);
         request.sees_part = principal.sees_part();
+        request.has_token = principal.has_token();
         let operation = match found {
             Ok(operation) => operation,
             Err(error) => return self.refused(&request, &error.into()).await,

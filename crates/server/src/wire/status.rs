@@ -157,9 +157,12 @@ impl From<&EngineError> for Failure {
             HashCollision => sub(409, 3302, "Two partition keys with the same hash hold the same id."),
             PreconditionFailed => wire(412, PRECONDITION_FAILED),
             ModelInvalid(error) => model_invalid(error),
+            RefusedByModel(error) => refused_by_model(error),
             ModelInUse { .. } => coded(409, "ModelInUse", error.to_string()),
             JobRefuses { .. } => coded(409, "JobNotCancellable", error.to_string()),
-            RefusedByModel(error) => refused_by_model(error),
+            UnknownLink { .. } => coded(400, "UnknownLink", format!("{error}.")),
+            LinkNotReady { .. } => coded(409, "LinkNotReady", format!("{error}.")),
+            FollowTooLarge => coded(400, "FollowTooLarge", format!("{error}.")),
             PatchConditionNotMet => sub(412, 1110, PRECONDITION_FAILED),
             BadJson(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
             BadRequest { message } => wire(400, message),
@@ -405,6 +408,8 @@ fn sql(error: &SqlError, text: Option<&str>) -> Failure {
         SqlError::ServerMemory { .. } | SqlError::ServerTempSpace { .. } | SqlError::TempFiles { .. } => {
             retry(429, Some(3200), RETRY_OVERLOADED_MS, errors(&[&error.to_string()]))
         }
+        SqlError::FollowNeedsItems => coded(400, "FollowNeedsItems", format!("{error}.")),
+        SqlError::FollowFailed { .. } => wire(400, errors(&[&error.to_string()])),
         SqlError::Cancelled => wire(408, error.to_string()),
         SqlError::CallPending => internal(error),
     }
@@ -682,6 +687,10 @@ mod tests {
                 EngineError::FailedDependency,
                 EngineError::TransactionTooLarge { limit: "16 MB" },
                 EngineError::Overloaded,
+                EngineError::UnknownLink { link: text("l"), container: text("c") },
+                EngineError::LinkNotReady { link: text("l"), is_building: true },
+                EngineError::FollowTooLarge,
+                EngineError::Sql(SqlError::FollowNeedsItems),
                 EngineError::Storage(StorageError::Closed),
                 EngineError::Storage(StorageError::Poisoned { during: "sync" }),
                 EngineError::Storage(StorageError::Unavailable { during: "flush" }),
@@ -840,6 +849,14 @@ mod tests {
                     413 {"code":"RequestEntityTooLarge","message":"Message: {\"Errors\":[\"the transaction is larger than 16 MB\"]}\r\nActivityId: ID, AGENT"}
                 Overloaded
                     429/3200 retry after 100 ms {"code":"TooManyRequests","message":"Message: {\"Errors\":[\"Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later.\"]}\r\nActivityId: ID, AGENT"}
+                UnknownLink { link: "l", container: "c" }
+                    400 {"code":"UnknownLink","message":"there is no link \"l\" that can be followed from the container \"c\".\r\nActivityId: ID, AGENT"}
+                LinkNotReady { link: "l", is_building: true }
+                    409 {"code":"LinkNotReady","message":"the link \"l\" cannot be followed: it is still being built.\r\nActivityId: ID, AGENT"}
+                FollowTooLarge
+                    400 {"code":"FollowTooLarge","message":"more than 1,000 items or 4 MB follow from one item.\r\nActivityId: ID, AGENT"}
+                Sql(FollowNeedsItems)
+                    400 {"code":"FollowNeedsItems","message":"links can be followed from rows that are whole items: SELECT * or SELECT VALUE with the alias of the container.\r\nActivityId: ID, AGENT"}
                 Storage(Closed)
                     503 {"code":"ServiceUnavailable","message":"The server is shutting down.\r\nActivityId: ID, AGENT"}
                 Storage(Poisoned { during: "sync" })

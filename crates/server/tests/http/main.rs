@@ -11,6 +11,7 @@ mod clients;
 mod containers;
 mod databases;
 mod faults;
+mod follow;
 mod items;
 mod jobs;
 mod merged_groups;
