@@ -215,6 +215,24 @@ const SOURCES: &[(&str, &str)] = &[
     ("FROM c WHERE c.cp_double > 2", "[c.id, c.cp_kind]"),
 ];
 
+/// As a member of an item: integers at the edges of 64 bits, and doubles beside them.
+const BIG: &[&str] = &[
+    "9007199254740992",
+    "9007199254740993",
+    "9007199254740994",
+    "-9007199254740993",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775808",
+    "18446744073709551615",
+    "18446744073709551616",
+    "1e19",
+    "0.1",
+    "-0.0",
+    "5e-324",
+    "1.7976931348623157e308",
+];
+
 impl Random {
     pub(super) fn shaped(&mut self) -> RandomQuery {
         match self.below(12) {
@@ -229,6 +247,10 @@ impl Random {
             10 => self.sorted_through_subqueries(),
             _ => self.nested_groups(),
         }
+    }
+
+    pub(super) fn big_member(&mut self) -> String {
+        if self.once_in(8) { quoted("big") } else { self.pick(BIG).to_owned() }
     }
 
     fn any_path(&mut self) -> String {
@@ -478,28 +500,4 @@ fn rows(text: String) -> RandomQuery {
 
 fn ordered(text: String) -> RandomQuery {
     RandomQuery { whole: text.clone(), text, answer: Expected::Ordered }
-}
-
-/// As a member of an item: integers at the edges of 64 bits, and doubles beside them.
-pub(super) const BIG: &[&str] = &[
-    "9007199254740992",
-    "9007199254740993",
-    "9007199254740994",
-    "-9007199254740993",
-    "9223372036854775807",
-    "9223372036854775808",
-    "-9223372036854775808",
-    "18446744073709551615",
-    "18446744073709551616",
-    "1e19",
-    "0.1",
-    "-0.0",
-    "5e-324",
-    "1.7976931348623157e308",
-];
-
-impl Random {
-    pub(super) fn big_member(&mut self) -> String {
-        if self.once_in(8) { quoted("big") } else { self.pick(BIG).to_owned() }
-    }
 }
