@@ -16,15 +16,14 @@ use crate::store::keys::LOOKUPS;
 const REFERRERS_COUNTED_MAX: usize = 1_001;
 /// Items beside those that clients write, and their JSON, of one commit.
 const ITEMS_MAX: usize = 10_000;
-pub(super) const BYTES_MAX: usize = 16 << 20;
+const BYTES_MAX: usize = 16 << 20;
 
 impl Unit<'_> {
     pub fn check(&mut self) -> Result<(), EngineError> {
         self.check_enforced()?;
         self.check_restricted()?;
         self.check_link_keys()?;
-        self.check_pending_deletions()?;
-        self.check_size()
+        self.check_pending_deletions()
     }
 
     /// Every reference that is added by an enforced link has its target.
@@ -168,14 +167,14 @@ impl Unit<'_> {
         Ok(())
     }
 
-    fn check_size(&self) -> Result<(), EngineError> {
+    /// Items beside those that clients write, and their bytes, fit into one commit. `others` are targets that the unit does not
+    /// write itself.
+    pub(super) fn check_size(&self, others: (usize, usize)) -> Result<(), EngineError> {
         let maintained = self.slots.iter().filter(|slot| !slot.is_client && slot.is_written());
         let bytes = |slot: &Slot<'_>| slot.after.as_ref().map_or(0, |after| after.body.json_bytes as usize);
-        let (count, bytes) = maintained.fold((0, 0), |(count, total), slot| (count + 1, total + bytes(slot)));
-        let others = self.contributions.targets.iter();
-        let others = others.filter(|target| self.provider(target.link, target.hash).is_none()).count();
-        if count + others > ITEMS_MAX || bytes > BYTES_MAX {
-            return Err(ItemError::TooMuchAtOnce { count: (count + others) as u64 }.into());
+        let (count, bytes) = maintained.fold(others, |(count, total), slot| (count + 1, total + bytes(slot)));
+        if count > ITEMS_MAX || bytes > BYTES_MAX {
+            return Err(ItemError::TooMuchAtOnce { count: count as u64 }.into());
         }
         Ok(())
     }

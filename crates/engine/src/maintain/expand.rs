@@ -135,6 +135,7 @@ impl Unit<'_> {
             return Ok(());
         };
         self.fan_out_left -= others.len();
+        self.fan_out_bytes_left -= bytes_of(&others);
         for referrer in others {
             let at = self.add_stored(site, referrer.stored.rid, referrer.stored.bytes, true)?;
             progress.queue.push_back(at);
@@ -162,7 +163,7 @@ impl Unit<'_> {
             let is_other =
                 |referrer: &Referrer| !referrer.is_gone && self.slot_of(site, referrer.stored.rid).is_none();
             found.extend(page.referrers.into_iter().filter(is_other));
-            if found.len() > self.fan_out_left {
+            if found.len() > self.fan_out_left || bytes_of(&found) > self.fan_out_bytes_left {
                 return Ok(None);
             }
             match page.next {
@@ -246,4 +247,8 @@ impl Unit<'_> {
         let body = Body::of_item(Item::from_value(&value), wants_json)?;
         Ok(Some(After { body, ..after }))
     }
+}
+
+fn bytes_of(referrers: &[Referrer]) -> usize {
+    referrers.iter().map(|referrer| referrer.stored.bytes.len()).sum()
 }

@@ -309,6 +309,7 @@ impl Unit<'_> {
             let container = self.ground.sites[self.ground.target_site(target.link)].container;
             own.add(target.clone(), container, found.as_ref())?;
         }
+        self.check_size(differences.as_ref().map_or((0, 0), TargetDifferences::items))?;
         Ok(differences)
     }
 }

@@ -35,6 +35,8 @@ pub(super) struct TargetDifferences {
     containers: Vec<Arc<Container>>,
     partitions: Vec<Arc<Sequencer>>,
     bytes: usize,
+    /// Items that clients see, and their JSON.
+    items: (usize, usize),
 }
 
 /// The differences of a group for one target, and the works that have them.
@@ -59,7 +61,8 @@ struct Overflow {
 impl TargetDifferences {
     pub fn new(model: &Arc<DatabaseModel>) -> TargetDifferences {
         let (targets, containers, partitions) = Default::default();
-        TargetDifferences { model: Arc::clone(model), targets, containers, partitions, bytes: 0 }
+        let model = Arc::clone(model);
+        TargetDifferences { model, targets, containers, partitions, bytes: 0, items: (0, 0) }
     }
 
     /// `found` is what is stored under the target's key.
@@ -79,9 +82,16 @@ impl TargetDifferences {
                 self.partitions.push(Arc::clone(sequencer));
             }
             self.bytes += 2 * found.stored.bytes.len();
+            let (_, row) = found.stored.parse()?;
+            self.items = (self.items.0 + 1, self.items.1 + row.json_bytes as usize);
         }
         self.targets.push(target);
         Ok(())
+    }
+
+    /// How many items may change, and their JSON.
+    pub fn items(&self) -> (usize, usize) {
+        self.items
     }
 
     fn container(&self, number: u32) -> Result<&Arc<Container>, EngineError> {

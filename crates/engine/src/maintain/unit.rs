@@ -16,6 +16,9 @@ use crate::links::{FoundTarget, TargetHash, find_target};
 use crate::store::item_row::Row;
 use quire_resource::ItemTtl;
 
+/// Of stored referrers that one unit rewrites: more of them are left to a job, also where they are few.
+const FAN_OUT_BYTES_MAX: usize = 8 << 20;
+
 pub(crate) struct Unit<'a> {
     pub ground: &'a Ground<'a>,
     pub slots: Vec<Slot<'a>>,
@@ -27,6 +30,8 @@ pub(crate) struct Unit<'a> {
     pub(super) provided_twice: Vec<(usize, usize)>,
     /// Referrers that may still be rewritten.
     pub(super) fan_out_left: usize,
+    /// And bytes of them.
+    pub(super) fan_out_bytes_left: usize,
     /// Those that are left to jobs.
     pub(super) fan_outs: Vec<FanOut>,
     /// Targets that may not go while there are referrers.
@@ -63,6 +68,7 @@ impl<'a> Unit<'a> {
             provided,
             provided_twice,
             fan_out_left: fan_out_max,
+            fan_out_bytes_left: FAN_OUT_BYTES_MAX,
             fan_outs,
             restricted,
             contributions,

@@ -229,7 +229,11 @@ fn submit(shared: &Shared, container: &Container, unit: Unit<'_>) -> Result<Atte
             ((slot.home.container.number, slot.rid), partition, json)
         })
         .collect();
-    let done = match unit.into_commit()?.submit(shared, container.partitions.commit_queue()) {
+    let commit = unit.into_commit().map_err(|error| match error {
+        error @ EngineError::RefusedByModel(_) => CommitFailed::Refused { error, rid: None },
+        error => CommitFailed::from(error),
+    })?;
+    let done = match commit.submit(shared, container.partitions.commit_queue()) {
         Ok(done) => done,
         Err(Refused::Stale) => return Ok(Attempted::Stale),
         Err(Refused::Failed(error @ EngineError::RefusedByModel(_))) => {

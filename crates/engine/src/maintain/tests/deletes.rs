@@ -55,6 +55,7 @@ fn cascades_go_through_all_levels() {
     let left = (count(&bench, "authors"), count(&bench, "books"), count(&bench, "shelves"));
     assert_eq!(left, (1, 1, 1), "its authors and their books");
     bench.check("a shelf");
+    bench.verify("a shelf");
 }
 
 #[test]
@@ -67,6 +68,7 @@ fn references_are_removed() {
     bench.check("one author");
     bench.delete("shelves", "s1", "[\"s1\"]").unwrap();
     bench.check("a shelf, and by it authors");
+    bench.verify("a shelf, and by it authors");
 }
 
 #[test]

@@ -102,6 +102,16 @@ fn one_author_of_many_writers() {
     let commits = storage.commits.load(Ordering::Relaxed) - before;
     let writes = (THREADS * (BOOKS + BOOKS / 4)) as u64;
     bench.check("all written");
+    bench.verify("all written");
+    // Every write has one LSN, and there are no others; the author has far fewer versions than books.
+    let lsns =
+        |container: &str| bench.container(container, 0).partitions().iter().map(|own| own.lsn).sum::<u64>();
+    assert_eq!(lsns("books"), writes);
+    assert!(
+        lsns("authors") <= commits + 1,
+        "{} versions of the author in {commits} commits",
+        lsns("authors")
+    );
     let author = bench.get("authors", "a1").unwrap();
     assert_eq!(author.get("n"), Some(&Value::from((THREADS * BOOKS / 4 * 3) as i64)));
     assert!(commits * 3 < writes, "{commits} commits of {writes} writes");
@@ -137,6 +147,7 @@ fn references_both_ways_do_not_block() {
             }
         });
         bench.check("both ways");
+        bench.verify("both ways");
     }
 }
 

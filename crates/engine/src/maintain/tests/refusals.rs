@@ -113,6 +113,39 @@ fn mirrors_that_are_full_and_items_that_are_large() {
 }
 
 #[test]
+fn more_than_one_commit_takes() {
+    let bench =
+        Bench::new(5, LIBRARY, &links(r#"}],"rollups":[{"name":"n","link":"l","op":"count","into":"/n"}]}"#));
+    let text = "x".repeat(2_000_000);
+    for author in 0..9 {
+        bench.create("authors", &format!(r#"{{"id":"a{author}","text":"{text}"}}"#)).unwrap();
+    }
+    let book = |count: usize| {
+        let references: Vec<String> = (0..count).map(|at| format!(r#"{{"id":"a{at}"}}"#)).collect();
+        format!(r#"{{"id":"b{count}","authors":[{}]}}"#, references.join(","))
+    };
+    let refused = refusal(bench.create("books", &book(9)));
+    let expected =
+        "413/6109 TooMuchAtOnce: this request would change 9 items; at most 10,000 and 16 MB in one commit.";
+    assert_eq!(refused, expected);
+    bench.create("books", &book(7)).unwrap();
+    assert_eq!(bench.get("authors", "a6").unwrap().get("n"), Some(&Value::from(1)));
+    assert_eq!(bench.get("authors", "a8").unwrap().get("n"), Some(&Value::from(0)));
+    // Few referrers that are large are left to a job.
+    let model = links(r#"}],"copies":[{"name":"c","link":"l","fields":{"name":"t.name"}}]}"#);
+    let bench = Bench::new(5, LIBRARY, &model);
+    bench.create("authors", r#"{"id":"a1","name":"A"}"#).unwrap();
+    for book in 0..6 {
+        bench
+            .create("books", &format!(r#"{{"id":"b{book}","text":"{text}","authors":[{{"id":"a1"}}]}}"#))
+            .unwrap();
+    }
+    bench.upsert("authors", r#"{"id":"a1","name":"B"}"#).unwrap();
+    let jobs = bench.engine.jobs().unwrap();
+    assert_eq!(jobs.iter().filter(|job| job.kind == "fan-out").count(), 1);
+}
+
+#[test]
 fn too_many_references_and_keys_that_are_taken() {
     let bench = Bench::new(1, LIBRARY, &links("}]}"));
     let many = |count: usize| {
