@@ -105,6 +105,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("resource", &["value"]),
     ("sql", &["value", "resource"]),
     ("model", &["value", "resource", "sql"]),
+    ("profile", &["value", "resource", "sql"]),
     ("storage", &[]),
     ("storage-local", &["storage"]),
     ("script", &["value"]),
