@@ -106,6 +106,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sql", &["value", "resource"]),
     ("model", &["value", "resource", "sql"]),
     ("profile", &["value", "resource", "sql"]),
+    ("advisor", &["value", "resource", "sql", "model", "profile"]),
     ("storage", &[]),
     ("storage-local", &["storage"]),
     ("script", &["value"]),
