@@ -131,6 +131,9 @@ impl Case<'_> {
         if has_id {
             body.set("key", "/id");
         }
+        if parent(path).is_empty() {
+            body.set("rename", format!("/recent{}", capital(&name)));
+        }
         body.set("pages", pages);
         self.refactoring(Value::from(body))
     }
@@ -271,6 +274,11 @@ pub fn kebab(text: &str) -> String {
 
 fn plural(name: &str) -> String {
     if name.ends_with('s') { name.to_owned() } else { format!("{name}s") }
+}
+
+pub fn capital(name: &str) -> String {
+    let mut letters = name.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Path of a field beside the reference, as copies name it.

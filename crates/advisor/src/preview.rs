@@ -58,7 +58,8 @@ fn split_array(finding: &Finding, body: &Value, item: &Value) -> Vec<(String, Va
     let mut window = item.clone();
     let elements = take(&mut window, &text(body, "path")).and_then(Value::into_array).unwrap_or_default();
     let kept = elements[elements.len().saturating_sub(SHOWN)..].to_vec();
-    put(&mut window, &text(body, "path"), Value::from(kept));
+    let place = Some(text(body, "rename")).filter(|place| !place.is_empty()).unwrap_or(text(body, "path"));
+    put(&mut window, &place, Value::from(kept));
     let pages = body.get("pages").cloned().unwrap_or_default();
     let rest = elements[..elements.len().saturating_sub(SHOWN)].to_vec();
     let mut page = Value::from(Object::new());

@@ -2,6 +2,7 @@
 
 use quire_profile::Repetition;
 
+use crate::apply::Apply;
 use crate::array::{figure, last_name, quantiles};
 use crate::case::Case;
 use crate::finding::Candidate;
@@ -43,7 +44,17 @@ fn of_repetition(case: &Case<'_>, repetition: &Repetition) -> Option<Candidate> 
         ],
         examples: case.examples(repetition.example.iter()),
         effect: case.effect(writes, writes - then),
-        apply: case.extract(&repetition.path, Some(&repetition.key)),
+        apply: apply(case, repetition),
         ..Candidate::default()
     })
+}
+
+/// Old writers go on writing through, and where copies differ the newest one is right.
+fn apply(case: &Case<'_>, repetition: &Repetition) -> Apply {
+    let mut apply = case.extract(&repetition.path, Some(&repetition.key));
+    if let Some(body) = apply.request.as_mut().and_then(|(_, _, body)| body.as_object_mut()) {
+        body.set("oldWriters", "through");
+        body.set("onConflict", "newest");
+    }
+    apply
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quire_profile::ShapeProfile;
 use quire_value::{Object, Value};
 
-use crate::apply::{Apply, expression};
+use crate::apply::{Apply, capital, expression};
 use crate::array::{figure, quantiles};
 use crate::case::Case;
 use crate::finding::Candidate;
@@ -93,9 +93,4 @@ fn found(case: &Case<'_>, path: String, shapes: &[&ShapeProfile]) -> Candidate {
         shapes: shapes.iter().map(|found| found.shape.id).collect(),
         ..Candidate::default()
     }
-}
-
-fn capital(name: &str) -> String {
-    let mut letters = name.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }

@@ -248,7 +248,7 @@ fn json_of_a_finding() {
     assert_eq!(
         member(&finding, "after").to_json(),
         concat!(
-            r#"[{"container":"posts","item":{"id":"p17","comments":[{"id":"3"},{"id":"4"},{"id":"5"}]}},"#,
+            r#"[{"container":"posts","item":{"id":"p17","recentComments":[{"id":"3"},{"id":"4"},{"id":"5"}]}},"#,
             r#"{"container":"posts-pages","item":{"itemId":"p17","page":0,"comments":[{"id":"1"},{"id":"2"}]}}]"#
         )
     );

@@ -27,7 +27,7 @@ pub use self::finish::ScanResult;
 pub use self::survey::Survey;
 
 /// Paths with statistics of their own, over all types of a container.
-pub(crate) const PATHS_MAX: usize = 1_000;
+pub(crate) const PATHS_MAX: usize = 800;
 /// Types with statistics of their own.
 const TYPES_MAX: usize = 50;
 /// Ids for the overlap with other containers' values.

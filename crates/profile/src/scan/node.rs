@@ -12,7 +12,7 @@ use super::text::{self, DateText};
 /// Values of a path that are looked up in other containers.
 pub(crate) const VALUES_SAMPLED: usize = 256;
 /// Longer values are no references.
-const SAMPLED_BYTES_MAX: usize = 128;
+const SAMPLED_BYTES_MAX: usize = 100;
 /// Names that one object's statistics keep.
 pub(crate) const NAMES_MAX: usize = 200;
 const SIBLINGS_MAX: usize = 8;
