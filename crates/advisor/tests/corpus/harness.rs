@@ -414,7 +414,7 @@ impl Db {
                 ContainerProfile::new(definition, scan, &relations, self.workload.container(&definition.id))
             })
             .collect();
-        let model = Model::parse(&self.model, &quire_model_database(&definitions)).map(|(model, _)| model);
+        let model = Model::parse(&self.model, &database(&definitions)).map(|(model, _)| model);
         Ready {
             profile: DatabaseProfile { database: "db".to_owned(), containers },
             model: model.unwrap_or_else(|error| panic!("{error:?}")),
@@ -428,7 +428,7 @@ impl Db {
     }
 }
 
-fn quire_model_database(definitions: &[ContainerDefinition]) -> quire_model::Database<'_> {
+pub fn database(definitions: &[ContainerDefinition]) -> quire_model::Database<'_> {
     let containers = definitions.iter().map(|definition| (definition.id.as_str(), definition)).collect();
     quire_model::Database { name: "db", containers, commits_across_partitions: true }
 }

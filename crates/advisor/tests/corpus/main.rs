@@ -21,7 +21,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use harness::{Db, Ready};
-use quire_advisor::{Advice, Finding, RULES, Thresholds, cut, preview};
+use quire_advisor::{Advice, ApplyKind, Finding, RULES, Thresholds, cut, preview};
+use quire_model::Model;
+use quire_resource::ContainerDefinition;
 use quire_value::{Object, Value};
 
 pub struct Case {
@@ -293,4 +295,33 @@ fn thresholds_are_checked() {
         let error = thresholds.set(name, &Value::from(value)).expect_err("refused");
         assert_eq!((error.name.as_str(), error.is_known), (name, is_known));
     }
+}
+
+/// What a finding would send is valid: models by their own rules, definitions by the service's.
+#[test]
+fn requests_are_valid() {
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for (case, ready) in corpus() {
+        for finding in ready.advice().findings {
+            let apply = &finding.candidate.apply;
+            *kinds.entry(apply.kind.name()).or_default() += 1;
+            let place = format!("{}: {}", case.name, finding.rule);
+            let Some((_, _, body)) = &apply.request else { continue };
+            match apply.kind {
+                ApplyKind::Model => {
+                    let parsed = Model::parse(body, &harness::database(&ready.definitions));
+                    assert!(parsed.is_ok(), "{place}: {parsed:?} {}", body.to_json());
+                }
+                ApplyKind::IndexingPolicy | ApplyKind::Container => {
+                    let created = ContainerDefinition::create(body);
+                    assert!(created.is_ok(), "{place}: {created:?} {}", body.to_json());
+                }
+                ApplyKind::Refactoring => {
+                    assert!(body.get("kind").is_some(), "{place}");
+                }
+                ApplyKind::Steps => panic!("{place}: steps with a request"),
+            }
+        }
+    }
+    println!("corpus: {kinds:?}");
 }
