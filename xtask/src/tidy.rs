@@ -105,6 +105,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("resource", &["value"]),
     ("sql", &["value", "resource"]),
     ("model", &["value", "resource", "sql"]),
+    ("profile", &["value", "resource", "sql"]),
+    ("advisor", &["value", "resource", "sql", "model", "profile"]),
     ("storage", &[]),
     ("storage-local", &["storage"]),
     ("script", &["value"]),

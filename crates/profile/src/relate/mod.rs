@@ -1,0 +1,169 @@
+//! How items of containers belong together: references, and what follows from them.
+//!
+//! 1. [`Relations::new`] finds candidates by the overlap of samples.
+//! 2. [`Relations::lookups`] says which values to look up where; [`Relations::answer`] takes what was found. Nine of ten found
+//!    values make a reference.
+//! 3. [`Relations::add`] takes in every item once more: pairs, referrers of a sample of targets, repeated objects.
+//! 4. [`Relations::target_lookups`] asks for the targets of those, and `answer` compares.
+//!
+//! Memory: at most [`PAIRS_MAX`] pairs over all references.
+
+mod candidates; // which paths may be references
+mod pairs; // referrers, compared with their targets
+mod repetition; // objects that are decided by one of their properties
+mod target; // what is compared of a target
+mod walk; // places of a path in an item
+
+pub(crate) use self::walk::places;
+
+use std::collections::HashMap;
+
+use quire_resource::{ContainerDefinition, PartitionKey};
+use quire_value::Node;
+
+use crate::profile::{ReferenceProfile, Repetition};
+use crate::scan::{ItemInput, ScanResult};
+
+use self::candidates::Candidate;
+use self::pairs::Pairs;
+use self::repetition::RepetitionScan;
+
+/// Pairs that are kept over all references, and for one.
+const PAIRS_MAX: usize = 200_000;
+const PAIRS_MAX_OF_ONE: usize = 20_000;
+const PAIRS_MIN_OF_ONE: usize = 2_000;
+const OVERLAP_MIN: f64 = 0.9;
+pub(crate) const DISTINCT_MIN: usize = 20;
+
+/// A container that was scanned.
+#[derive(Clone, Copy)]
+pub struct ContainerScan<'a> {
+    pub definition: &'a ContainerDefinition,
+    pub scan: &'a ScanResult,
+}
+
+/// Values that the caller looks up: items of `container` whose property `key` is one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lookup {
+    pub number: usize,
+    pub container: String,
+    pub key: String,
+    pub values: Vec<String>,
+}
+
+/// An item that was found.
+#[derive(Clone, Copy)]
+pub struct Found<'a> {
+    pub item: Node<'a>,
+    pub partition_key: &'a PartitionKey,
+}
+
+pub struct Relations {
+    candidates: Vec<Candidate>,
+    pairs: Vec<Pairs>,
+    repetitions: HashMap<String, Vec<RepetitionScan>>,
+    definitions: Vec<ContainerDefinition>,
+    /// Hashes of ids up to here belong to the sampled targets, by container.
+    target_thresholds: HashMap<String, u64>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Proving,
+    Pairing,
+}
+
+impl Relations {
+    pub fn new(containers: &[ContainerScan<'_>]) -> Relations {
+        let repetitions = containers
+            .iter()
+            .map(|found| (found.definition.id.clone(), repetition::candidates(found.scan.profile())));
+        Relations {
+            candidates: candidates::find(containers),
+            pairs: Vec::new(),
+            repetitions: repetitions.collect(),
+            definitions: containers.iter().map(|found| found.definition.clone()).collect(),
+            target_thresholds: containers.iter().map(target_threshold).collect(),
+            stage: Stage::Proving,
+        }
+    }
+
+    /// Values whose presence proves or refutes a reference.
+    pub fn lookups(&self) -> Vec<Lookup> {
+        let lookup = |(number, candidate): (usize, &Candidate)| Lookup {
+            number,
+            container: candidate.to.clone(),
+            key: candidate.key.clone(),
+            values: candidate.values.clone(),
+        };
+        self.candidates.iter().enumerate().map(lookup).collect()
+    }
+
+    /// What was found for a value of a look-up.
+    pub fn answer(&mut self, lookup: usize, value: usize, found: Option<Found<'_>>) {
+        match self.stage {
+            Stage::Proving => {
+                if let Some(candidate) = self.candidates.get_mut(lookup) {
+                    candidate.answered += 1;
+                    candidate.found += u64::from(found.is_some());
+                }
+            }
+            Stage::Pairing => {
+                if let Some(pairs) = self.pairs.get_mut(lookup) {
+                    let definition = self.definitions.iter().find(|own| own.id == pairs.candidate.to);
+                    pairs.compare(value, found, definition);
+                }
+            }
+        }
+    }
+
+    /// Decides which candidates are references; items can be added from now on.
+    pub fn begin_pairs(&mut self) {
+        let proven = candidates::proven(std::mem::take(&mut self.candidates), OVERLAP_MIN);
+        let room = (PAIRS_MAX / proven.len().max(1)).clamp(PAIRS_MIN_OF_ONE, PAIRS_MAX_OF_ONE);
+        let thresholds = &self.target_thresholds;
+        let threshold = |candidate: &Candidate| thresholds.get(&candidate.to).copied().unwrap_or(u64::MAX);
+        self.pairs =
+            proven.into_iter().map(|candidate| Pairs::new(threshold(&candidate), room, candidate)).collect();
+        self.stage = Stage::Pairing;
+    }
+
+    /// An item of the second scan.
+    pub fn add(&mut self, container: &str, input: ItemInput<'_>) {
+        self.pairs
+            .iter_mut()
+            .filter(|pairs| pairs.candidate.from == container)
+            .for_each(|pairs| pairs.add(input));
+        if let Some(repetitions) = self.repetitions.get_mut(container) {
+            repetitions.iter_mut().for_each(|repetition| repetition.add(input));
+        }
+    }
+
+    /// Targets to compare; the second scan is over.
+    pub fn target_lookups(&mut self) -> Vec<Lookup> {
+        let lookup = |(number, pairs): (usize, &mut Pairs)| Lookup {
+            number,
+            container: pairs.candidate.to.clone(),
+            key: pairs.candidate.key.clone(),
+            values: pairs.wanted(),
+        };
+        self.pairs.iter_mut().enumerate().map(lookup).collect()
+    }
+
+    pub fn references(&self, container: &str) -> Vec<ReferenceProfile> {
+        let own = self.pairs.iter().filter(|pairs| pairs.candidate.from == container);
+        own.filter_map(Pairs::finish).collect()
+    }
+
+    pub fn repetition(&self, container: &str) -> Vec<Repetition> {
+        repetition::best(self.repetitions.get(container).map_or(&[], Vec::as_slice))
+    }
+}
+
+/// A uniform sample of about 2,000 targets: those with the smallest hashes.
+fn target_threshold(container: &ContainerScan<'_>) -> (String, u64) {
+    const TARGETS: usize = 2_000;
+    let threshold = container.scan.ids.iter().nth(TARGETS).map_or(u64::MAX, |(hash, _)| hash);
+    (container.definition.id.clone(), threshold)
+}

@@ -1,0 +1,278 @@
+//! Recorded requests: a ring of the last ones, and hourly totals that outlive it.
+//!
+//! [`Workload::record`] feeds every request to small state machines (executions of queries, minutes of keys, versions of arrays,
+//! actions); [`Workload::resolve_sequences`] asks for the items that decide whether one read followed another. What they find is
+//! added to the hour. [`Workload::container`] sums the hours up for one container.
+//! Bounds: [`RING_MAX`] records, 28 days of hours, and named limits for every map.
+
+mod actions; // requests that belong together
+mod change_sets; // which paths change together
+mod encode; // the byte form
+mod growth; // lengths of arrays over versions
+mod hour; // totals of one hour
+mod minutes; // charges of keys, minute by minute
+mod record; // what is recorded
+mod sequence; // one read follows another
+mod shape; // query shapes
+mod summary; // totals of a container, for the profile
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use quire_value::{Object, Value};
+
+use self::actions::Actions;
+use self::encode::Encode;
+use self::growth::Growth;
+use self::hour::HourTotals;
+use self::minutes::Minutes;
+
+pub use self::change_sets::ChangeSets;
+pub use self::encode::CorruptWorkload;
+pub use self::record::{ActionSource, ArrayLength, Change, Operation, Record, RecordedQuery};
+pub use self::sequence::{ItemReader, ItemSequence};
+pub use self::shape::{Projection, QueryShape, Scope, shape_of};
+pub use self::summary::{
+    ContainerWorkload, HotItem, HotKey, KeyUse, OperationTotals, QueryTotals, SequenceProfile, ShapeProfile,
+    WriteTotals,
+};
+
+/// Records of one database.
+pub const RING_MAX: usize = 65_536;
+const HOUR_MS: u64 = 3_600_000;
+/// Hours that are kept, and those that counts are taken from.
+const KEPT_HOURS: u64 = 28 * 24;
+pub(crate) const COUNTED_HOURS: u64 = 14 * 24;
+const SHAPES_MAX: usize = 1_000;
+const EXECUTIONS_MAX: usize = 1_024;
+/// Of the byte form.
+const FORMAT: u8 = 1;
+
+/// The recorded workload of one database.
+#[derive(Clone, Debug, Default)]
+pub struct Workload {
+    ring: VecDeque<Record>,
+    hours: BTreeMap<u64, BTreeMap<String, HourTotals>>,
+    shapes: BTreeMap<u64, (String, QueryShape)>,
+    growth: BTreeMap<String, Growth>,
+    from_ms: Option<u64>,
+    to_ms: u64,
+    dropped: u64,
+    /// State of what is under way; not stored.
+    executions: HashMap<u64, Record>,
+    minutes: BTreeMap<String, Minutes>,
+    actions: Actions,
+}
+
+impl Workload {
+    pub fn new() -> Workload {
+        Workload::default()
+    }
+
+    /// A shape that records will name. Beyond the limit it is forgotten, and its queries count as operations only.
+    pub fn add_shape(&mut self, container: &str, shape: &QueryShape) {
+        if self.shapes.len() < SHAPES_MAX || self.shapes.contains_key(&shape.id) {
+            self.shapes.entry(shape.id).or_insert_with(|| (container.to_owned(), shape.clone()));
+        }
+    }
+
+    /// Times never go back: a clock that jumps counts as standing still.
+    pub fn record(&mut self, record: Record) {
+        let mut record = record.bounded();
+        record.time_ms = record.time_ms.max(self.to_ms);
+        self.to_ms = record.time_ms;
+        self.from_ms.get_or_insert(record.time_ms);
+        self.take_in(&record);
+        self.ring.push_back(record);
+        if self.ring.len() > RING_MAX {
+            self.ring.pop_front();
+        }
+    }
+
+    /// Requests that were answered while sampling and not recorded.
+    pub fn drop_requests(&mut self, count: u64) {
+        self.dropped += count;
+    }
+
+    fn take_in(&mut self, record: &Record) {
+        let container = record.container.to_string();
+        let hour = hour_of(&mut self.hours, record.time_ms).entry(container.clone()).or_default();
+        hour.add(record);
+        self.minutes.entry(container.clone()).or_default().add(record, hour);
+        if let Some(execution) = self.execution(record) {
+            hour_of(&mut self.hours, record.time_ms)
+                .entry(container.clone())
+                .or_default()
+                .add_execution(&execution);
+        }
+        if record.is_change() {
+            self.growth.entry(container).or_default().add(record);
+        }
+        let closed = self.actions.add(record);
+        for (container, found) in closed {
+            let hours = hour_of(&mut self.hours, record.time_ms);
+            hours.entry(container).or_default().patterns.add(&found);
+        }
+        self.forget_old(record.time_ms / HOUR_MS);
+    }
+
+    /// All pages of an execution as one record, at its last page.
+    fn execution(&mut self, record: &Record) -> Option<Record> {
+        let query = record.query.as_ref()?;
+        let mut whole = record.clone();
+        if let Some(before) = self.executions.remove(&query.execution)
+            && let (Some(whole_query), Some(before_query)) = (&mut whole.query, &before.query)
+        {
+            whole_query.rows_read += before_query.rows_read;
+            whole_query.returned += before_query.returned;
+            whole_query.items.splice(0..0, before_query.items.iter().copied());
+            whole.charge += before.charge;
+        }
+        if query.is_last || !record.is_success() {
+            return Some(whole);
+        }
+        let evicted = if self.executions.len() >= EXECUTIONS_MAX {
+            let oldest = self.executions.iter().min_by_key(|(_, record)| record.time_ms).map(|(id, _)| *id);
+            oldest.and_then(|id| self.executions.remove(&id))
+        } else {
+            None
+        };
+        self.executions.insert(query.execution, whole);
+        evicted
+    }
+
+    /// Ends what is under way: before a summary, or at shutdown.
+    pub fn settle(&mut self) {
+        for record in std::mem::take(&mut self.executions).into_values() {
+            let hours = hour_of(&mut self.hours, self.to_ms);
+            hours.entry(record.container.to_string()).or_default().add_execution(&record);
+        }
+        for (container, minutes) in &mut self.minutes {
+            let hours = hour_of(&mut self.hours, self.to_ms);
+            minutes.close(hours.entry(container.clone()).or_default());
+        }
+        for (container, found) in self.actions.close_all() {
+            hour_of(&mut self.hours, self.to_ms).entry(container).or_default().patterns.add(&found);
+        }
+    }
+
+    /// Decides which reads followed others, by the items themselves. `references`: container, path, target container, key.
+    pub fn resolve_sequences(&mut self, references: &[ItemSequence], reader: &dyn ItemReader) {
+        let shapes: HashMap<u64, QueryShape> =
+            self.shapes.iter().map(|(id, (_, shape))| (*id, shape.clone())).collect();
+        let found = sequence::resolve(self.actions.take_reads(), references, &shapes, reader);
+        for (container, sequences) in found {
+            hour_of(&mut self.hours, self.to_ms).entry(container).or_default().sequences.merge(&sequences);
+        }
+    }
+
+    fn forget_old(&mut self, hour: u64) {
+        while let Some((first, _)) = self.hours.first_key_value()
+            && first + KEPT_HOURS <= hour
+        {
+            self.hours.pop_first();
+        }
+    }
+
+    /// Of one container that is made anew: what was recorded before does not count any more.
+    pub fn forget(&mut self, container: &str) {
+        self.hours.values_mut().for_each(|hours| drop(hours.remove(container)));
+        self.growth.remove(container);
+        self.minutes.remove(container);
+        self.shapes.retain(|_, (own, _)| own != container);
+        self.ring.retain(|record| *record.container != *container);
+        self.actions.forget(container);
+    }
+
+    pub fn records(&self) -> impl DoubleEndedIterator<Item = &Record> {
+        self.ring.iter()
+    }
+
+    pub fn shape(&self, id: u64) -> Option<&QueryShape> {
+        self.shapes.get(&id).map(|(_, shape)| shape)
+    }
+
+    /// Totals of one container over the last 14 days. Call [`Workload::settle`] before.
+    pub fn container(&self, container: &str) -> ContainerWorkload {
+        let last = self.to_ms / HOUR_MS;
+        let counted = self.hours.range(last.saturating_sub(COUNTED_HOURS)..);
+        let hours: Vec<&HourTotals> = counted.filter_map(|(_, hours)| hours.get(container)).collect();
+        let shapes = self.shapes.iter().filter(|(_, (own, _))| own == container);
+        let shapes: Vec<&QueryShape> = shapes.map(|(_, (_, shape))| shape).collect();
+        let from_ms = self.from_ms.unwrap_or(self.to_ms);
+        let mut sum = summary::sum_up(from_ms, self.to_ms, &hours, &shapes, self.growth.get(container));
+        for sequence in &mut sum.sequences {
+            let other = self.hours.range(last.saturating_sub(COUNTED_HOURS)..);
+            let other: Vec<&HourTotals> = other.filter_map(|(_, hours)| hours.get(&sequence.to)).collect();
+            let holder = if sequence.backward { sequence.to.as_str() } else { container };
+            sequence.alone = summary::alone(&other, holder, &sequence.from);
+        }
+        sum
+    }
+
+    /// `GET workload`. Times are made text by the caller.
+    pub fn to_json(&self, recording: bool, time: &dyn Fn(u64) -> String) -> Value {
+        let mut operations: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
+        for (container, totals) in self.hours.values().flatten() {
+            for (operation, counted) in &totals.operations {
+                let of_container = operations.entry(container).or_default();
+                *of_container.entry(operation_name(*operation)).or_default() += counted.count;
+            }
+        }
+        let operations =
+            operations.into_iter().map(|(name, counts)| (name, Value::from(Object::from_iter(counts))));
+        let time_or_null = |ms: Option<u64>| ms.map_or(Value::Null, |ms| Value::from(time(ms)));
+        Value::from(Object::from_iter([
+            ("recording", Value::from(recording)),
+            ("from", time_or_null(self.from_ms)),
+            ("to", time_or_null(self.from_ms.map(|_| self.to_ms))),
+            ("operations", Value::from(Object::from_iter(operations))),
+            ("kept", Value::from(self.ring.len() as u64)),
+            ("dropped", Value::from(self.dropped)),
+            ("shapes", Value::from(self.shapes.len() as u64)),
+        ]))
+    }
+
+    /// What is stored: the ring, the hours, shapes and growth. What is under way is not.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![FORMAT];
+        self.ring.iter().cloned().collect::<Vec<_>>().put(&mut bytes);
+        self.hours.put(&mut bytes);
+        self.shapes.put(&mut bytes);
+        self.growth.put(&mut bytes);
+        self.from_ms.put(&mut bytes);
+        self.to_ms.put(&mut bytes);
+        self.dropped.put(&mut bytes);
+        bytes
+    }
+
+    pub fn from_bytes(bytes: &[u8]) -> Result<Workload, CorruptWorkload> {
+        let Some((&FORMAT, mut rest)) = bytes.split_first() else { return Err(CorruptWorkload) };
+        let input = &mut rest;
+        let workload = Workload {
+            ring: Vec::<Record>::take(input)?.into(),
+            hours: Encode::take(input)?,
+            shapes: Encode::take(input)?,
+            growth: Encode::take(input)?,
+            from_ms: Encode::take(input)?,
+            to_ms: Encode::take(input)?,
+            dropped: Encode::take(input)?,
+            ..Workload::default()
+        };
+        if input.is_empty() { Ok(workload) } else { Err(CorruptWorkload) }
+    }
+}
+
+fn hour_of(
+    hours: &mut BTreeMap<u64, BTreeMap<String, HourTotals>>,
+    time_ms: u64,
+) -> &mut BTreeMap<String, HourTotals> {
+    hours.entry(time_ms / HOUR_MS).or_default()
+}
+
+fn operation_name(number: u8) -> &'static str {
+    Operation::ALL.get(usize::from(number)).map_or("", |(_, name)| name)
+}
+
+pub(crate) fn operation_number(operation: Operation) -> u8 {
+    Operation::ALL.iter().position(|(own, _)| *own == operation).unwrap_or_default() as u8
+}

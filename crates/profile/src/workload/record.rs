@@ -1,0 +1,149 @@
+//! What is recorded of a request. No value of an item, ever: names of paths, sizes, counts and keyed hashes.
+
+use std::sync::Arc;
+
+/// Items that a query returned and that are recorded.
+pub(crate) const RETURNED_ITEMS_MAX: usize = 100;
+pub(crate) const CHANGED_PATHS_MAX: usize = 64;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// When it was answered, in milliseconds since the epoch.
+    pub time_ms: u64,
+    pub action: Option<(u64, ActionSource)>,
+    pub container: Arc<str>,
+    pub operation: Operation,
+    pub status: u16,
+    pub sub_status: u32,
+    pub charge: f64,
+    /// Of the request or the answer, whichever carries the item.
+    pub bytes: u64,
+    pub micros: u64,
+    /// The item's internal number.
+    pub item: Option<u64>,
+    /// Keyed hash of its id: tells that an item was made again under another key.
+    pub id: Option<u64>,
+    /// Keyed hash.
+    pub partition_key: Option<u64>,
+    pub change: Option<Change>,
+    pub query: Option<RecordedQuery>,
+    /// How many requests the record stands for: more than 1 where actions are sampled.
+    pub weight: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ActionSource {
+    /// `x-quire-action`
+    Header,
+    /// `traceparent`
+    Trace,
+    /// One connection, requests no more than 2 s apart.
+    Connection,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    Read,
+    Create,
+    Replace,
+    Upsert,
+    Patch,
+    Delete,
+    Query,
+    Feed,
+    Batch,
+    Procedure,
+}
+
+/// What a write did to an item.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Change {
+    /// Generic: `*` for elements. Empty when nothing changed, or for a new item.
+    pub paths: Vec<String>,
+    pub size_before: Option<u64>,
+    pub size_after: Option<u64>,
+    pub if_match: bool,
+    pub lengths: Vec<ArrayLength>,
+    /// Keyed hashes of the keys of changed elements.
+    pub element_keys: Vec<u64>,
+    /// The only changed path is a number, before and after.
+    pub one_number: bool,
+    /// A patch that only increments.
+    pub increment: bool,
+    /// Part of a batch, procedure or transaction.
+    pub in_batch: bool,
+    /// Keyed hash of the discriminator, or of the names of properties.
+    pub item_type: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayLength {
+    pub path: String,
+    pub before: u64,
+    pub after: u64,
+}
+
+/// A page of a query.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordedQuery {
+    /// [`crate::QueryShape::id`]
+    pub shape: u64,
+    /// All pages of one execution have the same number.
+    pub execution: u64,
+    pub rows_read: u64,
+    pub returned: u64,
+    /// Numbers of the first 100 items returned.
+    pub items: Vec<u64>,
+    /// There is no further page.
+    pub is_last: bool,
+    /// Refused for lack of an index.
+    pub refused: bool,
+}
+
+impl Record {
+    /// Cuts lists to what may be recorded.
+    pub(crate) fn bounded(mut self) -> Record {
+        if let Some(query) = &mut self.query {
+            query.items.truncate(RETURNED_ITEMS_MAX);
+        }
+        if let Some(change) = &mut self.change {
+            change.paths.truncate(CHANGED_PATHS_MAX);
+            change.lengths.truncate(CHANGED_PATHS_MAX);
+            change.element_keys.truncate(CHANGED_PATHS_MAX);
+        }
+        self
+    }
+
+    pub fn is_success(&self) -> bool {
+        self.status < 400
+    }
+
+    /// A write of an item that was there before.
+    pub fn is_change(&self) -> bool {
+        self.is_success() && self.change.as_ref().is_some_and(|change| change.size_before.is_some())
+    }
+}
+
+impl Operation {
+    pub const ALL: [(Operation, &'static str); 10] = [
+        (Operation::Read, "read"),
+        (Operation::Create, "create"),
+        (Operation::Replace, "replace"),
+        (Operation::Upsert, "upsert"),
+        (Operation::Patch, "patch"),
+        (Operation::Delete, "delete"),
+        (Operation::Query, "query"),
+        (Operation::Feed, "feed"),
+        (Operation::Batch, "batch"),
+        (Operation::Procedure, "procedure"),
+    ];
+
+    pub fn name(self) -> &'static str {
+        Operation::ALL.iter().find(|(own, _)| *own == self).map_or("", |(_, name)| name)
+    }
+
+    pub fn is_write(self) -> bool {
+        use Operation::{Create, Delete, Patch, Replace, Upsert};
+        matches!(self, Create | Replace | Upsert | Patch | Delete)
+    }
+}
