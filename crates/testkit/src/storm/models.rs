@@ -76,8 +76,8 @@ fn round(plan: &ModelPlan, data: &Path, chance: &mut Chance, figures: &mut Model
     shared.port.store(live.port, Ordering::SeqCst);
     set_up(&mut Client::new(&shared))?;
     let mut writers: Vec<Writer<'_>> =
-        (0..plan.writers).map(|_| Writer::new(Client::new(&shared), chance.next())).collect();
-    let mut declarer = Declarer::new(Client::new(&shared), chance.next());
+        (0..plan.writers).map(|_| Writer::new(Client::new(&shared), chance.draw())).collect();
+    let mut declarer = Declarer::new(Client::new(&shared), chance.draw());
     let live = std::thread::scope(|scope| {
         for writer in &mut writers {
             scope.spawn(|| writer.work());
