@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use quire_model::IfMatch;
 use quire_resource::PartitionKey;
 use quire_storage::Snapshot;
 use quire_value::{Item, Node};
@@ -346,6 +347,7 @@ impl<'a> Request<'a> {
         shared: &Shared,
         snapshot: &dyn Snapshot,
         moment: &Moment,
+        if_match_mode: IfMatch,
     ) -> Result<Looked, EngineError> {
         let home = &self.home;
         let container = home.container;
@@ -354,8 +356,9 @@ impl<'a> Request<'a> {
         let live = found.filter(|(_, row)| !container.is_gone(row, moment));
         let live = home.check_existence(self.verb, &self.id, live)?;
         if let Some((_, row)) = &live {
-            let conditions = (self.if_match.as_deref(), self.if_none_match.as_deref());
-            check_precondition(conditions, &row.stamp.etag())?;
+            let is_enough = |etag: &&str| if_match_mode == IfMatch::Client && row.is_since_client(etag);
+            let if_match = self.if_match.as_deref().filter(|etag| !is_enough(etag));
+            check_precondition((if_match, self.if_none_match.as_deref()), &row.stamp.etag())?;
         }
         if let (Some((rid, row)), Some(patch)) = (&live, &self.patch) {
             let body = patched(shared, home, patch, (row.node()?, *rid, row.stamp), self.want_body)?;
@@ -458,7 +461,7 @@ impl<'a> Request<'a> {
         let values = indexed.values;
         let id_key = self.renamed.as_ref().map_or(&self.id_key, |(_, id_key)| id_key);
         let (id_key, tuples) = (id_key.as_slice(), self.tuples.as_slice());
-        (NewVersion { id_key, body, tuples, indexed, own_etag: None }, values)
+        (NewVersion { id_key, body, tuples, indexed, own_etag: None, maintained: None }, values)
     }
 
     pub fn answer(mut self, shared: &Shared, planned: Planned, written: Written) -> ItemWritten {

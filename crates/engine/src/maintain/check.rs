@@ -81,7 +81,7 @@ impl Unit<'_> {
     }
 
     fn count_referrers(&self, own: &LinkedKey) -> Result<usize, EngineError> {
-        let site = self.ground.from_site(own.link);
+        let site = self.ground.referrer_site(own.link);
         let moment = &self.ground.sites[site].moment;
         let referrers = self.ground.referrers(own.link, &own.key);
         let (mut count, mut after) = (self.own_referrers(own).len(), None);

@@ -128,7 +128,7 @@ impl Unit<'_> {
         for at in self.own_referrers(&own) {
             self.affect(at, &own.key, own.link, effect, progress)?;
         }
-        let site = self.ground.from_site(own.link);
+        let site = self.ground.referrer_site(own.link);
         let Some(others) = self.other_referrers(&own)? else {
             let since_lsn = self.since_lsn(&own)?;
             // A target that changed first and goes then has one job.
@@ -152,7 +152,7 @@ impl Unit<'_> {
 
     /// Items of the unit that refer to a target when it is done.
     pub(super) fn own_referrers(&self, own: &LinkedKey) -> Vec<usize> {
-        let site = self.ground.from_site(own.link);
+        let site = self.ground.referrer_site(own.link);
         let slots = self.slots.iter().enumerate();
         let refers = slots.filter(|(_, slot)| slot.site == site && slot.refers_to(own.link, &own.key));
         refers.map(|(at, _)| at).collect()
@@ -160,7 +160,7 @@ impl Unit<'_> {
 
     /// All other referrers that clients see; `None` when there are more than the unit may rewrite.
     fn other_referrers(&self, own: &LinkedKey) -> Result<Option<Vec<Referrer>>, EngineError> {
-        let site = self.ground.from_site(own.link);
+        let site = self.ground.referrer_site(own.link);
         let (snapshot, moment) = (&*self.ground.snapshot, &self.ground.sites[site].moment);
         let referrers = self.ground.referrers(own.link, &own.key);
         let (mut found, mut after) = (Vec::new(), None);
@@ -199,6 +199,8 @@ impl Unit<'_> {
             Effect::RemoveReferences => self.without_references(at, target, link)?,
         };
         self.slots[at].is_changed = true;
+        let name = &self.ground.link_declaration(link).name;
+        self.slots[at].note_owner(name);
         self.set_after(at, after)?;
         progress.queue.push_back(at);
         Ok(())

@@ -153,7 +153,7 @@ impl Unit<'_> {
     }
 
     fn new_job(&self, own: &FanOut) -> NewJob {
-        let site = &self.ground.sites[self.ground.from_site(own.link)];
+        let site = &self.ground.sites[self.ground.referrer_site(own.link)];
         let declaration = self.ground.link_declaration(own.link);
         let mut about = Object::new();
         about.set("link", declaration.name.as_str());

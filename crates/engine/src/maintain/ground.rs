@@ -86,30 +86,30 @@ impl<'a> Ground<'a> {
     }
 
     /// Of the referrers of a link.
-    pub fn from_site(&self, link: usize) -> usize {
+    pub fn referrer_site(&self, link: usize) -> usize {
         self.ends[link].0
     }
 
     /// Of its targets.
-    pub fn to_site(&self, link: usize) -> usize {
+    pub fn target_site(&self, link: usize) -> usize {
         self.ends[link].1
     }
 
     pub fn route(&self, link: usize) -> TargetRoute<'_> {
         let declaration = self.link_declaration(link).number;
-        let container = self.sites[self.to_site(link)].container;
+        let container = self.sites[self.target_site(link)].container;
         TargetRoute { link: self.link(link), declaration, container }
     }
 
     pub fn referrers<'g>(&'g self, link: usize, target: &'g quire_model::TargetKey) -> Referrers<'g> {
         let declaration = self.link_declaration(link).number;
-        let container = self.sites[self.from_site(link)].container;
+        let container = self.sites[self.referrer_site(link)].container;
         Referrers { link: self.link(link), declaration, container, target }
     }
 
     /// Rows of a declaration in the container of a link's referrers.
     pub fn referrer_rows(&self, link: usize, declaration: &Declaration) -> DeclarationKeys {
-        let container = self.sites[self.from_site(link)].container.number;
+        let container = self.sites[self.referrer_site(link)].container.number;
         DeclarationKeys { container, declaration: declaration.number }
     }
 }

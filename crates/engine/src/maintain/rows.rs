@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use quire_model::IfMatch;
 use quire_storage::{Op, Snapshot};
 
 use super::Unit;
@@ -194,6 +195,7 @@ impl Unit<'_> {
             tuples: &after.tuples,
             indexed,
             own_etag: after.own_etag,
+            maintained: slot.maintained(self.ground.model.model().if_match == IfMatch::Client)?,
         };
         match before {
             None => rows.create(slot.rid, version)?,
@@ -304,7 +306,7 @@ impl Unit<'_> {
         for target in others {
             let own = differences.get_or_insert_with(|| TargetDifferences::new(&self.ground.model));
             let found = self.stored_target(target.link, &target.key)?;
-            let container = self.ground.sites[self.ground.to_site(target.link)].container;
+            let container = self.ground.sites[self.ground.target_site(target.link)].container;
             own.add(target.clone(), container, found.as_ref())?;
         }
         Ok(differences)

@@ -7,6 +7,7 @@ use super::Ground;
 use crate::api::{EngineError, IndexingDirective};
 use crate::items::body::Body;
 use crate::items::logical_partition::LogicalPartition;
+use crate::items::prepare::Maintained;
 use crate::items::unique::Tuple;
 use crate::links::TargetHash;
 use crate::store::item_row::Row;
@@ -22,6 +23,8 @@ pub(crate) struct Slot<'a> {
     pub is_client: bool,
     /// The new version differs from what is stored, beside owned values.
     pub is_changed: bool,
+    /// Names of the declarations that changed it, where no client did.
+    pub maintained_by: Vec<String>,
     /// What links find it by, as it is stored and as it is to be.
     pub keys_before: Vec<LinkedKey>,
     pub keys_after: Vec<LinkedKey>,
@@ -93,6 +96,7 @@ impl<'a> Slot<'a> {
             after: None,
             is_client,
             is_changed,
+            maintained_by: Vec::new(),
             keys_before: Vec::new(),
             keys_after: Vec::new(),
             references_before: Vec::new(),
@@ -128,6 +132,24 @@ impl<'a> Slot<'a> {
     /// The stored version, where clients see it.
     pub fn live(&self) -> Option<&Before> {
         self.before.as_ref().filter(|before| before.is_live)
+    }
+
+    pub fn note_owner(&mut self, name: &str) {
+        if !self.maintained_by.iter().any(|own| own == name) {
+            self.maintained_by.push(name.to_owned());
+        }
+    }
+
+    /// What the new version says of who made it.
+    pub fn maintained(&self, keeps_client: bool) -> Result<Option<Maintained>, EngineError> {
+        if self.is_client {
+            return Ok(None);
+        }
+        let client = match &self.before {
+            Some(before) if keeps_client => before.row()?.client_version(),
+            _ => None,
+        };
+        Ok(Some(Maintained { by: self.maintained_by.join(",").into(), client }))
     }
 
     /// Whether anything is written.

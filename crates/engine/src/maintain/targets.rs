@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use quire_model::{ItemError, OwnedValue, Placed, SizeLimit};
+use quire_model::{IfMatch, ItemError, OwnedValue, Placed, SizeLimit};
 use quire_resource::ItemTtl;
 use quire_storage::Snapshot;
 use quire_value::{Item, Value};
@@ -16,7 +16,7 @@ use crate::api::{EngineError, charge, corrupt};
 use crate::catalog::Container;
 use crate::items::body::Body;
 use crate::items::logical_partition::LogicalPartition;
-use crate::items::prepare::{Indexed, NewVersion, Rows};
+use crate::items::prepare::{Indexed, Maintained, NewVersion, Rows};
 use crate::items::visibility::Moment;
 use crate::links::{FoundTarget, TargetHash, TargetRoute, find_target};
 use crate::model::DatabaseModel;
@@ -229,7 +229,7 @@ impl<'a> Builder<'a> {
         let Changing { found, container, merged } = target;
         let (rid, row) = found.stored.parse()?;
         let mut value = row.node()?.to_value();
-        let mut changed_by: Option<String> = None;
+        let mut changed_by: Vec<String> = Vec::new();
         for own in merged {
             let owned = match self.owned(snapshot, own, found, container)? {
                 Ok(owned) => owned,
@@ -237,12 +237,12 @@ impl<'a> Builder<'a> {
             };
             for own in owned {
                 if own.put(&mut value) == Placed::Changed {
-                    changed_by.get_or_insert(own.owner);
+                    changed_by.push(own.owner);
                 }
             }
         }
-        let Some(owner) = changed_by else { return Ok(Ok(())) };
-        let body = match self.body(&value, &row, &owner, container) {
+        let Some(owner) = changed_by.first() else { return Ok(Ok(())) };
+        let body = match self.body(&value, &row, owner, container) {
             Ok(body) => body,
             Err(EngineError::RefusedByModel(error)) => {
                 let works = merged.iter().flat_map(|own| own.works.clone()).collect();
@@ -250,7 +250,10 @@ impl<'a> Builder<'a> {
             }
             Err(error) => return Err(error),
         };
-        let cost = self.write(found, container, (rid, &row), &body, built)?;
+        let keeps_client = self.model.model().if_match == IfMatch::Client;
+        let client = row.client_version().filter(|_| keeps_client);
+        let maintained = Maintained { by: changed_by.join(",").into(), client };
+        let cost = self.write(found, container, (rid, &row), (&body, maintained), built)?;
         let mut works: Vec<usize> = merged.iter().flat_map(|own| own.works.clone()).collect();
         works.sort_unstable();
         works.dedup();
@@ -280,6 +283,9 @@ impl<'a> Builder<'a> {
             }
             match mirror_value(self.model, snapshot, *number, hash, Some(difference))? {
                 Some(value) => owned.push(value),
+                // Nobody is refused for what was too long before, or by a build that is about to fail.
+                None if !declarations.mirrors[*number].state.is_active()
+                    || takes_away(difference, *number) => {}
                 None => return Ok(Err(self.mirror_overflow(*number, own, found, container)?)),
             }
         }
@@ -335,7 +341,7 @@ impl<'a> Builder<'a> {
         found: &FoundTarget<'_>,
         container: &Container,
         (rid, row): (u64, &Row<'_>),
-        body: &Body,
+        (body, maintained): (&Body, Maintained),
         built: &mut BuiltTargets,
     ) -> Result<f64, EngineError> {
         let home: &LogicalPartition<'_> = &found.home;
@@ -345,11 +351,23 @@ impl<'a> Builder<'a> {
         let indexed = Indexed::new(&rules.indexes, row.indexing.directive, body.item.root(), rid);
         let cost = charge::replace(body.json_bytes as usize, indexed.values);
         let mut rows = Rows::new(self.shared, home, generation, rules);
-        let version = NewVersion { id_key: &found.id_key, body, tuples: &tuples, indexed, own_etag: None };
+        let version = NewVersion {
+            id_key: &found.id_key,
+            body,
+            tuples: &tuples,
+            indexed,
+            own_etag: None,
+            maintained: Some(maintained),
+        };
         rows.replace(rid, row, version)?;
         built.writes.push((Arc::clone(sequencer), rows.finish()));
         Ok(cost)
     }
+}
+
+/// Whether a difference only makes a mirror shorter.
+fn takes_away(target: &TargetDifference, mirror: usize) -> bool {
+    target.mirrors.get(&mirror).is_none_or(|change| change.values().all(Option::is_none))
 }
 
 /// Whether a difference can make a target larger.

@@ -206,7 +206,7 @@ impl<'a> Unit<'a> {
         link: usize,
         key: &TargetKey,
     ) -> Result<Option<FoundTarget<'_>>, EngineError> {
-        let moment = &self.ground.sites[self.ground.to_site(link)].moment;
+        let moment = &self.ground.sites[self.ground.target_site(link)].moment;
         find_target(&*self.ground.snapshot, self.ground.route(link), key, moment)
     }
 

@@ -60,7 +60,8 @@ pub(crate) fn run_request(
 ) -> Result<(ItemWritten, f64), EngineError> {
     let mut own_locks = LockSet::default();
     request.add_locks(shared, &mut own_locks);
-    let (mut locks, mut contended) = (own_locks.clone(), 0);
+    // Contended are those of referrers, which are known when the write was looked at once.
+    let (mut locks, mut contended, mut has_grown) = (own_locks.clone(), 0, false);
     for tried in 0..TRIES {
         if tried > 3 {
             std::thread::sleep(Duration::from_millis(1 << (tried - 3).min(6)));
@@ -79,7 +80,7 @@ pub(crate) fn run_request(
         }
         let _held = match shared.locks.take(&locks) {
             Ok(held) => held,
-            Err(EngineError::Contended) if locks.covers(&own_locks) && contended < CONTENDED_TRIES => {
+            Err(EngineError::Contended) if has_grown && contended < CONTENDED_TRIES => {
                 contended += 1;
                 locks = if contended < CONTENDED_TRIES { locks } else { own_locks.clone() };
                 continue;
@@ -99,7 +100,7 @@ pub(crate) fn run_request(
                 std::thread::sleep(Duration::from_millis(1));
             }
             Err(error) => return Err(error),
-            Ok(Outcome::Again) => {}
+            Ok(Outcome::Again) => has_grown = true,
             Ok(Outcome::Stale) => shared.statistics.retry(),
             Ok(Outcome::Done { planned, written, json }) => {
                 let answer = request.answer_with(shared, planned, written, json);
@@ -154,7 +155,7 @@ impl Attempt<'_> {
     fn run(&self, request: &mut Request<'_>, locks: &mut LockSet) -> Result<Outcome, EngineError> {
         let ground = self.ground;
         let (snapshot, moment) = (&*ground.snapshot, &ground.sites[0].moment);
-        let looked = request.look(self.shared, snapshot, moment)?;
+        let looked = request.look(self.shared, snapshot, moment, ground.model.model().if_match)?;
         let in_the_way = request.in_the_way(snapshot, moment, &looked);
         let fan_out_max = ground.model.model().fan_out_max as usize;
         let mut unit = Unit::new(ground, if self.leaves_to_jobs { 0 } else { fan_out_max });

@@ -173,7 +173,8 @@ fn add(rows: &mut Rows<'_>, own: Own) -> Result<(), EngineError> {
         return Ok(());
     };
     let (body, tuples) = (&now.body, now.tuples.as_slice());
-    let version = NewVersion { id_key: &id_key, body, tuples, indexed: now.indexed, own_etag: now.own_etag };
+    let (indexed, own_etag, maintained) = (now.indexed, now.own_etag, None);
+    let version = NewVersion { id_key: &id_key, body, tuples, indexed, own_etag, maintained };
     let (renamed, gone) = match origin {
         Some((rid, row)) if rid == now.rid => (Some(row), None),
         origin => (None, origin),

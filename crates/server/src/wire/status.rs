@@ -644,6 +644,13 @@ mod tests {
                 EngineError::Sql(SqlError::TempDiskFull),
                 EngineError::Sql(SqlError::TempIo { message: "broken".to_owned() }),
                 EngineError::Sql(SqlError::Cancelled),
+                EngineError::RefusedByModel(ItemError::TooManyReferences { link: text("l") }),
+                EngineError::RefusedByModel(ItemError::DeletionPending { id: text("a1"), job: text("j-7") }),
+                EngineError::RefusedByModel(ItemError::WindowKeyTwice {
+                    window: text("w"),
+                    path: text("/c"),
+                    key: text("1"),
+                }),
                 EngineError::CrossPartitionRefused,
                 EngineError::CrossPartitionAggregate,
                 EngineError::Sql(SqlError::UserFunction { name: text("tax"), message: text("Say why.") }),
@@ -791,6 +798,12 @@ mod tests {
                     503 {"code":"ServiceUnavailable","message":"The temporary files of the query could not be read or written.\r\nActivityId: ID, AGENT"}
                 Sql(Cancelled)
                     408 {"code":"RequestTimeout","message":"the query was cancelled\r\nActivityId: ID, AGENT"}
+                RefusedByModel(TooManyReferences { link: "l" })
+                    400/6105 {"code":"BadRequest","message":"TooManyReferences: 'l' takes at most 1,000 references of one item.\r\nActivityId: ID, AGENT"}
+                RefusedByModel(DeletionPending { id: "a1", job: "j-7" })
+                    449/6106 retry after 10 ms {"code":"RetryWith","message":"DeletionPending: references to 'a1' are still being removed (j-7).\r\nActivityId: ID, AGENT"}
+                RefusedByModel(WindowKeyTwice { window: "w", path: "/c", key: "1" })
+                    400 {"code":"BadRequest","message":"WindowKeyTwice: two elements at /c have the key 1, by which 'w' tells them apart.\r\nActivityId: ID, AGENT"}
                 CrossPartitionRefused
                     400 {"code":"BadRequest","message":"Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.\r\nActivityId: ID, AGENT"}
                 CrossPartitionAggregate

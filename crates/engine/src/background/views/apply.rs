@@ -159,7 +159,7 @@ impl<'a> Target<'a> {
 
     fn version<'b>(&'b self, indexes: &Indexes, body: &'b Body, rid: u64) -> NewVersion<'b> {
         let indexed = Indexed::new(indexes, IndexingDirective::Default, body.item.root(), rid);
-        NewVersion { id_key: &self.id_key, body, tuples: &[], indexed, own_etag: None }
+        NewVersion { id_key: &self.id_key, body, tuples: &[], indexed, own_etag: None, maintained: None }
     }
 }
 

@@ -1,8 +1,11 @@
 //! Maintained writes through an engine in this process, against a recomputation that shares nothing with it.
 
 mod deletes; // what becomes of referrers
+mod doubt; // commits of unknown outcome
 mod generate; // random models and items
 mod hot; // many writers of one target
+#[path = "../../../tests/common/moody.rs"]
+mod moody;
 mod paths; // batches, transactions, scripts, sweeps, splits
 mod random; // random writes of all kinds
 mod refusals; // every refusal, with its message

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use parking_lot::Mutex;
 use quire_model::Database;
 use quire_resource::ContainerDefinition;
+use quire_storage::fault::{FaultStorage, Rates};
 
 use super::generate::{Chance, IDS, KEYS, random_item, random_model};
 use super::paths::operation;
@@ -179,5 +180,66 @@ fn a_restored_backup_has_all_rows_and_goes_on() {
         }
         bench.check(&format!("seed {seed}, gone on"));
         bench.verify(&format!("seed {seed}, gone on"));
+    }
+}
+
+/// Conflicts, failed reads and commits of unknown outcome: whatever was answered, the whole write is there or nothing of it.
+#[test]
+fn on_a_faulty_storage() {
+    let mut failed = 0;
+    for seed in 300..306 {
+        let memory = MemoryStorage::new();
+        let mut bench = Bench::on(Arc::new(memory.reopen()), 5, KEYS, &model_of(seed));
+        let (conflict, busy, unknown_done, unknown_not_done) = (30, 30, 60, 60);
+        let rates =
+            Rates { conflict, busy, unknown_done, unknown_not_done, read_failure: 15, ..Rates::default() };
+        let faulty = Arc::new(FaultStorage::seeded(memory.reopen(), seed, rates));
+        let storage: Arc<dyn Storage> = faulty.clone();
+        bench.engine = loop {
+            if let Ok(engine) = Engine::open(Arc::clone(&storage), options(&bench.clock, 5)) {
+                break engine;
+            }
+        };
+        failed += std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|thread: u64| {
+                    let bench = &bench;
+                    scope.spawn(move || {
+                        let mut chance = Chance(seed ^ (thread << 32));
+                        (0..60).filter(|_| !write_or_fail(bench, &mut chance)).count()
+                    })
+                })
+                .collect();
+            writers.into_iter().map(|writer| writer.join().unwrap()).sum::<usize>()
+        });
+        faulty.stop_faults();
+        // Whatever is in doubt is settled by the next writes.
+        for container in ["a", "b", "c"] {
+            for key in 0..40 {
+                let item = format!(r#"{{"id":"settle{key}","pk":"{key}","t":"{key}","u":"u"}}"#);
+                bench.upsert(container, &item).unwrap();
+            }
+        }
+        bench.check(&format!("seed {seed}"));
+        bench.storage = Arc::new(memory.reopen());
+        bench.verify(&format!("seed {seed}"));
+    }
+    assert!(failed > 0, "no write met a fault");
+}
+
+/// False: nobody can say what became of it.
+fn write_or_fail(bench: &Bench, chance: &mut Chance) -> bool {
+    let container = *chance.pick(&["a", "a", "b", "b", "c"]);
+    let body = random_item(chance, container);
+    let header = bench.key_of(container, &body).to_header();
+    let id = body.get("id").and_then(Value::as_str).unwrap().to_owned();
+    let result = match chance.below(5) {
+        0 => bench.delete(container, &id, &header),
+        _ => bench.upsert(container, &body.to_json()).map(drop),
+    };
+    match result {
+        Err(EngineError::Corrupt { what }) => panic!("{what}"),
+        Err(EngineError::RefusedByModel(_) | EngineError::ItemNotFound { .. }) | Ok(()) => true,
+        Err(_) => false,
     }
 }

@@ -1,6 +1,7 @@
 //! Owned values, what answers show of them, and what they cost.
 
 use super::*;
+use crate::transactions::batch::{BatchOperation, BatchVerb};
 
 const MODEL: &str = r#"{"version":1,"links":[
     {"name":"book-authors","from":{"container":"books","path":"/authors/*/id"},"to":{"container":"authors"}},
@@ -136,4 +137,127 @@ fn charges_name_every_part() {
     );
     assert!(book.charge > plain.charge + 0.7 + 1.0 + 10.0, "{} {}", book.charge, plain.charge);
     assert!(book.result.is_ok());
+}
+
+impl Bench {
+    fn etag(&self, container: &str, id: &str) -> String {
+        let key = PartitionKey::from_header(&format!("[{id:?}]")).unwrap();
+        let read = ReadItem { id, partition_key: &key, if_none_match: None, session: None };
+        match self.engine.read_item(&self.container(container, 0), &read).result.unwrap() {
+            ItemRead::Found { etag, .. } => etag.to_string(),
+            ItemRead::NotModified { .. } => panic!("nothing was asked for"),
+        }
+    }
+
+    fn upsert_if(&self, container: &str, item: &str, etag: &str) -> bool {
+        let write = request(WriteKind::Upsert, None, item);
+        match self.write(container, WriteItem { if_match: Some(etag.to_owned()), ..write }).result {
+            Ok(_) => true,
+            Err(EngineError::PreconditionFailed) => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A count that moves does not fail a reader who comes back to write, where the model says so.
+#[test]
+fn if_match_of_clients() {
+    for (mode, holds) in [("exact", false), ("client", true)] {
+        let model = format!(
+            r#"{{"version":1,"ifMatch":"{mode}","links":[{{"name":"l","from":{{"container":"books","path":"/author"}},
+            "to":{{"container":"authors"}}}}],"rollups":[{{"name":"n","link":"l","op":"count","into":"/n"}}]}}"#
+        );
+        let bench = Bench::new(5, LIBRARY, &model);
+        bench.create("authors", r#"{"id":"a1"}"#).unwrap();
+        let first = bench.etag("authors", "a1");
+        bench.create("books", r#"{"id":"b1","author":"a1"}"#).unwrap();
+        let second = bench.etag("authors", "a1");
+        bench.create("books", r#"{"id":"b2","author":"a1"}"#).unwrap();
+        assert_ne!(first, second);
+        for etag in [&first, &second] {
+            let batch = [BatchOperation {
+                if_match: Some(etag.clone()),
+                ..super::paths::operation(BatchVerb::Replace { id: "a1".to_owned() }, r#"{"id":"a1","n":2}"#)
+            }];
+            let is_done = bench.batch("authors", "[\"a1\"]", &batch)[0].result.is_ok();
+            assert_eq!(is_done, holds && etag == &first, "the batch is a client's write");
+        }
+        let other = bench.etag("books", "b1");
+        assert!(!bench.upsert_if("authors", r#"{"id":"a1"}"#, &other), "of another item");
+        let now = bench.etag("authors", "a1");
+        bench.upsert("books", r#"{"id":"b2"}"#).unwrap();
+        assert_eq!(bench.upsert_if("authors", r#"{"id":"a1"}"#, &now), holds);
+        assert!(!bench.upsert_if("authors", r#"{"id":"a1"}"#, &now), "a client wrote since");
+        bench.check("after all");
+    }
+}
+
+#[test]
+fn all_versions_say_who_maintained_them() {
+    let model = r#"{"version":1,"links":[{"name":"l","from":{"container":"books","path":"/author"},"to":{"container":"authors"}}],
+        "rollups":[{"name":"n","link":"l","op":"count","into":"/n"},{"name":"s","link":"l","op":"sum","value":"r.pages","into":"/s"}]}"#;
+    let bench = Bench::new(1, LIBRARY, model);
+    let definition = r#"{"id":"authors","partitionKey":{"paths":["/id"],"kind":"Hash","version":2},
+        "changeFeedPolicy":{"retentionDuration":60}}"#;
+    bench
+        .engine
+        .catalog()
+        .replace_container("d", "authors", &json(definition), &Precondition::default())
+        .unwrap();
+    let read = |start| {
+        let page = PageRequest { item_count_max: Some(-1), ..PageRequest::default() };
+        let mode = FeedMode::AllVersions;
+        let request = ChangesRequest { mode, page, start, since: None, all_previous_images: false };
+        bench.engine.read_changes(&bench.container("authors", 0), &request).result.unwrap()
+    };
+    let before = read(FeedStart::Now).etag;
+    bench.create("authors", r#"{"id":"a1"}"#).unwrap();
+    bench.create("books", r#"{"id":"b1","author":"a1","pages":3}"#).unwrap();
+    bench.upsert("authors", r#"{"id":"a1","x":1}"#).unwrap();
+    let changes = read(FeedStart::After(before));
+    let rows = text::parse(&changes.rows, Limits::default()).unwrap();
+    let by =
+        |row: &Value| row.get("metadata").unwrap().get("maintainedBy").map_or(String::new(), Value::to_json);
+    let found: Vec<String> = rows.as_array().unwrap().iter().map(by).collect();
+    assert_eq!(found, ["", r#"["n","s"]"#, ""]);
+}
+
+/// While a declaration is built, every item counts once and owned paths show a client's value or the right one.
+#[test]
+fn phases_of_a_build() {
+    use crate::jobs::JobId;
+    use crate::model::BuildPhase;
+    let model = r#"{"version":1,"onWrite":"refuse","links":[{"name":"l","from":{"container":"books","path":"/author/id"},"to":{"container":"authors"},
+        "onDelete":"restrict"}],"copies":[{"name":"c","link":"l","fields":{"name":"t.name"}}],
+        "rollups":[{"name":"n","link":"l","op":"count","into":"/n"}],"mirrors":[{"name":"m","link":"l","into":"/m"}]}"#;
+    let bench = Bench::new(5, LIBRARY, model);
+    let building = |phase| DeclarationState::Building { job: JobId(1), phase };
+    bench.set_states(&DeclarationState::Failed { error: "no".to_owned(), examples: Vec::new() });
+    bench.create("books", r#"{"id":"b0","author":{"id":"a1"}}"#).unwrap();
+    bench.set_states(&building(BuildPhase::Index));
+    bench.create("authors", r#"{"id":"a1","name":"A","n":"client"}"#).unwrap();
+    bench.create("books", r#"{"id":"b1","author":{"id":"a1","name":"client"}}"#).unwrap();
+    let member = |container: &str, id: &str, name: &str| {
+        bench.get(container, id).unwrap().get(name).map(Value::to_json)
+    };
+    assert_eq!(member("authors", "a1", "n").as_deref(), Some("\"client\""));
+    // It was not counted yet, and is counted now; once more changes nothing.
+    bench.upsert("books", r#"{"id":"b0","author":{"id":"a1","name":"client"}}"#).unwrap();
+    bench.upsert("books", r#"{"id":"b0","author":{"id":"a1","name":"client"}}"#).unwrap();
+    bench.create("books", r#"{"id":"b2","author":{"id":"a1"}}"#).unwrap();
+    bench.delete("books", "b2", "[\"b2\"]").unwrap();
+    bench.set_states(&building(BuildPhase::Values));
+    bench.upsert("authors", r#"{"id":"a1","name":"A","n":"wrong"}"#).unwrap();
+    assert_eq!(member("authors", "a1", "n").as_deref(), Some("2"), "corrected, not refused");
+    assert_eq!(member("authors", "a1", "m").as_deref(), Some(r#"["b0","b1"]"#));
+    for id in ["b0", "b1"] {
+        bench.upsert("books", &format!(r#"{{"id":"{id}","author":{{"id":"a1","name":"client"}}}}"#)).unwrap();
+    }
+    bench.check("all values are written");
+    bench.delete("authors", "a1", "[\"a1\"]").unwrap();
+    bench.create("authors", r#"{"id":"a1","name":"A"}"#).unwrap();
+    bench.set_states(&DeclarationState::Active);
+    assert!(refusal(bench.delete("authors", "a1", "[\"a1\"]")).starts_with("409/6102"));
+    assert!(refusal(bench.upsert("authors", r#"{"id":"a1","n":7}"#)).starts_with("400/6103"));
+    bench.check("active");
 }

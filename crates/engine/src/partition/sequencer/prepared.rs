@@ -48,6 +48,8 @@ pub(crate) struct ItemPut {
     pub indexes: IndexChange,
     /// The version before, where all versions are kept.
     pub version: Option<Option<Before>>,
+    /// Names of the declarations of a model that made it, with commas between them.
+    pub maintained_by: Option<Box<str>>,
 }
 
 /// A write that is durable and visible.
