@@ -131,7 +131,14 @@ impl Unit<'_> {
         let site = self.ground.referrer_site(own.link);
         let Some(others) = self.other_referrers(&own)? else {
             let since_lsn = self.since_lsn(&own)?;
-            self.fan_outs.push(FanOut { link: own.link, target: own.key, is_deletion, since_lsn });
+            // A target that changed first and goes then has one job.
+            let is_same = |other: &&mut FanOut| other.link == own.link && other.target == own.key;
+            match self.fan_outs.iter_mut().find(is_same) {
+                Some(other) => other.is_deletion |= is_deletion,
+                None => {
+                    self.fan_outs.push(FanOut { link: own.link, target: own.key, is_deletion, since_lsn })
+                }
+            }
             return Ok(());
         };
         self.fan_out_left -= others.len();

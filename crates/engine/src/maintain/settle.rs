@@ -87,8 +87,14 @@ impl Unit<'_> {
         }
         for mirror in &model.owned_mirrors {
             let state = &declarations.mirrors[*mirror].state;
-            if state.keeps_values() {
-                add(&self.slots[at], state, vec![self.mirror_value(at, *mirror)?]);
+            if !state.keeps_values() {
+                continue;
+            }
+            match self.mirror_value(at, *mirror) {
+                Ok(value) => add(&self.slots[at], state, vec![value]),
+                // A build that is about to fail refuses nobody: the path stays as it is.
+                Err(EngineError::RefusedByModel(_)) if !state.is_active() && self.slots[at].is_client => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(owned)

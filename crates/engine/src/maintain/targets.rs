@@ -293,6 +293,9 @@ impl<'a> Builder<'a> {
             }
             match mirror_value(self.model, snapshot, *number, hash, Some(difference))? {
                 Some(value) => owned.push(value),
+                // Nobody is refused for what was too long before, or by a build that is about to fail.
+                None if !declarations.mirrors[*number].state.is_active()
+                    || takes_away(difference, *number) => {}
                 None => return Ok(Err(self.mirror_overflow(*number, own, found, container)?)),
             }
         }
@@ -370,6 +373,11 @@ impl<'a> Builder<'a> {
         built.writes.push((Arc::clone(sequencer), rows.finish()));
         Ok(cost)
     }
+}
+
+/// Whether a difference only makes a mirror shorter.
+fn takes_away(target: &TargetDifference, mirror: usize) -> bool {
+    target.mirrors.get(&mirror).is_none_or(|change| change.values().all(Option::is_none))
 }
 
 /// Whether a difference can make a target larger.

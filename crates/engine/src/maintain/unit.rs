@@ -166,6 +166,19 @@ impl<'a> Unit<'a> {
         Some((slot.home.container.number, slot.rid))
     }
 
+    /// Nobody sees these items any more: links find others by their keys, or none.
+    pub(super) fn forget_keys(&mut self, gone: &[usize]) {
+        for at in gone {
+            let slot = &mut self.slots[*at];
+            (slot.keys_before, slot.keys_after) = Default::default();
+        }
+        (self.held, self.provided, self.provided_twice) = Default::default();
+        for at in 0..self.slots.len() {
+            self.held.extend(self.slots[at].keys_before.iter().map(|own| (own.name(), at)));
+            self.provide(at);
+        }
+    }
+
     pub(super) fn slot_of(&self, site: usize, rid: u64) -> Option<usize> {
         self.by_rid.get(&(site, rid)).copied()
     }

@@ -145,14 +145,19 @@ fn attempt(
 fn add_slots<'a>(unit: &mut Unit<'a>, order: &VisitOrder<'_>) -> Result<(), EngineError> {
     let ground = unit.ground;
     let site = &ground.sites[0];
+    let mut gone = Vec::new();
     for rid in order.rids {
         let key = keys::item(site.container.number, *rid);
         let Some(bytes) = ground.snapshot.get(keys::ITEMS, &key)? else { continue };
         let is_live = !site.container.is_gone(&Row::parse(&bytes)?, &site.moment);
         // What nobody sees counts until the sweep removes it; its values do not matter any more.
         if is_live || matches!(order.work, VisitWork::Count) {
-            unit.add_stored(0, *rid, bytes, is_live)?;
+            let at = unit.add_stored(0, *rid, bytes, is_live)?;
+            gone.extend((!is_live).then_some(at));
         }
+    }
+    if !gone.is_empty() {
+        unit.forget_keys(&gone);
     }
     Ok(())
 }

@@ -169,3 +169,159 @@ fn every_code_with_its_pointer_and_message() {
     let model = body(&client.must(200, "GET", MODEL, &[], ""));
     assert_eq!((&model["revision"], model.as_object().map(serde_json::Map::len)), (&json!(0), Some(4)));
 }
+
+fn create(client: &Client, container: &str, item: &Value) {
+    client.must(201, "POST", &format!("/dbs/d/colls/{container}/docs"), &[], &item.to_string());
+}
+
+fn read(client: &Client, container: &str, id: &str) -> Answer {
+    let key = json!([id]).to_string();
+    let headers = [("x-ms-documentdb-partitionkey", key.as_str())];
+    client.must(200, "GET", &format!("/dbs/d/colls/{container}/docs/{id}"), &headers, "")
+}
+
+/// Waits for a job; what it came to.
+fn finish(client: &Client, id: &str) -> Value {
+    loop {
+        let job = body(&client.must(200, "GET", &format!("/_quire/jobs/{id}?waitMs=5000"), &[], ""));
+        if job["state"] != "waiting" && job["state"] != "running" {
+            return job;
+        }
+    }
+}
+
+fn put_and_build(client: &Client, model: &str) -> Value {
+    let answer = client.send("PUT", MODEL, &[], model);
+    assert!(answer.status < 300, "{}", answer.body);
+    let put = body(&answer);
+    finish(client, put["_jobs"][0].as_str().expect("a job"))
+}
+
+#[test]
+fn a_dry_run_says_what_a_put_then_does() {
+    let client = client();
+    create(&client, "authors", &json!({"id": "a1", "name": "Ann"}));
+    for number in 0..3 {
+        create(
+            &client,
+            "books",
+            &json!({"id": format!("b{number}"), "authors": [{"id": "a1"}, {"id": "gone"}]}),
+        );
+    }
+    let dry = [("x-quire-dry-run", "true")];
+    let run = body(&client.must(200, "PUT", MODEL, &dry, LIBRARY));
+    assert_eq!(run["_changes"]["added"], json!(["book-authors", "author-on-book", "count-of-books"]));
+    let estimates = run["estimates"].as_array().expect("estimates");
+    let shown: Vec<String> = estimates
+        .iter()
+        .map(|own| {
+            format!("{} {} {} {}", own["declaration"], own["wouldChange"], own["references"], own["dangling"])
+        })
+        .collect();
+    assert_eq!(shown, [r#""book-authors" 0 6 3"#, r#""author-on-book" 3 6 3"#, r#""count-of-books" 1 0 0"#]);
+    assert_eq!(estimates[0]["fanOut"], json!({"p50": 3, "p95": 3, "max": 3}));
+    client.must(400, "PUT", MODEL, &dry, "{}");
+    client.must(412, "PUT", MODEL, &[dry[0], ("if-match", "\"x\"")], LIBRARY);
+    assert_eq!(body(&client.must(200, "GET", MODEL, &[], ""))["revision"], 0);
+    let job = put_and_build(&client, LIBRARY);
+    assert_eq!((&job["kind"], &job["state"]), (&json!("build"), &json!("done")));
+    let built = job["result"]["declarations"].as_array().expect("declarations");
+    let changed =
+        |name: &str| built.iter().find(|own| own["declaration"] == name).map(|own| own["changed"].clone());
+    assert_eq!(changed("author-on-book"), Some(json!(3)));
+    assert_eq!(changed("count-of-books"), Some(json!(1)));
+    assert_eq!(body(&read(&client, "books", "b0"))["authors"][0]["name"], "Ann");
+    assert_eq!(body(&read(&client, "authors", "a1"))["countOfBooks"], 3);
+    let status = body(&client.must(200, "GET", "/_quire/dbs/d/model/status", &[], ""));
+    let states: Vec<&Value> =
+        status["declarations"].as_array().expect("a list").iter().map(|own| &own["state"]).collect();
+    assert_eq!(states, ["active", "active", "active"]);
+    assert_eq!(
+        (&status["revision"], &status["pending"], &status["unswept"]),
+        (&json!(1), &json!([]), &json!(0))
+    );
+}
+
+#[test]
+fn checks_and_repairs() {
+    let client = client();
+    create(&client, "authors", &json!({"id": "a1", "name": "Ann"}));
+    create(&client, "books", &json!({"id": "b1", "authors": [{"id": "a1", "name": "?"}, {"id": "gone"}]}));
+    let check = format!("{MODEL}/check");
+    let order =
+        json!({"model": serde_json::from_str::<Value>(LIBRARY).expect("JSON"), "examples": 1}).to_string();
+    let started = client.must(202, "POST", &check, &[], &order);
+    let location = started.header("location").expect("a location").to_owned();
+    let id = location.strip_prefix("/_quire/jobs/").expect("a job").to_owned();
+    let result = finish(&client, &id)["result"].clone();
+    assert_eq!(
+        (&result["clean"], &result["items"], &result["references"]),
+        (&json!(false), &json!(2), &json!(2))
+    );
+    let findings = result["findings"].as_array().expect("findings");
+    let shown: Vec<String> = findings
+        .iter()
+        .map(|own| format!("{} {} {}", own["declaration"], own["problem"], own["count"]))
+        .collect();
+    let expected =
+        [r#""book-authors" "dangling" 1"#, r#""author-on-book" "drift" 1"#, r#""count-of-books" "drift" 1"#];
+    assert_eq!(shown, expected);
+    let example = json!({"container": "books", "id": "b1", "partitionKey": ["b1"], "path": "/authors/0/name", "found": "?", "expected": "Ann"});
+    assert_eq!(findings[1]["examples"], json!([example]));
+    put_and_build(&client, LIBRARY);
+    let run = |verb: &str, order: &str| {
+        let started = body(&client.must(202, "POST", &format!("{MODEL}/{verb}"), &[], order));
+        finish(&client, started["id"].as_str().expect("an id"))["result"].clone()
+    };
+    assert_eq!(run("check", "")["findings"].as_array().map(Vec::len), Some(1));
+    assert_eq!(run("repair", "")["repaired"], 0);
+    assert_eq!(run("repair", r#"{"dangling":"remove"}"#)["repaired"], 1);
+    assert_eq!(run("check", "{}")["clean"], true);
+    assert_eq!(body(&read(&client, "books", "b1"))["authors"], json!([{"id": "a1", "name": "Ann"}]));
+    for (verb, order) in [
+        ("check", r#"{"dangling":"remove"}"#),
+        ("check", r#"{"declarations":["other"]}"#),
+        ("check", r#"{"declarations":"l"}"#),
+        ("check", r#"{"examples":1001}"#),
+        ("check", "[]"),
+        ("repair", r#"{"dangling":"drop"}"#),
+        ("repair", r#"{"model":{"version":1}}"#),
+    ] {
+        client.must(400, "POST", &format!("{MODEL}/{verb}"), &[], order);
+    }
+    client.must(404, "POST", "/_quire/dbs/nowhere/model/check", &[], "");
+}
+
+/// A target with more referrers than one request writes: the answer says so, and the copies follow.
+#[test]
+fn what_is_left_to_a_job_is_shown_and_done() {
+    let client = client();
+    create(&client, "authors", &json!({"id": "a1", "name": "Ann"}));
+    for number in 0..40 {
+        create(&client, "books", &json!({"id": format!("b{number}"), "authors": [{"id": "a1"}]}));
+    }
+    put_and_build(&client, &LIBRARY.replace(r#""version":1,"#, r#""version":1,"fanOutMax":3,"#));
+    let key = [("x-ms-documentdb-partitionkey", r#"["a1"]"#)];
+    client.must(200, "PUT", "/dbs/d/colls/authors/docs/a1", &key, r#"{"id":"a1","name":"Zoe"}"#);
+    let jobs = body(&client.must(200, "GET", "/_quire/jobs", &[], ""));
+    let job = jobs["jobs"]
+        .as_array()
+        .expect("jobs")
+        .iter()
+        .find(|job| job["kind"] == "fan-out")
+        .expect("a job")
+        .clone();
+    let id = job["id"].as_str().expect("an id");
+    for control in ["pause", "cancel"] {
+        let refused = body(&client.must(409, "POST", &format!("/_quire/jobs/{id}/{control}"), &[], ""));
+        assert_eq!(refused["code"], "JobNotCancellable");
+    }
+    assert_eq!(finish(&client, id)["state"], "done");
+    for number in 0..40 {
+        let book = read(&client, "books", &format!("b{number}"));
+        assert_eq!(
+            (body(&book)["authors"][0]["name"].clone(), book.header("x-quire-model-pending")),
+            (json!("Zoe"), None)
+        );
+    }
+}

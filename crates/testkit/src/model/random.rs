@@ -45,7 +45,7 @@ const ROLLUPS: &[&str] = &[
 pub struct Chance(pub u64);
 
 impl Chance {
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -53,7 +53,7 @@ impl Chance {
     }
 
     pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
+        (self.draw() % limit as u64) as usize
     }
 
     pub fn one_in(&mut self, times: usize) -> bool {
@@ -148,7 +148,7 @@ fn random_scalar(chance: &mut Chance) -> Value {
         4 => 1e300.into(),
         5 => (-1e300).into(),
         6 => i64::MAX.into(),
-        7 => f64::from_bits(chance.next() & !(1 << 62)).into(),
+        7 => f64::from_bits(chance.draw() & !(1 << 62)).into(),
         _ => (chance.below(5) as i64).into(),
     }
 }

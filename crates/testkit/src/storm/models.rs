@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use quire_value::Value;
+use quire_value::{Limits, Value, text};
 use serde_json::{Value as Json, json};
 
 use super::client::{Client, Shared, json as parsed, shown};
@@ -76,8 +76,8 @@ fn round(plan: &ModelPlan, data: &Path, chance: &mut Chance, figures: &mut Model
     shared.port.store(live.port, Ordering::SeqCst);
     set_up(&mut Client::new(&shared))?;
     let mut writers: Vec<Writer<'_>> =
-        (0..plan.writers).map(|_| Writer::new(Client::new(&shared), chance.next())).collect();
-    let mut declarer = Declarer::new(Client::new(&shared), chance.next());
+        (0..plan.writers).map(|_| Writer::new(Client::new(&shared), chance.draw())).collect();
+    let mut declarer = Declarer::new(Client::new(&shared), chance.draw());
     let live = std::thread::scope(|scope| {
         for writer in &mut writers {
             scope.spawn(|| writer.work());
@@ -392,17 +392,16 @@ fn compare(plan: &ModelPlan, client: &mut Client<'_>, figures: &mut ModelFigures
     }
     let mut items = Vec::new();
     for (container, _) in KEYS {
-        for item in list(client, container)? {
-            items.push((
-                (*container).to_owned(),
-                crate::interpreter::parse_json(&item.to_string()).context("an item")?,
-            ));
-        }
+        let own = list(client, container)?.into_iter();
+        items.extend(own.map(|item| ((*container).to_owned(), item)));
     }
     let oracle = Oracle::new(&model.to_string(), KEYS);
     figures.places += oracle.expected(&items).len();
-    let problems = oracle.problems(&items).into_iter().take(PROBLEMS_MAX);
-    figures.problems.extend(problems.map(|problem| format!("{problem}, by the model {model}")));
+    let problems: Vec<String> = oracle.problems(&items).into_iter().take(PROBLEMS_MAX).collect();
+    if !problems.is_empty() {
+        figures.problems.extend(problems);
+        figures.problems.push(format!("by the model {model}"));
+    }
     Ok(())
 }
 
@@ -431,7 +430,7 @@ fn settle(plan: &ModelPlan, client: &mut Client<'_>, figures: &mut ModelFigures)
 }
 
 /// All items of a container, without what the server adds.
-fn list(client: &mut Client<'_>, container: &str) -> Result<Vec<Json>> {
+fn list(client: &mut Client<'_>, container: &str) -> Result<Vec<crate::interpreter::Json>> {
     let link = format!("{DATABASE}/colls/{container}");
     let (mut items, mut continuation) = (Vec::new(), None::<String>);
     loop {
@@ -441,13 +440,14 @@ fn list(client: &mut Client<'_>, container: &str) -> Result<Vec<Json>> {
             .ask("GET", &format!("/{link}/docs"), ("docs", &link), &headers, "")
             .context("no answer")?;
         ensure!(page.status == 200, "listing {container}: {}", shown(&page));
-        for mut item in parsed(&page)["Documents"].as_array().cloned().unwrap_or_default() {
-            if let Some(object) = item.as_object_mut() {
-                object.retain(|name, _| {
-                    !["_rid", "_self", "_etag", "_ts", "_attachments"].contains(&name.as_str())
-                });
+        // Numbers are read to the last bit.
+        let body = text::parse(&page.body, Limits::default()).context("a page")?;
+        for item in body.get("Documents").and_then(Value::as_array).context("items of a page")? {
+            let mut item = item.as_object().context("an item")?.clone();
+            for name in ["_rid", "_self", "_etag", "_ts", "_attachments"] {
+                item.remove(name);
             }
-            items.push(item);
+            items.push(crate::interpreter::Json::of(&Value::Object(item)).context("an item")?);
         }
         continuation = page.header("x-ms-continuation").map(str::to_owned);
         if continuation.is_none() {

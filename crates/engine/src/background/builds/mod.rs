@@ -266,7 +266,7 @@ impl Build<'_> {
     /// Where the marks of declarations are: in the containers of the referrers.
     fn mark_rows(&self, own: &[String]) -> Vec<DeclarationKeys> {
         let (rules, declarations) = (&self.model.rules, &self.model.declarations);
-        let links = declarations.links.iter().enumerate().map(|(link, own)| (link, own));
+        let links = declarations.links.iter().enumerate();
         let mirrors = declarations.mirrors.iter().zip(&rules.mirrors).map(|(own, rules)| (rules.link, own));
         let rollups = declarations.rollups.iter().zip(&rules.rollups).map(|(own, rules)| (rules.link, own));
         let all =
