@@ -81,6 +81,8 @@ impl Work for CatalogWork {
         for container in state.containers().filter(|container| container.partitions.wants_missing()) {
             turn.part(u64::from(container.number), || Ok(self.record_wanted(container)?))?;
         }
+        // It has containers that may be dropped by now, and there may be many jobs to make.
+        drop(state);
         self.make_jobs(&*self.drops)?;
         self.make_jobs(&*self.index_builds)?;
         self.make_jobs(&*self.key_deletes)?;

@@ -95,8 +95,8 @@ impl KeyDeletes {
         (key, lsn): (&[u8], u64),
         deleted: &DeletedKey<'_>,
     ) -> Result<bool, EngineError> {
-        let partition = container.partitions.all().iter();
-        let partition = partition.filter(|partition| partition.layout.id == deleted.partition_id()).last();
+        let mut partitions = container.partitions.all().iter();
+        let partition = partitions.find(|partition| partition.layout.id == deleted.partition_id());
         let Some(partition) = partition else { return Ok(false) };
         let generation = partition.sequencer.generation();
         let marks = deleted.marks(&*self.shared.storage.snapshot()?)?.into_iter();

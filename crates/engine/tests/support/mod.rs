@@ -1,6 +1,7 @@
 //! What tests of the engine share: a small account here, one container and a clock in [`fixture`], storages that call back or
 //! misbehave in [`hooked`] and [`moody`].
 #![allow(dead_code, unused_imports, reason = "every test file uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 pub mod fixture; // an engine in memory with one container
 pub mod hooked; // a storage that shows every call to the test
