@@ -34,7 +34,10 @@ fn container_rows(storage: &MemoryStorage) -> Vec<(u8, Vec<u8>)> {
             bytes_max: usize::MAX,
             keys_only: true,
         };
-        found.extend(snapshot.scan(&scan).unwrap().rows.into_iter().map(|(key, _)| (space, key)));
+        // Rows of jobs, which stay for a while, are of no container.
+        let is_job = |key: &[u8]| space == 0 && matches!(key[0], 0xD0..=0xD3);
+        let rows = snapshot.scan(&scan).unwrap().rows.into_iter().filter(|(key, _)| !is_job(key));
+        found.extend(rows.map(|(key, _)| (space, key)));
     }
     found
 }
@@ -131,8 +134,8 @@ fn a_job_goes_on_after_a_restart() {
     // One step is done, and then the disk fails.
     storage.script_removals([RemovalFault::Pass].into_iter().chain([RemovalFault::Fail; 100]));
     engine.catalog().delete_container("d", "c", &ANY).unwrap();
-    let reclaim = || engine.workers().into_iter().find(|worker| worker.name == "reclaim").unwrap();
-    wait_until("a step has failed", || reclaim().failing_parts > 0);
+    let jobs = || engine.workers().into_iter().find(|worker| worker.name == "jobs").unwrap();
+    wait_until("a step has failed", || jobs().failing_parts > 0);
     drop(engine);
     assert!(!container_rows(&memory).is_empty());
     assert!(quire_engine::verify(&memory.reopen()).unwrap().is_sound());

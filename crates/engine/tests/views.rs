@@ -587,7 +587,7 @@ fn a_view_that_is_too_far_behind_is_filled_again() {
     calls.set_hook(move |call| {
         let is_item =
             |op: &Op| matches!(op, Op::Put { space: Space(1), .. } | Op::Delete { space: Space(1), .. });
-        let is_views = std::thread::current().name() == Some("quire-views");
+        let is_views = matches!(std::thread::current().name(), Some("quire-views" | "quire-jobs"));
         if let Call::Commit(commit) = call
             && is_views
             && broken.load(Ordering::SeqCst)

@@ -144,6 +144,11 @@ impl<W: Work> Worker<W> {
         &self.work
     }
 
+    /// For jobs that do a part of the work.
+    pub fn shared_work(&self) -> Arc<W> {
+        Arc::clone(&self.work)
+    }
+
     pub fn wake(&self) {
         self.signal.wake();
     }

@@ -129,7 +129,9 @@ impl Catalog {
         let mut change = self.change()?;
         change.state.jobs.remove(&job);
         change.delete_key(keys::job_key(job));
-        change.commit()
+        change.commit()?;
+        self.forget_dropped(job);
+        Ok(())
     }
 
     /// Finishes the commit that a former change left unresolved.
@@ -265,7 +267,9 @@ impl Change<'_> {
         }
     }
 
+    /// Something is deleted whose rows are still there.
     pub fn add_job(&mut self, job: Job) {
+        self.catalog.note_dropped(job);
         let key = keys::job_key(job);
         let value = row::encode_job(&key);
         self.state.jobs.insert(job);

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use quire_resource::{ContainerDefinition, PartitionKey};
+use quire_resource::{ContainerDefinition, PartitionKey, ResourceId};
 use quire_storage::Snapshot;
-use quire_value::Path;
+use quire_value::{Object, Path};
 use ring::digest;
 
 use crate::api::{EngineError, PartitionInfo, Position, Resource};
 use crate::catalog::{ContainerScripts, RoutedKey};
 use crate::indexes::Indexes;
+use crate::jobs::{NewJob, Owner};
 use crate::partition::{Partition, PartitionSet};
 use crate::runtime::Shared;
 
@@ -71,6 +72,28 @@ impl Container {
     /// The newest, also when this `Container` is of an older definition.
     pub fn scripts(&self) -> Arc<ContainerScripts> {
         self.scripts.load_full()
+    }
+
+    /// A job that works on this container.
+    pub(crate) fn job(
+        &self,
+        kind: &'static str,
+        unit: &'static str,
+        about: Object,
+        payload: Vec<u8>,
+    ) -> NewJob {
+        let [database, container] = self.job_owners();
+        NewJob { kind, unit, database: Some(database), container: Some(container), about, payload }
+    }
+
+    /// The database and the container, as jobs name them.
+    pub(crate) fn job_owners(&self) -> [Owner; 2] {
+        let database = match self.database.rid {
+            ResourceId::Database(number) => number,
+            _ => unreachable!("a database has a database's rid"),
+        };
+        let container = Owner { number: self.number, name: self.definition.id.clone() };
+        [Owner { number: database, name: self.database.id.clone() }, container]
     }
 
     /// Percent of a change of the indexing policy that is done; 100 when none is under way. Vector indexes are part of it

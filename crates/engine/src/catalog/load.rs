@@ -102,7 +102,14 @@ impl Catalog {
         loading.load(&*snapshot)?;
         let Loading { state, ts, .. } = loading;
         let writer = Mutex::new(Writer { position, counters, ts, unresolved: None });
-        Ok(Catalog { state: ArcSwap::from_pointee(state), writer, shared, workers, commit_queues })
+        Ok(Catalog {
+            state: ArcSwap::from_pointee(state),
+            writer,
+            shared,
+            workers,
+            commit_queues,
+            dropped: Mutex::default(),
+        })
     }
 }
 

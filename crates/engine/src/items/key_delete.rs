@@ -55,6 +55,7 @@ fn mark(shared: &Shared, home: &LogicalPartition<'_>) -> Result<(), EngineError>
         match sequencer.submit(prepared) {
             Ok(_) => {
                 container.partitions.change_deleted_keys(|keys| keys.insert(home.encoded_key.clone(), lsn));
+                shared.workers.catalog.wake();
                 return Ok(());
             }
             Err(Refused::Stale) => shared.statistics.retry(),

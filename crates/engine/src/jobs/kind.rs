@@ -27,6 +27,14 @@ pub(crate) trait JobKind: Send + Sync {
         true
     }
 
+    fn can_pause(&self) -> bool {
+        self.can_stop()
+    }
+
+    fn can_cancel(&self) -> bool {
+        self.can_stop()
+    }
+
     /// A client has cancelled the job, and it is about to end: puts in order what it leaves. May come again.
     fn cancel(&self, _claim: &mut Claim<'_>) -> Result<(), EngineError> {
         Ok(())

@@ -3,7 +3,7 @@
 //! Jobs of one container, or of a database as a whole, form a queue; queues take turns, and one job of a queue runs at a time.
 //! So a container with ten thousand jobs delays another one by one slice.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -147,9 +147,15 @@ impl Jobs {
     pub fn create(&self, new: NewJob) -> Result<JobId, EngineError> {
         let job = self.prepare(new)?;
         let id = job.id;
+        self.create_prepared(job)?;
+        Ok(id)
+    }
+
+    /// The same where the number of the job had to be known before.
+    pub fn create_prepared(&self, job: PreparedJob) -> Result<(), EngineError> {
         self.commit(vec![job.op()])?;
         self.add(job);
-        Ok(id)
+        Ok(())
     }
 
     /// A commit with a job in it has an unknown outcome, or had one that is known now: the rows say which jobs there are.
@@ -195,6 +201,13 @@ impl Jobs {
 
     pub(super) fn kind(&self, name: &str) -> Option<&Arc<dyn JobKind>> {
         self.kinds.get()?.kinds.iter().find(|kind| kind.name() == name)
+    }
+
+    /// Payloads of the unfinished jobs of a kind.
+    pub fn unfinished(&self, kind: &str) -> HashSet<Vec<u8>> {
+        let registry = self.registry.lock();
+        let of_kind = registry.jobs.values().filter(|entry| entry.body.kind == kind);
+        of_kind.map(|entry| entry.body.payload.clone()).collect()
     }
 
     pub(super) fn held(&self, id: JobId) -> Option<(Arc<JobBody>, Hold)> {
@@ -244,11 +257,11 @@ impl Jobs {
         queued.filter_map(|id| registry.jobs.get(id)?.not_before).filter(|time| *time > now).min()
     }
 
-    /// Rows of a job that ends: its own go, and so does the finished job that is one too many.
-    pub(super) fn end_ops(&self, id: JobId, outcome: &Outcome) -> Vec<Op> {
+    /// Rows of a job that ends: its own go, and so does the finished job that is one too many. `reached`: how far it is with this.
+    pub(super) fn end_ops(&self, id: JobId, outcome: &Outcome, reached: Option<&Checkpoint>) -> Vec<Op> {
         let registry = self.registry.lock();
         let Some(entry) = registry.jobs.get(&id) else { return Vec::new() };
-        let checkpoint = &entry.checkpoint;
+        let checkpoint = reached.unwrap_or(&entry.checkpoint);
         let finished = FinishedJob {
             body: JobBody::clone(&entry.body),
             outcome: outcome.clone(),

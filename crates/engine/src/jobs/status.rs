@@ -123,7 +123,8 @@ impl Jobs {
         self.registry.lock().jobs.contains_key(&id)
     }
 
-    fn is_under_way(&self, id: JobId) -> bool {
+    /// Whether a job is waiting or running.
+    pub fn is_under_way(&self, id: JobId) -> bool {
         let registry = self.registry.lock();
         registry.jobs.get(&id).is_some_and(|entry| entry.state().is_under_way())
     }

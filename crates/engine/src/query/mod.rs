@@ -406,7 +406,7 @@ impl Run<'_> {
         if let ([key], true) = (order.keys.as_slice(), is_wanted)
             && self.container.partitions.want_missing(&key.path)
         {
-            self.shared.workers.index_builds.wake();
+            self.shared.workers.catalog.wake();
         }
     }
 

@@ -4,6 +4,8 @@
 //! waiting nor running. `POST …/{id}/pause`, `resume`, `cancel` and `undo` answer with the job to look at: 202 while that is
 //! waiting or running, 200 otherwise.
 
+use std::time::Instant;
+
 use hyper::StatusCode;
 use quire_engine::{JobControl, JobStatus};
 use quire_value::{Object, Value};
@@ -19,11 +21,16 @@ pub(crate) async fn list(call: &AdminCall<'_>) -> AdminResult {
 }
 
 pub(crate) async fn read(call: &AdminCall<'_>, id: &str) -> AdminResult {
-    let wait = call.parameters(&["waitMs"])?.wait()?;
-    call.wait_for(wait, call.state.engine.watch_job(id)?).await;
-    let id = id.to_owned();
-    let job = call.run(move |engine| engine.job(&id)).await?;
-    Ok(AdminReply::json(StatusCode::OK, json(&job)))
+    let until = Instant::now() + call.parameters(&["waitMs"])?.wait()?;
+    loop {
+        let has_settled = call.wait_for(until, call.state.engine.watch_job(id)?).await;
+        let id = id.to_owned();
+        let job = call.run(move |engine| engine.job(&id)).await?;
+        // A job that was not there when it was watched may be by now, and one that was paused may go on.
+        if !has_settled || !job.state.is_under_way() || Instant::now() >= until {
+            return Ok(AdminReply::json(StatusCode::OK, json(&job)));
+        }
+    }
 }
 
 pub(crate) async fn control(call: &AdminCall<'_>, id: &str, control: JobControl) -> AdminResult {

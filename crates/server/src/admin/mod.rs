@@ -91,12 +91,13 @@ impl AdminCall<'_> {
         Parameters::parse(&self.request.path, known)
     }
 
-    /// Returns when `done` is ready, after `wait`, or when the server stops. It holds no permit of the pool while it waits.
-    pub async fn wait_for(&self, wait: Duration, done: impl Future<Output = ()>) {
+    /// Returns true when `done` is ready, false at `until` or when the server stops. It holds no permit of the pool while it
+    /// waits.
+    pub async fn wait_for(&self, until: Instant, done: impl Future<Output = ()>) -> bool {
         tokio::select! {
-            () = done => {}
-            () = tokio::time::sleep(wait) => {}
-            () = self.state.stopped() => {}
+            () = done => true,
+            () = tokio::time::sleep_until(until.into()) => false,
+            () = self.state.stopped() => false,
         }
     }
 

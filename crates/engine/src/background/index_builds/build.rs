@@ -50,7 +50,7 @@ struct Progress {
 
 /// What came of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum BuildStep {
     More,
     /// All items have the newest epoch.
     Done,
@@ -103,20 +103,25 @@ impl<'a> Build<'a> {
         self.epoch
     }
 
+    /// Items that are up to date, as far as the build has come.
+    pub fn visited(&self) -> u64 {
+        self.progress.visited
+    }
+
     /// Visits some items.
-    pub fn step(&mut self) -> Result<Step, EngineError> {
+    pub fn step(&mut self) -> Result<BuildStep, EngineError> {
         let (candidates, after) = self.look()?;
-        let Some(after) = after else { return Ok(Step::Done) };
+        let Some(after) = after else { return Ok(BuildStep::Done) };
         let mut rest = candidates.as_slice();
         while !rest.is_empty() {
             match self.visit(rest)? {
                 Some(visited) => rest = &rest[visited..],
-                None => return Ok(Step::Void),
+                None => return Ok(BuildStep::Void),
             }
         }
         self.progress.next_rid = after;
         self.show_progress();
-        Ok(Step::More)
+        Ok(BuildStep::More)
     }
 
     /// Those of the next items that need a visit, and where to go on behind all of them; `None` behind the last.

@@ -32,6 +32,8 @@ const TRIES: u32 = 12;
 pub(crate) struct MissingProgress {
     paths: Vec<Path>,
     next_rid: u64,
+    /// Items that were looked at.
+    pub visited: u64,
 }
 
 /// By container.
@@ -60,13 +62,13 @@ impl MissingBuild<'_> {
             return Ok(MissingStep::Void);
         }
         if self.progress.paths != paths {
-            *self.progress = MissingProgress { paths, next_rid: 0 };
+            *self.progress = MissingProgress { paths, next_rid: 0, visited: 0 };
             if !self.begin()? {
                 self.progress.paths.clear();
                 return Ok(MissingStep::Void);
             }
         }
-        let (candidates, after) = self.look()?;
+        let (candidates, after, looked) = self.look()?;
         let mut rest = candidates.as_slice();
         while let Some(first) = rest.first() {
             let same = rest.iter().take(COMMIT_ITEMS);
@@ -78,6 +80,7 @@ impl MissingBuild<'_> {
         }
         let Some(after) = after else { return Ok(MissingStep::Done) };
         self.progress.next_rid = after;
+        self.progress.visited += looked;
         Ok(MissingStep::More)
     }
 
@@ -97,7 +100,7 @@ impl MissingBuild<'_> {
     }
 
     /// Those of the next items that lack a path, and where to go on behind all of them; `None` behind the last.
-    fn look(&self) -> Result<(Vec<Candidate>, Option<u64>), EngineError> {
+    fn look(&self) -> Result<(Vec<Candidate>, Option<u64>, u64), EngineError> {
         let range = keys::items_from(self.container.number, self.progress.next_rid);
         let page = Scan { rows_max: STEP_ITEMS, bytes_max: STEP_BYTES, ..scan(ITEMS, range) };
         let page = self.shared.storage.snapshot()?.scan(&page)?;
@@ -113,7 +116,7 @@ impl MissingBuild<'_> {
                 candidates.push(Candidate::new(self.container, rid, &row, place)?);
             }
         }
-        Ok((candidates, after.filter(|_| page.more)))
+        Ok((candidates, after.filter(|_| page.more), page.rows.len() as u64))
     }
 
     /// Under the locks of the items, as any writer. False: see [`MissingStep::Void`].

@@ -1,7 +1,7 @@
 //! Views: containers whose items are made of those of another one, the source.
 //!
-//! A thread of its own fills a new view from the items of its source and then follows the source's log of versions, which
-//! is kept for as long as a view needs it. Every commit that writes items of a view says in the same breath how far the view
+//! A job fills a new view from the items of its source (`fill`); a thread of its own then follows the source's log of versions,
+//! which is kept for as long as a view needs it. Every commit that writes items of a view says in the same breath how far the view
 //! is, so a restart goes on exactly there. Clients cannot write to a view.
 //!
 //! Invariants:
@@ -10,13 +10,14 @@
 //! 3. a view is always a subset of what its source was at the places of its row: all of it, once it follows.
 
 mod apply; // changes of a source to writes of a view
+mod fill; // filling views, as jobs
 mod progress; // how far a view is
 mod step; // emptying, filling, following
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tracing::warn;
@@ -29,6 +30,7 @@ use crate::catalog::{Catalog, Container};
 use crate::runtime::Shared;
 use crate::runtime::followed::Follower;
 use crate::store::keys::{self, CATALOG};
+pub(crate) use fill::ViewFills;
 use progress::{Phase, Progress, Standing};
 use step::{Step, ViewWork};
 
@@ -38,8 +40,6 @@ const INTERVAL: Duration = Duration::from_millis(20);
 const INTERVAL_WITHOUT_VIEWS: Duration = Duration::from_millis(200);
 /// Steps of one view before it is another one's turn.
 const STEPS_TOGETHER: usize = 8;
-/// Filling rests after a chunk for as long as it took.
-const REST_MAX: Duration = Duration::from_millis(100);
 /// A rebuild that met a split or a commit that happened after all begins again this often.
 const REBUILD_TRIES: usize = 8;
 /// Writes of its source that a view may be behind.
@@ -103,7 +103,12 @@ impl Views {
         Ok(Views { worker: Worker::start(maintainer, signal)? })
     }
 
-    /// Returns when nothing is written to views any more.
+    /// What fills views.
+    pub fn fills(&self) -> ViewFills {
+        ViewFills::new(self.worker.shared_work())
+    }
+
+    /// Returns when nothing is written to views any more, once no job fills one.
     pub fn stop(&self) {
         self.worker.stop();
     }
@@ -209,15 +214,18 @@ impl Maintainer {
     }
 
     fn try_steps(&self, work: &ViewWork<'_>, turn: &Turn<'_>) -> Result<bool, Interrupted> {
+        if work.progress.standing.lock().phase != Phase::Following {
+            fill::make_job(&self.shared.jobs, work)?;
+            return Ok(false);
+        }
         for _ in 0..STEPS_TOGETHER {
             turn.check()?;
-            let started = Instant::now();
             match work.step()? {
                 Step::Idle => return Ok(false),
                 Step::Done(count) => self.written.fetch_add(count as u64, Ordering::Relaxed),
             };
             if work.progress.standing.lock().phase != Phase::Following {
-                turn.rest(started.elapsed().min(REST_MAX))?;
+                return Ok(true);
             }
         }
         Ok(true)
