@@ -2,6 +2,7 @@
 
 mod catalog_work; // what the catalog leaves to do becomes jobs
 mod drops; // removing the rows of what was deleted
+pub(crate) mod follower; // what is made of the versions of a container
 pub(crate) mod index_builds; // bringing items up to date after a change of policy
 mod jobs; // running jobs that clients watch
 mod key_deletes; // removing the items of deleted partition keys

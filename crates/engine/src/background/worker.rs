@@ -149,10 +149,6 @@ impl<W: Work> Worker<W> {
         Arc::clone(&self.work)
     }
 
-    pub fn wake(&self) {
-        self.signal.wake();
-    }
-
     /// A paused worker begins no round and ends the current one at its next check.
     pub fn pause(&self, paused: bool) {
         self.signal.pause(paused);
@@ -394,7 +390,7 @@ mod tests {
         let status = worker.status();
         assert_eq!((status.state, status.failures, status.panics), (WorkerState::Running, 2, 1));
         assert_eq!(status.last_error, None);
-        worker.wake();
+        worker.signal.wake();
         wait_until(|| worker.rounds() == 2);
     }
 

@@ -12,7 +12,7 @@
 //! | catalog | `C5` container 4, epk, LSN 8                             | a partition key whose items are gone up to the LSN |
 //! | catalog | `C4` container 4, partition 4                            | LSN, 8, up to which versions are not kept; all ones: not known yet |
 //! | catalog | `C3` container 4                                         | how far its indexes are built (see `indexes::build`) |
-//! | catalog | `C8` container 4                                         | how far a view is (see `views::progress`) |
+//! | catalog | `C8` container 4                                         | how far a view is (see `follower`)       |
 //! | catalog | `C9` container 4, index 4                                | a vector index (see `vectors::state`)  |
 //! | catalog | `D0` job 8                                               | a job that is not finished (see `jobs::row`) |
 //! | catalog | `D1` job 8                                               | how far it is                         |

@@ -64,6 +64,7 @@ impl Bench {
             query_temp: None,
         };
         let engine = Engine::open(faults.clone(), options).unwrap();
+        engine.pause_sweep(true); // the store is looked at while nobody writes to it
         (faults, engine)
     }
 

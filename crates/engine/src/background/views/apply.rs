@@ -8,6 +8,7 @@ use quire_storage::{Op, Snapshot};
 use quire_value::{Item, Node, Object, Value};
 
 use crate::api::{EngineError, IndexingDirective, corrupt};
+use crate::background::follower::{Advance, ItemChange};
 use crate::catalog::Container;
 use crate::indexes::Indexes;
 use crate::items::body::{Body, Links};
@@ -25,13 +26,6 @@ const TRIES: u32 = 12;
 /// The id that an item has in its source.
 const SOURCE_ID: &str = "_id";
 
-/// What became of an item of the source: item rows before and after.
-pub(super) struct ItemChange {
-    pub rid: u64,
-    pub old: Option<Vec<u8>>,
-    pub new: Option<Vec<u8>>,
-}
-
 /// Writes one view.
 pub(super) struct Applier<'a> {
     shared: &'a Shared,
@@ -41,15 +35,8 @@ pub(super) struct Applier<'a> {
     links: Links,
 }
 
-/// How far a view is before a commit, as its row says, and after it.
-#[derive(Clone, Copy)]
-pub(super) struct Advance<'a> {
-    pub before: Option<&'a [u8]>,
-    pub after: &'a [u8],
-}
-
 /// An item of the view and what is to become of it.
-pub(super) struct Target<'a> {
+pub(super) struct ViewItem<'a> {
     home: LogicalPartition<'a>,
     id_key: Vec<u8>,
     body: Option<Body>,
@@ -76,23 +63,23 @@ impl<'a> Applier<'a> {
         commit(self.shared, self.view, &targets, Some(advance))
     }
 
-    fn add_targets(&self, change: &ItemChange, targets: &mut Vec<Target<'a>>) -> Result<(), EngineError> {
+    fn add_targets(&self, change: &ItemChange, targets: &mut Vec<ViewItem<'a>>) -> Result<(), EngineError> {
         let old = change.old.as_deref().map(|row| self.target(change.rid, row)).transpose()?.flatten();
         let new = change.new.as_deref().map(|row| self.target(change.rid, row)).transpose()?.flatten();
         let stays = old.as_ref().zip(new.as_ref()).is_some_and(|(old, new)| old.id_key == new.id_key);
-        targets.extend(old.filter(|_| !stays).map(|old| Target { body: None, ..old }));
+        targets.extend(old.filter(|_| !stays).map(|old| ViewItem { body: None, ..old }));
         targets.extend(new);
         Ok(())
     }
 
     /// Where the view has an item of the source, and as what. `None` when its key is longer than the view's keys may be: it
     /// is not in the view.
-    fn target(&self, rid: u64, row: &[u8]) -> Result<Option<Target<'a>>, EngineError> {
+    fn target(&self, rid: u64, row: &[u8]) -> Result<Option<ViewItem<'a>>, EngineError> {
         let body = self.project(rid, Row::parse(row)?.node()?);
         let Ok(key) = self.view.definition.partition_key.extract(body.item.root()) else { return Ok(None) };
         let home = LogicalPartition::of(self.view, key)?;
         let id_key = home.id_key(&body.id);
-        Ok(Some(Target { home, id_key, body: Some(body) }))
+        Ok(Some(ViewItem { home, id_key, body: Some(body) }))
     }
 
     /// The item's rid is its id in the view: it stays the same for as long as the item lives.
@@ -118,13 +105,13 @@ impl<'a> Applier<'a> {
     }
 }
 
-impl<'a> Target<'a> {
+impl<'a> ViewItem<'a> {
     /// An item of the view that is to go.
-    pub fn removal(view: &'a Container, row: &[u8]) -> Result<Target<'a>, EngineError> {
+    pub fn removal(view: &'a Container, row: &[u8]) -> Result<ViewItem<'a>, EngineError> {
         let row = Row::parse(row)?;
         let home = LogicalPartition::of(view, row.partition_key()?)?;
         let id_key = home.id_key(row.id()?);
-        Ok(Target { home, id_key, body: None })
+        Ok(ViewItem { home, id_key, body: None })
     }
 
     /// `None` when the view is as it is to be.
@@ -168,7 +155,7 @@ impl<'a> Target<'a> {
 pub(super) fn commit(
     shared: &Shared,
     view: &Container,
-    targets: &[Target<'_>],
+    targets: &[ViewItem<'_>],
     advance: Option<Advance<'_>>,
 ) -> Result<usize, EngineError> {
     let mut locks = LockSet::default();
@@ -195,7 +182,7 @@ pub(super) fn commit(
 fn prepare(
     shared: &Shared,
     view: &Container,
-    targets: &[Target<'_>],
+    targets: &[ViewItem<'_>],
     advance: Option<Advance<'_>>,
 ) -> Result<Work, EngineError> {
     // Before the snapshot.
