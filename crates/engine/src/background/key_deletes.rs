@@ -14,11 +14,10 @@ use quire_value::{Limits, Object, Value, text};
 use tracing::warn;
 
 use super::catalog_work::Marked;
-use super::sweep::rest_after;
+use super::sweep::{remove_items, rest_after};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Catalog, Container};
 use crate::items::key_delete::{DeletedKey, Found};
-use crate::items::remove::remove_gone;
 use crate::jobs::{Claim, JobKind, NewJob, Step};
 use crate::partition::sequencer::Prepared;
 use crate::runtime::Shared;
@@ -78,7 +77,7 @@ impl KeyDeletes {
         let snapshot = self.shared.storage.snapshot()?;
         let Found { rids, next_rid, unreadable } = deleted.items(&*snapshot, looked.next_rid, STEP_ITEMS)?;
         drop(snapshot);
-        let removal = remove_gone(&self.shared, container, &rids)?;
+        let removal = remove_items(&self.shared, container, &rids)?;
         self.removed.fetch_add(removal.removed as u64, Ordering::Relaxed);
         looked.left += (removal.later.len() + removal.unreadable.len()) as u64;
         looked.unreadable += removal.unreadable.len() as u64;

@@ -19,7 +19,7 @@ use crate::catalog::views::{VIEWS_MAX, follows, views_of};
 use crate::indexes::missing::MissingPath;
 use crate::indexes::vectors::Identity;
 use crate::indexes::{self, CountedIndexes, IndexEpochs, Indexes};
-use crate::partition::sequencer::{Prepared, Refused};
+use crate::partition::sequencer::{Prepared, until_taken};
 use crate::partition::{Partition, PartitionSet};
 use crate::runtime::Shared;
 use crate::store::PartitionLayout;
@@ -29,8 +29,6 @@ use crate::store::keys::{self as keys_of_rows, CATALOG, Counts, VERSIONS_BEGIN_U
 const CONTAINER_NUMBER_MAX: u64 = (1 << 31) - 1;
 /// What the service gives to a container that asks for nothing and shares nothing.
 const DEFAULT_THROUGHPUT: Throughput = Throughput::Manual(400);
-/// A row that has to wait for other commits is sent again this often.
-const TRIES: u32 = 12;
 
 /// Which partition is to become two, and from where the second begins.
 pub(crate) struct Split<'a> {
@@ -393,7 +391,7 @@ pub(crate) fn settle_versions(shared: &Shared, container: &Container) -> Result<
     // One at a time: a beginning that was told of does not move.
     let settled = container.partitions.unless_retired(|| {
         let unsettled = unsettled(shared, container)?;
-        unsettled.into_iter().try_for_each(|(partition, key)| settle_versions_of(partition, &key))
+        unsettled.into_iter().try_for_each(|(partition, key)| settle_versions_of(shared, partition, &key))
     });
     settled.unwrap_or_else(|| Err(container.not_found()))
 }
@@ -415,21 +413,16 @@ fn unsettled<'a>(
     Ok(unsettled)
 }
 
-fn settle_versions_of(partition: &Partition, key: &[u8]) -> Result<(), EngineError> {
+fn settle_versions_of(shared: &Shared, partition: &Partition, key: &[u8]) -> Result<(), EngineError> {
     let sequencer = &partition.sequencer;
-    for _ in 0..TRIES {
+    until_taken(&shared.statistics, || {
         let generation = sequencer.generation();
         // Those that were prepared before all versions were kept are refused, or are in a group under way.
         sequencer.pass_barrier();
         let value = keys_of_rows::number_value(sequencer.lsn()?);
         let ops = vec![Op::Put { space: CATALOG, key: key.to_vec(), value }];
-        match sequencer.submit(Prepared::upkeep(generation, ops)) {
-            Ok(_) => return Ok(()),
-            Err(Refused::Failed(error)) => return Err(error),
-            Err(Refused::Stale) => {}
-        }
-    }
-    Err(EngineError::Overloaded)
+        sequencer.submit(Prepared::upkeep(generation, ops)).map(drop)
+    })
 }
 
 /// Ids that no partition of the container ever had: a partition that is gone is an ancestor of one that is there.

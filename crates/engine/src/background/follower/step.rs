@@ -10,7 +10,7 @@ use super::{Advance, ItemChange, Target};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Container, RoutedKey};
 use crate::partition::Partition;
-use crate::partition::sequencer::{Prepared, Refused};
+use crate::partition::sequencer::{Prepared, until_taken};
 use crate::runtime::Shared;
 use crate::store::item_row::Row;
 use crate::store::keys::{self, CATALOG, ITEMS};
@@ -20,8 +20,6 @@ use crate::store::version_row::Version;
 /// Items or versions of the source that one commit takes.
 const CHUNK_ROWS: usize = 200;
 const CHUNK_BYTES: usize = 1 << 20;
-/// Something that has to wait for other commits is sent again this often.
-const TRIES: u32 = 12;
 
 /// A follower, its source, and where it stands.
 pub(crate) struct Following<'a> {
@@ -128,15 +126,10 @@ impl Following<'_> {
     }
 
     fn pass_through(&self, partition: &Partition) -> Result<(), EngineError> {
-        for _ in 0..TRIES {
+        until_taken(&self.shared.statistics, || {
             let generation = partition.sequencer.generation();
-            match partition.sequencer.submit(Prepared::upkeep(generation, Vec::<Op>::new())) {
-                Ok(_) => return Ok(()),
-                Err(Refused::Stale) => continue,
-                Err(Refused::Failed(error)) => return Err(error),
-            }
-        }
-        Err(EngineError::Overloaded)
+            partition.sequencer.submit(Prepared::upkeep(generation, Vec::<Op>::new())).map(drop)
+        })
     }
 
     /// Takes some items as they were at the places. What changed since then has its versions: it is left to the following.

@@ -11,7 +11,7 @@ use crate::catalog::{Container, RoutedKey};
 use crate::indexes::Indexes;
 use crate::indexes::missing::MissingIndex;
 use crate::partition::Partition;
-use crate::partition::sequencer::{Prepared, Refused};
+use crate::partition::sequencer::{Prepared, until_taken};
 use crate::runtime::Shared;
 use crate::store::item_row::Row;
 use crate::store::keys::{self, INDEX, ITEMS};
@@ -23,9 +23,6 @@ const STEP_ITEMS: usize = 1000;
 const STEP_BYTES: usize = 4 << 20;
 
 const COMMIT_ITEMS: usize = 200;
-
-/// A step whose ground moved under it is prepared again this often.
-const TRIES: u32 = 12;
 
 /// How far the rows of a container's paths are written. Lost when the engine closes: the rows there are stay.
 #[derive(Default)]
@@ -158,22 +155,18 @@ impl MissingBuild<'_> {
         partition: &Partition,
         prepare: impl Fn(&Indexes) -> Result<Vec<Op>, EngineError>,
     ) -> Result<bool, EngineError> {
-        for _ in 0..TRIES {
+        let submitted = until_taken(&self.shared.statistics, || {
             let generation = partition.sequencer.generation();
             let indexes = self.container.partitions.indexes();
             if indexes.missing_to_build() != self.progress.paths {
                 return Ok(false);
             }
             let prepared = Prepared::upkeep(generation, prepare(&indexes)?);
-            match partition.sequencer.submit(prepared) {
-                Ok(_) => return Ok(true),
-                Err(Refused::Stale) => continue,
-                Err(Refused::Failed(EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved)) => {
-                    return Ok(false);
-                }
-                Err(Refused::Failed(error)) => return Err(error),
-            }
+            partition.sequencer.submit(prepared).map(|_| true)
+        });
+        match submitted {
+            Err(EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved) => Ok(false),
+            submitted => submitted,
         }
-        Err(EngineError::Overloaded)
     }
 }

@@ -163,7 +163,7 @@ impl ContainerTurn<'_> {
     /// Removes those of the items that are still gone once they are locked.
     fn remove(&mut self, rids: &[u64]) -> Result<Removal, Interrupted> {
         self.budget = self.budget.saturating_sub(rids.len());
-        Ok(remove_gone(&self.sweep.shared, self.container, rids)?)
+        Ok(remove_items(&self.sweep.shared, self.container, rids)?)
     }
 
     /// Counts what expired, and remembers what could not be removed.
@@ -229,6 +229,15 @@ impl Left {
         self.more |= other.more;
         self.lag_seconds = self.lag_seconds.max(other.lag_seconds);
     }
+}
+
+/// Removes those of the items that are still gone once they are locked. Also for jobs that remove what nobody sees any more.
+pub(super) fn remove_items(
+    shared: &Shared,
+    container: &Container,
+    rids: &[u64],
+) -> Result<Removal, EngineError> {
+    remove_gone(shared, container, rids)
 }
 
 /// A fifth of the time when the sweep is as far as the clock, half of it when it is not, all of it when it stays behind.

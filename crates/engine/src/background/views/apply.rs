@@ -14,15 +14,13 @@ use crate::indexes::Indexes;
 use crate::items::body::{Body, Links};
 use crate::items::logical_partition::LogicalPartition;
 use crate::items::prepare::{Indexed, NewVersion, Rows};
-use crate::partition::sequencer::{Prepared, Refused, Work};
+use crate::partition::sequencer::{Prepared, Work, until_taken};
 use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode, Protects};
 use crate::store::item_row::Row;
 use crate::store::keys::{self, CATALOG};
 
-/// A commit whose ground moved under it is prepared again this often.
-const TRIES: u32 = 12;
 /// The id that an item has in its source.
 const SOURCE_ID: &str = "_id";
 
@@ -164,18 +162,16 @@ pub(super) fn commit(
         shared.locks.add(&mut locks, view.number, Protects::Item(&target.id_key), Mode::Exclusive);
     }
     let _held = shared.locks.take(&locks)?;
-    for _ in 0..TRIES {
+    let committed = until_taken(&shared.statistics, || {
         let writes = prepare(shared, view, targets, advance)?;
         let count =
             writes.writes.iter().flat_map(|(_, writes)| writes).filter(|write| !write.is_upkeep).count();
-        match view.partitions.commit_queue().submit(shared, writes) {
-            Ok(_) => return Ok(count),
-            Err(Refused::Stale) => shared.statistics.retry(),
-            Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => return Err(view.not_found()),
-            Err(Refused::Failed(error)) => return Err(error),
-        }
-    }
-    Err(EngineError::Overloaded)
+        view.partitions.commit_queue().submit(shared, writes).map(|_| count)
+    });
+    committed.map_err(|error| match error {
+        EngineError::ResourceNotFound { .. } => view.not_found(),
+        error => error,
+    })
 }
 
 /// By partition, those that have something to write.

@@ -29,6 +29,7 @@ mod group; // the writes of one commit, and their answers
 mod last_changes; // when logical partitions last changed
 mod prepared; // a write before it has an LSN
 mod queue; // who waits, who leads
+mod retry; // trying again until a write is taken
 mod stamp; // LSN, `_ts`, and the rows that follow from them
 mod ticket; // a place in a queue whose members lead it in turn
 
@@ -41,6 +42,7 @@ use quire_storage::{PartitionId, Position};
 
 pub(crate) use across::{CommitQueue, CommitQueues, Work};
 pub(crate) use prepared::{ItemPut, Prepared, Refused, Written};
+pub(crate) use retry::until_taken;
 
 use self::doubt::Unresolved;
 use self::last_changes::LastChanges;

@@ -64,6 +64,12 @@ pub(crate) enum Refused {
     Failed(EngineError),
 }
 
+impl From<EngineError> for Refused {
+    fn from(error: EngineError) -> Refused {
+        Refused::Failed(error)
+    }
+}
+
 impl Prepared {
     /// Adds what else the same transaction does in the same partition.
     pub fn merge(&mut self, other: Prepared) {
