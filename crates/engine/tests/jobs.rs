@@ -1,19 +1,17 @@
 //! Background work with an end is a job: it is seen, held and goes on after a kill at any commit.
 
-mod common;
-#[path = "common/hooked.rs"]
-mod hooked;
+mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Fixture, json, pk};
-use hooked::{Call, Hooked};
 use quire_engine::{Engine, EngineError, JobControl, JobState, JobStatus, Precondition, verify};
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Space, Storage};
+use support::fixture::{Fixture, json, pk};
+use support::hooked::{Call, Hooked};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const NO_INDEX: &str = r#""indexingPolicy":{"indexingMode":"none","automatic":false}"#;
@@ -182,7 +180,7 @@ fn a_kill_at_any_commit_is_made_up_for() {
             let dropped = engine.catalog().delete_container("db", "other", &Precondition::default()).is_ok();
             wait_until("it stops or ends", || !engine.is_writable() || is_idle(engine));
             drop(fixture);
-            let again = Fixture::again(Arc::new(memory.reopen()), common::FakeClock::new());
+            let again = Fixture::again(Arc::new(memory.reopen()), support::fixture::FakeClock::new());
             again.engine.pause_sweep(false);
             wait_until("all is done", || is_idle(&again.engine));
             let told = format!("{fault:?} after {passes}");

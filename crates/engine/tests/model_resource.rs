@@ -1,8 +1,6 @@
 //! The model of a database through the engine's own interface: in memory, opened again, backed up, on a storage that fails.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "common/hooked.rs"]
-mod hooked;
 mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use hooked::{Call, Calls, Hooked};
+use support::hooked::{Call, Calls, Hooked};
 
 use quire_engine::{
     Engine, EngineError, JobControl, JobState, ModelCondition, ModelResource, Precondition, restore, verify,

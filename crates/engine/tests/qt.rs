@@ -1,13 +1,12 @@
 //! Every `.qt` file through the engine: in memory and on disk, with index use and without, in whole pages and in pages of
 //! one, with one partition and with five.
 
-mod common;
+mod support;
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Fixture, request};
 use quire_engine::{EngineError, PageRequest, Parameters, Scope};
 use quire_sql::functions::{self, Volatility};
 use quire_sql::{Environment, Query, SqlError};
@@ -16,6 +15,7 @@ use quire_storage::memory::MemoryStorage;
 use quire_storage_local::{LocalOptions, LocalStorage};
 use quire_testkit::qt::{self, Runner, Setup};
 use quire_value::{Limits, Value, text};
+use support::fixture::{Fixture, request};
 
 const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
 

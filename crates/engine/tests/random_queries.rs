@@ -5,13 +5,12 @@
 //! `QUIRE_RANDOM_QUERIES` says how many (a few thousand unless told), `QUIRE_RANDOM_SEED` where to start. A failure
 //! prints the seed of its round, which alone repeats it.
 
-mod common;
+mod support;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use common::{Fixture, request};
 use quire_engine::{EngineError, PageRequest, Scope, WriteKind};
 use quire_sql::{SqlError, functions};
 use quire_storage::Storage;
@@ -20,6 +19,7 @@ use quire_storage_local::{LocalOptions, LocalStorage};
 use quire_testkit::interpreter::{Failure, Interpreter, Json, agrees, plain_name};
 use quire_testkit::random::{COMPOSITES, Expected, Random, RandomQuery};
 use quire_value::{Limits, Value, text};
+use support::fixture::{Fixture, request};
 
 const QUERIES_DEFAULT: u64 = 4_000;
 const SEED_DEFAULT: u64 = 20_261_115;
@@ -150,7 +150,7 @@ impl Round {
         self.write();
         if self.seed.is_multiple_of(2) {
             let paths: &[&str] = if self.excludes { &["/n", "/s", "/gone"] } else { MISSING };
-            common::keep_missing_rows(&self.fixture, paths);
+            support::fixture::keep_missing_rows(&self.fixture, paths);
         }
         let scopes = self.scopes();
         for _ in 0..QUERIES_PER_ROUND {
@@ -186,7 +186,7 @@ impl Round {
     fn scopes(&mut self) -> Vec<(Scope, Interpreter)> {
         let everything = Scope::default();
         let one_partition = Scope { partition_id: Some("0".to_owned()), ..Scope::default() };
-        let one_key = Scope { partition_key: Some(common::pk("[\"key1\"]")), ..Scope::default() };
+        let one_key = Scope { partition_key: Some(support::fixture::pk("[\"key1\"]")), ..Scope::default() };
         // Most queries ask for everything.
         [everything.clone(), everything, one_partition, one_key]
             .into_iter()
@@ -205,16 +205,19 @@ impl Round {
         }
         let items = self.fixture.all(None, &Scope::default(), -1);
         for item in items {
-            let (id, pk) = (common::text_of(&item, "id").to_owned(), common::text_of(&item, "pk").to_owned());
+            let (id, pk) = (
+                support::fixture::text_of(&item, "id").to_owned(),
+                support::fixture::text_of(&item, "pk").to_owned(),
+            );
             if self.random.once_in(5) {
                 self.fixture.delete(&id, &format!("[\"{pk}\"]")).expect("deleted");
             } else if self.random.once_in(3) {
                 let number = id.parse().expect("ids are numbers");
                 let fresh = self.random.item(number);
-                let value = common::json(&fresh);
+                let value = support::fixture::json(&fresh);
                 // The key stays what it was.
                 let body = fresh.replacen(
-                    &format!("\"pk\":\"{}\"", common::text_of(&value, "pk")),
+                    &format!("\"pk\":\"{}\"", support::fixture::text_of(&value, "pk")),
                     &format!("\"pk\":\"{pk}\""),
                     1,
                 );

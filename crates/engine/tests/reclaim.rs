@@ -1,19 +1,17 @@
 //! Deleting containers and databases: at once for everyone, in the background for the disk.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "common/hooked.rs"]
-mod hooked;
 mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use hooked::{Call, Calls, Hooked};
 use quire_engine::{Engine, EngineError, Precondition};
 use quire_storage::fault::{CommitFault, FaultStorage, RemovalFault};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Direction, KeyRange, Op, Scan, Space, Storage};
 use quire_storage_local::{LocalOptions, LocalStorage};
+use support::hooked::{Call, Calls, Hooked};
 use support::{CONTAINER, container, json, open, statistic, upsert, wait_for_jobs, wait_until};
 
 const ANY: Precondition = Precondition { if_match: None };

@@ -1,13 +1,12 @@
 //! Splits: what is read, counted, told and written is the same before and after, and nothing in between is lost.
 
-mod common;
+mod support;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Fixture, Random, json, number_of, pk, request, text_of};
 use quire_engine::{
     Changes, ChangesRequest, EngineError, FeedMode, FeedStart, ItemRead, PageRequest, ReadItem, Scope, verify,
 };
@@ -16,6 +15,7 @@ use quire_storage::Storage;
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_value::Value;
+use support::fixture::{Fixture, Random, json, number_of, pk, request, text_of};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const HASH_1: &str = r#"{"paths":["/pk"],"kind":"Hash","version":1}"#;

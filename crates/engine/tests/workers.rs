@@ -1,17 +1,15 @@
 //! Background work goes on after panics and failures, and says when it does not.
 
-mod common;
-#[path = "common/hooked.rs"]
-mod hooked;
+mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Fixture, json};
-use hooked::{Call, Hooked};
 use quire_engine::{Precondition, WorkerState, WorkerStatus};
 use quire_storage::memory::MemoryStorage;
+use support::fixture::{Fixture, json};
+use support::hooked::{Call, Hooked};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const ITEMS: u8 = 1;
@@ -37,7 +35,12 @@ fn prefix(container: &quire_engine::Container) -> [u8; 4] {
 }
 
 /// Breaks scans of one container's items by the worker with this name, for as long as it is told to.
-fn break_scans(calls: &hooked::Calls, container: [u8; 4], thread: &'static str, is_broken: Arc<AtomicBool>) {
+fn break_scans(
+    calls: &support::hooked::Calls,
+    container: [u8; 4],
+    thread: &'static str,
+    is_broken: Arc<AtomicBool>,
+) {
     calls.set_hook(move |call| {
         let is_worker = std::thread::current().name() == Some(thread);
         if let Call::Visit(scan) = call
