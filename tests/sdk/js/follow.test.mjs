@@ -76,7 +76,7 @@ const byId = (items) => items.toSorted((left, right) => (left.id < right.id ? -1
 test("FOLLOW and REFERRERS give what a second round trip reads", async (t) => {
   const { books, authors, publishers } = await newLibrary(t);
   const own = byId((await books.items.readAll().fetchAll()).resources);
-  for (const maxItemCount of [1, 7, -1]) {
+  for (const maxItemCount of [1, 7, 100]) {
     const followed = byId(await all(books, "SELECT b.id, FOLLOW(b, 'book-authors') AS a FROM b", { maxItemCount }));
     assert.equal(followed.length, own.length);
     for (const [at, book] of own.entries()) assert.deepEqual(followed[at].a, await authorsOf(authors, book));

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use quire_model::ItemError;
@@ -42,7 +43,7 @@ pub(crate) struct PageLinks<'a> {
     reader: OnceCell<LinkReader>,
     memory: RefCell<Option<Reservation>>,
     allowance: Allowance,
-    known: RefCell<HashMap<Lookup, Arc<Known>>>,
+    known: RefCell<HashMap<Lookup, Rc<Known>>>,
     /// Lookups that the items of a block need, while they are collected.
     wanted: RefCell<Wanted>,
     is_collecting: Cell<bool>,
@@ -208,7 +209,7 @@ impl<'a> PageLinks<'a> {
         for (lookup, found) in lookups.iter().zip(all) {
             self.counts.items.set(self.counts.items.get() + found.items.len() as u64);
             self.keep(found.items.iter().map(|item| item.memory_bytes()).sum())?;
-            known.insert(lookup.clone(), Arc::new(Known { found, is_used: Cell::new(false) }));
+            known.insert(lookup.clone(), Rc::new(Known { found, is_used: Cell::new(false) }));
         }
         Ok(())
     }
@@ -222,7 +223,7 @@ impl<'a> PageLinks<'a> {
     }
 
     /// `None` while lookups are collected: it is not known yet.
-    pub(super) fn find(&self, lookup: &Lookup) -> Result<Option<Arc<Known>>, EngineError> {
+    pub(super) fn find(&self, lookup: &Lookup) -> Result<Option<Rc<Known>>, EngineError> {
         let known = self.known.borrow().get(lookup).cloned();
         match known {
             Some(known) => {

@@ -1,6 +1,7 @@
 //! From lookups to items: all keys of a block in one read, then all items in another.
 
 use std::cell::OnceCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use quire_model::TargetKey;
@@ -36,7 +37,7 @@ pub(crate) enum LookupKind {
 
 /// What was found. No item for a target that is not there.
 pub(crate) struct Found {
-    pub items: Vec<Arc<FollowedItem>>,
+    pub items: Vec<Rc<FollowedItem>>,
     pub charge: f64,
 }
 
@@ -56,9 +57,9 @@ pub(crate) struct LinkReader {
 }
 
 impl FollowedItem {
-    fn new(rid: u64, row: Vec<u8>) -> Result<Arc<FollowedItem>, EngineError> {
+    fn new(rid: u64, row: Vec<u8>) -> Result<Rc<FollowedItem>, EngineError> {
         let json_bytes = Row::trusted(&row)?.json_bytes;
-        Ok(Arc::new(FollowedItem { rid, row, json_bytes, value: OnceCell::new() }))
+        Ok(Rc::new(FollowedItem { rid, row, json_bytes, value: OnceCell::new() }))
     }
 
     /// Was checked when it was read.
@@ -108,7 +109,7 @@ impl LinkReader {
         Ok(found)
     }
 
-    fn targets(&self, lookups: &[&Lookup]) -> Result<Vec<Option<Arc<FollowedItem>>>, EngineError> {
+    fn targets(&self, lookups: &[&Lookup]) -> Result<Vec<Option<Rc<FollowedItem>>>, EngineError> {
         let keys = lookups.iter().map(|lookup| self.key_of(lookup)).collect::<Result<Vec<_>, _>>()?;
         let asked: Vec<&[u8]> = keys.iter().flatten().map(Vec::as_slice).collect();
         let mut rids = self.view.snapshot.multi_get(keys::LOOKUPS, &asked)?.into_iter();
@@ -161,7 +162,7 @@ impl LinkReader {
         lookup: &Lookup,
         rid: u64,
         bytes: Vec<u8>,
-    ) -> Result<Option<Arc<FollowedItem>>, EngineError> {
+    ) -> Result<Option<Rc<FollowedItem>>, EngineError> {
         let end = self.end_of(lookup)?;
         let row = Row::parse(&bytes)?;
         let route = self.route(lookup)?;
@@ -218,7 +219,7 @@ impl LinkReader {
     }
 }
 
-fn of_target(item: Option<Arc<FollowedItem>>) -> Found {
+fn of_target(item: Option<Rc<FollowedItem>>) -> Found {
     let charge = item.as_ref().map_or(charge::REFUSED, |item| charge::read(item.json_bytes as usize));
     Found { items: item.into_iter().collect(), charge }
 }
