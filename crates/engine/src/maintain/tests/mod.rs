@@ -4,7 +4,7 @@ mod deletes; // what becomes of referrers
 mod doubt; // commits of unknown outcome
 mod generate; // random models and items
 mod hot; // many writers of one target
-#[path = "../../../tests/common/moody.rs"]
+#[path = "../../../tests/support/moody.rs"]
 mod moody;
 mod paths; // batches, transactions, scripts, sweeps, splits
 mod random; // random writes of all kinds
