@@ -355,8 +355,9 @@ impl Change<'_> {
         containers: impl IntoIterator<Item = &'a Arc<Container>>,
     ) -> Result<(), EngineError> {
         let containers: Vec<&Arc<Container>> = containers.into_iter().collect();
-        containers.iter().for_each(|container| container.partitions.retire());
-        let noted = containers.iter().try_for_each(|container| self.note_lsns(container));
+        let retired = containers.iter().try_for_each(|container| container.partitions.retire());
+        let noted =
+            retired.and_then(|()| containers.iter().try_for_each(|container| self.note_lsns(container)));
         let committed = noted.and_then(|()| self.commit());
         match committed {
             Ok(()) | Err(EngineError::Unresolved) => {}
@@ -420,7 +421,7 @@ fn settle_versions_of(partition: &Partition, key: &[u8]) -> Result<(), EngineErr
     for _ in 0..TRIES {
         let generation = sequencer.generation();
         // Those that were prepared before all versions were kept are refused, or are in a group under way.
-        sequencer.pass_barrier();
+        sequencer.pass_barrier()?;
         let value = keys_of_rows::number_value(sequencer.lsn()?);
         let ops = vec![Op::Put { space: CATALOG, key: key.to_vec(), value }];
         match sequencer.submit(Prepared::upkeep(generation, ops)) {

@@ -243,21 +243,30 @@ impl PartitionSet {
         }
     }
 
-    /// After a switch: returns when every write that is under way is one under the new rules.
-    pub fn pass_barrier(&self) {
-        self.partitions.iter().for_each(|partition| partition.sequencer.pass_barrier());
+    /// After a switch: returns when every write that can still be committed is one under the new rules. Fails where nobody can
+    /// tell how an earlier commit ended.
+    pub fn pass_barrier(&self) -> Result<(), EngineError> {
+        self.partitions.iter().try_for_each(|partition| partition.sequencer.pass_barrier())
+    }
+
+    /// Returns when every commit of an unknown outcome has happened, or never will.
+    pub fn settle_doubts(&self) -> Result<(), EngineError> {
+        let mut in_doubt = self.partitions.iter().filter(|partition| partition.sequencer.is_committing());
+        in_doubt.try_for_each(|partition| partition.sequencer.pass_barrier())
     }
 
     /// The container is being deleted: returns when no write is under way, and refuses all later ones with
-    /// `ResourceNotFound`. Call it before the commit that drops the container.
-    pub fn retire(&self) {
+    /// `ResourceNotFound`. Call it before the commit that drops the container. Fails where nobody can tell how a commit ended:
+    /// then the container is to be revived.
+    pub fn retire(&self) -> Result<(), EngineError> {
         self.whole.retired.store(true, Ordering::Release);
         drop(self.whole.committing.lock());
         self.whole.rids.retire();
-        self.partitions.iter().for_each(|partition| partition.sequencer.retire());
+        self.partitions.iter().try_for_each(|partition| partition.sequencer.retire())?;
         if let Some(partition) = self.partitions.first() {
             partition.forget_kept();
         }
+        Ok(())
     }
 
     /// That commit failed: takes writes again.

@@ -197,20 +197,35 @@ impl Sequencer {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns when no group is under way that was taken before the call.
-    pub fn pass_barrier(&self) {
-        drop(self.take_leadership());
+    /// Returns when every group that was taken before the call has been committed, or never will be.
+    pub fn pass_barrier(&self) -> Result<(), EngineError> {
+        let _leadership = self.take_leadership();
+        if self.state.lock().unresolved.is_none() {
+            return Ok(());
+        }
+        let (_, counted) = self.ready()?;
+        self.give_back(counted);
+        Ok(())
     }
 
-    /// Refuses all later writes; returns when none is under way.
-    pub fn retire(&self) {
+    /// Whether a commit is under way, or nobody knows how the last one ended.
+    pub fn is_committing(&self) -> bool {
+        let state = self.state.lock();
+        state.leading || state.unresolved.is_some()
+    }
+
+    /// Refuses all later writes; returns when none is under way, and none can still happen. Fails where nobody can tell how the
+    /// last commit ended.
+    pub fn retire(&self) -> Result<(), EngineError> {
         let mut state = self.state.lock();
         state.retired = true;
         while state.leading {
             self.moved.wait(&mut state);
         }
+        let unresolved = state.unresolved.take();
         drop(state);
         self.watchers.wake();
+        unresolved.map_or(Ok(()), |unresolved| self.settle_later(unresolved))
     }
 
     pub fn revive(&self) {
