@@ -26,6 +26,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
+            "sync",
             "api",
             "store",
             "memory",
@@ -43,6 +44,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "background",
             "engine",
             "maintenance",
+            "schedules",
         ],
     ),
 ];

@@ -24,6 +24,8 @@ use crate::partition::{Partition, PartitionSet};
 use crate::runtime::Shared;
 use crate::store::PartitionLayout;
 use crate::store::keys::{self as keys_of_rows, CATALOG, Counts, VERSIONS_BEGIN_UNKNOWN, index_build};
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
 /// The top bit tells containers from users in a rid.
 const CONTAINER_NUMBER_MAX: u64 = (1 << 31) - 1;
@@ -206,6 +208,8 @@ impl Catalog {
             scripts: existing.scripts.clone(),
         });
         match published {
+            #[cfg(feature = "schedules")]
+            Ok(_) if is_put_back(Race::SplitParentNotMoved) => {}
             Ok(_) => held.set_moved(),
             // It happens, or has happened: whoever meets the parent waits for it.
             Err(EngineError::Unresolved) => {

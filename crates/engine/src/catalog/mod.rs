@@ -29,12 +29,12 @@ pub(crate) mod views; // which containers are views of which
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 
 use crate::api::{EngineError, Precondition, Resource};
 use crate::partition::sequencer::CommitQueues;
 use crate::runtime::Shared;
 use crate::runtime::signals::CatalogWorkers;
+use crate::sync::Mutex;
 use change::Writer;
 use state::{DatabaseEntry, State, UserEntry};
 

@@ -17,6 +17,9 @@ use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode};
 use crate::store::item_row::Row;
 use crate::store::{for_each_row, keys, scan};
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
+use crate::sync::sleep;
 
 const TRIES: u32 = 12;
 /// Item rows that are looked at together, at least.
@@ -41,7 +44,7 @@ fn mark(shared: &Shared, home: &LogicalPartition<'_>) -> Result<(), EngineError>
     let _held = shared.locks.take(&locks)?;
     for tried in 0..TRIES {
         if tried > 1 {
-            std::thread::sleep(Duration::from_millis(1 << (tried - 1).min(6)));
+            sleep(Duration::from_millis(1 << (tried - 1).min(6)));
         }
         let generation = sequencer.generation();
         let lsn = sequencer.lsn()?;
@@ -52,6 +55,10 @@ fn mark(shared: &Shared, home: &LogicalPartition<'_>) -> Result<(), EngineError>
             logical_partitions: [home.name(&shared.locks)].into_iter().collect(),
             ..Prepared::upkeep(generation, ops)
         };
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::MarkBeforeSync) {
+            container.partitions.change_deleted_keys(|keys| keys.insert(home.encoded_key.clone(), lsn));
+        }
         match sequencer.submit(prepared) {
             Ok(_) => {
                 container.partitions.change_deleted_keys(|keys| keys.insert(home.encoded_key.clone(), lsn));

@@ -5,10 +5,8 @@
 //! ancestors, oldest first, and then its own: LSNs go on where the parent's ended.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use quire_resource::{ChildKind, EffectivePartitionKey, ResourceId, SessionToken};
 use quire_storage::Snapshot;
 use quire_value::Path;
@@ -25,6 +23,8 @@ use crate::partition::sweep_due::SweepDue;
 use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
 use crate::store::{PartitionLayout, check_tiling, keys, lineage};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// A container's partitions with their sequencers. One per container, until one of them is split.
 pub(crate) struct PartitionSet {

@@ -19,7 +19,6 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, Token};
 
 use super::group::{Group, item_of};
@@ -29,6 +28,9 @@ use super::{Committed, CountedIndexes, Prepared, Refused, Sequencer, Written};
 use crate::api::EngineError;
 use crate::runtime::Shared;
 use crate::store::random_token;
+use crate::sync::Mutex;
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
 /// Partitions of one group, unless one work alone has more: their own writers wait meanwhile.
 const GROUP_PARTITIONS_MAX: usize = 64;
@@ -128,6 +130,10 @@ impl CommitQueue {
     fn enqueue(&self, ticket: &Arc<WorkTicket>) -> bool {
         let mut state = self.0.lock();
         state.queue.push_back(Arc::clone(ticket));
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::TwoLeadersAcross) {
+            return true;
+        }
         !std::mem::replace(&mut state.leading, true)
     }
 
@@ -171,6 +177,10 @@ impl CommitQueue {
     /// than those that the next ones touch.
     fn settle_last(&self) -> Result<(), EngineError> {
         let in_doubt = std::mem::take(&mut self.0.lock().in_doubt);
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::DoubtAcrossNotSettled) {
+            return Ok(());
+        }
         for sequencer in &in_doubt {
             match sequencer.settle_doubt() {
                 // One partition decides for all of them.
