@@ -26,6 +26,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
+            "sync",
             "api",
             "store",
             "memory",
@@ -46,6 +47,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "background",
             "engine",
             "maintenance",
+            "schedules",
         ],
     ),
 ];

@@ -25,8 +25,11 @@ mod model; // the models of databases in memory
 mod partition; // partitions and their sequencers
 mod query; // pages of items: lists and SQL
 mod runtime; // what an open engine has once
+#[cfg(feature = "schedules")]
+pub mod schedules; // small programs under the explorer of schedules
 mod scripts; // stored procedures, triggers and user-defined functions
 mod store; // keys and values of rows, the storage as the engine sees it
+mod sync; // locks and atomics of the concurrent core
 mod transactions; // several reads and writes as a whole, batches
 
 pub use api::*;

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use parking_lot::MutexGuard;
 use quire_resource::{ContainerDefinition, ResourceId};
 use quire_storage::{Commit, Guard, Op, Position};
 use quire_value::Object;
@@ -23,6 +22,7 @@ use crate::jobs::PreparedJob;
 use crate::partition::PartitionSet;
 use crate::store::keys::{CATALOG, CATALOG_PARTITION, Counts, counts as counts_key, partition_id};
 use crate::store::{PartitionLayout, Sent, guarded_commit, send};
+use crate::sync::MutexGuard;
 
 /// What the one change at a time knows beside the state.
 pub(super) struct Writer {

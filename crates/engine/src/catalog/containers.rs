@@ -24,6 +24,8 @@ use crate::partition::{Partition, PartitionSet};
 use crate::runtime::Shared;
 use crate::store::PartitionLayout;
 use crate::store::keys::{self as keys_of_rows, CATALOG, Counts, VERSIONS_BEGIN_UNKNOWN, index_build};
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
 /// The top bit tells containers from users in a rid.
 const CONTAINER_NUMBER_MAX: u64 = (1 << 31) - 1;
@@ -207,6 +209,8 @@ impl Catalog {
             catalog: existing.catalog.clone(),
         });
         match published {
+            #[cfg(feature = "schedules")]
+            Ok(_) if is_put_back(Race::SplitParentNotMoved) => {}
             Ok(_) => held.set_moved(),
             // It happens, or has happened: whoever meets the parent waits for it.
             Err(EngineError::Unresolved) => {
@@ -356,8 +360,9 @@ impl Change<'_> {
         containers: impl IntoIterator<Item = &'a Arc<Container>>,
     ) -> Result<(), EngineError> {
         let containers: Vec<&Arc<Container>> = containers.into_iter().collect();
-        containers.iter().for_each(|container| container.partitions.retire());
-        let noted = containers.iter().try_for_each(|container| self.note_lsns(container));
+        let retired = containers.iter().try_for_each(|container| container.partitions.retire());
+        let noted =
+            retired.and_then(|()| containers.iter().try_for_each(|container| self.note_lsns(container)));
         let committed = noted.and_then(|()| self.commit());
         match committed {
             Ok(()) | Err(EngineError::Unresolved) => {}
@@ -421,7 +426,7 @@ fn settle_versions_of(shared: &Shared, partition: &Partition, key: &[u8]) -> Res
     until_taken(&shared.statistics, || {
         let generation = sequencer.generation();
         // Those that were prepared before all versions were kept are refused, or are in a group under way.
-        sequencer.pass_barrier();
+        sequencer.pass_barrier()?;
         let value = keys_of_rows::number_value(sequencer.lsn()?);
         let ops = vec![Op::Put { space: CATALOG, key: key.to_vec(), value }];
         sequencer.submit(Prepared::upkeep(generation, ops)).map(drop)

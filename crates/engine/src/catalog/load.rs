@@ -5,7 +5,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use quire_resource::{ContainerDefinition, ResourceId};
 use quire_storage::{KeyRange, Op, Position, Scan, Snapshot, Storage};
 
@@ -28,6 +27,7 @@ use crate::runtime::Shared;
 use crate::runtime::signals::CatalogWorkers;
 use crate::store::keys::{CATALOG, CATALOG_PARTITION, CONTAINER_SPACES};
 use crate::store::{Sent, fill_random, for_each_row, guarded_commit, scan, send, stored_definition};
+use crate::sync::Mutex;
 
 /// The store row; made, with a new secret, in a storage that has never been used.
 pub(crate) fn open_store(storage: &dyn Storage) -> Result<StoreRow, EngineError> {

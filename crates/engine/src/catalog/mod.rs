@@ -31,12 +31,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 
 use crate::api::{EngineError, Precondition, Resource};
 use crate::partition::sequencer::CommitQueues;
 use crate::runtime::Shared;
 use crate::runtime::signals::CatalogWorkers;
+use crate::sync::Mutex;
 use change::Writer;
 use dropped::DroppedOwners;
 use state::{DatabaseEntry, Job, State, UserEntry};

@@ -158,8 +158,7 @@ impl Catalog {
         change.switch_models(switches);
         change.commit()?;
         // What is answered from now on is of the new model.
-        sets.iter().for_each(|set| set.pass_barrier());
-        Ok(())
+        sets.iter().try_for_each(|set| set.pass_barrier())
     }
 
     fn checked_against<'a>(&self, database: &'a DatabaseEntry) -> Database<'a> {

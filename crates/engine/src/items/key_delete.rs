@@ -16,6 +16,8 @@ use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode};
 use crate::store::item_row::Row;
 use crate::store::{for_each_row, keys, scan};
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
 /// Item rows that are looked at together, at least.
 const PAGE_ROWS_MIN: usize = 100;
@@ -47,6 +49,10 @@ fn mark(shared: &Shared, home: &LogicalPartition<'_>) -> Result<(), EngineError>
             logical_partitions: [home.name(&shared.locks)].into_iter().collect(),
             ..Prepared::upkeep(generation, ops)
         };
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::MarkBeforeSync) {
+            container.partitions.change_deleted_keys(|keys| keys.insert(home.encoded_key.clone(), lsn));
+        }
         sequencer.submit(prepared)?;
         container.partitions.change_deleted_keys(|keys| keys.insert(home.encoded_key.clone(), lsn));
         shared.workers.catalog.wake();

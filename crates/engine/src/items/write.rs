@@ -29,6 +29,9 @@ use crate::partition::sequencer::{Prepared, Refused, Written};
 use crate::runtime::locks::{LockSet, Mode, Protects};
 use crate::runtime::{Shared, allowance};
 use crate::store::item_row::{Row, Stamp};
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, unless};
+use crate::sync::sleep;
 
 /// A write whose ground moved under it is prepared again this often.
 const TRIES: u32 = 12;
@@ -164,7 +167,7 @@ impl<'a> Request<'a> {
         self.add_locks(shared, &mut locks);
         for tried in 0..TRIES {
             if tried > 1 {
-                std::thread::sleep(Duration::from_millis(1 << (tried - 1).min(6)));
+                sleep(Duration::from_millis(1 << (tried - 1).min(6)));
             }
             let held = shared.locks.take(&locks)?;
             let plan = match self.attempt(shared)? {
@@ -180,6 +183,8 @@ impl<'a> Request<'a> {
                     continue;
                 }
             };
+            #[cfg(feature = "schedules")]
+            let held = unless(Race::LockReleasedBeforeSync, held);
             match self.partition().sequencer.submit(plan.prepared) {
                 Ok(written) => {
                     drop(held);

@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use quire_storage::{Commit, CommitError, Guard, Op};
 
 use crate::api::{EngineError, corrupt};
 use crate::partition::sequencer::{Refused, until_taken};
 use crate::runtime::Shared;
 use crate::store::{keys, random_token};
+use crate::sync::Mutex;
 
 /// One more sync per this many creates; a restart loses at most as many of 2^36.
 const BLOCK: u64 = 1 << 14;

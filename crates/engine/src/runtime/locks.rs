@@ -12,17 +12,19 @@
 //! dropping [`Held`] releases, also when the holder panics.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::api::EngineError;
+use crate::sync::atomic::{AtomicU64, Ordering};
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
+use crate::sync::{Condvar, Mutex, MutexGuard, RandomState, shards};
 
-const SHARDS: usize = 64;
+const SHARDS: usize = shards(64);
 /// More than this many waiting for one key is not worth queueing: the client retries.
 const WAITERS_MAX: usize = 1024;
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -88,6 +90,8 @@ impl LockSet {
     fn insert(&mut self, key: u64, mode: Mode) {
         match self.0.binary_search_by_key(&key, |&(key, _)| key) {
             Ok(at) => self.0[at].1 = self.0[at].1.max(mode),
+            #[cfg(feature = "schedules")]
+            Err(_) if is_put_back(Race::LocksUnordered) => self.0.push((key, mode)),
             Err(at) => self.0.insert(at, (key, mode)),
         }
     }
@@ -121,7 +125,7 @@ impl LockTable {
     fn with_limits(waiters_max: usize, wait_max: Duration) -> LockTable {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let (waited, refused) = (AtomicU64::new(0), AtomicU64::new(0));
-        LockTable { shards, hasher: RandomState::new(), waited, refused, waiters_max, wait_max }
+        LockTable { shards, hasher: RandomState::default(), waited, refused, waiters_max, wait_max }
     }
 
     /// Adds a lock to a set, once, in its strongest mode.
@@ -164,6 +168,11 @@ impl LockTable {
         (self.waited.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
     }
 
+    #[cfg(feature = "schedules")]
+    pub fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| shard.lock().is_empty())
+    }
+
     fn shard(&self, key: u64) -> MutexGuard<'_, HashMap<u64, Lock>> {
         self.shards[key as usize % SHARDS].lock()
     }
@@ -195,6 +204,10 @@ impl LockTable {
     /// Leaves the queue after a timeout. True when the lock was granted in the meantime after all.
     fn withdraw(&self, key: u64, waiter: &Arc<Waiter>) -> bool {
         let mut shard = self.shard(key);
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::GrantLost) {
+            return false;
+        }
         if *waiter.granted.lock() {
             return true; // granted between the timeout and this line; grants happen under the shard's mutex
         }

@@ -66,6 +66,8 @@ impl Splitter {
         let boundary = find_boundary(&self.shared, container, partition)?;
         // From before the first snapshot.
         let watch = Watch { watched: &self.watched, log: self.watched.watch(container.number) };
+        // A commit that nobody watched and whose outcome is unknown must not happen behind that snapshot.
+        partition.sequencer.pass_barrier()?;
         let mut counting = Counting::new(&self.shared, container, partition, &boundary, &watch.log)?;
         counting.count_all()?;
         for _ in 0..ROUNDS_MAX {

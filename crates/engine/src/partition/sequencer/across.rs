@@ -21,7 +21,6 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, Token};
 
 use super::group::{Group, item_of};
@@ -31,6 +30,9 @@ use super::{BuiltTargets, Committed, CountedIndexes, Differences, Prepared, Refu
 use crate::api::EngineError;
 use crate::runtime::Shared;
 use crate::store::random_token;
+use crate::sync::Mutex;
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
 /// Partitions of one group, unless one work alone has more: their own writers wait meanwhile.
 const GROUP_PARTITIONS_MAX: usize = 64;
@@ -141,6 +143,10 @@ impl CommitQueue {
     fn enqueue(&self, ticket: &Arc<WorkTicket>) -> bool {
         let mut state = self.0.lock();
         state.queue.push_back(Arc::clone(ticket));
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::TwoLeadersAcross) {
+            return true;
+        }
         !std::mem::replace(&mut state.leading, true)
     }
 
@@ -184,6 +190,10 @@ impl CommitQueue {
     /// than those that the next ones touch.
     pub fn settle(&self) -> Result<(), EngineError> {
         let Some(in_doubt) = self.0.lock().in_doubt.clone() else { return Ok(()) };
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::DoubtAcrossNotSettled) {
+            return Ok(());
+        }
         for sequencer in &*in_doubt {
             match sequencer.settle_doubt() {
                 // One partition decides for all of them.

@@ -36,9 +36,7 @@ mod ticket; // a place in a queue whose members lead it in turn
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use quire_storage::{PartitionId, Position};
 
 pub(crate) use across::{CommitQueue, CommitQueues, Work};
@@ -56,6 +54,10 @@ use crate::partition::sweep_due::SweepDue;
 use crate::runtime::Shared;
 use crate::store::Watchers;
 use crate::store::keys::{self, Counts};
+use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back, unless};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 pub(crate) struct Sequencer {
     container: u32,
@@ -204,20 +206,45 @@ impl Sequencer {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns when no group is under way that was taken before the call.
-    pub fn pass_barrier(&self) {
-        drop(self.take_leadership());
+    /// Returns when every group that was taken before the call has been committed, or never will be.
+    pub fn pass_barrier(&self) -> Result<(), EngineError> {
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::NoBarrier) {
+            return Ok(());
+        }
+        let _leadership = self.take_leadership();
+        if self.state.lock().unresolved.is_none() {
+            return Ok(());
+        }
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::BarrierLeavesDoubt) {
+            return Ok(());
+        }
+        let (_, counted) = self.ready()?;
+        self.give_back(counted);
+        Ok(())
     }
 
-    /// Refuses all later writes; returns when none is under way.
-    pub fn retire(&self) {
+    /// Whether a commit is under way, or nobody knows how the last one ended.
+    pub fn is_committing(&self) -> bool {
+        let state = self.state.lock();
+        state.leading || state.unresolved.is_some()
+    }
+
+    /// Refuses all later writes; returns when none is under way, and none can still happen. Fails where nobody can tell how the
+    /// last commit ended.
+    pub fn retire(&self) -> Result<(), EngineError> {
         let mut state = self.state.lock();
         state.retired = true;
         while state.leading {
             self.moved.wait(&mut state);
         }
+        let unresolved = state.unresolved.take();
         drop(state);
         self.watchers.wake();
+        #[cfg(feature = "schedules")]
+        let unresolved = unresolved.and_then(|unresolved| unless(Race::RetireLeavesDoubt, unresolved));
+        unresolved.map_or(Ok(()), |unresolved| self.settle_later(unresolved))
     }
 
     pub fn revive(&self) {

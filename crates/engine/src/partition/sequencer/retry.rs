@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Refused;
 use crate::api::EngineError;
 use crate::runtime::Statistics;
+use crate::sync::sleep;
 
 /// A write whose ground moved under it is prepared again this often.
 const TRIES: u32 = 12;
@@ -19,7 +20,7 @@ pub(crate) fn until_taken<T>(
 ) -> Result<T, EngineError> {
     for tried in 0..TRIES {
         if tried > 1 {
-            std::thread::sleep(Duration::from_millis(1 << (tried - 1).min(WAIT_POWER_MAX)));
+            sleep(Duration::from_millis(1 << (tried - 1).min(WAIT_POWER_MAX)));
         }
         match attempt() {
             Ok(taken) => return Ok(taken),
