@@ -127,6 +127,7 @@ fn a_page_is_one_snapshot() {
     put(0);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _stop = StopOnDrop(&is_over);
         scope.spawn(|| {
             let mut round = 1;
             while !is_over.load(Ordering::Relaxed) {
@@ -151,8 +152,16 @@ fn a_page_is_one_snapshot() {
             let row = super::bench::json(std::str::from_utf8(&body).unwrap());
             ahead(&row, row.get("_follow").unwrap().get("book-authors").unwrap().at(0).unwrap());
         }
-        is_over.store(true, Ordering::Relaxed);
     });
+}
+
+/// Also ends the writer when the reader fails.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]
