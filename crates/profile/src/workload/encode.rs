@@ -302,7 +302,6 @@ encode_struct!(Change {
     lengths,
     element_keys,
     one_number,
-    increment,
     in_batch,
     item_type,
 });
@@ -343,7 +342,6 @@ encode_struct!(SequenceTotals { actions, followed, reads, reached });
 encode_struct!(Followed { actions, width, charge, whole, projected });
 encode_struct!(HourTotals {
     operations,
-    point_reads,
     changes,
     size_before,
     size_after,
@@ -357,7 +355,6 @@ encode_struct!(HourTotals {
     element_keys,
     if_match,
     minutes,
-    quiet_minutes,
     key_moves,
     patterns,
     sequences,

@@ -24,7 +24,6 @@ const KEY_CHANGED: (u16, u32) = (400, 1001);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HourTotals {
     pub operations: BTreeMap<u8, OperationCount>,
-    pub point_reads: u64,
     pub changes: ChangeSets,
     pub size_before: Histogram,
     pub size_after: Histogram,
@@ -39,7 +38,6 @@ pub(crate) struct HourTotals {
     pub if_match: u64,
     /// The key with most of the charge, for each minute with enough requests.
     pub minutes: Vec<(u64, f64, f64)>,
-    pub quiet_minutes: u64,
     pub key_moves: u64,
     pub patterns: Patterns,
     pub sequences: SequenceTotals,

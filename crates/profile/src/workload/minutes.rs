@@ -84,9 +84,8 @@ impl Minutes {
         let keys = std::mem::take(&mut self.keys);
         if self.requests >= MINUTE_REQUESTS_MIN {
             let hottest = keys.into_iter().max_by(|one, other| one.1.total_cmp(&other.1));
-            match hottest {
-                Some((key, charge)) => hour.minutes.push((key, charge / self.charge.max(1e-9), charge)),
-                None => hour.quiet_minutes += 1,
+            if let Some((key, charge)) = hottest {
+                hour.minutes.push((key, charge / self.charge.max(1e-9), charge));
             }
         }
         (self.requests, self.charge) = (0, 0.0);

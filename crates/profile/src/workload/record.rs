@@ -68,8 +68,6 @@ pub struct Change {
     pub element_keys: Vec<u64>,
     /// The only changed path is a number, before and after.
     pub one_number: bool,
-    /// A patch that only increments.
-    pub increment: bool,
     /// Part of a batch, procedure or transaction.
     pub in_batch: bool,
     /// Keyed hash of the discriminator, or of the names of properties.
