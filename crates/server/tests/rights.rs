@@ -471,7 +471,12 @@ impl Try<'_> {
         let new = format!("new-{counter}");
         let query = "SELECT * FROM c";
         if harmless && self.verb == "POST" && !names.contains(&"query") && !names.contains(&"plan") {
-            return if self.path.ends_with("/sprocs/s") { "[true]".to_owned() } else { String::new() };
+            return match () {
+                () if self.path.ends_with("/sprocs/s") => "[true]".to_owned(),
+                // A job would go on after the answer: this one is not started.
+                () if self.path.contains("/model/") => "[]".to_owned(),
+                () => String::new(),
+            };
         }
         if names.contains(&"batch") {
             let create = json!([{"operationType": "Create", "partitionKey": json!([key]).to_string(), "resourceBody": {"id": new, "pk": key}}]);

@@ -6,13 +6,13 @@ use quire_value::{Limits, Value, text};
 
 use super::Engine;
 use crate::api::{
-    BuildProgress, CheckModel, DeclarationStatus, DryRunEstimates, EngineError, ModelCondition, ModelDryRun,
-    ModelStatus, PendingFanOut,
+    BuildProgress, CheckModel, DeclarationStatus, DryRunEstimates, EngineError, LastCheck, ModelCondition,
+    ModelDryRun, ModelStatus, PendingFanOut,
 };
 use crate::background::checks::{CHECK, CheckOrder, subject};
 use crate::background::repairs::REPAIR;
 use crate::catalog::Container;
-use crate::catalog::models::check_condition;
+use crate::catalog::models::{BUILD, check_condition};
 use crate::integrity::Survey;
 use crate::jobs::{JobId, JobStatus, Owner};
 use crate::maintain::fan_out::{FAN_OUT, FanOutRow};
@@ -31,9 +31,13 @@ impl Engine {
     /// The states of the declarations of a database's model, and the work that is left.
     pub fn model_status(&self, database: &str) -> Result<ModelStatus, EngineError> {
         let Some(model) = self.catalog.named_model(database)? else { return Ok(ModelStatus::empty()) };
+        let (owner, _) = self.database_owner(database)?;
+        let jobs: Vec<JobStatus> =
+            self.shared.jobs.list()?.into_iter().filter(|job| is_of(job, &owner)).collect();
         let declarations = model.declarations.iter();
-        let declarations =
+        let mut declarations: Vec<DeclarationStatus> =
             declarations.map(|(kind, own)| self.declaration_status(kind, own)).collect::<Result<_, _>>()?;
+        declarations.iter_mut().for_each(|own| add_counts(own, &jobs));
         let (pending, unswept) = (self.pending_fan_outs(&model)?, self.unswept(&model)?);
         Ok(ModelStatus { revision: model.revision, declarations, pending, unswept })
     }
@@ -188,6 +192,46 @@ impl Engine {
         let (done, total) = progress.map_or((0, None), |progress| (progress.done, progress.total));
         Ok(BuildProgress { job: job.to_string(), phase: phase.name(), done, total })
     }
+}
+
+/// Whether a job has looked at all of a database's model.
+fn is_of(job: &JobStatus, database: &Owner) -> bool {
+    let is_other = job.about.get("declared").is_some() || job.about.get("dryRun").is_some();
+    job.database.as_deref() == Some(&database.name)
+        && !is_other
+        && [CHECK, BUILD].contains(&job.kind.as_str())
+}
+
+/// What the last check and the build of a declaration have counted. `jobs` are the newest first.
+fn add_counts(declaration: &mut DeclarationStatus, jobs: &[JobStatus]) {
+    for job in jobs {
+        let mut own = find(job.result.get("declarations"), &declaration.name);
+        if let Some(own) = own.next() {
+            let count = own.get("references").and_then(Value::as_u64).filter(|_| declaration.kind == "link");
+            declaration.references = declaration.references.or(count);
+            if let (CHECK, None, Some(at_ms)) = (job.kind.as_str(), &declaration.last_check, job.finished_ms)
+            {
+                let findings: Vec<&Value> = find(job.result.get("findings"), &declaration.name).collect();
+                let count = |problem: &str| {
+                    let of_kind = findings.iter().find(|own| own.get("problem") == Some(&problem.into()));
+                    of_kind.and_then(|own| own.get("count")).and_then(Value::as_u64).unwrap_or(0)
+                };
+                declaration.last_check =
+                    Some(LastCheck { at_ms, dangling: count("dangling"), drift: count("drift") });
+            }
+        }
+        // Before its build it was another one, if it was at all.
+        let built = job.about.get("declarations").and_then(Value::as_array).unwrap_or_default();
+        if job.kind == BUILD && built.contains(&declaration.name.as_str().into()) {
+            return;
+        }
+    }
+}
+
+/// Entries of a list that are about a declaration.
+fn find<'v>(list: Option<&'v Value>, declaration: &str) -> impl Iterator<Item = &'v Value> {
+    let list = list.and_then(Value::as_array).unwrap_or_default();
+    list.iter().filter(move |own| own.get("declaration").and_then(Value::as_str) == Some(declaration))
 }
 
 fn pending_fan_out(link: &str, container: &str, row: &FanOutRow, job: &JobStatus) -> PendingFanOut {

@@ -23,13 +23,16 @@ use crate::store::keys;
 /// A commit whose ground moved, or that needs further locks, is made again this often.
 const TRIES: u32 = 24;
 
+/// Rows that are made on the snapshot of a commit, of what it does.
+pub(crate) type OtherRows<'a> = dyn Fn(&dyn Snapshot, &VisitFigures) -> Result<Vec<Op>, EngineError> + 'a;
+
 /// Items of one container that are written by one commit.
 pub(crate) struct VisitOrder<'a> {
     pub container: &'a Container,
     pub rids: &'a [u64],
     pub work: VisitWork<'a>,
-    /// Rows that are part of the commit, made on its snapshot.
-    pub also: &'a dyn Fn(&dyn Snapshot, &VisitFigures) -> Result<Vec<Op>, EngineError>,
+    /// Part of the commit.
+    pub also: &'a OtherRows<'a>,
 }
 
 #[derive(Clone, Copy)]

@@ -277,6 +277,11 @@ fn checks_and_repairs() {
     assert_eq!(run("repair", "")["repaired"], 0);
     assert_eq!(run("repair", r#"{"dangling":"remove"}"#)["repaired"], 1);
     assert_eq!(run("check", "{}")["clean"], true);
+    let status = body(&client.must(200, "GET", "/_quire/dbs/d/model/status", &[], ""));
+    let (link, copy) = (&status["declarations"][0], &status["declarations"][1]);
+    assert_eq!((&link["references"], &copy["references"]), (&json!(1), &Value::Null));
+    assert_eq!((&link["lastCheck"]["dangling"], &copy["lastCheck"]["drift"]), (&json!(0), &json!(0)));
+    assert_eq!(link["lastCheck"]["at"], "2026-11-15T18:32:04.000Z");
     assert_eq!(body(&read(&client, "books", "b1"))["authors"], json!([{"id": "a1", "name": "Ann"}]));
     for (verb, order) in [
         ("check", r#"{"dangling":"remove"}"#),

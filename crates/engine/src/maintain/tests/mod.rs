@@ -87,7 +87,15 @@ impl Bench {
     pub fn put_model(&self, model: &str) {
         let condition = ModelCondition { if_match: None, if_none_match: None };
         self.engine.catalog().put_model("d", &json(model), &condition).unwrap();
+        self.wait_for_jobs();
         self.set_states(&DeclarationState::Active);
+    }
+
+    /// No job commits anything from now on.
+    pub fn wait_for_jobs(&self) {
+        while !self.engine.jobs().unwrap().iter().all(|job| job.state.is_finished()) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
     }
 
     pub fn set_states(&self, state: &DeclarationState) {
