@@ -26,7 +26,6 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
-            "sync",
             "api",
             "store",
             "memory",
@@ -37,17 +36,13 @@ const ROOMS: &[(&str, &[&str])] = &[
             "partition",
             "catalog",
             "items",
-            "links",
-            "maintain",
             "query",
             "feed",
             "transactions",
             "scripts",
-            "integrity",
             "background",
             "engine",
             "maintenance",
-            "schedules",
         ],
     ),
 ];

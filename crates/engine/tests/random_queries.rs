@@ -5,12 +5,13 @@
 //! `QUIRE_RANDOM_QUERIES` says how many (a few thousand unless told), `QUIRE_RANDOM_SEED` where to start. A failure
 //! prints the seed of its round, which alone repeats it.
 
-mod support;
+mod common;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use common::{Fixture, request};
 use quire_engine::{EngineError, PageRequest, Parameters, Scope, WriteKind};
 use quire_resource::{EffectivePartitionKey, EpkRange};
 use quire_sql::{SqlError, functions};
@@ -20,7 +21,6 @@ use quire_storage_local::{LocalOptions, LocalStorage};
 use quire_testkit::interpreter::{Failure, Interpreter, Json, agrees, plain_name};
 use quire_testkit::random::{COMPOSITES, COMPUTED, Expected, PARAMETERS, Random, RandomQuery};
 use quire_value::{Limits, Value, text};
-use support::fixture::{Fixture, request};
 
 const QUERIES_DEFAULT: u64 = 4_000;
 const SEED_DEFAULT: u64 = 20_261_115;
@@ -65,9 +65,7 @@ fn random_queries_are_what_a_second_interpreter_says() {
     if *queries < QUERIES_DEFAULT {
         return; // too few to reach everything
     }
-    // Links need a model: tests/follow has them.
     let missing: Vec<&str> = functions::all()
-        .filter(|function| !function.follows())
         .map(functions::Function::name)
         .filter(|name| !called.contains(&plain_name(name)))
         .collect();
@@ -159,7 +157,7 @@ impl Round {
         self.write();
         if self.seed.is_multiple_of(2) {
             let paths: &[&str] = if self.excludes { &["/n", "/s", "/gone"] } else { MISSING };
-            support::fixture::keep_missing_rows(&self.fixture, paths);
+            common::keep_missing_rows(&self.fixture, paths);
         }
         let scopes = self.scopes();
         for _ in 0..QUERIES_PER_ROUND {
@@ -195,7 +193,7 @@ impl Round {
     fn scopes(&mut self) -> Vec<(Scope, Interpreter)> {
         let everything = Scope::default();
         let one_partition = Scope { partition_id: Some("0".to_owned()), ..Scope::default() };
-        let one_key = Scope { partition_key: Some(support::fixture::pk("[\"key1\"]")), ..Scope::default() };
+        let one_key = Scope { partition_key: Some(common::pk("[\"key1\"]")), ..Scope::default() };
         let EpkRange { min, max } = EpkRange::full();
         let cut = EffectivePartitionKey::from_hex("1C").expect("hex");
         let range = |min, max| Scope { range: Some(EpkRange { min, max }), ..Scope::default() };
@@ -221,19 +219,16 @@ impl Round {
         }
         let items = self.fixture.all(None, &Scope::default(), -1);
         for item in items {
-            let (id, pk) = (
-                support::fixture::text_of(&item, "id").to_owned(),
-                support::fixture::text_of(&item, "pk").to_owned(),
-            );
+            let (id, pk) = (common::text_of(&item, "id").to_owned(), common::text_of(&item, "pk").to_owned());
             if self.random.once_in(5) {
                 self.fixture.delete(&id, &format!("[\"{pk}\"]")).expect("deleted");
             } else if self.random.once_in(3) {
                 let number = id.parse().expect("ids are numbers");
                 let fresh = self.random.item(number);
-                let value = support::fixture::json(&fresh);
+                let value = common::json(&fresh);
                 // The key stays what it was.
                 let body = fresh.replacen(
-                    &format!("\"pk\":\"{}\"", support::fixture::text_of(&value, "pk")),
+                    &format!("\"pk\":\"{}\"", common::text_of(&value, "pk")),
                     &format!("\"pk\":\"{pk}\""),
                     1,
                 );
@@ -352,7 +347,7 @@ const SEARCH_POLICIES: &str = r#""fullTextPolicy":{"defaultLanguage":"en-US","fu
     "vectorEmbeddingPolicy":{"vectorEmbeddings":[{"path":"/v","dataType":"float32","distanceFunction":"cosine","dimensions":2}]}"#;
 
 fn parameters() -> Vec<(String, Value)> {
-    PARAMETERS.iter().map(|(name, json)| ((*name).to_owned(), support::fixture::json(json))).collect()
+    PARAMETERS.iter().map(|(name, json)| ((*name).to_owned(), common::json(json))).collect()
 }
 
 fn computed() -> Vec<(String, String)> {

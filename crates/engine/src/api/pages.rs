@@ -5,7 +5,7 @@ use quire_sql::{IndexMetrics, Reservation};
 use quire_value::Value;
 use quire_value::hash::ValueHash;
 
-use super::{Cancel, FollowRequest};
+use super::Cancel;
 
 /// Which items a feed or query covers.
 #[derive(Clone, Debug, Default)]
@@ -49,10 +49,6 @@ pub struct PageRequest {
     pub explain: bool,
     /// Says in [`Page::index_metrics`] which indexes serve the query and which would.
     pub index_metrics: bool,
-    /// Rows are items and get what follows from them as a last member.
-    pub follow: Option<FollowRequest>,
-    /// False: whoever asks may not read other containers.
-    pub may_follow: bool,
     pub cancel: Cancel,
 }
 
@@ -71,8 +67,6 @@ impl Default for PageRequest {
             index_preferred: false,
             explain: false,
             index_metrics: false,
-            follow: None,
-            may_follow: true,
             cancel: Cancel::default(),
         }
     }
@@ -111,8 +105,6 @@ pub struct Page {
     /// The plan as text, with estimated and actual rows, when the request asked for it.
     pub explain: Option<String>,
     pub index_metrics: Option<IndexMetrics>,
-    /// Items of other containers that the rows have.
-    pub followed: u64,
     /// What the rows hold of the memory for queries, for as long as they are there.
     pub memory: Option<Reservation>,
 }

@@ -65,17 +65,6 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// Whether a client has paused or cancelled the job: a step of several commits ends between two of them.
-    pub fn is_held(&self) -> bool {
-        self.hold() != Some(Hold::None)
-    }
-
-    /// How far the job is with its last step, which has no checkpoint of its own: shown when it has ended.
-    pub fn complete(&mut self, done: u64) {
-        self.checkpoint.done = done.max(self.checkpoint.done);
-        self.checkpoint.total = Some(self.checkpoint.done);
-    }
-
     /// Commits an advance, and rows that no partition has.
     pub fn commit(&mut self, advance: Advance, mut ops: Vec<Op>) -> Result<(), EngineError> {
         ops.push(advance.op(&*self.jobs.storage.snapshot()?)?);
@@ -92,12 +81,7 @@ impl<'a> Claim<'a> {
     /// Rows that end the job, to be part of its last commit; [`Claim::finished`] and [`Step::Committed`] follow. Only of kinds
     /// that clients cannot stop: a client that pauses the job would write its row again.
     pub fn finish_ops(&self, outcome: &Outcome) -> Vec<Op> {
-        self.jobs.end_ops(self.id, outcome, Some(&self.checkpoint))
-    }
-
-    /// Commits those rows by themselves.
-    pub fn commit_end(&self, ops: Vec<Op>) -> Result<(), EngineError> {
-        self.jobs.commit(ops)
+        self.jobs.end_ops(self.id, outcome)
     }
 
     /// That commit is durable.
@@ -134,13 +118,10 @@ impl<'a> Claim<'a> {
                 Some(Hold::None) => {}
                 Some(Hold::Cancelling) => {
                     kind.cancel(self)?;
-                    self.jobs.end(self.id, &Outcome::Cancelled, None)?;
+                    self.jobs.end(self.id, &Outcome::Cancelled)?;
                     return Ok(());
                 }
-                Some(Hold::Paused | Hold::Blocked { .. }) | None => {
-                    kind.release(self.id);
-                    return Ok(());
-                }
+                Some(Hold::Paused | Hold::Blocked { .. }) | None => return Ok(()),
             }
             match kind.step(self)? {
                 Step::More => {}
@@ -164,7 +145,7 @@ impl<'a> Claim<'a> {
             Step::Blocked { error, result } => return self.block(Hold::Blocked { error, result }),
             Step::More | Step::Rest(_) | Step::Committed => return Ok(()),
         };
-        self.jobs.end(self.id, &outcome, Some(&self.checkpoint))
+        self.jobs.end(self.id, &outcome)
     }
 
     fn block(&self, hold: Hold) -> Result<(), EngineError> {

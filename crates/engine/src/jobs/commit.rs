@@ -5,7 +5,7 @@ use quire_storage::{Op, Storage};
 
 use super::id::JobId;
 use super::registry::Jobs;
-use super::row::{Checkpoint, Outcome};
+use super::row::Outcome;
 use crate::api::{EngineError, corrupt};
 use crate::store::Sequence;
 use crate::store::keys::{self, CATALOG};
@@ -62,14 +62,9 @@ impl Jobs {
     }
 
     /// Ends a job in a commit by itself.
-    pub(super) fn end(
-        &self,
-        id: JobId,
-        outcome: &Outcome,
-        reached: Option<&Checkpoint>,
-    ) -> Result<(), EngineError> {
+    pub(super) fn end(&self, id: JobId, outcome: &Outcome) -> Result<(), EngineError> {
         let _one = self.controlling.lock();
-        self.commit(self.end_ops(id, outcome, reached))?;
+        self.commit(self.end_ops(id, outcome))?;
         self.ended(id, outcome);
         Ok(())
     }

@@ -211,7 +211,6 @@ pub(crate) fn answer_page<'a>(
             metrics,
             explain,
             index_metrics,
-            followed: cost.follow.sent,
             memory,
         }
     });

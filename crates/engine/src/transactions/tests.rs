@@ -64,7 +64,6 @@ impl Bench {
             query_temp: None,
         };
         let engine = Engine::open(faults.clone(), options).unwrap();
-        engine.pause_sweep(true); // the store is looked at while nobody writes to it
         (faults, engine)
     }
 
@@ -73,8 +72,7 @@ impl Bench {
     }
 
     fn begin_locked(&self) -> Transaction<'_> {
-        let nothing = Default::default();
-        Transaction::begin_locked(&self.engine.shared, &self.container, key("p"), true, &nothing).unwrap()
+        Transaction::begin_locked(&self.engine.shared, &self.container, key("p"), true).unwrap()
     }
 
     fn single(&self, kind: WriteKind, body: &str) -> Answer<ItemWritten> {
@@ -507,7 +505,7 @@ fn check_overlap(first: impl Fn(&mut Transaction<'_>), second: impl Fn(&Bench), 
     match transaction.commit() {
         Ok(committed) => assert_eq!((true, committed.lsn), (expected, before + 1)),
         Err(CommitFailed::Conflict) => assert!(!expected && bench.lsn() == before),
-        Err(error) => panic!("{error:?}"),
+        Err(CommitFailed::Failed(error)) => panic!("{error}"),
     }
     bench.assert_sound();
 }
@@ -609,7 +607,7 @@ fn concurrent_transactions_of_different_items() {
                             Err(CommitFailed::Conflict) => {
                                 conflicts.fetch_add(1, Ordering::Relaxed);
                             }
-                            Err(error) => panic!("{error:?}"),
+                            Err(CommitFailed::Failed(error)) => panic!("{error}"),
                         }
                     }
                 }
@@ -688,7 +686,7 @@ fn faults_of_the_storage_never_leave_half_a_transaction() {
                 assert!(matches!(fault, Conflict | Busy | UnknownNotDone), "{fault:?}");
                 false
             }
-            Err(_) => {
+            Err(CommitFailed::Failed(_)) => {
                 assert!(matches!(fault, Fenced | Poison), "{fault:?}");
                 false
             }
@@ -821,7 +819,7 @@ fn concurrent_transactions_lose_nothing() {
         match transaction.commit() {
             Ok(_) => true,
             Err(CommitFailed::Conflict) => false,
-            Err(error) => panic!("{error:?}"),
+            Err(CommitFailed::Failed(error)) => panic!("{error}"),
         }
     };
     std::thread::scope(|scope| {
@@ -927,7 +925,7 @@ fn build_meanwhile(definition: &str) {
                 match transaction.commit() {
                     Ok(_) => break,
                     Err(CommitFailed::Conflict) => continue,
-                    Err(error) => panic!("{error:?}"),
+                    Err(CommitFailed::Failed(error)) => panic!("{error}"),
                 }
             }
         }

@@ -25,7 +25,7 @@ pub trait UserFunctions {
 }
 
 /// For runs without functions.
-pub(super) struct NoFunctions;
+pub(crate) struct NoFunctions;
 
 impl UserFunctions for NoFunctions {
     fn find(&self, _: &str) -> Option<usize> {

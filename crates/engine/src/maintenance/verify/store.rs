@@ -9,7 +9,6 @@ use quire_storage::{KeyRange, Scan, Snapshot, Space, Storage};
 use super::VerifyReport;
 use super::catalog::{CatalogCheck, CheckedContainer};
 use super::items::check_item;
-use super::models::ModelCheck;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::catalog::state::Job;
@@ -27,17 +26,15 @@ use crate::store::{PartitionLayout, for_each_row, scan};
 /// Checks a store. Fails only where it cannot be read at all.
 pub fn verify(storage: &dyn Storage) -> Result<VerifyReport, EngineError> {
     let snapshot = storage.snapshot()?;
-    let report = VerifyReport::default();
-    let mut verifier = Verifier { storage, snapshot: &*snapshot, report, models: ModelCheck::default() };
+    let mut verifier = Verifier { storage, snapshot: &*snapshot, report: VerifyReport::default() };
     verifier.verify_store()?;
     Ok(verifier.report)
 }
 
-pub(super) struct Verifier<'a> {
+struct Verifier<'a> {
     storage: &'a dyn Storage,
-    pub(super) snapshot: &'a dyn Snapshot,
-    pub(super) report: VerifyReport,
-    pub(super) models: ModelCheck,
+    snapshot: &'a dyn Snapshot,
+    report: VerifyReport,
 }
 
 /// What a container's items say there must be.
@@ -66,11 +63,9 @@ impl Verifier<'_> {
             Ok(())
         })?;
         catalog.check_counters(self.snapshot, &mut self.report)?;
-        self.models.models = catalog.model_rows(&mut self.report);
         for (number, container) in &catalog.containers {
             self.verify_container(*number, container)?;
         }
-        self.check_models(catalog.containers.keys())?;
         self.find_orphans()
     }
 
@@ -88,7 +83,6 @@ impl Verifier<'_> {
                     Ok((counts, Derived { rows, weights })) => {
                         expected.add(counts, &rows, &weights, &checked.indexes);
                         derived.extend(rows);
-                        derived.extend(self.models.add(checked.database, container, key, value)?);
                     }
                     Err(what) => {
                         self.report.problem(format!("container {container}, item row {}: {what}", hex(key)))
@@ -107,11 +101,7 @@ impl Verifier<'_> {
     }
 
     /// Every row that follows from the items is there.
-    pub(super) fn check_derived(
-        &mut self,
-        container: u32,
-        derived: &[DerivedRow],
-    ) -> Result<(), EngineError> {
+    fn check_derived(&mut self, container: u32, derived: &[DerivedRow]) -> Result<(), EngineError> {
         for space in [LOOKUPS, FEEDS, INDEX] {
             let rows: Vec<&DerivedRow> = derived.iter().filter(|row| row.space == space).collect();
             let keys: Vec<&[u8]> = rows.iter().map(|row| row.key.as_slice()).collect();
@@ -139,16 +129,10 @@ impl Verifier<'_> {
         let versions = self.check_versions(container)?;
         let report = &mut self.report;
         let vectors = check_rows(self.snapshot, container, &mut |problem| report.problem(problem))?;
-        // How many rows of models there must be is known when all containers were read.
-        let mut of_models = 0;
-        for prefix in keys::declaration_rows(container) {
-            of_models += self.count(LOOKUPS, &prefix)?;
-        }
-        let links = self.models.expected_links(container) + self.count_unchecked_links(container)?;
         for (space, expected) in [
-            (LOOKUPS, vectors + of_models + expected.lookups),
+            (LOOKUPS, vectors + expected.lookups),
             (FEEDS, versions + expected.feeds),
-            (INDEX, names + incomplete + links + expected.indexes),
+            (INDEX, names + incomplete + expected.indexes),
         ] {
             let found = self.count(space, &keys::container_prefix(container))?;
             if found != expected {
@@ -210,7 +194,7 @@ impl Verifier<'_> {
         })
     }
 
-    pub(super) fn count(&self, space: Space, prefix: &[u8]) -> Result<u64, EngineError> {
+    fn count(&self, space: Space, prefix: &[u8]) -> Result<u64, EngineError> {
         let mut range = KeyRange::prefix(prefix);
         let mut count = 0;
         loop {

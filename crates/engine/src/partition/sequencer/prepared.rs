@@ -48,8 +48,6 @@ pub(crate) struct ItemPut {
     pub indexes: IndexChange,
     /// The version before, where all versions are kept.
     pub version: Option<Option<Before>>,
-    /// Names of the declarations of a model that made it, with commas between them.
-    pub maintained_by: Option<Box<str>>,
 }
 
 /// A write that is durable and visible.
@@ -64,12 +62,6 @@ pub(crate) enum Refused {
     /// Nothing happened; prepare again on a new snapshot.
     Stale,
     Failed(EngineError),
-}
-
-impl From<EngineError> for Refused {
-    fn from(error: EngineError) -> Refused {
-        Refused::Failed(error)
-    }
 }
 
 impl Prepared {
@@ -88,7 +80,6 @@ impl Prepared {
         self.deleted.extend(other.deleted);
         self.touched.extend(other.touched);
         self.index_names.extend(other.index_names);
-        self.is_upkeep &= other.is_upkeep;
     }
 
     /// LastChanges no item.

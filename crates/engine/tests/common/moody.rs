@@ -1,4 +1,5 @@
 //! A storage that loses answers and dies when it is told to.
+#![allow(dead_code, reason = "every test file uses a part of it")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
