@@ -1,6 +1,6 @@
-//! Developer commands: `cargo xtask test | tidy | compat | sdk | dist | fuzz | crash | isolation | storm | bench`.
+//! Developer commands: `cargo xtask test | tidy | compat | sdk | dist | schedules | fuzz | crash | isolation | storm | bench`.
 //!
-//! `test` is all that continuous integration runs: tidy, the workspace's tests, the official SDKs against
+//! `test` is all that continuous integration runs: tidy, the workspace's tests, random schedules, the official SDKs against
 //! live servers, the packages, then the fuzz targets. It says what it brings to the machine, fetches it into `.test-tools/` and
 //! prints one closing line `N passed, N failed`.
 
@@ -13,6 +13,7 @@ mod fuzz; // fuzz targets
 mod live; // a `quire` process for tests
 mod rooms; // folders of a crate in one order of dependency
 mod rust_tests; // test binaries, several at a time
+mod schedules; // the concurrent core under random schedules
 mod sdk; // the official SDKs
 mod tidy; // what a reviewer should not have to check
 mod tools; // fetching what the suites need
@@ -33,13 +34,17 @@ fn main() -> Result<()> {
         ["dist", "test", program] => close(dist::test_program(program.as_ref())?),
         ["sdk"] => close(sdk::run(&[])?),
         ["sdk", names @ ..] => close(sdk::run(names)?),
+        ["schedules"] => close(schedules::test()?),
+        ["schedules", "--schedules", count] => close(schedules::explore(count, None)?),
+        ["schedules", "--schedules", count, name] => close(schedules::explore(count, Some(name))?),
         ["fuzz"] => close(fuzz::run(None, fuzz::SECONDS)?),
         ["fuzz", "--seconds", seconds] => close(fuzz::run(None, seconds.parse()?)?),
         ["fuzz", target] => close(fuzz::run(Some(target), fuzz::SECONDS)?),
         ["fuzz", target, "--seconds", seconds] => close(fuzz::run(Some(target), seconds.parse()?)?),
         ["crash", kills] => crash(kills),
         ["isolation", "--minutes", minutes] => isolation(minutes),
-        ["storm", "--minutes", minutes] => storm(minutes),
+        ["storm", "--minutes", minutes] => storm("storm", minutes),
+        ["storm", "--model", "--minutes", minutes] => storm("model_storm", minutes),
         ["bench", "base"] => bench::base(),
         ["bench", "query"] => bench::query(),
         ["bench", "growth"] => bench::growth(),
@@ -49,8 +54,8 @@ fn main() -> Result<()> {
         ["bench", "vectors", arguments @ ..] => bench::vectors(arguments),
         _ => {
             bail!(
-                "usage: cargo xtask test | tidy | compat | sdk [python js rust go java] | dist [test [PROGRAM]] | fuzz [TARGET] [--seconds N] | crash KILLS | isolation --minutes MINUTES | \
-                 storm --minutes MINUTES | bench base|query|growth|space|scripts|feed|vectors"
+                "usage: cargo xtask test | tidy | compat | sdk [python js rust go java] | dist [test [PROGRAM]] | schedules [--schedules N [NAME]] | fuzz [TARGET] [--seconds N] | crash KILLS | \
+                 isolation --minutes MINUTES | storm [--model] --minutes MINUTES | bench base|query|growth|space|scripts|feed|vectors"
             )
         }
     }
@@ -61,6 +66,7 @@ fn test() -> Result<()> {
     tidy::run()?;
     tools::need_programs()?;
     let mut tally = rust_tests::workspace(&[])?;
+    tally.add(schedules::test()?);
     tally.add(sdk::run(&[])?);
     tally.add(dist::test()?);
     tally.add(fuzz::run(None, fuzz::SECONDS)?);
@@ -93,10 +99,10 @@ fn isolation(minutes: &str) -> Result<()> {
 }
 
 /// Everything a container does at once, for longer than the test command has time.
-fn storm(minutes: &str) -> Result<()> {
+fn storm(test: &str, minutes: &str) -> Result<()> {
     let seconds = minutes.parse::<u64>()? * 60;
     let mut command = command::cargo();
-    command.args(["test", "--release", "--package", "quire-cli", "--test", "storm", "--", "--nocapture"]);
+    command.args(["test", "--release", "--package", "quire-cli", "--test", test, "--", "--nocapture"]);
     command.env("QUIRE_STORM_SECONDS", seconds.to_string());
     close(command::counted(&mut command, command::cargo_line)?)
 }

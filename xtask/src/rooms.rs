@@ -26,6 +26,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
+            "sync",
             "api",
             "store",
             "memory",
@@ -36,13 +37,17 @@ const ROOMS: &[(&str, &[&str])] = &[
             "partition",
             "catalog",
             "items",
+            "links",
+            "maintain",
             "query",
             "feed",
             "transactions",
             "scripts",
+            "integrity",
             "background",
             "engine",
             "maintenance",
+            "schedules",
         ],
     ),
 ];

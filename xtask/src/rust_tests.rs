@@ -21,6 +21,11 @@ pub fn workspace(environment: Environment<'_>) -> Result<Tally> {
     run_all(built(&mut build)?, at_once, environment)
 }
 
+/// The tests that a command of cargo builds.
+pub fn built_and_run(build: &mut Command) -> Result<Tally> {
+    run_all(built(build)?, 1, &[])
+}
+
 /// The tests of the Rust SDK, which share one server.
 pub fn sdk(environment: Environment<'_>) -> Result<Tally> {
     let mut build = cargo();

@@ -15,6 +15,7 @@ mod health; // `quire health`: whether a server is ready
 mod help; // `quire help`, completions, manual pages
 mod holder; // which process has a port or a lock
 mod keys; // where account keys come from
+mod model; // `quire model` and `quire links`: what items declare about each other
 mod notify; // tells a service manager
 mod offline; // `quire restore` and `quire verify`: a closed directory
 mod output; // results on standard output
@@ -35,6 +36,8 @@ use quire_server::SystemClock;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Done, and something was found.
+const EXIT_FOUND: u8 = 3;
 /// No connection, or not allowed.
 const EXIT_NOT_CONNECTED: u8 = 5;
 
@@ -79,6 +82,17 @@ enum Command {
   quire health
   quire health --endpoint https://db.example.org:8081/ --timeout 2 --json")]
     Health(health::HealthArguments),
+    /// Read, change and check the model of a database (exit code 3 when a check finds something)
+    #[command(after_help = "Examples:
+  quire model get library > model.json
+  quire model diff library model.json
+  quire model put library model.json
+  quire model check library --repair")]
+    Model(model::ModelArguments),
+    /// Check the links of a database's model (exit code 3 when one dangles)
+    #[command(after_help = "Example:
+  quire links check library")]
+    Links(model::LinksArguments),
     /// Ask a running server for a backup
     #[command(after_help = "Example:
   quire backup monday     (the server needs --backup-dir)")]
@@ -149,13 +163,15 @@ fn main() -> ExitCode {
         return quire_engine::serve_scripts();
     }
     match run(command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => fail(&error),
     }
 }
 
-fn run(command: Command) -> Result<()> {
-    match command {
+fn run(command: Command) -> Result<ExitCode> {
+    let done = match command {
+        Command::Model(arguments) => return model::run(&arguments),
+        Command::Links(arguments) => return model::run_links(&arguments),
         Command::Serve(arguments) => serve::run(*arguments),
         Command::Emulator(arguments) => emulator::run(*arguments),
         Command::Query(arguments) => query::run(&arguments),
@@ -170,7 +186,8 @@ fn run(command: Command) -> Result<()> {
         Command::Completions(arguments) => help::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => help::manual_pages(&arguments, Arguments::command()),
         Command::ScriptWorker => unreachable!("answered before"),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {

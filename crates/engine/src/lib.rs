@@ -10,9 +10,14 @@ mod catalog; // databases, containers, scripts, users, permissions, keys, offers
 mod engine; // opening, closing, the control plane
 mod feed; // the change feed
 mod indexes; // the rows that find items by their values
+mod integrity; // whether items are what a model says
 mod items; // one item: read, write, patch, delete
 #[allow(dead_code, unused_imports, reason = "kinds of jobs come with the write path of models")]
 mod jobs; // durable work that clients can watch
+#[allow(dead_code, unused_imports, reason = "the write path of models uses it")]
+mod links; // rows of declared links
+#[allow(dead_code, reason = "jobs of models use it")]
+mod maintain; // what a write changes beside its item, by the model of the database
 mod maintenance; // backup, restore, verify
 mod memory; // caches
 #[allow(dead_code, reason = "the write path of models uses it")]
@@ -20,8 +25,11 @@ mod model; // the models of databases in memory
 mod partition; // partitions and their sequencers
 mod query; // pages of items: lists and SQL
 mod runtime; // what an open engine has once
+#[cfg(feature = "schedules")]
+pub mod schedules; // small programs under the explorer of schedules
 mod scripts; // stored procedures, triggers and user-defined functions
 mod store; // keys and values of rows, the storage as the engine sees it
+mod sync; // locks and atomics of the concurrent core
 mod transactions; // several reads and writes as a whole, batches
 
 pub use api::*;
@@ -31,7 +39,7 @@ pub use background::{WorkerState, WorkerStatus};
 pub use catalog::{Catalog, Container, ContainerScripts};
 pub use engine::Engine;
 pub use indexes::vectors::VectorIndexStatus;
-pub use jobs::{JobControl, JobProgress, JobState, JobStatus, JobWatch};
+pub use jobs::{JobControl, JobCount, JobProgress, JobState, JobStatus, JobWatch};
 pub use maintenance::backup::BackupReport;
 pub use maintenance::restore::{RestoreReport, restore};
 pub use maintenance::verify::{VerifyReport, verify, verify_backup};

@@ -1,8 +1,6 @@
 //! Backups under writers, restores, and what `verify` notices.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "common/hooked.rs"]
-mod hooked;
 mod support;
 
 use std::collections::{BTreeMap, HashMap};
@@ -11,13 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use hooked::{Call, Hooked};
 use quire_engine::{Container, Engine, EngineError, Precondition, WriteKind};
 use quire_storage::fault::{FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
 use quire_storage_local::{LocalOptions, LocalStorage};
 use quire_value::Value;
+use support::hooked::{Call, Hooked};
 use support::{container, dump, items, json, open, options_with, upsert};
 
 const ANY: Precondition = Precondition { if_match: None };

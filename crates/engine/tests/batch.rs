@@ -1,6 +1,6 @@
 //! Batches: atomic ones are all or nothing beside other writers, bulk operations are each for themselves.
 
-mod common;
+mod support;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,6 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Fixture, Random, number_of, pk};
 use expect_test::{Expect, expect};
 use quire_engine::{
     Answer, BatchOperation, BatchVerb, Bulk, EngineError, IndexingDirective, OperationResult, WriteKind,
@@ -21,6 +20,7 @@ use quire_storage::Storage;
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_value::{Limits, Value, text};
+use support::fixture::{Fixture, Random, number_of, pk};
 
 const KEY: &str = r#"["p"]"#;
 
@@ -377,7 +377,7 @@ fn batches_on_different_items_share_a_commit() {
 fn batches_and_bulks_rename() {
     let unique = r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]},"defaultTtl":-1"#;
     let rid_of = |fixture: &Fixture, id: &str| {
-        fixture.read(id, KEY).ok().map(|item| common::text_of(&item, "_rid").to_owned())
+        fixture.read(id, KEY).ok().map(|item| support::fixture::text_of(&item, "_rid").to_owned())
     };
     let verify = |fixture: &Fixture| {
         let report = quire_engine::verify(&*fixture.storage).expect("reads");
@@ -407,7 +407,7 @@ fn batches_and_bulks_rename() {
                 let policy = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},
                     "uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/u"]}]},"defaultTtl":-1,
                     "indexingPolicy":{"includedPaths":[{"path":"/u/?"}],"excludedPaths":[{"path":"/*"}]}}"#;
-                let policy = common::json(policy);
+                let policy = support::fixture::json(policy);
                 fixture.container = fixture
                     .engine
                     .catalog()

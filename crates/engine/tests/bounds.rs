@@ -1,15 +1,15 @@
 //! Queries stay within their memory, give it back, and end when nobody waits for them.
 
-mod common;
+mod support;
 
 use std::sync::Arc;
 
-use common::{FakeClock, Fixture, json, options, request};
 use quire_engine::{
     Cancel, Engine, EngineError, Options, Page, PageRequest, Parameters, QueryMemoryLimits, Scope, SqlError,
 };
 use quire_storage::memory::MemoryStorage;
 use quire_value::Value;
+use support::fixture::{FakeClock, Fixture, json, options, request};
 
 const KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 

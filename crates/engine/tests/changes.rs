@@ -1,6 +1,6 @@
 //! The change feed of latest versions: every visible item once, in the order of its last write, whatever the pages.
 
-mod common;
+mod support;
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use common::{Fixture, Random, json, number_of, pk, text_of};
 use quire_engine::{
     ChangeWatch, Changes, ChangesRequest, EngineError, FeedMode, FeedStart, PageRequest, Precondition, Scope,
     verify,
 };
 use quire_value::Value;
+use support::fixture::{Fixture, Random, json, number_of, pk, text_of};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 

@@ -1,15 +1,13 @@
 //! Commits of which nobody can say how they ended, and leaders that die.
 
-mod common;
-#[path = "common/moody.rs"]
-mod moody;
+mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::Fixture;
-use moody::{LATE, LOSE_ANSWER, LOSE_COMMIT, Moody, PANIC};
 use quire_engine::{EngineError, ItemRead, WriteKind};
+use support::fixture::Fixture;
+use support::moody::{LATE, LOSE_ANSWER, LOSE_COMMIT, Moody, PANIC};
 
 const KEY: &str = r#"["p"]"#;
 
@@ -32,14 +30,14 @@ fn a_partition_in_doubt_takes_no_writes_until_it_knows() {
         assert!(matches!(replace(1), Err(EngineError::Overloaded)));
         assert!(matches!(fixture.create(r#"{"id":"b","pk":"p"}"#), Err(EngineError::Overloaded)));
         // Reads go on, and show what is durable, not what the cache remembers.
-        let n = common::number_of(&fixture.read("first", KEY).expect("there"), "n");
+        let n = support::fixture::number_of(&fixture.read("first", KEY).expect("there"), "n");
         assert_eq!(n, if mood == LOSE_ANSWER { 1 } else { 0 });
         assert!(fixture.read("b", KEY).is_err());
         storage.dark.store(false, Ordering::SeqCst);
         assert_eq!(fixture.create(r#"{"id":"b","pk":"p"}"#).expect("knows again").item_lsn, lsn_after);
         assert_eq!(replace(2).expect("replaced").item_lsn, lsn_after + 1);
         assert_eq!((fixture.container.usage().0, fixture.rows(1, &[]), fixture.rows(4, &[1])), (2, 2, 2));
-        assert_eq!(common::number_of(&fixture.read("first", KEY).expect("there"), "n"), 2);
+        assert_eq!(support::fixture::number_of(&fixture.read("first", KEY).expect("there"), "n"), 2);
     }
 }
 
@@ -58,10 +56,10 @@ fn what_was_prepared_in_doubt_is_not_committed() {
         fixture.write_if(kind, None, &format!(r#"{{"id":"first","pk":"p","n":{n}}}"#), etag).result
     };
     assert!(matches!(replace(1, None), Err(EngineError::Overloaded)));
-    assert_eq!(common::number_of(&fixture.read("first", KEY).expect("there"), "n"), 0);
+    assert_eq!(support::fixture::number_of(&fixture.read("first", KEY).expect("there"), "n"), 0);
     storage.dark.store(false, Ordering::SeqCst);
     assert!(matches!(replace(2, Some(&etag)), Err(EngineError::PreconditionFailed)));
-    assert_eq!(common::number_of(&fixture.read("first", KEY).expect("there"), "n"), 1);
+    assert_eq!(support::fixture::number_of(&fixture.read("first", KEY).expect("there"), "n"), 1);
     assert_eq!((fixture.rows(1, &[]), fixture.rows(4, &[1])), (1, 1));
 }
 

@@ -4,10 +4,6 @@
 //! both items are there or neither.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "common/hooked.rs"]
-mod hooked;
-#[path = "common/moody.rs"]
-mod moody;
 mod support;
 
 use std::collections::BTreeSet;
@@ -15,8 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use hooked::{Calls, Hooked};
-use moody::{LOSE_ANSWER, LOSE_COMMIT, Moody, PANIC};
 use quire_engine::{
     Engine, EngineError, IndexingDirective, TransactionOperation, TransactionVerb, WriteKind, verify,
 };
@@ -24,6 +18,8 @@ use quire_resource::PartitionKey;
 use quire_storage::Storage;
 use quire_storage::fault::{CommitFault, FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
+use support::hooked::{Calls, Hooked};
+use support::moody::{LOSE_ANSWER, LOSE_COMMIT, Moody, PANIC};
 use support::{database, items, json, options_with, upsert, wait_until, write};
 
 const THREADS: usize = 16;

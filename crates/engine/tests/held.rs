@@ -1,12 +1,11 @@
 //! Results that are held between pages: a query that was computed once is not run again, and nobody can tell but by what it
 //! cost. Random tests print their seed.
 
-mod common;
+mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{FakeClock, Fixture, Random, json, number_of, options, pk, request, text_of};
 use quire_engine::{
     Cancel, Engine, EngineError, Options, PageRequest, Parameters, QueryMemoryLimits, Scope, SqlError,
     TempSpace,
@@ -14,6 +13,7 @@ use quire_engine::{
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_value::{Limits, Value, text};
+use support::fixture::{FakeClock, Fixture, Random, json, number_of, options, pk, request, text_of};
 
 const KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 

@@ -1,18 +1,18 @@
 //! Index rows from outside: whatever is written, and however the policy changes meanwhile, `verify` finds the rows that
 //! the items ask for, none besides, and the right counts. That the rows are the right ones is tested where they are made.
 
-mod common;
+mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::{Fixture, Random, json};
 use quire_engine::{Engine, EngineError, IndexingDirective, Precondition, Scope, WriteItem, WriteKind};
 use quire_storage::Storage;
 use quire_storage::fault::FaultStorage;
 use quire_storage::memory::MemoryStorage;
+use support::fixture::{Fixture, Random, json};
 
 const KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const INDEX_SPACE: u8 = 3;
@@ -105,7 +105,7 @@ fn write(fixture: &Fixture, random: &mut Random) {
     let key = format!("[\"{}\"]", random.below(3));
     let write = WriteItem {
         kind,
-        partition_key: is_delete.then(|| common::pk(&key)),
+        partition_key: is_delete.then(|| support::fixture::pk(&key)),
         body: if is_delete { Bytes::new() } else { Bytes::from(item(random)) },
         if_match: None,
         indexing,

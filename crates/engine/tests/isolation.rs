@@ -1,13 +1,12 @@
 //! Procedures, triggers, batches and single writes of many threads on few lists, also on a storage that loses answers: a serial order must
 //! explain what everybody saw. The same check over HTTP, with kills, is in `crates/cli/tests/isolation.rs`.
 
-mod common;
+mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use common::{Fixture, Random, json, number_of, pk};
 use quire_engine::{
     BatchOperation, BatchVerb, EngineError, ExecuteProcedure, IndexingDirective, ItemRead, OperationResult,
     Scope, ScriptKind, WriteItem, WriteKind,
@@ -18,6 +17,7 @@ use quire_storage::memory::MemoryStorage;
 use quire_testkit::isolation::history::{History, List, Operation, Outcome, Transaction};
 use quire_testkit::isolation::{lists, scripts};
 use quire_value::{Limits, Value, text};
+use support::fixture::{Fixture, Random, json, number_of, pk};
 
 const KEY: &str = r#"["p"]"#;
 const LISTS: u64 = 3;
@@ -78,7 +78,7 @@ fn script(id: &str, body: &str, members: &str) -> Value {
 
 /// How many transactions were committed.
 fn round(seed: u64, storage: Arc<dyn Storage>) -> u64 {
-    let clock = common::FakeClock::new();
+    let clock = support::fixture::FakeClock::new();
     let fixture = Fixture::again(storage, clock);
     let (ticks, values) = (AtomicU64::new(0), AtomicU32::new(1));
     let transactions = std::thread::scope(|scope| {
@@ -118,7 +118,7 @@ struct Client<'a> {
 
 impl Client<'_> {
     fn turn(&mut self) {
-        match self.random.next() % 13 {
+        match self.random.draw() % 13 {
             0..=3 => self.procedure(),
             8..=9 => self.create_with_trigger(),
             10..=12 => self.batch(),
@@ -138,7 +138,7 @@ impl Client<'_> {
     }
 
     fn any_list(&mut self) -> List {
-        list(self.random.next() % LISTS)
+        list(self.random.draw() % LISTS)
     }
 
     /// Records what a call came to. An error that leaves a doubt is not a refusal.
@@ -162,15 +162,15 @@ impl Client<'_> {
     /// Appends to some lists and reads others.
     fn procedure(&mut self) {
         let mut steps: Vec<(List, Option<u32>)> = Vec::new();
-        for _ in 0..1 + self.random.next() % 3 {
-            let appends = !self.random.next().is_multiple_of(3);
+        for _ in 0..1 + self.random.draw() % 3 {
+            let appends = !self.random.draw().is_multiple_of(3);
             steps.push((self.any_list(), appends.then(|| self.value())));
         }
         let shown = steps.iter().map(|(list, value)| match value {
             Some(value) => format!(r#"{{"how":"upsert","list":{},"value":{value}}}"#, list.number),
             None => format!(r#"{{"how":"read","list":{}}}"#, list.number),
         });
-        let fail = self.random.next().is_multiple_of(10);
+        let fail = self.random.draw().is_multiple_of(10);
         let parameters = format!(r#"["p",[{}],{fail}]"#, shown.collect::<Vec<_>>().join(","));
         let call = ExecuteProcedure {
             id: "append".to_owned(),
@@ -200,7 +200,7 @@ impl Client<'_> {
     fn create_with_trigger(&mut self) {
         let (also, first, second) = (self.any_list(), self.value(), self.value());
         let own = list(u64::from(OWN_LISTS + first));
-        let fail = self.random.next().is_multiple_of(6);
+        let fail = self.random.draw().is_multiple_of(6);
         let item = list_item(u64::from(own.number), &[first]);
         let wish = format!(r#","also":{{"list":{},"value":{second},"fail":{fail}}}}}"#, also.number);
         let write = WriteItem {
@@ -228,8 +228,8 @@ impl Client<'_> {
     /// Appends by patch and reads.
     fn batch(&mut self) {
         let mut steps: Vec<(List, Option<u32>)> = Vec::new();
-        for _ in 0..2 + self.random.next() % 2 {
-            let appends = !self.random.next().is_multiple_of(3);
+        for _ in 0..2 + self.random.draw() % 2 {
+            let appends = !self.random.draw().is_multiple_of(3);
             steps.push((self.any_list(), appends.then(|| self.value())));
         }
         let operation = |(list, value): &(List, Option<u32>)| BatchOperation {
@@ -305,7 +305,7 @@ impl Client<'_> {
     fn query(&mut self) {
         let begun = self.tick();
         let scope = Scope { partition_key: Some(pk(KEY)), ..Scope::default() };
-        let request = common::request(scope, -1, None);
+        let request = support::fixture::request(scope, -1, None);
         let result = self.fixture.page(Some("SELECT * FROM c WHERE c.number < 100"), &request);
         self.record("query", begun, result, Vec::new(), |page| {
             let rows = text::parse(&page.rows, Limits::default()).expect("rows are JSON");

@@ -1,11 +1,11 @@
 //! Items at the engine's boundary: what each operation answers.
 
-mod common;
+mod support;
 
-use common::{Fixture, json, number_of, pk, text_of};
 use quire_engine::{EngineError, ItemRead, ReadItem, WriteKind};
 use quire_resource::{NameError, PartitionKeyError, SessionToken};
 use quire_value::Value;
+use support::fixture::{Fixture, json, number_of, pk, text_of};
 
 #[test]
 fn an_item_comes_back_with_its_system_properties_in_order() {
@@ -513,7 +513,9 @@ fn a_deleted_container_takes_nothing_and_shows_nothing() {
     let gone = |error: EngineError| matches!(error, EngineError::ResourceNotFound { kind: "container", id } if id == "c");
     assert!(fixture.read("a", r#"["p"]"#).err().is_some_and(gone));
     assert!(fixture.upsert(r#"{"id":"a","pk":"p"}"#).err().is_some_and(gone));
-    assert!(fixture.page(None, &common::request(Default::default(), -1, None)).err().is_some_and(gone));
+    assert!(
+        fixture.page(None, &support::fixture::request(Default::default(), -1, None)).err().is_some_and(gone)
+    );
 }
 
 #[test]

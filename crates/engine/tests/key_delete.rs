@@ -1,18 +1,16 @@
 //! Deleting all items of a partition key: at once for everyone, later for the disk.
 
-mod common;
-#[path = "common/hooked.rs"]
-mod hooked;
+mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use common::{Fixture, number_of, pk, request, text_of};
-use hooked::{Call, Calls, Hooked};
 use quire_engine::{EngineError, Scope, verify};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Op, Space};
+use support::fixture::{Fixture, number_of, pk, request, text_of};
+use support::hooked::{Call, Calls, Hooked};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const MEMBERS: &str = r#""uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/name"]}]}"#;
@@ -196,7 +194,7 @@ fn a_snapshot_shows_items_from_before_or_after_a_delete_and_never_both() {
         let read = || fixture.all(Some("SELECT VALUE c.n FROM c"), &Scope::default(), 50);
         reader.spawn_scoped(scope, read).expect("a thread").join().expect("the reader ends")
     });
-    assert_eq!(numbers, [common::json("2")]);
+    assert_eq!(numbers, [support::fixture::json("2")]);
     calls.set_hook(|_| ());
 }
 

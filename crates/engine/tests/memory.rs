@@ -1,14 +1,14 @@
 //! What an engine keeps in memory: a thousand containers that nobody uses, and caches within one budget. One test in one
 //! process, since it looks at the memory of the process.
 
-mod common;
+mod support;
 
 use std::sync::Arc;
 
-use common::{FakeClock, json, options};
 use quire_engine::{Engine, IndexingDirective, Options, WriteItem, WriteKind};
 use quire_storage::Storage;
 use quire_storage_local::{LocalOptions, LocalStorage};
+use support::fixture::{FakeClock, json, options};
 
 const CONTAINERS: usize = 1000;
 const RESIDENT_KB_MAX: u64 = 300 << 10;

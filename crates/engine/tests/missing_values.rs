@@ -1,17 +1,17 @@
 //! ORDER BY over a path that some items lack: after a first query that had to look for them, these items are found by
 //! rows of their own, and a page costs what it costs where every item has the path.
 
-mod common;
+mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Fixture, Random, json, pk, request};
 use quire_engine::{Page, PageRequest, Parameters, Precondition, Scope, verify};
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_value::{Limits, Path, Value, text};
+use support::fixture::{Fixture, Random, json, pk, request};
 
 const KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const INDEX_SPACE: u8 = 3;

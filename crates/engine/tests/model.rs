@@ -4,18 +4,18 @@
 //!
 //! `MODEL_SEED` repeats a run; a failure prints its seed.
 
-mod common;
+mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{Fixture, Random, text_of};
 use quire_engine::{EngineError, Scope, WriteKind};
 use quire_storage::Storage;
 use quire_storage::fault::{FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
 use quire_storage_local::{LocalOptions, LocalStorage};
 use quire_value::Value;
+use support::fixture::{Fixture, Random, text_of};
 
 const THREADS: u64 = 4;
 const ROUNDS: usize = 6;
@@ -60,7 +60,7 @@ fn operate(fixture: &Fixture, model: &mut Model, random: &mut Random, thread: u6
     let now = fixture.clock.now();
     let key = (random.below(3), random.below(6));
     let unique = thread * 1000 + random.below(5);
-    let n = random.next() >> 20;
+    let n = random.draw() >> 20;
     let ttl = [None, None, Some(3), Some(8)][random.below(4) as usize];
     let (pk, id) = (format!(r#"["k{}"]"#, key.0), format!("{thread}-{}", key.1));
     let ttl_text = ttl.map_or(String::new(), |ttl| format!(r#","ttl":{ttl}"#));
@@ -118,10 +118,10 @@ fn operate(fixture: &Fixture, model: &mut Model, random: &mut Random, thread: u6
 fn learn(fixture: &Fixture, model: &mut Model, key: (u64, u64), thread: u64, pk: &str, id: &str) {
     match fixture.read(id, pk) {
         Ok(item) => {
-            let number = |name: &str| common::number_of(&item, name) as u64;
+            let number = |name: &str| support::fixture::number_of(&item, name) as u64;
             assert_eq!(number("u") / 1000, thread);
             let ttl = item.get("ttl").and_then(Value::as_i64);
-            let expires_at = ttl.map(|ttl| common::number_of(&item, "_ts") + ttl);
+            let expires_at = ttl.map(|ttl| support::fixture::number_of(&item, "_ts") + ttl);
             let etag = text_of(&item, "_etag").to_owned();
             model.items.insert(key, Entry { unique: number("u"), n: number("n"), expires_at, etag });
         }
@@ -135,7 +135,7 @@ fn check_read(fixture: &Fixture, model: &Model, key: (u64, u64), pk: &str, id: &
     match fixture.read(id, pk) {
         Ok(item) => {
             let expected = expected.unwrap_or_else(|| panic!("{id} should not be there"));
-            assert_eq!(common::number_of(&item, "n") as u64, expected.n);
+            assert_eq!(support::fixture::number_of(&item, "n") as u64, expected.n);
             assert_eq!(text_of(&item, "_etag"), expected.etag);
         }
         Err(EngineError::ItemNotFound { .. }) => assert!(expected.is_none(), "{id} should be there"),
@@ -158,7 +158,7 @@ fn check_whole(fixture: &Fixture, models: &[Model], exact: bool) {
         .iter()
         .map(|item| {
             let pk = text_of(item, "pk")[1..].parse().expect("k and a number");
-            ((pk, text_of(item, "id").to_owned()), common::number_of(item, "n") as u64)
+            ((pk, text_of(item, "id").to_owned()), support::fixture::number_of(item, "n") as u64)
         })
         .collect();
     assert_eq!(found.len(), listed.len(), "an item came twice");

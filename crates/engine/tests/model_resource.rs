@@ -1,8 +1,6 @@
 //! The model of a database through the engine's own interface: in memory, opened again, backed up, on a storage that fails.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "common/hooked.rs"]
-mod hooked;
 mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use hooked::{Call, Calls, Hooked};
+use support::hooked::{Call, Calls, Hooked};
 
 use quire_engine::{
     Engine, EngineError, JobControl, JobState, ModelCondition, ModelResource, Precondition, restore, verify,
@@ -235,6 +233,7 @@ fn it_is_the_same_after_a_restart() {
     put(&engine, LIBRARY).unwrap();
     put(&engine, &LIBRARY.replace("t.name", "t.lastName")).unwrap();
     wait_for_jobs(&engine);
+    wait_for_builds(&engine);
     let (before, jobs) = (get(&engine), engine.jobs().unwrap());
     assert_eq!(jobs.len(), 2);
     engine.close().unwrap();
@@ -250,6 +249,7 @@ fn it_is_the_same_after_a_restart() {
 fn it_is_in_a_backup() {
     let (_, engine) = library();
     put(&engine, LIBRARY).unwrap();
+    wait_for_builds(&engine);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("backup");
     engine.backup(&path).unwrap();
@@ -370,26 +370,41 @@ fn a_write_is_made_under_one_model() {
     }
 }
 
-/// A job whose kind this version does not run waits; a client can still end it.
+fn wait_for_builds(engine: &Engine) {
+    let is_finished = || engine.jobs().unwrap().iter().all(|job| job.state.is_finished());
+    support::wait_until("all builds are done", is_finished);
+}
+
+/// A build that is cancelled fails what it was to build.
 #[test]
 fn jobs_are_paused_resumed_and_cancelled() {
     let (storage, engine) = library();
+    let books = engine.catalog().container("d", "books").unwrap();
+    for number in 0..3_000 {
+        let body = format!(r#"{{"id":"{number}","authors":[{{"id":"a"}}]}}"#);
+        support::write(&engine, &books, quire_engine::WriteKind::Create, &body).unwrap();
+    }
     let id = put(&engine, LIBRARY).unwrap().jobs[0].clone();
     let control = |engine: &Engine, control| engine.control_job(&id, control).map(|job| job.state);
-    assert_eq!(engine.job(&id).unwrap().state, JobState::Waiting);
+    assert!(engine.job(&id).unwrap().state.is_under_way());
     assert_eq!(control(&engine, JobControl::Pause).unwrap(), JobState::Paused);
     assert_eq!(control(&engine, JobControl::Pause).unwrap(), JobState::Paused);
     drop(engine);
     let engine = open(&storage);
     assert_eq!(engine.job(&id).unwrap().state, JobState::Paused);
-    assert_eq!(control(&engine, JobControl::Resume).unwrap(), JobState::Waiting);
+    assert!(control(&engine, JobControl::Resume).unwrap().is_under_way());
     assert!(matches!(control(&engine, JobControl::Undo), Err(EngineError::JobRefuses { .. })));
     for id in ["j-999", "j-x", "", "j-01"] {
         assert!(matches!(engine.job(id), Err(EngineError::ResourceNotFound { kind: "job", .. })), "{id}");
         let control = engine.control_job(id, JobControl::Pause);
         assert!(matches!(control, Err(EngineError::ResourceNotFound { kind: "job", .. })), "{id}");
     }
-    assert_eq!(control(&engine, JobControl::Cancel).unwrap(), JobState::Cancelled);
+    control(&engine, JobControl::Cancel).unwrap();
+    wait_for_builds(&engine);
+    assert_eq!(engine.job(&id).unwrap().state, JobState::Cancelled);
+    let status = engine.model_status("d").unwrap();
+    let errors: Vec<_> = status.declarations.iter().map(|own| own.error.as_deref()).collect();
+    assert_eq!(errors, [Some("The build was cancelled."); 3]);
     for refused in [JobControl::Pause, JobControl::Resume, JobControl::Cancel] {
         assert!(matches!(control(&engine, refused), Err(EngineError::JobRefuses { .. })), "{refused:?}");
     }

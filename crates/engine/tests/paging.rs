@@ -1,13 +1,13 @@
 //! Lists in pages: every scope, joined pages are the whole, tokens are bound and cannot be forged.
 
-mod common;
+mod support;
 
 use std::collections::BTreeSet;
 
-use common::{Fixture, Random, pk, request, text_of};
 use quire_engine::{EngineError, Scope};
 use quire_resource::{EffectivePartitionKey, EpkRange, PartitionKeyDefinition};
 use quire_value::Value;
+use support::fixture::{Fixture, Random, pk, request, text_of};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const HASH_V1: &str = r#"{"paths":["/pk"],"kind":"Hash"}"#;

@@ -1,13 +1,13 @@
 //! Patch as one write: conditions, limits of the result, unique keys, concurrent increments.
 
-mod common;
+mod support;
 
 use std::sync::Barrier;
 use std::thread;
 
-use common::{Fixture, number_of, text_of};
 use quire_engine::{EngineError, ItemWritten, WriteKind};
 use quire_value::{Limits, Value, text};
+use support::fixture::{Fixture, number_of, text_of};
 
 const KEY: &str = r#"["p"]"#;
 

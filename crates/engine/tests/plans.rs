@@ -1,11 +1,11 @@
 //! Queries with indexes: the same rows in the same order as without, found with less reading; places in a result that
 //! hold while items, policies and stores change.
 
-mod common;
+mod support;
 
-use common::{Fixture, Random, pk, request};
 use quire_engine::{EngineError, Page, PageRequest, Parameters, Precondition, Scope};
 use quire_value::{Limits, Value, text};
+use support::fixture::{Fixture, Random, pk, request};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const COMPOSITE: &str = r#""indexingPolicy":{"includedPaths":[{"path":"/*"},{"path":"/both/?","order":"both"}],
@@ -174,7 +174,7 @@ fn indexes_change_nothing_but_the_work() {
     for (partitions, seed, keeps_missing) in [(1, 1, false), (5, 2, false), (1, 3, true), (5, 4, true)] {
         let mut fixture = filled(partitions, COMPOSITE, 120, seed);
         if keeps_missing {
-            common::keep_missing_rows(&fixture, &["/a", "/b", "/both", "/nowhere"]);
+            support::fixture::keep_missing_rows(&fixture, &["/a", "/b", "/both", "/nowhere"]);
         }
         let one = Scope { partition_key: Some(pk(r#"["p2"]"#)), ..Scope::default() };
         let part = Scope { partition_id: Some("0".to_owned()), ..Scope::default() };

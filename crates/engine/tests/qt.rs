@@ -1,21 +1,22 @@
 //! Every `.qt` file through the engine: in memory and on disk, with index use and without, in whole pages and in pages of
 //! one, with one partition and with five.
 
-mod common;
+mod support;
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Fixture, request};
 use quire_engine::{EngineError, PageRequest, Parameters, Scope};
 use quire_sql::functions::{self, Volatility};
-use quire_sql::{Environment, Query, SqlError};
+use quire_sql::{Environment, Externals, Query, Schema, SqlError};
 use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_storage_local::{LocalOptions, LocalStorage};
+use quire_testkit::links::ItemLinks;
 use quire_testkit::qt::{self, Runner, Setup};
 use quire_value::{Limits, Value, text};
+use support::fixture::{Fixture, request};
 
 const SYSTEM_PROPERTIES: [&str; 5] = ["_rid", "_self", "_etag", "_attachments", "_ts"];
 
@@ -108,6 +109,7 @@ impl Engines {
         let mut ids: Vec<&str> = setup.items.iter().filter_map(|item| item.get("id")?.as_str()).collect();
         ids.sort_unstable();
         steady
+            && setup.links.is_empty()
             && setup.items.iter().all(|item| storable(item) && !with_system(item))
             && ids.windows(2).all(|pair| pair[0] != pair[1])
             && !SYSTEM_PROPERTIES.iter().any(|name| text.contains(name))
@@ -192,9 +194,11 @@ impl Engines {
 
 fn oracle(setup: &Setup, text: &str) -> Result<Vec<Value>, SqlError> {
     const NOW_TICKS: i64 = 17_698_536_001_234_567;
-    let query = Query::compile(text, &Parameters(setup.parameters.clone()), &setup.computed)?
+    let links = ItemLinks::of(setup);
+    let schema = Schema { computed: &setup.computed, ..Schema::default() }.with_links(&links);
+    let query = Query::compile_for(text, &Parameters(setup.parameters.clone()), schema)?
         .with_environment(Environment { now_ticks: Some(NOW_TICKS), ..Environment::default() });
-    query.rows(&setup.items)
+    query.rows_with(Externals::links(&links), &setup.items)
 }
 
 /// Computed properties, each with an index of its own, or nobody could order by them.

@@ -1,11 +1,11 @@
 //! Queries in pages: joined pages are what the executor says about all items at once, whatever narrows the scan.
 
-mod common;
+mod support;
 
-use common::{Fixture, pk, request, text_of};
 use quire_engine::{EngineError, ItemRead, PageRequest, Parameters, Scope};
 use quire_sql::Query;
 use quire_value::Value;
+use support::fixture::{Fixture, pk, request, text_of};
 
 const QUERIES: &[&str] = &[
     "SELECT * FROM c",
@@ -86,7 +86,10 @@ fn a_scope_narrows_a_query() {
     let mut total = 0;
     for partition in fixture.container.partitions() {
         let scope = Scope { partition_id: Some(partition.id), ..Scope::default() };
-        total += common::number_of(&fixture.all(Some("SELECT COUNT(1) AS n FROM c"), &scope, -1)[0], "n");
+        total += support::fixture::number_of(
+            &fixture.all(Some("SELECT COUNT(1) AS n FROM c"), &scope, -1)[0],
+            "n",
+        );
     }
     assert_eq!(total, 60);
 }

@@ -1,16 +1,16 @@
 //! Many threads on few items: what must hold however they meet.
 
-mod common;
+mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{Fixture, json, number_of};
 use quire_engine::{EngineError, ItemRead, WriteKind};
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Direction, KeyRange, Scan, Space};
+use support::fixture::{Fixture, json, number_of};
 
 const KEY: &str = r#"["p"]"#;
 

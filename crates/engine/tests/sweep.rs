@@ -1,18 +1,16 @@
 //! Expired items leave the disk, through the feed, and nothing else does.
 
-mod common;
-#[path = "common/hooked.rs"]
-mod hooked;
+mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Fixture, json, number_of};
-use hooked::{Call, Calls, Hooked};
 use quire_engine::{Precondition, Scope, verify};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Commit, Direction, KeyRange, Op, Scan, Space, Storage, Token};
+use support::fixture::{Fixture, json, number_of};
+use support::hooked::{Call, Calls, Hooked};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const PATIENCE: Duration = Duration::from_secs(60);

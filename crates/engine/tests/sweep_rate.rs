@@ -1,12 +1,12 @@
 //! How much processor time expiry takes. One test in one process, since it looks at the time of the process.
 
-mod common;
+mod support;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::Fixture;
 use quire_storage_local::{LocalOptions, LocalStorage};
+use support::fixture::Fixture;
 
 const KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 

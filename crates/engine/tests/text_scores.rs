@@ -1,11 +1,11 @@
 //! Scores of texts from a full-text index: the same rows as if every item was read, byte for byte, and found without
 //! doing so.
 
-mod common;
+mod support;
 
-use common::{Fixture, Random, json, pk, request};
 use quire_engine::{Page, PageRequest, Scope};
 use quire_value::Value;
+use support::fixture::{Fixture, Random, json, pk, request};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const TEXTS: &str = r#""indexingPolicy":{"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/text/?"}],

@@ -1,15 +1,15 @@
 //! ORDER BY VectorDistance from vector indexes: exact ones give the answer of a scan, whatever is written between
 //! queries, and approximate ones nearly so.
 
-mod common;
+mod support;
 
-use common::{Fixture, Random, json, pk, request};
 use quire_engine::{Page, PageRequest, Precondition, Scope, VectorIndexStatus};
 use quire_resource::ResourceId;
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
 use quire_value::{Limits, Value, text};
 use std::sync::Arc;
+use support::fixture::{Fixture, Random, json, pk, request};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 

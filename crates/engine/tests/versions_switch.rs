@@ -1,21 +1,19 @@
 //! All versions are switched on while a container is written to: from the place where they begin none is missing.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod common;
-#[path = "common/hooked.rs"]
-mod hooked;
+mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 
-use common::{FakeClock, Fixture, json, options};
-use hooked::{Call, Calls, Hooked};
 use quire_engine::{
     ChangesRequest, Container, Engine, EngineError, FeedMode, FeedStart, PageRequest, Precondition,
 };
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_value::Value;
+use support::fixture::{FakeClock, Fixture, json, options};
+use support::hooked::{Call, Calls, Hooked};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 

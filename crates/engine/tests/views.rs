@@ -1,8 +1,6 @@
 //! Views: what a source has, cut down and under another key, whatever happens to either.
 
-mod common;
-#[path = "common/hooked.rs"]
-mod hooked;
+mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::{Fixture, Random, json, pk, request, text_of};
-use hooked::{Call, Hooked};
 use quire_engine::{
     BatchOperation, BatchVerb, ChangesRequest, Container, Engine, EngineError, FeedMode, FeedStart,
     IndexingDirective, PageRequest, Precondition, Scope, ViewState, WriteItem, WriteKind, verify,
@@ -20,6 +16,8 @@ use quire_storage::fault::{FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Op, Space};
 use quire_value::{Limits, Object, Value, text};
+use support::fixture::{Fixture, Random, json, pk, request, text_of};
+use support::hooked::{Call, Hooked};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -587,7 +585,7 @@ fn a_view_that_is_too_far_behind_is_filled_again() {
     calls.set_hook(move |call| {
         let is_item =
             |op: &Op| matches!(op, Op::Put { space: Space(1), .. } | Op::Delete { space: Space(1), .. });
-        let is_views = std::thread::current().name() == Some("quire-views");
+        let is_views = matches!(std::thread::current().name(), Some("quire-views" | "quire-jobs"));
         if let Call::Commit(commit) = call
             && is_views
             && broken.load(Ordering::SeqCst)

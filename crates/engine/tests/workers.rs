@@ -1,17 +1,15 @@
 //! Background work goes on after panics and failures, and says when it does not.
 
-mod common;
-#[path = "common/hooked.rs"]
-mod hooked;
+mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Fixture, json};
-use hooked::{Call, Hooked};
 use quire_engine::{Precondition, WorkerState, WorkerStatus};
 use quire_storage::memory::MemoryStorage;
+use support::fixture::{Fixture, json};
+use support::hooked::{Call, Hooked};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const ITEMS: u8 = 1;
@@ -37,7 +35,12 @@ fn prefix(container: &quire_engine::Container) -> [u8; 4] {
 }
 
 /// Breaks scans of one container's items by the worker with this name, for as long as it is told to.
-fn break_scans(calls: &hooked::Calls, container: [u8; 4], thread: &'static str, is_broken: Arc<AtomicBool>) {
+fn break_scans(
+    calls: &support::hooked::Calls,
+    container: [u8; 4],
+    thread: &'static str,
+    is_broken: Arc<AtomicBool>,
+) {
     calls.set_hook(move |call| {
         let is_worker = std::thread::current().name() == Some(thread);
         if let Call::Visit(scan) = call
@@ -67,7 +70,7 @@ fn an_index_build_that_panics_is_tried_again_and_holds_up_no_other() {
     fixture.engine.catalog().create_container("db", &json(&other), None).expect("created");
     fixture.create(r#"{"id":"1","pk":"p"}"#).expect("created");
     let is_broken = Arc::new(AtomicBool::new(true));
-    break_scans(&calls, prefix(&fixture.container), "quire-index-builds", Arc::clone(&is_broken));
+    break_scans(&calls, prefix(&fixture.container), "quire-jobs", Arc::clone(&is_broken));
     let progress = |id: &str| fixture.engine.catalog().container("db", id).expect("there").index_progress();
     for id in ["c", "other"] {
         let definition = json(&format!(r#"{{"id":"{id}","partitionKey":{HASH}}}"#));
@@ -78,14 +81,14 @@ fn an_index_build_that_panics_is_tried_again_and_holds_up_no_other() {
             .expect("replaced");
     }
     wait_until("the other container has its indexes", || progress("other") == 100);
-    wait_until("the build has panicked twice", || status(&fixture, "index-builds").panics >= 2);
-    let failing = status(&fixture, "index-builds");
+    wait_until("the build has panicked twice", || status(&fixture, "jobs").panics >= 2);
+    let failing = status(&fixture, "jobs");
     assert_eq!((failing.state, failing.failing_parts), (WorkerState::Running, 1));
     assert!(failing.last_error.is_some_and(|error| error.contains("by design")));
     assert!(progress("c") < 100);
     is_broken.store(false, Ordering::SeqCst);
     wait_until("the container has its indexes", || progress("c") == 100);
-    wait_until("nothing fails any more", || status(&fixture, "index-builds").failing_parts == 0);
+    wait_until("nothing fails any more", || status(&fixture, "jobs").failing_parts == 0);
 }
 
 #[test]
@@ -93,6 +96,6 @@ fn every_worker_is_listed_and_runs() {
     let fixture = Fixture::new("");
     let workers = fixture.engine.workers();
     let names: Vec<_> = workers.iter().map(|worker| worker.name).collect();
-    assert_eq!(names, ["reclaim", "jobs", "index-builds", "vector-indexes", "sweep", "views", "split"]);
+    assert_eq!(names, ["catalog", "jobs", "vector-indexes", "sweep", "views", "split"]);
     assert!(workers.iter().all(|worker| worker.state == WorkerState::Running && worker.failures == 0));
 }

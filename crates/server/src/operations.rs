@@ -5,6 +5,7 @@
 //! row, so they cannot differ. A combination that no row names is refused: nothing is allowed by default.
 
 use hyper::{HeaderMap, Method};
+use quire_engine::JobControl;
 use quire_engine::ScriptKind::StoredProcedure;
 
 use crate::admin::AdminRoute::{self, Authority, Endpoint, Quire};
@@ -400,7 +401,20 @@ CreateFault: POST Quire(["faults"]),                                            
 DeleteFaults: DELETE Quire(["faults"]),                                                         WriteServer, Memory => admin::faults::delete_all(call);
 DeleteFault: DELETE Quire(["faults", id]),                                                      WriteServer, Memory => admin::faults::delete(call, id);
 
+ListJobs: GET Quire(["jobs"]),                                                                  ReadServer,  Read => admin::jobs::list(call).await;
+ReadJob: GET Quire(["jobs", id]),                                                               ReadServer,  Read => admin::jobs::read(call, id).await;
+PauseJob: POST Quire(["jobs", id, "pause"]),                                                    WriteServer, Write => admin::jobs::control(call, id, JobControl::Pause).await;
+ResumeJob: POST Quire(["jobs", id, "resume"]),                                                  WriteServer, Write => admin::jobs::control(call, id, JobControl::Resume).await;
+CancelJob: POST Quire(["jobs", id, "cancel"]),                                                  WriteServer, Write => admin::jobs::control(call, id, JobControl::Cancel).await;
+UndoJob: POST Quire(["jobs", id, "undo"]),                                                      WriteServer, Write => admin::jobs::control(call, id, JobControl::Undo).await;
+
 RunTransaction: POST Quire(["dbs", database, "transaction"]),                                   WriteServer, Write => admin::transaction::run(call, database).await;
+ReadModel: GET Quire(["dbs", database, "model"]),                                               ReadServer,  Memory => admin::model::read(call, database);
+PutModel: PUT Quire(["dbs", database, "model"]),                                                WriteServer, Write => admin::model::put(call, database).await;
+DeleteModel: DELETE Quire(["dbs", database, "model"]),                                          WriteServer, Write => admin::model::delete(call, database).await;
+ReadModelStatus: GET Quire(["dbs", database, "model", "status"]),                               ReadServer,  Read => admin::model::status(call, database).await;
+CheckModel: POST Quire(["dbs", database, "model", "check"]),                                    WriteServer, Write => admin::model::check(call, database).await;
+RepairModel: POST Quire(["dbs", database, "model", "repair"]),                                  WriteServer, Write => admin::model::repair(call, database).await;
 ReadView: GET Quire(["dbs", database, "colls", container, "view"]),                             ReadServer,  Read => admin::views::status(call, database, container).await;
 RebuildView: POST Quire(["dbs", database, "colls", container, "view", "rebuild"]),              WriteServer, Write => admin::views::rebuild(call, database, container).await;
 ListPartitions: GET Quire(["dbs", database, "colls", container, "partitions"]),                 ReadServer,  Read => admin::partitions::list(call, database, container).await;

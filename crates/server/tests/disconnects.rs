@@ -2,7 +2,7 @@
 //! served by the pool and by threads, over TLS and over HTTP/2.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../engine/tests/common/hooked.rs"]
+#[path = "../../engine/tests/support/hooked.rs"]
 mod hooked;
 mod support;
 

@@ -97,7 +97,19 @@ const OPERATIONS: &str = "
 /_quire/faults                  POST    any                     write-server
 /_quire/faults                  DELETE  any                     write-server
 /_quire/faults/1                DELETE  any                     write-server
+/_quire/jobs                    GET     any                     read-server
+/_quire/jobs/j-1                GET     any                     read-server
+/_quire/jobs/j-1/pause          POST    any                     write-server
+/_quire/jobs/j-1/resume         POST    any                     write-server
+/_quire/jobs/j-1/cancel         POST    any                     write-server
+/_quire/jobs/j-1/undo           POST    any                     write-server
 /_quire/dbs/d/transaction       POST    any                     write-server
+/_quire/dbs/d/model             GET     any                     read-server
+/_quire/dbs/d/model             PUT     any                     write-server
+/_quire/dbs/d/model             DELETE  any                     write-server
+/_quire/dbs/d/model/status      GET     any                     read-server
+/_quire/dbs/d/model/check       POST    any                     write-server
+/_quire/dbs/d/model/repair      POST    any                     write-server
 /_quire/dbs/d/colls/c/view      GET     any                     read-server
 /_quire/dbs/d/colls/c/view/rebuild       POST  any              write-server
 /_quire/dbs/d/colls/c/partitions         GET   any              read-server
@@ -459,7 +471,12 @@ impl Try<'_> {
         let new = format!("new-{counter}");
         let query = "SELECT * FROM c";
         if harmless && self.verb == "POST" && !names.contains(&"query") && !names.contains(&"plan") {
-            return if self.path.ends_with("/sprocs/s") { "[true]".to_owned() } else { String::new() };
+            return match () {
+                () if self.path.ends_with("/sprocs/s") => "[true]".to_owned(),
+                // A job would go on after the answer: this one is not started.
+                () if self.path.contains("/model/") => "[]".to_owned(),
+                () => String::new(),
+            };
         }
         if names.contains(&"batch") {
             let create = json!([{"operationType": "Create", "partitionKey": json!([key]).to_string(), "resourceBody": {"id": new, "pk": key}}]);

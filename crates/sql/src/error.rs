@@ -18,9 +18,17 @@ pub enum SqlError {
     /// A user-defined function failed.
     #[error("the user-defined function 'udf.{name}' failed: {message}")]
     UserFunction { name: String, message: String },
-    /// Only while calls are collected: a call of a user-defined function has no value yet.
-    #[error("a call of a user-defined function has no value yet")]
+    /// Only while calls are collected: a user-defined function was not called yet, or an item of another container not read.
+    #[error("a call has no value yet")]
     CallPending,
+    /// Rows that are not items cannot get what follows from them.
+    #[error(
+        "links can be followed from rows that are whole items: SELECT * or SELECT VALUE with the alias of the container"
+    )]
+    FollowNeedsItems,
+    /// Items of other containers could not be read; the links know why.
+    #[error("links could not be followed: {message}")]
+    FollowFailed { message: String },
     #[error("the query needs more than {what}")]
     Budget { what: &'static str },
     #[error("the query needs more memory than the {} that one query may use", mebibytes(*.bytes_max))]

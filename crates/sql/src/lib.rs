@@ -47,7 +47,9 @@ pub use self::exec::{
     Environment, RankStatistics, SortRecord, SortedRecords, Sorter, StepLimit, fused_scores,
     rank_contribution,
 };
-pub use self::functions::UserFunctions;
+pub use self::functions::{
+    Externals, FOLLOWED_MEMBER, FollowCall, LinkDirection, LinkShape, LinkStep, Links, UserFunctions,
+};
 pub use self::limits::{
     Allowance, Cancellation, MemoryPool, MemoryUse, Meter, QueryMemory, QueryTemp, Reservation, Spend,
     TempFile, TempSpace, TempUse,

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use quire_resource::ContainerDefinition;
 use quire_sql::functions::TextStatistics;
 use quire_sql::{
-    Allowance, Environment, Item, Parameters, Query, RankStatistics, Schema, Spend, SqlError, UserFunctions,
+    Allowance, Environment, Externals, Item, Parameters, Query, RankStatistics, Schema, Spend, SqlError,
+    UserFunctions,
 };
 use quire_value::{Value, text};
 
@@ -151,7 +152,7 @@ fn call(text: &str) -> Result<String, SqlError> {
     let query = Query::compile_for(text, &Parameters::default(), schema)?
         .with_environment(Environment { allowance, ..Environment::default() });
     let items = [r#"{"id": "1", "n": 4}"#, r#"{"id": "2", "n": "x"}"#, r#"{"id": "3"}"#].map(value);
-    Ok(Value::Array(query.rows_with_functions(&Numbers, &items)?).to_json())
+    Ok(Value::Array(query.rows_with(Externals::functions(&Numbers), &items)?).to_json())
 }
 
 #[test]
@@ -244,7 +245,7 @@ fn calls_are_collected() {
         let functions = BatchedFunctions::default();
         let schema = Schema::default().with_functions(&functions);
         let query = Query::compile_for(text, &Parameters::default(), schema).expect(text);
-        let evaluator = query.start_with_functions(&functions).expect(text);
+        let evaluator = query.start_with(Externals::functions(&functions)).expect(text);
         for _ in 0..rounds {
             functions.used.borrow_mut().clear();
             items.iter().for_each(|item| evaluator.collect_calls(&Item::value(item)));
@@ -255,8 +256,8 @@ fn calls_are_collected() {
                 .drain()
                 .for_each(|(key, count)| *run.entry(key).or_default() += count);
         }
-        let rows = query.rows_with_functions(&functions, &items).expect(text);
-        assert_eq!(rows, query.rows_with_functions(&Numbers, &items).expect(text), "{text}");
+        let rows = query.rows_with(Externals::functions(&functions), &items).expect(text);
+        assert_eq!(rows, query.rows_with(Externals::functions(&Numbers), &items).expect(text), "{text}");
         assert_eq!(functions.not_collected.get(), 0, "{text}");
     }
 }

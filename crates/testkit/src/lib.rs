@@ -7,6 +7,7 @@ pub mod hostile; // scripts that mean harm
 pub mod http; // a signing client on a blocking socket
 pub mod interpreter; // a second interpreter of queries, to judge the first by
 pub mod isolation; // whether a serial order explains what clients saw
+pub mod links; // links over items in memory
 pub mod live; // a server process
 pub mod model; // what a declared model must have made of items
 pub mod qt; // `.qt` files: queries and what comes out

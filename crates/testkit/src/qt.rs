@@ -6,6 +6,8 @@
 //! items                                 one item per line, in force until the next `items`
 //! parameters                            one JSON object, `{"@name": value}`, likewise
 //! computed                              one `{"name": …, "query": …}` per line, likewise
+//! items NAME                            items of another container, in force until the next `items NAME`
+//! links                                 one link of a model per line, likewise; the queries' own container is `items`
 //! query   text  ----  rows              one JSON value per line
 //! error   text  ----  what is wrong     one line per diagnostic
 //! plan    text  ----  the query plan    as a client that asks for one gets it
@@ -14,6 +16,7 @@
 //! The part after `----` is refreshed with `UPDATE=1`. Queries run through a [`Runner`], so that the same files check the
 //! language alone, the engine, and a server behind HTTP.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -37,6 +40,10 @@ pub struct Setup {
     pub items: Vec<Value>,
     pub parameters: Vec<(String, Value)>,
     pub computed: Vec<(String, String)>,
+    /// Other containers, for links.
+    pub others: BTreeMap<String, Vec<Value>>,
+    /// As a model declares them.
+    pub links: Vec<Value>,
 }
 
 /// Every `.qt` file below a folder, in order.
@@ -119,8 +126,12 @@ impl Block<'_> {
             "items" => setup.items = self.values()?,
             "parameters" => setup.parameters = members(self.value()?)?,
             "computed" => setup.computed = self.values()?.into_iter().map(computed).collect::<Result<_>>()?,
+            "links" => setup.links = self.values()?,
             "query" | "error" | "plan" => return self.compare(setup, runner, outcome),
-            other => bail!("{other:?} is no kind of block"),
+            other => match other.strip_prefix("items ") {
+                Some(name) => _ = setup.others.insert(name.to_owned(), self.values()?),
+                None => bail!("{other:?} is no kind of block"),
+            },
         }
         for line in &self.body {
             outcome.updated.push_str(line);

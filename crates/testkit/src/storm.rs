@@ -9,5 +9,6 @@ pub mod check; // what the feeds must have told
 mod client; // requests that outlive the server
 mod follower; // a reader of the change feed
 mod model; // what is there, as its writer knows
+pub mod models; // declarations that come and go
 pub mod run; // writers, followers, changes of the container, kills
 mod writer; // writes, and queries that must agree

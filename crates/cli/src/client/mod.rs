@@ -120,7 +120,12 @@ impl Client {
 
     /// A refused key, a wrong clock or an unknown host is an error; every other answer is for the caller.
     pub async fn post(&mut self, post: Post<'_>) -> Result<Answer> {
-        let request = self.signed(post)?;
+        self.send(Method::POST, post).await
+    }
+
+    /// The same of any method.
+    pub async fn send(&mut self, method: Method, post: Post<'_>) -> Result<Answer> {
+        let request = self.signed(method, post)?;
         let answer = self.connection.send(request).await?;
         match refusal(&answer, &self.connection.endpoint, &self.key_origin) {
             Some(refusal) => Err(refusal.into()),
@@ -128,16 +133,19 @@ impl Client {
         }
     }
 
-    fn signed(&self, post: Post<'_>) -> Result<Request<Full<Bytes>>> {
+    fn signed(&self, method: Method, post: Post<'_>) -> Result<Request<Full<Bytes>>> {
         let date = httpdate::fmt_http_date(UNIX_EPOCH + now());
-        let text = format!("post\n{}\n{}\n{}\n\n", post.resource_type, post.link, date.to_lowercase());
+        let verb = method.as_str().to_lowercase();
+        let text = format!("{verb}\n{}\n{}\n{}\n\n", post.resource_type, post.link, date.to_lowercase());
         let signature = STANDARD.encode(hmac::sign(&self.key, text.as_bytes()));
         let token = format!("type=master&ver=1.0&sig={signature}")
             .replace('+', "%2b")
             .replace('/', "%2f")
             .replace('=', "%3d")
             .replace('&', "%26");
-        let mut request = Request::post(post.path)
+        let mut request = Request::builder()
+            .method(method)
+            .uri(post.path)
             .header("host", &self.connection.endpoint.authority)
             .header("authorization", token)
             .header("x-ms-date", date)

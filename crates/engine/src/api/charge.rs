@@ -10,6 +10,7 @@
 //! | replace, upsert of an existing  | twice the create                                                        |
 //! | page of a list or query         | 2.5 p + 0.065 loaded + 0.001 index rows + 0.1 returned + 0.3 per MB returned |
 //! | call of a user-defined function | 0.01, as a part of its page                                             |
+//! | item that is followed           | its read, as a part of its page or read; 1 for one that is not there     |
 //! | run of a procedure or trigger   | 1, and what its reads, pages and writes cost by themselves               |
 //! | refused, not found, not modified | 1                                                                      |
 
@@ -33,6 +34,19 @@ const PAGE_PER_CALL: f64 = 0.01;
 /// One run of a procedure or trigger; what it asks of the database comes on top.
 pub(crate) const SCRIPT: f64 = 1.0;
 
+/// What a page followed along links.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FollowCost {
+    /// Blocks of items whose links were looked at together.
+    pub blocks: u64,
+    /// What was looked up, and the items that were there.
+    pub keys: u64,
+    pub items: u64,
+    pub charge: f64,
+    /// Items that the rows of the page have.
+    pub sent: u64,
+}
+
 /// What a page read, for metrics and charge.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
@@ -43,6 +57,8 @@ pub(crate) struct Cost {
     pub index_rows: u64,
     /// Of user-defined functions.
     pub calls: u64,
+    /// Items of other containers.
+    pub follow: FollowCost,
     pub compile: Duration,
     pub plan: Duration,
     pub index: Duration,
@@ -68,7 +84,8 @@ pub(crate) fn page(cost: &Cost, returned: usize, bytes_returned: usize) -> f64 {
     let read = PAGE_PER_LOADED * cost.items as f64 + PAGE_PER_INDEX_ROW * cost.index_rows as f64;
     let partitions = PAGE_PER_PARTITION * cost.partitions.max(1) as f64;
     let calls = PAGE_PER_CALL * cost.calls as f64;
-    rounded(partitions + read + calls + PAGE_PER_RETURNED * returned as f64 + PAGE_PER_MB * megabytes)
+    let returned = PAGE_PER_RETURNED * returned as f64 + PAGE_PER_MB * megabytes;
+    rounded(partitions + read + calls + cost.follow.charge + returned)
 }
 
 fn kilobytes(bytes: usize) -> f64 {

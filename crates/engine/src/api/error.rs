@@ -1,6 +1,6 @@
 //! Everything that can go wrong, as a caller can act on it.
 
-use quire_model::ModelInvalid;
+use quire_model::{ItemError, ModelInvalid};
 use quire_resource::{ContainerError, NameError, PartitionKeyError, ThroughputError, TtlError};
 use quire_sql::SqlError;
 use quire_storage::StorageError;
@@ -30,9 +30,23 @@ pub enum EngineError {
     PreconditionFailed,
     #[error(transparent)]
     ModelInvalid(#[from] ModelInvalid),
+    /// a write that the model of its database refuses
+    #[error(transparent)]
+    RefusedByModel(#[from] ItemError),
+    /// a model names the container meanwhile: the write is made under it; never an answer
+    #[error("the container has got a model")]
+    UnderModel,
     /// a container that the model of its database names cannot be deleted
     #[error("the container {container:?} is part of the model of its database")]
     ModelInUse { container: String },
+    /// no link of this name leads from, or reversed to, the container
+    #[error("there is no link {link:?} that can be followed from the container {container:?}")]
+    UnknownLink { link: String, container: String },
+    /// the index of the link is not complete
+    #[error("the link {link:?} cannot be followed: it {}", if *.is_building { "is still being built" } else { "could not be built" })]
+    LinkNotReady { link: String, is_building: bool },
+    #[error("more than 1,000 items or 4 MB follow from one item")]
+    FollowTooLarge,
     /// a job that cannot be paused, resumed, cancelled or undone
     #[error("the job {id:?} cannot be {control}: {why}")]
     JobRefuses { id: String, control: &'static str, why: &'static str },
@@ -165,6 +179,7 @@ impl EngineError {
                 EngineError::ResourceNotFound { kind, id: id.clone() }
             }
             EngineError::PartitionMoved => EngineError::PartitionMoved,
+            EngineError::RefusedByModel(error) => EngineError::RefusedByModel(error.clone()),
             EngineError::PartitionGone { id } => EngineError::PartitionGone { id: id.clone() },
             EngineError::Corrupt { what } => EngineError::Corrupt { what: what.clone() },
             EngineError::ItemTooLarge { bytes, bytes_max } => {

@@ -4,6 +4,7 @@ mod cancel; // ending work that nobody waits for
 pub(crate) mod charge; // what requests cost
 mod error; // everything that can go wrong
 mod feed; // reading the change feed
+mod follow; // chains of links to follow
 mod items; // single items
 mod model; // models of databases
 mod options; // what an engine is opened with
@@ -16,10 +17,14 @@ pub use cancel::Cancel;
 pub use error::EngineError;
 pub(crate) use error::corrupt;
 pub use feed::{Changes, ChangesRequest, FeedMode, FeedStart};
+pub use follow::{FollowRequest, FollowStep};
 pub use items::{
     Answer, IndexingDirective, ItemRead, ItemWritten, PartitionInfo, Position, ReadItem, WriteItem, WriteKind,
 };
-pub use model::{ModelCondition, ModelResource, ModelWritten};
+pub use model::{
+    BuildProgress, CheckModel, DeclarationStatus, DryRunEstimates, LastCheck, ModelCondition, ModelDryRun,
+    ModelResource, ModelStatus, ModelWritten, PendingFanOut,
+};
 pub use options::{Clock, Options, QueryMemoryLimits, ScriptOptions};
 pub use pages::{
     CONTINUATION_BYTES_MAX, Crossing, Page, PageRequest, QueryMetrics, ResumeFilter, ResumeValue, Scope,
@@ -28,7 +33,7 @@ pub use plan::{PlannedQuery, QueryRange};
 pub use resource::{Migrate, Precondition, Resource, ScriptKind};
 pub use scripts::{ExecuteProcedure, ExecuteSystemProcedure, ProcedureDone, ScriptFailure, SystemAddress};
 // Parts of `EngineError` and of requests that callers must name.
-pub use quire_model::{Difference, ModelError, ModelInvalid, Warning};
+pub use quire_model::{Difference, ItemError, ModelError, ModelInvalid, Problem as ModelProblem, Warning};
 pub use quire_script::{
     Isolation as ScriptIsolation, Limits as ScriptLimits, Position as ScriptPosition, ScriptError,
 };

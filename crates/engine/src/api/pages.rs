@@ -5,7 +5,7 @@ use quire_sql::{IndexMetrics, Reservation};
 use quire_value::Value;
 use quire_value::hash::ValueHash;
 
-use super::Cancel;
+use super::{Cancel, FollowRequest};
 
 /// Which items a feed or query covers.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +49,10 @@ pub struct PageRequest {
     pub explain: bool,
     /// Says in [`Page::index_metrics`] which indexes serve the query and which would.
     pub index_metrics: bool,
+    /// Rows are items and get what follows from them as a last member.
+    pub follow: Option<FollowRequest>,
+    /// False: whoever asks may not read other containers.
+    pub may_follow: bool,
     pub cancel: Cancel,
 }
 
@@ -67,6 +71,8 @@ impl Default for PageRequest {
             index_preferred: false,
             explain: false,
             index_metrics: false,
+            follow: None,
+            may_follow: true,
             cancel: Cancel::default(),
         }
     }
@@ -105,6 +111,8 @@ pub struct Page {
     /// The plan as text, with estimated and actual rows, when the request asked for it.
     pub explain: Option<String>,
     pub index_metrics: Option<IndexMetrics>,
+    /// Items of other containers that the rows have.
+    pub followed: u64,
     /// What the rows hold of the memory for queries, for as long as they are there.
     pub memory: Option<Reservation>,
 }

@@ -1,17 +1,30 @@
 //! Work that nobody waits for, each kind on a thread of its own ([`Worker`]).
 
+mod builds; // making what declarations of models maintain
+mod catalog_work; // what the catalog leaves to do becomes jobs
+pub(crate) mod checks; // whether items are what a model says
+mod drops; // removing the rows of what was deleted
+mod fan_outs; // what the change of a target means for many referrers
+pub(crate) mod follower; // what is made of the versions of a container
 pub(crate) mod index_builds; // bringing items up to date after a change of policy
 mod jobs; // running jobs that clients watch
-mod reclaim; // removing the rows of what was deleted
+mod key_deletes; // removing the items of deleted partition keys
+pub(crate) mod repairs; // writing what a model says
 pub(crate) mod split; // one partition becomes two
-mod sweep; // removing expired items, items of deleted keys, old versions
+mod sweep; // removing expired items, old versions
 pub(crate) mod vector_indexes; // building vector indexes, and what has changed since
 pub(crate) mod views; // containers maintained from others
 mod worker; // a thread that goes on after errors and panics
 
+pub(crate) use builds::Builds;
+pub(crate) use catalog_work::CatalogWork;
+pub(crate) use checks::Checks;
+pub(crate) use drops::Drops;
+pub(crate) use fan_outs::FanOuts;
 pub(crate) use index_builds::IndexBuilds;
 pub(crate) use jobs::JobRunner;
-pub(crate) use reclaim::Reclaim;
+pub(crate) use key_deletes::KeyDeletes;
+pub(crate) use repairs::Repairs;
 pub(crate) use sweep::Sweep;
 pub(crate) use vector_indexes::VectorIndexes;
 pub(crate) use worker::{Interrupted, Next, Turn, Work, Worker};

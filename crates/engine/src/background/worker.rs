@@ -144,8 +144,9 @@ impl<W: Work> Worker<W> {
         &self.work
     }
 
-    pub fn wake(&self) {
-        self.signal.wake();
+    /// For jobs that do a part of the work.
+    pub fn shared_work(&self) -> Arc<W> {
+        Arc::clone(&self.work)
     }
 
     /// A paused worker begins no round and ends the current one at its next check.
@@ -279,7 +280,11 @@ impl Turn<'_> {
 
     /// Forgets the failures of parts that are not there any more.
     pub fn retain_parts(&self, is_there: impl Fn(u64) -> bool) {
-        self.health.lock().parts.retain(|part, _| is_there(*part));
+        // Not while the lock is held: whoever is asked may hold locks of its own, and ask about a part under them.
+        let parts: Vec<u64> = self.health.lock().parts.keys().copied().collect();
+        let gone: Vec<u64> = parts.into_iter().filter(|part| !is_there(*part)).collect();
+        let mut health = self.health.lock();
+        gone.iter().for_each(|part| drop(health.parts.remove(part)));
     }
 }
 
@@ -389,7 +394,7 @@ mod tests {
         let status = worker.status();
         assert_eq!((status.state, status.failures, status.panics), (WorkerState::Running, 2, 1));
         assert_eq!(status.last_error, None);
-        worker.wake();
+        worker.signal.wake();
         wait_until(|| worker.rounds() == 2);
     }
 
@@ -417,6 +422,19 @@ mod tests {
         let status = worker.status();
         assert_eq!((status.state, status.failing_parts), (WorkerState::Running, 1));
         worker.health.lock().parts.clear();
+    }
+
+    /// Jobs are asked whether they are there, and ask whether they wait, under a lock of their own.
+    #[test]
+    fn parts_are_asked_about_without_the_lock() {
+        let worker = start(|_, turn| {
+            turn.part(1, || Err::<(), _>(EngineError::Overloaded.into()))?;
+            turn.retain_parts(|part| turn.is_waiting(part));
+            turn.retain_parts(|part| !turn.is_waiting(part));
+            Ok(Next::Woken)
+        });
+        wait_until(|| worker.rounds() == 1);
+        assert_eq!(worker.status().failing_parts, 0);
     }
 
     #[test]

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use parking_lot::MutexGuard;
 use quire_resource::{ContainerDefinition, ResourceId};
 use quire_storage::{Commit, Guard, Op, Position};
 use quire_value::Object;
@@ -23,6 +22,7 @@ use crate::jobs::PreparedJob;
 use crate::partition::PartitionSet;
 use crate::store::keys::{CATALOG, CATALOG_PARTITION, Counts, counts as counts_key, partition_id};
 use crate::store::{PartitionLayout, Sent, guarded_commit, send};
+use crate::sync::MutexGuard;
 
 /// What the one change at a time knows beside the state.
 pub(super) struct Writer {
@@ -129,7 +129,9 @@ impl Catalog {
         let mut change = self.change()?;
         change.state.jobs.remove(&job);
         change.delete_key(keys::job_key(job));
-        change.commit()
+        change.commit()?;
+        self.forget_dropped(job);
+        Ok(())
     }
 
     /// Finishes the commit that a former change left unresolved.
@@ -265,7 +267,9 @@ impl Change<'_> {
         }
     }
 
+    /// Something is deleted whose rows are still there.
     pub fn add_job(&mut self, job: Job) {
+        self.catalog.note_dropped(job);
         let key = keys::job_key(job);
         let value = row::encode_job(&key);
         self.state.jobs.insert(job);

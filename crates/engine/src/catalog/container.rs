@@ -1,16 +1,18 @@
 //! An open container: what the catalog says about it, and the partitions that hold its items.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
-use quire_resource::{ContainerDefinition, PartitionKey};
+use quire_resource::{ContainerDefinition, PartitionKey, ResourceId};
 use quire_storage::Snapshot;
-use quire_value::Path;
+use quire_value::{Object, Path};
 use ring::digest;
 
 use crate::api::{EngineError, PartitionInfo, Position, Resource};
+use crate::catalog::state::State;
 use crate::catalog::{ContainerScripts, RoutedKey};
 use crate::indexes::Indexes;
+use crate::jobs::{NewJob, Owner};
 use crate::partition::{Partition, PartitionSet};
 use crate::runtime::Shared;
 
@@ -26,6 +28,8 @@ pub struct Container {
     pub(crate) partitions: Arc<PartitionSet>,
     /// Shared with the container's other definitions, as the partitions are.
     pub(crate) scripts: Arc<ArcSwap<ContainerScripts>>,
+    /// The catalog that it is in.
+    pub(crate) catalog: Weak<ArcSwap<State>>,
 }
 
 impl Container {
@@ -73,6 +77,28 @@ impl Container {
         self.scripts.load_full()
     }
 
+    /// A job that works on this container.
+    pub(crate) fn job(
+        &self,
+        kind: &'static str,
+        unit: &'static str,
+        about: Object,
+        payload: Vec<u8>,
+    ) -> NewJob {
+        let [database, container] = self.job_owners();
+        NewJob { kind, unit, database: Some(database), container: Some(container), about, payload }
+    }
+
+    /// The database and the container, as jobs name them.
+    pub(crate) fn job_owners(&self) -> [Owner; 2] {
+        let database = match self.database.rid {
+            ResourceId::Database(number) => number,
+            _ => unreachable!("a database has a database's rid"),
+        };
+        let container = Owner { number: self.number, name: self.definition.id.clone() };
+        [Owner { number: database, name: self.database.id.clone() }, container]
+    }
+
     /// Percent of a change of the indexing policy that is done; 100 when none is under way. Vector indexes are part of it
     /// until they have had all items.
     pub fn index_progress(&self) -> u8 {
@@ -107,6 +133,13 @@ impl Container {
     pub(crate) fn snapshot(&self, shared: &Shared) -> Result<Box<dyn Snapshot>, EngineError> {
         let snapshot = shared.storage.snapshot()?;
         if self.partitions.is_retired() { Err(self.not_found()) } else { Ok(snapshot) }
+    }
+
+    /// Another container of the same database, as it is now.
+    pub(crate) fn sibling(&self, number: u32) -> Option<Arc<Container>> {
+        let ResourceId::Container { database, .. } = self.resource.rid else { return None };
+        let rid = ResourceId::Container { database, container: number };
+        self.catalog.upgrade()?.load().database(database)?.containers.get(&rid).cloned()
     }
 
     pub(crate) fn not_found(&self) -> EngineError {

@@ -19,18 +19,18 @@ use crate::catalog::views::{VIEWS_MAX, follows, views_of};
 use crate::indexes::missing::MissingPath;
 use crate::indexes::vectors::Identity;
 use crate::indexes::{self, CountedIndexes, IndexEpochs, Indexes};
-use crate::partition::sequencer::{Prepared, Refused};
+use crate::partition::sequencer::{Prepared, until_taken};
 use crate::partition::{Partition, PartitionSet};
 use crate::runtime::Shared;
 use crate::store::PartitionLayout;
 use crate::store::keys::{self as keys_of_rows, CATALOG, Counts, VERSIONS_BEGIN_UNKNOWN, index_build};
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
 /// The top bit tells containers from users in a rid.
 const CONTAINER_NUMBER_MAX: u64 = (1 << 31) - 1;
 /// What the service gives to a container that asks for nothing and shares nothing.
 const DEFAULT_THROUGHPUT: Throughput = Throughput::Manual(400);
-/// A row that has to wait for other commits is sent again this often.
-const TRIES: u32 = 12;
 
 /// Which partition is to become two, and from where the second begins.
 pub(crate) struct Split<'a> {
@@ -72,7 +72,8 @@ impl Catalog {
         }
         let database = database.resource.clone();
         let (partitions, scripts) = (Arc::new(partitions), Arc::default());
-        let container = Container { resource, definition, database, number, partitions, scripts };
+        let catalog = Arc::downgrade(&self.state);
+        let container = Container { resource, definition, database, number, partitions, scripts, catalog };
         change.publish_container(container)
     }
 
@@ -164,6 +165,7 @@ impl Catalog {
             number: existing.number,
             partitions: existing.partitions.clone(),
             scripts: existing.scripts.clone(),
+            catalog: existing.catalog.clone(),
         })?;
         if begins {
             settle_versions(&self.shared, &container)?;
@@ -204,8 +206,11 @@ impl Catalog {
             number: existing.number,
             partitions: set,
             scripts: existing.scripts.clone(),
+            catalog: existing.catalog.clone(),
         });
         match published {
+            #[cfg(feature = "schedules")]
+            Ok(_) if is_put_back(Race::SplitParentNotMoved) => {}
             Ok(_) => held.set_moved(),
             // It happens, or has happened: whoever meets the parent waits for it.
             Err(EngineError::Unresolved) => {
@@ -355,8 +360,9 @@ impl Change<'_> {
         containers: impl IntoIterator<Item = &'a Arc<Container>>,
     ) -> Result<(), EngineError> {
         let containers: Vec<&Arc<Container>> = containers.into_iter().collect();
-        containers.iter().for_each(|container| container.partitions.retire());
-        let noted = containers.iter().try_for_each(|container| self.note_lsns(container));
+        let retired = containers.iter().try_for_each(|container| container.partitions.retire());
+        let noted =
+            retired.and_then(|()| containers.iter().try_for_each(|container| self.note_lsns(container)));
         let committed = noted.and_then(|()| self.commit());
         match committed {
             Ok(()) | Err(EngineError::Unresolved) => {}
@@ -393,7 +399,7 @@ pub(crate) fn settle_versions(shared: &Shared, container: &Container) -> Result<
     // One at a time: a beginning that was told of does not move.
     let settled = container.partitions.unless_retired(|| {
         let unsettled = unsettled(shared, container)?;
-        unsettled.into_iter().try_for_each(|(partition, key)| settle_versions_of(partition, &key))
+        unsettled.into_iter().try_for_each(|(partition, key)| settle_versions_of(shared, partition, &key))
     });
     settled.unwrap_or_else(|| Err(container.not_found()))
 }
@@ -415,21 +421,16 @@ fn unsettled<'a>(
     Ok(unsettled)
 }
 
-fn settle_versions_of(partition: &Partition, key: &[u8]) -> Result<(), EngineError> {
+fn settle_versions_of(shared: &Shared, partition: &Partition, key: &[u8]) -> Result<(), EngineError> {
     let sequencer = &partition.sequencer;
-    for _ in 0..TRIES {
+    until_taken(&shared.statistics, || {
         let generation = sequencer.generation();
         // Those that were prepared before all versions were kept are refused, or are in a group under way.
-        sequencer.pass_barrier();
+        sequencer.pass_barrier()?;
         let value = keys_of_rows::number_value(sequencer.lsn()?);
         let ops = vec![Op::Put { space: CATALOG, key: key.to_vec(), value }];
-        match sequencer.submit(Prepared::upkeep(generation, ops)) {
-            Ok(_) => return Ok(()),
-            Err(Refused::Failed(error)) => return Err(error),
-            Err(Refused::Stale) => {}
-        }
-    }
-    Err(EngineError::Overloaded)
+        sequencer.submit(Prepared::upkeep(generation, ops)).map(drop)
+    })
 }
 
 /// Ids that no partition of the container ever had: a partition that is gone is an ancestor of one that is there.

@@ -5,7 +5,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use quire_resource::{ContainerDefinition, ResourceId};
 use quire_storage::{KeyRange, Op, Position, Scan, Snapshot, Storage};
 
@@ -28,6 +27,7 @@ use crate::runtime::Shared;
 use crate::runtime::signals::CatalogWorkers;
 use crate::store::keys::{CATALOG, CATALOG_PARTITION, CONTAINER_SPACES};
 use crate::store::{Sent, fill_random, for_each_row, guarded_commit, scan, send, stored_definition};
+use crate::sync::Mutex;
 
 /// The store row; made, with a new secret, in a storage that has never been used.
 pub(crate) fn open_store(storage: &dyn Storage) -> Result<StoreRow, EngineError> {
@@ -98,17 +98,28 @@ impl Catalog {
             snapshot.get(CATALOG, &keys::COUNTERS)?.ok_or_else(|| corrupt("a store without counters"))?;
         let counters = Counters::decode(&keys::COUNTERS, &counters)?;
         let (state, scripts, commit_queues) = Default::default();
-        let mut loading = Loading { shared: &shared, commit_queues: &commit_queues, state, scripts, ts: 0 };
+        let catalog = Arc::<ArcSwap<State>>::default();
+        let mut loading = Loading {
+            shared: &shared,
+            commit_queues: &commit_queues,
+            catalog: &catalog,
+            state,
+            scripts,
+            ts: 0,
+        };
         loading.load(&*snapshot)?;
         let Loading { state, ts, .. } = loading;
+        catalog.store(Arc::new(state));
         let writer = Mutex::new(Writer { position, counters, ts, unresolved: None });
-        Ok(Catalog { state: ArcSwap::from_pointee(state), writer, shared, workers, commit_queues })
+        Ok(Catalog { state: catalog, writer, shared, workers, commit_queues, dropped: Mutex::default() })
     }
 }
 
 struct Loading<'a> {
     shared: &'a Arc<Shared>,
     commit_queues: &'a CommitQueues,
+    /// What containers know of the catalog.
+    catalog: &'a Arc<ArcSwap<State>>,
     state: State,
     /// By container.
     scripts: HashMap<ResourceId, ContainerScripts>,
@@ -196,7 +207,8 @@ impl Loading<'_> {
             partitions.set_vector_progress(progress(&definition, &states, u64::MAX));
         }
         let (partitions, scripts) = (Arc::new(partitions), Arc::default());
-        Ok(Container { resource, definition, database, number, partitions, scripts })
+        let catalog = Arc::downgrade(self.catalog);
+        Ok(Container { resource, definition, database, number, partitions, scripts, catalog })
     }
 }
 

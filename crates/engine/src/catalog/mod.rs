@@ -13,6 +13,7 @@ mod client_encryption_keys;
 mod container; // an open container: definition and partitions
 pub(crate) mod containers;
 mod databases;
+mod dropped; // names of what was dropped
 pub(crate) mod keys; // the catalog's keys
 mod load; // from rows to the state in memory
 pub(crate) mod model_row; // how models look
@@ -26,17 +27,19 @@ pub(crate) mod state; // the catalog in memory
 mod users;
 pub(crate) mod views; // which containers are views of which
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 
 use crate::api::{EngineError, Precondition, Resource};
 use crate::partition::sequencer::CommitQueues;
 use crate::runtime::Shared;
 use crate::runtime::signals::CatalogWorkers;
+use crate::sync::Mutex;
 use change::Writer;
-use state::{DatabaseEntry, State, UserEntry};
+use dropped::DroppedOwners;
+use state::{DatabaseEntry, Job, State, UserEntry};
 
 pub(crate) use load::{for_each_model, for_each_resource, is_empty, open_store, read_jobs, read_store};
 
@@ -49,12 +52,14 @@ pub(crate) use scripts::check_script;
 /// exists.
 pub struct Catalog {
     shared: Arc<Shared>,
-    state: ArcSwap<State>,
+    /// Containers find their siblings in it.
+    state: Arc<ArcSwap<State>>,
     writer: Mutex<Writer>,
     /// Woken when a change leaves something to do.
     workers: CatalogWorkers,
     /// By database.
     commit_queues: CommitQueues,
+    dropped: Mutex<HashMap<Job, DroppedOwners>>,
 }
 
 impl Catalog {

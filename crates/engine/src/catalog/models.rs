@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use quire_model::{Database, Difference, Model, ModelRules};
+use quire_model::{Database, Difference, Model, ModelRules, Warning};
 use quire_storage::Op;
 use quire_value::{Object, Value};
 
@@ -25,11 +25,18 @@ use crate::partition::PartitionSet;
 use crate::store::keys::CATALOG;
 
 const DECLARATION_NUMBER_MAX: u64 = u32::MAX as u64;
-/// The kind of job that builds declarations. Its payload is their numbers, 4 bytes each, little-endian.
+/// The kind of job that builds declarations: all those whose state names the job.
 pub(crate) const BUILD: &str = "build";
 
 /// A container, and what the model says of it from a commit on.
 pub(super) type ModelSwitch = (Arc<PartitionSet>, Option<Arc<ContainerModel>>);
+
+/// A valid model of a database, and what it would change.
+pub(crate) struct ParsedModel {
+    pub rules: Arc<ModelRules>,
+    pub difference: Difference,
+    pub warnings: Vec<Warning>,
+}
 
 impl Catalog {
     /// Before any was put, the empty one.
@@ -39,10 +46,30 @@ impl Catalog {
         Ok(resource(database))
     }
 
+    /// The model of a database by its name or rid; `None` where there is none.
+    pub(crate) fn named_model(&self, database: &str) -> Result<Option<Arc<DatabaseModel>>, EngineError> {
+        let state = self.state.load();
+        let database = state.databases.find(database).ok_or_else(|| not_found("database", database))?;
+        Ok(database.model.clone())
+    }
+
     /// The model of a database by its number; `None` where there is none.
     #[allow(dead_code, reason = "the build of declarations uses it")]
     pub(crate) fn database_model(&self, database: u32) -> Option<Arc<DatabaseModel>> {
         self.state.load().database(database)?.model.clone()
+    }
+
+    /// A model of a database that is not put: valid, and what it would change.
+    pub(crate) fn parse_model(
+        &self,
+        database: &DatabaseEntry,
+        body: &Value,
+    ) -> Result<ParsedModel, EngineError> {
+        let (model, warnings) = Model::parse(body, &self.checked_against(database))?;
+        let rules = ModelRules::new(&model, &as_database(database));
+        let rules = Arc::new(rules.map_err(|error| corrupt(error.to_string()))?);
+        let difference = difference(database.model.as_deref(), &model);
+        Ok(ParsedModel { rules, difference, warnings })
     }
 
     /// Every write that is answered after this has returned is made under the new model.
@@ -54,8 +81,9 @@ impl Catalog {
     ) -> Result<ModelWritten, EngineError> {
         let mut change = self.change()?;
         let database = change.database_with_model(database)?;
-        check(condition, &database)?;
+        check_condition(condition, &database)?;
         let (model, warnings) = Model::parse(body, &self.checked_against(&database))?;
+        check_supported(&model)?;
         let difference = difference(database.model.as_deref(), &model);
         if difference.is_nothing() {
             let (model, created, jobs) = (resource(&database), false, Vec::new());
@@ -75,7 +103,7 @@ impl Catalog {
     pub fn delete_model(&self, database: &str, condition: &ModelCondition) -> Result<(), EngineError> {
         let change = self.change()?;
         let database = change.database_with_model(database)?;
-        check(condition, &database)?;
+        check_condition(condition, &database)?;
         if database.model.is_none() {
             return Ok(());
         }
@@ -130,8 +158,7 @@ impl Catalog {
         change.switch_models(switches);
         change.commit()?;
         // What is answered from now on is of the new model.
-        sets.iter().for_each(|set| set.pass_barrier());
-        Ok(())
+        sets.iter().try_for_each(|set| set.pass_barrier())
     }
 
     fn checked_against<'a>(&self, database: &'a DatabaseEntry) -> Database<'a> {
@@ -210,6 +237,14 @@ impl Change<'_> {
         };
         let value = row.encode(&key);
         self.push_op(Op::Put { space: CATALOG, key, value });
+    }
+}
+
+/// What no write maintains is not accepted.
+fn check_supported(model: &Model) -> Result<(), EngineError> {
+    match model.windows.is_empty() {
+        true => Ok(()),
+        false => Err(EngineError::NotSupported { feature: "A window in a model".to_owned() }),
     }
 }
 
@@ -310,9 +345,13 @@ fn resource_of(model: &DatabaseModel) -> ModelResource {
     ModelResource { body: model.model().to_json(), etag, ts, revision }
 }
 
-fn check(condition: &ModelCondition, database: &DatabaseEntry) -> Result<(), EngineError> {
+pub(crate) fn check_condition(
+    condition: &ModelCondition,
+    database: &DatabaseEntry,
+) -> Result<(), EngineError> {
     let (current, exists) = (resource(database), database.model.is_some());
-    let matches = |tag: &str| if tag == "*" { exists } else { tag == current.etag };
+    let is_etag = |tag: &str| tag == current.etag || tag == current.etag.trim_matches('"');
+    let matches = |tag: &str| if tag == "*" { exists } else { is_etag(tag) };
     let fails = condition.if_match.as_deref().is_some_and(|tag| !matches(tag))
         || condition.if_none_match.as_deref().is_some_and(matches);
     if fails { Err(EngineError::PreconditionFailed) } else { Ok(()) }

@@ -168,6 +168,10 @@ impl State {
         self.offers.remove(&number)
     }
 
+    pub fn container(&self, number: u32) -> Option<&Arc<Container>> {
+        self.containers().find(|container| container.number == number)
+    }
+
     pub fn containers(&self) -> impl Iterator<Item = &Arc<Container>> {
         self.databases.iter().flat_map(|database| database.containers.iter())
     }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::{Answer, EngineError};
-use crate::catalog::Container;
+use crate::catalog::{Catalog, Container};
 use crate::engine::Engine;
+use crate::sync::sleep;
 
 /// One request is overtaken by so many splits at most.
 const RUNS_MAX: u32 = 8;
@@ -17,34 +18,46 @@ impl Engine {
     pub(crate) fn on_current<T>(
         &self,
         container: &Arc<Container>,
-        mut run: impl FnMut(&Arc<Container>) -> Answer<T>,
+        run: impl FnMut(&Arc<Container>) -> Answer<T>,
     ) -> Answer<T> {
-        let mut answer = run(container);
-        let mut container = Arc::clone(container);
-        for _ in 0..RUNS_MAX {
-            if !matches!(answer.result, Err(EngineError::PartitionMoved)) {
-                return answer;
-            }
-            container = match self.successor(&container) {
-                Ok(successor) => successor,
-                Err(error) => return Answer { result: Err(error), ..answer },
-            };
-            answer = run(&container);
-        }
-        answer
+        on_current(&self.catalog, container, run)
     }
 
     /// The container after the split that someone has just met.
     pub(crate) fn successor(&self, container: &Arc<Container>) -> Result<Arc<Container>, EngineError> {
-        for _ in 0..LOOKS_MAX {
-            // Waits for the one that is being published.
-            self.catalog.settle_unresolved()?;
-            let current = self.catalog.current(container).ok_or_else(|| container.not_found())?;
-            if !Arc::ptr_eq(&current.partitions, &container.partitions) {
-                return Ok(current);
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Err(EngineError::Overloaded)
+        successor(&self.catalog, container)
     }
+}
+
+pub(crate) fn on_current<T>(
+    catalog: &Catalog,
+    container: &Arc<Container>,
+    mut run: impl FnMut(&Arc<Container>) -> Answer<T>,
+) -> Answer<T> {
+    let mut answer = run(container);
+    let mut container = Arc::clone(container);
+    for _ in 0..RUNS_MAX {
+        if !matches!(answer.result, Err(EngineError::PartitionMoved)) {
+            return answer;
+        }
+        container = match successor(catalog, &container) {
+            Ok(successor) => successor,
+            Err(error) => return Answer { result: Err(error), ..answer },
+        };
+        answer = run(&container);
+    }
+    answer
+}
+
+fn successor(catalog: &Catalog, container: &Arc<Container>) -> Result<Arc<Container>, EngineError> {
+    for _ in 0..LOOKS_MAX {
+        // Waits for the one that is being published.
+        catalog.settle_unresolved()?;
+        let current = catalog.current(container).ok_or_else(|| container.not_found())?;
+        if !Arc::ptr_eq(&current.partitions, &container.partitions) {
+            return Ok(current);
+        }
+        sleep(Duration::from_millis(1));
+    }
+    Err(EngineError::Overloaded)
 }

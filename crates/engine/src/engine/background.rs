@@ -31,7 +31,7 @@ impl Engine {
     /// few without it. See [`Container::has_missing_rows`].
     pub fn keep_missing_rows(&self, container: &Container, path: &Path) {
         if container.partitions.want_missing(path) {
-            self.shared.workers.index_builds.wake();
+            self.shared.workers.catalog.wake();
         }
     }
 
@@ -42,7 +42,7 @@ impl Engine {
 
     /// Divides a partition into two, and says which. Requests that meet it meanwhile are run once more.
     pub fn split_partition(&self, container: &Arc<Container>, id: &str) -> Result<[u32; 2], EngineError> {
-        self.splits.work().splitter().split(container, id)
+        self.splits.work().request(container, id)
     }
 
     /// Why a partition that ought to be split by itself is not.

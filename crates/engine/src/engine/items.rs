@@ -5,9 +5,9 @@ use std::sync::Arc;
 use quire_resource::PartitionKey;
 
 use super::Engine;
-use crate::api::{Answer, EngineError, ItemRead, ItemWritten, ReadItem, WriteItem};
+use crate::api::{Answer, EngineError, FollowRequest, ItemRead, ItemWritten, ReadItem, WriteItem, charge};
 use crate::catalog::Container;
-use crate::{items, scripts};
+use crate::{items, maintain, query, scripts};
 
 impl Engine {
     pub fn write_item(&self, container: &Arc<Container>, write: WriteItem) -> Answer<ItemWritten> {
@@ -16,14 +16,34 @@ impl Engine {
             let write = write.clone();
             if is_scripted {
                 scripts::write_item(&self.shared, container, write)
+            } else if container.partitions.is_modelled() {
+                maintain::write::write_item(&self.shared, container, write)
             } else {
-                items::write::write_item(&self.shared, container, write)
+                let answer = items::write::write_item(&self.shared, container, write.clone());
+                match answer.result {
+                    Err(EngineError::UnderModel) => {
+                        maintain::write::write_item(&self.shared, container, write)
+                    }
+                    result => Answer { result, ..answer },
+                }
             }
         })
     }
 
     pub fn read_item(&self, container: &Arc<Container>, read: &ReadItem<'_>) -> Answer<ItemRead> {
         self.on_current(container, |container| items::read::read_item(&self.shared, container, read))
+    }
+
+    /// The item and what follows from it by these links, of one moment; also how many items that are.
+    pub fn read_item_followed(
+        &self,
+        container: &Arc<Container>,
+        read: &ReadItem<'_>,
+        follow: &FollowRequest,
+    ) -> Answer<(ItemRead, u64)> {
+        self.on_current(container, |container| {
+            query::follow::read_item_followed(&self.shared, &self.catalog, container, read, follow)
+        })
     }
 
     /// The same answer when it certainly needs no disk (a hit in the item cache); `None` otherwise.
@@ -42,6 +62,9 @@ impl Engine {
 
     /// All items of a complete partition key are gone when this returns; their rows go later.
     pub fn delete_partition_key(&self, container: &Arc<Container>, key: PartitionKey) -> Answer<()> {
+        if let Err(error) = maintain::check_key_delete(container) {
+            return Answer { charge: charge::REFUSED, position: None, result: Err(error) };
+        }
         self.on_current(container, |container| {
             items::key_delete::delete_key(&self.shared, container, key.clone())
         })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use crate::api::EngineError;
-use crate::jobs::{self, JobControl, JobStatus, JobWatch};
+use crate::jobs::{self, JobControl, JobCount, JobStatus, JobWatch};
 
 impl Engine {
     /// The newest first: all that are not finished, and the last 1,000 others.
@@ -15,6 +15,11 @@ impl Engine {
     pub fn job(&self, id: &str) -> Result<JobStatus, EngineError> {
         let found = id.parse().ok().map(|id| self.shared.jobs.status(id)).transpose()?.flatten();
         found.ok_or_else(|| jobs::not_found(id))
+    }
+
+    /// How many jobs there are, by kind and state: unfinished ones now, finished ones since the engine was opened.
+    pub fn job_counts(&self) -> Vec<JobCount> {
+        self.shared.jobs.counts()
     }
 
     /// Ready when the job is neither waiting nor running.

@@ -6,6 +6,7 @@ mod background; // control of background work
 mod feed; // the change feed, waiting for changes
 mod items; // single items
 mod jobs; // durable work
+mod model; // models of databases
 mod pages; // lists and queries
 mod scripts; // stored procedures
 mod transactions; // batches, transactions over items of a database
@@ -15,20 +16,24 @@ use std::sync::Arc;
 use quire_storage::Storage;
 
 use crate::api::{EngineError, Options};
-use crate::background::split::{Splits, Splitter};
+use crate::background::split::{SplitJobs, Splits, Splitter};
 use crate::background::views::Views;
-use crate::background::{IndexBuilds, JobRunner, Reclaim, Sweep, VectorIndexes, Worker, WorkerStatus};
+use crate::background::{
+    Builds, CatalogWork, Checks, Drops, FanOuts, IndexBuilds, JobRunner, KeyDeletes, Repairs, Sweep,
+    VectorIndexes, Worker, WorkerStatus,
+};
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
+use crate::jobs::JobKind;
 use crate::runtime::Shared;
+use crate::runtime::signals::Signal;
 use crate::store::watched::Watched;
 
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
     pub(crate) catalog: Arc<Catalog>,
-    reclaim: Worker<Reclaim>,
+    catalog_work: Worker<CatalogWork>,
     jobs: Worker<JobRunner>,
-    index_builds: Worker<IndexBuilds>,
     vector_indexes: Worker<VectorIndexes>,
     sweep: Worker<Sweep>,
     views: Views,
@@ -47,32 +52,41 @@ impl Engine {
         let workers = shared.workers.clone();
         let catalog = Arc::new(Catalog::open(Arc::clone(&shared), workers.clone())?);
         let views = Views::start(Arc::clone(&shared), Arc::clone(&catalog))?;
-        let (backup, reclaim) = (Arc::clone(&watched), workers.reclaim);
-        let reclaim = Reclaim::start(Arc::clone(&shared), Arc::clone(&catalog), backup, reclaim)?;
-        let index_builds =
-            IndexBuilds::start(Arc::clone(&shared), Arc::clone(&catalog), workers.index_builds)?;
+        let drops = Drops::new(Arc::clone(&shared), Arc::clone(&catalog), Arc::clone(&watched));
+        let (drops, index_builds) =
+            (Arc::new(drops), Arc::new(IndexBuilds::new(Arc::clone(&shared), Arc::clone(&catalog))));
         let vector_indexes =
             VectorIndexes::start(Arc::clone(&shared), Arc::clone(&catalog), workers.vector_indexes)?;
-        let sweep = Sweep::start(Arc::clone(&shared), Arc::clone(&catalog))?;
+        let signal = Arc::<Signal>::default();
+        let sweep = Sweep::start(Arc::clone(&shared), Arc::clone(&catalog), Arc::clone(&signal))?;
+        let key_deletes = Arc::new(KeyDeletes::new(Arc::clone(&shared), Arc::clone(&catalog), signal));
         let splitter = Splitter {
             shared: Arc::clone(&shared),
             catalog: Arc::clone(&catalog),
             watched: Arc::clone(&watched),
         };
         let splits = Splits::start(splitter)?;
-        let jobs = JobRunner::start(&shared.jobs, Vec::new())?;
-        Ok(Engine {
-            shared,
-            catalog,
-            reclaim,
-            jobs,
+        let kinds: Vec<Arc<dyn JobKind>> = vec![
+            Arc::<Drops>::clone(&drops),
+            Arc::<IndexBuilds>::clone(&index_builds),
+            Arc::<KeyDeletes>::clone(&key_deletes),
+            Arc::new(SplitJobs::new(splits.shared_work())),
+            Arc::new(views.fills()),
+            Arc::new(Builds::new(&shared, &catalog)),
+            Arc::new(FanOuts::new(&shared, &catalog)),
+            Arc::new(Checks::new(&shared, &catalog)),
+            Arc::new(Repairs::new(&shared, &catalog)),
+        ];
+        let jobs = JobRunner::start(&shared.jobs, kinds)?;
+        let catalog_work = CatalogWork {
+            catalog: Arc::clone(&catalog),
+            jobs: Arc::clone(&shared.jobs),
+            drops,
             index_builds,
-            vector_indexes,
-            sweep,
-            views,
-            splits,
-            watched,
-        })
+            key_deletes,
+        };
+        let catalog_work = catalog_work.start(workers.catalog)?;
+        Ok(Engine { shared, catalog, catalog_work, jobs, vector_indexes, sweep, views, splits, watched })
     }
     /// Databases, containers, scripts, users, permissions, client encryption keys, offers, models.
     pub fn catalog(&self) -> &Catalog {
@@ -93,9 +107,8 @@ impl Engine {
         Ok(self.shared.storage.close()?)
     }
     fn stop_workers(&self) {
-        self.reclaim.stop();
+        self.catalog_work.stop();
         self.jobs.stop();
-        self.index_builds.stop();
         self.vector_indexes.stop();
         self.sweep.stop();
         self.views.stop();
@@ -104,9 +117,8 @@ impl Engine {
     /// Whether background work gets on.
     pub fn workers(&self) -> Vec<WorkerStatus> {
         vec![
-            self.reclaim.status(),
+            self.catalog_work.status(),
             self.jobs.status(),
-            self.index_builds.status(),
             self.vector_indexes.status(),
             self.sweep.status(),
             self.views.worker_status(),
@@ -128,8 +140,7 @@ impl Engine {
     /// Figures for `/_quire/metrics`, by name: group commit, storage, compaction, cache, reclaim backlog.
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
         let mut figures = self.shared.statistics();
-        figures.extend(self.reclaim.work().statistics());
-        figures.extend(self.index_builds.work().statistics());
+        figures.extend(self.catalog_work.work().statistics());
         figures.extend(self.vector_indexes.work().statistics());
         figures.extend(self.sweep.work().statistics());
         figures.push(("sweep_rounds", self.sweep.rounds()));

@@ -10,6 +10,7 @@ use crate::api::{Answer, Cancel, EngineError, Page, PageRequest, PlannedQuery, S
 use crate::catalog::Container;
 use crate::query;
 use crate::query::client_plan::planned;
+use crate::query::follow::PageLinks;
 use crate::query::functions::PageFunctions;
 use crate::runtime::allowance;
 
@@ -26,7 +27,7 @@ impl Engine {
         request: &PageRequest,
     ) -> Answer<Page> {
         self.on_current(container, |container| {
-            query::query_items(&self.shared, container, text, parameters, request)
+            query::query_items(&self.shared, &self.catalog, container, text, parameters, request)
         })
     }
 
@@ -52,7 +53,8 @@ impl Engine {
     ) -> Result<PlannedQuery, EngineError> {
         let allowance = allowance::of_page(&self.shared, cancel);
         let functions = PageFunctions::of(&self.shared, container, &allowance);
-        let schema = Schema::of(&container.definition).with_functions(&functions);
+        let links = PageLinks::new(&self.shared, Some(&self.catalog), container, &allowance);
+        let schema = Schema::of(&container.definition).with_functions(&functions).with_links(&links);
         let query = Query::compile_within(text, parameters, schema, &allowance)?;
         planned(container, &query, scope)
     }

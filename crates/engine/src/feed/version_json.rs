@@ -47,6 +47,10 @@ pub(super) fn write_version(
     if version.kind == VersionKind::Expire {
         metadata.set("timeToLiveExpired", true);
     }
+    if !version.maintained_by.is_empty() {
+        let names: Vec<Value> = version.maintained_by.split(',').map(Value::from).collect();
+        metadata.set("maintainedBy", names);
+    }
     if version.current.is_empty() {
         let row = Row::parse(version.previous)?;
         metadata.set("id", row.id()?);

@@ -18,6 +18,7 @@ const SYSTEM_BYTES: usize = 256;
 const ATTACHMENTS: &str = "attachments/";
 
 /// A valid item, system properties removed.
+#[derive(Clone)]
 pub(crate) struct Body {
     pub item: Item,
     pub id: String,

@@ -4,7 +4,6 @@
 //! before it has a smaller LSN and every later one a larger; ids and unique values are free at once.
 
 use std::ops::Bound;
-use std::time::Duration;
 
 use quire_resource::PartitionKey;
 use quire_storage::{KeyRange, Op, Scan, Snapshot};
@@ -12,13 +11,14 @@ use quire_storage::{KeyRange, Op, Scan, Snapshot};
 use super::logical_partition::LogicalPartition;
 use crate::api::{Answer, EngineError, charge, corrupt};
 use crate::catalog::Container;
-use crate::partition::sequencer::{Prepared, Refused};
+use crate::partition::sequencer::{Prepared, until_taken};
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode};
 use crate::store::item_row::Row;
 use crate::store::{for_each_row, keys, scan};
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
-const TRIES: u32 = 12;
 /// Item rows that are looked at together, at least.
 const PAGE_ROWS_MIN: usize = 100;
 const PAGE_BYTES: usize = 4 << 20;
@@ -39,10 +39,7 @@ fn mark(shared: &Shared, home: &LogicalPartition<'_>) -> Result<(), EngineError>
     let mut locks = LockSet::default();
     home.add_lock(&shared.locks, &mut locks, Mode::Exclusive);
     let _held = shared.locks.take(&locks)?;
-    for tried in 0..TRIES {
-        if tried > 1 {
-            std::thread::sleep(Duration::from_millis(1 << (tried - 1).min(6)));
-        }
+    let marked = until_taken(&shared.statistics, || {
         let generation = sequencer.generation();
         let lsn = sequencer.lsn()?;
         let key = keys::deleted_key(container.number, &home.place.epk, lsn);
@@ -52,17 +49,19 @@ fn mark(shared: &Shared, home: &LogicalPartition<'_>) -> Result<(), EngineError>
             logical_partitions: [home.name(&shared.locks)].into_iter().collect(),
             ..Prepared::upkeep(generation, ops)
         };
-        match sequencer.submit(prepared) {
-            Ok(_) => {
-                container.partitions.change_deleted_keys(|keys| keys.insert(home.encoded_key.clone(), lsn));
-                return Ok(());
-            }
-            Err(Refused::Stale) => shared.statistics.retry(),
-            Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => return Err(container.not_found()),
-            Err(Refused::Failed(error)) => return Err(error),
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::MarkBeforeSync) {
+            container.partitions.change_deleted_keys(|keys| keys.insert(home.encoded_key.clone(), lsn));
         }
-    }
-    Err(EngineError::Overloaded)
+        sequencer.submit(prepared)?;
+        container.partitions.change_deleted_keys(|keys| keys.insert(home.encoded_key.clone(), lsn));
+        shared.workers.catalog.wake();
+        Ok(())
+    });
+    marked.map_err(|error| match error {
+        EngineError::ResourceNotFound { .. } => container.not_found(),
+        error => error,
+    })
 }
 
 /// A partition key whose items are gone up to an LSN, for whoever removes them.

@@ -19,7 +19,7 @@ use crate::indexes::{IndexChange, IndexId, Indexes, RowSet};
 use crate::partition::sequencer::{ItemPut, Prepared};
 use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
-use crate::store::item_row::{Draft, Indexing, Row};
+use crate::store::item_row::{ClientVersion, Draft, Indexing, Row};
 use crate::store::keys;
 use crate::store::version_row::{Before, Deleted};
 
@@ -53,6 +53,16 @@ pub(crate) struct NewVersion<'b> {
     pub tuples: &'b [Tuple],
     pub indexed: Indexed,
     pub own_etag: Option<u128>,
+    /// `None`: a client wrote it.
+    pub maintained: Option<Maintained>,
+}
+
+/// Of a version that maintenance wrote.
+pub(crate) struct Maintained {
+    /// Names of the declarations that made it, with commas between them.
+    pub by: Box<str>,
+    /// The last version that a client wrote, where that has to be known.
+    pub client: Option<ClientVersion>,
 }
 
 impl Indexed {
@@ -61,6 +71,11 @@ impl Indexed {
         let rows = indexing.has_rows.then(|| indexes.new_rows(item, rid));
         let values = rows.as_ref().map_or(0, |rows| rows.scalars);
         Indexed { indexing, rows, values }
+    }
+
+    /// As the client asked.
+    pub fn directive(&self) -> IndexingDirective {
+        self.indexing.directive
     }
 }
 
@@ -185,7 +200,8 @@ impl<'a> Rows<'a> {
     }
 
     fn put(&mut self, rid: u64, old: Option<&Row<'_>>, version: NewVersion<'_>) -> Result<(), EngineError> {
-        let NewVersion { id_key, body, indexed, own_etag, .. } = version;
+        let NewVersion { id_key, body, indexed, own_etag, maintained, .. } = version;
+        let (maintained_by, client) = maintained.map_or((None, None), |own| (Some(own.by), own.client));
         self.touched.push(id_key.to_vec());
         let ttl = self.ttl_of(body);
         let draft = Draft {
@@ -195,6 +211,7 @@ impl<'a> Rows<'a> {
             ttl,
             json_bytes: body.json_bytes,
             own_etag,
+            client,
             partition_key: &self.home.encoded_key,
             item: body.item.as_bytes(),
         };
@@ -202,7 +219,7 @@ impl<'a> Rows<'a> {
         let row = draft.encode();
         let indexes = self.index(rid, old, indexed)?;
         let version = self.keeps_versions().then(|| old.map(before));
-        self.puts.push(ItemPut { rid, row, ttl_seconds, expiry_before, indexes, version });
+        self.puts.push(ItemPut { rid, row, ttl_seconds, expiry_before, indexes, version, maintained_by });
         Ok(())
     }
 

@@ -12,6 +12,8 @@ use crate::memory::answers::CachedItem;
 use crate::runtime::Shared;
 use crate::store::item_row::Row;
 use crate::store::keys;
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, put_back_or};
 
 pub(crate) fn read_item(shared: &Shared, container: &Container, read: &ReadItem<'_>) -> Answer<ItemRead> {
     let mut position = None;
@@ -53,6 +55,8 @@ fn find(
     let not_found = || EngineError::ItemNotFound { id: read.id.to_owned() };
     let moment = container.moment(shared);
     let snapshot = container.snapshot(shared)?;
+    #[cfg(feature = "schedules")]
+    let moment = put_back_or(Race::MarksAfterSnapshot, moment, || container.moment(shared));
     let rid = snapshot.get(keys::LOOKUPS, &id_key)?.ok_or_else(not_found)?;
     let rid = keys::number(&rid).ok_or_else(|| corrupt("id row"))?;
     let bytes = snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;

@@ -110,6 +110,11 @@ fn remove_from(
     let generation = partition.sequencer.generation();
     let moment = container.moment(shared);
     let rules = container.partitions.write_rules();
+    if rules.model.is_some() {
+        // It has got one just now.
+        removal.later.extend(targets.iter().map(|target| target.rid));
+        return Ok(());
+    }
     let snapshot = shared.storage.snapshot()?;
     let rids: Vec<u64> = targets.iter().map(|target| target.rid).collect();
     let id_keys: Vec<&[u8]> = targets.iter().map(|target| target.id_key.as_slice()).collect();

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use quire_model::IfMatch;
 use quire_resource::PartitionKey;
+use quire_storage::Snapshot;
 use quire_value::{Item, Node};
 
 use super::body::{Body, Links, Stamped};
@@ -21,11 +23,15 @@ use crate::api::{Answer, Cancel, EngineError, IndexingDirective, ItemWritten, Wr
 use crate::catalog::{Container, canonical};
 use crate::indexes::Indexes;
 use crate::items::prepare::{Indexed, NewVersion, Rows};
+use crate::items::visibility::Moment;
 use crate::partition::Partition;
 use crate::partition::sequencer::{Prepared, Refused, Written};
 use crate::runtime::locks::{LockSet, Mode, Protects};
 use crate::runtime::{Shared, allowance};
 use crate::store::item_row::{Row, Stamp};
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, unless};
+use crate::sync::sleep;
 
 /// A write whose ground moved under it is prepared again this often.
 const TRIES: u32 = 12;
@@ -78,6 +84,17 @@ pub(crate) enum Attempt {
         id_keys: Vec<Vec<u8>>,
         tuples: Vec<Vec<u8>>,
     },
+    /// A model names the container: see `maintain`.
+    UnderModel,
+}
+
+/// What a write of a modelled container found, before anything is made of it.
+pub(crate) struct Looked {
+    /// What is stored under its id, and whether clients see it.
+    pub there: Option<Stored>,
+    pub is_live: bool,
+    /// Of a replace that gives the item another id: what nobody sees any more under that one.
+    pub taken: Option<Stored>,
 }
 
 pub(crate) struct Plan {
@@ -87,8 +104,8 @@ pub(crate) struct Plan {
 
 #[derive(Clone, Copy)]
 pub(crate) struct Planned {
-    rid: u64,
-    created: bool,
+    pub rid: u64,
+    pub created: bool,
     pub charge: f64,
 }
 
@@ -150,11 +167,12 @@ impl<'a> Request<'a> {
         self.add_locks(shared, &mut locks);
         for tried in 0..TRIES {
             if tried > 1 {
-                std::thread::sleep(Duration::from_millis(1 << (tried - 1).min(6)));
+                sleep(Duration::from_millis(1 << (tried - 1).min(6)));
             }
             let held = shared.locks.take(&locks)?;
             let plan = match self.attempt(shared)? {
                 Attempt::Ready(plan) => plan,
+                Attempt::UnderModel => return Err(EngineError::UnderModel),
                 Attempt::Lock { id_keys, tuples } => {
                     let items = id_keys.iter().map(|key| Protects::Item(key));
                     for what in items.chain(tuples.iter().map(|tuple| Protects::UniqueTuple(tuple))) {
@@ -165,6 +183,8 @@ impl<'a> Request<'a> {
                     continue;
                 }
             };
+            #[cfg(feature = "schedules")]
+            let held = unless(Race::LockReleasedBeforeSync, held);
             match self.partition().sequencer.submit(plan.prepared) {
                 Ok(written) => {
                     drop(held);
@@ -259,6 +279,9 @@ impl<'a> Request<'a> {
         let container = home.container;
         let generation = home.place.partition.sequencer.generation();
         let rules = container.partitions.write_rules();
+        if rules.model.is_some() {
+            return Ok(Attempt::UnderModel);
+        }
         let moment = container.moment(shared);
         let snapshot = container.snapshot(shared)?;
         let stored = home.find(&*snapshot, &self.id_key)?;
@@ -323,6 +346,88 @@ impl<'a> Request<'a> {
         Ok(Attempt::Ready(plan))
     }
 
+    /// Of a modelled container, under the locks: existence, preconditions, and the body of a patch.
+    pub fn look(
+        &mut self,
+        shared: &Shared,
+        snapshot: &dyn Snapshot,
+        moment: &Moment,
+        if_match_mode: IfMatch,
+    ) -> Result<Looked, EngineError> {
+        let home = &self.home;
+        let container = home.container;
+        let there = home.find(snapshot, &self.id_key)?;
+        let found = there.as_ref().map(Stored::parse).transpose()?;
+        let live = found.filter(|(_, row)| !container.is_gone(row, moment));
+        let live = home.check_existence(self.verb, &self.id, live)?;
+        if let Some((_, row)) = &live {
+            let is_enough = |etag: &&str| if_match_mode == IfMatch::Client && row.is_since_client(etag);
+            let if_match = self.if_match.as_deref().filter(|etag| !is_enough(etag));
+            check_precondition((if_match, self.if_none_match.as_deref()), &row.stamp.etag())?;
+        }
+        if let (Some((rid, row)), Some(patch)) = (&live, &self.patch) {
+            let body = patched(shared, home, patch, (row.node()?, *rid, row.stamp), self.want_body)?;
+            self.tuples = home.tuples(body.item.root());
+            self.body = Some(body);
+        }
+        let taken = match &self.renamed {
+            Some((_, id_key)) => home.find(snapshot, id_key)?,
+            None => None,
+        };
+        let found = taken.as_ref().map(Stored::parse).transpose()?;
+        if let (Some((id, _)), Some((_, row))) = (&self.renamed, &found)
+            && !container.is_gone(row, moment)
+        {
+            home.check_existence(Verb::Create, id, found)?;
+        }
+        let is_live = live.is_some();
+        Ok(Looked { there, is_live, taken })
+    }
+
+    /// Items that nobody sees any more and that hold a unique tuple of the new version.
+    pub fn in_the_way(
+        &self,
+        snapshot: &dyn Snapshot,
+        moment: &Moment,
+        looked: &Looked,
+    ) -> Result<Vec<Stored>, EngineError> {
+        let own = [&looked.there, &looked.taken].map(|stored| stored.as_ref().map(|stored| stored.rid));
+        self.home.check_unique(snapshot, &self.tuples, moment, &|rid| own.contains(&Some(rid)))
+    }
+
+    /// The child id of an item that is created, however often it is prepared.
+    pub fn new_rid(&mut self) -> Result<u64, EngineError> {
+        let rid = match self.new_rid {
+            Some(rid) => rid,
+            None => self.home.place.new_rid(self.home.container)?,
+        };
+        self.new_rid = Some(rid);
+        Ok(rid)
+    }
+
+    /// What is to be stored; `None` for a delete.
+    pub fn body(&self) -> Option<&Body> {
+        self.body.as_ref()
+    }
+
+    pub fn key(&self) -> &PartitionKey {
+        &self.home.place.key
+    }
+
+    /// Keys of the id rows that the item has and gets.
+    pub fn id_keys(&self) -> (&[u8], &[u8]) {
+        let after = self.renamed.as_ref().map_or(&self.id_key, |(_, id_key)| id_key);
+        (&self.id_key, after)
+    }
+
+    pub fn tuples(&self) -> &[Tuple] {
+        &self.tuples
+    }
+
+    pub fn directive(&self) -> IndexingDirective {
+        self.directive
+    }
+
     fn plan(
         &self,
         indexes: &Indexes,
@@ -361,20 +466,31 @@ impl<'a> Request<'a> {
         let values = indexed.values;
         let id_key = self.renamed.as_ref().map_or(&self.id_key, |(_, id_key)| id_key);
         let (id_key, tuples) = (id_key.as_slice(), self.tuples.as_slice());
-        (NewVersion { id_key, body, tuples, indexed, own_etag: None }, values)
+        (NewVersion { id_key, body, tuples, indexed, own_etag: None, maintained: None }, values)
     }
 
-    pub fn answer(self, shared: &Shared, planned: Planned, written: Written) -> ItemWritten {
+    pub fn answer(mut self, shared: &Shared, planned: Planned, written: Written) -> ItemWritten {
+        let json = self.body.take().map_or(Vec::new(), |body| body.json);
+        self.answer_with(shared, planned, (written, 0), json)
+    }
+
+    /// `json` is what was stored, where the answer is to have it.
+    pub fn answer_with(
+        self,
+        shared: &Shared,
+        planned: Planned,
+        (written, ordinal): (Written, u16),
+        mut json: Vec<u8>,
+    ) -> ItemWritten {
         let Planned { rid, created, .. } = planned;
         let stamp = Stamp {
             incarnation: shared.incarnation,
             partition: self.home.place.partition.layout.id,
             lsn: written.lsn,
-            ordinal: 0,
+            ordinal,
             ts: written.ts,
             own_etag: None,
         };
-        let mut json = self.body.map_or(Vec::new(), |body| body.json);
         let etag = if self.verb == Verb::Delete { String::new() } else { stamp.etag() };
         if !json.is_empty() {
             Links::new(self.home.container).complete(&mut json, rid, &stamp, &etag);

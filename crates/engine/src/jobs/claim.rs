@@ -65,6 +65,17 @@ impl<'a> Claim<'a> {
         }
     }
 
+    /// Whether a client has paused or cancelled the job: a step of several commits ends between two of them.
+    pub fn is_held(&self) -> bool {
+        self.hold() != Some(Hold::None)
+    }
+
+    /// How far the job is with its last step, which has no checkpoint of its own: shown when it has ended.
+    pub fn complete(&mut self, done: u64) {
+        self.checkpoint.done = done.max(self.checkpoint.done);
+        self.checkpoint.total = Some(self.checkpoint.done);
+    }
+
     /// Commits an advance, and rows that no partition has.
     pub fn commit(&mut self, advance: Advance, mut ops: Vec<Op>) -> Result<(), EngineError> {
         ops.push(advance.op(&*self.jobs.storage.snapshot()?)?);
@@ -81,7 +92,12 @@ impl<'a> Claim<'a> {
     /// Rows that end the job, to be part of its last commit; [`Claim::finished`] and [`Step::Committed`] follow. Only of kinds
     /// that clients cannot stop: a client that pauses the job would write its row again.
     pub fn finish_ops(&self, outcome: &Outcome) -> Vec<Op> {
-        self.jobs.end_ops(self.id, outcome)
+        self.jobs.end_ops(self.id, outcome, Some(&self.checkpoint))
+    }
+
+    /// Commits those rows by themselves.
+    pub fn commit_end(&self, ops: Vec<Op>) -> Result<(), EngineError> {
+        self.jobs.commit(ops)
     }
 
     /// That commit is durable.
@@ -118,10 +134,13 @@ impl<'a> Claim<'a> {
                 Some(Hold::None) => {}
                 Some(Hold::Cancelling) => {
                     kind.cancel(self)?;
-                    self.jobs.end(self.id, &Outcome::Cancelled)?;
+                    self.jobs.end(self.id, &Outcome::Cancelled, None)?;
                     return Ok(());
                 }
-                Some(Hold::Paused | Hold::Blocked { .. }) | None => return Ok(()),
+                Some(Hold::Paused | Hold::Blocked { .. }) | None => {
+                    kind.release(self.id);
+                    return Ok(());
+                }
             }
             match kind.step(self)? {
                 Step::More => {}
@@ -145,7 +164,7 @@ impl<'a> Claim<'a> {
             Step::Blocked { error, result } => return self.block(Hold::Blocked { error, result }),
             Step::More | Step::Rest(_) | Step::Committed => return Ok(()),
         };
-        self.jobs.end(self.id, &outcome)
+        self.jobs.end(self.id, &outcome, Some(&self.checkpoint))
     }
 
     fn block(&self, hold: Hold) -> Result<(), EngineError> {

@@ -5,7 +5,7 @@ use quire_storage::{Op, Storage};
 
 use super::id::JobId;
 use super::registry::Jobs;
-use super::row::Outcome;
+use super::row::{Checkpoint, Outcome};
 use crate::api::{EngineError, corrupt};
 use crate::store::Sequence;
 use crate::store::keys::{self, CATALOG};
@@ -62,9 +62,14 @@ impl Jobs {
     }
 
     /// Ends a job in a commit by itself.
-    pub(super) fn end(&self, id: JobId, outcome: &Outcome) -> Result<(), EngineError> {
+    pub(super) fn end(
+        &self,
+        id: JobId,
+        outcome: &Outcome,
+        reached: Option<&Checkpoint>,
+    ) -> Result<(), EngineError> {
         let _one = self.controlling.lock();
-        self.commit(self.end_ops(id, outcome))?;
+        self.commit(self.end_ops(id, outcome, reached))?;
         self.ended(id, outcome);
         Ok(())
     }

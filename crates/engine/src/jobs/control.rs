@@ -39,13 +39,17 @@ impl Jobs {
         if status.state.is_finished() {
             return Err(refused("it is finished"));
         }
-        let can_stop = self.kind(&status.kind).is_none_or(|kind| kind.can_stop());
-        if control != JobControl::Resume && !can_stop {
+        let is_possible = self.kind(&status.kind).is_none_or(|kind| match control {
+            JobControl::Pause => kind.can_pause(),
+            JobControl::Cancel => kind.can_cancel(),
+            JobControl::Resume | JobControl::Undo => true,
+        });
+        if !is_possible {
             return Err(refused("jobs of its kind cannot be"));
         }
         if control == JobControl::Cancel && self.kind(&status.kind).is_none() {
             // Nobody runs it, so nobody is in it.
-            self.end(id, &Outcome::Cancelled)?;
+            self.end(id, &Outcome::Cancelled, None)?;
             return Ok(id);
         }
         self.set(id, control)?;
@@ -64,6 +68,9 @@ impl Jobs {
         };
         self.commit(vec![row::put_body(id, &body, &next)])?;
         self.registry.lock().set_hold(id, next);
+        if let Some(kind) = self.kind(&body.kind) {
+            kind.release(id);
+        }
         self.wake();
         self.changed();
         Ok(())

@@ -27,10 +27,21 @@ pub(crate) trait JobKind: Send + Sync {
         true
     }
 
+    fn can_pause(&self) -> bool {
+        self.can_stop()
+    }
+
+    fn can_cancel(&self) -> bool {
+        self.can_stop()
+    }
+
     /// A client has cancelled the job, and it is about to end: puts in order what it leaves. May come again.
     fn cancel(&self, _claim: &mut Claim<'_>) -> Result<(), EngineError> {
         Ok(())
     }
+
+    /// The job does not run for now: what the kind keeps of it in memory goes.
+    fn release(&self, _job: JobId) {}
 
     /// Takes back what a job has done: the job that does so.
     fn undo(&self, _job: JobId) -> Result<Option<JobId>, EngineError> {

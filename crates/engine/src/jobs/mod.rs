@@ -25,5 +25,5 @@ pub(crate) use control::not_found;
 pub(crate) use id::JobId;
 pub(crate) use kind::{JobKind, Step};
 pub(crate) use registry::{Jobs, PreparedJob};
-pub(crate) use row::{JobBody, NewJob, Owner, is_job_key, restored_row};
-pub use status::{JobProgress, JobState, JobStatus, JobWatch};
+pub(crate) use row::{JobBody, NewJob, Outcome, Owner, is_job_key, restored_row, unfinished_job};
+pub use status::{JobCount, JobProgress, JobState, JobStatus, JobWatch};

@@ -3,8 +3,8 @@
 //! Jobs of one container, or of a database as a whole, form a queue; queues take turns, and one job of a queue runs at a time.
 //! So a container with ten thousand jobs delays another one by one slice.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -16,6 +16,7 @@ use super::commit::JobNumbers;
 use super::id::JobId;
 use super::kind::JobKind;
 use super::row::{self, Checkpoint, FinishedJob, Hold, JobBody, NewJob, Outcome};
+use super::status::{JobCount, JobState};
 use crate::api::{Clock, EngineError, corrupt};
 use crate::store::keys::{self, CATALOG, JobRow};
 use crate::store::{Sequence, Watchers, for_each_row, scan};
@@ -28,14 +29,17 @@ pub(crate) struct Jobs {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) registry: Mutex<Registry>,
+    /// Jobs that are not finished, for those who must not wait for the registry.
+    pub(super) unfinished: AtomicUsize,
     pub(super) sequence: Sequence,
     /// Held while the row of a job is written that is not finished, so that one that ended does not come back.
     pub(super) controlling: Mutex<()>,
     pub(super) watchers: Watchers,
     numbers: JobNumbers,
     kinds: OnceLock<Kinds>,
-    steps: AtomicU64,
-    ended: [AtomicU64; 3],
+    slices: AtomicU64,
+    /// Since this engine was opened.
+    ended: Mutex<BTreeMap<(String, JobState), u64>>,
 }
 
 /// What the jobs of this version do, and how those who do it are told of something to do.
@@ -108,13 +112,14 @@ impl Jobs {
             storage,
             clock,
             registry: Mutex::default(),
+            unfinished: AtomicUsize::new(0),
             sequence: Sequence::new(keys::JOB_SEQUENCE),
             controlling: Mutex::new(()),
             watchers: Watchers::default(),
             numbers: JobNumbers::default(),
             kinds: OnceLock::new(),
-            steps: AtomicU64::new(0),
-            ended: Default::default(),
+            slices: AtomicU64::new(0),
+            ended: Mutex::default(),
         }
     }
 
@@ -137,7 +142,10 @@ impl Jobs {
     }
 
     pub fn add(&self, job: PreparedJob) {
-        self.registry.lock().insert(job.id, job.body, Hold::None, Checkpoint::default());
+        let mut registry = self.registry.lock();
+        registry.insert(job.id, job.body, Hold::None, Checkpoint::default());
+        self.unfinished.store(registry.jobs.len(), Ordering::Relaxed);
+        drop(registry);
         self.wake();
     }
 
@@ -145,9 +153,15 @@ impl Jobs {
     pub fn create(&self, new: NewJob) -> Result<JobId, EngineError> {
         let job = self.prepare(new)?;
         let id = job.id;
+        self.create_prepared(job)?;
+        Ok(id)
+    }
+
+    /// The same where the number of the job had to be known before.
+    pub fn create_prepared(&self, job: PreparedJob) -> Result<(), EngineError> {
         self.commit(vec![job.op()])?;
         self.add(job);
-        Ok(id)
+        Ok(())
     }
 
     /// A commit with a job in it has an unknown outcome, or had one that is known now: the rows say which jobs there are.
@@ -186,6 +200,7 @@ impl Jobs {
             }
         }
         registry.finished = finished;
+        self.unfinished.store(registry.jobs.len(), Ordering::Relaxed);
         drop(registry);
         self.changed();
         Ok(())
@@ -193,6 +208,13 @@ impl Jobs {
 
     pub(super) fn kind(&self, name: &str) -> Option<&Arc<dyn JobKind>> {
         self.kinds.get()?.kinds.iter().find(|kind| kind.name() == name)
+    }
+
+    /// Payloads of the unfinished jobs of a kind.
+    pub fn unfinished(&self, kind: &str) -> HashSet<Vec<u8>> {
+        let registry = self.registry.lock();
+        let of_kind = registry.jobs.values().filter(|entry| entry.body.kind == kind);
+        of_kind.map(|entry| entry.body.payload.clone()).collect()
     }
 
     pub(super) fn held(&self, id: JobId) -> Option<(Arc<JobBody>, Hold)> {
@@ -230,7 +252,7 @@ impl Jobs {
         entry.first_run.get_or_insert(FirstRun { at: now, at_ms: now_ms, done });
         let claim = Claim::new(self, id, Arc::clone(&entry.body));
         drop(registry);
-        self.steps.fetch_add(1, Ordering::Relaxed);
+        self.slices.fetch_add(1, Ordering::Relaxed);
         Some((claim, kind, has_more))
     }
 
@@ -242,11 +264,11 @@ impl Jobs {
         queued.filter_map(|id| registry.jobs.get(id)?.not_before).filter(|time| *time > now).min()
     }
 
-    /// Rows of a job that ends: its own go, and so does the finished job that is one too many.
-    pub(super) fn end_ops(&self, id: JobId, outcome: &Outcome) -> Vec<Op> {
+    /// Rows of a job that ends: its own go, and so does the finished job that is one too many. `reached`: how far it is with this.
+    pub(super) fn end_ops(&self, id: JobId, outcome: &Outcome, reached: Option<&Checkpoint>) -> Vec<Op> {
         let registry = self.registry.lock();
         let Some(entry) = registry.jobs.get(&id) else { return Vec::new() };
-        let checkpoint = &entry.checkpoint;
+        let checkpoint = reached.unwrap_or(&entry.checkpoint);
         let finished = FinishedJob {
             body: JobBody::clone(&entry.body),
             outcome: outcome.clone(),
@@ -266,36 +288,31 @@ impl Jobs {
     /// The commit with those rows is durable.
     pub(super) fn ended(&self, id: JobId, outcome: &Outcome) {
         let mut registry = self.registry.lock();
+        let kind = registry.jobs.get(&id).map(|entry| entry.body.kind.clone());
         registry.retain(|other| other != id);
+        self.unfinished.store(registry.jobs.len(), Ordering::Relaxed);
         registry.finished.insert(id);
         while registry.finished.len() > FINISHED_KEPT {
             registry.finished.pop_first();
         }
         drop(registry);
-        let counter = match outcome {
-            Outcome::Done(_) => 0,
-            Outcome::Failed { .. } => 1,
-            Outcome::Cancelled => 2,
-        };
-        self.ended[counter].fetch_add(1, Ordering::Relaxed);
+        if let Some(kind) = kind {
+            *self.ended.lock().entry((kind, outcome.state())).or_default() += 1;
+        }
         self.changed();
     }
 
+    /// How many jobs there are, by kind and state: unfinished ones now, finished ones since the engine was opened.
+    pub fn counts(&self) -> Vec<JobCount> {
+        let mut counts = self.ended.lock().clone();
+        for entry in self.registry.lock().jobs.values() {
+            *counts.entry((entry.body.kind.clone(), entry.state())).or_default() += 1;
+        }
+        counts.into_iter().map(|((kind, state), count)| JobCount { kind, state, count }).collect()
+    }
+
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
-        let registry = self.registry.lock();
-        let count = |is: &dyn Fn(&Entry) -> bool| registry.jobs.values().filter(|job| is(job)).count() as u64;
-        let runs = |job: &Entry| matches!(job.hold, Hold::None | Hold::Cancelling);
-        let counter = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        vec![
-            ("jobs_waiting", count(&|job| runs(job) && job.first_run.is_none())),
-            ("jobs_running", count(&|job| runs(job) && job.first_run.is_some())),
-            ("jobs_paused", count(&|job| job.hold == Hold::Paused)),
-            ("jobs_blocked", count(&|job| matches!(job.hold, Hold::Blocked { .. }))),
-            ("jobs_done", counter(&self.ended[0])),
-            ("jobs_failed", counter(&self.ended[1])),
-            ("jobs_cancelled", counter(&self.ended[2])),
-            ("job_slices", counter(&self.steps)),
-        ]
+        vec![("job_slices", self.slices.load(Ordering::Relaxed))]
     }
 }
 

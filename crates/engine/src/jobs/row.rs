@@ -100,6 +100,14 @@ pub(crate) fn is_job_key(key: &[u8]) -> bool {
     keys::job_of_key(key).is_some()
 }
 
+/// What the row of an unfinished job says; `None` for any other row.
+pub(crate) fn unfinished_job(key: &[u8], value: &[u8]) -> Result<Option<(JobId, JobBody)>, EngineError> {
+    match keys::job_of_key(key) {
+        Some((keys::JobRow::Body, id)) => Ok(Some((JobId(id), decode_body(key, value)?.0))),
+        _ => Ok(None),
+    }
+}
+
 /// Whether the row of a job is in a restored store. How far it was is not: a job begins anew there, for what it had made
 /// besides items is not in a backup.
 pub(crate) fn restored_row(key: &[u8], value: &[u8]) -> Result<bool, EngineError> {

@@ -42,7 +42,15 @@ pub struct JobProgress {
     pub rate: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The jobs of one kind in one state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobCount {
+    pub kind: String,
+    pub state: JobState,
+    pub count: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobState {
     Waiting,
     Running,
@@ -110,23 +118,52 @@ impl Jobs {
         Ok(finished.map(|finished| of_finished(id, finished)))
     }
 
+    pub fn has_unfinished(&self) -> bool {
+        self.unfinished.load(Ordering::Relaxed) > 0
+    }
+
+    /// What unfinished jobs of a kind have still to do in a container, as far as that is known.
+    pub fn remaining(&self, kind: &str, container: u32) -> u64 {
+        let registry = self.registry.lock();
+        let own = registry.jobs.values().filter(|entry| {
+            entry.body.kind == kind
+                && entry.body.container.as_ref().is_some_and(|own| own.number == container)
+        });
+        // One whose first step is not done yet has something to do.
+        own.map(|entry| entry.checkpoint.total.map_or(1, |total| total.saturating_sub(entry.checkpoint.done)))
+            .sum()
+    }
+
     /// Whether a job is not finished.
     pub fn is_pending(&self, id: JobId) -> bool {
         self.registry.lock().jobs.contains_key(&id)
     }
 
-    fn is_under_way(&self, id: JobId) -> bool {
+    /// Whether a job is waiting or running.
+    pub fn is_under_way(&self, id: JobId) -> bool {
         let registry = self.registry.lock();
-        registry.jobs.get(&id).is_some_and(|entry| of_hold(entry).is_under_way())
+        registry.jobs.get(&id).is_some_and(|entry| entry.state().is_under_way())
     }
 }
 
-fn of_hold(entry: &Entry) -> JobState {
-    match &entry.hold {
-        Hold::None if entry.first_run.is_none() => JobState::Waiting,
-        Hold::None | Hold::Cancelling => JobState::Running,
-        Hold::Paused => JobState::Paused,
-        Hold::Blocked { .. } => JobState::Blocked,
+impl Entry {
+    pub(super) fn state(&self) -> JobState {
+        match &self.hold {
+            Hold::None if self.first_run.is_none() => JobState::Waiting,
+            Hold::None | Hold::Cancelling => JobState::Running,
+            Hold::Paused => JobState::Paused,
+            Hold::Blocked { .. } => JobState::Blocked,
+        }
+    }
+}
+
+impl Outcome {
+    pub(super) fn state(&self) -> JobState {
+        match self {
+            Outcome::Done(_) => JobState::Done,
+            Outcome::Failed { .. } => JobState::Failed,
+            Outcome::Cancelled => JobState::Cancelled,
+        }
     }
 }
 
@@ -140,14 +177,15 @@ fn of_entry(id: JobId, entry: &Entry) -> JobStatus {
     });
     let progress = (entry.checkpoint.done, entry.checkpoint.total, rate);
     let started_ms = entry.started_ms();
-    JobStatus { started_ms, error, result, ..of_body(id, &entry.body, of_hold(entry), progress) }
+    JobStatus { started_ms, error, result, ..of_body(id, &entry.body, entry.state(), progress) }
 }
 
 fn of_finished(id: JobId, job: FinishedJob) -> JobStatus {
-    let (state, error, result) = match job.outcome {
-        Outcome::Done(result) => (JobState::Done, None, result),
-        Outcome::Failed { error, result } => (JobState::Failed, Some(error), result),
-        Outcome::Cancelled => (JobState::Cancelled, None, Value::Null),
+    let state = job.outcome.state();
+    let (error, result) = match job.outcome {
+        Outcome::Done(result) => (None, result),
+        Outcome::Failed { error, result } => (Some(error), result),
+        Outcome::Cancelled => (None, Value::Null),
     };
     let took = job.started_ms.map_or(0, |started| job.finished_ms.saturating_sub(started));
     let progress = (job.done, job.total, rate(job.done, u64::try_from(took).unwrap_or(0)));

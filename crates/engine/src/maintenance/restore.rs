@@ -21,12 +21,14 @@ use crate::catalog::model_row::ModelRow;
 use crate::catalog::row::{Counters, ResourceRow, StoreRow};
 use crate::catalog::{is_empty, keys as catalog_keys};
 use crate::indexes::{CountedIndexes, IndexEpochs, IndexRow, Indexes, parse_row};
-use crate::jobs::restored_row;
+use crate::jobs::{restored_row, unfinished_job};
+use crate::maintain::fan_out::{FAN_OUT, FanOutPayload, FanOutRow};
 use crate::maintenance::backup::bad;
 use crate::maintenance::backup::file::{Record, read_file};
 use crate::maintenance::backup::manifest::{ContainerEntry, Manifest};
 use crate::maintenance::backup::repeated::Repeated;
 use crate::maintenance::derived::{Derived, DerivedRow, derived_rows};
+use crate::maintenance::model_rows::ModelRows;
 use crate::maintenance::verify::{check_files, check_row, for_each_item};
 use crate::store::item_row::{self, Row};
 use crate::store::keys::{self, CATALOG, CATALOG_PARTITION, Counts, INDEX, ITEMS};
@@ -56,9 +58,12 @@ pub fn restore(directory: &Path, storage: &dyn Storage) -> Result<RestoreReport,
     let manifest = Manifest::read(directory)?;
     let repeated = check_files(directory, &manifest)?;
     let loader = Loader::new(storage);
-    let mut restore = Restore { manifest: &manifest, directory, loader, found: HashMap::new() };
+    let (found, models, fan_outs) = Default::default();
+    let mut restore = Restore { manifest: &manifest, directory, loader, found, models, fan_outs };
     let definitions = restore.write_catalog()?;
-    let items = restore.write_items(&repeated, &definitions)?;
+    let mut models = restore.model_rows(&definitions)?;
+    let items = restore.write_items(&repeated, &definitions, &mut models)?;
+    restore.write_models(&models)?;
     for container in &manifest.containers {
         restore.place(container)?;
     }
@@ -69,6 +74,8 @@ pub fn restore(directory: &Path, storage: &dyn Storage) -> Result<RestoreReport,
 
 /// What the catalog says of a container.
 struct Defined {
+    /// Number of its database.
+    database: u32,
     definition: ContainerDefinition,
     layout: Vec<PartitionLayout>,
     indexes: Indexes,
@@ -80,6 +87,10 @@ struct Restore<'a> {
     loader: Loader<'a>,
     /// By container and partition.
     found: HashMap<(u32, u32), Found>,
+    /// By database.
+    models: Vec<(u32, ModelRow)>,
+    /// Jobs that rewrite referrers and were not done.
+    fan_outs: Vec<(u32, FanOutRow, FanOutPayload)>,
 }
 
 impl Restore<'_> {
@@ -87,7 +98,8 @@ impl Restore<'_> {
     fn write_catalog(&mut self) -> Result<HashMap<u32, Defined>, EngineError> {
         let mut definitions = HashMap::new();
         let file = self.manifest.files.first().ok_or_else(|| bad("a backup without catalog"))?;
-        let (loader, mut last_job) = (&mut self.loader, 0);
+        let (loader, models, fan_outs) = (&mut self.loader, &mut self.models, &mut self.fan_outs);
+        let mut last_job = 0;
         read_file(self.directory, file, |record| {
             let Record::CatalogRow { key, value } = record else {
                 return Err(bad("an item in the catalog file"));
@@ -99,22 +111,23 @@ impl Restore<'_> {
             if keys::is_deleted_key(key) {
                 return loader.put(CATALOG, key.to_vec(), value.to_vec());
             }
-            if catalog_keys::parse_model_key(key).is_some() {
-                ModelRow::decode(key, value)?;
+            if let Some(database) = catalog_keys::parse_model_key(key) {
+                models.push((database, ModelRow::decode(key, value)?));
                 return loader.put(CATALOG, key.to_vec(), value.to_vec());
             }
             if let Some((_, job)) = keys::job_of_key(key) {
                 last_job = last_job.max(job);
+                fan_outs.extend(pending_fan_out(key, value)?);
                 let stays = restored_row(key, value)?;
                 return if stays { loader.put(CATALOG, key.to_vec(), value.to_vec()) } else { Ok(()) };
             }
             let id = catalog_keys::parse_row_key(key).ok_or_else(|| bad("an unknown catalog row"))?;
             let row = ResourceRow::decode(key, value, id.rid())?;
-            if let ResourceId::Container { container, .. } = id.rid() {
+            if let ResourceId::Container { container, database } = id.rid() {
                 let body = Value::Object(row.resource.body.clone());
                 let definition = ContainerDefinition::create(&body)?;
                 let (layout, indexes) = (row.layout.clone(), Indexes::complete(&definition));
-                definitions.insert(container, Defined { definition, layout, indexes });
+                definitions.insert(container, Defined { database, definition, layout, indexes });
                 let epochs = IndexEpochs::new();
                 let value = ResourceRow::encode_container(key, &row.resource, &row.layout, &epochs);
                 return loader.put(CATALOG, key.to_vec(), value);
@@ -132,6 +145,7 @@ impl Restore<'_> {
         &mut self,
         repeated: &Repeated,
         definitions: &HashMap<u32, Defined>,
+        models: &mut [(u32, ModelRows)],
     ) -> Result<u64, EngineError> {
         let mut items = 0;
         for_each_item(self.directory, self.manifest, repeated, |container, rid, row| {
@@ -143,10 +157,45 @@ impl Restore<'_> {
                     bad(format!("container {container}, item {rid:x}: {what}"))
                 }
                 error => error,
-            })
+            })?;
+            match models.iter_mut().find(|(database, _)| *database == defined.database) {
+                Some((_, model)) => write_model_rows(&mut self.loader, model, container, rid, row),
+                None => Ok(()),
+            }
         })?;
         self.loader.flush()?;
         Ok(items)
+    }
+
+    /// The models, ready to say which rows there must be.
+    fn model_rows(&self, definitions: &HashMap<u32, Defined>) -> Result<Vec<(u32, ModelRows)>, EngineError> {
+        let rows = |(database, row): &(u32, ModelRow)| {
+            let own = definitions.iter().filter(|(_, defined)| defined.database == *database);
+            let own: Vec<_> = own.map(|(number, defined)| (*number, &defined.definition)).collect();
+            Ok((*database, ModelRows::new(row.clone(), &own)?))
+        };
+        self.models.iter().map(rows).collect()
+    }
+
+    /// What follows from all items by the models, and which targets have referrers that are still to be rewritten.
+    fn write_models(&mut self, models: &[(u32, ModelRows)]) -> Result<(), EngineError> {
+        for (_, model) in models {
+            for DerivedRow { space, key, value } in model.rest() {
+                self.loader.put(space, key, value)?;
+            }
+        }
+        self.loader.flush()?;
+        let snapshot = self.loader.storage.snapshot()?;
+        for (database, row, payload) in std::mem::take(&mut self.fan_outs) {
+            let model = models.iter().find(|(own, _)| *own == database);
+            let target = model.and_then(|(_, model)| model.target_of(payload.declaration, &payload.target));
+            // A declaration that is gone: its jobs end by themselves.
+            let Some(target) = target else { continue };
+            let is_there = snapshot.get(keys::LOOKUPS, &target.lookup)?.is_some();
+            let row = FanOutRow { is_deletion: target.is_deleted_by_link && !is_there, ..row };
+            self.loader.put(keys::LOOKUPS, target.fan_out, row.encode())?;
+        }
+        self.loader.flush()
     }
 
     /// Where the partitions and the rid counter go on.
@@ -195,6 +244,34 @@ impl Restore<'_> {
     }
 }
 
+/// What a job says that was not done, if it is one that rewrites referrers. It goes around once more.
+fn pending_fan_out(key: &[u8], value: &[u8]) -> Result<Option<(u32, FanOutRow, FanOutPayload)>, EngineError> {
+    let Some((job, body)) = unfinished_job(key, value)? else { return Ok(None) };
+    let Some(database) = body.database.filter(|_| body.kind == FAN_OUT) else { return Ok(None) };
+    let since_lsn = body.about.get("sinceLsn").and_then(Value::as_u64).unwrap_or_default();
+    let row = FanOutRow { job, rounds: 1, is_deletion: false, since_lsn };
+    Ok(Some((database.number, row, FanOutPayload::decode(&body.payload)?)))
+}
+
+fn write_model_rows(
+    loader: &mut Loader<'_>,
+    model: &mut ModelRows,
+    container: u32,
+    rid: u64,
+    row: &[u8],
+) -> Result<(), EngineError> {
+    for DerivedRow { space, key, value } in model.add(container, rid, &Row::parse(row)?)? {
+        if space != INDEX {
+            loader.add(Op::Put { space, key, value });
+            continue;
+        }
+        let (prefix, suffix) = (keys::container_prefix(container).to_vec(), rid.to_be_bytes().to_vec());
+        let added = vec![key[prefix.len()..key.len() - suffix.len()].to_vec()];
+        loader.add(Op::Rows { space, prefix, suffix, added, removed: Vec::new() });
+    }
+    loader.flush_if_full()
+}
+
 /// What the items of a partition come to.
 #[derive(Default)]
 struct Found {
@@ -207,7 +284,7 @@ fn write_item(
     loader: &mut Loader<'_>,
     found: &mut HashMap<(u32, u32), Found>,
     container: u32,
-    Defined { definition, layout, indexes }: &Defined,
+    Defined { definition, layout, indexes, .. }: &Defined,
     rid: u64,
     row: &[u8],
 ) -> Result<(), EngineError> {

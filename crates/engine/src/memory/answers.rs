@@ -8,16 +8,19 @@
 //! Keys are the keys of id rows: container, effective partition key, id. Keys of two partition keys with one hash
 //! are one key, so the reader compares the partition key of what it finds.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use quire_resource::{ItemTtl, PartitionKey};
 
-const SHARDS: usize = 1024;
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
+use crate::sync::{Mutex, RandomState, shards};
+
+const SHARDS: usize = shards(1024);
 /// What an entry costs besides its body and key.
 const ENTRY_BYTES: usize = 256;
 /// A larger item would push out too many others.
@@ -73,7 +76,7 @@ impl ItemCache {
         let entries =
             (bytes_max > 0).then(|| Cache::with_weighter(items_expected, bytes_max as u64, ByBytes));
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        ItemCache { entries, entry_bytes_max: bytes_max / SHARE_MAX, shards, hasher: RandomState::new() }
+        ItemCache { entries, entry_bytes_max: bytes_max / SHARE_MAX, shards, hasher: RandomState::default() }
     }
 
     pub fn get(&self, key: &[u8]) -> Option<Arc<CachedItem>> {
@@ -90,6 +93,10 @@ impl ItemCache {
     /// Keeps what a snapshot showed, unless a write of the shard came in between.
     pub fn insert(&self, key: &[u8], item: Arc<CachedItem>, seen: Seen) {
         let Some(entries) = &self.entries else { return };
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::AnswerKeptUnchecked) {
+            return entries.insert(key.into(), item);
+        }
         if !seen.quiet || item.body.len() > self.entry_bytes_max {
             return;
         }
@@ -103,6 +110,10 @@ impl ItemCache {
     pub fn begin_write(&self, key: &[u8]) {
         let mut shard = self.shards[self.shard_of(key)].lock();
         shard.under_way += 1;
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::AnswerDroppedLate) {
+            return;
+        }
         if let Some(entries) = &self.entries {
             entries.remove(key);
         }
@@ -112,6 +123,10 @@ impl ItemCache {
     pub fn end_write(&self, key: &[u8]) {
         let mut shard = self.shards[self.shard_of(key)].lock();
         shard.under_way -= 1;
+        #[cfg(feature = "schedules")]
+        if let (true, Some(entries)) = (is_put_back(Race::AnswerDroppedLate), &self.entries) {
+            entries.remove(key);
+        }
         shard.done += 1;
     }
 

@@ -13,13 +13,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::{Mutex, RwLock};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::store::keys;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
+use crate::sync::{Mutex, RwLock};
 
 /// By the top bits of the child id, so a stretch lies in few of them.
 const BUCKETS: usize = 256;
@@ -179,6 +181,11 @@ impl Stretches {
         let buckets = bucket(draft.start)..=bucket(end);
         let quiet = kept.under_way[buckets.clone()].iter().all(|&count| count == 0);
         let stamped = kept.stamped[buckets].iter().copied().max().unwrap_or(0);
+        #[cfg(feature = "schedules")]
+        let (quiet, stamped) = (
+            quiet || is_put_back(Race::SpanKeptBesideWrite),
+            if is_put_back(Race::SpanKeptFromBefore) { 0 } else { stamped },
+        );
         let overlaps =
             kept.around(draft.start).is_some() || kept.by_start.range(draft.start..=end).next().is_some();
         if !quiet || stamped > seen.0 || overlaps {

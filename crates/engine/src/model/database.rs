@@ -137,11 +137,46 @@ impl DeclarationState {
         matches!(self, DeclarationState::Failed { .. })
     }
 
+    pub fn name(&self) -> &'static str {
+        match self {
+            DeclarationState::Building { .. } => "building",
+            DeclarationState::Active => "active",
+            DeclarationState::Failed { .. } => "failed",
+        }
+    }
+
+    /// Its rows beside the items are kept: links, totals, mirrors.
+    pub fn keeps_rows(&self) -> bool {
+        !self.is_failed()
+    }
+
+    /// Owned paths have the right value with every write.
+    pub fn keeps_values(&self) -> bool {
+        matches!(
+            self,
+            DeclarationState::Active | DeclarationState::Building { phase: BuildPhase::Values, .. }
+        )
+    }
+
+    /// Items count one by one, each with a mark.
+    pub fn is_counting(&self) -> bool {
+        matches!(self, DeclarationState::Building { phase: BuildPhase::Index, .. })
+    }
+
     /// The job that builds it.
     pub fn job(&self) -> Option<JobId> {
         match self {
             DeclarationState::Building { job, .. } => Some(*job),
             DeclarationState::Active | DeclarationState::Failed { .. } => None,
+        }
+    }
+}
+
+impl BuildPhase {
+    pub fn name(self) -> &'static str {
+        match self {
+            BuildPhase::Index => "index",
+            BuildPhase::Values => "values",
         }
     }
 }

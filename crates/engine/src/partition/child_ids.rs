@@ -5,17 +5,16 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use quire_storage::{Commit, CommitError, Guard, Op};
 
 use crate::api::{EngineError, corrupt};
+use crate::partition::sequencer::{Refused, until_taken};
 use crate::runtime::Shared;
 use crate::store::{keys, random_token};
+use crate::sync::Mutex;
 
 /// One more sync per this many creates; a restart loses at most as many of 2^36.
 const BLOCK: u64 = 1 << 14;
-/// A reservation that the storage is too busy for, or loses, is tried this often.
-const TRIES: usize = 8;
 
 pub(crate) struct Rids {
     container: u32,
@@ -60,12 +59,7 @@ impl Rids {
     }
 
     fn reserve(&self) -> Result<std::ops::Range<u64>, EngineError> {
-        for _ in 0..TRIES {
-            if let Some(block) = self.try_reserve()? {
-                return Ok(block);
-            }
-        }
-        Err(EngineError::Overloaded)
+        until_taken(&self.shared.statistics, || self.try_reserve()?.ok_or(Refused::Stale))
     }
 
     /// `None` when it did not happen, or nobody knows: another block is as good.

@@ -5,10 +5,8 @@
 //! ancestors, oldest first, and then its own: LSNs go on where the parent's ended.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use quire_resource::{ChildKind, EffectivePartitionKey, ResourceId, SessionToken};
 use quire_storage::Snapshot;
 use quire_value::Path;
@@ -25,6 +23,8 @@ use crate::partition::sweep_due::SweepDue;
 use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
 use crate::store::{PartitionLayout, check_tiling, keys, lineage};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// A container's partitions with their sequencers. One per container, until one of them is split.
 pub(crate) struct PartitionSet {
@@ -198,8 +198,12 @@ impl PartitionSet {
         self.whole.rules.load_full()
     }
 
+    /// Whether a model names the container.
+    pub fn is_modelled(&self) -> bool {
+        self.whole.rules.load().model.is_some()
+    }
+
     /// What the model of the database says of the container.
-    #[allow(dead_code, reason = "the write path of models uses it")]
     pub fn model(&self) -> Option<Arc<ContainerModel>> {
         self.whole.rules.load().model.clone()
     }
@@ -243,21 +247,30 @@ impl PartitionSet {
         }
     }
 
-    /// After a switch: returns when every write that is under way is one under the new rules.
-    pub fn pass_barrier(&self) {
-        self.partitions.iter().for_each(|partition| partition.sequencer.pass_barrier());
+    /// After a switch: returns when every write that can still be committed is one under the new rules. Fails where nobody can
+    /// tell how an earlier commit ended.
+    pub fn pass_barrier(&self) -> Result<(), EngineError> {
+        self.partitions.iter().try_for_each(|partition| partition.sequencer.pass_barrier())
+    }
+
+    /// Returns when every commit of an unknown outcome has happened, or never will.
+    pub fn settle_doubts(&self) -> Result<(), EngineError> {
+        let mut in_doubt = self.partitions.iter().filter(|partition| partition.sequencer.is_committing());
+        in_doubt.try_for_each(|partition| partition.sequencer.pass_barrier())
     }
 
     /// The container is being deleted: returns when no write is under way, and refuses all later ones with
-    /// `ResourceNotFound`. Call it before the commit that drops the container.
-    pub fn retire(&self) {
+    /// `ResourceNotFound`. Call it before the commit that drops the container. Fails where nobody can tell how a commit ended:
+    /// then the container is to be revived.
+    pub fn retire(&self) -> Result<(), EngineError> {
         self.whole.retired.store(true, Ordering::Release);
         drop(self.whole.committing.lock());
         self.whole.rids.retire();
-        self.partitions.iter().for_each(|partition| partition.sequencer.retire());
+        self.partitions.iter().try_for_each(|partition| partition.sequencer.retire())?;
         if let Some(partition) = self.partitions.first() {
             partition.forget_kept();
         }
+        Ok(())
     }
 
     /// That commit failed: takes writes again.

@@ -156,6 +156,11 @@ impl<'a> PageFunctions<'a> {
         self.are_called() && self.scripting.scripts.is_isolated() && !self.ahead.borrow().is_over
     }
 
+    /// Calls are made when they are asked for.
+    pub fn end_foresight(&self) {
+        self.ahead.borrow_mut().is_over = true;
+    }
+
     /// Makes the calls of the items that `look` shows to the evaluator, as far as they can be foreseen. What was foreseen
     /// before is forgotten.
     pub fn foresee(&self, mut look: impl FnMut() -> Result<(), EngineError>) -> Result<(), EngineError> {
@@ -295,7 +300,8 @@ impl UserFunctions for PageFunctions<'_> {
     }
 
     fn value_or_enqueue(&self, function: usize, arguments: &[Value]) -> Option<Value> {
-        self.ahead.borrow_mut().value(FunctionCall::new(function, arguments))
+        let mut ahead = self.ahead.borrow_mut();
+        if ahead.is_over { None } else { ahead.value(FunctionCall::new(function, arguments)) }
     }
 }
 
@@ -304,7 +310,7 @@ mod tests {
     use std::time::Duration;
 
     use quire_resource::{ChildKind, ResourceId};
-    use quire_sql::{Parameters, Query, Schema};
+    use quire_sql::{Externals, Parameters, Query, Schema};
     use quire_value::{Limits, Object, text};
 
     use super::*;
@@ -346,7 +352,7 @@ mod tests {
         let schema = Schema::default().with_functions(&functions);
         let query = Query::compile_for(query, &Parameters::default(), schema)?;
         let items = text::parse(items.as_bytes(), Limits::default())?;
-        let rows = query.rows_with_functions(&functions, items.as_array().expect("an array"));
+        let rows = query.rows_with(Externals::functions(&functions), items.as_array().expect("an array"));
         Ok(Value::Array(rows.map_err(|error| functions.explain(error.into()))?).to_json())
     }
 

@@ -15,6 +15,7 @@
 pub(crate) mod client_plan; // plans for clients that merge partitions themselves
 pub(crate) mod continuation; // where the next page starts, under a MAC
 mod exec; // from the items that were found to rows
+pub(crate) mod follow; // items of other containers, along links
 pub(crate) mod functions; // user-defined functions
 pub(crate) mod meter; // what a page costs
 pub(crate) mod page; // budgets of a page, lists
@@ -34,7 +35,7 @@ use quire_value::Value;
 use self::plan::{Chooser, Need, Sorting};
 use crate::api::charge::Cost;
 use crate::api::{Answer, EngineError, Page, PageRequest, Scope};
-use crate::catalog::Container;
+use crate::catalog::{Catalog, Container};
 use crate::memory::results::{HeldResult, Owner, ResultKey};
 use crate::query::client_plan::check_crossing;
 use crate::query::continuation::{HeldRow, Place, Resume, query_hash, result_owner};
@@ -43,6 +44,7 @@ use crate::query::exec::order::{Order, Start};
 use crate::query::exec::output::Output;
 use crate::query::exec::sort::Sorted;
 use crate::query::exec::whole::{Feed, Holding, WholeNext, WholeStart};
+use crate::query::follow::PageLinks;
 use crate::query::functions::PageFunctions;
 use crate::query::meter::{PageMeter, ScanBudget};
 use crate::query::page::{Filled, Rows, answer_page};
@@ -61,19 +63,31 @@ const KEYS_MAX: usize = 2000;
 
 pub(crate) fn query_items(
     shared: &Shared,
+    catalog: &Catalog,
     container: &Container,
     text: &str,
     parameters: &Parameters,
     request: &PageRequest,
 ) -> Answer<Page> {
-    query_view(shared, container, None, text, parameters, request)
+    query_in(shared, (Some(catalog), None), container, text, parameters, request)
 }
 
-/// The same over the state that a view shows; the newest without one.
+/// The same over the state that a view shows. It follows no links.
 pub(crate) fn query_view(
     shared: &Shared,
     container: &Container,
-    view: Option<&View>,
+    view: &View,
+    text: &str,
+    parameters: &Parameters,
+    request: &PageRequest,
+) -> Answer<Page> {
+    query_in(shared, (None, Some(view)), container, text, parameters, request)
+}
+
+fn query_in(
+    shared: &Shared,
+    (catalog, view): (Option<&Catalog>, Option<&View>),
+    container: &Container,
     text: &str,
     parameters: &Parameters,
     request: &PageRequest,
@@ -83,9 +97,16 @@ pub(crate) fn query_view(
         let allowance = allowance::of_page(shared, &request.cancel);
         let environment = allowance::environment(shared, container.definition.geospatial, allowance.clone())?;
         let functions = PageFunctions::of(shared, container, &allowance);
-        let schema = Schema::of(&container.definition).with_functions(&functions);
+        let links = PageLinks::new(shared, catalog, container, &allowance);
+        let links = links.with_page(request)?;
+        let schema = Schema::of(&container.definition).with_functions(&functions).with_links(&links);
+        let schema = Schema { adds_followed: request.follow.is_some(), ..schema };
         let query =
             Query::compile_within(text, parameters, schema, &allowance)?.with_environment(environment);
+        links.check()?;
+        if links.are_used() {
+            functions.end_foresight();
+        }
         let compile = started.elapsed();
         check_crossing(container, &query, request)?;
         let narrow =
@@ -97,10 +118,21 @@ pub(crate) fn query_view(
         }
         let identity = query_hash(text, parameters);
         let owner = result_owner(container, &request.scope, text, parameters);
-        let (query, functions) = (&query, &functions);
-        let run =
-            Run { shared, container, request, allowance, query, identity, owner, functions, windows, view };
-        run.fill(resume, compile).map_err(|error| functions.explain(error))
+        let (query, functions, links) = (&query, &functions, &links);
+        let run = Run {
+            shared,
+            container,
+            request,
+            allowance,
+            query,
+            identity,
+            owner,
+            functions,
+            links,
+            windows,
+            view,
+        };
+        run.fill(resume, compile).map_err(|error| links.explain(functions.explain(error)))
     })
 }
 
@@ -151,6 +183,7 @@ struct Run<'a> {
     /// Of results that are held for it.
     owner: Owner,
     functions: &'a PageFunctions<'a>,
+    links: &'a PageLinks<'a>,
     windows: &'a [Window<'a>],
     /// Instead of the newest state.
     view: Option<&'a View>,
@@ -186,11 +219,12 @@ impl Run<'_> {
             Some(view) => view.clone(),
             None => View::now(self.shared, self.container)?,
         };
+        self.links.begin(&view)?;
         let mut reader = Reader::new(self.shared, self.container, &view, self.windows, meter);
         let begun = Begun { resume, positions, compile, started };
         let known = Known::new(self.container, view.indexes, &reader, self.request)?;
         if let Some(search) = self.query.rank_search() {
-            let evaluator = Evaluator::new(self.query, self.functions, self.container)?;
+            let evaluator = Evaluator::new(self.query, self.functions, self.links, self.container)?;
             if let Some(texts) = RankedTexts::of(&mut reader, &known, &evaluator, search)? {
                 let query = self.query.clone_with_rank_statistics(texts.statistics.clone());
                 let run = Run { query: &query, allowance: self.allowance.clone(), ..*self };
@@ -211,7 +245,7 @@ impl Run<'_> {
     ) -> Result<Filled, EngineError> {
         let mut output = self.output(&resume)?;
         let need = Need { items: output.wanted() as u64, is_preferred: self.request.index_preferred };
-        let evaluator = Evaluator::new(self.query, self.functions, self.container)?;
+        let evaluator = Evaluator::new(self.query, self.functions, self.links, self.container)?;
         let from = match &resume {
             Some(Resume::Stream { spot, .. }) => Some(*spot),
             _ => None,
@@ -238,7 +272,8 @@ impl Run<'_> {
             is_resumed,
         });
         let (next, node) = self.run(&mut reader, &evaluator, plan, &mut output, holding.as_ref())?;
-        let cost = Cost { calls: self.functions.calls(), ..reader.meter.cost() };
+        let (calls, follow) = (self.functions.calls(), self.links.cost());
+        let cost = Cost { calls, follow, ..reader.meter.cost() };
         Ok(self.filled(analysis, output, cost, (compile, plan_time), next, &node))
     }
 
@@ -263,9 +298,10 @@ impl Run<'_> {
         Filled { rows: output.rows, cost, next, ties_descending, explain, index_metrics }
     }
 
-    /// Results are of the newest state, and know nothing of places that a client names.
+    /// Results are of the newest state, and know nothing of places that a client names, nor of links that one names beside the
+    /// query.
     fn may_hold(&self) -> bool {
-        self.view.is_none() && self.request.resume.is_none()
+        self.view.is_none() && self.request.resume.is_none() && self.request.follow.is_none()
     }
 
     /// The result in which a page goes on, if it is still held, and from which row on.
@@ -406,7 +442,7 @@ impl Run<'_> {
         if let ([key], true) = (order.keys.as_slice(), is_wanted)
             && self.container.partitions.want_missing(&key.path)
         {
-            self.shared.workers.index_builds.wake();
+            self.shared.workers.catalog.wake();
         }
     }
 
@@ -493,6 +529,7 @@ impl Run<'_> {
                             holding.is_resumed
                                 && self.query.is_deterministic()
                                 && !evaluator.calls_functions()
+                                && !self.query.follows_for_rows()
                         });
                         if let Some(holding) = holding
                             && let Some(next) = sorted.sort_held(reader, &mut candidates, output, holding)?

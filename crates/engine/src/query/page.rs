@@ -211,6 +211,7 @@ pub(crate) fn answer_page<'a>(
             metrics,
             explain,
             index_metrics,
+            followed: cost.follow.sent,
             memory,
         }
     });

@@ -149,6 +149,7 @@ fn write_page(rows: &[Row], first: usize, rows_max: usize) -> Page {
         metrics,
         explain: None,
         index_metrics: None,
+        followed: 0,
         memory: None,
     }
 }

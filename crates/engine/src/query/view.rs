@@ -11,6 +11,8 @@ use crate::indexes::Indexes;
 use crate::items::visibility::Moment;
 use crate::memory::row_spans;
 use crate::runtime::Shared;
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, put_back_or};
 
 /// A snapshot, and what belongs to it: the indexes that are complete in it, how far memory was when it was taken, and
 /// the time that decides what has expired. Pages of one view agree with each other, and so do point reads.
@@ -29,6 +31,11 @@ impl View {
         let stretches_seen = shared.stretches.now();
         let deleted_keys = container.partitions.deleted_keys();
         let (snapshot, indexes) = container.snapshot_with_indexes(shared)?;
+        #[cfg(feature = "schedules")]
+        let stretches_seen = put_back_or(Race::ClockAfterSnapshot, stretches_seen, || shared.stretches.now());
+        #[cfg(feature = "schedules")]
+        let deleted_keys =
+            put_back_or(Race::PageMarksAfterSnapshot, deleted_keys, || container.partitions.deleted_keys());
         container.partitions.check_current(&*snapshot)?;
         let moment = container.moment_in(shared, &*snapshot, deleted_keys)?;
         let hidden = Arc::default();

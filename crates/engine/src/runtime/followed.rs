@@ -11,26 +11,62 @@ pub(crate) trait Follower: Send + Sync {
     fn needs_beyond(&self, partition: u32) -> Option<u64>;
 }
 
-/// By the container's number. Part of [`Shared`](super::Shared), for writers ask it.
+/// Followers by the number of the container that they follow.
+type BySource = HashMap<u32, Vec<Arc<dyn Follower>>>;
+
+/// By the kind of follower. Part of [`Shared`](super::Shared), for writers ask it.
 #[derive(Default)]
-pub(crate) struct FollowedContainers(ArcSwap<HashMap<u32, Vec<Arc<dyn Follower>>>>);
+pub(crate) struct FollowedContainers(ArcSwap<Vec<(&'static str, Arc<BySource>)>>);
 
 impl FollowedContainers {
     /// Whether the container has a follower, so that its versions are kept.
     pub fn contains(&self, container: u32) -> bool {
-        self.0.load().contains_key(&container)
+        self.0.load().iter().any(|(_, followers)| followers.contains_key(&container))
     }
 
-    /// From now on these are followed, and no others.
-    pub fn set(&self, followers: HashMap<u32, Vec<Arc<dyn Follower>>>) {
-        self.0.store(Arc::new(followers));
+    /// From now on these are the followers of a kind, and no others.
+    pub fn set(&self, kind: &'static str, followers: BySource) {
+        let followers = Arc::new(followers);
+        self.0.rcu(|kinds| {
+            let others = kinds.iter().filter(|(other, _)| *other != kind).cloned();
+            others.chain([(kind, Arc::clone(&followers))]).collect::<Vec<_>>()
+        });
     }
 
     /// The LSN up to which no follower needs the versions of a partition; `None` when none is needed. To be asked after the
     /// snapshot that shows the versions was taken.
     pub fn needed_beyond(&self, container: u32, partition: u32) -> Option<u64> {
-        let followed = self.0.load();
-        let followers = followed.get(&container)?.iter();
+        let kinds = self.0.load();
+        let followers = kinds.iter().filter_map(|(_, followers)| followers.get(&container)).flatten();
         followers.filter_map(|follower| follower.needs_beyond(partition)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct At(Option<u64>);
+
+    impl Follower for At {
+        fn needs_beyond(&self, _partition: u32) -> Option<u64> {
+            self.0
+        }
+    }
+
+    fn of(container: u32, lsn: Option<u64>) -> BySource {
+        HashMap::from([(container, vec![Arc::new(At(lsn)) as Arc<dyn Follower>])])
+    }
+
+    #[test]
+    fn kinds_do_not_replace_each_other() {
+        let followed = FollowedContainers::default();
+        followed.set("views", of(1, Some(9)));
+        followed.set("other", of(1, Some(7)));
+        assert_eq!(followed.needed_beyond(1, 0), Some(7));
+        followed.set("other", of(2, None));
+        assert_eq!((followed.needed_beyond(1, 0), followed.needed_beyond(2, 0)), (Some(9), None));
+        followed.set("views", BySource::new());
+        assert!(!followed.contains(1) && followed.contains(2));
     }
 }

@@ -12,17 +12,19 @@
 //! dropping [`Held`] releases, also when the holder panics.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::api::EngineError;
+use crate::sync::atomic::{AtomicU64, Ordering};
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
+use crate::sync::{Condvar, Mutex, MutexGuard, RandomState, shards};
 
-const SHARDS: usize = 64;
+const SHARDS: usize = shards(64);
 /// More than this many waiting for one key is not worth queueing: the client retries.
 const WAITERS_MAX: usize = 1024;
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -42,6 +44,8 @@ pub(crate) enum Protects<'a> {
     Item(&'a [u8]),
     /// the prefix of its unique rows
     UniqueTuple(&'a [u8]),
+    /// what a link finds by a key: its number and the target's hash
+    LinkTarget(u32, &'a [u8; 16]),
 }
 
 pub(crate) struct LockTable {
@@ -56,6 +60,42 @@ pub(crate) struct LockTable {
 /// Locks to take together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LockSet(SmallVec<[(u64, Mode); 4]>);
+
+impl LockSet {
+    /// Whether who holds this set holds the other one.
+    pub fn covers(&self, other: &LockSet) -> bool {
+        other.0.iter().all(|(key, mode)| self.mode_of(*key).is_some_and(|own| own >= *mode))
+    }
+
+    /// Adds what another set has.
+    pub fn extend(&mut self, other: &LockSet) {
+        other.0.iter().for_each(|(key, mode)| self.insert(*key, *mode));
+    }
+
+    /// What is left of this set for one who holds the other one. `None`: something is held, but not in the mode that is asked
+    /// for.
+    #[allow(dead_code, reason = "transactions of modelled containers use it")]
+    pub fn beyond(&self, held: &LockSet) -> Option<LockSet> {
+        let is_more = |key: u64, mode: Mode| held.mode_of(key).is_some_and(|own| own < mode);
+        if self.0.iter().any(|(key, mode)| is_more(*key, *mode)) {
+            return None;
+        }
+        Some(LockSet(self.0.iter().filter(|(key, _)| held.mode_of(*key).is_none()).copied().collect()))
+    }
+
+    fn mode_of(&self, key: u64) -> Option<Mode> {
+        self.0.binary_search_by_key(&key, |&(key, _)| key).ok().map(|at| self.0[at].1)
+    }
+
+    fn insert(&mut self, key: u64, mode: Mode) {
+        match self.0.binary_search_by_key(&key, |&(key, _)| key) {
+            Ok(at) => self.0[at].1 = self.0[at].1.max(mode),
+            #[cfg(feature = "schedules")]
+            Err(_) if is_put_back(Race::LocksUnordered) => self.0.push((key, mode)),
+            Err(at) => self.0.insert(at, (key, mode)),
+        }
+    }
+}
 
 /// Locks held; released when dropped.
 pub(crate) struct Held<'a> {
@@ -85,16 +125,12 @@ impl LockTable {
     fn with_limits(waiters_max: usize, wait_max: Duration) -> LockTable {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let (waited, refused) = (AtomicU64::new(0), AtomicU64::new(0));
-        LockTable { shards, hasher: RandomState::new(), waited, refused, waiters_max, wait_max }
+        LockTable { shards, hasher: RandomState::default(), waited, refused, waiters_max, wait_max }
     }
 
     /// Adds a lock to a set, once, in its strongest mode.
     pub fn add(&self, set: &mut LockSet, container: u32, what: Protects<'_>, mode: Mode) {
-        let key = self.key(container, what);
-        match set.0.binary_search_by_key(&key, |&(key, _)| key) {
-            Ok(at) => set.0[at].1 = set.0[at].1.max(mode),
-            Err(at) => set.0.insert(at, (key, mode)),
-        }
+        set.insert(self.key(container, what), mode);
     }
 
     /// What a lock is called.
@@ -132,6 +168,11 @@ impl LockTable {
         (self.waited.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
     }
 
+    #[cfg(feature = "schedules")]
+    pub fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| shard.lock().is_empty())
+    }
+
     fn shard(&self, key: u64) -> MutexGuard<'_, HashMap<u64, Lock>> {
         self.shards[key as usize % SHARDS].lock()
     }
@@ -163,6 +204,10 @@ impl LockTable {
     /// Leaves the queue after a timeout. True when the lock was granted in the meantime after all.
     fn withdraw(&self, key: u64, waiter: &Arc<Waiter>) -> bool {
         let mut shard = self.shard(key);
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::GrantLost) {
+            return false;
+        }
         if *waiter.granted.lock() {
             return true; // granted between the timeout and this line; grants happen under the shard's mutex
         }

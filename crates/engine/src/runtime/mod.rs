@@ -7,4 +7,4 @@ pub(crate) mod scripting; // what all scripts share
 mod shared;
 pub(crate) mod signals; // waking background work // storage, clock, caches, locks, secret
 
-pub(crate) use shared::Shared;
+pub(crate) use shared::{Shared, Statistics};

@@ -75,8 +75,8 @@ impl Signal {
 /// The workers that act on what the catalog says.
 #[derive(Clone, Default)]
 pub(crate) struct CatalogWorkers {
-    pub index_builds: Arc<Signal>,
-    pub reclaim: Arc<Signal>,
+    /// Makes jobs of what the catalog leaves to do.
+    pub catalog: Arc<Signal>,
     pub vector_indexes: Arc<Signal>,
     /// Only when there is a new view.
     pub views: Arc<Signal>,
@@ -85,8 +85,7 @@ pub(crate) struct CatalogWorkers {
 impl CatalogWorkers {
     /// The catalog has changed.
     pub fn wake(&self) {
-        self.index_builds.wake();
-        self.reclaim.wake();
+        self.catalog.wake();
         self.vector_indexes.wake();
     }
 }

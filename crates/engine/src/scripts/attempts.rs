@@ -12,6 +12,7 @@ use super::name_of;
 use crate::api::{Cancel, EngineError, ScriptLimits};
 use crate::catalog::{Container, RoutedKey};
 use crate::runtime::Shared;
+use crate::runtime::locks::LockSet;
 use crate::runtime::scripting::Source;
 use crate::runtime::scripting::gate::Pass;
 use crate::transactions::{CommitFailed, Committed, Transaction};
@@ -121,11 +122,12 @@ impl Room<'_> {
         let partition = name_of(self.shared, self.container, self.place);
         let task = scripting.contention.task(partition, self.scripts);
         let first = if scripting.contention.is_recent(task) { OPTIMISTIC_TRIES } else { 0 };
+        let mut further = LockSet::default();
         for tried in first..OPTIMISTIC_TRIES + LOCKED_TRIES {
             if tried > first {
                 scripting.figures.retries.fetch_add(1, Ordering::Relaxed);
             }
-            let (pass, mut transaction) = self.begin(tried, partition)?;
+            let (pass, mut transaction) = self.begin(tried, partition, &further)?;
             self.cancel.check()?;
             allowance.resume(pass);
             transaction.set_cancel(allowance.cancel());
@@ -136,9 +138,12 @@ impl Room<'_> {
             self.cancel.check()?;
             match transaction.commit() {
                 Ok(committed) => return Ok((done, committed)),
-                Err(CommitFailed::Failed(error)) => return Err(error),
-                Err(CommitFailed::Conflict) => scripting.figures.conflicts.fetch_add(1, Ordering::Relaxed),
-            };
+                Err(CommitFailed::Failed(error) | CommitFailed::Refused { error, .. }) => return Err(error),
+                Err(CommitFailed::Locks(locks)) => further.extend(&locks),
+                Err(CommitFailed::Conflict) => {
+                    scripting.figures.conflicts.fetch_add(1, Ordering::Relaxed);
+                }
+            }
             if allowance.used < SHORT {
                 scripting.contention.note(task);
             }
@@ -151,13 +156,18 @@ impl Room<'_> {
     }
 
     /// The place comes first: who waits for one holds no lock.
-    fn begin(&self, tried: u32, partition: u64) -> Result<(Pass, Transaction<'_>), EngineError> {
+    fn begin(
+        &self,
+        tried: u32,
+        partition: u64,
+        further: &LockSet,
+    ) -> Result<(Pass, Transaction<'_>), EngineError> {
         let Room { shared, container, place, .. } = *self;
         let pass = shared.scripts.gate.enter(partition)?;
         let key = place.key.clone();
         let transaction = match tried {
             0..OPTIMISTIC_TRIES => Transaction::begin(shared, container, key, true)?,
-            _ => Transaction::begin_locked(shared, container, key, true)?,
+            _ => Transaction::begin_locked(shared, container, key, true, further)?,
         };
         Ok((pass, transaction))
     }

@@ -138,7 +138,12 @@ fn run(
     let result = room.transact(&mut spent, |transaction, allowance| work.run(transaction, allowance));
     *charge = charge::SCRIPT * triggers.all().count() as f64 + spent;
     let (Done { changed, body }, committed) = result?;
-    let body = if write.want_body { Bytes::from(body) } else { Bytes::new() };
+    let body = match committed.stored_as(container, &changed.etag) {
+        // What a post-trigger made of the answer is the client's.
+        Some(stored) if triggers.post.is_none() => Bytes::from(stored),
+        _ => Bytes::from(body),
+    };
+    let body = if write.want_body { body } else { Bytes::new() };
     Ok(ItemWritten { created: changed.created, body, etag: changed.etag, item_lsn: committed.lsn })
 }
 

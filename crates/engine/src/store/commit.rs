@@ -1,12 +1,12 @@
 //! Guarded commits that no partition's sequencer makes: the catalog's, those of vector indexes, of a restore.
 
-use std::thread;
 use std::time::Duration;
 
 use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, Position, Storage};
 
 use super::random::random_token;
 use crate::api::{EngineError, corrupt};
+use crate::sync::sleep;
 
 /// Waits between attempts to learn what became of a commit, or to get past a busy storage.
 const RETRY_WAITS_MS: [u64; 6] = [1, 5, 20, 50, 100, 200];
@@ -43,7 +43,7 @@ pub(crate) fn send(storage: &dyn Storage, commit: &Commit) -> Sent {
             Err(_) if unknown => return Sent::Unknown,
             Err(error) => return Sent::Failed(refusal(error)),
         }
-        thread::sleep(Duration::from_millis(wait_ms));
+        sleep(Duration::from_millis(wait_ms));
     }
     if unknown { Sent::Unknown } else { Sent::Failed(refusal(last)) }
 }

@@ -2,7 +2,7 @@
 //!
 //! | at | bytes | what                                                                          |
 //! |----|-------|-------------------------------------------------------------------------------|
-//! | 0  | 1     | format: 1, or 2 with a time of writing                                        |
+//! | 0  | 1     | format: 1, or 2 with a time of writing; 3 and 4 the same with a client's version |
 //! | 1  | 1     | bit 0: has index rows; bits 1, 2: written with the indexing directive include or exclude; bit 3: has an ETag of its own; bits 4 to 7: epoch of its index rows |
 //! | 2  | 4     | CRC-32 of all other bytes                                                     |
 //! | 6  | 8     | LSN of the write                                                              |
@@ -14,7 +14,8 @@
 //! | 36 | 4     | length of the compact JSON of the user properties                             |
 //! | 40 | 2     | length of the partition key                                                   |
 //! | 42 | 0, 16 | own ETag                                                                      |
-//! |    | 0, 8  | format 2: when it was written by the clock, seconds, where `_ts` was ahead of it |
+//! |    | 0, 24 | formats 3 and 4, of a version that maintenance wrote: ETag (16) and LSN (8) of the last one that a client wrote |
+//! |    | 0, 8  | formats 2 and 4: when it was written by the clock, seconds, where `_ts` was ahead of it |
 //! |    |       | partition key (`PartitionKey::encode`), then the item (`quire_value::Item`)   |
 //!
 //! `_ts` never falls in a partition, so after a clock that ran ahead was set back it is later than the clock says. Items expire
@@ -33,6 +34,8 @@ use crate::store::random_token;
 
 const FORMAT: u8 = 1;
 const FORMAT_WRITTEN: u8 = 2;
+const FORMAT_CLIENT: u8 = 3;
+const FORMAT_CLIENT_WRITTEN: u8 = 4;
 const INDEXED: u8 = 1;
 const INCLUDE: u8 = 2;
 const EXCLUDE: u8 = 4;
@@ -42,6 +45,7 @@ const EPOCH_SHIFT: u32 = 4;
 pub(crate) const EPOCH_NONE: u8 = 0;
 const FIXED_BYTES: usize = 42;
 const ETAG_BYTES: usize = 16;
+const CLIENT_BYTES: usize = 24;
 /// In the place of the ordinal of an ETag made of a stamp, which has at most 10,000.
 const OWN_ETAG_MARK: u128 = 1 << 63;
 
@@ -55,6 +59,13 @@ pub(crate) struct Stamp {
     pub ts: i64,
     /// Instead of the one made of the other fields.
     pub own_etag: Option<u128>,
+}
+
+/// The last version of an item that a client wrote, where others came after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClientVersion {
+    pub etag: u128,
+    pub lsn: u64,
 }
 
 /// What an item's row says about its index rows.
@@ -75,6 +86,7 @@ pub(crate) struct Draft<'a> {
     pub ttl: ItemTtl,
     pub json_bytes: u32,
     pub own_etag: Option<u128>,
+    pub client: Option<ClientVersion>,
     /// As `PartitionKey::encode` writes it.
     pub partition_key: &'a [u8],
     pub item: &'a [u8],
@@ -88,6 +100,8 @@ pub(crate) struct Row<'a> {
     pub ttl: ItemTtl,
     pub json_bytes: u32,
     written: i64,
+    /// `None`: a client wrote this one, or it does not matter.
+    client: Option<ClientVersion>,
     partition_key: &'a [u8],
     item: &'a [u8],
     bytes: &'a [u8],
@@ -101,7 +115,8 @@ impl Draft<'_> {
         let rest_bytes = self.partition_key.len() + self.item.len();
         let mut row = Vec::with_capacity(FIXED_BYTES + ETAG_BYTES + rest_bytes);
         let own_etag = if self.own_etag.is_some() { OWN_ETAG } else { 0 };
-        row.extend([FORMAT, self.indexing.flags() | own_etag]);
+        let format = if self.client.is_some() { FORMAT_CLIENT } else { FORMAT };
+        row.extend([format, self.indexing.flags() | own_etag]);
         row.extend([0; 22]); // CRC, LSN, ordinal, ts
         row.extend(self.incarnation.to_be_bytes());
         row.extend(self.partition.to_be_bytes());
@@ -109,6 +124,10 @@ impl Draft<'_> {
         row.extend(self.json_bytes.to_be_bytes());
         row.extend(key_bytes.to_be_bytes());
         row.extend(self.own_etag.map(u128::to_be_bytes).into_iter().flatten());
+        if let Some(ClientVersion { etag, lsn }) = self.client {
+            row.extend(etag.to_be_bytes());
+            row.extend(lsn.to_be_bytes());
+        }
         row.extend(self.partition_key);
         row.extend(self.item);
         row
@@ -118,8 +137,10 @@ impl Draft<'_> {
 /// Fills the slots of an encoded row. `written` is the clock's time, which is not after `ts`.
 pub(crate) fn stamp(row: &mut Vec<u8>, lsn: u64, ordinal: u16, ts: i64, written: i64) {
     if written < ts {
-        row[0] = FORMAT_WRITTEN;
+        let has_client = row[0] == FORMAT_CLIENT;
+        row[0] = if has_client { FORMAT_CLIENT_WRITTEN } else { FORMAT_WRITTEN };
         let at = FIXED_BYTES + if row[1] & OWN_ETAG == 0 { 0 } else { ETAG_BYTES };
+        let at = at + if has_client { CLIENT_BYTES } else { 0 };
         row.splice(at..at, written.to_be_bytes());
     }
     row[6..14].copy_from_slice(&lsn.to_be_bytes());
@@ -186,7 +207,7 @@ impl<'a> Row<'a> {
 
     /// The same of bytes whose checksum held before.
     pub fn trusted(bytes: &'a [u8]) -> Result<Row<'a>, EngineError> {
-        if bytes.len() < FIXED_BYTES || !matches!(bytes[0], FORMAT | FORMAT_WRITTEN) {
+        if bytes.len() < FIXED_BYTES || !(FORMAT..=FORMAT_CLIENT_WRITTEN).contains(&bytes[0]) {
             return Err(corrupt("item row of an unknown format"));
         }
         let key_bytes = usize::from(u16::from_be_bytes(array(bytes, 40)));
@@ -198,9 +219,19 @@ impl<'a> Row<'a> {
                 (Some(u128::from_be_bytes(*etag)), rest)
             }
         };
+        let (client, rest) = match bytes[0] {
+            FORMAT | FORMAT_WRITTEN => (None, rest),
+            _ => {
+                let (client, rest) =
+                    rest.split_at_checked(CLIENT_BYTES).ok_or_else(|| corrupt("cut item row"))?;
+                let (etag, lsn) =
+                    (u128::from_be_bytes(array(client, 0)), u64::from_be_bytes(array(client, ETAG_BYTES)));
+                (Some(ClientVersion { etag, lsn }), rest)
+            }
+        };
         let ts = i64::from_be_bytes(array(bytes, 16));
         let (written, rest) = match bytes[0] {
-            FORMAT => (ts, rest),
+            FORMAT | FORMAT_CLIENT => (ts, rest),
             _ => {
                 let (written, rest) = rest.split_first_chunk().ok_or_else(|| corrupt("cut item row"))?;
                 (i64::from_be_bytes(*written), rest)
@@ -221,10 +252,25 @@ impl<'a> Row<'a> {
             ttl: ttl_from_disk(i32::from_be_bytes(array(bytes, 32))),
             json_bytes: u32::from_be_bytes(array(bytes, 36)),
             written,
+            client,
             partition_key,
             item,
             bytes,
         })
+    }
+
+    /// The last version that a client wrote: this one, unless it says another.
+    pub fn client_version(&self) -> Option<ClientVersion> {
+        let own = || Some(ClientVersion { etag: etag_number(&self.stamp.etag())?, lsn: self.stamp.lsn });
+        self.client.or_else(own)
+    }
+
+    /// Whether an ETag is that of a version since a client last wrote the item, other than this one.
+    pub fn is_since_client(&self, etag: &str) -> bool {
+        let Some((client, etag)) = self.client.zip(etag_number(etag)) else { return false };
+        let lsn = u64::from((etag & 0xFFFF) as u16) << 32 | u64::from((etag >> 96) as u32);
+        let is_of_stamp = etag & OWN_ETAG_MARK == 0 && (etag >> 64) as u16 == self.stamp.incarnation as u16;
+        etag == client.etag || (is_of_stamp && lsn > client.lsn && lsn < self.stamp.lsn)
     }
 
     pub fn node(&self) -> Result<Node<'a>, EngineError> {
@@ -288,6 +334,13 @@ pub(crate) fn own_etag_text(etag: u128) -> String {
     format!("\"{:08x}-{:04x}-{:04x}-{:04x}-{:012x}\"", groups.0, groups.1, groups.2, groups.3, groups.4)
 }
 
+/// The number that the text of an ETag shows, with or without quotes.
+fn etag_number(text: &str) -> Option<u128> {
+    let digits: String =
+        text.trim().trim_matches('"').chars().filter(|character| *character != '-').collect();
+    (digits.len() == 2 * ETAG_BYTES).then(|| u128::from_str_radix(&digits, 16).ok())?
+}
+
 fn checksum(row: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&row[..2]);
@@ -333,6 +386,7 @@ mod tests {
             ttl: ItemTtl::Seconds(60),
             json_bytes: 9,
             own_etag,
+            client: None,
             partition_key: &[0xAA, 0xBB],
             item: &[0xCC, 0xDD, 0xEE],
         };
@@ -356,6 +410,40 @@ mod tests {
             assert_eq!((row.stamp, row.item(), row.ttl), (before.stamp, before.item(), before.ttl));
             assert_eq!(row.encoded_partition_key(), before.encoded_partition_key());
         }
+    }
+
+    /// A version that maintenance wrote knows the last one of a client.
+    #[test]
+    fn versions_since_a_client_wrote() {
+        let stamp_at = |lsn| Stamp { incarnation: 1, partition: 2, lsn, ordinal: 3, ts: 9, own_etag: None };
+        let client_etag = etag_number(&stamp_at(5).etag()).expect("an etag");
+        for written in [1_700_000_000, 1_600_000_000] {
+            let draft = Draft {
+                incarnation: 1,
+                partition: 2,
+                indexing: SAMPLE,
+                ttl: ItemTtl::Inherit,
+                json_bytes: 9,
+                own_etag: None,
+                client: Some(ClientVersion { etag: client_etag, lsn: 5 }),
+                partition_key: &[0xAA],
+                item: &[0xCC, 0xDD],
+            };
+            let mut bytes = draft.encode();
+            stamp(&mut bytes, 8, 0, 1_700_000_000, written);
+            let row = Row::parse(&bytes).expect("readable");
+            assert_eq!((row.written(), row.item()), (written, &[0xCC, 0xDD][..]));
+            assert_eq!(row.client_version(), Some(ClientVersion { etag: client_etag, lsn: 5 }));
+            let since: Vec<u64> = (0..10).filter(|lsn| row.is_since_client(&stamp_at(*lsn).etag())).collect();
+            assert_eq!(since, [5, 6, 7], "of this one the ETag is exact");
+            assert!(!row.is_since_client("") && !row.is_since_client("*") && !row.is_since_client("\"x\""));
+        }
+        let plain = sample();
+        let row = Row::parse(&plain).expect("readable");
+        assert!(!row.is_since_client(&row.stamp.etag()));
+        assert_eq!(row.client_version().map(|own| own.lsn), Some(0x0102));
+        let hex: String = sample().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(hex.starts_with("01"), "rows of clients have the format that they always had");
     }
 
     /// On disk: a change here is a new format.

@@ -12,7 +12,7 @@
 //! | catalog | `C5` container 4, epk, LSN 8                             | a partition key whose items are gone up to the LSN |
 //! | catalog | `C4` container 4, partition 4                            | LSN, 8, up to which versions are not kept; all ones: not known yet |
 //! | catalog | `C3` container 4                                         | how far its indexes are built (see `indexes::build`) |
-//! | catalog | `C8` container 4                                         | how far a view is (see `views::progress`) |
+//! | catalog | `C8` container 4                                         | how far a view is (see `follower`)       |
 //! | catalog | `C9` container 4, index 4                                | a vector index (see `vectors::state`)  |
 //! | catalog | `D0` job 8                                               | a job that is not finished (see `jobs::row`) |
 //! | catalog | `D1` job 8                                               | how far it is                         |
@@ -28,10 +28,13 @@
 //! | lookups | container 4, `03`, index 4, `03`, rid                    | where the item's vector is: leaf 8    |
 //! | lookups | container 4, `03`, index 4, `04`, class 1, rid           | nothing (an item whose vector is not in the tree) |
 //! | lookups | container 4, `04`, declaration 4, target 16              | rid (an item that a link finds by its key) |
-//! | lookups | container 4, `05`, declaration 4, target 16              | totals of a rollup                    |
-//! | lookups | container 4, `06`, declaration 4, target 16, value       | how many have a value of a rollup     |
-//! | lookups | container 4, `07`, declaration 4, target 16, id, rid     | a value of a mirror                   |
+//! | lookups | container 4, `05`, declaration 4, target 16              | totals of a rollup (`RollupTotals`)   |
+//! | lookups | container 4, `06`, declaration 4, target 16, value       | how many have a value of a rollup (see `links::extremes`) |
+//! | lookups | container 4, `07`, declaration 4, target 16, referrer, rid | a value of a mirror, in binary form |
+//! | lookups | container 4, `08`, declaration 4, rid                    | nothing (an item that counts for a declaration that is being built) |
+//! | lookups | container 4, `09`, declaration 4, target 16              | the job that rewrites the target's referrers (see `maintain::fan_out`) |
 //! | index   | container 4, index id 8, value, rid                      | nothing (see `indexes::encoding`)     |
+//! | index   | container 4, index id 8, target 16, referrer, rid        | nothing (an item that refers to a target) |
 //! | index   | container 4, 8 zero bytes, index id 8                    | what the index is: kind 1, paths      |
 //! | feeds   | container 4, `01`, partition 4, LSN 8, ordinal 2         | rid (the latest feed)                 |
 //! | feeds   | container 4, `02`, expiry second 8, rid                  | nothing (items with a `ttl` of their own) |
@@ -43,7 +46,16 @@
 //! Invariants, each a property test: a logical partition's items are adjacent up to its 24-bit rid prefix; feed
 //! rows sort by LSN, then ordinal; expiry rows by time; no two (epk, id) pairs share an id row.
 
+#[allow(dead_code, reason = "the write path of models uses it")]
+mod declarations; // rows of the declarations of models
+#[cfg(test)]
+mod tests;
+
 use std::ops::Bound;
+
+pub(crate) use self::declarations::{
+    DeclarationKeys, LinkKeys, REFERRER_BYTES_MAX, declaration_of_row, declaration_rows, rid_of_place,
+};
 
 use quire_resource::EffectivePartitionKey;
 use quire_storage::{KeyRange, PartitionId, Space};
@@ -89,11 +101,6 @@ const VECTOR_APART: u8 = 0x04;
 /// In a leaf: what has changed comes before the leaf's row, so that a reader knows it when it reads the row.
 const LEAF_CHANGE: u8 = 0x01;
 const LEAF_ROW: u8 = 0x02;
-/// Rows of declarations of models.
-const LINK_KEY: u8 = 0x04;
-const TOTALS: u8 = 0x05;
-const EXTREME: u8 = 0x06;
-const MIRROR: u8 = 0x07;
 const LATEST: u8 = 0x01;
 const EXPIRY: u8 = 0x02;
 const VERSION: u8 = 0x03;
@@ -404,15 +411,6 @@ impl VectorKeys {
     }
 }
 
-/// Everything that a declaration of a model has in a container. `link_index` is where the referrers of a link are.
-pub(crate) fn declaration_ranges(container: u32, declaration: u32, link_index: u64) -> Vec<(Space, Vec<u8>)> {
-    let (container, declaration) = (container.to_be_bytes(), declaration.to_be_bytes());
-    let lookups = [LINK_KEY, TOTALS, EXTREME, MIRROR];
-    let lookups = lookups.map(|tag| (LOOKUPS, join(&[&container, &[tag], &declaration])));
-    let links = (INDEX, join(&[&container, &link_index.to_be_bytes()]));
-    lookups.into_iter().chain([links]).collect()
-}
-
 /// LSN and ordinal in the key of a row of the latest feed or of a version.
 pub(crate) fn place_of_feed_key(key: &[u8]) -> Option<(u64, u16)> {
     Some((lsn_of_feed_key(key)?, u16::from_be_bytes(key.get(17..)?.try_into().ok()?)))
@@ -535,6 +533,3 @@ pub(crate) fn partition_of_counts_key(key: &[u8]) -> Option<u32> {
 pub(crate) fn reclaim_sequence(container: u32) -> PartitionId {
     partition_id(container, RECLAIM_SEQUENCE)
 }
-
-#[cfg(test)]
-mod tests;

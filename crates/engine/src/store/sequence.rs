@@ -3,11 +3,11 @@
 //! A commit whose outcome the storage cannot tell is kept and sent again, with the same token, before the next one: it either
 //! happened or happens then.
 
-use parking_lot::Mutex;
 use quire_storage::{Commit, Op, PartitionId, Position, Storage};
 
 use super::commit::{Sent, guarded_commit, send};
 use crate::api::EngineError;
+use crate::sync::Mutex;
 
 pub(crate) struct Sequence {
     id: PartitionId,

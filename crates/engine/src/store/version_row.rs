@@ -2,11 +2,13 @@
 //!
 //! One row per item and write, in the partition's order of LSNs. Value: format 1 (a byte), kind (a byte), child id 8, `_ts` of
 //! the change 8, LSN of the version before 8 (0 if there was none), length of the new item row 4, the new item row, the item row
-//! before. A delete has no new row.
+//! before. A delete has no new row. Format 2, of a version that maintenance wrote, has before the new item row the length (2) and
+//! text of the names of the declarations that made it, with commas between them.
 
 use crate::api::{EngineError, corrupt};
 
 const FORMAT: u8 = 1;
+const FORMAT_MAINTAINED: u8 = 2;
 const FIXED_BYTES: usize = 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub(crate) struct Version<'a> {
     /// Item rows; empty where there is none.
     pub current: &'a [u8],
     pub previous: &'a [u8],
+    /// Names of the declarations that made it, with commas between them; empty where a client wrote it.
+    pub maintained_by: &'a str,
 }
 
 impl Version<'_> {
@@ -55,11 +59,17 @@ impl Version<'_> {
         };
         let length = u32::try_from(self.current.len()).expect("an item row has a few megabytes at most");
         let mut bytes = Vec::with_capacity(FIXED_BYTES + self.current.len() + self.previous.len());
-        bytes.extend([FORMAT, kind]);
+        bytes.extend([if self.maintained_by.is_empty() { FORMAT } else { FORMAT_MAINTAINED }, kind]);
         bytes.extend(self.rid.to_be_bytes());
         bytes.extend(self.ts.to_be_bytes());
         bytes.extend(self.lsn_before.to_be_bytes());
         bytes.extend(length.to_be_bytes());
+        if !self.maintained_by.is_empty() {
+            let names = self.maintained_by.as_bytes();
+            let length = u16::try_from(names.len()).expect("200 declarations have names of 64 bytes");
+            bytes.extend(length.to_be_bytes());
+            bytes.extend(names);
+        }
         bytes.extend(self.current);
         bytes.extend(self.previous);
         bytes
@@ -71,7 +81,7 @@ impl Version<'_> {
 }
 
 fn decode(bytes: &[u8]) -> Option<Version<'_>> {
-    let (&[FORMAT, kind], rest) = bytes.split_first_chunk::<2>()? else { return None };
+    let (&[format, kind], rest) = bytes.split_first_chunk::<2>()?;
     let kind = match kind {
         0 => VersionKind::Create,
         1 => VersionKind::Replace,
@@ -83,9 +93,19 @@ fn decode(bytes: &[u8]) -> Option<Version<'_>> {
     let (ts, rest) = rest.split_first_chunk()?;
     let (lsn_before, rest) = rest.split_first_chunk()?;
     let (length, rest) = rest.split_first_chunk()?;
+    let (maintained_by, rest) = match format {
+        FORMAT => ("", rest),
+        FORMAT_MAINTAINED => {
+            let (names, rest) = rest.split_first_chunk()?;
+            let (names, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*names)))?;
+            (std::str::from_utf8(names).ok()?, rest)
+        }
+        _ => return None,
+    };
     let (current, previous) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
     let (rid, ts) = (u64::from_be_bytes(*rid), i64::from_be_bytes(*ts));
-    Some(Version { kind, rid, ts, lsn_before: u64::from_be_bytes(*lsn_before), current, previous })
+    let lsn_before = u64::from_be_bytes(*lsn_before);
+    Some(Version { kind, rid, ts, lsn_before, current, previous, maintained_by })
 }
 
 #[cfg(test)]
@@ -101,12 +121,21 @@ mod tests {
             lsn_before: 9,
             current: b"new row",
             previous: b"old",
+            maintained_by: "",
         };
         let bytes = version.encode();
         let again = Version::decode(&bytes).expect("decodes");
         assert_eq!((again.kind, again.rid, again.ts, again.lsn_before), (VersionKind::Replace, 7, -3, 9));
         assert_eq!((again.current, again.previous), (&b"new row"[..], &b"old"[..]));
         assert!((0..FIXED_BYTES + 7).all(|cut| Version::decode(&bytes[..cut]).is_err()));
-        assert!(Version::decode(&[&[2], &bytes[1..]].concat()).is_err());
+        assert!(Version::decode(&[&[3], &bytes[1..]].concat()).is_err());
+        let maintained = Version { maintained_by: "a,b", ..version };
+        let bytes = maintained.encode();
+        let again = Version::decode(&bytes).expect("decodes");
+        assert_eq!(
+            (again.maintained_by, again.current, again.previous),
+            ("a,b", &b"new row"[..], &b"old"[..])
+        );
+        assert!((0..FIXED_BYTES + 12).all(|cut| Version::decode(&bytes[..cut]).is_err()));
     }
 }

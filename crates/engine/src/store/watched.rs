@@ -10,13 +10,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
 use quire_storage::{
     Caps, Commit, CommitError, Committed, KeyRange, Op, PartitionId, Position, Removal, Snapshot, Space,
     Storage, StorageError, Token,
 };
 
 use crate::store::keys::{ITEMS, container_prefix, rid_of_item_key};
+use crate::sync::{Mutex, RwLock};
 
 /// More keys than this are not kept: the backup has to give up.
 const KEYS_MAX: usize = 4_000_000;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::task::Waker;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 /// Who is woken by the next change of a partition. A registration serves once.
 #[derive(Default)]

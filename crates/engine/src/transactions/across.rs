@@ -11,7 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use quire_resource::PartitionKey;
 
-use super::commit::{Committed, Ready, committed};
+use super::commit::{CommitFailed, Committed, Ready, committed};
+use super::maintained::{Part, commit_holding};
 use super::{Change, ChangeItem, Transaction, TransactionRead};
 use crate::api::{Cancel, EngineError, IndexingDirective, Position};
 use crate::catalog::Container;
@@ -104,11 +105,28 @@ struct Pending {
     done: TransactionDone,
     /// The target and child id of a version of this transaction.
     version: Option<(usize, u64)>,
+    /// The same of an item that it changed, also if that is gone.
+    changed: Option<(usize, u64)>,
 }
 
 enum Attempt {
     Answered(TransactionAnswer),
     Again,
+    /// It has to hold these, too.
+    Locks(LockSet),
+}
+
+/// What the commit of all targets came to.
+enum Outcome {
+    Committed(Vec<Option<Committed>>),
+    /// The ground has moved.
+    Stale,
+    Locks(LockSet),
+    /// The model refuses it, because of an item of a target where that is known.
+    Refused {
+        error: EngineError,
+        item: Option<(usize, u64)>,
+    },
 }
 
 pub(crate) struct Run<'a> {
@@ -133,15 +151,16 @@ impl<'a> Run<'a> {
             }
             self.cancel.check()?;
             let _held = self.shared.locks.take(&locks)?;
-            match self.attempt()? {
+            match self.attempt(&locks)? {
                 Attempt::Answered(answer) => return Ok(answer),
                 Attempt::Again => self.shared.statistics.retry(),
+                Attempt::Locks(further) => locks.extend(&further),
             }
         }
         Err(EngineError::TransactionConflict)
     }
 
-    fn attempt(&self) -> Result<Attempt, EngineError> {
+    fn attempt(&self, locks: &LockSet) -> Result<Attempt, EngineError> {
         let mut transactions = Vec::with_capacity(self.targets.len());
         for target in self.targets {
             let container: &'a Container = &self.containers[target.container];
@@ -160,8 +179,26 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        let charge = transactions.iter().map(Transaction::charge).sum();
-        let Some(commits) = self.commit(transactions)? else { return Ok(Attempt::Again) };
+        let mut charge = transactions.iter().map(Transaction::charge).sum();
+        let is_modelled = transactions.iter().any(|own| own.is_modelled() && own.has_changes());
+        let outcome = match is_modelled {
+            true => self.commit_maintained(transactions, locks, &mut charge)?,
+            false => match self.commit(transactions)? {
+                Some(commits) => Outcome::Committed(commits),
+                None => Outcome::Stale,
+            },
+        };
+        let commits = match outcome {
+            Outcome::Committed(commits) => commits,
+            Outcome::Stale => return Ok(Attempt::Again),
+            Outcome::Locks(locks) => return Ok(Attempt::Locks(locks)),
+            Outcome::Refused { error, item } => {
+                let at = pending.iter().rposition(|own| item.is_some() && own.changed == item);
+                let at = at.or(pending.iter().position(|own| own.changed.is_some())).unwrap_or(0);
+                let answer = failed(at, error, self.steps.len(), charge, self.positions());
+                return Ok(Attempt::Answered(answer));
+            }
+        };
         let results = pending.into_iter().map(|pending| Ok(self.complete(pending, &commits))).collect();
         Ok(Attempt::Answered(TransactionAnswer { charge, positions: self.positions(), results }))
     }
@@ -211,10 +248,37 @@ impl<'a> Run<'a> {
             let (writes, queue) = (writes.into_iter(), self.containers[0].partitions.commit_queue());
             let writes =
                 writes.map(|(partition, prepared)| (Arc::clone(&partition.sequencer), vec![prepared]));
-            return queue.submit(self.shared, Work { writes: writes.collect() });
+            let work = Work { writes: writes.collect(), differences: None };
+            return queue.submit(self.shared, work).map(|done| done.written);
         }
         let written = writes.pop().map(|(partition, prepared)| partition.sequencer.submit(prepared));
         Ok(written.transpose()?.into_iter().collect())
+    }
+
+    /// The same in a database with a model: one unit.
+    fn commit_maintained(
+        &self,
+        transactions: Vec<Transaction<'a>>,
+        locks: &LockSet,
+        charge: &mut f64,
+    ) -> Result<Outcome, EngineError> {
+        let parts: Vec<Part<'a>> = transactions.into_iter().map(Transaction::into_part).collect();
+        let maintained = match commit_holding(self.shared, &parts, locks) {
+            Ok(maintained) => maintained,
+            Err(CommitFailed::Conflict) => return Ok(Outcome::Stale),
+            Err(CommitFailed::Locks(locks)) => return Ok(Outcome::Locks(locks)),
+            Err(CommitFailed::Refused { error, rid }) => {
+                let target = |rid: u64| {
+                    let has = |part: &Part<'_>| part.changes(rid);
+                    parts.iter().position(has).map(|target| (target, rid))
+                };
+                return Ok(Outcome::Refused { error, item: rid.and_then(target) });
+            }
+            Err(CommitFailed::Failed(error)) => return Err(self.explain(error)),
+        };
+        *charge += maintained.charge;
+        let committed = |part: &Part<'a>| part.has_changes().then(|| maintained.committed(part));
+        Ok(Outcome::Committed(parts.iter().map(committed).collect()))
     }
 
     fn explain(&self, error: EngineError) -> EngineError {
@@ -231,7 +295,7 @@ impl<'a> Run<'a> {
 
     /// Fills in what the commit decided.
     fn complete(&self, pending: Pending, commits: &[Option<Committed>]) -> TransactionDone {
-        let Pending { mut done, version } = pending;
+        let Pending { mut done, version, .. } = pending;
         if let Some((target, rid)) = version
             && let Some(commit) = &commits[target]
         {
@@ -318,7 +382,8 @@ fn step(
         false => transaction.user_json(&changed.id).map_or(Vec::new(), |(_, json)| json),
     };
     let done = TransactionDone { outcome, etag: None, body: Bytes::from(json), charge };
-    Ok(Pending { done, version: (!is_delete).then_some((target, changed.rid)) })
+    let changed = Some((target, changed.rid));
+    Ok(Pending { done, version: changed.filter(|_| !is_delete), changed })
 }
 
 fn read(
@@ -343,7 +408,8 @@ fn read(
         _ => (json.into_bytes(), None),
     };
     let body = if operation.want_body { Bytes::from(json) } else { Bytes::new() };
-    Ok(Pending { done: TransactionDone { outcome, etag: Some(etag), body, charge }, version })
+    let done = TransactionDone { outcome, etag: Some(etag), body, charge };
+    Ok(Pending { done, version, changed: None })
 }
 
 fn check(
@@ -370,7 +436,11 @@ fn check(
         _ => {}
     }
     let outcome = TransactionOutcome::Empty;
-    Ok(Pending { done: TransactionDone { outcome, etag, body: Bytes::new(), charge }, version: None })
+    Ok(Pending {
+        done: TransactionDone { outcome, etag, body: Bytes::new(), charge },
+        version: None,
+        changed: None,
+    })
 }
 
 /// One operation failed: nothing was done.

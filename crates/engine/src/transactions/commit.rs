@@ -12,6 +12,7 @@ use crate::items::logical_partition::Stored;
 use crate::items::prepare::{NewVersion, Rows};
 use crate::partition::sequencer::{Prepared, Refused, Written};
 use crate::runtime::Shared;
+use crate::runtime::locks::LockSet;
 use crate::store::item_row::Stamp;
 
 /// A transaction that is durable and visible.
@@ -21,13 +22,19 @@ pub(crate) struct Committed {
     pub lsn: u64,
     pub ts: i64,
     pub charge: f64,
-    stamps: HashMap<u64, Stamp>,
+    pub(super) stamps: HashMap<u64, Stamp>,
+    /// In a modelled container: the user's properties of items as they were stored.
+    pub(super) stored: HashMap<u64, Vec<u8>>,
 }
 
 #[derive(Debug)]
 pub(crate) enum CommitFailed {
     /// Nothing happened: the ground has moved. Run the whole transaction again.
     Conflict,
+    /// Nothing happened: these locks are needed besides, and could not be had. Run the whole transaction again, holding all.
+    Locks(LockSet),
+    /// The model refuses it, because of the item with this child id where that is known.
+    Refused { error: EngineError, rid: Option<u64> },
     /// Nothing happened, except where the error says that nobody knows.
     Failed(EngineError),
 }
@@ -48,9 +55,22 @@ impl Committed {
         let stamp = self.stamps.get(&rid)?;
         let etag = stamp.etag();
         if !json.is_empty() {
+            if let Some(stored) = self.stored.get(&rid) {
+                json.clone_from(stored);
+            }
             Links::new(container).complete(json, rid, stamp, &etag);
         }
         Some(etag)
+    }
+}
+
+impl Committed {
+    /// The whole item as it was stored, by the ETag that was shown of it; `None` where nothing is known beyond what was sent.
+    pub fn stored_as(&self, container: &Container, etag: &str) -> Option<Vec<u8>> {
+        let (rid, stamp) = self.stamps.iter().find(|(_, stamp)| stamp.etag() == etag)?;
+        let mut json = self.stored.get(rid)?.clone();
+        Links::new(container).complete(&mut json, *rid, stamp, etag);
+        Some(json)
     }
 }
 
@@ -67,7 +87,16 @@ impl<'a> Transaction<'a> {
     /// Makes the transaction durable and visible, all of it or nothing. One that changed nothing has nothing to do.
     pub fn commit(mut self) -> Result<Committed, CommitFailed> {
         if !self.has_changes() {
-            return Ok(Committed { lsn: self.lsn, ts: self.ts, charge: self.charge, stamps: HashMap::new() });
+            return Ok(Committed {
+                lsn: self.lsn,
+                ts: self.ts,
+                charge: self.charge,
+                stamps: HashMap::new(),
+                stored: HashMap::new(),
+            });
+        }
+        if self.is_modelled() {
+            return self.commit_maintained();
         }
         let (shared, partition) = (self.shared, self.partition());
         let _held = match self.holds {
@@ -144,7 +173,8 @@ fn add(rows: &mut Rows<'_>, own: Own) -> Result<(), EngineError> {
         return Ok(());
     };
     let (body, tuples) = (&now.body, now.tuples.as_slice());
-    let version = NewVersion { id_key: &id_key, body, tuples, indexed: now.indexed, own_etag: now.own_etag };
+    let (indexed, own_etag, maintained) = (now.indexed, now.own_etag, None);
+    let version = NewVersion { id_key: &id_key, body, tuples, indexed, own_etag, maintained };
     let (renamed, gone) = match origin {
         Some((rid, row)) if rid == now.rid => (Some(row), None),
         origin => (None, origin),
@@ -179,5 +209,6 @@ pub(super) fn committed(shared: &Shared, partition: u32, written: Written, ready
     let stamp = |(ordinal, (rid, own_etag)): (usize, (u64, Option<u128>))| {
         (rid, Stamp { incarnation, partition, lsn, ordinal: (first_ordinal + ordinal) as u16, ts, own_etag })
     };
-    Committed { lsn, ts, charge, stamps: items.into_iter().enumerate().map(stamp).collect() }
+    let stamps = items.into_iter().enumerate().map(stamp).collect();
+    Committed { lsn, ts, charge, stamps, stored: HashMap::new() }
 }

@@ -19,6 +19,7 @@ pub(crate) mod across; // several partition keys and containers
 pub(crate) mod batch;
 mod commit; // from own writes to rows, and the commit
 mod feed; // lists, own writes among them
+mod maintained; // commits of modelled containers
 mod own; // what a transaction has written
 mod seen; // what a transaction has read, and whether that is still so
 #[cfg(test)]
@@ -96,6 +97,8 @@ pub(crate) struct Transaction<'a> {
     rules: Arc<WriteRules>,
     lsn: u64,
     holds: Holds<'a>,
+    /// What it or its caller holds, where that is something.
+    held: LockSet,
     /// Writes carry ETags that are final at once.
     own_etags: bool,
     /// `_ts` of what it writes, unless the partition is further when it commits.
@@ -135,18 +138,31 @@ impl<'a> Transaction<'a> {
 
     /// Holding the logical partition: its other writers wait until the transaction is dropped or committed. The commit
     /// can still answer [`CommitFailed::Conflict`], though not because of them: after a fault of the storage, or
-    /// while the indexing policy changes.
+    /// while the indexing policy changes. `further` are locks that a commit asked for.
     pub fn begin_locked(
         shared: &'a Shared,
         container: &'a Container,
         key: PartitionKey,
         own_etags: bool,
+        further: &LockSet,
     ) -> Result<Transaction<'a>, EngineError> {
         let home = LogicalPartition::of(container, key)?;
-        let mut locks = LockSet::default();
+        let mut locks = further.clone();
         home.add_lock(&shared.locks, &mut locks, Mode::Exclusive);
         let held = shared.locks.take(&locks)?;
-        Transaction::new(shared, home, own_etags, Holds::LogicalPartition(held))
+        let transaction = Transaction::new(shared, home, own_etags, Holds::LogicalPartition(held))?;
+        Ok(transaction.holding(locks))
+    }
+
+    /// Says what the caller holds.
+    pub fn holding(mut self, locks: LockSet) -> Transaction<'a> {
+        self.held = locks;
+        self
+    }
+
+    /// Whether a model names its container.
+    pub(super) fn is_modelled(&self) -> bool {
+        self.rules.model.is_some()
     }
 
     /// Under locks that the caller holds until the commit is through: the logical partition at least shared, and, unless
@@ -196,6 +212,7 @@ impl<'a> Transaction<'a> {
             rules,
             lsn,
             holds,
+            held: LockSet::default(),
             own_etags,
             ts,
             own,
@@ -272,7 +289,7 @@ impl<'a> Transaction<'a> {
         let request = self.page_request(page_size, continuation);
         let view = self.view.without(self.own.deleted());
         let container = self.home.container;
-        let answer = query::query_view(self.shared, container, Some(&view), text, parameters, &request);
+        let answer = query::query_view(self.shared, container, &view, text, parameters, &request);
         self.charge += answer.charge;
         answer.result
     }

@@ -1,5 +1,7 @@
 //! One change on top of the view and the changes before it. All checks come first, so a refused change leaves nothing.
 
+use quire_model::IfMatch;
+
 use super::own::{Changed, Version};
 use super::{BYTES_MAX, CHANGES_MAX, Change, ChangeItem, Holds, Transaction};
 use crate::api::{EngineError, charge};
@@ -34,7 +36,7 @@ impl Transaction<'_> {
         };
         let id_key = self.home.id_key(&id);
         let found = self.look(verb, &id, &id_key)?;
-        check_found(change, found.as_ref())
+        self.check_found(change, &id_key, found.as_ref())
     }
 
     /// Makes a change. After an error the transaction is as it was and can go on.
@@ -75,7 +77,7 @@ impl Transaction<'_> {
         self.check_key(&body)?;
         let id_key = self.home.id_key(&id);
         let found = self.look(verb, &id, &id_key)?;
-        check_found(change, found.as_ref())?;
+        self.check_found(change, &id_key, found.as_ref())?;
         let to = self.home.id_key(&body.id);
         if to == id_key {
             return self.store(change, body, (id_key, None), found);
@@ -88,7 +90,7 @@ impl Transaction<'_> {
         let patch = Patch::parse(&change.body)?;
         let id_key = self.home.id_key(id);
         let found = self.look(Verb::Patch, id, &id_key)?;
-        check_found(change, found.as_ref())?;
+        self.check_found(change, &id_key, found.as_ref())?;
         let body = self.patched(&patch, id)?;
         self.check_key(&body)?;
         self.store(change, body, (id_key, None), found)
@@ -131,7 +133,7 @@ impl Transaction<'_> {
     fn delete(&mut self, change: &ChangeItem, id: &str) -> Result<Changed, EngineError> {
         let id_key = self.home.id_key(id);
         let found = self.look(Verb::Delete, id, &id_key)?;
-        check_found(change, found.as_ref())?;
+        self.check_found(change, &id_key, found.as_ref())?;
         let found = found.ok_or_else(|| EngineError::ItemNotFound { id: id.to_owned() })?;
         let values = self.values_of(&id_key, found.rid)?;
         let before = self.stored(&id_key)?;
@@ -244,6 +246,34 @@ impl Transaction<'_> {
         Ok(rows.map_or(0, |rows| rows.scalars))
     }
 
+    /// `If-Match` and `If-None-Match` of what a change finds.
+    fn check_found(
+        &mut self,
+        change: &ChangeItem,
+        id_key: &[u8],
+        found: Option<&Found>,
+    ) -> Result<(), EngineError> {
+        let Some(found) = found else { return Ok(()) };
+        let is_patch = matches!(change.change, Change::Patch { .. });
+        let if_none_match = change.if_none_match.as_deref().filter(|_| is_patch);
+        let mut if_match = change.if_match.as_deref();
+        if if_match.is_some_and(|etag| etag != found.etag) && self.is_since_client(id_key, if_match)? {
+            if_match = None;
+        }
+        check_precondition((if_match, if_none_match), &found.etag)
+    }
+
+    /// Whether a version that a client names is one since a client last wrote the item, where the model says that this is
+    /// enough.
+    fn is_since_client(&mut self, id_key: &[u8], etag: Option<&str>) -> Result<bool, EngineError> {
+        let model = self.rules.model.as_ref().map(|model| model.database.model().if_match);
+        if model != Some(IfMatch::Client) || self.own.get(id_key).is_some() {
+            return Ok(false);
+        }
+        let Some((stored, etag)) = self.stored(id_key)?.zip(etag) else { return Ok(false) };
+        Ok(Row::trusted(&stored.bytes)?.is_since_client(etag))
+    }
+
     pub(super) fn json_of_version(&self, version: &Version) -> String {
         let mut json = Vec::with_capacity(version.body.json_bytes as usize + 256);
         self.write_version(version, &mut json);
@@ -261,16 +291,5 @@ impl Transaction<'_> {
     fn stamp_of(&self, version: &Version) -> Stamp {
         let (incarnation, partition) = (self.shared.incarnation, self.partition().layout.id);
         Stamp { incarnation, partition, lsn: 0, ordinal: 0, ts: self.ts, own_etag: version.own_etag }
-    }
-}
-
-fn check_found(change: &ChangeItem, found: Option<&Found>) -> Result<(), EngineError> {
-    match found {
-        Some(found) => {
-            let is_patch = matches!(change.change, Change::Patch { .. });
-            let if_none_match = change.if_none_match.as_deref().filter(|_| is_patch);
-            check_precondition((change.if_match.as_deref(), if_none_match), &found.etag)
-        }
-        None => Ok(()),
     }
 }

@@ -43,8 +43,12 @@ fn a_script_that_is_asked_to_finish_commits() {
         next();";
     let done = crate::json(&bench.run(text).unwrap());
     assert_eq!(done.get("accepted").unwrap().to_json(), "false");
-    let (last, stored) = (crate::common::number_of(&done, "n"), bench.item("a").unwrap());
-    assert_eq!(crate::common::number_of(&stored, "n"), last - 1, "what was not accepted was not done");
+    let (last, stored) = (crate::support::fixture::number_of(&done, "n"), bench.item("a").unwrap());
+    assert_eq!(
+        crate::support::fixture::number_of(&stored, "n"),
+        last - 1,
+        "what was not accepted was not done"
+    );
 }
 
 #[test]

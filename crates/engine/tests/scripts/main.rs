@@ -1,11 +1,11 @@
 //! Stored procedures, triggers and user-defined functions over a database, in memory and on disk.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod functions;
 mod limits;
 mod procedures;
+#[path = "../support/mod.rs"]
+mod support;
 mod transactions;
 mod triggers;
 
@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{FakeClock, Fixture, json, options, pk};
 use quire_engine::{
     Answer, Engine, EngineError, ExecuteProcedure, IndexingDirective, ItemWritten, Precondition,
     ProcedureDone, ScriptError, ScriptKind, ScriptLimits, ScriptOptions, WriteItem, WriteKind,
@@ -22,6 +21,7 @@ use quire_storage::Storage;
 use quire_storage::memory::MemoryStorage;
 use quire_storage_local::{LocalOptions, LocalStorage};
 use quire_value::{Object, Value};
+use support::fixture::{FakeClock, Fixture, json, options, pk};
 
 /// The partition key of nearly all tests.
 const KEY: &str = r#"["p"]"#;
@@ -184,7 +184,7 @@ impl Bench {
 
     fn ids(&self) -> Vec<String> {
         let all = self.0.all(None, &quire_engine::Scope::default(), 100);
-        all.iter().map(|item| common::text_of(item, "id").to_owned()).collect()
+        all.iter().map(|item| support::fixture::text_of(item, "id").to_owned()).collect()
     }
 
     fn lsn(&self) -> u64 {

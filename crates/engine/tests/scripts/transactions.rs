@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use crate::common::{json, number_of};
+use crate::support::fixture::{json, number_of};
 use crate::{Bench, failure, on_every_storage};
 
 #[test]
@@ -335,7 +335,7 @@ fn what_was_written_is_there_after_a_restart() {
     let clock = std::sync::Arc::clone(&bench.0.clock);
     bench.0.engine.close().unwrap();
     drop(bench);
-    let again = Bench(crate::common::Fixture::again(open(), clock));
+    let again = Bench(crate::support::fixture::Fixture::again(open(), clock));
     assert_eq!(again.item("a").unwrap().to_json(), before.to_json());
     assert_eq!(again.run("c.readDocument(doc('a'), (e, d) => done(d.n))").unwrap(), "1");
     assert_eq!(json(&again.run("done(1)").unwrap()).as_i64(), Some(1));

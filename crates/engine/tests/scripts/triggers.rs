@@ -2,7 +2,7 @@
 
 use quire_engine::{EngineError, WriteKind};
 
-use crate::common::{json, number_of, text_of};
+use crate::support::fixture::{json, number_of, text_of};
 use crate::{Bench, failure, on_every_storage};
 
 const STAMP: &str = "function () {

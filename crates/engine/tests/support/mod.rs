@@ -1,5 +1,11 @@
-//! A small account to test with.
-#![allow(dead_code, reason = "every test file uses a part of it")]
+//! What tests of the engine share: a small account here, one container and a clock in [`fixture`], storages that call back or
+//! misbehave in [`hooked`] and [`moody`].
+#![allow(dead_code, unused_imports, reason = "every test file uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+pub mod fixture; // an engine in memory with one container
+pub mod hooked; // a storage that shows every call to the test
+pub mod moody; // a storage that loses answers when it is told to
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -182,4 +188,14 @@ pub fn dump(engine: &Engine) -> String {
         line(0, &offer);
     }
     lines.join("\n") + "\n"
+}
+
+pub fn delete(
+    engine: &Engine,
+    container: &Arc<Container>,
+    id: &str,
+    partition_key: &str,
+) -> Result<(), EngineError> {
+    let key = quire_resource::PartitionKey::from_header(&format!("[{partition_key:?}]")).unwrap();
+    answer(engine, container, WriteKind::Delete { id: id.to_owned() }, Some(key), "").result.map(|_| ())
 }

@@ -14,9 +14,10 @@ const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=
 
 pub(crate) async fn read(state: &Arc<State>) -> AdminResult {
     let shared = state.clone();
-    let engine = state.pool.read(move || shared.engine.statistics()).await?;
+    let read = move || (shared.engine.statistics(), shared.engine.job_counts());
+    let (engine, jobs) = state.pool.read(read).await?;
     let connections = state.network.connections.counts();
-    let other = OtherCounts { in_flight_bytes: state.bytes.reserved(), connections };
+    let other = OtherCounts { in_flight_bytes: state.bytes.reserved(), connections, jobs };
     let text = state.metrics.write(&engine, &workers(state), other);
     Ok(AdminReply::text(StatusCode::OK, METRICS_TYPE, text))
 }

@@ -9,7 +9,7 @@
 //!
 //! - [`AdminCall::run`] calls the engine in the lane of the row, [`AdminCall::container`] looks up a container;
 //! - [`AdminCall::json`] and [`AdminCall::body`] give the body within a limit, [`AdminCall::parameters`] the query string;
-//! - [`AdminCall::wait_until`] waits for work in the background, as long as `?waitMs=` says;
+//! - [`AdminCall::wait_for`] and [`AdminCall::wait_until`] wait for work in the background, as long as `?waitMs=` says;
 //! - [`Request::precondition`] is `If-Match`, [`Request::has_version`] is `If-None-Match`; answer an etag by
 //!   [`AdminReply::with`];
 //! - [`AdminReply::accepted`] is 202 with the `Location` of the resource that shows the progress;
@@ -23,7 +23,9 @@ pub(crate) mod authority;
 pub(crate) mod endpoints; // those that the program around the server adds
 pub(crate) mod faults;
 pub(crate) mod health; // live and ready
+pub(crate) mod jobs;
 pub(crate) mod metrics;
+pub(crate) mod model;
 pub(crate) mod partitions;
 pub(crate) mod transaction;
 pub(crate) mod views;
@@ -88,6 +90,16 @@ impl AdminCall<'_> {
     /// The query string. A parameter that is not one of `known` is an error.
     pub fn parameters(&self, known: &[&str]) -> Result<Parameters<'_>, HandlerError> {
         Parameters::parse(&self.request.path, known)
+    }
+
+    /// Returns true when `done` is ready, false at `until` or when the server stops. It holds no permit of the pool while it
+    /// waits.
+    pub async fn wait_for(&self, until: Instant, done: impl Future<Output = ()>) -> bool {
+        tokio::select! {
+            () = done => true,
+            () = tokio::time::sleep_until(until.into()) => false,
+            () = self.state.stopped() => false,
+        }
     }
 
     /// Returns when `is_done`, after `wait`, or when the server stops. It holds no permit of the pool while it waits.

@@ -37,6 +37,13 @@ impl AdminReply {
         AdminReply(response)
     }
 
+    /// An answer without a body.
+    pub fn empty(status: StatusCode) -> AdminReply {
+        let mut response = Response::new(Full::default());
+        *response.status_mut() = status;
+        AdminReply(response)
+    }
+
     /// Adds a header. A value that is not valid in a header is left out.
     pub fn with(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> AdminReply {
         if let Ok(value) = value.try_into() {

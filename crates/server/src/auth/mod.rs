@@ -47,6 +47,11 @@ impl Principal {
     pub fn sees_part(&self) -> bool {
         matches!(self, Principal::ResourceToken(grant) if grant.is_of_part())
     }
+
+    /// Whether it is limited to what one permission names.
+    pub fn has_token(&self) -> bool {
+        matches!(self, Principal::ResourceToken(_))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

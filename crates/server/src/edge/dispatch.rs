@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::auth::{self, Principal};
 use crate::edge::request::{Request, Response};
+use crate::handlers::models;
 use crate::handlers::response_format;
 use crate::handlers::views;
 use crate::handlers::{Call, HandlerResult, charge, partition_key};
@@ -62,5 +63,5 @@ async fn serve(state: &State, request: &Request, kind: &RouteKind, operation: Op
 async fn run(call: &Call<'_>, kind: &RouteKind) -> HandlerResult {
     let reply = response_format::convert(call, kind, operations::run(call, kind).await?)?;
     let reply = if call.request.sees_part { reply.without_usage() } else { reply };
-    Ok(views::with_lag(call, kind, reply))
+    Ok(models::with_pending(call, kind, views::with_lag(call, kind, reply)))
 }

@@ -154,6 +154,7 @@ impl Exchange {
             activity_id,
             client: Client::new(&self.connection),
             sees_part: false,
+            has_token: false,
         })
     }
 
@@ -178,6 +179,7 @@ impl Exchange {
         let principal = auth::authenticate(&state, &request, &route).await?;
         state.network.connections.authenticated(&self.connection);
         request.sees_part = principal.sees_part();
+        request.has_token = principal.has_token();
         let operation = match found {
             Ok(operation) => operation,
             Err(error) => return self.refused(&request, &error.into()).await,
@@ -210,7 +212,8 @@ impl Exchange {
         match (fault.effect, served) {
             (FaultEffect::Serve, Some(response)) => Ok(response),
             (FaultEffect::Status { status, substatus, retry_after_ms, message }, _) => {
-                let failure = Failure { status, substatus, message, retry_after_ms, plan: None };
+                let (code, plan, errors) = (None, None, None);
+                let failure = Failure { status, substatus, code, message, retry_after_ms, plan, errors };
                 Ok(error_response(activity_id, &failure))
             }
             (FaultEffect::Cut | FaultEffect::Serve, _) => {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::StatusCode;
-use quire_engine::{WorkerState, WorkerStatus};
+use quire_engine::{JobCount, WorkerState, WorkerStatus};
 
 use crate::net::connections::ConnectionCounts;
 use crate::operations::Action;
@@ -29,6 +29,7 @@ pub(crate) struct OtherCounts {
     /// Of request bodies and answers.
     pub in_flight_bytes: usize,
     pub connections: ConnectionCounts,
+    pub jobs: Vec<JobCount>,
 }
 
 const RESOURCES: [&str; 14] = [
@@ -165,6 +166,7 @@ impl Metrics {
             single(&mut text, &format!("quire_{name}"), "a metric of the engine", *value);
         }
         write_workers(&mut text, workers);
+        write_jobs(&mut text, &other.jobs);
         text
     }
 
@@ -242,6 +244,19 @@ fn write_workers(text: &mut String, workers: &[WorkerStatus]) {
     }
 }
 
+fn write_jobs(text: &mut String, jobs: &[JobCount]) {
+    let mut write = |name: &str, help: &str, form: &str, is_finished: bool| {
+        head(text, name, help, form);
+        for JobCount { kind, state, count } in
+            jobs.iter().filter(|job| job.state.is_finished() == is_finished)
+        {
+            line(text, format_args!("{name}{{kind=\"{kind}\",state=\"{}\"}} {count}", state.name()));
+        }
+    };
+    write("quire_jobs", "jobs that are not finished", "gauge", false);
+    write("quire_jobs_finished_total", "jobs that ended since the start", "counter", true);
+}
+
 impl Histogram {
     fn observe(&self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -288,6 +303,8 @@ fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use quire_engine::JobState;
+
     use super::*;
 
     #[test]
@@ -303,8 +320,10 @@ mod tests {
             None,
         );
         let connections = ConnectionCounts { accepted: 4, open: 1, refused: 2, evicted: 3 };
-        let text =
-            metrics.write(&[("commits_total", 7)], &[], OtherCounts { in_flight_bytes: 12, connections });
+        let job = |state, count| JobCount { kind: "build".to_owned(), state, count };
+        let jobs = vec![job(JobState::Running, 2), job(JobState::Failed, 3)];
+        let other = OtherCounts { in_flight_bytes: 12, connections, jobs };
+        let text = metrics.write(&[("commits_total", 7)], &[], other);
         for line in [
             "quire_operations_total{resource=\"docs\",operation=\"read\",status=\"2xx\"} 1",
             "quire_operations_total{resource=\"docs\",operation=\"read\",status=\"4xx\"} 1",
@@ -322,6 +341,8 @@ mod tests {
             "quire_connections_evicted_total 3",
             "# TYPE quire_commits_total counter",
             "quire_commits_total 7",
+            "quire_jobs{kind=\"build\",state=\"running\"} 2",
+            "quire_jobs_finished_total{kind=\"build\",state=\"failed\"} 3",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
         }

@@ -28,6 +28,8 @@ pub(crate) struct Request {
     pub client: Client,
     /// The sender may read only a part of the container: answers say nothing about the rest of it.
     pub sees_part: bool,
+    /// The sender has a resource token.
+    pub has_token: bool,
 }
 
 /// The client that waits for the answer.

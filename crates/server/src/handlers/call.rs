@@ -8,8 +8,8 @@ use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use quire_engine::{
-    CONTINUATION_BYTES_MAX, Container, EngineError, IndexingDirective, PageRequest, Precondition, Resource,
-    Scope,
+    CONTINUATION_BYTES_MAX, Container, EngineError, FollowRequest, IndexingDirective, PageRequest,
+    Precondition, Resource, Scope,
 };
 use quire_resource::{
     EffectivePartitionKey, EpkRange, PartitionKey, PartitionKeyError, ResourceId, SessionToken, Throughput,
@@ -27,6 +27,8 @@ use crate::wire::item_operations::indexing_directive;
 use crate::wire::status::{HandlerError, RequestError};
 
 const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
+/// An extension: links to follow from items.
+const FOLLOW: HeaderName = HeaderName::from_static("x-quire-follow");
 const CROSS_PARTITION: HeaderName = HeaderName::from_static("x-ms-documentdb-query-enablecrosspartition");
 const SUPPORTED_FORMATS: HeaderName = HeaderName::from_static("x-ms-cosmos-supported-serialization-formats");
 const CONTENT_FORMAT: HeaderName = HeaderName::from_static("x-ms-documentdb-content-serialization-format");
@@ -129,6 +131,16 @@ impl<'a> Call<'a> {
         }
         let reason = format!("A token for a part of a container cannot ask for {header}.");
         Err(EngineError::Forbidden { reason }.into())
+    }
+
+    /// The links that the client wants followed from items.
+    pub fn follow(&self) -> Result<Option<FollowRequest>, HandlerError> {
+        let Some(text) = self.text(&FOLLOW)? else { return Ok(None) };
+        if self.request.has_token {
+            let reason = "A resource token cannot follow links.".to_owned();
+            return Err(EngineError::Forbidden { reason }.into());
+        }
+        Ok(Some(FollowRequest::parse(text)?))
     }
 
     /// Whether a query may be about more than one partition.

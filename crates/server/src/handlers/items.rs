@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
+use hyper::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use quire_engine::{
-    Answer, Cancel, Container, EngineError, ItemRead, ItemWritten, Position, ReadItem, WriteItem, WriteKind,
+    Answer, Cancel, Container, EngineError, FollowRequest, ItemRead, ItemWritten, Position, ReadItem,
+    WriteItem, WriteKind,
 };
+use quire_resource::PartitionKey;
 
 use crate::handlers::{Call, HandlerResult, feeds, procedures};
 use crate::wire::Feed;
@@ -16,6 +18,8 @@ use crate::wire::headers::{Reply, container_names};
 use crate::wire::status::{Failure, HandlerError, RequestError};
 
 const PRE_TRIGGERS: HeaderName = HeaderName::from_static("x-ms-documentdb-pre-trigger-include");
+/// How many items an answer has besides those that were asked for.
+pub(super) const FOLLOWED: HeaderName = HeaderName::from_static("x-quire-followed");
 const POST_TRIGGERS: HeaderName = HeaderName::from_static("x-ms-documentdb-post-trigger-include");
 
 /// The hot path: a hit in the cache of the engine is answered on the async worker.
@@ -27,6 +31,9 @@ pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str, id: &
     let partition_key = &*partition_key;
     let if_none_match = call.text(&IF_NONE_MATCH)?;
     let session = call.session()?;
+    if let Some(follow) = call.follow()? {
+        return read_followed(call, &container, (id, partition_key), follow).await;
+    }
     let read = ReadItem { id, partition_key, if_none_match, session: session.as_ref() };
     if let Some(answer) = call.state.engine.read_item_cached(&container, &read) {
         return Ok(read_reply(&container, answer));
@@ -48,6 +55,40 @@ pub(crate) async fn read(call: &Call<'_>, database: &str, container: &str, id: &
     };
     let answer = call.run(blocking).await?;
     Ok(read_reply(&container, answer))
+}
+
+/// The item and what follows from it, of one moment.
+async fn read_followed(
+    call: &Call<'_>,
+    container: &Arc<Container>,
+    (id, partition_key): (&str, &PartitionKey),
+    follow: FollowRequest,
+) -> HandlerResult {
+    let (engine, source) = (call.state.engine.clone(), container.clone());
+    let (id, partition_key) = (id.to_owned(), partition_key.clone());
+    let if_none_match = call.text(&IF_NONE_MATCH)?.map(str::to_owned);
+    let session = call.session()?;
+    let answer = call
+        .run(move || {
+            let read = ReadItem {
+                id: &id,
+                partition_key: &partition_key,
+                if_none_match: if_none_match.as_deref(),
+                session: session.as_ref(),
+            };
+            engine.read_item_followed(&source, &read, &follow)
+        })
+        .await?;
+    let mut count = None;
+    let result = answer.result.map(|(read, followed)| {
+        count = Some(followed);
+        read
+    });
+    let reply = read_reply(container, Answer { charge: answer.charge, position: answer.position, result });
+    Ok(match count {
+        Some(count) => reply.with(FOLLOWED, HeaderValue::from(count)),
+        None => reply,
+    })
 }
 
 fn read_reply(container: &Container, answer: Answer<ItemRead>) -> Reply {
@@ -180,6 +221,10 @@ fn written_reply(container: &Arc<Container>, answer: Answer<ItemWritten>, is_del
 pub(crate) async fn list(call: &Call<'_>, database: &str, container: &str) -> HandlerResult {
     let container = call.item_container(database, container)?;
     let page = call.page()?;
+    if call.follow()?.is_some() {
+        let message = "x-quire-follow is for reads of single items and queries.".to_owned();
+        return Err(EngineError::BadRequest { message }.into());
+    }
     let (engine, source) = (call.state.engine.clone(), container.clone());
     let answer = call.run(move || engine.list_items(&source, &page)).await?;
     let reply = match answer.result {

@@ -18,6 +18,7 @@ pub(crate) mod consistency;
 pub(crate) mod containers;
 pub(crate) mod databases;
 pub(crate) mod items;
+pub(crate) mod models; // what is still to be rewritten, in answers about items
 pub(crate) mod offers;
 pub(crate) mod partition_key_ranges;
 pub(crate) mod permissions;

@@ -13,7 +13,7 @@ use quire_engine::{Container, Crossing, Feature, IndexMetrics, PageRequest, Quer
 use quire_resource::EpkRange;
 use quire_value::{Object, Value};
 
-use crate::handlers::items::with_positions;
+use crate::handlers::items::{FOLLOWED, with_positions};
 use crate::handlers::{Call, HandlerResult, charge, feeds};
 use crate::wire::headers::Reply;
 use crate::wire::status::{self, HandlerError, RequestError};
@@ -48,9 +48,11 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
         explain,
         index_metrics: call.is_true(&POPULATE_INDEX_METRICS) || call.is_true(&POPULATE_INDEX_METRICS_V2),
         resume: query.resume,
+        follow: call.follow()?,
+        may_follow: !call.request.has_token,
         ..call.page()?
     };
-    let is_at_gateway = is_at_gateway(&page);
+    let (is_at_gateway, is_followed) = (is_at_gateway(&page), page.follow.is_some());
     let (engine, source) = (call.state.engine.clone(), container.clone());
     let (text, parameters) = (query.text, query.parameters);
     let runs_scripts = may_call_functions(&text);
@@ -67,9 +69,10 @@ pub(crate) async fn query(call: &Call<'_>, database: &str, container: &str) -> H
             let (metrics, explained) = (page.metrics, page.explain.clone());
             let execution_info = execution_info(page.ties_descending);
             let indexes = page.index_metrics.take();
+            let followed = is_followed.then_some(page.followed);
             let reply = feeds::page_reply(Feed::Items, &container.resource.rid.to_string(), page);
             let reply = with_metrics(call, reply.with(EXECUTION_INFO, execution_info), &metrics);
-            with_explanation(with_index_metrics(call, reply, indexes), explained)
+            with_followed(with_explanation(with_index_metrics(call, reply, indexes), explained), followed)
         }
         Err(error) => Reply::failure(status::query(&error, &text)),
     };
@@ -105,6 +108,13 @@ fn crossing(call: &Call<'_>, container: &Container) -> Crossing {
         Crossing::Streamed
     } else {
         Crossing::Refused
+    }
+}
+
+fn with_followed(reply: Reply, followed: Option<u64>) -> Reply {
+    match followed {
+        Some(count) => reply.with(FOLLOWED, HeaderValue::from(count)),
+        None => reply,
     }
 }
 

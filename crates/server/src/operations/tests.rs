@@ -66,7 +66,15 @@ fn verbs_of_the_server() {
             "metrics",
             "faults",
             "faults/1",
+            "jobs",
+            "jobs/j-1",
+            "jobs/j-1/pause",
+            "jobs/j-1/stop",
             "dbs/d/transaction",
+            "dbs/d/model",
+            "dbs/d/model/status",
+            "dbs/d/model/check",
+            "dbs/d/model/repair",
             "dbs/d/colls/c/view",
             "dbs/d/colls/c",
         ],
@@ -76,7 +84,15 @@ fn verbs_of_the_server() {
             metrics: GET HEAD
             faults: GET HEAD POST DELETE
             faults/1: DELETE
+            jobs: GET HEAD
+            jobs/j-1: GET HEAD
+            jobs/j-1/pause: POST
+            jobs/j-1/stop: none
             dbs/d/transaction: POST
+            dbs/d/model: GET HEAD PUT DELETE
+            dbs/d/model/status: GET HEAD
+            dbs/d/model/check: POST
+            dbs/d/model/repair: POST
             dbs/d/colls/c/view: GET HEAD
             dbs/d/colls/c: none
         "#]],

@@ -5,8 +5,11 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use quire_engine::{Diagnostic, EngineError, ScriptError, SqlError, StorageError};
+use quire_engine::{
+    Diagnostic, EngineError, ItemError, ModelError, ModelInvalid, ScriptError, SqlError, StorageError,
+};
 use quire_resource::{ContainerError, PartitionKeyError};
+use quire_value::Value;
 use quire_value::text::write_string;
 
 use crate::auth::AuthError;
@@ -29,10 +32,14 @@ const RETRY_ISSUER_MS: u32 = 5000;
 pub(crate) struct Failure {
     pub status: StatusCode,
     pub substatus: Option<u32>,
+    /// Instead of the code that goes with the status; for what the service does not have.
+    pub code: Option<&'static str>,
     pub message: String,
     pub retry_after_ms: Option<u32>,
     /// The plan of a query that its client must merge, as JSON in a string.
     pub plan: Option<String>,
+    /// All that is wrong, as a JSON array, where there can be several errors.
+    pub errors: Option<String>,
 }
 
 impl Failure {
@@ -112,12 +119,16 @@ impl Failure {
     pub fn body(&self, activity_id: &str) -> Bytes {
         let mut body = Vec::with_capacity(self.message.len() + 128);
         body.extend_from_slice(b"{\"code\":\"");
-        body.extend_from_slice(code(self.status).as_bytes());
+        body.extend_from_slice(self.code.unwrap_or_else(|| code(self.status)).as_bytes());
         body.extend_from_slice(b"\",\"message\":");
         write_string(&format!("{}\r\nActivityId: {activity_id}, {AGENT}", self.message), &mut body);
         if let Some(plan) = &self.plan {
             body.extend_from_slice(b",\"additionalErrorInfo\":");
             write_string(plan, &mut body);
+        }
+        if let Some(errors) = &self.errors {
+            body.extend_from_slice(b",\"errors\":");
+            body.extend_from_slice(errors.as_bytes());
         }
         body.push(b'}');
         Bytes::from(body)
@@ -145,8 +156,13 @@ impl From<&EngineError> for Failure {
             UniqueKeyTaken { .. } => sub(409, 3301, "Unique index constraint violation."),
             HashCollision => sub(409, 3302, "Two partition keys with the same hash hold the same id."),
             PreconditionFailed => wire(412, PRECONDITION_FAILED),
-            ModelInvalid(error) => wire(400, error.to_string()),
-            ModelInUse { .. } | JobRefuses { .. } => wire(409, error.to_string()),
+            ModelInvalid(error) => model_invalid(error),
+            RefusedByModel(error) => refused_by_model(error),
+            ModelInUse { .. } => coded(409, "ModelInUse", error.to_string()),
+            JobRefuses { .. } => coded(409, "JobNotCancellable", error.to_string()),
+            UnknownLink { .. } => coded(400, "UnknownLink", format!("{error}.")),
+            LinkNotReady { .. } => coded(409, "LinkNotReady", format!("{error}.")),
+            FollowTooLarge => coded(400, "FollowTooLarge", format!("{error}.")),
             PatchConditionNotMet => sub(412, 1110, PRECONDITION_FAILED),
             BadJson(error) => wire(400, format!("{BAD_PAYLOAD} ({error})")),
             BadRequest { message } => wire(400, message),
@@ -186,7 +202,7 @@ impl From<&EngineError> for Failure {
             Unresolved => retry(503, None, RETRY_OVERLOADED_MS, "The outcome of a write is not known yet."),
             BackupRunning => wire(409, error.to_string()),
             StorageNotEmpty | NewerFormat { .. } | BadBackup { .. } => wire(400, error.to_string()),
-            Corrupt { .. } | Io { .. } => internal(error),
+            Corrupt { .. } | Io { .. } | UnderModel => internal(error),
         }
     }
 }
@@ -333,6 +349,11 @@ fn plan_features(features: &[String]) -> String {
     message
 }
 
+fn model_invalid(invalid: &ModelInvalid) -> Failure {
+    let errors = invalid.0.iter().map(ModelError::to_json).collect::<Value>();
+    Failure { errors: Some(errors.to_json()), ..coded(400, "ModelInvalid", invalid.to_string()) }
+}
+
 fn container(error: &ContainerError) -> Failure {
     match error {
         ContainerError::Invalid { message } => wire(400, message),
@@ -387,6 +408,8 @@ fn sql(error: &SqlError, text: Option<&str>) -> Failure {
         SqlError::ServerMemory { .. } | SqlError::ServerTempSpace { .. } | SqlError::TempFiles { .. } => {
             retry(429, Some(3200), RETRY_OVERLOADED_MS, errors(&[&error.to_string()]))
         }
+        SqlError::FollowNeedsItems => coded(400, "FollowNeedsItems", format!("{error}.")),
+        SqlError::FollowFailed { .. } => wire(400, errors(&[&error.to_string()])),
         SqlError::Cancelled => wire(408, error.to_string()),
         SqlError::CallPending => internal(error),
     }
@@ -479,11 +502,33 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 fn wire(status: u16, message: impl Into<String>) -> Failure {
     let message = message.into();
-    Failure { status: status_code(status), substatus: None, message, retry_after_ms: None, plan: None }
+    Failure {
+        status: status_code(status),
+        substatus: None,
+        code: None,
+        message,
+        retry_after_ms: None,
+        plan: None,
+        errors: None,
+    }
+}
+
+fn coded(status: u16, code: &'static str, message: impl Into<String>) -> Failure {
+    Failure { code: Some(code), ..wire(status, message) }
 }
 
 fn sub(status: u16, substatus: u32, message: impl Into<String>) -> Failure {
     Failure { substatus: Some(substatus), ..wire(status, message) }
+}
+
+/// The model's own table of statuses.
+fn refused_by_model(error: &ItemError) -> Failure {
+    let message = error.to_string();
+    match error.status() {
+        (449, substatus) => retry(449, Some(substatus.into()), RETRY_CONTENDED_MS, message),
+        (status, 0) => wire(status, message),
+        (status, substatus) => sub(status, substatus.into(), message),
+    }
 }
 
 fn retry(status: u16, substatus: Option<u32>, retry_after_ms: u32, message: impl Into<String>) -> Failure {
@@ -558,6 +603,12 @@ mod tests {
                 EngineError::UniqueKeyTaken { paths: text("/u") },
                 EngineError::HashCollision,
                 EngineError::PreconditionFailed,
+                EngineError::ModelInvalid(ModelInvalid(vec![ModelError {
+                    at: text("/links/0/to"),
+                    problem: quire_engine::ModelProblem::Missing { member: text("container") },
+                }])),
+                EngineError::ModelInUse { container: text("c") },
+                EngineError::JobRefuses { id: text("j-3"), control: "paused", why: "it is finished" },
                 EngineError::PatchConditionNotMet,
                 EngineError::BatchTimeout { limit: std::time::Duration::from_secs(5) },
                 EngineError::ResponseTooLarge { bytes_max: 2 },
@@ -598,6 +649,13 @@ mod tests {
                 EngineError::Sql(SqlError::TempDiskFull),
                 EngineError::Sql(SqlError::TempIo { message: "broken".to_owned() }),
                 EngineError::Sql(SqlError::Cancelled),
+                EngineError::RefusedByModel(ItemError::TooManyReferences { link: text("l") }),
+                EngineError::RefusedByModel(ItemError::DeletionPending { id: text("a1"), job: text("j-7") }),
+                EngineError::RefusedByModel(ItemError::WindowKeyTwice {
+                    window: text("w"),
+                    path: text("/c"),
+                    key: text("1"),
+                }),
                 EngineError::CrossPartitionRefused,
                 EngineError::CrossPartitionAggregate,
                 EngineError::Sql(SqlError::UserFunction { name: text("tax"), message: text("Say why.") }),
@@ -629,6 +687,10 @@ mod tests {
                 EngineError::FailedDependency,
                 EngineError::TransactionTooLarge { limit: "16 MB" },
                 EngineError::Overloaded,
+                EngineError::UnknownLink { link: text("l"), container: text("c") },
+                EngineError::LinkNotReady { link: text("l"), is_building: true },
+                EngineError::FollowTooLarge,
+                EngineError::Sql(SqlError::FollowNeedsItems),
                 EngineError::Storage(StorageError::Closed),
                 EngineError::Storage(StorageError::Poisoned { during: "sync" }),
                 EngineError::Storage(StorageError::Unavailable { during: "flush" }),
@@ -663,6 +725,12 @@ mod tests {
                     409/3302 {"code":"Conflict","message":"Two partition keys with the same hash hold the same id.\r\nActivityId: ID, AGENT"}
                 PreconditionFailed
                     412 {"code":"PreconditionFailed","message":"One of the specified pre-condition is not met. Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: ID, AGENT"}
+                ModelInvalid(ModelInvalid([ModelError { at: "/links/0/to", problem: Missing { member: "container" } }]))
+                    400 {"code":"ModelInvalid","message":"The model has 1 error. The first: 'container' is missing.\r\nActivityId: ID, AGENT","errors":[{"code":"BadValue","at":"/links/0/to","message":"'container' is missing."}]}
+                ModelInUse { container: "c" }
+                    409 {"code":"ModelInUse","message":"the container \"c\" is part of the model of its database\r\nActivityId: ID, AGENT"}
+                JobRefuses { id: "j-3", control: "paused", why: "it is finished" }
+                    409 {"code":"JobNotCancellable","message":"the job \"j-3\" cannot be paused: it is finished\r\nActivityId: ID, AGENT"}
                 PatchConditionNotMet
                     412/1110 {"code":"PreconditionFailed","message":"One of the specified pre-condition is not met. Operation cannot be performed because one of the specified precondition is not met.\r\nActivityId: ID, AGENT"}
                 BatchTimeout { limit: 5s }
@@ -739,6 +807,12 @@ mod tests {
                     503 {"code":"ServiceUnavailable","message":"The temporary files of the query could not be read or written.\r\nActivityId: ID, AGENT"}
                 Sql(Cancelled)
                     408 {"code":"RequestTimeout","message":"the query was cancelled\r\nActivityId: ID, AGENT"}
+                RefusedByModel(TooManyReferences { link: "l" })
+                    400/6105 {"code":"BadRequest","message":"TooManyReferences: 'l' takes at most 1,000 references of one item.\r\nActivityId: ID, AGENT"}
+                RefusedByModel(DeletionPending { id: "a1", job: "j-7" })
+                    449/6106 retry after 10 ms {"code":"RetryWith","message":"DeletionPending: references to 'a1' are still being removed (j-7).\r\nActivityId: ID, AGENT"}
+                RefusedByModel(WindowKeyTwice { window: "w", path: "/c", key: "1" })
+                    400 {"code":"BadRequest","message":"WindowKeyTwice: two elements at /c have the key 1, by which 'w' tells them apart.\r\nActivityId: ID, AGENT"}
                 CrossPartitionRefused
                     400 {"code":"BadRequest","message":"Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.\r\nActivityId: ID, AGENT"}
                 CrossPartitionAggregate
@@ -775,6 +849,14 @@ mod tests {
                     413 {"code":"RequestEntityTooLarge","message":"Message: {\"Errors\":[\"the transaction is larger than 16 MB\"]}\r\nActivityId: ID, AGENT"}
                 Overloaded
                     429/3200 retry after 100 ms {"code":"TooManyRequests","message":"Message: {\"Errors\":[\"Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later.\"]}\r\nActivityId: ID, AGENT"}
+                UnknownLink { link: "l", container: "c" }
+                    400 {"code":"UnknownLink","message":"there is no link \"l\" that can be followed from the container \"c\".\r\nActivityId: ID, AGENT"}
+                LinkNotReady { link: "l", is_building: true }
+                    409 {"code":"LinkNotReady","message":"the link \"l\" cannot be followed: it is still being built.\r\nActivityId: ID, AGENT"}
+                FollowTooLarge
+                    400 {"code":"FollowTooLarge","message":"more than 1,000 items or 4 MB follow from one item.\r\nActivityId: ID, AGENT"}
+                Sql(FollowNeedsItems)
+                    400 {"code":"FollowNeedsItems","message":"links can be followed from rows that are whole items: SELECT * or SELECT VALUE with the alias of the container.\r\nActivityId: ID, AGENT"}
                 Storage(Closed)
                     503 {"code":"ServiceUnavailable","message":"The server is shutting down.\r\nActivityId: ID, AGENT"}
                 Storage(Poisoned { during: "sync" })

@@ -24,7 +24,7 @@ use quire_value::{Path, Value};
 use crate::bind::bound::{self, Expr, Input};
 use crate::data::{Datum, Row, approximate_size};
 use crate::exec::{self, Execution};
-use crate::functions::{Aggregate, EvalContext, NoFunctions, Volatility};
+use crate::functions::{Aggregate, EvalContext, Externals, Volatility};
 use crate::query::Query;
 
 use self::item_path::{ItemPath, Levels};
@@ -199,7 +199,7 @@ struct Constants<'q> {
 
 impl<'q> Constants<'q> {
     fn new(query: &'q Query) -> Constants<'q> {
-        let context = exec::eval_context(&query.environment, &query.patterns, &NoFunctions);
+        let context = exec::eval_context(&query.environment, &query.patterns, Externals::NONE);
         Constants { query, context, left_bytes: Cell::new(CONSTANT_BYTES_MAX) }
     }
 
@@ -265,6 +265,7 @@ fn is_constant(expr: &Expr, knows_time: bool) -> bool {
         Expr::Variable { .. } | Expr::Computed { .. } | Expr::Path { .. } => false,
         Expr::GroupKey { .. } | Expr::Aggregate { .. } => false,
         Expr::Subquery { .. } | Expr::Let { .. } | Expr::UserCall { .. } => false,
+        Expr::Follow(_) | Expr::WithFollowed { .. } => false,
     }
 }
 

@@ -178,7 +178,7 @@ impl ConditionFinder<'_> {
     /// The condition for the expression to be defined.
     fn defined(&self, expr: &Expr) -> FoundCondition {
         match expr {
-            Expr::Object(_) | Expr::Array(_) => FoundCondition::ALL,
+            Expr::Object(_) | Expr::Array(_) | Expr::WithFollowed { .. } => FoundCondition::ALL,
             Expr::Constant(value) if value.is_undefined() => FoundCondition::NOTHING,
             Expr::Constant(_) => FoundCondition::ALL,
             expr => match self.item_path(expr) {
@@ -239,7 +239,8 @@ impl ConditionFinder<'_> {
                 None => FoundCondition::UNKNOWN,
             },
             Expr::Constant(_) | Expr::GroupKey { .. } | Expr::Aggregate { .. } => FoundCondition::UNKNOWN,
-            Expr::UserCall { .. } => FoundCondition::UNKNOWN,
+            Expr::UserCall { .. } | Expr::Follow(_) => FoundCondition::UNKNOWN,
+            Expr::WithFollowed { .. } => FoundCondition::NOTHING,
         }
     }
 

@@ -139,6 +139,8 @@ impl Reader<'_> {
                 _ => self.exprs(arguments),
             },
             Expr::UserCall { arguments, .. } => self.exprs(arguments),
+            // References and what routes them may be anywhere.
+            Expr::Follow(_) | Expr::WithFollowed { .. } => self.paths = None,
             Expr::Subquery { query, .. } => self.query(query),
             Expr::Let { value, body } => {
                 let outer = self.levels.len();

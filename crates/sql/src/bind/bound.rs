@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use quire_value::Value;
 
-use crate::functions::{Aggregate, FoundFunction, Function};
+use crate::functions::{Aggregate, FoundFunction, Function, LinkDirection};
 use crate::syntax::ast::{BinaryOperator, SubqueryForm, UnaryOperator};
 use crate::syntax::lexer::Span;
 use crate::text::Language;
@@ -18,6 +18,8 @@ pub(crate) struct Query {
     /// FROM and its JOINs, outermost loop first. Without sources there is one row.
     pub sources: Vec<Source>,
     pub filter: Option<Expr>,
+    /// Of a query that follows links.
+    pub follow_plan: Option<FollowPlan>,
     pub grouping: Option<Grouping>,
     pub order_by: Vec<OrderItem>,
     pub projection: Expr,
@@ -26,6 +28,18 @@ pub(crate) struct Query {
     pub distinct: bool,
     pub offset: u64,
     pub limit: Option<u64>,
+}
+
+/// The filter in two parts: a tuple passes when both are true. The first needs no item of another container.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FollowPlan {
+    /// Sources before the first that follows a link; all of them if none does.
+    pub sources: usize,
+    /// Over these sources, and follows no links.
+    pub early: Option<Expr>,
+    pub late: Option<Expr>,
+    /// A source or the filter follows links: which items have rows depends on others.
+    pub decides_rows: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -160,6 +174,13 @@ pub(crate) enum Expr {
         function: FoundFunction,
         arguments: Vec<Expr>,
     },
+    /// `FOLLOW` and `REFERRERS`
+    Follow(Follow),
+    /// The item at `level` with the member that says what follows from it.
+    WithFollowed {
+        level: usize,
+        origin: Origin,
+    },
     Subquery {
         form: SubqueryForm,
         query: Box<Query>,
@@ -168,6 +189,20 @@ pub(crate) enum Expr {
         value: Box<Expr>,
         body: Box<Expr>,
     },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Follow {
+    /// Number of the link.
+    pub link: usize,
+    pub direction: LinkDirection,
+    /// Level of the item.
+    pub item: usize,
+    /// Levels of the elements that hold the reference; `None`: all references of the item.
+    pub elements: Option<Vec<usize>>,
+    /// An array of items, or one item.
+    pub is_array: bool,
+    pub origin: Origin,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -212,6 +247,7 @@ impl Expr {
         match self {
             Expr::Constant(_) | Expr::Variable { .. } | Expr::Computed { .. } => {}
             Expr::GroupKey { .. } | Expr::Aggregate { .. } => {}
+            Expr::Follow(_) | Expr::WithFollowed { .. } => {}
             Expr::Path { base, steps, .. } => {
                 visit(base);
                 for step in steps {

@@ -102,6 +102,7 @@ fn check(query: &Query) -> Result<(), &'static str> {
         (expr.any(&|inner| aggregate_of(inner).is_some()), "its query cannot have aggregates"),
         (expr.any(&is_user_defined), "its query cannot call user-defined functions"),
         (expr.any(&is_spatial), "its query cannot call spatial functions"),
+        (expr.any(&is_link), "its query cannot follow links"),
         (expr.any(&is_parameter), "its query cannot have parameters"),
     ];
     match forbidden.into_iter().find(|(found, _)| *found) {
@@ -128,6 +129,10 @@ fn called(expr: &Expr) -> Option<&'static functions::Function> {
         ExprKind::Call { name, .. } => functions::find(&name.name),
         _ => None,
     }
+}
+
+fn is_link(expr: &Expr) -> bool {
+    called(expr).is_some_and(functions::Function::follows)
 }
 
 fn is_spatial(expr: &Expr) -> bool {
@@ -170,6 +175,8 @@ mod tests {
             "SELECT VALUE ARRAY(SELECT VALUE NOW()) FROM c",
             "SELECT VALUE udf.f(c) FROM c",
             "SELECT VALUE ST_AREA(c.a) FROM c",
+            "SELECT VALUE FOLLOW(c, 'l') FROM c",
+            "SELECT VALUE ARRAY(SELECT VALUE REFERRERS(c, 'l')) FROM c",
             "SELECT VALUE @p FROM c",
             "SELECT VALUE d.x FROM c",
             "SELECT",

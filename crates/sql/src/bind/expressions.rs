@@ -144,6 +144,7 @@ impl Binder<'_> {
                 Expr::undefined()
             }
             Implementation::Conditional => self.conditional(arguments),
+            Implementation::Link(direction) => self.follow_call(function, direction, arguments, span),
             Implementation::Scalar(_) if function.is_vector() => self.vector_call(function, arguments),
             Implementation::Scalar(_) => self.scalar_call(function, arguments),
         }
@@ -221,7 +222,7 @@ impl Binder<'_> {
 
     fn let_in(&mut self, name: &ast::Identifier, value: &ast::Expr, body: &ast::Expr) -> Expr {
         let value = self.boxed(value);
-        self.scope.push(ScopeEntry { name: Some(name.name.clone()), kind: ScopeEntryKind::Let });
+        self.scope.push(ScopeEntry { name: Some(name.name.clone()), kind: ScopeEntryKind::Let, place: None });
         let body = self.boxed(body);
         self.scope.pop();
         Expr::Let { value, body }

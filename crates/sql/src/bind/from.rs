@@ -5,6 +5,7 @@ use crate::syntax::diagnostic::Problem;
 use crate::syntax::lexer::Span;
 
 use super::bound::{Expr, Input, Origin, Source, Step};
+use super::follow::ItemPlace;
 use super::{Binder, ClauseKind, JOINS_MAX, QueryPosition};
 
 /// One level of the stack of values in scope.
@@ -12,6 +13,8 @@ pub(super) struct ScopeEntry {
     /// `None`: nothing can refer to it
     pub name: Option<String>,
     pub kind: ScopeEntryKind,
+    /// Where in an item it is, if that is known.
+    pub place: Option<ItemPlace>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +61,8 @@ impl Binder<'_> {
                     sources.push(Source { input: Input::Container, iterate: false });
                     let whole = steps.is_empty() && !source.iterate;
                     let entry_name = if whole { name.clone() } else { None };
-                    self.scope.push(ScopeEntry { name: entry_name, kind: ScopeEntryKind::Item });
+                    let place = Some(ItemPlace::of_item(self.scope.len()));
+                    self.scope.push(ScopeEntry { name: entry_name, kind: ScopeEntryKind::Item, place });
                     if whole {
                         return;
                     }
@@ -77,8 +81,18 @@ impl Binder<'_> {
             }
             kind => kind,
         };
+        let place = match &input {
+            Input::Expr(expr) => self.place_of(expr),
+            Input::Container | Input::Subquery(_) => None,
+        };
+        let place = if source.iterate {
+            let level = self.scope.len();
+            place.map(|place| place.element(level))
+        } else {
+            place
+        };
         sources.push(Source { input, iterate: source.iterate });
-        self.scope.push(ScopeEntry { name, kind });
+        self.scope.push(ScopeEntry { name, kind, place });
     }
 
     fn path_source(

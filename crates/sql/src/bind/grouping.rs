@@ -52,7 +52,7 @@ impl Binder<'_> {
         let keys = query.group_by.iter().take(GROUP_BY_EXPRESSIONS_MAX);
         let keys: Vec<Expr> = keys.map(|key| self.group_key(key)).collect();
         let level = self.scope.len();
-        self.scope.push(ScopeEntry { name: None, kind: ScopeEntryKind::Group });
+        self.scope.push(ScopeEntry { name: None, kind: ScopeEntryKind::Group, place: None });
         let order_by = self.grouped_order_by(query, &keys, outer_level, level);
         self.frames.push(GroupFrame { level, aggregates: Vec::new() });
         let mut projection =
@@ -210,6 +210,10 @@ fn replace_one(
             if sources.contains(level) =>
         {
             left_over.push(origin.0);
+            true
+        }
+        Expr::Follow(follow) if sources.contains(&follow.item) => {
+            left_over.push(follow.origin.0);
             true
         }
         Expr::Path { base, origin, .. } => match **base {

@@ -5,6 +5,8 @@ pub(crate) mod bound; // a bound query
 pub(crate) mod computed; // the rules of computed properties
 mod expressions; // ast::Expr to bound::Expr
 pub(crate) mod flatten; // ORDER BY on a subquery that only renames parts of an item
+mod follow; // FOLLOW and REFERRERS
+pub(crate) mod follow_plan; // what of a query follows links
 mod from; // sources, aliases and the resolution of names
 mod grouping; // aggregates and GROUP BY
 mod order; // ORDER BY
@@ -77,7 +79,11 @@ pub(crate) fn bind_expression(
 ) -> Result<(Expr, bool), SqlError> {
     let parameters = Parameters::default();
     let mut binder = Binder::new(text, &parameters, &[], Schema::default(), meter);
-    let entry = |name: &&str| ScopeEntry { name: Some((*name).to_owned()), kind: from::ScopeEntryKind::Item };
+    let entry = |name: &&str| ScopeEntry {
+        name: Some((*name).to_owned()),
+        kind: from::ScopeEntryKind::Item,
+        place: None,
+    };
     binder.scope.extend(names.iter().map(entry));
     let bound = binder.expr(expr);
     let is_deterministic =
@@ -237,6 +243,7 @@ impl<'t> Binder<'t> {
         Query {
             sources,
             filter,
+            follow_plan: None,
             grouping,
             order_by,
             names_differ: names_differ(&projection),

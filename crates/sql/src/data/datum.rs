@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::Arc;
 
 use quire_value::{Kind, Node, Number, Object, Value, hash};
 
@@ -37,6 +38,8 @@ pub(crate) enum Scalar<'a> {
 pub(crate) enum Datum<'a> {
     Borrowed(ValueRef<'a>),
     Owned(Value),
+    /// An item of another container: many rows may have it.
+    Shared(Arc<Value>),
 }
 
 impl Datum<'_> {
@@ -49,6 +52,7 @@ impl<'a> Datum<'a> {
         match self {
             Datum::Borrowed(view) => *view,
             Datum::Owned(value) => ValueRef::Value(value),
+            Datum::Shared(value) => ValueRef::Value(value),
         }
     }
 
@@ -56,6 +60,7 @@ impl<'a> Datum<'a> {
         match self {
             Datum::Borrowed(view) => view.to_value(),
             Datum::Owned(value) => value,
+            Datum::Shared(value) => Arc::unwrap_or_clone(value),
         }
     }
 
@@ -75,6 +80,7 @@ impl<'a> Datum<'a> {
             Datum::Owned(Value::Object(mut object)) => {
                 Datum::Owned(object.remove(name).unwrap_or(Value::Undefined))
             }
+            Datum::Shared(value) => Datum::Owned(value.get(name).cloned().unwrap_or(Value::Undefined)),
             Datum::Owned(_) => Datum::UNDEFINED,
         }
     }
@@ -89,6 +95,7 @@ impl<'a> Datum<'a> {
             Datum::Owned(Value::Array(mut elements)) if index < elements.len() => {
                 Datum::Owned(elements.swap_remove(index))
             }
+            Datum::Shared(value) => Datum::Owned(value.at(index).cloned().unwrap_or(Value::Undefined)),
             Datum::Owned(_) => Datum::UNDEFINED,
         }
     }
@@ -107,6 +114,15 @@ impl<'a> ValueRef<'a> {
         match &item.0 {
             ItemForm::Stored(stored) => ValueRef::Item(stored),
             ItemForm::Value(value) => ValueRef::Value(value),
+        }
+    }
+
+    /// A whole item again.
+    pub fn as_item(self) -> Option<Item<'a>> {
+        match self {
+            ValueRef::Item(stored) => Some(Item(ItemForm::Stored(*stored))),
+            ValueRef::Value(value) => Some(Item(ItemForm::Value(value))),
+            ValueRef::Node(_) => None,
         }
     }
 

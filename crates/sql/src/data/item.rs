@@ -29,6 +29,14 @@ impl<'a> Item<'a> {
         Item(ItemForm::Value(value))
     }
 
+    /// The user's properties in binary form, where it is stored.
+    pub fn node(&self) -> Option<Node<'a>> {
+        match self.0 {
+            ItemForm::Stored(stored) => Some(stored.user),
+            ItemForm::Value(_) => None,
+        }
+    }
+
     pub fn to_value(&self) -> Value {
         match self.0 {
             ItemForm::Stored(stored) => stored.to_value(),

@@ -61,7 +61,7 @@ impl Execution<'_> {
                 self.meter().spend_bytes(built)?;
                 approximate_size(value)
             }
-            Datum::Owned(_) | Datum::Borrowed(_) => 0,
+            Datum::Owned(_) | Datum::Borrowed(_) | Datum::Shared(_) => 0,
         };
         self.meter().restore(mark + stays.min(built));
         Ok(())
@@ -102,6 +102,8 @@ impl Execution<'_> {
             Expr::Conditional { branches, otherwise } => self.conditional(branches, otherwise, scope),
             Expr::Call { function, arguments } => self.call(function, arguments, scope),
             Expr::UserCall { function, arguments } => self.user_call(function, arguments, scope),
+            Expr::Follow(follow) => self.follow(follow, scope),
+            Expr::WithFollowed { level, .. } => self.with_followed(*level, scope),
             Expr::Subquery { form, query } => self.subquery(*form, query, scope),
             Expr::Let { value, body } => self.let_in(value, body, scope),
         }
@@ -110,8 +112,8 @@ impl Execution<'_> {
     fn let_in<'d>(&'d self, value: &'d Expr, body: &'d Expr, scope: Option<&Scope<'_, 'd>>) -> Evaluated<'d> {
         match self.evaluate(value, scope)? {
             Datum::Borrowed(view) => self.evaluate(body, Some(&Scope::value(view, scope))),
-            Datum::Owned(value) => {
-                let inner = Scope::value(ValueRef::Value(&value), scope);
+            datum @ (Datum::Owned(_) | Datum::Shared(_)) => {
+                let inner = Scope::value(datum.value_ref(), scope);
                 let result = self.evaluate(body, Some(&inner))?;
                 Ok(Datum::Owned(self.own(result)?))
             }
@@ -120,8 +122,8 @@ impl Execution<'_> {
 
     /// An owned copy. Copying a borrowed value spends steps.
     pub(super) fn own(&self, datum: Datum<'_>) -> Result<Value, SqlError> {
-        if let Datum::Borrowed(view) = datum {
-            let bytes = view.approximate_size();
+        if let Datum::Borrowed(_) | Datum::Shared(_) = datum {
+            let bytes = datum.value_ref().approximate_size();
             self.meter().build(bytes)?;
             self.meter().spend_bytes(bytes)?;
         }
@@ -436,7 +438,7 @@ impl Execution<'_> {
             let value = self.evaluate(argument, scope)?;
             values.push(self.own(value)?);
         }
-        let functions = self.context.functions;
+        let functions = self.context.externals.functions;
         if self.missing_call.is_some() {
             let value = functions.value_or_enqueue(function.number, &values);
             return value.map(Datum::Owned).ok_or(SqlError::CallPending);
@@ -533,7 +535,7 @@ impl Execution<'_> {
     }
 }
 
-fn value_at<'d>(scope: Option<&Scope<'_, 'd>>, level: usize) -> ValueRef<'d> {
+pub(super) fn value_at<'d>(scope: Option<&Scope<'_, 'd>>, level: usize) -> ValueRef<'d> {
     scope.map_or(ValueRef::UNDEFINED, |scope| scope.value_at(level))
 }
 

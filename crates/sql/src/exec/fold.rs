@@ -4,7 +4,7 @@
 use quire_value::Value;
 
 use crate::bind::bound::{Expr, Query, sorted_constants};
-use crate::functions::{Implementation, NoFunctions, RegexCache, Volatility};
+use crate::functions::{Externals, Implementation, RegexCache, Volatility};
 use crate::limits::Allowance;
 
 use super::{Environment, Execution, eval_context};
@@ -24,7 +24,8 @@ pub(crate) fn fold_expr(expr: &mut Expr, allowance: &Allowance) {
 fn with_run(allowance: &Allowance, work: impl FnOnce(&Execution<'_>)) {
     let allowance = allowance.clone().with_item_steps(STEPS_MAX);
     let patterns = RegexCache::default();
-    let context = eval_context(&Environment { allowance, ..Environment::default() }, &patterns, &NoFunctions);
+    let context =
+        eval_context(&Environment { allowance, ..Environment::default() }, &patterns, Externals::NONE);
     work(&Execution::new(&context, &[], None));
 }
 

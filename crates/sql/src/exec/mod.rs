@@ -5,6 +5,7 @@ mod distinct; // rows of DISTINCT
 mod environment; // time, randomness and allowance of a run
 mod evaluate; // expressions
 pub(crate) mod fold; // folds constants at compile time
+mod follow; // FOLLOW, REFERRERS and followed members
 mod group; // GROUP BY and aggregates
 mod operators; // comparison, arithmetic, bits
 mod ranking; // ORDER BY RANK: scores, ranks, order
@@ -20,7 +21,7 @@ use quire_value::Value;
 use crate::bind::bound::{Expr, Input, Query, Source};
 use crate::data::{Datum, Item, Row, ValueRef};
 use crate::error::SqlError;
-use crate::functions::{EvalContext, GeometryCache, RegexCache, SearcherCache, UserFunctions};
+use crate::functions::{EvalContext, Externals, GeometryCache, RegexCache, SearcherCache};
 use crate::limits::Meter;
 
 pub(crate) use self::distinct::DistinctRows;
@@ -44,13 +45,13 @@ pub(crate) type ItemScan<'f> = dyn FnMut(&mut ItemVisitor<'_>) -> Result<Flow, S
 pub(crate) fn eval_context<'r>(
     environment: &Environment,
     patterns: &'r RegexCache,
-    functions: &'r dyn UserFunctions,
+    externals: Externals<'r>,
 ) -> EvalContext<'r> {
     EvalContext {
         now_ticks: environment.now_ticks.unwrap_or(0),
         random: Cell::new(environment.random_seed),
         patterns,
-        functions,
+        externals,
         searchers: SearcherCache::default(),
         geometries: GeometryCache::default(),
         geospatial: environment.geospatial,
@@ -115,12 +116,27 @@ impl<'r> Execution<'r> {
                 Some(grouping) => self.collect_group_calls(grouping, scope)?,
                 None => {
                     self.sort_keys(query, scope)?;
-                    drop(self.project(query, scope)?);
+                    self.collect_row_calls(query, scope)?;
                 }
             }
             Ok(Flow::Continue(()))
         })?;
         Ok(())
+    }
+
+    /// A call without a value hides none of the other members of a select list.
+    fn collect_row_calls(&self, query: &Query, scope: Option<&Scope<'_, '_>>) -> Result<(), SqlError> {
+        let Expr::Object(members) = &query.projection else {
+            return self.evaluate(&query.projection, scope).map(drop);
+        };
+        let mut pending = Ok(());
+        for (_, member) in members {
+            match self.evaluate(member, scope) {
+                Err(SqlError::CallPending) => pending = Err(SqlError::CallPending),
+                evaluated => drop(evaluated?),
+            }
+        }
+        pending
     }
 
     /// Skips a row that needs a call without a value.
@@ -207,6 +223,11 @@ impl<'r> Execution<'r> {
                     self.bind(source, ValueRef::of(item), rest, scope, visit)
                 })
             }),
+            Input::Expr(Expr::Follow(follow)) if source.iterate && follow.is_array => {
+                self.each_followed(follow, scope, &mut |item| {
+                    self.tuples(rest, Some(&Scope::value(item, scope)), visit)
+                })
+            }
             Input::Expr(expr) => {
                 let value = self.evaluate(expr, scope)?;
                 self.bind(source, value.value_ref(), rest, scope, visit)
@@ -292,9 +313,9 @@ impl<'r> Execution<'r> {
             }
             return self.tuples(rest, Some(&Scope::value(value, scope)), visit);
         }
-        for element in value.elements() {
+        for (position, element) in value.elements().enumerate() {
             let mark = self.meter().mark();
-            if self.tuples(rest, Some(&Scope::value(element, scope)), visit)?.is_break() {
+            if self.tuples(rest, Some(&Scope::element(element, position, scope)), visit)?.is_break() {
                 return Ok(Flow::Break(()));
             }
             self.meter().restore(mark);
@@ -309,9 +330,41 @@ impl<'r> Execution<'r> {
         scope: Option<&Scope<'_, '_>>,
         visit: &mut Visit<'_>,
     ) -> Result<Flow, SqlError> {
-        self.tuples(&query.sources, scope, &mut |scope| match &query.filter {
+        let Some(plan) = &query.follow_plan else {
+            return self.tuples(&query.sources, scope, &mut |scope| {
+                self.visit_if(query.filter.as_ref(), scope, visit)
+            });
+        };
+        let (first, rest) = query.sources.split_at(plan.sources);
+        self.tuples(first, scope, &mut |scope| {
+            self.visit_if(plan.early.as_ref(), scope, &mut |scope| {
+                self.tuples(rest, scope, &mut |scope| self.visit_if(plan.late.as_ref(), scope, visit))
+            })
+        })
+    }
+
+    fn visit_if(
+        &self,
+        filter: Option<&Expr>,
+        scope: Option<&Scope<'_, '_>>,
+        visit: &mut Visit<'_>,
+    ) -> Result<Flow, SqlError> {
+        match filter {
             Some(filter) if self.evaluate(filter, scope)?.as_bool() != Some(true) => Ok(Flow::Continue(())),
             _ => visit(scope),
-        })
+        }
+    }
+
+    /// Whether any combination of the sources passes the part of WHERE that needs no item of another container.
+    pub fn any_early_tuple(&self, query: &Query) -> Result<bool, SqlError> {
+        let Some(plan) = &query.follow_plan else { return self.any_tuple(query) };
+        let mut found = false;
+        let _first = self.tuples(&query.sources[..plan.sources], None, &mut |scope| {
+            self.visit_if(plan.early.as_ref(), scope, &mut |_| {
+                found = true;
+                Ok(Flow::Break(()))
+            })
+        })?;
+        Ok(found)
     }
 }

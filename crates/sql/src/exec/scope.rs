@@ -9,6 +9,8 @@ pub(crate) struct Scope<'s, 'd> {
     binding: Binding<'d>,
     parent: Option<&'s Scope<'s, 'd>>,
     level: usize,
+    /// Of an element in its array.
+    position: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -25,15 +27,19 @@ pub(crate) struct Group {
 
 impl<'s, 'd> Scope<'s, 'd> {
     pub fn value(value: ValueRef<'d>, parent: Option<&'s Scope<'s, 'd>>) -> Scope<'s, 'd> {
-        Scope::new(Binding::Value(value), parent)
+        Scope::new(Binding::Value(value), parent, 0)
+    }
+
+    pub fn element(value: ValueRef<'d>, position: usize, parent: Option<&'s Scope<'s, 'd>>) -> Scope<'s, 'd> {
+        Scope::new(Binding::Value(value), parent, position)
     }
 
     pub fn group(group: &'d Group, parent: Option<&'s Scope<'s, 'd>>) -> Scope<'s, 'd> {
-        Scope::new(Binding::Group(group), parent)
+        Scope::new(Binding::Group(group), parent, 0)
     }
 
-    fn new(binding: Binding<'d>, parent: Option<&'s Scope<'s, 'd>>) -> Scope<'s, 'd> {
-        Scope { binding, parent, level: parent.map_or(0, |parent| parent.level + 1) }
+    fn new(binding: Binding<'d>, parent: Option<&'s Scope<'s, 'd>>, position: usize) -> Scope<'s, 'd> {
+        Scope { binding, parent, level: parent.map_or(0, |parent| parent.level + 1), position }
     }
 
     #[inline]
@@ -46,6 +52,16 @@ impl<'s, 'd> Scope<'s, 'd> {
             scope = scope.parent?;
         }
         Some(scope.binding)
+    }
+
+    /// The position of the element at a level in its array.
+    pub fn position_at(&self, level: usize) -> usize {
+        let mut scope = self;
+        while scope.level > level {
+            let Some(parent) = scope.parent else { return 0 };
+            scope = parent;
+        }
+        scope.position
     }
 
     /// `undefined` when the level holds a group: the binder allows no expression to read it.

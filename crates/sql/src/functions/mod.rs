@@ -8,8 +8,10 @@ mod array;
 mod conditional;
 mod conversion;
 mod datetime;
+mod externals; // what a run calls outside of the query
 mod full_text;
 mod integer;
+mod links; // FOLLOW and REFERRERS
 mod math;
 mod ranking;
 mod regex;
@@ -36,14 +38,16 @@ use crate::limits::Meter;
 
 pub(crate) use self::aggregate::Accumulator;
 pub use self::aggregate::Aggregate;
+pub use self::externals::Externals;
 pub use self::full_text::TextStatistics;
 pub use self::full_text::score as full_text_score;
 pub(crate) use self::full_text::{COUNTS as FULL_TEXT_COUNTS, term_text};
+pub use self::links::{FOLLOWED_MEMBER, FollowCall, LinkDirection, LinkShape, LinkStep, Links};
 pub(crate) use self::regex::RegexCache;
 pub(crate) use self::spatial::GeometryCache;
 pub(crate) use self::substring::SearcherCache;
+pub(crate) use self::user_defined::FoundFunction;
 pub use self::user_defined::UserFunctions;
-pub(crate) use self::user_defined::{FoundFunction, NoFunctions};
 pub(crate) use self::vector_distance::Metric;
 
 /// A row of the table.
@@ -76,6 +80,8 @@ pub(crate) enum Implementation {
     Conditional,
     /// Part of ORDER BY RANK, not a value.
     Ranking,
+    /// Reads other items.
+    Link(LinkDirection),
 }
 
 /// How an index on the path in the argument can serve the function as a predicate.
@@ -135,6 +141,11 @@ impl Function {
             Implementation::Aggregate(aggregate) => Some(aggregate),
             _ => None,
         }
+    }
+
+    /// Reads other items.
+    pub fn follows(&self) -> bool {
+        matches!(self.implementation, Implementation::Link(_))
     }
 
     pub(crate) fn is_rank_fusion(&self) -> bool {
@@ -247,6 +258,7 @@ const FAMILIES: &[&[Function]] = &[
     full_text::FUNCTIONS,
     vector_distance::FUNCTIONS,
     ranking::FUNCTIONS,
+    links::FUNCTIONS,
 ];
 
 /// All functions.
@@ -269,7 +281,7 @@ pub(crate) struct EvalContext<'r> {
     pub now_ticks: i64,
     pub random: Cell<u64>,
     pub patterns: &'r RegexCache,
-    pub functions: &'r dyn UserFunctions,
+    pub externals: Externals<'r>,
     pub searchers: SearcherCache,
     pub geometries: GeometryCache,
     pub geospatial: GeospatialType,

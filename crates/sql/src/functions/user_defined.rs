@@ -25,7 +25,7 @@ pub trait UserFunctions {
 }
 
 /// For runs without functions.
-pub(crate) struct NoFunctions;
+pub(super) struct NoFunctions;
 
 impl UserFunctions for NoFunctions {
     fn find(&self, _: &str) -> Option<usize> {

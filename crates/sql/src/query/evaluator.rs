@@ -66,12 +66,21 @@ impl Evaluator<'_> {
     /// caller can run the calls of several items together before it evaluates the items. It repeats this as often as
     /// calls depend on each other.
     pub fn collect_calls(&self, item: &Item<'_>) {
+        self.collect(item, |run| run.collect_calls(&self.query.bound));
+    }
+
+    /// The same for what decides whether the item matches WHERE.
+    pub fn collect_filter_calls(&self, item: &Item<'_>) {
+        self.collect(item, |run| run.any_tuple(&self.query.bound).map(|_| ()));
+    }
+
+    fn collect(&self, item: &Item<'_>, calls: impl FnOnce(&Execution<'_>) -> Result<(), SqlError>) {
         let EvalContext { random, failure, .. } = &self.context;
         let random_before = random.get();
         let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
         let run = Execution::collecting_calls(&self.context, &self.query.computed, &mut scan);
         // An error here occurs again when the item is evaluated.
-        drop(run.collect_calls(&self.query.bound));
+        drop(calls(&run));
         random.set(random_before);
         failure.take();
     }
@@ -80,6 +89,16 @@ impl Evaluator<'_> {
     pub fn matches(&self, item: &Item<'_>) -> Result<bool, SqlError> {
         let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
         Execution::new(&self.context, &self.query.computed, Some(&mut scan)).any_tuple(&self.query.bound)
+    }
+
+    /// Whether the item can have rows, as far as can be known without items of other containers.
+    pub fn may_have_rows(&self, item: &Item<'_>) -> Result<bool, SqlError> {
+        if self.query.needs_rank_statistics() {
+            return Ok(true);
+        }
+        let mut scan = |take: &mut exec::ItemVisitor<'_>| take(item, 1);
+        Execution::new(&self.context, &self.query.computed, Some(&mut scan))
+            .any_early_tuple(&self.query.bound)
     }
 
     /// Whether the item gives a row, before DISTINCT, OFFSET and LIMIT. Also for ORDER BY RANK.

@@ -7,14 +7,11 @@ use crate::bind::{self, bound};
 use crate::data::ValueRef;
 use crate::error::SqlError;
 use crate::exec::{self, Environment, Execution, fold};
-use crate::functions::{self, NoFunctions, RegexCache};
+use crate::functions::{self, Externals, RegexCache};
 use crate::limits::Allowance;
 use crate::syntax::ast::{Expr, ExprKind, Step};
 use crate::syntax::diagnostic::Diagnostic;
 use crate::syntax::parser;
-
-/// Functions that read other items. Never allowed here, whether or not queries have them.
-const READS_OTHER_ITEMS: &[&str] = &["FOLLOW", "REFERRERS"];
 
 /// A compiled expression. Values are passed in the order of the names it was compiled with.
 pub struct Expression {
@@ -91,7 +88,7 @@ impl Expression {
     }
 
     fn over(&self, views: &[ValueRef<'_>]) -> Value {
-        let context = exec::eval_context(&self.environment, &self.patterns, &NoFunctions);
+        let context = exec::eval_context(&self.environment, &self.patterns, Externals::NONE);
         match Execution::new(&context, &[], None).evaluate_over(&self.expr, views) {
             Ok(value) if ValueRef::Value(&value).is_finite() => without_undefined(value),
             _ => Value::Undefined,
@@ -141,14 +138,15 @@ fn forbidden(expr: &Expr) -> Option<String> {
 }
 
 fn forbidden_call(expr: &Expr, name: &str) -> Option<String> {
-    let reads_items = READS_OTHER_ITEMS.iter().any(|other| other.eq_ignore_ascii_case(name));
     let function = functions::find(name);
     let is_scalar = function.is_none_or(|function| {
-        !function.is_spatial() && function.volatility() == functions::Volatility::Deterministic
+        !function.is_spatial()
+            && !function.follows()
+            && function.volatility() == functions::Volatility::Deterministic
     });
     match () {
         () if bind::aggregate_of(expr).is_some() => Some(format!("The aggregate {}", name.to_uppercase())),
-        () if reads_items || !is_scalar => Some(format!("The function {}", name.to_uppercase())),
+        () if !is_scalar => Some(format!("The function {}", name.to_uppercase())),
         () => None,
     }
 }

@@ -5,7 +5,7 @@ mod expression; // one expression over named values
 mod run; // runs over all items of a scan
 
 use crate::bind::bound::{self, Expr};
-use crate::bind::{self, Bound, Parameters, Schema, computed, flatten};
+use crate::bind::{self, Bound, Parameters, Schema, computed, flatten, follow_plan};
 use crate::error::SqlError;
 use crate::exec::{Environment, RankStatistics, Ranked, fold};
 use crate::functions::{Aggregate, RegexCache};
@@ -43,6 +43,7 @@ pub struct Query {
     pub(crate) computed_names: Vec<String>,
     uses_clock: bool,
     is_deterministic: bool,
+    follows: bool,
     pub(crate) patterns: RegexCache,
     pub(crate) environment: Environment,
 }
@@ -77,9 +78,17 @@ impl Query {
         let syntax = flatten::flatten(syntax, &names);
         let Bound { query: mut bound, ranking, uses_clock, is_deterministic } =
             bind::bind(&syntax, text, parameters, &names, schema, &meter)?;
+        if schema.adds_followed {
+            follow_plan::add_followed(&mut bound)?;
+        }
         fold::fold_query(&mut bound, allowance);
+        let follow_plan = follow_plan::follow_plan(&mut bound);
+        let follows = follow_plan.is_some();
         let is_sorted = !bound.order_by.is_empty();
         let ranked = ranking.clone().filter(|_| !is_sorted).map(|ranking| Ranked::new(&mut bound, ranking));
+        if ranked.is_none() {
+            bound.follow_plan = follow_plan;
+        }
         let computed =
             schema.computed.iter().map(|(name, query)| computed::compile(name, query, schema, &meter));
         let mut computed = computed.collect::<Result<Vec<Expr>, _>>()?;
@@ -95,6 +104,7 @@ impl Query {
             computed_names,
             uses_clock,
             is_deterministic,
+            follows,
             patterns,
             environment,
         })
@@ -121,6 +131,7 @@ impl Query {
             computed_names: self.computed_names.clone(),
             uses_clock: self.uses_clock,
             is_deterministic: self.is_deterministic,
+            follows: self.follows,
             patterns: RegexCache::default(),
             environment: self.environment.clone(),
         };
@@ -142,6 +153,26 @@ impl Query {
     /// checked.
     pub fn is_deterministic(&self) -> bool {
         self.is_deterministic
+    }
+
+    /// Whether it reads items of other containers.
+    pub fn follows(&self) -> bool {
+        self.follows
+    }
+
+    /// Whether an item has rows, and how many, depends on items of other containers.
+    pub fn follows_for_rows(&self) -> bool {
+        self.follows
+            && self
+                .bound
+                .follow_plan
+                .as_ref()
+                .is_none_or(|plan| plan.decides_rows || !self.rows_are_defined())
+    }
+
+    /// Whether the select list is never undefined.
+    pub fn rows_are_defined(&self) -> bool {
+        matches!(self.bound.projection, Expr::Object(_) | Expr::Array(_) | Expr::WithFollowed { .. })
     }
 
     /// The syntax of what runs.

@@ -7,7 +7,7 @@ use quire_value::Value;
 use crate::data::{Datum, Item, Row};
 use crate::error::SqlError;
 use crate::exec::{self, DistinctRows, Execution, Ranked, RowWindow};
-use crate::functions::{NoFunctions, UserFunctions};
+use crate::functions::Externals;
 use crate::limits::{Allowance, Meter};
 
 use super::{Evaluator, Query};
@@ -18,16 +18,13 @@ pub type ItemSink<'s> = dyn FnMut(&Item<'_>, u64) -> ControlFlow<()> + 's;
 impl Query {
     /// Starts evaluation item by item.
     pub fn start(&self) -> Result<Evaluator<'_>, SqlError> {
-        self.start_with_functions(&NoFunctions)
+        self.start_with(Externals::NONE)
     }
 
-    /// Starts evaluation with the functions that the query was compiled with.
-    pub fn start_with_functions<'q>(
-        &'q self,
-        functions: &'q dyn UserFunctions,
-    ) -> Result<Evaluator<'q>, SqlError> {
+    /// Starts evaluation with the functions and links that the query was compiled with.
+    pub fn start_with<'q>(&'q self, externals: Externals<'q>) -> Result<Evaluator<'q>, SqlError> {
         self.check_clock()?;
-        let context = exec::eval_context(&self.environment, &self.patterns, functions);
+        let context = exec::eval_context(&self.environment, &self.patterns, externals);
         let is_per_item = self.is_per_item();
         Ok(Evaluator { query: self, is_per_item, context, seen: DistinctRows::default() })
     }
@@ -40,18 +37,18 @@ impl Query {
         scan: &mut dyn FnMut(&mut ItemSink<'_>) -> Result<(), E>,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), E> {
-        self.run_with_functions(&NoFunctions, scan, emit)
+        self.run_with(Externals::NONE, scan, emit)
     }
 
-    /// Runs with the functions that the query was compiled with.
-    pub fn run_with_functions<E: From<SqlError>>(
+    /// Runs with the functions and links that the query was compiled with.
+    pub fn run_with<E: From<SqlError>>(
         &self,
-        functions: &dyn UserFunctions,
+        externals: Externals<'_>,
         scan: &mut dyn FnMut(&mut ItemSink<'_>) -> Result<(), E>,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), E> {
         self.check_clock()?;
-        let context = exec::eval_context(&self.environment, &self.patterns, functions);
+        let context = exec::eval_context(&self.environment, &self.patterns, externals);
         let mut failure = None;
         let mut items = |take: &mut exec::ItemVisitor<'_>| adapt_scan(scan, take, &mut failure);
         let run = Execution::new(&context, &self.computed, Some(&mut items));
@@ -68,12 +65,12 @@ impl Query {
     /// The row of a query whose aggregates are known: see [`Query::text_statistics`].
     pub fn run_with_aggregates(
         &self,
-        functions: &dyn UserFunctions,
+        externals: Externals<'_>,
         aggregates: Vec<Value>,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), SqlError> {
         self.check_clock()?;
-        let context = exec::eval_context(&self.environment, &self.patterns, functions);
+        let context = exec::eval_context(&self.environment, &self.patterns, externals);
         let run = Execution::new(&context, &self.computed, None).with_aggregates(aggregates);
         self.run_plain(&run, emit)
     }
@@ -110,13 +107,13 @@ impl Query {
 
     /// All rows over items in memory: the reference for every other way to run the query. They count as kept memory.
     pub fn rows<'i>(&self, items: impl IntoIterator<Item = &'i Value>) -> Result<Vec<Value>, SqlError> {
-        self.rows_with_functions(&NoFunctions, items)
+        self.rows_with(Externals::NONE, items)
     }
 
-    /// All rows, with the functions that the query was compiled with.
-    pub fn rows_with_functions<'i>(
+    /// All rows, with the functions and links that the query was compiled with.
+    pub fn rows_with<'i>(
         &self,
-        functions: &dyn UserFunctions,
+        externals: Externals<'_>,
         items: impl IntoIterator<Item = &'i Value>,
     ) -> Result<Vec<Value>, SqlError> {
         let mut items = items.into_iter();
@@ -125,7 +122,7 @@ impl Query {
             let _enough = items.try_for_each(|item| sink(&Item::value(item), 1));
             Ok::<(), SqlError>(())
         };
-        self.run_with_functions(functions, scan, &mut |row| rows.push(row))?;
+        self.run_with(externals, scan, &mut |row| rows.push(row))?;
         rows.finish()
     }
 

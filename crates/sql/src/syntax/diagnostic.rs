@@ -81,6 +81,10 @@ pub(crate) enum Problem {
     TooDeep(usize),
     TooManyGroupByExpressions(usize),
     TooManyAggregates(usize),
+    UnknownLink { name: String, is_reversed: bool },
+    LinkNotLiteral(&'static str),
+    FollowArgument { name: &'static str, link: String, wants: &'static str },
+    FollowNotAllowed { name: &'static str, clause: &'static str },
 }
 
 impl Problem {
@@ -240,6 +244,23 @@ impl Problem {
                 "SC3008",
                 format!("The SQL query exceeded the maximum number of aggregates. The allowed limit is {limit}."),
             ),
+            // ours
+            UnknownLink { name, is_reversed } => {
+                let way = if is_reversed { "to" } else { "from" };
+                ("SC3101", format!("There is no link '{name}' {way} this container."))
+            }
+            // ours
+            LinkNotLiteral(name) => {
+                ("SC3101", format!("The second argument of the {name} function must be a string literal: the name of a link."))
+            }
+            // ours
+            FollowArgument { name, link, wants } => {
+                ("SC3102", format!("For the link '{link}' the first argument of the {name} function must be {wants}."))
+            }
+            // ours
+            FollowNotAllowed { name, clause } => {
+                ("SC3103", format!("The {name} function is not allowed in the {clause} clause."))
+            }
             // ours
             TooDeep(limit) => {
                 ("SC3006", format!("The SQL query exceeded the maximum nesting depth of {limit}."))

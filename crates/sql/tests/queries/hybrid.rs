@@ -15,14 +15,14 @@ pub fn run(hybrid: &HybridSearch, setup: &Setup) -> Result<Vec<Value>, SqlError>
     if hybrid.requires_global_statistics {
         let query = compile(setup, &hybrid.global_statistics_query)?;
         for partition in partitions {
-            statistics.extend(all_at_once(&query, partition)?);
+            statistics.extend(all_at_once(setup, &query, partition)?);
         }
     }
     let mut rows: Vec<Value> = Vec::new();
     for component in &hybrid.components {
         let query = compile(setup, &filled(&component.rewritten_query, &statistics))?;
         for partition in partitions {
-            for row in all_at_once(&query, partition)? {
+            for row in all_at_once(setup, &query, partition)? {
                 if !rows.iter().any(|known| known.get("_rid") == row.get("_rid")) {
                     rows.push(row);
                 }

@@ -9,9 +9,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use quire_sql::{
-    Environment, HybridSearch, Item, Parameters, Query, QueryPlan, QueryShape, SqlError, functions,
+    Environment, Externals, HybridSearch, Item, Parameters, Query, QueryPlan, QueryShape, Schema, SqlError,
+    functions,
 };
 use quire_testkit::interpreter::{Failure, Interpreter, Json, agrees, plain_name};
+use quire_testkit::links::ItemLinks;
 use quire_testkit::qt::{self, Runner, Setup};
 use quire_value::Value;
 
@@ -46,6 +48,7 @@ impl Second {
         let second = Interpreter::new(&setup.items)
             .with_parameters(&setup.parameters)
             .with_computed(&setup.computed)
+            .with_links(&setup.links, &setup.others)
             .with_time(NOW_TICKS);
         let answer = second.rows(text);
         self.called.borrow_mut().extend(second.called());
@@ -76,7 +79,7 @@ impl Second {
 
 impl Runner for Second {
     fn query(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, String> {
-        let rows = compile(setup, text).and_then(|query| all_at_once(&query, &setup.items));
+        let rows = compile(setup, text).and_then(|query| all_at_once(setup, &query, &setup.items));
         self.compare(setup, text, &rows);
         rows.map_err(|error| print(&error))
     }
@@ -85,16 +88,16 @@ impl Runner for Second {
 impl Runner for Language {
     fn query(&self, setup: &Setup, text: &str) -> Result<Vec<Value>, String> {
         let query = compile(setup, text).map_err(|error| print(&error))?;
-        let rows = all_at_once(&query, &setup.items);
+        let rows = all_at_once(setup, &query, &setup.items);
         if let QueryShape::Streaming { offset, limit } = query.shape() {
             assert_eq!(
-                item_by_item(&query, &setup.items, offset, limit),
+                item_by_item(setup, &query, offset, limit),
                 rows,
                 "{text}: rows of one item at a time"
             );
         }
         let printed = query.syntax().to_string();
-        let again = compile(setup, &printed).and_then(|query| all_at_once(&query, &setup.items));
+        let again = compile(setup, &printed).and_then(|query| all_at_once(setup, &query, &setup.items));
         assert_eq!(again, rows, "{text}: the same query printed and read again:\n{printed}");
         rows.map_err(|error| print(&error))
     }
@@ -110,7 +113,7 @@ impl Runner for Client {
         let query = compile(setup, text).map_err(|error| print(&error))?;
         let plan = match query.plan() {
             Ok(plan) if query.shape() != QueryShape::Constant => plan,
-            _ => return all_at_once(&query, &setup.items).map_err(|error| print(&error)),
+            _ => return all_at_once(setup, &query, &setup.items).map_err(|error| print(&error)),
         };
         if let Some(hybrid) = &plan.hybrid {
             return hybrid::run(hybrid, setup).map_err(|error| print(&error));
@@ -124,31 +127,34 @@ impl Runner for Client {
         let (left, right) = setup.items.split_at(setup.items.len() / 2);
         let mut rows = Vec::new();
         for partition in [left, &[], right] {
-            rows.extend(all_at_once(&query, partition).map_err(|error| print(&error))?);
+            rows.extend(all_at_once(setup, &query, partition).map_err(|error| print(&error))?);
         }
         Ok(merge::merge(&info, rows))
     }
 }
 
 fn compile(setup: &Setup, text: &str) -> Result<Query, SqlError> {
-    let query = Query::compile(text, &Parameters(setup.parameters.clone()), &setup.computed)?;
+    let links = ItemLinks::of(setup);
+    let schema = Schema { computed: &setup.computed, ..Schema::default() }.with_links(&links);
+    let query = Query::compile_for(text, &Parameters(setup.parameters.clone()), schema)?;
     Ok(query.with_environment(Environment { now_ticks: Some(NOW_TICKS), ..Environment::default() }))
 }
 
-fn all_at_once(query: &Query, items: &[Value]) -> Result<Vec<Value>, SqlError> {
-    query.rows(items)
+fn all_at_once(setup: &Setup, query: &Query, items: &[Value]) -> Result<Vec<Value>, SqlError> {
+    query.rows_with(Externals::links(&ItemLinks::of(setup)), items)
 }
 
 fn item_by_item(
+    setup: &Setup,
     query: &Query,
-    items: &[Value],
     offset: u64,
     limit: Option<u64>,
 ) -> Result<Vec<Value>, SqlError> {
     let mut rows = Vec::new();
-    let mut evaluator = query.start()?;
+    let links = ItemLinks::of(setup);
+    let mut evaluator = query.start_with(Externals::links(&links))?;
     let wanted = limit.map_or(usize::MAX, |limit| (offset + limit) as usize);
-    for item in items {
+    for item in &setup.items {
         if rows.len() >= wanted {
             break;
         }

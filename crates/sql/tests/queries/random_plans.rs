@@ -52,6 +52,7 @@ fn setup(random: &mut Random) -> Setup {
         items: (0..ITEMS).map(|id| parse(&random.item(id))).collect(),
         parameters: PARAMETERS.iter().map(|(name, json)| ((*name).to_owned(), parse(json))).collect(),
         computed: computed.iter().map(|(name, query)| ((*name).to_owned(), (*query).to_owned())).collect(),
+        ..Setup::default()
     }
 }
 

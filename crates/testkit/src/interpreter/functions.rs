@@ -49,6 +49,9 @@ impl Interpreter {
             let chosen = self.evaluate(&arguments[0], scope)?.and_then(|condition| condition.as_bool());
             return self.evaluate(&arguments[if chosen == Some(true) { 1 } else { 2 }], scope);
         }
+        if name == "FOLLOW" || name == "REFERRERS" {
+            return self.follow(&name, arguments, scope);
+        }
         if name == "DOCUMENTID" {
             return self.document_id(&arguments[0], scope);
         }

@@ -17,6 +17,7 @@ mod functions;
 mod geometry;
 mod hash;
 mod json;
+mod links;
 mod numbers;
 mod patterns;
 mod queries;
@@ -38,6 +39,9 @@ pub struct Interpreter {
     items: Vec<Json>,
     parameters: Vec<(String, Maybe)>,
     computed: Vec<(String, Query)>,
+    links: Vec<Json>,
+    /// Items of the containers that links name.
+    others: Vec<(String, Vec<Json>)>,
     /// The time, in units of 100 ns since 1970.
     now_ticks: i128,
     /// How often chance was asked.

@@ -6,6 +6,7 @@
 
 mod owned; // which places are owned, and what must be there
 mod paths; // pointers with `*`
+pub mod random; // random models and items
 mod references; // who refers to whom
 mod sums; // exact sums by fractions
 mod windows; // windows and their pages

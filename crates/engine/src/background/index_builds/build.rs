@@ -17,7 +17,7 @@ use crate::api::{EngineError, corrupt};
 use crate::catalog::{Container, RoutedKey};
 use crate::indexes::{IndexChange, IndexId, IndexName, Indexes};
 use crate::partition::Partition;
-use crate::partition::sequencer::{Prepared, Refused};
+use crate::partition::sequencer::{Prepared, until_taken};
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode, Protects};
 use crate::store::item_row::{self, Row};
@@ -29,8 +29,6 @@ const CHUNK_ITEMS: usize = 200;
 const CHUNK_BYTES: usize = 1 << 20;
 /// Index rows changed by one commit, unless one item alone has more.
 const CHUNK_ROWS: usize = 10_000;
-/// A step whose ground moved under it is prepared again this often.
-const TRIES: u32 = 12;
 
 /// Brings the items of one container up to date.
 pub(crate) struct Build<'a> {
@@ -50,7 +48,7 @@ struct Progress {
 
 /// What came of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum BuildStep {
     More,
     /// All items have the newest epoch.
     Done,
@@ -103,20 +101,25 @@ impl<'a> Build<'a> {
         self.epoch
     }
 
+    /// Items that are up to date, as far as the build has come.
+    pub fn visited(&self) -> u64 {
+        self.progress.visited
+    }
+
     /// Visits some items.
-    pub fn step(&mut self) -> Result<Step, EngineError> {
+    pub fn step(&mut self) -> Result<BuildStep, EngineError> {
         let (candidates, after) = self.look()?;
-        let Some(after) = after else { return Ok(Step::Done) };
+        let Some(after) = after else { return Ok(BuildStep::Done) };
         let mut rest = candidates.as_slice();
         while !rest.is_empty() {
             match self.visit(rest)? {
                 Some(visited) => rest = &rest[visited..],
-                None => return Ok(Step::Void),
+                None => return Ok(BuildStep::Void),
             }
         }
         self.progress.next_rid = after;
         self.show_progress();
-        Ok(Step::More)
+        Ok(BuildStep::More)
     }
 
     /// Those of the next items that need a visit, and where to go on behind all of them; `None` behind the last.
@@ -169,24 +172,20 @@ impl<'a> Build<'a> {
         partition: &Partition,
         mut prepare: impl FnMut(&Indexes) -> Result<Upkeep, EngineError>,
     ) -> Result<bool, EngineError> {
-        for _ in 0..TRIES {
+        let submitted = until_taken(&self.shared.statistics, || {
             let generation = partition.sequencer.generation();
             let indexes = self.container.partitions.indexes();
             if indexes.epoch() != self.epoch || !indexes.is_building() {
                 return Ok(false);
             }
             let prepared = prepare(&indexes)?.into_prepared(generation);
-            match partition.sequencer.submit(prepared) {
-                Ok(_) => return Ok(true),
-                Err(Refused::Stale) => continue,
-                // Of a partition that was split the children are visited by the next run.
-                Err(Refused::Failed(EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved)) => {
-                    return Ok(false);
-                }
-                Err(Refused::Failed(error)) => return Err(error),
-            }
+            partition.sequencer.submit(prepared).map(|_| true)
+        });
+        match submitted {
+            // Of a partition that was split the children are visited by the next run.
+            Err(EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved) => Ok(false),
+            submitted => submitted,
         }
-        Err(EngineError::Overloaded)
     }
 
     fn show_progress(&self) {

@@ -11,7 +11,7 @@ use crate::catalog::{Container, RoutedKey};
 use crate::indexes::Indexes;
 use crate::indexes::missing::MissingIndex;
 use crate::partition::Partition;
-use crate::partition::sequencer::{Prepared, Refused};
+use crate::partition::sequencer::{Prepared, until_taken};
 use crate::runtime::Shared;
 use crate::store::item_row::Row;
 use crate::store::keys::{self, INDEX, ITEMS};
@@ -24,14 +24,13 @@ const STEP_BYTES: usize = 4 << 20;
 
 const COMMIT_ITEMS: usize = 200;
 
-/// A step whose ground moved under it is prepared again this often.
-const TRIES: u32 = 12;
-
 /// How far the rows of a container's paths are written. Lost when the engine closes: the rows there are stay.
 #[derive(Default)]
 pub(crate) struct MissingProgress {
     paths: Vec<Path>,
     next_rid: u64,
+    /// Items that were looked at.
+    pub visited: u64,
 }
 
 /// By container.
@@ -60,13 +59,13 @@ impl MissingBuild<'_> {
             return Ok(MissingStep::Void);
         }
         if self.progress.paths != paths {
-            *self.progress = MissingProgress { paths, next_rid: 0 };
+            *self.progress = MissingProgress { paths, next_rid: 0, visited: 0 };
             if !self.begin()? {
                 self.progress.paths.clear();
                 return Ok(MissingStep::Void);
             }
         }
-        let (candidates, after) = self.look()?;
+        let (candidates, after, looked) = self.look()?;
         let mut rest = candidates.as_slice();
         while let Some(first) = rest.first() {
             let same = rest.iter().take(COMMIT_ITEMS);
@@ -78,6 +77,7 @@ impl MissingBuild<'_> {
         }
         let Some(after) = after else { return Ok(MissingStep::Done) };
         self.progress.next_rid = after;
+        self.progress.visited += looked;
         Ok(MissingStep::More)
     }
 
@@ -97,7 +97,7 @@ impl MissingBuild<'_> {
     }
 
     /// Those of the next items that lack a path, and where to go on behind all of them; `None` behind the last.
-    fn look(&self) -> Result<(Vec<Candidate>, Option<u64>), EngineError> {
+    fn look(&self) -> Result<(Vec<Candidate>, Option<u64>, u64), EngineError> {
         let range = keys::items_from(self.container.number, self.progress.next_rid);
         let page = Scan { rows_max: STEP_ITEMS, bytes_max: STEP_BYTES, ..scan(ITEMS, range) };
         let page = self.shared.storage.snapshot()?.scan(&page)?;
@@ -113,7 +113,7 @@ impl MissingBuild<'_> {
                 candidates.push(Candidate::new(self.container, rid, &row, place)?);
             }
         }
-        Ok((candidates, after.filter(|_| page.more)))
+        Ok((candidates, after.filter(|_| page.more), page.rows.len() as u64))
     }
 
     /// Under the locks of the items, as any writer. False: see [`MissingStep::Void`].
@@ -155,22 +155,18 @@ impl MissingBuild<'_> {
         partition: &Partition,
         prepare: impl Fn(&Indexes) -> Result<Vec<Op>, EngineError>,
     ) -> Result<bool, EngineError> {
-        for _ in 0..TRIES {
+        let submitted = until_taken(&self.shared.statistics, || {
             let generation = partition.sequencer.generation();
             let indexes = self.container.partitions.indexes();
             if indexes.missing_to_build() != self.progress.paths {
                 return Ok(false);
             }
             let prepared = Prepared::upkeep(generation, prepare(&indexes)?);
-            match partition.sequencer.submit(prepared) {
-                Ok(_) => return Ok(true),
-                Err(Refused::Stale) => continue,
-                Err(Refused::Failed(EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved)) => {
-                    return Ok(false);
-                }
-                Err(Refused::Failed(error)) => return Err(error),
-            }
+            partition.sequencer.submit(prepared).map(|_| true)
+        });
+        match submitted {
+            Err(EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved) => Ok(false),
+            submitted => submitted,
         }
-        Err(EngineError::Overloaded)
     }
 }

@@ -1,7 +1,7 @@
-//! Building indexes: a container's own row says that it has some to build. Paths that queries ask to have rows for missing
-//! values are recorded here, too, so that no query waits for the catalog.
+//! Building indexes: a container's own row says that it has some to build.
 //!
-//! Containers take turns, a slice of items each, so a small one does not wait for a large one.
+//! A job builds what its container has to build until nothing is left, and ends early when the policy changes once more. How far
+//! the items are visited is in a row that moves in the commits that do the work (`build`).
 
 pub(crate) mod build; // bringing items up to date after a change of policy
 mod missing; // rows for items that lack a path
@@ -10,43 +10,46 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use quire_value::{Object, Value};
 use tracing::info;
 
-use super::{Interrupted, Next, Turn, Work, Worker};
-use crate::api::EngineError;
-use crate::background::index_builds::build::{Build, Step};
+use super::catalog_work::Marked;
+use crate::api::{EngineError, corrupt};
 use crate::catalog::{Catalog, Container};
+use crate::jobs::{Claim, JobKind, NewJob, Step};
 use crate::runtime::Shared;
-use crate::runtime::signals::Signal;
+use build::{Build, BuildStep};
 use missing::{MissingBuild, MissingBuilds, MissingStep};
 
-/// Steps of one container before it is another one's turn.
+const KIND: &str = "index-build";
+const UNIT: &str = "items";
+/// Steps of a build together: it commits how far it is behind them.
 const STEPS_TOGETHER: usize = 16;
-/// Wait when containers are just being deleted or changed once more.
+/// Wait when a container is just being deleted or changed once more.
 const VOID_WAIT: Duration = Duration::from_millis(20);
 
 pub(crate) struct IndexBuilds {
     shared: Arc<Shared>,
     catalog: Arc<Catalog>,
+    missing: Mutex<MissingBuilds>,
     visited_chunks: AtomicU64,
 }
 
+/// What became of some steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slice {
-    More,
+    /// So many items were visited in all.
+    More(u64),
     Done,
     /// Something else happens to the container: look again soon.
     Void,
 }
 
 impl IndexBuilds {
-    /// Goes on with what an earlier run left.
-    pub fn start(
-        shared: Arc<Shared>,
-        catalog: Arc<Catalog>,
-        signal: Arc<Signal>,
-    ) -> Result<Worker<IndexBuilds>, EngineError> {
-        Worker::start(IndexBuilds { shared, catalog, visited_chunks: AtomicU64::new(0) }, signal)
+    pub fn new(shared: Arc<Shared>, catalog: Arc<Catalog>) -> IndexBuilds {
+        let (missing, visited_chunks) = Default::default();
+        IndexBuilds { shared, catalog, missing, visited_chunks }
     }
 
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
@@ -58,50 +61,34 @@ impl IndexBuilds {
 
     fn waiting(&self) -> Vec<Arc<Container>> {
         let state = self.catalog.state();
-        let waits = |container: &&Arc<Container>| {
-            let indexes = container.partitions.indexes();
-            indexes.is_building()
-                || !indexes.missing_to_build().is_empty()
-                || container.partitions.wants_missing()
-        };
+        let waits = |container: &&Arc<Container>| has_work(container) || container.partitions.wants_missing();
         state.containers().filter(waits).cloned().collect()
     }
 
-    fn build_some(
-        &self,
-        container: &Container,
-        turn: &Turn<'_>,
-        missing: &mut MissingBuilds,
-    ) -> Result<Slice, Interrupted> {
-        match self.try_build_some(container, turn, missing) {
-            Err(Interrupted::Failed(
+    fn build_some(&self, claim: &Claim<'_>, container: &Container) -> Result<Slice, EngineError> {
+        let slice = match container.partitions.indexes().is_building() {
+            true => self.build_indexes(claim, container),
+            false => self.build_missing(claim, container),
+        };
+        match slice {
+            Err(
                 EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved | EngineError::Contended,
-            )) => Ok(Slice::Void),
-            Err(Interrupted::Failed(EngineError::Corrupt { .. })) if container.partitions.is_retired() => {
-                Ok(Slice::Void)
-            }
+            ) => Ok(Slice::Void),
+            Err(EngineError::Corrupt { .. }) if container.partitions.is_retired() => Ok(Slice::Void),
             slice => slice,
         }
     }
 
-    fn try_build_some(
-        &self,
-        container: &Container,
-        turn: &Turn<'_>,
-        missing: &mut MissingBuilds,
-    ) -> Result<Slice, Interrupted> {
-        self.record_wanted(container)?;
-        let indexes = container.partitions.indexes();
-        if !indexes.is_building() {
-            return self.build_missing(container, turn, missing);
-        }
+    fn build_indexes(&self, claim: &Claim<'_>, container: &Container) -> Result<Slice, EngineError> {
         let Some(mut build) = Build::start(&self.shared, container)? else { return Ok(Slice::Void) };
         for _ in 0..STEPS_TOGETHER {
-            turn.check()?;
+            if claim.is_held() {
+                break;
+            }
             match build.step()? {
-                Step::More => self.visited_chunks.fetch_add(1, Ordering::Relaxed),
-                Step::Void => return Ok(Slice::Void),
-                Step::Done => {
+                BuildStep::More => self.visited_chunks.fetch_add(1, Ordering::Relaxed),
+                BuildStep::Void => return Ok(Slice::Void),
+                BuildStep::Done => {
                     if self.catalog.finish_indexes(container, build.epoch())? {
                         info!(container = container.number, "indexes built");
                     }
@@ -109,66 +96,108 @@ impl IndexBuilds {
                 }
             };
         }
-        Ok(Slice::More)
-    }
-}
-
-impl IndexBuilds {
-    /// Paths that queries asked for become part of the container.
-    fn record_wanted(&self, container: &Container) -> Result<(), EngineError> {
-        let wanted = container.partitions.missing_wanted();
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        self.catalog.keep_missing(container, &wanted)?;
-        container.partitions.forget_wanted(&wanted);
-        Ok(())
+        Ok(Slice::More(build.visited()))
     }
 
     /// Rows for items that lack a path.
-    fn build_missing(
+    fn build_missing(&self, claim: &Claim<'_>, container: &Container) -> Result<Slice, EngineError> {
+        let mut progress = self.missing.lock().remove(&container.number).unwrap_or_default();
+        let mut build = MissingBuild { shared: &self.shared, container, progress: &mut progress };
+        let slice = self.build_missing_from(claim, &mut build);
+        if !matches!(slice, Ok(Slice::Done)) {
+            self.missing.lock().insert(container.number, progress);
+        }
+        slice
+    }
+
+    fn build_missing_from(
         &self,
-        container: &Container,
-        turn: &Turn<'_>,
-        builds: &mut MissingBuilds,
-    ) -> Result<Slice, Interrupted> {
-        let progress = builds.entry(container.number).or_default();
-        let mut build = MissingBuild { shared: &self.shared, container, progress };
+        claim: &Claim<'_>,
+        build: &mut MissingBuild<'_>,
+    ) -> Result<Slice, EngineError> {
         for _ in 0..STEPS_TOGETHER {
-            turn.check()?;
+            if claim.is_held() {
+                break;
+            }
             match build.step()? {
                 MissingStep::More => self.visited_chunks.fetch_add(1, Ordering::Relaxed),
                 MissingStep::Void => return Ok(Slice::Void),
                 MissingStep::Done => {
-                    self.catalog.finish_missing(container, build.paths())?;
-                    builds.remove(&container.number);
-                    info!(container = container.number, "rows of missing values built");
+                    self.catalog.finish_missing(build.container, build.paths())?;
+                    info!(container = build.container.number, "rows of missing values built");
                     return Ok(Slice::Done);
                 }
             };
         }
-        Ok(Slice::More)
+        Ok(Slice::More(build.progress.visited))
     }
 }
 
-impl Work for IndexBuilds {
-    const NAME: &'static str = "index-builds";
-    type Memory = MissingBuilds;
-
-    fn round(&self, turn: &Turn<'_>, missing: &mut MissingBuilds) -> Result<Next, Interrupted> {
-        let waiting = self.waiting();
-        turn.retain_parts(|part| waiting.iter().any(|container| u64::from(container.number) == part));
-        missing.retain(|number, _| waiting.iter().any(|container| container.number == *number));
-        let mut next = Next::Woken;
-        for container in waiting {
-            let slice =
-                turn.part(u64::from(container.number), || self.build_some(&container, turn, missing))?;
-            match slice {
-                Some(Slice::More) => next = Next::Now,
-                Some(Slice::Void) if next == Next::Woken => next = Next::After(VOID_WAIT),
-                Some(Slice::Void | Slice::Done) | None => {}
-            }
-        }
-        Ok(next)
+impl JobKind for IndexBuilds {
+    fn name(&self) -> &'static str {
+        KIND
     }
+
+    fn unit(&self) -> &'static str {
+        UNIT
+    }
+
+    /// The container is defined to have these indexes.
+    fn can_cancel(&self) -> bool {
+        false
+    }
+
+    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+        let (number, epoch) = decode(&claim.body.payload).ok_or_else(|| corrupt("an index build"))?;
+        let state = self.catalog.state();
+        let Some(container) = state.container(number) else {
+            self.missing.lock().remove(&number);
+            return Ok(Step::Cancelled);
+        };
+        if container.partitions.indexes().epoch() != epoch {
+            return Ok(Step::Cancelled);
+        }
+        if !has_work(container) {
+            claim.complete(container.usage().0);
+            return Ok(Step::Done(Value::Null));
+        }
+        match self.build_some(claim, container)? {
+            Slice::More(visited) => {
+                let items = container.usage().0;
+                claim.commit(claim.advance(Vec::new(), visited.min(items), Some(items)), Vec::new())?;
+                Ok(Step::More)
+            }
+            Slice::Done => Ok(Step::More),
+            Slice::Void => Ok(Step::Rest(VOID_WAIT)),
+        }
+    }
+}
+
+impl Marked for IndexBuilds {
+    const KIND: &'static str = KIND;
+
+    fn marked(&self) -> Vec<NewJob> {
+        let state = self.catalog.state();
+        let job = |container: &Arc<Container>| container.job(KIND, UNIT, Object::new(), payload(container));
+        state.containers().filter(|container| has_work(container)).map(job).collect()
+    }
+}
+
+fn has_work(container: &Container) -> bool {
+    let indexes = container.partitions.indexes();
+    indexes.is_building() || !indexes.missing_to_build().is_empty()
+}
+
+/// Container 4, epoch 1, paths with rows for missing values 1: another job begins when one of them changes.
+fn payload(container: &Container) -> Vec<u8> {
+    let indexes = container.partitions.indexes();
+    let paths = indexes.missing_to_build().len().min(usize::from(u8::MAX)) as u8;
+    let mut payload = container.number.to_be_bytes().to_vec();
+    payload.extend([indexes.epoch(), paths]);
+    payload
+}
+
+fn decode(payload: &[u8]) -> Option<(u32, u8)> {
+    let (number, &[epoch, _]) = payload.split_first_chunk()? else { return None };
+    Some((u32::from_be_bytes(*number), epoch))
 }

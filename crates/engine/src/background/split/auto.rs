@@ -1,5 +1,5 @@
 //! Splits that nobody asked for: when a container's throughput stands for more partitions than it has, or a partition has
-//! grown too large. One at a time, in the background.
+//! grown too large. They are made as jobs, one of a container at a time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +10,12 @@ use parking_lot::Mutex;
 use tracing::info;
 
 use super::Splitter;
+use super::job::{self, SplitRequests, Trigger};
 use crate::api::EngineError;
 use crate::background::{Interrupted, Next, Turn, Work, Worker};
 use crate::catalog::Container;
 use crate::partition::Partition;
+use crate::runtime::signals::Signal;
 
 /// Between two looks at all containers.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -30,11 +32,13 @@ const CHANGED_SHARE: u64 = 10;
 const PARTITIONS_MAX: usize = 1000;
 
 pub(crate) struct Splits {
-    splitter: Splitter,
+    pub(super) splitter: Splitter,
     partition_bytes_max: AtomicU64,
     done: AtomicU64,
     tries: AtomicU64,
     given_up: Mutex<GivenUp>,
+    pub(super) requests: SplitRequests,
+    pub(super) signal: Arc<Signal>,
 }
 
 /// Why a partition that ought to be split is not.
@@ -56,13 +60,19 @@ type GivenUp = HashMap<(u32, u32), CannotSplit>;
 
 impl Splits {
     pub fn start(splitter: Splitter) -> Result<Worker<Splits>, EngineError> {
-        let (done, tries, given_up) = Default::default();
+        let (done, tries, given_up, requests) = Default::default();
         let partition_bytes_max = AtomicU64::new(PARTITION_BYTES_MAX);
-        Worker::start(Splits { splitter, partition_bytes_max, done, tries, given_up }, Arc::default())
-    }
-
-    pub fn splitter(&self) -> &Splitter {
-        &self.splitter
+        let signal = Arc::<Signal>::default();
+        let splits = Splits {
+            splitter,
+            partition_bytes_max,
+            done,
+            tries,
+            given_up,
+            requests,
+            signal: Arc::clone(&signal),
+        };
+        Worker::start(splits, signal)
     }
 
     /// A partition with more bytes of items than this is split.
@@ -83,33 +93,38 @@ impl Splits {
         self.given_up.lock().get(&(container.number, partition)).cloned()
     }
 
-    /// Splits partitions of a container until it needs no more.
-    fn split(&self, container: &Arc<Container>, turn: &Turn<'_>) -> Result<(), Interrupted> {
-        let mut container = Arc::clone(container);
-        while let Some(id) = self.next(&container)? {
-            turn.check()?;
-            self.tries.fetch_add(1, Ordering::Relaxed);
-            match self.splitter.split(&container, &id.to_string()) {
-                Ok(_) => {
-                    self.done.fetch_add(1, Ordering::Relaxed);
-                    self.given_up.lock().remove(&(container.number, id));
-                }
-                Err(EngineError::CannotSplit { reason, .. }) => self.give_up(&container, id, reason)?,
-                // Deleted, or split by someone else.
-                Err(
-                    EngineError::PartitionMoved
-                    | EngineError::PartitionGone { .. }
-                    | EngineError::ResourceNotFound { .. },
-                ) => {}
-                Err(EngineError::Corrupt { .. }) if container.partitions.is_retired() => return Ok(()),
-                Err(error) => return Err(error.into()),
-            }
-            match self.splitter.catalog.current(&container) {
-                Some(current) => container = current,
-                None => break,
-            }
+    /// Makes a job for the partition to split next, unless the container has one.
+    fn look(&self, container: &Arc<Container>, has_job: bool) -> Result<(), EngineError> {
+        if has_job {
+            return Ok(());
         }
-        Ok(())
+        match self.next(container)? {
+            Some(id) => {
+                self.splitter.shared.jobs.create(job::new_job(container, id, Trigger::Server)).map(drop)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A split by the server itself has been tried.
+    pub(super) fn tried(
+        &self,
+        container: &Container,
+        id: u32,
+        outcome: &Result<[u32; 2], EngineError>,
+    ) -> Result<(), EngineError> {
+        self.tries.fetch_add(1, Ordering::Relaxed);
+        match outcome {
+            Ok(_) => {
+                self.done.fetch_add(1, Ordering::Relaxed);
+                self.given_up.lock().remove(&(container.number, id));
+                // It may need more than two.
+                self.signal.wake();
+                Ok(())
+            }
+            Err(EngineError::CannotSplit { reason, .. }) => self.give_up(container, id, reason),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Looking for a boundary reads the whole partition, so the next time is later each time.
@@ -178,8 +193,10 @@ impl Work for Splits {
         let is_there = |number: u32| state.containers().any(|other| other.number == number);
         self.given_up.lock().retain(|(container, _), _| is_there(*container));
         turn.retain_parts(|part| u32::try_from(part).is_ok_and(is_there));
+        let with_job = job::containers_with_jobs(&self.splitter.shared.jobs);
         for container in state.containers() {
-            turn.part(u64::from(container.number), || self.split(container, turn))?;
+            let has_job = with_job.contains(&container.number);
+            turn.part(u64::from(container.number), || Ok(self.look(container, has_job)?))?;
         }
         Ok(Next::After(INTERVAL))
     }

@@ -20,6 +20,8 @@ use crate::store::item_row::Row;
 use crate::store::keys::{self, Counts, ITEMS};
 use crate::store::scan;
 use crate::store::watched::TouchLog;
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
 /// Pages of one snapshot.
 const PAGES_TOGETHER: usize = 16;
@@ -106,6 +108,15 @@ impl<'a> Counting<'a> {
     pub fn catch_up(&mut self) -> Result<usize, EngineError> {
         let next = State::now(self.shared, self.container)?;
         let taken = self.log.take().ok_or(EngineError::Overloaded)?;
+        #[cfg(feature = "schedules")]
+        let next = match is_put_back(Race::SplitLogBeforeSnapshot) {
+            true => State::now(self.shared, self.container)?,
+            false => next,
+        };
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::SplitForgetsTouched) {
+            self.touched.clear();
+        }
         let first = rids(self.container, self.range).0;
         let counted = first..self.counted.max(first);
         let changed = taken.range(counted.clone()).count();

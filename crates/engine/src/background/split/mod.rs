@@ -8,9 +8,11 @@
 mod auto; // when a container needs more partitions
 mod boundary; // where a partition is divided
 mod count; // what lies on either side
+mod job; // splits as jobs
 
 pub use auto::CannotSplit;
 pub(crate) use auto::Splits;
+pub(crate) use job::SplitJobs;
 
 use std::sync::Arc;
 
@@ -47,18 +49,25 @@ impl Splitter {
     pub fn split(&self, container: &Container, id: &str) -> Result<[u32; 2], EngineError> {
         let partition = container.partitions.all().iter().find(|partition| partition.name == id);
         let partition = partition.ok_or_else(|| EngineError::PartitionGone { id: id.to_owned() })?;
-        if !self.shared.storage.caps().commit_spans_partitions {
-            return Err(EngineError::NotSupported { feature: "a split on this storage".to_owned() });
-        }
+        self.check_possible()?;
         let children = self.divide(container, partition)?;
         info!(container = container.number, partition = id, ?children, "partition split");
         Ok(children)
+    }
+
+    pub fn check_possible(&self) -> Result<(), EngineError> {
+        match self.shared.storage.caps().commit_spans_partitions {
+            true => Ok(()),
+            false => Err(EngineError::NotSupported { feature: "a split on this storage".to_owned() }),
+        }
     }
 
     fn divide(&self, container: &Container, partition: &Partition) -> Result<[u32; 2], EngineError> {
         let boundary = find_boundary(&self.shared, container, partition)?;
         // From before the first snapshot.
         let watch = Watch { watched: &self.watched, log: self.watched.watch(container.number) };
+        // A commit that nobody watched and whose outcome is unknown must not happen behind that snapshot.
+        partition.sequencer.pass_barrier()?;
         let mut counting = Counting::new(&self.shared, container, partition, &boundary, &watch.log)?;
         counting.count_all()?;
         for _ in 0..ROUNDS_MAX {

@@ -1,5 +1,5 @@
-//! The sweep: expired items, and items of deleted partition keys, are invisible at once and removed here, later, through the
-//! feed. So are versions that nobody keeps any more.
+//! The sweep: expired items are invisible at once and removed here, later, through the feed. So are versions that nobody keeps
+//! any more. Items of deleted partition keys have jobs of their own (`background::key_deletes`).
 //!
 //! A round gives every container that has something to remove one bounded turn, so none waits for another. How far a
 //! container was looked through is kept in memory ([`Swept`]): a row is looked at once, and what was removed is not passed
@@ -10,7 +10,6 @@
 //! A row that cannot be read is counted, logged and passed over.
 
 mod expiry; // items whose time is over
-mod key_deletes; // items of deleted partition keys
 mod versions; // versions that are older than the container keeps them
 
 use std::collections::HashMap;
@@ -25,10 +24,11 @@ use super::{Interrupted, Next, Turn, Work, Worker};
 use crate::api::EngineError;
 use crate::catalog::{Catalog, Container};
 use crate::items::remove::{Removal, remove_gone};
+use crate::maintain;
 use crate::runtime::Shared;
+use crate::runtime::signals::Signal;
 use crate::store::keys;
 use expiry::{ByDefault, ByOwnTime};
-use key_deletes::DeletedKeysSwept;
 use versions::VersionsSwept;
 
 /// Between two rounds when nothing is left to do.
@@ -48,7 +48,6 @@ pub(crate) struct Sweep {
     shared: Arc<Shared>,
     catalog: Arc<Catalog>,
     removed: AtomicU64,
-    removed_by_key: AtomicU64,
     skipped: AtomicU64,
     /// Of the last round: for how many seconds the oldest thing to remove has waited.
     lag_seconds: AtomicU64,
@@ -67,7 +66,6 @@ struct Swept {
     policy: Option<Policy>,
     own: ByOwnTime,
     default: ByDefault,
-    keys: DeletedKeysSwept,
     versions: VersionsSwept,
     /// Items that were locked, or whose removal was refused.
     later: Vec<u64>,
@@ -99,21 +97,30 @@ struct ContainerTurn<'a> {
 }
 
 impl Sweep {
-    pub fn start(shared: Arc<Shared>, catalog: Arc<Catalog>) -> Result<Worker<Sweep>, EngineError> {
+    pub fn start(
+        shared: Arc<Shared>,
+        catalog: Arc<Catalog>,
+        signal: Arc<Signal>,
+    ) -> Result<Worker<Sweep>, EngineError> {
+        let (removed, skipped, lag_seconds) = Default::default();
+        Worker::start(Sweep { shared, catalog, removed, skipped, lag_seconds }, signal)
+    }
+
+    /// One turn of a container, which remembers nothing.
+    #[cfg(feature = "schedules")]
+    pub fn turn_once(shared: &Arc<Shared>, catalog: &Arc<Catalog>, container: &Container) {
         let (removed, removed_by_key, skipped, lag_seconds) = Default::default();
+        let (shared, catalog) = (Arc::clone(shared), Arc::clone(catalog));
+        let now = shared.now_seconds();
         let sweep = Sweep { shared, catalog, removed, removed_by_key, skipped, lag_seconds };
-        Worker::start(sweep, Arc::default())
+        // What it could not do is left for another.
+        let _left = sweep.sweep(container, &mut Swept::default(), now);
     }
 
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
-        let state = self.catalog.state();
-        let waiting: usize =
-            state.containers().map(|container| container.partitions.deleted_keys().len()).sum();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         vec![
             ("expired_items_removed", count(&self.removed)),
-            ("partition_key_deletes_waiting", waiting as u64),
-            ("partition_key_deletes_items_removed", count(&self.removed_by_key)),
             ("sweep_rows_skipped", count(&self.skipped)),
             ("sweep_lag_seconds", count(&self.lag_seconds)),
         ]
@@ -156,7 +163,6 @@ impl ContainerTurn<'_> {
         if swept.later.len() >= LATER_MAX {
             return Ok(left);
         }
-        left.add(self.sweep_keys(swept)?);
         if let Some(default) = self.container.definition.default_ttl {
             left.add(self.sweep_own(swept)?);
             if default > 0 {
@@ -169,7 +175,7 @@ impl ContainerTurn<'_> {
     /// Removes those of the items that are still gone once they are locked.
     fn remove(&mut self, rids: &[u64]) -> Result<Removal, Interrupted> {
         self.budget = self.budget.saturating_sub(rids.len());
-        Ok(remove_gone(&self.sweep.shared, self.container, rids)?)
+        Ok(remove_items(&self.sweep.shared, self.container, rids)?)
     }
 
     /// Counts what expired, and remembers what could not be removed.
@@ -237,8 +243,20 @@ impl Left {
     }
 }
 
+/// Removes those of the items that are still gone once they are locked. Also for jobs that remove what nobody sees any more.
+pub(super) fn remove_items(
+    shared: &Shared,
+    container: &Container,
+    rids: &[u64],
+) -> Result<Removal, EngineError> {
+    match container.partitions.is_modelled() {
+        true => maintain::remove::remove_gone(shared, container, rids),
+        false => remove_gone(shared, container, rids),
+    }
+}
+
 /// A fifth of the time when the sweep is as far as the clock, half of it when it is not, all of it when it stays behind.
-fn rest_after(turn: Duration, lag_seconds: i64) -> Duration {
+pub(super) fn rest_after(turn: Duration, lag_seconds: i64) -> Duration {
     let factor = match lag_seconds {
         ..=2 => 4,
         3..=30 => 1,

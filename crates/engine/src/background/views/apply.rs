@@ -8,29 +8,21 @@ use quire_storage::{Op, Snapshot};
 use quire_value::{Item, Node, Object, Value};
 
 use crate::api::{EngineError, IndexingDirective, corrupt};
+use crate::background::follower::{Advance, ItemChange};
 use crate::catalog::Container;
 use crate::indexes::Indexes;
 use crate::items::body::{Body, Links};
 use crate::items::logical_partition::LogicalPartition;
 use crate::items::prepare::{Indexed, NewVersion, Rows};
-use crate::partition::sequencer::{Prepared, Refused, Work};
+use crate::partition::sequencer::{Prepared, Work, until_taken};
 use crate::partition::write_rules::WriteRules;
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode, Protects};
 use crate::store::item_row::Row;
 use crate::store::keys::{self, CATALOG};
 
-/// A commit whose ground moved under it is prepared again this often.
-const TRIES: u32 = 12;
 /// The id that an item has in its source.
 const SOURCE_ID: &str = "_id";
-
-/// What became of an item of the source: item rows before and after.
-pub(super) struct ItemChange {
-    pub rid: u64,
-    pub old: Option<Vec<u8>>,
-    pub new: Option<Vec<u8>>,
-}
 
 /// Writes one view.
 pub(super) struct Applier<'a> {
@@ -41,15 +33,8 @@ pub(super) struct Applier<'a> {
     links: Links,
 }
 
-/// How far a view is before a commit, as its row says, and after it.
-#[derive(Clone, Copy)]
-pub(super) struct Advance<'a> {
-    pub before: Option<&'a [u8]>,
-    pub after: &'a [u8],
-}
-
 /// An item of the view and what is to become of it.
-pub(super) struct Target<'a> {
+pub(super) struct ViewItem<'a> {
     home: LogicalPartition<'a>,
     id_key: Vec<u8>,
     body: Option<Body>,
@@ -76,23 +61,23 @@ impl<'a> Applier<'a> {
         commit(self.shared, self.view, &targets, Some(advance))
     }
 
-    fn add_targets(&self, change: &ItemChange, targets: &mut Vec<Target<'a>>) -> Result<(), EngineError> {
+    fn add_targets(&self, change: &ItemChange, targets: &mut Vec<ViewItem<'a>>) -> Result<(), EngineError> {
         let old = change.old.as_deref().map(|row| self.target(change.rid, row)).transpose()?.flatten();
         let new = change.new.as_deref().map(|row| self.target(change.rid, row)).transpose()?.flatten();
         let stays = old.as_ref().zip(new.as_ref()).is_some_and(|(old, new)| old.id_key == new.id_key);
-        targets.extend(old.filter(|_| !stays).map(|old| Target { body: None, ..old }));
+        targets.extend(old.filter(|_| !stays).map(|old| ViewItem { body: None, ..old }));
         targets.extend(new);
         Ok(())
     }
 
     /// Where the view has an item of the source, and as what. `None` when its key is longer than the view's keys may be: it
     /// is not in the view.
-    fn target(&self, rid: u64, row: &[u8]) -> Result<Option<Target<'a>>, EngineError> {
+    fn target(&self, rid: u64, row: &[u8]) -> Result<Option<ViewItem<'a>>, EngineError> {
         let body = self.project(rid, Row::parse(row)?.node()?);
         let Ok(key) = self.view.definition.partition_key.extract(body.item.root()) else { return Ok(None) };
         let home = LogicalPartition::of(self.view, key)?;
         let id_key = home.id_key(&body.id);
-        Ok(Some(Target { home, id_key, body: Some(body) }))
+        Ok(Some(ViewItem { home, id_key, body: Some(body) }))
     }
 
     /// The item's rid is its id in the view: it stays the same for as long as the item lives.
@@ -118,13 +103,13 @@ impl<'a> Applier<'a> {
     }
 }
 
-impl<'a> Target<'a> {
+impl<'a> ViewItem<'a> {
     /// An item of the view that is to go.
-    pub fn removal(view: &'a Container, row: &[u8]) -> Result<Target<'a>, EngineError> {
+    pub fn removal(view: &'a Container, row: &[u8]) -> Result<ViewItem<'a>, EngineError> {
         let row = Row::parse(row)?;
         let home = LogicalPartition::of(view, row.partition_key()?)?;
         let id_key = home.id_key(row.id()?);
-        Ok(Target { home, id_key, body: None })
+        Ok(ViewItem { home, id_key, body: None })
     }
 
     /// `None` when the view is as it is to be.
@@ -159,7 +144,7 @@ impl<'a> Target<'a> {
 
     fn version<'b>(&'b self, indexes: &Indexes, body: &'b Body, rid: u64) -> NewVersion<'b> {
         let indexed = Indexed::new(indexes, IndexingDirective::Default, body.item.root(), rid);
-        NewVersion { id_key: &self.id_key, body, tuples: &[], indexed, own_etag: None }
+        NewVersion { id_key: &self.id_key, body, tuples: &[], indexed, own_etag: None, maintained: None }
     }
 }
 
@@ -168,7 +153,7 @@ impl<'a> Target<'a> {
 pub(super) fn commit(
     shared: &Shared,
     view: &Container,
-    targets: &[Target<'_>],
+    targets: &[ViewItem<'_>],
     advance: Option<Advance<'_>>,
 ) -> Result<usize, EngineError> {
     let mut locks = LockSet::default();
@@ -177,25 +162,23 @@ pub(super) fn commit(
         shared.locks.add(&mut locks, view.number, Protects::Item(&target.id_key), Mode::Exclusive);
     }
     let _held = shared.locks.take(&locks)?;
-    for _ in 0..TRIES {
+    let committed = until_taken(&shared.statistics, || {
         let writes = prepare(shared, view, targets, advance)?;
         let count =
             writes.writes.iter().flat_map(|(_, writes)| writes).filter(|write| !write.is_upkeep).count();
-        match view.partitions.commit_queue().submit(shared, writes) {
-            Ok(_) => return Ok(count),
-            Err(Refused::Stale) => shared.statistics.retry(),
-            Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => return Err(view.not_found()),
-            Err(Refused::Failed(error)) => return Err(error),
-        }
-    }
-    Err(EngineError::Overloaded)
+        view.partitions.commit_queue().submit(shared, writes).map(|_| count)
+    });
+    committed.map_err(|error| match error {
+        EngineError::ResourceNotFound { .. } => view.not_found(),
+        error => error,
+    })
 }
 
 /// By partition, those that have something to write.
 fn prepare(
     shared: &Shared,
     view: &Container,
-    targets: &[Target<'_>],
+    targets: &[ViewItem<'_>],
     advance: Option<Advance<'_>>,
 ) -> Result<Work, EngineError> {
     // Before the snapshot.
@@ -222,5 +205,5 @@ fn prepare(
         }
     }
     let writes = partitions.iter().map(|partition| Arc::clone(&partition.sequencer)).zip(writes);
-    Ok(Work { writes: writes.filter(|(_, writes)| !writes.is_empty()).collect() })
+    Ok(Work { writes: writes.filter(|(_, writes)| !writes.is_empty()).collect(), differences: None })
 }

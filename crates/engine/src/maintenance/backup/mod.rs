@@ -54,6 +54,8 @@ impl Engine {
         }
         let log = self.watched.start().ok_or(EngineError::BackupRunning)?;
         let _stop = StopWatching(&self.watched);
+        // A delete that was not remembered and whose outcome is unknown must not happen behind the first snapshot.
+        self.catalog.state().containers().try_for_each(|container| container.partitions.settle_doubts())?;
         let created = fs::DirBuilder::new().mode(0o700).create(&partial);
         created.map_err(|source| io_error("creating", &partial, source))?;
         let copied = Copier::new(&self.shared, &log, &partial).copy();

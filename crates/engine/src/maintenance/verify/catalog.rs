@@ -12,6 +12,7 @@ use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::catalog::model_row::ModelRow;
 use crate::catalog::row::{Counters, ResourceRow};
 use crate::indexes::Indexes;
+use crate::maintenance::model_rows::ModelRows;
 use crate::store::keys::CATALOG;
 use crate::store::{PartitionLayout, stored_definition};
 
@@ -21,11 +22,15 @@ pub(super) struct CatalogCheck {
     seen: BTreeSet<ResourceId>,
     names: BTreeSet<(Option<ResourceId>, u8, String)>,
     pub containers: BTreeMap<u32, CheckedContainer>,
+    /// By database.
+    pub models: Vec<(u32, ModelRow)>,
     highest: Highest,
 }
 
 /// A container whose row is sound.
 pub(super) struct CheckedContainer {
+    /// Number of its database.
+    pub database: u32,
     pub definition: ContainerDefinition,
     pub layout: Vec<PartitionLayout>,
     pub indexes: Indexes,
@@ -65,10 +70,10 @@ impl CatalogCheck {
         {
             report.problem(format!("script {rid}: {error}"));
         }
-        if let ResourceId::Container { container, .. } = rid {
+        if let ResourceId::Container { container, database } = rid {
             let checked = stored_definition(&row.resource.body).and_then(|definition| {
                 let indexes = Indexes::of(&definition, &row.epochs)?;
-                Ok(CheckedContainer { definition, layout: row.layout, indexes })
+                Ok(CheckedContainer { database, definition, layout: row.layout, indexes })
             });
             match checked {
                 Ok(checked) => drop(self.containers.insert(container, checked)),
@@ -95,8 +100,24 @@ impl CatalogCheck {
             if !self.names.contains(&(owner, catalog_keys::CONTAINER, name.to_owned())) {
                 report
                     .problem(format!("the model of database {database} names {name:?}, which is not there"));
+                return;
             }
         }
+        self.models.push((database, row));
+    }
+
+    /// The models, ready to say which rows there must be.
+    pub fn model_rows(&self, report: &mut VerifyReport) -> Vec<(u32, ModelRows)> {
+        let mut models = Vec::new();
+        for (database, row) in &self.models {
+            let own = self.containers.iter().filter(|(_, checked)| checked.database == *database);
+            let definitions: Vec<_> = own.map(|(number, checked)| (*number, &checked.definition)).collect();
+            match ModelRows::new(row.clone(), &definitions) {
+                Ok(rows) => models.push((*database, rows)),
+                Err(error) => report.problem(format!("the model of database {database}: {error}")),
+            }
+        }
+        models
     }
 
     pub fn check_counters(

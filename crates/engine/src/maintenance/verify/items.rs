@@ -12,7 +12,7 @@ use crate::store::keys::{self, Counts};
 
 pub(super) fn check_item(
     container: u32,
-    CheckedContainer { definition, layout, indexes }: &CheckedContainer,
+    CheckedContainer { definition, layout, indexes, .. }: &CheckedContainer,
     key: &[u8],
     value: &[u8],
 ) -> Result<((u32, Counts), Derived), String> {

@@ -7,6 +7,7 @@
 mod backup; // the files of a backup
 mod catalog; // catalog rows
 mod items; // item rows
+mod models; // rows of declared links
 mod store; // rows of containers
 
 pub use backup::verify_backup;

@@ -9,6 +9,7 @@ use quire_storage::{KeyRange, Scan, Snapshot, Space, Storage};
 use super::VerifyReport;
 use super::catalog::{CatalogCheck, CheckedContainer};
 use super::items::check_item;
+use super::models::ModelCheck;
 use crate::api::{EngineError, corrupt};
 use crate::catalog::keys::{self as catalog_keys, RowId};
 use crate::catalog::state::Job;
@@ -26,15 +27,17 @@ use crate::store::{PartitionLayout, for_each_row, scan};
 /// Checks a store. Fails only where it cannot be read at all.
 pub fn verify(storage: &dyn Storage) -> Result<VerifyReport, EngineError> {
     let snapshot = storage.snapshot()?;
-    let mut verifier = Verifier { storage, snapshot: &*snapshot, report: VerifyReport::default() };
+    let report = VerifyReport::default();
+    let mut verifier = Verifier { storage, snapshot: &*snapshot, report, models: ModelCheck::default() };
     verifier.verify_store()?;
     Ok(verifier.report)
 }
 
-struct Verifier<'a> {
+pub(super) struct Verifier<'a> {
     storage: &'a dyn Storage,
-    snapshot: &'a dyn Snapshot,
-    report: VerifyReport,
+    pub(super) snapshot: &'a dyn Snapshot,
+    pub(super) report: VerifyReport,
+    pub(super) models: ModelCheck,
 }
 
 /// What a container's items say there must be.
@@ -63,9 +66,11 @@ impl Verifier<'_> {
             Ok(())
         })?;
         catalog.check_counters(self.snapshot, &mut self.report)?;
+        self.models.models = catalog.model_rows(&mut self.report);
         for (number, container) in &catalog.containers {
             self.verify_container(*number, container)?;
         }
+        self.check_models(catalog.containers.keys())?;
         self.find_orphans()
     }
 
@@ -83,6 +88,7 @@ impl Verifier<'_> {
                     Ok((counts, Derived { rows, weights })) => {
                         expected.add(counts, &rows, &weights, &checked.indexes);
                         derived.extend(rows);
+                        derived.extend(self.models.add(checked.database, container, key, value)?);
                     }
                     Err(what) => {
                         self.report.problem(format!("container {container}, item row {}: {what}", hex(key)))
@@ -101,7 +107,11 @@ impl Verifier<'_> {
     }
 
     /// Every row that follows from the items is there.
-    fn check_derived(&mut self, container: u32, derived: &[DerivedRow]) -> Result<(), EngineError> {
+    pub(super) fn check_derived(
+        &mut self,
+        container: u32,
+        derived: &[DerivedRow],
+    ) -> Result<(), EngineError> {
         for space in [LOOKUPS, FEEDS, INDEX] {
             let rows: Vec<&DerivedRow> = derived.iter().filter(|row| row.space == space).collect();
             let keys: Vec<&[u8]> = rows.iter().map(|row| row.key.as_slice()).collect();
@@ -129,10 +139,16 @@ impl Verifier<'_> {
         let versions = self.check_versions(container)?;
         let report = &mut self.report;
         let vectors = check_rows(self.snapshot, container, &mut |problem| report.problem(problem))?;
+        // How many rows of models there must be is known when all containers were read.
+        let mut of_models = 0;
+        for prefix in keys::declaration_rows(container) {
+            of_models += self.count(LOOKUPS, &prefix)?;
+        }
+        let links = self.models.expected_links(container) + self.count_unchecked_links(container)?;
         for (space, expected) in [
-            (LOOKUPS, vectors + expected.lookups),
+            (LOOKUPS, vectors + of_models + expected.lookups),
             (FEEDS, versions + expected.feeds),
-            (INDEX, names + incomplete + expected.indexes),
+            (INDEX, names + incomplete + links + expected.indexes),
         ] {
             let found = self.count(space, &keys::container_prefix(container))?;
             if found != expected {
@@ -194,7 +210,7 @@ impl Verifier<'_> {
         })
     }
 
-    fn count(&self, space: Space, prefix: &[u8]) -> Result<u64, EngineError> {
+    pub(super) fn count(&self, space: Space, prefix: &[u8]) -> Result<u64, EngineError> {
         let mut range = KeyRange::prefix(prefix);
         let mut count = 0;
         loop {

@@ -15,20 +15,24 @@
 //!    nothing else meanwhile, and databases share no partition. So nobody waits in a circle, in whatever order partitions
 //!    are handed over.
 //! 5. A commit in doubt is settled before the next group of this queue is taken, even if that touches other partitions.
+//! 6. What several works change of one item becomes one version of it ([`Differences`]), made while its partition is led.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use quire_storage::{Commit, CommitError, Guard, Op, PartitionId, Token};
 
 use super::group::{Group, item_of};
 use super::queue::{GROUP_BYTES_MAX, Leadership};
 use super::ticket::Ticket;
-use super::{Committed, CountedIndexes, Prepared, Refused, Sequencer, Written};
+use super::{BuiltTargets, Committed, CountedIndexes, Differences, Prepared, Refused, Sequencer, Written};
 use crate::api::EngineError;
 use crate::runtime::Shared;
 use crate::store::random_token;
+use crate::sync::Mutex;
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
 /// Partitions of one group, unless one work alone has more: their own writers wait meanwhile.
 const GROUP_PARTITIONS_MAX: usize = 64;
@@ -38,6 +42,17 @@ const GROUP_PARTITIONS_MAX: usize = 64;
 pub(crate) struct Work {
     /// By partition. Every write has an LSN of its own, in the order of the list.
     pub writes: Vec<(Arc<Sequencer>, Vec<Prepared>)>,
+    /// What it changes of items that others of its group may change, too.
+    pub differences: Option<Box<dyn Differences>>,
+}
+
+/// A work that is durable and visible.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WorkDone {
+    /// In the order of its writes.
+    pub written: Vec<Written>,
+    /// For the items of its differences.
+    pub charge: f64,
 }
 
 /// The works of one database that wait for a commit.
@@ -49,14 +64,14 @@ struct QueueState {
     queue: VecDeque<Arc<WorkTicket>>,
     leading: bool,
     /// The partitions of the last commit, where nobody knows how it ended.
-    in_doubt: Vec<Arc<Sequencer>>,
+    in_doubt: Option<Arc<Vec<Arc<Sequencer>>>>,
 }
 
 /// The queues of all databases that have an open container.
 #[derive(Default)]
 pub(crate) struct CommitQueues(Mutex<HashMap<u32, Weak<CommitQueue>>>);
 
-type WorkTicket = Ticket<Work, Vec<Written>>;
+type WorkTicket = Ticket<Work, WorkDone>;
 
 struct Handover<'a>(&'a CommitQueue);
 
@@ -69,7 +84,8 @@ struct TakenWork {
     work: Work,
 }
 
-/// Writes of one partition, with the number of the work and the place in it that each has.
+/// Writes of one partition, with the number of the work and the place in it that each has. Those that no work has by itself
+/// come last and have no place.
 type PlacedWrites = (Vec<Prepared>, Vec<(usize, usize)>);
 
 /// A partition of a commit, led by this group.
@@ -83,8 +99,8 @@ struct Stamped<'a> {
     guards: Vec<Guard>,
     ops: Vec<Op>,
     groups: Vec<(Group<'a>, Committed, CountedIndexes)>,
-    /// By work, in the order of its writes.
-    written: Vec<Vec<Written>>,
+    /// By work.
+    done: Vec<WorkDone>,
 }
 
 /// What a commit came to.
@@ -111,11 +127,10 @@ impl CommitQueues {
 }
 
 impl CommitQueue {
-    /// Blocks until the work is durable and visible, or certainly not going to be (except after `Overloaded`). Answers in the
-    /// order of its writes.
-    pub fn submit(&self, shared: &Shared, work: Work) -> Result<Vec<Written>, Refused> {
-        if work.writes.is_empty() {
-            return Ok(Vec::new());
+    /// Blocks until the work is durable and visible, or certainly not going to be (except after `Overloaded`).
+    pub fn submit(&self, shared: &Shared, work: Work) -> Result<WorkDone, Refused> {
+        if work.writes.is_empty() && work.differences.is_none() {
+            return Ok(WorkDone::default());
         }
         let ticket = Ticket::new(work);
         if self.enqueue(&ticket) || ticket.wait_to_lead() {
@@ -128,13 +143,17 @@ impl CommitQueue {
     fn enqueue(&self, ticket: &Arc<WorkTicket>) -> bool {
         let mut state = self.0.lock();
         state.queue.push_back(Arc::clone(ticket));
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::TwoLeadersAcross) {
+            return true;
+        }
         !std::mem::replace(&mut state.leading, true)
     }
 
     fn lead(&self, shared: &Shared) {
         let _handover = Handover(self);
         let group = self.take_group(shared);
-        match self.settle_last() {
+        match self.settle() {
             Ok(()) => self.commit(shared, group),
             Err(error) => group.fail(&error),
         }
@@ -150,7 +169,7 @@ impl CommitQueue {
         let mut state = self.0.lock();
         while let Some(ticket) = state.queue.front() {
             let look = |work: &Work| {
-                partitions.extend(work.writes.iter().map(|(sequencer, _)| sequencer.storage_partition()));
+                partitions.extend(work.sequencers().map(|sequencer| sequencer.storage_partition()));
                 work.size()
             };
             let size = ticket.look(look).unwrap_or_default();
@@ -169,20 +188,22 @@ impl CommitQueue {
 
     /// Learns how the last commit ended, where that is not known. What this queue's works share may be of other partitions
     /// than those that the next ones touch.
-    fn settle_last(&self) -> Result<(), EngineError> {
-        let in_doubt = std::mem::take(&mut self.0.lock().in_doubt);
-        for sequencer in &in_doubt {
+    pub fn settle(&self) -> Result<(), EngineError> {
+        let Some(in_doubt) = self.0.lock().in_doubt.clone() else { return Ok(()) };
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::DoubtAcrossNotSettled) {
+            return Ok(());
+        }
+        for sequencer in &*in_doubt {
             match sequencer.settle_doubt() {
                 // One partition decides for all of them.
-                Ok(()) => return Ok(()),
+                Ok(()) => break,
                 // Settled before it was split; or nobody uses it any more.
                 Err(EngineError::PartitionMoved | EngineError::ResourceNotFound { .. }) => {}
-                Err(error) => {
-                    self.0.lock().in_doubt = in_doubt;
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             }
         }
+        self.0.lock().in_doubt.take_if(|other| Arc::ptr_eq(other, &in_doubt));
         Ok(())
     }
 
@@ -201,15 +222,21 @@ impl CommitQueue {
             }
         }
         group.refuse(|work| work.is_stale().then_some(Refused::Stale));
-        let touched = group.partitions();
+        let built = group.build(shared);
+        let targets = built.iter().flat_map(|built| &built.writes).map(|(sequencer, _)| sequencer);
+        let writes = group.0.iter().flat_map(|taken| &taken.work.writes).map(|(sequencer, _)| sequencer);
+        let touched: BTreeMap<_, _> = writes
+            .chain(targets)
+            .map(|sequencer| (sequencer.storage_partition(), Arc::clone(sequencer)))
+            .collect();
         for (id, Ready { counted, .. }) in ready.extract_if(|id, _| !touched.contains_key(id)) {
             partitions[&id].give_back(counted);
         }
         if group.0.is_empty() {
             return;
         }
-        match random_token() {
-            Ok(token) => self.send(shared, group, token, &touched, ready),
+        match built.and_then(|built| Ok((built, random_token()?))) {
+            Ok((built, token)) => self.send(shared, group, built, token, &touched, ready),
             Err(error) => group.fail(&error),
         }
     }
@@ -218,14 +245,17 @@ impl CommitQueue {
         &self,
         shared: &Shared,
         mut group: WorkGroup,
+        built: BuiltTargets,
         token: Token,
         partitions: &BTreeMap<PartitionId, Arc<Sequencer>>,
         ready: HashMap<PartitionId, Ready>,
     ) {
-        let Stamped { guards, ops, mut groups, written } = group.stamp(partitions, ready);
+        let Stamped { guards, ops, mut groups, done } = group.stamp(partitions, built, ready);
+        let Some(first) = groups.first().map(|(group, ..)| group.sequencer) else {
+            return group.fail(&EngineError::Overloaded);
+        };
         groups.iter_mut().for_each(|(group, ..)| group.mark());
         let sent = shared.storage.commit(Commit { guards, token, ops });
-        let first = groups[0].0.sequencer;
         let outcome = match sent {
             Ok(_) => Outcome::Done,
             // A raised epoch of one partition keeps all of the commit from happening.
@@ -250,10 +280,10 @@ impl CommitQueue {
             }
         }
         match outcome {
-            Outcome::Done | Outcome::DoneElsewhere => group.succeed(written),
+            Outcome::Done | Outcome::DoneElsewhere => group.succeed(done),
             Outcome::Nothing => group.refuse(|_| Some(Refused::Stale)),
             Outcome::InDoubt => {
-                self.0.lock().in_doubt = partitions.values().cloned().collect();
+                self.0.lock().in_doubt = Some(Arc::new(partitions.values().cloned().collect()));
                 group.fail(&EngineError::Overloaded);
             }
         }
@@ -261,6 +291,11 @@ impl CommitQueue {
 }
 
 impl Sequencer {
+    /// Returns when it is known how every commit ended that someone was answered about.
+    pub fn ensure_settled(&self) -> Result<(), EngineError> {
+        if self.is_doubtful.load(Ordering::Acquire) { self.settle_doubt() } else { Ok(()) }
+    }
+
     /// Learns how the last commit ended, if that is not known.
     fn settle_doubt(&self) -> Result<(), EngineError> {
         let _leadership = self.take_leadership();
@@ -271,8 +306,14 @@ impl Sequencer {
 }
 
 impl Work {
+    /// Of its own writes, and of the items of its differences.
+    fn sequencers(&self) -> impl Iterator<Item = &Arc<Sequencer>> {
+        let differences = self.differences.iter().flat_map(|differences| differences.partitions());
+        self.writes.iter().map(|(sequencer, _)| sequencer).chain(differences)
+    }
+
     fn touches(&self, partition: PartitionId) -> bool {
-        self.writes.iter().any(|(sequencer, _)| sequencer.storage_partition() == partition)
+        self.sequencers().any(|sequencer| sequencer.storage_partition() == partition)
     }
 
     fn is_stale(&self) -> bool {
@@ -282,6 +323,7 @@ impl Work {
     /// Bytes and ops that it adds to a commit, roughly from above.
     fn size(&self) -> (usize, usize) {
         let sizes = self.writes.iter().flat_map(|(_, writes)| writes).map(Prepared::size);
+        let sizes = sizes.chain(self.differences.iter().map(|differences| differences.size()));
         sizes.fold((0, 0), |(bytes, ops), size| (bytes + size.0, ops + size.1))
     }
 }
@@ -289,7 +331,7 @@ impl Work {
 impl WorkGroup {
     /// What the works touch, in the order of ids.
     fn partitions(&self) -> BTreeMap<PartitionId, Arc<Sequencer>> {
-        let sequencers = self.0.iter().flat_map(|taken| &taken.work.writes).map(|(sequencer, _)| sequencer);
+        let sequencers = self.0.iter().flat_map(|taken| taken.work.sequencers());
         sequencers.map(|sequencer| (sequencer.storage_partition(), Arc::clone(sequencer))).collect()
     }
 
@@ -308,9 +350,32 @@ impl WorkGroup {
         self.refuse(|_| Some(Refused::Failed(error.duplicate())));
     }
 
-    fn succeed(mut self, written: Vec<Vec<Written>>) {
-        for (taken, written) in self.0.drain(..).zip(written) {
-            taken.ticket.done(Ok(written));
+    fn succeed(mut self, done: Vec<WorkDone>) {
+        for (taken, done) in self.0.drain(..).zip(done) {
+            taken.ticket.done(Ok(done));
+        }
+    }
+
+    /// What the differences of all works come to. Works that cannot be part of it are answered.
+    fn build(&mut self, shared: &Shared) -> Result<BuiltTargets, EngineError> {
+        loop {
+            let works = self.0.iter().enumerate();
+            let works: Vec<(usize, &dyn Differences)> = works
+                .filter_map(|(number, taken)| Some((number, taken.work.differences.as_deref()?)))
+                .collect();
+            let Some((_, first)) = works.first() else { return Ok(BuiltTargets::default()) };
+            let built = first.build(shared, &works)?;
+            if built.refused.is_empty() {
+                return Ok(built);
+            }
+            let mut refused: HashMap<usize, Refused> = built.refused.into_iter().collect();
+            let mut number = 0;
+            self.0.retain(|taken| {
+                number += 1;
+                let Some(refused) = refused.remove(&(number - 1)) else { return true };
+                taken.ticket.done(Err(refused));
+                false
+            });
         }
     }
 
@@ -318,10 +383,11 @@ impl WorkGroup {
     fn stamp<'a>(
         &mut self,
         partitions: &'a BTreeMap<PartitionId, Arc<Sequencer>>,
+        built: BuiltTargets,
         mut ready: HashMap<PartitionId, Ready>,
     ) -> Stamped<'a> {
         let mut by_partition: HashMap<PartitionId, PlacedWrites> = HashMap::new();
-        let mut written = Vec::with_capacity(self.0.len());
+        let mut done = Vec::with_capacity(self.0.len());
         for (number, taken) in self.0.iter_mut().enumerate() {
             let mut count = 0;
             for (sequencer, writes) in std::mem::take(&mut taken.work.writes) {
@@ -330,17 +396,21 @@ impl WorkGroup {
                 count += writes.len();
                 prepared.extend(writes);
             }
-            written.push(vec![Written { lsn: 0, ts: 0 }; count]);
+            done.push(WorkDone { written: vec![Written { lsn: 0, ts: 0 }; count], charge: 0.0 });
         }
-        let (guards, ops, groups) = Default::default();
-        let mut stamped = Stamped { guards, ops, groups, written };
+        for (sequencer, write) in built.writes {
+            by_partition.entry(sequencer.storage_partition()).or_default().0.push(write);
+        }
+        built.charges.iter().for_each(|(work, charge)| done[*work].charge += charge);
+        let (guards, groups) = Default::default();
+        let mut stamped = Stamped { guards, ops: built.ops, groups, done };
         for (id, sequencer) in partitions {
             let (Some((prepared, places)), Some(ready)) = (by_partition.remove(id), ready.remove(id)) else {
                 continue;
             };
             let written = stamped.add(sequencer, prepared, ready);
             for ((work, place), written) in places.into_iter().zip(written) {
-                stamped.written[work][place] = written;
+                stamped.done[work].written[place] = written;
             }
         }
         stamped

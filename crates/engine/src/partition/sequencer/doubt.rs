@@ -1,5 +1,6 @@
 //! Commits of which the storage could not say how they ended.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quire_storage::{StorageError, Token};
@@ -7,6 +8,9 @@ use quire_storage::{StorageError, Token};
 use super::Sequencer;
 use crate::api::EngineError;
 use crate::partition::sweep_due::Noted;
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
+use crate::sync::sleep;
 
 /// How often the outcome of a commit is asked for before the partition stops taking writes.
 const RESOLVE_TRIES: u32 = 6;
@@ -24,7 +28,7 @@ impl Sequencer {
     pub(super) fn settle(&self, token: Token) -> Option<bool> {
         for tried in 0..RESOLVE_TRIES {
             if tried > 0 {
-                std::thread::sleep(Duration::from_millis(1 << tried));
+                sleep(Duration::from_millis(1 << tried));
             }
             match self.settle_once(token) {
                 Ok(done) => return Some(done),
@@ -41,6 +45,10 @@ impl Sequencer {
         if storage.resolve(token)?.is_some() {
             return Ok(true);
         }
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::DoubtWithoutFence) {
+            return Ok(false);
+        }
         let partition = self.storage_partition();
         let epoch = storage.position(partition)?.map_or(0, |position| position.epoch);
         storage.fence(partition, epoch + 1)?;
@@ -55,6 +63,7 @@ impl Sequencer {
         }
         self.sweep_due.note(Noted::ANYTHING);
         self.forget_committed();
+        self.is_doubtful.store(false, Ordering::Release);
         unresolved.touched.iter().for_each(|key| self.shared.cache.end_write(key));
         self.shared.stretches.end_write(self.container, &unresolved.rids);
         Ok(())

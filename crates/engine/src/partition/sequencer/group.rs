@@ -1,6 +1,7 @@
 //! The writes of one commit, from their stamps to their answers.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use quire_storage::{Commit, CommitError, Guard, Op, Token};
 
@@ -12,6 +13,8 @@ use crate::indexes::{CountedIndexes, IndexName};
 use crate::partition::sweep_due::Noted;
 use crate::store::keys::{self, Counts};
 use crate::store::random_token;
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
 /// The tickets of one commit, answered at the latest when dropped.
 pub(super) struct Group<'a> {
@@ -60,6 +63,10 @@ impl Sequencer {
         };
         group.rids.extend(ops.iter().filter_map(item_of));
         group.mark();
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::PublishBeforeSync) {
+            self.publish(&after.0.counts);
+        }
         let outcome = self.shared.storage.commit(Commit { guards: vec![guard], token, ops });
         match outcome {
             Ok(_) => group.succeed(after.0.counts, Some(after)),
@@ -77,6 +84,10 @@ impl Sequencer {
 
     /// Prepared before the outcome of some commit was in doubt, or under other definitions.
     pub(super) fn is_stale(&self, prepared: &Prepared) -> bool {
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::StaleCommitted) {
+            return false;
+        }
         prepared.generation != self.generation()
     }
 
@@ -145,6 +156,10 @@ impl<'a> Group<'a> {
         {
             let mut state = sequencer.state.lock();
             (state.committed, state.counted_indexes) = committed.unzip();
+            #[cfg(feature = "schedules")]
+            if is_put_back(Race::ChangeNotNoted) {
+                self.changed.clear();
+            }
             self.changed.drain(..).for_each(|(name, lsn)| state.changes.note(name, lsn));
             self.unmark();
             sequencer.publish(&counts);
@@ -170,6 +185,7 @@ impl<'a> Group<'a> {
         self.sequencer.forget_committed();
         let (touched, rids) = (std::mem::take(&mut self.touched), std::mem::take(&mut self.rids));
         self.marked = false;
+        self.sequencer.is_doubtful.store(true, Ordering::Release);
         self.sequencer.state.lock().unresolved = Some(Unresolved { token, touched, rids });
         self.tickets.drain(..).for_each(|ticket| ticket.done(Err(Refused::Failed(EngineError::Overloaded))));
     }

@@ -48,6 +48,8 @@ pub(crate) struct ItemPut {
     pub indexes: IndexChange,
     /// The version before, where all versions are kept.
     pub version: Option<Option<Before>>,
+    /// Names of the declarations of a model that made it, with commas between them.
+    pub maintained_by: Option<Box<str>>,
 }
 
 /// A write that is durable and visible.
@@ -62,6 +64,12 @@ pub(crate) enum Refused {
     /// Nothing happened; prepare again on a new snapshot.
     Stale,
     Failed(EngineError),
+}
+
+impl From<EngineError> for Refused {
+    fn from(error: EngineError) -> Refused {
+        Refused::Failed(error)
+    }
 }
 
 impl Prepared {
@@ -80,6 +88,7 @@ impl Prepared {
         self.deleted.extend(other.deleted);
         self.touched.extend(other.touched);
         self.index_names.extend(other.index_names);
+        self.is_upkeep &= other.is_upkeep;
     }
 
     /// LastChanges no item.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use super::group::Group;
 use super::ticket::Ticket;
 use super::{Prepared, QueueState, Refused, Sequencer, Written};
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
 /// A group is at most half of what the storage takes, and no more than this: the first in it waits for the last.
 pub(super) const GROUP_BYTES_MAX: usize = 8 << 20;
@@ -57,6 +59,10 @@ impl Sequencer {
     pub(super) fn enqueue(&self, tickets: &[Arc<WriteTicket>]) -> bool {
         let mut state = self.state.lock();
         state.queue.extend(tickets.iter().cloned());
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::TwoLeaders) {
+            return !tickets.is_empty();
+        }
         !tickets.is_empty() && !std::mem::replace(&mut state.leading, true)
     }
 
@@ -135,6 +141,11 @@ impl Drop for Leadership<'_> {
                 return;
             }
             state.queue.pop_front();
+        }
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::LostHandover) {
+            state.leading = false;
+            return;
         }
         match state.queue.front() {
             Some(next) => next.lead(),

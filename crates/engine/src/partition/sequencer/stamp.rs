@@ -102,7 +102,9 @@ impl Sequencer {
         let kind = if before.is_some() { VersionKind::Replace } else { VersionKind::Create };
         let before = before.unwrap_or(Before { lsn: 0, row: Vec::new() });
         let (current, previous) = (&put.row, &before.row);
-        let version = Version { kind, rid: put.rid, ts: at.ts, lsn_before: before.lsn, current, previous };
+        let maintained_by = put.maintained_by.as_deref().unwrap_or_default();
+        let (rid, ts, lsn_before) = (put.rid, at.ts, before.lsn);
+        let version = Version { kind, rid, ts, lsn_before, current, previous, maintained_by };
         let key = keys::version(self.container, self.partition, at.lsn, ordinal);
         Op::Put { space: keys::FEEDS, key, value: version.encode() }
     }
@@ -111,7 +113,8 @@ impl Sequencer {
         let Deleted { rid, before, is_expired } = deleted;
         let kind = if *is_expired { VersionKind::Expire } else { VersionKind::Delete };
         let (current, previous): (&[u8], _) = (&[], &before.row);
-        let version = Version { kind, rid: *rid, ts: at.ts, lsn_before: before.lsn, current, previous };
+        let (rid, ts, lsn_before, maintained_by) = (*rid, at.ts, before.lsn, "");
+        let version = Version { kind, rid, ts, lsn_before, current, previous, maintained_by };
         let key = keys::version(self.container, self.partition, at.lsn, ordinal);
         Op::Put { space: keys::FEEDS, key, value: version.encode() }
     }

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
-
 use super::Refused;
+use crate::sync::{Condvar, Mutex};
 
 /// `T` is what waits, `A` the answer to it.
 pub(super) struct Ticket<T, A> {

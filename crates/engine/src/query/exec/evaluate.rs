@@ -3,18 +3,28 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use quire_sql::{Evaluator as SqlEvaluator, Item, ItemSink, Query, Row, SearchedText};
+use quire_sql::{Evaluator as SqlEvaluator, Externals, Item, ItemSink, Query, Row, SearchedText};
 use quire_value::Value;
 
 use crate::api::EngineError;
 use crate::catalog::Container;
 use crate::items::body::{Links, Stamped};
+use crate::query::follow::PageLinks;
 use crate::query::functions::PageFunctions;
 use crate::query::reader::Found;
+
+/// What of an item is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    Rows,
+    /// Only whether there are any.
+    Existence,
+}
 
 pub(crate) struct Evaluator<'a> {
     pub query: &'a Query,
     functions: &'a PageFunctions<'a>,
+    pub followed: &'a PageLinks<'a>,
     links: Links,
     rows: RefCell<SqlEvaluator<'a>>,
 }
@@ -23,10 +33,15 @@ impl<'a> Evaluator<'a> {
     pub fn new(
         query: &'a Query,
         functions: &'a PageFunctions<'a>,
+        followed: &'a PageLinks<'a>,
         container: &Container,
     ) -> Result<Evaluator<'a>, EngineError> {
-        let rows = RefCell::new(query.start_with_functions(functions)?);
-        Ok(Evaluator { query, functions, links: Links::new(container), rows })
+        let rows = RefCell::new(query.start_with(Externals { functions, links: followed })?);
+        Ok(Evaluator { query, functions, followed, links: Links::new(container), rows })
+    }
+
+    fn externals(&self) -> Externals<'_> {
+        Externals { functions: self.functions, links: self.followed }
     }
 
     /// The whole query over what a feed hands out: see [`Query::run`].
@@ -35,7 +50,7 @@ impl<'a> Evaluator<'a> {
         feed: &mut dyn FnMut(&mut ItemSink<'_>) -> Result<(), EngineError>,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        self.query.run_with_functions(self.functions, feed, emit)
+        self.query.run_with(self.externals(), feed, emit)
     }
 
     /// The query with the values of its aggregates: see [`Query::run_with_aggregates`].
@@ -44,7 +59,7 @@ impl<'a> Evaluator<'a> {
         aggregates: Vec<Value>,
         emit: &mut dyn FnMut(&Row<'_>) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        Ok(self.query.run_with_aggregates(self.functions, aggregates, emit)?)
+        Ok(self.query.run_with_aggregates(self.externals(), aggregates, emit)?)
     }
 
     /// Lends the item as the query language sees it.
@@ -84,17 +99,35 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Whether items should be held back until [`Evaluator::prepare`] has seen several of them.
-    pub fn is_prepared(&self) -> bool {
-        self.functions.wants_foresight()
+    pub fn is_prepared(&self, need: Need) -> bool {
+        self.functions.wants_foresight() || self.follows(need)
     }
 
-    /// Has the functions that these items call run together.
-    pub fn prepare(&self, items: &[Found<'_>]) -> Result<(), EngineError> {
-        self.functions.foresee(|| {
-            items
-                .iter()
-                .try_for_each(|found| self.with_item(found, |item| self.rows.borrow().collect_calls(item)))
-        })
+    /// Whether links are followed for what is needed.
+    pub fn follows(&self, need: Need) -> bool {
+        match need {
+            Need::Rows => self.followed.are_used(),
+            Need::Existence => self.followed.are_used() && self.query.follows_for_rows(),
+        }
+    }
+
+    /// Whether an item can have rows, as far as it says itself.
+    pub fn may_have_rows(&self, found: &Found<'_>) -> Result<bool, EngineError> {
+        Ok(self.with_item(found, |item| self.rows.borrow().may_have_rows(item))??)
+    }
+
+    /// Has the functions that these items call run together, and the items read together that they follow.
+    pub fn prepare(&self, items: &[Found<'_>], need: Need) -> Result<(), EngineError> {
+        if items.is_empty() {
+            return Ok(());
+        }
+        let is_filter = need == Need::Existence && self.query.rows_are_defined();
+        let collect = |item: &Item<'_>| match is_filter {
+            true => self.rows.borrow().collect_filter_calls(item),
+            false => self.rows.borrow().collect_calls(item),
+        };
+        let look = || items.iter().try_for_each(|found| self.with_item(found, collect));
+        if self.follows(need) { self.followed.foresee(look) } else { self.functions.foresee(look) }
     }
 
     /// The same for what an index knows of items.
@@ -102,7 +135,7 @@ impl<'a> Evaluator<'a> {
         &self,
         parts: impl Iterator<Item = &'p Value> + Clone,
     ) -> Result<(), EngineError> {
-        if !self.is_prepared() {
+        if !self.functions.wants_foresight() {
             return Ok(());
         }
         self.functions.foresee(|| {
@@ -127,6 +160,10 @@ impl<'a> Evaluator<'a> {
     }
 
     pub fn has_rows(&self, found: &Found<'_>) -> Result<bool, EngineError> {
+        // What a select list follows need not be read to know that there is a row.
+        if self.followed.are_used() && self.query.rows_are_defined() {
+            return self.matches(found);
+        }
         let mut any = false;
         self.rows_of(found, &mut |_| {
             any = true;

@@ -1,5 +1,6 @@
-//! Items are read ahead of their evaluation where they call user-defined functions, so that these run together: see
-//! [`PageFunctions`](crate::query::functions::PageFunctions). Other queries see their items as they are read.
+//! Items are read ahead of their evaluation where they call user-defined functions, so that these run together (see
+//! [`PageFunctions`](crate::query::functions::PageFunctions)), and where they follow links, so that other items are read together
+//! (see [`PageLinks`](crate::query::follow::PageLinks)). Other queries see their items as they are read.
 //!
 //! Invariant: the visitor is shown the same items in the same order, and what it leaves is left to the next page as if it
 //! had not been read. Nothing of the storage is held while functions run.
@@ -7,8 +8,9 @@
 use std::sync::Arc;
 
 use super::super::window::Spot;
-use super::evaluate::Evaluator;
+use super::evaluate::{Evaluator, Need};
 use crate::api::EngineError;
+use crate::query::follow::BLOCK_ITEMS;
 use crate::query::reader::{End, Found, Next, Reader, Visit};
 use crate::store::item_row::Row;
 
@@ -26,6 +28,8 @@ pub(crate) type IsWanted<'w> = dyn Fn(&Found<'_>) -> Result<bool, EngineError> +
 struct Held {
     spot: Spot,
     bytes: Vec<u8>,
+    /// Items read before it that have no rows, whatever they follow: bytes of each.
+    passed: Vec<usize>,
 }
 
 impl Held {
@@ -34,46 +38,54 @@ impl Held {
     }
 }
 
-/// Shows what `walk` shows. `expected` items are enough for the visitor, as far as it knows.
+/// Shows what `walk` shows, but for items that have no rows. `expected` items are enough for the visitor, as far as it knows.
 pub(crate) fn visit_ahead(
     reader: &mut Reader<'_>,
-    evaluator: &Evaluator<'_>,
+    (evaluator, need): (&Evaluator<'_>, Need),
     mut from: Option<Spot>,
     expected: usize,
     is_wanted: &IsWanted<'_>,
     walk: &mut Walk<'_>,
     visit: &mut Visit<'_>,
 ) -> Result<End, EngineError> {
-    let mut count_max = expected.clamp(1, ITEMS_FIRST_MAX);
+    let (first_max, items_max) =
+        if evaluator.follows(need) { (BLOCK_ITEMS, BLOCK_ITEMS) } else { (ITEMS_FIRST_MAX, ITEMS_MAX) };
+    let mut count_max = expected.clamp(1, first_max);
     loop {
-        if !evaluator.is_prepared() {
+        if !evaluator.is_prepared(need) {
             return walk(reader, from, visit);
         }
         let (mut held, mut bytes, mut next): (Vec<Held>, usize, Option<Spot>) = (Vec::new(), 0, None);
+        let mut passed = Vec::new();
         let end = walk(reader, from, &mut |found| {
+            if evaluator.follows(need) && !evaluator.may_have_rows(found)? {
+                passed.push(found.row.bytes().len());
+                return Ok(Next::More);
+            }
             if held.len() >= count_max || bytes >= BYTES_MAX {
                 next = Some(found.spot);
                 return Ok(Next::NotThis);
             }
             bytes += found.row.bytes().len();
-            held.push(Held { spot: found.spot, bytes: found.row.bytes().to_vec() });
+            let passed = std::mem::take(&mut passed);
+            held.push(Held { spot: found.spot, bytes: found.row.bytes().to_vec(), passed });
             Ok(Next::More)
         })?;
-        if show(reader, evaluator, &held, is_wanted, visit)?.is_some() {
+        if show(reader, (evaluator, need), &held, is_wanted, visit)?.is_some() {
             return Ok(End::Stopped);
         }
         match next {
             Some(spot) => from = Some(spot),
             None => return Ok(end),
         }
-        count_max = (2 * count_max).min(ITEMS_MAX);
+        count_max = (2 * count_max).min(items_max);
     }
 }
 
 /// `Some`: the visitor has had enough, and the rest counts as not read.
 fn show(
     reader: &mut Reader<'_>,
-    evaluator: &Evaluator<'_>,
+    (evaluator, need): (&Evaluator<'_>, Need),
     held: &[Held],
     is_wanted: &IsWanted<'_>,
     visit: &mut Visit<'_>,
@@ -85,7 +97,7 @@ fn show(
             wanted.push(found);
         }
     }
-    evaluator.prepare(&wanted)?;
+    evaluator.prepare(&wanted, need)?;
     for (at, item) in held.iter().enumerate() {
         reader.meter.spend(1)?;
         let left = match visit(&item.found()?)? {
@@ -93,7 +105,9 @@ fn show(
             Next::Enough => &held[at + 1..],
             Next::NotThis => &held[at..],
         };
-        left.iter().for_each(|item| reader.meter.put_back(item.bytes.len()));
+        for item in left {
+            item.passed.iter().chain([&item.bytes.len()]).for_each(|bytes| reader.meter.put_back(*bytes));
+        }
         return Ok(Some(()));
     }
     Ok(None)
@@ -106,7 +120,7 @@ pub(crate) fn prepare_fetched(
     rids: &[u64],
     rows: &[Option<Arc<[u8]>>],
 ) -> Result<(), EngineError> {
-    if !evaluator.is_prepared() {
+    if !evaluator.is_prepared(Need::Rows) {
         return Ok(());
     }
     let mut found = Vec::with_capacity(rows.len());
@@ -117,5 +131,5 @@ pub(crate) fn prepare_fetched(
             found.push(Found { spot, row: Row::trusted(bytes)? });
         }
     }
-    evaluator.prepare(&found)
+    evaluator.prepare(&found, Need::Rows)
 }

@@ -8,6 +8,7 @@ use quire_value::Value;
 use super::super::page::Rows;
 use super::evaluate::Evaluator;
 use crate::api::EngineError;
+use crate::query::follow::PageLinks;
 use crate::query::reader::Found;
 
 pub(crate) struct Output {
@@ -38,7 +39,8 @@ impl Output {
         found: &Found<'_>,
         done: u64,
     ) -> Result<Sent, EngineError> {
-        self.send_each(done, |emit| evaluator.rows_of(found, emit))
+        evaluator.followed.start_item();
+        self.send_each(done, evaluator.followed, |emit| evaluator.rows_of(found, emit))
     }
 
     /// The same for what an index knows of an item.
@@ -48,12 +50,13 @@ impl Output {
         part: &Value,
         done: u64,
     ) -> Result<Sent, EngineError> {
-        self.send_each(done, |emit| evaluator.rows_of_part(part, emit))
+        self.send_each(done, evaluator.followed, |emit| evaluator.rows_of_part(part, emit))
     }
 
     fn send_each(
         &mut self,
         done: u64,
+        followed: &PageLinks<'_>,
         rows: impl FnOnce(&mut dyn FnMut(&Row<'_>) -> ControlFlow<()>) -> Result<(), EngineError>,
     ) -> Result<Sent, EngineError> {
         let mut sent = Sent::All;
@@ -69,20 +72,27 @@ impl Output {
             if checked.is_err() {
                 return ControlFlow::Break(());
             }
-            self.send_row(value, &mut row, &mut sent)
+            self.send_row(value, followed, &mut row, &mut sent)
         })?;
         checked?;
         Ok(if self.is_finished() { Sent::Limit } else { sent })
     }
 
-    fn send_row(&mut self, value: &Row<'_>, row: &mut u64, sent: &mut Sent) -> ControlFlow<()> {
+    fn send_row(
+        &mut self,
+        value: &Row<'_>,
+        followed: &PageLinks<'_>,
+        row: &mut u64,
+        sent: &mut Sent,
+    ) -> ControlFlow<()> {
         if self.skipped < self.offset {
             self.skipped += 1;
         } else if self.is_finished() {
             *sent = Sent::Limit;
             return ControlFlow::Break(());
-        } else if self.rows.push_row(value) {
+        } else if (self.rows.count() == 0 || !followed.exceeds()) && self.rows.push_row(value) {
             self.sent += 1;
+            followed.row_sent();
         } else {
             *sent = Sent::Full { row: *row };
             return ControlFlow::Break(());

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use quire_sql::{Reservation, Sorter, SqlError, StepLimit};
 
 use super::super::continuation::{Resume, sort_key_bytes};
-use super::evaluate::Evaluator;
+use super::evaluate::{Evaluator, Need};
 use super::lookahead::{prepare_fetched, visit_ahead};
 use super::order::{Order, Start, Trail};
 use super::output::{Output, Sent};
@@ -158,22 +158,30 @@ impl<'r, 'q> Sorted<'r, 'q> {
         let walk = &mut |reader: &mut Reader<'_>, from, visit: &mut Visit<'_>| {
             candidates.visit(reader, from, usize::MAX, visit)
         };
-        let end = visit_ahead(reader, self.evaluator, None, usize::MAX, &is_wanted, walk, &mut |found| {
-            let key = self.order.key_of(self.evaluator, found)?;
-            let tie = ties.turn(found.spot.rid);
-            let mut smallest = smallest.borrow_mut();
-            smallest.see(&key, tie);
-            if self.start.admits(&key, tie) {
-                if smallest.takes(&key, tie) {
-                    if self.evaluator.has_rows(found)? {
-                        smallest.push(key, tie)?;
+        let end = visit_ahead(
+            reader,
+            (self.evaluator, Need::Existence),
+            None,
+            usize::MAX,
+            &is_wanted,
+            walk,
+            &mut |found| {
+                let key = self.order.key_of(self.evaluator, found)?;
+                let tie = ties.turn(found.spot.rid);
+                let mut smallest = smallest.borrow_mut();
+                smallest.see(&key, tie);
+                if self.start.admits(&key, tie) {
+                    if smallest.takes(&key, tie) {
+                        if self.evaluator.has_rows(found)? {
+                            smallest.push(key, tie)?;
+                        }
+                    } else {
+                        smallest.is_cut = true;
                     }
-                } else {
-                    smallest.is_cut = true;
                 }
-            }
-            Ok(Next::More)
-        })?;
+                Ok(Next::More)
+            },
+        )?;
         match end {
             End::Paused(_) => Err(SqlError::Budget { what: "a minute" }.into()),
             End::Done | End::Stopped => Ok(smallest.into_inner()),
@@ -309,13 +317,21 @@ impl<'r, 'q> Sorted<'r, 'q> {
         let walk = &mut |reader: &mut Reader<'_>, from, visit: &mut Visit<'_>| {
             candidates.visit(reader, from, usize::MAX, visit)
         };
-        let end = visit_ahead(reader, self.evaluator, None, usize::MAX, &is_wanted, walk, &mut |found| {
-            let (key, tie) = (self.order.key_of(self.evaluator, found)?, ties.turn(found.spot.rid));
-            if self.start.admits(&key, tie) && self.evaluator.has_rows(found)? {
-                sorter.borrow_mut().push(&record_of(&key, tie), &[])?;
-            }
-            Ok(Next::More)
-        })?;
+        let end = visit_ahead(
+            reader,
+            (self.evaluator, Need::Existence),
+            None,
+            usize::MAX,
+            &is_wanted,
+            walk,
+            &mut |found| {
+                let (key, tie) = (self.order.key_of(self.evaluator, found)?, ties.turn(found.spot.rid));
+                if self.start.admits(&key, tie) && self.evaluator.has_rows(found)? {
+                    sorter.borrow_mut().push(&record_of(&key, tie), &[])?;
+                }
+                Ok(Next::More)
+            },
+        )?;
         if let End::Paused(_) = end {
             return Err(SqlError::Budget { what: "a minute" }.into());
         }

@@ -2,7 +2,7 @@
 
 use super::super::continuation::Resume;
 use super::super::window::Spot;
-use super::evaluate::Evaluator;
+use super::evaluate::{Evaluator, Need};
 use super::lookahead::visit_ahead;
 use super::output::{Output, Sent};
 use crate::api::EngineError;
@@ -26,22 +26,23 @@ pub(crate) fn stream(
     let walk = &mut |reader: &mut Reader<'_>, from, visit: &mut Visit<'_>| {
         candidates.visit(reader, from, wanted, visit)
     };
-    let end = visit_ahead(reader, evaluator, start, wanted, &|_| Ok(true), walk, &mut |found| {
-        let before = output.counted();
-        let sent = output.send(evaluator, found, rows_done(found.spot))?;
-        matched += u64::from(output.counted() > before);
-        if output.counted() > before {
-            output.rows.served_by = Some(found.spot.partition);
-        }
-        Ok(match sent {
-            Sent::All => Next::More,
-            Sent::Limit => Next::Enough,
-            Sent::Full { row } => {
-                full_at = Some((found.spot, row));
-                Next::NotThis
+    let end =
+        visit_ahead(reader, (evaluator, Need::Rows), start, wanted, &|_| Ok(true), walk, &mut |found| {
+            let before = output.counted();
+            let sent = output.send(evaluator, found, rows_done(found.spot))?;
+            matched += u64::from(output.counted() > before);
+            if output.counted() > before {
+                output.rows.served_by = Some(found.spot.partition);
             }
-        })
-    })?;
+            Ok(match sent {
+                Sent::All => Next::More,
+                Sent::Limit => Next::Enough,
+                Sent::Full { row } => {
+                    full_at = Some((found.spot, row));
+                    Next::NotThis
+                }
+            })
+        })?;
     reader.meter.matched += matched;
     let place = match end {
         End::Done => None,

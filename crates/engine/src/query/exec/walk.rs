@@ -12,6 +12,7 @@ use std::ops::Bound;
 use quire_storage::{Direction, KeyRange};
 use quire_value::{Path, key};
 
+use super::evaluate::Need;
 use super::index_walk::{Entry, Missing, Walk, count_known, earlier, from_value, groups, later, read};
 use super::lookahead::visit_ahead;
 use super::order::Start;
@@ -86,24 +87,32 @@ impl Sorted<'_, '_> {
             let from = spot.map_or(from, |spot| spot.rid);
             walk.visit_items(reader, from, ties.direction(), wanted, visit)
         };
-        let end = visit_ahead(reader, evaluator, None, wanted, &is_wanted, visit_items, &mut |found| {
-            let tie = ties.turn(found.spot.rid);
-            if order.key_of(evaluator, found)? != missing {
-                return Ok(Next::More);
-            }
-            found_missing += 1;
-            let before = output.counted();
-            let sent = output.send(evaluator, found, start.rows_done(&missing, tie))?;
-            matched += u64::from(output.counted() > before);
-            Ok(match sent {
-                Sent::All => Next::More,
-                Sent::Limit => Next::Enough,
-                Sent::Full { row } => {
-                    full_at = Some((tie, row));
-                    Next::NotThis
+        let end = visit_ahead(
+            reader,
+            (evaluator, Need::Rows),
+            None,
+            wanted,
+            &is_wanted,
+            visit_items,
+            &mut |found| {
+                let tie = ties.turn(found.spot.rid);
+                if order.key_of(evaluator, found)? != missing {
+                    return Ok(Next::More);
                 }
-            })
-        })?;
+                found_missing += 1;
+                let before = output.counted();
+                let sent = output.send(evaluator, found, start.rows_done(&missing, tie))?;
+                matched += u64::from(output.counted() > before);
+                Ok(match sent {
+                    Sent::All => Next::More,
+                    Sent::Limit => Next::Enough,
+                    Sent::Full { row } => {
+                        full_at = Some((tie, row));
+                        Next::NotThis
+                    }
+                })
+            },
+        )?;
         reader.meter.matched += matched;
         if matches!(walk.missing, Missing::Scan) && walk.among.is_none() {
             self.wants_missing = is_costly(reader.meter.items - items_before, found_missing);

@@ -19,11 +19,12 @@ use quire_value::Value;
 
 use super::super::continuation::{HeldRow, Place, Resume, order_hash, sort_key_bytes};
 use super::super::page::Rows;
-use super::evaluate::Evaluator;
+use super::evaluate::{Evaluator, Need};
 use super::lookahead::visit_ahead;
 use super::order::{Start, Ties, key_of_values};
 use crate::api::{EngineError, corrupt};
 use crate::memory::results::{HeldResult, Owner, ResultKey, ResultReader, ResultWriter};
+use crate::query::follow::{ITEMS_MAX, followed_in};
 use crate::query::meter::PageMeter;
 use crate::query::plan::candidates::Candidates;
 use crate::query::plan::index_only::Fed;
@@ -173,6 +174,8 @@ pub(crate) fn whole(
         Feed::Counted(aggregates) => Some(std::mem::take(aggregates)),
         _ => None,
     };
+    // Rows that are items: how many follow from those of the page.
+    let (is_followed, mut followed) = (evaluator.followed.adds_members(), 0);
     let is_fed = Cell::new(false);
     let feed = &mut |sink: &mut ItemSink<'_>| {
         match source {
@@ -217,7 +220,9 @@ pub(crate) fn whole(
             if checked.is_err() {
                 return ControlFlow::Break(());
             }
-            if rows.push_row(row) {
+            let follows = follows_of(row, is_followed);
+            if (rows.count() == 0 || followed + follows <= ITEMS_MAX) && rows.push_row(row) {
+                followed += follows;
                 return ControlFlow::Continue(());
             }
             next = Some((number - 1, standing.clone()));
@@ -247,6 +252,9 @@ pub(crate) fn whole(
         ran => ran?,
     }
     checked?;
+    if is_followed {
+        evaluator.followed.set_sent(followed);
+    }
     if is_unplaced {
         let message =
             "A resumeFilter needs rows with '_rid' and 'orderByItems', as the plan of the query asks for.";
@@ -260,6 +268,11 @@ pub(crate) fn whole(
     let held = result.map(|result| HeldRow { result, number: sent });
     let placed = order.zip(standing).and_then(|(order, standing)| order.next(standing, held));
     Ok(Some(placed.unwrap_or(WholeNext::Row { sent, result })))
+}
+
+/// Items that a row has as a member, where rows get one.
+fn follows_of(row: &Row<'_>, is_followed: bool) -> u64 {
+    if is_followed { followed_in(&row.to_value()) } else { 0 }
 }
 
 /// The number of the result, if it is held.
@@ -333,10 +346,11 @@ fn feed(
     let walk = &mut |reader: &mut Reader<'_>, from, visit: &mut Visit<'_>| {
         candidates.visit(reader, from, usize::MAX, visit)
     };
-    let end = visit_ahead(reader, evaluator, None, usize::MAX, &|_| Ok(true), walk, &mut |found| {
-        let flow = evaluator.with_item(found, |item| sink(item, 1))?;
-        Ok(if flow.is_break() { Next::Enough } else { Next::More })
-    })?;
+    let end =
+        visit_ahead(reader, (evaluator, Need::Rows), None, usize::MAX, &|_| Ok(true), walk, &mut |found| {
+            let flow = evaluator.with_item(found, |item| sink(item, 1))?;
+            Ok(if flow.is_break() { Next::Enough } else { Next::More })
+        })?;
     reader.meter.matched = reader.meter.items;
     match end {
         End::Paused(_) => Err(SqlError::Budget { what: "a minute" }.into()),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::api::charge::Cost;
+use crate::api::charge::{Cost, FollowCost};
 
 pub(crate) struct Node {
     pub text: String,
@@ -44,7 +44,11 @@ impl Node {
 pub(crate) fn text(node: &Node, cost: &Cost, rows: usize) -> String {
     let mut out = String::new();
     node.write(0, &mut out);
-    let Cost { partitions, items, bytes, matched, index_rows, .. } = cost;
+    let Cost { partitions, items, bytes, matched, index_rows, follow, .. } = cost;
+    if follow.keys > 0 {
+        let FollowCost { blocks, keys, items, .. } = follow;
+        let _written = writeln!(out, "links followed: blocks {blocks}, keys {keys}, items {items}");
+    }
     let _written = writeln!(
         out,
         "rows {rows}, index rows read {index_rows}, items read {items} ({bytes} bytes), of them used {matched}, \

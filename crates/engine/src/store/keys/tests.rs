@@ -1,6 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
+const DECLARATION: DeclarationKeys = DeclarationKeys { container: 7, declaration: 2 };
+
 fn epk(bytes: &[u8]) -> EffectivePartitionKey {
     EffectivePartitionKey(bytes.to_vec())
 }
@@ -42,6 +44,19 @@ fn golden_bytes() {
         (versions_floor(7, 2), "c40000000700000002"),
         (view_progress(7), "c800000007"),
         (version(7, 1, 0x0102, 3), "00000007 03 00000001 0000000000000102 0003"),
+        (DECLARATION.link_key(&[0x11; 16]), "00000007 04 00000002 11111111111111111111111111111111"),
+        (DECLARATION.total(&[0x11; 16]), "00000007 05 00000002 11111111111111111111111111111111"),
+        (DECLARATION.extremes_of(&[0x11; 16]), "00000007 06 00000002 11111111111111111111111111111111"),
+        (
+            DECLARATION.mirror(&[0x11; 16], &[0xAA; 9]),
+            "00000007 07 00000002 11111111111111111111111111111111 aaaaaaaaaaaaaaaaaa",
+        ),
+        (DECLARATION.fan_out(&[0x11; 16]), "00000007 09 00000002 11111111111111111111111111111111"),
+        (DECLARATION.built(5), "00000007 08 00000002 0000000000000005"),
+        (
+            LinkKeys { container: 7, index: 9 }.referrers(&[0x11; 16]),
+            "00000007 0000000000000009 11111111111111111111111111111111",
+        ),
         (index_name(7, 9), "00000007 0000000000000000 0000000000000009"),
     ];
     for (bytes, expected) in golden {

@@ -19,7 +19,7 @@ use crate::items::logical_partition::LogicalPartition;
 use crate::partition::Partition;
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode, Protects};
-use crate::transactions::{Change, ChangeItem, CommitFailed, Transaction, TransactionRead};
+use crate::transactions::{Change, ChangeItem, CommitFailed, Committed, Transaction, TransactionRead};
 
 /// A batch whose ground moved under it is run again this often.
 const TRIES: u32 = 12;
@@ -58,6 +58,8 @@ enum Attempt {
     Again,
     /// It has to lock what could not be named.
     Unnamed,
+    /// It has to hold these, too.
+    Locks(LockSet),
 }
 
 fn run<'a>(
@@ -73,16 +75,23 @@ fn run<'a>(
     if operations.iter().any(|operation| matches!(operation.verb, BatchVerb::Read { .. })) {
         home.place.partition.position_for(session)?;
     }
-    let mut locks = named_locks(shared, &home, operations);
+    let mut whole = LockSet::default();
+    home.add_lock(&shared.locks, &mut whole, Mode::Exclusive);
+    let named = named_locks(shared, &home, operations);
+    let (mut locks, mut is_named) = (named.clone().unwrap_or_else(|| whole.clone()), named.is_some());
     for tried in 0..TRIES {
         if tried > 1 {
             std::thread::sleep(Duration::from_millis(1 << (tried - 1).min(6)));
         }
         cancel.check()?;
-        match batch.attempt(locks.as_ref())? {
+        match batch.attempt(&locks, is_named)? {
             Attempt::Done(done) => return Ok(done),
             Attempt::Again => {}
-            Attempt::Unnamed => locks = None,
+            Attempt::Unnamed => {
+                locks.extend(&whole);
+                is_named = false;
+            }
+            Attempt::Locks(further) => locks.extend(&further),
         }
     }
     Err(EngineError::Overloaded)
@@ -133,14 +142,16 @@ struct Batch<'a, 'o> {
 }
 
 impl Batch<'_, '_> {
-    fn attempt(&self, locks: Option<&LockSet>) -> Result<Attempt, EngineError> {
-        let _held = locks.map(|locks| self.shared.locks.take(locks)).transpose()?;
+    fn attempt(&self, locks: &LockSet, is_named: bool) -> Result<Attempt, EngineError> {
+        let _held = self.shared.locks.take(locks)?;
         let key = self.key.clone();
-        let mut transaction = match locks {
-            Some(_) => Transaction::begin_holding(self.shared, self.container, key, true)?,
-            None => Transaction::begin_locked(self.shared, self.container, key, true)?,
+        let transaction = match is_named {
+            true => Transaction::begin_holding(self.shared, self.container, key, true)?,
+            false => Transaction::begin_within(self.shared, self.container, key, true)?,
         };
+        let mut transaction = transaction.holding(locks.clone());
         let (mut results, mut response_bytes) = (Vec::with_capacity(self.operations.len()), 0);
+        let mut written: Vec<Option<u64>> = Vec::with_capacity(self.operations.len());
         let started = Instant::now();
         for operation in self.operations {
             self.cancel.check()?;
@@ -148,7 +159,8 @@ impl Batch<'_, '_> {
                 return Err(EngineError::BatchTimeout { limit: RUN_MAX });
             }
             let before = transaction.charge();
-            let result = operate(&mut transaction, operation).and_then(|done| {
+            let result = operate(&mut transaction, operation).and_then(|(done, rid)| {
+                written.push(rid);
                 response_bytes += done.body.len();
                 check_response(response_bytes)?;
                 Ok(done)
@@ -156,7 +168,7 @@ impl Batch<'_, '_> {
             let charge = charge::rounded(transaction.charge() - before);
             match result {
                 Ok(_) => results.push(OperationResult { charge, result }),
-                Err(EngineError::TransactionConflict) if locks.is_some() => return Ok(Attempt::Unnamed),
+                Err(EngineError::TransactionConflict) if is_named => return Ok(Attempt::Unnamed),
                 Err(error) if is_general(&error) => return Err(error),
                 Err(error) => {
                     let failed = OperationResult { charge, result: Err(error) };
@@ -168,10 +180,21 @@ impl Batch<'_, '_> {
         }
         match transaction.commit() {
             Ok(committed) => {
+                show_stored(&mut results, &committed, self.container);
                 show_time(&mut results, committed.ts);
                 Ok(Attempt::Done(Done { results, charge: committed.charge }))
             }
             Err(CommitFailed::Conflict) => Ok(Attempt::Again),
+            Err(CommitFailed::Locks(locks)) => Ok(Attempt::Locks(locks)),
+            Err(CommitFailed::Refused { error, rid }) => {
+                let at = rid.and_then(|rid| written.iter().rposition(|own| *own == Some(rid)));
+                let at = at.or(written.iter().position(Option::is_some)).unwrap_or(0);
+                let charge = results[at].charge;
+                results.truncate(at);
+                let results = self.all_failed(results, OperationResult { charge, result: Err(error) });
+                let charge = results.iter().map(|result| result.charge).sum();
+                Ok(Attempt::Done(Done { results, charge }))
+            }
             Err(CommitFailed::Failed(error)) => Err(error),
         }
     }
@@ -183,6 +206,17 @@ impl Batch<'_, '_> {
         results.push(failed);
         results.resize_with(self.operations.len(), || skipped(0.0));
         results
+    }
+}
+
+/// Items were shown as they were sent; a model may have stored other values.
+fn show_stored(results: &mut [OperationResult], committed: &Committed, container: &Container) {
+    for done in results.iter_mut().filter_map(|result| result.result.as_mut().ok()) {
+        if !done.body.is_empty()
+            && let Some(stored) = committed.stored_as(container, &done.etag)
+        {
+            done.body = Bytes::from(stored);
+        }
     }
 }
 
@@ -210,12 +244,13 @@ fn with_time(body: Bytes, ts: i64) -> Bytes {
     if shown == end.as_bytes() { body } else { Bytes::from([kept, end.as_bytes()].concat()) }
 }
 
+/// What came of an operation, and the child id of the item that it wrote.
 fn operate(
     transaction: &mut Transaction<'_>,
     operation: &BatchOperation,
-) -> Result<OperationDone, EngineError> {
+) -> Result<(OperationDone, Option<u64>), EngineError> {
     let change = match &operation.verb {
-        BatchVerb::Read { id } => return read(transaction, operation, id),
+        BatchVerb::Read { id } => return Ok((read(transaction, operation, id)?, None)),
         BatchVerb::Create => Change::Create,
         BatchVerb::Upsert => Change::Upsert,
         BatchVerb::Replace { id } => Change::Replace { id: id.clone() },
@@ -236,7 +271,7 @@ fn operate(
     let wants_body = operation.want_body && outcome != Outcome::Deleted;
     let body = if wants_body { Bytes::from(transaction.json_of(&changed)) } else { Bytes::new() };
     let outcome = if changed.created { Outcome::Created } else { outcome };
-    Ok(OperationDone { outcome, etag: changed.etag, body })
+    Ok((OperationDone { outcome, etag: changed.etag, body }, Some(changed.rid)))
 }
 
 /// Either condition that names the current version means that the client has it.

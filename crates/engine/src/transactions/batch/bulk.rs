@@ -18,6 +18,7 @@ use crate::api::{
 use crate::catalog::{Container, RoutedKey, canonical};
 use crate::items::write::{Attempt, Plan, Request, missing_or, named};
 use crate::items::{etag_matches, read};
+use crate::maintain::write::run_request;
 use crate::partition::Partition;
 use crate::partition::sequencer::Refused;
 use crate::runtime::Shared;
@@ -240,7 +241,9 @@ impl<'a> Run<'a> {
                         Err(error) => self.fail(index, error),
                     },
                     // It needs locks that only the state could name.
-                    Ok(Attempt::Lock { .. }) => apart.push((index, Work::Write { request, is_delete })),
+                    Ok(Attempt::Lock { .. } | Attempt::UnderModel) => {
+                        apart.push((index, Work::Write { request, is_delete }))
+                    }
                     Err(error) => self.fail(index, error),
                 },
             }
@@ -293,7 +296,7 @@ impl<'a> Run<'a> {
             Work::Write { .. } if self.response_bytes >= RESPONSE_BYTES_MAX => {
                 self.fail(index, response_too_large());
             }
-            Work::Write { request, is_delete } => match request.run(self.shared) {
+            Work::Write { request, is_delete } => match run_request(self.shared, self.container, *request) {
                 Ok((written, charge)) => {
                     self.response_bytes += written.body.len();
                     self.done(index, charge, written_done(written, is_delete));

@@ -1,16 +1,16 @@
-//! One step of a view towards its source: empty it, fill it, follow.
+//! One step of a follower towards its source: empty it, fill it, follow.
 
 use std::collections::HashMap;
 use std::ops::Bound;
 
 use quire_storage::{Direction, KeyRange, Op, Scan, Snapshot};
 
-use super::apply::{Advance, Applier, ItemChange, Target, commit};
 use super::progress::{Phase, Progress, SourcePosition, Standing};
+use super::{Advance, ItemChange, Target};
 use crate::api::{EngineError, corrupt};
 use crate::catalog::{Container, RoutedKey};
 use crate::partition::Partition;
-use crate::partition::sequencer::{Prepared, Refused};
+use crate::partition::sequencer::{Prepared, until_taken};
 use crate::runtime::Shared;
 use crate::store::item_row::Row;
 use crate::store::keys::{self, CATALOG, ITEMS};
@@ -20,40 +20,40 @@ use crate::store::version_row::Version;
 /// Items or versions of the source that one commit takes.
 const CHUNK_ROWS: usize = 200;
 const CHUNK_BYTES: usize = 1 << 20;
-/// Something that has to wait for other commits is sent again this often.
-const TRIES: u32 = 12;
 
-/// A view, its source, and where it stands.
-pub(super) struct ViewWork<'a> {
+/// A follower, its source, and where it stands.
+pub(crate) struct Following<'a> {
     pub shared: &'a Shared,
-    pub view: &'a Container,
     pub source: &'a Container,
+    pub target: &'a dyn Target,
     pub progress: &'a Progress,
 }
 
 /// What a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// How many items of the view were written; there may be more to do.
+pub(crate) enum FollowStep {
+    /// How many items were written; there may be more to do.
     Done(usize),
-    /// The view is what its source was when this was asked.
+    /// The follower has everything that its source had when this was asked.
     Idle,
+    /// Another thread is at it.
+    Busy,
 }
 
-impl ViewWork<'_> {
-    pub fn step(&self) -> Result<Step, EngineError> {
-        let _turn = self.progress.turn.lock();
+impl Following<'_> {
+    pub fn step(&self) -> Result<FollowStep, EngineError> {
+        let Some(_turn) = self.progress.turn.try_lock() else { return Ok(FollowStep::Busy) };
         let step = self.next();
         if step.is_err() {
             self.reload()?;
         }
         match step {
-            Err(EngineError::TransactionConflict) => Ok(Step::Done(0)),
+            Err(EngineError::TransactionConflict) => Ok(FollowStep::Done(0)),
             step => step,
         }
     }
 
-    fn next(&self) -> Result<Step, EngineError> {
+    fn next(&self) -> Result<FollowStep, EngineError> {
         let standing = self.progress.standing.lock().clone();
         match standing.phase {
             Phase::Emptying | Phase::Beginning => self.empty(),
@@ -61,7 +61,7 @@ impl ViewWork<'_> {
                 let Some(standing) = standing.aligned(self.source.partitions.all()) else {
                     // Nothing can be said of some partition: all over again.
                     self.reach(&[], Standing::new())?;
-                    return Ok(Step::Done(0));
+                    return Ok(FollowStep::Done(0));
                 };
                 // Who asks what is needed knows the partitions of now.
                 *self.progress.standing.lock() = standing.clone();
@@ -76,6 +76,19 @@ impl ViewWork<'_> {
     /// Everything is taken away, to be filled again.
     pub fn rebuild(&self) -> Result<(), EngineError> {
         let _turn = self.progress.turn.lock();
+        self.begin_again()
+    }
+
+    /// The same, unless the follower is in another phase by now: false.
+    pub fn rebuild_from(&self, judged: Phase) -> Result<bool, EngineError> {
+        let _turn = self.progress.turn.lock();
+        if self.progress.standing.lock().phase != judged {
+            return Ok(false);
+        }
+        self.begin_again().map(|()| true)
+    }
+
+    fn begin_again(&self) -> Result<(), EngineError> {
         let again = self.reach(&[], Standing::new());
         if again.is_err() {
             self.reload()?;
@@ -84,25 +97,20 @@ impl ViewWork<'_> {
     }
 
     fn reload(&self) -> Result<(), EngineError> {
-        let key = keys::view_progress(self.view.number);
+        let key = self.target.progress_key();
         self.progress.reload(self.shared.storage.snapshot()?.get(CATALOG, &key)?)
     }
 
-    fn empty(&self) -> Result<Step, EngineError> {
-        let range = KeyRange::prefix(&keys::container_prefix(self.view.number));
-        let page = Scan { rows_max: CHUNK_ROWS, bytes_max: CHUNK_BYTES, ..scan(ITEMS, range) };
-        let page = self.shared.storage.snapshot()?.scan(&page)?;
-        if page.rows.is_empty() {
-            return self.begin();
+    fn empty(&self) -> Result<FollowStep, EngineError> {
+        match self.target.empty()? {
+            Some(removed) => Ok(FollowStep::Done(removed)),
+            None => self.begin(),
         }
-        let targets: Vec<Target<'_>> =
-            page.rows.iter().map(|(_, row)| Target::removal(self.view, row)).collect::<Result<_, _>>()?;
-        Ok(Step::Done(commit(self.shared, self.view, &targets, None)?))
     }
 
     /// Finds where the versions of the source are complete from: writes that were prepared while none were kept are void, and
     /// those in a group that was under way have been committed when the partition has taken something of ours.
-    fn begin(&self) -> Result<Step, EngineError> {
+    fn begin(&self) -> Result<FollowStep, EngineError> {
         let beginning = Standing { phase: Phase::Beginning, ..Standing::new() };
         *self.progress.standing.lock() = beginning.clone();
         let mut places = Vec::new();
@@ -114,23 +122,18 @@ impl ViewWork<'_> {
             places.push(SourcePosition { partition: partition.layout.id, parents, lsn, ordinal });
         }
         self.reach(&[], Standing { phase: Phase::Filling, places, ..beginning })?;
-        Ok(Step::Done(0))
+        Ok(FollowStep::Done(0))
     }
 
     fn pass_through(&self, partition: &Partition) -> Result<(), EngineError> {
-        for _ in 0..TRIES {
+        until_taken(&self.shared.statistics, || {
             let generation = partition.sequencer.generation();
-            match partition.sequencer.submit(Prepared::upkeep(generation, Vec::<Op>::new())) {
-                Ok(_) => return Ok(()),
-                Err(Refused::Stale) => continue,
-                Err(Refused::Failed(error)) => return Err(error),
-            }
-        }
-        Err(EngineError::Overloaded)
+            partition.sequencer.submit(Prepared::upkeep(generation, Vec::<Op>::new())).map(drop)
+        })
     }
 
     /// Takes some items as they were at the places. What changed since then has its versions: it is left to the following.
-    fn fill(&self, standing: Standing) -> Result<Step, EngineError> {
+    fn fill(&self, standing: Standing) -> Result<FollowStep, EngineError> {
         let range = keys::items_from(self.source.number, standing.next_rid);
         let page = Scan { rows_max: CHUNK_ROWS, bytes_max: CHUNK_BYTES, ..scan(ITEMS, range) };
         let deleted_keys = self.source.partitions.deleted_keys();
@@ -154,11 +157,11 @@ impl ViewWork<'_> {
         if !page.more {
             (next.phase, next.next_rid) = (Phase::Following, 0);
         }
-        self.reach(&changes, next).map(Step::Done)
+        self.reach(&changes, next).map(FollowStep::Done)
     }
 
     /// Takes some versions of every partition that has new ones.
-    fn follow(&self, mut standing: Standing) -> Result<Step, EngineError> {
+    fn follow(&self, mut standing: Standing) -> Result<FollowStep, EngineError> {
         let (mut written, mut moved) = (0, false);
         for (at, partition) in self.source.partitions.all().iter().enumerate() {
             // Before the snapshot, which shows it.
@@ -171,7 +174,7 @@ impl ViewWork<'_> {
             written += self.reach(&changes, standing.clone())?;
             moved = true;
         }
-        Ok(if moved { Step::Done(written) } else { Step::Idle })
+        Ok(if moved { FollowStep::Done(written) } else { FollowStep::Idle })
     }
 
     /// Some of a partition's versions behind a place, and the place behind them. What came before the partition was split off
@@ -224,12 +227,10 @@ impl ViewWork<'_> {
         Ok(snapshot.scan(&scan)?)
     }
 
-    /// Commits what changes and how far the view is then.
+    /// Commits what changes and how far the follower is then.
     fn reach(&self, changes: &[ItemChange], standing: Standing) -> Result<usize, EngineError> {
-        let applier = Applier::new(self.shared, self.view, self.source)?;
         let (before, after) = (self.progress.row.lock().clone(), standing.encode());
-        let advance = Advance { before: before.as_deref(), after: &after };
-        let written = applier.apply(changes, advance)?;
+        let written = self.target.apply(changes, Advance { before: before.as_deref(), after: &after })?;
         *self.progress.row.lock() = Some(after);
         *self.progress.standing.lock() = standing;
         Ok(written)

@@ -1,5 +1,4 @@
 //! A storage that loses answers and dies when it is told to.
-#![allow(dead_code, reason = "every test file uses a part of it")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,7 +1,8 @@
-//! How far a view has followed its source.
+//! How far a follower has come in its source.
 //!
-//! The row of a view in the storage: format 1 (a byte), phase (a byte), rid to go on at 8, items taken 8, then for every
-//! partition of the source its number 4, LSN 8, ordinal 2. It changes in the commits that change the view's items.
+//! The row of a follower in the storage: format 1 (a byte), phase (a byte), rid to go on at 8, items taken 8, then for every
+//! partition of the source its number 4, LSN 8, ordinal 2. It changes in the commits that apply
+//! the versions.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::Mutex;
 
 use crate::api::{EngineError, corrupt};
+use crate::catalog::Container;
 use crate::partition::Partition;
 use crate::runtime::followed::Follower;
 
@@ -16,10 +18,10 @@ const FORMAT: u8 = 1;
 const FIXED_BYTES: usize = 18;
 const POSITION_BYTES: usize = 14;
 
-/// What is being done about a view.
+/// What is being done about a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// What the view has goes.
+    /// What the follower has goes.
     Emptying,
     /// The versions of the source are needed from a place on that is just being found.
     Beginning,
@@ -40,6 +42,17 @@ pub(crate) struct SourcePosition {
     pub ordinal: u16,
 }
 
+/// How far a follower is in one partition of its source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PartitionPosition {
+    pub partition: u32,
+    /// Everything up to it has been taken.
+    pub lsn: u64,
+    /// Where the partition stands.
+    pub source_lsn: u64,
+}
+
+/// Where a follower stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub phase: Phase,
@@ -50,7 +63,7 @@ pub(crate) struct Standing {
     pub places: Vec<SourcePosition>,
 }
 
-/// One view, for as long as it is in the catalog and the engine is open.
+/// One follower, for as long as it is there and the engine is open.
 pub(crate) struct Progress {
     /// The number of its source.
     pub source: u32,
@@ -58,9 +71,9 @@ pub(crate) struct Progress {
     pub standing: Mutex<Standing>,
     /// The row as it was last seen.
     pub row: Mutex<Option<Vec<u8>>>,
-    /// Held by whoever changes the view: one step at a time.
+    /// Held by whoever takes a step: one at a time.
     pub turn: Mutex<()>,
-    /// It was said that the view is far behind.
+    /// It was said that the follower is far behind.
     pub is_warned: AtomicBool,
 }
 
@@ -114,7 +127,7 @@ impl Standing {
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Standing, EngineError> {
-        decode(bytes).ok_or_else(|| corrupt("progress of a view"))
+        decode(bytes).ok_or_else(|| corrupt("progress of a follower"))
     }
 
     /// The same for the partitions that the source has now: what was split off goes on where its parent stood. `None` when
@@ -133,7 +146,30 @@ impl Standing {
         Some(SourcePosition { partition, parents, lsn: known.lsn, ordinal: known.ordinal })
     }
 
-    /// Versions of a partition up to this LSN are not needed by the view; `None`: none is needed.
+    /// How far it is in each partition of the source, as that is now.
+    pub fn partitions(&self, source: &Container) -> Vec<PartitionPosition> {
+        let aligned = self.aligned(source.partitions.all());
+        let places = aligned.map_or_else(Vec::new, |standing| standing.places);
+        let positions = source.partitions.all().iter().map(|partition| {
+            let id = partition.layout.id;
+            let place = places.iter().find(|place| place.partition == id);
+            let source_lsn = partition.sequencer.lsn().unwrap_or(0);
+            PartitionPosition {
+                partition: id,
+                lsn: place.map_or(0, SourcePosition::complete_lsn),
+                source_lsn,
+            }
+        });
+        positions.collect()
+    }
+
+    /// Writes of the source that were not taken.
+    pub fn lag(&self, source: &Container) -> u64 {
+        let behind = |position: &PartitionPosition| position.source_lsn.saturating_sub(position.lsn);
+        self.partitions(source).iter().map(behind).sum()
+    }
+
+    /// Versions of a partition up to this LSN are not needed; `None`: none is needed.
     pub fn needs_beyond(&self, partition: u32) -> Option<u64> {
         match self.phase {
             Phase::Emptying => None,

@@ -1,5 +1,4 @@
 //! An engine in memory with one container and a clock that tests move.
-#![allow(dead_code)] // each test file uses a part of it
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,6 +10,7 @@ use quire_engine::{
     PageRequest, Parameters, ReadItem, Scope, WriteItem, WriteKind,
 };
 use quire_resource::PartitionKey;
+pub use quire_storage::fault::Random;
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
 use quire_value::{Limits, Path, Value, text};
@@ -227,20 +227,4 @@ pub fn number_of(value: &Value, name: &str) -> i64 {
 
 pub fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_else(|| panic!("no text {name} in {value:?}"))
-}
-
-/// Deterministic, seeded; the seed is what a failing test prints.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
 }

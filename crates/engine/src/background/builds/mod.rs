@@ -1,0 +1,363 @@
+//! Jobs of kind `build`: what declarations of a model maintain, made of the items that are there already.
+//!
+//! A build goes over the containers twice. First every item is counted: its rows in the link's index, and what it adds to
+//! totals and mirrors, with a mark that it was counted. Writers do the same for what they write, so builder and writers may
+//! come in any order. Then the declarations change to their second phase, in which every write stores the right values, and
+//! every item is written whose values are not right. Then they are active.
+//!
+//! Where the build is stands in its checkpoint, which moves in the commits that do the work: a kill repeats nothing.
+//! A declaration that cannot be built fails, with those that depend on it; the others go on.
+
+mod place; // where a build is
+pub(super) mod scope; // which containers a build goes over
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+
+use quire_model::ItemError;
+use quire_storage::{KeyRange, Op, Scan, Snapshot};
+use quire_value::{Object, Value};
+
+use self::place::{BuildPlace, BuildStage};
+use self::scope::{containers_to_count, containers_to_write, dependents, own_names};
+use crate::api::{EngineError, corrupt};
+use crate::catalog::models::BUILD;
+use crate::catalog::{Catalog, Container};
+use crate::integrity::item_example;
+use crate::jobs::{Claim, JobKind, Step};
+use crate::maintain::visit::{VisitFigures, VisitOrder, VisitWork, Visited, visit_items};
+use crate::model::{BuildPhase, DatabaseModel, DeclarationState};
+use crate::runtime::Shared;
+use crate::store::item_row::Row;
+use crate::store::keys::{self, DeclarationKeys, ITEMS, LOOKUPS};
+use crate::store::scan;
+
+/// Items of one commit.
+const CHUNK: usize = 100;
+/// Marks that one commit removes.
+const MARKS: usize = 1_000;
+
+pub(crate) struct Builds {
+    shared: Weak<Shared>,
+    catalog: Weak<Catalog>,
+}
+
+/// One step of one build.
+struct Build<'a> {
+    shared: &'a Shared,
+    catalog: &'a Catalog,
+    database: u32,
+    model: Arc<DatabaseModel>,
+}
+
+/// Why an item cannot be part of what is built.
+enum Problem {
+    Refused(ItemError),
+    DuplicateKey { link: String, rid: u64, value: String },
+}
+
+impl Builds {
+    pub fn new(shared: &Arc<Shared>, catalog: &Arc<Catalog>) -> Builds {
+        Builds { shared: Arc::downgrade(shared), catalog: Arc::downgrade(catalog) }
+    }
+}
+
+impl JobKind for Builds {
+    fn name(&self) -> &'static str {
+        BUILD
+    }
+
+    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+        let closed = || EngineError::Storage(quire_storage::StorageError::Closed);
+        let (shared, catalog) =
+            (self.shared.upgrade().ok_or_else(closed)?, self.catalog.upgrade().ok_or_else(closed)?);
+        let database = claim.body.database.as_ref().map_or(0, |owner| owner.number);
+        let place = BuildPlace::decode(claim.position())?;
+        if place.stage == BuildStage::Ended {
+            return end(&catalog, database, claim, &place);
+        }
+        let Some(model) = catalog.database_model(database) else { return Ok(Step::Cancelled) };
+        if own_names(&model, claim.id).is_empty() {
+            // Everything failed, or was replaced by another model.
+            return Ok(if place.failed.is_empty() { Step::Cancelled } else { place.failure() });
+        }
+        Build { shared: &shared, catalog: &catalog, database, model }.step(claim, place)
+    }
+
+    /// What is not built is not going to be: the next put builds it anew.
+    fn cancel(&self, claim: &mut Claim<'_>) -> Result<(), EngineError> {
+        let Some(catalog) = self.catalog.upgrade() else { return Ok(()) };
+        let database = claim.body.database.as_ref().map_or(0, |owner| owner.number);
+        let id = claim.id;
+        catalog.change_declarations(database, |declarations| {
+            let own = declarations.iter_mut().filter(|own| own.state.job() == Some(id));
+            let cancelled = own.map(|own| {
+                let error = "The build was cancelled.".to_owned();
+                own.state = DeclarationState::Failed { error, examples: Vec::new() };
+            });
+            cancelled.count() > 0
+        })?;
+        Ok(())
+    }
+}
+
+/// All declarations that were not replaced meanwhile are active.
+fn end(catalog: &Catalog, database: u32, claim: &Claim<'_>, place: &BuildPlace) -> Result<Step, EngineError> {
+    let id = claim.id;
+    catalog.change_declarations(database, |declarations| {
+        let own = declarations.iter_mut().filter(|own| own.state.job() == Some(id));
+        own.map(|own| own.state = DeclarationState::Active).count() > 0
+    })?;
+    Ok(if place.failed.is_empty() { Step::Done(place.result()) } else { place.failure() })
+}
+
+impl Build<'_> {
+    fn step(&self, claim: &mut Claim<'_>, place: BuildPlace) -> Result<Step, EngineError> {
+        let own = own_names(&self.model, claim.id);
+        match place.stage {
+            BuildStage::Count => match next(containers_to_count(&self.model, &own), &place) {
+                Some(number) => self.chunk(claim, place, number, VisitWork::Count),
+                None => self.begin_values(claim, place),
+            },
+            BuildStage::Marks => self.remove_marks(claim, place),
+            BuildStage::Write => match next(containers_to_write(&self.model, &own), &place) {
+                Some(number) => self.chunk(claim, place, number, VisitWork::Write),
+                None => self.move_to(claim, place.at(BuildStage::Ended)),
+            },
+            BuildStage::Ended => Ok(Step::Done(place.result())),
+        }
+    }
+
+    /// The next items of a container.
+    fn chunk(
+        &self,
+        claim: &mut Claim<'_>,
+        mut place: BuildPlace,
+        number: u32,
+        work: VisitWork<'_>,
+    ) -> Result<Step, EngineError> {
+        if place.container != number {
+            (place.container, place.rid) = (number, 0);
+        }
+        let state = self.catalog.state();
+        let Some(container) = state.containers().find(|container| container.number == number).cloned() else {
+            return self.move_to(claim, place.past_container());
+        };
+        let rids = self.rids(&container, place.rid)?;
+        let Some(last) = rids.last().copied() else { return self.move_to(claim, place.past_container()) };
+        match self.visit(claim, &container, &rids, &place, work)? {
+            Ok(()) => Ok(Step::More),
+            // One by one, to find which of them it is.
+            Err(_) if rids.len() > 1 => self.one_by_one(claim, &container, &rids, place, work),
+            Err(problem) => self.fail(claim, &container, place, last, problem),
+        }
+    }
+
+    fn one_by_one(
+        &self,
+        claim: &mut Claim<'_>,
+        container: &Container,
+        rids: &[u64],
+        mut place: BuildPlace,
+        work: VisitWork<'_>,
+    ) -> Result<Step, EngineError> {
+        for rid in rids {
+            match self.visit(claim, container, &[*rid], &place, work)? {
+                Ok(()) => place = BuildPlace::decode(claim.position())?,
+                Err(problem) => return self.fail(claim, container, place, *rid, problem),
+            }
+        }
+        Ok(Step::More)
+    }
+
+    fn rids(&self, container: &Container, from: u64) -> Result<Vec<u64>, EngineError> {
+        let range = keys::items_from(container.number, from);
+        let page = Scan { rows_max: CHUNK, keys_only: true, ..scan(ITEMS, range) };
+        let page = container.snapshot(self.shared)?.scan(&page)?;
+        let rid = |(key, _): &(Vec<u8>, Vec<u8>)| keys::rid_of_item_key(key);
+        page.rows.iter().map(|row| rid(row).ok_or_else(|| corrupt("key of an item"))).collect()
+    }
+
+    /// Visits items, with the checkpoint behind the last of them. The inner error: why one of them cannot be.
+    fn visit(
+        &self,
+        claim: &mut Claim<'_>,
+        container: &Container,
+        rids: &[u64],
+        place: &BuildPlace,
+        work: VisitWork<'_>,
+    ) -> Result<Result<(), Problem>, EngineError> {
+        let own = own_names(&self.model, claim.id);
+        let (total, done) = (self.total(&own), claim.done() + rids.len() as u64);
+        let behind = rids.last().map_or(0, |rid| rid + 1);
+        let advance = RefCell::new(None);
+        let also = |snapshot: &dyn Snapshot, figures: &VisitFigures| {
+            let figures = matches!(work, VisitWork::Write).then_some(figures);
+            let next = place.behind(container.number, behind, figures, &own);
+            let next = claim.advance(next.encode(), done, Some(total));
+            let op = next.op(snapshot)?;
+            *advance.borrow_mut() = Some(next);
+            Ok(vec![op])
+        };
+        let order = VisitOrder { container, rids, work, also: &also };
+        let visited = visit_items(self.shared, &order)?;
+        match (visited, advance.into_inner()) {
+            (Visited::Done { is_committed: true, .. }, Some(advance)) => claim.advanced(advance),
+            (Visited::Done { is_committed: false, .. }, Some(advance)) => {
+                claim.commit(advance, Vec::new())?
+            }
+            (Visited::Refused(error), _) => return Ok(Err(Problem::Refused(error))),
+            (Visited::DuplicateKey { link, rid, value }, _) => {
+                return Ok(Err(Problem::DuplicateKey { link, rid, value }));
+            }
+            // The next step looks at the model again.
+            (Visited::NoModel | Visited::Done { .. }, _) => {}
+        }
+        Ok(Ok(()))
+    }
+
+    /// Items of both passes.
+    fn total(&self, own: &[String]) -> u64 {
+        let (count, write) = (containers_to_count(&self.model, own), containers_to_write(&self.model, own));
+        let state = self.catalog.state();
+        let items = |number: &u32| {
+            state.containers().find(|own| own.number == *number).map_or(0, |own| own.usage().0)
+        };
+        count.iter().chain(&write).map(items).sum()
+    }
+
+    fn move_to(&self, claim: &mut Claim<'_>, place: BuildPlace) -> Result<Step, EngineError> {
+        let done = claim.done();
+        claim.commit(claim.advance(place.encode(), done, None), Vec::new())?;
+        Ok(Step::More)
+    }
+
+    /// Every item counts: from now on every write stores the right values.
+    fn begin_values(&self, claim: &mut Claim<'_>, place: BuildPlace) -> Result<Step, EngineError> {
+        let id = claim.id;
+        self.catalog.change_declarations(self.database, |declarations| {
+            let own = declarations.iter_mut().filter(|own| own.state.job() == Some(id));
+            let own = own.filter(|own| own.state.is_counting());
+            let next = DeclarationState::Building { job: id, phase: BuildPhase::Values };
+            own.map(|own| own.state = next.clone()).count() > 0
+        })?;
+        self.move_to(claim, place.at(BuildStage::Marks))
+    }
+
+    /// Nobody looks at the marks any more.
+    fn remove_marks(&self, claim: &mut Claim<'_>, place: BuildPlace) -> Result<Step, EngineError> {
+        let snapshot = self.shared.storage.snapshot()?;
+        let own = own_names(&self.model, claim.id);
+        for rows in self.mark_rows(&own) {
+            let page =
+                Scan { rows_max: MARKS, keys_only: true, ..scan(LOOKUPS, KeyRange::prefix(&rows.builts())) };
+            let marks = snapshot.scan(&page)?.rows;
+            if !marks.is_empty() {
+                let ops = marks.into_iter().map(|(key, _)| Op::Delete { space: LOOKUPS, key }).collect();
+                let advance = claim.advance(place.encode(), claim.done(), None);
+                claim.commit(advance, ops)?;
+                return Ok(Step::More);
+            }
+        }
+        self.move_to(claim, place.at(BuildStage::Write))
+    }
+
+    /// Where the marks of declarations are: in the containers of the referrers.
+    fn mark_rows(&self, own: &[String]) -> Vec<DeclarationKeys> {
+        let (rules, declarations) = (&self.model.rules, &self.model.declarations);
+        let links = declarations.links.iter().enumerate();
+        let mirrors = declarations.mirrors.iter().zip(&rules.mirrors).map(|(own, rules)| (rules.link, own));
+        let rollups = declarations.rollups.iter().zip(&rules.rollups).map(|(own, rules)| (rules.link, own));
+        let all =
+            links.chain(mirrors).chain(rollups).filter(|(_, declaration)| own.contains(&declaration.name));
+        let rows = all.filter_map(|(link, declaration)| {
+            let container = *self.model.containers.get(&rules.links[link].link.from.container)?;
+            Some(DeclarationKeys { container, declaration: declaration.number })
+        });
+        rows.collect()
+    }
+
+    /// A declaration cannot be built: it fails, and so does what depends on it.
+    fn fail(
+        &self,
+        claim: &mut Claim<'_>,
+        container: &Container,
+        mut place: BuildPlace,
+        rid: u64,
+        problem: Problem,
+    ) -> Result<Step, EngineError> {
+        let (name, error) = problem.declaration();
+        let own = own_names(&self.model, claim.id);
+        let example = self.example(container, rid, &problem)?;
+        let names: Vec<String> = match name.filter(|name| own.contains(name)) {
+            Some(name) => {
+                dependents(&self.model, &name).into_iter().filter(|name| own.contains(name)).collect()
+            }
+            // Something else is in the way of the item: it is left as it is.
+            None => {
+                let behind = place.behind(container.number, rid + 1, None, &[]);
+                tracing::warn!(%error, container = container.definition.id, "a build leaves an item as it is");
+                return self.move_to(claim, behind);
+            }
+        };
+        let job = claim.id;
+        let examples = vec![example];
+        self.catalog.change_declarations(self.database, |declarations| {
+            let own = declarations.iter_mut().filter(|own| own.state.job() == Some(job));
+            let failed = own.filter(|own| names.contains(&own.name)).map(|own| {
+                own.state = DeclarationState::Failed { error: error.clone(), examples: examples.clone() };
+            });
+            failed.count() > 0
+        })?;
+        for name in &names {
+            let mut failed = Object::new();
+            failed.set("declaration", name.as_str());
+            failed.set("error", error.as_str());
+            failed.set("examples", Value::Array(examples.clone()));
+            place.failed.push(Value::Object(failed));
+        }
+        self.move_to(claim, place)
+    }
+
+    fn example(&self, container: &Container, rid: u64, problem: &Problem) -> Result<Value, EngineError> {
+        let (rid, path, found) = match problem {
+            Problem::DuplicateKey { link, rid, value } => {
+                let link = self.model.model().link(link).map(|link| link.to.key.to_string());
+                (*rid, link.unwrap_or_default(), Some(Value::from(value.as_str())))
+            }
+            Problem::Refused(_) => (rid, String::new(), None),
+        };
+        let bytes = self.shared.storage.snapshot()?.get(ITEMS, &keys::item(container.number, rid))?;
+        match bytes {
+            Some(bytes) => item_example(container, &Row::parse(&bytes)?, &path, found, None),
+            None => Ok(Value::Null),
+        }
+    }
+}
+
+impl Problem {
+    /// Which declaration cannot be built, and why.
+    fn declaration(&self) -> (Option<String>, String) {
+        match self {
+            Problem::DuplicateKey { link, value, .. } => {
+                (Some(link.clone()), format!("Two items have the key '{value}' of the link '{link}'."))
+            }
+            Problem::Refused(error) => {
+                let owner = match error {
+                    ItemError::MaintainedTooLarge { owner, .. } => Some(owner.clone()),
+                    ItemError::TooManyReferences { link } => Some(link.clone()),
+                    _ => None,
+                };
+                (owner, error.to_string())
+            }
+        }
+    }
+}
+
+/// The container that a build is at, or the next one.
+fn next(containers: BTreeSet<u32>, place: &BuildPlace) -> Option<u32> {
+    let is_at = |number: &&u32| **number == place.container && place.rid != u64::MAX;
+    let is_behind = |number: &&u32| **number > place.container;
+    containers.iter().find(|number| is_at(number) || is_behind(number)).copied()
+}

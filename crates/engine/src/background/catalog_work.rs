@@ -1,0 +1,91 @@
+//! What the catalog leaves to do: it becomes jobs.
+//!
+//! A drop, a change of policy and a delete of a partition key are durable with their own commits, as marks in rows that are
+//! theirs. Here every mark that has no job gets one, soon after its commit or after a restart, so the marks decide what there is to
+//! do and jobs say how far it is. Also settles a commit of the catalog whose outcome was not known, and records paths that
+//! queries ask to have rows for missing values, so that no query waits for the catalog.
+
+use std::sync::Arc;
+
+use super::{Drops, IndexBuilds, Interrupted, KeyDeletes, Next, Turn, Work, Worker};
+use crate::api::EngineError;
+use crate::catalog::{Catalog, Container};
+use crate::jobs::{Jobs, NewJob};
+use crate::runtime::signals::Signal;
+
+/// Names what is not a container's in a round.
+const CATALOG_PART: u64 = 1 << 32;
+
+/// Work that marks in rows say is to be done.
+pub(crate) trait Marked: Send + Sync {
+    const KIND: &'static str;
+
+    /// A job for every mark. No two marks have the same payload.
+    fn marked(&self) -> Vec<NewJob>;
+}
+
+pub(crate) struct CatalogWork {
+    pub catalog: Arc<Catalog>,
+    pub jobs: Arc<Jobs>,
+    pub drops: Arc<Drops>,
+    pub index_builds: Arc<IndexBuilds>,
+    pub key_deletes: Arc<KeyDeletes>,
+}
+
+impl CatalogWork {
+    pub fn start(self, signal: Arc<Signal>) -> Result<Worker<CatalogWork>, EngineError> {
+        Worker::start(self, signal)
+    }
+
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        let (drops, key_deletes) = (self.drops.statistics(), self.key_deletes.statistics());
+        drops.into_iter().chain(self.index_builds.statistics()).chain(key_deletes).collect()
+    }
+
+    /// Paths that queries asked for become part of the container.
+    fn record_wanted(&self, container: &Container) -> Result<(), EngineError> {
+        let wanted = container.partitions.missing_wanted();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        match self.catalog.keep_missing(container, &wanted) {
+            Ok(()) => container.partitions.forget_wanted(&wanted),
+            // Deleted or split in the meantime.
+            Err(EngineError::ResourceNotFound { .. } | EngineError::PartitionMoved) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The jobs are looked at first: one that ends meanwhile takes its mark away before.
+    fn make_jobs<M: Marked>(&self, marked: &M) -> Result<(), EngineError> {
+        self.jobs.refresh()?;
+        let known = self.jobs.unfinished(M::KIND);
+        for new in marked.marked().into_iter().filter(|new| !known.contains(&new.payload)) {
+            self.jobs.create(new)?;
+        }
+        Ok(())
+    }
+}
+
+impl Work for CatalogWork {
+    const NAME: &'static str = "catalog";
+    type Memory = ();
+
+    fn round(&self, turn: &Turn<'_>, (): &mut ()) -> Result<Next, Interrupted> {
+        turn.part(CATALOG_PART, || Ok(self.catalog.settle_unresolved()?))?;
+        let state = self.catalog.state();
+        turn.retain_parts(|part| {
+            part == CATALOG_PART || state.containers().any(|other| u64::from(other.number) == part)
+        });
+        for container in state.containers().filter(|container| container.partitions.wants_missing()) {
+            turn.part(u64::from(container.number), || Ok(self.record_wanted(container)?))?;
+        }
+        // It has containers that may be dropped by now, and there may be many jobs to make.
+        drop(state);
+        self.make_jobs(&*self.drops)?;
+        self.make_jobs(&*self.index_builds)?;
+        self.make_jobs(&*self.key_deletes)?;
+        Ok(Next::Woken)
+    }
+}

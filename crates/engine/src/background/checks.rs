@@ -1,0 +1,198 @@
+//! Jobs of kind `check`: whether items are what a model says, and estimates of models that are not declared.
+//!
+//! A check reads one snapshot, which it keeps between its steps. After a restart, or when it was paused, it begins anew with
+//! another one; what it shows of its progress does not fall.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quire_value::{Limits, Object, Value, text};
+
+use crate::api::{CheckModel, EngineError, corrupt};
+use crate::catalog::Catalog;
+use crate::integrity::{Subject, Survey, SurveyOptions};
+use crate::jobs::{Claim, JobId, JobKind, NewJob, Owner, Step};
+use crate::runtime::Shared;
+
+pub(crate) const CHECK: &str = "check";
+/// Items of one step.
+const STEP_ITEMS: usize = 500;
+/// Between two commits of how far a check is.
+const SHOWN_EVERY: Duration = Duration::from_secs(1);
+const PAYLOAD_LIMITS: Limits = Limits { depth_max: 256 };
+
+pub(crate) struct Checks {
+    shared: Weak<Shared>,
+    catalog: Weak<Catalog>,
+    under_way: Mutex<HashMap<JobId, UnderWay>>,
+}
+
+struct UnderWay {
+    survey: Survey,
+    shown: Instant,
+}
+
+/// What a job is to check, as its payload has it.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckOrder {
+    pub check: CheckModel,
+    /// The estimates of a model that is not put.
+    pub is_dry_run: bool,
+}
+
+impl Checks {
+    pub fn new(shared: &Arc<Shared>, catalog: &Arc<Catalog>) -> Checks {
+        let under_way = Mutex::default();
+        Checks { shared: Arc::downgrade(shared), catalog: Arc::downgrade(catalog), under_way }
+    }
+
+    fn start(&self, claim: &Claim<'_>) -> Result<UnderWay, EngineError> {
+        let closed = || EngineError::Storage(quire_storage::StorageError::Closed);
+        let shared = self.shared.upgrade().ok_or_else(closed)?;
+        let catalog = self.catalog.upgrade().ok_or_else(closed)?;
+        let order = CheckOrder::decode(&claim.body.payload)?;
+        let database = claim.body.database.as_ref().map_or(0, |owner| owner.number);
+        let subject = subject(&catalog, database, order.check.model.as_ref())?;
+        let survey = Survey::start(&shared, subject, &order.options())?;
+        Ok(UnderWay { survey, shown: Instant::now() })
+    }
+}
+
+impl JobKind for Checks {
+    fn name(&self) -> &'static str {
+        CHECK
+    }
+
+    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+        let under_way = self.under_way.lock().remove(&claim.id);
+        let started = match under_way {
+            Some(under_way) => Ok(under_way),
+            None => self.start(claim),
+        };
+        let mut under_way = match started {
+            Ok(under_way) => under_way,
+            Err(error) if is_final(&error) => return Ok(failed(&error)),
+            Err(error) => return Err(error),
+        };
+        if under_way.survey.step(STEP_ITEMS)? {
+            let order = CheckOrder::decode(&claim.body.payload)?;
+            let report = under_way.survey.into_report();
+            return Ok(Step::Done(match order.is_dry_run {
+                true => Value::Object(Object::from_iter([("estimates", report.estimates())])),
+                false => report.to_json(),
+            }));
+        }
+        if under_way.shown.elapsed() >= SHOWN_EVERY {
+            let (done, total) = under_way.survey.progress();
+            claim.commit(claim.advance(Vec::new(), done, Some(total)), Vec::new())?;
+            under_way.shown = Instant::now();
+        }
+        self.under_way.lock().insert(claim.id, under_way);
+        Ok(Step::More)
+    }
+
+    fn cancel(&self, claim: &mut Claim<'_>) -> Result<(), EngineError> {
+        self.release(claim.id);
+        Ok(())
+    }
+
+    fn release(&self, job: JobId) {
+        self.under_way.lock().remove(&job);
+    }
+}
+
+/// The model of a database, or one that is not declared, with its containers.
+pub(crate) fn subject(
+    catalog: &Catalog,
+    database: u32,
+    model: Option<&Value>,
+) -> Result<Subject, EngineError> {
+    let not_found = || EngineError::ResourceNotFound { kind: "database", id: database.to_string() };
+    let state = catalog.state();
+    let database = state.database(database).ok_or_else(not_found)?;
+    let (rules, declared) = match (model, &database.model) {
+        (Some(model), _) => (catalog.parse_model(database, model)?.rules, None),
+        (None, Some(model)) => (Arc::clone(&model.rules), Some(Arc::clone(model))),
+        (None, None) => (catalog.parse_model(database, &empty_model())?.rules, None),
+    };
+    let mut containers = HashMap::new();
+    for name in rules.model.containers() {
+        let container = database.containers.named(name);
+        let container = container
+            .ok_or_else(|| EngineError::ResourceNotFound { kind: "container", id: name.to_owned() })?;
+        containers.insert(name.to_owned(), Arc::clone(container));
+    }
+    Ok(Subject { rules, containers, declared })
+}
+
+fn empty_model() -> Value {
+    Value::Object(Object::from_iter([("version", 1)]))
+}
+
+/// It will be the same the next time.
+fn is_final(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::ModelInvalid(_) | EngineError::ResourceNotFound { .. } | EngineError::BadRequest { .. }
+    )
+}
+
+fn failed(error: &EngineError) -> Step {
+    Step::Failed { error: error.to_string(), result: Value::Null }
+}
+
+impl CheckOrder {
+    pub fn options(&self) -> SurveyOptions {
+        let CheckModel { declarations, examples_max, .. } = self.check.clone();
+        SurveyOptions { declarations, examples_max }
+    }
+
+    /// A job for a database.
+    pub fn job(&self, kind: &'static str, database: Owner, revision: u64) -> NewJob {
+        let mut about = Object::new();
+        match &self.check.model {
+            None => about.set("revision", revision as i64),
+            Some(_) => about.set("declared", false),
+        }
+        if self.is_dry_run {
+            about.set("dryRun", true);
+        }
+        if let Some(names) = &self.check.declarations {
+            about.set("declarations", names.iter().map(|name| Value::from(name.as_str())).collect::<Value>());
+        }
+        let payload = self.encode();
+        NewJob { kind, unit: "items", database: Some(database), container: None, about, payload }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let CheckModel { declarations, examples_max, model, remove_dangling } = &self.check;
+        let mut json = Object::new();
+        json.set("examples", *examples_max as i64);
+        json.set("dryRun", self.is_dry_run);
+        json.set("removeDangling", *remove_dangling);
+        if let Some(names) = declarations {
+            json.set("declarations", names.iter().map(|name| Value::from(name.as_str())).collect::<Value>());
+        }
+        if let Some(model) = model {
+            json.set("model", model.clone());
+        }
+        Value::Object(json).to_json().into_bytes()
+    }
+
+    pub fn decode(payload: &[u8]) -> Result<CheckOrder, EngineError> {
+        let json = text::parse(payload, PAYLOAD_LIMITS).map_err(|_| corrupt("payload of a check"))?;
+        let is = |member: &str| json.get(member).and_then(Value::as_bool) == Some(true);
+        let names = json.get("declarations").and_then(Value::as_array);
+        let names = names.map(|names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+        let examples = json.get("examples").and_then(Value::as_u64).unwrap_or(0);
+        let check = CheckModel {
+            declarations: names,
+            examples_max: usize::try_from(examples).unwrap_or(0),
+            model: json.get("model").cloned(),
+            remove_dangling: is("removeDangling"),
+        };
+        Ok(CheckOrder { check, is_dry_run: is("dryRun") })
+    }
+}

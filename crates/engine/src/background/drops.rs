@@ -1,0 +1,298 @@
+//! Removing the rows of what was deleted.
+//!
+//! A delete leaves a mark in its own commit. The rows that are left are found by prefix, so a restart goes on where it stopped,
+//! and the mark goes last. Numbers are never reused, so a row that waits here can never be found by anyone. Nothing else
+//! waits for these jobs. The rows of a container are removed by range, in steps of the storage's own; what is in the
+//! catalog by commits.
+//!
+//! A backup reads containers one after the other, each in snapshots of its own: what is deleted meanwhile stays until it is
+//! done.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quire_resource::ResourceId;
+use quire_storage::{KeyRange, Op, Position, Removal, Scan, Space};
+use quire_value::{Object, Value};
+use tracing::debug;
+
+use super::catalog_work::Marked;
+use crate::api::{EngineError, corrupt};
+use crate::catalog::Catalog;
+use crate::catalog::keys::{self as catalog_keys, RowId};
+use crate::catalog::state::Job;
+use crate::indexes::IndexId;
+use crate::jobs::{Claim, JobKind, NewJob, Step};
+use crate::runtime::Shared;
+use crate::store::keys::{self, CATALOG};
+use crate::store::watched::Watched;
+use crate::store::{Sent, for_each_row, guarded_commit, scan, send};
+
+const KIND: &str = "drop";
+const UNIT: &str = "ranges";
+/// Rows removed by one commit: small enough that writers of other containers hardly wait behind it.
+const CHUNK_ROWS: usize = 1000;
+/// The longest rest after a step: otherwise as long as the step took.
+const REST_MAX: Duration = Duration::from_millis(100);
+/// Between two looks at whether a backup is done.
+const BACKUP_WAIT: Duration = Duration::from_millis(500);
+
+pub(crate) struct Drops {
+    shared: Arc<Shared>,
+    catalog: Arc<Catalog>,
+    watched: Arc<Watched>,
+    /// What is being removed.
+    plans: Mutex<HashMap<Job, Plan>>,
+    reclaimed_containers: AtomicU64,
+}
+
+/// What is to be removed, in this order.
+#[derive(Clone)]
+struct Plan {
+    ranges: Arc<[DroppedRange]>,
+    /// Those before it are empty.
+    next: usize,
+    containers: u64,
+}
+
+#[derive(Clone, Debug)]
+enum DroppedRange {
+    /// Of items, indexes or feeds.
+    Rows { space: Space, prefix: Vec<u8> },
+    /// What the catalog has of a container, which are few rows.
+    OfContainer { container: u32, prefix: Vec<u8> },
+    /// Rows of the catalog itself.
+    Catalog { prefix: Vec<u8> },
+}
+
+impl Drops {
+    pub fn new(shared: Arc<Shared>, catalog: Arc<Catalog>, watched: Arc<Watched>) -> Drops {
+        let (plans, reclaimed_containers) = Default::default();
+        Drops { shared, catalog, watched, plans, reclaimed_containers }
+    }
+
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("reclaim_jobs_waiting", self.catalog.state().jobs.len() as u64),
+            ("reclaimed_containers", self.reclaimed_containers.load(Ordering::Relaxed)),
+        ]
+    }
+
+    /// Nothing comes to life in these ranges any more.
+    fn plan(&self, job: Job) -> Result<Plan, EngineError> {
+        if let Some(plan) = self.plans.lock().get(&job) {
+            return Ok(plan.clone());
+        }
+        let (mut ranges, mut containers) = (Vec::new(), 0);
+        match job {
+            Job::Container { container } => {
+                self.add_container(container, &mut ranges)?;
+                containers = 1;
+            }
+            Job::Database { database } => {
+                for container in self.containers_of(database)? {
+                    self.add_container(container, &mut ranges)?;
+                    containers += 1;
+                }
+                let prefixes = catalog_keys::DATABASE_CHILDREN.into_iter();
+                let prefixes = prefixes.map(|kind| catalog_keys::children_prefix(kind, database));
+                ranges.extend(prefixes.map(|prefix| DroppedRange::Catalog { prefix }));
+            }
+            Job::User { database, user } => {
+                let prefix = catalog_keys::permissions_prefix(database, user);
+                ranges.push(DroppedRange::Catalog { prefix });
+            }
+            Job::Declaration { container, declaration } => {
+                self.add_declaration(container, declaration, &mut ranges)?;
+            }
+        }
+        let plan = Plan { ranges: ranges.into(), next: 0, containers };
+        self.plans.lock().insert(job, plan.clone());
+        Ok(plan)
+    }
+
+    fn containers_of(&self, database: u32) -> Result<Vec<u32>, EngineError> {
+        let mut containers = Vec::new();
+        let snapshot = self.shared.storage.snapshot()?;
+        for_each_row(&*snapshot, CATALOG, &catalog_keys::containers_prefix(database), |key, _| {
+            if let Some(RowId::Resource(ResourceId::Container { container, .. })) =
+                catalog_keys::parse_row_key(key)
+            {
+                containers.push(container);
+            }
+            Ok(())
+        })?;
+        Ok(containers)
+    }
+
+    fn add_container(&self, container: u32, ranges: &mut Vec<DroppedRange>) -> Result<(), EngineError> {
+        self.fence(container)?;
+        ranges.extend(keys::container_ranges(container).into_iter().map(|(space, prefix)| match space {
+            CATALOG => DroppedRange::OfContainer { container, prefix },
+            space => DroppedRange::Rows { space, prefix },
+        }));
+        Ok(())
+    }
+
+    /// No write under the older model is under way any more, nor in doubt.
+    fn add_declaration(
+        &self,
+        container: u32,
+        declaration: u32,
+        ranges: &mut Vec<DroppedRange>,
+    ) -> Result<(), EngineError> {
+        let state = self.catalog.state();
+        for partition in state.container(container).iter().flat_map(|found| found.partitions.all()) {
+            drop(partition.sequencer.hold()?);
+        }
+        let rows = keys::DeclarationKeys { container, declaration };
+        let found = rows.ranges(IndexId::of_link(declaration).0);
+        ranges.extend(found.into_iter().map(|(space, prefix)| DroppedRange::Rows { space, prefix }));
+        Ok(())
+    }
+
+    /// A write whose outcome nobody learnt must not come to life behind the job.
+    fn fence(&self, container: u32) -> Result<(), EngineError> {
+        let storage = &*self.shared.storage;
+        let mut partitions = Vec::new();
+        for_each_row(&*storage.snapshot()?, CATALOG, &keys::counts_prefix(container), |key, _| {
+            partitions.extend(keys::partition_of_counts_key(key));
+            Ok(())
+        })?;
+        let partitions = partitions.into_iter().map(|partition| keys::partition_id(container, partition));
+        for sequence in partitions.chain([keys::vector_sequence(container)]) {
+            let epoch = storage.position(sequence)?.map_or(0, |position| position.epoch);
+            storage.fence(sequence, epoch + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Removes some rows of a range; whether it is empty.
+    fn remove_some(&self, range: &DroppedRange) -> Result<bool, EngineError> {
+        match range {
+            DroppedRange::Rows { space, prefix } => {
+                let removed = self.shared.storage.remove_range(*space, &KeyRange::prefix(prefix))?;
+                Ok(removed == Removal::Done)
+            }
+            DroppedRange::OfContainer { container, prefix } => {
+                self.remove_chunk(prefix, |rows| self.remove_of_container(*container, rows))
+            }
+            DroppedRange::Catalog { prefix } => {
+                self.remove_chunk(prefix, |rows| self.catalog.remove_rows(rows))
+            }
+        }
+    }
+
+    fn remove_chunk(
+        &self,
+        prefix: &[u8],
+        remove: impl FnOnce(Vec<Vec<u8>>) -> Result<(), EngineError>,
+    ) -> Result<bool, EngineError> {
+        let range = KeyRange::prefix(prefix);
+        let scan = Scan { rows_max: CHUNK_ROWS, keys_only: true, ..scan(CATALOG, range) };
+        let page = self.shared.storage.snapshot()?.scan(&scan)?;
+        if page.rows.is_empty() {
+            return Ok(true);
+        }
+        remove(page.rows.into_iter().map(|(key, _)| key).collect())?;
+        Ok(!page.more)
+    }
+
+    /// In the container's own sequence for this, so that neither the catalog nor other containers wait.
+    fn remove_of_container(&self, container: u32, rows: Vec<Vec<u8>>) -> Result<(), EngineError> {
+        let storage = &*self.shared.storage;
+        let sequence = keys::reclaim_sequence(container);
+        let position = storage.position(sequence)?.unwrap_or(Position { epoch: 0, lsn: 0 });
+        let ops = rows.into_iter().map(|key| Op::Delete { space: CATALOG, key }).collect();
+        let commit = guarded_commit(sequence, position, position.lsn + 1, ops)?;
+        match send(storage, &commit) {
+            Sent::Done => Ok(()),
+            Sent::Failed(error) => Err(error),
+            // Done or not, the next step removes what is there.
+            Sent::Unknown => Err(EngineError::Unresolved),
+        }
+    }
+
+    /// Some work of a step: `None` when everything is removed.
+    fn remove_next(&self, job: Job, plan: &mut Plan) -> Result<Option<Duration>, EngineError> {
+        while let Some(range) = plan.ranges.get(plan.next) {
+            let started = Instant::now();
+            if !self.remove_some(range)? {
+                return Ok(Some(started.elapsed().min(REST_MAX)));
+            }
+            plan.next += 1;
+            self.plans.lock().insert(job, plan.clone());
+        }
+        Ok(None)
+    }
+}
+
+impl JobKind for Drops {
+    fn name(&self) -> &'static str {
+        KIND
+    }
+
+    fn unit(&self) -> &'static str {
+        UNIT
+    }
+
+    /// What was deleted cannot be kept.
+    fn can_cancel(&self) -> bool {
+        false
+    }
+
+    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+        let job = catalog_keys::parse_job_key(&claim.body.payload).ok_or_else(|| corrupt("a drop"))?;
+        if !self.catalog.state().jobs.contains(&job) {
+            return Ok(Step::Done(Value::Null));
+        }
+        // What is dropped now is not seen by a backup that begins now.
+        if self.watched.is_backup_running() {
+            return Ok(Step::Rest(BACKUP_WAIT));
+        }
+        let mut plan = self.plan(job)?;
+        let total = plan.ranges.len() as u64;
+        if let Some(rest) = self.remove_next(job, &mut plan)? {
+            let done = plan.next as u64;
+            if done > claim.done() {
+                claim.commit(claim.advance(Vec::new(), done, Some(total)), Vec::new())?;
+            }
+            return Ok(Step::Rest(rest));
+        }
+        self.catalog.finish_job(job)?;
+        self.plans.lock().remove(&job);
+        self.reclaimed_containers.fetch_add(plan.containers, Ordering::Relaxed);
+        debug!(?job, "reclaimed");
+        claim.complete(total);
+        Ok(Step::Done(Value::Null))
+    }
+}
+
+impl Marked for Drops {
+    const KIND: &'static str = KIND;
+
+    fn marked(&self) -> Vec<NewJob> {
+        let job = |job: &Job| {
+            let [database, container] = self.catalog.dropped_owners(*job);
+            let what = match job {
+                Job::Container { .. } => "container",
+                Job::Database { .. } => "database",
+                Job::User { .. } => "user",
+                Job::Declaration { .. } => "declaration",
+            };
+            let about = Object::from_iter([("dropped", what)]);
+            NewJob {
+                kind: KIND,
+                unit: UNIT,
+                database,
+                container,
+                about,
+                payload: catalog_keys::job_key(*job),
+            }
+        };
+        self.catalog.state().jobs.iter().map(job).collect()
+    }
+}

@@ -1,0 +1,266 @@
+//! All followers of a kind: their sources are registered, they take turns, and how far they are behind is bounded.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tracing::warn;
+
+use super::progress::{Phase, Progress, Standing};
+use super::step::{FollowStep, Following};
+use super::{FollowerEntry, FollowerKind, fill};
+use crate::api::EngineError;
+use crate::background::{Interrupted, Next, Turn, Work, Worker};
+use crate::catalog::Catalog;
+use crate::runtime::Shared;
+use crate::runtime::followed::Follower;
+use crate::runtime::signals::Signal;
+use crate::store::keys::CATALOG;
+
+/// Threads of a kind. A follower is followed by one at a time.
+const THREADS: usize = 2;
+/// Between two looks at the sources, when nothing is left to do.
+const INTERVAL: Duration = Duration::from_millis(20);
+/// The same where there are no followers.
+const INTERVAL_WITHOUT_FOLLOWERS: Duration = Duration::from_millis(200);
+/// Steps of one follower before it is another one's turn.
+const STEPS_TOGETHER: usize = 8;
+/// A rebuild that met a split or a commit that happened after all begins again this often.
+const REBUILD_TRIES: usize = 8;
+/// Writes of its source that a follower may be behind.
+const LAG_MAX: u64 = 5_000_000;
+/// Names the check of a follower's lag beside its steps.
+const LAG_PART: u64 = 1 << 32;
+
+pub(crate) struct Followers<K> {
+    pub(super) shared: Arc<Shared>,
+    pub(super) catalog: Arc<Catalog>,
+    kind: K,
+    pub(super) signal: Arc<Signal>,
+    /// By the follower's number.
+    known: Mutex<BTreeMap<u32, Arc<Progress>>>,
+    pub(super) written: AtomicU64,
+    rebuilt: AtomicU64,
+    lag_max: AtomicU64,
+    /// By the follower's number, as of the last look.
+    lags: Mutex<BTreeMap<u32, u64>>,
+}
+
+/// Figures of the followers of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FollowerFigures {
+    pub count: u64,
+    pub items_written: u64,
+    /// Of the one that is furthest behind: so many versions are kept for it.
+    pub lag_max: u64,
+    /// Those that are more than half as far behind as they may be.
+    pub alarms: u64,
+    pub rebuilt_for_lag: u64,
+}
+
+impl<K: FollowerKind> Followers<K> {
+    /// From now on the versions that followers need are kept. Before any write.
+    pub fn start(
+        kind: K,
+        shared: Arc<Shared>,
+        catalog: Arc<Catalog>,
+        signal: Arc<Signal>,
+    ) -> Result<Worker<Followers<K>>, EngineError> {
+        let (known, written, rebuilt, lags) = Default::default();
+        let lag_max = AtomicU64::new(LAG_MAX);
+        let worker_signal = Arc::clone(&signal);
+        let followers = Followers { shared, catalog, kind, signal, known, written, rebuilt, lag_max, lags };
+        followers.refresh()?;
+        Worker::start_threads(followers, worker_signal, THREADS)
+    }
+
+    pub fn figures(&self) -> FollowerFigures {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let progress = self.known.lock().clone();
+        FollowerFigures {
+            count: progress.len() as u64,
+            items_written: count(&self.written),
+            lag_max: self.lags.lock().values().copied().max().unwrap_or(0),
+            alarms: progress.values().filter(|progress| progress.is_warned.load(Ordering::Relaxed)).count()
+                as u64,
+            rebuilt_for_lag: count(&self.rebuilt),
+        }
+    }
+
+    /// A follower that is more writes than this behind its source is filled again.
+    pub fn set_lag_max(&self, writes: u64) {
+        self.lag_max.store(writes, Ordering::Relaxed);
+    }
+
+    /// Where a follower stands. One that no thread has seen yet is new.
+    pub fn standing(&self, number: u32) -> Standing {
+        let known = self.known.lock().get(&number).cloned();
+        known.map_or_else(Standing::new, |progress| progress.standing.lock().clone())
+    }
+
+    /// Takes everything out of a follower and fills it again; false when there is no such follower.
+    pub fn rebuild(&self, number: u32) -> Result<bool, EngineError> {
+        let mut rebuilt = self.try_rebuild(number);
+        for _ in 1..REBUILD_TRIES {
+            if !matches!(rebuilt, Err(EngineError::PartitionMoved | EngineError::TransactionConflict)) {
+                break;
+            }
+            rebuilt = self.try_rebuild(number);
+        }
+        self.signal.wake();
+        rebuilt
+    }
+
+    /// As the catalog has it now: its source may have been split.
+    fn try_rebuild(&self, number: u32) -> Result<bool, EngineError> {
+        let rebuilt = self.with(number, |following| following.rebuild())?;
+        Ok(rebuilt.is_some())
+    }
+
+    /// Calls with a follower as it is now, where it is there.
+    pub(super) fn with<T>(
+        &self,
+        number: u32,
+        call: impl FnOnce(&Following<'_>) -> Result<T, EngineError>,
+    ) -> Result<Option<T>, EngineError> {
+        let entries = self.refresh()?;
+        let entry = entries.iter().find(|entry| entry.number == number);
+        let progress = self.known.lock().get(&number).cloned();
+        entry.zip(progress).map(|(entry, progress)| call(&self.following(entry, &progress))).transpose()
+    }
+
+    fn following<'a>(&'a self, entry: &'a FollowerEntry, progress: &'a Progress) -> Following<'a> {
+        Following { shared: &self.shared, source: &entry.source, target: &*entry.target, progress }
+    }
+
+    /// Versions of a source are kept until its followers have taken them. One that is too far behind, whatever the reason, is
+    /// filled again, which needs none of them; what is written while it is filled may be as much as the source holds.
+    fn bound_lag(&self, number: u32, following: &Following<'_>) -> Result<(), Interrupted> {
+        let standing = following.progress.standing.lock().clone();
+        let lag_max = self.lag_max.load(Ordering::Relaxed);
+        let (lag, lag_max) = match standing.phase {
+            Phase::Emptying | Phase::Beginning => (0, lag_max),
+            Phase::Filling => (standing.lag(following.source), lag_max.max(2 * following.source.usage().0)),
+            Phase::Following => (standing.lag(following.source), lag_max),
+        };
+        self.lags.lock().insert(number, lag);
+        let is_alarming = lag > lag_max / 2;
+        let was_alarming = following.progress.is_warned.swap(is_alarming, Ordering::Relaxed);
+        if is_alarming && !was_alarming {
+            warn!(
+                worker = K::WORKER,
+                number, lag, lag_max, "a follower is far behind its source, whose versions are kept for it"
+            );
+        }
+        if lag > lag_max && following.rebuild_from(standing.phase)? {
+            self.rebuilt.fetch_add(1, Ordering::Relaxed);
+            warn!(
+                worker = K::WORKER,
+                number, lag, lag_max, "a follower was too far behind its source and is filled again"
+            );
+        }
+        Ok(())
+    }
+
+    /// Some steps of a follower; whether there may be more to do.
+    fn steps(&self, number: u32, following: &Following<'_>, turn: &Turn<'_>) -> Result<bool, Interrupted> {
+        match self.try_steps(number, following, turn) {
+            Err(Interrupted::Failed(error)) if is_passing(&error) => Ok(false),
+            more => more,
+        }
+    }
+
+    fn try_steps(
+        &self,
+        number: u32,
+        following: &Following<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<bool, Interrupted> {
+        for _ in 0..STEPS_TOGETHER {
+            turn.check()?;
+            if following.progress.standing.lock().phase != Phase::Following {
+                fill::make_job::<K>(&self.shared.jobs, number, following.target)?;
+                return Ok(false);
+            }
+            match following.step()? {
+                FollowStep::Idle | FollowStep::Busy => return Ok(false),
+                FollowStep::Done(count) => self.written.fetch_add(count as u64, Ordering::Relaxed),
+            };
+        }
+        Ok(true)
+    }
+
+    /// What the catalog says about followers, and where they stand. The state is read under the lock: an older one than somebody
+    /// else has gone by would take a source out for a moment, and its versions would have a gap.
+    fn refresh(&self) -> Result<Vec<FollowerEntry>, EngineError> {
+        let mut known = self.known.lock();
+        let entries = self.kind.followers(&self.catalog.state());
+        let mut current = BTreeMap::new();
+        for entry in &entries {
+            let progress = match known.get(&entry.number) {
+                Some(progress) => Arc::clone(progress),
+                None => Arc::new(self.load(entry)?),
+            };
+            current.insert(entry.number, progress);
+        }
+        if known.len() != current.len() || known.keys().ne(current.keys()) {
+            let mut followers: HashMap<u32, Vec<Arc<dyn Follower>>> = HashMap::new();
+            for progress in current.values() {
+                let follower: Arc<dyn Follower> = Arc::clone(progress) as Arc<dyn Follower>;
+                followers.entry(progress.source).or_default().push(follower);
+            }
+            self.shared.followed.set(K::WORKER, followers);
+            self.lags.lock().retain(|number, _| current.contains_key(number));
+        }
+        *known = current;
+        Ok(entries)
+    }
+
+    fn load(&self, entry: &FollowerEntry) -> Result<Progress, EngineError> {
+        let row = self.shared.storage.snapshot()?.get(CATALOG, &entry.target.progress_key())?;
+        Progress::new(entry.source.number, row)
+    }
+
+    fn interval(&self) -> Duration {
+        if self.known.lock().is_empty() { INTERVAL_WITHOUT_FOLLOWERS } else { INTERVAL }
+    }
+}
+
+impl<K: FollowerKind> Work for Followers<K> {
+    const NAME: &'static str = K::WORKER;
+    /// The follower that comes first in the next round, so that threads do not all begin with the same one.
+    type Memory = usize;
+
+    fn round(&self, turn: &Turn<'_>, first: &mut usize) -> Result<Next, Interrupted> {
+        let mut entries = self.refresh()?;
+        let known = self.known.lock().clone();
+        turn.retain_parts(|part| known.contains_key(&(part as u32)));
+        *first = first.wrapping_add(1);
+        if !entries.is_empty() {
+            let first = *first % entries.len();
+            entries.rotate_left(first);
+        }
+        let mut more = false;
+        for entry in &entries {
+            let Some(progress) = known.get(&entry.number) else { continue };
+            let (number, following) = (entry.number, self.following(entry, progress));
+            turn.part(LAG_PART | u64::from(number), || self.bound_lag(number, &following))?;
+            let again = turn.part(u64::from(number), || self.steps(number, &following, turn))?;
+            more |= again.unwrap_or(false);
+        }
+        Ok(if more { Next::Now } else { Next::After(self.interval()) })
+    }
+}
+
+/// Something was deleted or changed meanwhile, or there are many writers: another round comes.
+pub(super) fn is_passing(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::ResourceNotFound { .. }
+            | EngineError::Contended
+            | EngineError::Overloaded
+            | EngineError::PartitionMoved
+    )
+}

@@ -1,0 +1,227 @@
+//! Items of deleted partition keys.
+//!
+//! A mark hides the items of a key up to an LSN (`items::key_delete`). Its job looks for them once, in the order of their rids,
+//! and removes them through the feed. A mark goes when a whole look has left nothing behind: an item that could not be
+//! removed would be seen again. The checkpoint's position: next rid 8, items left 8, unreadable items 8.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use quire_resource::PartitionKey;
+use quire_storage::Op;
+use quire_value::{Limits, Object, Value, text};
+use tracing::warn;
+
+use super::catalog_work::Marked;
+use super::sweep::{remove_items, rest_after};
+use crate::api::{EngineError, corrupt};
+use crate::catalog::{Catalog, Container};
+use crate::items::key_delete::{DeletedKey, Found};
+use crate::jobs::{Claim, JobKind, NewJob, Step};
+use crate::partition::sequencer::Prepared;
+use crate::runtime::Shared;
+use crate::runtime::signals::Signal;
+use crate::store::keys;
+
+const KIND: &str = "key-delete";
+const UNIT: &str = "items";
+/// Items removed in one step: their locks are held together.
+const STEP_ITEMS: usize = 500;
+/// After a look that left items behind.
+const AGAIN: Duration = Duration::from_secs(1);
+/// After a look that met items which cannot be read.
+const AGAIN_UNREADABLE: Duration = Duration::from_secs(600);
+/// While nothing is to be removed, and after something else was in the way.
+const WAIT: Duration = Duration::from_millis(20);
+
+pub(crate) struct KeyDeletes {
+    shared: Arc<Shared>,
+    catalog: Arc<Catalog>,
+    /// Of the sweep: what is gone is left on the disk while it is paused.
+    sweep: Arc<Signal>,
+    removed: AtomicU64,
+}
+
+/// How far the items of a key were looked through.
+#[derive(Clone, Copy, Default)]
+struct Looked {
+    next_rid: u64,
+    /// Items of this look that are still there.
+    left: u64,
+    unreadable: u64,
+}
+
+impl KeyDeletes {
+    pub fn new(shared: Arc<Shared>, catalog: Arc<Catalog>, sweep: Arc<Signal>) -> KeyDeletes {
+        KeyDeletes { shared, catalog, sweep, removed: AtomicU64::new(0) }
+    }
+
+    pub fn statistics(&self) -> Vec<(&'static str, u64)> {
+        let state = self.catalog.state();
+        let waiting: usize =
+            state.containers().map(|container| container.partitions.deleted_keys().len()).sum();
+        vec![
+            ("partition_key_deletes_waiting", waiting as u64),
+            ("partition_key_deletes_items_removed", self.removed.load(Ordering::Relaxed)),
+        ]
+    }
+
+    /// Removes some items of a key; how many, and whether all were looked at.
+    fn remove_some(
+        &self,
+        container: &Container,
+        deleted: &DeletedKey<'_>,
+        looked: &mut Looked,
+    ) -> Result<(usize, bool), EngineError> {
+        let snapshot = self.shared.storage.snapshot()?;
+        let Found { rids, next_rid, unreadable } = deleted.items(&*snapshot, looked.next_rid, STEP_ITEMS)?;
+        drop(snapshot);
+        let removal = remove_items(&self.shared, container, &rids)?;
+        self.removed.fetch_add(removal.removed as u64, Ordering::Relaxed);
+        looked.left += (removal.later.len() + removal.unreadable.len()) as u64;
+        looked.unreadable += removal.unreadable.len() as u64;
+        for (rid, error) in unreadable.iter().chain(&removal.unreadable) {
+            warn!(container = container.number, item = format!("{rid:x}"), %error, "an item of a deleted key cannot be read");
+        }
+        looked.next_rid = next_rid.unwrap_or(looked.next_rid);
+        Ok((removal.removed, next_rid.is_none()))
+    }
+
+    /// The mark of a key without items goes, and so do earlier ones; false when it has to be tried again.
+    fn forget(
+        &self,
+        container: &Container,
+        (key, lsn): (&[u8], u64),
+        deleted: &DeletedKey<'_>,
+    ) -> Result<bool, EngineError> {
+        let mut partitions = container.partitions.all().iter();
+        let partition = partitions.find(|partition| partition.layout.id == deleted.partition_id());
+        let Some(partition) = partition else { return Ok(false) };
+        let generation = partition.sequencer.generation();
+        let marks = deleted.marks(&*self.shared.storage.snapshot()?)?.into_iter();
+        let ops = marks.map(|key| Op::Delete { space: keys::CATALOG, key }).collect();
+        let is_done = partition.sequencer.submit(Prepared::upkeep(generation, ops)).is_ok();
+        if is_done {
+            container.partitions.change_deleted_keys(|keys| keys.remove(key, lsn));
+        }
+        Ok(is_done)
+    }
+
+    fn remove(
+        &self,
+        claim: &mut Claim<'_>,
+        container: &Container,
+        (key, lsn): (&[u8], u64),
+    ) -> Result<Step, EngineError> {
+        let started = Instant::now();
+        let deleted = DeletedKey::new(container, key, lsn)?;
+        let mut looked = Looked::decode(claim.position());
+        let (removed, is_over) = self.remove_some(container, &deleted, &mut looked)?;
+        let done = claim.done() + removed as u64;
+        if is_over && looked.left == 0 {
+            if !self.forget(container, (key, lsn), &deleted)? {
+                return Ok(Step::Rest(WAIT));
+            }
+            claim.complete(done);
+            return Ok(Step::Done(Value::Null));
+        }
+        let rest = match (is_over, looked.unreadable) {
+            (false, _) => rest_after(started.elapsed(), self.age_seconds(claim)),
+            (true, 0) => AGAIN,
+            (true, _) => AGAIN_UNREADABLE,
+        };
+        let next = if is_over { Looked::default() } else { looked };
+        claim.commit(claim.advance(next.encode(), done, None), Vec::new())?;
+        Ok(Step::Rest(rest))
+    }
+
+    fn age_seconds(&self, claim: &Claim<'_>) -> i64 {
+        self.shared.now_seconds() - claim.body.created_ms / 1000
+    }
+}
+
+impl JobKind for KeyDeletes {
+    fn name(&self) -> &'static str {
+        KIND
+    }
+
+    fn unit(&self) -> &'static str {
+        UNIT
+    }
+
+    /// The items are gone for everybody since the request.
+    fn can_cancel(&self) -> bool {
+        false
+    }
+
+    fn step(&self, claim: &mut Claim<'_>) -> Result<Step, EngineError> {
+        if self.sweep.is_interrupted() {
+            return Ok(Step::Rest(WAIT));
+        }
+        let body = Arc::clone(&claim.body);
+        let (number, lsn, key) = decode(&body.payload).ok_or_else(|| corrupt("a delete of a key"))?;
+        let state = self.catalog.state();
+        let Some(container) = state.container(number) else { return Ok(Step::Cancelled) };
+        if !container.partitions.deleted_keys().covers(key, lsn) {
+            return Ok(Step::Done(Value::Null));
+        }
+        match self.remove(claim, container, (key, lsn)) {
+            // Deleted or split in the meantime, or its writers are many.
+            Err(
+                EngineError::ResourceNotFound { .. }
+                | EngineError::PartitionMoved
+                | EngineError::Contended
+                | EngineError::Overloaded,
+            ) => Ok(Step::Rest(WAIT)),
+            Err(_) if container.partitions.is_retired() => Ok(Step::Rest(WAIT)),
+            step => step,
+        }
+    }
+}
+
+impl Marked for KeyDeletes {
+    const KIND: &'static str = KIND;
+
+    fn marked(&self) -> Vec<NewJob> {
+        let state = self.catalog.state();
+        let mut jobs = Vec::new();
+        for container in state.containers() {
+            for (key, lsn) in container.partitions.deleted_keys().iter() {
+                jobs.push(container.job(KIND, UNIT, about(key), payload(container.number, lsn, key)));
+            }
+        }
+        // In the order of the requests.
+        jobs.sort_by(|one, other| one.payload.cmp(&other.payload));
+        jobs
+    }
+}
+
+impl Looked {
+    fn encode(self) -> Vec<u8> {
+        [self.next_rid, self.left, self.unreadable].map(u64::to_be_bytes).concat()
+    }
+
+    /// The beginning, where nothing was written.
+    fn decode(bytes: &[u8]) -> Looked {
+        let number = |at: usize| bytes.get(at..at + 8).and_then(keys::number).unwrap_or(0);
+        Looked { next_rid: number(0), left: number(8), unreadable: number(16) }
+    }
+}
+
+fn about(key: &[u8]) -> Object {
+    let key = PartitionKey::decode(key).ok().map(|(key, _)| key.to_header());
+    let key = key.and_then(|json| text::parse(json.as_bytes(), Limits::default()).ok());
+    Object::from_iter([("partitionKey", key.unwrap_or(Value::Null))])
+}
+
+/// Container 4, LSN 8, the encoded key.
+fn payload(container: u32, lsn: u64, key: &[u8]) -> Vec<u8> {
+    [&container.to_be_bytes()[..], &lsn.to_be_bytes(), key].concat()
+}
+
+fn decode(payload: &[u8]) -> Option<(u32, u64, &[u8])> {
+    let (container, rest) = payload.split_first_chunk()?;
+    let (lsn, key) = rest.split_first_chunk()?;
+    Some((u32::from_be_bytes(*container), u64::from_be_bytes(*lsn), key))
+}

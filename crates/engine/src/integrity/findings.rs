@@ -1,0 +1,270 @@
+//! What a survey found: problems with examples, and the figures of every declaration.
+
+use std::collections::BTreeMap;
+
+use quire_model::{OwnedValue, Placed, Right};
+use quire_resource::PartitionKey;
+use quire_value::{Object, Value};
+
+use crate::api::EngineError;
+use crate::catalog::Container;
+use crate::store::item_row::Row;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FindingKind {
+    Drift,
+    Dangling,
+    DuplicateKey,
+    Blocked,
+    Window,
+}
+
+impl FindingKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            FindingKind::Drift => "drift",
+            FindingKind::Dangling => "dangling",
+            FindingKind::DuplicateKey => "duplicate-key",
+            FindingKind::Blocked => "blocked",
+            FindingKind::Window => "window",
+        }
+    }
+}
+
+/// All of one kind by one declaration.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Finding {
+    /// Paths; items for `blocked` and `window`.
+    pub count: u64,
+    /// The same that the sweep, a build or a fan-out is about to put right; not in `count`.
+    pub pending: u64,
+    pub examples: Vec<Value>,
+}
+
+/// Figures of one declaration.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeclarationFigures {
+    /// Items that own the paths; for a link, those that can refer.
+    pub items: u64,
+    /// Of those, how many have a wrong value.
+    pub would_change: u64,
+    pub references: u64,
+    pub dangling: u64,
+    pub duplicate_keys: u64,
+    /// Referrers of every target that has some.
+    pub fan_out: Vec<u32>,
+    pub examples: Vec<Value>,
+}
+
+/// What a survey found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    examples_max: usize,
+    /// Visible items of all containers that were walked, each once.
+    pub items: u64,
+    pub references: u64,
+    pub findings: BTreeMap<(usize, FindingKind), Finding>,
+    /// In the order of the model.
+    pub declarations: Vec<(String, DeclarationFigures)>,
+}
+
+impl Report {
+    pub fn new(declarations: impl IntoIterator<Item = String>, examples_max: usize) -> Report {
+        let figures = |name| (name, DeclarationFigures::default());
+        let declarations = declarations.into_iter().map(figures).collect();
+        Report { examples_max, declarations, ..Report::default() }
+    }
+
+    /// Figures of a declaration; nothing when it was not asked for.
+    pub fn figures(&mut self, declaration: &str) -> Option<&mut DeclarationFigures> {
+        self.declarations.iter_mut().find(|(name, _)| name == declaration).map(|(_, own)| own)
+    }
+
+    pub fn wants(&self, declaration: &str) -> bool {
+        self.declarations.iter().any(|(name, _)| name == declaration)
+    }
+
+    /// Notes a problem of a declaration that was asked for.
+    pub fn add(
+        &mut self,
+        declaration: &str,
+        kind: FindingKind,
+        is_pending: bool,
+        example: impl FnOnce() -> Result<Value, EngineError>,
+    ) -> Result<(), EngineError> {
+        let Some(place) = self.declarations.iter().position(|(name, _)| name == declaration) else {
+            return Ok(());
+        };
+        let finding = self.findings.entry((place, kind)).or_default();
+        if is_pending {
+            finding.pending += 1;
+            return Ok(());
+        }
+        finding.count += 1;
+        let figures = &mut self.declarations[place].1;
+        let wants = [finding.examples.len(), figures.examples.len()].map(|count| count < self.examples_max);
+        if wants.contains(&true) {
+            let example = example()?;
+            if wants[1] {
+                figures.examples.push(example.clone());
+            }
+            if wants[0] {
+                finding.examples.push(example);
+            }
+        }
+        Ok(())
+    }
+
+    /// No finding but what is pending.
+    pub fn is_clean(&self) -> bool {
+        self.findings.values().all(|finding| finding.count == 0)
+    }
+
+    /// The result of a check. Findings of what is only pending are left out.
+    pub fn to_json(&self) -> Value {
+        let findings = self.findings.iter().filter(|(_, finding)| finding.count > 0);
+        let findings = findings.map(|((declaration, kind), finding)| {
+            let mut json = Object::new();
+            json.set("declaration", self.declarations[*declaration].0.as_str());
+            json.set("problem", kind.name());
+            json.set("count", number(finding.count));
+            json.set("pending", number(finding.pending));
+            json.set("examples", Value::Array(finding.examples.clone()));
+            Value::Object(json)
+        });
+        let mut json = Object::new();
+        json.set("clean", self.is_clean());
+        json.set("items", number(self.items));
+        json.set("references", number(self.references));
+        json.set("findings", findings.collect::<Value>());
+        json.set(
+            "declarations",
+            self.declarations.iter().map(|(name, own)| own.counted(name)).collect::<Value>(),
+        );
+        Value::Object(json)
+    }
+
+    /// The estimates of a dry run.
+    pub fn estimates(&self) -> Value {
+        self.declarations.iter().map(|(name, figures)| figures.estimate(name)).collect()
+    }
+}
+
+impl DeclarationFigures {
+    fn counted(&self, name: &str) -> Value {
+        let mut json = Object::new();
+        json.set("declaration", name);
+        json.set("items", number(self.items));
+        json.set("references", number(self.references));
+        json.set("dangling", number(self.dangling));
+        Value::Object(json)
+    }
+
+    fn estimate(&self, name: &str) -> Value {
+        let mut counts = self.fan_out.clone();
+        counts.sort_unstable();
+        let mut fan_out = Object::new();
+        fan_out.set("p50", percentile(&counts, 50));
+        fan_out.set("p95", percentile(&counts, 95));
+        fan_out.set("max", counts.last().copied().unwrap_or(0));
+        let mut json = Object::new();
+        json.set("declaration", name);
+        json.set("items", number(self.items));
+        json.set("wouldChange", number(self.would_change));
+        json.set("references", number(self.references));
+        json.set("dangling", number(self.dangling));
+        json.set("duplicateKeys", number(self.duplicate_keys));
+        json.set("fanOut", fan_out);
+        json.set("examples", Value::Array(self.examples.clone()));
+        Value::Object(json)
+    }
+}
+
+/// How an owned path of an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compared {
+    Right,
+    Wrong,
+    Blocked,
+}
+
+pub(crate) fn compare(owned: &OwnedValue, item: &Value) -> Compared {
+    let found = owned.path.find(item, &owned.positions);
+    let is_right = match (&owned.right, found) {
+        (Right::Value(right), Some(found)) => right == found,
+        (Right::Absent, None) => true,
+        (Right::Value(_), None) | (Right::Absent, Some(_)) => false,
+    };
+    if is_right {
+        return Compared::Right;
+    }
+    match owned.put(&mut item.clone()) {
+        Placed::Blocked => Compared::Blocked,
+        Placed::Same | Placed::Changed => Compared::Wrong,
+    }
+}
+
+/// What an example shows of an owned path.
+pub(crate) fn owned_example(
+    container: &Container,
+    row: &Row<'_>,
+    owned: &OwnedValue,
+    item: &Value,
+) -> Result<Value, EngineError> {
+    let expected = match &owned.right {
+        Right::Value(right) => Some(right.clone()),
+        Right::Absent => None,
+    };
+    let found = owned.path.find(item, &owned.positions).cloned();
+    item_example(container, row, &owned.path.at(&owned.positions), found, expected)
+}
+
+/// One item with a problem. What is absent is left out.
+pub(crate) fn item_example(
+    container: &Container,
+    row: &Row<'_>,
+    path: &str,
+    found: Option<Value>,
+    expected: Option<Value>,
+) -> Result<Value, EngineError> {
+    let mut json = Object::new();
+    json.set("container", container.definition.id.as_str());
+    json.set("id", row.id()?);
+    json.set("partitionKey", key_json(&row.partition_key()?));
+    json.set("path", path);
+    for (member, value) in [("found", found), ("expected", expected)] {
+        if let Some(value) = value {
+            json.set(member, value);
+        }
+    }
+    Ok(Value::Object(json))
+}
+
+/// A partition key as clients write it: an undefined level is `{}`.
+fn key_json(key: &PartitionKey) -> Value {
+    let level = |value: Value| if value.is_undefined() { Value::Object(Object::new()) } else { value };
+    key.0.iter().map(|component| level(component.to_value())).collect()
+}
+
+/// The nearest rank.
+fn percentile(sorted: &[u32], percent: usize) -> u32 {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+}
+
+fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_the_nearest_rank() {
+        assert_eq!(percentile(&[], 50), 0);
+        assert_eq!([50, 95, 100].map(|percent| percentile(&[7], percent)), [7, 7, 7]);
+        let counts: Vec<u32> = (1..=20).collect();
+        assert_eq!([50, 95, 99].map(|percent| percentile(&counts, percent)), [10, 19, 20]);
+    }
+}

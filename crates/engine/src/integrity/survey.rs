@@ -1,0 +1,319 @@
+//! Walks over the items of one snapshot.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use quire_storage::{KeyRange, Scan, Snapshot};
+
+use super::findings::Report;
+use super::links::LinkState;
+use super::windows::WindowState;
+use super::{Subject, links, targets, windows};
+use crate::api::{EngineError, corrupt};
+use crate::catalog::Container;
+use crate::items::visibility::Moment;
+use crate::links::TargetHash;
+use crate::runtime::Shared;
+use crate::store::item_row::Row;
+use crate::store::keys::{self, DeclarationKeys, ITEMS, LOOKUPS};
+use crate::store::{for_each_row, scan};
+
+/// Referrers whose contributions are added up at once; the targets of more are done in several rounds.
+const REFERRERS_PER_ROUND: u64 = 500_000;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SurveyOptions {
+    /// Names of declarations; `None`: all.
+    pub declarations: Option<Vec<String>>,
+    pub examples_max: usize,
+}
+
+/// A survey that is under way.
+pub(crate) struct Survey {
+    view: View,
+    walks: VecDeque<Walk>,
+    /// Where the walk that is under way goes on.
+    range: Option<KeyRange>,
+    state: SurveyState,
+    /// Containers whose items are counted.
+    counted: HashSet<u32>,
+    done: u64,
+    total: u64,
+}
+
+/// What a survey looks at; it does not change.
+pub(super) struct View {
+    pub subject: Subject,
+    pub snapshot: Box<dyn Snapshot>,
+    moments: HashMap<u32, Moment>,
+    /// Links and targets whose referrers a job is about to write.
+    pending: HashSet<(u32, TargetHash)>,
+}
+
+/// What it has found out so far.
+pub(super) struct SurveyState {
+    pub report: Report,
+    pub link: LinkState,
+    pub window: WindowState,
+}
+
+/// One pass over a container. `round` of `rounds` is the part of all targets that is looked at.
+#[derive(Clone, Copy, Debug)]
+enum Walk {
+    /// Targets of a link that are found by a key of their own.
+    Keys {
+        link: usize,
+    },
+    Referrers {
+        link: usize,
+        round: Round,
+    },
+    Targets {
+        link: usize,
+        round: Round,
+    },
+    Pages {
+        window: usize,
+    },
+    Windowed {
+        window: usize,
+    },
+}
+
+/// A part of all targets, by their hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Round {
+    pub number: u64,
+    pub count: u64,
+}
+
+/// An item that a walk comes to.
+pub(super) struct Visited<'a> {
+    pub container: &'a Container,
+    pub rid: u64,
+    pub row: Row<'a>,
+    /// Nobody sees it any more; the sweep has not removed it yet.
+    pub is_gone: bool,
+}
+
+impl Survey {
+    /// Of the items as they are now.
+    pub fn start(
+        shared: &Arc<Shared>,
+        subject: Subject,
+        options: &SurveyOptions,
+    ) -> Result<Survey, EngineError> {
+        let wanted = wanted(&subject, options)?;
+        // Before the snapshot: see `Container::moment`.
+        let marks: Vec<_> = subject.containers.values().map(|own| own.partitions.deleted_keys()).collect();
+        let snapshot = shared.storage.snapshot()?;
+        let mut moments = HashMap::new();
+        for (container, before) in subject.containers.values().zip(marks) {
+            if container.partitions.is_retired() {
+                return Err(container.not_found());
+            }
+            moments.insert(container.number, container.moment_in(shared, &*snapshot, before)?);
+        }
+        let pending = pending_targets(&*snapshot, &subject)?;
+        let report = Report::new(wanted, options.examples_max);
+        let walks = walks(&subject, &report)?;
+        let view = View { subject, snapshot, moments, pending };
+        let total = walks.iter().map(|walk| Ok(walk.container(&view.subject)?.usage().0));
+        let total = total.sum::<Result<u64, EngineError>>()?;
+        let state = SurveyState { report, link: LinkState::default(), window: WindowState::default() };
+        Ok(Survey { view, walks, range: None, state, counted: HashSet::new(), done: 0, total })
+    }
+
+    /// Looks at some more items; true when that was the last of them.
+    pub fn step(&mut self, items_max: usize) -> Result<bool, EngineError> {
+        let Some(walk) = self.walks.front().copied() else { return Ok(true) };
+        let container = Arc::clone(walk.container(&self.view.subject)?);
+        let range = match self.range.take() {
+            Some(range) => range,
+            None => {
+                self.begin(walk);
+                KeyRange::prefix(&keys::container_prefix(container.number))
+            }
+        };
+        let page = self.view.snapshot.scan(&Scan { rows_max: items_max, ..scan(ITEMS, range.clone()) })?;
+        for (key, bytes) in &page.rows {
+            let rid = keys::rid_of_item_key(key).ok_or_else(|| corrupt("key of an item"))?;
+            let visited = self.view.visit(&container, rid, bytes)?;
+            self.count(&visited);
+            self.look(walk, &visited)?;
+        }
+        self.done += page.rows.len() as u64;
+        match page.rows.into_iter().next_back() {
+            Some((last, _)) if page.more => {
+                self.range = Some(KeyRange { start: Bound::Excluded(last), ..range });
+            }
+            _ => self.end(walk, container.number)?,
+        }
+        Ok(self.walks.is_empty())
+    }
+
+    /// Looks at everything.
+    pub fn run(mut self, items_max: usize) -> Result<Report, EngineError> {
+        while !self.step(items_max)? {}
+        Ok(self.into_report())
+    }
+
+    /// Items that were looked at, and all that there are to look at.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.done, self.total.max(self.done))
+    }
+
+    pub fn into_report(self) -> Report {
+        self.state.report
+    }
+
+    fn begin(&mut self, walk: Walk) {
+        match walk {
+            Walk::Keys { .. } => self.state.link = LinkState::default(),
+            Walk::Referrers { link, round } => {
+                let has_keys = self.view.subject.rules.links[link].link.has_key_index();
+                match (has_keys, round.number) {
+                    (false, 0) => self.state.link = LinkState::default(),
+                    _ => self.state.link.forget_sums(),
+                }
+            }
+            Walk::Pages { .. } => self.state.window = WindowState::default(),
+            Walk::Targets { .. } | Walk::Windowed { .. } => {}
+        }
+    }
+
+    /// Items of a container count once, however many walks there are over it.
+    fn count(&mut self, visited: &Visited<'_>) {
+        if !visited.is_gone && !self.counted.contains(&visited.container.number) {
+            self.state.report.items += 1;
+        }
+    }
+
+    fn look(&mut self, walk: Walk, visited: &Visited<'_>) -> Result<(), EngineError> {
+        let (view, state) = (&self.view, &mut self.state);
+        match walk {
+            Walk::Keys { link } => links::look_at_key(view, state, link, visited),
+            Walk::Referrers { link, round } => links::look_at_referrer(view, state, link, round, visited),
+            Walk::Targets { link, round } => targets::look_at_target(view, state, link, round, visited),
+            Walk::Pages { window } => windows::look_at_page(view, state, window, visited),
+            Walk::Windowed { window } => windows::look_at_item(view, state, window, visited),
+        }
+    }
+
+    fn end(&mut self, walk: Walk, container: u32) -> Result<(), EngineError> {
+        self.counted.insert(container);
+        self.walks.pop_front();
+        match walk {
+            Walk::Referrers { link, round } => links::end(&self.view, &mut self.state, link, round),
+            Walk::Windowed { window } => windows::end(&self.view, &mut self.state, window)?,
+            Walk::Keys { .. } | Walk::Targets { .. } | Walk::Pages { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+impl View {
+    /// An item of the snapshot.
+    pub fn visit<'a>(
+        &self,
+        container: &'a Container,
+        rid: u64,
+        bytes: &'a [u8],
+    ) -> Result<Visited<'a>, EngineError> {
+        let row = Row::parse(bytes)?;
+        let is_gone = container.is_gone(&row, self.moment(container)?);
+        Ok(Visited { container, rid, row, is_gone })
+    }
+
+    pub fn moment(&self, container: &Container) -> Result<&Moment, EngineError> {
+        self.moments.get(&container.number).ok_or_else(|| container.not_found())
+    }
+
+    /// Whether a job is about to write the referrers of a target.
+    pub fn is_pending(&self, link: usize, target: TargetHash) -> bool {
+        let number = self.subject.link_number(link);
+        number.is_some_and(|number| self.pending.contains(&(number, target)))
+    }
+}
+
+impl Walk {
+    fn container<'s>(&self, subject: &'s Subject) -> Result<&'s Arc<Container>, EngineError> {
+        let rules = &subject.rules;
+        subject.container(match *self {
+            Walk::Keys { link } | Walk::Targets { link, .. } => &rules.links[link].link.to.container,
+            Walk::Referrers { link, .. } => &rules.links[link].link.from.container,
+            Walk::Pages { window } => &rules.windows[window].window.pages.container,
+            Walk::Windowed { window } => &rules.windows[window].window.container,
+        })
+    }
+}
+
+impl Round {
+    pub fn has(self, target: TargetHash) -> bool {
+        u64::from(target.0[0]) % self.count == self.number
+    }
+}
+
+/// Names of the declarations to look at, in the order of the model.
+fn wanted(subject: &Subject, options: &SurveyOptions) -> Result<Vec<String>, EngineError> {
+    let all: Vec<String> = subject.rules.model.declarations().map(str::to_owned).collect();
+    let Some(asked) = &options.declarations else { return Ok(all) };
+    if let Some(unknown) = asked.iter().find(|name| !all.contains(name)) {
+        let message = format!("There is no declaration '{unknown}' in the model.");
+        return Err(EngineError::BadRequest { message });
+    }
+    Ok(all.into_iter().filter(|name| asked.contains(name)).collect())
+}
+
+fn walks(subject: &Subject, report: &Report) -> Result<VecDeque<Walk>, EngineError> {
+    let mut walks = VecDeque::new();
+    for (link, own) in subject.rules.links.iter().enumerate() {
+        let rules = &subject.rules;
+        let copies = subject.copies_of(link).into_iter().map(|own| rules.copies[own].copy.name.as_str());
+        let mirrors = subject.mirrors_of(link).into_iter().map(|own| rules.mirrors[own].mirror.name.as_str());
+        let rollups = subject.rollups_of(link).into_iter().map(|own| rules.rollups[own].rollup.name.as_str());
+        let of_targets = mirrors.chain(rollups).any(|name| report.wants(name));
+        if !of_targets && !report.wants(&own.link.name) && !copies.into_iter().any(|name| report.wants(name))
+        {
+            continue;
+        }
+        if own.link.has_key_index() {
+            walks.push_back(Walk::Keys { link });
+        }
+        let referrers = subject.container(&own.link.from.container)?.usage().0;
+        let count = if of_targets { (1 + referrers / REFERRERS_PER_ROUND).min(256) } else { 1 };
+        for number in 0..count {
+            let round = Round { number, count };
+            walks.push_back(Walk::Referrers { link, round });
+            if of_targets {
+                walks.push_back(Walk::Targets { link, round });
+            }
+        }
+    }
+    for (window, own) in subject.rules.windows.iter().enumerate() {
+        if report.wants(&own.window.name) {
+            walks.extend([Walk::Pages { window }, Walk::Windowed { window }]);
+        }
+    }
+    Ok(walks)
+}
+
+/// What fan-out jobs have still to do, as the snapshot has it.
+fn pending_targets(
+    snapshot: &dyn Snapshot,
+    subject: &Subject,
+) -> Result<HashSet<(u32, TargetHash)>, EngineError> {
+    let mut pending = HashSet::new();
+    for (link, rules) in subject.rules.links.iter().enumerate() {
+        let Some(declaration) = subject.link_number(link) else { continue };
+        let container = subject.container(&rules.link.to.container)?.number;
+        let rows = DeclarationKeys { container, declaration };
+        for_each_row(snapshot, LOOKUPS, &rows.fan_outs(), |key, _| {
+            let hash = key.last_chunk().ok_or_else(|| corrupt("row of a fan-out"))?;
+            pending.insert((declaration, TargetHash(*hash)));
+            Ok(())
+        })?;
+    }
+    Ok(pending)
+}

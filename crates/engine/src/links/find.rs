@@ -1,0 +1,89 @@
+//! From a reference to its target.
+
+use quire_model::{LinkRules, TargetKey};
+use quire_storage::Snapshot;
+
+use super::TargetHash;
+use crate::api::{EngineError, corrupt};
+use crate::catalog::Container;
+use crate::items::logical_partition::{LogicalPartition, Stored};
+use crate::items::visibility::Moment;
+use crate::store::keys::{self, DeclarationKeys, LOOKUPS};
+
+/// A link, and where its targets are.
+#[derive(Clone, Copy)]
+pub(crate) struct TargetRoute<'a> {
+    pub link: &'a LinkRules,
+    /// Number of the link.
+    pub declaration: u32,
+    /// Of the targets.
+    pub container: &'a Container,
+}
+
+/// The item that a reference names.
+pub(crate) struct FoundTarget<'a> {
+    pub home: LogicalPartition<'a>,
+    pub id_key: Vec<u8>,
+    pub stored: Stored,
+    /// Nobody sees it any more: for clients it is no target.
+    pub is_gone: bool,
+}
+
+impl<'a> TargetRoute<'a> {
+    pub fn rows(&self) -> DeclarationKeys {
+        DeclarationKeys { container: self.container.number, declaration: self.declaration }
+    }
+
+    /// The logical partition and id row of what a reference names, where the link says both. `None`: it is found by its key,
+    /// or no item can be there.
+    pub fn place_of(&self, target: &TargetKey) -> Option<(LogicalPartition<'a>, Vec<u8>)> {
+        let partition_key = target.partition_key.clone().filter(|_| !self.link.link.has_key_index())?;
+        // A key that no item can have: too long, or a value of a kind that keys are not.
+        let home = LogicalPartition::of(self.container, partition_key).ok()?;
+        let id_key = home.id_key(&target.value);
+        Some((home, id_key))
+    }
+}
+
+/// The item that a reference names, visible or not. `moment` was asked before the snapshot.
+pub(crate) fn find_target<'a>(
+    snapshot: &dyn Snapshot,
+    route: TargetRoute<'a>,
+    target: &TargetKey,
+    moment: &Moment,
+) -> Result<Option<FoundTarget<'a>>, EngineError> {
+    if route.link.link.has_key_index() {
+        return find_by_key(snapshot, route, target, moment);
+    }
+    let Some((home, id_key)) = route.place_of(target) else { return Ok(None) };
+    let Some(stored) = home.find(snapshot, &id_key)? else { return Ok(None) };
+    let (_, row) = stored.parse()?;
+    // Hashes of partition keys collide.
+    if !home.has(&row)? {
+        return Ok(None);
+    }
+    let is_gone = route.container.is_gone(&row, moment);
+    Ok(Some(FoundTarget { home, id_key, stored, is_gone }))
+}
+
+fn find_by_key<'a>(
+    snapshot: &dyn Snapshot,
+    route: TargetRoute<'a>,
+    target: &TargetKey,
+    moment: &Moment,
+) -> Result<Option<FoundTarget<'a>>, EngineError> {
+    let key = route.rows().link_key(&TargetHash::of(target).0);
+    let Some(rid) = snapshot.get(LOOKUPS, &key)? else { return Ok(None) };
+    let rid = keys::number(&rid).ok_or_else(|| corrupt("row of a link's key"))?;
+    let bytes = snapshot.get(keys::ITEMS, &keys::item(route.container.number, rid))?;
+    let stored = Stored { rid, bytes: bytes.ok_or_else(|| corrupt("row of a link's key without an item"))? };
+    let (_, row) = stored.parse()?;
+    let partition_key = row.partition_key()?;
+    if route.link.target_key(row.node()?, &partition_key).as_ref() != Some(target) {
+        return Ok(None);
+    }
+    let home = LogicalPartition::of(route.container, partition_key)?;
+    let id_key = home.id_key(row.id()?);
+    let is_gone = route.container.is_gone(&row, moment);
+    Ok(Some(FoundTarget { home, id_key, stored, is_gone }))
+}

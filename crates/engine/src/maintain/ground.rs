@@ -1,0 +1,153 @@
+//! What a unit is made on: the containers of the model, the rules of their writes, and one snapshot.
+
+use std::sync::Arc;
+
+use quire_model::LinkRules;
+use quire_storage::Snapshot;
+
+use crate::api::EngineError;
+use crate::catalog::Container;
+use crate::items::visibility::Moment;
+use crate::links::{Referrers, TargetRoute};
+use crate::model::{ContainerModel, DatabaseModel, Declaration};
+use crate::partition::Partition;
+use crate::partition::write_rules::WriteRules;
+use crate::runtime::Shared;
+use crate::store::keys::DeclarationKeys;
+
+pub(crate) struct Ground<'a> {
+    pub shared: &'a Shared,
+    pub model: Arc<DatabaseModel>,
+    pub sites: Vec<Site<'a>>,
+    pub snapshot: Box<dyn Snapshot>,
+    /// By link: the sites of its referrers and of its targets.
+    ends: Vec<(usize, usize)>,
+}
+
+/// A container, and what a write in it depends on.
+pub(crate) struct Site<'a> {
+    pub container: &'a Container,
+    pub rules: Arc<WriteRules>,
+    pub moment: Moment,
+    /// By partition, in the order of the container's.
+    generations: Vec<u64>,
+}
+
+/// The containers of a model as they are now.
+pub(crate) fn siblings(
+    container: &Container,
+    model: &DatabaseModel,
+) -> Result<Vec<Arc<Container>>, EngineError> {
+    let sibling = |number: &u32| container.sibling(*number).ok_or(EngineError::Overloaded);
+    model.containers.values().map(sibling).collect()
+}
+
+impl<'a> Ground<'a> {
+    /// `own` are containers that the caller has open, `others` all of the model. `None`: the model is just being replaced.
+    ///
+    /// To be taken under the locks: then no commit that concerns what is locked is under way, and none of them has an unknown
+    /// outcome.
+    pub fn take(
+        shared: &'a Shared,
+        own: &[&'a Container],
+        others: &'a [Arc<Container>],
+    ) -> Result<Option<Ground<'a>>, EngineError> {
+        let is_other = |other: &&'a Container| own.iter().all(|own| own.number != other.number);
+        let others = others.iter().map(|other| &**other).filter(is_other);
+        let containers: Vec<&'a Container> = own.iter().copied().chain(others).collect();
+        if let Some(first) = containers.first() {
+            first.partitions.commit_queue().settle()?;
+        }
+        let sites = containers.into_iter().map(|container| Site::of(shared, container));
+        let sites: Vec<Site<'a>> = sites.collect::<Result<_, EngineError>>()?;
+        let snapshot = shared.storage.snapshot()?;
+        sites.iter().try_for_each(|site| site.container.check_open())?;
+        let Some(model) =
+            sites.iter().find_map(|site| Some(Arc::clone(&site.rules.model.as_ref()?.database)))
+        else {
+            return Ok(None);
+        };
+        let is_of_model = |site: &Site<'_>| match &site.rules.model {
+            Some(own) => Arc::ptr_eq(&own.database, &model),
+            None => !model.names(site.container.number),
+        };
+        let Some(ends) = ends(&model, &sites).filter(|_| sites.iter().all(is_of_model)) else {
+            return Ok(None);
+        };
+        Ok(Some(Ground { shared, model, sites, snapshot, ends }))
+    }
+
+    pub fn link(&self, link: usize) -> &LinkRules {
+        &self.model.rules.links[link]
+    }
+
+    pub fn link_declaration(&self, link: usize) -> &Declaration {
+        &self.model.declarations.links[link]
+    }
+
+    /// Of the referrers of a link.
+    pub fn referrer_site(&self, link: usize) -> usize {
+        self.ends[link].0
+    }
+
+    /// Of its targets.
+    pub fn target_site(&self, link: usize) -> usize {
+        self.ends[link].1
+    }
+
+    pub fn route(&self, link: usize) -> TargetRoute<'_> {
+        let declaration = self.link_declaration(link).number;
+        let container = self.sites[self.target_site(link)].container;
+        TargetRoute { link: self.link(link), declaration, container }
+    }
+
+    pub fn referrers<'g>(&'g self, link: usize, target: &'g quire_model::TargetKey) -> Referrers<'g> {
+        let declaration = self.link_declaration(link).number;
+        let container = self.sites[self.referrer_site(link)].container;
+        Referrers { link: self.link(link), declaration, container, target }
+    }
+
+    /// Rows of a declaration in the container of a link's referrers.
+    pub fn referrer_rows(&self, link: usize, declaration: &Declaration) -> DeclarationKeys {
+        let container = self.sites[self.referrer_site(link)].container.number;
+        DeclarationKeys { container, declaration: declaration.number }
+    }
+}
+
+impl<'a> Site<'a> {
+    fn of(shared: &Shared, container: &'a Container) -> Result<Site<'a>, EngineError> {
+        let partitions = container.partitions.all();
+        partitions.iter().try_for_each(|partition| partition.sequencer.ensure_settled())?;
+        let generations = partitions.iter().map(|partition| partition.sequencer.generation()).collect();
+        let rules = container.partitions.write_rules();
+        Ok(Site { container, rules, moment: container.moment(shared), generations })
+    }
+
+    /// `None`: no model names the container.
+    pub fn model(&self) -> Option<&ContainerModel> {
+        self.rules.model.as_deref()
+    }
+
+    /// Of one of its partitions, noted before the rules and the snapshot.
+    pub fn generation(&self, partition: &Partition) -> u64 {
+        let partitions = self.container.partitions.all();
+        let at = partitions.iter().position(|other| std::ptr::eq(&**other, partition));
+        at.and_then(|at| self.generations.get(at).copied()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Rows of a declaration in the container of a link's targets.
+pub(super) fn target_rows(model: &DatabaseModel, link: usize, declaration: &Declaration) -> DeclarationKeys {
+    let name = &model.rules.links[link].link.to.container;
+    let container = model.containers.get(name).copied().unwrap_or_default();
+    DeclarationKeys { container, declaration: declaration.number }
+}
+
+fn ends(model: &DatabaseModel, sites: &[Site<'_>]) -> Option<Vec<(usize, usize)>> {
+    let site = |name: &str| {
+        let number = *model.containers.get(name)?;
+        sites.iter().position(|site| site.container.number == number)
+    };
+    let ends = |rules: &LinkRules| Some((site(&rules.link.from.container)?, site(&rules.link.to.container)?));
+    model.rules.links.iter().map(ends).collect()
+}

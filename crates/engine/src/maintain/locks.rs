@@ -1,0 +1,80 @@
+//! What a unit has to hold, as one set.
+
+use quire_model::{Integrity, ModelRules, OnDelete, TargetKey};
+
+use super::Unit;
+use crate::api::EngineError;
+use crate::items::logical_partition::LogicalPartition;
+use crate::links::{TargetHash, TargetRoute};
+use crate::runtime::locks::{LockSet, LockTable, Mode, Protects};
+
+impl Unit<'_> {
+    pub fn locks(&self) -> Result<LockSet, EngineError> {
+        let mut set = LockSet::default();
+        for slot in &self.slots {
+            let (table, container) = (&self.ground.shared.locks, slot.home.container.number);
+            slot.home.add_lock(table, &mut set, Mode::Shared);
+            let before = slot.before.iter().map(|before| &before.id_key);
+            for id_key in before.chain(slot.after.iter().map(|after| &after.id_key)) {
+                table.add(&mut set, container, Protects::Item(id_key), Mode::Exclusive);
+            }
+            for own in slot.keys_before.iter().chain(&slot.keys_after) {
+                if self.ground.link(own.link).link.has_key_index() {
+                    let declaration = self.ground.link_declaration(own.link).number;
+                    let what = Protects::LinkTarget(declaration, &own.hash.0);
+                    table.add(&mut set, container, what, Mode::Exclusive);
+                }
+            }
+            for (link, references) in slot.references_before.iter().chain(&slot.references_after) {
+                for reference in references {
+                    self.lock_target(&mut set, *link, &reference.target)?;
+                }
+            }
+        }
+        Ok(set)
+    }
+
+    fn lock_target(&self, set: &mut LockSet, link: usize, target: &TargetKey) -> Result<(), EngineError> {
+        if !needs_target(&self.ground.model.rules, link) {
+            return Ok(());
+        }
+        let table = &self.ground.shared.locks;
+        lock_named_target(table, set, self.ground.route(link), target);
+        if self.ground.link(link).link.has_key_index()
+            && let Some(found) = self.stored_target(link, target)?
+        {
+            lock_item(table, set, &found.home, &found.id_key);
+        }
+        Ok(())
+    }
+}
+
+/// Locks a target by what a reference says of it.
+pub(super) fn lock_named_target(
+    table: &LockTable,
+    set: &mut LockSet,
+    route: TargetRoute<'_>,
+    target: &TargetKey,
+) {
+    if route.link.link.has_key_index() {
+        let what = Protects::LinkTarget(route.declaration, &TargetHash::of(target).0);
+        table.add(set, route.container.number, what, Mode::Shared);
+    } else if let Some((home, id_key)) = route.place_of(target) {
+        lock_item(table, set, &home, &id_key);
+    }
+}
+
+fn lock_item(table: &LockTable, set: &mut LockSet, home: &LogicalPartition<'_>, id_key: &[u8]) {
+    home.add_lock(table, set, Mode::Shared);
+    table.add(set, home.container.number, Protects::Item(id_key), Mode::Shared);
+}
+
+/// Whether anything depends on the targets of a link.
+pub(super) fn needs_target(rules: &ModelRules, link: usize) -> bool {
+    let own = &rules.links[link].link;
+    own.integrity == Integrity::Enforced
+        || own.on_delete != OnDelete::Allow
+        || rules.copies.iter().any(|copy| copy.link == link)
+        || rules.mirrors.iter().any(|mirror| mirror.link == link)
+        || rules.rollups.iter().any(|rollup| rollup.link == link)
+}

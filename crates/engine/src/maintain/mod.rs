@@ -1,0 +1,38 @@
+//! What a write of an item in a modelled container changes beside it, in the same commit.
+//!
+//! Every path by which such items change ends in a [`Unit`]: a list of items as they are stored and as they are to be. It is
+//! expanded to its consequences (`expand`): items that go by `cascade`, references that go by `remove`, copies of what changed.
+//! Then come the differences that its referrers make to totals and mirrors (`contributions`), the owned values of all its items
+//! (`settle`), what can refuse it (`check`), and the rows of one commit (`rows`).
+//!
+//! Targets that the unit does not write itself get their totals and new versions from whoever leads the next commit of the
+//! database (`targets`): one version for all writes of that commit.
+//!
+//! Locks (`locks`): every item of the unit exclusively, every target of their references shared, as one set. What has to be locked
+//! is known when the unit is expanded; if that is more than is held, everything is let go and taken anew.
+//!
+//! Invariants: all consequences of a write are in its commit, or in it is the row of the job that makes them; totals of a target
+//! change only under its lock, exclusively by a unit or shared through the leader; a declaration that is being built counts
+//! every item once (the marks of `keys::DeclarationKeys::built`).
+
+mod check; // what can refuse a unit
+mod contributions; // what items add to their targets
+mod expand; // consequences of changes, to a fixed point
+pub(crate) mod fan_out; // rows and payload of jobs that rewrite many referrers
+mod ground; // what a unit is made on
+mod locks; // what a unit has to hold
+pub(crate) mod remove; // items that nobody sees any more
+mod rows; // from a unit to the rows of its commit
+mod settle; // owned values of the items of a unit
+mod slot; // one item of a unit
+mod targets; // targets that several writes of a commit change
+#[cfg(test)]
+mod tests;
+mod unit; // items that change together
+pub(crate) mod visit; // items that jobs visit
+pub(crate) mod write; // single writes
+
+pub(crate) use check::check_key_delete;
+pub(crate) use ground::{Ground, siblings};
+pub(crate) use slot::{After, Before};
+pub(crate) use unit::Unit;

@@ -1,0 +1,358 @@
+//! From a unit to the rows of its commit.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use quire_model::IfMatch;
+use quire_storage::{Op, Snapshot};
+
+use super::Unit;
+use super::contributions::{TargetDifference, counted};
+use super::ground::target_rows;
+use super::slot::Slot;
+use super::targets::TargetDifferences;
+use crate::api::{EngineError, charge};
+use crate::indexes::IndexId;
+use crate::items::prepare::{Indexed, NewVersion, Rows};
+use crate::jobs::PreparedJob;
+use crate::links::{extreme_ops, link_rows, mirror_value_bytes, read_totals, referrer_order, totals_op};
+use crate::model::DatabaseModel;
+use crate::partition::sequencer::{CommitQueue, Differences, Prepared, Refused, Sequencer, Work, Written};
+use crate::runtime::Shared;
+use crate::store::keys::{self, LOOKUPS, LinkKeys};
+
+/// For each row of a link's index.
+const CHARGE_PER_LINK_ROW: f64 = 0.35;
+
+/// A unit, ready to be committed.
+pub(crate) struct UnitCommit {
+    /// One for each partition.
+    writes: Vec<(Arc<Sequencer>, Prepared)>,
+    /// By slot: its write, and the ordinal of its new version there.
+    placed: Vec<Option<(usize, Option<usize>)>>,
+    differences: Option<TargetDifferences>,
+    jobs: Vec<PreparedJob>,
+    charge: f64,
+}
+
+/// A unit that is durable and visible.
+pub(crate) struct UnitDone {
+    written: Vec<Written>,
+    placed: Vec<Option<(usize, Option<usize>)>>,
+    /// Of everything but the items that clients wrote.
+    pub charge: f64,
+}
+
+impl UnitDone {
+    /// The write of a slot, and the ordinal of its new version, if it has one.
+    pub fn write_of(&self, slot: usize) -> Option<(Written, Option<u16>)> {
+        let (write, ordinal) = (*self.placed.get(slot)?)?;
+        Some((*self.written.get(write)?, ordinal.map(|ordinal| ordinal as u16)))
+    }
+}
+
+impl UnitCommit {
+    /// Blocks until it is durable and visible, or certainly not going to be (except after `Overloaded`).
+    pub fn submit(self, shared: &Shared, queue: &CommitQueue) -> Result<UnitDone, Refused> {
+        let UnitCommit { mut writes, placed, differences, jobs, mut charge } = self;
+        let sent = if writes.len() == 1 && differences.is_none() {
+            let only = writes.pop().map(|(sequencer, prepared)| sequencer.submit(prepared));
+            only.transpose().map(|written| written.into_iter().collect())
+        } else {
+            let writes =
+                writes.into_iter().map(|(sequencer, prepared)| (sequencer, vec![prepared])).collect();
+            let differences = differences.map(|own| Box::new(own) as Box<dyn Differences>);
+            queue.submit(shared, Work { writes, differences }).map(|done| {
+                charge += done.charge;
+                done.written
+            })
+        };
+        match sent {
+            Ok(written) => {
+                jobs.into_iter().for_each(|job| shared.jobs.add(job));
+                Ok(UnitDone { written, placed, charge })
+            }
+            Err(refused) => {
+                if !jobs.is_empty() && matches!(refused, Refused::Failed(_)) {
+                    shared.jobs.doubt();
+                }
+                Err(refused)
+            }
+        }
+    }
+}
+
+impl Unit<'_> {
+    /// After everything was settled and checked.
+    pub fn into_commit(self) -> Result<UnitCommit, EngineError> {
+        self.commit_with(false, Vec::new())
+    }
+
+    /// The same of items that a job visits, with further rows. `counts`: items that are not written count from now on for what is
+    /// being built. `None`: there is nothing to commit, and the further rows are not written either.
+    pub(super) fn into_visit(self, counts: bool, also: Vec<Op>) -> Result<Option<UnitCommit>, EngineError> {
+        let commit = self.commit_with(counts, also)?;
+        let is_something = !commit.writes.is_empty() || commit.differences.is_some();
+        Ok(is_something.then_some(commit))
+    }
+
+    fn commit_with(self, counts: bool, also: Vec<Op>) -> Result<UnitCommit, EngineError> {
+        let ids: HashSet<&[u8]> = self.ids_after();
+        let (mut writes, mut placed) = (Vec::<(Arc<Sequencer>, Prepared)>::new(), Vec::new());
+        let mut charge = self.charge;
+        for slot in &self.slots {
+            if !slot.is_written() {
+                placed.push(None);
+                if counts {
+                    self.add_counted(slot, &mut writes)?;
+                }
+                continue;
+            }
+            let (mut prepared, cost) = self.prepare(slot, &ids)?;
+            charge += if slot.is_client { 0.0 } else { cost };
+            charge += CHARGE_PER_LINK_ROW * self.add_link_rows(slot, &mut prepared.ops)? as f64;
+            self.add_link_keys(slot, &mut prepared.ops)?;
+            self.add_marks(slot, &mut prepared.ops);
+            let sequencer = &slot.home.place.partition.sequencer;
+            let at = writes.iter().position(|(other, _)| Arc::ptr_eq(other, sequencer));
+            let at = at.unwrap_or(writes.len());
+            if at == writes.len() {
+                placed.push(Some((at, slot.after.as_ref().map(|_| 0))));
+                writes.push((Arc::clone(sequencer), prepared));
+            } else {
+                placed.push(Some((at, slot.after.as_ref().map(|_| writes[at].1.puts.len()))));
+                writes[at].1.merge(prepared);
+            }
+        }
+        for (slot, placed) in self.slots.iter().zip(&placed) {
+            let name = (slot.home.container.number, slot.home.place.partition.layout.id);
+            let asked = self.asked_ts.iter().filter(|(own, _)| *own == name).map(|(_, ts)| *ts).max();
+            if let Some((at, _)) = placed {
+                writes[*at].1.asked_ts = asked;
+            }
+        }
+        let (ops, jobs) = self.other_ops()?;
+        let differences = self.differences()?;
+        if let (true, Some(slot)) = (writes.is_empty() && differences.is_some(), self.slots.first()) {
+            let partition = slot.home.place.partition;
+            let generation = self.ground.sites[slot.site].generation(partition);
+            writes.push((Arc::clone(&partition.sequencer), Prepared::upkeep(generation, Vec::new())));
+        }
+        if let Some((_, first)) = writes.first_mut() {
+            first.ops.extend(ops.into_iter().chain(also));
+        }
+        Ok(UnitCommit { writes, placed, differences, jobs, charge })
+    }
+
+    /// The rows of an item that stays as it is, for what is being built.
+    fn add_counted(
+        &self,
+        slot: &Slot<'_>,
+        writes: &mut Vec<(Arc<Sequencer>, Prepared)>,
+    ) -> Result<(), EngineError> {
+        let mut ops = Vec::new();
+        self.add_link_rows(slot, &mut ops)?;
+        self.add_link_keys(slot, &mut ops)?;
+        self.add_marks(slot, &mut ops);
+        let partition = slot.home.place.partition;
+        let generation = self.ground.sites[slot.site].generation(partition);
+        let prepared = Prepared::upkeep(generation, ops);
+        match writes.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &partition.sequencer)) {
+            Some((_, own)) => own.merge(prepared),
+            None => writes.push((Arc::clone(&partition.sequencer), prepared)),
+        }
+        Ok(())
+    }
+
+    /// Ids that items have when the unit is done, by their rows' keys.
+    fn ids_after(&self) -> HashSet<&[u8]> {
+        let written = self.slots.iter().filter(|slot| slot.is_written());
+        written.filter_map(|slot| Some(slot.after.as_ref()?.id_key.as_slice())).collect()
+    }
+
+    /// The rows of one item, and what its write costs.
+    fn prepare(&self, slot: &Slot<'_>, ids: &HashSet<&[u8]>) -> Result<(Prepared, f64), EngineError> {
+        let site = &self.ground.sites[slot.site];
+        let generation = site.generation(slot.home.place.partition);
+        let mut rows = Rows::new(self.ground.shared, &slot.home, generation, Arc::clone(&site.rules));
+        let before = match &slot.before {
+            Some(before) => Some((before, before.row()?)),
+            None => None,
+        };
+        let Some(after) = &slot.after else {
+            let Some((before, row)) = before else { return Ok((rows.finish(), 0.0)) };
+            let values = match ids.contains(before.id_key.as_slice()) {
+                true => rows.bury(slot.rid, &row)?, // its id row is overwritten
+                false => rows.delete(slot.rid, &row, &before.id_key)?,
+            };
+            return Ok((rows.finish(), charge::write(row.json_bytes as usize, values)));
+        };
+        let indexed = Indexed::new(&site.rules.indexes, after.directive, after.body.item.root(), slot.rid);
+        let cost = charge::replace(after.body.json_bytes as usize, indexed.values);
+        let version = NewVersion {
+            id_key: &after.id_key,
+            body: &after.body,
+            tuples: &after.tuples,
+            indexed,
+            own_etag: after.own_etag,
+            maintained: slot.maintained(self.ground.model.model().if_match == IfMatch::Client)?,
+        };
+        match before {
+            None => rows.create(slot.rid, version)?,
+            Some((before, row)) if before.id_key == after.id_key => rows.replace(slot.rid, &row, version)?,
+            Some((before, row)) => {
+                if !ids.contains(before.id_key.as_slice()) {
+                    rows.remove_id(&before.id_key);
+                }
+                rows.rename(slot.rid, &row, version)?;
+            }
+        }
+        Ok((rows.finish(), cost))
+    }
+
+    /// How many rows of links' indexes change.
+    fn add_link_rows(&self, slot: &Slot<'_>, ops: &mut Vec<Op>) -> Result<usize, EngineError> {
+        let Some(model) = self.ground.sites[slot.site].model() else { return Ok(0) };
+        let mut count = 0;
+        for link in &model.links_from {
+            let declaration = self.ground.link_declaration(*link);
+            if !declaration.state.keeps_rows() {
+                continue;
+            }
+            let is_counted = counted(self.ground, slot, *link, declaration)?.is_some();
+            let old = slot.before.as_ref().filter(|_| is_counted);
+            let old = match old {
+                Some(before) => rows_of(slot, before.row()?.id()?, *link, &slot.references_before),
+                None => Vec::new(),
+            };
+            let new = slot
+                .after
+                .as_ref()
+                .map_or(Vec::new(), |after| rows_of(slot, &after.body.id, *link, &slot.references_after));
+            let added: Vec<Vec<u8>> = new.iter().filter(|row| !old.contains(row)).cloned().collect();
+            let removed: Vec<Vec<u8>> = old.iter().filter(|row| !new.contains(row)).cloned().collect();
+            if added.is_empty() && removed.is_empty() {
+                continue;
+            }
+            count += added.len() + removed.len();
+            let index = IndexId::of_link(declaration.number).0;
+            ops.push(
+                LinkKeys { container: slot.home.container.number, index }.rows(slot.rid, &added, &removed),
+            );
+        }
+        Ok(count)
+    }
+
+    /// Keys by which links find the item.
+    fn add_link_keys(&self, slot: &Slot<'_>, ops: &mut Vec<Op>) -> Result<(), EngineError> {
+        for own in slot.keys_before.iter().filter(|own| !slot.keys_after.contains(own)) {
+            let is_free = self.provider(own.link, own.hash).is_none();
+            if is_free && self.ground.link(own.link).link.has_key_index() {
+                let key = self.ground.route(own.link).rows().link_key(&own.hash.0);
+                let holder = self.ground.snapshot.get(LOOKUPS, &key)?;
+                if holder.as_deref().and_then(keys::number) == Some(slot.rid) {
+                    ops.push(Op::Delete { space: LOOKUPS, key });
+                }
+            }
+        }
+        for own in &slot.keys_after {
+            let is_new = !slot.keys_before.contains(own);
+            let is_built = self.ground.link_declaration(own.link).state.is_active();
+            if (is_new || !is_built) && self.ground.link(own.link).link.has_key_index() {
+                let key = self.ground.route(own.link).rows().link_key(&own.hash.0);
+                ops.push(Op::Put { space: LOOKUPS, key, value: keys::number_value(slot.rid) });
+            }
+        }
+        Ok(())
+    }
+
+    /// From now on the item counts for what is being built, or there is none any more.
+    fn add_marks(&self, slot: &Slot<'_>, ops: &mut Vec<Op>) {
+        let Some(model) = self.ground.sites[slot.site].model() else { return };
+        let (rules, declarations) = (&self.ground.model.rules, &self.ground.model.declarations);
+        let links = model.links_from.iter().map(|link| (*link, &declarations.links[*link]));
+        let rollups =
+            model.rollups_of.iter().map(|own| (rules.rollups[*own].link, &declarations.rollups[*own]));
+        let mirrors =
+            model.mirrors_of.iter().map(|own| (rules.mirrors[*own].link, &declarations.mirrors[*own]));
+        let all = links.chain(rollups).chain(mirrors);
+        for (link, declaration) in all.filter(|(_, declaration)| declaration.state.is_counting()) {
+            let key = self.ground.referrer_rows(link, declaration).built(slot.rid);
+            ops.push(match slot.after {
+                Some(_) => Op::Put { space: LOOKUPS, key, value: Vec::new() },
+                None => Op::Delete { space: LOOKUPS, key },
+            });
+        }
+    }
+
+    /// Totals and mirrors of targets that the unit holds alone, and what is left to jobs.
+    fn other_ops(&self) -> Result<(Vec<Op>, Vec<PreparedJob>), EngineError> {
+        let (mut ops, jobs) = self.fan_out_ops()?;
+        for target in self.contributions.targets.iter().filter(|target| self.is_own(target)) {
+            ops.extend(difference_ops(&self.ground.model, &*self.ground.snapshot, target)?);
+        }
+        Ok((ops, jobs))
+    }
+
+    /// Whether the unit holds a target alone.
+    fn is_own(&self, target: &TargetDifference) -> bool {
+        self.provider(target.link, target.hash).is_some() || self.holder(target.link, target.hash).is_some()
+    }
+
+    /// What is left to whoever leads the commit.
+    fn differences(&self) -> Result<Option<TargetDifferences>, EngineError> {
+        let others = self.contributions.targets.iter().filter(|target| !self.is_own(target));
+        let mut differences: Option<TargetDifferences> = None;
+        for target in others {
+            let own = differences.get_or_insert_with(|| TargetDifferences::new(&self.ground.model));
+            let found = self.stored_target(target.link, &target.key)?;
+            let container = self.ground.sites[self.ground.target_site(target.link)].container;
+            own.add(target.clone(), container, found.as_ref())?;
+        }
+        self.check_size(differences.as_ref().map_or((0, 0), TargetDifferences::items))?;
+        Ok(differences)
+    }
+}
+
+fn rows_of(
+    slot: &Slot<'_>,
+    id: &str,
+    link: usize,
+    references: &[(usize, Vec<quire_model::Reference>)],
+) -> Vec<Vec<u8>> {
+    let Some((_, references)) = references.iter().find(|(own, _)| *own == link) else { return Vec::new() };
+    link_rows(references, &referrer_order(id, &slot.home.place.key))
+}
+
+/// The rows of a target's totals, extremes and mirrors when a difference is made.
+pub(super) fn difference_ops(
+    model: &DatabaseModel,
+    snapshot: &dyn Snapshot,
+    target: &TargetDifference,
+) -> Result<Vec<Op>, EngineError> {
+    let mut ops = Vec::new();
+    for (number, change) in &target.rollups {
+        let rows = target_rows(model, target.link, &model.declarations.rollups[*number]);
+        match model.rules.rollups[*number].rollup.op {
+            quire_model::Operation::Min | quire_model::Operation::Max => {
+                ops.extend(extreme_ops(snapshot, rows, target.hash, &change.keys)?);
+            }
+            _ => {
+                let mut totals = read_totals(snapshot, rows, target.hash)?;
+                totals.apply(change);
+                ops.push(totals_op(rows, target.hash, &totals));
+            }
+        }
+    }
+    for (number, change) in &target.mirrors {
+        let rows = target_rows(model, target.link, &model.declarations.mirrors[*number]);
+        for (place, value) in change {
+            let (space, key) = (LOOKUPS, rows.mirror(&target.hash.0, place));
+            ops.push(match value {
+                Some(value) => Op::Put { space, key, value: mirror_value_bytes(value) },
+                None => Op::Delete { space, key },
+            });
+        }
+    }
+    Ok(ops)
+}

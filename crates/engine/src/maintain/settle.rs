@@ -1,0 +1,244 @@
+//! Owned values of the items of a unit: what declarations make of them, whatever a client sent.
+
+use std::collections::HashMap;
+
+use quire_model::{ItemError, OnWrite, OwnedValue, Placed, SizeLimit, TargetKey, settle};
+use quire_storage::Snapshot;
+use quire_value::{Item, Node, Value};
+
+use super::contributions::TargetDifference;
+use super::ground::target_rows;
+use super::slot::Slot;
+use super::unit::Target;
+use super::{After, Unit};
+use crate::api::{EngineError, charge};
+use crate::items::body::{Body, ITEM_BYTES_MAX};
+use crate::links::{End, ExtremeChange, TargetHash, extreme, mirror_values, read_totals};
+use crate::model::{DatabaseModel, DeclarationState};
+
+impl Unit<'_> {
+    /// Puts the right values into all new versions. Those that are as they are stored are not written.
+    pub fn settle(&mut self) -> Result<(), EngineError> {
+        for at in 0..self.slots.len() {
+            if self.slots[at].after.is_none() {
+                continue;
+            }
+            self.blame(at);
+            let owned = self.owned_values(at)?;
+            if !owned.is_empty() {
+                self.put_owned(at, &owned)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_owned(&mut self, at: usize, owned: &[OwnedValue]) -> Result<(), EngineError> {
+        let ground = self.ground;
+        let slot = &mut self.slots[at];
+        let Some(after) = slot.after.take() else { return Ok(()) };
+        let stored = match slot.live() {
+            Some(before) => Some(before.node()?.to_value()),
+            None => None,
+        };
+        let mut value = after.body.item.root().to_value();
+        let placed = settle(&mut value, stored.as_ref(), owned)?;
+        let mut changed = placed.iter().zip(owned).filter(|(placed, _)| **placed == Placed::Changed);
+        if !slot.is_client {
+            self.corrected.extend(changed.clone().map(|(_, own)| (at, own.owner.clone())));
+        }
+        let changed = changed.next();
+        slot.after = Some(match changed {
+            None => after,
+            Some((_, owner)) => {
+                slot.is_changed = true;
+                let owners = placed.iter().zip(owned).filter(|(placed, _)| **placed == Placed::Changed);
+                owners.for_each(|(_, own)| slot.note_owner(&own.owner));
+                let container = &ground.sites[slot.site].container.definition.id;
+                let body = body_of(&value, &after.body, &owner.owner, container)?;
+                After { body, ..after }
+            }
+        });
+        Ok(())
+    }
+
+    fn owned_values(&mut self, at: usize) -> Result<Vec<OwnedValue>, EngineError> {
+        let mut owned = Vec::new();
+        let Some(model) = self.ground.sites[self.slots[at].site].model() else { return Ok(owned) };
+        let declarations = &self.ground.model.declarations;
+        let mut add = |slot: &Slot<'_>, state: &DeclarationState, mut values: Vec<OwnedValue>| {
+            // Before it is active nobody is refused, and maintenance never is.
+            if !state.is_active() || !slot.is_client {
+                values.iter_mut().for_each(|value| value.on_write = OnWrite::Correct);
+            }
+            owned.extend(values);
+        };
+        for copy in &model.owned_copies {
+            let state = &declarations.copies[*copy].state;
+            if state.keeps_values() {
+                let values = self.copied(at, *copy)?;
+                add(&self.slots[at], state, values);
+            }
+        }
+        for rollup in &model.owned_rollups {
+            let state = &declarations.rollups[*rollup].state;
+            if state.keeps_values() {
+                add(&self.slots[at], state, vec![self.rolled_up(at, *rollup)?]);
+            }
+        }
+        for mirror in &model.owned_mirrors {
+            let state = &declarations.mirrors[*mirror].state;
+            if !state.keeps_values() {
+                continue;
+            }
+            match self.mirror_value(at, *mirror) {
+                Ok(value) => add(&self.slots[at], state, vec![value]),
+                // A build that is about to fail refuses nobody: the path stays as it is.
+                Err(EngineError::RefusedByModel(_)) if !state.is_active() && self.slots[at].is_client => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(owned)
+    }
+
+    fn copied(&mut self, at: usize, number: usize) -> Result<Vec<OwnedValue>, EngineError> {
+        let rules = &self.ground.model.rules;
+        let copy = &rules.copies[number];
+        let references = self.slots[at].references_after.iter().find(|(link, _)| *link == copy.link);
+        let Some((_, references)) = references else { return Ok(Vec::new()) };
+        let mut targets: HashMap<TargetKey, Option<Target>> = HashMap::new();
+        let mut read = 0.0;
+        for reference in references {
+            if !targets.contains_key(&reference.target) {
+                let target = self.target(copy.link, &reference.target)?;
+                read += read_charge(&target)?;
+                targets.insert(reference.target.clone(), target);
+            }
+        }
+        let mut nodes: HashMap<&TargetKey, Node<'_>> = HashMap::new();
+        for (key, target) in &targets {
+            let Some(target) = target else { continue };
+            nodes.extend(self.node_of(target)?.map(|node| (key, node)));
+        }
+        let values = rules.copied(copy, references, &|reference| nodes.get(&reference.target).copied());
+        drop(nodes);
+        self.charge += read;
+        Ok(values)
+    }
+
+    fn rolled_up(&self, at: usize, number: usize) -> Result<OwnedValue, EngineError> {
+        let link = self.ground.model.rules.rollups[number].link;
+        let key = self.slots[at].keys_after.iter().find(|own| own.link == link);
+        let difference = key.and_then(|own| self.contributions.get(link, own.hash));
+        let hash = key.map(|own| own.hash);
+        rolled_up(&self.ground.model, &*self.ground.snapshot, number, hash, difference)
+    }
+
+    fn mirror_value(&self, at: usize, number: usize) -> Result<OwnedValue, EngineError> {
+        let link = self.ground.model.rules.mirrors[number].link;
+        let key = self.slots[at].keys_after.iter().find(|own| own.link == link);
+        let difference = key.and_then(|own| self.contributions.get(link, own.hash));
+        let hash = key.map(|own| own.hash);
+        let value = mirror_value(&self.ground.model, &*self.ground.snapshot, number, hash, difference)?;
+        let slot = &self.slots[at];
+        value.ok_or_else(|| {
+            let mirror = &self.ground.model.rules.mirrors[number].mirror;
+            let id = slot.after.as_ref().map_or(String::new(), |after| after.body.id.clone());
+            let container = self.ground.sites[slot.site].container.definition.id.clone();
+            let limit = SizeLimit::Elements(mirror.max);
+            ItemError::MaintainedTooLarge { owner: mirror.name.clone(), id, container, limit }.into()
+        })
+    }
+}
+
+fn read_charge(target: &Option<Target>) -> Result<f64, EngineError> {
+    Ok(match target {
+        Some(Target::Stored(bytes)) => {
+            charge::read(crate::store::item_row::Row::trusted(bytes)?.json_bytes as usize)
+        }
+        Some(Target::Slot(_)) | None => charge::REFUSED,
+    })
+}
+
+/// The value of a rollup of a target when a difference is made. Without a hash nothing can refer to the item.
+pub(super) fn rolled_up(
+    model: &DatabaseModel,
+    snapshot: &dyn Snapshot,
+    number: usize,
+    hash: Option<TargetHash>,
+    difference: Option<&TargetDifference>,
+) -> Result<OwnedValue, EngineError> {
+    use quire_model::Operation::{Max, Min};
+    let rules = &model.rules;
+    let rollup = &rules.rollups[number];
+    let rows = target_rows(model, rollup.link, &model.declarations.rollups[number]);
+    let change = difference.and_then(|difference| difference.rollups.get(&number));
+    let end = match rollup.rollup.op {
+        Min => Some(End::First),
+        Max => Some(End::Last),
+        _ => None,
+    };
+    let (mut totals, mut found) = (quire_model::RollupTotals::default(), None);
+    match (hash, end) {
+        (Some(hash), Some(end)) => {
+            let (nothing, keys) = (ExtremeChange::new(), change.map(|change| &change.keys));
+            found = extreme(snapshot, rows, hash, end, keys.unwrap_or(&nothing))?;
+        }
+        (Some(hash), None) => {
+            totals = read_totals(snapshot, rows, hash)?;
+            change.into_iter().for_each(|change| totals.apply(change));
+        }
+        (None, _) => {}
+    }
+    Ok(rules.rolled_up(rollup, &totals, found.as_deref()))
+}
+
+/// The same of a mirror. `None`: it would have more than it may.
+pub(super) fn mirror_value(
+    model: &DatabaseModel,
+    snapshot: &dyn Snapshot,
+    number: usize,
+    hash: Option<TargetHash>,
+    difference: Option<&TargetDifference>,
+) -> Result<Option<OwnedValue>, EngineError> {
+    let rules = &model.rules;
+    let mirror = &rules.mirrors[number];
+    let rows = target_rows(model, mirror.link, &model.declarations.mirrors[number]);
+    let nothing = Default::default();
+    let change = difference.and_then(|difference| difference.mirrors.get(&number)).unwrap_or(&nothing);
+    let count_max = mirror.mirror.max as usize + 1;
+    let values = match hash {
+        Some(hash) => mirror_values(snapshot, rows, hash, change, count_max)?,
+        None => Vec::new(),
+    };
+    Ok(rules.mirror_value(mirror, values))
+}
+
+/// A new version with other owned values.
+pub(super) fn body_of(
+    value: &Value,
+    before: &Body,
+    owner: &str,
+    container: &str,
+) -> Result<Body, EngineError> {
+    let item = Item::from_value(value);
+    let wants_json = !before.json.is_empty();
+    let mut json = Vec::new();
+    if wants_json {
+        item.root().write_json(&mut json);
+    }
+    let bytes = if wants_json { json.len() } else { item.root().json_len() };
+    if bytes > ITEM_BYTES_MAX {
+        return Err(too_large(owner, &before.id, container).into());
+    }
+    let json_bytes = u32::try_from(bytes).expect("at most 2 MB");
+    Ok(Body { item, id: before.id.clone(), ttl: before.ttl, json_bytes, json })
+}
+
+fn too_large(owner: &str, id: &str, container: &str) -> ItemError {
+    ItemError::MaintainedTooLarge {
+        owner: owner.to_owned(),
+        id: id.to_owned(),
+        container: container.to_owned(),
+        limit: SizeLimit::TwoMegabytes,
+    }
+}

@@ -1,0 +1,245 @@
+//! Random models and random writes of all kinds from several threads: what is kept equals a recomputation.
+
+use std::collections::BTreeSet;
+
+use parking_lot::Mutex;
+use quire_model::Database;
+use quire_resource::ContainerDefinition;
+use quire_storage::fault::{FaultStorage, Rates};
+
+use super::generate::{Chance, IDS, KEYS, random_item, random_model};
+use super::paths::operation;
+use super::*;
+use crate::transactions::TransactionVerb;
+use crate::transactions::batch::BatchVerb;
+
+fn model_of(seed: u64) -> String {
+    let definition = |(id, keys): &(&str, &[&str])| {
+        let kind = if keys.len() > 1 { "MultiHash" } else { "Hash" };
+        let body =
+            format!(r#"{{"id":"{id}","partitionKey":{{"paths":{keys:?},"kind":"{kind}","version":2}}}}"#);
+        ContainerDefinition::create(&json(&body)).unwrap()
+    };
+    let containers: Vec<ContainerDefinition> = KEYS.iter().map(definition).collect();
+    random_model(&mut Chance(seed), &Database::new("random", &containers)).to_json()
+}
+
+/// What came of writes.
+#[derive(Default)]
+struct Tally {
+    accepted: usize,
+    refused: BTreeSet<u16>,
+}
+
+impl Tally {
+    fn note<T>(&mut self, result: Result<T, EngineError>) {
+        match result {
+            Ok(_) => self.accepted += 1,
+            Err(EngineError::RefusedByModel(error)) => _ = self.refused.insert(error.status().1),
+            Err(EngineError::ItemNotFound { .. } | EngineError::ItemExists { .. }) => {}
+            Err(EngineError::TransactionConflict | EngineError::Contended) => {}
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+fn step(bench: &Bench, chance: &mut Chance, tally: &mut Tally) {
+    let container = *chance.pick(&["a", "a", "b", "b", "c"]);
+    let body = random_item(chance, container);
+    let key = bench.key_of(container, &body);
+    let header = key.to_header();
+    let id = body.get("id").and_then(Value::as_str).unwrap().to_owned();
+    match chance.below(12) {
+        0..2 => tally.note(bench.delete(container, &id, &header)),
+        2 => tally.note(bench.create(container, &body.to_json())),
+        3 => tally.note(bench.replace(container, &id, &body.to_json())),
+        4 if container != "a" => {
+            let id = *chance.pick(IDS);
+            tally.note(bench.replace(container, id, &body.to_json()));
+        }
+        6 => transact(bench, chance, tally),
+        7 => batch(bench, chance, tally),
+        5 => {
+            let patch =
+                r#"{"operations":[{"op":"set","path":"/n","value":7},{"op":"set","path":"/r8","value":1}]}"#;
+            tally.note(bench.patch(container, &id, &header, patch));
+        }
+        _ => tally.note(bench.upsert(container, &body.to_json())),
+    }
+}
+
+/// Several items of several containers, all or nothing.
+fn transact(bench: &Bench, chance: &mut Chance, tally: &mut Tally) {
+    let count = 1 + chance.below(3);
+    let mut operations = Vec::new();
+    for _ in 0..count {
+        let container = *chance.pick(&["a", "b", "c"]);
+        let body = random_item(chance, container);
+        let id = body.get("id").and_then(Value::as_str).unwrap().to_owned();
+        let key = bench.key_of(container, &body).to_header();
+        let verb = match chance.below(4) {
+            0 => TransactionVerb::Delete { id },
+            _ => TransactionVerb::Upsert,
+        };
+        operations.push((container, verb, key, body.to_json()));
+    }
+    let operations: Vec<_> = operations
+        .iter()
+        .map(|(container, verb, key, body)| (*container, verb.clone(), key.as_str(), body.as_str()))
+        .collect();
+    let results = bench.transact(&operations);
+    let all: Result<Vec<Value>, EngineError> =
+        results.into_iter().filter(|result| !matches!(result, Err(EngineError::FailedDependency))).collect();
+    tally.note(all);
+}
+
+/// Items of one partition key.
+fn batch(bench: &Bench, chance: &mut Chance, tally: &mut Tally) {
+    let first = random_item(chance, "b");
+    let key = bench.key_of("b", &first);
+    let mut operations = Vec::new();
+    for _ in 0..1 + chance.below(4) {
+        let body = random_item(chance, "b");
+        if bench.key_of("b", &body) != key {
+            continue;
+        }
+        let id = body.get("id").and_then(Value::as_str).unwrap().to_owned();
+        operations.push(match chance.below(4) {
+            0 => operation(BatchVerb::Delete { id }, ""),
+            1 => operation(BatchVerb::Replace { id: (*chance.pick(IDS)).to_owned() }, &body.to_json()),
+            _ => operation(BatchVerb::Upsert, &body.to_json()),
+        });
+    }
+    if operations.is_empty() {
+        return;
+    }
+    let results = bench.batch("b", &key.to_header(), &operations);
+    let failed = results.into_iter().map(|result| result.result);
+    let all: Result<Vec<_>, EngineError> =
+        failed.filter(|result| !matches!(result, Err(EngineError::FailedDependency))).collect();
+    tally.note(all);
+}
+
+#[test]
+fn one_writer_after_the_other() {
+    let tally = Mutex::new(Tally::default());
+    for seed in 0..24 {
+        let bench = Bench::new(if seed % 2 == 0 { 1 } else { 5 }, KEYS, &model_of(seed));
+        let mut chance = Chance(seed ^ 0xABCD);
+        for at in 0..50 {
+            step(&bench, &mut chance, &mut tally.lock());
+            bench.check(&format!("seed {seed}, step {at}"));
+        }
+        bench.verify(&format!("seed {seed}"));
+    }
+    let tally = tally.into_inner();
+    assert!(tally.accepted > 400, "{} writes were accepted", tally.accepted);
+    assert_eq!(tally.refused.into_iter().collect::<Vec<_>>(), [6101, 6102, 6103, 6104, 6107]);
+}
+
+#[test]
+fn many_writers_at_once() {
+    for seed in 100..108 {
+        let bench = Bench::new(if seed % 2 == 0 { 1 } else { 5 }, KEYS, &model_of(seed));
+        std::thread::scope(|scope| {
+            for thread in 0..6 {
+                let bench = &bench;
+                scope.spawn(move || {
+                    let (mut chance, mut tally) = (Chance(seed ^ (thread << 32)), Tally::default());
+                    for _ in 0..60 {
+                        step(bench, &mut chance, &mut tally);
+                    }
+                });
+            }
+        });
+        bench.check(&format!("seed {seed}"));
+        bench.verify(&format!("seed {seed}"));
+    }
+}
+
+/// What a restore makes again of the items is what the writes had made.
+#[test]
+fn a_restored_backup_has_all_rows_and_goes_on() {
+    for seed in 200..206 {
+        let mut bench = Bench::new(5, KEYS, &model_of(seed));
+        let (mut chance, mut tally) = (Chance(seed), Tally::default());
+        for _ in 0..60 {
+            step(&bench, &mut chance, &mut tally);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let backup = folder.path().join("backup");
+        bench.engine.backup(&backup).unwrap();
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        crate::restore(&backup, &*storage).unwrap();
+        let options = options(&bench.clock, 5);
+        (bench.engine, bench.storage) = (Engine::open(Arc::clone(&storage), options).unwrap(), storage);
+        bench.check(&format!("seed {seed}, restored"));
+        bench.verify(&format!("seed {seed}, restored"));
+        for _ in 0..40 {
+            step(&bench, &mut chance, &mut tally);
+        }
+        bench.check(&format!("seed {seed}, gone on"));
+        bench.verify(&format!("seed {seed}, gone on"));
+    }
+}
+
+/// Conflicts, failed reads and commits of unknown outcome: whatever was answered, the whole write is there or nothing of it.
+#[test]
+fn on_a_faulty_storage() {
+    let mut failed = 0;
+    for seed in 300..306 {
+        let memory = MemoryStorage::new();
+        let mut bench = Bench::on(Arc::new(memory.reopen()), 5, KEYS, &model_of(seed));
+        let (conflict, busy, unknown_done, unknown_not_done) = (30, 30, 60, 60);
+        let rates =
+            Rates { conflict, busy, unknown_done, unknown_not_done, read_failure: 15, ..Rates::default() };
+        let faulty = Arc::new(FaultStorage::seeded(memory.reopen(), seed, rates));
+        let storage: Arc<dyn Storage> = faulty.clone();
+        bench.engine = loop {
+            if let Ok(engine) = Engine::open(Arc::clone(&storage), options(&bench.clock, 5)) {
+                break engine;
+            }
+        };
+        failed += std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|thread: u64| {
+                    let bench = &bench;
+                    scope.spawn(move || {
+                        let mut chance = Chance(seed ^ (thread << 32));
+                        (0..60).filter(|_| !write_or_fail(bench, &mut chance)).count()
+                    })
+                })
+                .collect();
+            writers.into_iter().map(|writer| writer.join().unwrap()).sum::<usize>()
+        });
+        faulty.stop_faults();
+        // Whatever is in doubt is settled by the next writes.
+        for container in ["a", "b", "c"] {
+            for key in 0..40 {
+                let item = format!(r#"{{"id":"settle{key}","pk":"{key}","t":"{key}","u":"u"}}"#);
+                bench.upsert(container, &item).unwrap();
+            }
+        }
+        bench.check(&format!("seed {seed}"));
+        bench.storage = Arc::new(memory.reopen());
+        bench.verify(&format!("seed {seed}"));
+    }
+    assert!(failed > 0, "no write met a fault");
+}
+
+/// False: nobody can say what became of it.
+fn write_or_fail(bench: &Bench, chance: &mut Chance) -> bool {
+    let container = *chance.pick(&["a", "a", "b", "b", "c"]);
+    let body = random_item(chance, container);
+    let header = bench.key_of(container, &body).to_header();
+    let id = body.get("id").and_then(Value::as_str).unwrap().to_owned();
+    let result = match chance.below(5) {
+        0 => bench.delete(container, &id, &header),
+        _ => bench.upsert(container, &body.to_json()).map(drop),
+    };
+    match result {
+        Err(EngineError::Corrupt { what }) => panic!("{what}"),
+        Err(EngineError::RefusedByModel(_) | EngineError::ItemNotFound { .. }) | Ok(()) => true,
+        Err(_) => false,
+    }
+}

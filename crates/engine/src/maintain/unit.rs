@@ -1,0 +1,225 @@
+//! Items that change together.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use quire_model::TargetKey;
+use quire_value::{Item, Node};
+
+use super::fan_out::FanOut;
+use super::slot::{After, Before, LinkedKey, Slot};
+use super::{Ground, contributions::Contributions};
+use crate::api::{EngineError, corrupt};
+use crate::items::body::Body;
+use crate::items::logical_partition::LogicalPartition;
+use crate::links::{FoundTarget, TargetHash, find_target};
+use crate::store::item_row::Row;
+use quire_resource::ItemTtl;
+
+/// Of stored referrers that one unit rewrites: more of them are left to a job, also where they are few.
+const FAN_OUT_BYTES_MAX: usize = 8 << 20;
+
+pub(crate) struct Unit<'a> {
+    pub ground: &'a Ground<'a>,
+    pub slots: Vec<Slot<'a>>,
+    by_rid: HashMap<(usize, u64), usize>,
+    /// Who has a key of a link, as it is stored and as it is to be.
+    held: HashMap<(usize, TargetHash), usize>,
+    provided: HashMap<(usize, TargetHash), usize>,
+    /// Keys that two items are to have.
+    pub(super) provided_twice: Vec<(usize, usize)>,
+    /// Referrers that may still be rewritten.
+    pub(super) fan_out_left: usize,
+    /// And bytes of them.
+    pub(super) fan_out_bytes_left: usize,
+    /// Those that are left to jobs.
+    pub(super) fan_outs: Vec<FanOut>,
+    /// Targets that may not go while there are referrers.
+    pub(super) restricted: Vec<LinkedKey>,
+    pub(super) contributions: Contributions,
+    /// Of items that no client asked for: whose owned values were put right, and by which declaration.
+    pub(super) corrected: Vec<(usize, String)>,
+    /// `_ts` that was shown before the commit, by container and partition.
+    pub asked_ts: Vec<((u32, u32), i64)>,
+    /// The item of a client that was looked at last: whose refusal a refusal is.
+    blamed: Cell<Option<usize>>,
+    /// Request units for what it read and wrote beside its own items.
+    pub(super) charge: f64,
+}
+
+/// What a reference finds in the state that the unit leaves.
+pub(super) enum Target {
+    /// An item of the unit.
+    Slot(usize),
+    /// The row of another one.
+    Stored(Vec<u8>),
+}
+
+impl<'a> Unit<'a> {
+    /// `fan_out_max` is how many referrers it rewrites itself.
+    pub fn new(ground: &'a Ground<'a>, fan_out_max: usize) -> Unit<'a> {
+        let (slots, by_rid, held, provided, provided_twice) = Default::default();
+        let (fan_outs, restricted, contributions) = Default::default();
+        Unit {
+            ground,
+            slots,
+            by_rid,
+            held,
+            provided,
+            provided_twice,
+            fan_out_left: fan_out_max,
+            fan_out_bytes_left: FAN_OUT_BYTES_MAX,
+            fan_outs,
+            restricted,
+            contributions,
+            corrected: Vec::new(),
+            asked_ts: Vec::new(),
+            blamed: Cell::new(None),
+            charge: 0.0,
+        }
+    }
+
+    /// Adds an item that a client changes.
+    pub fn add_client(
+        &mut self,
+        home: LogicalPartition<'a>,
+        rid: u64,
+        before: Option<Before>,
+        after: Option<After>,
+    ) -> Result<usize, EngineError> {
+        self.add(home, (rid, true), before, after)
+    }
+
+    /// Adds an item that is stored and changes as a consequence. Its new version is the stored one until something changes it.
+    pub(super) fn add_stored(
+        &mut self,
+        site: usize,
+        rid: u64,
+        bytes: Vec<u8>,
+        is_live: bool,
+    ) -> Result<usize, EngineError> {
+        let container = self.ground.sites[site].container;
+        let row = Row::trusted(&bytes)?;
+        let home = LogicalPartition::of(container, row.partition_key()?)?;
+        let id = row.id()?.to_owned();
+        let id_key = home.id_key(&id);
+        let item = Item::from_bytes(row.item().to_vec()).map_err(|error| corrupt(error.to_string()))?;
+        let tuples = home.tuples(item.root());
+        let ttl = ItemTtl::of_item(item.root()).unwrap_or(row.ttl);
+        let (json_bytes, directive) = (row.json_bytes, row.indexing.directive);
+        let body = Body { item, id, ttl, json_bytes, json: Vec::new() };
+        let after = After { id_key: id_key.clone(), body, tuples, directive, own_etag: None };
+        let before = Before { id_key, bytes, is_live };
+        self.add(home, (rid, false), Some(before), Some(after))
+    }
+
+    fn add(
+        &mut self,
+        home: LogicalPartition<'a>,
+        (rid, is_client): (u64, bool),
+        before: Option<Before>,
+        after: Option<After>,
+    ) -> Result<usize, EngineError> {
+        let number = home.container.number;
+        let site = self.ground.sites.iter().position(|site| site.container.number == number);
+        let site = site.ok_or(EngineError::Overloaded)?;
+        let slot = Slot::new(self.ground, site, home, (rid, is_client), before, after)?;
+        let at = self.slots.len();
+        self.by_rid.insert((site, rid), at);
+        self.held.extend(slot.keys_before.iter().map(|own| (own.name(), at)));
+        self.slots.push(slot);
+        self.provide(at);
+        Ok(at)
+    }
+
+    /// Gives an item another new version, or none.
+    pub(super) fn set_after(&mut self, at: usize, after: Option<After>) -> Result<(), EngineError> {
+        for own in &self.slots[at].keys_after {
+            if self.provided.get(&own.name()) == Some(&at) {
+                self.provided.remove(&own.name());
+            }
+        }
+        self.slots[at].set_after(self.ground, after)?;
+        self.provide(at);
+        Ok(())
+    }
+
+    fn provide(&mut self, at: usize) {
+        for own in &self.slots[at].keys_after {
+            if let Some(other) = self.provided.insert(own.name(), at)
+                && other != at
+            {
+                self.provided_twice.push((other, at));
+            }
+        }
+    }
+
+    pub(super) fn blame(&self, at: usize) {
+        if self.slots[at].is_client {
+            self.blamed.set(Some(at));
+        }
+    }
+
+    /// The item because of which the unit was refused, as far as that is known: its container and child id.
+    pub fn blamed(&self) -> Option<(u32, u64)> {
+        let slot = &self.slots[self.blamed.get()?];
+        Some((slot.home.container.number, slot.rid))
+    }
+
+    /// Nobody sees these items any more: links find others by their keys, or none.
+    pub(super) fn forget_keys(&mut self, gone: &[usize]) {
+        for at in gone {
+            let slot = &mut self.slots[*at];
+            (slot.keys_before, slot.keys_after) = Default::default();
+        }
+        (self.held, self.provided, self.provided_twice) = Default::default();
+        for at in 0..self.slots.len() {
+            self.held.extend(self.slots[at].keys_before.iter().map(|own| (own.name(), at)));
+            self.provide(at);
+        }
+    }
+
+    pub(super) fn slot_of(&self, site: usize, rid: u64) -> Option<usize> {
+        self.by_rid.get(&(site, rid)).copied()
+    }
+
+    /// The item of the unit that has a key when the unit is done.
+    pub(super) fn provider(&self, link: usize, hash: TargetHash) -> Option<usize> {
+        self.provided.get(&(link, hash)).copied()
+    }
+
+    /// The item of the unit that has a key now.
+    pub(super) fn holder(&self, link: usize, hash: TargetHash) -> Option<usize> {
+        self.held.get(&(link, hash)).copied()
+    }
+
+    /// The target of a reference in the state that the unit leaves.
+    pub(super) fn target(&self, link: usize, key: &TargetKey) -> Result<Option<Target>, EngineError> {
+        let hash = TargetHash::of(key);
+        if let Some(at) = self.provider(link, hash) {
+            return Ok(Some(Target::Slot(at)));
+        }
+        if self.holder(link, hash).is_some() {
+            return Ok(None);
+        }
+        let found = self.stored_target(link, key)?.filter(|found| !found.is_gone);
+        Ok(found.map(|found| Target::Stored(found.stored.bytes)))
+    }
+
+    /// What is stored under a key.
+    pub(super) fn stored_target(
+        &self,
+        link: usize,
+        key: &TargetKey,
+    ) -> Result<Option<FoundTarget<'_>>, EngineError> {
+        let moment = &self.ground.sites[self.ground.target_site(link)].moment;
+        find_target(&*self.ground.snapshot, self.ground.route(link), key, moment)
+    }
+
+    pub(super) fn node_of<'t>(&'t self, target: &'t Target) -> Result<Option<Node<'t>>, EngineError> {
+        match target {
+            Target::Slot(at) => Ok(self.slots[*at].after.as_ref().map(|after| after.body.item.root())),
+            Target::Stored(bytes) => Row::trusted(bytes)?.node().map(Some),
+        }
+    }
+}

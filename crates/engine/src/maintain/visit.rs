@@ -1,0 +1,284 @@
+//! Items that jobs visit: counted for what is being built, written with what declarations say of them now, or written because
+//! their target has changed or gone. How far the job is moves in the same commit.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use quire_model::{ItemError, TargetKey};
+use quire_storage::{Op, Snapshot};
+
+use super::locks::lock_named_target;
+use super::slot::Slot;
+use super::{Ground, Unit, siblings};
+use crate::api::EngineError;
+use crate::catalog::Container;
+use crate::links::TargetRoute;
+use crate::model::DatabaseModel;
+use crate::partition::sequencer::Refused;
+use crate::runtime::Shared;
+use crate::runtime::locks::{Held, LockSet};
+use crate::store::item_row::Row;
+use crate::store::keys;
+
+/// A commit whose ground moved, or that needs further locks, is made again this often.
+const TRIES: u32 = 24;
+
+/// Rows that are made on the snapshot of a commit, of what it does.
+pub(crate) type OtherRows<'a> = dyn Fn(&dyn Snapshot, &VisitFigures) -> Result<Vec<Op>, EngineError> + 'a;
+
+/// Items of one container that are written by one commit.
+pub(crate) struct VisitOrder<'a> {
+    pub container: &'a Container,
+    pub rids: &'a [u64],
+    pub work: VisitWork<'a>,
+    /// Part of the commit.
+    pub also: &'a OtherRows<'a>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum VisitWork<'a> {
+    /// Items count from now on for declarations whose rows are being made.
+    Count,
+    /// Owned paths get their values.
+    Write,
+    /// What follows for referrers of a target that has changed or is gone.
+    FanOut { link: u32, target: &'a TargetKey },
+    /// References by some links that have no target go.
+    RemoveDangling { links: &'a [&'a str] },
+}
+
+/// What became of the items.
+pub(crate) enum Visited {
+    /// The commit is durable, unless there was nothing to write: then `also` is not written either.
+    Done { is_committed: bool, figures: VisitFigures },
+    /// One of them cannot be written.
+    Refused(ItemError),
+    /// Two items have one key of a link: the second of them.
+    DuplicateKey { link: String, rid: u64, value: String },
+    /// No model names the container any more.
+    NoModel,
+}
+
+/// What was seen and done, by declaration.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct VisitFigures {
+    pub by_declaration: BTreeMap<String, DeclarationVisit>,
+    /// Items that were written.
+    pub written: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeclarationVisit {
+    /// Items that own its paths; for a link, those that can refer.
+    pub items: u64,
+    pub changed: u64,
+    pub references: u64,
+    pub dangling: u64,
+}
+
+enum Attempt {
+    Again(LockSet),
+    Ended(Visited),
+}
+
+/// Blocks until the items are locked, and the commit is durable.
+pub(crate) fn visit_items(shared: &Shared, order: &VisitOrder<'_>) -> Result<Visited, EngineError> {
+    let mut locks = LockSet::default();
+    for tried in 0..TRIES {
+        if tried > 3 {
+            std::thread::sleep(Duration::from_millis(1 << (tried - 3).min(6)));
+        }
+        order.container.check_open()?;
+        let Some(model) = order.container.partitions.model() else { return Ok(Visited::NoModel) };
+        let others = siblings(order.container, &model.database)?;
+        let _held = shared.locks.take(&locks)?;
+        let Some(ground) = Ground::take(shared, &[order.container], &others)? else { continue };
+        match attempt(shared, order, &ground, &locks) {
+            Ok(Attempt::Again(more)) => locks.extend(&more),
+            Ok(Attempt::Ended(visited)) => return Ok(visited),
+            Err(EngineError::RefusedByModel(error)) => return Ok(Visited::Refused(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(EngineError::TransactionConflict)
+}
+
+fn attempt(
+    shared: &Shared,
+    order: &VisitOrder<'_>,
+    ground: &Ground<'_>,
+    locks: &LockSet,
+) -> Result<Attempt, EngineError> {
+    let mut unit = Unit::new(ground, ground.model.model().fan_out_max as usize);
+    add_slots(&mut unit, order)?;
+    match order.work {
+        VisitWork::FanOut { link, target } => unit.apply_to_slots(link, target)?,
+        VisitWork::RemoveDangling { links } => unit.remove_dangling(links)?,
+        VisitWork::Count | VisitWork::Write => {}
+    }
+    if matches!(order.work, VisitWork::FanOut { .. } | VisitWork::RemoveDangling { .. }) {
+        unit.expand()?;
+    }
+    let needed = unit.locks()?;
+    if !locks.covers(&needed) {
+        return Ok(Attempt::Again(needed));
+    }
+    if let Some((link, rid, value)) = unit.duplicate_key()? {
+        return Ok(Attempt::Ended(Visited::DuplicateKey { link, rid, value }));
+    }
+    unit.contribute()?;
+    if !matches!(order.work, VisitWork::Count) {
+        unit.settle()?;
+    }
+    let figures = unit.figures()?;
+    let is_counting = matches!(order.work, VisitWork::Count);
+    let also = (order.also)(&*ground.snapshot, &figures)?;
+    let commit = unit.into_visit(is_counting, also)?;
+    let Some(commit) = commit else {
+        return Ok(Attempt::Ended(Visited::Done { is_committed: false, figures }));
+    };
+    match commit.submit(shared, order.container.partitions.commit_queue()) {
+        Ok(_) => Ok(Attempt::Ended(Visited::Done { is_committed: true, figures })),
+        Err(Refused::Stale) => Ok(Attempt::Again(LockSet::default())),
+        Err(Refused::Failed(error)) => Err(error),
+    }
+}
+
+/// Items that are still there, visible or not.
+fn add_slots<'a>(unit: &mut Unit<'a>, order: &VisitOrder<'_>) -> Result<(), EngineError> {
+    let ground = unit.ground;
+    let site = &ground.sites[0];
+    let mut gone = Vec::new();
+    for rid in order.rids {
+        let key = keys::item(site.container.number, *rid);
+        let Some(bytes) = ground.snapshot.get(keys::ITEMS, &key)? else { continue };
+        let is_live = !site.container.is_gone(&Row::parse(&bytes)?, &site.moment);
+        // What nobody sees counts until the sweep removes it; its values do not matter any more.
+        if is_live || matches!(order.work, VisitWork::Count) {
+            let at = unit.add_stored(0, *rid, bytes, is_live)?;
+            gone.extend((!is_live).then_some(at));
+        }
+    }
+    if !gone.is_empty() {
+        unit.forget_keys(&gone);
+    }
+    Ok(())
+}
+
+impl Unit<'_> {
+    /// A key of a link that is being made, which two visible items have.
+    fn duplicate_key(&self) -> Result<Option<(String, u64, String)>, EngineError> {
+        for slot in self.slots.iter().filter(|slot| slot.live().is_some()) {
+            for own in slot.keys_after.iter().filter(|own| self.is_made(own.link)) {
+                let other = self.provider(own.link, own.hash).map(|at| self.slots[at].rid);
+                let is_twice = other.is_some_and(|rid| rid != slot.rid);
+                let found = self.stored_target(own.link, &own.key)?;
+                let is_taken = found.is_some_and(|found| !found.is_gone && found.stored.rid != slot.rid);
+                if is_twice || is_taken {
+                    let link = self.ground.link(own.link).link.name.clone();
+                    return Ok(Some((link, slot.rid, own.key.value.clone())));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_made(&self, link: usize) -> bool {
+        self.ground.link(link).link.has_key_index() && self.ground.link_declaration(link).state.is_counting()
+    }
+
+    /// What the items of the unit have, by declaration.
+    fn figures(&self) -> Result<VisitFigures, EngineError> {
+        let mut figures = VisitFigures::default();
+        let model = &self.ground.model;
+        for (at, slot) in self.slots.iter().enumerate() {
+            let Some(own) = self.ground.sites[slot.site].model() else { continue };
+            if slot.live().is_none() || slot.after.is_none() {
+                continue;
+            }
+            for link in &own.links_from {
+                let (references, dangling) = self.references_of(slot, *link)?;
+                let copies = own.owned_copies.iter().filter(|copy| model.rules.copies[**copy].link == *link);
+                let names = copies.map(|copy| &model.declarations.copies[*copy].name);
+                for name in names.chain([&model.declarations.links[*link].name]) {
+                    let entry = figures.by_declaration.entry(name.clone()).or_default();
+                    entry.items += 1;
+                    entry.references += references;
+                    entry.dangling += dangling;
+                }
+            }
+            let rollups = own.owned_rollups.iter().map(|number| &model.declarations.rollups[*number].name);
+            let mirrors = own.owned_mirrors.iter().map(|number| &model.declarations.mirrors[*number].name);
+            for name in rollups.chain(mirrors) {
+                figures.by_declaration.entry(name.clone()).or_default().items += 1;
+            }
+            let mut changed: Vec<&String> =
+                self.corrected.iter().filter(|(slot, _)| *slot == at).map(|(_, owner)| owner).collect();
+            changed.sort();
+            changed.dedup();
+            for owner in changed {
+                figures.by_declaration.entry(owner.clone()).or_default().changed += 1;
+            }
+        }
+        figures.written = self.slots.iter().filter(|slot| slot.is_written()).count() as u64;
+        Ok(figures)
+    }
+
+    /// How many references of a link an item has, and how many of them have no target.
+    fn references_of(&self, slot: &Slot<'_>, link: usize) -> Result<(u64, u64), EngineError> {
+        let own = slot.references_after.iter().filter(|(own, _)| *own == link).flat_map(|(_, own)| own);
+        let (mut count, mut dangling) = (0, 0);
+        for reference in own {
+            count += 1;
+            dangling += u64::from(self.target(link, &reference.target)?.is_none());
+        }
+        Ok((count, dangling))
+    }
+
+    /// What follows for the items of the unit from what their target is now.
+    fn apply_to_slots(&mut self, link: u32, target: &TargetKey) -> Result<(), EngineError> {
+        let links = &self.ground.model.declarations.links;
+        let Some(link) = links.iter().position(|own| own.number == link) else { return Ok(()) };
+        let is_gone = self.target(link, target)?.is_none();
+        for at in 0..self.slots.len() {
+            if is_gone && self.slots[at].refers_to(link, target) {
+                self.apply_deletion(at, target, link)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// References without a target go, as when it is deleted.
+    fn remove_dangling(&mut self, links: &[&str]) -> Result<(), EngineError> {
+        for at in 0..self.slots.len() {
+            let references = self.slots[at].references_after.clone();
+            for (link, references) in references {
+                if !links.contains(&self.ground.link(link).link.name.as_str()) {
+                    continue;
+                }
+                for reference in references {
+                    let is_there = self.slots[at].refers_to(link, &reference.target);
+                    if is_there && self.target(link, &reference.target)?.is_none() {
+                        self.take_references(at, &reference.target, link)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Holds a target shared, by what references say of it: nobody changes it meanwhile.
+pub(crate) fn lock_target<'s>(
+    shared: &'s Shared,
+    model: &DatabaseModel,
+    link: usize,
+    targets: &Container,
+    target: &TargetKey,
+) -> Result<Held<'s>, EngineError> {
+    let declaration = model.declarations.links[link].number;
+    let route = TargetRoute { link: &model.rules.links[link], declaration, container: targets };
+    let mut locks = LockSet::default();
+    lock_named_target(&shared.locks, &mut locks, route, target);
+    shared.locks.take(&locks)
+}

@@ -1,0 +1,293 @@
+//! Single writes of items in modelled containers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quire_model::FOLLOW_MEMBER;
+use quire_value::Item;
+
+use super::locks::{lock_named_target, needs_target};
+use super::{After, Before, Ground, Unit, siblings};
+use crate::api::{Answer, EngineError, ItemWritten, WriteItem, charge};
+use crate::catalog::Container;
+use crate::items::body::Body;
+use crate::items::logical_partition::{LogicalPartition, Stored};
+use crate::items::write::{Looked, Planned, Request, missing_or, named};
+use crate::links::TargetRoute;
+use crate::model::ContainerModel;
+use crate::partition::Partition;
+use crate::partition::sequencer::{Refused, Written};
+use crate::runtime::Shared;
+use crate::runtime::locks::LockSet;
+
+/// A write whose ground moved under it, or that needs further locks, is prepared again this often.
+const TRIES: u32 = 24;
+/// Then the referrers of a target are left to a job.
+const CONTENDED_TRIES: u32 = 3;
+
+pub(crate) fn write_item(shared: &Shared, container: &Container, write: WriteItem) -> Answer<ItemWritten> {
+    let mut partition = None;
+    let done = run(shared, container, write, &mut partition);
+    // Asked for after the write, so it covers it.
+    let position = partition.and_then(|partition: &Partition| partition.position().ok());
+    match done {
+        Ok((written, charge)) => Answer { charge, position, result: Ok(written) },
+        Err(error) => Answer { charge: charge::REFUSED, position, result: Err(error) },
+    }
+}
+
+fn run<'a>(
+    shared: &Shared,
+    container: &'a Container,
+    write: WriteItem,
+    partition: &mut Option<&'a Partition>,
+) -> Result<(ItemWritten, f64), EngineError> {
+    container.check_open()?;
+    let named = named(&write);
+    let request = match Request::new(container, write) {
+        Ok(request) => request,
+        Err(error) => return Err(missing_or(shared, container, named, error)),
+    };
+    *partition = Some(request.partition());
+    run_request(shared, container, request)
+}
+
+/// A validated request, by itself. What it cost comes with it.
+pub(crate) fn run_request(
+    shared: &Shared,
+    container: &Container,
+    mut request: Request<'_>,
+) -> Result<(ItemWritten, f64), EngineError> {
+    let mut own_locks = LockSet::default();
+    request.add_locks(shared, &mut own_locks);
+    // Contended are those of referrers, which are known when the write was looked at once.
+    let (mut locks, mut contended, mut has_grown) = (own_locks.clone(), 0, false);
+    for tried in 0..TRIES {
+        if tried > 3 {
+            std::thread::sleep(Duration::from_millis(1 << (tried - 3).min(6)));
+        }
+        let Some(model) = container.partitions.model() else {
+            let under_model = |error| match error {
+                // It has got one just now: nothing was done.
+                EngineError::UnderModel => EngineError::Overloaded,
+                error => error,
+            };
+            return request.run(shared).map_err(under_model);
+        };
+        let others = siblings(container, &model.database)?;
+        if tried == 0 {
+            guess(shared, &model, &others, &request, &mut locks);
+        }
+        let _held = match shared.locks.take(&locks) {
+            Ok(held) => held,
+            Err(EngineError::Contended) if has_grown && contended < CONTENDED_TRIES => {
+                contended += 1;
+                locks = if contended < CONTENDED_TRIES { locks } else { own_locks.clone() };
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let leaves_to_jobs = contended >= CONTENDED_TRIES;
+        let outcome = Ground::take(shared, &[container], &others).and_then(|ground| match &ground {
+            Some(ground) => {
+                Attempt { shared, container, ground, leaves_to_jobs }.run(&mut request, &mut locks)
+            }
+            None => Ok(Outcome::Stale),
+        });
+        match outcome {
+            // Another container of the model was split: it is looked up again.
+            Err(EngineError::PartitionMoved) if !container.partitions.is_moved() => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => return Err(error),
+            Ok(Outcome::Again) => has_grown = true,
+            Ok(Outcome::Stale) => shared.statistics.retry(),
+            Ok(Outcome::Done { planned, written, json }) => {
+                let answer = request.answer_with(shared, planned, written, json);
+                return Ok((answer, charge::rounded(planned.charge)));
+            }
+        }
+    }
+    Err(EngineError::Overloaded)
+}
+
+/// Locks that the body alone says are needed: with luck all of them.
+fn guess(
+    shared: &Shared,
+    model: &ContainerModel,
+    others: &[Arc<Container>],
+    request: &Request<'_>,
+    locks: &mut LockSet,
+) {
+    let Some(body) = request.body() else { return };
+    let database = &model.database;
+    for link in model.links_from.iter().filter(|link| needs_target(&database.rules, **link)) {
+        let (rules, declaration) = (&database.rules.links[*link], database.declarations.links[*link].number);
+        let target = &rules.link.to.container;
+        let Some(container) = others.iter().find(|other| other.definition.id == *target) else { continue };
+        let route = TargetRoute { link: rules, declaration, container };
+        for reference in rules.references(body.item.root()).unwrap_or_default() {
+            lock_named_target(&shared.locks, locks, route, &reference.target);
+        }
+    }
+}
+
+struct Attempt<'a> {
+    shared: &'a Shared,
+    container: &'a Container,
+    ground: &'a Ground<'a>,
+    /// Locks of referrers could not be had.
+    leaves_to_jobs: bool,
+}
+
+enum Outcome {
+    /// More has to be locked.
+    Again,
+    Stale,
+    Done {
+        planned: Planned,
+        written: (Written, u16),
+        json: Vec<u8>,
+    },
+}
+
+impl Attempt<'_> {
+    fn run(&self, request: &mut Request<'_>, locks: &mut LockSet) -> Result<Outcome, EngineError> {
+        let ground = self.ground;
+        let (snapshot, moment) = (&*ground.snapshot, &ground.sites[0].moment);
+        let looked = request.look(self.shared, snapshot, moment, ground.model.model().if_match)?;
+        let in_the_way = request.in_the_way(snapshot, moment, &looked);
+        let fan_out_max = ground.model.model().fan_out_max as usize;
+        let mut unit = Unit::new(ground, if self.leaves_to_jobs { 0 } else { fan_out_max });
+        let own = self.add_own(&mut unit, request, &looked)?;
+        for holder in in_the_way.iter().flatten() {
+            self.add_gone(&mut unit, request, holder)?;
+        }
+        unit.expand()?;
+        let mut needed = unit.locks()?;
+        request.add_locks(self.shared, &mut needed);
+        if !locks.covers(&needed) {
+            locks.extend(&needed);
+            return Ok(Outcome::Again);
+        }
+        unit.contribute()?;
+        unit.settle()?;
+        unit.check()?;
+        in_the_way?;
+        let (planned, json) = self.plan(&unit, own, &looked)?;
+        let commit = unit.into_commit()?;
+        match commit.submit(self.shared, self.container.partitions.commit_queue()) {
+            Ok(done) => {
+                let written = done.write_of(own).unwrap_or((Written { lsn: 0, ts: 0 }, None));
+                let written = (written.0, written.1.unwrap_or(0));
+                let planned = Planned { charge: planned.charge + done.charge, ..planned };
+                Ok(Outcome::Done { planned, written, json })
+            }
+            Err(Refused::Stale) => Ok(Outcome::Stale),
+            Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => Err(self.container.not_found()),
+            Err(Refused::Failed(error)) => Err(error),
+        }
+    }
+
+    /// The item of the request. What had its id, or the one that it gets, and is not seen any more, goes.
+    fn add_own<'u>(
+        &self,
+        unit: &mut Unit<'u>,
+        request: &mut Request<'_>,
+        looked: &Looked,
+    ) -> Result<usize, EngineError>
+    where
+        Self: 'u,
+    {
+        let after = request.body().map(|body| self.after(request, body)).transpose()?;
+        let id_key = request.id_keys().0.to_vec();
+        let stored = |stored: &Stored, is_live| Before {
+            id_key: id_key.clone(),
+            bytes: stored.bytes.clone(),
+            is_live,
+        };
+        let own = match &looked.there {
+            Some(there) if looked.is_live => {
+                unit.add_client(self.home(unit, request)?, there.rid, Some(stored(there, true)), after)?
+            }
+            there => {
+                let rid = request.new_rid()?;
+                let own = unit.add_client(self.home(unit, request)?, rid, None, after)?;
+                if let Some(there) = there {
+                    let gone = Some(stored(there, false));
+                    unit.add_client(self.home(unit, request)?, there.rid, gone, None)?;
+                }
+                own
+            }
+        };
+        if let Some(taken) = &looked.taken {
+            self.add_gone(unit, request, taken)?;
+        }
+        Ok(own)
+    }
+
+    /// Removes an item that nobody sees any more.
+    fn add_gone(
+        &self,
+        unit: &mut Unit<'_>,
+        request: &Request<'_>,
+        stored: &Stored,
+    ) -> Result<(), EngineError> {
+        let home = self.home(unit, request)?;
+        let (_, row) = stored.parse()?;
+        let id_key = home.id_key(row.id()?);
+        let before = Before { id_key, bytes: stored.bytes.clone(), is_live: false };
+        unit.add_client(home, stored.rid, Some(before), None)?;
+        Ok(())
+    }
+
+    fn home<'u>(&self, unit: &Unit<'u>, request: &Request<'_>) -> Result<LogicalPartition<'u>, EngineError> {
+        LogicalPartition::of(unit.ground.sites[0].container, request.key().clone())
+    }
+
+    fn after(&self, request: &Request<'_>, body: &Body) -> Result<After, EngineError> {
+        Ok(After {
+            id_key: request.id_keys().1.to_vec(),
+            body: without_follow(self.ground, 0, body)?,
+            tuples: request.tuples().to_vec(),
+            directive: request.directive(),
+            own_etag: None,
+        })
+    }
+
+    /// What the answer says of the item itself.
+    fn plan(&self, unit: &Unit<'_>, own: usize, looked: &Looked) -> Result<(Planned, Vec<u8>), EngineError> {
+        let slot = &unit.slots[own];
+        let site = &self.ground.sites[0];
+        let indexes = &site.rules.indexes;
+        let created = !looked.is_live;
+        let (charge, json) = match (&slot.after, &slot.before) {
+            (Some(after), _) => {
+                let node = after.body.item.root();
+                let values = indexes.indexing(after.directive).has_rows;
+                let values = if values { indexes.new_rows(node, slot.rid).scalars } else { 0 };
+                let bytes = after.body.json_bytes as usize;
+                let charge =
+                    if created { charge::write(bytes, values) } else { charge::replace(bytes, values) };
+                (charge, after.body.json.clone())
+            }
+            (None, Some(before)) => {
+                let row = before.row()?;
+                let values = indexes.rows_of(slot.rid, &row)?.map_or(0, |rows| rows.scalars);
+                (charge::write(row.json_bytes as usize, values), Vec::new())
+            }
+            (None, None) => (charge::REFUSED, Vec::new()),
+        };
+        Ok((Planned { rid: slot.rid, created: created && slot.after.is_some(), charge }, json))
+    }
+}
+
+/// The body without what answers add to items that are followed.
+pub(crate) fn without_follow(ground: &Ground<'_>, site: usize, body: &Body) -> Result<Body, EngineError> {
+    if body.item.root().get(FOLLOW_MEMBER).is_none() {
+        return Ok(body.clone());
+    }
+    let mut value = body.item.root().to_value();
+    ground.model.rules.drop_follow(&ground.sites[site].container.definition.id, &mut value);
+    Body::of_item(Item::from_value(&value), !body.json.is_empty())
+}

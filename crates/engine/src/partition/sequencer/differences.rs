@@ -1,0 +1,44 @@
+//! What works of one group change together: items that several of them change, such as the count of an author to whom each adds a
+//! book. Each such item gets one new version from the whole group.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use quire_storage::Op;
+
+use super::{Prepared, Refused, Sequencer};
+use crate::api::EngineError;
+use crate::runtime::Shared;
+
+/// What a work changes of items that it does not write itself. Whoever hands it in holds these items shared, so that nobody else
+/// writes them before the work is answered.
+pub(crate) trait Differences: Send {
+    /// Partitions that items may change in.
+    fn partitions(&self) -> &[Arc<Sequencer>];
+
+    /// Bytes and ops that the new versions add to a commit, roughly from above.
+    fn size(&self) -> (usize, usize);
+
+    /// Makes the versions of a whole group. `works` are all works with differences, by their places; this one is the first. All
+    /// partitions of the works are led by the caller, and every commit before is visible.
+    fn build(
+        &self,
+        shared: &Shared,
+        works: &[(usize, &dyn Differences)],
+    ) -> Result<BuiltTargets, EngineError>;
+
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Items that the differences of a group change.
+#[derive(Default)]
+pub(crate) struct BuiltTargets {
+    /// Every write has an LSN of its own, after those of the works.
+    pub writes: Vec<(Arc<Sequencer>, Prepared)>,
+    /// Rows that depend on no stamp.
+    pub ops: Vec<Op>,
+    /// Works that cannot be part of the commit, by their places: then the others are built again without them.
+    pub refused: Vec<(usize, Refused)>,
+    /// What each work is charged for the items that it changes.
+    pub charges: Vec<(usize, f64)>,
+}

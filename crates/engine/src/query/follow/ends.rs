@@ -1,0 +1,66 @@
+//! The containers that links name, and what of them is visible.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::api::EngineError;
+use crate::catalog::{Catalog, Container};
+use crate::items::body::Links;
+use crate::items::visibility::Moment;
+use crate::model::DatabaseModel;
+use crate::partition::deleted_keys::DeletedKeys;
+use crate::query::view::View;
+use crate::runtime::Shared;
+
+/// A container that links name, before a snapshot is taken.
+struct Expected {
+    container: Arc<Container>,
+    deleted: Arc<DeletedKeys>,
+}
+
+/// All containers of a model. To be made **before** the snapshot: see [`Container::moment_in`].
+pub(crate) struct ExpectedEnds(HashMap<String, Expected>);
+
+/// A container that links name, in a snapshot.
+pub(crate) struct End {
+    pub container: Arc<Container>,
+    pub moment: Moment,
+    pub links: Links,
+}
+
+/// The same in a snapshot.
+pub(crate) struct Ends(HashMap<String, End>);
+
+impl ExpectedEnds {
+    pub fn of(catalog: &Catalog, model: &DatabaseModel) -> ExpectedEnds {
+        let state = catalog.state();
+        let numbers: HashMap<u32, &String> =
+            model.containers.iter().map(|(name, number)| (*number, name)).collect();
+        let ends = state.containers().filter_map(|container| {
+            let name = numbers.get(&container.number)?;
+            let deleted = container.partitions.deleted_keys();
+            Some(((*name).clone(), Expected { container: Arc::clone(container), deleted }))
+        });
+        ExpectedEnds(ends.collect())
+    }
+
+    pub fn in_view(&self, shared: &Shared, view: &View) -> Result<Ends, EngineError> {
+        let end = |(name, end): (&String, &Expected)| {
+            let container = Arc::clone(&end.container);
+            let mut moment = container.moment_in(shared, &*view.snapshot, Arc::clone(&end.deleted))?;
+            moment.seconds = view.moment.seconds;
+            let links = Links::new(&container);
+            Ok((name.clone(), End { container, moment, links }))
+        };
+        Ok(Ends(self.0.iter().map(end).collect::<Result<_, EngineError>>()?))
+    }
+}
+
+impl Ends {
+    /// A model names containers that are there: nobody can delete them.
+    pub fn get(&self, name: &str) -> Result<&End, EngineError> {
+        self.0
+            .get(name)
+            .ok_or_else(|| EngineError::ResourceNotFound { kind: "container", id: name.to_owned() })
+    }
+}

@@ -1,0 +1,149 @@
+//! The member of an item that says what follows from it: for every link one item or null, or an array.
+
+use quire_sql::{FOLLOWED_MEMBER, Item};
+use quire_value::{Node, Object, Value};
+
+use super::branches::Branch;
+use super::ends::End;
+use super::page_links::{PageLinks, too_many};
+use super::read::{FollowedItem, Lookup, LookupKind};
+use super::{BYTES_MAX, ITEMS_MAX};
+use crate::api::EngineError;
+
+/// Referrers of one item, for a link that is followed backward.
+const REFERRERS_MAX: usize = 100;
+
+/// What one item has come to.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub items: u64,
+    pub bytes: u64,
+    /// Something is not known yet.
+    pub is_pending: bool,
+}
+
+impl Tally {
+    fn add(&mut self, item: &FollowedItem) -> Result<(), EngineError> {
+        self.items += 1;
+        self.bytes += u64::from(item.json_bytes);
+        if self.items > ITEMS_MAX || self.bytes > BYTES_MAX {
+            return Err(EngineError::FollowTooLarge);
+        }
+        Ok(())
+    }
+}
+
+impl PageLinks<'_> {
+    /// `None` while lookups are collected: something is not known yet.
+    pub(super) fn member(&self, item: &Item<'_>) -> Result<Option<Value>, EngineError> {
+        let stored;
+        let node = match item.node() {
+            Some(node) => node,
+            None => {
+                stored = quire_value::Item::from_value(&item.to_value());
+                stored.root()
+            }
+        };
+        let mut tally = Tally::default();
+        let member = self.member_of(&self.branches, &self.container.definition.id, node, &mut tally)?;
+        Ok((!tally.is_pending).then_some(member))
+    }
+
+    /// Of an item of a container, by these links.
+    pub(super) fn member_of(
+        &self,
+        branches: &[Branch],
+        container: &str,
+        node: Node<'_>,
+        tally: &mut Tally,
+    ) -> Result<Value, EngineError> {
+        let mut member = Object::new();
+        for branch in branches {
+            let value = self.branch(branch, container, node, tally)?;
+            member.set(branch.name.as_str(), value);
+        }
+        Ok(Value::Object(member))
+    }
+
+    fn branch(
+        &self,
+        branch: &Branch,
+        container: &str,
+        node: Node<'_>,
+        tally: &mut Tally,
+    ) -> Result<Value, EngineError> {
+        let reader = self.reader()?;
+        let rules = &reader.model.rules.links[branch.link];
+        if branch.is_reversed {
+            let kind = LookupKind::Referrers { count_max: REFERRERS_MAX };
+            let end = reader.ends.get(container)?;
+            let lookup = self.lookup_referrers(branch.link, kind, node, &end.container)?;
+            return Ok(Value::Array(match lookup {
+                Some(lookup) => self.items(branch, &lookup, tally)?,
+                None => Vec::new(),
+            }));
+        }
+        let references = rules.references(node).map_err(too_many)?;
+        let mut values = Vec::with_capacity(references.len());
+        for reference in references {
+            let lookup = Lookup { link: branch.link, kind: LookupKind::Target, target: reference.target };
+            values.push(self.items(branch, &lookup, tally)?.pop().unwrap_or(Value::Null));
+        }
+        let is_array = rules.link.from.path.each_count() > 0;
+        Ok(if is_array { Value::Array(values) } else { values.pop().unwrap_or(Value::Null) })
+    }
+
+    fn items(&self, branch: &Branch, lookup: &Lookup, tally: &mut Tally) -> Result<Vec<Value>, EngineError> {
+        let Some(known) = self.find(lookup)? else {
+            tally.is_pending = true;
+            return Ok(Vec::new());
+        };
+        let end = self.reader()?.end_of(lookup)?;
+        let mut values = Vec::with_capacity(known.found.items.len());
+        for item in &known.found.items {
+            tally.add(item)?;
+            values.push(self.item(branch, end, item, tally)?);
+        }
+        Ok(values)
+    }
+
+    /// The item, with what follows from it where the chain goes on.
+    fn item(
+        &self,
+        branch: &Branch,
+        end: &End,
+        item: &FollowedItem,
+        tally: &mut Tally,
+    ) -> Result<Value, EngineError> {
+        let mut value = (*item.value(end)?).clone();
+        if !branch.then.is_empty()
+            && let Value::Object(object) = &mut value
+        {
+            let row = item.row()?;
+            let member = self.member_of(&branch.then, &end.container.definition.id, row.node()?, tally)?;
+            object.set(FOLLOWED_MEMBER, member);
+        }
+        Ok(value)
+    }
+}
+
+/// How many items a row has in such members, also inside the payload of rows that clients merge.
+pub(crate) fn followed_in(value: &Value) -> u64 {
+    match value {
+        Value::Object(object) => {
+            let own = object.get(FOLLOWED_MEMBER).and_then(Value::as_object);
+            let followed = own.into_iter().flat_map(Object::iter).map(|(_, end)| count(end));
+            let payload = object.get("payload").filter(|_| own.is_none()).map_or(0, followed_in);
+            followed.sum::<u64>() + payload
+        }
+        _ => 0,
+    }
+}
+
+fn count(end: &Value) -> u64 {
+    match end {
+        Value::Array(items) => items.iter().map(count).sum(),
+        item @ Value::Object(_) => 1 + followed_in(item),
+        _ => 0,
+    }
+}

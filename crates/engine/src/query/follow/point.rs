@@ -1,0 +1,81 @@
+//! Point reads that follow links: the item and what follows from it, of one moment.
+
+use bytes::Bytes;
+use quire_sql::{FOLLOWED_MEMBER, Item};
+use quire_value::text;
+
+use super::PageLinks;
+use crate::api::{Answer, Cancel, EngineError, FollowRequest, ItemRead, Position, ReadItem, charge, corrupt};
+use crate::catalog::{Catalog, Container, RoutedKey};
+use crate::items::body::{Links, Stamped};
+use crate::items::etag_matches;
+use crate::query::view::View;
+use crate::runtime::{Shared, allowance};
+use crate::store::item_row::Row;
+use crate::store::keys;
+
+/// The item with its member, and how many items follow.
+pub(crate) fn read_item_followed(
+    shared: &Shared,
+    catalog: &Catalog,
+    container: &Container,
+    read: &ReadItem<'_>,
+    follow: &FollowRequest,
+) -> Answer<(ItemRead, u64)> {
+    let (mut position, mut charge) = (None, charge::REFUSED);
+    let result = find(shared, catalog, container, read, follow, &mut position);
+    let result = result.map(|(answer, count, cost)| {
+        charge = cost;
+        (answer, count)
+    });
+    Answer { charge, position, result }
+}
+
+fn find(
+    shared: &Shared,
+    catalog: &Catalog,
+    container: &Container,
+    read: &ReadItem<'_>,
+    follow: &FollowRequest,
+    position: &mut Option<Position>,
+) -> Result<(ItemRead, u64, f64), EngineError> {
+    container.check_open()?;
+    let place = RoutedKey::of(container, read.partition_key.clone())?;
+    *position = Some(place.partition.position()?);
+    *position = Some(place.partition.position_for(read.session)?);
+    let allowance = allowance::of_page(shared, &Cancel::default());
+    let links = PageLinks::new(shared, Some(catalog), container, &allowance).with_request(follow)?;
+    let view = View::now(shared, container)?;
+    let not_found = || EngineError::ItemNotFound { id: read.id.to_owned() };
+    let rid = view.snapshot.get(keys::LOOKUPS, &place.id_key(container, read.id))?;
+    let rid = keys::number(&rid.ok_or_else(not_found)?).ok_or_else(|| corrupt("id row"))?;
+    let bytes = view.snapshot.get(keys::ITEMS, &keys::item(container.number, rid))?;
+    let bytes = bytes.ok_or_else(|| corrupt("id row without an item"))?;
+    let row = Row::parse(&bytes)?;
+    if container.is_gone(&row, &view.moment) || row.partition_key()? != place.key {
+        return Err(not_found());
+    }
+    let (etag, item_lsn) = (std::sync::Arc::from(row.stamp.etag()), row.stamp.lsn);
+    if read.if_none_match.is_some_and(|condition| etag_matches(condition, &etag)) {
+        return Ok((ItemRead::NotModified { etag, item_lsn }, 0, charge::REFUSED));
+    }
+    links.begin(&view)?;
+    let own_links = Links::new(container);
+    let system = Stamped { links: &own_links, child: rid, stamp: row.stamp };
+    let item = Item::stored(row.node()?, &system);
+    links.foresee(|| links.member(&item).map(|_| ()))?;
+    links.start_item();
+    let member = links.member(&item)?.ok_or_else(|| corrupt("links that are not read"))?;
+    links.row_sent();
+    let mut body = Vec::with_capacity(row.json_bytes as usize + 512);
+    own_links.write_json(row.node()?, rid, &row.stamp, &mut body);
+    body.pop();
+    body.push(b',');
+    text::write_string(FOLLOWED_MEMBER, &mut body);
+    body.push(b':');
+    member.write_json(&mut body);
+    body.push(b'}');
+    let cost = links.cost();
+    let charge = charge::rounded(charge::read(row.json_bytes as usize) + cost.charge);
+    Ok((ItemRead::Found { body: Bytes::from(body), etag, item_lsn }, cost.sent, charge))
+}

@@ -1,0 +1,145 @@
+//! What a program under the explorer starts from: an open engine without its background threads.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use quire_resource::PartitionKey;
+use quire_storage::memory::MemoryStorage;
+use quire_value::{Limits, Value, text};
+use shuttle::Runner;
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::scheduler::RandomScheduler;
+
+use super::storage::Stepped;
+use crate::api::{
+    Cancel, Clock, EngineError, IndexingDirective, ItemRead, Options, QueryMemoryLimits, ReadItem, WriteItem,
+    WriteKind,
+};
+use crate::catalog::{Catalog, Container, open_store};
+use crate::items::read::{read_item, read_item_cached};
+use crate::runtime::Shared;
+use crate::store::watched::Watched;
+
+/// Enough for a few items.
+const CACHE_BYTES: usize = 3 << 20;
+/// One partition, and no indexes but those that every item has.
+const CONTAINER: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"]},"indexingPolicy":{"indexingMode":"none","automatic":false}}"#;
+const START_MS: i64 = 1_700_000_000_000;
+
+pub(super) struct World {
+    pub storage: Arc<Stepped>,
+    pub watched: Arc<Watched>,
+    pub shared: Arc<Shared>,
+}
+
+/// Jumps back and forth.
+struct Jumping(AtomicI64);
+
+impl Clock for Jumping {
+    fn now_ms(&self) -> i64 {
+        let step = thread_rng().gen_range(-2_000..3_000);
+        self.0.fetch_add(step, Ordering::Relaxed) + step
+    }
+}
+
+impl World {
+    /// Without a catalog.
+    pub fn bare() -> World {
+        World::on(MemoryStorage::new())
+    }
+
+    fn on(store: MemoryStorage) -> World {
+        let storage = Stepped::new(store);
+        let watched = Arc::new(Watched::new(Arc::clone(&storage) as Arc<_>));
+        let options = Options {
+            clock: Arc::new(Jumping(AtomicI64::new(START_MS))),
+            partitions: 1,
+            cache_bytes: CACHE_BYTES,
+            scripts: Default::default(),
+            query_memory: QueryMemoryLimits::default(),
+            query_temp: None,
+        };
+        let shared = Shared::new(Arc::clone(&watched) as Arc<_>, options, [7; 32], 1);
+        World { storage, watched, shared }
+    }
+
+    /// With a database `d` and a container `c` of one partition.
+    pub fn open() -> (World, Arc<Catalog>) {
+        let store = PREPARED.get().expect("the explorer has prepared it");
+        World::on(store.duplicate()).with_catalog()
+    }
+
+    /// LSN and body of an item, from the cache where it is there.
+    pub fn read(&self, container: &Container, id: &str, pk: &str) -> Option<(u64, String)> {
+        let key = key(pk);
+        let read = ReadItem { id, partition_key: &key, if_none_match: None, session: None };
+        let cached = read_item_cached(&self.shared, container, &read);
+        match cached.unwrap_or_else(|| read_item(&self.shared, container, &read)).result {
+            Ok(ItemRead::Found { body, item_lsn, .. }) => {
+                Some((item_lsn, String::from_utf8_lossy(&body).into_owned()))
+            }
+            Ok(ItemRead::NotModified { .. }) => panic!("nobody asked for that"),
+            Err(EngineError::ItemNotFound { .. }) => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Every row that must be there is there, and no other.
+    pub fn verify(&self) {
+        let report = self.storage.verify();
+        assert!(report.is_sound(), "{:?}", report.problems);
+    }
+
+    fn with_catalog(self) -> (World, Arc<Catalog>) {
+        let catalog = Catalog::open(Arc::clone(&self.shared), Default::default()).expect("it opens");
+        (self, Arc::new(catalog))
+    }
+}
+
+pub(super) fn container(catalog: &Catalog) -> Arc<Container> {
+    catalog.container("d", "c").expect("it was prepared")
+}
+
+pub(super) fn json(text: &str) -> Value {
+    text::parse(text.as_bytes(), Limits::default()).expect("it is JSON")
+}
+
+pub(super) fn key(name: &str) -> PartitionKey {
+    PartitionKey::from_header(&format!("[\"{name}\"]")).expect("it is a key")
+}
+
+pub(super) fn write(kind: WriteKind, pk: &str, body: &str) -> WriteItem {
+    WriteItem {
+        kind,
+        partition_key: Some(key(pk)),
+        body: Bytes::copy_from_slice(body.as_bytes()),
+        if_match: None,
+        indexing: IndexingDirective::Default,
+        want_body: false,
+        pre_trigger: None,
+        post_trigger: None,
+        trigger_headers: Vec::new(),
+        cancel: Cancel::default(),
+    }
+}
+
+static PREPARED: OnceLock<MemoryStorage> = OnceLock::new();
+
+/// Makes the store that every schedule gets a copy of. It takes a schedule, too: locks work in none else.
+pub(super) fn prepare() {
+    PREPARED.get_or_init(|| {
+        let store = MemoryStorage::new();
+        let handle = store.reopen();
+        let once = RandomScheduler::new_from_seed(0, 1);
+        Runner::new(once, super::config()).run(move || fill(handle.reopen()));
+        store
+    });
+}
+
+fn fill(store: MemoryStorage) {
+    open_store(&store).expect("a new store");
+    let (_world, catalog) = World::on(store).with_catalog();
+    catalog.create_database(&json(r#"{"id":"d"}"#), None).expect("a new database");
+    catalog.create_container("d", &json(CONTAINER), None).expect("a new container");
+}

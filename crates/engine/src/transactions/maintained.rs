@@ -1,0 +1,316 @@
+//! Commits of transactions in modelled containers: what was written becomes one unit.
+//!
+//! A transaction that holds nothing takes all locks of the unit at once, with those that it needs to look whether what it has
+//! seen is still so. One that holds something already may not wait for more: what is free it takes, else it says what it needs
+//! ([`CommitFailed::Locks`]) and is run again holding all of it.
+
+use std::collections::HashMap;
+
+use quire_resource::PartitionKey;
+
+use super::commit::{CommitFailed, Committed};
+use super::own::Own;
+use super::{Holds, Transaction};
+use crate::api::EngineError;
+use crate::catalog::Container;
+use crate::items::logical_partition::{LogicalPartition, Stored};
+use crate::maintain::write::without_follow;
+use crate::maintain::{After, Before, Ground, Unit, siblings};
+use crate::partition::Partition;
+use crate::partition::sequencer::{Refused, Written};
+use crate::runtime::Shared;
+use crate::runtime::locks::LockSet;
+use crate::store::item_row::Stamp;
+
+/// Locks are taken anew this often: every time what follows from the writes has grown.
+const TRIES: u32 = 8;
+
+/// What a transaction has written in one logical partition.
+pub(super) struct Part<'a> {
+    container: &'a Container,
+    key: PartitionKey,
+    partition: &'a Partition,
+    items: Vec<Own>,
+    asked_ts: Option<i64>,
+    /// Where it stood.
+    lsn: u64,
+    charge: f64,
+}
+
+/// A unit that is durable.
+pub(super) struct Maintained {
+    /// By container and child id.
+    stamps: HashMap<(u32, u64), Stamp>,
+    stored: HashMap<(u32, u64), Vec<u8>>,
+    /// Of the first write of each partition.
+    written: Vec<(u32, u32, Written)>,
+    /// Of everything but the writes themselves.
+    pub charge: f64,
+}
+
+enum Attempted {
+    Done(Maintained),
+    /// These have to be held.
+    Locks(LockSet),
+    Stale,
+}
+
+impl Part<'_> {
+    pub fn has_changes(&self) -> bool {
+        let has_changed =
+            |own: &Own| own.before.is_some() || own.now.is_some() || own.is_left || own.origin.is_some();
+        self.items.iter().any(has_changed)
+    }
+
+    /// Whether it wrote or removed an item.
+    pub fn changes(&self, rid: u64) -> bool {
+        let rids = |own: &Own| {
+            let stored = own.before.iter().chain(&own.origin).map(|stored| stored.rid);
+            stored.chain(own.now.as_ref().map(|now| now.rid)).any(|own| own == rid)
+        };
+        self.items.iter().any(rids)
+    }
+}
+
+impl Maintained {
+    /// What is to be said about one of the parts.
+    pub fn committed(&self, part: &Part<'_>) -> Committed {
+        let number = part.container.number;
+        let is_own = |(container, _): &&(u32, u64)| *container == number;
+        let id = part.partition.layout.id;
+        let written =
+            self.written.iter().find(|(container, partition, _)| (*container, *partition) == (number, id));
+        let written = written.map_or(Written { lsn: part.lsn, ts: 0 }, |(_, _, written)| *written);
+        let stamps =
+            self.stamps.iter().filter(|(key, _)| is_own(key)).map(|((_, rid), stamp)| (*rid, *stamp));
+        let stored = self.stored.iter().filter(|(key, _)| is_own(key));
+        Committed {
+            lsn: written.lsn,
+            ts: written.ts,
+            charge: part.charge + self.charge,
+            stamps: stamps.collect(),
+            stored: stored.map(|((_, rid), json)| (*rid, json.clone())).collect(),
+        }
+    }
+}
+
+impl<'a> Transaction<'a> {
+    pub(super) fn into_part(mut self) -> Part<'a> {
+        self.take_part()
+    }
+
+    fn take_part(&mut self) -> Part<'a> {
+        Part {
+            container: self.home.container,
+            key: self.home.place.key.clone(),
+            partition: self.partition(),
+            items: std::mem::take(&mut self.own).into_items(),
+            asked_ts: self.own_etags.then_some(self.ts),
+            lsn: self.lsn,
+            charge: self.charge,
+        }
+    }
+
+    pub(super) fn commit_maintained(mut self) -> Result<Committed, CommitFailed> {
+        if !matches!(self.holds, Holds::Nothing) {
+            let parts = [self.take_part()];
+            return Ok(commit_holding(self.shared, &parts, &self.held)?.committed(&parts[0]));
+        }
+        let mut locks = self.locks_to_commit();
+        let parts = [self.take_part()];
+        for _ in 0..TRIES {
+            let _held = self.shared.locks.take(&locks)?;
+            self.validate()?;
+            match attempt(self.shared, &parts, &locks)? {
+                Attempted::Done(maintained) => return Ok(maintained.committed(&parts[0])),
+                Attempted::Locks(needed) => locks.extend(&needed),
+                Attempted::Stale => break,
+            }
+        }
+        self.shared.statistics.retry();
+        Err(CommitFailed::Conflict)
+    }
+}
+
+/// Commits what was written under locks that are held: nothing is waited for.
+pub(super) fn commit_holding(
+    shared: &Shared,
+    parts: &[Part<'_>],
+    held: &LockSet,
+) -> Result<Maintained, CommitFailed> {
+    let mut all = held.clone();
+    let mut _further = None;
+    for _ in 0..2 {
+        match attempt(shared, parts, &all)? {
+            Attempted::Done(maintained) => return Ok(maintained),
+            Attempted::Stale => break,
+            Attempted::Locks(needed) => {
+                let further = needed.beyond(&all).and_then(|further| {
+                    let taken = shared.locks.try_take(&further)?;
+                    all.extend(&further);
+                    Some(taken)
+                });
+                if _further.is_some() || further.is_none() {
+                    return Err(CommitFailed::Locks(needed));
+                }
+                _further = further;
+            }
+        }
+    }
+    shared.statistics.retry();
+    Err(CommitFailed::Conflict)
+}
+
+fn attempt(shared: &Shared, parts: &[Part<'_>], locks: &LockSet) -> Result<Attempted, CommitFailed> {
+    let modelled = parts.iter().find_map(|part| Some((part.container, part.container.partitions.model()?)));
+    let Some((container, model)) = modelled else { return Ok(Attempted::Stale) };
+    let others = siblings(container, &model.database)?;
+    let mut own: Vec<&Container> = Vec::new();
+    for part in parts {
+        if own.iter().all(|other| other.number != part.container.number) {
+            own.push(part.container);
+        }
+    }
+    let ground = Ground::take(shared, &own, &others).map_err(|error| moved_or(parts, error))?;
+    let Some(ground) = ground else { return Ok(Attempted::Stale) };
+    let mut unit = Unit::new(&ground, ground.model.model().fan_out_max as usize);
+    let result = run(&mut unit, parts, locks);
+    let rid = unit.blamed().map(|(_, rid)| rid);
+    let refused = |error| match error {
+        error @ EngineError::RefusedByModel(_) => CommitFailed::Refused { error, rid },
+        error => moved_or(parts, error),
+    };
+    if let Some(needed) = result.map_err(refused)? {
+        return Ok(Attempted::Locks(needed));
+    }
+    submit(shared, container, unit).map_err(|failed| match failed {
+        CommitFailed::Failed(error) => moved_or(parts, error),
+        failed => failed,
+    })
+}
+
+/// Another container of the model was split: it is looked up again.
+fn moved_or(parts: &[Part<'_>], error: EngineError) -> CommitFailed {
+    let is_moved = || parts.iter().any(|part| part.container.partitions.is_moved());
+    match error {
+        EngineError::PartitionMoved if !is_moved() => CommitFailed::Conflict,
+        error => CommitFailed::from(error),
+    }
+}
+
+/// Expands and checks a unit; locks that it needs besides.
+fn run(unit: &mut Unit<'_>, parts: &[Part<'_>], locks: &LockSet) -> Result<Option<LockSet>, EngineError> {
+    for part in parts {
+        add(unit, part)?;
+    }
+    unit.expand()?;
+    let needed = unit.locks()?;
+    if !locks.covers(&needed) {
+        return Ok(Some(needed));
+    }
+    unit.contribute()?;
+    unit.settle()?;
+    unit.check()?;
+    Ok(None)
+}
+
+fn submit(shared: &Shared, container: &Container, unit: Unit<'_>) -> Result<Attempted, CommitFailed> {
+    let slots: Vec<_> = unit
+        .slots
+        .iter()
+        .map(|slot| {
+            let partition = slot.home.place.partition.layout.id;
+            let after = slot.after.as_ref().filter(|_| slot.is_client);
+            let json = after.map(|after| {
+                let mut json = Vec::with_capacity(after.body.json_bytes as usize);
+                after.body.item.root().write_json(&mut json);
+                (json, after.own_etag)
+            });
+            ((slot.home.container.number, slot.rid), partition, json)
+        })
+        .collect();
+    let commit = unit.into_commit().map_err(|error| match error {
+        error @ EngineError::RefusedByModel(_) => CommitFailed::Refused { error, rid: None },
+        error => CommitFailed::from(error),
+    })?;
+    let done = match commit.submit(shared, container.partitions.commit_queue()) {
+        Ok(done) => done,
+        Err(Refused::Stale) => return Ok(Attempted::Stale),
+        Err(Refused::Failed(error @ EngineError::RefusedByModel(_))) => {
+            return Err(CommitFailed::Refused { error, rid: None });
+        }
+        Err(Refused::Failed(EngineError::ItemTooLarge { .. })) => {
+            return Err(CommitFailed::Failed(super::commit::too_large()));
+        }
+        Err(Refused::Failed(EngineError::ResourceNotFound { .. })) => {
+            return Err(CommitFailed::Failed(container.not_found()));
+        }
+        Err(Refused::Failed(error)) => return Err(CommitFailed::Failed(error)),
+    };
+    let (mut stamps, mut stored, mut written_in) = (HashMap::new(), HashMap::new(), Vec::new());
+    for (at, (name, partition, json)) in slots.into_iter().enumerate() {
+        let Some((written, ordinal)) = done.write_of(at) else { continue };
+        written_in.push((name.0, partition, written));
+        if let (Some((json, own_etag)), Some(ordinal)) = (json, ordinal) {
+            let Written { lsn, ts } = written;
+            let incarnation = shared.incarnation;
+            stamps.insert(name, Stamp { incarnation, partition, lsn, ordinal, ts, own_etag });
+            stored.insert(name, json);
+        }
+    }
+    Ok(Attempted::Done(Maintained { stamps, stored, written: written_in, charge: done.charge }))
+}
+
+/// The items that a transaction changed, as the unit's snapshot has them and as they are to be.
+fn add(unit: &mut Unit<'_>, part: &Part<'_>) -> Result<(), EngineError> {
+    for own in &part.items {
+        let mut gone: Vec<&Stored> = Vec::new();
+        let mut replaced = None;
+        for stored in own.before.iter().chain(&own.origin) {
+            match &own.now {
+                Some(now) if now.rid == stored.rid => replaced = Some(stored),
+                _ => gone.push(stored),
+            }
+        }
+        if let Some(now) = &own.now {
+            let site =
+                unit.ground.sites.iter().position(|site| site.container.number == part.container.number);
+            let after = After {
+                id_key: own.id_key.clone(),
+                body: without_follow(unit.ground, site.ok_or(EngineError::Overloaded)?, &now.body)?,
+                tuples: now.tuples.clone(),
+                directive: now.indexed.directive(),
+                own_etag: now.own_etag,
+            };
+            let home = home(unit, part)?;
+            let before = replaced.map(|stored| before(unit, &home, stored)).transpose()?;
+            unit.add_client(home, now.rid, before, Some(after))?;
+        }
+        for stored in gone {
+            let home = home(unit, part)?;
+            let before = before(unit, &home, stored)?;
+            unit.add_client(home, stored.rid, Some(before), None)?;
+        }
+    }
+    if let Some(ts) = part.asked_ts {
+        let partition = home(unit, part)?.place.partition.layout.id;
+        unit.asked_ts.push(((part.container.number, partition), ts));
+    }
+    Ok(())
+}
+
+fn home<'u>(unit: &Unit<'u>, part: &Part<'_>) -> Result<LogicalPartition<'u>, EngineError> {
+    let site = unit.ground.sites.iter().find(|site| site.container.number == part.container.number);
+    LogicalPartition::of(site.ok_or(EngineError::Overloaded)?.container, part.key.clone())
+}
+
+/// As it is stored now: index builders change rows without an LSN.
+fn before(unit: &Unit<'_>, home: &LogicalPartition<'_>, stored: &Stored) -> Result<Before, EngineError> {
+    let now = home.stored(&*unit.ground.snapshot, stored.rid)?;
+    let now = now.ok_or(EngineError::TransactionConflict)?;
+    let site = unit.ground.sites.iter().find(|site| site.container.number == home.container.number);
+    let moment = &site.ok_or(EngineError::Overloaded)?.moment;
+    let (_, row) = now.parse()?;
+    let (id_key, is_live) = (home.id_key(row.id()?), !home.container.is_gone(&row, moment));
+    Ok(Before { id_key, bytes: now.bytes, is_live })
+}

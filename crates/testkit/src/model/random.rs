@@ -1,0 +1,265 @@
+//! Random models and random items for them: the same seed, the same ones.
+//!
+//! Containers are [`KEYS`]. Few ids and few values, so that items meet: references dangle and find targets, keys are taken,
+//! numbers are large, small and no numbers at all.
+
+use quire_value::{Limits, Object, Value, text};
+
+/// Containers and their key paths.
+pub const KEYS: &[(&str, &[&str])] =
+    &[("a", &["/id"]), ("b", &["/pk"]), ("c", &["/t", "/u"]), ("pages", &["/post"])];
+
+const LINKS: &[(&str, &str)] = &[
+    ("a", r#""path":"/refs/*/id"},"to":{"container":"b","key":"/code","partitionKey":"lookup"}"#),
+    ("a", r#""path":"/one/id"},"to":{"container":"a"}"#),
+    ("b", r#""path":"/x"},"to":{"container":"a","convert":"string"}"#),
+    ("b", r#""path":"/list/*"},"to":{"container":"c","partitionKey":[{"path":"/pk"},{"value":"u"}]}"#),
+    ("a", r#""path":"/deep/*/in/*/id"},"to":{"container":"b","partitionKey":[{"path":"/deep/*/pk"}]}"#),
+    ("c", r#""path":"/y"},"to":{"container":"b","partitionKey":[{"path":"/t"}]}"#),
+    ("c", r#""path":"/z"},"to":{"container":"a","partitionKey":[{"reference":true}]}"#),
+    ("b", r#""path":"/near/id"},"to":{"container":"b","key":"/code","partitionKey":[{"path":"/pk"}]}"#),
+];
+
+const FIELDS: &[&str] = &[
+    r#"{"name":"t.name"}"#,
+    r#"{"twice":"t.n * 2","deep/er":"t.name"}"#,
+    r#"{"all":"t"}"#,
+    r#"{"text":"CONCAT(t.name, '!')","some":"{n: t.n, none: t.none}"}"#,
+];
+const VALUES: &[&str] = &["r.id", "r.name", "r", "{id: r.id, n: r.n}", "r.n"];
+const ROLLUPS: &[&str] = &[
+    r#""op":"count""#,
+    r#""op":"count","of":"references""#,
+    r#""op":"count","filter":"r.n > 1""#,
+    r#""op":"sum","value":"r.n""#,
+    r#""op":"sum","value":"e.n","of":"references""#,
+    r#""op":"avg","value":"r.n""#,
+    r#""op":"avg","value":"e.n","of":"references","filter":"e.n > 0 OR IS_DEFINED(r.name)""#,
+    r#""op":"min","value":"r.n""#,
+    r#""op":"max","value":"r.n","of":"references""#,
+    r#""op":"max","value":"r.name""#,
+    r#""op":"min","value":"r""#,
+];
+
+/// A small generator: the same seed, the same run.
+pub struct Chance(pub u64);
+
+impl Chance {
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.draw() % limit as u64) as usize
+    }
+
+    pub fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        let place = self.below(choices.len());
+        &choices[place]
+    }
+}
+
+/// Declarations are added one by one; what does not fit the others is left out.
+pub fn random_model(chance: &mut Chance, mut is_valid: impl FnMut(&Value) -> bool) -> Value {
+    let mut body = parse(r#"{"version":1,"links":[],"copies":[],"mirrors":[],"rollups":[],"windows":[]}"#);
+    for number in 0..16 {
+        let (list, declaration) = random_declaration(chance, number);
+        let mut longer = body.clone();
+        if let Some(Value::Array(entries)) = longer.as_object_mut().and_then(|body| body.get_mut(list)) {
+            entries.push(parse(&declaration));
+        }
+        if is_valid(&longer) {
+            body = longer;
+        }
+    }
+    body
+}
+
+fn random_declaration(chance: &mut Chance, number: usize) -> (&'static str, String) {
+    let link = format!("l{}", chance.below(5));
+    let on_write = if chance.one_in(8) { r#","onWrite":"refuse""# } else { "" };
+    match (number, chance.below(3)) {
+        (0..5, _) => {
+            let (from, rest) = chance.pick(LINKS);
+            let integrity = *chance.pick(&["", "", r#","integrity":"enforced""#]);
+            let on_delete = *chance.pick(&["", "allow", "restrict", "cascade", "remove", "remove"]);
+            let on_delete =
+                if on_delete.is_empty() { String::new() } else { format!(r#","onDelete":"{on_delete}""#) };
+            let link = format!(
+                r#"{{"name":"l{number}","from":{{"container":"{from}",{rest}{integrity}{on_delete}}}"#
+            );
+            ("links", link)
+        }
+        (5, _) => {
+            let key = *chance.pick(&["", r#""key":"/id","#]);
+            let more = *chance.pick(&["", r#""newest":"first","#, r#""slack":3,"#, r#""by":"/at","#]);
+            let window = format!(
+                r#"{{"name":"w","container":"a","path":"/win","keep":2,{key}{more}"count":"/count",
+                "pages":{{"container":"pages","path":"/all","parent":"/post","number":"/page","size":10}}}}"#
+            );
+            ("windows", window)
+        }
+        (_, 0) => {
+            let (fields, missing) = (chance.pick(FIELDS), chance.pick(&["remove", "keep"]));
+            let copy = format!(
+                r#"{{"name":"d{number}","link":"{link}","fields":{fields},"onMissing":"{missing}"{on_write}}}"#
+            );
+            ("copies", copy)
+        }
+        (_, 1) => {
+            let (value, full) = (
+                chance.pick(VALUES),
+                chance.pick(&[r#""max":2,"whenFull":"cut""#, r#""max":1"#, r#""max":50"#]),
+            );
+            (
+                "mirrors",
+                format!(
+                    r#"{{"name":"d{number}","link":"{link}","into":"/m{number}","value":"{value}",{full}{on_write}}}"#
+                ),
+            )
+        }
+        (_, _) => {
+            let (rollup, parent) = (chance.pick(ROLLUPS), chance.pick(&["", "/stats"]));
+            (
+                "rollups",
+                format!(
+                    r#"{{"name":"d{number}","link":"{link}",{rollup},"into":"{parent}/r{number}"{on_write}}}"#
+                ),
+            )
+        }
+    }
+}
+
+const IDS: &[&str] = &["1", "2", "3", "4"];
+
+fn random_scalar(chance: &mut Chance) -> Value {
+    match chance.below(9) {
+        0 => Value::Null,
+        1 => true.into(),
+        2 => "x".into(),
+        3 => 0.1.into(),
+        4 => 1e300.into(),
+        5 => (-1e300).into(),
+        6 => i64::MAX.into(),
+        7 => f64::from_bits(chance.draw() & !(1 << 62)).into(),
+        _ => (chance.below(5) as i64).into(),
+    }
+}
+
+fn random_reference(chance: &mut Chance) -> Value {
+    match chance.below(8) {
+        0 => random_scalar(chance),
+        1 => (chance.below(5) as i64).into(),
+        _ => (*chance.pick(IDS)).into(),
+    }
+}
+
+fn object(members: Vec<(&str, Value)>) -> Value {
+    Value::Object(members.into_iter().collect::<Object>())
+}
+
+fn list(chance: &mut Chance, max: usize, mut element: impl FnMut(&mut Chance) -> Value) -> Value {
+    let count = chance.below(max + 1);
+    (0..count).map(|_| element(chance)).collect()
+}
+
+fn holder(chance: &mut Chance) -> Value {
+    let mut members = vec![("n", random_scalar(chance))];
+    if !chance.one_in(6) {
+        members.push(("id", random_reference(chance)));
+    }
+    if chance.one_in(6) {
+        members.push(("name", "garbage".into()));
+        members.push(("deep", random_scalar(chance)));
+    }
+    object(members)
+}
+
+pub fn random_item(chance: &mut Chance, container: &str) -> Value {
+    let mut members = vec![("id", Value::from(*chance.pick(IDS)))];
+    let mut maybe = |chance: &mut Chance, name: &'static str, value: &mut dyn FnMut(&mut Chance) -> Value| {
+        if !chance.one_in(4) {
+            let value = value(chance);
+            members.push((name, value));
+        }
+    };
+    maybe(chance, "name", &mut |chance| (*chance.pick(&["Ann", "Bob", "Cid"])).into());
+    maybe(chance, "n", &mut random_scalar);
+    match container {
+        "a" => {
+            maybe(chance, "refs", &mut |chance| list(chance, 3, holder));
+            maybe(chance, "one", &mut holder);
+            maybe(chance, "deep", &mut |chance| {
+                list(chance, 2, |chance| {
+                    let pk = *chance.pick(&["p", "q"]);
+                    object(vec![("pk", pk.into()), ("in", list(chance, 2, holder))])
+                })
+            });
+        }
+        "b" => {
+            maybe(chance, "pk", &mut |chance| (*chance.pick(&["p", "q"])).into());
+            maybe(chance, "code", &mut |chance| (*chance.pick(IDS)).into());
+            maybe(chance, "x", &mut random_reference);
+            maybe(chance, "list", &mut |chance| list(chance, 3, random_reference));
+            maybe(chance, "near", &mut holder);
+        }
+        _ => {
+            maybe(chance, "t", &mut |chance| (*chance.pick(&["p", "q"])).into());
+            maybe(chance, "u", &mut |chance| (*chance.pick(&["u", "v"])).into());
+            maybe(chance, "y", &mut random_reference);
+            maybe(chance, "z", &mut random_reference);
+        }
+    }
+    if chance.one_in(5) {
+        members.push(("stats", random_scalar(chance)));
+        members.push(("m9", "garbage".into()));
+        members.push(("r8", random_scalar(chance)));
+        members.push(("_follow", "garbage".into()));
+    }
+    if container == "a" && chance.one_in(10) {
+        members.push(("win", random_scalar(chance)));
+        members.push(("count", random_scalar(chance)));
+    }
+    object(members)
+}
+
+/// The stored item with one more element in its window, or some fewer.
+pub fn with_window(chance: &mut Chance, mut body: Value, stored: Option<&Value>, next: &mut i64) -> Value {
+    let array = stored.and_then(|stored| stored.get("win")).and_then(Value::as_array);
+    let mut array = array.map(<[Value]>::to_vec).unwrap_or_default();
+    for _ in 0..chance.below(9) {
+        *next += 1;
+        let element = object(vec![("id", (*next).into()), ("at", (chance.below(9) as i64).into())]);
+        let place = chance.below(array.len() + 1);
+        array.insert(place, element);
+    }
+    while !array.is_empty() && chance.one_in(3) {
+        let place = chance.below(array.len());
+        array.remove(place);
+    }
+    if let Some(Value::Object(element)) = array.first_mut() {
+        element.set("changed", *next);
+    }
+    // An element that may be in a page by now.
+    if chance.one_in(3) {
+        let known = (*next - chance.below(40) as i64).max(0);
+        if !array.iter().any(|element| element.get("id") == Some(&known.into())) {
+            array.push(object(vec![("id", known.into())]));
+        }
+    }
+    if let Value::Object(body) = &mut body {
+        body.set("win", array);
+    }
+    body
+}
+
+fn parse(json: &str) -> Value {
+    text::parse(json.as_bytes(), Limits::default()).unwrap_or_else(|error| panic!("{error}: {json}"))
+}
