@@ -19,6 +19,7 @@ use quire_testkit::interpreter::Json;
 use quire_testkit::model::Oracle;
 use quire_testkit::model::random::{Chance, KEYS, random_item, random_model};
 use quire_value::Value;
+use support::hooked::{Call, Hooked};
 use support::{database, json, options_with, wait_until, write};
 
 const ANY: ModelCondition = ModelCondition { if_match: None, if_none_match: None };
@@ -487,4 +488,44 @@ fn what_was_pending_goes_on_after_a_restore() {
         let report = quire_engine::verify(&restored).unwrap();
         assert!(report.is_sound(), "{what}: {:?}", report.problems);
     }
+}
+
+/// An item that is created while the model is put, and is on disk after its build has begun: it counts.
+#[test]
+fn what_is_committed_while_a_build_begins_counts() {
+    let hooked = Hooked::new(Arc::new(MemoryStorage::new()));
+    let calls = hooked.calls();
+    let engine = open(Arc::new(hooked));
+    database(&engine, "d");
+    let authors = container(&engine, "authors", &["/id"]);
+    let books = container(&engine, "books", &["/id"]);
+    write(&engine, &authors, WriteKind::Create, r#"{"id":"a1"}"#).unwrap();
+    let (is_held, may_go) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (held, go) = (Arc::clone(&is_held), Arc::clone(&may_go));
+    let is_book = |op: &Op| matches!(op, Op::Put { space: Space(1), .. });
+    calls.set_hook(move |call| {
+        if let Call::Commit(commit) = call
+            && commit.ops.iter().any(is_book)
+            && !held.swap(true, Ordering::SeqCst)
+        {
+            while !go.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| write(&engine, &books, WriteKind::Create, r#"{"id":"b1","author":"a1"}"#).unwrap());
+        wait_until("the book is on its way", || is_held.load(Ordering::SeqCst));
+        scope.spawn(|| {
+            let model = r#"{"version":1,"links":[{"name":"l","from":{"container":"books","path":"/author"},
+                "to":{"container":"authors"}}],"rollups":[{"name":"n","link":"l","op":"count","into":"/n"}]}"#;
+            put(&engine, model).unwrap()
+        });
+        wait_until("the build is there", || !engine.jobs().unwrap().is_empty());
+        std::thread::sleep(Duration::from_millis(100)); // enough to count all items that are to be seen
+        may_go.store(true, Ordering::SeqCst);
+    });
+    finish(&engine);
+    let author = stored(&engine).into_iter().find(|(name, _)| name == "authors").unwrap().1.to_text();
+    assert!(author.contains(r#""n":1"#), "{author}");
 }

@@ -85,27 +85,25 @@ impl UnitCommit {
 impl Unit<'_> {
     /// After everything was settled and checked.
     pub fn into_commit(self) -> Result<UnitCommit, EngineError> {
-        self.commit_with(false, Vec::new())
+        self.commit_with(Vec::new())
     }
 
-    /// The same of items that a job visits, with further rows. `counts`: items that are not written count from now on for what is
-    /// being built. `None`: there is nothing to commit, and the further rows are not written either.
-    pub(super) fn into_visit(self, counts: bool, also: Vec<Op>) -> Result<Option<UnitCommit>, EngineError> {
-        let commit = self.commit_with(counts, also)?;
+    /// The same of items that a job visits, with further rows. `None`: there is nothing to commit, and the further rows are not
+    /// written either.
+    pub(super) fn into_visit(self, also: Vec<Op>) -> Result<Option<UnitCommit>, EngineError> {
+        let commit = self.commit_with(also)?;
         let is_something = !commit.writes.is_empty() || commit.differences.is_some();
         Ok(is_something.then_some(commit))
     }
 
-    fn commit_with(self, counts: bool, also: Vec<Op>) -> Result<UnitCommit, EngineError> {
+    fn commit_with(self, also: Vec<Op>) -> Result<UnitCommit, EngineError> {
         let ids: HashSet<&[u8]> = self.ids_after();
         let (mut writes, mut placed) = (Vec::<(Arc<Sequencer>, Prepared)>::new(), Vec::new());
         let mut charge = self.charge;
         for slot in &self.slots {
             if !slot.is_written() {
                 placed.push(None);
-                if counts {
-                    self.add_counted(slot, &mut writes)?;
-                }
+                self.add_counted(slot, &mut writes)?;
                 continue;
             }
             let (mut prepared, cost) = self.prepare(slot, &ids)?;
@@ -144,7 +142,8 @@ impl Unit<'_> {
         Ok(UnitCommit { writes, placed, differences, jobs, charge })
     }
 
-    /// The rows of an item that stays as it is, for what is being built.
+    /// The rows of an item that stays as it is, for what is being built: what it adds to its targets is in this commit, whoever
+    /// makes it, so its mark is, too.
     fn add_counted(
         &self,
         slot: &Slot<'_>,
@@ -154,6 +153,9 @@ impl Unit<'_> {
         self.add_link_rows(slot, &mut ops)?;
         self.add_link_keys(slot, &mut ops)?;
         self.add_marks(slot, &mut ops);
+        if ops.is_empty() {
+            return Ok(());
+        }
         let partition = slot.home.place.partition;
         let generation = self.ground.sites[slot.site].generation(partition);
         let prepared = Prepared::upkeep(generation, ops);

@@ -131,9 +131,8 @@ fn attempt(
         unit.settle()?;
     }
     let figures = unit.figures()?;
-    let is_counting = matches!(order.work, VisitWork::Count);
     let also = (order.also)(&*ground.snapshot, &figures)?;
-    let commit = unit.into_visit(is_counting, also)?;
+    let commit = unit.into_visit(also)?;
     let Some(commit) = commit else {
         return Ok(Attempt::Ended(Visited::Done { is_committed: false, figures }));
     };

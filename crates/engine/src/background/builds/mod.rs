@@ -115,6 +115,9 @@ fn end(catalog: &Catalog, database: u32, claim: &Claim<'_>, place: &BuildPlace) 
 impl Build<'_> {
     fn step(&self, claim: &mut Claim<'_>, place: BuildPlace) -> Result<Step, EngineError> {
         let own = own_names(&self.model, claim.id);
+        if claim.position().is_empty() {
+            self.pass_barriers()?;
+        }
         match place.stage {
             BuildStage::Count => match next(containers_to_count(&self.model, &own), &place) {
                 Some(number) => self.chunk(claim, place, number, VisitWork::Count),
@@ -127,6 +130,14 @@ impl Build<'_> {
             },
             BuildStage::Ended => Ok(Step::Done(place.result())),
         }
+    }
+
+    /// Returns when no write from before the model can still be committed: what is created by one counts for nothing by itself,
+    /// and has to be seen here.
+    fn pass_barriers(&self) -> Result<(), EngineError> {
+        let state = self.catalog.state();
+        let mut containers = state.containers().filter(|container| self.model.names(container.number));
+        containers.try_for_each(|container| container.partitions.pass_barrier())
     }
 
     /// The next items of a container.

@@ -261,3 +261,32 @@ fn phases_of_a_build() {
     assert!(refusal(bench.upsert("authors", r#"{"id":"a1","n":7}"#)).starts_with("400/6103"));
     bench.check("active");
 }
+
+/// A job of another declaration that finds nothing to write counts an item once, too.
+#[test]
+fn an_item_that_is_visited_but_not_written_counts_once() {
+    use crate::jobs::JobId;
+    use crate::maintain::visit::{VisitOrder, VisitWork, Visited, visit_items};
+    use crate::model::BuildPhase;
+    let model = r#"{"version":1,"links":[{"name":"l","from":{"container":"books","path":"/author"},"to":{"container":"authors"}}],
+        "rollups":[{"name":"n","link":"l","op":"count","into":"/n"}]}"#;
+    let bench = Bench::new(5, LIBRARY, model);
+    bench.set_states(&DeclarationState::Failed { error: "no".to_owned(), examples: Vec::new() });
+    bench.create("books", r#"{"id":"b0","author":"a1"}"#).unwrap();
+    bench.set_states(&DeclarationState::Building { job: JobId(1), phase: BuildPhase::Index });
+    let books = bench.container("books", 0);
+    let range = crate::store::keys::items_from(books.number, 0);
+    let page = bench.storage.snapshot().unwrap().scan(&crate::store::scan(crate::store::keys::ITEMS, range));
+    let rids: Vec<u64> =
+        page.unwrap().rows.iter().filter_map(|(key, _)| crate::store::keys::rid_of_item_key(key)).collect();
+    assert_eq!(rids.len(), 1);
+    for work in [VisitWork::Write, VisitWork::Write, VisitWork::Count, VisitWork::Count] {
+        let order = VisitOrder { container: &books, rids: &rids, work, also: &|_, _| Ok(Vec::new()) };
+        let visited = visit_items(&bench.engine.shared, &order).unwrap();
+        assert!(matches!(visited, Visited::Done { is_committed: true, .. }));
+    }
+    bench.set_states(&DeclarationState::Active);
+    let author = bench.create("authors", r#"{"id":"a1"}"#).unwrap();
+    assert_eq!(author.get("n").map(Value::to_json).as_deref(), Some("1"));
+    bench.verify("visited");
+}
