@@ -30,13 +30,19 @@ pub fn space() -> Result<()> {
     run("space", |_| Ok(()))
 }
 
-/// Procedures, batches and user-defined functions, against PostgreSQL.
+/// Reading the change feed, and what readers and the sweep cost writers.
 pub fn feed() -> Result<()> {
     run("feed", |_| Ok(()))
 }
 
+/// Procedures, batches and user-defined functions, against PostgreSQL.
 pub fn scripts() -> Result<()> {
     run("scripts", |_| tools::postgres())
+}
+
+/// Links, copies and counts, against PostgreSQL with a foreign key and a trigger.
+pub fn model() -> Result<()> {
+    run("model", |_| tools::postgres())
 }
 
 /// Recall and CPU of vector search; takes how many vectors and which data.

@@ -51,11 +51,12 @@ fn main() -> Result<()> {
         ["bench", "space"] => bench::space(),
         ["bench", "scripts"] => bench::scripts(),
         ["bench", "feed"] => bench::feed(),
+        ["bench", "model"] => bench::model(),
         ["bench", "vectors", arguments @ ..] => bench::vectors(arguments),
         _ => {
             bail!(
                 "usage: cargo xtask test | tidy | compat | sdk [python js rust go java] | dist [test [PROGRAM]] | schedules [--schedules N [NAME]] | fuzz [TARGET] [--seconds N] | crash KILLS | \
-                 isolation --minutes MINUTES | storm [--model] --minutes MINUTES | bench base|query|growth|space|scripts|feed|vectors"
+                 isolation --minutes MINUTES | storm [--model] --minutes MINUTES | bench base|query|growth|space|scripts|feed|model|vectors"
             )
         }
     }

@@ -50,6 +50,8 @@ pub struct ModelFigures {
 
 const DATABASE: &str = "dbs/storm";
 const MODEL: &str = "_quire/dbs/storm/model";
+/// That are tried after a round without one.
+const MODELS_MAX: usize = 20;
 const PROBLEMS_MAX: usize = 10;
 /// Containers that writers write to; pages belong to windows.
 const WRITTEN: usize = 3;
@@ -96,13 +98,41 @@ fn round(plan: &ModelPlan, data: &Path, chance: &mut Chance, figures: &mut Model
     figures.models += declarer.models;
     figures.splits += declarer.splits;
     figures.problems.append(&mut declarer.problems);
+    let before = figures.declarations;
     compare(plan, &mut Client::new(&shared), figures)?;
+    if figures.declarations == before {
+        compare_other_models(plan, live.port, chance, figures)?;
+    }
     live.stop()?;
     let output = std::process::Command::new(&plan.program).arg("verify").arg(data).output()?;
     if !output.status.success() {
         let said = [output.stdout, output.stderr].concat();
         figures.problems.push(format!("verify: {}", String::from_utf8_lossy(&said)));
     }
+    Ok(())
+}
+
+/// Where the last model was removed, or could not be built: others are put over what the writers have left, until something is
+/// compared.
+fn compare_other_models(
+    plan: &ModelPlan,
+    port: u16,
+    chance: &mut Chance,
+    figures: &mut ModelFigures,
+) -> Result<()> {
+    let shared = Shared::default();
+    shared.port.store(port, Ordering::SeqCst);
+    let mut declarer = Declarer::new(Client::new(&shared), chance.draw());
+    let before = figures.declarations;
+    for _ in 0..MODELS_MAX {
+        declarer.put();
+        compare(plan, &mut Client::new(&shared), figures)?;
+        if figures.declarations > before {
+            break;
+        }
+    }
+    figures.models += declarer.models;
+    figures.problems.append(&mut declarer.problems);
     Ok(())
 }
 

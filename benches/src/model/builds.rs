@@ -1,0 +1,143 @@
+//! Declarations over items that are there: a link's index beside a scan, owned values beside a bulk rewrite, and the writers
+//! meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use quire_testkit::http::{Connection, Signer};
+use quire_testkit::live::Live;
+use serde_json::json;
+
+use super::{CONNECTIONS, Client, Size, book, counted, key_header, link};
+use crate::client::run_each;
+use crate::table::Table;
+
+const BOOKS: &str = "dbs/built/colls/books";
+const AUTHORS: u64 = 1_000;
+const LOADERS: u64 = 8;
+
+pub fn run(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
+    let mut client = Client::open(quire.port)?;
+    client.library("built")?;
+    client.authors("built", AUTHORS)?;
+    fill(quire.port, size)?;
+    let rewrite = fill(quire.port, size)?; // every item again
+    let scan = scan(quire.port, size)?;
+    client.put_model("built", &json!({ "version": 1, "links": [link()] }))?;
+    let index = client.wait_for_jobs()?;
+    table.at_least(
+        "build of a link's index, to a scan (rate)",
+        scan.as_secs_f64() / index.as_secs_f64(),
+        0.3,
+        "x",
+    );
+    // The names on the books differ, so that every one of them is written.
+    client.put_model("built", &spoiled())?;
+    let values = client.wait_for_jobs()?;
+    let ratio = rewrite.as_secs_f64() / values.as_secs_f64();
+    table.at_least("build of owned values, to a bulk rewrite (rate)", ratio, 0.3, "x");
+    let alone = writers(quire, size, None)?;
+    client.put_model("built", &json!({ "version": 1, "links": [link()] }))?;
+    client.put_model("built", &counted())?;
+    let is_built = Arc::new(AtomicBool::new(false));
+    let waiter = std::thread::spawn({
+        let (port, is_built) = (quire.port, Arc::clone(&is_built));
+        move || -> Result<()> {
+            Client::open(port)?.wait_for_jobs()?;
+            is_built.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+    });
+    let beside = writers(quire, size, Some(&is_built))?;
+    waiter.join().expect("the thread does not panic")?;
+    table.at_least("writers beside a build, to alone (rate)", beside / alone, 0.7, "x");
+    let shown = format!(
+        "{} items: scan {scan:.1?}, index {index:.1?}, rewrite {rewrite:.1?}, values {values:.1?}, writers {alone:.0}/s and {beside:.0}/s",
+        size.items
+    );
+    table.note("builds", shown);
+    Ok(())
+}
+
+/// The same declarations with another field, which no book has yet.
+fn spoiled() -> serde_json::Value {
+    let mut model = counted();
+    model["copies"][0]["fields"] = json!({ "name": "t.name", "born": "t.born" });
+    model
+}
+
+fn fill(port: u16, size: Size) -> Result<Duration> {
+    let started = Instant::now();
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| -> Result<()> {
+        let work = || -> Result<()> {
+            let mut client = Client::open(port)?;
+            loop {
+                let first = next.fetch_add(super::IN_A_BATCH, Ordering::Relaxed);
+                if first >= size.items {
+                    return Ok(());
+                }
+                let numbers = first..(first + super::IN_A_BATCH).min(size.items);
+                let items: Vec<_> =
+                    numbers.map(|number| book(&format!("b{number}"), number % AUTHORS)).collect();
+                client.bulk(BOOKS, "Upsert", &items)?;
+            }
+        };
+        let threads: Vec<_> = (0..LOADERS).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("a client thread does not panic"))
+    })?;
+    Ok(started.elapsed())
+}
+
+fn scan(port: u16, size: Size) -> Result<Duration> {
+    let (signer, mut connection) = (Signer::well_known(), Connection::open(port)?);
+    let (started, mut next, mut items) = (Instant::now(), String::new(), 0);
+    loop {
+        let headers = format!("x-ms-max-item-count: 1000\r\n{next}");
+        let answer = connection.exchange(&signer.request(
+            "GET",
+            &format!("/{BOOKS}/docs"),
+            ("docs", BOOKS),
+            &headers,
+            b"",
+        ))?;
+        ensure!(answer.status == 200, "a page answered {}", answer.status);
+        items +=
+            answer.header("x-ms-item-count").and_then(|count| count.parse::<u64>().ok()).unwrap_or_default();
+        match answer.header("x-ms-continuation") {
+            Some(value) => next = format!("x-ms-continuation: {value}\r\n"),
+            None => break,
+        }
+    }
+    ensure!(items == size.items, "{items} items were listed");
+    Ok(started.elapsed())
+}
+
+/// The rate of writers of other items of the container, for a while or until something is done.
+fn writers(quire: &Live, size: Size, until: Option<&AtomicBool>) -> Result<f64> {
+    let (mut requests, mut elapsed) = (0, Duration::ZERO);
+    loop {
+        let label = format!("{requests}-{}", elapsed.as_nanos());
+        let load = run_each(quire.port, CONNECTIONS, size.round, 201, |_| {
+            let label = label.clone();
+            Arc::new(move |number| {
+                let id = format!("w{label}-{number}");
+                let body = book(&id, number % AUTHORS).to_string();
+                let path = format!("/{BOOKS}/docs");
+                Signer::well_known().request(
+                    "POST",
+                    &path,
+                    ("docs", BOOKS),
+                    &key_header(&id),
+                    body.as_bytes(),
+                )
+            })
+        })?;
+        (requests, elapsed) = (requests + load.requests, elapsed + load.elapsed);
+        if until.is_none_or(|done| done.load(Ordering::Relaxed)) {
+            return Ok(requests as f64 / elapsed.as_secs_f64());
+        }
+    }
+}
