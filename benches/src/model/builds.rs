@@ -38,7 +38,7 @@ pub fn run(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
     let values = client.wait_for_jobs()?;
     let ratio = rewrite.as_secs_f64() / values.as_secs_f64();
     table.at_least("build of owned values, to a bulk rewrite (rate)", ratio, 0.3, "x");
-    let alone = writers(quire, size, None)?;
+    let alone = writers(quire, size, "alone", None)?;
     client.put_model("built", &json!({ "version": 1, "links": [link()] }))?;
     client.put_model("built", &counted())?;
     let is_built = Arc::new(AtomicBool::new(false));
@@ -50,7 +50,7 @@ pub fn run(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
             Ok(())
         }
     });
-    let beside = writers(quire, size, Some(&is_built))?;
+    let beside = writers(quire, size, "beside", Some(&is_built))?;
     waiter.join().expect("the thread does not panic")?;
     table.at_least("writers beside a build, to alone (rate)", beside / alone, 0.7, "x");
     let shown = format!(
@@ -116,14 +116,14 @@ fn scan(port: u16, size: Size) -> Result<Duration> {
 }
 
 /// The rate of writers of other items of the container, for a while or until something is done.
-fn writers(quire: &Live, size: Size, until: Option<&AtomicBool>) -> Result<f64> {
+fn writers(quire: &Live, size: Size, label: &str, until: Option<&AtomicBool>) -> Result<f64> {
     let (mut requests, mut elapsed) = (0, Duration::ZERO);
     loop {
-        let label = format!("{requests}-{}", elapsed.as_nanos());
+        let label = format!("{label}-{requests}");
         let load = run_each(quire.port, CONNECTIONS, size.round, 201, |_| {
             let label = label.clone();
             Arc::new(move |number| {
-                let id = format!("w{label}-{number}");
+                let id = format!("{label}-{number}");
                 let body = book(&id, number % AUTHORS).to_string();
                 let path = format!("/{BOOKS}/docs");
                 Signer::well_known().request(

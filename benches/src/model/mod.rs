@@ -102,8 +102,8 @@ impl Client {
             let jobs = self.jobs()?;
             let failed = jobs.iter().find(|job| job["state"] == "failed");
             ensure!(failed.is_none(), "a job failed: {}", failed.unwrap_or(&Value::Null));
-            let is_active = |job: &Value| job["state"] == "running" || job["state"] == "pending";
-            if !jobs.iter().any(is_active) {
+            let is_done = |job: &Value| job["state"] == "done" || job["state"] == "cancelled";
+            if jobs.iter().all(is_done) {
                 return Ok(started.elapsed());
             }
             ensure!(started.elapsed() < JOB_WAIT, "jobs do not end");

@@ -47,6 +47,19 @@ pub struct Dangling {
     pub path: String,
 }
 
+impl Expected {
+    /// What is wrong there, as text.
+    pub fn problem(&self) -> Option<String> {
+        if crate::interpreter::same(&self.value, &self.found) {
+            return None;
+        }
+        let text = |value: &Maybe| value.as_ref().map_or("nothing".to_owned(), Json::to_text);
+        let Expected { declaration, container, id, path, value, found } = self;
+        let (found, value) = (text(found), text(value));
+        Some(format!("{declaration}: {path} of {container} {id} is {found} and must be {value}"))
+    }
+}
+
 impl Oracle {
     /// `keys` are pointers to the partition key of each container.
     pub fn new(model: &str, keys: &[(&str, &[&str])]) -> Oracle {
@@ -62,23 +75,8 @@ impl Oracle {
 
     /// Everything that is not as it must be, as text.
     pub fn problems(&self, items: &Items) -> Vec<String> {
-        let mut problems = Vec::new();
-        for expected in self.expected(items) {
-            if !crate::interpreter::same(&expected.value, &expected.found) {
-                let text = |value: &Maybe| value.as_ref().map_or("nothing".to_owned(), Json::to_text);
-                problems.push(format!(
-                    "{}: {} of {} {} is {} and must be {}",
-                    expected.declaration,
-                    expected.path,
-                    expected.container,
-                    expected.id,
-                    text(&expected.found),
-                    text(&expected.value)
-                ));
-            }
-        }
-        problems.extend(self.window_problems(items));
-        problems
+        let values = self.expected(items);
+        values.iter().filter_map(Expected::problem).chain(self.window_problems(items)).collect()
     }
 
     fn list(&self, name: &str) -> &[Json] {

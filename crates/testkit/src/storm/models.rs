@@ -14,8 +14,8 @@ use serde_json::{Value as Json, json};
 use super::client::{Client, Shared, json as parsed, shown};
 use crate::http::Answer;
 use crate::live::Live;
-use crate::model::Oracle;
 use crate::model::random::{Chance, KEYS, random_item, random_model};
+use crate::model::{Expected, Oracle};
 
 /// How a run goes.
 #[derive(Clone, Debug)]
@@ -412,22 +412,19 @@ fn compare(plan: &ModelPlan, client: &mut Client<'_>, figures: &mut ModelFigures
         .filter_map(|own| own["name"].as_str())
         .collect();
     let model = client.ask("GET", &format!("/{MODEL}"), ("_quire", MODEL), "", "").context("no answer")?;
-    let mut model = parsed(&model);
-    // What failed maintains nothing; its link has failed with it, or is still there.
+    let model = parsed(&model);
     for list in ["copies", "mirrors", "rollups"] {
-        if let Some(own) = model[list].as_array_mut() {
-            own.retain(|own| own["name"].as_str().is_some_and(|name| active.contains(&name)));
-            figures.declarations += own.len();
-        }
+        let own = model[list].as_array().into_iter().flatten();
+        let is_active = |own: &&Json| own["name"].as_str().is_some_and(|name| active.contains(&name));
+        figures.declarations += own.filter(is_active).count();
     }
-    let mut items = Vec::new();
-    for (container, _) in KEYS {
-        let own = list(client, container)?.into_iter();
-        items.extend(own.map(|item| ((*container).to_owned(), item)));
-    }
+    let items = all_items(client)?;
     let oracle = Oracle::new(&model.to_string(), KEYS);
-    figures.places += oracle.expected(&items).len();
-    let problems: Vec<String> = oracle.problems(&items).into_iter().take(PROBLEMS_MAX).collect();
+    // What failed maintains nothing, but its paths are owned.
+    let mut places = oracle.expected(&items);
+    places.retain(|place| active.contains(&place.declaration.as_str()));
+    figures.places += places.len();
+    let problems: Vec<String> = places.iter().filter_map(Expected::problem).take(PROBLEMS_MAX).collect();
     if !problems.is_empty() {
         figures.problems.extend(problems);
         figures.problems.push(format!("by the model {model}"));
@@ -435,9 +432,22 @@ fn compare(plan: &ModelPlan, client: &mut Client<'_>, figures: &mut ModelFigures
     Ok(())
 }
 
-/// All jobs are done, and what expired is removed.
+fn all_items(client: &mut Client<'_>) -> Result<Vec<(String, crate::interpreter::Json)>> {
+    let mut items = Vec::new();
+    for (container, _) in KEYS {
+        let own = list(client, container)?.into_iter();
+        items.extend(own.map(|item| ((*container).to_owned(), item)));
+    }
+    Ok(items)
+}
+
+/// All jobs are done, what expires has expired, and is removed.
 fn settle(plan: &ModelPlan, client: &mut Client<'_>, figures: &mut ModelFigures) -> Result<Json> {
     let end = Instant::now() + plan.last_wait;
+    while all_items(client)?.iter().any(|(_, item)| item.get("ttl").is_some()) {
+        ensure!(Instant::now() < end, "items with a time to live do not expire");
+        std::thread::sleep(Duration::from_millis(200));
+    }
     loop {
         let jobs =
             client.ask("GET", "/_quire/jobs", ("_quire", "_quire/jobs"), "", "").context("no answer")?;
