@@ -24,14 +24,28 @@ more cups than there are: 400/4001
 tea in stock: 8
 `;
 
+const LIBRARY = `\
+On Loops by Ada and Grace, published by Acme
+Ada has 2 books: On Knots, On Loops
+Acme has printed 420 pages
+a book of an unknown author: 400/6101
+an author with books cannot go: 409/6102
+after a change of name: Ada King
+after a book was deleted: 1
+after its publisher was deleted: named no more
+On Loops with its authors in one query: Ada King 1, Grace 1
+`;
+
 test("the README examples run", async (t) => {
-  assert.ok((await readFile(path.join(root, "README.md"), "utf8")).includes("node examples/run.mjs"));
   const folder = await mkdtemp(path.join(tmpdir(), "examples-"));
   t.after(() => rm(folder, { recursive: true }));
   await cp(path.join(root, "examples"), path.join(folder, "examples"), { recursive: true });
   await symlink(process.env.QUIRE_NODE_MODULES, path.join(folder, "node_modules"));
-  const { stdout } = await promisify(execFile)("node", ["examples/run.mjs", endpoint], { cwd: folder });
-  assert.equal(stdout, EXPECTED);
+  for (const [program, expected] of Object.entries({ "run.mjs": EXPECTED, "library.mjs": LIBRARY })) {
+    assert.ok((await readFile(path.join(root, "README.md"), "utf8")).includes(`node examples/${program}`));
+    const { stdout } = await promisify(execFile)("node", [`examples/${program}`, endpoint], { cwd: folder });
+    assert.equal(stdout, expected);
+  }
 });
 
 test("the examples agree with the declarations", async () => {

@@ -27,15 +27,28 @@ more cups than there are: 400/4001
 tea in stock: 8
 """
 
+LIBRARY = """\
+On Loops by Ada and Grace, published by Acme
+Ada has 2 books: On Knots, On Loops
+Acme has printed 420 pages
+a book of an unknown author: 400/6101
+an author with books cannot go: 409/6102
+after a change of name: Ada King
+after a book was deleted: 1
+after its publisher was deleted: named no more
+On Loops with its authors in one query: Ada King 1, Grace 1
+"""
 
-def test_the_readme_examples_run():
-    assert "python examples/run.py" in README.read_text()
+
+@pytest.mark.parametrize(("program", "expected"), [("run.py", EXPECTED), ("library.py", LIBRARY)])
+def test_the_readme_examples_run(program, expected):
+    assert f"python examples/{program}" in README.read_text()
     authority = os.environ.get("QUIRE_CA")
-    command = [sys.executable, EXAMPLES / "run.py", ENDPOINT] + ([authority] if authority else [])
+    command = [sys.executable, EXAMPLES / program, ENDPOINT] + ([authority] if authority else [])
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == EXPECTED
-    assert EXPECTED in README.read_text(), "the README shows something else"
+    assert done.stdout == expected
+    assert expected in README.read_text(), "the README shows something else"
 
 
 @pytest.fixture
