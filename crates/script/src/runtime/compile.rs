@@ -62,7 +62,7 @@ impl Compiled {
     fn in_form(sandbox: &Sandbox, text: &str, form: Form, limits: &Limits) -> Result<Compiled, ScriptError> {
         let compiled = sandbox.with_compiler(|ctx| {
             let compiled = match form {
-                Form::Expression => compile(ctx, &format!("({}\n)", expression_of(text))),
+                Form::Expression => compile(ctx, &enclosed(text, '(', ')')),
                 Form::Program => compile(ctx, text),
             };
             compiled.map_err(|error| match error {
@@ -82,8 +82,8 @@ impl Compiled {
         self.shareable.may_be()
     }
 
-    pub(crate) fn is_shareable(&self, names: &FrozenNames) -> bool {
-        self.shareable.is(names)
+    pub(crate) fn is_shareable(&self, sandbox: &Sandbox, names: &FrozenNames) -> bool {
+        self.shareable.is(names, |text| is_one_expression(sandbox, text))
     }
 
     /// A run has changed a global.
@@ -134,6 +134,23 @@ fn later(first: ScriptError, second: ScriptError) -> ScriptError {
 
 fn compile(ctx: &Ctx<'_>, text: &str) -> rquickjs::Result<Bytecode> {
     Bytecode::compile(ctx, text, SCRIPT_NAME, SourceDetail::Source)
+}
+
+/// The expression in brackets.
+fn enclosed(text: &str, open: char, close: char) -> String {
+    format!("{open}{}\n{close}", expression_of(text))
+}
+
+/// Whether a text that compiled in parentheses does not close them itself, as `a); let b; (c` does. It cannot close
+/// other brackets as well.
+fn is_one_expression(sandbox: &Sandbox, text: &str) -> bool {
+    sandbox.with_compiler(|ctx| {
+        let compiled = compile(ctx, &enclosed(text, '[', ']'));
+        if compiled.is_err() {
+            drop(ctx.catch());
+        }
+        compiled.is_ok()
+    })
 }
 
 /// Without trailing semicolons and comments.

@@ -76,8 +76,9 @@ impl Shareable {
         !self.forbidden.load(Relaxed) && self.decided.get() != Some(&false)
     }
 
-    pub(crate) fn is(&self, names: &FrozenNames) -> bool {
-        self.may_be() && *self.decided.get_or_init(|| is_shareable(&self.text, names))
+    pub(crate) fn is(&self, names: &FrozenNames, is_one_expression: impl FnOnce(&str) -> bool) -> bool {
+        let decide = || is_shareable(&self.text, names) && is_one_expression(&self.text);
+        self.may_be() && *self.decided.get_or_init(decide)
     }
 
     pub(crate) fn forbid(&self) {
