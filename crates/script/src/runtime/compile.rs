@@ -14,6 +14,8 @@ use crate::runtime::shared_realm::FrozenNames;
 use crate::{Limits, Position, ScriptError};
 
 const SCRIPT_NAME: &str = "script.js";
+/// Comments and semicolons after an expression that are left out, at most.
+const TRAILING_PARTS_MAX: usize = 1000;
 /// Longest reported message or stack of an error.
 const TEXT_LENGTH_MAX: usize = 4096;
 
@@ -92,7 +94,7 @@ impl Compiled {
     }
 
     pub(crate) fn size_bytes(&self) -> usize {
-        self.code.size_bytes()
+        self.code.size_bytes() + self.shareable.size_bytes()
     }
 
     /// The entry function in a new context; `None` if the text has none.
@@ -156,7 +158,7 @@ fn is_one_expression(sandbox: &Sandbox, text: &str) -> bool {
 /// Without trailing semicolons and comments.
 fn expression_of(text: &str) -> &str {
     let mut rest = text;
-    loop {
+    for _ in 0..TRAILING_PARTS_MAX {
         let trimmed = rest.trim_end_matches(|letter: char| letter == ';' || letter.is_whitespace());
         let line_start = trimmed.rfind('\n').map_or(0, |at| at + 1);
         let shorter = if trimmed.ends_with("*/") {
@@ -173,6 +175,7 @@ fn expression_of(text: &str) -> &str {
         }
         rest = shorter;
     }
+    rest
 }
 
 /// Whether two slashes begin a comment after the expression, and are not inside of it.

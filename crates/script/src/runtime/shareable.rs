@@ -51,6 +51,8 @@ const FORBIDDEN: &[&str] = &[
 const FORBIDDEN_IN_STRINGS: &[&str] = &["prototype", "__proto__", "constructor"];
 /// Globals that are no objects, and the one that every run has of its own.
 const FREE_GLOBALS: &[&str] = &["undefined", "NaN", "Infinity", "__"];
+/// Words of a pattern that is looked through.
+const PATTERN_TOKENS_MAX: usize = 1000;
 const ASSIGNMENTS: &[&str] = &[
     "=", "+=", "-=", "*=", "/=", "%=", "**=", "<<=", ">>=", ">>>=", "&=", "|=", "^=", "&&=", "||=", "??=",
     "++", "--",
@@ -69,6 +71,10 @@ impl Shareable {
     pub(crate) fn new(text: &str, is_function: bool) -> Shareable {
         let text = if is_function { text.to_owned() } else { String::new() };
         Shareable { text, decided: OnceLock::new(), forbidden: AtomicBool::new(!is_function) }
+    }
+
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.text.len()
     }
 
     /// Without looking at the text.
@@ -157,7 +163,7 @@ impl Text<'_> {
     /// Whether the pattern that ends here has variables alone: no member is assigned to.
     fn is_plain_pattern(&self, end: usize) -> bool {
         let mut depth = 0;
-        for at in (0..=end).rev() {
+        for at in (0..=end).rev().take(PATTERN_TOKENS_MAX) {
             match self.tokens[at] {
                 Token::Punctuator("}") => depth += 1,
                 Token::Punctuator("{") if depth == 1 => return true,
