@@ -100,7 +100,7 @@ fn a_text_that_ends_with_many_comments_is_compiled_in_time() {
         let text = format!("function () {{}}{}", end.repeat(1_000_000 / end.len()));
         let started = Instant::now();
         let _ = Scripts::new(Limits::default()).run(&procedure(&text, "[]"), &mut MemoryHost::default());
-        assert!(started.elapsed() < Duration::from_secs(5), "{end:?} {:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(10), "{end:?} {:?}", started.elapsed());
     }
 }
 

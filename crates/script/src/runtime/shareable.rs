@@ -7,7 +7,8 @@
 //! 2. a built-in is called, constructed or compared with, and goes nowhere else: so no variable holds one;
 //! 3. no assignment to a property whose name a frozen object has, and none to a computed name.
 //!
-//! What a script gets hold of in spite of the rules, as by `"con" + "structor"`, is frozen all the same.
+//! What a script gets hold of in spite of the rules, as by `"con" + "structor"` or a method of its own array, is frozen all the
+//! same. So the rules are for scripts that are to work as ever, not against those that attack.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -114,7 +115,7 @@ impl Text<'_> {
                 !self.is_assigned(at) || !self.names.properties.contains(name)
             }
             Token::Name(name) if self.names.globals.contains(name) => self.is_only_used(at, name),
-            Token::Punctuator("]") => !self.is_assigned(at),
+            Token::Punctuator("]" | ")") => !self.is_assigned(at),
             Token::Punctuator("}") => !self.is_assigned(at) || self.is_plain_pattern(at),
             Token::Punctuator("++" | "--") => !self.changes_member(at),
             _ => true,
@@ -150,12 +151,12 @@ impl Text<'_> {
             || self.name(at + 1).is_some_and(|name| matches!(name, "of" | "in"))
     }
 
-    /// `++a.b`, `--(a.b)`
+    /// `++a.b`, `--(a.b)`, `++a().b`, `--[a][0].b`
     fn changes_member(&self, at: usize) -> bool {
-        let is_end = |text: Option<&str>| matches!(text, Some("." | "?." | "["));
+        let is_end = |text: Option<&str>| matches!(text, Some("." | "?." | "[" | "("));
         match self.tokens.get(at + 1) {
-            Some(Token::Name(_)) => is_end(self.punctuator(at + 2)),
-            Some(Token::Punctuator("(")) => true,
+            Some(Token::Name(name)) => *name == "new" || is_end(self.punctuator(at + 2)),
+            Some(Token::Punctuator("(" | "[")) => true,
             _ => false,
         }
     }
@@ -250,6 +251,12 @@ mod tests {
             "x => { x[k]++ }",
             "x => { ++x[k] }",
             "x => { --(x.name) }",
+            "x => { ++f().name }",
+            "x => { --[x][0].name }",
+            "x => { ++new F().name }",
+            "x => { (x.name) = 1 }",
+            "x => { (x.name)++ }",
+            "x => { for ((x.name) of y); }",
             "x => { x.toString = 1 }",
             "x => { x.message += 'a' }",
             "x => { x.name ??= 'a' }",
@@ -267,6 +274,9 @@ mod tests {
             "x => Object.assign(x, y)",
             "x => { const m = a ? Math : 1 }",
             "x => { if (x) /a/.test(x) }",
+            "x => { of / this.a / 1 }",
+            "x => { x.in / this.a / 1 }",
+            "x => { var a\n/'/.a; this // '\n }",
             "x => { m\\u0061 }",
             "class A {}",
         ] {
