@@ -93,6 +93,17 @@ fn long_text_is_refused() {
     assert!(run(&text).contains("is longer than 2097152"));
 }
 
+/// Before the engine sees a text, no time limit holds: what is done with it then takes time in proportion to its length.
+#[test]
+fn a_text_that_ends_with_many_comments_is_compiled_in_time() {
+    for end in [";//", "/**/", "\n//", "\n;"] {
+        let text = format!("function () {{}}{}", end.repeat(1_000_000 / end.len()));
+        let started = Instant::now();
+        let _ = Scripts::new(Limits::default()).run(&procedure(&text, "[]"), &mut MemoryHost::default());
+        assert!(started.elapsed() < Duration::from_secs(10), "{end:?} {:?}", started.elapsed());
+    }
+}
+
 #[test]
 fn threads_run_side_by_side() {
     let scripts = Scripts::new(LIMITS);

@@ -103,3 +103,16 @@ unsafe fn checked<'js>(ctx: &Ctx<'js>, value: qjs::JSValue) -> rquickjs::Result<
         Ok(Value::from_raw(ctx.clone(), value))
     }
 }
+
+/// The prototypes of all classes of the engine in a context: for a test that none is forgotten.
+#[cfg(test)]
+pub(crate) fn class_prototypes<'js>(ctx: &Ctx<'js>) -> Vec<Value<'js>> {
+    let raw = ctx.as_raw().as_ptr();
+    // SAFETY: `ctx` as above. A class that is registered has a prototype, perhaps null, which is given to `Value`.
+    let prototype = |class| unsafe {
+        let runtime = qjs::JS_GetRuntime(raw);
+        qjs::JS_IsRegisteredClass(runtime, class)
+            .then(|| Value::from_raw(ctx.clone(), qjs::JS_GetClassProto(raw, class)))
+    };
+    (1..256).filter_map(prototype).filter(Value::is_object).collect()
+}

@@ -14,6 +14,8 @@ use crate::runtime::shared_realm::FrozenNames;
 use crate::{Limits, Position, ScriptError};
 
 const SCRIPT_NAME: &str = "script.js";
+/// Comments and semicolons after an expression that are left out, at most.
+const TRAILING_PARTS_MAX: usize = 1000;
 /// Longest reported message or stack of an error.
 const TEXT_LENGTH_MAX: usize = 4096;
 
@@ -62,7 +64,7 @@ impl Compiled {
     fn in_form(sandbox: &Sandbox, text: &str, form: Form, limits: &Limits) -> Result<Compiled, ScriptError> {
         let compiled = sandbox.with_compiler(|ctx| {
             let compiled = match form {
-                Form::Expression => compile(ctx, &format!("({}\n)", expression_of(text))),
+                Form::Expression => compile(ctx, &enclosed(text, '(', ')')),
                 Form::Program => compile(ctx, text),
             };
             compiled.map_err(|error| match error {
@@ -82,8 +84,8 @@ impl Compiled {
         self.shareable.may_be()
     }
 
-    pub(crate) fn is_shareable(&self, names: &FrozenNames) -> bool {
-        self.shareable.is(names)
+    pub(crate) fn is_shareable(&self, sandbox: &Sandbox, names: &FrozenNames) -> bool {
+        self.shareable.is(names, |text| is_one_expression(sandbox, text))
     }
 
     /// A run has changed a global.
@@ -92,7 +94,7 @@ impl Compiled {
     }
 
     pub(crate) fn size_bytes(&self) -> usize {
-        self.code.size_bytes()
+        self.code.size_bytes() + self.shareable.size_bytes()
     }
 
     /// The entry function in a new context; `None` if the text has none.
@@ -136,10 +138,27 @@ fn compile(ctx: &Ctx<'_>, text: &str) -> rquickjs::Result<Bytecode> {
     Bytecode::compile(ctx, text, SCRIPT_NAME, SourceDetail::Source)
 }
 
+/// The expression in brackets.
+fn enclosed(text: &str, open: char, close: char) -> String {
+    format!("{open}{}\n{close}", expression_of(text))
+}
+
+/// Whether a text that compiled in parentheses does not close them itself, as `a); let b; (c` does. It cannot close
+/// other brackets as well.
+fn is_one_expression(sandbox: &Sandbox, text: &str) -> bool {
+    sandbox.with_compiler(|ctx| {
+        let compiled = compile(ctx, &enclosed(text, '[', ']'));
+        if compiled.is_err() {
+            drop(ctx.catch());
+        }
+        compiled.is_ok()
+    })
+}
+
 /// Without trailing semicolons and comments.
 fn expression_of(text: &str) -> &str {
     let mut rest = text;
-    loop {
+    for _ in 0..TRAILING_PARTS_MAX {
         let trimmed = rest.trim_end_matches(|letter: char| letter == ';' || letter.is_whitespace());
         let line_start = trimmed.rfind('\n').map_or(0, |at| at + 1);
         let shorter = if trimmed.ends_with("*/") {
@@ -156,6 +175,7 @@ fn expression_of(text: &str) -> &str {
         }
         rest = shorter;
     }
+    rest
 }
 
 /// Whether two slashes begin a comment after the expression, and are not inside of it.

@@ -71,6 +71,8 @@ pub(crate) struct RunState {
     log: Mutex<String>,
     log_left: AtomicUsize,
     rejections: AtomicI64,
+    /// The state of the run's random numbers; `None` until it asks for one.
+    random: Mutex<Option<u64>>,
     /// It runs a function, which has nothing to finish when the server shuts down.
     is_function: AtomicBool,
     /// The implementation of `__.spatial`, and whether the geometry of the container is planar.
@@ -218,7 +220,7 @@ impl Sandbox {
         }
         let idle = self.shared_realm.lock().take();
         let shared = idle.map_or_else(|| SharedRealm::new(self), IdleRealm::into_shared)?;
-        if compiled.is_shareable(shared.names()?) {
+        if compiled.is_shareable(self, shared.names()?) {
             return Ok(RunRealm::Shared(shared));
         }
         *self.shared_realm.lock() = shared.into_idle(&self.state);
@@ -380,11 +382,15 @@ fn call_spatial(function: Spatial, planar: bool, arguments: &str) -> Option<Stri
 }
 
 fn random_id() -> rquickjs::Result<String> {
-    let mut bytes = [0u8; 16];
-    getrandom::fill(&mut bytes).map_err(|_| Error::Unknown)?;
-    let digits = format!("{:032x}", u128::from_be_bytes(bytes));
+    let digits = format!("{:032x}", u128::from_be_bytes(random_bytes()?));
     let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
     Ok(parts.join("-"))
+}
+
+fn random_bytes<const LENGTH: usize>() -> rquickjs::Result<[u8; LENGTH]> {
+    let mut bytes = [0u8; LENGTH];
+    getrandom::fill(&mut bytes).map_err(|_| Error::Unknown)?;
+    Ok(bytes)
 }
 
 impl RunState {
@@ -400,6 +406,7 @@ impl RunState {
             log: Mutex::default(),
             log_left: AtomicUsize::new(0),
             rejections: AtomicI64::new(0),
+            random: Mutex::default(),
             is_function: AtomicBool::new(false),
             spatial: Mutex::default(),
             stopping,
@@ -431,6 +438,21 @@ impl RunState {
         self.log.lock().clear();
         self.log_left.store(limits.log_bytes, Relaxed);
         self.rejections.store(0, Relaxed);
+        *self.random.lock() = None;
+    }
+
+    /// From 0 to 1, by SplitMix64 from a random start.
+    pub(super) fn random(&self) -> rquickjs::Result<f64> {
+        let mut state = self.random.lock();
+        let last = match *state {
+            Some(last) => last,
+            None => u64::from_ne_bytes(random_bytes()?),
+        };
+        let next = last.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        *state = Some(next);
+        let mixed = (next ^ next >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Ok(((mixed ^ mixed >> 31) >> 11) as f64 / (1u64 << 53) as f64)
     }
 
     fn interrupts(&self) -> bool {

@@ -7,7 +7,8 @@
 //! 2. a built-in is called, constructed or compared with, and goes nowhere else: so no variable holds one;
 //! 3. no assignment to a property whose name a frozen object has, and none to a computed name.
 //!
-//! What a script gets hold of in spite of the rules, as by `"con" + "structor"`, is frozen all the same.
+//! What a script gets hold of in spite of the rules, as by `"con" + "structor"` or a method of its own array, is frozen all the
+//! same. So the rules are for scripts that are to work as ever, not against those that attack.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -51,6 +52,8 @@ const FORBIDDEN: &[&str] = &[
 const FORBIDDEN_IN_STRINGS: &[&str] = &["prototype", "__proto__", "constructor"];
 /// Globals that are no objects, and the one that every run has of its own.
 const FREE_GLOBALS: &[&str] = &["undefined", "NaN", "Infinity", "__"];
+/// Words of a pattern that is looked through.
+const PATTERN_TOKENS_MAX: usize = 1000;
 const ASSIGNMENTS: &[&str] = &[
     "=", "+=", "-=", "*=", "/=", "%=", "**=", "<<=", ">>=", ">>>=", "&=", "|=", "^=", "&&=", "||=", "??=",
     "++", "--",
@@ -71,13 +74,18 @@ impl Shareable {
         Shareable { text, decided: OnceLock::new(), forbidden: AtomicBool::new(!is_function) }
     }
 
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// Without looking at the text.
     pub(crate) fn may_be(&self) -> bool {
         !self.forbidden.load(Relaxed) && self.decided.get() != Some(&false)
     }
 
-    pub(crate) fn is(&self, names: &FrozenNames) -> bool {
-        self.may_be() && *self.decided.get_or_init(|| is_shareable(&self.text, names))
+    pub(crate) fn is(&self, names: &FrozenNames, is_one_expression: impl FnOnce(&str) -> bool) -> bool {
+        let decide = || is_shareable(&self.text, names) && is_one_expression(&self.text);
+        self.may_be() && *self.decided.get_or_init(decide)
     }
 
     pub(crate) fn forbid(&self) {
@@ -107,7 +115,7 @@ impl Text<'_> {
                 !self.is_assigned(at) || !self.names.properties.contains(name)
             }
             Token::Name(name) if self.names.globals.contains(name) => self.is_only_used(at, name),
-            Token::Punctuator("]") => !self.is_assigned(at),
+            Token::Punctuator("]" | ")") => !self.is_assigned(at),
             Token::Punctuator("}") => !self.is_assigned(at) || self.is_plain_pattern(at),
             Token::Punctuator("++" | "--") => !self.changes_member(at),
             _ => true,
@@ -143,12 +151,12 @@ impl Text<'_> {
             || self.name(at + 1).is_some_and(|name| matches!(name, "of" | "in"))
     }
 
-    /// `++a.b`, `--(a.b)`
+    /// `++a.b`, `--(a.b)`, `++a().b`, `--[a][0].b`
     fn changes_member(&self, at: usize) -> bool {
-        let is_end = |text: Option<&str>| matches!(text, Some("." | "?." | "["));
+        let is_end = |text: Option<&str>| matches!(text, Some("." | "?." | "[" | "("));
         match self.tokens.get(at + 1) {
-            Some(Token::Name(_)) => is_end(self.punctuator(at + 2)),
-            Some(Token::Punctuator("(")) => true,
+            Some(Token::Name(name)) => *name == "new" || is_end(self.punctuator(at + 2)),
+            Some(Token::Punctuator("(" | "[")) => true,
             _ => false,
         }
     }
@@ -156,7 +164,7 @@ impl Text<'_> {
     /// Whether the pattern that ends here has variables alone: no member is assigned to.
     fn is_plain_pattern(&self, end: usize) -> bool {
         let mut depth = 0;
-        for at in (0..=end).rev() {
+        for at in (0..=end).rev().take(PATTERN_TOKENS_MAX) {
             match self.tokens[at] {
                 Token::Punctuator("}") => depth += 1,
                 Token::Punctuator("{") if depth == 1 => return true,
@@ -243,6 +251,12 @@ mod tests {
             "x => { x[k]++ }",
             "x => { ++x[k] }",
             "x => { --(x.name) }",
+            "x => { ++f().name }",
+            "x => { --[x][0].name }",
+            "x => { ++new F().name }",
+            "x => { (x.name) = 1 }",
+            "x => { (x.name)++ }",
+            "x => { for ((x.name) of y); }",
             "x => { x.toString = 1 }",
             "x => { x.message += 'a' }",
             "x => { x.name ??= 'a' }",
@@ -260,6 +274,9 @@ mod tests {
             "x => Object.assign(x, y)",
             "x => { const m = a ? Math : 1 }",
             "x => { if (x) /a/.test(x) }",
+            "x => { of / this.a / 1 }",
+            "x => { x.in / this.a / 1 }",
+            "x => { var a\n/'/.a; this // '\n }",
             "x => { m\\u0061 }",
             "class A {}",
         ] {

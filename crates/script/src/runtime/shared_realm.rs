@@ -1,17 +1,20 @@
 //! Contexts that one run after the other shares: making a context takes longer than most runs.
 //!
-//! Invariant: a run finds a shared context as the first run found it. What could be left in it is
+//! Invariant: a run finds a shared context as the first run found it, whatever the scripts before it did. What could be left is
 //! 1. a property of an object that both can reach: all of them are frozen, and setters that keep something elsewhere are gone
 //!    (`prelude/freeze.js`); what the API makes for a run is new in each;
-//! 2. a global: their values are compared after the run, and a context in which one changed is not used again. (The object that
-//!    has them cannot be reached by a text that shares, so nothing but values can change);
-//! 3. a job, or memory: the runtime is not used again, as with contexts of their own.
+//! 2. a property of the global object: those it has are fixed, and a context that has got another one is not used again;
+//! 3. a variable of the program around the script (`let` outside of all functions): the text is one expression
+//!    ([`Compiled::is_shareable`](super::compile::Compiled::is_shareable));
+//! 4. the state of the engine's random numbers: a shared context has others, new in each run;
+//! 5. a job, or memory: the runtime is not used again, as with contexts of their own.
 //!
 //! A frozen built-in also changes what a script may do: it cannot add to one, and an assignment to an inherited name is ignored.
-//! A script whose text could notice has a context of its own: see [`super::shareable`].
+//! A script whose text could notice has a context of its own: see [`super::shareable`]. Those rules are for scripts that work; none
+//! of the above depends on them.
 
 use std::collections::HashSet;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use rquickjs::{Context, Ctx, Error, Function, Object};
 
@@ -41,6 +44,7 @@ impl SharedRealm {
         let realm = sandbox.realm(&Needs::ALL)?;
         let freeze = &sandbox.prelude()?.freeze;
         let keep = |ctx: Ctx<'_>| {
+            replace_random(&ctx, Arc::clone(&sandbox.state))?;
             let (api, kept) = (realm.api(&ctx)?, Object::new(ctx.clone())?);
             kept.set("check", frozen(&ctx, &api, freeze)?)?;
             kept.set("api", api)?;
@@ -54,9 +58,10 @@ impl SharedRealm {
         &self.0
     }
 
-    /// After a run; `None` if it has changed a global.
+    /// After a run; `None` if it has changed the global object.
     pub(crate) fn into_idle(self, state: &RunState) -> Option<IdleRealm> {
         let is_untouched = |ctx: &Ctx<'_>| {
+            self.0.api(ctx)?.get::<_, Function<'_>>("end")?.call::<_, ()>(())?;
             let check: Object<'_> = kept(ctx)?.get("check")?;
             check.get::<_, Function<'_>>("isUntouched")?.call::<_, bool>(())
         };
@@ -97,6 +102,12 @@ fn kept<'js>(ctx: &Ctx<'js>) -> rquickjs::Result<Object<'js>> {
     ctx.userdata::<Object<'js>>().map(|kept| kept.clone()).ok_or(Error::Unknown)
 }
 
+/// `Math.random` of the engine is one sequence for all runs of a context: who has seen some of it knows the rest.
+fn replace_random(ctx: &Ctx<'_>, state: Arc<RunState>) -> rquickjs::Result<()> {
+    let random = Function::new(ctx.clone(), move || state.random())?.with_name("random")?;
+    ctx.globals().get::<_, Object<'_>>("Math")?.set("random", random)
+}
+
 /// Freezes the context; what `freeze.js` returns.
 fn frozen<'js>(ctx: &Ctx<'js>, api: &Object<'js>, freeze: &Bytecode) -> rquickjs::Result<Object<'js>> {
     let seeds: Object<'js> = api.get::<_, Function<'js>>("shared")?.call(())?;
@@ -109,11 +120,11 @@ mod tests {
     use std::time::Duration;
 
     use quire_testkit::hostile::CORPUS;
-    use rquickjs::Persistent;
+    use rquickjs::{Persistent, Value};
 
     use super::*;
     use crate::Limits;
-    use crate::runtime::bytecode::SourceDetail;
+    use crate::runtime::bytecode::{SourceDetail, class_prototypes};
     use crate::runtime::compile::Compiled;
     use crate::runtime::sandbox::Pool;
 
@@ -129,11 +140,10 @@ mod tests {
             return typeof value + ":" + String(value);
         }
         shown(globalThis);
-        extra.forEach(shown);
+        // Of call sites, of shared buffers and of what `yield*` wraps around an iterator: scripts get no object of these classes.
+        const isHidden = (keys) => keys.includes("getFileName") || keys.includes("growable") || keys.join() === "next,return,throw";
+        extra.filter((object) => !isHidden(Reflect.ownKeys(object).map(String))).forEach(shown);
         const { getPrototypeOf } = Object;
-        [[][Symbol.iterator](), getPrototypeOf((function* () {})()), function* () {}, async function () {}, "a".matchAll(/a/g),
-            getPrototypeOf((async function* () {})()), async function* () {}, new Map().keys(), new Set().keys(), ""[Symbol.iterator](),
-            [1].values().filter(() => true)].forEach((value) => shown(getPrototypeOf(value)));
         for (let at = 0; at < list.length; at++) {
             const object = list[at];
             const words = [number(object), typeof object, shown(getPrototypeOf(object)), at === 0 || Object.isFrozen(object)];
@@ -174,7 +184,8 @@ mod tests {
         let code = sandbox.with_compiler(|ctx| Bytecode::compile(ctx, DUMP, "dump", SourceDetail::Nothing));
         let dumped = shared.realm().context.with(|ctx| {
             let api = shared.realm().api(&ctx)?;
-            let seeds: Object<'_> = api.get::<_, Function<'_>>("shared")?.call(())?;
+            let seeds: Vec<Value<'_>> = api.get::<_, Function<'_>>("shared")?.call(())?;
+            let seeds: Vec<_> = seeds.into_iter().chain(class_prototypes(&ctx)).collect();
             code?.evaluate(&ctx)?.get::<Function<'_>>()?.call::<_, String>((seeds,))
         });
         dumped.unwrap()
@@ -183,7 +194,7 @@ mod tests {
     fn begin(shared: &SharedRealm) {
         shared.realm().context.with(|ctx| {
             let begin: Function<'_> = shared.realm().api(&ctx).unwrap().get("begin").unwrap();
-            let (none, text) = (rquickjs::Value::new_undefined(ctx.clone()), "");
+            let (none, text) = (Value::new_undefined(ctx.clone()), "");
             let headers = Vec::<&str>::new();
             let mut given = rquickjs::function::Args::new_unsized(ctx);
             given.push_arg("procedure").unwrap();
@@ -239,20 +250,36 @@ mod tests {
         "function () { arguments.callee.leak = 1; arguments.__proto__.leak = 1 }",
         "function () { Object.prototype.__defineGetter__('leak', () => 1); Object.prototype.__defineSetter__('toString', () => 1) }",
         "function () { Iterator.prototype[Symbol.toStringTag] = 'leak'; Iterator.prototype.leak = 1; Iterator.prototype.constructor = 1 }",
+        "function () { Iterator.from({ next() {} }).__proto__.leak = 1; Iterator.concat([]).__proto__.next = 1 }",
+        "function () { 'use strict'; Object.getOwnPropertyDescriptor(arguments, 'callee').get.leak = 1 }",
+        "function () { throw Error.prototype }",
+        "function () { throw Object.freeze(Error) }",
+        "function () { AggregateError.__proto__.prepareStackTrace = () => 1; AggregateError.__proto__.stackTraceLimit = 0; throw new Error() }",
+        "function () { Error.prototype.stack = 1; Reflect.set(Error.prototype, 'stack', 2, Math); Error.captureStackTrace(Math) }",
+        "function () { for (const k of Reflect.ownKeys(globalThis)) try { globalThis[k].leak = 1; globalThis[k][Symbol.leak] = 1 } catch {} }",
+        "function () { for (const k of Reflect.ownKeys(globalThis)) globalThis[k] = 1 }",
+        "function () { for (const k of Reflect.ownKeys(globalThis)) delete globalThis[k] }",
+        "function () { for (const k of Reflect.ownKeys(globalThis)) try { Object.defineProperty(globalThis, k, { get() { return 1 } }) } catch {} }",
+        "function () { for (const k of Reflect.ownKeys(globalThis)) Reflect.defineProperty(globalThis, k, { enumerable: true }) }",
+        "function () { Math = 1; getContext = null; console = 1; NaN = 1; globalThis.JSON = {}; __ = 1 }",
+        "function () { delete Math; delete globalThis.JSON; delete __ }",
+        "function () { globalThis.leak = 1; Object.defineProperty(globalThis, 'kael', { value: 1, configurable: true }); delete leak; delete kael }",
     ];
     const CHANGE_GLOBALS: &[&str] = &[
         "function () { leak = 1 }",
-        "function () { Math = 1 }",
-        "function () { delete Math }",
-        "function () { getContext = null }",
-        "function () { console = 1 }",
-        "function () { __ = 1; delete __ }",
         "function () { this.leak = 1 }",
-        "function () { NaN = 1; globalThis.JSON = {} }",
+        "function () { delete __; leak = 1 }",
+        "function () { delete Math; delete JSON; leak = 1; kael = 2 }",
+        "function () { this[Symbol()] = 1 }",
+        "function () { Object.setPrototypeOf(this, { leak: 1 }) }",
+        "function () { this.__proto__ = null }",
+        "function () { Object.preventExtensions(this) }",
+        "function () { Object.freeze(this) }",
+        "function () { Object.defineProperty(this, '__', { writable: false }) }",
+        "function () {}); function leak() {} (function () {}",
     ];
 
-    /// The guarantee, for texts that would never share a context, too, unless they name the global object: a context that is used
-    /// again is as it was at first.
+    /// The guarantee, for texts that would never share a context, too: a context that is used again is as it was at first.
     #[test]
     fn nothing_is_left_in_a_context_that_is_used_again() {
         let pool = Pool::new(1);
@@ -265,8 +292,7 @@ mod tests {
         assert!(first.lines().count() > 600, "{}", first.lines().count());
         let corpus =
             CORPUS.iter().filter(|hostile| !hostile.needs_a_process && !hostile.expected.may_time_out());
-        let corpus = corpus.map(|hostile| hostile.procedure());
-        let corpus: Vec<String> = corpus.filter(|text| !text.contains("his")).collect();
+        let corpus: Vec<String> = corpus.map(|hostile| hostile.procedure()).collect();
         let mut used_again = 0;
         for text in LEAVE.iter().copied().chain(corpus.iter().map(String::as_str)) {
             run(&sandbox, &shared, text);
@@ -303,7 +329,7 @@ mod tests {
         let shares = |name: &str| {
             let text = std::fs::read_to_string(format!("{folder}{name}")).unwrap();
             let compiled = Compiled::new(&sandbox, &text, &Limits::default()).unwrap();
-            compiled.may_share() && compiled.is_shareable(names)
+            compiled.may_share() && compiled.is_shareable(&sandbox, names)
         };
         for name in [
             "addBook.js",

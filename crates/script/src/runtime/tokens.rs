@@ -11,18 +11,18 @@ pub(super) enum Token<'a> {
     Literal,
 }
 
+const LINE_ENDS: [char; 4] = ['\n', '\r', '\u{2028}', '\u{2029}'];
 /// Longest first.
 const PUNCTUATORS: [&str; 27] = [
     ">>>=", "...", "===", "!==", "**=", "<<=", ">>=", ">>>", "&&=", "||=", "??=", "=>", "==", "!=", "<=",
     ">=", "&&", "||", "??", "?.", "++", "--", "+=", "-=", "*=", "%=", "/=",
 ];
-/// After these a value ends, so that a slash divides.
-const KEYWORDS_BEFORE_VALUE: [&str; 16] = [
+/// After these a value begins, so that a slash begins a pattern.
+const KEYWORDS_BEFORE_VALUE: [&str; 13] = [
     "return",
     "typeof",
     "instanceof",
     "in",
-    "of",
     "new",
     "delete",
     "void",
@@ -30,15 +30,16 @@ const KEYWORDS_BEFORE_VALUE: [&str; 16] = [
     "case",
     "do",
     "else",
-    "yield",
-    "await",
     "default",
     "extends",
 ];
 
+/// Keywords or names: only a parser knows.
+const MAYBE_KEYWORDS: [&str; 4] = ["of", "yield", "await", "let"];
+
 /// `None` where the text cannot be taken apart without parsing it.
 pub(super) fn tokens(text: &str) -> Option<Vec<Token<'_>>> {
-    let mut tokens = Tokens { text, at: 0, found: Vec::new(), templates: Vec::new() };
+    let mut tokens = Tokens { text, at: 0, found: Vec::new(), is_new_line: false, templates: Vec::new() };
     while tokens.at < text.len() {
         tokens.next()?;
     }
@@ -49,6 +50,8 @@ struct Tokens<'a> {
     text: &'a str,
     at: usize,
     found: Vec<Token<'a>>,
+    /// Whether a line ended since the last one.
+    is_new_line: bool,
     /// Braces that are open inside of each `${` that is.
     templates: Vec<usize>,
 }
@@ -58,7 +61,7 @@ impl<'a> Tokens<'a> {
         let rest = self.text.get(self.at..)?;
         let first = rest.chars().next()?;
         match first {
-            _ if first.is_whitespace() || first == '\u{feff}' => self.at += first.len_utf8(),
+            _ if first.is_whitespace() || first == '\u{feff}' => self.skip(first.len_utf8()),
             '\\' => return None, // an escape in a name
             '"' | '\'' => self.string(first)?,
             '`' => {
@@ -85,6 +88,13 @@ impl<'a> Tokens<'a> {
 
     fn push(&mut self, token: Token<'a>, length: usize) {
         self.found.push(token);
+        self.at += length;
+        self.is_new_line = false;
+    }
+
+    /// Over white space or a comment.
+    fn skip(&mut self, length: usize) {
+        self.is_new_line |= self.text[self.at..self.at + length].contains(LINE_ENDS);
         self.at += length;
     }
 
@@ -143,23 +153,34 @@ impl<'a> Tokens<'a> {
 
     fn slash(&mut self, rest: &'a str) -> Option<()> {
         if rest.starts_with("//") {
-            self.at += rest.find(['\n', '\r', '\u{2028}', '\u{2029}']).unwrap_or(rest.len());
+            self.skip(rest.find(LINE_ENDS).unwrap_or(rest.len()));
             return Some(());
         }
         if let Some(comment) = rest.strip_prefix("/*") {
-            self.at += comment.find("*/")? + 4;
+            self.skip(comment.find("*/")? + 4);
             return Some(());
         }
-        match self.found.last() {
-            // Whether a statement or a value ended there only a parser knows.
-            Some(Token::Punctuator(")" | "}")) => return None,
-            Some(Token::Punctuator("]" | "++" | "--") | Token::Literal) => {}
-            Some(Token::Name(name)) if !KEYWORDS_BEFORE_VALUE.contains(name) => {}
-            _ => return self.pattern(rest),
+        if self.begins_pattern()? {
+            return self.pattern(rest);
         }
         let length = if rest.starts_with("/=") { 2 } else { 1 };
         self.push(Token::Punctuator(&rest[..length]), length);
         Some(())
+    }
+
+    /// Whether a slash begins a pattern, by the word before it. `None`: only a parser knows whether a statement or a value ended there.
+    fn begins_pattern(&self) -> Option<bool> {
+        let mut last = self.found.iter().rev();
+        let (last, before) = (*last.next()?, last.next());
+        let is_member = matches!(before, Some(Token::Punctuator("." | "?.")));
+        match last {
+            Token::Punctuator(")" | "}" | "++" | "--") => None,
+            Token::Name(name) if !is_member && MAYBE_KEYWORDS.contains(&name) => None,
+            Token::Name(name) if !is_member && KEYWORDS_BEFORE_VALUE.contains(&name) => Some(true),
+            // A statement may end with the line.
+            Token::Name(_) | Token::Literal | Token::Punctuator("]") => (!self.is_new_line).then_some(false),
+            Token::Punctuator(_) => Some(true),
+        }
     }
 
     fn pattern(&mut self, rest: &'a str) -> Option<()> {
@@ -168,7 +189,7 @@ impl<'a> Tokens<'a> {
         while let Some((at, letter)) = letters.next() {
             match letter {
                 '\\' => _ = letters.next()?,
-                '\n' | '\r' => return None,
+                letter if LINE_ENDS.contains(&letter) => return None,
                 '[' => in_class = true,
                 ']' => in_class = false,
                 '/' if !in_class => {
@@ -224,9 +245,26 @@ mod tests {
         check("`${{a: 1}}`", "( { a : ~ } ) ~");
         check("a?.b ??= c >>>= d", "a ?. b ??= c >>>= d");
         check("x = 1.5e3", "x = ~");
-        for text in
-            ["if (a) /b/.test(c)", "a\\u0062", "'open", "`open", "/* open", "x = /open", "<!-- a", "`${a`"]
-        {
+        check("a.in / b / c", "a . in / b / c");
+        check("a in /b/", "a in ~");
+        check("a = b /\nc", "a = b / c");
+        for text in [
+            "if (a) /b/.test(c)",
+            "a\\u0062",
+            "'open",
+            "`open",
+            "/* open",
+            "x = /open",
+            "<!-- a",
+            "`${a`",
+            "x = of / a / b",
+            "x = yield / a / b",
+            "++/a/.b",
+            "a++ / b",
+            "var a\n/b/",
+            "var a /*\n*/ /b/",
+            "break a // b\n/c/",
+        ] {
             check(text, "cannot be taken apart");
         }
     }

@@ -303,7 +303,12 @@ return {
     short.request = request;
     if (response) short.response = response;
     run.context = contextOf(collection, request, response);
-    hide(root, "__", short);
+    defineProperty(root, "__", { __proto__: null, value: short });
+  },
+  // What a run had is not kept for the next. It throws if `__` cannot be set again.
+  end() {
+    run = queue = current = null;
+    defineProperty(root, "__", { __proto__: null, value: undefined, writable: true });
   },
   // Whether the parameters fit; a trigger has none.
   call(entry, most) {
