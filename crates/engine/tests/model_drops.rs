@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use quire_engine::{Engine, EngineError, ModelCondition, WriteKind, verify};
+use quire_engine::{CheckModel, Engine, EngineError, JobState, ModelCondition, WriteKind, verify};
+use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
 use support::hooked::{Call, Calls, Hooked};
@@ -143,4 +144,36 @@ fn marks_of_a_build_go_with_their_declaration() {
     library.engine.catalog().delete_model("d", &ANY).unwrap();
     is_free.store(true, Ordering::SeqCst);
     library.check_nothing_left();
+}
+
+/// The row of a build is in the commit of its model, and may be found there before the outcome of that commit is known.
+#[test]
+fn a_build_that_is_found_before_its_model_waits_for_it() {
+    let storage = Arc::new(FaultStorage::new(MemoryStorage::new()));
+    let library = library(Arc::clone(&storage) as Arc<dyn Storage>);
+    let engine = &library.engine;
+    library.write_book(0);
+    engine.check_model("d", CheckModel::default()).unwrap(); // numbers of jobs are reserved
+    wait_until_idle(engine);
+    let is_free = Arc::new(AtomicBool::new(false));
+    let free = Arc::clone(&is_free);
+    library.calls.set_hook(move |call| {
+        if matches!(call, Call::Commit(_)) && is_thread("quire-catalog") {
+            wait_until("the commit may be settled", || free.load(Ordering::SeqCst));
+        }
+    });
+    storage.script_commits([CommitFault::UnknownDone; 6]);
+    assert!(matches!(library.put_model(), Err(EngineError::Unresolved)));
+    // Another doubt: the rows of all jobs are read.
+    storage.script_commits([CommitFault::UnknownDone; 6]);
+    let check = engine.check_model("d", CheckModel::default());
+    assert!(matches!(check, Err(EngineError::Unresolved)), "{check:?}");
+    let build = || engine.jobs().unwrap().into_iter().find(|job| job.kind == "build").map(|job| job.state);
+    wait_in_vain(|| build().is_some_and(JobState::is_finished));
+    is_free.store(true, Ordering::SeqCst);
+    wait_until("the build is done", || build().is_some_and(JobState::is_finished));
+    assert_eq!(build(), Some(JobState::Done));
+    let status = engine.model_status("d").unwrap();
+    let states: Vec<&str> = status.declarations.iter().map(|own| own.state).collect();
+    assert_eq!(states, ["active"; 3]);
 }
