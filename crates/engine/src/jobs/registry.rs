@@ -296,17 +296,19 @@ impl Jobs {
         while registry.finished.len() > FINISHED_KEPT {
             registry.finished.pop_first();
         }
-        drop(registry);
+        // Before anyone sees that it has ended.
         if let Some(kind) = kind {
             *self.ended.lock().entry((kind, outcome.state())).or_default() += 1;
         }
+        drop(registry);
         self.changed();
     }
 
     /// How many jobs there are, by kind and state: unfinished ones now, finished ones since the engine was opened.
     pub fn counts(&self) -> Vec<JobCount> {
+        let registry = self.registry.lock();
         let mut counts = self.ended.lock().clone();
-        for entry in self.registry.lock().jobs.values() {
+        for entry in registry.jobs.values() {
             *counts.entry((entry.body.kind.clone(), entry.state())).or_default() += 1;
         }
         counts.into_iter().map(|((kind, state), count)| JobCount { kind, state, count }).collect()
