@@ -305,7 +305,7 @@ fn writers_and_a_build_count_every_item_once() {
             }
             let job = put(&engine, LIBRARY).unwrap().remove(0);
             let is_built = || engine.job(&job).unwrap().state.is_finished();
-            let deadline = Instant::now() + Duration::from_secs(60);
+            let deadline = Instant::now() + Duration::from_secs(120);
             while !is_built() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(5));
             }
