@@ -4,26 +4,20 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quire_engine::{Engine, EngineError, JobControl, JobState, JobStatus, Precondition, verify};
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
-use quire_storage::{Space, Storage};
+use quire_storage::{Op, Space, Storage};
+use quire_value::Path;
 use support::fixture::{Fixture, json, pk};
 use support::hooked::{Call, Hooked};
+use support::{is_idle, wait_until};
 
 const HASH: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 const NO_INDEX: &str = r#""indexingPolicy":{"indexingMode":"none","automatic":false}"#;
 const ITEMS: u64 = 300;
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited too long until {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
 
 fn of_kind(engine: &Engine, kind: &str) -> Vec<JobStatus> {
     engine.jobs().expect("a list").into_iter().filter(|job| job.kind == kind).collect()
@@ -151,14 +145,37 @@ fn a_build_is_paused_and_resumed() {
     assert!(verify(&storage.reopen()).expect("reads").is_sound());
 }
 
-fn statistic(engine: &Engine, name: &str) -> u64 {
-    engine.statistics().iter().find(|(found, _)| *found == name).expect("known").1
+/// A query asks for rows of another path while the job for the first one is just ending.
+#[test]
+fn a_build_that_is_asked_for_at_the_end_of_another_is_done() {
+    let hooked = Hooked::new(Arc::new(MemoryStorage::new()));
+    let calls = hooked.calls();
+    let fixture = Fixture::on(Arc::new(hooked), HASH, "", 1);
+    fixture.create(r#"{"id":"1","pk":"a"}"#).expect("created");
+    let [is_met, is_free] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let (met, free) = (Arc::clone(&is_met), Arc::clone(&is_free));
+    calls.set_hook(move |call| {
+        if let Call::Commit(commit) = call
+            && commit.ops.iter().any(is_end_of_job)
+            && !met.swap(true, Ordering::SeqCst)
+        {
+            wait_until("the job may end", || free.load(Ordering::SeqCst));
+        }
+    });
+    let [first, second] = ["/x", "/y"].map(|path| Path::parse(path).expect("a path"));
+    fixture.engine.keep_missing_rows(&fixture.container, &first);
+    wait_until("the first job ends", || is_met.load(Ordering::SeqCst));
+    assert!(fixture.container.has_missing_rows(&first));
+    fixture.engine.keep_missing_rows(&fixture.container, &second);
+    // Time to see that there is something to build, and that there is a job for such things.
+    std::thread::sleep(Duration::from_millis(500));
+    is_free.store(true, Ordering::SeqCst);
+    wait_until("the second path has its rows", || fixture.container.has_missing_rows(&second));
 }
 
-fn is_idle(engine: &Engine) -> bool {
-    let waiting = ["reclaim_jobs_waiting", "index_builds_waiting", "partition_key_deletes_waiting"];
-    waiting.iter().all(|name| statistic(engine, name) == 0)
-        && engine.jobs().expect("a list").iter().all(|job| job.state.is_finished())
+/// Whether the row of a job that is not finished goes.
+fn is_end_of_job(op: &Op) -> bool {
+    matches!(op, Op::Delete { space: Space(0), key } if key.first() == Some(&0xD0))
 }
 
 /// The store stops at each commit in turn, done or not; what was acknowledged is finished after the restart.

@@ -11,13 +11,14 @@ use std::time::Duration;
 use support::hooked::{Call, Calls, Hooked};
 
 use quire_engine::{
-    Engine, EngineError, JobControl, JobState, ModelCondition, ModelResource, Precondition, restore, verify,
+    Engine, EngineError, JobControl, JobState, JobStatus, ModelCondition, ModelResource, Precondition,
+    restore, verify,
 };
 use quire_storage::fault::{CommitFault, FaultStorage};
 use quire_storage::memory::MemoryStorage;
 use quire_storage::{Direction, KeyRange, Scan, Space, Storage};
 use quire_value::Value;
-use support::{database, json, open, options, wait_for_jobs};
+use support::{database, json, open, options, wait_until_idle};
 
 const ANY: ModelCondition = ModelCondition { if_match: None, if_none_match: None };
 const LIBRARY: &str = r#"{"version":1,
@@ -57,8 +58,41 @@ fn put(engine: &Engine, model: &str) -> Result<quire_engine::ModelWritten, Engin
     engine.catalog().put_model("d", &json(model), &ANY)
 }
 
+/// A model, jobs and rows, when nothing changes them any more.
+struct Picture {
+    model: String,
+    jobs: Vec<JobStatus>,
+    rows: Vec<Row>,
+}
+
+/// Space, key and value.
+type Row = (u8, Vec<u8>, Vec<u8>);
+
+impl Picture {
+    fn take(engine: &Engine, storage: &dyn Storage) -> Picture {
+        wait_until_idle(engine);
+        Picture { model: get(engine), jobs: engine.jobs().unwrap(), rows: rows(storage) }
+    }
+
+    /// Shows the first difference.
+    fn check_same(&self, later: &Picture) {
+        assert_eq!(later.model, self.model);
+        assert_eq!(first_difference(&self.jobs, &later.jobs), None);
+        assert_eq!(first_difference(&self.rows, &later.rows), None);
+    }
+}
+
+fn first_difference<'a, T: PartialEq>(
+    before: &'a [T],
+    after: &'a [T],
+) -> Option<(usize, Option<&'a T>, Option<&'a T>)> {
+    let mut places = 0..before.len().max(after.len());
+    let place = places.find(|place| before.get(*place) != after.get(*place))?;
+    Some((place, before.get(place), after.get(place)))
+}
+
 /// Every row of the storage.
-fn rows(storage: &dyn Storage) -> Vec<(u8, Vec<u8>, Vec<u8>)> {
+fn rows(storage: &dyn Storage) -> Vec<Row> {
     let snapshot = storage.snapshot().unwrap();
     let mut rows = Vec::new();
     for space in 0..quire_storage::SPACE_COUNT {
@@ -132,8 +166,7 @@ fn getting_a_model_and_putting_it_back_changes_nothing() {
     let (storage, engine) = library();
     for model in [r#"{"version":1}"#, LIBRARY] {
         put(&engine, model).unwrap();
-        wait_for_jobs(&engine);
-        let before = (get(&engine), engine.jobs().unwrap(), rows(&storage));
+        let before = Picture::take(&engine, &storage);
         let mut body = engine.catalog().model("d").unwrap().body;
         body.set("_etag", "anything");
         body.set("revision", 99);
@@ -142,7 +175,7 @@ fn getting_a_model_and_putting_it_back_changes_nothing() {
         let spelled = model.replace(r#""version":1"#, r#""version":1,"onWrite":"correct","fanOutMax":100"#);
         let spelled = put(&engine, &spelled).unwrap();
         assert!(spelled.difference.is_nothing(), "{:?}", spelled.difference);
-        assert_eq!((get(&engine), engine.jobs().unwrap(), rows(&storage)), before);
+        before.check_same(&Picture::take(&engine, &storage));
     }
 }
 
@@ -151,7 +184,7 @@ fn getting_a_model_and_putting_it_back_changes_nothing() {
 fn a_refused_put_changes_nothing() {
     let (storage, engine) = library();
     put(&engine, LIBRARY).unwrap();
-    let before = (get(&engine), engine.jobs().unwrap(), rows(&storage));
+    let before = Picture::take(&engine, &storage);
     let invalid = LIBRARY.replace("\"authors\"}", "\"nobody\"}");
     match put(&engine, &invalid) {
         Err(EngineError::ModelInvalid(invalid)) => {
@@ -177,7 +210,7 @@ fn a_refused_put_changes_nothing() {
         let deleted = engine.catalog().delete_model("d", condition);
         assert!(matches!(deleted, Err(EngineError::PreconditionFailed)), "{condition:?}");
     }
-    assert_eq!((get(&engine), engine.jobs().unwrap(), rows(&storage)), before);
+    before.check_same(&Picture::take(&engine, &storage));
     let accepted = [
         ModelCondition { if_match: Some(etag), if_none_match: other },
         ModelCondition { if_match: everything.clone(), if_none_match: None },
@@ -209,7 +242,7 @@ fn a_container_of_a_model_stays() {
     delete("shelves").unwrap();
     put(&engine, r#"{"version":1}"#).unwrap();
     delete("books").unwrap();
-    wait_for_jobs(&engine);
+    wait_until_idle(&engine);
     assert!(verify(&storage).unwrap().is_sound());
 }
 
@@ -218,7 +251,7 @@ fn a_model_goes_with_its_database() {
     let (storage, engine) = library();
     put(&engine, LIBRARY).unwrap();
     engine.catalog().delete_database("d", &Precondition::default()).unwrap();
-    wait_for_jobs(&engine);
+    wait_until_idle(&engine);
     assert!(rows(&storage).iter().all(|(space, key, _)| *space != 0 || key.first() != Some(&0x30)));
     fill(&engine);
     assert_eq!(engine.catalog().model("d").unwrap().revision, 0);
@@ -232,8 +265,7 @@ fn it_is_the_same_after_a_restart() {
     let (storage, engine) = library();
     put(&engine, LIBRARY).unwrap();
     put(&engine, &LIBRARY.replace("t.name", "t.lastName")).unwrap();
-    wait_for_jobs(&engine);
-    wait_for_builds(&engine);
+    wait_until_idle(&engine);
     let (before, jobs) = (get(&engine), engine.jobs().unwrap());
     assert_eq!(jobs.len(), 2);
     engine.close().unwrap();
@@ -249,7 +281,7 @@ fn it_is_the_same_after_a_restart() {
 fn it_is_in_a_backup() {
     let (_, engine) = library();
     put(&engine, LIBRARY).unwrap();
-    wait_for_builds(&engine);
+    wait_until_idle(&engine);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("backup");
     engine.backup(&path).unwrap();
@@ -357,7 +389,7 @@ fn a_put_waits_for_the_commits_under_way() {
 fn a_write_is_made_under_one_model() {
     let elsewhere = r#"{"version":1,"links":[{"name":"shelf-author","from":{"container":"shelves","path":"/author"},
         "to":{"container":"authors"}}]}"#;
-    for (model, retries) in [(LIBRARY, 1), (elsewhere, 0)] {
+    for (model, is_retried) in [(LIBRARY, true), (elsewhere, false)] {
         let (engine, _calls, [met, go]) = held(|call| matches!(call, Call::Get(..)));
         upsert_book(&engine);
         std::thread::scope(|scope| {
@@ -366,31 +398,40 @@ fn a_write_is_made_under_one_model() {
             put(&engine, model).unwrap();
             go.wait();
         });
-        assert_eq!(support::statistic(&engine, "retried_writes"), retries);
+        // Its build may have changed the model once more meanwhile.
+        assert_eq!(support::statistic(&engine, "retried_writes") > 0, is_retried);
     }
 }
 
-fn wait_for_builds(engine: &Engine) {
-    let is_finished = || engine.jobs().unwrap().iter().all(|job| job.state.is_finished());
-    support::wait_until("all builds are done", is_finished);
+/// An engine whose jobs wait before they look at items, until they may go on.
+fn open_held(storage: &MemoryStorage) -> (Engine, Arc<AtomicBool>) {
+    let hooked = Hooked::new(Arc::new(storage.reopen()));
+    let is_free = Arc::new(AtomicBool::new(false));
+    let free = Arc::clone(&is_free);
+    hooked.calls().set_hook(move |call| {
+        let is_job = std::thread::current().name() == Some("quire-jobs");
+        if is_job && matches!(call, Call::Visit(scan) if scan.space == Space(1)) {
+            support::wait_until("the job may go on", || free.load(Ordering::SeqCst));
+        }
+    });
+    (Engine::open(Arc::new(hooked), options()).unwrap(), is_free)
 }
 
 /// A build that is cancelled fails what it was to build.
 #[test]
 fn jobs_are_paused_resumed_and_cancelled() {
-    let (storage, engine) = library();
-    let books = engine.catalog().container("d", "books").unwrap();
-    for number in 0..3_000 {
-        let body = format!(r#"{{"id":"{number}","authors":[{{"id":"a"}}]}}"#);
-        support::write(&engine, &books, quire_engine::WriteKind::Create, &body).unwrap();
-    }
+    let storage = MemoryStorage::new();
+    let (engine, is_free) = open_held(&storage);
+    fill(&engine);
+    upsert_book(&engine);
     let id = put(&engine, LIBRARY).unwrap().jobs[0].clone();
     let control = |engine: &Engine, control| engine.control_job(&id, control).map(|job| job.state);
     assert!(engine.job(&id).unwrap().state.is_under_way());
     assert_eq!(control(&engine, JobControl::Pause).unwrap(), JobState::Paused);
     assert_eq!(control(&engine, JobControl::Pause).unwrap(), JobState::Paused);
+    is_free.store(true, Ordering::SeqCst);
     drop(engine);
-    let engine = open(&storage);
+    let (engine, is_free) = open_held(&storage);
     assert_eq!(engine.job(&id).unwrap().state, JobState::Paused);
     assert!(control(&engine, JobControl::Resume).unwrap().is_under_way());
     assert!(matches!(control(&engine, JobControl::Undo), Err(EngineError::JobRefuses { .. })));
@@ -400,7 +441,8 @@ fn jobs_are_paused_resumed_and_cancelled() {
         assert!(matches!(control, Err(EngineError::ResourceNotFound { kind: "job", .. })), "{id}");
     }
     control(&engine, JobControl::Cancel).unwrap();
-    wait_for_builds(&engine);
+    is_free.store(true, Ordering::SeqCst);
+    wait_until_idle(&engine);
     assert_eq!(engine.job(&id).unwrap().state, JobState::Cancelled);
     let status = engine.model_status("d").unwrap();
     let errors: Vec<_> = status.declarations.iter().map(|own| own.error.as_deref()).collect();

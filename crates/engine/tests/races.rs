@@ -164,12 +164,8 @@ fn nothing_is_written_after_a_container_is_deleted() {
         });
         // The rows go in the background; then there is nothing, and nothing comes back.
         let left = || [1u8, 2, 3, 4].iter().map(|&space| rows(&fixture, space)).sum::<usize>();
-        for _ in 0..500 {
-            if left() == 0 {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        support::wait_until("the rows are gone", || left() == 0);
+        support::wait_until_idle(&fixture.engine);
         assert_eq!(left(), 0);
     }
 }

@@ -269,11 +269,7 @@ fn versions_go_on() {
     // When the parent's versions are swept, the children cannot begin there any more.
     fixture.clock.advance(11 * 60);
     fixture.engine.pause_sweep(false);
-    let until = std::time::Instant::now() + Duration::from_secs(20);
-    while fixture.rows(4, &[3]) > 0 {
-        assert!(std::time::Instant::now() < until, "the sweep removes old versions");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    support::wait_until("old versions are swept", || fixture.rows(4, &[3]) == 0);
     let page = PageRequest { scope: partition(a), ..PageRequest::default() };
     let (mode, start) = (FeedMode::AllVersions, FeedStart::After(start));
     let request = ChangesRequest { mode, page, start, since: None, all_previous_images: false };
@@ -297,11 +293,7 @@ fn expired_items_of_the_parent_are_swept() {
     fixture.clock.advance(60);
     assert_eq!(fixture.all(None, &Scope::default(), -1).len(), 1);
     fixture.engine.pause_sweep(false);
-    let until = std::time::Instant::now() + Duration::from_secs(20);
-    while fixture.container.usage().0 > 1 {
-        assert!(std::time::Instant::now() < until, "the sweep removes expired items");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    support::wait_until("expired items are swept", || fixture.container.usage().0 == 1);
     check_sound(&fixture);
 }
 

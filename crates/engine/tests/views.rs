@@ -35,6 +35,12 @@ fn create_view(
     engine.catalog().create_container("db", &json(&body), None)
 }
 
+/// Returns when no view is written to any more: a round that is under way ends first.
+fn pause_views(engine: &Engine) {
+    engine.pause_views(true);
+    std::thread::sleep(Duration::from_millis(300));
+}
+
 /// Until the view follows its source and is where it is.
 fn catch_up(engine: &Engine, view: &Container) {
     let started = Instant::now();
@@ -171,7 +177,7 @@ fn versions_go_when_the_views_have_them() {
     let (fixture, storage) = fixture("", 1);
     let view = create_view(&fixture.engine, "v", "/n", "SELECT * FROM c").expect("a view");
     catch_up(&fixture.engine, &view);
-    fixture.engine.pause_views(true);
+    pause_views(&fixture.engine);
     fixture.engine.pause_sweep(false);
     for n in 0..20 {
         fixture.upsert(&format!(r#"{{"id":"{}","pk":"k","n":{n}}}"#, n % 4)).expect("written");
@@ -219,7 +225,7 @@ fn readers_of_versions_see_what_the_policy_says() {
     assert_eq!(fixture.rows(4, &[3]), 1, "readers may still come");
     fixture.clock.advance(61);
     wait_for(0);
-    fixture.engine.pause_views(true);
+    pause_views(&fixture.engine);
     fixture.create(r#"{"id":"2","pk":"k","n":1}"#).expect("created");
     fixture.clock.advance(61);
     std::thread::sleep(Duration::from_millis(1200));
@@ -316,7 +322,7 @@ fn a_view_is_rebuilt() {
     let view = create_view(&fixture.engine, "v", "/a", "SELECT c.a FROM c").expect("a view");
     assert_same(&fixture.engine, &view, Some(&["a"]));
     fixture.engine.rebuild_view(&fixture.container).expect_err("no view");
-    fixture.engine.pause_views(true);
+    pause_views(&fixture.engine);
     fixture.engine.rebuild_view(&view).expect("begins");
     let status = fixture.engine.view_status(&view).expect("a view");
     assert_eq!((status.state, status.lag), (ViewState::Initializing, 450));
@@ -493,7 +499,7 @@ fn a_restored_view_is_filled_again() {
         fixture.create(&format!(r#"{{"id":"{n}","pk":"k{n}","a":{}}}"#, n % 3)).expect("created");
     }
     catch_up(&fixture.engine, &view);
-    fixture.engine.pause_views(true);
+    pause_views(&fixture.engine);
     fixture.delete("5", "[\"k5\"]").expect("deleted");
     let directory = tempfile::tempdir().expect("a directory");
     let backup = directory.path().join("backup");
@@ -554,7 +560,7 @@ fn partitions_are_split() {
     assert!(fixture.engine.catalog().container("db", "c").expect("there").partitions().len() >= 8);
     assert!(fixture.engine.catalog().container("db", "v").expect("there").partitions().len() >= 3);
     // What lies in the logs of ancestors is taken by their descendants.
-    fixture.engine.pause_views(true);
+    pause_views(&fixture.engine);
     for n in 0..100 {
         fixture.upsert(&format!(r#"{{"id":"{n}","pk":"k{}","a":{}}}"#, n % 40, n + 1000)).expect("written");
     }

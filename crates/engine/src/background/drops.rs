@@ -137,21 +137,30 @@ impl Drops {
         Ok(())
     }
 
-    /// No write under the older model is under way any more, nor in doubt.
     fn add_declaration(
         &self,
         container: u32,
         declaration: u32,
         ranges: &mut Vec<DroppedRange>,
     ) -> Result<(), EngineError> {
-        let state = self.catalog.state();
-        for partition in state.container(container).iter().flat_map(|found| found.partitions.all()) {
-            drop(partition.sequencer.hold()?);
-        }
+        self.pass_older_writes(container)?;
         let rows = keys::DeclarationKeys { container, declaration };
         let found = rows.ranges(IndexId::of_link(declaration).0);
         ranges.extend(found.into_iter().map(|(space, prefix)| DroppedRange::Rows { space, prefix }));
         Ok(())
+    }
+
+    /// Returns when no write under the older model is under way any more, nor in doubt. A write in any container of the database
+    /// may have rows in this one: totals and mirrors are with the target, but ride in the commit of the referrer.
+    fn pass_older_writes(&self, container: u32) -> Result<(), EngineError> {
+        self.catalog.pass_publication();
+        let state = self.catalog.state();
+        let Some(database) =
+            state.container(container).and_then(|own| state.databases.get(&own.database.rid))
+        else {
+            return Ok(());
+        };
+        database.containers.iter().try_for_each(|own| own.partitions.pass_barrier())
     }
 
     /// A write whose outcome nobody learnt must not come to life behind the job.
@@ -163,7 +172,8 @@ impl Drops {
             Ok(())
         })?;
         let partitions = partitions.into_iter().map(|partition| keys::partition_id(container, partition));
-        for sequence in partitions.chain([keys::vector_sequence(container)]) {
+        let others = [keys::vector_sequence(container), keys::rid_sequence(container)];
+        for sequence in partitions.chain(others) {
             let epoch = storage.position(sequence)?.map_or(0, |position| position.epoch);
             storage.fence(sequence, epoch + 1)?;
         }

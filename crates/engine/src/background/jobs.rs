@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Interrupted, Next, Turn, Work, Worker};
 use crate::api::EngineError;
-use crate::jobs::{JobId, JobKind, Jobs};
+use crate::jobs::{Claimed, JobId, JobKind, Jobs, NoneDue};
 use crate::runtime::signals::Signal;
 
 /// Threads that run jobs.
@@ -32,10 +32,12 @@ impl JobRunner {
         Worker::start_threads(runner, signal, THREADS)
     }
 
-    /// Runs the job whose turn it is for a while; false when there is none to run.
-    fn run_slice(&self, turn: &Turn<'_>) -> Result<bool, Interrupted> {
-        let claimed = self.jobs.claim(|id| !turn.is_waiting(id.0));
-        let Some((mut claim, kind, has_more)) = claimed else { return Ok(false) };
+    /// Runs the job whose turn it is for a while, if there is one.
+    fn run_slice(&self, turn: &Turn<'_>) -> Result<Result<(), NoneDue>, Interrupted> {
+        let Claimed { mut claim, kind, has_more } = match self.jobs.claim(|id| !turn.is_waiting(id.0)) {
+            Ok(claimed) => claimed,
+            Err(none) => return Ok(Err(none)),
+        };
         if has_more {
             self.signal.wake();
         }
@@ -48,7 +50,7 @@ impl JobRunner {
             }
             run => Ok(run?),
         })?;
-        Ok(true)
+        Ok(Ok(()))
     }
 }
 
@@ -61,8 +63,8 @@ impl Work for JobRunner {
         turn.retain_parts(|part| self.jobs.is_pending(JobId(part)));
         for _ in 0..SLICES_MAX {
             turn.check()?;
-            if !self.run_slice(turn)? {
-                let rest = self.jobs.next_time().map(|time| time.saturating_duration_since(Instant::now()));
+            if let Err(NoneDue { next }) = self.run_slice(turn)? {
+                let rest = next.map(|time| time.saturating_duration_since(Instant::now()));
                 return Ok(rest.map_or(Next::Woken, Next::After));
             }
         }

@@ -118,6 +118,11 @@ impl Catalog {
         self.settle(&mut self.writer.lock())
     }
 
+    /// Returns when all that the state shows is in force: the rules of containers are switched after the state.
+    pub(crate) fn pass_publication(&self) {
+        drop(self.writer.lock());
+    }
+
     /// Removes rows that no state knows any more.
     pub(crate) fn remove_rows(&self, keys: Vec<Vec<u8>>) -> Result<(), EngineError> {
         let mut change = self.change()?;

@@ -301,28 +301,21 @@ fn reclaim(old: &DatabaseModel, difference: &Difference) -> Vec<Job> {
     jobs
 }
 
-/// Where a declaration has rows of its own.
+/// Where a declaration has rows of its own: with the targets, and with the referrers, whose marks are there while it is built.
 fn containers_with_rows(model: &DatabaseModel, kind: DeclarationKind, name: &str) -> Vec<u32> {
     let rules = &model.rules;
-    let target = |link: usize| rules.links[link].link.to.container.as_str();
-    let mut names: Vec<&str> = match kind {
-        DeclarationKind::Link => {
-            let links = rules.links.iter().filter(|own| own.link.name == name);
-            links
-                .flat_map(|own| [&own.link.from.container, &own.link.to.container])
-                .map(String::as_str)
-                .collect()
-        }
-        DeclarationKind::Mirror => {
-            let mirrors = rules.mirrors.iter().filter(|own| own.mirror.name == name);
-            mirrors.map(|own| target(own.link)).collect()
-        }
-        DeclarationKind::Rollup => {
-            let rollups = rules.rollups.iter().filter(|own| own.rollup.name == name);
-            rollups.map(|own| target(own.link)).collect()
-        }
+    let links = rules.links.iter().enumerate().filter(|(_, own)| own.link.name == name);
+    let mirrors = rules.mirrors.iter().filter(|own| own.mirror.name == name);
+    let rollups = rules.rollups.iter().filter(|own| own.rollup.name == name);
+    let links: Vec<usize> = match kind {
+        DeclarationKind::Link => links.map(|(number, _)| number).collect(),
+        DeclarationKind::Mirror => mirrors.map(|own| own.link).collect(),
+        DeclarationKind::Rollup => rollups.map(|own| own.link).collect(),
         DeclarationKind::Copy | DeclarationKind::Window => Vec::new(),
     };
+    let links = links.into_iter().map(|number| &rules.links[number].link);
+    let mut names: Vec<&str> =
+        links.flat_map(|link| [&link.from.container, &link.to.container]).map(String::as_str).collect();
     names.dedup();
     names.into_iter().filter_map(|name| model.containers.get(name).copied()).collect()
 }

@@ -24,6 +24,6 @@ pub use control::JobControl;
 pub(crate) use control::not_found;
 pub(crate) use id::JobId;
 pub(crate) use kind::{JobKind, Step};
-pub(crate) use registry::{Jobs, PreparedJob};
+pub(crate) use registry::{Claimed, Jobs, NoneDue, PreparedJob};
 pub(crate) use row::{JobBody, NewJob, Outcome, Owner, is_job_key, restored_row, unfinished_job};
 pub use status::{JobCount, JobProgress, JobState, JobStatus, JobWatch};

@@ -92,6 +92,21 @@ pub(super) enum Scope {
     Container(u32),
 }
 
+/// A job to run.
+pub(crate) struct Claimed<'a> {
+    pub claim: Claim<'a>,
+    pub kind: Arc<dyn JobKind>,
+    /// Another one could run at the same time.
+    pub has_more: bool,
+}
+
+/// No job can run now.
+#[derive(Debug)]
+pub(crate) struct NoneDue {
+    /// When the first of those that rest is due.
+    pub next: Option<Instant>,
+}
+
 /// A job whose row is in a commit that is not yet known to be durable.
 #[derive(Clone, Debug)]
 pub(crate) struct PreparedJob {
@@ -203,6 +218,8 @@ impl Jobs {
         self.unfinished.store(registry.jobs.len(), Ordering::Relaxed);
         drop(registry);
         self.changed();
+        // Those who run jobs may have looked before: not only they read the rows again.
+        self.wake();
         Ok(())
     }
 
@@ -233,35 +250,19 @@ impl Jobs {
         self.watchers.wake();
     }
 
-    /// The job whose turn it is, for the caller alone. `is_ready` says of a job whether it may run now. Also whether another
-    /// one could run at the same time.
-    pub fn claim(&self, is_ready: impl Fn(JobId) -> bool) -> Option<(Claim<'_>, Arc<dyn JobKind>, bool)> {
+    /// The job whose turn it is, for the caller alone. `is_ready` says of a job whether it may run now.
+    pub fn claim(&self, is_ready: impl Fn(JobId) -> bool) -> Result<Claimed<'_>, NoneDue> {
         let now = Instant::now();
         let mut registry = self.registry.lock();
         let id = registry.take_next(|id, entry| {
-            entry.not_before.is_none_or(|time| time <= now)
-                && self.kind(&entry.body.kind).is_some()
-                && is_ready(id)
-        })?;
-        let has_more = registry.has_other_turns();
-        let entry = registry.jobs.get_mut(&id)?;
-        let kind = Arc::clone(self.kind(&entry.body.kind)?);
-        entry.is_claimed = true;
-        let done = entry.checkpoint.done;
-        let now_ms = self.clock.now_ms();
-        entry.first_run.get_or_insert(FirstRun { at: now, at_ms: now_ms, done });
-        let claim = Claim::new(self, id, Arc::clone(&entry.body));
+            entry.is_due(now) && self.kind(&entry.body.kind).is_some() && is_ready(id)
+        });
+        let claimed = id.and_then(|id| registry.claimed(self, id, now));
+        // Of the moment at which the jobs were looked at: one that became due since then would be waited for by nobody.
+        let claimed = claimed.ok_or_else(|| NoneDue { next: registry.next_time(now) })?;
         drop(registry);
         self.slices.fetch_add(1, Ordering::Relaxed);
-        Some((claim, kind, has_more))
-    }
-
-    /// When the first of the jobs that rest is to go on.
-    pub fn next_time(&self) -> Option<Instant> {
-        let (registry, now) = (self.registry.lock(), Instant::now());
-        let queued = registry.queues.values().flatten();
-        // One that is due and was not claimed waits for another job of its owner, whose thread goes on with it.
-        queued.filter_map(|id| registry.jobs.get(id)?.not_before).filter(|time| *time > now).min()
+        Ok(claimed)
     }
 
     /// Rows of a job that ends: its own go, and so does the finished job that is one too many. `reached`: how far it is with this.
@@ -295,17 +296,19 @@ impl Jobs {
         while registry.finished.len() > FINISHED_KEPT {
             registry.finished.pop_first();
         }
-        drop(registry);
+        // Before anyone sees that it has ended.
         if let Some(kind) = kind {
             *self.ended.lock().entry((kind, outcome.state())).or_default() += 1;
         }
+        drop(registry);
         self.changed();
     }
 
     /// How many jobs there are, by kind and state: unfinished ones now, finished ones since the engine was opened.
     pub fn counts(&self) -> Vec<JobCount> {
+        let registry = self.registry.lock();
         let mut counts = self.ended.lock().clone();
-        for entry in self.registry.lock().jobs.values() {
+        for entry in registry.jobs.values() {
             *counts.entry((entry.body.kind.clone(), entry.state())).or_default() += 1;
         }
         counts.into_iter().map(|((kind, state), count)| JobCount { kind, state, count }).collect()
@@ -317,6 +320,10 @@ impl Jobs {
 }
 
 impl Entry {
+    fn is_due(&self, now: Instant) -> bool {
+        self.not_before.is_none_or(|time| time <= now)
+    }
+
     pub fn started_ms(&self) -> Option<i64> {
         self.checkpoint.started_ms.or(self.first_run.map(|run| run.at_ms))
     }
@@ -401,6 +408,23 @@ impl Registry {
             }
         }
         None
+    }
+
+    fn claimed<'j>(&mut self, jobs: &'j Jobs, id: JobId, now: Instant) -> Option<Claimed<'j>> {
+        let has_more = self.has_other_turns();
+        let entry = self.jobs.get_mut(&id)?;
+        let kind = Arc::clone(jobs.kind(&entry.body.kind)?);
+        entry.is_claimed = true;
+        let (at_ms, done) = (jobs.clock.now_ms(), entry.checkpoint.done);
+        entry.first_run.get_or_insert(FirstRun { at: now, at_ms, done });
+        Some(Claimed { claim: Claim::new(jobs, id, Arc::clone(&entry.body)), kind, has_more })
+    }
+
+    /// When the first of the jobs that are not due is.
+    fn next_time(&self, now: Instant) -> Option<Instant> {
+        let queued = self.queues.values().flatten();
+        // One that is due and was not taken waits for another job of its owner, whose thread goes on with it.
+        queued.filter_map(|id| self.jobs.get(id)?.not_before).filter(|time| *time > now).min()
     }
 
     fn has_other_turns(&self) -> bool {

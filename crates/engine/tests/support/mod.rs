@@ -146,7 +146,7 @@ pub fn statistic(engine: &Engine, name: &str) -> u64 {
 }
 
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !condition() {
         assert!(Instant::now() < deadline, "waited too long until {what}");
         std::thread::sleep(Duration::from_millis(2));
@@ -155,6 +155,18 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 
 pub fn wait_for_jobs(engine: &Engine) {
     wait_until("all jobs are done", || statistic(engine, "reclaim_jobs_waiting") == 0);
+}
+
+/// Waits until nothing is left to do in the background that jobs do: neither a mark that gets a job, nor a job.
+pub fn wait_until_idle(engine: &Engine) {
+    wait_until("nothing is left to do", || is_idle(engine));
+}
+
+pub fn is_idle(engine: &Engine) -> bool {
+    // The marks first: a job takes its mark away before it ends.
+    let marks = ["reclaim_jobs_waiting", "index_builds_waiting", "partition_key_deletes_waiting"];
+    marks.iter().all(|name| statistic(engine, name) == 0)
+        && engine.jobs().unwrap().iter().all(|job| job.state.is_finished())
 }
 
 /// The whole catalog as text.

@@ -25,7 +25,7 @@ use crate::api::{EngineError, corrupt};
 use crate::catalog::models::BUILD;
 use crate::catalog::{Catalog, Container};
 use crate::integrity::item_example;
-use crate::jobs::{Claim, JobKind, Step};
+use crate::jobs::{Claim, JobId, JobKind, Step};
 use crate::maintain::visit::{VisitFigures, VisitOrder, VisitWork, Visited, visit_items};
 use crate::model::{BuildPhase, DatabaseModel, DeclarationState};
 use crate::runtime::Shared;
@@ -77,11 +77,10 @@ impl JobKind for Builds {
         if place.stage == BuildStage::Ended {
             return end(&catalog, database, claim, &place);
         }
-        let Some(model) = catalog.database_model(database) else { return Ok(Step::Cancelled) };
-        if own_names(&model, claim.id).is_empty() {
+        let Some(model) = own_model(&catalog, database, claim.id)? else {
             // Everything failed, or was replaced by another model.
             return Ok(if place.failed.is_empty() { Step::Cancelled } else { place.failure() });
-        }
+        };
         Build { shared: &shared, catalog: &catalog, database, model }.step(claim, place)
     }
 
@@ -100,6 +99,21 @@ impl JobKind for Builds {
         })?;
         Ok(())
     }
+}
+
+/// The model, if it has declarations that the job builds. The job's row is in the commit of the model: who reads it there may
+/// do so before the model is published.
+fn own_model(
+    catalog: &Catalog,
+    database: u32,
+    job: JobId,
+) -> Result<Option<Arc<DatabaseModel>>, EngineError> {
+    let own = || catalog.database_model(database).filter(|model| !own_names(model, job).is_empty());
+    if let Some(model) = own() {
+        return Ok(Some(model));
+    }
+    catalog.settle_unresolved()?;
+    Ok(own())
 }
 
 /// All declarations that were not replaced meanwhile are active.

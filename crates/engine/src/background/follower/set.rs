@@ -46,6 +46,8 @@ pub(crate) struct Followers<K> {
     lag_max: AtomicU64,
     /// By the follower's number, as of the last look.
     lags: Mutex<BTreeMap<u32, u64>>,
+    /// Held while somebody makes a job, so that no two threads make one for the same follower.
+    making_jobs: Mutex<()>,
 }
 
 /// Figures of the followers of a kind.
@@ -68,10 +70,11 @@ impl<K: FollowerKind> Followers<K> {
         catalog: Arc<Catalog>,
         signal: Arc<Signal>,
     ) -> Result<Worker<Followers<K>>, EngineError> {
-        let (known, written, rebuilt, lags) = Default::default();
+        let (known, written, rebuilt, lags, making_jobs) = Default::default();
         let lag_max = AtomicU64::new(LAG_MAX);
         let worker_signal = Arc::clone(&signal);
-        let followers = Followers { shared, catalog, kind, signal, known, written, rebuilt, lag_max, lags };
+        let followers =
+            Followers { shared, catalog, kind, signal, known, written, rebuilt, lag_max, lags, making_jobs };
         followers.refresh()?;
         Worker::start_threads(followers, worker_signal, THREADS)
     }
@@ -181,6 +184,7 @@ impl<K: FollowerKind> Followers<K> {
         for _ in 0..STEPS_TOGETHER {
             turn.check()?;
             if following.progress.standing.lock().phase != Phase::Following {
+                let _making = self.making_jobs.lock();
                 fill::make_job::<K>(&self.shared.jobs, number, following.target)?;
                 return Ok(false);
             }

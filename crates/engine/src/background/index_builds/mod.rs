@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quire_value::{Object, Value};
+use quire_value::{Object, Path, Value};
 use tracing::info;
 
 use super::catalog_work::Marked;
@@ -188,16 +188,18 @@ fn has_work(container: &Container) -> bool {
     indexes.is_building() || !indexes.missing_to_build().is_empty()
 }
 
-/// Container 4, epoch 1, paths with rows for missing values 1: another job begins when one of them changes.
+/// Container 4, epoch 1, the paths that get rows for missing values: another job begins when one of them changes. One that is just
+/// ending has no time for other paths.
 fn payload(container: &Container) -> Vec<u8> {
     let indexes = container.partitions.indexes();
-    let paths = indexes.missing_to_build().len().min(usize::from(u8::MAX)) as u8;
+    let paths: Vec<String> = indexes.missing_to_build().iter().map(Path::to_string).collect();
     let mut payload = container.number.to_be_bytes().to_vec();
-    payload.extend([indexes.epoch(), paths]);
+    payload.push(indexes.epoch());
+    payload.extend(paths.join("\n").into_bytes());
     payload
 }
 
 fn decode(payload: &[u8]) -> Option<(u32, u8)> {
-    let (number, &[epoch, _]) = payload.split_first_chunk()? else { return None };
-    Some((u32::from_be_bytes(*number), epoch))
+    let (number, rest) = payload.split_first_chunk()?;
+    Some((u32::from_be_bytes(*number), *rest.first()?))
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use quire_storage::fault::{CommitFault, FaultStorage, Rates};
 use quire_storage::memory::MemoryStorage;
-use quire_storage::{Op, Storage};
+use quire_storage::{Commit, Op, Storage, Token};
 use quire_value::{Object, Value};
 
 use super::*;
@@ -39,6 +39,7 @@ enum Scripted {
     Panic,
     Fail,
     Block,
+    Rest(Duration),
 }
 
 const ROW: &[u8] = &[0xEE];
@@ -56,6 +57,7 @@ impl JobKind for Counting {
             Some(Scripted::Block) => {
                 return Ok(Step::Blocked { error: "which one?".to_owned(), result: Value::from(2) });
             }
+            Some(Scripted::Rest(time)) => return Ok(Step::Rest(time)),
             None => {}
         }
         let total = number(&claim.body.payload).expect("a number");
@@ -299,19 +301,70 @@ fn owners_take_turns() {
     jobs.serve(vec![Arc::new(Counting::default())], || ());
     let many: Vec<JobId> = (0..5).map(|_| jobs.create(counting(1, 1)).unwrap()).collect();
     let one = jobs.create(counting(2, 1)).unwrap();
-    let next = || jobs.claim(|_| true).map(|(claim, _, _)| claim.id);
+    let next = || jobs.claim(|_| true).ok().map(|claimed| claimed.claim.id);
     let turns: Vec<JobId> = (0..6).filter_map(|_| next()).collect();
     assert_eq!(turns, [many[0], one, many[1], one, many[2], one]);
     // One of each owner at a time.
-    let (first, _, has_more) = jobs.claim(|_| true).unwrap();
-    assert!(has_more);
-    let (second, _, has_more) = jobs.claim(|_| true).unwrap();
-    assert_eq!((first.id, second.id, has_more), (many[3], one, false));
-    assert!(jobs.claim(|_| true).is_none());
+    let (first, second) = (jobs.claim(|_| true).ok().unwrap(), jobs.claim(|_| true).ok().unwrap());
+    assert_eq!((first.claim.id, first.has_more), (many[3], true));
+    assert_eq!((second.claim.id, second.has_more), (one, false));
+    assert_eq!(next(), None);
     drop(first);
     assert_eq!(next(), Some(many[4]));
     drop(second);
-    assert_eq!(jobs.claim(|id| id == one).map(|(claim, _, _)| claim.id), Some(one));
+    assert_eq!(jobs.claim(|id| id == one).ok().map(|claimed| claimed.claim.id), Some(one));
+}
+
+/// A job whose rest ends while somebody looks at the others is waited for.
+#[test]
+fn a_rest_that_ends_during_a_look_is_not_forgotten() {
+    const REST: Duration = Duration::from_secs(1);
+    let jobs = Jobs::new(Arc::new(MemoryStorage::new()), Arc::new(Still));
+    jobs.load().unwrap();
+    jobs.serve(vec![Arc::new(Counting::default())], || ());
+    let resting = jobs.create(counting(1, 1)).unwrap();
+    let other = jobs.create(counting(2, 1)).unwrap();
+    let claimed = jobs.claim(|id| id == resting).ok().unwrap();
+    claimed.claim.rest(REST);
+    let due = Instant::now() + REST;
+    drop(claimed);
+    let looked = jobs.claim(|id| {
+        assert_eq!(id, other);
+        while Instant::now() <= due {
+            std::thread::sleep(REST / 10);
+        }
+        false
+    });
+    let NoneDue { next } = looked.err().unwrap();
+    assert!(next.is_some_and(|next| next <= due), "{next:?}");
+    assert!(jobs.claim(|id| id == resting).is_ok());
+}
+
+/// Rests as short as the look for another job.
+#[test]
+fn a_job_that_rests_often_goes_on() {
+    let running = start(Arc::new(MemoryStorage::new()));
+    let rest = |nth: u64| Scripted::Rest(Duration::from_nanos(100 * (nth % 200)));
+    running.kind.scripted.lock().extend((0..2_000).map(rest));
+    let id = running.jobs.create(counting(1, 1)).unwrap();
+    running.wait(id, |job| job.state == JobState::Done);
+}
+
+/// Whoever reads the rows again, those who run jobs look once more.
+#[test]
+fn jobs_that_are_found_in_the_rows_are_run() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let jobs = Jobs::new(Arc::clone(&storage), Arc::new(Still));
+    jobs.load().unwrap();
+    let woken = Arc::new(AtomicU32::new(0));
+    let wakes = Arc::clone(&woken);
+    jobs.serve(vec![Arc::new(Counting::default())], move || _ = wakes.fetch_add(1, Ordering::SeqCst));
+    let job = jobs.prepare(counting(1, 1)).unwrap();
+    storage.commit(Commit { guards: Vec::new(), token: Token(7), ops: vec![job.op()] }).unwrap();
+    jobs.doubt();
+    let before = woken.load(Ordering::SeqCst);
+    jobs.refresh().unwrap();
+    assert_eq!((jobs.is_pending(job.id), woken.load(Ordering::SeqCst)), (true, before + 1));
 }
 
 #[test]
