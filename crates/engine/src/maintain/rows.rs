@@ -103,8 +103,9 @@ impl Unit<'_> {
         for slot in &self.slots {
             if !slot.is_written() {
                 placed.push(None);
-                if counts {
-                    self.add_counted(slot, &mut writes)?;
+                // What it adds is in the contributions of the unit: it counts from now on.
+                if counts || self.is_uncounted(slot)? {
+                    self.add_counted(slot, counts, &mut writes)?;
                 }
                 continue;
             }
@@ -144,15 +145,29 @@ impl Unit<'_> {
         Ok(UnitCommit { writes, placed, differences, jobs, charge })
     }
 
-    /// The rows of an item that stays as it is, for what is being built.
+    /// Whether an item does not count yet for something that is being built.
+    fn is_uncounted(&self, slot: &Slot<'_>) -> Result<bool, EngineError> {
+        for key in self.marks(slot) {
+            if self.ground.snapshot.get(LOOKUPS, &key)?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The rows of an item that stays as it is, for what is being built. Only a visit that counts looks for keys that two items
+    /// have, so no other one takes a key.
     fn add_counted(
         &self,
         slot: &Slot<'_>,
+        takes_keys: bool,
         writes: &mut Vec<(Arc<Sequencer>, Prepared)>,
     ) -> Result<(), EngineError> {
         let mut ops = Vec::new();
         self.add_link_rows(slot, &mut ops)?;
-        self.add_link_keys(slot, &mut ops)?;
+        if takes_keys {
+            self.add_link_keys(slot, &mut ops)?;
+        }
         self.add_marks(slot, &mut ops);
         let partition = slot.home.place.partition;
         let generation = self.ground.sites[slot.site].generation(partition);
@@ -268,21 +283,26 @@ impl Unit<'_> {
 
     /// From now on the item counts for what is being built, or there is none any more.
     fn add_marks(&self, slot: &Slot<'_>, ops: &mut Vec<Op>) {
-        let Some(model) = self.ground.sites[slot.site].model() else { return };
+        ops.extend(self.marks(slot).into_iter().map(|key| match slot.after {
+            Some(_) => Op::Put { space: LOOKUPS, key, value: Vec::new() },
+            None => Op::Delete { space: LOOKUPS, key },
+        }));
+    }
+
+    /// The keys of an item's marks: one for each declaration that is being built of such items.
+    fn marks(&self, slot: &Slot<'_>) -> Vec<Vec<u8>> {
+        let Some(model) = self.ground.sites[slot.site].model() else { return Vec::new() };
         let (rules, declarations) = (&self.ground.model.rules, &self.ground.model.declarations);
         let links = model.links_from.iter().map(|link| (*link, &declarations.links[*link]));
         let rollups =
             model.rollups_of.iter().map(|own| (rules.rollups[*own].link, &declarations.rollups[*own]));
         let mirrors =
             model.mirrors_of.iter().map(|own| (rules.mirrors[*own].link, &declarations.mirrors[*own]));
-        let all = links.chain(rollups).chain(mirrors);
-        for (link, declaration) in all.filter(|(_, declaration)| declaration.state.is_counting()) {
-            let key = self.ground.referrer_rows(link, declaration).built(slot.rid);
-            ops.push(match slot.after {
-                Some(_) => Op::Put { space: LOOKUPS, key, value: Vec::new() },
-                None => Op::Delete { space: LOOKUPS, key },
-            });
-        }
+        let counting =
+            links.chain(rollups).chain(mirrors).filter(|(_, declaration)| declaration.state.is_counting());
+        counting
+            .map(|(link, declaration)| self.ground.referrer_rows(link, declaration).built(slot.rid))
+            .collect()
     }
 
     /// Totals and mirrors of targets that the unit holds alone, and what is left to jobs.
