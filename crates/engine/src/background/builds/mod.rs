@@ -144,6 +144,10 @@ impl Build<'_> {
         let Some(container) = state.containers().find(|container| container.number == number).cloned() else {
             return self.move_to(claim, place.past_container());
         };
+        if place.rid == 0 && matches!(work, VisitWork::Count) {
+            // An item of a write from before the declarations is shown by the snapshot, or it counts by itself.
+            self.pass_barrier(&container)?;
+        }
         let rids = self.rids(&container, place.rid)?;
         let Some(last) = rids.last().copied() else { return self.move_to(claim, place.past_container()) };
         match self.visit(claim, &container, &rids, &place, work)? {
@@ -242,7 +246,19 @@ impl Build<'_> {
             let next = DeclarationState::Building { job: id, phase: BuildPhase::Values };
             own.map(|own| own.state = next.clone()).count() > 0
         })?;
+        self.pass_barriers()?;
         self.move_to(claim, place.at(BuildStage::Marks))
+    }
+
+    /// Returns when no write of older states is under way: an earlier step may have failed after it had changed them.
+    fn pass_barriers(&self) -> Result<(), EngineError> {
+        let state = self.catalog.state();
+        let mut own = state.containers().filter(|container| self.model.names(container.number));
+        own.try_for_each(|container| self.pass_barrier(container))
+    }
+
+    fn pass_barrier(&self, container: &Container) -> Result<(), EngineError> {
+        container.partitions.pass_barrier()
     }
 
     /// Nobody looks at the marks any more.
