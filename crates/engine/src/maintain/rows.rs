@@ -20,6 +20,8 @@ use crate::model::DatabaseModel;
 use crate::partition::sequencer::{CommitQueue, Differences, Prepared, Refused, Sequencer, Work, Written};
 use crate::runtime::Shared;
 use crate::store::keys::{self, LOOKUPS, LinkKeys};
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
 /// For each row of a link's index.
 const CHARGE_PER_LINK_ROW: f64 = 0.35;
@@ -147,6 +149,10 @@ impl Unit<'_> {
 
     /// Whether an item does not count yet for something that is being built.
     fn is_uncounted(&self, slot: &Slot<'_>) -> Result<bool, EngineError> {
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::CountedWithoutMark) {
+            return Ok(false);
+        }
         for key in self.marks(slot) {
             if self.ground.snapshot.get(LOOKUPS, &key)?.is_none() {
                 return Ok(true);

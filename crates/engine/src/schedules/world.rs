@@ -46,15 +46,16 @@ impl Clock for Jumping {
 impl World {
     /// Without a catalog.
     pub fn bare() -> World {
-        World::on(MemoryStorage::new())
+        World::on(MemoryStorage::new(), 1)
     }
 
-    fn on(store: MemoryStorage) -> World {
+    /// On what is stored. `partitions` are those of new containers.
+    pub fn on(store: MemoryStorage, partitions: u32) -> World {
         let storage = Stepped::new(store);
         let watched = Arc::new(Watched::new(Arc::clone(&storage) as Arc<_>));
         let options = Options {
             clock: Arc::new(Jumping(AtomicI64::new(START_MS))),
-            partitions: 1,
+            partitions,
             cache_bytes: CACHE_BYTES,
             scripts: Default::default(),
             query_memory: QueryMemoryLimits::default(),
@@ -67,7 +68,7 @@ impl World {
     /// With a database `d` and a container `c` of one partition.
     pub fn open() -> (World, Arc<Catalog>) {
         let store = PREPARED.get().expect("the explorer has prepared it");
-        World::on(store.duplicate()).with_catalog()
+        World::on(store.duplicate(), 1).with_catalog()
     }
 
     /// LSN and body of an item, from the cache where it is there.
@@ -91,7 +92,7 @@ impl World {
         assert!(report.is_sound(), "{:?}", report.problems);
     }
 
-    fn with_catalog(self) -> (World, Arc<Catalog>) {
+    pub fn with_catalog(self) -> (World, Arc<Catalog>) {
         let catalog = Catalog::open(Arc::clone(&self.shared), Default::default()).expect("it opens");
         (self, Arc::new(catalog))
     }
@@ -128,18 +129,21 @@ static PREPARED: OnceLock<MemoryStorage> = OnceLock::new();
 
 /// Makes the store that every schedule gets a copy of. It takes a schedule, too: locks work in none else.
 pub(super) fn prepare() {
-    PREPARED.get_or_init(|| {
-        let store = MemoryStorage::new();
-        let handle = store.reopen();
-        let once = RandomScheduler::new_from_seed(0, 1);
-        Runner::new(once, super::config()).run(move || fill(handle.reopen()));
-        store
-    });
+    PREPARED.get_or_init(|| prepared(fill));
+}
+
+/// A store that was filled under a schedule.
+pub(super) fn prepared(fill: fn(MemoryStorage)) -> MemoryStorage {
+    let store = MemoryStorage::new();
+    let handle = store.reopen();
+    let once = RandomScheduler::new_from_seed(0, 1);
+    Runner::new(once, super::config()).run(move || fill(handle.reopen()));
+    store
 }
 
 fn fill(store: MemoryStorage) {
     open_store(&store).expect("a new store");
-    let (_world, catalog) = World::on(store).with_catalog();
+    let (_world, catalog) = World::on(store, 1).with_catalog();
     catalog.create_database(&json(r#"{"id":"d"}"#), None).expect("a new database");
     catalog.create_container("d", &json(CONTAINER), None).expect("a new container");
 }
