@@ -1,26 +1,31 @@
 //! Writes of referrers and targets in modelled containers of several partitions, beside a build and jobs that visit the same items:
 //! afterwards every total, mirror and copy is what a recount of the items says.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use bytes::Bytes;
+use quire_storage::Snapshot;
 use quire_storage::memory::MemoryStorage;
-use quire_value::Value;
+use shuttle::rand::rngs::ThreadRng;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread::yield_now;
 
-use super::world::{World, json, prepared, write};
+use super::recount::{Library, stored_items};
+use super::world::{World, json, key, prepared, write};
 use super::{Program, together};
-use crate::api::{CheckModel, EngineError, ModelCondition, WriteKind};
+use crate::api::{Cancel, CheckModel, EngineError, IndexingDirective, ModelCondition, WriteItem, WriteKind};
 use crate::background::checks::CheckOrder;
 use crate::background::repairs::REPAIR;
+use crate::background::split::Splitter;
 use crate::background::{Builds, FanOuts, Repairs};
 use crate::catalog::{Catalog, Container, open_store};
+use crate::engine::after_split::on_current;
 use crate::maintain;
-use crate::store::item_row::Row;
-use crate::store::{for_each_row, keys};
+use crate::store::{keys, scan};
 use crate::sync::races::Race;
+use crate::transactions::across::{Run, Target};
+use crate::transactions::{TransactionOperation, TransactionVerb};
 
 pub(super) const PROGRAM: Program = Program {
     name: "maintained",
@@ -42,7 +47,9 @@ const WRITES: usize = 2;
 const STEPS: usize = 12;
 /// No run needs as many.
 const STEPS_MAX: usize = 1_000;
-/// Only the first of them is there at the beginning.
+/// An item that expires does not come back.
+const CLOCK_STEPS: std::ops::Range<i64> = 0..500;
+/// The first of them is there at the beginning, as are the first books.
 const AUTHORS: [&str; 2] = ["x", "y"];
 const BOOKS: [&str; 4] = ["a", "b", "c", "d"];
 const CONTAINERS: [&str; 2] = ["authors", "books"];
@@ -52,10 +59,12 @@ const BEFORE: &str = r#"{"version":1,"fanOutMax":1,
   "links":[{"name":"l","from":{"container":"books","path":"/author/id"},"to":{"container":"authors"}}],
   "copies":[{"name":"c","link":"l","fields":{"name":"t.name"}}]}"#;
 const AFTER: &str = r#"{"version":1,"fanOutMax":1,
-  "links":[{"name":"l","from":{"container":"books","path":"/author/id"},"to":{"container":"authors"}}],
+  "links":[{"name":"l","from":{"container":"books","path":"/author/id"},"to":{"container":"authors"}},
+    {"name":"s","from":{"container":"books","path":"/cites"},"to":{"container":"books","key":"/isbn","partitionKey":"lookup"}}],
   "copies":[{"name":"c","link":"l","fields":{"name":"t.name"}}],
   "rollups":[{"name":"n","link":"l","op":"count","into":"/n"},
-    {"name":"last","link":"l","op":"max","value":"r.year","into":"/last"}],
+    {"name":"last","link":"l","op":"max","value":"r.year","into":"/last"},
+    {"name":"cited","link":"s","op":"count","into":"/cited"}],
   "mirrors":[{"name":"m","link":"l","into":"/books"}]}"#;
 
 static PREPARED: OnceLock<MemoryStorage> = OnceLock::new();
@@ -63,13 +72,6 @@ static PREPARED: OnceLock<MemoryStorage> = OnceLock::new();
 struct Maintained {
     world: World,
     catalog: Arc<Catalog>,
-}
-
-/// What a recount says of an author.
-#[derive(Debug, Default, PartialEq)]
-struct Recount {
-    books: Vec<String>,
-    last: Option<i64>,
 }
 
 pub(super) fn prepare() {
@@ -83,7 +85,7 @@ fn fill(store: MemoryStorage) {
     catalog.create_database(&json(r#"{"id":"d"}"#), None).expect("a new database");
     for name in CONTAINERS {
         let body = format!(
-            r#"{{"id":"{name}","partitionKey":{{"paths":["/id"]}},"indexingPolicy":{{"indexingMode":"none","automatic":false}}}}"#
+            r#"{{"id":"{name}","defaultTtl":-1,"partitionKey":{{"paths":["/id"]}},"indexingPolicy":{{"indexingMode":"none","automatic":false}}}}"#
         );
         catalog.create_container("d", &json(&body), None).expect("a new container");
     }
@@ -91,47 +93,46 @@ fn fill(store: MemoryStorage) {
     maintained.finish_jobs();
     maintained.write_author("x", "Ann").expect("it is new");
     for id in &BOOKS[..2] {
-        maintained.write_book(id, "x", 1).expect("it is new");
+        maintained.upsert("books", id, &book(id, "x", "")).expect("it is new");
     }
     maintained.check();
 }
 
 fn run() {
-    let store = PREPARED.get().expect("the explorer has prepared it");
-    let maintained = Arc::new(Maintained::on(store.duplicate()));
-    maintained.world.storage.set_faults(FAULT_ONE_IN);
+    let maintained = Maintained::prepared(FAULT_ONE_IN);
     let mut threads: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
     threads.push(maintained.thread(Maintained::build));
     threads.push(maintained.thread(Maintained::repair));
     for _ in 0..WRITERS {
-        threads.push(maintained.thread(Maintained::write));
+        threads.push(maintained.thread(|own| (0..WRITES).for_each(|_| own.done(own.write_something()))));
     }
     together(threads);
-    maintained.settle();
-    maintained.finish_jobs();
-    maintained.check();
+    maintained.finish();
 }
 
 fn run_build() {
-    let store = PREPARED.get().expect("the explorer has prepared it");
-    let maintained = Arc::new(Maintained::on(store.duplicate()));
-    maintained.world.storage.set_faults(FAULT_ONE_IN_FEW);
+    let maintained = Maintained::prepared(FAULT_ONE_IN_FEW);
     let mut threads: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
     threads.push(maintained.thread(|own| own.done(own.put_model(AFTER))));
     threads.push(maintained.thread(|own| own.run_jobs(STEPS)));
     for id in &BOOKS[2..] {
         let own = Arc::clone(&maintained);
-        threads.push(Box::new(move || own.done(own.write_book(id, "x", 2))));
+        threads.push(Box::new(move || own.done(own.upsert("books", id, &book(id, "x", "")))));
     }
     together(threads);
-    maintained.settle();
-    maintained.finish_jobs();
-    maintained.check();
+    maintained.finish();
 }
 
 impl Maintained {
+    fn prepared(fault_one_in: u32) -> Arc<Maintained> {
+        let store = PREPARED.get().expect("the explorer has prepared it");
+        let maintained = Arc::new(Maintained::on(store.duplicate()));
+        maintained.world.storage.set_faults(fault_one_in);
+        maintained
+    }
+
     fn on(store: MemoryStorage) -> Maintained {
-        let (world, catalog) = World::on(store, PARTITIONS).with_catalog();
+        let (world, catalog) = World::on(store, PARTITIONS, CLOCK_STEPS).with_catalog();
         let shared = &world.shared;
         shared.jobs.load().expect("it is open");
         let (builds, fan_outs) = (Builds::new(shared, &catalog), FanOuts::new(shared, &catalog));
@@ -188,7 +189,12 @@ impl Maintained {
         true
     }
 
-    /// Done, or something else was in the way.
+    fn finish_jobs(&self) {
+        let steps = (0..STEPS_MAX).take_while(|_| self.run_step()).count();
+        assert!(steps < STEPS_MAX, "a job does not end");
+    }
+
+    /// Done, or something was in the way.
     fn done(&self, result: Result<(), EngineError>) {
         match result {
             Ok(())
@@ -197,33 +203,28 @@ impl Maintained {
                 | EngineError::Unresolved
                 | EngineError::Contended
                 | EngineError::TransactionConflict
+                | EngineError::PartitionMoved
+                | EngineError::PartitionGone { .. }
+                | EngineError::CannotSplit { .. }
+                | EngineError::RefusedByModel(_)
                 | EngineError::ItemNotFound { .. },
             ) => {}
             Err(error) => panic!("{error}"),
         }
     }
 
-    fn finish_jobs(&self) {
-        let steps = (0..STEPS_MAX).take_while(|_| self.run_step()).count();
-        assert!(steps < STEPS_MAX, "a job does not end");
-    }
-
-    fn write(&self) {
-        for _ in 0..WRITES {
-            self.done(self.write_something());
-        }
-    }
-
     fn write_something(&self) -> Result<(), EngineError> {
         let mut random = thread_rng();
-        let author = AUTHORS[random.gen_range(0..AUTHORS.len())];
-        let (book, year) = (BOOKS[random.gen_range(0..BOOKS.len())], random.gen_range(1..4));
-        match random.gen_range(0..8) {
-            0 => self.delete("authors", author),
-            1 => self.write_author(author, "Bo"),
-            2 => self.write_author(author, "Cy"),
-            3 => self.delete("books", book),
-            _ => self.write_book(book, author, year),
+        let author = one_of(&mut random, &AUTHORS);
+        let id = one_of(&mut random, &BOOKS);
+        match random.gen_range(0..16) {
+            0 | 1 => self.delete("authors", author),
+            2 | 3 => self.write_author(author, one_of(&mut random, &["Bo", "Cy"])),
+            4 | 5 => self.delete("books", id),
+            6 | 7 => self.transact(&mut random),
+            8 => self.remove_expired(),
+            9 => self.split(one_of(&mut random, &CONTAINERS)),
+            _ => self.upsert("books", id, &some_book(&mut random, id)),
         }
     }
 
@@ -231,77 +232,124 @@ impl Maintained {
         self.upsert("authors", id, &format!(r#"{{"id":"{id}","name":"{name}"}}"#))
     }
 
-    fn write_book(&self, id: &str, author: &str, year: i64) -> Result<(), EngineError> {
-        self.upsert("books", id, &format!(r#"{{"id":"{id}","year":{year},"author":{{"id":"{author}"}}}}"#))
-    }
-
     fn upsert(&self, container: &str, id: &str, body: &str) -> Result<(), EngineError> {
-        let write = write(WriteKind::Upsert, id, body);
-        let container = self.container(container);
-        maintain::write::write_item(&self.world.shared, &container, write).result.map(drop)
+        self.send(container, &write(WriteKind::Upsert, id, body))
     }
 
     fn delete(&self, container: &str, id: &str) -> Result<(), EngineError> {
-        let write = write(WriteKind::Delete { id: id.to_owned() }, id, "");
-        let container = self.container(container);
-        maintain::write::write_item(&self.world.shared, &container, write).result.map(drop)
+        self.send(container, &write(WriteKind::Delete { id: id.to_owned() }, id, ""))
     }
 
-    /// Everything that could still happen has happened.
-    fn settle(&self) {
+    fn send(&self, container: &str, write: &WriteItem) -> Result<(), EngineError> {
+        let answer = on_current(&self.catalog, &self.container(container), |container| {
+            maintain::write::write_item(&self.world.shared, container, write.clone())
+        });
+        answer.result.map(drop)
+    }
+
+    /// Two books, all or nothing.
+    fn transact(&self, random: &mut ThreadRng) -> Result<(), EngineError> {
+        let first = random.gen_range(0..BOOKS.len());
+        let ids = [BOOKS[first], BOOKS[(first + 1) % BOOKS.len()]];
+        let steps: Vec<(usize, TransactionOperation)> = ids
+            .iter()
+            .enumerate()
+            .map(|(at, id)| {
+                let (verb, body) = match random.gen_ratio(1, 3) {
+                    true => (TransactionVerb::Delete { id: (*id).to_owned() }, String::new()),
+                    false => (TransactionVerb::Upsert, some_book(random, id)),
+                };
+                (at, operation(id, verb, body))
+            })
+            .collect();
+        let targets = ids.map(|id| Target { container: 0, key: key(id) });
+        let (shared, containers, cancel) =
+            (&self.world.shared, [self.container("books")], &Cancel::default());
+        Run { shared, containers: &containers, targets: &targets, steps: &steps, cancel }.run().map(drop)
+    }
+
+    /// As the sweep does.
+    fn remove_expired(&self) -> Result<(), EngineError> {
+        let container = self.container("books");
+        let items = scan(keys::ITEMS, keys::items_from(container.number, 0));
+        let items = self.world.shared.storage.snapshot()?.scan(&items)?.rows;
+        let rids: Vec<u64> = items.iter().filter_map(|(key, _)| keys::rid_of_item_key(key)).collect();
+        let removal = maintain::remove::remove_gone(&self.world.shared, &container, &rids)?;
+        removal.unreadable.into_iter().for_each(|(_, error)| self.done(Err(error)));
+        Ok(())
+    }
+
+    fn split(&self, container: &str) -> Result<(), EngineError> {
+        let splitter = Splitter {
+            shared: Arc::clone(&self.world.shared),
+            catalog: Arc::clone(&self.catalog),
+            watched: Arc::clone(&self.world.watched),
+        };
+        splitter.split(&self.container(container), "0").map(drop)
+    }
+
+    /// When everything that could still happen has happened.
+    fn finish(&self) {
         self.world.storage.settle();
         self.catalog.settle_unresolved().expect("the storage answers again");
         for container in CONTAINERS.map(|name| self.container(name)) {
             container.partitions.pass_barrier().expect("the storage answers again");
         }
         self.world.shared.jobs.doubt();
+        self.finish_jobs();
+        self.check();
     }
 
     fn check(&self) {
-        self.world.verify();
-        let (authors, books) = (self.items("authors"), self.items("books"));
-        let mut recounts: BTreeMap<String, Recount> = BTreeMap::new();
-        for book in books.values() {
-            let author = book.get("author").expect("every book has one");
-            let id = text(author, "id").expect("a reference");
-            let name = authors.get(&id).and_then(|author| text(author, "name"));
-            assert_eq!(text(author, "name"), name, "a copy is wrong: {book:?}");
-            let recount = recounts.entry(id).or_default();
-            recount.books.extend(text(book, "id"));
-            recount.last = recount.last.max(number(book, "year"));
-        }
-        let Some(model) = self.container("books").partitions.model() else { panic!("it was put") };
-        if model.database.rules.rollups.is_empty() {
-            return;
-        }
-        for (id, author) in &authors {
-            let expected = recounts.remove(id).unwrap_or_default();
-            let listed = author.get("books").and_then(Value::as_array).expect("a mirror");
-            let books = listed.iter().map(|id| id.as_str().expect("an id").to_owned()).collect();
-            let found = Recount { books, last: number(author, "last") };
-            assert_eq!(found, expected, "of {author:?}");
-            assert_eq!(number(author, "n"), Some(expected.books.len() as i64), "of {author:?}");
-        }
-    }
-
-    /// By id.
-    fn items(&self, container: &str) -> BTreeMap<String, Value> {
-        let (mut items, number) = (BTreeMap::new(), self.container(container).number);
-        let snapshot = self.world.storage.now();
-        let read = for_each_row(&*snapshot, keys::ITEMS, &keys::container_prefix(number), |_, row| {
-            let row = Row::parse(row)?;
-            items.insert(row.id()?.to_owned(), row.node()?.to_value());
-            Ok(())
-        });
-        read.expect("it is open");
-        items
+        let snapshot: Box<dyn Snapshot> = self.world.storage.now();
+        let items = |name: &str| stored_items(&*snapshot, self.container(name).number);
+        let (authors, books) = (items("authors"), items("books"));
+        let report = self.world.storage.verify();
+        assert!(report.is_sound(), "{:?} {authors:?} {books:?}", report.problems);
+        let model = self.container("books").partitions.model().expect("it was put");
+        let is_active = |name: &str| {
+            let declaration = model.database.declarations.named(name);
+            declaration.is_some_and(|declaration| declaration.state.is_active())
+        };
+        let was_put = model.database.declarations.named("n").is_some();
+        assert_eq!(["n", "last", "m"].map(is_active), [was_put; 3], "nothing is in the way of them");
+        // Two books may have had one key before: then these cannot be built.
+        let has_citations = is_active("s") && is_active("cited");
+        Library { authors, books, has_totals: was_put, has_citations }.check();
     }
 }
 
-fn text(value: &Value, member: &str) -> Option<String> {
-    value.get(member).and_then(Value::as_str).map(str::to_owned)
+fn one_of<'a>(random: &mut ThreadRng, all: &[&'a str]) -> &'a str {
+    all[random.gen_range(0..all.len())]
 }
 
-fn number(value: &Value, member: &str) -> Option<i64> {
-    value.get(member).and_then(Value::as_i64)
+/// Which may refer to another one by its key, and has a key itself or expires.
+fn some_book(random: &mut ThreadRng, id: &str) -> String {
+    let mut others = format!(r#","year":{}"#, random.gen_range(1..4));
+    if random.gen_ratio(1, 2) {
+        others += &format!(r#","cites":"{}""#, one_of(random, &["i", "j"]));
+    }
+    match random.gen_range(0..6) {
+        0 => others += r#","ttl":1"#,
+        1 | 2 => others += &format!(r#","isbn":"{}""#, one_of(random, &["i", "j"])),
+        _ => {}
+    }
+    book(id, one_of(random, &AUTHORS), &others)
+}
+
+fn book(id: &str, author: &str, others: &str) -> String {
+    format!(r#"{{"id":"{id}","author":{{"id":"{author}"}}{others}}}"#)
+}
+
+fn operation(id: &str, verb: TransactionVerb, body: String) -> TransactionOperation {
+    TransactionOperation {
+        container: "books".to_owned(),
+        partition_key: Some(key(id)),
+        verb,
+        body: Bytes::from(body),
+        if_match: None,
+        if_none_match: None,
+        indexing: IndexingDirective::Default,
+        want_body: false,
+    }
 }

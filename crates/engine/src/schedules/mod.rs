@@ -14,6 +14,7 @@ mod items; // item locks, from the request to the answer
 mod key_marks; // deleted partition keys
 mod locks; // the lock table
 mod maintained; // writes in modelled containers beside a build
+mod recount; // what a model must have made of items
 mod sequencer; // the commits of one partition
 mod spans; // rows kept for scans, the write clock
 mod splits; // one partition becomes two
