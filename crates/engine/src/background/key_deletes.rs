@@ -67,6 +67,22 @@ impl KeyDeletes {
         ]
     }
 
+    /// One look at all deleted keys of a container, which remembers nothing. What it cannot do is left for another one.
+    #[cfg(feature = "schedules")]
+    pub fn look_once(&self, container: &Container) {
+        for (key, lsn) in container.partitions.deleted_keys().iter() {
+            let _left = DeletedKey::new(container, key, lsn).and_then(|deleted| {
+                let mut looked = Looked::default();
+                let (_, is_over) = self.remove_some(container, &deleted, &mut looked)?;
+                if is_over && looked.left == 0 {
+                    self.forget(container, (key, lsn), &deleted)
+                } else {
+                    Ok(false)
+                }
+            });
+        }
+    }
+
     /// Removes some items of a key; how many, and whether all were looked at.
     fn remove_some(
         &self,

@@ -1,6 +1,5 @@
 //! Rows of jobs that no partition commits, and the numbers of jobs.
 
-use parking_lot::Mutex;
 use quire_storage::{Op, Storage};
 
 use super::id::JobId;
@@ -9,6 +8,7 @@ use super::row::{Checkpoint, Outcome};
 use crate::api::{EngineError, corrupt};
 use crate::store::Sequence;
 use crate::store::keys::{self, CATALOG};
+use crate::sync::Mutex;
 
 /// Numbers that one commit reserves: most jobs are made by a commit that needs no other one.
 const BLOCK: u64 = 64;

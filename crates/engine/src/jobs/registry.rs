@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use quire_storage::{Op, Scan, Snapshot, Storage};
 
 use super::claim::Claim;
@@ -20,6 +19,7 @@ use super::status::{JobCount, JobState};
 use crate::api::{Clock, EngineError, corrupt};
 use crate::store::keys::{self, CATALOG, JobRow};
 use crate::store::{Sequence, Watchers, for_each_row, scan};
+use crate::sync::Mutex;
 
 /// Finished jobs that are kept.
 pub(super) const FINISHED_KEPT: usize = 1_000;

@@ -7,6 +7,8 @@ use crate::api::EngineError;
 use crate::items::logical_partition::LogicalPartition;
 use crate::links::{TargetHash, TargetRoute};
 use crate::runtime::locks::{LockSet, LockTable, Mode, Protects};
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
 impl Unit<'_> {
     pub fn locks(&self) -> Result<LockSet, EngineError> {
@@ -56,6 +58,10 @@ pub(super) fn lock_named_target(
     route: TargetRoute<'_>,
     target: &TargetKey,
 ) {
+    #[cfg(feature = "schedules")]
+    if is_put_back(Race::TargetNotLocked) {
+        return;
+    }
     if route.link.link.has_key_index() {
         let what = Protects::LinkTarget(route.declaration, &TargetHash::of(target).0);
         table.add(set, route.container.number, what, Mode::Shared);

@@ -20,6 +20,8 @@ use crate::model::DatabaseModel;
 use crate::partition::sequencer::{CommitQueue, Differences, Prepared, Refused, Sequencer, Work, Written};
 use crate::runtime::Shared;
 use crate::store::keys::{self, LOOKUPS, LinkKeys};
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
 /// For each row of a link's index.
 const CHARGE_PER_LINK_ROW: f64 = 0.35;
@@ -85,25 +87,28 @@ impl UnitCommit {
 impl Unit<'_> {
     /// After everything was settled and checked.
     pub fn into_commit(self) -> Result<UnitCommit, EngineError> {
-        self.commit_with(Vec::new())
+        self.commit_with(false, Vec::new())
     }
 
-    /// The same of items that a job visits, with further rows. `None`: there is nothing to commit, and the further rows are not
-    /// written either.
-    pub(super) fn into_visit(self, also: Vec<Op>) -> Result<Option<UnitCommit>, EngineError> {
-        let commit = self.commit_with(also)?;
+    /// The same of items that a job visits, with further rows. `counts`: items that are not written count from now on for what is
+    /// being built. `None`: there is nothing to commit, and the further rows are not written either.
+    pub(super) fn into_visit(self, counts: bool, also: Vec<Op>) -> Result<Option<UnitCommit>, EngineError> {
+        let commit = self.commit_with(counts, also)?;
         let is_something = !commit.writes.is_empty() || commit.differences.is_some();
         Ok(is_something.then_some(commit))
     }
 
-    fn commit_with(self, also: Vec<Op>) -> Result<UnitCommit, EngineError> {
+    fn commit_with(self, counts: bool, also: Vec<Op>) -> Result<UnitCommit, EngineError> {
         let ids: HashSet<&[u8]> = self.ids_after();
         let (mut writes, mut placed) = (Vec::<(Arc<Sequencer>, Prepared)>::new(), Vec::new());
         let mut charge = self.charge;
         for slot in &self.slots {
             if !slot.is_written() {
                 placed.push(None);
-                self.add_counted(slot, &mut writes)?;
+                // What it adds is in the contributions of the unit: it counts from now on.
+                if counts || self.is_uncounted(slot)? {
+                    self.add_counted(slot, counts, &mut writes)?;
+                }
                 continue;
             }
             let (mut prepared, cost) = self.prepare(slot, &ids)?;
@@ -142,20 +147,34 @@ impl Unit<'_> {
         Ok(UnitCommit { writes, placed, differences, jobs, charge })
     }
 
-    /// The rows of an item that stays as it is, for what is being built: what it adds to its targets is in this commit, whoever
-    /// makes it, so its mark is, too.
+    /// Whether an item does not count yet for something that is being built.
+    fn is_uncounted(&self, slot: &Slot<'_>) -> Result<bool, EngineError> {
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::CountedWithoutMark) {
+            return Ok(false);
+        }
+        for key in self.marks(slot) {
+            if self.ground.snapshot.get(LOOKUPS, &key)?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The rows of an item that stays as it is, for what is being built. Only a visit that counts looks for keys that two items
+    /// have, so no other one takes a key.
     fn add_counted(
         &self,
         slot: &Slot<'_>,
+        takes_keys: bool,
         writes: &mut Vec<(Arc<Sequencer>, Prepared)>,
     ) -> Result<(), EngineError> {
         let mut ops = Vec::new();
         self.add_link_rows(slot, &mut ops)?;
-        self.add_link_keys(slot, &mut ops)?;
-        self.add_marks(slot, &mut ops);
-        if ops.is_empty() {
-            return Ok(());
+        if takes_keys {
+            self.add_link_keys(slot, &mut ops)?;
         }
+        self.add_marks(slot, &mut ops);
         let partition = slot.home.place.partition;
         let generation = self.ground.sites[slot.site].generation(partition);
         let prepared = Prepared::upkeep(generation, ops);
@@ -270,21 +289,26 @@ impl Unit<'_> {
 
     /// From now on the item counts for what is being built, or there is none any more.
     fn add_marks(&self, slot: &Slot<'_>, ops: &mut Vec<Op>) {
-        let Some(model) = self.ground.sites[slot.site].model() else { return };
+        ops.extend(self.marks(slot).into_iter().map(|key| match slot.after {
+            Some(_) => Op::Put { space: LOOKUPS, key, value: Vec::new() },
+            None => Op::Delete { space: LOOKUPS, key },
+        }));
+    }
+
+    /// The keys of an item's marks: one for each declaration that is being built of such items.
+    fn marks(&self, slot: &Slot<'_>) -> Vec<Vec<u8>> {
+        let Some(model) = self.ground.sites[slot.site].model() else { return Vec::new() };
         let (rules, declarations) = (&self.ground.model.rules, &self.ground.model.declarations);
         let links = model.links_from.iter().map(|link| (*link, &declarations.links[*link]));
         let rollups =
             model.rollups_of.iter().map(|own| (rules.rollups[*own].link, &declarations.rollups[*own]));
         let mirrors =
             model.mirrors_of.iter().map(|own| (rules.mirrors[*own].link, &declarations.mirrors[*own]));
-        let all = links.chain(rollups).chain(mirrors);
-        for (link, declaration) in all.filter(|(_, declaration)| declaration.state.is_counting()) {
-            let key = self.ground.referrer_rows(link, declaration).built(slot.rid);
-            ops.push(match slot.after {
-                Some(_) => Op::Put { space: LOOKUPS, key, value: Vec::new() },
-                None => Op::Delete { space: LOOKUPS, key },
-            });
-        }
+        let counting =
+            links.chain(rollups).chain(mirrors).filter(|(_, declaration)| declaration.state.is_counting());
+        counting
+            .map(|(link, declaration)| self.ground.referrer_rows(link, declaration).built(slot.rid))
+            .collect()
     }
 
     /// Totals and mirrors of targets that the unit holds alone, and what is left to jobs.

@@ -23,6 +23,8 @@ use crate::model::DatabaseModel;
 use crate::partition::sequencer::{BuiltTargets, Differences, Refused, Sequencer};
 use crate::runtime::Shared;
 use crate::store::item_row::Row;
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
 /// Of a target's new version beside its rows before and after.
 const OPS_PER_TARGET: usize = 64;
@@ -182,6 +184,10 @@ impl<'a> Builder<'a> {
                 match all.get_mut(&name) {
                     Some(merged) => {
                         merged.difference.merge(target);
+                        #[cfg(feature = "schedules")]
+                        if is_put_back(Race::DifferenceTwice) {
+                            merged.difference.merge(target);
+                        }
                         merged.works.push(*work);
                     }
                     None => {

@@ -19,6 +19,7 @@ use crate::runtime::Shared;
 use crate::runtime::locks::{Held, LockSet};
 use crate::store::item_row::Row;
 use crate::store::keys;
+use crate::sync::sleep;
 
 /// A commit whose ground moved, or that needs further locks, is made again this often.
 const TRIES: u32 = 24;
@@ -86,7 +87,7 @@ pub(crate) fn visit_items(shared: &Shared, order: &VisitOrder<'_>) -> Result<Vis
     let mut locks = LockSet::default();
     for tried in 0..TRIES {
         if tried > 3 {
-            std::thread::sleep(Duration::from_millis(1 << (tried - 3).min(6)));
+            sleep(Duration::from_millis(1 << (tried - 3).min(6)));
         }
         order.container.check_open()?;
         let Some(model) = order.container.partitions.model() else { return Ok(Visited::NoModel) };
@@ -131,8 +132,9 @@ fn attempt(
         unit.settle()?;
     }
     let figures = unit.figures()?;
+    let is_counting = matches!(order.work, VisitWork::Count);
     let also = (order.also)(&*ground.snapshot, &figures)?;
-    let commit = unit.into_visit(also)?;
+    let commit = unit.into_visit(is_counting, also)?;
     let Some(commit) = commit else {
         return Ok(Attempt::Ended(Visited::Done { is_committed: false, figures }));
     };

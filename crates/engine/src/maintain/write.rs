@@ -19,6 +19,7 @@ use crate::partition::Partition;
 use crate::partition::sequencer::{Refused, Written};
 use crate::runtime::Shared;
 use crate::runtime::locks::LockSet;
+use crate::sync::sleep;
 
 /// A write whose ground moved under it, or that needs further locks, is prepared again this often.
 const TRIES: u32 = 24;
@@ -64,7 +65,7 @@ pub(crate) fn run_request(
     let (mut locks, mut contended, mut has_grown) = (own_locks.clone(), 0, false);
     for tried in 0..TRIES {
         if tried > 3 {
-            std::thread::sleep(Duration::from_millis(1 << (tried - 3).min(6)));
+            sleep(Duration::from_millis(1 << (tried - 3).min(6)));
         }
         let Some(model) = container.partitions.model() else {
             let under_model = |error| match error {
@@ -97,7 +98,7 @@ pub(crate) fn run_request(
         match outcome {
             // Another container of the model was split: it is looked up again.
             Err(EngineError::PartitionMoved) if !container.partitions.is_moved() => {
-                std::thread::sleep(Duration::from_millis(1));
+                sleep(Duration::from_millis(1));
             }
             Err(error) => return Err(error),
             Ok(Outcome::Again) => has_grown = true,

@@ -54,9 +54,9 @@ impl Across {
             let write = prepared(sequencer.generation(), pair[at] as u32, rids[at], 0, 0);
             (Arc::clone(sequencer), vec![write])
         };
-        let work = Work { writes: vec![write(0), write(1)] };
+        let work = Work { writes: vec![write(0), write(1)], differences: None };
         let unknown = self.unknown.lock().expect("no thread panicked").clone();
-        let outcomes = outcomes(self.queue.submit(&self.bench.world.shared, work));
+        let outcomes = outcomes(self.queue.submit(&self.bench.world.shared, work).map(|done| done.written));
         rids.into_iter().zip(outcomes).for_each(|(rid, outcome)| self.bench.end(rid, outcome));
         match outcomes[0] {
             Outcome::Done { .. } => self.note_settled(&unknown),

@@ -1,4 +1,4 @@
-//! Deleted partition keys: what is gone stays gone, whoever sweeps meanwhile, and a page never shows an item from before the
+//! Deleted partition keys: what is gone stays gone, whoever removes the rows meanwhile, and a page never shows an item from before the
 //! delete beside one from after it.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use shuttle::thread::yield_now;
 use super::world::{World, container, key, write};
 use super::{Program, together};
 use crate::api::{Cancel, EngineError, Scope, WriteKind};
-use crate::background::Sweep;
+use crate::background::KeyDeletes;
 use crate::catalog::{Catalog, Container};
 use crate::items::key_delete::delete_key;
 use crate::items::write::write_item;
@@ -27,7 +27,7 @@ pub(super) const PROGRAM: Program = Program {
 };
 
 const READS: usize = 3;
-const SWEEPS: usize = 2;
+const LOOKS: usize = 2;
 const TRIES: usize = 4;
 const FAULT_ONE_IN: u32 = 6;
 
@@ -45,7 +45,7 @@ fn run() {
     let marks = Arc::new(marks);
     marks.write("old").expect("it is new");
     marks.world.storage.set_faults(FAULT_ONE_IN);
-    let threads = [KeyMarks::delete, KeyMarks::sweep, KeyMarks::read, KeyMarks::list];
+    let threads = [KeyMarks::delete, KeyMarks::remove, KeyMarks::read, KeyMarks::list];
     together(threads.map(|run| marks.thread(run)).into());
     marks.check();
 }
@@ -82,9 +82,11 @@ impl KeyMarks {
         }
     }
 
-    fn sweep(&self) {
-        for _ in 0..SWEEPS {
-            Sweep::turn_once(&self.world.shared, &self.catalog, &self.container);
+    fn remove(&self) {
+        let (shared, catalog) = (Arc::clone(&self.world.shared), Arc::clone(&self.catalog));
+        let removing = KeyDeletes::new(shared, catalog, Arc::default());
+        for _ in 0..LOOKS {
+            removing.look_once(&self.container);
             yield_now();
         }
     }

@@ -13,6 +13,8 @@ mod failures; // what a schedule failed with
 mod items; // item locks, from the request to the answer
 mod key_marks; // deleted partition keys
 mod locks; // the lock table
+mod maintained; // writes in modelled containers beside a build
+mod recount; // what a model must have made of items
 mod sequencer; // the commits of one partition
 mod spans; // rows kept for scans, the write clock
 mod splits; // one partition becomes two
@@ -56,6 +58,8 @@ pub const PROGRAMS: &[Program] = &[
     spans::PROGRAM,
     key_marks::PROGRAM,
     splits::PROGRAM,
+    maintained::PROGRAM,
+    maintained::BUILD,
 ];
 
 /// How far an exploration came.
@@ -69,6 +73,7 @@ pub struct Explored {
 /// the priorities of the threads: these find what needs a thread to stand still for long.
 pub fn explore(program: &Program, schedules: u64, seed: u64, race: Option<Race>) -> Explored {
     world::prepare();
+    maintained::prepare();
     let mut explored = Explored { schedules: 0, failure: None };
     while explored.failure.is_none() && explored.schedules < schedules {
         let count = BLOCK.min(schedules - explored.schedules);

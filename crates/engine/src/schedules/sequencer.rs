@@ -342,7 +342,7 @@ pub(super) fn counts(snapshot: &dyn Snapshot, partition: u32) -> keys::Counts {
 pub(super) fn prepared(generation: u64, partition: u32, rid: u64, value: u64, definitions: u64) -> Prepared {
     let item = [value.to_be_bytes(), definitions.to_be_bytes()].concat();
     let indexing = Indexing { has_rows: false, directive: IndexingDirective::Default, epoch: 0 };
-    let (incarnation, ttl, json_bytes, own_etag) = (1, ItemTtl::Inherit, 2, None);
+    let (incarnation, ttl, json_bytes, own_etag, client) = (1, ItemTtl::Inherit, 2, None, None);
     let draft = Draft {
         incarnation,
         partition,
@@ -350,11 +350,13 @@ pub(super) fn prepared(generation: u64, partition: u32, rid: u64, value: u64, de
         ttl,
         json_bytes,
         own_etag,
+        client,
         partition_key: b"k",
         item: &item,
     };
     let (row, indexes) = (draft.encode(), IndexChange::between(None, None));
-    let put = ItemPut { rid, row, ttl_seconds: None, expiry_before: None, indexes, version: None };
+    let (ttl_seconds, expiry_before, version, maintained_by) = (None, None, None, None);
+    let put = ItemPut { rid, row, ttl_seconds, expiry_before, indexes, version, maintained_by };
     let count = Op::Put { space: keys::LOOKUPS, key: b"counter".to_vec(), value: keys::number_value(value) };
     Prepared {
         is_upkeep: false,

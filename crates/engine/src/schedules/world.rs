@@ -1,5 +1,6 @@
 //! What a program under the explorer starts from: an open engine without its background threads.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -33,28 +34,35 @@ pub(super) struct World {
     pub shared: Arc<Shared>,
 }
 
-/// Jumps back and forth.
-struct Jumping(AtomicI64);
+/// Jumps at every look, as far as its steps say.
+struct Jumping {
+    now_ms: AtomicI64,
+    steps: Range<i64>,
+}
+
+/// Steps of a clock that goes back and forth.
+pub(super) const BACK_AND_FORTH: Range<i64> = -2_000..3_000;
 
 impl Clock for Jumping {
     fn now_ms(&self) -> i64 {
-        let step = thread_rng().gen_range(-2_000..3_000);
-        self.0.fetch_add(step, Ordering::Relaxed) + step
+        let step = thread_rng().gen_range(self.steps.clone());
+        self.now_ms.fetch_add(step, Ordering::Relaxed) + step
     }
 }
 
 impl World {
     /// Without a catalog.
     pub fn bare() -> World {
-        World::on(MemoryStorage::new())
+        World::on(MemoryStorage::new(), 1, BACK_AND_FORTH)
     }
 
-    fn on(store: MemoryStorage) -> World {
+    /// On what is stored. `partitions` are those of new containers.
+    pub fn on(store: MemoryStorage, partitions: u32, clock_steps: Range<i64>) -> World {
         let storage = Stepped::new(store);
         let watched = Arc::new(Watched::new(Arc::clone(&storage) as Arc<_>));
         let options = Options {
-            clock: Arc::new(Jumping(AtomicI64::new(START_MS))),
-            partitions: 1,
+            clock: Arc::new(Jumping { now_ms: AtomicI64::new(START_MS), steps: clock_steps }),
+            partitions,
             cache_bytes: CACHE_BYTES,
             scripts: Default::default(),
             query_memory: QueryMemoryLimits::default(),
@@ -67,7 +75,7 @@ impl World {
     /// With a database `d` and a container `c` of one partition.
     pub fn open() -> (World, Arc<Catalog>) {
         let store = PREPARED.get().expect("the explorer has prepared it");
-        World::on(store.duplicate()).with_catalog()
+        World::on(store.duplicate(), 1, BACK_AND_FORTH).with_catalog()
     }
 
     /// LSN and body of an item, from the cache where it is there.
@@ -91,7 +99,7 @@ impl World {
         assert!(report.is_sound(), "{:?}", report.problems);
     }
 
-    fn with_catalog(self) -> (World, Arc<Catalog>) {
+    pub fn with_catalog(self) -> (World, Arc<Catalog>) {
         let catalog = Catalog::open(Arc::clone(&self.shared), Default::default()).expect("it opens");
         (self, Arc::new(catalog))
     }
@@ -128,18 +136,21 @@ static PREPARED: OnceLock<MemoryStorage> = OnceLock::new();
 
 /// Makes the store that every schedule gets a copy of. It takes a schedule, too: locks work in none else.
 pub(super) fn prepare() {
-    PREPARED.get_or_init(|| {
-        let store = MemoryStorage::new();
-        let handle = store.reopen();
-        let once = RandomScheduler::new_from_seed(0, 1);
-        Runner::new(once, super::config()).run(move || fill(handle.reopen()));
-        store
-    });
+    PREPARED.get_or_init(|| prepared(fill));
+}
+
+/// A store that was filled under a schedule.
+pub(super) fn prepared(fill: fn(MemoryStorage)) -> MemoryStorage {
+    let store = MemoryStorage::new();
+    let handle = store.reopen();
+    let once = RandomScheduler::new_from_seed(0, 1);
+    Runner::new(once, super::config()).run(move || fill(handle.reopen()));
+    store
 }
 
 fn fill(store: MemoryStorage) {
     open_store(&store).expect("a new store");
-    let (_world, catalog) = World::on(store).with_catalog();
+    let (_world, catalog) = World::on(store, 1, BACK_AND_FORTH).with_catalog();
     catalog.create_database(&json(r#"{"id":"d"}"#), None).expect("a new database");
     catalog.create_container("d", &json(CONTAINER), None).expect("a new container");
 }

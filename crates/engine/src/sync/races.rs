@@ -57,6 +57,14 @@ pub enum Race {
     SplitParentNotMoved,
     /// A split looks for items that changed before it takes the snapshot that is to show them.
     SplitLogBeforeSnapshot,
+    /// A write does not lock the targets of its references.
+    TargetNotLocked,
+    /// What a work changes of a target is added once more.
+    DifferenceTwice,
+    /// An item that a job leaves as it is adds to what is being built, and is not marked as counted.
+    CountedWithoutMark,
+    /// A build begins while writes from before it are under way.
+    CountBesideOlderWrites,
 }
 
 thread_local! {

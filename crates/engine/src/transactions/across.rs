@@ -23,6 +23,7 @@ use crate::partition::Partition;
 use crate::partition::sequencer::{Prepared, Refused, Work, Written};
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode};
+use crate::sync::sleep;
 
 /// Operations of one transaction.
 pub const TRANSACTION_OPERATIONS_MAX: usize = 100;
@@ -147,7 +148,7 @@ impl<'a> Run<'a> {
         }
         for tried in 0..TRIES {
             if tried > 0 {
-                std::thread::sleep(Duration::from_millis(1 << (tried - 1)));
+                sleep(Duration::from_millis(1 << (tried - 1)));
             }
             self.cancel.check()?;
             let _held = self.shared.locks.take(&locks)?;

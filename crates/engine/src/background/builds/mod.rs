@@ -32,6 +32,8 @@ use crate::runtime::Shared;
 use crate::store::item_row::Row;
 use crate::store::keys::{self, DeclarationKeys, ITEMS, LOOKUPS};
 use crate::store::scan;
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
 /// Items of one commit.
 const CHUNK: usize = 100;
@@ -129,9 +131,6 @@ fn end(catalog: &Catalog, database: u32, claim: &Claim<'_>, place: &BuildPlace) 
 impl Build<'_> {
     fn step(&self, claim: &mut Claim<'_>, place: BuildPlace) -> Result<Step, EngineError> {
         let own = own_names(&self.model, claim.id);
-        if claim.position().is_empty() {
-            self.pass_barriers()?;
-        }
         match place.stage {
             BuildStage::Count => match next(containers_to_count(&self.model, &own), &place) {
                 Some(number) => self.chunk(claim, place, number, VisitWork::Count),
@@ -144,14 +143,6 @@ impl Build<'_> {
             },
             BuildStage::Ended => Ok(Step::Done(place.result())),
         }
-    }
-
-    /// Returns when no write from before the model can still be committed: what is created by one counts for nothing by itself,
-    /// and has to be seen here.
-    fn pass_barriers(&self) -> Result<(), EngineError> {
-        let state = self.catalog.state();
-        let mut containers = state.containers().filter(|container| self.model.names(container.number));
-        containers.try_for_each(|container| container.partitions.pass_barrier())
     }
 
     /// The next items of a container.
@@ -169,6 +160,10 @@ impl Build<'_> {
         let Some(container) = state.containers().find(|container| container.number == number).cloned() else {
             return self.move_to(claim, place.past_container());
         };
+        if place.rid == 0 && matches!(work, VisitWork::Count) {
+            // An item of a write from before the declarations is shown by the snapshot, or it counts by itself.
+            self.pass_barrier(&container)?;
+        }
         let rids = self.rids(&container, place.rid)?;
         let Some(last) = rids.last().copied() else { return self.move_to(claim, place.past_container()) };
         match self.visit(claim, &container, &rids, &place, work)? {
@@ -267,7 +262,23 @@ impl Build<'_> {
             let next = DeclarationState::Building { job: id, phase: BuildPhase::Values };
             own.map(|own| own.state = next.clone()).count() > 0
         })?;
+        self.pass_barriers()?;
         self.move_to(claim, place.at(BuildStage::Marks))
+    }
+
+    /// Returns when no write of older states is under way: an earlier step may have failed after it had changed them.
+    fn pass_barriers(&self) -> Result<(), EngineError> {
+        let state = self.catalog.state();
+        let mut own = state.containers().filter(|container| self.model.names(container.number));
+        own.try_for_each(|container| self.pass_barrier(container))
+    }
+
+    fn pass_barrier(&self, container: &Container) -> Result<(), EngineError> {
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::CountBesideOlderWrites) {
+            return Ok(());
+        }
+        container.partitions.pass_barrier()
     }
 
     /// Nobody looks at the marks any more.

@@ -106,17 +106,6 @@ impl Sweep {
         Worker::start(Sweep { shared, catalog, removed, skipped, lag_seconds }, signal)
     }
 
-    /// One turn of a container, which remembers nothing.
-    #[cfg(feature = "schedules")]
-    pub fn turn_once(shared: &Arc<Shared>, catalog: &Arc<Catalog>, container: &Container) {
-        let (removed, removed_by_key, skipped, lag_seconds) = Default::default();
-        let (shared, catalog) = (Arc::clone(shared), Arc::clone(catalog));
-        let now = shared.now_seconds();
-        let sweep = Sweep { shared, catalog, removed, removed_by_key, skipped, lag_seconds };
-        // What it could not do is left for another.
-        let _left = sweep.sweep(container, &mut Swept::default(), now);
-    }
-
     pub fn statistics(&self) -> Vec<(&'static str, u64)> {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         vec![

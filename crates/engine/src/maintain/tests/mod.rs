@@ -10,6 +10,7 @@ mod paths; // batches, transactions, scripts, sweeps, splits
 mod random; // random writes of all kinds
 mod refusals; // every refusal, with its message
 mod values; // owned values, answers, charges
+mod visits; // items that jobs visit
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

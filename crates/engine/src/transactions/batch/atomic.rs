@@ -19,6 +19,7 @@ use crate::items::logical_partition::LogicalPartition;
 use crate::partition::Partition;
 use crate::runtime::Shared;
 use crate::runtime::locks::{LockSet, Mode, Protects};
+use crate::sync::sleep;
 use crate::transactions::{Change, ChangeItem, CommitFailed, Committed, Transaction, TransactionRead};
 
 /// A batch whose ground moved under it is run again this often.
@@ -81,7 +82,7 @@ fn run<'a>(
     let (mut locks, mut is_named) = (named.clone().unwrap_or_else(|| whole.clone()), named.is_some());
     for tried in 0..TRIES {
         if tried > 1 {
-            std::thread::sleep(Duration::from_millis(1 << (tried - 1).min(6)));
+            sleep(Duration::from_millis(1 << (tried - 1).min(6)));
         }
         cancel.check()?;
         match batch.attempt(&locks, is_named)? {
