@@ -93,7 +93,8 @@ impl Unit<'_> {
             match self.mirror_value(at, *mirror) {
                 Ok(value) => add(&self.slots[at], state, vec![value]),
                 // A build that is about to fail refuses nobody: the path stays as it is.
-                Err(EngineError::RefusedByModel(_)) if !state.is_active() && self.slots[at].is_client => {}
+                Err(EngineError::RefusedByModel(_))
+                    if !state.is_active() && self.was_too_long(at, *mirror)? => {}
                 Err(error) => return Err(error),
             }
         }
@@ -131,6 +132,17 @@ impl Unit<'_> {
         let difference = key.and_then(|own| self.contributions.get(link, own.hash));
         let hash = key.map(|own| own.hash);
         rolled_up(&self.ground.model, &*self.ground.snapshot, number, hash, difference)
+    }
+
+    /// Whether a client writes an item whose mirror has more than it may already. The build finds it, or a new item would be
+    /// behind it.
+    fn was_too_long(&self, at: usize, number: usize) -> Result<bool, EngineError> {
+        let slot = &self.slots[at];
+        let link = self.ground.model.rules.mirrors[number].link;
+        let key = slot.keys_after.iter().find(|own| own.link == link && slot.keys_before.contains(own));
+        let (true, true, Some(own)) = (slot.is_client, slot.live().is_some(), key) else { return Ok(false) };
+        let before = mirror_value(&self.ground.model, &*self.ground.snapshot, number, Some(own.hash), None)?;
+        Ok(before.is_none())
     }
 
     fn mirror_value(&self, at: usize, number: usize) -> Result<OwnedValue, EngineError> {

@@ -299,9 +299,11 @@ impl<'a> Builder<'a> {
             }
             match mirror_value(self.model, snapshot, *number, hash, Some(difference))? {
                 Some(value) => owned.push(value),
-                // Nobody is refused for what was too long before, or by a build that is about to fail.
+                // Nobody is refused for what was too long before.
+                None if takes_away(difference, *number) => {}
+                // A build that is about to fail refuses nobody. But what it has found to fit may not grow behind it.
                 None if !declarations.mirrors[*number].state.is_active()
-                    || takes_away(difference, *number) => {}
+                    && mirror_value(self.model, snapshot, *number, hash, None)?.is_none() => {}
                 None => return Ok(Err(self.mirror_overflow(*number, own, found, container)?)),
             }
         }

@@ -326,17 +326,18 @@ impl Build<'_> {
         let (name, error) = problem.declaration();
         let own = own_names(&self.model, claim.id);
         let example = self.example(container, rid, &problem)?;
-        let names: Vec<String> = match name.filter(|name| own.contains(name)) {
-            Some(name) => {
-                dependents(&self.model, &name).into_iter().filter(|name| own.contains(name)).collect()
-            }
-            // Something else is in the way of the item: it is left as it is.
-            None => {
-                let behind = place.behind(container.number, rid + 1, None, &[]);
-                tracing::warn!(%error, container = container.definition.id, "a build leaves an item as it is");
-                return self.move_to(claim, behind);
-            }
-        };
+        let failed = name.filter(|name| own.contains(name)).map_or_else(
+            // Something else is in the way of the item: nothing of it can be written.
+            || own.iter().filter(|own| self.writes(own, container.number)).cloned().collect(),
+            |name| vec![name],
+        );
+        let mut names: Vec<String> = failed.iter().flat_map(|name| dependents(&self.model, name)).collect();
+        names.retain(|name| own.contains(name));
+        if names.is_empty() {
+            let behind = place.behind(container.number, rid + 1, None, &[]);
+            tracing::warn!(%error, container = container.definition.id, "a build leaves an item as it is");
+            return self.move_to(claim, behind);
+        }
         let job = claim.id;
         let examples = vec![example];
         self.catalog.change_declarations(self.database, |declarations| {
@@ -354,6 +355,12 @@ impl Build<'_> {
             place.failed.push(Value::Object(failed));
         }
         self.move_to(claim, place)
+    }
+
+    /// Whether a declaration has values in the items of a container. A link has none.
+    fn writes(&self, name: &String, container: u32) -> bool {
+        let is_link = self.model.model().link(name).is_some();
+        !is_link && containers_to_write(&self.model, std::slice::from_ref(name)).contains(&container)
     }
 
     fn example(&self, container: &Container, rid: u64, problem: &Problem) -> Result<Value, EngineError> {
