@@ -239,6 +239,11 @@ impl Sandbox {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn has_shared_realm(&self) -> bool {
+        self.shared_realm.lock().is_some()
+    }
+
     pub(super) fn prelude(&self) -> Result<&'static Prelude, ScriptError> {
         static COMPILED: OnceLock<Prelude> = OnceLock::new();
         if let Some(compiled) = COMPILED.get() {
