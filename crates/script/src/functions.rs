@@ -10,7 +10,7 @@ use quire_value::Value;
 use rquickjs::Function;
 use rquickjs::function::Args;
 
-use crate::runtime::compile::{Entry, Form, error_of};
+use crate::runtime::compile::{Compiled, Entry, Form, error_of};
 use crate::runtime::realm::{Realm, TurnError};
 use crate::runtime::sandbox::{Pool, Sandbox};
 use crate::runtime::versions::Versions;
@@ -189,8 +189,9 @@ impl LoadedFunctions {
 
     fn load_one(&self, script: &Script<'_>, versions: &Versions) -> Result<Loaded, ScriptError> {
         let sandbox = self.sandbox();
+        let make_realm = |compiled: &Compiled| sandbox.bare_realm(&compiled.needs);
         let (compiled, realm, entry) =
-            versions.load(sandbox, script, &self.limits, |compiled| sandbox.bare_realm(&compiled.needs))?;
+            versions.load(sandbox, script, &self.limits, make_realm, |realm, _| drop(realm))?;
         Ok(Loaded { entry, form: compiled.form, realm })
     }
 

@@ -11,7 +11,7 @@ use rquickjs::function::Args;
 use rquickjs::{Ctx, Function, Object};
 
 use crate::functions::{Functions, LoadedFunctions};
-use crate::runtime::compile::{Entry, Form, Report, error_of};
+use crate::runtime::compile::{Compiled, Entry, Form, Report, error_of};
 use crate::runtime::realm::{Realm, RunRealm, TurnError};
 use crate::runtime::sandbox::{Pool, Sandbox};
 use crate::runtime::versions::Versions;
@@ -195,7 +195,7 @@ impl Scripts {
             sandbox.state.warn_of_rejections(unhandled_rejections);
         }
         let log = run.logging.then(|| sandbox.state.take_log());
-        if !matches!(result, Ok(_) | Err(ScriptError::Thrown { .. } | ScriptError::Compile { .. })) {
+        if !leaves_runtime_usable(&result) {
             sandbox.mark_unusable();
         }
         self.pool.give_back(sandbox);
@@ -234,20 +234,27 @@ impl Scripts {
         host: &mut dyn Host,
     ) -> Result<Option<String>, ScriptError> {
         sandbox.set_own_memory_limit(limits);
-        let (compiled, realm, entry) = self.versions.load(sandbox, &run.script, limits, |compiled| {
+        let make_realm = |compiled: &Compiled| {
             let realm = sandbox.realm_for(compiled)?;
             Borrow::<Realm>::borrow(&realm).begin(|given| push_arguments(given, run, limits))?;
             Ok::<RunRealm, ScriptError>(realm)
-        })?;
+        };
+        let give_back = |realm, compiled: &Compiled| sandbox.give_back_realm(realm, compiled);
+        let (compiled, realm, entry) =
+            self.versions.load(sandbox, &run.script, limits, make_realm, give_back)?;
         let mut turns =
             Turns { sandbox, realm: realm.borrow(), limits, form: compiled.form, unseen_bytes: 0 };
         sandbox.set_script_memory_limit(limits);
         let result = turns.all(run, entry, host);
-        if matches!(result, Ok(_) | Err(ScriptError::Thrown { .. })) {
-            sandbox.give_back_realm(realm, &compiled);
+        if leaves_runtime_usable(&result) {
+            give_back(realm, &compiled);
         }
         result
     }
+}
+
+fn leaves_runtime_usable<T>(result: &Result<T, ScriptError>) -> bool {
+    result.as_ref().err().is_none_or(ScriptError::leaves_runtime_usable)
 }
 
 struct Turns<'a> {
@@ -490,105 +497,4 @@ fn request_of(operation: &Object<'_>) -> rquickjs::Result<Request> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// One item for everything that is asked.
-    struct OneItem;
-
-    impl Host for OneItem {
-        fn call(&mut self, request: Request) -> Answer {
-            match request {
-                Request::Query { .. } | Request::ReadFeed { .. } => {
-                    Reply::Page { items: r#"[{"id":"a","n":1}]"#.to_owned(), continuation: None }.into()
-                }
-                Request::Read { .. } => Reply::Error { status: 404, message: "none".to_owned() }.into(),
-                _ => Reply::Item { status: 200, body: r#"{"id":"a","n":1}"#.to_owned() }.into(),
-            }
-        }
-    }
-
-    /// `NUMBER` is another one in each run of a text, so that every run has names and texts of its own.
-    const TEXTS: &[&str] = &[
-        "function (a) { getContext().getResponse().setBody(a) }",
-        "function (a) { var o = {}; o.keyNUMBER = a; o.self = o; var f = () => o; f.g = f; __.kept = [f, o] }",
-        "function () { throw new Error(400, 'numberNUMBER') }",
-        "function () { (async () => { await 1; __.last = new Promise(() => {}) })() }",
-        "function () { __.createDocument(__.getSelfLink(), { id: 'NUMBER' }, (e, d) => { __.d = d; d.c = __ }) }",
-        "function () { __.readDocument(__.getAltLink() + '/docs/NUMBER', e => { throw e }) }",
-        "function () { __.chain().filter(d => d.n > 0).map(d => d.n).value((e, list) => console.log(list)) }",
-        "function () { function* g() { yield g } var i = g(); i.i = i; [...i]; return /aNUMBER(b)/.exec('aNUMBERb') }",
-        "function () { var l = []; for (var i = 0; i < 2000; i++) l.push({ l, i }); return l }",
-        "function () { leakNUMBER = 1 }",
-        "function () { Array.prototype.leakNUMBER = 1 }",
-        "function () { return Symbol.for('NUMBER') + '' }",
-        "function () { var f = () => f(); try { f() } catch (e) { e.e = e } }",
-        "function () { getContext().abort(new Error('x')) }",
-        "function () { syntax error }",
-        "var programNUMBER = 1; function main() { return programNUMBER }",
-    ];
-
-    /// Memory of the idle runtime and its number of names.
-    fn left(scripts: &Scripts) -> (usize, i64) {
-        let sandbox = scripts.pool.take().unwrap();
-        sandbox.runtime.run_gc();
-        let left = (sandbox.memory_bytes(), sandbox.runtime.memory_usage().atom_count);
-        scripts.pool.give_back(sandbox);
-        left
-    }
-
-    fn run_text(scripts: &Scripts, text: &str, parameters: &str) {
-        let collection = Collection {
-            self_link: "dbs/a/colls/b/",
-            alt_link: "dbs/c/colls/d",
-            usage: "",
-            quota: "",
-            partition_key: "[]",
-            planar: false,
-        };
-        let run = ScriptRun {
-            script: Script { version: text, body: text },
-            call: Call::Procedure { parameters },
-            collection,
-            headers: &[],
-            logging: true,
-            time_used: Duration::ZERO,
-        };
-        let _ = scripts.run(&run, &mut OneItem);
-    }
-
-    fn run_some(scripts: &Scripts, numbers: std::ops::Range<usize>) {
-        for number in numbers {
-            let text = TEXTS[number % TEXTS.len()].replace("NUMBER", &number.to_string());
-            run_text(scripts, &text, &format!(r#"[{{"key{number}": {number}}}]"#));
-        }
-    }
-
-    #[test]
-    fn runs_leave_no_memory_in_use() {
-        let scripts = Scripts::new(Limits::default());
-        run_some(&scripts, 0..TEXTS.len() * 10);
-        let (bytes, names) = left(&scripts);
-        println!("{bytes} bytes, {names} names");
-        run_some(&scripts, TEXTS.len() * 10..TEXTS.len() * 60);
-        let (later_bytes, later_names) = left(&scripts);
-        assert!(later_bytes < bytes + (64 << 10), "{bytes} {later_bytes}");
-        assert!(later_names < names + 20, "{names} {later_names}");
-    }
-
-    /// An idle context does not hold what the last run put into the objects of the API.
-    #[test]
-    fn a_run_gives_up_what_it_had_at_its_end() {
-        let scripts = Scripts::new(Limits::default());
-        for text in [
-            "function () { __.kept = new ArrayBuffer(3000000) }",
-            "function () { getContext().kept = new ArrayBuffer(3000000); throw new Error('x') }",
-            "function () { __ = { kept: new ArrayBuffer(3000000) } }",
-        ] {
-            run_text(&scripts, text, "[]");
-            let sandbox = scripts.pool.take().unwrap();
-            assert!(sandbox.memory_bytes() < 2 << 20, "{text} {}", sandbox.memory_bytes());
-            scripts.pool.give_back(sandbox);
-        }
-    }
-}
+mod tests;

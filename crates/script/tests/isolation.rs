@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use quire_script::*;
+use quire_testkit::hostile::{CORPUS, Expected, NEXT, UNHARMED};
 use support::*;
 
 /// Open files that this process inherited: every descendant has them, too.
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         ("a_dead_worker_fails_its_call_alone", a_dead_worker_fails_its_call_alone),
         ("calls_together_end_early", calls_together_end_early),
         ("functions_leave_nothing_in_their_worker", functions_leave_nothing_in_their_worker),
+        ("procedures_leave_nothing_in_their_worker", procedures_leave_nothing_in_their_worker),
         ("calls_together_are_cheap", calls_together_are_cheap),
     ];
     // In the format of the usual test harness, which is parsed to find out what ran.
@@ -321,6 +323,16 @@ fn functions_leave_nothing_in_their_worker() {
         assert_eq!(show_value(&functions.call(0, &[])), "2");
     }
     check(&scripts, "set(typeof kept)", "\"undefined\"");
+    assert_eq!(workers().len(), 1, "all of them took turns in one worker");
+}
+
+fn procedures_leave_nothing_in_their_worker() {
+    let scripts = scripts(Limits::default());
+    for hostile in CORPUS.iter().filter(|hostile| hostile.expected == Expected::Value("1")) {
+        let text = hostile.procedure();
+        assert_eq!(show(scripts.run(&procedure(&text, "[]"), &mut MemoryHost::default())), "1", "{text}");
+        check(&scripts, NEXT, UNHARMED);
+    }
     assert_eq!(workers().len(), 1, "all of them took turns in one worker");
 }
 

@@ -278,6 +278,12 @@ pub const CORPUS: &[Hostile] = &[
     // What a run must not leave behind.
     here("Object.prototype.leak = 1; Array.prototype.leak = 2; globalThis.leak = 3; JSON.parse = null; set(1)", Value("1")),
     here("Symbol.for('leak').leak = 1; set(1)", Value("1")),
+    // To be left in a context that the next run may share.
+    here("set(1) }); let leak = 1, kept = 1; (function () { getContext().getResponse().setBody(1)", Value("1")),
+    here("delete __; leak = 1; set(1)", Value("1")),
+    here("var of = 1; of / Object.setPrototypeOf((function () { return this })(), { leak: 1, kept: 1 }) / 1; set(1)", Value("1")),
+    here("var x\n/'/.x; Object.setPrototypeOf((function () { return this })(), { leak: 1, kept: 1 }); // '\n set(1)", Value("1")),
+    here("Object.defineProperty(globalThis, 'JSON', { get() { return { parse: () => [7] } } }); set(1)", Value("1")),
     here("var late; getContext().getCollection().readDocument(doc('a'), () => { late = () => set(9) }); set(1)", Value("1")),
     here("getContext().abort({toJSON() { for (;;); }})", Time),
     here("try { getContext().abort(new Error(3, 'x')) } catch (e) { for (;;); }", Time),

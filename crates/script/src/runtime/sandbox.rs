@@ -32,6 +32,8 @@ const SHORT_RUN: Duration = Duration::from_millis(2);
 const KEPT_BYTES_MAX: usize = 4 << 20;
 /// Memory of dropped contexts before a garbage collection: about ten runs at once, for the cost of one.
 const GARBAGE_BYTES_MAX: usize = 1 << 20;
+/// Memory of an idle context that runs share: about this much is in use and no garbage.
+const SHARED_REALM_BYTES: usize = 512 << 10;
 /// Number of operations after which the pace is estimated.
 const SAMPLE_COUNT: u32 = 100;
 /// Frames of the prelude in a stack: it is compiled without names and positions.
@@ -143,7 +145,8 @@ impl Sandbox {
         self.began_at = processor_time();
         self.state.begin(limits, time);
         self.runtime.set_max_stack_size(limits.stack_bytes);
-        self.runtime.set_gc_threshold(GARBAGE_BYTES_MAX);
+        let kept_bytes = if self.shared_realm.get_mut().is_some() { SHARED_REALM_BYTES } else { 0 };
+        self.runtime.set_gc_threshold(GARBAGE_BYTES_MAX + kept_bytes);
     }
 
     /// Sets the memory limit for script code.
@@ -234,6 +237,11 @@ impl Sandbox {
             Some(idle) => *self.shared_realm.lock() = Some(idle),
             None => compiled.set_not_shareable(),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_shared_realm(&self) -> bool {
+        self.shared_realm.lock().is_some()
     }
 
     pub(super) fn prelude(&self) -> Result<&'static Prelude, ScriptError> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::runtime::compile::{Compiled, Entry, Form, error_of};
-use crate::runtime::realm::Realm;
+use crate::runtime::realm::{Realm, TurnError};
 use crate::runtime::sandbox::Sandbox;
 use crate::{Limits, Script, ScriptError};
 
@@ -31,43 +31,61 @@ impl Versions {
         self.known.lock().compiled.contains_key(version)
     }
 
-    /// The entry function of a script, in a realm that `make_realm` makes ready for it.
+    /// The entry function of a script, in a realm that `make_realm` makes ready for it. `give_back` gets those in which there is none.
     pub(crate) fn load<R: Borrow<Realm>>(
         &self,
         sandbox: &Sandbox,
         script: &Script<'_>,
         limits: &Limits,
         make_realm: impl Fn(&Compiled) -> Result<R, ScriptError>,
+        give_back: impl Fn(R, &Compiled),
     ) -> Result<(Arc<Compiled>, R, Entry), ScriptError> {
+        let enter = |compiled: &Compiled| enter(sandbox, compiled, limits, &make_realm, &give_back);
         let known = self.known.lock().compiled.get(script.version).cloned();
         if let Some(compiled) = known {
-            let (realm, entry) = enter(sandbox, &compiled, limits, &make_realm)?;
-            return Ok((compiled, realm, entry.ok_or_else(no_function)?));
+            let (realm, entry) = enter(&compiled)?.ok_or_else(no_function)?;
+            return Ok((compiled, realm, entry));
         }
         let mut compiled = Compiled::new(sandbox, script.body, limits)?;
-        let (mut realm, mut entry) = enter(sandbox, &compiled, limits, &make_realm)?;
-        if entry.is_none() && compiled.form == Form::Expression {
+        let mut entered = enter(&compiled)?;
+        if entered.is_none() && compiled.form == Form::Expression {
             compiled = Compiled::as_program(sandbox, script.body, limits)?;
-            (realm, entry) = enter(sandbox, &compiled, limits, &make_realm)?;
+            entered = enter(&compiled)?;
         }
-        let entry = entry.ok_or_else(no_function)?;
+        let (realm, entry) = entered.ok_or_else(no_function)?;
         let compiled = Arc::new(compiled);
         self.known.lock().add(script.version, &compiled);
         Ok((compiled, realm, entry))
     }
 }
 
+/// `None` if the text has no function.
 fn enter<R: Borrow<Realm>>(
     sandbox: &Sandbox,
     compiled: &Compiled,
     limits: &Limits,
     make_realm: impl Fn(&Compiled) -> Result<R, ScriptError>,
-) -> Result<(R, Option<Entry>), ScriptError> {
+    give_back: impl Fn(R, &Compiled),
+) -> Result<Option<(R, Entry)>, ScriptError> {
     let made = make_realm(compiled)?;
     let realm = made.borrow();
-    let entry = compiled.entry(realm, &sandbox.state);
-    let entry = entry.map_err(|stop| error_of(realm, &sandbox.state, stop, compiled.form, limits))?;
-    Ok((made, entry))
+    match compiled.entry(realm, &sandbox.state) {
+        Ok(Some(entry)) => Ok(Some((made, entry))),
+        Ok(None) => {
+            give_back(made, compiled);
+            Ok(None)
+        }
+        Err(stop) => {
+            if matches!(stop, TurnError::Null) {
+                sandbox.mark_unusable();
+            }
+            let error = error_of(realm, &sandbox.state, stop, compiled.form, limits);
+            if error.leaves_runtime_usable() {
+                give_back(made, compiled);
+            }
+            Err(error)
+        }
+    }
 }
 
 fn no_function() -> ScriptError {
