@@ -68,11 +68,12 @@ pub fn run(quire: &Live, size: Size, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-type Round = ([Measured; 5], Option<[f64; 3]>);
+type Ours = [Measured; 5];
+type Theirs = [f64; 3];
+type Round = (Ours, Option<Theirs>);
 
 fn print(rounds: &[Round], table: &mut Table) {
-    let of =
-        |figure: &dyn Fn(&[Measured; 5]) -> f64| median(rounds.iter().map(|(own, _)| figure(own)).collect());
+    let of = |figure: &dyn Fn(&Ours) -> f64| median(rounds.iter().map(|(own, _)| figure(own)).collect());
     let link = of(&|[plain, linked, ..]| linked.cpu_micros / plain.cpu_micros);
     table.at_most("create with one enforced link, to a plain create (CPU)", link, 1.5, "x");
     let count =
@@ -92,13 +93,12 @@ fn print(rounds: &[Round], table: &mut Table) {
         )
     });
     table.note("creates: last round", shown);
-    let both: Vec<([Measured; 5], [f64; 3])> =
+    let both: Vec<(Ours, Theirs)> =
         rounds.iter().filter_map(|(own, theirs)| Some((*own, (*theirs)?))).collect();
     let Some((_, last)) = both.last() else {
         return table.note("PostgreSQL 15", "is not installed here".to_owned());
     };
-    let ratio =
-        |figure: &dyn Fn(&([Measured; 5], [f64; 3])) -> f64| median(both.iter().map(figure).collect());
+    let ratio = |figure: &dyn Fn(&(Ours, Theirs)) -> f64| median(both.iter().map(figure).collect());
     let plain = ratio(&|(own, theirs)| own[0].rate / theirs[0]);
     let many = ratio(&|(own, theirs)| own[2].rate / theirs[1]);
     let one = ratio(&|(own, theirs)| own[3].rate / theirs[2]);
