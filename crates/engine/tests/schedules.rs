@@ -60,4 +60,4 @@ macro_rules! programs {
     };
 }
 
-programs! { locks sequencer barrier retire across items answers spans key_marks splits maintained build }
+programs! { locks sequencer barrier retire across items answers spans key_marks splits maintained build transacted }
