@@ -214,7 +214,8 @@ impl Maintained {
 
     fn finish_jobs(&self) {
         let steps = (0..STEPS_MAX).take_while(|_| self.run_step()).count();
-        assert!(steps < STEPS_MAX, "a job does not end");
+        let left = ["build", "fan-out", "repair"].map(|kind| self.world.shared.jobs.unfinished(kind).len());
+        assert!(steps < STEPS_MAX, "jobs do not end: {left:?} builds, fan-outs, repairs");
     }
 
     /// Done, or something was in the way.
