@@ -20,6 +20,7 @@ use crate::maintain::visit::{VisitFigures, VisitOrder, VisitWork, Visited, lock_
 use crate::model::DatabaseModel;
 use crate::runtime::Shared;
 use crate::store::keys::{DeclarationKeys, LOOKUPS};
+use crate::sync::chunk;
 
 /// Referrers of one commit.
 const CHUNK: usize = 50;
@@ -108,7 +109,7 @@ impl<'a> Walk<'a> {
         }
         let moment = self.referrers.moment(self.shared);
         let snapshot = self.referrers.snapshot(self.shared)?;
-        let page = self.index().page(&*snapshot, place.after.as_deref(), CHUNK, &moment)?;
+        let page = self.index().page(&*snapshot, place.after.as_deref(), chunk(CHUNK), &moment)?;
         drop(snapshot);
         let Some(last) = page.referrers.last() else { return self.end(claim, place) };
         let next = FanOutPlace { after: Some(last.place.clone()), ..place };
@@ -183,6 +184,9 @@ impl<'a> Walk<'a> {
     /// All referrers were visited: the job ends, unless the target has changed since the walk began.
     fn end(&self, claim: &mut Claim<'_>, place: FanOutPlace) -> Result<Step, EngineError> {
         let _held = lock_target(self.shared, &self.model, self.link, &self.targets, &self.payload.target)?;
+        // A change of the target that is in doubt has another round.
+        self.targets.partitions.commit_queue().settle()?;
+        self.targets.partitions.settle_doubts()?;
         let row = self.row()?;
         if row.is_some_and(|row| row.rounds > place.rounds) {
             let again = FanOutPlace { rounds: 0, after: None, ..place };

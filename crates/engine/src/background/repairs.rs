@@ -22,6 +22,7 @@ use crate::runtime::Shared;
 use crate::store::item_row::Row;
 use crate::store::keys::{self, ITEMS};
 use crate::store::scan;
+use crate::sync::chunk;
 
 pub(crate) const REPAIR: &str = "repair";
 /// Items of one commit.
@@ -140,7 +141,7 @@ impl Repair<'_> {
 
     fn rids(&self, container: &Container, from: u64) -> Result<Vec<u64>, EngineError> {
         let range = keys::items_from(container.number, from);
-        let page = Scan { rows_max: CHUNK, keys_only: true, ..scan(ITEMS, range) };
+        let page = Scan { rows_max: chunk(CHUNK), keys_only: true, ..scan(ITEMS, range) };
         let page = container.snapshot(self.shared)?.scan(&page)?;
         let rid = |(key, _): &(Vec<u8>, Vec<u8>)| keys::rid_of_item_key(key);
         page.rows.iter().map(|row| rid(row).ok_or_else(|| corrupt("key of an item"))).collect()

@@ -61,6 +61,11 @@ impl Jobs {
         committed
     }
 
+    /// Every earlier commit of jobs by themselves has happened, or never will, when it returns `Ok`.
+    pub fn settle(&self) -> Result<(), EngineError> {
+        self.sequence.settle(&*self.storage)
+    }
+
     /// Ends a job in a commit by itself.
     pub(super) fn end(
         &self,

@@ -125,7 +125,7 @@ impl Unit<'_> {
         self.slots.iter().filter(|slot| slot.keys_after.contains(own)).count() > 1
     }
 
-    fn is_taken(&self, slot: &Slot<'_>, own: &LinkedKey) -> Result<bool, EngineError> {
+    pub(super) fn is_taken(&self, slot: &Slot<'_>, own: &LinkedKey) -> Result<bool, EngineError> {
         let Some(found) = self.stored_target(own.link, &own.key)? else { return Ok(false) };
         let Stored { rid, .. } = found.stored;
         if found.is_gone || rid == slot.rid {

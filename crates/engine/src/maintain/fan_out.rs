@@ -127,7 +127,10 @@ impl Unit<'_> {
         for own in &self.fan_outs {
             let rows = self.ground.route(own.link).rows();
             let key = rows.fan_out(&TargetHash::of(&own.target).0);
-            let pending = self.ground.snapshot.get(LOOKUPS, &key)?;
+            let pending = match self.ground.snapshot.get(LOOKUPS, &key)? {
+                Some(_) => self.still_pending(&key)?,
+                None => None,
+            };
             let row = match pending.as_deref().map(FanOutRow::decode).transpose()? {
                 Some(row) => FanOutRow {
                     rounds: row.rounds + 1,
@@ -150,6 +153,13 @@ impl Unit<'_> {
             ops.push(Op::Put { space: LOOKUPS, key, value: row.encode() });
         }
         Ok((ops, jobs))
+    }
+
+    /// The row of a job that has not ended: its last commit may have been in doubt when the unit's snapshot was taken.
+    fn still_pending(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        let shared = self.ground.shared;
+        shared.jobs.settle()?;
+        Ok(shared.storage.snapshot()?.get(LOOKUPS, key)?)
     }
 
     fn new_job(&self, own: &FanOut) -> NewJob {

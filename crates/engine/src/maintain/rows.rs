@@ -9,7 +9,7 @@ use quire_storage::{Op, Snapshot};
 use super::Unit;
 use super::contributions::{TargetDifference, counted};
 use super::ground::target_rows;
-use super::slot::Slot;
+use super::slot::{LinkedKey, Slot};
 use super::targets::TargetDifferences;
 use crate::api::{EngineError, charge};
 use crate::indexes::IndexId;
@@ -279,12 +279,24 @@ impl Unit<'_> {
         for own in &slot.keys_after {
             let is_new = !slot.keys_before.contains(own);
             let is_built = self.ground.link_declaration(own.link).state.is_active();
-            if (is_new || !is_built) && self.ground.link(own.link).link.has_key_index() {
+            if (is_new || !is_built && self.can_take(slot, own)?)
+                && self.ground.link(own.link).link.has_key_index()
+            {
                 let key = self.ground.route(own.link).rows().link_key(&own.hash.0);
                 ops.push(Op::Put { space: LOOKUPS, key, value: keys::number_value(slot.rid) });
             }
         }
         Ok(())
+    }
+
+    /// Whether no other item has a key that is being built. Where two items have it, the one that was first keeps it, and the build
+    /// finds the other.
+    fn can_take(&self, slot: &Slot<'_>, own: &LinkedKey) -> Result<bool, EngineError> {
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::KeyTakenFromOther) {
+            return Ok(true);
+        }
+        Ok(!self.is_taken(slot, own)?)
     }
 
     /// From now on the item counts for what is being built, or there is none any more.

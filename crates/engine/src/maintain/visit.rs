@@ -124,15 +124,16 @@ fn attempt(
     if !locks.covers(&needed) {
         return Ok(Attempt::Again(needed));
     }
-    if let Some((link, rid, value)) = unit.duplicate_key()? {
+    let is_counting = matches!(order.work, VisitWork::Count);
+    // Others leave it to the build to find them.
+    if is_counting && let Some((link, rid, value)) = unit.duplicate_key()? {
         return Ok(Attempt::Ended(Visited::DuplicateKey { link, rid, value }));
     }
     unit.contribute()?;
-    if !matches!(order.work, VisitWork::Count) {
+    if !is_counting {
         unit.settle()?;
     }
     let figures = unit.figures()?;
-    let is_counting = matches!(order.work, VisitWork::Count);
     let also = (order.also)(&*ground.snapshot, &figures)?;
     let commit = unit.into_visit(is_counting, also)?;
     let Some(commit) = commit else {

@@ -60,6 +60,7 @@ pub const PROGRAMS: &[Program] = &[
     splits::PROGRAM,
     maintained::PROGRAM,
     maintained::BUILD,
+    maintained::TRANSACTED,
 ];
 
 /// How far an exploration came.

@@ -105,3 +105,8 @@ impl<T> RwLock<T> {
 pub(crate) fn sleep(_time: Duration) {
     shuttle::thread::yield_now();
 }
+
+/// So many items, or fewer.
+pub(super) fn chunk(count: usize) -> usize {
+    if thread_rng().gen_ratio(1, 2) { 2 } else { count }
+}

@@ -23,6 +23,13 @@ pub(crate) const fn shards(count: usize) -> usize {
     if cfg!(feature = "schedules") { 2 } else { count }
 }
 
+/// Items that a job writes in one commit. The explorer has few items and wants several commits of them, too.
+pub(crate) fn chunk(count: usize) -> usize {
+    #[cfg(feature = "schedules")]
+    let count = explored::chunk(count);
+    count
+}
+
 #[cfg(all(test, not(feature = "schedules")))]
 mod tests {
     use std::any::TypeId;

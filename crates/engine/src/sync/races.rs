@@ -63,6 +63,10 @@ pub enum Race {
     DifferenceTwice,
     /// An item that a job leaves as it is adds to what is being built, and is not marked as counted.
     CountedWithoutMark,
+    /// A write of one of two items with one key takes the key of a link that is being built.
+    KeyTakenFromOther,
+    /// A transaction under a model is committed although a commit was in doubt when it read.
+    DoubtBehindView,
     /// A build begins while writes from before it are under way.
     CountBesideOlderWrites,
 }

@@ -21,6 +21,8 @@ use crate::partition::sequencer::{Refused, Written};
 use crate::runtime::Shared;
 use crate::runtime::locks::LockSet;
 use crate::store::item_row::Stamp;
+#[cfg(feature = "schedules")]
+use crate::sync::races::{Race, is_put_back};
 
 /// Locks are taken anew this often: every time what follows from the writes has grown.
 const TRIES: u32 = 8;
@@ -30,6 +32,8 @@ pub(super) struct Part<'a> {
     container: &'a Container,
     key: PartitionKey,
     partition: &'a Partition,
+    /// Of the partition, from before the transaction's first read.
+    generation: u64,
     items: Vec<Own>,
     asked_ts: Option<i64>,
     /// Where it stood.
@@ -60,6 +64,16 @@ impl Part<'_> {
         let has_changed =
             |own: &Own| own.before.is_some() || own.now.is_some() || own.is_left || own.origin.is_some();
         self.items.iter().any(has_changed)
+    }
+
+    /// Whether nothing uncertain happened since it began: a commit that was in doubt then may have happened behind its view.
+    fn is_on(&self, ground: &Ground<'_>) -> bool {
+        #[cfg(feature = "schedules")]
+        if is_put_back(Race::DoubtBehindView) {
+            return true;
+        }
+        let site = ground.sites.iter().find(|site| site.container.number == self.container.number);
+        site.is_some_and(|site| site.generation(self.partition) == self.generation)
     }
 
     /// Whether it wrote or removed an item.
@@ -104,6 +118,7 @@ impl<'a> Transaction<'a> {
             container: self.home.container,
             key: self.home.place.key.clone(),
             partition: self.partition(),
+            generation: self.generation,
             items: std::mem::take(&mut self.own).into_items(),
             asked_ts: self.own_etags.then_some(self.ts),
             lsn: self.lsn,
@@ -172,7 +187,9 @@ fn attempt(shared: &Shared, parts: &[Part<'_>], locks: &LockSet) -> Result<Attem
         }
     }
     let ground = Ground::take(shared, &own, &others).map_err(|error| moved_or(parts, error))?;
-    let Some(ground) = ground else { return Ok(Attempted::Stale) };
+    let Some(ground) = ground.filter(|ground| parts.iter().all(|part| part.is_on(ground))) else {
+        return Ok(Attempted::Stale);
+    };
     let mut unit = Unit::new(&ground, ground.model.model().fan_out_max as usize);
     let result = run(&mut unit, parts, locks);
     let rid = unit.blamed().map(|(_, rid)| rid);
