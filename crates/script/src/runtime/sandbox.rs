@@ -230,9 +230,12 @@ impl Sandbox {
         Ok(RunRealm::Own(self.realm(&compiled.needs)?))
     }
 
-    /// After a run that reached no limit.
+    /// After a run that reached no limit. A job that is left would run in the context after it was looked at.
     pub(crate) fn give_back_realm(&self, realm: RunRealm, compiled: &Compiled) {
         let RunRealm::Shared(shared) = realm else { return };
+        if self.runtime.is_job_pending() {
+            return;
+        }
         match shared.into_idle(&self.state) {
             Some(idle) => *self.shared_realm.lock() = Some(idle),
             None => compiled.set_not_shareable(),
