@@ -16,7 +16,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
-use rquickjs::{Context, Ctx, Error, Function, Object};
+use rquickjs::{Context, Ctx, Error, Filter, Function, Object, Value};
 
 use super::bytecode::Bytecode;
 use super::needs::Needs;
@@ -63,7 +63,10 @@ impl SharedRealm {
         let is_untouched = |ctx: &Ctx<'_>| {
             self.0.api(ctx)?.get::<_, Function<'_>>("end")?.call::<_, ()>(())?;
             let check: Object<'_> = kept(ctx)?.get("check")?;
-            check.get::<_, Function<'_>>("isUntouched")?.call::<_, bool>(())
+            let is_untouched: bool = check.get::<_, Function<'_>>("isUntouched")?.call(())?;
+            // Fields of classes: no script sees those of another, but they hold memory.
+            let mut hidden = ctx.globals().own_keys::<Value<'_>>(Filter::new().private());
+            Ok(is_untouched && hidden.next().is_none())
         };
         let is_untouched = self.0.turn(state, is_untouched).is_ok_and(|is_untouched| is_untouched);
         is_untouched.then(|| IdleRealm(self.0.context.clone()))
@@ -120,7 +123,7 @@ mod tests {
     use std::time::Duration;
 
     use quire_testkit::hostile::CORPUS;
-    use rquickjs::{Persistent, Value};
+    use rquickjs::Persistent;
 
     use super::*;
     use crate::Limits;
@@ -263,6 +266,7 @@ mod tests {
         "function () { for (const k of Reflect.ownKeys(globalThis)) Reflect.defineProperty(globalThis, k, { enumerable: true }) }",
         "function () { Math = 1; getContext = null; console = 1; NaN = 1; globalThis.JSON = {}; __ = 1 }",
         "function () { delete Math; delete globalThis.JSON; delete __ }",
+        "function () { class Base { constructor() { return Math } } class Stamp extends Base { #leak = 1 } new Stamp() }",
         "function () { globalThis.leak = 1; Object.defineProperty(globalThis, 'kael', { value: 1, configurable: true }); delete leak; delete kael }",
     ];
     const CHANGE_GLOBALS: &[&str] = &[
@@ -277,6 +281,8 @@ mod tests {
         "function () { Object.freeze(this) }",
         "function () { Object.defineProperty(this, '__', { writable: false }) }",
         "function () {}); function leak() {} (function () {}",
+        "function () { class Base { constructor() { return globalThis } } class Stamp extends Base { #leak = 1 } new Stamp() }",
+        "function () { class Base { constructor() { return globalThis } } class Stamp extends Base { #leak() {} } new Stamp() }",
     ];
 
     /// The guarantee, for texts that would never share a context, too: a context that is used again is as it was at first.
