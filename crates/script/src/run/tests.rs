@@ -101,6 +101,22 @@ fn a_run_gives_up_what_it_had_at_its_end() {
     }
 }
 
+/// What the engine does not free, because a built-in of the shared context leads to it, ends with the runtime. The first run takes
+/// next to no time, because nobody writes to its memory.
+#[test]
+fn a_runtime_that_holds_much_memory_is_not_used_again() {
+    let scripts = Scripts::new(Limits::default());
+    for (length, count) in [(50_000_000, 1), (300_000, 40)] {
+        let text = format!(
+            "function () {{ var w = new WeakMap(); w.set([].push, {{ w, b: new ArrayBuffer({length}) }}) }}"
+        );
+        for _ in 0..count {
+            run_text(&scripts, &text, "[]");
+        }
+        assert!(left(&scripts).0 < 5 << 20, "{length} {:?}", left(&scripts));
+    }
+}
+
 /// Runs that fail for a plain reason do not cost the next one a new context.
 #[test]
 fn a_failed_run_leaves_the_shared_context_to_the_next() {
