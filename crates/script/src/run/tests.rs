@@ -33,6 +33,9 @@ const TEXTS: &[&str] = &[
     "function () { return Symbol.for('NUMBER') + '' }",
     "function () { var f = () => f(); try { f() } catch (e) { e.e = e } }",
     "function () { getContext().abort(new Error('x')) }",
+    "function () { var w = new WeakMap(), k = { w }; w.set(k, { k, l: new Array(5000).fill(0) }) }",
+    "function () { var p = new Promise(() => {}), q = p.then(() => q); (async () => { await q; return p })() }",
+    "async function () { for await (var x of (async function* () { yield 1; await new Promise(() => {}) })()); }",
     "function () { syntax error }",
     "var programNUMBER = 1; function main() { return programNUMBER }",
 ];
