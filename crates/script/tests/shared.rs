@@ -217,7 +217,7 @@ const LOOK: &str = "function () {
 /// One after the other in the same context, of different containers and with different headers.
 #[test]
 fn kinds_of_runs_take_turns_in_one_context() {
-    let (header, other): (&[(&str, &str)], &[(&str, &str)]) = (&[("Header", "1")], &[("Other", "2")]);
+    let (header, other) = (&[("Header", "1")][..], &[("Other", "2")][..]);
     let body = Some(r#"{"id": "body"}"#);
     let elsewhere =
         Collection { self_link: "dbs/x/colls/y/", alt_link: "dbs/other/colls/other", ..COLLECTION };
