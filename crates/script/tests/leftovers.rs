@@ -78,7 +78,7 @@ const ATTACKS: &[(&str, &str)] = &[
         "function () { AggregateError['__pro' + 'to__']['prepare' + 'StackTrace'] = () => 'leak' }",
         "new Error('x').stack !== 'leak'",
     ),
-    // Work for later.
+    // Work for later. The third is no function, but ends with one as a program.
     (
         "function () { (async () => { for (;;) { await 1; getContext().getResponse().setBody('bad') } })(); throw new Error('x') }",
         "true",
@@ -86,6 +86,10 @@ const ATTACKS: &[(&str, &str)] = &[
     (
         "function () { __.createDocument(__.getSelfLink(), { id: 'leak' }, () => getContext().getResponse().setBody('bad')); throw 1 }",
         "__.getSelfLink().length > 0",
+    ),
+    (
+        "{ a: (Promise.resolve().then(() => { leak = 1 }), function () {}) }",
+        "typeof leak === 'undefined'",
     ),
 ];
 

@@ -202,3 +202,48 @@ fn scripts_work_as_in_a_context_of_their_own() {
     }
     assert!(different.is_empty(), "{different:#?}");
 }
+
+/// What a run can see of itself, for every kind of run.
+const LOOK: &str = "function () {
+    var context = getContext(), request = context.getRequest(), out = context.getResponse ? context.getResponse() : request;
+    var seen = [typeof context.getResponse, typeof __.response, typeof request.setBody, typeof request.getOperationType, request.getBody(),
+        __.getSelfLink(), __.getAltLink(), typeof request.getHeader, typeof request.getOther, typeof __.kept, typeof context.kept];
+    if (request.getOperationType) seen.push(request.getOperationType());
+    if (context.getResponse) seen.push(out.getBody());
+    __.kept = context.kept = request.kept = out.kept = seen;
+    out.setBody({ id: 'x', seen: seen });
+}";
+
+/// One after the other in the same context, of different containers and with different headers.
+#[test]
+fn kinds_of_runs_take_turns_in_one_context() {
+    let (header, other) = (&[("Header", "1")][..], &[("Other", "2")][..]);
+    let body = Some(r#"{"id": "body"}"#);
+    let elsewhere =
+        Collection { self_link: "dbs/x/colls/y/", alt_link: "dbs/other/colls/other", ..COLLECTION };
+    let runs = [
+        (Call::Procedure { parameters: "[1]" }, COLLECTION, header),
+        (Call::PreTrigger { operation: TriggerOperation::Create, body }, elsewhere, other),
+        (
+            Call::PostTrigger {
+                operation: TriggerOperation::Replace,
+                request_body: body,
+                response_body: body,
+            },
+            COLLECTION,
+            &[][..],
+        ),
+        (Call::PreTrigger { operation: TriggerOperation::Delete, body: None }, COLLECTION, header),
+        (Call::Procedure { parameters: "[]" }, elsewhere, &[][..]),
+    ];
+    let scripts = Scripts::new(Limits::default());
+    for (call, collection, headers) in runs.iter().chain(&runs) {
+        let run = ScriptRun { call: *call, collection: *collection, headers, ..procedure(LOOK, "[]") };
+        let alone = Scripts::new(Limits::default()).run(&run, &mut MemoryHost::default());
+        assert_eq!(scripts.run(&run, &mut MemoryHost::default()), alone, "{call:?}");
+        assert!(
+            alone.is_ok_and(|outcome| outcome.body.is_some_and(|body| body.contains("seen"))),
+            "{call:?}"
+        );
+    }
+}

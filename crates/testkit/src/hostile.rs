@@ -94,6 +94,7 @@ pub const FUNCTION_CORPUS: &[HostileFunction] = &[
     function("x => { Object.prototype.toJSON = () => { for (;;); }; return {a: x} }", Time),
     function("x => { Array.prototype.push = JSON.stringify = null; return [x] }", Value("[1]")),
     function("x => { var o = {}; o.o = o; return o }", Error("TypeError: circular reference")),
+    function("x => { var s = Symbol(), w = new WeakMap(); w.set(s, { s, w }); return x }", Error("TypeError: invalid value used as weak key")),
     function("x => { var a = []; for (var i = 0; i < 1e5; i++) a = [a]; return a }", Error("")),
     function("x => { throw {toString() { for (;;); }} }", Error("{}")),
     function("x => { throw new Error('x'.repeat(5e6)) }", Error("Error: xxx")),
@@ -278,6 +279,14 @@ pub const CORPUS: &[Hostile] = &[
     // What a run must not leave behind.
     here("Object.prototype.leak = 1; Array.prototype.leak = 2; globalThis.leak = 3; JSON.parse = null; set(1)", Value("1")),
     here("Symbol.for('leak').leak = 1; set(1)", Value("1")),
+    // Values that are kept under symbols and lead back to them.
+    here("var s = Symbol(), w = new WeakMap(); w.set(s, { s, w })", Error("TypeError: invalid value used as weak key")),
+    here("var w = new WeakMap(); w.getOrInsert(Symbol.iterator, { w })", Error("TypeError: invalid value used as weak key")),
+    here("var w = new WeakMap(); w.getOrInsertComputed(Symbol.iterator, () => ({ w }))", Error("TypeError: invalid value used as weak key")),
+    here("new WeakMap([[Symbol.iterator, {}]])", Error("TypeError: invalid value used as weak key")),
+    here("new WeakSet([Symbol()])", Error("TypeError: invalid value used as weak key")),
+    here("var w = new globalThis['We' + 'akMap'](); w.set(Symbol.iterator, { w })", Error("TypeError: invalid value used as weak key")),
+    here("var k = {}, w = new WeakMap([[k, 5]]); w.set(w, w); set([w.get(k), w.has(w), WeakMap.prototype.set.length, w.set.name])", Value("[5,true,2,\"set\"]")),
     // To be left in a context that the next run may share.
     here("set(1) }); let leak = 1, kept = 1; (function () { getContext().getResponse().setBody(1)", Value("1")),
     here("delete __; leak = 1; set(1)", Value("1")),

@@ -16,8 +16,8 @@ pub(crate) struct Needs {
     pub(crate) promise: bool,
     /// `more.js`
     pub(crate) more: bool,
-    /// Bits for `language.js`: 1 `Error`, 2 its kinds, 4 `ErrorCodes`, 8 what must be removed, 16 `bind`. Zero: not
-    /// needed.
+    /// Bits for `language.js`: 1 `Error`, 2 its kinds, 4 `ErrorCodes`, 8 what must be removed, 16 `bind`, 32 weak
+    /// collections. Zero: not needed.
     pub(crate) language: u32,
 }
 
@@ -48,7 +48,7 @@ impl Needs {
         proxy: true,
         promise: true,
         more: true,
-        language: 31,
+        language: 63,
     };
 
     pub(crate) fn of(text: &str) -> Needs {
@@ -64,7 +64,8 @@ impl Needs {
         let absent = typed_arrays || has(&["queueMicrotask"]);
         let computes_names = may_compute_names(text);
         let binds = computes_names || has(&["bind", "Reflect", "Own"]);
-        let bits = [(errors, 1), (kinds, 2), (has(&["ErrorCodes"]), 4), (absent, 8), (binds, 16)];
+        let weak = has(&["Weak"]);
+        let bits = [(errors, 1), (kinds, 2), (has(&["ErrorCodes"]), 4), (absent, 8), (binds, 16), (weak, 32)];
         Needs {
             date: has(&["Date"]),
             regexp: has(&["RegExp", "match", "search"]) || may_have_pattern(text),

@@ -26,10 +26,13 @@ use crate::{Caller, Limits, ScriptError, Spatial};
 
 /// A runtime keeps names and symbols of all its runs; after this many runs it is replaced.
 const RUN_COUNT_MAX: u32 = 10_000;
-/// CPU time of a run that cannot have used much memory.
-const SHORT_RUN: Duration = Duration::from_millis(2);
 /// Maximum memory of an idle runtime.
 const KEPT_BYTES_MAX: usize = 4 << 20;
+/// More than the engine has in stock for small objects.
+const PROBE: &str = match str::from_utf8(&[b'x'; 2048]) {
+    Ok(text) => text,
+    Err(_) => "",
+};
 /// Memory of dropped contexts before a garbage collection: about ten runs at once, for the cost of one.
 const GARBAGE_BYTES_MAX: usize = 1 << 20;
 /// Memory of an idle context that runs share: about this much is in use and no garbage.
@@ -55,8 +58,6 @@ pub(crate) struct Sandbox {
     /// Left by the last run that could share it.
     shared_realm: Mutex<Option<IdleRealm>>,
     runs: u32,
-    /// CPU time of the thread when the run began.
-    began_at: Duration,
     spoilt: AtomicBool,
 }
 
@@ -135,14 +136,12 @@ impl Sandbox {
             state,
             shared_realm: Mutex::default(),
             runs: 0,
-            began_at: Duration::ZERO,
             spoilt: AtomicBool::new(false),
         })
     }
 
     pub(crate) fn begin(&mut self, limits: &Limits, time: Duration) {
         self.runs += 1;
-        self.began_at = processor_time();
         self.state.begin(limits, time);
         self.runtime.set_max_stack_size(limits.stack_bytes);
         let kept_bytes = if self.shared_realm.get_mut().is_some() { SHARED_REALM_BYTES } else { 0 };
@@ -172,10 +171,26 @@ impl Sandbox {
             || self.runtime.is_job_pending()
     }
 
-    /// Whether the run left much memory in use: a run that reached the memory limit and caught the error is not known
-    /// otherwise. Measuring takes as long as a short run, and a short run cannot have used much.
+    /// Whether the run left much memory in use: one that reached the memory limit and caught the error is not known otherwise.
     fn holds_much_memory(&self) -> bool {
-        processor_time().saturating_sub(self.began_at) > SHORT_RUN && self.memory_bytes() > KEPT_BYTES_MAX
+        self.runtime.set_memory_limit(KEPT_BYTES_MAX);
+        if self.can_allocate() {
+            return false;
+        }
+        self.runtime.set_memory_limit(KEPT_BYTES_MAX + Limits::HEADROOM_BYTES);
+        self.runtime.run_gc();
+        self.memory_bytes() > KEPT_BYTES_MAX
+    }
+
+    /// Whether the memory in use is below the limit. To measure it takes as long as a short run.
+    fn can_allocate(&self) -> bool {
+        self.idle_context.with(|ctx| {
+            let text = rquickjs::String::from_str(ctx.clone(), PROBE);
+            if text.is_err() {
+                drop(ctx.catch());
+            }
+            text.is_ok()
+        })
     }
 
     /// Marks the runtime as not reusable, because it reached a limit.
@@ -230,9 +245,12 @@ impl Sandbox {
         Ok(RunRealm::Own(self.realm(&compiled.needs)?))
     }
 
-    /// After a run that reached no limit.
+    /// After a run that reached no limit. A job that is left would run in the context after it was looked at.
     pub(crate) fn give_back_realm(&self, realm: RunRealm, compiled: &Compiled) {
         let RunRealm::Shared(shared) = realm else { return };
+        if self.runtime.is_job_pending() {
+            return;
+        }
         match shared.into_idle(&self.state) {
             Some(idle) => *self.shared_realm.lock() = Some(idle),
             None => compiled.set_not_shareable(),
@@ -325,20 +343,6 @@ fn context_for(runtime: &Runtime, needs: &Needs) -> rquickjs::Result<Context> {
         }
     }
     date::<intrinsic::Json>(runtime, needs)
-}
-
-/// CPU time of this thread: on a busy machine, wall-clock time says little about a short run.
-#[cfg(unix)]
-fn processor_time() -> Duration {
-    use rustix::time::{ClockId, clock_gettime};
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
-}
-
-#[cfg(not(unix))]
-fn processor_time() -> Duration {
-    use std::sync::LazyLock;
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    START.elapsed()
 }
 
 /// The engine throws `null` when there is no memory for an error.

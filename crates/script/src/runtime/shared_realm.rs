@@ -16,7 +16,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
-use rquickjs::{Context, Ctx, Error, Function, Object};
+use rquickjs::{Context, Ctx, Error, Filter, Function, Object, Value};
 
 use super::bytecode::Bytecode;
 use super::needs::Needs;
@@ -63,7 +63,10 @@ impl SharedRealm {
         let is_untouched = |ctx: &Ctx<'_>| {
             self.0.api(ctx)?.get::<_, Function<'_>>("end")?.call::<_, ()>(())?;
             let check: Object<'_> = kept(ctx)?.get("check")?;
-            check.get::<_, Function<'_>>("isUntouched")?.call::<_, bool>(())
+            let is_untouched: bool = check.get::<_, Function<'_>>("isUntouched")?.call(())?;
+            // Fields of classes: no script sees those of another, but they hold memory.
+            let mut hidden = ctx.globals().own_keys::<Value<'_>>(Filter::new().private());
+            Ok(is_untouched && hidden.next().is_none())
         };
         let is_untouched = self.0.turn(state, is_untouched).is_ok_and(|is_untouched| is_untouched);
         is_untouched.then(|| IdleRealm(self.0.context.clone()))
@@ -120,7 +123,7 @@ mod tests {
     use std::time::Duration;
 
     use quire_testkit::hostile::CORPUS;
-    use rquickjs::{Persistent, Value};
+    use rquickjs::Persistent;
 
     use super::*;
     use crate::Limits;
@@ -263,6 +266,7 @@ mod tests {
         "function () { for (const k of Reflect.ownKeys(globalThis)) Reflect.defineProperty(globalThis, k, { enumerable: true }) }",
         "function () { Math = 1; getContext = null; console = 1; NaN = 1; globalThis.JSON = {}; __ = 1 }",
         "function () { delete Math; delete globalThis.JSON; delete __ }",
+        "function () { class Base { constructor() { return Math } } class Stamp extends Base { #leak = 1 } new Stamp() }",
         "function () { globalThis.leak = 1; Object.defineProperty(globalThis, 'kael', { value: 1, configurable: true }); delete leak; delete kael }",
     ];
     const CHANGE_GLOBALS: &[&str] = &[
@@ -277,6 +281,8 @@ mod tests {
         "function () { Object.freeze(this) }",
         "function () { Object.defineProperty(this, '__', { writable: false }) }",
         "function () {}); function leak() {} (function () {}",
+        "function () { class Base { constructor() { return globalThis } } class Stamp extends Base { #leak = 1 } new Stamp() }",
+        "function () { class Base { constructor() { return globalThis } } class Stamp extends Base { #leak() {} } new Stamp() }",
     ];
 
     /// The guarantee, for texts that would never share a context, too: a context that is used again is as it was at first.
@@ -341,5 +347,89 @@ mod tests {
         ] {
             assert!(shares(name), "{name}");
         }
+    }
+
+    /// Calls every function that can be reached twice, with all kinds of values, and lists the objects that both results lead to,
+    /// though they are neither frozen nor of this run.
+    const CALL_ALL: &str = r#"(function (extra) {
+        const isObject = (value) => typeof value === "function" || (typeof value === "object" && value !== null);
+        function reach(roots, skips) {
+            const found = new Set(), list = [...roots];
+            while (list.length > 0 && found.size < 1000) {
+                const object = list.pop();
+                if (!isObject(object) || object === globalThis || found.has(object) || skips(object)) continue;
+                found.add(object);
+                list.push(Object.getPrototypeOf(object));
+                for (const key of Reflect.ownKeys(object).slice(0, 200)) {
+                    const { value, get, set } = Object.getOwnPropertyDescriptor(object, key);
+                    list.push(value, get, set);
+                }
+            }
+            return found;
+        }
+        const globals = Reflect.ownKeys(globalThis).filter((key) => key !== "__").map((key) => globalThis[key]);
+        const functions = [...globals, ...extra].flatMap((root) => [...reach([root], () => false)]).filter((value) => typeof value === "function");
+        let ofRun;
+        const done = () => ({ next() { return { done: true } }, [Symbol.iterator]() { return this } });
+        const values = () => [undefined, {}, [1, [2]], "abc", 5, /b/g, new Map([[1, {}]]), new Set([1]), new Date(0), (x) => x, function () {},
+            [1].values(), (function* () { yield 1 })(), Promise.resolve(1), new Uint8Array(2),
+            new ArrayBuffer(8), Symbol("x"), 1n, new Error("x"), new WeakMap(), new WeakSet(), new DataView(new ArrayBuffer(8)), done(),
+            Iterator.from(done()), [1].values().map((x) => x), new Map().keys(), new Set().keys(), "a"[Symbol.iterator](), "a".matchAll(/a/g),
+            new DisposableStack(), new Proxy({}, {}), __, getContext(), __.request, __.response, __.chain()];
+        const isSkipped = (object) => Object.isFrozen(object) || ofRun.has(object);
+        function result(make) {
+            try { return reach([make()], isSkipped) } catch (error) { return reach([error], isSkipped) }
+        }
+        const common = new Set(), count = values().length;
+        let calls = 0;
+        function twice(make) {
+            calls++;
+            const first = result(make), second = result(make);
+            first.forEach((object) => second.has(object) && common.add(object));
+        }
+        const waiting = [...new Set(functions)];
+        // One function at a time; the end is a text.
+        return () => {
+            if (waiting.length === 0) {
+                const shown = (object) => typeof object + " " + object.name + " " + Reflect.ownKeys(object).map(String);
+                return calls + "\n" + [...common].map(shown).join("\n");
+            }
+            const call = waiting.pop();
+            ofRun = reach([__, getContext()], Object.isFrozen);
+            twice(() => new call());
+            for (let i = 0; i < count; i++) {
+                twice(() => Reflect.apply(call, values()[i], []));
+                twice(() => Reflect.apply(call, undefined, [values()[i], (x) => x]));
+                twice(() => Reflect.apply(call, values()[i], [values()[(i * 7 + 1) % count], 1]));
+                twice(() => Reflect.construct(call, [values()[i]]));
+            }
+        };
+    })"#;
+
+    /// An object that two runs can get from a call is frozen, even if no property leads to it.
+    #[test]
+    fn calls_give_no_object_to_two_runs() {
+        let pool = Pool::new(1);
+        let (sandbox, shared) = new_realm(&pool);
+        begin(&shared);
+        let code =
+            sandbox.with_compiler(|ctx| Bytecode::compile(ctx, CALL_ALL, "calls", SourceDetail::Nothing));
+        let step = shared.realm().context.with(|ctx| {
+            let seeds: Value<'_> = shared.realm().api(&ctx)?.get::<_, Function<'_>>("shared")?.call(())?;
+            let function: Function<'_> = code?.evaluate(&ctx)?.get()?;
+            Ok::<_, Error>(Persistent::save(&ctx, function.call::<_, Function<'_>>((seeds,))?))
+        });
+        let step = step.unwrap();
+        let found = loop {
+            begin(&shared);
+            let step = |ctx: Ctx<'_>| step.clone().restore(&ctx)?.call::<_, Option<String>>(());
+            if let Some(found) = shared.realm().context.with(step).unwrap() {
+                break found;
+            }
+            while let Ok(true) = sandbox.runtime.execute_pending_job() {}
+        };
+        let (calls, common) = found.split_once('\n').unwrap();
+        assert!(calls.parse::<u32>().unwrap() > 50_000, "{calls}");
+        assert_eq!(common, "");
     }
 }

@@ -62,6 +62,22 @@ if (needs & 16) {
     return bound;
   });
 }
+// A value that leads back to the symbol it is kept under is never freed, and the engine ends the process when it looks for it. Symbols
+// were no keys of weak collections before ECMAScript 2023.
+if (needs & 32) {
+  const Refused = TypeError;
+  const guard = (prototype, name) => {
+    const native = prototype[name];
+    const { [name]: guarded } = { [name](key) {
+      if (typeof key === "symbol") throw new Refused("invalid value used as weak key");
+      return apply(native, this, arguments);
+    } };
+    defineProperty(guarded, "length", { __proto__: null, value: native.length });
+    hide(prototype, name, guarded);
+  };
+  guard(WeakSet.prototype, "add");
+  for (const name of ["set", "getOrInsert", "getOrInsertComputed"]) guard(WeakMap.prototype, name);
+}
 if (needs & 8) {
   for (const name of ["Atomics", "SharedArrayBuffer", "queueMicrotask"]) delete root[name];
 }
