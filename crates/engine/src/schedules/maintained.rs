@@ -21,6 +21,7 @@ use crate::background::split::Splitter;
 use crate::background::{Builds, FanOuts, Repairs};
 use crate::catalog::{Catalog, Container, open_store};
 use crate::engine::after_split::on_current;
+use crate::jobs::Claimed;
 use crate::maintain;
 use crate::store::{keys, scan};
 use crate::sync::races::Race;
@@ -207,7 +208,7 @@ impl Maintained {
         if jobs.refresh().is_err() {
             return true;
         }
-        let Some((mut claim, kind, _)) = jobs.claim(|_| true) else { return false };
+        let Ok(Claimed { mut claim, kind, .. }) = jobs.claim(|_| true) else { return false };
         self.done(claim.run(&*kind, Instant::now(), || false));
         true
     }
