@@ -48,6 +48,10 @@ impl Checker<'_> {
         if container.id == pages.id {
             return self.bad(container_at, window, "its pages need a container of their own".to_owned());
         }
+        if !pages.unique_keys.is_empty() {
+            let why = format!("'{}' has unique keys, which pages of one item would not keep", pages.id);
+            return self.bad(container_at, window, why);
+        }
         let parent_at = format!("{at}/pages/parent");
         if !self.is_whole(&parent_at) {
             return;

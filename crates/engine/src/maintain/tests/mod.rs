@@ -10,6 +10,8 @@ mod paths; // batches, transactions, scripts, sweeps, splits
 mod random; // random writes of all kinds
 mod refusals; // every refusal, with its message
 mod values; // owned values, answers, charges
+mod window_paths; // windows by every path that changes items
+mod windows; // windows and their pages
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
