@@ -48,10 +48,6 @@ impl Checker<'_> {
         if container.id == pages.id {
             return self.bad(container_at, window, "its pages need a container of their own".to_owned());
         }
-        if !pages.unique_keys.is_empty() {
-            let why = format!("'{}' has unique keys, which pages of one item would not keep", pages.id);
-            return self.bad(container_at, window, why);
-        }
         let parent_at = format!("{at}/pages/parent");
         if !self.is_whole(&parent_at) {
             return;
@@ -78,6 +74,9 @@ impl Checker<'_> {
             self.bad(container_at, window, why);
         } else if let Some(key) = missing {
             let why = format!("the key of '{}' lacks '{key}', a key path of '{}'", pages.id, container.id);
+            self.bad(container_at, window, why);
+        } else if !pages.unique_keys.is_empty() {
+            let why = format!("'{}' has unique keys, which pages of one item would not keep", pages.id);
             self.bad(container_at, window, why);
         }
     }
