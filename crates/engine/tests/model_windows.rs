@@ -142,6 +142,25 @@ fn what_is_wrong_with_windows_is_counted_and_built() {
 }
 
 #[test]
+fn loading_first_or_declaring_first_gives_the_same_items() {
+    let loaded = |is_declared_first: bool| {
+        let engine = open(&MemoryStorage::new());
+        let [posts, _] = blog(&engine);
+        if is_declared_first {
+            put(&engine);
+        }
+        for count in 0..40 {
+            write(&engine, &posts, WriteKind::Create, &post(&format!("p{count}"), 0..count)).unwrap();
+        }
+        if !is_declared_first {
+            put(&engine);
+        }
+        shown(&engine)
+    };
+    assert_eq!(loaded(true), loaded(false));
+}
+
+#[test]
 fn a_window_that_is_declared_again_finds_its_pages() {
     let engine = open(&MemoryStorage::new());
     let [posts, _] = blog(&engine);

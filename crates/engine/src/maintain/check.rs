@@ -183,9 +183,9 @@ impl Unit<'_> {
 /// Deletes by partition key cannot be refused item by item: where an item may not go, none of them can be deleted so.
 pub(crate) fn check_key_delete(container: &Container) -> Result<(), EngineError> {
     let Some(model) = container.partitions.model() else { return Ok(()) };
-    if let Some(window) = model.pages_of.first() {
-        let window = model.database.declarations.windows[*window].name.clone();
-        return Err(ItemError::WindowPage { window }.into());
+    let windows = model.pages_of.iter().map(|window| &model.database.declarations.windows[*window]);
+    if let Some(window) = windows.into_iter().find(|window| !window.state.is_failed()) {
+        return Err(ItemError::WindowPage { window: window.name.clone() }.into());
     }
     let links = model.links_to.iter().map(|link| &model.database.rules.links[*link].link);
     match links.into_iter().find(|link| link.on_delete == OnDelete::Restrict) {

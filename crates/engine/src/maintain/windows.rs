@@ -17,6 +17,7 @@ use super::pages::{PageSet, PageSlots, UnitPages};
 use crate::api::EngineError;
 use crate::items::logical_partition::LogicalPartition;
 use crate::model::DeclarationState;
+use crate::store::item_row::Row;
 
 /// What a unit knows of windows.
 #[derive(Default)]
@@ -58,7 +59,7 @@ pub(super) enum Rebuild {
     All,
 }
 
-impl Unit<'_> {
+impl<'a> Unit<'a> {
     /// Pages of what the unit changes. Returns the slots that were added or changed by it.
     pub(super) fn expand_windows(&mut self) -> Result<Vec<usize>, EngineError> {
         let mut touched = Vec::new();
@@ -133,6 +134,25 @@ impl Unit<'_> {
                 touched.push(at);
             }
         }
+        Ok(())
+    }
+
+    /// Takes away some pages of an item that is not part of the unit, and that nobody sees.
+    pub(super) fn remove_first_pages(
+        &mut self,
+        home: LogicalPartition<'a>,
+        row: &Row<'_>,
+        count: usize,
+    ) -> Result<(), EngineError> {
+        let (item, id) = (row.node()?.to_value(), row.id()?);
+        for window in self.windows_of(0) {
+            let set = self.page_set(window, &item, id)?;
+            for number in self.page_numbers(&set)?.into_iter().take(count) {
+                self.remove_page(&set, number, false)?;
+            }
+        }
+        let id_key = home.id_key(id);
+        self.windows.watched.push((home, id_key));
         Ok(())
     }
 

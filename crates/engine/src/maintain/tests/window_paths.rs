@@ -239,3 +239,21 @@ fn clients_who_add_at_once_lose_nothing() {
     bench.check("after all");
     bench.verify("after all");
 }
+
+#[test]
+fn an_item_with_very_many_pages_is_not_deleted_at_once_but_expires() {
+    let bench = blog(1, "");
+    let numbers = |count: usize| vec!["1"; count].join(",");
+    bench.create("posts", r#"{"id":"p","ttl":1000}"#).unwrap();
+    for _ in 0..11 {
+        let body = format!(r#"{{"id":"p","ttl":1000,"c":[{}]}}"#, numbers(10_000));
+        bench.upsert("posts", &body).unwrap();
+    }
+    let post = bench.get("posts", "p").unwrap();
+    assert!(post.get("n").unwrap().as_i64().unwrap() > 100_000);
+    let refused = refusal(bench.delete("posts", "p", r#"["p"]"#));
+    assert!(refused.starts_with("413/6109 TooMuchAtOnce: this request would change 10,9"), "{refused}");
+    bench.clock.pass(1001);
+    wait_until(|| bench.container("pages", 0).usage().0 == 0 && bench.items().is_empty());
+    bench.verify("swept");
+}
