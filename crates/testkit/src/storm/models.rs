@@ -426,14 +426,13 @@ fn compare(plan: &ModelPlan, client: &mut Client<'_>, figures: &mut ModelFigures
         .filter_map(|own| own["name"].as_str())
         .collect();
     let model = client.ask("GET", &format!("/{MODEL}"), ("_quire", MODEL), "", "").context("no answer")?;
-    let mut model = parsed(&model);
-    // What failed maintains nothing; its link has failed with it, or is still there.
+    let model = parsed(&model);
+    // What failed maintains nothing, but what it has declared is no part of what others copy.
     for list in ["copies", "mirrors", "rollups", "windows"] {
-        if let Some(own) = model[list].as_array_mut() {
-            own.retain(|own| own["name"].as_str().is_some_and(|name| active.contains(&name)));
-            figures.declarations += own.len();
-            figures.windows += if list == "windows" { own.len() } else { 0 };
-        }
+        let own = model[list].as_array().into_iter().flatten();
+        let own = own.filter(|own| own["name"].as_str().is_some_and(|name| active.contains(&name))).count();
+        figures.declarations += own;
+        figures.windows += if list == "windows" { own } else { 0 };
     }
     let mut items = Vec::new();
     for (container, _) in KEYS {
@@ -441,7 +440,7 @@ fn compare(plan: &ModelPlan, client: &mut Client<'_>, figures: &mut ModelFigures
         items.extend(own.map(|item| ((*container).to_owned(), item)));
     }
     figures.pages += items.iter().filter(|(container, _)| container == "pages").count();
-    let oracle = Oracle::new(&model.to_string(), KEYS);
+    let oracle = Oracle::new(&model.to_string(), KEYS).only(active);
     figures.places += oracle.expected(&items).len();
     let problems: Vec<String> = oracle.problems(&items).into_iter().take(PROBLEMS_MAX).collect();
     if !problems.is_empty() {
