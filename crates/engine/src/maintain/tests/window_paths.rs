@@ -1,9 +1,11 @@
 //! Windows by every path that changes items: batches, bulk, transactions, scripts, expiry, key deletes, links, renames, splits.
 
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use super::hot::Slow;
 use super::paths::{operation, wait_until};
-use super::windows::{KEY, blog, elements, model, post};
+use super::windows::{BLOG, KEY, blog, elements, model, post};
 use super::*;
 use crate::transactions::TransactionVerb;
 use crate::transactions::batch::{BatchVerb, Bulk};
@@ -256,4 +258,35 @@ fn an_item_with_very_many_pages_is_not_deleted_at_once_but_expires() {
     bench.clock.pass(1001);
     wait_until(|| bench.container("pages", 0).usage().0 == 0 && bench.items().is_empty());
     bench.verify("swept");
+}
+
+/// Some add elements to an item, others take them out of its pages: whoever changes a page holds its item.
+#[test]
+fn an_item_and_its_pages_are_changed_at_once() {
+    let storage = Slow { inner: MemoryStorage::new(), commits: AtomicU64::new(0) };
+    let bench = Bench::on(Arc::new(storage), 5, BLOG, &model(KEY));
+    bench.create("posts", &post("p", 0..30)).unwrap();
+    let taken = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (bench, taken) = (&bench, &taken);
+            scope.spawn(move || (0..30).for_each(|at| _ = bench.add_element("p", 1_000 * thread + 100 + at)));
+            scope.spawn(move || {
+                for at in 0..30 {
+                    let id = format!("w:p:{:08}", at % 4);
+                    let take = r#"{"operations":[{"op":"remove","path":"/all/0"}]}"#;
+                    taken.fetch_add(
+                        u64::from(bench.patch("pages", &id, r#"["p"]"#, take).is_ok()),
+                        Ordering::Relaxed,
+                    );
+                }
+            });
+        }
+    });
+    let count = bench.get("posts", "p").unwrap().get("n").and_then(Value::as_i64).unwrap();
+    let taken = taken.into_inner() as i64;
+    assert_eq!(count, 30 + 90 - taken);
+    assert!(taken > 20, "{taken} elements were taken");
+    bench.check("after all");
+    bench.verify("after all");
 }
