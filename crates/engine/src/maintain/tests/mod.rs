@@ -7,6 +7,7 @@ mod hot; // many writers of one target
 mod moody;
 mod paths; // batches, transactions, scripts, sweeps, splits
 mod random; // random writes of all kinds
+mod random_windows; // random windows and writes of all kinds
 mod refusals; // every refusal, with its message
 mod values; // owned values, answers, charges
 mod window_paths; // windows by every path that changes items
