@@ -312,3 +312,96 @@ fn a_page_that_stays_is_not_written() {
     bench.replace_page(&json(&page.replace(r#"{"id":4}"#, r#"{"id":4,"x":1}"#))).unwrap();
     assert_eq!(lsn(), before);
 }
+
+#[test]
+fn a_page_is_charged_as_a_replace() {
+    let bench = blog(1, KEY);
+    let charge = |id: &str, ids: std::ops::Range<usize>| {
+        let written = bench.write("posts", request(WriteKind::Create, None, &post(id, ids)));
+        written.result.unwrap();
+        written.charge
+    };
+    let (plain, paged, longer) = (charge("p", 1..4), charge("q", 0..4), charge("r", 10..22));
+    // Four values of the page: its id, the item's, its number, and an element.
+    let page = crate::api::charge::replace(100, 4);
+    assert!((paged - plain - page).abs() < 0.02, "{paged} {plain} {page}");
+    assert!(longer > paged, "more elements, more values");
+}
+
+#[test]
+fn versions_of_pages_say_who_made_them() {
+    let bench = blog(1, KEY);
+    let definition = r#"{"id":"pages","partitionKey":{"paths":["/postId"],"kind":"Hash","version":2},
+        "changeFeedPolicy":{"retentionDuration":60}}"#;
+    bench
+        .engine
+        .catalog()
+        .replace_container("d", "pages", &json(definition), &Precondition::default())
+        .unwrap();
+    let read = |start| {
+        let page = PageRequest { item_count_max: Some(-1), ..PageRequest::default() };
+        let mode = FeedMode::AllVersions;
+        let request = ChangesRequest { mode, page, start, since: None, all_previous_images: false };
+        bench.engine.read_changes(&bench.container("pages", 0), &request).result.unwrap()
+    };
+    let before = read(FeedStart::Now).etag;
+    bench.create("posts", &post("p", 0..5)).unwrap();
+    bench.add_element("p", 5);
+    let page = bench.read_page("p", 0).unwrap();
+    bench.replace_page(&page).unwrap();
+    bench.delete("posts", "p", r#"["p"]"#).unwrap();
+    let changes = read(FeedStart::After(before));
+    let rows = text::parse(&changes.rows, Limits::default()).unwrap();
+    let shown = |row: &Value| {
+        let metadata = row.get("metadata").unwrap();
+        let member = |name: &str| metadata.get(name).map_or(String::new(), Value::to_json);
+        format!("{} {}", member("operationType"), member("maintainedBy"))
+    };
+    let found: Vec<String> = rows.as_array().unwrap().iter().map(shown).collect();
+    assert_eq!(found, [r#""create" ["w"]"#, r#""replace" ["w"]"#, r#""replace" "#, r#""delete" "#]);
+}
+
+/// Until it is active, an item shows a client's array or the right one, and nobody is refused.
+#[test]
+fn windows_while_they_are_built() {
+    use crate::jobs::JobId;
+    use crate::model::BuildPhase;
+    let bench = blog(5, r#""key":"/id","onWrite":"refuse","#);
+    let building = |phase| DeclarationState::Building { job: JobId(1), phase };
+    bench.set_states(&building(BuildPhase::Index));
+    bench
+        .create("posts", r#"{"id":"p","c":[{"id":1},{"id":1},{"id":2},{"id":3},{"id":4}],"n":"x"}"#)
+        .unwrap();
+    let all: Vec<String> = (0..14).map(|id| format!(r#"{{"id":{}}}"#, 100 + id)).collect();
+    let page = format!(r#"{{"id":"w:p:00000000","postId":"p","page":7,"all":[{}]}}"#, all.join(","));
+    bench.create("pages", &page).unwrap();
+    assert!(bench.get("posts", "p").unwrap().get("n").unwrap().as_str().is_some(), "a client's value");
+    bench.set_states(&building(BuildPhase::Values));
+    // What a client leaves out stays; its garbage is corrected.
+    bench.upsert("posts", r#"{"id":"p","c":7,"n":1}"#).unwrap();
+    let pages = "0: 100 101 102 103 104 105 106 107 108 109 | 1: 110 111 112 113 1 1";
+    assert_eq!(bench.shown("p"), format!("2 3 4 | {pages} = 19"));
+    bench.check("corrected");
+    bench.set_states(&DeclarationState::Active);
+    assert!(refusal(bench.upsert("posts", r#"{"id":"p","n":1}"#)).starts_with("400/6103"));
+    bench.set_states(&DeclarationState::Failed { error: "no".to_owned(), examples: Vec::new() });
+    bench.upsert("posts", r#"{"id":"p","n":1}"#).unwrap();
+    bench.delete("pages", "w:p:00000000", r#"["p"]"#).unwrap();
+}
+
+/// A page that a client changes before its item was built: the item is made right with it.
+#[test]
+fn pages_that_change_while_their_window_is_built() {
+    use crate::jobs::JobId;
+    use crate::model::BuildPhase;
+    let bench = blog(5, KEY);
+    bench.set_states(&DeclarationState::Building { job: JobId(1), phase: BuildPhase::Index });
+    bench.create("posts", &post("p", 20..25)).unwrap();
+    let page = format!(r#"{{"id":"w:p:00000000","postId":"p","page":0,"all":{}}}"#, elements(0..8));
+    bench.create("pages", &page).unwrap();
+    bench.set_states(&DeclarationState::Building { job: JobId(1), phase: BuildPhase::Values });
+    let take = r#"{"operations":[{"op":"remove","path":"/all/0"}]}"#;
+    bench.patch("pages", "w:p:00000000", r#"["p"]"#, take).unwrap();
+    assert_eq!(bench.shown("p"), "22 23 24 | 0: 1 2 3 4 5 6 7 20 21 = 12");
+    bench.check("built");
+}
