@@ -1,6 +1,7 @@
 //! Pages that somebody else than their window changes: clients may change elements and take them away, pages expire, jobs find
 //! pages without an item. The item of such a page is part of the unit: it says how many elements there are.
 
+use quire_model::window::StoredPages;
 use quire_model::{ItemError, OwnedValue, Right};
 use quire_value::{Item, Node, Value};
 
@@ -10,7 +11,6 @@ use super::slot::Slot;
 use super::windows::{Look, Rebuild};
 use crate::api::EngineError;
 use crate::items::logical_partition::{LogicalPartition, Stored};
-use quire_model::window::StoredPages;
 
 /// A page that a client changes.
 pub(super) struct ClientPage {

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use quire_model::window::Page;
+use quire_model::window::{Page, WindowWrite};
 use quire_model::{OnWrite, OwnedValue, WindowRules};
 use quire_value::Value;
 
@@ -244,7 +244,7 @@ impl<'a> Unit<'a> {
         at: usize,
         set: &PageSet,
         item: &Value,
-        write: quire_model::window::WindowWrite,
+        write: WindowWrite,
         touched: &mut Vec<usize>,
     ) -> Result<(), EngineError> {
         for page in &write.written {

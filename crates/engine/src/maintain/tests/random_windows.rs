@@ -43,7 +43,7 @@ impl Run {
         let mut chance = Chance(seed);
         let [posts, pages] = chance.pick(SHAPES);
         let model = random_window(&mut chance);
-        let partitions = if seed % 2 == 0 { 1 } else { 5 };
+        let partitions = if seed.is_multiple_of(2) { 1 } else { 5 };
         let bench = Bench::new(partitions, &[("posts", posts), ("pages", pages)], &model);
         Run { bench, chance, keys: posts, next: 0, compared: 0 }
     }
