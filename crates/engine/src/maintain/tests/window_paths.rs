@@ -247,9 +247,15 @@ fn an_item_with_very_many_pages_is_not_deleted_at_once_but_expires() {
     let bench = blog(1, "");
     let numbers = |count: usize| vec!["1"; count].join(",");
     bench.create("posts", r#"{"id":"p","ttl":1000}"#).unwrap();
-    for _ in 0..11 {
+    for round in 0..11 {
         let body = format!(r#"{{"id":"p","ttl":1000,"c":[{}]}}"#, numbers(10_000));
         bench.upsert("posts", &body).unwrap();
+        if round == 8 {
+            // As many as one commit has.
+            bench.delete("posts", "p", r#"["p"]"#).unwrap();
+            assert_eq!(bench.items().len(), 0);
+            (0..9).for_each(|_| _ = bench.upsert("posts", &body).unwrap());
+        }
     }
     let post = bench.get("posts", "p").unwrap();
     assert!(post.get("n").unwrap().as_i64().unwrap() > 100_000);
