@@ -355,10 +355,13 @@ impl<'a> Unit<'a> {
     fn values_of(&self, at: usize, window: usize) -> Result<Vec<OwnedValue>, EngineError> {
         let slot = &self.slots[at];
         let Some(after) = &slot.after else { return Ok(Vec::new()) };
+        let made = self.windows.arrays.get(&(at, window));
+        if made.is_none() && self.windows.pages.is_empty() {
+            return Ok(Vec::new());
+        }
         let rules = self.ground.window(window);
         let item = after.body.item.root().to_value();
         let set = self.page_set(window, &item, &after.body.id)?;
-        let made = self.windows.arrays.get(&(at, window));
         if made.is_none() && !self.has_page_slots(&set) {
             return Ok(Vec::new());
         }
