@@ -117,7 +117,7 @@ impl Repair<'_> {
             walks.extend(containers.into_iter().map(|number| (number, VisitWork::RemoveDangling { links })));
         }
         let containers = containers_to_write(&self.model, &self.own);
-        walks.extend(containers.into_iter().map(|number| (number, VisitWork::Write)));
+        walks.extend(containers.into_iter().map(|number| (number, VisitWork::Repair)));
         walks
     }
 

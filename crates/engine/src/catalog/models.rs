@@ -83,7 +83,6 @@ impl Catalog {
         let database = change.database_with_model(database)?;
         check_condition(condition, &database)?;
         let (model, warnings) = Model::parse(body, &self.checked_against(&database))?;
-        check_supported(&model)?;
         let difference = difference(database.model.as_deref(), &model);
         if difference.is_nothing() {
             let (model, created, jobs) = (resource(&database), false, Vec::new());
@@ -237,14 +236,6 @@ impl Change<'_> {
         };
         let value = row.encode(&key);
         self.push_op(Op::Put { space: CATALOG, key, value });
-    }
-}
-
-/// What no write maintains is not accepted.
-fn check_supported(model: &Model) -> Result<(), EngineError> {
-    match model.windows.is_empty() {
-        true => Ok(()),
-        false => Err(EngineError::NotSupported { feature: "A window in a model".to_owned() }),
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
+use quire_model::window::Page;
 use quire_model::{Newest, OwnedValue, WindowRules};
-use quire_value::{Value, key};
+use quire_value::{Item, Value};
 
 use super::findings::{Compared, FindingKind, compare, item_example, owned_example};
 use super::survey::{SurveyState, View, Visited};
 use crate::api::EngineError;
+use crate::items::logical_partition::LogicalPartition;
 use crate::store::keys::{self, ITEMS};
 
 /// The pages that were met, by item.
@@ -16,14 +18,22 @@ pub(super) struct WindowState {
     pages: HashMap<Parent, Pages>,
 }
 
-/// Whose pages: the id of the item, and its values at the key paths that pages share with it.
+/// Whose pages: the id of the item, and the partition key that its pages have.
 type Parent = (String, Vec<u8>);
 
 #[derive(Default)]
 struct Pages {
+    /// In all of them, and in those that clients see.
     elements: u64,
+    visible_elements: u64,
     /// The greatest page.
     largest: usize,
+    /// The last page, and those that are empty.
+    last: u32,
+    empty: Vec<u32>,
+    /// One does not say what it is.
+    is_odd: bool,
+    /// Of those that clients see.
     rids: Vec<u64>,
 }
 
@@ -33,21 +43,24 @@ pub(super) fn look_at_page(
     window: usize,
     visited: &Visited<'_>,
 ) -> Result<(), EngineError> {
+    let rules = &view.subject.rules.windows[window];
+    let Some((item_id, number)) = rules.parse_page_id(visited.row.id()?) else { return Ok(()) };
+    let page = visited.row.node()?.to_value();
+    let elements = rules.page_elements(&page);
+    let parent = (item_id.to_owned(), visited.row.encoded_partition_key().to_vec());
+    let pages = state.window.pages.entry(parent).or_default();
+    pages.elements += elements.len() as u64;
     if visited.is_gone {
         return Ok(());
     }
-    let rules = &view.subject.rules.windows[window];
-    let page = visited.row.node()?.to_value();
-    let parent = rules.parse_page_id(visited.row.id()?).map(|(id, _)| id);
-    let named = rules.window.pages.parent.find(&page, &[]).and_then(Value::as_str);
-    let Some(parent) = parent.filter(|parent| named == Some(parent)) else {
-        return report(view, state, rules, visited);
-    };
-    let elements = rules.page_elements(&page).len();
-    let pages = state.window.pages.entry((parent.to_owned(), shared_keys(rules, &page))).or_default();
-    pages.elements += elements as u64;
-    pages.largest = pages.largest.max(elements);
+    pages.visible_elements += elements.len() as u64;
+    pages.largest = pages.largest.max(elements.len());
+    pages.last = pages.last.max(number);
+    pages.empty.extend(elements.is_empty().then_some(number));
     pages.rids.push(visited.rid);
+    let mut right = page.clone();
+    rules.put_page(&mut right, item_id, &Page { number, elements });
+    pages.is_odd |= right != page;
     Ok(())
 }
 
@@ -59,24 +72,28 @@ pub(super) fn look_at_item(
 ) -> Result<(), EngineError> {
     let rules = &view.subject.rules.windows[window];
     let item = visited.row.node()?.to_value();
-    let parent = (visited.row.id()?.to_owned(), shared_keys(rules, &item));
+    let id = visited.row.id()?;
     // The pages of an item that nobody sees go with it.
-    let pages = state.window.pages.remove(&parent).unwrap_or_default();
+    let page_key = page_key(view, rules, &item, id)?;
+    let pages = page_key.and_then(|key| state.window.pages.remove(&(id.to_owned(), key)));
     if visited.is_gone {
         return Ok(());
     }
+    let pages = pages.unwrap_or_default();
     let array = rules.array(&item).unwrap_or_default();
     let count = i64::try_from(array.len() as u64 + pages.elements).unwrap_or(i64::MAX);
-    let is_misplaced = !fits(rules, &array, &pages) || !is_ordered(rules, &array);
+    let is_misplaced = !is_array(rules, &item) || !fits(rules, &array, &pages) || !is_ordered(rules, &array);
     let counted: Vec<OwnedValue> = rules.owned(&array, count).into_iter().skip(1).collect();
     let compared: Vec<Compared> = counted.iter().map(|owned| compare(owned, &item)).collect();
-    let is_wrong = is_misplaced || compared.contains(&Compared::Wrong);
+    let is_blocked = rules.is_blocked(&item);
+    let is_wrong = (is_misplaced && !is_blocked) || compared.contains(&Compared::Wrong);
     if let Some(figures) = state.report.figures(&rules.window.name) {
         figures.items += 1;
         figures.would_change += u64::from(is_wrong);
     }
     if is_misplaced {
-        report(view, state, rules, visited)?;
+        let kind = if is_blocked { FindingKind::Blocked } else { FindingKind::Window };
+        report(view, state, rules, visited, kind)?;
     }
     for (owned, compared) in counted.iter().zip(compared) {
         let kind = match compared {
@@ -98,7 +115,7 @@ pub(super) fn end(view: &View, state: &mut SurveyState, window: usize) -> Result
     let orphans = std::mem::take(&mut state.window.pages);
     for rid in orphans.into_values().flat_map(|pages| pages.rids) {
         if let Some(bytes) = view.snapshot.get(ITEMS, &keys::item(container.number, rid))? {
-            report(view, state, rules, &view.visit(container, rid, &bytes)?)?;
+            report(view, state, rules, &view.visit(container, rid, &bytes)?, FindingKind::Window)?;
         }
     }
     Ok(())
@@ -109,20 +126,28 @@ fn report(
     state: &mut SurveyState,
     rules: &WindowRules,
     visited: &Visited<'_>,
+    kind: FindingKind,
 ) -> Result<(), EngineError> {
     let name = &rules.window.name;
     let is_page = visited.container.definition.id == rules.window.pages.container;
     let path = if is_page { &rules.window.pages.path } else { &rules.window.path };
     let example = || item_example(visited.container, &visited.row, &path.to_string(), None, None);
-    state.report.add(name, FindingKind::Window, view.subject.is_building(name), example)
+    state.report.add(name, kind, view.subject.is_building(name), example)
 }
 
-/// As many in the item as there may be, all that should be, and no page that is too large.
+/// Whether an array, or nothing, is at the path.
+fn is_array(rules: &WindowRules, item: &Value) -> bool {
+    rules.window.path.find(item, &[]).is_none_or(|found| found.as_array().is_some())
+}
+
+/// As many in the item as there may be, all that should be, and every page as it should be.
 fn fits(rules: &WindowRules, array: &[Value], pages: &Pages) -> bool {
     let window = &rules.window;
     let is_full = array.len() <= (window.keep + window.slack) as usize;
-    let is_filled = pages.elements == 0 || array.len() >= window.keep as usize;
-    is_full && is_filled && pages.largest <= window.pages.size as usize
+    let is_filled = pages.visible_elements == 0 || array.len() >= window.keep as usize;
+    let is_any_empty = pages.empty.iter().any(|number| *number != pages.last);
+    let is_any_wrong = is_any_empty || pages.is_odd || pages.largest > window.pages.size as usize;
+    is_full && is_filled && !is_any_wrong
 }
 
 /// With `by`, in the order of that path.
@@ -136,10 +161,15 @@ fn is_ordered(rules: &WindowRules, array: &[Value]) -> bool {
     values.is_sorted()
 }
 
-fn shared_keys(rules: &WindowRules, item: &Value) -> Vec<u8> {
-    let mut encoded = Vec::new();
-    for path in &rules.shared_keys {
-        key::encode(path.find(item, &[]).unwrap_or(&Value::Undefined), &mut encoded);
-    }
-    encoded
+/// The partition key of the pages of an item; nothing where there can be none.
+fn page_key(
+    view: &View,
+    rules: &WindowRules,
+    item: &Value,
+    id: &str,
+) -> Result<Option<Vec<u8>>, EngineError> {
+    let container = view.subject.container(&rules.window.pages.container)?;
+    let page = Item::from_value(&rules.page_item(item, id, &Page { number: 0, elements: Vec::new() }));
+    let key = container.definition.partition_key.extract(page.root()).ok();
+    Ok(key.and_then(|key| LogicalPartition::of(container, key).ok()).map(|home| home.encoded_key))
 }

@@ -15,8 +15,8 @@ use crate::store::keys::LOOKUPS;
 /// Referrers are counted up to one more than an error says.
 const REFERRERS_COUNTED_MAX: usize = 1_001;
 /// Items beside those that clients write, and their JSON, of one commit.
-const ITEMS_MAX: usize = 10_000;
-const BYTES_MAX: usize = 16 << 20;
+pub(super) const ITEMS_MAX: usize = 10_000;
+pub(super) const BYTES_MAX: usize = 16 << 20;
 
 impl Unit<'_> {
     pub fn check(&mut self) -> Result<(), EngineError> {
@@ -29,7 +29,7 @@ impl Unit<'_> {
     /// Every reference that is added by an enforced link has its target.
     fn check_enforced(&mut self) -> Result<(), EngineError> {
         let mut read = 0.0;
-        for (at, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.is_client) {
+        for (at, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.is_new_or_client()) {
             self.blame(at);
             for (link, references) in &slot.references_after {
                 if self.ground.link(*link).link.integrity != Integrity::Enforced {
@@ -110,7 +110,7 @@ impl Unit<'_> {
                 return Err(self.key_taken(own).into());
             }
         }
-        for (at, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.is_client) {
+        for (at, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.is_new_or_client()) {
             self.blame(at);
             for own in slot.keys_after.iter().filter(|own| !slot.keys_before.contains(own)) {
                 if self.ground.link(own.link).link.has_key_index() && self.is_taken(slot, own)? {
@@ -183,6 +183,10 @@ impl Unit<'_> {
 /// Deletes by partition key cannot be refused item by item: where an item may not go, none of them can be deleted so.
 pub(crate) fn check_key_delete(container: &Container) -> Result<(), EngineError> {
     let Some(model) = container.partitions.model() else { return Ok(()) };
+    let windows = model.pages_of.iter().map(|window| &model.database.declarations.windows[*window]);
+    if let Some(window) = windows.into_iter().find(|window| !window.state.is_failed()) {
+        return Err(ItemError::WindowPage { window: window.name.clone() }.into());
+    }
     let links = model.links_to.iter().map(|link| &model.database.rules.links[*link].link);
     match links.into_iter().find(|link| link.on_delete == OnDelete::Restrict) {
         None => Ok(()),

@@ -1,4 +1,5 @@
-//! Consequences of changes, to a fixed point: what becomes of the referrers of targets that go, come or change.
+//! Consequences of changes, to a fixed point: pages of windows, and what becomes of the referrers of targets that go, come or
+//! change.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -34,12 +35,25 @@ struct Progress {
 
 impl Unit<'_> {
     pub fn expand(&mut self) -> Result<(), EngineError> {
+        self.expand_windows()?;
         let mut progress = Progress { queue: (0..self.slots.len()).collect(), ..Progress::default() };
+        loop {
+            self.follow_all(&mut progress)?;
+            // What went by its links takes its pages with it.
+            let touched = self.expand_windows()?;
+            if touched.is_empty() {
+                return Ok(());
+            }
+            progress.queue.extend(touched);
+        }
+    }
+
+    fn follow_all(&mut self, progress: &mut Progress) -> Result<(), EngineError> {
         while let Some(at) = progress.queue.pop_front() {
             let slot = &self.slots[at];
             let keys: Vec<LinkedKey> = slot.keys_before.iter().chain(&slot.keys_after).cloned().collect();
             for own in keys {
-                self.follow(own, &mut progress)?;
+                self.follow(own, progress)?;
             }
         }
         Ok(())

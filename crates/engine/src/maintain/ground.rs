@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quire_model::LinkRules;
+use quire_model::{LinkRules, WindowRules};
 use quire_storage::Snapshot;
 
 use crate::api::EngineError;
@@ -22,6 +22,8 @@ pub(crate) struct Ground<'a> {
     pub snapshot: Box<dyn Snapshot>,
     /// By link: the sites of its referrers and of its targets.
     ends: Vec<(usize, usize)>,
+    /// By window: the sites of its items and of its pages.
+    window_ends: Vec<(usize, usize)>,
 }
 
 /// A container, and what a write in it depends on.
@@ -71,10 +73,11 @@ impl<'a> Ground<'a> {
             Some(own) => Arc::ptr_eq(&own.database, &model),
             None => !model.names(site.container.number),
         };
-        let Some(ends) = ends(&model, &sites).filter(|_| sites.iter().all(is_of_model)) else {
+        let both = ends(&model, &sites).zip(window_ends(&model, &sites));
+        let Some((ends, window_ends)) = both.filter(|_| sites.iter().all(is_of_model)) else {
             return Ok(None);
         };
-        Ok(Some(Ground { shared, model, sites, snapshot, ends }))
+        Ok(Some(Ground { shared, model, sites, snapshot, ends, window_ends }))
     }
 
     pub fn link(&self, link: usize) -> &LinkRules {
@@ -93,6 +96,24 @@ impl<'a> Ground<'a> {
     /// Of its targets.
     pub fn target_site(&self, link: usize) -> usize {
         self.ends[link].1
+    }
+
+    pub fn window(&self, window: usize) -> &WindowRules {
+        &self.model.rules.windows[window]
+    }
+
+    pub fn window_declaration(&self, window: usize) -> &Declaration {
+        &self.model.declarations.windows[window]
+    }
+
+    /// Of the items of a window.
+    pub fn windowed_site(&self, window: usize) -> usize {
+        self.window_ends[window].0
+    }
+
+    /// Of its pages.
+    pub fn page_site(&self, window: usize) -> usize {
+        self.window_ends[window].1
     }
 
     pub fn route(&self, link: usize) -> TargetRoute<'_> {
@@ -143,11 +164,19 @@ pub(super) fn target_rows(model: &DatabaseModel, link: usize, declaration: &Decl
     DeclarationKeys { container, declaration: declaration.number }
 }
 
+fn site_of(model: &DatabaseModel, sites: &[Site<'_>], name: &str) -> Option<usize> {
+    let number = *model.containers.get(name)?;
+    sites.iter().position(|site| site.container.number == number)
+}
+
+fn window_ends(model: &DatabaseModel, sites: &[Site<'_>]) -> Option<Vec<(usize, usize)>> {
+    let site = |name: &str| site_of(model, sites, name);
+    let ends = |own: &WindowRules| Some((site(&own.window.container)?, site(&own.window.pages.container)?));
+    model.rules.windows.iter().map(ends).collect()
+}
+
 fn ends(model: &DatabaseModel, sites: &[Site<'_>]) -> Option<Vec<(usize, usize)>> {
-    let site = |name: &str| {
-        let number = *model.containers.get(name)?;
-        sites.iter().position(|site| site.container.number == number)
-    };
+    let site = |name: &str| site_of(model, sites, name);
     let ends = |rules: &LinkRules| Some((site(&rules.link.from.container)?, site(&rules.link.to.container)?));
     model.rules.links.iter().map(ends).collect()
 }

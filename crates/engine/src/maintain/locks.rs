@@ -33,6 +33,9 @@ impl Unit<'_> {
                 }
             }
         }
+        for (home, id_key) in &self.windows.watched {
+            lock_item(&self.ground.shared.locks, &mut set, home, id_key);
+        }
         Ok(set)
     }
 

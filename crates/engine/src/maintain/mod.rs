@@ -1,7 +1,7 @@
 //! What a write of an item in a modelled container changes beside it, in the same commit.
 //!
 //! Every path by which such items change ends in a [`Unit`]: a list of items as they are stored and as they are to be. It is
-//! expanded to its consequences (`expand`): items that go by `cascade`, references that go by `remove`, copies of what changed.
+//! expanded to its consequences (`expand`): elements that go to pages (`windows`), items that go by `cascade`, references that go by `remove`, copies of what changed.
 //! Then come the differences that its referrers make to totals and mirrors (`contributions`), the owned values of all its items
 //! (`settle`), what can refuse it (`check`), and the rows of one commit (`rows`).
 //!
@@ -21,6 +21,8 @@ mod expand; // consequences of changes, to a fixed point
 pub(crate) mod fan_out; // rows and payload of jobs that rewrite many referrers
 mod ground; // what a unit is made on
 mod locks; // what a unit has to hold
+mod page_writes; // pages that somebody else than their window changes
+mod pages; // pages of windows
 pub(crate) mod remove; // items that nobody sees any more
 mod rows; // from a unit to the rows of its commit
 mod settle; // owned values of the items of a unit
@@ -30,6 +32,7 @@ mod targets; // targets that several writes of a commit change
 mod tests;
 mod unit; // items that change together
 pub(crate) mod visit; // items that jobs visit
+mod windows; // arrays of which only the newest elements stay
 pub(crate) mod write; // single writes
 
 pub(crate) use check::check_key_delete;

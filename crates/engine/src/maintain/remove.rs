@@ -1,5 +1,7 @@
 //! Removing items of modelled containers that nobody sees any more, with everything that follows from it.
 
+use quire_model::ItemError;
+
 use super::{Before, Ground, Unit, siblings};
 use crate::api::EngineError;
 use crate::catalog::Container;
@@ -14,6 +16,9 @@ use crate::store::keys;
 /// Items that are removed by one commit.
 const ITEMS_AT_ONCE: usize = 64;
 
+/// Pages of one item, where there are too many.
+const PAGES_AT_ONCE: usize = 500;
+
 /// What became of some items together.
 enum Removed {
     Done(usize),
@@ -21,6 +26,12 @@ enum Removed {
     Held,
     /// They cannot be removed together.
     Failed(EngineError),
+}
+
+impl Removed {
+    fn is_progress(&self) -> bool {
+        matches!(self, Removed::Done(1..) | Removed::Held)
+    }
 }
 
 /// Removes those of the items that are still gone once they are locked. It waits for no lock.
@@ -39,6 +50,12 @@ pub(crate) fn remove_gone(
             match remove(shared, container, &[*rid])? {
                 Removed::Done(count) => removal.removed += count,
                 Removed::Held => removal.later.push(*rid),
+                // Pages that do not go with it go before it.
+                Removed::Failed(EngineError::RefusedByModel(ItemError::TooMuchAtOnce { .. }))
+                    if remove_with(shared, container, &first_pages, &[*rid])?.is_progress() =>
+                {
+                    removal.later.push(*rid);
+                }
                 Removed::Failed(error) => removal.unreadable.push((*rid, error)),
             }
         }
@@ -47,6 +64,18 @@ pub(crate) fn remove_gone(
 }
 
 fn remove(shared: &Shared, container: &Container, rids: &[u64]) -> Result<Removed, EngineError> {
+    remove_with(shared, container, &expanded, rids)
+}
+
+/// What is removed because of some items.
+type Expanded = dyn for<'a> Fn(&'a Ground<'a>, &[u64]) -> Result<Unit<'a>, EngineError>;
+
+fn remove_with(
+    shared: &Shared,
+    container: &Container,
+    expanded: &Expanded,
+    rids: &[u64],
+) -> Result<Removed, EngineError> {
     let Some(model) = container.partitions.model() else { return Ok(Removed::Held) };
     let others = siblings(container, &model.database)?;
     let ground = match Ground::take(shared, &[container], &others) {
@@ -65,7 +94,7 @@ fn remove(shared: &Shared, container: &Container, rids: &[u64]) -> Result<Remove
         Ok(None) => return Ok(Removed::Held),
         Err(error) => return failed(error),
     };
-    match commit(shared, container, &ground, rids, &locks) {
+    match expanded(&ground, rids).and_then(|unit| commit(shared, container, unit, &locks)) {
         Ok(removed) => Ok(removed),
         Err(error) => failed(error),
     }
@@ -83,15 +112,14 @@ fn failed(error: EngineError) -> Result<Removed, EngineError> {
 fn commit(
     shared: &Shared,
     container: &Container,
-    ground: &Ground<'_>,
-    rids: &[u64],
+    mut unit: Unit<'_>,
     locks: &LockSet,
 ) -> Result<Removed, EngineError> {
-    let mut unit = expanded(ground, rids)?;
     if !locks.covers(&unit.locks()?) {
         return Ok(Removed::Held);
     }
     let count = unit.slots.iter().filter(|slot| slot.is_client).count();
+    let count = if count == 0 { unit.slots.len() } else { count };
     if count == 0 {
         return Ok(Removed::Done(0));
     }
@@ -122,6 +150,23 @@ fn expanded<'a>(ground: &'a Ground<'a>, rids: &[u64]) -> Result<Unit<'a>, Engine
         let id_key = home.id_key(row.id()?);
         let before = Before { id_key, bytes: bytes.clone(), is_live: false };
         unit.add_client(home, *rid, Some(before), None)?;
+    }
+    unit.expand()?;
+    Ok(unit)
+}
+
+/// Some pages of an item that nobody sees and that has too many to go with it.
+fn first_pages<'a>(ground: &'a Ground<'a>, rids: &[u64]) -> Result<Unit<'a>, EngineError> {
+    let mut unit = Unit::new(ground, ground.model.model().fan_out_max as usize);
+    let site = &ground.sites[0];
+    for rid in rids {
+        let key = keys::item(site.container.number, *rid);
+        let Some(bytes) = ground.snapshot.get(keys::ITEMS, &key)? else { continue };
+        let row = Row::parse(&bytes)?;
+        if site.container.is_gone(&row, &site.moment) {
+            let home = LogicalPartition::of(site.container, row.partition_key()?)?;
+            unit.remove_first_pages(home, &row, PAGES_AT_ONCE)?;
+        }
     }
     unit.expand()?;
     Ok(unit)

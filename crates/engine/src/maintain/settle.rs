@@ -98,6 +98,9 @@ impl Unit<'_> {
                 Err(error) => return Err(error),
             }
         }
+        for (state, values) in self.window_values(at)? {
+            add(&self.slots[at], state, values);
+        }
         Ok(owned)
     }
 

@@ -129,6 +129,11 @@ impl<'a> Slot<'a> {
         references.flat_map(|(_, references)| references).any(|reference| reference.target == *target)
     }
 
+    /// A client asked for it, or a window makes it.
+    pub fn is_new_or_client(&self) -> bool {
+        self.is_client || self.before.is_none()
+    }
+
     /// The stored version, where clients see it.
     pub fn live(&self) -> Option<&Before> {
         self.before.as_ref().filter(|before| before.is_live)

@@ -8,6 +8,7 @@ use quire_value::{Item, Node};
 
 use super::fan_out::FanOut;
 use super::slot::{After, Before, LinkedKey, Slot};
+use super::windows::Windows;
 use super::{Ground, contributions::Contributions};
 use crate::api::{EngineError, corrupt};
 use crate::items::body::Body;
@@ -37,6 +38,7 @@ pub(crate) struct Unit<'a> {
     /// Targets that may not go while there are referrers.
     pub(super) restricted: Vec<LinkedKey>,
     pub(super) contributions: Contributions,
+    pub(super) windows: Windows<'a>,
     /// Of items that no client asked for: whose owned values were put right, and by which declaration.
     pub(super) corrected: Vec<(usize, String)>,
     /// `_ts` that was shown before the commit, by container and partition.
@@ -72,6 +74,7 @@ impl<'a> Unit<'a> {
             fan_outs,
             restricted,
             contributions,
+            windows: Windows::default(),
             corrected: Vec::new(),
             asked_ts: Vec::new(),
             blamed: Cell::new(None),
@@ -113,7 +116,7 @@ impl<'a> Unit<'a> {
         self.add(home, (rid, false), Some(before), Some(after))
     }
 
-    fn add(
+    pub(super) fn add(
         &mut self,
         home: LogicalPartition<'a>,
         (rid, is_client): (u64, bool),

@@ -9,6 +9,7 @@ use quire_storage::{Op, Snapshot};
 
 use super::locks::lock_named_target;
 use super::slot::Slot;
+use super::windows::Rebuild;
 use super::{Ground, Unit, siblings};
 use crate::api::EngineError;
 use crate::catalog::Container;
@@ -42,6 +43,8 @@ pub(crate) enum VisitWork<'a> {
     Count,
     /// Owned paths get their values.
     Write,
+    /// The same, and what is kept right already is looked at as if it were not.
+    Repair,
     /// What follows for referrers of a target that has changed or is gone.
     FanOut { link: u32, target: &'a TargetKey },
     /// References by some links that have no target go.
@@ -115,10 +118,16 @@ fn attempt(
     match order.work {
         VisitWork::FanOut { link, target } => unit.apply_to_slots(link, target)?,
         VisitWork::RemoveDangling { links } => unit.remove_dangling(links)?,
-        VisitWork::Count | VisitWork::Write => {}
+        VisitWork::Count => {}
+        VisitWork::Write => unit.windows.rebuild = Rebuild::Building,
+        VisitWork::Repair => unit.windows.rebuild = Rebuild::All,
     }
-    if matches!(order.work, VisitWork::FanOut { .. } | VisitWork::RemoveDangling { .. }) {
-        unit.expand()?;
+    unit.windows.visited = unit.slots.len();
+    let has_windows = !ground.model.rules.windows.is_empty();
+    match order.work {
+        VisitWork::FanOut { .. } | VisitWork::RemoveDangling { .. } => unit.expand()?,
+        VisitWork::Write | VisitWork::Repair if has_windows => unit.expand()?,
+        VisitWork::Count | VisitWork::Write | VisitWork::Repair => {}
     }
     let needed = unit.locks()?;
     if !locks.covers(&needed) {
@@ -211,7 +220,9 @@ impl Unit<'_> {
             }
             let rollups = own.owned_rollups.iter().map(|number| &model.declarations.rollups[*number].name);
             let mirrors = own.owned_mirrors.iter().map(|number| &model.declarations.mirrors[*number].name);
-            for name in rollups.chain(mirrors) {
+            let visited = own.windows.iter().filter(|_| at < self.windows.visited);
+            let windows = visited.map(|number| &model.declarations.windows[*number].name);
+            for name in rollups.chain(mirrors).chain(windows) {
                 figures.by_declaration.entry(name.clone()).or_default().items += 1;
             }
             let mut changed: Vec<&String> =

@@ -175,7 +175,10 @@ impl Attempt<'_> {
         unit.settle()?;
         unit.check()?;
         in_the_way?;
-        let (planned, json) = self.plan(&unit, own, &looked)?;
+        let (planned, mut json) = self.plan(&unit, own, &looked)?;
+        if let (None, Some(body)) = (&unit.slots[own].after, request.body()) {
+            json = body.json.clone(); // a page that was emptied, and is gone
+        }
         let commit = unit.into_commit()?;
         match commit.submit(self.shared, self.container.partitions.commit_queue()) {
             Ok(done) => {

@@ -73,7 +73,7 @@ pub struct RollupRules {
     filter: Option<Expression>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct WindowRules {
     pub window: Window,
     pub on_write: OnWrite,

@@ -18,6 +18,8 @@ const PAGES_MADE_MAX: usize = 1_000;
 const PAGES_LOOKED_AT: usize = 2;
 const ITEM_ID_BYTES_MAX: usize = 1_023;
 const NUMBER_DIGITS: usize = 8;
+/// The greatest number that the id of a page can have.
+const NUMBER_MAX: u32 = 99_999_999;
 
 /// A page and its elements.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +65,7 @@ enum Identity<'e> {
 
 impl WindowRules {
     /// Reads a write of the item: elements that are in the stored window change or stay, others are new, those left out are
-    /// deleted. `body` is the item as the client sent it, `stored` as it was. Without an array in the body nothing changes.
+    /// deleted. `body` is the item as the client sent it, `stored` as it was. Without an array in the body the elements stay.
     pub fn write<P: StoredPages>(
         &self,
         id: &str,
@@ -73,7 +75,8 @@ impl WindowRules {
     ) -> Result<WindowWrite, P::Error> {
         let before = self.arrived(stored.and_then(|item| self.array(item)).unwrap_or_default());
         let Some(given) = self.given(&before, body)? else {
-            return Ok(WindowWrite { array: self.as_stored(before), ..WindowWrite::default() });
+            let is_blocked = before.is_empty() && self.is_blocked(body);
+            return if is_blocked { Ok(WindowWrite::default()) } else { self.fitted(id, before, pages) };
         };
         if !given.is_empty() {
             self.check_page_ids(id)?;
@@ -88,12 +91,42 @@ impl WindowRules {
         let count_change = new.len() as i64 - deleted as i64;
         let mut elements = survivors;
         elements.extend(new);
+        Ok(WindowWrite { count_change, ..self.fitted(id, elements, pages)? })
+    }
+
+    /// What a stored item is to have, whatever it has: all its elements stay.
+    pub fn rebuilt<P: StoredPages>(
+        &self,
+        id: &str,
+        item: &Value,
+        pages: &P,
+    ) -> Result<WindowWrite, P::Error> {
+        self.write(id, Some(item), &without(item, &self.window.path), pages)
+    }
+
+    /// As many elements as the item may have, in their order; the others in pages.
+    fn fitted<P: StoredPages>(
+        &self,
+        id: &str,
+        mut elements: Vec<Value>,
+        pages: &P,
+    ) -> Result<WindowWrite, P::Error> {
         self.sort(&mut elements);
-        let mut write = WindowWrite { count_change, ..WindowWrite::default() };
+        let mut write = WindowWrite::default();
         self.move_to_pages(id, &mut elements, pages, &mut write)?;
         self.refill(&mut elements, pages, &mut write)?;
         write.array = self.as_stored(elements);
         Ok(write)
+    }
+
+    /// Whether something that is no object is where the array would be in.
+    pub fn is_blocked(&self, item: &Value) -> bool {
+        is_blocked(item, &self.window.path)
+    }
+
+    /// Where the count would be: nothing can be put there.
+    pub fn is_count_blocked(&self, item: &Value) -> bool {
+        self.window.count.as_ref().is_some_and(|count| is_blocked(item, count))
     }
 
     /// The array of an item, and how many elements there are in all, as owned values.
@@ -153,25 +186,47 @@ impl WindowRules {
 
     /// A page as an item of the pages' container.
     pub fn page_item(&self, item: &Value, item_id: &str, page: &Page) -> Value {
-        let pages = &self.window.pages;
         let mut made = Value::Object(Object::from_iter([("id", self.page_id(item_id, page.number))]));
-        let shared = self.shared_keys.iter().filter_map(|key| Some((key, key.find(item, &[])?.clone())));
+        self.copy_keys(item, &mut made);
+        self.put_page(&mut made, item_id, page);
+        made
+    }
+
+    /// Puts into a page what it is: whose, which one, and its elements. What else it has stays.
+    pub fn put_page(&self, made: &mut Value, item_id: &str, page: &Page) {
+        let pages = &self.window.pages;
         let own = [
             (&pages.parent, Value::from(item_id)),
             (&pages.number, Value::from(page.number)),
             (&pages.path, Value::from(page.elements.clone())),
         ];
-        for (path, value) in shared.chain(own) {
-            let owned = OwnedValue {
-                owner: self.window.name.clone(),
-                path: path.clone(),
-                positions: Vec::new(),
-                right: Right::Value(value),
-                on_write: OnWrite::Correct,
-            };
-            owned.put(&mut made);
+        own.into_iter().for_each(|(path, value)| self.put(made, path, value));
+    }
+
+    /// What a page says of its item: enough to know where it is.
+    pub fn parent_item(&self, page: &Value, item_id: &str) -> Value {
+        let mut item = Value::Object(Object::from_iter([("id", item_id)]));
+        self.copy_keys(page, &mut item);
+        item
+    }
+
+    fn copy_keys(&self, from: &Value, to: &mut Value) {
+        for key in &self.shared_keys {
+            if let Some(value) = key.find(from, &[]) {
+                self.put(to, key, value.clone());
+            }
         }
-        made
+    }
+
+    fn put(&self, item: &mut Value, path: &Pointer, value: Value) {
+        let owned = OwnedValue {
+            owner: self.window.name.clone(),
+            path: path.clone(),
+            positions: Vec::new(),
+            right: Right::Value(value),
+            on_write: OnWrite::Correct,
+        };
+        owned.put(item);
     }
 
     /// Elements of a stored page.
@@ -284,6 +339,7 @@ impl WindowRules {
         if elements.len() <= (keep + slack) as usize {
             return Ok(());
         }
+        self.check_page_ids(id)?;
         let mut moved = elements.drain(..elements.len() - keep as usize).peekable();
         let stored = pages.newest_below(None)?;
         let mut made = usize::from(stored.is_none());
@@ -293,7 +349,7 @@ impl WindowRules {
                 made += 1;
                 page = Page { number: page.number + 1, elements: Vec::new() };
             }
-            if made > PAGES_MADE_MAX {
+            if made > PAGES_MADE_MAX || page.number > NUMBER_MAX {
                 return Err(self.too_large(id, SizeLimit::Pages).into());
             }
             let room = size - page.elements.len();

@@ -75,6 +75,9 @@ impl Checker<'_> {
         } else if let Some(key) = missing {
             let why = format!("the key of '{}' lacks '{key}', a key path of '{}'", pages.id, container.id);
             self.bad(container_at, window, why);
+        } else if !pages.unique_keys.is_empty() {
+            let why = format!("'{}' has unique keys, which pages of one item would not keep", pages.id);
+            self.bad(container_at, window, why);
         }
     }
 

@@ -185,7 +185,8 @@ impl Store {
         if let Some((_, item)) = parents.next() {
             let count = rules.stored_count(item).unwrap_or(0) - change.taken as i64;
             let array = rules.array(item).unwrap_or_default();
-            rules.place(item, None, &array, count)?;
+            let stored = item.clone();
+            rules.place(item, Some(&stored), &array, count)?;
         }
         let mut keys = self.state.items.keys().filter(|(container, _)| *container == key.0);
         let is_later =

@@ -59,6 +59,7 @@ fn containers() -> Vec<ContainerDefinition> {
         container("stocks", "/id", ""),
         container("posts", "/id", ""),
         container("commentPages", "/postId", ""),
+        container("uniquePages", "/postId", r#","uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/x"]}]}"#),
         container("tenants", "/tenant /user", ""),
         container("tenantPages", "/tenant /user /parent", ""),
         container("sessions", "/id", r#","defaultTtl":60"#),

@@ -249,6 +249,11 @@ fn windows() {
         "pages/parent",
         "'/region' is a key path of 'publishers', and its pages hold that value there",
     );
+    bad(
+        &window("posts", "", r#""container":"uniquePages","path":"/c","parent":"/postId","number":"/n""#),
+        "pages/container",
+        "'uniquePages' has unique keys, which pages of one item would not keep",
+    );
     bad(&window("posts", r#","count":"/w/n""#, pages), "count", "'/w/n' and '/w' overlap");
     bad(
         &window("posts", "", r#""container":"commentPages","path":"/c","parent":"/postId","number":"/c/n""#),

@@ -331,3 +331,37 @@ fn what_is_left_to_a_job_is_shown_and_done() {
         );
     }
 }
+
+/// The newest comments stay in the post, the others are in pages that are read as any items.
+#[test]
+fn windows() {
+    let client = client();
+    let model = r#"{"version":1,"windows":[{"name":"recent","container":"posts","path":"/comments","keep":2,"key":"/id",
+        "pages":{"container":"pages","path":"/all","parent":"/postId","number":"/page","size":10},"count":"/commentCount"}]}"#;
+    let put = body(&client.must(201, "PUT", MODEL, &[], model));
+    let job = put["_jobs"][0].as_str().expect("a job").to_owned();
+    let built = body(&client.must(200, "GET", &format!("/_quire/jobs/{job}?waitMs=20000"), &[], ""));
+    assert_eq!(built["state"], "done");
+    let key = [("x-ms-documentdb-partitionkey", r#"["p"]"#)];
+    let made = r#"{"id":"p","comments":[{"id":1},{"id":2},{"id":3}],"commentCount":77}"#;
+    let made = body(&client.must(201, "POST", "/dbs/d/colls/posts/docs", &key, made));
+    assert_eq!((&made["comments"], &made["commentCount"]), (&json!([{"id":2},{"id":3}]), &json!(3)));
+    let add = r#"{"operations":[{"op":"add","path":"/comments/-","value":{"id":4}}]}"#;
+    let added = body(&client.must(200, "PATCH", "/dbs/d/colls/posts/docs/p", &key, add));
+    assert_eq!((&added["comments"], &added["commentCount"]), (&json!([{"id":3},{"id":4}]), &json!(4)));
+    let page = "/dbs/d/colls/pages/docs/recent:p:00000000";
+    let read = body(&client.must(200, "GET", page, &key, ""));
+    assert_eq!(
+        (&read["all"], &read["postId"], &read["page"]),
+        (&json!([{"id":1},{"id":2}]), &json!("p"), &json!(0))
+    );
+    let refused = client.must(403, "DELETE", page, &key, "");
+    assert_eq!(refused.header("x-ms-substatus"), Some("6108"));
+    assert!(refused.body.contains("WindowPage: pages of 'recent' are made and removed by the window."));
+    let taken = r#"{"operations":[{"op":"remove","path":"/all/0"}]}"#;
+    client.must(200, "PATCH", page, &key, taken);
+    let post = body(&client.must(200, "GET", "/dbs/d/colls/posts/docs/p", &key, ""));
+    assert_eq!(post["commentCount"], 3);
+    client.must(204, "DELETE", "/dbs/d/colls/posts/docs/p", &key, "");
+    client.must(404, "GET", page, &key, "");
+}

@@ -22,6 +22,8 @@ pub struct Oracle {
     model: Json,
     keys: BTreeMap<String, Vec<String>>,
     interpreter: Interpreter,
+    /// Names of declarations; `None`: all.
+    judged: Option<Vec<String>>,
 }
 
 /// All items of a database: container and item.
@@ -70,7 +72,18 @@ impl Oracle {
             model: crate::interpreter::parse_json(model).expect("the model is JSON"),
             keys: keys.collect(),
             interpreter: Interpreter::default(),
+            judged: None,
         }
+    }
+
+    /// Judges some declarations only. The others own their paths all the same.
+    pub fn only<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Oracle {
+        Oracle { judged: Some(names.into_iter().map(str::to_owned).collect()), ..self }
+    }
+
+    fn is_judged(&self, declaration: &Json) -> bool {
+        let name = text(declaration, "name");
+        self.judged.as_ref().is_none_or(|names| names.iter().any(|own| own == name))
     }
 
     /// Everything that is not as it must be, as text.

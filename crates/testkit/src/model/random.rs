@@ -102,7 +102,7 @@ fn random_declaration(chance: &mut Chance, number: usize) -> (&'static str, Stri
             let more = *chance.pick(&["", r#""newest":"first","#, r#""slack":3,"#, r#""by":"/at","#]);
             let window = format!(
                 r#"{{"name":"w","container":"a","path":"/win","keep":2,{key}{more}"count":"/count",
-                "pages":{{"container":"pages","path":"/all","parent":"/post","number":"/page","size":10}}}}"#
+                "pages":{{"container":"pages","path":"/all","parent":"/post","number":"/page","size":10}}{on_write}}}"#
             );
             ("windows", window)
         }
@@ -137,7 +137,7 @@ fn random_declaration(chance: &mut Chance, number: usize) -> (&'static str, Stri
     }
 }
 
-const IDS: &[&str] = &["1", "2", "3", "4"];
+pub const IDS: &[&str] = &["1", "2", "3", "4"];
 
 fn random_scalar(chance: &mut Chance) -> Value {
     match chance.below(9) {

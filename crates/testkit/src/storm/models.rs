@@ -14,8 +14,8 @@ use serde_json::{Value as Json, json};
 use super::client::{Client, Shared, json as parsed, shown};
 use crate::http::Answer;
 use crate::live::Live;
-use crate::model::random::{Chance, KEYS, random_item, random_model};
-use crate::model::{Expected, Oracle};
+use crate::model::Oracle;
+use crate::model::random::{Chance, IDS, KEYS, random_item, random_model, with_window};
 
 /// How a run goes.
 #[derive(Clone, Debug)]
@@ -44,6 +44,9 @@ pub struct ModelFigures {
     /// Declarations that were compared at the ends of rounds, and owned places.
     pub declarations: usize,
     pub places: usize,
+    /// Of those, windows, and the pages that there were then.
+    pub windows: usize,
+    pub pages: usize,
     pub answers: BTreeMap<(&'static str, u16), u64>,
     pub problems: Vec<String>,
 }
@@ -55,6 +58,8 @@ const MODELS_MAX: usize = 20;
 const PROBLEMS_MAX: usize = 10;
 /// Containers that writers write to; pages belong to windows.
 const WRITTEN: usize = 3;
+/// The container whose items have windows.
+const WINDOWED: &str = "a";
 
 pub fn run(plan: &ModelPlan) -> Result<ModelFigures> {
     let mut figures = ModelFigures::default();
@@ -180,13 +185,16 @@ fn kills(
 struct Writer<'a> {
     client: Client<'a>,
     chance: Chance,
+    /// Elements of windows so far.
+    elements: i64,
     answers: BTreeMap<(&'static str, u16), u64>,
     problems: Vec<String>,
 }
 
 impl<'a> Writer<'a> {
     fn new(client: Client<'a>, seed: u64) -> Writer<'a> {
-        Writer { client, chance: Chance(seed), answers: BTreeMap::new(), problems: Vec::new() }
+        let elements = (seed >> 32) as i64;
+        Writer { client, chance: Chance(seed), elements, answers: BTreeMap::new(), problems: Vec::new() }
     }
 
     fn work(&mut self) {
@@ -196,7 +204,11 @@ impl<'a> Writer<'a> {
     }
 
     fn item(&mut self, container: &str) -> Json {
-        let mut item = json_of(&random_item(&mut self.chance, container));
+        let mut item = random_item(&mut self.chance, container);
+        if container == WINDOWED && self.chance.one_in(2) {
+            item = with_window(&mut self.chance, item, None, &mut self.elements);
+        }
+        let mut item = json_of(&item);
         if self.chance.one_in(12) {
             item["ttl"] = json!(1 + self.chance.below(2));
         }
@@ -207,7 +219,9 @@ impl<'a> Writer<'a> {
         let place = self.chance.below(WRITTEN);
         let container = KEYS[place].0;
         let item = self.item(container);
-        match self.chance.below(20) {
+        match self.chance.below(24) {
+            20..=22 => self.add_element(),
+            23 => self.change_page(),
             0..=6 => self.post("upsert", container, &item, "x-ms-documentdb-is-upsert: true\r\n"),
             7..=9 => self.post("create", container, &item, ""),
             10 | 11 => self.on_item("replace", "PUT", place, &item, &item.to_string()),
@@ -274,6 +288,35 @@ impl<'a> Writer<'a> {
         self.note("transaction", answer);
     }
 
+    fn add_element(&mut self) {
+        self.elements += 1;
+        let item = json!({ "id": *self.chance.pick(IDS) });
+        let element = json!({ "id": self.elements, "at": self.chance.below(9) });
+        let patch = json!({ "operations": [{ "op": "add", "path": "/win/-", "value": element }] });
+        self.on_item("add of an element", "PATCH", 0, &item, &patch.to_string());
+    }
+
+    /// Takes elements out of a page, or tries to delete it.
+    fn change_page(&mut self) {
+        let (post, number) = (*self.chance.pick(IDS), self.chance.below(4));
+        let link = format!("{DATABASE}/colls/pages/docs/w:{post}:{number:08}");
+        let key = format!("x-ms-documentdb-partitionkey: [\"{post}\"]\r\n");
+        if self.chance.one_in(4) {
+            let answer = self.client.send("DELETE", &format!("/{link}"), ("docs", &link), &key, "");
+            return self.note("delete of a page", answer);
+        }
+        let Some(answer) = self.client.send("GET", &format!("/{link}"), ("docs", &link), &key, "") else {
+            return;
+        };
+        let mut page = parsed(&answer);
+        if let (200, Some(elements)) = (answer.status, page["all"].as_array_mut()) {
+            elements.truncate(self.chance.below(elements.len() + 1));
+            let answer =
+                self.client.send("PUT", &format!("/{link}"), ("docs", &link), &key, &page.to_string());
+            self.note("change of a page", answer);
+        }
+    }
+
     fn delete_key(&mut self, place: usize, item: &Json) {
         let link = format!("{DATABASE}/colls/{}", KEYS[place].0);
         let path = format!("/{link}/operations/partitionkeydelete");
@@ -329,7 +372,6 @@ impl<'a> Declarer<'a> {
             answer.is_some_and(|answer| answer.status < 300)
         };
         let mut model = json_of(&random_model(chance, &mut is_valid));
-        model["windows"] = json!([]);
         model["fanOutMax"] = json!(*self.chance.pick(&[0, 2, 100]));
         let put = self.client.send("PUT", &format!("/{MODEL}"), ("_quire", MODEL), "", &model.to_string());
         match put {
@@ -368,7 +410,9 @@ impl<'a> Declarer<'a> {
             }
         }
         for finding in job["result"]["findings"].as_array().into_iter().flatten() {
-            if finding["problem"] == "drift" && !self.has_failed(&finding["declaration"]) {
+            if ["drift", "window"].iter().any(|own| finding["problem"] == *own)
+                && !self.has_failed(&finding["declaration"])
+            {
                 self.problems.push(format!("a check under load: {finding}"));
             }
         }
@@ -384,7 +428,7 @@ impl<'a> Declarer<'a> {
     }
 
     fn split(&mut self) {
-        let container = KEYS[self.chance.below(WRITTEN)].0;
+        let container = KEYS[self.chance.below(KEYS.len())].0;
         let link = format!("_quire/{DATABASE}/colls/{container}/partitions");
         let Some(answer) = self.client.send("GET", &format!("/{link}"), ("_quire", &link), "", "") else {
             return;
@@ -413,18 +457,18 @@ fn compare(plan: &ModelPlan, client: &mut Client<'_>, figures: &mut ModelFigures
         .collect();
     let model = client.ask("GET", &format!("/{MODEL}"), ("_quire", MODEL), "", "").context("no answer")?;
     let model = parsed(&model);
-    for list in ["copies", "mirrors", "rollups"] {
+    // What failed maintains nothing, but what it has declared is no part of what others copy.
+    for list in ["copies", "mirrors", "rollups", "windows"] {
         let own = model[list].as_array().into_iter().flatten();
-        let is_active = |own: &&Json| own["name"].as_str().is_some_and(|name| active.contains(&name));
-        figures.declarations += own.filter(is_active).count();
+        let own = own.filter(|own| own["name"].as_str().is_some_and(|name| active.contains(&name))).count();
+        figures.declarations += own;
+        figures.windows += if list == "windows" { own } else { 0 };
     }
     let items = all_items(client)?;
-    let oracle = Oracle::new(&model.to_string(), KEYS);
-    // What failed maintains nothing, but its paths are owned.
-    let mut places = oracle.expected(&items);
-    places.retain(|place| active.contains(&place.declaration.as_str()));
-    figures.places += places.len();
-    let problems: Vec<String> = places.iter().filter_map(Expected::problem).take(PROBLEMS_MAX).collect();
+    figures.pages += items.iter().filter(|(container, _)| container == "pages").count();
+    let oracle = Oracle::new(&model.to_string(), KEYS).only(active);
+    figures.places += oracle.expected(&items).len();
+    let problems: Vec<String> = oracle.problems(&items).into_iter().take(PROBLEMS_MAX).collect();
     if !problems.is_empty() {
         figures.problems.extend(problems);
         figures.problems.push(format!("by the model {model}"));
@@ -514,7 +558,7 @@ impl std::fmt::Display for ModelFigures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(
             f,
-            "{} rounds, {} requests, {} kills, {} splits, {} models, {} fan-outs; compared: {} declarations, {} places: {} problems",
+            "{} rounds, {} requests, {} kills, {} splits, {} models, {} fan-outs; compared: {} declarations, {} places, {} windows, {} pages: {} problems",
             self.rounds,
             self.requests,
             self.kills,
@@ -523,6 +567,8 @@ impl std::fmt::Display for ModelFigures {
             self.fan_outs,
             self.declarations,
             self.places,
+            self.windows,
+            self.pages,
             self.problems.len()
         )?;
         for ((what, status), count) in &self.answers {

@@ -391,6 +391,7 @@ impl Problem {
                 let owner = match error {
                     ItemError::MaintainedTooLarge { owner, .. } => Some(owner.clone()),
                     ItemError::TooManyReferences { link } => Some(link.clone()),
+                    ItemError::WindowIdTooLong { window } => Some(window.clone()),
                     _ => None,
                 };
                 (owner, error.to_string())

@@ -27,7 +27,8 @@ pub(super) fn containers_to_count(model: &DatabaseModel, own: &[String]) -> BTre
     numbers(model, names)
 }
 
-/// Whose items are written: those that own paths. Referrers are looked at to count what dangles.
+/// Whose items are written: those that own paths. Referrers are looked at to count what dangles, pages to find those without
+/// an item.
 pub(in crate::background) fn containers_to_write(model: &DatabaseModel, own: &[String]) -> BTreeSet<u32> {
     let rules = &model.rules;
     let mut names: Vec<&str> = Vec::new();
@@ -38,7 +39,9 @@ pub(in crate::background) fn containers_to_write(model: &DatabaseModel, own: &[S
         names.push(&rules.links[link].link.to.container);
     }
     let windows = rules.windows.iter().filter(|window| own.contains(&window.window.name));
-    names.extend(windows.map(|window| window.window.container.as_str()));
+    for window in windows.map(|own| &own.window) {
+        names.extend([window.container.as_str(), window.pages.container.as_str()]);
+    }
     numbers(model, names)
 }
 

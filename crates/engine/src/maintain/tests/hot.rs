@@ -8,9 +8,9 @@ use quire_storage::{Snapshot, Space, StorageError, Token};
 use super::*;
 
 /// Counts commits, and makes each as slow as a sync.
-struct Slow {
-    inner: MemoryStorage,
-    commits: AtomicU64,
+pub struct Slow {
+    pub inner: MemoryStorage,
+    pub commits: AtomicU64,
 }
 
 impl Storage for Slow {

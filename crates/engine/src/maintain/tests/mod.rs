@@ -2,15 +2,17 @@
 
 mod deletes; // what becomes of referrers
 mod doubt; // commits of unknown outcome
-mod generate; // random models and items
 mod hot; // many writers of one target
 #[path = "../../../tests/support/moody.rs"]
 mod moody;
 mod paths; // batches, transactions, scripts, sweeps, splits
 mod random; // random writes of all kinds
+mod random_windows; // random windows and writes of all kinds
 mod refusals; // every refusal, with its message
 mod values; // owned values, answers, charges
 mod visits; // items that jobs visit
+mod window_paths; // windows by every path that changes items
+mod windows; // windows and their pages
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -192,16 +194,22 @@ impl Bench {
 
     /// Everything is as a recomputation says.
     pub fn check(&self, context: &str) {
-        let items: Vec<(String, Json)> =
-            self.items().iter().map(|(name, item)| (name.clone(), Json::of(item).unwrap())).collect();
+        let problems = self.oracle().problems(&self.all_items());
+        assert_eq!(problems, [""; 0], "{context}: {}", self.model);
+    }
+
+    pub fn all_items(&self) -> Vec<(String, Json)> {
+        self.items().iter().map(|(name, item)| (name.clone(), Json::of(item).unwrap())).collect()
+    }
+
+    pub fn oracle(&self) -> Oracle {
         let keys: Vec<(&str, Vec<&str>)> = self
             .keys
             .iter()
             .map(|(id, paths)| (id.as_str(), paths.iter().map(String::as_str).collect()))
             .collect();
         let keys: Vec<(&str, &[&str])> = keys.iter().map(|(id, paths)| (*id, paths.as_slice())).collect();
-        let problems = Oracle::new(&self.model, &keys).problems(&items);
-        assert_eq!(problems, [""; 0], "{context}: {}", self.model);
+        Oracle::new(&self.model, &keys)
     }
 
     /// Rows of links, totals, mirrors and keys are those of the items, and no others.

@@ -153,7 +153,7 @@ fn both_ends_come_and_go_in_one_transaction() {
 }
 
 /// Until nothing is left that nobody sees.
-fn wait_until(mut done: impl FnMut() -> bool) {
+pub fn wait_until(mut done: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
     while !done() {
         assert!(Instant::now() < until, "it takes too long");

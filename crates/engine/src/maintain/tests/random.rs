@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
-use quire_model::Database;
+use quire_model::{Database, Model};
 use quire_resource::ContainerDefinition;
 use quire_storage::fault::{FaultStorage, Rates};
 
-use super::generate::{Chance, IDS, KEYS, random_item, random_model};
+use quire_testkit::model::random::{Chance, IDS, KEYS, random_item, random_model, with_window};
+
 use super::paths::operation;
 use super::*;
 use crate::transactions::TransactionVerb;
@@ -21,7 +22,8 @@ fn model_of(seed: u64) -> String {
         ContainerDefinition::create(&json(&body)).unwrap()
     };
     let containers: Vec<ContainerDefinition> = KEYS.iter().map(definition).collect();
-    random_model(&mut Chance(seed), &Database::new("random", &containers)).to_json()
+    let database = Database::new("random", &containers);
+    random_model(&mut Chance(seed), |body| Model::parse(body, &database).is_ok()).to_json()
 }
 
 /// What came of writes.
@@ -29,6 +31,9 @@ fn model_of(seed: u64) -> String {
 struct Tally {
     accepted: usize,
     refused: BTreeSet<u16>,
+    /// Elements of windows so far, and arrays that were compared.
+    elements: i64,
+    windows: usize,
 }
 
 impl Tally {
@@ -49,6 +54,9 @@ fn step(bench: &Bench, chance: &mut Chance, tally: &mut Tally) {
     let key = bench.key_of(container, &body);
     let header = key.to_header();
     let id = body.get("id").and_then(Value::as_str).unwrap().to_owned();
+    if container == "a" && bench.model.contains(r#""windows":[{"#) && chance.one_in(2) {
+        return write_window(bench, chance, tally, body);
+    }
     match chance.below(12) {
         0..2 => tally.note(bench.delete(container, &id, &header)),
         2 => tally.note(bench.create(container, &body.to_json())),
@@ -66,6 +74,60 @@ fn step(bench: &Bench, chance: &mut Chance, tally: &mut Tally) {
         }
         _ => tally.note(bench.upsert(container, &body.to_json())),
     }
+}
+
+/// Adds elements to the window of an item and takes some away, or out of a page.
+fn write_window(bench: &Bench, chance: &mut Chance, tally: &mut Tally, mut body: Value) {
+    // Few items have windows, so that there are several pages.
+    if let Value::Object(body) = &mut body {
+        body.set("id", *chance.pick(&["1", "1", "1", "2"]));
+    }
+    let id = body.get("id").and_then(Value::as_str).unwrap().to_owned();
+    if chance.one_in(3) {
+        return tally.note(change_page(bench, chance, &id));
+    }
+    let body = with_window(chance, body, bench.get("a", &id).as_ref(), &mut tally.elements);
+    if tally.windows == usize::MAX {
+        return tally.note(bench.upsert("a", &body.to_json())); // not alone
+    }
+    let (pages, window) = elements_of(bench, &id);
+    let expected = bench.oracle().elements_after_write("w", &pages, &window, &Json::of(&body).unwrap());
+    let result = bench.upsert("a", &body.to_json());
+    if result.is_ok() {
+        let (pages, window) = elements_of(bench, &id);
+        let texts = |elements: &[Json]| {
+            let mut texts: Vec<String> = elements.iter().map(Json::to_text).collect();
+            if bench.model.contains(r#""by""#) {
+                texts.sort();
+            }
+            texts
+        };
+        assert_eq!(texts(&[pages.concat(), window].concat()), texts(&expected), "{}", bench.model);
+        tally.windows += 1;
+    }
+    tally.note(result);
+}
+
+/// The elements of an item's pages, and of its window.
+fn elements_of(bench: &Bench, id: &str) -> (Vec<Vec<Json>>, Vec<Json>) {
+    let items = bench.all_items();
+    let is_item = |name: &str, item: &Json| name == "a" && item.get("id").and_then(Json::as_str) == Some(id);
+    let item = items.iter().find(|(name, item)| is_item(name, item));
+    item.map_or_else(Default::default, |(_, item)| bench.oracle().window_elements("w", item, &items))
+}
+
+fn change_page(bench: &Bench, chance: &mut Chance, post: &str) -> Result<(), EngineError> {
+    let id = format!("w:{post}:{:08}", chance.below(4));
+    let key = format!("[{post:?}]");
+    let Some(mut page) = bench.read("pages", &id, &key) else { return Ok(()) };
+    if chance.one_in(8) {
+        return bench.delete("pages", &id, &key);
+    }
+    if let Some(Value::Array(elements)) = page.as_object_mut().and_then(|page| page.get_mut("all")) {
+        let kept = chance.below(elements.len() + 1);
+        elements.truncate(kept);
+    }
+    bench.replace("pages", &id, &page.to_json()).map(drop)
 }
 
 /// Several items of several containers, all or nothing.
@@ -134,7 +196,8 @@ fn one_writer_after_the_other() {
     }
     let tally = tally.into_inner();
     assert!(tally.accepted > 400, "{} writes were accepted", tally.accepted);
-    assert_eq!(tally.refused.into_iter().collect::<Vec<_>>(), [6101, 6102, 6103, 6104, 6107]);
+    assert!(tally.windows > 50, "{} windows were compared", tally.windows);
+    assert_eq!(tally.refused.into_iter().collect::<Vec<_>>(), [6101, 6102, 6103, 6104, 6107, 6108]);
 }
 
 #[test]
@@ -145,7 +208,9 @@ fn many_writers_at_once() {
             for thread in 0..6 {
                 let bench = &bench;
                 scope.spawn(move || {
-                    let (mut chance, mut tally) = (Chance(seed ^ (thread << 32)), Tally::default());
+                    let mut chance = Chance(seed ^ (thread << 32));
+                    let elements = thread as i64 * 1_000_000;
+                    let mut tally = Tally { elements, windows: usize::MAX, ..Tally::default() };
                     for _ in 0..60 {
                         step(bench, &mut chance, &mut tally);
                     }
@@ -230,7 +295,10 @@ fn on_a_faulty_storage() {
 /// False: nobody can say what became of it.
 fn write_or_fail(bench: &Bench, chance: &mut Chance) -> bool {
     let container = *chance.pick(&["a", "a", "b", "b", "c"]);
-    let body = random_item(chance, container);
+    let mut body = random_item(chance, container);
+    if container == "a" {
+        body = with_window(chance, body, None, &mut 30);
+    }
     let header = bench.key_of(container, &body).to_header();
     let id = body.get("id").and_then(Value::as_str).unwrap().to_owned();
     let result = match chance.below(5) {
