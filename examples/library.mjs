@@ -3,9 +3,9 @@
 // It works in a database of its own, `library-example-js`, which it makes anew.
 
 import { CosmosClient } from "@azure/cosmos";
-import { createHmac } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import { setTimeout } from "node:timers/promises";
+
+import { putModel } from "./model.mjs";
 
 const KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 const DATABASE = "library-example-js";
@@ -21,7 +21,8 @@ const [authors, publishers, books] = await Promise.all([
   create("publishers", "/region"),
   create("books", "/id"),
 ]);
-await putModel(JSON.parse(await readFile(new URL("library.json", import.meta.url), "utf8")));
+const model = JSON.parse(await readFile(new URL("library.json", import.meta.url), "utf8"));
+await putModel(endpoint, KEY, DATABASE, model);
 
 await authors.items.create({ id: "ada", name: "Ada" });
 await authors.items.create({ id: "grace", name: "Grace" });
@@ -73,32 +74,4 @@ async function refusal(call) {
     return `${error.code}/${error.substatus}`;
   }
   throw new Error("the call should have been refused");
-}
-
-// As `quire model put` does it: the SDK has no call for it.
-async function putModel(model) {
-  const path = `_quire/dbs/${DATABASE}/model`;
-  await ownRequest("PUT", path, model);
-  for (;;) {
-    const { declarations } = await ownRequest("GET", `${path}/status`);
-    if (declarations.every((declaration) => declaration.state === "active")) return;
-    await setTimeout(50);
-  }
-}
-
-async function ownRequest(method, path, body) {
-  const date = new Date().toUTCString();
-  const text = `${method.toLowerCase()}\n_quire\n${path}\n${date.toLowerCase()}\n\n`;
-  const signature = createHmac("sha256", Buffer.from(KEY, "base64")).update(text).digest("base64");
-  const answer = await fetch(`${endpoint.replace(/\/$/, "")}/${path}`, {
-    method,
-    headers: {
-      authorization: encodeURIComponent(`type=master&ver=1.0&sig=${signature}`),
-      "x-ms-date": date,
-      "x-ms-version": "2020-07-15",
-    },
-    body: body && JSON.stringify(body),
-  });
-  if (!answer.ok) throw new Error(await answer.text());
-  return answer.json();
 }

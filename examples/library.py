@@ -3,20 +3,14 @@
 It works in a database of its own, `library-example`, which it makes anew.
 """
 
-import base64
-import hashlib
-import hmac
 import json
-import ssl
 import sys
-import time
-import urllib.parse
-import urllib.request
-from email.utils import formatdate
 from pathlib import Path
 
 from azure.cosmos import CosmosClient, PartitionKey
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFoundError
+
+from model import put_model
 
 KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 HERE = Path(__file__).parent
@@ -34,7 +28,7 @@ def main(endpoint="http://localhost:8081/", authority=None):
     authors = database.create_container("authors", PartitionKey(path="/id"))
     publishers = database.create_container("publishers", PartitionKey(path="/region"))
     books = database.create_container("books", PartitionKey(path="/id"))
-    put_model(endpoint, authority, json.loads((HERE / "library.json").read_text()))
+    put_model(endpoint, KEY, authority, DATABASE, json.loads((HERE / "library.json").read_text()))
 
     authors.create_item({"id": "ada", "name": "Ada"})
     authors.create_item({"id": "grace", "name": "Grace"})
@@ -78,32 +72,6 @@ def refusal(call):
     except CosmosHttpResponseError as error:
         return f"{error.status_code}/{error.sub_status}"
     raise AssertionError("the call should have been refused")
-
-
-def put_model(endpoint, authority, model):
-    """As `quire model put` does it: the SDK has no call for it."""
-    path = f"_quire/dbs/{DATABASE}/model"
-    own_request("PUT", endpoint, authority, path, model)
-    while True:
-        status = own_request("GET", endpoint, authority, f"{path}/status")
-        if all(declaration["state"] == "active" for declaration in status["declarations"]):
-            return
-        time.sleep(0.05)
-
-
-def own_request(method, endpoint, authority, path, body=None):
-    date = formatdate(usegmt=True)
-    text = f"{method.lower()}\n_quire\n{path}\n{date.lower()}\n\n"
-    signature = base64.b64encode(hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()).decode()
-    headers = {
-        "authorization": urllib.parse.quote(f"type=master&ver=1.0&sig={signature}", safe=""),
-        "x-ms-date": date,
-        "x-ms-version": "2020-07-15",
-    }
-    data = json.dumps(body).encode() if body is not None else None
-    request = urllib.request.Request(f"{endpoint.rstrip('/')}/{path}", data, headers, method=method)
-    with urllib.request.urlopen(request, context=ssl.create_default_context(cafile=authority)) as answer:
-        return json.load(answer)
 
 
 if __name__ == "__main__":

@@ -36,12 +36,23 @@ after its publisher was deleted: named no more
 On Loops with its authors in one query: Ada King 1, Grace 1
 `;
 
+const BLOG = `\
+declared over a post with 15 comments: 15 comments, in the post c13, c14, c15, in pages [10, 2]
+10 more: 25 comments, in the post c23, c24, c25, in pages [10, 10, 2]
+the last one taken back: 24 comments, in the post c22, c23, c24, in pages [10, 10, 1]
+found in a page: comment 4
+posts of Ada: 1
+pages after the post was deleted: 0
+posts of Ada: 0
+`;
+
 test("the README examples run", async (t) => {
   const folder = await mkdtemp(path.join(tmpdir(), "examples-"));
   t.after(() => rm(folder, { recursive: true }));
   await cp(path.join(root, "examples"), path.join(folder, "examples"), { recursive: true });
   await symlink(process.env.QUIRE_NODE_MODULES, path.join(folder, "node_modules"));
-  for (const [program, expected] of Object.entries({ "run.mjs": EXPECTED, "library.mjs": LIBRARY })) {
+  const programs = { "run.mjs": EXPECTED, "library.mjs": LIBRARY, "blog.mjs": BLOG };
+  for (const [program, expected] of Object.entries(programs)) {
     assert.ok((await readFile(path.join(root, "README.md"), "utf8")).includes(`node examples/${program}`));
     const { stdout } = await promisify(execFile)("node", [`examples/${program}`, endpoint], { cwd: folder });
     assert.equal(stdout, expected);

@@ -39,8 +39,18 @@ after its publisher was deleted: named no more
 On Loops with its authors in one query: Ada King 1, Grace 1
 """
 
+BLOG = """\
+declared over a post with 15 comments: 15 comments, in the post c13, c14, c15, in pages [10, 2]
+10 more: 25 comments, in the post c23, c24, c25, in pages [10, 10, 2]
+the last one taken back: 24 comments, in the post c22, c23, c24, in pages [10, 10, 1]
+found in a page: comment 4
+posts of Ada: 1
+pages after the post was deleted: 0
+posts of Ada: 0
+"""
 
-@pytest.mark.parametrize(("program", "expected"), [("run.py", EXPECTED), ("library.py", LIBRARY)])
+
+@pytest.mark.parametrize(("program", "expected"), [("run.py", EXPECTED), ("library.py", LIBRARY), ("blog.py", BLOG)])
 def test_the_readme_examples_run(program, expected):
     assert f"python examples/{program}" in README.read_text()
     authority = os.environ.get("QUIRE_CA")
