@@ -240,9 +240,11 @@ fn book(number: usize) -> String {
     let (author, other) = (number % AUTHORS, (number / 3) % (AUTHORS + 1));
     let reviews: Vec<String> = (0..number % 16).map(|review| format!(r#"{{"id":{review}}}"#)).collect();
     let reviews = reviews.join(",");
+    // Some are long, so that a build needs several commits for one container.
+    let about = if number.is_multiple_of(3) { "x".repeat(40_000) } else { String::new() };
     format!(
         r#"{{"id":"b{number:04}","isbn":"{number}","title":"Book {number}","sequelOf":"{}","pages":{},
-            "authors":[{{"id":"a{author}"}},{{"id":"a{other}","name":"?"}}],"reviews":[{reviews}]}}"#,
+            "authors":[{{"id":"a{author}"}},{{"id":"a{other}","name":"?"}}],"reviews":[{reviews}],"about":"{about}"}}"#,
         number / 2,
         number * 7 % 1000
     )

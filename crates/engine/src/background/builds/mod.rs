@@ -36,10 +36,13 @@ use crate::sync::chunk;
 #[cfg(feature = "schedules")]
 use crate::sync::races::{Race, is_put_back};
 
-/// Items of one commit.
-const CHUNK: usize = 100;
+/// Items of one commit, and their bytes: writers of these items wait for it.
+const CHUNK: usize = 500;
+const CHUNK_BYTES: usize = 1 << 20;
+/// So often nothing is written before the checkpoint moves by itself.
+const UNWRITTEN_CHUNKS: usize = 20;
 /// Marks that one commit removes.
-const MARKS: usize = 1_000;
+const MARKS: usize = 4_000;
 
 pub(crate) struct Builds {
     shared: Weak<Shared>,
@@ -52,6 +55,16 @@ struct Build<'a> {
     catalog: &'a Catalog,
     database: u32,
     model: Arc<DatabaseModel>,
+}
+
+/// What became of some items.
+enum BuildVisit {
+    /// With the checkpoint.
+    Committed,
+    /// All of them were right: how far the build is now.
+    Nothing(BuildPlace),
+    Problem(Problem),
+    NoModel,
 }
 
 /// Why an item cannot be part of what is built.
@@ -165,14 +178,27 @@ impl Build<'_> {
             // An item of a write from before the declarations is shown by the snapshot, or it counts by itself.
             self.pass_barrier(&container)?;
         }
-        let rids = self.rids(&container, place.rid)?;
-        let Some(last) = rids.last().copied() else { return self.move_to(claim, place.past_container()) };
-        match self.visit(claim, &container, &rids, &place, work)? {
-            Ok(()) => Ok(Step::More),
-            // One by one, to find which of them it is.
-            Err(_) if rids.len() > 1 => self.one_by_one(claim, &container, &rids, place, work),
-            Err(problem) => self.fail(claim, &container, place, last, problem),
+        let from = claim.done();
+        let mut done = from;
+        for _ in 0..UNWRITTEN_CHUNKS {
+            let rids = self.rids(&container, place.rid)?;
+            let Some(last) = rids.last().copied() else {
+                return self.keep(claim, &place.past_container(), done);
+            };
+            match self.visit(claim, &container, &rids, &place, (work, done))? {
+                BuildVisit::Committed => return Ok(Step::More),
+                BuildVisit::Nothing(next) => (place, done) = (next, done + rids.len() as u64),
+                // One by one, to find which of them it is.
+                BuildVisit::Problem(_) if done > from => break,
+                BuildVisit::Problem(_) if rids.len() > 1 => {
+                    return self.one_by_one(claim, &container, &rids, place, work);
+                }
+                BuildVisit::Problem(problem) => return self.fail(claim, &container, place, last, problem),
+                // The next step looks at the model again.
+                BuildVisit::NoModel => return Ok(Step::More),
+            }
         }
+        self.keep(claim, &place, done)
     }
 
     fn one_by_one(
@@ -184,9 +210,15 @@ impl Build<'_> {
         work: VisitWork<'_>,
     ) -> Result<Step, EngineError> {
         for rid in rids {
-            match self.visit(claim, container, &[*rid], &place, work)? {
-                Ok(()) => place = BuildPlace::decode(claim.position())?,
-                Err(problem) => return self.fail(claim, container, place, *rid, problem),
+            let done = claim.done();
+            match self.visit(claim, container, &[*rid], &place, (work, done))? {
+                BuildVisit::Committed => place = BuildPlace::decode(claim.position())?,
+                BuildVisit::Nothing(next) => {
+                    self.keep(claim, &next, done + 1)?;
+                    place = next;
+                }
+                BuildVisit::Problem(problem) => return self.fail(claim, container, place, *rid, problem),
+                BuildVisit::NoModel => return Ok(Step::More),
             }
         }
         Ok(Step::More)
@@ -194,48 +226,48 @@ impl Build<'_> {
 
     fn rids(&self, container: &Container, from: u64) -> Result<Vec<u64>, EngineError> {
         let range = keys::items_from(container.number, from);
-        let page = Scan { rows_max: chunk(CHUNK), keys_only: true, ..scan(ITEMS, range) };
+        let page = Scan { rows_max: chunk(CHUNK), bytes_max: CHUNK_BYTES, ..scan(ITEMS, range) };
         let page = container.snapshot(self.shared)?.scan(&page)?;
         let rid = |(key, _): &(Vec<u8>, Vec<u8>)| keys::rid_of_item_key(key);
         page.rows.iter().map(|row| rid(row).ok_or_else(|| corrupt("key of an item"))).collect()
     }
 
-    /// Visits items, with the checkpoint behind the last of them. The inner error: why one of them cannot be.
+    /// Visits items. Where something is written, the checkpoint behind the last of them is in the commit. `done` items were
+    /// visited before.
     fn visit(
         &self,
         claim: &mut Claim<'_>,
         container: &Container,
         rids: &[u64],
         place: &BuildPlace,
-        work: VisitWork<'_>,
-    ) -> Result<Result<(), Problem>, EngineError> {
+        (work, done): (VisitWork<'_>, u64),
+    ) -> Result<BuildVisit, EngineError> {
         let own = own_names(&self.model, claim.id);
-        let (total, done) = (self.total(&own), claim.done() + rids.len() as u64);
+        let (total, done) = (self.total(&own), done + rids.len() as u64);
         let behind = rids.last().map_or(0, |rid| rid + 1);
         let advance = RefCell::new(None);
         let also = |snapshot: &dyn Snapshot, figures: &VisitFigures| {
             let figures = matches!(work, VisitWork::Write).then_some(figures);
             let next = place.behind(container.number, behind, figures, &own);
-            let next = claim.advance(next.encode(), done, Some(total));
-            let op = next.op(snapshot)?;
-            *advance.borrow_mut() = Some(next);
+            let moved = claim.advance(next.encode(), done, Some(total));
+            let op = moved.op(snapshot)?;
+            *advance.borrow_mut() = Some((moved, next));
             Ok(vec![op])
         };
         let order = VisitOrder { container, rids, work, also: &also };
         let visited = visit_items(self.shared, &order)?;
-        match (visited, advance.into_inner()) {
-            (Visited::Done { is_committed: true, .. }, Some(advance)) => claim.advanced(advance),
-            (Visited::Done { is_committed: false, .. }, Some(advance)) => {
-                claim.commit(advance, Vec::new())?
+        Ok(match (visited, advance.into_inner()) {
+            (Visited::Done { is_committed: true, .. }, Some((advance, _))) => {
+                claim.advanced(advance);
+                BuildVisit::Committed
             }
-            (Visited::Refused(error), _) => return Ok(Err(Problem::Refused(error))),
+            (Visited::Done { .. }, Some((_, next))) => BuildVisit::Nothing(next),
+            (Visited::Refused(error), _) => BuildVisit::Problem(Problem::Refused(error)),
             (Visited::DuplicateKey { link, rid, value }, _) => {
-                return Ok(Err(Problem::DuplicateKey { link, rid, value }));
+                BuildVisit::Problem(Problem::DuplicateKey { link, rid, value })
             }
-            // The next step looks at the model again.
-            (Visited::NoModel | Visited::Done { .. }, _) => {}
-        }
-        Ok(Ok(()))
+            (Visited::NoModel | Visited::Done { .. }, _) => BuildVisit::NoModel,
+        })
     }
 
     /// Items of both passes.
@@ -250,6 +282,10 @@ impl Build<'_> {
 
     fn move_to(&self, claim: &mut Claim<'_>, place: BuildPlace) -> Result<Step, EngineError> {
         let done = claim.done();
+        self.keep(claim, &place, done)
+    }
+
+    fn keep(&self, claim: &mut Claim<'_>, place: &BuildPlace, done: u64) -> Result<Step, EngineError> {
         claim.commit(claim.advance(place.encode(), done, None), Vec::new())?;
         Ok(Step::More)
     }
