@@ -44,6 +44,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "transactions",
             "scripts",
             "integrity",
+            "profiles",
             "background",
             "engine",
             "maintenance",

@@ -23,6 +23,7 @@ mod memory; // caches
 #[allow(dead_code, reason = "the write path of models uses it")]
 mod model; // the models of databases in memory
 mod partition; // partitions and their sequencers
+mod profiles; // what is stored in containers, and advice about it
 mod query; // pages of items: lists and SQL
 mod runtime; // what an open engine has once
 #[cfg(feature = "schedules")]

@@ -415,6 +415,17 @@ DeleteModel: DELETE Quire(["dbs", database, "model"]),                          
 ReadModelStatus: GET Quire(["dbs", database, "model", "status"]),                               ReadServer,  Read => admin::model::status(call, database).await;
 CheckModel: POST Quire(["dbs", database, "model", "check"]),                                    WriteServer, Write => admin::model::check(call, database).await;
 RepairModel: POST Quire(["dbs", database, "model", "repair"]),                                  WriteServer, Write => admin::model::repair(call, database).await;
+BuildProfile: POST Quire(["dbs", database, "profile"]),                                         WriteServer, Write => admin::profile::build(call, database).await;
+ListProfiles: GET Quire(["dbs", database, "profile"]),                                          ReadServer,  Read => admin::profile::list(call, database).await;
+ReadProfile: GET Quire(["dbs", database, "colls", container, "profile"]),                       ReadServer,  Read => admin::profile::read(call, database, container).await;
+EvaluateAdvice: POST Quire(["dbs", database, "advice"]),                                        WriteServer, Write => admin::advice::evaluate(call, database).await;
+ReadAdvice: GET Quire(["dbs", database, "advice"]),                                             ReadServer,  Read => admin::advice::read(call, database).await;
+ApplyFinding: POST Quire(["dbs", database, "advice", id, "apply"]),                             WriteServer, Write => admin::advice::apply(call, database, id).await;
+DismissFinding: POST Quire(["dbs", database, "advice", id, "dismiss"]),                         WriteServer, Write => admin::advice::dismiss(call, database, id).await;
+ReopenFinding: POST Quire(["dbs", database, "advice", id, "reopen"]),                           WriteServer, Write => admin::advice::reopen(call, database, id).await;
+StartWhatIf: POST Quire(["dbs", _database, "what-if"]),                                         WriteServer, Memory => admin::advice::not_supported("What-if");
+ListRefactorings: GET Quire(["dbs", _database, "refactorings"]),                                ReadServer,  Memory => admin::advice::not_supported("Refactoring");
+StartRefactoring: POST Quire(["dbs", _database, "refactorings"]),                               WriteServer, Memory => admin::advice::not_supported("Refactoring");
 ReadView: GET Quire(["dbs", database, "colls", container, "view"]),                             ReadServer,  Read => admin::views::status(call, database, container).await;
 RebuildView: POST Quire(["dbs", database, "colls", container, "view", "rebuild"]),              WriteServer, Write => admin::views::rebuild(call, database, container).await;
 ListPartitions: GET Quire(["dbs", database, "colls", container, "partitions"]),                 ReadServer,  Read => admin::partitions::list(call, database, container).await;

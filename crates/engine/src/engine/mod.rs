@@ -8,6 +8,7 @@ mod items; // single items
 mod jobs; // durable work
 mod model; // models of databases
 mod pages; // lists and queries
+mod profiles; // profiles and advice
 mod scripts; // stored procedures
 mod transactions; // batches, transactions over items of a database
 
@@ -19,12 +20,13 @@ use crate::api::{EngineError, Options};
 use crate::background::split::{SplitJobs, Splits, Splitter};
 use crate::background::views::Views;
 use crate::background::{
-    Builds, CatalogWork, Checks, Drops, FanOuts, IndexBuilds, JobRunner, KeyDeletes, Repairs, Sweep,
-    VectorIndexes, Worker, WorkerStatus,
+    Builds, CatalogWork, Checks, Drops, FanOuts, IndexBuilds, JobRunner, KeyDeletes, ProfileJobs, Repairs,
+    Sweep, VectorIndexes, Worker, WorkerStatus,
 };
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
 use crate::jobs::JobKind;
+use crate::profiles::Profiles;
 use crate::runtime::Shared;
 use crate::runtime::signals::Signal;
 use crate::store::watched::Watched;
@@ -38,6 +40,7 @@ pub struct Engine {
     sweep: Worker<Sweep>,
     views: Views,
     splits: Worker<Splits>,
+    profiles: Arc<Profiles>,
     /// The storage of `shared`, seen as what backups need.
     pub(crate) watched: Arc<Watched>,
 }
@@ -66,6 +69,8 @@ impl Engine {
             watched: Arc::clone(&watched),
         };
         let splits = Splits::start(splitter)?;
+        let profiles = Arc::new(Profiles::new(Arc::clone(&shared)));
+        let [profile, advice] = ProfileJobs::kinds(&shared, &catalog, &profiles);
         let kinds: Vec<Arc<dyn JobKind>> = vec![
             Arc::<Drops>::clone(&drops),
             Arc::<IndexBuilds>::clone(&index_builds),
@@ -76,6 +81,8 @@ impl Engine {
             Arc::new(FanOuts::new(&shared, &catalog)),
             Arc::new(Checks::new(&shared, &catalog)),
             Arc::new(Repairs::new(&shared, &catalog)),
+            Arc::new(profile),
+            Arc::new(advice),
         ];
         let jobs = JobRunner::start(&shared.jobs, kinds)?;
         let catalog_work = CatalogWork {
@@ -86,7 +93,18 @@ impl Engine {
             key_deletes,
         };
         let catalog_work = catalog_work.start(workers.catalog)?;
-        Ok(Engine { shared, catalog, catalog_work, jobs, vector_indexes, sweep, views, splits, watched })
+        Ok(Engine {
+            shared,
+            catalog,
+            catalog_work,
+            jobs,
+            vector_indexes,
+            sweep,
+            views,
+            splits,
+            profiles,
+            watched,
+        })
     }
     /// Databases, containers, scripts, users, permissions, client encryption keys, offers, models.
     pub fn catalog(&self) -> &Catalog {
