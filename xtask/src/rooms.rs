@@ -32,6 +32,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "memory",
             "jobs",
             "model",
+            "recording",
             "runtime",
             "indexes",
             "partition",

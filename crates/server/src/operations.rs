@@ -418,6 +418,8 @@ RepairModel: POST Quire(["dbs", database, "model", "repair"]),                  
 BuildProfile: POST Quire(["dbs", database, "profile"]),                                         WriteServer, Write => admin::profile::build(call, database).await;
 ListProfiles: GET Quire(["dbs", database, "profile"]),                                          ReadServer,  Read => admin::profile::list(call, database).await;
 ReadProfile: GET Quire(["dbs", database, "colls", container, "profile"]),                       ReadServer,  Read => admin::profile::read(call, database, container).await;
+ReadWorkload: GET Quire(["dbs", database, "workload"]),                                         ReadServer,  Read => admin::profile::read_workload(call, database).await;
+ForgetWorkload: DELETE Quire(["dbs", database, "workload"]),                                    WriteServer, Write => admin::profile::forget_workload(call, database).await;
 EvaluateAdvice: POST Quire(["dbs", database, "advice"]),                                        WriteServer, Write => admin::advice::evaluate(call, database).await;
 ReadAdvice: GET Quire(["dbs", database, "advice"]),                                             ReadServer,  Read => admin::advice::read(call, database).await;
 ApplyFinding: POST Quire(["dbs", database, "advice", id, "apply"]),                             WriteServer, Write => admin::advice::apply(call, database, id).await;

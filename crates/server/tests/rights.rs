@@ -112,6 +112,8 @@ const OPERATIONS: &str = "
 /_quire/dbs/d/model/repair      POST    any                     write-server
 /_quire/dbs/d/profile           POST    any                     write-server
 /_quire/dbs/d/profile           GET     any                     read-server
+/_quire/dbs/d/workload          GET     any                     read-server
+/_quire/dbs/d/workload          DELETE  any                     write-server
 /_quire/dbs/d/advice            POST    any                     write-server
 /_quire/dbs/d/advice            GET     any                     read-server
 /_quire/dbs/d/advice/a-1/apply  POST    any                     write-server

@@ -100,7 +100,8 @@ impl Drops {
                 let prefixes = catalog_keys::DATABASE_CHILDREN.into_iter();
                 let prefixes = prefixes.map(|kind| catalog_keys::children_prefix(kind, database));
                 ranges.extend(prefixes.map(|prefix| DroppedRange::Catalog { prefix }));
-                ranges.push(DroppedRange::Catalog { prefix: keys::advice_prefix(database) });
+                let observed = [keys::advice_prefix(database), keys::workload_prefix(database)];
+                ranges.extend(observed.map(|prefix| DroppedRange::Catalog { prefix }));
             }
             Job::User { database, user } => {
                 let prefix = catalog_keys::permissions_prefix(database, user);

@@ -10,6 +10,7 @@ pub(crate) mod index_builds; // bringing items up to date after a change of poli
 mod jobs; // running jobs that clients watch
 mod key_deletes; // removing the items of deleted partition keys
 pub(crate) mod profiles; // profiles of containers, advice
+mod recording; // taking in and storing what was recorded
 pub(crate) mod repairs; // writing what a model says
 pub(crate) mod split; // one partition becomes two
 mod sweep; // removing expired items, old versions
@@ -26,6 +27,7 @@ pub(crate) use index_builds::IndexBuilds;
 pub(crate) use jobs::JobRunner;
 pub(crate) use key_deletes::KeyDeletes;
 pub(crate) use profiles::ProfileJobs;
+pub(crate) use recording::Recording;
 pub(crate) use repairs::Repairs;
 pub(crate) use sweep::Sweep;
 pub(crate) use vector_indexes::VectorIndexes;

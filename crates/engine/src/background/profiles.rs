@@ -17,6 +17,7 @@ use crate::api::{EngineError, ProfileOrder, corrupt};
 use crate::catalog::{Catalog, Container};
 use crate::jobs::{Claim, JobId, JobKind, NewJob, Owner, Step};
 use crate::profiles::{BuildOptions, BuiltProfile, ProfileBuild, Profiles, SCAN_MAX_DEFAULT};
+use crate::recording::DatabaseRecord;
 use crate::runtime::Shared;
 
 pub(crate) const PROFILE: &str = "profile";
@@ -161,27 +162,33 @@ impl Context {
         Ok(self.profiles.current(self.database.number, &self.containers()?))
     }
 
-    /// What was recorded of the database.
-    fn workload(&self) -> Workload {
-        Workload::new()
+    /// What was recorded of the database until now.
+    fn recorded(&self) -> Result<Arc<Mutex<DatabaseRecord>>, EngineError> {
+        self.shared.recorder.current(&*self.shared.storage, self.database.number)
     }
 
     fn finish(&self, build: ProfileBuild, kind: &str) -> Result<Step, EngineError> {
         let (rules, only) = (self.model()?, self.order.profile.containers.as_deref());
         let built = build.finish(Some(&rules.model));
-        let (built, stored) = self.profiles.keep(self.database.number, built, only, &mut self.workload())?;
+        let recorded = self.recorded()?;
+        let workload = &mut recorded.lock().workload;
+        let (built, stored) = self.profiles.keep(self.database.number, built, only, workload)?;
         match kind {
-            ADVICE => self.advise(&built),
+            ADVICE => self.advise_on(&built, workload),
             _ => Ok(Step::Done(Value::Object(Object::from_iter([("containers", Value::Array(stored))])))),
         }
     }
 
     fn advise(&self, built: &BuiltProfile) -> Result<Step, EngineError> {
+        let recorded = self.recorded()?;
+        self.advise_on(built, &mut recorded.lock().workload)
+    }
+
+    fn advise_on(&self, built: &BuiltProfile, workload: &mut Workload) -> Result<Step, EngineError> {
         let rules = self.model()?;
         let model: (u32, &Model) = (self.database.number, &rules.model);
         let containers = self.containers()?;
-        let list =
-            self.profiles.advise(model, built, &containers, &mut self.workload(), &self.order.advice)?;
+        let list = self.profiles.advise(model, built, &containers, workload, &self.order.advice)?;
         let count = |member: &str| list.get(member).and_then(Value::as_array).map_or(0, <[Value]>::len);
         let mut result = Object::new();
         result.set("revision", list.get("revision").cloned().unwrap_or(Value::Null));

@@ -9,6 +9,7 @@ mod jobs; // durable work
 mod model; // models of databases
 mod pages; // lists and queries
 mod profiles; // profiles and advice
+mod recording; // what is recorded of requests
 mod scripts; // stored procedures
 mod transactions; // batches, transactions over items of a database
 
@@ -20,8 +21,8 @@ use crate::api::{EngineError, Options};
 use crate::background::split::{SplitJobs, Splits, Splitter};
 use crate::background::views::Views;
 use crate::background::{
-    Builds, CatalogWork, Checks, Drops, FanOuts, IndexBuilds, JobRunner, KeyDeletes, ProfileJobs, Repairs,
-    Sweep, VectorIndexes, Worker, WorkerStatus,
+    Builds, CatalogWork, Checks, Drops, FanOuts, IndexBuilds, JobRunner, KeyDeletes, ProfileJobs, Recording,
+    Repairs, Sweep, VectorIndexes, Worker, WorkerStatus,
 };
 use crate::catalog::row::StoreRow;
 use crate::catalog::{self, Catalog};
@@ -40,6 +41,7 @@ pub struct Engine {
     sweep: Worker<Sweep>,
     views: Views,
     splits: Worker<Splits>,
+    recording: Worker<Recording>,
     profiles: Arc<Profiles>,
     /// The storage of `shared`, seen as what backups need.
     pub(crate) watched: Arc<Watched>,
@@ -69,6 +71,7 @@ impl Engine {
             watched: Arc::clone(&watched),
         };
         let splits = Splits::start(splitter)?;
+        let recording = Recording::start(&shared, &catalog)?;
         let profiles = Arc::new(Profiles::new(Arc::clone(&shared)));
         let [profile, advice] = ProfileJobs::kinds(&shared, &catalog, &profiles);
         let kinds: Vec<Arc<dyn JobKind>> = vec![
@@ -102,6 +105,7 @@ impl Engine {
             sweep,
             views,
             splits,
+            recording,
             profiles,
             watched,
         })
@@ -122,6 +126,7 @@ impl Engine {
     /// Stops background work, flushes, closes the storage.
     pub fn close(&self) -> Result<(), EngineError> {
         self.stop_workers();
+        self.recording.work().store_last();
         Ok(self.shared.storage.close()?)
     }
     fn stop_workers(&self) {
@@ -131,6 +136,7 @@ impl Engine {
         self.sweep.stop();
         self.views.stop();
         self.splits.stop();
+        self.recording.stop();
     }
     /// Whether background work gets on.
     pub fn workers(&self) -> Vec<WorkerStatus> {
@@ -141,6 +147,7 @@ impl Engine {
             self.sweep.status(),
             self.views.worker_status(),
             self.splits.status(),
+            self.recording.status(),
         ]
     }
     /// Random, made with the store, kept in it: for MACs of resource tokens and continuations.

@@ -176,6 +176,7 @@ impl Attempt<'_> {
         unit.check()?;
         in_the_way?;
         let (planned, json) = self.plan(&unit, own, &looked)?;
+        request.note_item(planned.rid);
         let commit = unit.into_commit()?;
         match commit.submit(self.shared, self.container.partitions.commit_queue()) {
             Ok(done) => {

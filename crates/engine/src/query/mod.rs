@@ -56,6 +56,7 @@ use crate::query::plan::scores::RankedTexts;
 use crate::query::reader::Reader;
 use crate::query::view::View;
 use crate::query::window::{KeyFilter, Spot, Window, narrowed};
+use crate::recording::note_query;
 use crate::runtime::{Shared, allowance};
 
 /// Beyond this many partition keys in a filter the container is read from end to end.
@@ -69,7 +70,29 @@ pub(crate) fn query_items(
     parameters: &Parameters,
     request: &PageRequest,
 ) -> Answer<Page> {
-    query_in(shared, (Some(catalog), None), container, text, parameters, request)
+    let answer = query_in(shared, (Some(catalog), None), container, text, parameters, request);
+    note(text, parameters, request, &answer);
+    answer
+}
+
+/// For the record of requests.
+fn note(text: &str, parameters: &Parameters, request: &PageRequest, answer: &Answer<Page>) {
+    let (rows, next) = match &answer.result {
+        Ok(page) => {
+            let metrics = &page.metrics;
+            let read = metrics.loaded_count.max(metrics.index_rows);
+            ((read, page.count as u64), page.continuation.as_deref())
+        }
+        Err(_) => ((0, 0), None),
+    };
+    let is_order_refused = matches!(&answer.result, Err(error) if lacks_composite_index(error));
+    let tokens = (request.continuation.as_deref(), next);
+    note_query((text, parameters), request.scope.partition_key.as_ref(), tokens, rows, is_order_refused);
+}
+
+/// An ORDER BY that no index of the policy serves.
+fn lacks_composite_index(error: &EngineError) -> bool {
+    matches!(error, EngineError::Sql(error) if error.to_string().contains("corresponding composite index"))
 }
 
 /// The same over the state that a view shows. It follows no links.

@@ -21,6 +21,7 @@
 //! | catalog | `D3`                                                     | end of the last reserved block of job numbers, 8 |
 //! | catalog | `D4` database 4, `01`                                    | the last list of advice (see `profiles::rows`) |
 //! | catalog | `D4` database 4, `02`                                    | what was decided about findings       |
+//! | catalog | `D5` database 4, number 4                                | a part of the recorded workload (see `recording::rows`) |
 //! | catalog | other first bytes                                        | the catalog's own, see its section    |
 //! | items   | container 4, rid                                         | item row (see `row`)                  |
 //! | lookups | container 4, `01`, epk, id                               | rid                                   |
@@ -93,6 +94,7 @@ const CATALOG_FINISHED_JOB: u8 = 0xD2;
 pub(crate) const JOB_NUMBERS: [u8; 1] = [0xD3];
 /// Of a database.
 const CATALOG_ADVICE: u8 = 0xD4;
+const CATALOG_WORKLOAD: u8 = 0xD5;
 const ADVICE_LIST: u8 = 0x01;
 const ADVICE_DECISIONS: u8 = 0x02;
 
@@ -119,6 +121,8 @@ pub(crate) const CATALOG_PARTITION: PartitionId = PartitionId(0);
 pub(crate) const JOB_SEQUENCE: PartitionId = PartitionId(1);
 /// The same of advice.
 pub(crate) const ADVICE_SEQUENCE: PartitionId = PartitionId(2);
+/// The same of recorded workloads.
+pub(crate) const WORKLOAD_SEQUENCE: PartitionId = PartitionId(3);
 /// Not partitions: the guarded sequences of the commits that empty a deleted container, of its rid blocks, of its vector
 /// indexes, and of its profile.
 const RECLAIM_SEQUENCE: u32 = u32::MAX;
@@ -290,6 +294,15 @@ pub(crate) fn advice_list(database: u32) -> Vec<u8> {
 
 pub(crate) fn advice_decisions(database: u32) -> Vec<u8> {
     join(&[&[CATALOG_ADVICE], &database.to_be_bytes(), &[ADVICE_DECISIONS]])
+}
+
+/// All parts of the recorded workload of a database.
+pub(crate) fn workload_prefix(database: u32) -> Vec<u8> {
+    join(&[&[CATALOG_WORKLOAD], &database.to_be_bytes()])
+}
+
+pub(crate) fn workload(database: u32, number: u32) -> Vec<u8> {
+    join(&[&[CATALOG_WORKLOAD], &database.to_be_bytes(), &number.to_be_bytes()])
 }
 
 /// What a row says of a job.

@@ -30,6 +30,20 @@ pub(crate) async fn read(call: &AdminCall<'_>, database: &str, container: &str) 
     Ok(AdminReply::json_text(StatusCode::OK, profile))
 }
 
+/// What is recorded of the requests to a database.
+pub(crate) async fn read_workload(call: &AdminCall<'_>, database: &str) -> AdminResult {
+    let database = database.to_owned();
+    let workload = call.run(move |engine| engine.workload(&database)).await?;
+    Ok(AdminReply::json(StatusCode::OK, workload))
+}
+
+/// Forgets it.
+pub(crate) async fn forget_workload(call: &AdminCall<'_>, database: &str) -> AdminResult {
+    let database = database.to_owned();
+    call.run(move |engine| engine.forget_workload(&database)).await?;
+    Ok(AdminReply::empty(StatusCode::NO_CONTENT))
+}
+
 /// No body is the same as an empty one.
 fn order(call: &AdminCall<'_>) -> Result<ProfileOrder, HandlerError> {
     let mut order = ProfileOrder::default();

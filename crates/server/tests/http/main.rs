@@ -31,3 +31,4 @@ mod throttle;
 mod transactions;
 mod users;
 mod views;
+mod workload;

@@ -1,0 +1,112 @@
+//! What is recorded of requests: counts, shapes and changes, no values; and what the rules make of it.
+
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Client};
+
+const WORKLOAD: &str = "/_quire/dbs/d/workload";
+const ADVICE: &str = "/_quire/dbs/d/advice";
+const POSTS: &str = "/dbs/d/colls/posts/docs";
+
+fn body(answer: &Answer) -> Value {
+    serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {}", answer.body))
+}
+
+fn workload(client: &Client) -> Value {
+    body(&client.must(200, "GET", WORKLOAD, &[], ""))
+}
+
+fn client() -> Client {
+    let client = Client::start(1);
+    client.must(201, "POST", "/dbs", &[], r#"{"id":"d"}"#);
+    let posts = r#"{"id":"posts","partitionKey":{"paths":["/id"],"kind":"Hash","version":2}}"#;
+    client.must(201, "POST", "/dbs/d/colls", &[], posts);
+    client
+}
+
+fn post(id: usize, comments: usize) -> String {
+    let comment = |n: usize| json!({"by": format!("secret-{n}"), "text": format!("a comment {n}")});
+    let comments: Vec<Value> = (0..comments).map(comment).collect();
+    json!({"id": format!("p{id}"), "title": format!("hidden {id}"), "comments": comments}).to_string()
+}
+
+fn keyed<'a>(key: &'a str) -> [(&'static str, &'a str); 1] {
+    [("x-ms-documentdb-partitionkey", key)]
+}
+
+fn run(client: &Client, path: &str, order: &str) {
+    let started = client.must(202, "POST", path, &[], order);
+    let location = started.header("location").expect("a location").to_owned();
+    let job = body(&client.must(200, "GET", &format!("{location}?waitMs=30000"), &[], ""));
+    assert_eq!(job["state"], "done", "{job}");
+}
+
+#[test]
+fn requests_are_counted_and_forgotten() {
+    let client = client();
+    let nothing = workload(&client);
+    assert_eq!(nothing["recording"], true);
+    assert_eq!(
+        (&nothing["operations"], &nothing["kept"], &nothing["from"]),
+        (&json!({}), &json!(0), &json!(null))
+    );
+    let key = r#"["p1"]"#;
+    client.must(201, "POST", POSTS, &keyed(key), &post(1, 1));
+    for _ in 0..3 {
+        client.must(200, "GET", &format!("{POSTS}/p1"), &keyed(key), "");
+    }
+    client.must(404, "GET", &format!("{POSTS}/p2"), &keyed(r#"["p2"]"#), "");
+    client.must(200, "PUT", &format!("{POSTS}/p1"), &keyed(key), &post(1, 2));
+    let query = r#"{"query":"SELECT * FROM c WHERE c.title = 'hidden 1'","parameters":[]}"#;
+    let headers = [
+        ("x-ms-documentdb-isquery", "true"),
+        ("content-type", "application/query+json"),
+        ("x-ms-documentdb-query-enablecrosspartition", "true"),
+    ];
+    client.must(200, "POST", POSTS, &headers, query);
+    client.must(200, "POST", POSTS, &headers, &query.replace("hidden 1", "hidden 2"));
+    client.must(204, "DELETE", &format!("{POSTS}/p1"), &keyed(key), "");
+    let found = workload(&client);
+    let expected = json!({"posts": {"read": 4, "create": 1, "replace": 1, "query": 2, "delete": 1}});
+    assert_eq!(found["operations"], expected);
+    assert_eq!((&found["kept"], &found["dropped"], &found["shapes"]), (&json!(9), &json!(0), &json!(1)));
+    run(&client, "/_quire/dbs/d/profile", "");
+    let profile = body(&client.must(200, "GET", "/_quire/dbs/d/colls/posts/profile", &[], ""));
+    assert_eq!(profile["recorded"]["operations"], 9);
+    assert_eq!(profile["shapes"][0]["text"], "SELECT * FROM c WHERE (c.title = ?)");
+    assert_eq!(profile["shapes"][0]["count"], 2);
+    assert_eq!(profile["change"]["writes"], 1);
+    assert_eq!(profile["change"]["paths"][0]["path"], "/comments");
+    assert!(!profile.to_string().contains("hidden") && !profile.to_string().contains("secret"), "{profile}");
+    client.must(204, "DELETE", WORKLOAD, &[], "");
+    assert_eq!(workload(&client)["operations"], json!({}));
+    client.must(404, "GET", "/_quire/dbs/other/workload", &[], "");
+}
+
+#[test]
+fn an_array_that_grows_with_every_write_is_found() {
+    let client = client();
+    let send = |verb: &str, id: usize, comments: usize| {
+        let (key, path) = (format!(r#"["p{id}"]"#), format!("{POSTS}/p{id}"));
+        let (status, path) = if verb == "POST" { (201, POSTS) } else { (200, path.as_str()) };
+        client.must(status, verb, path, &keyed(&key), &post(id, comments));
+    };
+    (0..30).for_each(|id| send("POST", id, 110 + 3 * id));
+    for round in 1..5 {
+        (0..30).for_each(|id| send("PUT", id, 110 + 3 * id + round));
+    }
+    let order = r#"{"thresholds":{"minItems":20,"minOperations":50,"minSavedShare":0.01}}"#;
+    run(&client, ADVICE, order);
+    let list = body(&client.must(200, "GET", ADVICE, &[], ""));
+    let rules: Vec<&Value> =
+        list["findings"].as_array().expect("a list").iter().map(|finding| &finding["rule"]).collect();
+    assert_eq!(rules, ["unbounded-array"], "{list}");
+    let finding = &list["findings"][0];
+    assert_eq!((&finding["path"], &finding["evidence"]["growing"]), (&json!("/comments"), &json!(1)));
+    assert_eq!(finding["before"]["comments"].as_array().map(Vec::len), Some(3));
+    assert_eq!(finding["after"][1]["container"], "posts-pages");
+    // Without the record there is nothing to go by.
+    client.must(204, "DELETE", WORKLOAD, &[], "");
+    run(&client, ADVICE, order);
+    assert_eq!(body(&client.must(200, "GET", ADVICE, &[], ""))["findings"], json!([]));
+}
