@@ -92,3 +92,74 @@ fn a_database_is_profiled_and_advised_on() {
     let (code, _, error) = shop.run(&["advise", "missing"]);
     assert!(code != 0 && error.contains("no database 'missing'"), "{error}");
 }
+
+/// A server on a directory that outlives it.
+struct Kept {
+    folder: tempfile::TempDir,
+}
+
+impl Kept {
+    fn start(&self, more: &[&str]) -> Live {
+        Live::quire(Path::new(PROGRAM), &self.folder.path().join("data"), more).expect("starts")
+    }
+}
+
+fn ask(live: &Live, verb: &str, path: &str, body: &str) -> (u16, String) {
+    let link = path.trim_start_matches('/').split('?').next().unwrap_or_default();
+    let (kind, link) = match link.starts_with("_quire") {
+        true => ("_quire", link),
+        false => {
+            let kind = link.rsplit('/').next().unwrap_or_default();
+            (kind, link.strip_suffix(kind).unwrap_or_default().trim_end_matches('/'))
+        }
+    };
+    let request = Signer::well_known().request(verb, path, (kind, link), "", body.as_bytes());
+    let answer = Connection::open(live.port).and_then(|mut own| own.exchange(&request)).expect("an answer");
+    (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
+}
+
+fn filled(live: &Live) {
+    assert_eq!(ask(live, "POST", "/dbs", r#"{"id":"shop"}"#).0, 201);
+    let orders = r#"{"id":"orders","partitionKey":{"paths":["/id"],"kind":"Hash","version":2}}"#;
+    assert_eq!(ask(live, "POST", "/dbs/shop/colls", orders).0, 201);
+    for n in 0..20 {
+        let item = format!(r#"{{"id":"o-{n}","note":"private {n}"}}"#);
+        assert_eq!(ask(live, "POST", "/dbs/shop/colls/orders/docs", &item).0, 201);
+    }
+}
+
+#[test]
+fn what_was_recorded_and_found_is_there_after_a_restart() {
+    let kept = Kept { folder: tempfile::tempdir().expect("a directory") };
+    let live = kept.start(&[]);
+    filled(&live);
+    let (_, before) = ask(&live, "GET", "/_quire/dbs/shop/workload", "");
+    assert!(before.contains(r#""operations":{"orders":{"create":20}},"kept":20,"dropped":0"#), "{before}");
+    // A job that was answered is done after a restart, however the server ended.
+    let (status, job) = ask(&live, "POST", "/_quire/dbs/shop/profile", "");
+    assert_eq!(status, 202, "{job}");
+    live.stop().expect("stops");
+    let live = kept.start(&[]);
+    assert_eq!(ask(&live, "GET", "/_quire/dbs/shop/workload", "").1, before);
+    let (_, job) = ask(&live, "GET", "/_quire/jobs/j-1?waitMs=20000", "");
+    assert!(job.contains(r#""kind":"profile""#) && job.contains(r#""state":"done""#), "{job}");
+    let (_, profile) = ask(&live, "GET", "/_quire/dbs/shop/colls/orders/profile", "");
+    assert!(profile.contains(r#""items":{"count":20,"scanned":20,"#), "{profile}");
+    let (status, job) = ask(&live, "POST", "/_quire/dbs/shop/profile", "");
+    assert_eq!(status, 202, "{job}");
+    live.kill().expect("is killed");
+    let live = kept.start(&["--record", "off"]);
+    let (_, job) = ask(&live, "GET", "/_quire/jobs/j-65?waitMs=20000", "");
+    let (_, jobs) = ask(&live, "GET", "/_quire/jobs", "");
+    assert!(!jobs.contains("running") && !jobs.contains("waiting"), "{jobs}{job}");
+    let (_, profile) = ask(&live, "GET", "/_quire/dbs/shop/colls/orders/profile", "");
+    assert!(profile.contains(r#""revision":2,"#), "{profile}{jobs}");
+    // Nothing is recorded any more; what there is stays.
+    assert_eq!(ask(&live, "POST", "/dbs/shop/colls/orders/docs", r#"{"id":"x"}"#).0, 201);
+    let (_, after) = ask(&live, "GET", "/_quire/dbs/shop/workload", "");
+    assert_eq!(after, before.replace(r#""recording":true"#, r#""recording":false"#));
+    live.stop().expect("stops");
+    let data = kept.folder.path().join("data");
+    let verified = Command::new(PROGRAM).args(["verify"]).arg(&data).output().expect("runs");
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+}

@@ -44,6 +44,16 @@ impl Engine {
         Ok(record.workload.to_json(self.is_recording(), &time))
     }
 
+    /// The last requests to a database, one JSON value a line, the oldest first.
+    pub fn workload_lines(&self, database: &str) -> Result<String, EngineError> {
+        let (owner, _) = self.database_owner(database)?;
+        let record = self.shared.recorder.current(&*self.shared.storage, owner.number)?;
+        let time = |ms: u64| iso_date(i64::try_from(ms).unwrap_or(i64::MAX));
+        let record = record.lock();
+        let lines = record.workload.records().map(|record| record.to_json(&time).to_json() + "\n");
+        Ok(lines.collect())
+    }
+
     /// Forgets what was recorded of a database.
     pub fn forget_workload(&self, database: &str) -> Result<(), EngineError> {
         let (owner, _) = self.database_owner(database)?;

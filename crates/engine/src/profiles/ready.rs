@@ -58,8 +58,7 @@ impl Profiles {
         only: Option<&[String]>,
         workload: &mut Workload,
     ) -> Result<(Arc<BuiltProfile>, Vec<Value>), EngineError> {
-        let containers: Vec<Arc<Container>> =
-            built.made_of.iter().filter_map(|made_of| made_of.container.upgrade()).collect();
+        let containers = built.keep_existing();
         let snapshot = self.shared.storage.snapshot()?;
         for (profile, container) in built.profile.containers.iter_mut().zip(&containers) {
             profile.revision = revision(rows::profile_text(&*snapshot, container)?)?;
@@ -151,6 +150,23 @@ impl Profiles {
             None => drop(decisions.remove(finding)),
         }
         rows::put_decisions(&self.shared, &self.sequence, database, decisions)
+    }
+}
+
+impl BuiltProfile {
+    /// Leaves out containers that were deleted since; those that are left, in the order of their profiles.
+    fn keep_existing(&mut self) -> Vec<Arc<Container>> {
+        let made_of = std::mem::take(&mut self.made_of);
+        let profiles = std::mem::take(&mut self.profile.containers);
+        let mut existing = Vec::new();
+        for (made_of, profile) in made_of.into_iter().zip(profiles) {
+            if let Some(container) = made_of.container.upgrade() {
+                existing.push(container);
+                self.made_of.push(made_of);
+                self.profile.containers.push(profile);
+            }
+        }
+        existing
     }
 }
 

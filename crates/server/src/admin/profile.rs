@@ -1,6 +1,7 @@
 //! `/_quire/dbs/{db}/profile` and `/_quire/dbs/{db}/colls/{coll}/profile`: what is stored and how it is used.
 
 use hyper::StatusCode;
+use hyper::header::{ACCEPT, HeaderValue};
 use quire_engine::ProfileOrder;
 use quire_value::Value;
 
@@ -8,6 +9,7 @@ use crate::admin::{AdminCall, AdminReply, AdminResult, jobs};
 use crate::wire::status::{HandlerError, RequestError};
 
 const BODY_BYTES_MAX: usize = 1 << 20;
+const NDJSON: &str = "application/x-ndjson";
 
 pub(crate) async fn build(call: &AdminCall<'_>, database: &str) -> AdminResult {
     let (database, order) = (database.to_owned(), order(call)?);
@@ -30,9 +32,13 @@ pub(crate) async fn read(call: &AdminCall<'_>, database: &str, container: &str) 
     Ok(AdminReply::json_text(StatusCode::OK, profile))
 }
 
-/// What is recorded of the requests to a database.
+/// What is recorded of the requests to a database; with `Accept: application/x-ndjson` the last of them, one a line.
 pub(crate) async fn read_workload(call: &AdminCall<'_>, database: &str) -> AdminResult {
     let database = database.to_owned();
+    if call.request.text(&ACCEPT)?.is_some_and(|accepted| accepted.contains(NDJSON)) {
+        let lines = call.run(move |engine| engine.workload_lines(&database)).await?;
+        return Ok(AdminReply::text(StatusCode::OK, HeaderValue::from_static(NDJSON), lines));
+    }
     let workload = call.run(move |engine| engine.workload(&database)).await?;
     Ok(AdminReply::json(StatusCode::OK, workload))
 }

@@ -70,6 +70,21 @@ fn requests_are_counted_and_forgotten() {
     let expected = json!({"posts": {"read": 4, "create": 1, "replace": 1, "query": 2, "delete": 1}});
     assert_eq!(found["operations"], expected);
     assert_eq!((&found["kept"], &found["dropped"], &found["shapes"]), (&json!(9), &json!(0), &json!(1)));
+    let lines = client.must(200, "GET", WORKLOAD, &[("accept", "application/x-ndjson")], "").body;
+    let lines: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("a JSON value a line")).collect();
+    assert_eq!(lines.len(), 9);
+    let replaced = lines.iter().find(|line| line["operation"] == "replace").expect("the replace");
+    let length = json!([{"path": "/comments", "before": 1, "after": 2}]);
+    assert_eq!((&replaced["status"], &replaced["change"]["lengths"]), (&json!(200), &length));
+    assert!(
+        lines
+            .iter()
+            .filter(|line| line["operation"] == "query")
+            .all(|line| line["query"]["shape"].is_string())
+    );
+    let text = json!(lines).to_string();
+    assert!(!["hidden", "secret", "comment 0", "p1"].iter().any(|value| text.contains(value)), "{text}");
     run(&client, "/_quire/dbs/d/profile", "");
     let profile = body(&client.must(200, "GET", "/_quire/dbs/d/colls/posts/profile", &[], ""));
     assert_eq!(profile["recorded"]["operations"], 9);
@@ -109,4 +124,26 @@ fn an_array_that_grows_with_every_write_is_found() {
     client.must(204, "DELETE", WORKLOAD, &[], "");
     run(&client, ADVICE, order);
     assert_eq!(body(&client.must(200, "GET", ADVICE, &[], ""))["findings"], json!([]));
+}
+
+#[test]
+fn a_container_that_is_deleted_meanwhile_is_left_out() {
+    let client = client();
+    for n in 0..40 {
+        client.must(201, "POST", POSTS, &keyed(&format!(r#"["p{n}"]"#)), &post(n, 5));
+    }
+    for round in 0..10 {
+        let other = r#"{"id":"other","partitionKey":{"paths":["/id"],"kind":"Hash","version":2}}"#;
+        client.must(201, "POST", "/dbs/d/colls", &[], other);
+        client.must(201, "POST", "/dbs/d/colls/other/docs", &keyed(r#"["p1"]"#), &post(1, 1));
+        let started = client.must(202, "POST", "/_quire/dbs/d/profile", &[], "");
+        client.must(204, "DELETE", "/dbs/d/colls/other", &[], "");
+        let location = started.header("location").expect("a location").to_owned();
+        let job = body(&client.must(200, "GET", &format!("{location}?waitMs=30000"), &[], ""));
+        assert_eq!(job["state"], "done", "{job}");
+        let profiles = body(&client.must(200, "GET", "/_quire/dbs/d/profile", &[], ""));
+        let names: Vec<&Value> =
+            profiles["containers"].as_array().expect("a list").iter().map(|own| &own["container"]).collect();
+        assert_eq!(names, ["posts"], "round {round}");
+    }
 }
