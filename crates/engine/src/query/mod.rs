@@ -56,7 +56,7 @@ use crate::query::plan::scores::RankedTexts;
 use crate::query::reader::Reader;
 use crate::query::view::View;
 use crate::query::window::{KeyFilter, Spot, Window, narrowed};
-use crate::recording::note_query;
+use crate::recording::{PageNote, note_query};
 use crate::runtime::{Shared, allowance};
 
 /// Beyond this many partition keys in a filter the container is read from end to end.
@@ -71,23 +71,29 @@ pub(crate) fn query_items(
     request: &PageRequest,
 ) -> Answer<Page> {
     let answer = query_in(shared, (Some(catalog), None), container, text, parameters, request);
-    note(text, parameters, request, &answer);
+    note_query(|| page_note(shared, container, (text, parameters), request, &answer));
     answer
 }
 
 /// For the record of requests.
-fn note(text: &str, parameters: &Parameters, request: &PageRequest, answer: &Answer<Page>) {
-    let (rows, next) = match &answer.result {
-        Ok(page) => {
-            let metrics = &page.metrics;
-            let read = metrics.loaded_count.max(metrics.index_rows);
-            ((read, page.count as u64), page.continuation.as_deref())
-        }
-        Err(_) => ((0, 0), None),
-    };
-    let is_order_refused = matches!(&answer.result, Err(error) if lacks_composite_index(error));
-    let tokens = (request.continuation.as_deref(), next);
-    note_query((text, parameters), request.scope.partition_key.as_ref(), tokens, rows, is_order_refused);
+fn page_note<'a>(
+    shared: &Shared,
+    container: &Container,
+    query: (&str, &Parameters),
+    request: &'a PageRequest,
+    answer: &'a Answer<Page>,
+) -> PageNote<'a> {
+    let key = request.scope.partition_key.as_ref();
+    let page = answer.result.as_ref();
+    PageNote {
+        shape: shared.recorder.shape(container.recorded_place(), query, key.is_some()),
+        key,
+        continued: request.continuation.as_deref(),
+        continues: page.ok().and_then(|page| page.continuation.as_deref()),
+        rows_read: page.map_or(0, |page| page.metrics.loaded_count.max(page.metrics.index_rows)),
+        returned: page.map_or(0, |page| page.count as u64),
+        is_order_refused: page.is_err_and(lacks_composite_index),
+    }
 }
 
 /// An ORDER BY that no index of the policy serves.

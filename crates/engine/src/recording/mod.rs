@@ -17,13 +17,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use quire_profile::{ActionSource, Operation, QueryShape, Record, RecordedQuery, Workload};
+use quire_profile::{ActionSource, Operation, Record, RecordedQuery, Workload};
+use quire_sql::Parameters;
 use quire_storage::Storage;
 
 use self::hash::KeyedHash;
 pub use self::observed::Observed;
-pub(crate) use self::observed::{note_query, note_read, note_returned, note_write};
-use self::shapes::KnownShapes;
+pub(crate) use self::observed::{PageNote, note_query, note_read, note_returned, note_write};
+use self::shapes::Shapes;
 use crate::api::EngineError;
 use crate::store::Sequence;
 use crate::store::keys::WORKLOAD_SEQUENCE;
@@ -40,6 +41,7 @@ pub(crate) struct Recorder {
     is_on: AtomicBool,
     hash: KeyedHash,
     shards: Vec<Mutex<Shard>>,
+    shapes: Shapes,
     /// One of so many actions is recorded.
     one_in: AtomicU32,
     databases: Mutex<HashMap<u32, Arc<Mutex<DatabaseRecord>>>>,
@@ -52,8 +54,6 @@ pub(crate) struct Recorder {
 #[derive(Default)]
 struct Shard {
     records: Vec<(u32, u32, Record)>,
-    shapes: Vec<(u32, Arc<str>, QueryShape)>,
-    known: KnownShapes,
     dropped: HashMap<u32, u64>,
 }
 
@@ -94,6 +94,7 @@ impl Recorder {
             is_on: AtomicBool::new(true),
             hash: KeyedHash::new(secret),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shapes: Shapes::default(),
             one_in: AtomicU32::new(1),
             databases: Mutex::default(),
             pages: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -122,6 +123,16 @@ impl Recorder {
         self.hash.of(text)
     }
 
+    /// The shape of a query, by number.
+    pub fn shape(
+        &self,
+        place: &RecordedPlace,
+        (text, parameters): (&str, &Parameters),
+        has_key: bool,
+    ) -> Option<u64> {
+        self.shapes.of(place, text, parameters, has_key)
+    }
+
     /// A request that was answered.
     pub fn add(&self, place: &RecordedPlace, time_ms: u64, request: AnsweredRequest) {
         let one_in = self.one_in.load(Ordering::Relaxed);
@@ -139,7 +150,7 @@ impl Recorder {
             change.if_match = request.if_match;
         }
         let query = observed.query.and_then(|query| {
-            let shape = shard.shape(place, &query)?;
+            let shape = query.shape?;
             Some(RecordedQuery {
                 shape,
                 execution: self.execution(query.continued, query.continues),
@@ -193,17 +204,18 @@ impl Recorder {
         let mut records = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock();
-            let (taken, shapes) = (std::mem::take(&mut shard.records), std::mem::take(&mut shard.shapes));
+            let taken = std::mem::take(&mut shard.records);
             let dropped = std::mem::take(&mut shard.dropped);
             drop(shard);
-            for (database, name, shape) in shapes {
-                self.record_of(storage, database)?.lock().workload.add_shape(&name, &shape);
-            }
             for (database, count) in dropped {
                 answered += count as f64;
                 self.record_of(storage, database)?.lock().workload.drop_requests(count);
             }
             records.extend(taken);
+        }
+        // After the records: every shape that one of them names is there.
+        for (database, name, shape) in self.shapes.take_new() {
+            self.record_of(storage, database)?.lock().workload.add_shape(&name, &shape);
         }
         answered += records.len() as f64;
         records.sort_by_key(|(.., record)| record.time_ms);
@@ -250,7 +262,7 @@ impl Recorder {
         let record = self.current(storage, database)?;
         let mut record = record.lock();
         *record = DatabaseRecord::default();
-        self.shards.iter().for_each(|shard| shard.lock().known.clear());
+        self.shapes.clear();
         rows::remove(storage, &self.sequence, database)
     }
 
@@ -287,17 +299,6 @@ impl DatabaseRecord {
         }
         self.workload.record(record);
         self.is_changed = true;
-    }
-}
-
-impl Shard {
-    /// The shape of a query; parsed when its text is new.
-    fn shape(&mut self, place: &RecordedPlace, query: &observed::ObservedQuery) -> Option<u64> {
-        let (shape, new) = self.known.of(place, query)?;
-        if let Some(new) = new {
-            self.shapes.push((place.database, Arc::clone(&place.name), new));
-        }
-        Some(shape)
     }
 }
 

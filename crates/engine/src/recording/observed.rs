@@ -1,11 +1,9 @@
 //! What a thread notes of the request that it runs.
 
 use std::cell::RefCell;
-use std::hash::Hash;
 
 use quire_profile::Change;
 use quire_resource::PartitionKey;
-use quire_sql::Parameters;
 use quire_value::Node;
 
 use super::change;
@@ -26,9 +24,8 @@ pub struct Observed {
 
 #[derive(Debug, Default)]
 pub(super) struct ObservedQuery {
-    pub text: String,
-    pub parameters: Parameters,
-    pub has_key: bool,
+    /// `None`: it cannot be parsed.
+    pub shape: Option<u64>,
     pub rows_read: u64,
     pub returned: u64,
     pub items: Vec<u64>,
@@ -108,27 +105,28 @@ pub(crate) fn note_returned(rid: u64) {
     });
 }
 
-/// A page of a query. `tokens` are those that it began and ended with.
-pub(crate) fn note_query(
-    (text, parameters): (&str, &Parameters),
-    key: Option<&PartitionKey>,
-    tokens: (Option<&str>, Option<&str>),
-    (rows_read, returned): (u64, u64),
-    is_order_refused: bool,
-) {
-    note(|hash, observed| {
-        let token = |token: Option<&str>| token.map(|token| hash_of(hash, token));
-        observed.partition_key = key.map(|key| hash.of(key));
-        let query = observed.query.get_or_insert_default();
-        query.text = text.to_owned();
-        query.parameters = parameters.clone();
-        query.has_key = key.is_some();
-        (query.rows_read, query.returned) = (rows_read, returned);
-        (query.continued, query.continues) = (token(tokens.0), token(tokens.1));
-        query.is_order_refused = is_order_refused;
-    });
+/// A page of a query: its shape, what it was asked within, and what it came to.
+pub(crate) struct PageNote<'a> {
+    pub shape: Option<u64>,
+    pub key: Option<&'a PartitionKey>,
+    /// Continuations that it began and ended with.
+    pub continued: Option<&'a str>,
+    pub continues: Option<&'a str>,
+    pub rows_read: u64,
+    pub returned: u64,
+    pub is_order_refused: bool,
 }
 
-fn hash_of<T: Hash + ?Sized>(hash: &KeyedHash, value: &T) -> u64 {
-    hash.of(value)
+/// A page of a query; the shape is asked for only while a request is observed.
+pub(crate) fn note_query<'a>(page: impl FnOnce() -> PageNote<'a>) {
+    note(|hash, observed| {
+        let page = page();
+        let token = |token: Option<&str>| token.map(|token| hash.of(token));
+        observed.partition_key = page.key.map(|key| hash.of(key));
+        let query = observed.query.get_or_insert_default();
+        query.shape = page.shape;
+        (query.rows_read, query.returned) = (page.rows_read, page.returned);
+        (query.continued, query.continues) = (token(page.continued), token(page.continues));
+        query.is_order_refused = page.is_order_refused;
+    });
 }

@@ -1,52 +1,119 @@
-//! Queries without their values. A text that is known is not parsed again.
+//! Queries without their values. A text that is known is neither parsed again nor copied.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use quire_profile::{QueryShape, shape_of};
+use quire_sql::Parameters;
 use quire_value::murmur;
 
 use super::RecordedPlace;
-use super::observed::ObservedQuery;
 
-/// Texts that are known; beyond it all are forgotten.
-const KNOWN_MAX: usize = 2_000;
+const SHARDS: usize = 16;
+/// Texts that a shard knows; beyond it all are forgotten.
+const KNOWN_MAX: usize = 512;
 /// Words whose numbers are part of a shape, also where parameters give them.
 const COUNTED: [&[u8]; 3] = [b"top", b"offset", b"limit"];
 
-/// By hash of container and text.
-#[derive(Default)]
-pub(super) struct KnownShapes(HashMap<u128, Option<u64>>);
+/// Shapes of queries by hash of container and text.
+pub(super) struct Shapes {
+    known: Vec<Mutex<HashMap<u128, Option<u64>>>>,
+    /// Shapes that no workload has yet: database, container, shape.
+    new: Mutex<Vec<(u32, Arc<str>, QueryShape)>>,
+}
 
-impl KnownShapes {
-    pub fn clear(&mut self) {
-        self.0.clear();
+impl Default for Shapes {
+    fn default() -> Shapes {
+        Shapes { known: (0..SHARDS).map(|_| Mutex::default()).collect(), new: Mutex::default() }
+    }
+}
+
+impl Shapes {
+    pub fn clear(&self) {
+        self.known.iter().for_each(|shard| shard.lock().clear());
+        self.new.lock().clear();
     }
 
-    /// The number of a query's shape, and the shape where it is new. `None`: it cannot be parsed.
-    pub fn of(&mut self, place: &RecordedPlace, query: &ObservedQuery) -> Option<(u64, Option<QueryShape>)> {
-        let key = key_of(place, query);
-        if let Some(known) = key.and_then(|key| self.0.get(&key)) {
-            return known.map(|known| (known, None));
+    pub fn take_new(&self) -> Vec<(u32, Arc<str>, QueryShape)> {
+        std::mem::take(&mut self.new.lock())
+    }
+
+    /// The number of a query's shape; `None` where it cannot be parsed.
+    pub fn of(
+        &self,
+        place: &RecordedPlace,
+        text: &str,
+        parameters: &Parameters,
+        has_key: bool,
+    ) -> Option<u64> {
+        let key = key_of(place, text, parameters, has_key);
+        let shard = key.map(|key| &self.known[key as usize % SHARDS]);
+        let known = shard.zip(key).and_then(|(shard, key)| shard.lock().get(&key).copied());
+        if let Some(known) = known {
+            return known;
         }
-        let shape = shape_of(&place.name, &query.text, &query.parameters, &place.key_paths, query.has_key);
-        if let Some(key) = key {
-            if self.0.len() >= KNOWN_MAX {
-                self.0.clear();
+        let shape = shape_of(&place.name, text, parameters, &place.key_paths, has_key);
+        let number = shape.as_ref().map(|shape| shape.id);
+        if let Some(shape) = shape {
+            self.new.lock().push((place.database, Arc::clone(&place.name), shape));
+        }
+        if let (Some(shard), Some(key)) = (shard, key) {
+            let mut shard = shard.lock();
+            if shard.len() >= KNOWN_MAX {
+                shard.clear();
             }
-            self.0.insert(key, shape.as_ref().map(|shape| shape.id));
+            shard.insert(key, number);
         }
-        shape.map(|shape| (shape.id, Some(shape)))
+        number
     }
 }
 
 /// `None` where parameters may decide the shape.
-fn key_of(place: &RecordedPlace, query: &ObservedQuery) -> Option<u128> {
-    let text = query.text.as_bytes();
+fn key_of(place: &RecordedPlace, text: &str, parameters: &Parameters, has_key: bool) -> Option<u128> {
+    let text = text.as_bytes();
     let counts = |word: &&[u8]| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-    if !query.parameters.0.is_empty() && COUNTED.iter().any(counts) {
+    if !parameters.0.is_empty() && COUNTED.iter().any(counts) {
         return None;
     }
     let (high, low) = murmur::murmur128(text);
-    let own = u64::from(place.container) << 1 | u64::from(query.has_key);
+    let own = u64::from(place.container) << 1 | u64::from(has_key);
     Some(u128::from(high ^ own.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 64 | u128::from(low))
+}
+
+#[cfg(test)]
+mod tests {
+    use quire_value::Value;
+
+    use super::*;
+
+    fn place(container: u32) -> RecordedPlace {
+        RecordedPlace { database: 1, container, name: Arc::from("c"), key_paths: Arc::from([]) }
+    }
+
+    #[test]
+    fn a_text_is_parsed_once() {
+        let (shapes, none) = (Shapes::default(), Parameters(Vec::new()));
+        let one = shapes.of(&place(1), "SELECT * FROM c WHERE c.a = 1", &none, false);
+        assert_eq!(one, shapes.of(&place(1), "SELECT * FROM c WHERE c.a = 1", &none, false));
+        assert_eq!(shapes.take_new().len(), 1);
+        // Another value is the same shape, within a key it is another one.
+        assert_eq!(one, shapes.of(&place(1), "SELECT * FROM c WHERE c.a = 2", &none, false));
+        assert_ne!(one, shapes.of(&place(1), "SELECT * FROM c WHERE c.a = 1", &none, true));
+        assert_eq!(shapes.of(&place(1), "SELEC", &none, false), None);
+        shapes.clear();
+        shapes.of(&place(1), "SELECT * FROM c WHERE c.a = 1", &none, false);
+        assert_eq!(shapes.take_new().len(), 1);
+    }
+
+    #[test]
+    fn numbers_of_parameters_that_count_rows_are_part_of_it() {
+        let shapes = Shapes::default();
+        let text = "SELECT * FROM c OFFSET @o LIMIT 10";
+        let shape = |offset: i64| {
+            let parameters = Parameters(vec![("@o".to_owned(), Value::from(offset))]);
+            shapes.of(&place(1), text, &parameters, false)
+        };
+        assert_ne!(shape(0), shape(5_000));
+    }
 }

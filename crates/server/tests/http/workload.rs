@@ -147,3 +147,61 @@ fn a_container_that_is_deleted_meanwhile_is_left_out() {
         assert_eq!(names, ["posts"], "round {round}");
     }
 }
+
+#[test]
+fn the_pages_of_a_query_are_one_execution() {
+    let client = client();
+    for n in 0..5 {
+        client.must(201, "POST", POSTS, &keyed(&format!(r#"["p{n}"]"#)), &post(n, 1));
+    }
+    let query = r#"{"query":"SELECT c.title FROM c","parameters":[]}"#;
+    let (mut token, mut pages) = (None::<String>, 0);
+    loop {
+        let mut headers = vec![
+            ("x-ms-documentdb-isquery", "true"),
+            ("content-type", "application/query+json"),
+            ("x-ms-documentdb-query-enablecrosspartition", "true"),
+            ("x-ms-max-item-count", "2"),
+        ];
+        headers.extend(token.as_deref().map(|token| ("x-ms-continuation", token)));
+        let answer = client.must(200, "POST", POSTS, &headers, query);
+        pages += 1;
+        token = answer.header("x-ms-continuation").map(str::to_owned);
+        if token.is_none() {
+            break;
+        }
+    }
+    assert_eq!(pages, 3);
+    run(&client, "/_quire/dbs/d/profile", "");
+    let profile = body(&client.must(200, "GET", "/_quire/dbs/d/colls/posts/profile", &[], ""));
+    let shape = &profile["shapes"][0];
+    assert_eq!((&shape["count"], &shape["returned"]["p50"]), (&json!(1), &json!(5)), "{shape}");
+    assert_eq!(profile["operations"]["query"]["count"], 3);
+}
+
+/// An action reads a post, then the author that it names: that is a sequence.
+#[test]
+fn reads_that_follow_others_are_found() {
+    let client = client();
+    let authors = r#"{"id":"authors","partitionKey":{"paths":["/id"],"kind":"Hash","version":2}}"#;
+    client.must(201, "POST", "/dbs/d/colls", &[], authors);
+    for n in 0..40 {
+        let (author, item) = (json!({"id": format!("a{n}"), "name": "x"}), format!("p{n}"));
+        let key = format!(r#"["a{n}"]"#);
+        client.must(201, "POST", "/dbs/d/colls/authors/docs", &keyed(&key), &author.to_string());
+        let post = json!({"id": item, "authorId": format!("a{n}")}).to_string();
+        client.must(201, "POST", POSTS, &keyed(&format!(r#"["{item}"]"#)), &post);
+    }
+    for n in 0..40 {
+        let action = format!("view-{n}");
+        let (post, author) = (format!(r#"["p{n}"]"#), format!(r#"["a{n}"]"#));
+        let with = |key| [("x-quire-action", action.as_str()), ("x-ms-documentdb-partitionkey", key)];
+        client.must(200, "GET", &format!("{POSTS}/p{n}"), &with(post.as_str()), "");
+        client.must(200, "GET", &format!("/dbs/d/colls/authors/docs/a{n}"), &with(author.as_str()), "");
+    }
+    run(&client, "/_quire/dbs/d/profile", "");
+    let profile = body(&client.must(200, "GET", "/_quire/dbs/d/colls/posts/profile", &[], ""));
+    let sequence = &profile["sequences"][0];
+    assert_eq!((&sequence["from"], &sequence["to"]), (&json!("/authorId"), &json!("authors")), "{profile}");
+    assert_eq!((&sequence["count"], &sequence["share"]), (&json!(40), &json!(1)), "{sequence}");
+}
