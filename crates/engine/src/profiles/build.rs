@@ -47,6 +47,7 @@ pub(crate) struct ProfileBuild {
     survey_place: u32,
     state: BuildState,
     now_ms: u64,
+    scan_max: u64,
     done: u64,
     total: u64,
 }
@@ -56,6 +57,8 @@ pub(crate) struct BuiltProfile {
     pub profile: DatabaseProfile,
     pub made_of: Vec<MadeOf>,
     pub sequences: Vec<ItemSequence>,
+    /// Of larger containers it is made of a sample of about so many items.
+    pub scan_max: u64,
 }
 
 /// A container as it was when it was scanned.
@@ -123,7 +126,20 @@ impl ProfileBuild {
         let (stage, place, range, survey_place) = (Stage::Survey, 0, None, 0);
         let (database, state) = (database.to_owned(), BuildState::default());
         let view = ProfileView { sources, snapshot };
-        Ok(ProfileBuild { database, view, stage, place, range, survey_place, state, now_ms, done: 0, total })
+        let (scan_max, done) = (options.scan_max, 0);
+        Ok(ProfileBuild {
+            database,
+            view,
+            stage,
+            place,
+            range,
+            survey_place,
+            state,
+            now_ms,
+            scan_max,
+            done,
+            total,
+        })
     }
 
     /// Looks at some more items; true when that was the last of them.
@@ -242,9 +258,10 @@ impl ProfileBuild {
 
     /// The profiles, without what was recorded. Containers that were deleted meanwhile are left out.
     pub fn finish(self, model: Option<&Model>) -> BuiltProfile {
+        let scan_max = self.scan_max;
         let Some(relations) = self.state.relations else {
             let profile = DatabaseProfile { database: self.database, containers: Vec::new() };
-            return BuiltProfile { profile, made_of: Vec::new(), sequences: Vec::new() };
+            return BuiltProfile { profile, made_of: Vec::new(), sequences: Vec::new(), scan_max };
         };
         let (mut containers, mut made_of, mut sequences) = (Vec::new(), Vec::new(), Vec::new());
         for (source, result) in self.view.sources.iter().zip(self.state.results) {
@@ -268,7 +285,7 @@ impl ProfileBuild {
             });
         }
         let profile = DatabaseProfile { database: self.database, containers };
-        BuiltProfile { profile, made_of, sequences }
+        BuiltProfile { profile, made_of, sequences, scan_max }
     }
 }
 

@@ -9,7 +9,7 @@ use quire_profile::{ContainerProfile, DatabaseProfile, ItemExample, ItemReader, 
 use quire_resource::ContainerDefinition;
 use quire_value::{Item, Node, Object, Value, iso_date};
 
-use super::build::{BuiltProfile, CurrentItems, MadeOf};
+use super::build::{BuiltProfile, CurrentItems, MadeOf, SCAN_MAX_DEFAULT};
 use super::rows::{self, StoredAdvice};
 use crate::api::{AdviceInput, Advisor, EngineError};
 use crate::catalog::Container;
@@ -42,10 +42,12 @@ impl Profiles {
         self.advisor.get()
     }
 
-    /// The last profile, if nothing was written and no container came, went or changed since.
+    /// The last profile, if it is not of smaller samples than usual, nothing was written and no container came, went or changed
+    /// since.
     pub fn current(&self, database: u32, containers: &[Arc<Container>]) -> Option<Arc<BuiltProfile>> {
         let built = self.built.lock().get(&database).map(Arc::clone)?;
-        let is_same = built.made_of.len() == containers.len()
+        let is_same = built.scan_max >= SCAN_MAX_DEFAULT
+            && built.made_of.len() == containers.len()
             && built.made_of.iter().zip(containers).all(|(made_of, container)| made_of.is_of(container));
         is_same.then_some(built)
     }
@@ -74,7 +76,10 @@ impl Profiles {
             }
         }
         let built = Arc::new(built);
-        self.built.lock().insert(database, Arc::clone(&built));
+        let mut all = self.built.lock();
+        // Those of deleted databases go.
+        all.retain(|_, built| built.made_of.iter().any(|own| own.container.strong_count() > 0));
+        all.insert(database, Arc::clone(&built));
         Ok((built, stored))
     }
 
