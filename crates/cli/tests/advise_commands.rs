@@ -89,6 +89,8 @@ fn a_database_is_profiled_and_advised_on() {
     assert!(code == 0 && said.ends_with("is open\n"), "{said}");
     let (code, _, error) = shop.run(&["advise", "shop", "--show", "9"]);
     assert!(code != 0 && error.contains("no finding '9'"), "{error}");
+    let (code, _, error) = shop.run(&["profile", "shop", "--container", "missing"]);
+    assert!(code != 0 && error.contains("or it has no such container"), "{error}");
     let (code, _, error) = shop.run(&["advise", "missing"]);
     assert!(code != 0 && error.contains("no database 'missing'"), "{error}");
 }

@@ -6,7 +6,7 @@ mod shown; // results as text
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use hyper::Method;
 use quire_value::{Object, Value};
 
@@ -77,7 +77,10 @@ pub fn profile(arguments: &ProfileArguments) -> Result<ExitCode> {
     if let Some(scan_max) = arguments.scan_max {
         order.set("scanMax", scan_max);
     }
-    server.run_job_about("profile", "", order)?;
+    server.run_job_about("profile", "", order).map_err(|error| match arguments.containers.is_empty() {
+        true => error,
+        false => anyhow!("{error:#}, or it has no such container"),
+    })?;
     let profiles = server.ask_about("profile", Method::GET, "", &[], String::new())?;
     let all = profiles.get("containers").and_then(Value::as_array).unwrap_or_default();
     let names = &arguments.containers;

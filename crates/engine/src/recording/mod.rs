@@ -138,7 +138,7 @@ impl Recorder {
         let one_in = self.one_in.load(Ordering::Relaxed);
         let sampled_by = request.action.map_or(time_ms ^ request.micros, |(action, _)| action);
         let is_sampled =
-            one_in <= 1 || sampled_by.wrapping_mul(0x9e37_79b9_7f4a_7c15) % u64::from(one_in) == 0;
+            one_in <= 1 || sampled_by.wrapping_mul(0x9e37_79b9_7f4a_7c15).is_multiple_of(u64::from(one_in));
         let mut shard = self.shards[shard_of_thread()].lock();
         if !is_sampled || shard.records.len() >= WAITING_MAX {
             *shard.dropped.entry(place.database).or_default() += 1;
@@ -308,4 +308,71 @@ fn shard_of_thread() -> usize {
         static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
     }
     OWN.with(|own| *own)
+}
+
+#[cfg(test)]
+mod tests {
+    use quire_storage::memory::MemoryStorage;
+
+    use super::*;
+
+    fn place(database: u32, container: u32) -> RecordedPlace {
+        RecordedPlace { database, container, name: Arc::from("c"), key_paths: Arc::from([]) }
+    }
+
+    fn request(action: u64) -> AnsweredRequest {
+        AnsweredRequest {
+            operation: Operation::Read,
+            status: 200,
+            sub_status: 0,
+            charge: 1.0,
+            bytes: 10,
+            micros: 5,
+            action: Some((action, ActionSource::Header)),
+            if_match: false,
+            observed: Observed::default(),
+        }
+    }
+
+    fn reads(recorder: &Recorder, storage: &MemoryStorage, database: u32) -> u64 {
+        let record = recorder.current(storage, database).expect("a record");
+        let totals = record.lock().workload.container("c");
+        totals.operations.get(&Operation::Read).map_or(0, |totals| totals.count)
+    }
+
+    #[test]
+    fn what_is_dropped_is_counted_and_the_rest_stands_for_it() {
+        let (recorder, storage) = (Recorder::new(&[1; 32]), MemoryStorage::new());
+        recorder.one_in.store(4, Ordering::Relaxed);
+        (0..4_000).for_each(|action| recorder.add(&place(1, 1), 1_000, request(action)));
+        let counted = reads(&recorder, &storage, 1);
+        assert!((3_200..=4_800).contains(&counted), "{counted}");
+        let record = recorder.current(&storage, 1).expect("a record");
+        let kept = record.lock().workload.records().count() as u64;
+        assert_eq!(counted, 4 * kept);
+        let json = record.lock().workload.to_json(true, &|_| String::new());
+        assert_eq!(json.get("dropped").and_then(|dropped| dropped.as_u64()), Some(4_000 - kept));
+    }
+
+    #[test]
+    fn it_is_stored_read_again_and_forgotten() {
+        let (recorder, storage) = (Recorder::new(&[1; 32]), MemoryStorage::new());
+        (0..5_000).for_each(|action| recorder.add(&place(1, 1), 1_000, request(action)));
+        recorder.add(&place(2, 1), 1_000, request(1));
+        recorder.store(&storage, &|_| true).expect("stores");
+        let again = Recorder::new(&[1; 32]);
+        assert_eq!((reads(&again, &storage, 1), reads(&again, &storage, 2)), (5_000, 1));
+        again.forget(&storage, 1).expect("forgets");
+        assert_eq!(reads(&Recorder::new(&[1; 32]), &storage, 1), 0);
+        assert_eq!(reads(&Recorder::new(&[1; 32]), &storage, 2), 1);
+    }
+
+    #[test]
+    fn a_container_that_is_made_again_begins_anew() {
+        let (recorder, storage) = (Recorder::new(&[1; 32]), MemoryStorage::new());
+        (0..3).for_each(|action| recorder.add(&place(1, 1), 1_000, request(action)));
+        assert_eq!(reads(&recorder, &storage, 1), 3);
+        recorder.add(&place(1, 2), 2_000, request(9));
+        assert_eq!(reads(&recorder, &storage, 1), 1);
+    }
 }

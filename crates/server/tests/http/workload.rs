@@ -30,7 +30,7 @@ fn post(id: usize, comments: usize) -> String {
     json!({"id": format!("p{id}"), "title": format!("hidden {id}"), "comments": comments}).to_string()
 }
 
-fn keyed<'a>(key: &'a str) -> [(&'static str, &'a str); 1] {
+fn keyed(key: &str) -> [(&'static str, &str); 1] {
     [("x-ms-documentdb-partitionkey", key)]
 }
 
