@@ -298,6 +298,8 @@ impl World {
                 }),
             }];
         });
+        // The record is stored now and then, and commits are counted here.
+        server.engine.set_recording(false);
         let connection = server.connect();
         let mut world = World {
             server,
