@@ -13,6 +13,7 @@ pub(super) mod scope; // which containers a build goes over
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::{Arc, Weak};
 
 use quire_model::ItemError;
@@ -43,6 +44,8 @@ const CHUNK_BYTES: usize = 1 << 20;
 const UNWRITTEN_CHUNKS: usize = 20;
 /// Marks that one commit removes.
 const MARKS: usize = 4_000;
+/// Commits of one step that removes marks.
+const MARK_PAGES: usize = 50;
 
 pub(crate) struct Builds {
     shared: Weak<Shared>,
@@ -322,15 +325,22 @@ impl Build<'_> {
     fn remove_marks(&self, claim: &mut Claim<'_>, place: BuildPlace) -> Result<Step, EngineError> {
         let snapshot = self.shared.storage.snapshot()?;
         let own = own_names(&self.model, claim.id);
+        let mut pages = 0;
         for rows in self.mark_rows(&own) {
-            let page =
-                Scan { rows_max: MARKS, keys_only: true, ..scan(LOOKUPS, KeyRange::prefix(&rows.builts())) };
-            let marks = snapshot.scan(&page)?.rows;
-            if !marks.is_empty() {
+            let mut range = KeyRange::prefix(&rows.builts());
+            loop {
+                let page = Scan { rows_max: MARKS, keys_only: true, ..scan(LOOKUPS, range.clone()) };
+                let marks = snapshot.scan(&page)?.rows;
+                let Some((last, _)) = marks.last() else { break };
+                if pages == MARK_PAGES {
+                    return Ok(Step::More);
+                }
+                pages += 1;
+                // From the first one on it would look through all that are removed already.
+                range.start = Bound::Excluded(last.clone());
                 let ops = marks.into_iter().map(|(key, _)| Op::Delete { space: LOOKUPS, key }).collect();
                 let advance = claim.advance(place.encode(), claim.done(), None);
                 claim.commit(advance, ops)?;
-                return Ok(Step::More);
             }
         }
         self.move_to(claim, place.at(BuildStage::Write))
