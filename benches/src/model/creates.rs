@@ -128,12 +128,13 @@ fn set_up(quire: &Live, size: Size) -> Result<()> {
 
 fn added(quire: &Live, size: Size, database: &str, authors: Authors, label: &str) -> Result<Measured> {
     let (container, label) = (format!("dbs/{database}/colls/books"), label.to_owned());
+    let signer = Signer::well_known();
     measured(
         quire,
         size,
         201,
         Arc::new(move |number| {
-            let (signer, id) = (Signer::well_known(), format!("{label}-{number}"));
+            let id = format!("{label}-{number}");
             let body = book(&id, authors.of(number)).to_string();
             let path = format!("/{container}/docs");
             signer.request("POST", &path, ("docs", &container), &key_header(&id), body.as_bytes())
@@ -143,6 +144,7 @@ fn added(quire: &Live, size: Size, database: &str, authors: Authors, label: &str
 
 /// Authors without a model, of the size that they have with one.
 fn replaced(quire: &Live, size: Size, round: usize) -> Result<Measured> {
+    let signer = Signer::well_known();
     measured(
         quire,
         size,
@@ -153,7 +155,6 @@ fn replaced(quire: &Live, size: Size, round: usize) -> Result<Measured> {
             let id = author["id"].as_str().unwrap_or_default().to_owned();
             let link = format!("dbs/plain/colls/authors/docs/{id}");
             let body = author.to_string();
-            let signer = Signer::well_known();
             signer.request("PUT", &format!("/{link}"), ("docs", &link), &key_header(&id), body.as_bytes())
         }),
     )

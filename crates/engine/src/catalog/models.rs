@@ -54,7 +54,6 @@ impl Catalog {
     }
 
     /// The model of a database by its number; `None` where there is none.
-    #[allow(dead_code, reason = "the build of declarations uses it")]
     pub(crate) fn database_model(&self, database: u32) -> Option<Arc<DatabaseModel>> {
         self.state.load().database(database)?.model.clone()
     }
@@ -112,7 +111,6 @@ impl Catalog {
 
     /// Changes the states of declarations, such as those that a job has built. `change_states` says whether there is something
     /// to change: the model may be another one by now. Returns when no write of the older states is under way.
-    #[allow(dead_code, reason = "the build of declarations uses it")]
     pub(crate) fn change_declarations(
         &self,
         database: u32,

@@ -279,8 +279,8 @@ impl Unit<'_> {
         for own in &slot.keys_after {
             let is_new = !slot.keys_before.contains(own);
             let is_built = self.ground.link_declaration(own.link).state.is_active();
-            if (is_new || !is_built && self.can_take(slot, own)?)
-                && self.ground.link(own.link).link.has_key_index()
+            if self.ground.link(own.link).link.has_key_index()
+                && (is_new || !is_built && self.can_take(slot, own)?)
             {
                 let key = self.ground.route(own.link).rows().link_key(&own.hash.0);
                 ops.push(Op::Put { space: LOOKUPS, key, value: keys::number_value(slot.rid) });
